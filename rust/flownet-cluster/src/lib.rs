@@ -1,0 +1,1 @@
+//! Plan expansion, coordinator and worker agent of flownet.

@@ -1,0 +1,1 @@
+//! Memory segments, buffer pools and ref-counted buffers of flownet.

@@ -1,0 +1,1 @@
+//! The tokio TCP driver of flownet's exchange: handshake, connections, flusher.

@@ -1,0 +1,1 @@
+//! Python bindings of flownet: handles, Python operators, object codec, errors.

@@ -1,0 +1,1 @@
+//! Task loop, operator chains, keyed state, timers and sources of flownet.

@@ -1,0 +1,1 @@
+//! Integration tests of the exchange over real sockets; see `tests/`.
