@@ -1,0 +1,104 @@
+# flownet's one list of commands. `make help` explains them; CI runs the same targets.
+
+PYTHON ?= $(shell for p in python3.14 python3.13 python3.12 python3.11 python3; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done)
+CARGO ?= cargo
+VENV := .venv
+BIN := $(VENV)/bin
+# PyO3 must build against the interpreter that will load the wheel.
+export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
+# The extension's sources: a change in any of them rebuilds it.
+SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find rust -name '*.rs' -o -name Cargo.toml)
+# Rust tests run without the extension crate: it is tested from Python, in the interpreter that loads it.
+RUST_PACKAGES := --workspace --exclude flownet-python
+DEMO_ARGS ?=
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: prerequisites
+prerequisites:
+	@test -n "$(PYTHON)" || { echo "flownet needs Python 3.11 or newer with venv: install python3.11 (Debian: apt-get install python3 python3-venv) or set PYTHON=/path/to/python3"; exit 1; }
+	@command -v $(CARGO) >/dev/null || { echo "flownet needs a Rust toolchain (cargo 1.90 or newer): see https://rustup.rs"; exit 1; }
+	@"$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) has no venv module: install it (Debian: apt-get install python3-venv)"; exit 1; }
+
+$(BIN)/python: | prerequisites
+	"$(PYTHON)" -m venv $(VENV)
+
+# What building needs; maturin then installs what the wheel depends on.
+$(BIN)/maturin: | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --upgrade pip maturin
+
+# What testing and linting need on top: the dependency group "dev".
+$(VENV)/.dev: pyproject.toml | $(BIN)/maturin
+	$(BIN)/python -m pip install --quiet --group dev
+	@touch $@
+
+$(VENV)/.built: $(SOURCES) | $(BIN)/maturin
+	$(BIN)/maturin develop --release --quiet
+	@touch $@
+
+.PHONY: build
+build: $(VENV)/.built ## build the extension (release) into .venv
+
+.PHONY: demo
+demo: build ## run the main job: word count over real text in two worker processes (DEMO_ARGS="--workers 4 ...")
+	$(BIN)/flownet demo wordcount $(DEMO_ARGS)
+
+.PHONY: test
+test: test-rust test-loom test-python ## run all tests, Rust and Python
+
+.PHONY: test-rust
+test-rust: ## unit, property, simulation, driver and doc tests of the crates
+	$(CARGO) test --quiet $(RUST_PACKAGES)
+
+.PHONY: test-loom
+test-loom: ## model-check what threads share, under all interleavings
+	RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=2 $(CARGO) test --quiet --release --target-dir target/loom -p flownet-memory --lib loom
+
+.PHONY: test-python
+test-python: build $(VENV)/.dev ## operators, faults, life cycle, demo, stubs: through the real extension
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+.PHONY: fmt
+fmt: $(VENV)/.dev ## format Rust and Python
+	$(CARGO) fmt --all
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix-only --quiet .
+
+.PHONY: lint
+lint: build $(VENV)/.dev ## rustfmt, clippy (warnings are errors), ruff, mypy strict, stubs against the built module
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest flownet._flownet
+
+.PHONY: bench
+bench: ## the exchange against raw TCP, two processes, alternating; then the micro-benches
+	$(CARGO) bench -p flownet-benches
+
+.PHONY: bench-smoke
+bench-smoke: ## run every bench once with a tiny size, so that none rots
+	$(CARGO) bench --quiet -p flownet-benches -- --test
+
+.PHONY: docs
+docs: ## API documentation of the crates, warnings are errors
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --no-deps $(RUST_PACKAGES)
+
+.PHONY: wheel
+wheel: $(BIN)/maturin ## build the abi3 wheel into dist/
+	$(BIN)/maturin build --release --out dist
+
+.PHONY: ci
+ci: test lint docs bench-smoke ## everything CI runs
+
+.PHONY: clean
+clean: ## remove .venv, build output and caches
+	rm -rf $(VENV) target dist .mypy_cache .ruff_cache .pytest_cache
+	find python -name '*.so' -delete
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
