@@ -1,0 +1,285 @@
+"""Settings: how they are written, checked and resolved.
+
+A setting can be given in four places. The one nearest to the start of the job wins:
+
+1. ``flownet run --set NAME=VALUE`` (and ``--parallelism``, ``--workers``),
+2. the environment variable ``FLOWNET_NAME``,
+3. the argument of `Environment` or ``execute()``,
+4. the default, which is defined in Rust and read from there.
+
+Durations are written ``"10ms"`` or as ``timedelta``, sizes ``"64MiB"`` or as a number of bytes.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from . import _flownet
+from .errors import ConfigError
+
+
+class Unset(enum.Enum):
+    """Marks an argument that was not given, where None has a meaning of its own."""
+
+    UNSET = "unset"
+
+    def __repr__(self) -> str:
+        return "<default>"
+
+
+UNSET: Final = Unset.UNSET
+
+MAX_PARALLELISM: Final = 32768
+"""Most subtasks an operator can have, which is also the most key groups."""
+
+
+def duration_us(setting: str, value: object) -> int:
+    """Read a duration as whole microseconds.
+
+    Parameters
+    ----------
+    setting
+        Name for the error text.
+    value
+        ``"250us"``, ``"10ms"``, ``"5s"``, ``"2min"``, ``"1h"``, ``"1d"``, a ``timedelta``, or the number 0. Any other
+        bare number is refused, because its unit would be a guess.
+
+    Raises
+    ------
+    ConfigError
+        Not a duration, negative, or shorter than a microsecond but not 0.
+    """
+    if isinstance(value, timedelta):
+        microseconds = value / timedelta(microseconds=1)
+    elif isinstance(value, str) and (match := _DURATION.fullmatch(value.strip())):
+        microseconds = float(match[1]) * _DURATION_UNITS[match[2]]
+    elif _is_number(value) and value == 0:
+        return 0
+    elif _is_number(value):
+        raise _refuse(setting, value, f"needs a unit: write '{value}ms' or '{value}s', or pass a timedelta")
+    else:
+        raise _refuse(setting, value, "is not a duration such as '10ms', '5s', '2min' or a timedelta")
+    if microseconds < 0:
+        raise _refuse(setting, value, "must not be negative")
+    if 0 < microseconds < 1:
+        raise _refuse(setting, value, "is shorter than a microsecond")
+    return round(microseconds)
+
+
+def size_bytes(setting: str, value: object) -> int:
+    """Read a size as a number of bytes.
+
+    Parameters
+    ----------
+    setting
+        Name for the error text.
+    value
+        ``"32KiB"``, ``"64MiB"``, ``"1GiB"`` (powers of 1024), ``"64MB"`` (powers of 1000), or a number of bytes.
+
+    Raises
+    ------
+    ConfigError
+        Not a size, not a whole number of bytes, or less than one byte.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        size: float = value
+    elif isinstance(value, str) and (match := _SIZE.fullmatch(value.strip())):
+        size = float(match[1]) * _SIZE_UNITS[match[2]]
+    else:
+        raise _refuse(setting, value, "is not a size such as '32KiB', '64MiB' or a number of bytes")
+    if size < 1 or size != int(size):
+        raise _refuse(setting, value, "must be a whole number of bytes, at least 1")
+    return int(size)
+
+
+def whole_number(setting: str, value: object, low: int, high: int) -> int:
+    """Check that ``value`` is an integer from ``low`` to ``high``; raise `ConfigError` otherwise."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise _refuse(setting, value, f"must be a whole number from {low} to {high}")
+    if not low <= value <= high:
+        raise _refuse(setting, value, f"must lie between {low} and {high}")
+    return value
+
+
+def parallelism(value: object) -> int:
+    """Check a number of subtasks, 1 to 32768; raise `ConfigError` otherwise."""
+    return whole_number("parallelism", value, 1, MAX_PARALLELISM)
+
+
+def workers(value: object) -> int:
+    """Check a number of worker processes, 0 to 1024; raise `ConfigError` otherwise."""
+    return whole_number("workers", value, 0, 1024)
+
+
+def format_duration(microseconds: int) -> str:
+    """Write a duration with the largest unit that keeps it whole: ``5 s``, ``250 ms``."""
+    for unit in ("h", "min", "s", "ms"):
+        if microseconds and microseconds % _DURATION_UNITS[unit] == 0:
+            return f"{microseconds // _DURATION_UNITS[unit]} {unit}"
+    return f"{microseconds} us"
+
+
+def format_size(size: float) -> str:
+    """Write a number of bytes with three digits: ``64 MiB``, ``1.50 KiB``."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024 or unit == "GiB":
+            break
+        size /= 1024
+    digits = 0 if unit == "B" or size == int(size) else max(0, 2 - int(math.log10(max(size, 1))))
+    return f"{size:.{digits}f} {unit}"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting of a job."""
+
+    name: str
+    """Argument of `Environment`; also the name after ``--set`` and, in capitals, after ``FLOWNET_``."""
+    key: str
+    """Its name in Rust, with the unit."""
+    read: Callable[[str, object], object]
+    """Checks a value and turns it into what Rust takes."""
+    may_be_none: bool = False
+    """None is a value, written ``none`` in text."""
+
+    def check(self, value: object) -> object:
+        """Turn a value given in Python into what Rust takes, or raise `ConfigError`."""
+        if value is None and self.may_be_none:
+            return None
+        return self.read(self.name, value)
+
+    def check_text(self, text: str) -> object:
+        """Turn a value given as text into what Rust takes, or raise `ConfigError`."""
+        text = text.strip()
+        if text.lower() == "none" and self.may_be_none:
+            return None
+        return self.check(int(text) if re.fullmatch(r"-?\d+", text) else text)
+
+
+def resolve(given: Mapping[str, object], overrides: Mapping[str, str]) -> dict[str, object]:
+    """Merge defaults, ``given`` arguments, environment variables and command-line ``overrides``.
+
+    Returns
+    -------
+    dict[str, object]
+        Values as Rust takes them, by the names Rust gives them.
+
+    Raises
+    ------
+    ConfigError
+        A name is unknown or a value does not fit.
+    """
+    for name in (*given, *overrides):
+        lookup(name)
+    settings = dict(_flownet.defaults())
+    for name, setting in SETTINGS.items():
+        variable = f"FLOWNET_{name.upper()}"
+        if name in overrides:
+            settings[setting.key] = setting.check_text(overrides[name])
+        elif variable in os.environ:
+            settings[setting.key] = setting.check_text(os.environ[variable])
+        elif name in given:
+            settings[setting.key] = setting.check(given[name])
+    return settings
+
+
+def lookup(name: str) -> Setting:
+    """Find a setting by name, or raise `ConfigError` that lists the names there are."""
+    try:
+        return SETTINGS[name]
+    except KeyError:
+        known = ", ".join(sorted(SETTINGS))
+        raise ConfigError(f"unknown setting {name!r}; there are: {known}", setting=name) from None
+
+
+def parse_assignment(text: str) -> tuple[str, str]:
+    """Split ``name=value`` of a command line and check both; raise `ConfigError` otherwise."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigError(f"--set {text!r}: write NAME=VALUE, for example buffer_timeout=10ms", value=text)
+    name = name.strip().replace("-", "_")
+    lookup(name).check_text(value)
+    return name, value
+
+
+def _refuse(setting: str, value: object, why: str) -> ConfigError:
+    return ConfigError(f"{setting}={value!r} {why}", setting=setting, value=value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _between(low: int, high: int) -> Callable[[str, object], int]:
+    return lambda setting, value: whole_number(setting, value, low, high)
+
+
+def _milliseconds(setting: str, value: object) -> int:
+    milliseconds = duration_us(setting, value) // 1000
+    if milliseconds < 1:
+        raise _refuse(setting, value, "must be at least 1ms")
+    return milliseconds
+
+
+def _text(setting: str, value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str) or not value.strip():
+        raise _refuse(setting, value, "must be a text that is not empty")
+    return value
+
+
+def _codec(setting: str, value: object) -> str:
+    if value not in ("typed", "pickle"):
+        raise _refuse(setting, value, "must be 'typed' or 'pickle'")
+    return str(value)
+
+
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(us|µs|ms|s|min|m|h|d)")
+_DURATION_UNITS: Final = {
+    "us": 1,
+    "µs": 1,
+    "ms": 1000,
+    "s": 1_000_000,
+    "m": 60_000_000,
+    "min": 60_000_000,
+    "h": 3_600_000_000,
+    "d": 86_400_000_000,
+}
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(B|KiB|MiB|GiB|kB|KB|MB|GB)")
+_SIZE_UNITS: Final = {
+    "B": 1,
+    "KiB": 1024,
+    "MiB": 1024**2,
+    "GiB": 1024**3,
+    "kB": 1000,
+    "KB": 1000,
+    "MB": 1000**2,
+    "GB": 1000**3,
+}
+
+SETTINGS: Final = {
+    setting.name: setting
+    for setting in (
+        Setting("name", "job_name", _text),
+        Setting("parallelism", "parallelism", _between(1, MAX_PARALLELISM)),
+        Setting("max_parallelism", "max_parallelism", _between(1, MAX_PARALLELISM), may_be_none=True),
+        Setting("workers", "workers", _between(0, 1024)),
+        Setting("slots_per_worker", "slots_per_worker", _between(1, 65536), may_be_none=True),
+        Setting("buffer_timeout", "buffer_timeout_us", duration_us, may_be_none=True),
+        Setting("codec", "codec", _codec),
+        Setting("network_memory", "network_memory_bytes", size_bytes),
+        Setting("segment_size", "segment_bytes", size_bytes),
+        Setting("exclusive_buffers", "exclusive_buffers", _between(0, 65536)),
+        Setting("floating_buffers", "floating_buffers", _between(0, 65536)),
+        Setting("heartbeat_interval", "heartbeat_interval_ms", _milliseconds),
+        Setting("heartbeat_timeout", "heartbeat_timeout_ms", _milliseconds),
+    )
+}

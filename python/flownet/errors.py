@@ -1,0 +1,202 @@
+"""Every error flownet raises: one base class, one class a cause.
+
+An error names the culprit, gives the numbers and says what would help, in its text and again as attributes, so that a
+program can act on what a person can read. Errors of a plan or a setting are raised by the call that makes the mistake;
+errors of a running job by ``execute()`` or ``Job.wait()``, once, for the root cause: a worker that dies breaks many
+connections, and only its death is reported.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class FlownetError(Exception):
+    """Base of all errors of flownet.
+
+    Parameters
+    ----------
+    message
+        What happened, to whom, and what would help.
+    **details
+        Values for the attributes that the class declares.
+    """
+
+    def __init__(self, message: str = "", **details: Any) -> None:
+        super().__init__(message)
+        for name, value in details.items():
+            if not hasattr(type(self), name):
+                raise TypeError(f"{type(self).__name__} has no attribute {name!r}")
+            setattr(self, name, value)
+
+
+class ConfigError(FlownetError, ValueError):
+    """A setting is unknown, has the wrong type or lies outside its range."""
+
+    setting: str | None = None
+    """Name of the setting, as ``Environment`` spells it."""
+    value: object = None
+    """What was given."""
+
+
+class PlanError(FlownetError, ValueError):
+    """The dataflow cannot be run as it is described."""
+
+    operator: str | None = None
+    """Name of the operator the complaint is about."""
+
+
+class DuplicateUidError(PlanError):
+    """Two operators of one dataflow carry the same uid."""
+
+    uid: str | None = None
+    """The uid that is taken."""
+
+
+class CycleError(PlanError):
+    """An operator is downstream of itself."""
+
+    operators: tuple[str, ...] = ()
+    """Names of the operators on the cycle, in the order of the records."""
+
+
+class InsufficientBuffersError(PlanError):
+    """The minimum of network buffers of a job does not fit into the memory of a worker."""
+
+    worker: int | None = None
+    """Index of the first worker that cannot hold its share."""
+    needed: int | None = None
+    """Buffers this worker needs at the least."""
+    total: int | None = None
+    """Buffers this worker has."""
+    segment_bytes: int | None = None
+    """Size of one buffer in bytes."""
+
+
+class NotShippableError(PlanError, TypeError):
+    """A function or an object of the dataflow cannot be sent to a worker process."""
+
+    culprit: str | None = None
+    """The part that cannot be pickled, for example ``variable 'lock' of <lambda>``."""
+
+
+class InputError(FlownetError, OSError):
+    """A file, folder or socket that a source should read cannot be read."""
+
+    path: str | None = None
+    """The file or folder, or ``host:port`` for a socket."""
+
+
+class LaunchError(FlownetError):
+    """A worker process could not be started, or did not report in time."""
+
+    worker: int | None = None
+    """Index of the worker."""
+    command: tuple[str, ...] = ()
+    """Command line of the worker."""
+
+
+class OperatorError(FlownetError):
+    """A function of the user raised an exception.
+
+    The text is the place, then the user's own traceback. ``message`` is the text of the user's exception alone.
+    """
+
+    operator: str | None = None
+    """Name of the operator."""
+    subtask: int | None = None
+    """Index of the failed subtask, from 0."""
+    parallelism: int | None = None
+    """Number of subtasks of the operator."""
+    worker: str | None = None
+    """Address of the worker process, or None in the process of the caller."""
+    record: str | None = None
+    """Shortened ``repr`` of the record that was being processed, when there was one."""
+    error_type: str | None = None
+    """Name of the class of the user's exception."""
+    traceback: str | None = None
+    """The user's frames, as Python prints them."""
+
+    @property
+    def message(self) -> str:
+        """Text of the user's exception."""
+        return str(self.args[0]) if self.args else ""
+
+    def __str__(self) -> str:
+        if self.operator is None:
+            return self.message
+        place = f"operator {self.operator!r}"
+        where = []
+        if self.subtask is not None:
+            where.append(
+                f"subtask {self.subtask + 1} of {self.parallelism}" if self.parallelism else f"subtask {self.subtask}"
+            )
+        if self.worker:
+            where.append(f"worker {self.worker}")
+        if where:
+            place += f" ({', '.join(where)})"
+        record = f" on record {self.record}" if self.record is not None else ""
+        cause = f"{self.error_type}: {self.message}" if self.error_type else self.message
+        lines = [f"{place} failed{record}", *_frames(self.traceback, cause), cause]
+        return "\n".join(line for line in lines if line)
+
+
+class CodecError(FlownetError, ValueError):
+    """A value cannot be encoded as a record, or bytes are not an encoded record."""
+
+    operator: str | None = None
+    """Name of the operator that emitted the value."""
+    type_name: str | None = None
+    """Type of the value that has no encoding."""
+
+
+class RecordTooLargeError(FlownetError):
+    """A record is larger than what the network memory can hold."""
+
+    operator: str | None = None
+    """Name of the operator that emitted the record."""
+    bytes: int | None = None
+    """Encoded size of the record."""
+    max_bytes: int | None = None
+    """Largest size allowed."""
+
+
+class WorkerLostError(FlownetError):
+    """A worker process died or fell silent."""
+
+    worker: str | None = None
+    """Name of the worker."""
+    pid: int | None = None
+    """Its process id."""
+    reason: str | None = None
+    """What was seen: an exit code, a signal, a missed heartbeat."""
+
+
+class ConnectionLostError(FlownetError, ConnectionError):
+    """A connection between two workers ended while records were still due."""
+
+    peer: str | None = None
+    """Address of the other end."""
+    reason: str | None = None
+    """What ended it."""
+
+
+class PeerViolationError(FlownetError):
+    """A peer broke the protocol of the exchange."""
+
+    peer: str | None = None
+    """Address of the other end."""
+    channel: int | None = None
+    """Channel the violation was seen on."""
+
+
+class CancelledError(FlownetError):
+    """The job was cancelled before it ended."""
+
+
+def _frames(traceback: str | None, cause: str) -> list[str]:
+    """Lines of the traceback between Python's headline and the final line that repeats the exception."""
+    if not traceback:
+        return []
+    text = traceback.strip("\n").removeprefix("Traceback (most recent call last):\n")
+    return text.removesuffix(cause).rstrip("\n").split("\n")

@@ -1,0 +1,56 @@
+"""The dataflow as plain data: what Python hands to the planner in Rust."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Chaining = Literal["always", "head", "never"]
+"""May the operator share a task with its upstream? ``head``: only with its downstream; ``never``: with nobody."""
+
+PartitionerName = Literal["forward", "rebalance", "rescale", "broadcast", "key_group", "custom"]
+"""How the records of an edge spread over the subtasks downstream."""
+
+
+@dataclass(slots=True)
+class Operator:
+    """One operator of the dataflow."""
+
+    id: int
+    """Number of the operator, unique in its dataflow; upstream operators have smaller ones."""
+    uid: str | None
+    """Name given by the user that stays the same when the dataflow changes."""
+    name: str
+    """Name shown in plans, metrics and errors."""
+    kind: str
+    """What the operator does; one of the kinds that ``_flownet`` knows."""
+    payload: bytes | None
+    """The user's function, serialised; None when it is used directly or there is none."""
+    local: int | None
+    """Key of the function among the objects kept in this process; None when it is serialised or there is none."""
+    config: dict[str, str]
+    """Settings of the kind."""
+    parallelism: int
+    """Number of subtasks, at least 1."""
+    chaining: Chaining = "always"
+    """Whether it shares a task with its neighbours."""
+    on_driver: bool = False
+    """True when it must run in the process that called ``execute()``."""
+
+
+@dataclass(slots=True)
+class Edge:
+    """Records flow from ``source`` to ``target``."""
+
+    source: int
+    """Id of the operator upstream."""
+    target: int
+    """Id of the operator downstream."""
+    partitioner: PartitionerName
+    """How records choose a subtask of ``target``."""
+    payload: bytes | None = None
+    """Key selector or partition function, serialised."""
+    local: int | None = None
+    """Key of that function among the objects kept in this process."""
+    config: dict[str, str] = field(default_factory=dict)
+    """Settings of the partitioner."""

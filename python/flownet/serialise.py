@@ -1,0 +1,120 @@
+"""Ships the user's functions to worker processes, and says why when one cannot be shipped."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import sys
+from collections.abc import Iterator
+from types import FunctionType, ModuleType
+from typing import Any
+
+from .errors import NotShippableError
+
+
+def dumps(value: object, operator: str) -> bytes:
+    """Serialise a function or object of an operator with cloudpickle.
+
+    Functions and classes of importable modules travel by name, those of the main script by value.
+
+    Parameters
+    ----------
+    value
+        What the user passed.
+    operator
+        Name of the operator, for the error text.
+
+    Raises
+    ------
+    NotShippableError
+        Something inside ``value`` exists only in this process: a lock, a generator, an open file, a socket.
+    """
+    import cloudpickle
+
+    try:
+        return bytes(cloudpickle.dumps(value))
+    except Exception as error:
+        culprit = _culprit(value)
+        raise NotShippableError(
+            f"operator {operator!r}: {_describe(value)} cannot be sent to a worker process, because {culprit} cannot "
+            f"be pickled ({error}). Create it inside the function, or in open() of a KeyedProcessFunction or Sink, "
+            f"so that each worker makes its own; or run with workers=0, which ships nothing.",
+            operator=operator,
+            culprit=culprit,
+        ) from error
+
+
+def ship_by_value(module: ModuleType) -> None:
+    """Make functions of ``module`` travel by value, so that workers need not import it and run its top level."""
+    import cloudpickle
+
+    cloudpickle.register_pickle_by_value(module)
+
+
+def pack_init() -> bytes:
+    """What a worker needs before it can load functions: where this process finds its modules."""
+    return pickle.dumps({"path": [entry or os.getcwd() for entry in sys.path], "cwd": os.getcwd()})
+
+
+def apply_init(init: bytes) -> None:
+    """Bring a worker process into the state that `pack_init` described."""
+    state: dict[str, Any] = pickle.loads(init)  # noqa: S301 - comes from the process that started this one
+    sys.path[:] = state["path"]
+    os.chdir(state["cwd"])
+
+
+def _culprit(value: object) -> str:
+    """Name the innermost part of ``value`` that cannot be pickled."""
+    name = _describe(value)
+    current, seen = value, set[int]()
+    while id(current) not in seen:
+        seen.add(id(current))
+        for label, part in _parts(current):
+            if not _is_picklable(part):
+                name, current = f"{label} ({_type_name(part)}) of {_describe(current)}", part
+                break
+    return name
+
+
+def _parts(value: object) -> Iterator[tuple[str, object]]:
+    """What ``value`` drags along when it is pickled by value, with a label for each."""
+    if isinstance(value, FunctionType):
+        for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
+            with contextlib.suppress(ValueError):
+                yield f"variable {name!r}", cell.cell_contents
+        for name in value.__code__.co_names:
+            if name in value.__globals__:
+                yield f"global {name!r}", value.__globals__[name]
+        for default in value.__defaults__ or ():
+            yield "a default argument", default
+    elif (function := getattr(value, "__func__", None)) is not None:
+        yield "the object", getattr(value, "__self__", None)
+        yield "the function", function
+    elif isinstance(value, dict):
+        yield from ((f"item {key!r}", item) for key, item in value.items())
+    elif isinstance(value, list | tuple | set | frozenset):
+        yield from ((f"item {index}", item) for index, item in enumerate(value))
+    elif not isinstance(value, type | ModuleType):
+        yield from ((f"attribute {name!r}", item) for name, item in getattr(value, "__dict__", {}).items())
+
+
+def _is_picklable(value: object) -> bool:
+    import cloudpickle
+
+    try:
+        cloudpickle.dumps(value)
+    except Exception:
+        return False
+    return True
+
+
+def _describe(value: object) -> str:
+    if isinstance(value, FunctionType):
+        code = value.__code__
+        return f"{value.__qualname__} ({os.path.basename(code.co_filename)}:{code.co_firstlineno})"
+    return f"a {_type_name(value)}"
+
+
+def _type_name(value: object) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
