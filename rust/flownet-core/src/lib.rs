@@ -1,2 +1,41 @@
-//! The credit protocol, wire codec, partitions, gates, records and events of flownet: no IO, no clock, no threads.
+//! The credit protocol of flownet, from a record to a frame and back: records, events, selectors, partitions, gates,
+//! channels, the wire codec and the two connection machines.
+//!
+//! Nothing here does IO, reads a clock or starts a thread: the same inputs give the same outputs. Drivers
+//! (flownet-net for TCP, flownet-runtime for tasks) move the bytes, carry the time in as an argument and hang a
+//! [`std::task::Waker`] wherever something has to be waited for.
+//!
+//! ```text
+//! RecordWriter -> ResultPartition -> SubpartitionCell -> ProducerConnection -> Outbox ~~ socket ~~ decode
+//!                                          |                                                        |
+//!                                          | (same process)                                ConsumerConnection
+//!                                          v                                                        v
+//! RecordReader <-------- InputGate <-- local channel                      InputGate <------- RemoteChannel
+//! ```
+//!
+//! Where to read first: [`record`] for the byte stream of records, [`wire`] for the frames, [`partition`] and
+//! [`gate`] for the two ends a task holds, [`exchange`] for the credit protocol between two processes.
 #![forbid(unsafe_code)]
+
+pub mod channel;
+pub mod credit;
+pub mod error;
+pub mod event;
+pub mod exchange;
+pub mod gate;
+pub mod ids;
+pub mod keygroup;
+pub mod partition;
+pub mod record;
+pub mod selector;
+pub mod subpartition;
+pub mod wire;
+
+pub use credit::{Backlog, Credit};
+pub use error::{ExchangeError, PeerViolation, ProtocolError, RecordError, SelectError, WireError};
+pub use event::{Barrier, BarrierKind, CustomEvent, Event, EventError};
+pub use ids::{ChannelId, ChannelIndex, CheckpointId, KeyGroup, PartitionId, SubpartitionIndex};
+pub use selector::{Selection, Selector, Target};
+
+#[cfg(test)]
+mod tests;

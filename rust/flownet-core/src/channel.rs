@@ -1,0 +1,1 @@
+//! Remote input channel: segments and credit of one channel.

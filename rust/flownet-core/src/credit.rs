@@ -1,0 +1,151 @@
+//! The two counts of the credit protocol. All their arithmetic is here, and all of it is checked.
+
+use std::fmt;
+
+use crate::error::PeerViolation;
+
+/// Buffers the consumer has promised to hold. One credit pays for one data buffer; events travel free.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Credit(u32);
+
+impl Credit {
+    /// No buffer promised.
+    pub const ZERO: Self = Self(0);
+
+    /// A promise of `buffers` buffers.
+    #[must_use]
+    pub const fn new(buffers: u32) -> Self {
+        Self(buffers)
+    }
+
+    /// Adds what the peer announced. A sum no memory can back is the peer's fault.
+    pub fn grant(&mut self, more: Self) -> Result<(), PeerViolation> {
+        self.0 = self.0.checked_add(more.0).ok_or(PeerViolation::CreditOverflow)?;
+        Ok(())
+    }
+
+    /// Pays for one data buffer.
+    pub fn spend_one(&mut self) -> Result<(), PeerViolation> {
+        self.0 = self.0.checked_sub(1).ok_or(PeerViolation::CreditOverdrawn)?;
+        Ok(())
+    }
+
+    /// Counts one more buffer of our own as free to be promised.
+    pub fn earn_one(&mut self) {
+        self.0 = self.0.checked_add(1).expect("a channel owns fewer than 2^32 segments");
+    }
+
+    /// Takes all of it and leaves none, as an announcement does.
+    #[must_use]
+    pub fn take(&mut self) -> Self {
+        std::mem::take(self)
+    }
+
+    /// Buffers promised.
+    #[must_use]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+
+    /// True when no data buffer may be sent.
+    #[must_use]
+    pub const fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl fmt::Display for Credit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// Data buffers queued at the producer and ready to go. Events are not counted: they need no credit.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Backlog(u32);
+
+impl Backlog {
+    /// Nothing waits.
+    pub const ZERO: Self = Self(0);
+
+    /// `buffers` data buffers wait.
+    #[must_use]
+    pub const fn new(buffers: u32) -> Self {
+        Self(buffers)
+    }
+
+    /// One more data buffer was queued.
+    pub fn grow(&mut self) {
+        self.0 = self.0.checked_add(1).expect("a subpartition queues fewer than 2^32 buffers");
+    }
+
+    /// One data buffer left the queue.
+    pub fn shrink(&mut self) {
+        self.0 = self.0.checked_sub(1).expect("a buffer that leaves the queue was counted when it entered");
+    }
+
+    /// The backlog without its last buffer, which is still being filled.
+    #[must_use]
+    pub const fn without_open_tail(self) -> Self {
+        Self(self.0.saturating_sub(1))
+    }
+
+    /// Data buffers queued.
+    #[must_use]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+
+    /// True when no data buffer waits.
+    #[must_use]
+    pub const fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl fmt::Display for Backlog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credit_never_goes_below_zero() {
+        let mut credit = Credit::new(1);
+        assert_eq!(credit.spend_one(), Ok(()));
+        assert_eq!(credit.spend_one(), Err(PeerViolation::CreditOverdrawn));
+        assert!(credit.is_zero());
+    }
+
+    #[test]
+    fn credit_beyond_u32_is_the_peers_fault_and_changes_nothing() {
+        let mut credit = Credit::new(u32::MAX - 1);
+        assert_eq!(credit.grant(Credit::new(2)), Err(PeerViolation::CreditOverflow));
+        assert_eq!(credit, Credit::new(u32::MAX - 1));
+    }
+
+    #[test]
+    fn an_announcement_takes_all_credit_at_once() {
+        let mut unannounced = Credit::ZERO;
+        unannounced.earn_one();
+        unannounced.earn_one();
+        assert_eq!(unannounced.take(), Credit::new(2));
+        assert_eq!(unannounced, Credit::ZERO);
+    }
+
+    #[test]
+    fn backlog_counts_up_and_down() {
+        let mut backlog = Backlog::ZERO;
+        assert_eq!(backlog.without_open_tail(), Backlog::ZERO);
+        backlog.grow();
+        backlog.grow();
+        assert_eq!(backlog.without_open_tail(), Backlog::new(1));
+        backlog.shrink();
+        backlog.shrink();
+        assert!(backlog.is_zero());
+    }
+}

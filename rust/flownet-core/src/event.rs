@@ -1,0 +1,315 @@
+//! Events: what travels in order among the records of a channel without costing credit.
+//!
+//! An event has its own small bound, [`MAX_EVENT_BYTES`], so that travelling free cannot mean growing without limit.
+//!
+//! # Encoding
+//! One tag byte, then fixed little-endian fields, nothing after them.
+//!
+//! | tag | event | fields |
+//! |---|---|---|
+//! | 1 | watermark | timestamp_ms i64 |
+//! | 2 | watermark status | idle u8 (0 or 1) |
+//! | 3 | barrier | checkpoint u64, timestamp_ms i64, kind u8 (0 aligned, 1 unaligned, 2 aligned with timeout) |
+//! | 4 | cancel barrier | checkpoint u64 |
+//! | 5 | latency marker | timestamp_ns u64, operator u32, subtask u32 |
+//! | 6 | end of data | drain u8 (0 or 1) |
+//! | 7 | end of partition | — |
+//! | 8 | custom | kind u16, payload: the rest |
+//!
+//! The decoder is total: any bytes give an event or an [`EventError`], and what it gives encodes to the same bytes.
+
+use std::sync::Arc;
+
+use crate::ids::CheckpointId;
+
+/// Longest encoding of any event.
+pub const MAX_EVENT_BYTES: usize = 4096;
+
+const WATERMARK: u8 = 1;
+const WATERMARK_STATUS: u8 = 2;
+const BARRIER: u8 = 3;
+const CANCEL_BARRIER: u8 = 4;
+const LATENCY_MARKER: u8 = 5;
+const END_OF_DATA: u8 = 6;
+const END_OF_PARTITION: u8 = 7;
+const CUSTOM: u8 = 8;
+
+/// Something that keeps its place among the records of a channel (a priority event may overtake them).
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Event {
+    /// No record with an earlier event time follows.
+    Watermark {
+        /// Event time in milliseconds since the epoch.
+        timestamp_ms: i64,
+    },
+    /// The channel does not hold back event time while it is idle.
+    WatermarkStatus {
+        /// True when the channel became idle, false when it is active again.
+        idle: bool,
+    },
+    /// A checkpoint's cut through the stream.
+    Barrier(Barrier),
+    /// The checkpoint is off: do not wait for its barriers.
+    CancelBarrier {
+        /// The checkpoint that is off.
+        checkpoint_id: CheckpointId,
+    },
+    /// Measures the time a record would need from its source to here.
+    LatencyMarker {
+        /// When the source emitted it, nanoseconds since the epoch.
+        timestamp_ns: u64,
+        /// The source operator.
+        operator: u32,
+        /// The source's subtask.
+        subtask: u32,
+    },
+    /// After the last record.
+    EndOfData {
+        /// True when the stream came to its own end, so pending results are to be emitted; false when it was stopped.
+        drain: bool,
+    },
+    /// The last element of a subpartition.
+    EndOfPartition,
+    /// Anything a layer above agrees on with itself.
+    Custom(CustomEvent),
+}
+
+/// A checkpoint barrier.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Barrier {
+    /// The checkpoint it belongs to.
+    pub checkpoint_id: CheckpointId,
+    /// When the checkpoint was triggered, milliseconds since the epoch.
+    pub timestamp_ms: i64,
+    /// How it travels.
+    pub kind: BarrierKind,
+}
+
+/// How a barrier travels.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum BarrierKind {
+    /// In order; the channel is silent behind it until the checkpoint is taken.
+    Aligned,
+    /// Ahead of the data that is queued.
+    Unaligned,
+    /// Aligned at first, unaligned when it takes too long.
+    AlignedWithTimeout,
+}
+
+/// An event of a layer above, within the bound of all events by construction.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct CustomEvent {
+    kind: u16,
+    payload: Arc<[u8]>,
+}
+
+impl CustomEvent {
+    /// Longest payload of a custom event.
+    pub const MAX_PAYLOAD_BYTES: usize = MAX_EVENT_BYTES - 3;
+
+    /// An event of this kind; a payload beyond [`Self::MAX_PAYLOAD_BYTES`] is refused.
+    pub fn new(kind: u16, payload: &[u8]) -> Result<Self, EventError> {
+        if payload.len() > Self::MAX_PAYLOAD_BYTES {
+            return Err(EventError::TooLong { bytes: payload.len(), max_bytes: Self::MAX_PAYLOAD_BYTES });
+        }
+        Ok(Self { kind, payload: payload.into() })
+    }
+
+    /// What the layer above calls it.
+    #[must_use]
+    pub fn kind(&self) -> u16 {
+        self.kind
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn payload(&self) -> &[u8] {
+        &self.payload
+    }
+}
+
+/// Why bytes are no event.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum EventError {
+    /// No bytes at all.
+    #[error("no bytes")]
+    Empty,
+    /// A tag outside the table.
+    #[error("unknown event tag {0}")]
+    UnknownTag(u8),
+    /// A length that this event cannot have.
+    #[error("event of tag {tag} cannot have {bytes} bytes")]
+    Length {
+        /// The event's tag byte.
+        tag: u8,
+        /// Bytes given, the tag included.
+        bytes: usize,
+    },
+    /// A field outside its values.
+    #[error("event of tag {tag} has a field of value {value}")]
+    Field {
+        /// The event's tag byte.
+        tag: u8,
+        /// The value found.
+        value: u8,
+    },
+    /// Beyond the bound of events.
+    #[error("{bytes} bytes, limit {max_bytes}")]
+    TooLong {
+        /// Bytes given.
+        bytes: usize,
+        /// The limit.
+        max_bytes: usize,
+    },
+}
+
+impl Event {
+    /// Reads one event that fills `bytes` exactly.
+    pub fn decode(bytes: &[u8]) -> Result<Self, EventError> {
+        if bytes.len() > MAX_EVENT_BYTES {
+            return Err(EventError::TooLong { bytes: bytes.len(), max_bytes: MAX_EVENT_BYTES });
+        }
+        let (&tag, body) = bytes.split_first().ok_or(EventError::Empty)?;
+        let mut fields = Fields { tag, total_bytes: bytes.len(), rest: body };
+        let event = match tag {
+            WATERMARK => Self::Watermark { timestamp_ms: fields.i64()? },
+            WATERMARK_STATUS => Self::WatermarkStatus { idle: fields.bool()? },
+            BARRIER => Self::Barrier(Barrier {
+                checkpoint_id: CheckpointId::new(fields.u64()?),
+                timestamp_ms: fields.i64()?,
+                kind: fields.barrier_kind()?,
+            }),
+            CANCEL_BARRIER => Self::CancelBarrier { checkpoint_id: CheckpointId::new(fields.u64()?) },
+            LATENCY_MARKER => {
+                Self::LatencyMarker { timestamp_ns: fields.u64()?, operator: fields.u32()?, subtask: fields.u32()? }
+            }
+            END_OF_DATA => Self::EndOfData { drain: fields.bool()? },
+            END_OF_PARTITION => Self::EndOfPartition,
+            CUSTOM => Self::Custom(CustomEvent { kind: fields.u16()?, payload: fields.take_rest().into() }),
+            other => return Err(EventError::UnknownTag(other)),
+        };
+        fields.end()?;
+        Ok(event)
+    }
+
+    /// Appends the event's bytes, at most [`MAX_EVENT_BYTES`].
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Watermark { timestamp_ms } => {
+                out.push(WATERMARK);
+                out.extend_from_slice(&timestamp_ms.to_le_bytes());
+            }
+            Self::WatermarkStatus { idle } => out.extend_from_slice(&[WATERMARK_STATUS, u8::from(*idle)]),
+            Self::Barrier(barrier) => {
+                out.push(BARRIER);
+                out.extend_from_slice(&barrier.checkpoint_id.get().to_le_bytes());
+                out.extend_from_slice(&barrier.timestamp_ms.to_le_bytes());
+                out.push(barrier.kind.code());
+            }
+            Self::CancelBarrier { checkpoint_id } => {
+                out.push(CANCEL_BARRIER);
+                out.extend_from_slice(&checkpoint_id.get().to_le_bytes());
+            }
+            Self::LatencyMarker { timestamp_ns, operator, subtask } => {
+                out.push(LATENCY_MARKER);
+                out.extend_from_slice(&timestamp_ns.to_le_bytes());
+                out.extend_from_slice(&operator.to_le_bytes());
+                out.extend_from_slice(&subtask.to_le_bytes());
+            }
+            Self::EndOfData { drain } => out.extend_from_slice(&[END_OF_DATA, u8::from(*drain)]),
+            Self::EndOfPartition => out.push(END_OF_PARTITION),
+            Self::Custom(custom) => {
+                out.push(CUSTOM);
+                out.extend_from_slice(&custom.kind.to_le_bytes());
+                out.extend_from_slice(&custom.payload);
+            }
+        }
+    }
+
+    /// True for a barrier that silences its channel until the consumer resumes it, so that alignment needs no buffers
+    /// at the receiver.
+    #[must_use]
+    pub fn is_blocking(&self) -> bool {
+        matches!(self, Self::Barrier(Barrier { kind: BarrierKind::Aligned | BarrierKind::AlignedWithTimeout, .. }))
+    }
+
+    /// True for an event that overtakes queued data.
+    #[must_use]
+    pub fn is_priority(&self) -> bool {
+        matches!(self, Self::Barrier(Barrier { kind: BarrierKind::Unaligned, .. }))
+    }
+}
+
+impl BarrierKind {
+    const fn code(self) -> u8 {
+        match self {
+            Self::Aligned => 0,
+            Self::Unaligned => 1,
+            Self::AlignedWithTimeout => 2,
+        }
+    }
+}
+
+/// Takes fixed-width fields off the front; a missing byte or one too many is an error that names the event.
+struct Fields<'a> {
+    tag: u8,
+    total_bytes: usize,
+    rest: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], EventError> {
+        let (field, rest) = self.rest.split_first_chunk().ok_or(self.length_error())?;
+        self.rest = rest;
+        Ok(*field)
+    }
+
+    fn u8(&mut self) -> Result<u8, EventError> {
+        self.array().map(u8::from_le_bytes)
+    }
+
+    fn u16(&mut self) -> Result<u16, EventError> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Result<u32, EventError> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64, EventError> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn i64(&mut self) -> Result<i64, EventError> {
+        self.array().map(i64::from_le_bytes)
+    }
+
+    fn bool(&mut self) -> Result<bool, EventError> {
+        match self.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            value => Err(EventError::Field { tag: self.tag, value }),
+        }
+    }
+
+    fn barrier_kind(&mut self) -> Result<BarrierKind, EventError> {
+        match self.u8()? {
+            0 => Ok(BarrierKind::Aligned),
+            1 => Ok(BarrierKind::Unaligned),
+            2 => Ok(BarrierKind::AlignedWithTimeout),
+            value => Err(EventError::Field { tag: self.tag, value }),
+        }
+    }
+
+    fn take_rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.rest)
+    }
+
+    fn end(&self) -> Result<(), EventError> {
+        if self.rest.is_empty() { Ok(()) } else { Err(self.length_error()) }
+    }
+
+    fn length_error(&self) -> EventError {
+        EventError::Length { tag: self.tag, bytes: self.total_bytes }
+    }
+}

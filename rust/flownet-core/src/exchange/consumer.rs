@@ -1,0 +1,1 @@
+//! Consumer end of a data connection.

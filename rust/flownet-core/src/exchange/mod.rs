@@ -1,0 +1,6 @@
+//! Connection machines: the two ends of one data connection.
+
+pub mod consumer;
+pub mod outbox;
+pub mod producer;
+pub mod ready;

@@ -1,0 +1,1 @@
+//! Frames waiting for the socket.

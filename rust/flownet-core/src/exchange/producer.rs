@@ -1,0 +1,1 @@
+//! Producer end of a data connection.

@@ -1,0 +1,1 @@
+//! Channels with something to do, and the waker of their connection.

@@ -1,0 +1,1 @@
+//! Input gate: what a task reads.

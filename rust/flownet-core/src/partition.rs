@@ -1,0 +1,1 @@
+//! Result partition: what a task writes and its readers take.

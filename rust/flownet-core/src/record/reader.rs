@@ -1,0 +1,1 @@
+//! Reads records out of the buffers of one channel.

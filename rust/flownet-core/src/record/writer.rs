@@ -1,0 +1,1 @@
+//! Writes records into a result partition.

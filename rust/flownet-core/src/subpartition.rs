@@ -1,0 +1,1 @@
+//! Producer-side queue of one subpartition.

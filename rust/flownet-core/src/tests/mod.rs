@@ -1,0 +1,1 @@
+//! Scenario tests on a simulated pair of connections and virtual time.

@@ -1,0 +1,18 @@
+//! The wire format of a data connection: [`frame`] says what the bytes mean, [`codec`] reads and writes them.
+//!
+//! # Invariants
+//! - W1: the decoder is total. Any bytes give a frame, a request for more, or an error; never a panic.
+//! - W2: no length is believed before it was checked against [`WireLimits`].
+//! - W3: a payload is never copied here. Decoding a DATA frame stops before its payload, so that the driver can read
+//!   it straight into a segment; encoding one gives a header for a vectored write.
+
+pub mod codec;
+pub mod frame;
+
+pub use codec::{Decoded, decode, decode_header, encode_backlogs, encode_credits};
+pub use frame::{
+    ControlFrame, DataHeader, EncodedDataHeader, ErrorCode, ErrorScope, FrameHeader, FrameKind, Pairs, WireLimits,
+};
+
+#[cfg(test)]
+mod tests;

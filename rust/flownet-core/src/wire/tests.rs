@@ -1,0 +1,1 @@
+//! Frames survive the wire, however they are cut; nothing else does.
