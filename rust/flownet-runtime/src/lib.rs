@@ -1,1 +1,36 @@
 //! Task loop, operator chains, keyed state, timers and sources of flownet.
+//!
+//! A *task* is one thread that runs one [`Chain`] of operators: it reads what has arrived at its gate, hands it to the
+//! chain, and the chain emits into the task's [`Outputs`]. The runtime knows no operator language and no socket: chains
+//! come from a [`ChainFactory`], the exchange from flownet-core and flownet-net.
+//!
+//! Where to read first: [`spec`] for what a task is as data, [`Chain`] for what runs inside, [`deploy`] for how a task is
+//! assembled and started, `task` for the loop itself.
+//!
+//! ```text
+//! TaskSpec + NetworkEnvironment --prepare--> PreparedTask --connect--> --start--> TaskHandle
+//!                                                                          |
+//!                                          mail, timers, InputBatch -> Chain -> Outputs
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod error;
+pub mod ledger;
+pub mod metrics;
+pub mod source;
+pub mod spec;
+pub mod state;
+pub mod timer;
+pub mod window;
+
+mod chain;
+mod input;
+mod mailbox;
+mod outputs;
+
+pub use self::chain::{Chain, ChainFactory, SourceStatus, TaskContext};
+pub use self::error::{OperatorFailure, TaskError};
+pub use self::input::InputBatch;
+pub use self::mailbox::CancelToken;
+pub use self::metrics::{MetricsSnapshot, TaskMetrics};
+pub use self::outputs::Outputs;

@@ -1,0 +1,107 @@
+//! What runs inside a task: the contract between the task loop and the operators it drives.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::TaskError;
+use crate::input::InputBatch;
+use crate::mailbox::CancelToken;
+use crate::metrics::TaskMetrics;
+use crate::outputs::Outputs;
+use crate::spec::TaskSpec;
+use crate::state::KeyGroupRange;
+
+/// All operators of one task, fused: records between them are never serialised.
+///
+/// The task thread calls everything here, one call at a time, in this order: `open`; then any mix of `process` (tasks
+/// with inputs) or `poll_source` (tasks without), `on_watermark` and `on_timer`; then `finish` if the input ended by
+/// itself; then `close`, always. A call that returns an error is followed by `close` only.
+///
+/// Calls should be bounded: cancels and timers are looked at between them.
+pub trait Chain: Send {
+    /// Prepares the operators. State and timers start empty.
+    fn open(&mut self, cx: &TaskContext) -> Result<(), TaskError>;
+
+    /// Takes the records that have arrived: `while let Some((input, record)) = input.next()? { ... }`.
+    ///
+    /// Records left in the batch come again with the next call.
+    fn process(&mut self, input: &mut InputBatch<'_>, out: &mut Outputs) -> Result<(), TaskError> {
+        let _ = (input, out);
+        Err(TaskError::Config("a chain without process() was given an input".into()))
+    }
+
+    /// Produces some records; called only while the outputs are available.
+    fn poll_source(&mut self, out: &mut Outputs) -> Result<SourceStatus, TaskError> {
+        let _ = out;
+        Err(TaskError::Config("a chain without poll_source() was given no input".into()))
+    }
+
+    /// Every input has passed `timestamp_ms` in event time. The task forwards the watermark afterwards.
+    fn on_watermark(&mut self, timestamp_ms: i64, out: &mut Outputs) -> Result<(), TaskError> {
+        let _ = (timestamp_ms, out);
+        Ok(())
+    }
+
+    /// When `on_timer` is wanted next, in milliseconds of wall-clock time since the epoch.
+    ///
+    /// Asked once a batch, so it must be cheap.
+    fn next_timer_ms(&self) -> Option<i64> {
+        None
+    }
+
+    /// Wall-clock time has reached `next_timer_ms`. Fires everything due at `now_ms`.
+    fn on_timer(&mut self, now_ms: i64, out: &mut Outputs) -> Result<(), TaskError> {
+        let _ = (now_ms, out);
+        Ok(())
+    }
+
+    /// The input has ended: pending processing-time windows fire now, so that nothing is lost.
+    fn finish(&mut self, out: &mut Outputs) -> Result<(), TaskError> {
+        let _ = out;
+        Ok(())
+    }
+
+    /// Gives back what `open` took; called once, whatever happened before.
+    fn close(&mut self) {}
+}
+
+/// What a source has to say after producing some records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceStatus {
+    /// There is more: call again.
+    More,
+    /// Nothing right now; call again after this time (or earlier).
+    Idle {
+        /// How long the task may sleep.
+        wake_after: Duration,
+    },
+    /// The end: nothing will ever come again.
+    Finished,
+}
+
+/// Builds the chain of a task, on the worker where it will run.
+pub trait ChainFactory: Send + Sync {
+    /// Builds the operators of `task`.
+    fn build(&self, task: &TaskSpec) -> Result<Box<dyn Chain>, TaskError>;
+}
+
+/// What operators may know about the task they run in.
+#[derive(Clone, Debug)]
+pub struct TaskContext {
+    /// Name of the vertex.
+    pub task_name: String,
+    /// Index of this subtask, below `parallelism`.
+    pub subtask: u32,
+    /// Subtasks of the vertex.
+    pub parallelism: u32,
+    /// Key groups of the vertex.
+    pub max_parallelism: u32,
+    /// The key groups this subtask owns.
+    pub key_group_range: KeyGroupRange,
+    /// The worker it runs on, as shown to users.
+    pub worker: String,
+    /// Counters of the task, live.
+    pub metrics: Arc<TaskMetrics>,
+    /// Set when the task is told to stop; long calls should look at it.
+    pub cancel: CancelToken,
+}

@@ -1,0 +1,152 @@
+//! Why a task ended other than by finishing. Every error crosses processes, so all of them serialise.
+
+use serde::{Deserialize, Serialize};
+
+use crate::source::SourceError;
+use crate::state::StateError;
+
+/// Why a task ended other than by finishing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum TaskError {
+    /// A user's function failed.
+    #[error(transparent)]
+    Operator(Box<OperatorFailure>),
+    /// A source could not read its input.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// Records could not be sent or received.
+    #[error(transparent)]
+    Exchange(#[from] ExchangeFailure),
+    /// A keyed record reached a subtask that does not own its key.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The task's buffers do not fit into the worker's memory.
+    #[error(
+        "task '{task}' needs {required} buffers, {available} of the worker's {total} are left; \
+         raise network_memory, or lower parallelism or exclusive_buffers"
+    )]
+    InsufficientBuffers {
+        /// The task, with its subtask.
+        task: String,
+        /// Buffers the refused pool needs at least.
+        required: usize,
+        /// Buffers no pool has a right to.
+        available: usize,
+        /// Buffers of the worker.
+        total: usize,
+    },
+    /// The code of a chain panicked: a bug, reported with what it said.
+    #[error("task '{task}' panicked: {message}")]
+    Panic {
+        /// The task, with its subtask.
+        task: String,
+        /// What the panic said.
+        message: String,
+    },
+    /// The task was told to stop.
+    #[error("the task was cancelled")]
+    Cancelled,
+    /// A plan or setting that cannot work.
+    #[error("{0}")]
+    Config(String),
+}
+
+impl TaskError {
+    /// Whether this is the echo of a failure elsewhere (a lost peer, a failed producer, a cancel), so that a
+    /// coordinator should wait a moment for the root before it reports this one.
+    pub fn is_secondary(&self) -> bool {
+        match self {
+            Self::Cancelled => true,
+            Self::Exchange(failure) => failure.kind.is_secondary(),
+            _ => false,
+        }
+    }
+}
+
+impl From<OperatorFailure> for TaskError {
+    fn from(failure: OperatorFailure) -> Self {
+        Self::Operator(Box::new(failure))
+    }
+}
+
+/// A user's function failed: where, on what, and how.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OperatorFailure {
+    /// Name of the operator.
+    pub operator: String,
+    /// Index of the failing subtask, from 0.
+    pub subtask: u32,
+    /// Subtasks of the operator.
+    pub parallelism: u32,
+    /// The record it failed on, shortened for reading; `None` outside records (open, timers, finish).
+    pub record: Option<String>,
+    /// Type of the user's exception.
+    pub error_type: String,
+    /// Text of the user's exception.
+    pub message: String,
+    /// Its traceback, where the language has one.
+    pub traceback: Option<String>,
+}
+
+impl std::fmt::Display for OperatorFailure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { operator, subtask, parallelism, record, error_type, message, .. } = self;
+        write!(f, "operator '{operator}' (subtask {} of {parallelism}) failed", subtask + 1)?;
+        if let Some(record) = record {
+            write!(f, " on record {record}")?;
+        }
+        write!(f, ": {error_type}: {message}")
+    }
+}
+
+impl std::error::Error for OperatorFailure {}
+
+/// Records could not be sent or received.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[error("{message}")]
+pub struct ExchangeFailure {
+    /// What a program may want to know.
+    pub kind: ExchangeFailureKind,
+    /// What a person wants to know.
+    pub message: String,
+}
+
+/// The kinds of [`ExchangeFailure`] that callers tell apart.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum ExchangeFailureKind {
+    /// The connection to a worker ended.
+    ConnectionLost {
+        /// Address of that worker.
+        peer: String,
+    },
+    /// The task that produces an input failed.
+    ProducerFailed {
+        /// The partition it filled.
+        partition: u64,
+    },
+    /// Nobody registered the partition in time.
+    PartitionNotFound {
+        /// The missing partition.
+        partition: u64,
+    },
+    /// A record is longer than the limit.
+    RecordTooLarge {
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        max_bytes: usize,
+    },
+    /// Anything else: a protocol violation, a wrong target, closed memory.
+    Other,
+}
+
+impl ExchangeFailureKind {
+    fn is_secondary(&self) -> bool {
+        matches!(
+            self,
+            Self::ConnectionLost { .. } | Self::ProducerFailed { .. } | Self::PartitionNotFound { .. }
+        )
+    }
+}

@@ -1,0 +1,167 @@
+//! Where a task's time goes. The parts sum to the whole.
+//!
+//! The task thread switches between states; anyone may read. Time comes in as an argument, in nanoseconds since the
+//! task began, and only at a switch: the clock is never read while a state lasts.
+//!
+//! # Invariants
+//! - I1: a snapshot's parts sum to the time between the first instant and the snapshot's, the open period included.
+//! - I2: time that goes backwards counts as no time.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// What a task's thread is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum TimeState {
+    /// Running operators, or moving records.
+    Busy,
+    /// Between records, with an output that has no free buffer; mail and timers still run.
+    SoftBackPressured,
+    /// Inside an operator, in the middle of a record, with no free buffer.
+    HardBackPressured,
+    /// Nothing to read.
+    Idle,
+}
+
+const STATES: usize = 4;
+
+/// Accounts the wall time of one task to [`TimeState`]s.
+#[derive(Debug)]
+pub struct TimeLedger {
+    // Written at most twice a batch by one thread and read rarely: a lock that is nearly never contended keeps a
+    // snapshot consistent.
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    state: TimeState,
+    since_ns: u64,
+    totals_ns: [u64; STATES],
+}
+
+impl TimeLedger {
+    /// Opens the ledger in `state` at `now_ns`.
+    pub fn new(state: TimeState, now_ns: u64) -> Self {
+        Self { inner: Mutex::new(Inner { state, since_ns: now_ns, totals_ns: [0; STATES] }) }
+    }
+
+    /// Closes the running period at `now_ns` and begins one of `state`.
+    pub fn switch(&self, state: TimeState, now_ns: u64) {
+        let mut inner = self.lock();
+        inner.settle(now_ns);
+        inner.state = state;
+    }
+
+    /// All time until `now_ns`, the open period included.
+    pub fn snapshot(&self, now_ns: u64) -> TimeShares {
+        let mut inner = self.lock();
+        inner.settle(now_ns);
+        let of = |state: TimeState| Duration::from_nanos(inner.totals_ns[state as usize]);
+        TimeShares {
+            busy: of(TimeState::Busy),
+            soft_back_pressured: of(TimeState::SoftBackPressured),
+            hard_back_pressured: of(TimeState::HardBackPressured),
+            idle: of(TimeState::Idle),
+        }
+    }
+
+    /// The state that runs now.
+    pub fn state(&self) -> TimeState {
+        self.lock().state
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn settle(&mut self, now_ns: u64) {
+        self.totals_ns[self.state as usize] += now_ns.saturating_sub(self.since_ns);
+        self.since_ns = self.since_ns.max(now_ns);
+    }
+}
+
+/// Wall time of a task by what it was spent on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimeShares {
+    /// Running operators, or moving records.
+    pub busy: Duration,
+    /// Waiting for an output between records.
+    pub soft_back_pressured: Duration,
+    /// Waiting for an output in the middle of a record.
+    pub hard_back_pressured: Duration,
+    /// Waiting for input.
+    pub idle: Duration,
+}
+
+impl TimeShares {
+    /// All of it.
+    pub fn total(&self) -> Duration {
+        self.busy + self.back_pressured() + self.idle
+    }
+
+    /// Waiting for outputs, soft and hard.
+    pub fn back_pressured(&self) -> Duration {
+        self.soft_back_pressured + self.hard_back_pressured
+    }
+
+    /// What was spent since an `earlier` snapshot of the same ledger.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            busy: self.busy.saturating_sub(earlier.busy),
+            soft_back_pressured: self.soft_back_pressured.saturating_sub(earlier.soft_back_pressured),
+            hard_back_pressured: self.hard_back_pressured.saturating_sub(earlier.hard_back_pressured),
+            idle: self.idle.saturating_sub(earlier.idle),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_sum_to_the_whole_with_the_open_period_counted() {
+        let ledger = TimeLedger::new(TimeState::Idle, 100);
+        ledger.switch(TimeState::Busy, 150);
+        ledger.switch(TimeState::SoftBackPressured, 250);
+        ledger.switch(TimeState::HardBackPressured, 270);
+        ledger.switch(TimeState::Busy, 300);
+
+        let shares = ledger.snapshot(1000);
+
+        assert_eq!(shares.total(), Duration::from_nanos(900));
+        assert_eq!((shares.idle, shares.busy), (Duration::from_nanos(50), Duration::from_nanos(800)));
+        assert_eq!(shares.back_pressured(), Duration::from_nanos(50));
+        assert_eq!(ledger.state(), TimeState::Busy);
+    }
+
+    #[test]
+    fn looking_changes_nothing() {
+        let ledger = TimeLedger::new(TimeState::Busy, 0);
+        for now in [10, 20, 20, 30] {
+            assert_eq!(ledger.snapshot(now).busy, Duration::from_nanos(now));
+        }
+    }
+
+    #[test]
+    fn time_that_goes_backwards_counts_as_none() {
+        let ledger = TimeLedger::new(TimeState::Busy, 100);
+        ledger.switch(TimeState::Idle, 50);
+        assert_eq!(ledger.snapshot(100).total(), Duration::ZERO);
+        assert_eq!(ledger.snapshot(130).idle, Duration::from_nanos(30));
+    }
+
+    #[test]
+    fn the_difference_of_two_snapshots_is_an_interval() {
+        let ledger = TimeLedger::new(TimeState::Busy, 0);
+        let first = ledger.snapshot(10);
+        ledger.switch(TimeState::Idle, 15);
+        let interval = ledger.snapshot(40).since(&first);
+        assert_eq!((interval.busy, interval.idle), (Duration::from_nanos(5), Duration::from_nanos(25)));
+    }
+}

@@ -1,0 +1,142 @@
+//! Letters to a running task: they wake its thread and are read between batches.
+//!
+//! # Invariants
+//! - I1: a letter posted is either read by the task or outlives it unread; posting never blocks on the task.
+//! - I2: the thread is woken after the letter is visible, so a task that saw an empty box and parks is woken again.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use crate::error::TaskError;
+
+/// What can be said to a running task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Mail {
+    /// Stop without finishing.
+    Cancel,
+}
+
+/// The letter box of one task. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Mailbox {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    // Beside the queue because waits deep inside user code look at it where no letter can be handled.
+    cancelled: AtomicBool,
+    has_mail: AtomicBool,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    queue: VecDeque<Mail>,
+    owner: Option<Waker>,
+}
+
+impl Mailbox {
+    /// An empty box that wakes nobody yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Names the thread to wake; letters posted before are found by the first [`take`](Self::take).
+    pub fn set_owner(&self, waker: Waker) {
+        self.lock().owner = Some(waker);
+    }
+
+    /// Leaves a letter and wakes the task.
+    pub fn post(&self, mail: Mail) {
+        let owner = {
+            let mut inner = self.lock();
+            inner.queue.push_back(mail);
+            self.shared.has_mail.store(true, Ordering::Release);
+            if mail == Mail::Cancel {
+                self.shared.cancelled.store(true, Ordering::Release);
+            }
+            inner.owner.clone()
+        };
+        if let Some(waker) = owner {
+            waker.wake();
+        }
+    }
+
+    /// The oldest letter.
+    pub fn take(&self) -> Option<Mail> {
+        if !self.has_mail() {
+            return None;
+        }
+        let mut inner = self.lock();
+        let mail = inner.queue.pop_front();
+        self.shared.has_mail.store(!inner.queue.is_empty(), Ordering::Release);
+        mail
+    }
+
+    /// Whether a letter waits; one atomic read.
+    #[inline]
+    pub fn has_mail(&self) -> bool {
+        self.shared.has_mail.load(Ordering::Acquire)
+    }
+
+    /// The read side of cancelling, for operators.
+    pub fn cancel_token(&self) -> CancelToken {
+        CancelToken { shared: Arc::clone(&self.shared) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.shared.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tells whether the task was told to stop. Cheap enough to ask for each record.
+#[derive(Clone, Debug)]
+pub struct CancelToken {
+    shared: Arc<Shared>,
+}
+
+impl CancelToken {
+    /// Whether the task was told to stop.
+    #[inline]
+    pub fn is_cancelled(&self) -> bool {
+        self.shared.cancelled.load(Ordering::Relaxed)
+    }
+
+    /// [`TaskError::Cancelled`] if the task was told to stop.
+    #[inline]
+    pub fn check(&self) -> Result<(), TaskError> {
+        if self.is_cancelled() { Err(TaskError::Cancelled) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flownet_net::ThreadParker;
+
+    #[test]
+    fn mail_posted_before_the_owner_is_known_is_found() {
+        let mailbox = Mailbox::new();
+        mailbox.post(Mail::Cancel);
+        assert!(mailbox.has_mail() && mailbox.cancel_token().is_cancelled());
+        assert_eq!(mailbox.take(), Some(Mail::Cancel));
+        assert_eq!((mailbox.take(), mailbox.has_mail()), (None, false));
+        assert_eq!(mailbox.cancel_token().check(), Err(TaskError::Cancelled), "a cancel read stays a cancel");
+    }
+
+    #[test]
+    fn posting_wakes_the_owner() {
+        let mailbox = Mailbox::new();
+        let parker = ThreadParker::current();
+        mailbox.set_owner(parker.waker().clone());
+        let poster = mailbox.clone();
+        let thread = std::thread::spawn(move || poster.post(Mail::Cancel));
+        parker.park();
+        assert_eq!(mailbox.take(), Some(Mail::Cancel));
+        thread.join().unwrap();
+    }
+}

@@ -1,0 +1,161 @@
+//! Where a chain's records leave the task.
+//!
+//! # Invariants
+//! - I1: a record given to [`Outputs::try_emit`] is taken, whole, whatever it answers; `Blocked` only means that the
+//!   rest of it waits for a buffer and that [`Outputs::wait`] must come before the next record of that output.
+//! - I2: a wait ends when every blocked record went through, on cancel, or on a failure of the exchange.
+
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use flownet_core::record::writer::{Emit, RecordWriter};
+use flownet_core::{Event, Target};
+use flownet_net::ThreadParker;
+
+use crate::error::TaskError;
+use crate::ledger::TimeState;
+use crate::mailbox::CancelToken;
+use crate::metrics::TaskMetrics;
+
+/// The outputs of one task, one for each edge that leaves it, in the order of
+/// [`TaskSpec::outputs`](crate::spec::TaskSpec::outputs).
+#[derive(Debug)]
+pub struct Outputs {
+    writers: Vec<RecordWriter>,
+    parker: Arc<ThreadParker>,
+    cancel: CancelToken,
+    metrics: Arc<TaskMetrics>,
+}
+
+impl Outputs {
+    /// Sends a record, as far as buffers allow.
+    ///
+    /// The record is taken in any case. After [`Emit::Blocked`], [`wait`](Self::wait) before the next record.
+    #[inline]
+    pub fn try_emit(&mut self, output: usize, target: Target, record: &[u8]) -> Result<Emit, TaskError> {
+        self.metrics.add_records_out(1);
+        Ok(self.writers[output].try_emit(target, record)?)
+    }
+
+    /// Sends a record and waits until all of it went into buffers.
+    #[inline]
+    pub fn emit(&mut self, output: usize, target: Target, record: &[u8]) -> Result<(), TaskError> {
+        match self.try_emit(output, target, record)? {
+            Emit::Done => Ok(()),
+            Emit::Blocked => self.wait(),
+        }
+    }
+
+    /// Waits until every blocked record went through; the time counts as back-pressured.
+    ///
+    /// Ends with [`TaskError::Cancelled`] when the task is told to stop. Returns at once if nothing is blocked.
+    pub fn wait(&mut self) -> Result<(), TaskError> {
+        if !self.is_blocked() {
+            return Ok(());
+        }
+        self.metrics.switch(TimeState::HardBackPressured);
+        let waited = self.wait_for_segments();
+        self.metrics.switch(TimeState::Busy);
+        waited
+    }
+
+    /// Sleeps, unless the task is told to stop meanwhile. The time counts as busy: it is a slow operator's own.
+    pub fn pause(&mut self, duration: Duration) -> Result<(), TaskError> {
+        let end = Instant::now() + duration;
+        loop {
+            self.cancel.check()?;
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            self.parker.park_timeout(left);
+        }
+    }
+
+    /// Runs `wait`, which waits for something outside the exchange, and counts its time as idle.
+    pub fn idle_while<R>(&mut self, wait: impl FnOnce() -> R) -> R {
+        self.metrics.switch(TimeState::Idle);
+        let result = wait();
+        self.metrics.switch(TimeState::Busy);
+        result
+    }
+
+    /// Outputs of the task.
+    pub fn len(&self) -> usize {
+        self.writers.len()
+    }
+
+    /// Whether nothing leaves the task: it ends in sinks.
+    pub fn is_empty(&self) -> bool {
+        self.writers.is_empty()
+    }
+
+    /// Whether a record waits for a buffer: call [`wait`](Self::wait).
+    #[inline]
+    pub fn is_blocked(&self) -> bool {
+        self.writers.iter().any(RecordWriter::is_blocked)
+    }
+
+    /// Whether every output can take records without overdraft.
+    #[inline]
+    pub fn is_available(&self) -> bool {
+        self.writers.iter().all(RecordWriter::is_available)
+    }
+
+    /// The read side of cancelling.
+    pub fn cancel_token(&self) -> &CancelToken {
+        &self.cancel
+    }
+
+    pub(crate) fn new(
+        writers: Vec<RecordWriter>,
+        parker: Arc<ThreadParker>,
+        cancel: CancelToken,
+        metrics: Arc<TaskMetrics>,
+    ) -> Self {
+        Self { writers, parker, cancel, metrics }
+    }
+
+    /// Registers the task's waker with every output that is not available; `true` if all are.
+    pub(crate) fn poll_available(&mut self) -> Result<bool, TaskError> {
+        let mut available = true;
+        for writer in &mut self.writers {
+            match writer.poll_available(self.parker.waker()) {
+                Poll::Ready(ready) => ready?,
+                Poll::Pending => available = false,
+            }
+        }
+        Ok(available)
+    }
+
+    /// Sends an event everywhere, in its place behind the records so far.
+    pub(crate) fn broadcast(&mut self, event: &Event) -> Result<(), TaskError> {
+        self.wait()?;
+        self.writers.iter_mut().for_each(|writer| writer.broadcast_event(event));
+        Ok(())
+    }
+
+    /// Ends every output behind the records so far.
+    pub(crate) fn finish(&mut self, drain: bool) -> Result<(), TaskError> {
+        self.wait()?;
+        self.writers.iter_mut().for_each(|writer| writer.finish(drain));
+        Ok(())
+    }
+
+    fn wait_for_segments(&mut self) -> Result<(), TaskError> {
+        for writer in &mut self.writers {
+            while writer.is_blocked() {
+                self.cancel.check()?;
+                match writer.poll_ready(self.parker.waker()) {
+                    Poll::Ready(ready) => {
+                        ready?;
+                        writer.resume()?;
+                    }
+                    Poll::Pending => self.parker.park(),
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,66 @@
+//! Sources of records that need no exchange: text files, text sockets, and a brake.
+
+mod socket;
+mod text;
+mod throttle;
+
+pub use self::socket::{SocketLines, SocketPoll};
+pub use self::text::{DEFAULT_SPLIT_BYTES, TextReader, TextSplit, TextSplits};
+pub use self::throttle::Throttle;
+
+use serde::{Deserialize, Serialize};
+
+/// Lines longer than this are an error unless the caller allows more.
+pub const DEFAULT_MAX_LINE_BYTES: usize = 16 << 20;
+
+/// Why a source could not read its input.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum SourceError {
+    /// There is no such file or folder.
+    #[error("no such file or folder: {path}")]
+    Missing {
+        /// The path as given, or as found in a folder.
+        path: String,
+    },
+    /// The file or folder is there but cannot be read.
+    #[error("cannot read {path}: {reason}")]
+    Unreadable {
+        /// The path as given, or as found in a folder.
+        path: String,
+        /// What the system said.
+        reason: String,
+    },
+    /// A device, pipe or socket was given where a file or folder belongs.
+    #[error("neither a file nor a folder: {path}")]
+    NotAFile {
+        /// The path as given.
+        path: String,
+    },
+    /// A line is longer than the limit.
+    #[error("line at byte {offset} of {input} is longer than {max_bytes} bytes")]
+    LineTooLong {
+        /// The path or address.
+        input: String,
+        /// Where the line begins.
+        offset: u64,
+        /// The limit.
+        max_bytes: usize,
+    },
+    /// No connection could be made.
+    #[error("cannot connect to {address}: {reason}")]
+    Connect {
+        /// Host and port as given.
+        address: String,
+        /// What the system said.
+        reason: String,
+    },
+    /// The connection broke.
+    #[error("connection to {address} broke: {reason}")]
+    Broken {
+        /// Host and port as given.
+        address: String,
+        /// What the system said.
+        reason: String,
+    },
+}

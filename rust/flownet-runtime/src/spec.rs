@@ -1,0 +1,188 @@
+//! What a task is, as data: planned by the cluster, shipped to a worker, built there.
+//!
+//! Everything here serialises. The runtime reads the topology (inputs, outputs, placement of producers); operator
+//! kinds, payloads and configuration are carried for the [`ChainFactory`](crate::ChainFactory) that understands them.
+
+use std::collections::BTreeMap;
+
+use flownet_core::PartitionId;
+use serde::{Deserialize, Serialize};
+
+/// One subtask of one vertex of the job: a chain of operators with its inputs and outputs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskSpec {
+    /// Unique in the job.
+    pub task_id: u32,
+    /// The chained vertex this is a subtask of.
+    pub vertex: u32,
+    /// Name of the vertex, as shown to users.
+    pub name: String,
+    /// Index of this subtask, below `parallelism`.
+    pub subtask: u32,
+    /// Subtasks of the vertex.
+    pub parallelism: u32,
+    /// Key groups of the vertex.
+    pub max_parallelism: u32,
+    /// Operators of the chain, upstream first.
+    pub operators: Vec<OperatorSpec>,
+    /// Edges into the task; empty for a source.
+    pub inputs: Vec<InputSpec>,
+    /// Edges out of the task; empty for a sink.
+    pub outputs: Vec<OutputSpec>,
+}
+
+impl TaskSpec {
+    /// Whether the task reads nothing and is driven by its source operator.
+    pub fn is_source(&self) -> bool {
+        self.inputs.is_empty()
+    }
+
+    /// Channels the task reads from the worker it runs on (`true`) or from other workers (`false`).
+    pub fn channels(&self, worker: u32, local: bool) -> usize {
+        let all = self.inputs.iter().flat_map(|input| &input.channels);
+        all.filter(|channel| (channel.producer_worker == worker) == local).count()
+    }
+}
+
+/// One operator of a chain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OperatorSpec {
+    /// Unique in the job.
+    pub id: u32,
+    /// The user's stable name for its state, if given.
+    pub uid: Option<String>,
+    /// Name shown in errors and metrics.
+    pub name: String,
+    /// What to build, for the chain factory.
+    pub kind: String,
+    /// The user's function or data.
+    pub payload: Payload,
+    /// Further settings, for the chain factory.
+    pub config: BTreeMap<String, String>,
+    /// Operators of the same chain that feed this one; empty for the head.
+    pub inputs_in_chain: Vec<u32>,
+}
+
+/// A user's object on its way to the operator that runs it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Payload {
+    /// No object.
+    #[default]
+    None,
+    /// Serialised; the chain factory knows how.
+    Bytes(#[serde(with = "serde_bytes")] Vec<u8>),
+    /// Kept in the driver process under this number; such an operator runs there only.
+    Local(u32),
+}
+
+/// How records of an edge choose their subpartition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Partitioner {
+    /// To the subtask of the same index.
+    Forward,
+    /// In turn over all subtasks.
+    Rebalance,
+    /// In turn over the subtasks near this one.
+    Rescale,
+    /// To every subtask.
+    Broadcast,
+    /// By the key group of the record's key.
+    KeyGroup,
+    /// By a user's function, called by the chain.
+    Custom,
+}
+
+/// One edge out of a task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputSpec {
+    /// The edge in the job graph.
+    pub edge: u32,
+    /// The operator whose records leave here.
+    pub from_operator: u32,
+    /// How records choose their subpartition.
+    pub partitioner: Partitioner,
+    /// Key selector or custom partitioner, for the chain to run.
+    pub payload: Payload,
+    /// Further settings, for the chain factory.
+    pub config: BTreeMap<String, String>,
+    /// The partition this output fills; see [`partition_id`].
+    pub partition: u64,
+    /// Subpartitions, one for each consuming subtask.
+    pub subpartitions: u32,
+    /// Microseconds a record may wait for its buffer to fill. `None`: only full buffers leave; `Some(0)`: each record leaves at once.
+    pub flush_timeout_us: Option<u64>,
+}
+
+impl OutputSpec {
+    /// The partition this output fills.
+    pub fn partition_id(&self) -> PartitionId {
+        PartitionId::new(self.partition)
+    }
+}
+
+/// One edge into a task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputSpec {
+    /// The edge in the job graph.
+    pub edge: u32,
+    /// The operator that takes the records.
+    pub to_operator: u32,
+    /// Whether records carry their key in front.
+    pub keyed: bool,
+    /// What to read.
+    pub channels: Vec<ChannelSpec>,
+}
+
+/// One subpartition a task reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChannelSpec {
+    /// Worker on which the producer runs.
+    pub producer_worker: u32,
+    /// The producer's partition.
+    pub partition: u64,
+    /// The subpartition to read.
+    pub subpartition: u32,
+}
+
+impl ChannelSpec {
+    /// The producer's partition.
+    pub fn partition_id(&self) -> PartitionId {
+        PartitionId::new(self.partition)
+    }
+}
+
+/// The one numbering of partitions in a job: edge in the upper half, producing subtask in the lower.
+pub fn partition_id(edge: u32, producer_subtask: u32) -> u64 {
+    (u64::from(edge) << 32) | u64::from(producer_subtask)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partitions_of_different_edges_and_subtasks_never_share_a_number() {
+        let ids = [partition_id(0, 0), partition_id(0, 1), partition_id(1, 0), partition_id(1, 1)];
+        let distinct: std::collections::BTreeSet<_> = ids.iter().collect();
+        assert_eq!(distinct.len(), ids.len());
+    }
+
+    #[test]
+    fn channels_are_counted_by_where_their_producer_runs() {
+        let channel = |producer_worker| ChannelSpec { producer_worker, partition: 1, subpartition: 0 };
+        let input = |channels| InputSpec { edge: 0, to_operator: 0, keyed: false, channels };
+        let task = TaskSpec {
+            task_id: 0,
+            vertex: 0,
+            name: "sink".into(),
+            subtask: 0,
+            parallelism: 1,
+            max_parallelism: 128,
+            operators: vec![],
+            inputs: vec![input(vec![channel(1), channel(2)]), input(vec![channel(2)])],
+            outputs: vec![],
+        };
+        assert_eq!((task.channels(2, true), task.channels(2, false)), (2, 1));
+        assert!(!task.is_source());
+    }
+}

@@ -1,0 +1,294 @@
+//! Keyed state: one value a key, kept by key group so that it can move between subtasks later.
+//!
+//! # Invariants
+//! - I1: every key held belongs to the subtask's key groups; a key that does not is refused, never stored.
+//! - I2: `len` is the number of keys over all groups.
+
+use flownet_core::KeyGroup;
+use flownet_core::keygroup::{group_range, key_group};
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use serde::{Deserialize, Serialize};
+
+/// The key groups that one subtask owns, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyGroupRange {
+    first: KeyGroup,
+    last: KeyGroup,
+    max_parallelism: u32,
+}
+
+impl KeyGroupRange {
+    /// The groups of `subtask` out of `parallelism`.
+    ///
+    /// # Panics
+    /// If not `subtask < parallelism <= max_parallelism <= 32768`; a [`TaskSpec`](crate::spec::TaskSpec) is checked for this when
+    /// it is prepared.
+    pub fn of(subtask: u32, parallelism: u32, max_parallelism: u32) -> Self {
+        let range = group_range(subtask, max_parallelism, parallelism);
+        Self { first: KeyGroup::new(*range.start()), last: KeyGroup::new(*range.end()), max_parallelism }
+    }
+
+    /// The first group owned.
+    pub fn first(&self) -> KeyGroup {
+        self.first
+    }
+
+    /// The last group owned.
+    pub fn last(&self) -> KeyGroup {
+        self.last
+    }
+
+    /// Key groups of the vertex, over all its subtasks.
+    pub fn max_parallelism(&self) -> u32 {
+        self.max_parallelism
+    }
+
+    /// The group of the key with this hash, if it is owned.
+    #[inline]
+    pub fn check(&self, hash: u32) -> Result<KeyGroup, StateError> {
+        let group = key_group(hash, self.max_parallelism);
+        if (self.first..=self.last).contains(&group) { Ok(group) } else { Err(self.refuse(group)) }
+    }
+
+    #[cold]
+    fn refuse(&self, group: KeyGroup) -> StateError {
+        StateError::ForeignKey { group: group.get(), first: self.first.get(), last: self.last.get() }
+    }
+
+    #[inline]
+    fn slot(&self, hash: u32) -> Result<usize, StateError> {
+        self.check(hash).map(|group| usize::from(group.get() - self.first.get()))
+    }
+
+    fn groups(&self) -> usize {
+        usize::from(self.last.get() - self.first.get()) + 1
+    }
+}
+
+/// Why a key was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum StateError {
+    /// The key belongs to another subtask: sender and receiver disagree about hash or parallelism.
+    #[error("key of group {group} reached a subtask that owns groups {first} to {last}")]
+    ForeignKey {
+        /// The key's group.
+        group: u16,
+        /// First group owned.
+        first: u16,
+        /// Last group owned.
+        last: u16,
+    },
+}
+
+/// One value a key, for the keys of one subtask.
+///
+/// Keys are bytes in their canonical form; callers pass the hash they already have
+/// ([`hash_key`](flownet_core::keygroup::hash_key) of the same bytes), so no key is hashed twice.
+#[derive(Debug)]
+pub struct KeyedState<V> {
+    range: KeyGroupRange,
+    groups: Vec<HashTable<Slot<V>>>,
+    len: usize,
+}
+
+#[derive(Debug)]
+struct Slot<V> {
+    hash: u32,
+    key: Box<[u8]>,
+    value: V,
+}
+
+impl<V> KeyedState<V> {
+    /// Empty state for the groups of `range`. Groups cost memory once they hold a key.
+    pub fn new(range: KeyGroupRange) -> Self {
+        let groups = (0..range.groups()).map(|_| HashTable::new()).collect();
+        Self { range, groups, len: 0 }
+    }
+
+    /// The value of a key, made by `default` if there is none.
+    #[inline]
+    pub fn get_or_insert_with(
+        &mut self,
+        key: &[u8],
+        hash: u32,
+        default: impl FnOnce() -> V,
+    ) -> Result<&mut V, StateError> {
+        let slot = self.range.slot(hash)?;
+        let group = &mut self.groups[slot];
+        let entry = group.entry(spread(hash), |held| *held.key == *key, |held| spread(held.hash));
+        Ok(match entry {
+            Entry::Occupied(held) => &mut held.into_mut().value,
+            Entry::Vacant(free) => {
+                self.len += 1;
+                &mut free.insert(Slot { hash, key: key.into(), value: default() }).into_mut().value
+            }
+        })
+    }
+
+    /// Sets the value of a key and gives back the one before.
+    pub fn insert(&mut self, key: &[u8], hash: u32, value: V) -> Result<Option<V>, StateError> {
+        let mut value = Some(value);
+        let held = self.get_or_insert_with(key, hash, || value.take().expect("default is called at most once"))?;
+        Ok(value.map(|value| std::mem::replace(held, value)))
+    }
+
+    /// The value of a key, to change.
+    #[inline]
+    pub fn get_mut(&mut self, key: &[u8], hash: u32) -> Option<&mut V> {
+        let slot = self.range.slot(hash).ok()?;
+        self.groups[slot].find_mut(spread(hash), |held| *held.key == *key).map(|held| &mut held.value)
+    }
+
+    /// Forgets a key and gives back its value.
+    pub fn remove(&mut self, key: &[u8], hash: u32) -> Option<V> {
+        let slot = self.range.slot(hash).ok()?;
+        let held = self.groups[slot].find_entry(spread(hash), |held| *held.key == *key).ok()?;
+        self.len -= 1;
+        Some(held.remove().0.value)
+    }
+
+    /// Forgets everything and yields it, group by group.
+    pub fn drain(&mut self) -> impl Iterator<Item = (Box<[u8]>, V)> {
+        self.len = 0;
+        self.groups.iter_mut().flat_map(|group| std::mem::take(group).into_iter()).map(|held| (held.key, held.value))
+    }
+
+    /// The value of a key.
+    #[inline]
+    pub fn get(&self, key: &[u8], hash: u32) -> Option<&V> {
+        let slot = self.range.slot(hash).ok()?;
+        self.groups[slot].find(spread(hash), |held| *held.key == *key).map(|held| &held.value)
+    }
+
+    /// Every key with its value: by key group, in no particular order within one.
+    pub fn iter(&self) -> impl Iterator<Item = (KeyGroup, &[u8], &V)> {
+        (self.range.first.get()..).zip(&self.groups).flat_map(|(group, held)| {
+            held.iter().map(move |slot| (KeyGroup::new(group), &*slot.key, &slot.value))
+        })
+    }
+
+    /// Keys held.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether no key is held.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The key groups owned.
+    pub fn range(&self) -> KeyGroupRange {
+        self.range
+    }
+}
+
+// A table looks at the top bits of its 64 for the tag and at the low ones for the place; 32 bits of hash have to reach both.
+#[inline]
+pub(crate) fn spread(hash: u32) -> u64 {
+    u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use flownet_core::keygroup::{hash_key, subtask_of};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const ALL: u32 = 128;
+
+    fn state_of_one() -> KeyedState<u64> {
+        KeyedState::new(KeyGroupRange::of(0, 1, ALL))
+    }
+
+    #[test]
+    fn a_value_is_found_again_by_its_key() {
+        let mut state = state_of_one();
+        let hash = hash_key(b"a");
+        assert_eq!(state.insert(b"a", hash, 1), Ok(None));
+        *state.get_or_insert_with(b"a", hash, || unreachable!()).unwrap() += 1;
+        assert_eq!((state.get(b"a", hash), state.len()), (Some(&2), 1));
+        assert_eq!(state.insert(b"a", hash, 7), Ok(Some(2)));
+        assert_eq!(state.remove(b"a", hash), Some(7));
+        assert!(state.is_empty() && state.get(b"a", hash).is_none());
+    }
+
+    #[test]
+    fn keys_with_the_same_hash_stay_apart() {
+        let mut state = state_of_one();
+        for (key, value) in [(b"a", 1), (b"b", 2), (b"c", 3)] {
+            state.insert(key, 42, value).unwrap();
+        }
+        assert_eq!(state.remove(b"b", 42), Some(2));
+        assert_eq!([b"a", b"b", b"c"].map(|key| state.get(key, 42).copied()), [Some(1), None, Some(3)]);
+    }
+
+    #[test]
+    fn a_key_of_another_subtask_is_refused_by_name_of_its_group() {
+        let range = KeyGroupRange::of(1, 4, ALL);
+        let mut state = KeyedState::new(range);
+        let (mut taken, mut refused) = (0, 0);
+        for n in 0..1000u32 {
+            let key = n.to_le_bytes();
+            let hash = hash_key(&key);
+            let group = key_group(hash, ALL);
+            match state.insert(&key, hash, n) {
+                Ok(_) => {
+                    taken += 1;
+                    assert_eq!(subtask_of(group, ALL, 4), 1);
+                }
+                Err(StateError::ForeignKey { group: named, first, last }) => {
+                    refused += 1;
+                    assert_eq!((named, first, last), (group.get(), 32, 63));
+                    assert!(state.get(&key, hash).is_none() && state.remove(&key, hash).is_none());
+                }
+            }
+        }
+        assert_eq!((taken, taken + refused), (state.len(), 1000));
+    }
+
+    #[test]
+    fn iteration_goes_by_group_and_drain_leaves_nothing() {
+        let mut state = state_of_one();
+        for n in 0..500u64 {
+            let key = n.to_le_bytes();
+            state.insert(&key, hash_key(&key), n).unwrap();
+        }
+        let groups: Vec<_> = state.iter().map(|(group, ..)| group).collect();
+        assert!(groups.is_sorted());
+        for (group, key, _) in state.iter() {
+            assert_eq!(group, key_group(hash_key(key), ALL));
+        }
+        let mut values: Vec<_> = state.drain().map(|(_, value)| value).collect();
+        values.sort_unstable();
+        assert_eq!(values, (0..500).collect::<Vec<_>>());
+        assert_eq!((state.len(), state.iter().count()), (0, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn any_sequence_of_operations_agrees_with_a_map(ops in proptest::collection::vec((0u8..4, 0u8..20, any::<u64>()), 0..300)) {
+            let mut state = state_of_one();
+            let mut model = BTreeMap::new();
+            for (op, key, value) in ops {
+                let key = [key];
+                // Few distinct hashes, so that keys collide.
+                let hash = u32::from(key[0] % 5);
+                match op {
+                    0 => prop_assert_eq!(state.insert(&key, hash, value).unwrap(), model.insert(key, value)),
+                    1 => prop_assert_eq!(state.remove(&key, hash), model.remove(&key)),
+                    2 => prop_assert_eq!(state.get_or_insert_with(&key, hash, || value).unwrap(), model.entry(key).or_insert(value)),
+                    _ => prop_assert_eq!(state.get_mut(&key, hash), model.get_mut(&key)),
+                }
+                prop_assert_eq!(state.len(), model.len());
+            }
+            let held: BTreeMap<_, _> = state.drain().map(|(key, value)| ([key[0]], value)).collect();
+            prop_assert_eq!(held, model);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Processing-time timers: ordered, each at most once.
+//!
+//! The service holds no clock; the task passes the time in and asks what is due.
+
+use std::collections::BTreeSet;
+
+/// The timers of one task. `K` says whose timer it is, usually the key's bytes.
+#[derive(Clone, Debug)]
+pub struct TimerService<K> {
+    timers: BTreeSet<(i64, K)>,
+}
+
+impl<K: Ord> TimerService<K> {
+    /// No timers.
+    pub fn new() -> Self {
+        Self { timers: BTreeSet::new() }
+    }
+
+    /// Sets a timer; `false` if the same one is set already.
+    pub fn register(&mut self, timestamp_ms: i64, key: K) -> bool {
+        self.timers.insert((timestamp_ms, key))
+    }
+
+    /// Takes a timer back; `false` if it was not set.
+    pub fn delete(&mut self, timestamp_ms: i64, key: K) -> bool {
+        self.timers.remove(&(timestamp_ms, key))
+    }
+
+    /// The earliest timer whose time has come. One at a time, because firing it may set or delete others.
+    pub fn pop_due(&mut self, now_ms: i64) -> Option<(i64, K)> {
+        if self.next_ms()? > now_ms {
+            return None;
+        }
+        self.timers.pop_first()
+    }
+
+    /// When the earliest timer is due.
+    pub fn next_ms(&self) -> Option<i64> {
+        self.timers.first().map(|(timestamp_ms, _)| *timestamp_ms)
+    }
+
+    /// Timers set.
+    pub fn len(&self) -> usize {
+        self.timers.len()
+    }
+
+    /// Whether no timer is set.
+    pub fn is_empty(&self) -> bool {
+        self.timers.is_empty()
+    }
+}
+
+impl<K: Ord> Default for TimerService<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_same_timer_set_twice_fires_once() {
+        let mut timers = TimerService::new();
+        assert!(timers.register(5, "a") && timers.register(5, "b") && !timers.register(5, "a"));
+        assert_eq!(timers.pop_due(5), Some((5, "a")));
+        assert_eq!(timers.pop_due(5), Some((5, "b")));
+        assert_eq!(timers.pop_due(5), None);
+    }
+
+    #[test]
+    fn a_deleted_timer_does_not_fire() {
+        let mut timers = TimerService::new();
+        timers.register(5, "a");
+        assert!(timers.delete(5, "a") && !timers.delete(5, "a"));
+        assert_eq!((timers.pop_due(i64::MAX), timers.next_ms()), (None, None));
+    }
+
+    #[test]
+    fn a_timer_set_while_firing_is_seen() {
+        let mut timers = TimerService::new();
+        timers.register(1, 0);
+        let mut fired = Vec::new();
+        while let Some((timestamp_ms, generation)) = timers.pop_due(3) {
+            fired.push(timestamp_ms);
+            timers.register(timestamp_ms + 1, generation + 1);
+        }
+        assert_eq!((fired, timers.next_ms()), (vec![1, 2, 3], Some(4)));
+    }
+
+    proptest! {
+        #[test]
+        fn any_sequence_fires_what_a_sorted_list_would(
+            ops in proptest::collection::vec((0u8..3, 0i64..20, 0u8..5), 0..200)
+        ) {
+            let mut timers = TimerService::new();
+            let mut model: Vec<(i64, u8)> = Vec::new();
+            for (op, at, key) in ops {
+                match op {
+                    0 => {
+                        let fresh = !model.contains(&(at, key));
+                        if fresh {
+                            model.push((at, key));
+                        }
+                        prop_assert_eq!(timers.register(at, key), fresh);
+                    }
+                    1 => {
+                        let held = model.iter().position(|timer| *timer == (at, key));
+                        prop_assert_eq!(timers.delete(at, key), held.map(|at| model.swap_remove(at)).is_some());
+                    }
+                    _ => {
+                        let mut due: Vec<_> = model.iter().copied().filter(|timer| timer.0 <= at).collect();
+                        due.sort_unstable();
+                        model.retain(|timer| timer.0 > at);
+                        let fired: Vec<_> = std::iter::from_fn(|| timers.pop_due(at)).collect();
+                        prop_assert_eq!(fired, due);
+                    }
+                }
+                prop_assert_eq!(timers.len(), model.len());
+                prop_assert_eq!(timers.next_ms(), model.iter().map(|timer| timer.0).min());
+            }
+        }
+    }
+}
