@@ -1,0 +1,165 @@
+//! A read-only, ref-counted slice of a segment, and the lease that all users of
+//! one segment share.
+
+#![allow(unsafe_code, reason = "reads shared segment bytes")]
+
+use std::fmt;
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+
+use crate::region::RawBytes;
+use crate::sync::{AtomicUsize, LeaseArc, Ordering};
+use crate::{MemorySegment, Recycler};
+
+/// Bytes that were written once and are only read since. Cloning and slicing
+/// share them; when the last one is dropped the segment goes home or to its
+/// [`Recycler`].
+#[derive(Clone)]
+pub struct Buffer {
+    start: usize,
+    len: usize,
+    lease: LeaseArc<Lease>,
+}
+
+/// One use of a segment, from its first writer to its last reader.
+pub(crate) struct Lease {
+    /// How many bytes are readable, with [`FINISHED`] once no more will be. One
+    /// word, so that a reader cannot see the end without the bytes before it.
+    committed: AtomicUsize,
+    bytes: RawBytes,
+    /// `None` only within `drop`.
+    segment: Option<MemorySegment>,
+    recycler: Option<Arc<dyn Recycler>>,
+}
+
+/// How much of a lease can be read, as seen at one moment.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Committed(usize);
+
+impl Buffer {
+    /// The first `len` bytes of `segment`, which goes home with the last buffer.
+    ///
+    /// # Panics
+    /// If `len` exceeds the segment.
+    pub fn from_segment(segment: MemorySegment, len: usize) -> Self {
+        Self::whole(Lease::finished(segment, len, None), len)
+    }
+
+    /// The first `len` bytes of `segment`, which goes to `recycler` with the last buffer.
+    ///
+    /// # Panics
+    /// If `len` exceeds the segment.
+    pub fn with_recycler(segment: MemorySegment, len: usize, recycler: Arc<dyn Recycler>) -> Self {
+        Self::whole(Lease::finished(segment, len, Some(recycler)), len)
+    }
+
+    /// A part of this buffer that shares its bytes.
+    ///
+    /// # Panics
+    /// If `range` is not within `0..len`, as slicing does.
+    pub fn slice(&self, range: Range<usize>) -> Self {
+        assert!(range.start <= range.end && range.end <= self.len, "{range:?} is not within 0..{}", self.len);
+        Self { start: self.start + range.start, len: range.len(), lease: LeaseArc::clone(&self.lease) }
+    }
+
+    /// What `lease` holds from `start` to `committed`, which must have been loaded from it.
+    pub(crate) fn of_committed(lease: &LeaseArc<Lease>, start: usize, committed: Committed) -> Self {
+        let len = committed.len().checked_sub(start).expect("a reader is never ahead of what was committed");
+        Self { start, len, lease: LeaseArc::clone(lease) }
+    }
+
+    fn whole(lease: Lease, len: usize) -> Self {
+        Self { start: 0, len, lease: LeaseArc::new(lease) }
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the lease holds the segment (S2). Every constructor takes a range
+        // below what was committed (S4), and that is not written again (S3).
+        unsafe { self.lease.bytes.slice(self.start, self.len) }
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buffer").field("start", &self.start).field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+impl Lease {
+    /// A lease that its builder is about to fill.
+    pub(crate) fn unwritten(segment: MemorySegment) -> Self {
+        Self::new(segment, 0, None)
+    }
+
+    fn finished(segment: MemorySegment, len: usize, recycler: Option<Arc<dyn Recycler>>) -> Self {
+        assert!(len <= segment.len(), "{len} bytes cannot lie in a segment of {}", segment.len());
+        Self::new(segment, len | FINISHED, recycler)
+    }
+
+    fn new(segment: MemorySegment, committed: usize, recycler: Option<Arc<dyn Recycler>>) -> Self {
+        Self { committed: AtomicUsize::new(committed), bytes: segment.raw(), segment: Some(segment), recycler }
+    }
+
+    /// Publishes the first `len` bytes. Only the lease's builder may call this,
+    /// with no less than before (S3).
+    #[inline]
+    pub(crate) fn publish(&self, len: usize, finished: bool) {
+        let flag = if finished { FINISHED } else { 0 };
+        // Release: a reader that sees the length sees the bytes.
+        self.committed.store(len | flag, Ordering::Release);
+    }
+
+    /// What can be read now (S4).
+    #[inline]
+    pub(crate) fn committed(&self) -> Committed {
+        Committed(self.committed.load(Ordering::Acquire))
+    }
+
+    #[inline]
+    pub(crate) fn raw(&self) -> RawBytes {
+        self.bytes
+    }
+
+    pub(crate) fn segment_len(&self) -> usize {
+        self.segment.as_ref().map_or(0, MemorySegment::len)
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // The reference count was dropped to zero with Acquire and Release, so all
+        // users' accesses are over before the next owner's begin (S5).
+        let Some(segment) = self.segment.take() else { return };
+        match self.recycler.take() {
+            Some(recycler) => recycler.recycle(segment),
+            None => drop(segment),
+        }
+    }
+}
+
+impl Committed {
+    #[inline]
+    pub(crate) fn len(self) -> usize {
+        self.0 & !FINISHED
+    }
+
+    #[inline]
+    pub(crate) fn is_finished(self) -> bool {
+        self.0 & FINISHED != 0
+    }
+}
+
+/// Flag beside the length. A segment is shorter than `isize::MAX`, so the bit is free.
+const FINISHED: usize = 1 << (usize::BITS - 1);

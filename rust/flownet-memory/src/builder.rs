@@ -1,0 +1,144 @@
+//! The writer's side of a segment.
+
+#![allow(unsafe_code, reason = "writes segment bytes beside their readers")]
+
+use std::fmt;
+
+use crate::buffer::Lease;
+use crate::region::RawBytes;
+use crate::sync::LeaseArc;
+use crate::{BufferConsumer, MemorySegment};
+
+/// The one writer of a segment. What it appends becomes readable by [`commit`](Self::commit).
+///
+/// Dropping it finishes it: everything appended is committed.
+pub struct BufferBuilder {
+    bytes: RawBytes,
+    written: usize,
+    capacity: usize,
+    finished: bool,
+    lease: LeaseArc<Lease>,
+}
+
+impl BufferBuilder {
+    /// A builder for `segment`, and the consumer that reads what it commits.
+    pub fn new(segment: MemorySegment) -> (Self, BufferConsumer) {
+        let capacity = segment.len();
+        let lease = LeaseArc::new(Lease::unwritten(segment));
+        let consumer = BufferConsumer::new(LeaseArc::clone(&lease));
+        (Self { bytes: lease.raw(), written: 0, capacity, finished: false, lease }, consumer)
+    }
+
+    /// Writes the prefix of `src` that fits and returns its length. Not yet readable.
+    #[inline]
+    pub fn append(&mut self, src: &[u8]) -> usize {
+        // Copying `src` whole keeps its length a constant wherever it is one.
+        if src.len() <= self.writable_bytes() {
+            self.put(src);
+            src.len()
+        } else {
+            self.append_prefix(src)
+        }
+    }
+
+    /// The unwritten rest, to be written in place and then [`advance`](Self::advance)d over.
+    #[inline]
+    pub fn spare_mut(&mut self) -> &mut [u8] {
+        // SAFETY: `written..capacity` lies in the segment, which the lease holds (S2).
+        // It is at or after `committed`, so it is ours alone (S3); `&mut self` makes
+        // this the only reference into it.
+        unsafe { self.bytes.slice_mut(self.written, self.capacity - self.written) }
+    }
+
+    /// Counts `n` bytes of [`spare_mut`](Self::spare_mut) as appended.
+    ///
+    /// # Panics
+    /// If fewer than `n` are writable.
+    #[inline]
+    pub fn advance(&mut self, n: usize) {
+        assert!(n <= self.writable_bytes(), "advanced by {n} of {} writable bytes", self.writable_bytes());
+        self.written += n;
+    }
+
+    /// Makes everything appended readable. One Release store.
+    #[inline]
+    pub fn commit(&mut self) {
+        self.lease.publish(self.written, self.finished);
+    }
+
+    /// Commits, marks the end, and returns how many bytes were written in all.
+    /// Nothing fits any more. Idempotent.
+    pub fn finish(&mut self) -> usize {
+        self.capacity = self.written;
+        self.finished = true;
+        self.commit();
+        self.written
+    }
+
+    /// Sets how many bytes the segment may hold in all, clamped to what is written
+    /// already and to the segment's length. No effect once finished.
+    pub fn trim(&mut self, capacity: usize) {
+        if !self.finished {
+            self.capacity = capacity.clamp(self.written, self.lease.segment_len());
+        }
+    }
+
+    /// Bytes that still fit.
+    #[inline]
+    pub fn writable_bytes(&self) -> usize {
+        self.capacity - self.written
+    }
+
+    /// Bytes appended, committed or not.
+    #[inline]
+    pub fn written_bytes(&self) -> usize {
+        self.written
+    }
+
+    /// Whether nothing more fits.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.written == self.capacity
+    }
+
+    /// Whether [`finish`](Self::finish) was called.
+    #[inline]
+    pub fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// Writes `src`, which fits.
+    #[inline]
+    fn put(&mut self, src: &[u8]) {
+        debug_assert!(src.len() <= self.writable_bytes(), "checked by the callers");
+        // SAFETY: `src` fits below `capacity`, in the segment, which the lease holds
+        // (S2). We are its only writer and readers stop at `committed <= written`
+        // (S3, S4), so nobody else touches `written..written + src.len()`.
+        unsafe { self.bytes.write(self.written, src) };
+        self.written += src.len();
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn append_prefix(&mut self, src: &[u8]) -> usize {
+        let fits = src.len().min(self.writable_bytes());
+        self.put(&src[..fits]);
+        fits
+    }
+}
+
+impl Drop for BufferBuilder {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+impl fmt::Debug for BufferBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BufferBuilder")
+            .field("written", &self.written)
+            .field("capacity", &self.capacity)
+            .field("finished", &self.finished)
+            .finish_non_exhaustive()
+    }
+}

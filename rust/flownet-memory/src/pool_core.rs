@@ -1,0 +1,267 @@
+//! The shared heart of a buffer pool: its locked state, and the calls that a
+//! change makes due.
+//!
+//! Every operation has the same shape: change the state under the lock, settle
+//! what follows from it (fetch ahead, publish availability, collect wakers), let
+//! the lock go, then run the collected [`Effects`]. So nothing foreign is ever
+//! called under a lock, and a waiter that registers under the lock cannot miss
+//! the change it waits for.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use crate::pool_state::{NO_LANE, PoolState};
+use crate::region::Slot;
+use crate::sync::{AtomicBool, Mutex, Ordering, lock};
+use crate::{BufferPoolSettings, MemoryError, MemorySegment, SegmentListener, SegmentPool};
+
+pub(crate) struct PoolCore {
+    pub(crate) settings: BufferPoolSettings,
+    pub(crate) global: Arc<SegmentPool>,
+    /// `PoolState::is_available` as of the last change.
+    available: AtomicBool,
+    state: Mutex<PoolState>,
+}
+
+/// What a change of a pool's state makes due once its lock is let go.
+#[derive(Default)]
+#[must_use = "segments and wake-ups in here would be lost"]
+pub(crate) struct Effects {
+    /// Segments for the segment pool.
+    home: Vec<Slot>,
+    wakers: Vec<Waker>,
+    offers: VecDeque<(Arc<dyn SegmentListener>, MemorySegment)>,
+    /// Listeners of a destroyed pool; their drop may run foreign code.
+    released: VecDeque<Arc<dyn SegmentListener>>,
+}
+
+impl PoolCore {
+    pub(crate) fn new(global: Arc<SegmentPool>, settings: BufferPoolSettings) -> Arc<Self> {
+        let state = Mutex::new(PoolState::new(&settings));
+        Arc::new(Self { settings, global, available: AtomicBool::new(false), state })
+    }
+
+    pub(crate) fn try_take(self: &Arc<Self>, lane: usize) -> Option<MemorySegment> {
+        self.update(|state, _| self.take(state, lane))
+    }
+
+    pub(crate) fn poll_take(self: &Arc<Self>, lane: usize, waker: &Waker) -> Poll<Result<MemorySegment, MemoryError>> {
+        self.update(|state, _| {
+            if state.destroyed {
+                return Poll::Ready(Err(MemoryError::Closed));
+            }
+            if let Some(segment) = self.take(state, lane).or_else(|| self.take_or_wait(state, lane)) {
+                return Poll::Ready(Ok(segment));
+            }
+            register(&mut state.take_waiters, waker);
+            Poll::Pending
+        })
+    }
+
+    pub(crate) fn poll_available(self: &Arc<Self>, waker: &Waker) -> Poll<Result<(), MemoryError>> {
+        self.update(|state, _| {
+            if state.destroyed {
+                return Poll::Ready(Err(MemoryError::Closed));
+            }
+            if state.is_available() {
+                return Poll::Ready(Ok(()));
+            }
+            register(&mut state.available_waiters, waker);
+            Poll::Pending
+        })
+    }
+
+    pub(crate) fn offer_to(self: &Arc<Self>, listener: Arc<dyn SegmentListener>) -> bool {
+        // If nothing is idle, the pool already waits for whatever it may still get (I6).
+        let refused = self.update(|state, _| {
+            if state.destroyed || !state.idle.is_empty() {
+                return Some(listener);
+            }
+            state.listeners.push_back(listener);
+            None
+        });
+        refused.is_none()
+    }
+
+    /// Takes back a segment of this pool.
+    pub(crate) fn recycle(self: &Arc<Self>, slot: Slot, lane: usize) {
+        self.update(|state, effects| self.take_back(state, slot, lane, effects));
+    }
+
+    /// Takes a segment from the segment pool, in whose queue this pool stood, or refuses it.
+    pub(crate) fn deliver(self: &Arc<Self>, slot: Slot) -> (Option<Slot>, Effects) {
+        self.change(|state, effects| {
+            state.awaits_global = false;
+            if state.wants_segment() {
+                state.held += 1;
+                self.place(state, slot, effects);
+                return None;
+            }
+            if state.may_hold_more() {
+                // Somebody may wait for overdraft, which is taken only when asked for.
+                effects.wakers.append(&mut state.take_waiters);
+            }
+            Some(slot)
+        })
+    }
+
+    /// Sets the size. Idle excess leaves at once, excess in use when it comes back.
+    pub(crate) fn resize(self: &Arc<Self>, size: usize) -> Effects {
+        let ((), effects) = self.change(|state, effects| {
+            if state.destroyed || state.size == size {
+                return;
+            }
+            let grows = size > state.size;
+            state.size = size;
+            while state.held > size {
+                let Some(slot) = state.idle.pop() else { break };
+                state.held -= 1;
+                effects.home.push(slot);
+            }
+            if grows && state.may_hold_more() {
+                effects.wakers.append(&mut state.take_waiters);
+            }
+        });
+        effects
+    }
+
+    /// Ends the pool: idle segments leave, those in use do when they come back.
+    pub(crate) fn retire(self: &Arc<Self>) -> Effects {
+        let ((), effects) = self.change(|state, effects| {
+            state.destroyed = true;
+            state.held -= state.idle.len();
+            effects.home.append(&mut state.idle);
+            effects.wakers.append(&mut state.available_waiters);
+            effects.wakers.append(&mut state.take_waiters);
+            effects.released = mem::take(&mut state.listeners);
+            if mem::take(&mut state.awaits_global) {
+                self.global.free.stop_waiting(self);
+            }
+        });
+        effects
+    }
+
+    /// Does what a change made due. Call with no lock held.
+    pub(crate) fn run(self: &Arc<Self>, effects: Effects) {
+        let mut offers = self.run_all_but_offers(effects);
+        while let Some((listener, segment)) = offers.pop_front() {
+            let Some((slot, lane)) = listener.on_segment(segment).and_then(|refused| refused.into_slot_of(self)) else {
+                continue;
+            };
+            // A loop rather than a drop, which would come back here one call deeper.
+            let ((), effects) = self.change(|state, effects| self.take_back(state, slot, lane, effects));
+            offers.append(&mut self.run_all_but_offers(effects));
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_available(&self) -> bool {
+        self.available.load(Ordering::Acquire)
+    }
+
+    /// Reads the state.
+    pub(crate) fn inspect<R>(&self, read: impl FnOnce(&PoolState) -> R) -> R {
+        read(&lock(&self.state))
+    }
+
+    fn update<R>(self: &Arc<Self>, f: impl FnOnce(&mut PoolState, &mut Effects) -> R) -> R {
+        let (result, effects) = self.change(f);
+        self.run(effects);
+        result
+    }
+
+    fn change<R>(self: &Arc<Self>, f: impl FnOnce(&mut PoolState, &mut Effects) -> R) -> (R, Effects) {
+        let mut effects = Effects::default();
+        let mut state = lock(&self.state);
+        let result = f(&mut state, &mut effects);
+        self.settle(&mut state, &mut effects);
+        (result, effects)
+    }
+
+    /// Restores I6 and lets everybody know who waits for what now is there.
+    fn settle(self: &Arc<Self>, state: &mut PoolState, effects: &mut Effects) {
+        while state.wants_segment() && !state.awaits_global {
+            match self.global.free.take_or_wait(self) {
+                Some(slot) => {
+                    state.held += 1;
+                    self.place(state, slot, effects);
+                }
+                None => state.awaits_global = true,
+            }
+        }
+        let available = state.is_available();
+        self.available.store(available, Ordering::Release);
+        if available {
+            effects.wakers.append(&mut state.available_waiters);
+        }
+        if !state.idle.is_empty() {
+            effects.wakers.append(&mut state.take_waiters);
+        }
+        state.assert_invariants();
+    }
+
+    fn take(self: &Arc<Self>, state: &mut PoolState, lane: usize) -> Option<MemorySegment> {
+        if let Some(slot) = state.idle.pop() {
+            return Some(self.hand_out(state, slot, lane));
+        }
+        let slot = if state.may_hold_more() { self.global.free.take() } else { None }?;
+        state.held += 1;
+        Some(self.hand_out(state, slot, lane))
+    }
+
+    /// As `take`, but if only the segment pool is short, waits for it there.
+    fn take_or_wait(self: &Arc<Self>, state: &mut PoolState, lane: usize) -> Option<MemorySegment> {
+        if !state.may_hold_more() || state.awaits_global {
+            return None;
+        }
+        let Some(slot) = self.global.free.take_or_wait(self) else {
+            state.awaits_global = true;
+            return None;
+        };
+        state.held += 1;
+        Some(self.hand_out(state, slot, lane))
+    }
+
+    fn hand_out(self: &Arc<Self>, state: &mut PoolState, slot: Slot, lane: usize) -> MemorySegment {
+        state.enter_lane(lane);
+        MemorySegment::new(slot, lane, Arc::clone(self))
+    }
+
+    fn take_back(self: &Arc<Self>, state: &mut PoolState, slot: Slot, lane: usize, effects: &mut Effects) {
+        state.leave_lane(lane);
+        if !state.has_excess() {
+            self.place(state, slot, effects);
+            return;
+        }
+        state.held -= 1;
+        effects.home.push(slot);
+        if state.may_hold_more() {
+            effects.wakers.append(&mut state.take_waiters);
+        }
+    }
+
+    /// Finds a held segment its place: with the first listener, else among the idle.
+    fn place(self: &Arc<Self>, state: &mut PoolState, slot: Slot, effects: &mut Effects) {
+        match state.listeners.pop_front() {
+            Some(listener) => {
+                effects.offers.push_back((listener, MemorySegment::new(slot, NO_LANE, Arc::clone(self))));
+            }
+            None => state.idle.push(slot),
+        }
+    }
+
+    /// Segments go home before anybody is woken, so that whoever is finds them there.
+    fn run_all_but_offers(&self, effects: Effects) -> VecDeque<(Arc<dyn SegmentListener>, MemorySegment)> {
+        effects.home.into_iter().for_each(|slot| self.global.free.give_back(slot));
+        effects.wakers.into_iter().for_each(Waker::wake);
+        effects.offers
+    }
+}
+
+fn register(waiters: &mut Vec<Waker>, waker: &Waker) {
+    if !waiters.iter().any(|waiting| waiting.will_wake(waker)) {
+        waiters.push(waker.clone());
+    }
+}

@@ -1,0 +1,176 @@
+//! All segments of a process, and the guarantees given on them.
+//!
+//! Two locks: the registry guards which pools there are and their sizes; the free
+//! list guards the segments no pool holds. Taking and giving back never touch the
+//! registry.
+//!
+//! # Invariants
+//! - I9: `guaranteed` is the sum of the live pools' minimums and at most `total`.
+//! - I10: every live pool's size is between its minimum and maximum, and the
+//!   sizes together are at most `total`. So a pool below its size always gets a
+//!   segment once overdraft, shrunken and destroyed pools' segments come back.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::buffer_pool::at_least;
+use crate::free_list::FreeList;
+use crate::pool_core::{Effects, PoolCore};
+use crate::region::Region;
+use crate::share::{Bounds, share};
+use crate::sync::{Mutex, lock};
+use crate::{BufferPool, BufferPoolSettings, MemoryError};
+
+/// A fixed number of equal segments in one allocation: the hard ceiling of what a
+/// process buffers. Shared as `Arc<SegmentPool>`.
+pub struct SegmentPool {
+    segment_bytes: usize,
+    total: usize,
+    registry: Mutex<Registry>,
+    pub(crate) free: FreeList,
+}
+
+struct Registry {
+    /// Live pools in order of creation, which makes sharing deterministic.
+    pools: Vec<Arc<PoolCore>>,
+    guaranteed: usize,
+    closed: bool,
+}
+
+/// What is due in which pool once the registry is unlocked.
+type DueEffects = Vec<(Arc<PoolCore>, Effects)>;
+
+impl SegmentPool {
+    /// Allocates `segments` zeroed segments of `segment_bytes` each. Memory is used
+    /// only as segments are first written.
+    pub fn new(segments: usize, segment_bytes: usize) -> Result<Arc<Self>, MemoryError> {
+        at_least("segments", segments, 1)?;
+        at_least("segment_bytes", segment_bytes, 1)?;
+        let free = FreeList::new(Region::allocate(segments, segment_bytes)?);
+        let registry = Mutex::new(Registry { pools: Vec::new(), guaranteed: 0, closed: false });
+        Ok(Arc::new(Self { segment_bytes, total: segments, registry, free }))
+    }
+
+    /// Makes a pool that is guaranteed `settings.min` segments and gets a part of
+    /// the spare ones. Other pools may shrink for it.
+    ///
+    /// Fails with [`MemoryError::Insufficient`] if the guarantees together would
+    /// exceed what there is, no matter how many segments are free right now.
+    pub fn create_buffer_pool(self: &Arc<Self>, settings: BufferPoolSettings) -> Result<Arc<BufferPool>, MemoryError> {
+        settings.check()?;
+        let required = settings.min;
+        let core = PoolCore::new(Arc::clone(self), settings);
+        let due = {
+            let mut registry = lock(&self.registry);
+            if registry.closed {
+                return Err(MemoryError::Closed);
+            }
+            let available = self.total - registry.guaranteed;
+            if required > available {
+                return Err(MemoryError::Insufficient { required, available, total: self.total });
+            }
+            registry.guaranteed += required;
+            registry.pools.push(Arc::clone(&core));
+            registry.redistribute(self.total)
+        };
+        run_all(due);
+        Ok(Arc::new(BufferPool::new(core)))
+    }
+
+    /// Destroys every pool and refuses new ones. Whoever waits is woken and finds
+    /// [`MemoryError::Closed`]. Segments in use stay valid until they are dropped.
+    pub fn close(&self) {
+        let due: DueEffects = {
+            let mut registry = lock(&self.registry);
+            registry.closed = true;
+            registry.guaranteed = 0;
+            registry.pools.drain(..).map(retire).collect()
+        };
+        run_all(due);
+    }
+
+    /// Destroys one pool, once.
+    pub(crate) fn destroy(&self, core: &Arc<PoolCore>) {
+        let due = {
+            let mut registry = lock(&self.registry);
+            let Some(at) = registry.pools.iter().position(|pool| Arc::ptr_eq(pool, core)) else { return };
+            let pool = registry.pools.remove(at);
+            registry.guaranteed -= pool.settings.min;
+            let mut due = vec![retire(pool)];
+            due.append(&mut registry.redistribute(self.total));
+            due
+        };
+        run_all(due);
+    }
+
+    /// Length of each segment in bytes.
+    pub fn segment_bytes(&self) -> usize {
+        self.segment_bytes
+    }
+
+    /// Segments there are.
+    pub fn total(&self) -> usize {
+        self.total
+    }
+
+    /// Segments no pool holds right now. Equal to [`total`](Self::total) when all are home.
+    pub fn available(&self) -> usize {
+        self.free.len()
+    }
+
+    /// The sum of the minimums of live pools.
+    pub fn guaranteed(&self) -> usize {
+        lock(&self.registry).guaranteed
+    }
+
+    /// What the live pools would like (their maximums, or minimums where
+    /// unbounded) in percent of what there is. May exceed 100.
+    pub fn usage_percent(&self) -> usize {
+        let wanted = |pool: &Arc<PoolCore>| pool.settings.max.unwrap_or(pool.settings.min);
+        let wanted = lock(&self.registry).pools.iter().map(wanted).fold(0, usize::saturating_add);
+        wanted.saturating_mul(100) / self.total
+    }
+}
+
+impl fmt::Debug for SegmentPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SegmentPool")
+            .field("segment_bytes", &self.segment_bytes)
+            .field("total", &self.total)
+            .field("available", &self.available())
+            .field("guaranteed", &self.guaranteed())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Registry {
+    /// Sets every pool's size anew.
+    fn redistribute(&self, total: usize) -> DueEffects {
+        let bounds = |pool: &Arc<PoolCore>| Bounds { min: pool.settings.min, max: pool.settings.max };
+        let bounds: Vec<Bounds> = self.pools.iter().map(bounds).collect();
+        let sizes = share(total, &bounds);
+        self.assert_invariants(total, &bounds, &sizes);
+        self.pools.iter().zip(sizes).map(|(pool, size)| (Arc::clone(pool), pool.resize(size))).collect()
+    }
+
+    fn assert_invariants(&self, total: usize, bounds: &[Bounds], sizes: &[usize]) {
+        if !cfg!(any(debug_assertions, loom)) {
+            return;
+        }
+        let minimums: usize = bounds.iter().map(|bounds| bounds.min).sum();
+        assert_eq!(minimums, self.guaranteed, "I9: guaranteed is the sum of the minimums");
+        assert!(self.guaranteed <= total, "I9: no more is guaranteed than there is");
+        let within = |(b, size): (&Bounds, &usize)| *size >= b.min && b.max.is_none_or(|max| *size <= max);
+        assert!(bounds.iter().zip(sizes).all(within), "I10: sizes are between minimum and maximum");
+        assert!(sizes.iter().sum::<usize>() <= total, "I10: sizes together fit");
+    }
+}
+
+fn retire(pool: Arc<PoolCore>) -> (Arc<PoolCore>, Effects) {
+    let effects = pool.retire();
+    (pool, effects)
+}
+
+fn run_all(due: DueEffects) {
+    due.into_iter().for_each(|(pool, effects)| pool.run(effects));
+}
