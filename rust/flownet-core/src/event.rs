@@ -313,3 +313,91 @@ impl<'a> Fields<'a> {
         EventError::Length { tag: self.tag, bytes: self.total_bytes }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn any_event() -> impl Strategy<Value = Event> {
+        let kind = prop_oneof![
+            Just(BarrierKind::Aligned),
+            Just(BarrierKind::Unaligned),
+            Just(BarrierKind::AlignedWithTimeout)
+        ];
+        prop_oneof![
+            any::<i64>().prop_map(|timestamp_ms| Event::Watermark { timestamp_ms }),
+            any::<bool>().prop_map(|idle| Event::WatermarkStatus { idle }),
+            (any::<u64>(), any::<i64>(), kind).prop_map(|(id, timestamp_ms, kind)| Event::Barrier(Barrier {
+                checkpoint_id: CheckpointId::new(id),
+                timestamp_ms,
+                kind
+            })),
+            any::<u64>().prop_map(|id| Event::CancelBarrier { checkpoint_id: CheckpointId::new(id) }),
+            (any::<u64>(), any::<u32>(), any::<u32>())
+                .prop_map(|(timestamp_ns, operator, subtask)| Event::LatencyMarker { timestamp_ns, operator, subtask }),
+            any::<bool>().prop_map(|drain| Event::EndOfData { drain }),
+            Just(Event::EndOfPartition),
+            (any::<u16>(), proptest::collection::vec(any::<u8>(), 0..64))
+                .prop_map(|(kind, payload)| Event::Custom(CustomEvent::new(kind, &payload).unwrap())),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn every_event_survives_its_encoding(event in any_event()) {
+            let mut bytes = Vec::new();
+            event.encode(&mut bytes);
+            prop_assert!(bytes.len() <= MAX_EVENT_BYTES);
+            prop_assert_eq!(Event::decode(&bytes), Ok(event));
+        }
+
+        #[test]
+        fn any_bytes_are_an_event_or_an_error(tag in 0u8..12, rest in proptest::collection::vec(0u8..4, 0..24)) {
+            let bytes = [&[tag][..], &rest].concat();
+            if let Ok(event) = Event::decode(&bytes) {
+                let mut again = Vec::new();
+                event.encode(&mut again);
+                prop_assert_eq!(again, bytes);
+            }
+        }
+
+        #[test]
+        fn an_event_cut_short_or_too_long_is_an_error(event in any_event()) {
+            prop_assume!(!matches!(event, Event::Custom(_)));
+            let mut bytes = Vec::new();
+            event.encode(&mut bytes);
+            for cut in 0..bytes.len() {
+                prop_assert!(Event::decode(&bytes[..cut]).is_err());
+            }
+            bytes.push(0);
+            let length_error = matches!(Event::decode(&bytes), Err(EventError::Length { .. }));
+            prop_assert!(length_error);
+        }
+    }
+
+    #[test]
+    fn an_event_beyond_the_bound_is_refused_on_both_sides() {
+        let longest = vec![7; CustomEvent::MAX_PAYLOAD_BYTES];
+        let mut bytes = Vec::new();
+        Event::Custom(CustomEvent::new(1, &longest).unwrap()).encode(&mut bytes);
+        assert_eq!(bytes.len(), MAX_EVENT_BYTES);
+        assert!(Event::decode(&bytes).is_ok());
+
+        bytes.push(7);
+        assert!(matches!(Event::decode(&bytes), Err(EventError::TooLong { .. })));
+        assert!(matches!(CustomEvent::new(1, &bytes), Err(EventError::TooLong { .. })));
+    }
+
+    #[test]
+    fn barriers_block_unless_they_overtake() {
+        let barrier = |kind| Event::Barrier(Barrier { checkpoint_id: CheckpointId::new(1), timestamp_ms: 0, kind });
+        for kind in [BarrierKind::Aligned, BarrierKind::AlignedWithTimeout] {
+            assert!(barrier(kind).is_blocking() && !barrier(kind).is_priority());
+        }
+        let unaligned = barrier(BarrierKind::Unaligned);
+        assert!(unaligned.is_priority() && !unaligned.is_blocking());
+        assert!(!Event::EndOfPartition.is_blocking() && !Event::EndOfPartition.is_priority());
+    }
+}

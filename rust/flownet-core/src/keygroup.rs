@@ -87,3 +87,104 @@ fn fmix(mut hash: u32) -> u32 {
     hash = (hash ^ (hash >> 13)).wrapping_mul(0xc2b2_ae35);
     hash ^ (hash >> 16)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn key_hash_is_the_folded_xxh3_of_the_bytes() {
+        // xxh3 of no bytes is 0x2d06800538d394c2 by its specification.
+        assert_eq!(hash_key(b""), 0x2d06_8005 ^ 0x38d3_94c2);
+        assert_ne!(hash_key(b"a"), hash_key(b"b"));
+    }
+
+    #[test]
+    fn murmur_agrees_with_the_published_vectors_of_one_word() {
+        assert_eq!(murmur(0), 0x2362_f9de);
+        assert_eq!(murmur(u32::MAX), 0x7629_3b50);
+        // 0xf55b516b is negative as an int: its absolute value counts.
+        assert_eq!(murmur(0x8765_4321), 0xf55b_516b_u32.wrapping_neg());
+    }
+
+    #[test]
+    fn the_absolute_value_of_the_smallest_int_is_zero() {
+        let word = unfmix(i32::MIN as u32) ^ 4;
+        let word = unmix(word);
+        assert_eq!(murmur(word), 0);
+    }
+
+    #[test]
+    fn groups_stay_below_max_parallelism() {
+        for max_parallelism in [1, 2, 127, 128, 4096, MAX_PARALLELISM_LIMIT] {
+            for word in (0..5_000u32).map(|n| n.wrapping_mul(0x9e37_79b9)) {
+                assert!(u32::from(key_group(word, max_parallelism).get()) < max_parallelism);
+            }
+        }
+    }
+
+    #[test]
+    fn ranges_of_all_small_parallelisms_share_out_every_group_once() {
+        for max_parallelism in 1..=130 {
+            for parallelism in 1..=max_parallelism {
+                assert_ranges_partition_all_groups(max_parallelism, parallelism);
+            }
+        }
+    }
+
+    #[test]
+    fn ranges_of_large_parallelisms_share_out_every_group_once() {
+        for max_parallelism in [128, 1_000, 4_096, 32_767, MAX_PARALLELISM_LIMIT] {
+            for parallelism in [1, 2, 3, 7, 100, 127, 128, 999, 4_095, 10_001, 32_767, 32_768] {
+                if parallelism <= max_parallelism {
+                    assert_ranges_partition_all_groups(max_parallelism, parallelism);
+                }
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "subtask 2 of 2")]
+    fn a_subtask_out_of_range_has_no_groups() {
+        let _ = group_range(2, 128, 2);
+    }
+
+    #[test]
+    fn default_max_parallelism_is_a_power_of_two_with_room_within_its_bounds() {
+        let expected = [(1, 128), (85, 128), (86, 256), (128, 256), (170, 256), (171, 256), (172, 512)];
+        for (parallelism, max_parallelism) in expected {
+            assert_eq!(default_max_parallelism(parallelism), max_parallelism, "parallelism {parallelism}");
+        }
+        assert_eq!(default_max_parallelism(20_000), 32_768);
+        assert_eq!(default_max_parallelism(u32::MAX), 32_768);
+    }
+
+    fn assert_ranges_partition_all_groups(max_parallelism: u32, parallelism: u32) {
+        let mut next_group = 0u32;
+        for subtask in 0..parallelism {
+            for group in group_range(subtask, max_parallelism, parallelism) {
+                assert_eq!(u32::from(group), next_group, "subtask {subtask} of {parallelism} in {max_parallelism}");
+                assert_eq!(subtask_of(KeyGroup::new(group), max_parallelism, parallelism), subtask);
+                next_group += 1;
+            }
+        }
+        assert_eq!(next_group, max_parallelism);
+    }
+
+    /// The word that murmur's body maps to `hash`: every step of it can be undone.
+    fn unmix(hash: u32) -> u32 {
+        let mixed = hash.wrapping_sub(0xe654_6b64).wrapping_mul(inverse(5)).rotate_right(13);
+        mixed.wrapping_mul(inverse(0x1b87_3593)).rotate_right(15).wrapping_mul(inverse(0xcc9e_2d51))
+    }
+
+    fn unfmix(hash: u32) -> u32 {
+        let hash = (hash ^ (hash >> 16)).wrapping_mul(inverse(0xc2b2_ae35));
+        let hash = (hash ^ (hash >> 13) ^ (hash >> 26)).wrapping_mul(inverse(0x85eb_ca6b));
+        hash ^ (hash >> 16)
+    }
+
+    /// Inverse of an odd number modulo 2^32, by Newton's iteration.
+    fn inverse(odd: u32) -> u32 {
+        (0..5).fold(odd, |x, _| x.wrapping_mul(2u32.wrapping_sub(odd.wrapping_mul(x))))
+    }
+}
