@@ -1,0 +1,159 @@
+//! Why a job did not finish, and who was to blame.
+
+use std::{fmt, net::SocketAddr, os::unix::process::ExitStatusExt, process::ExitStatus, time::Duration};
+
+use flownet_runtime::{OperatorFailure, TaskError};
+
+use crate::plan::PlanError;
+
+/// Why a job did not finish.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClusterError {
+    /// Refused before anything started.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The user's code failed.
+    #[error("operator '{}' (subtask {} of {}, {worker}) failed{}: {}: {}", .failure.operator, .failure.subtask + 1,
+        .failure.parallelism, on_record(.failure), .failure.error_type, .failure.message)]
+    Operator {
+        /// Where and on what.
+        failure: Box<OperatorFailure>,
+        /// The worker it ran on.
+        worker: WorkerIdentity,
+    },
+    /// A task failed, but not in the user's code.
+    #[error("task '{task}' (subtask {} of {parallelism}, {worker}) failed: {error}", .subtask + 1)]
+    Task {
+        /// Name of the task.
+        task: String,
+        /// Index of the subtask, from 0.
+        subtask: u32,
+        /// Subtasks of the task.
+        parallelism: u32,
+        /// The worker it ran on.
+        worker: WorkerIdentity,
+        /// What happened.
+        error: TaskError,
+    },
+    /// A worker's process or its connection ended while its tasks ran.
+    #[error("{worker} was lost: {how}")]
+    WorkerLost {
+        /// The worker.
+        worker: WorkerIdentity,
+        /// What was seen of its end.
+        how: WorkerExit,
+    },
+    /// A worker said nothing for too long.
+    #[error("{worker} was silent for {silent_for:.1?}; if it was only slow, raise heartbeat_timeout")]
+    HeartbeatTimeout {
+        /// The worker.
+        worker: WorkerIdentity,
+        /// How long nothing was heard of it.
+        silent_for: Duration,
+    },
+    /// A worker could not do what it was asked.
+    #[error("{worker} failed: {message}")]
+    WorkerFailed {
+        /// The worker.
+        worker: WorkerIdentity,
+        /// What it said.
+        message: String,
+    },
+    /// A worker ended before it had registered.
+    #[error("worker {worker} could not be launched: {how}")]
+    LaunchFailed {
+        /// Number of the worker.
+        worker: u32,
+        /// What was seen of its end.
+        how: WorkerExit,
+    },
+    /// Workers took too long to start.
+    #[error("workers {workers:?} were not ready within {limit:?}; raise launch_timeout if they are only slow")]
+    LaunchTimeout {
+        /// Numbers of the workers missing.
+        workers: Vec<u32>,
+        /// The time they had.
+        limit: Duration,
+    },
+    /// The submitting process could not set up the job.
+    #[error("the job could not be set up: {message}")]
+    Setup {
+        /// What failed.
+        message: String,
+    },
+    /// The user cancelled the job.
+    #[error("the job was cancelled")]
+    Cancelled,
+}
+
+/// A worker as people can find it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct WorkerIdentity {
+    /// Its number; 0 is the submitting process.
+    pub worker: u32,
+    /// Where its data plane listens, once it does.
+    pub address: Option<SocketAddr>,
+    /// Its process, once it has registered.
+    pub pid: Option<u32>,
+}
+
+impl fmt::Display for WorkerIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.worker == 0 {
+            return f.write_str("in the submitting process");
+        }
+        write!(f, "worker {}", self.worker)?;
+        if let Some(address) = self.address {
+            write!(f, " at {address}")?;
+        }
+        if let Some(pid) = self.pid {
+            write!(f, " with pid {pid}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What was seen of a worker's end.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkerExit {
+    /// Its process could not be started.
+    #[error("its process could not be started: {reason}")]
+    NotStarted {
+        /// What the system said.
+        reason: String,
+    },
+    /// Its process ended by itself.
+    #[error("its process exited with code {code}")]
+    Exited {
+        /// Exit code.
+        code: i32,
+    },
+    /// Its process was killed.
+    #[error("its process was killed by signal {signal}")]
+    Signalled {
+        /// Number of the signal.
+        signal: i32,
+    },
+    /// Its connection ended, and its process was not seen to.
+    #[error("its control connection ended: {reason}")]
+    Disconnected {
+        /// What was seen of the connection.
+        reason: String,
+    },
+}
+
+impl From<ExitStatus> for WorkerExit {
+    fn from(status: ExitStatus) -> Self {
+        match (status.code(), status.signal()) {
+            (Some(code), _) => Self::Exited { code },
+            (None, Some(signal)) => Self::Signalled { signal },
+            (None, None) => Self::Disconnected { reason: status.to_string() },
+        }
+    }
+}
+
+fn on_record(failure: &OperatorFailure) -> String {
+    failure.record.as_ref().map(|record| format!(" on record {record}")).unwrap_or_default()
+}

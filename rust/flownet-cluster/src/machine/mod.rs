@@ -1,0 +1,432 @@
+//! Every decision of the coordinator, without IO and without a clock.
+//!
+//! The driver feeds [`JobMachine::handle`] with what happened and the time
+//! since the job began, then carries out what [`JobMachine::poll_command`]
+//! yields. [`JobMachine::poll_timeout`] says when to come back with
+//! [`Input::Tick`] if nothing happens.
+//!
+//! ```text
+//! Created -> Launching -> Deploying -> Running -> Finishing -> Ended
+//!                 \___________\___________\___-> Failing ---/
+//!                 \___________\___________\___-> Cancelling-/
+//! ```
+//!
+//! # Invariants
+//! - I1: the commands to one worker are a subsequence of Launch, Deploy, Start,
+//!   Stop, Kill, each at most once; Deploy, Start and Stop only while it answers.
+//! - I2: no task starts before every task of the job is deployed, so a partition
+//!   exists when it is asked for.
+//! - I3: [`Command::End`] comes once, last, and when every worker is gone.
+//! - I4: once a job is ending it has ended within the cancel timeout and
+//!   [`KILL_LIMIT`], whatever the workers do.
+//!
+//! # Which failure is the cause
+//! A task that lost its connection, or whose producer failed, is the echo of
+//! something else. The machine waits [`ROOT_GRACE`] for the news of it before
+//! it takes the echo for the cause. The first root wins over all that follows.
+
+mod worker;
+
+#[cfg(test)]
+mod tests;
+
+use std::{collections::VecDeque, time::Duration};
+
+use flownet_runtime::TaskError;
+
+use self::worker::{Phase, WorkerState};
+use crate::error::WorkerExit;
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub(crate) enum Input {
+    /// The job may begin.
+    Begin,
+    /// A worker can be called.
+    Registered { worker: u32 },
+    /// A worker built all its tasks.
+    Deployed { worker: u32 },
+    /// A worker's tasks run.
+    Started { worker: u32 },
+    /// A worker is alive.
+    Heartbeat { worker: u32 },
+    /// A task ended well.
+    TaskFinished { task: u32 },
+    /// A task could not be built, or ended with an error.
+    TaskFailed { task: u32, error: TaskError },
+    /// A worker could not do what it was asked.
+    WorkerFailed { worker: u32, message: String },
+    /// A worker's process ended or its connection closed, unasked.
+    WorkerLost { worker: u32, how: WorkerExit },
+    /// A worker asked to stop, or killed, is gone.
+    WorkerGone { worker: u32 },
+    /// The user wants the job to end.
+    Cancel,
+    /// Time has passed.
+    Tick,
+}
+
+/// What to do.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Command {
+    /// Start the worker; answered by `Registered`.
+    Launch { worker: u32 },
+    /// Ship its tasks; answered by `Deployed`.
+    Deploy { worker: u32 },
+    /// Tell it the addresses and start its tasks; answered by `Started`.
+    Start { worker: u32 },
+    /// Cancel what runs, fetch its last report, let it go; answered by `WorkerGone`.
+    Stop { worker: u32 },
+    /// End its process by force; answered by `WorkerGone`.
+    Kill { worker: u32 },
+    /// The job is over.
+    End { outcome: Outcome },
+}
+
+/// How a job ended.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Outcome {
+    Finished,
+    Cancelled,
+    Failed(Failure),
+}
+
+/// Why a job failed, by the numbers the machine knows.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Failure {
+    Task { task: u32, error: TaskError },
+    Worker { worker: u32, message: String },
+    WorkerLost { worker: u32, how: WorkerExit },
+    LaunchFailed { worker: u32, how: WorkerExit },
+    LaunchTimeout { workers: Vec<u32>, limit: Duration },
+    HeartbeatTimeout { worker: u32, silent_for: Duration },
+}
+
+/// Where the job is. Shown to users.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum JobState {
+    /// Nothing has started.
+    Created,
+    /// Workers are starting.
+    Launching,
+    /// All workers are there; tasks are being built.
+    Deploying,
+    /// Tasks run.
+    Running,
+    /// Every task ended well; workers are leaving.
+    Finishing,
+    /// Something failed; the cause is being found or workers are leaving.
+    Failing,
+    /// The user cancelled; workers are leaving.
+    Cancelling,
+    /// Nothing is left.
+    Ended,
+}
+
+/// The times the machine acts by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) launch: Duration,
+    pub(crate) heartbeat: Duration,
+    pub(crate) cancel: Duration,
+}
+
+/// The state of one job. See the module documentation.
+#[derive(Debug)]
+pub(crate) struct JobMachine {
+    limits: Limits,
+    state: JobState,
+    workers: Vec<WorkerState>,
+    /// Per task: its worker, and whether it has finished.
+    tasks: Vec<(u32, bool)>,
+    unfinished: usize,
+    /// When launching and deploying has taken too long.
+    launch_deadline: Duration,
+    /// An echo of a failure, and until when its root may still turn up.
+    suspicion: Option<(Failure, Duration)>,
+    outcome: Option<Outcome>,
+    commands: VecDeque<Command>,
+}
+
+impl JobMachine {
+    /// A job on `participants` (worker numbers) whose task `i` runs on
+    /// `placement[i]`.
+    pub(crate) fn new(participants: &[u32], placement: &[u32], limits: Limits) -> Self {
+        let count = participants.iter().max().map_or(0, |&last| last as usize + 1);
+        let mut workers = vec![WorkerState::new(); count];
+        for (worker, state) in (0_u32..).zip(&mut workers) {
+            if !participants.contains(&worker) {
+                state.phase = Phase::Gone;
+            }
+        }
+        Self {
+            limits,
+            state: JobState::Created,
+            workers,
+            tasks: placement.iter().map(|&worker| (worker, false)).collect(),
+            unfinished: placement.len(),
+            launch_deadline: Duration::MAX,
+            suspicion: None,
+            outcome: None,
+            commands: VecDeque::new(),
+        }
+    }
+
+    /// Takes what happened `now` after the job's beginning. Total: news that
+    /// comes too late or twice changes nothing.
+    pub(crate) fn handle(&mut self, input: Input, now: Duration) {
+        if self.state == JobState::Ended {
+            return;
+        }
+        match input {
+            Input::Begin => self.begin(now),
+            Input::Registered { worker } => {
+                self.advance(worker, Phase::Launching, Phase::Deploying, now);
+            }
+            Input::Deployed { worker } => self.advance(worker, Phase::Deploying, Phase::Deployed, now),
+            Input::Started { worker } => self.advance(worker, Phase::Starting, Phase::Running, now),
+            Input::Heartbeat { worker } => self.heard(worker, now),
+            Input::TaskFinished { task } => self.task_finished(task, now),
+            Input::TaskFailed { task, error } => self.task_failed(task, error, now),
+            Input::WorkerFailed { worker, message } => self.fail(Failure::Worker { worker, message }, now),
+            Input::WorkerLost { worker, how } => self.worker_lost(worker, how, now),
+            Input::WorkerGone { worker } => self.worker_gone(worker),
+            Input::Cancel => self.cancel(now),
+            Input::Tick => {}
+        }
+        self.check_times(now);
+        self.end_if_deserted();
+        self.assert_invariants();
+    }
+
+    /// What to do next; `None` until another input changes that.
+    pub(crate) fn poll_command(&mut self) -> Option<Command> {
+        self.commands.pop_front()
+    }
+
+    /// When to bring a [`Input::Tick`] if nothing happens before.
+    pub(crate) fn poll_timeout(&self) -> Option<Duration> {
+        let workers = self.workers.iter().filter_map(|worker| worker.timeout(self.limits.heartbeat));
+        let suspicion = self.suspicion.iter().map(|&(_, deadline)| deadline);
+        let launch = self.is_starting().then_some(self.launch_deadline);
+        workers.chain(suspicion).chain(launch).min()
+    }
+
+    pub(crate) fn state(&self) -> JobState {
+        self.state
+    }
+
+    fn begin(&mut self, now: Duration) {
+        if self.state != JobState::Created {
+            return;
+        }
+        self.state = JobState::Launching;
+        self.launch_deadline = now + self.limits.launch;
+        for worker in self.workers_in(Phase::Idle) {
+            self.set_phase(worker, Phase::Launching);
+            self.commands.push_back(Command::Launch { worker });
+        }
+    }
+
+    /// A worker answered: it goes from one phase to the next, and perhaps the
+    /// job with it.
+    fn advance(&mut self, worker: u32, from: Phase, to: Phase, now: Duration) {
+        self.heard(worker, now);
+        if self.phase(worker) != Some(from) {
+            return;
+        }
+        self.set_phase(worker, to);
+        if to == Phase::Deploying {
+            // Not held back until all have registered: building chains takes
+            // time, and the workers do it side by side.
+            self.commands.push_back(Command::Deploy { worker });
+        }
+        if self.suspicion.is_some() || !self.is_starting() {
+            return;
+        }
+        if self.state == JobState::Launching && self.all_reached(Phase::Deploying) {
+            self.state = JobState::Deploying;
+        }
+        if self.all_reached(Phase::Deployed) {
+            for worker in self.workers_in(Phase::Deployed) {
+                self.set_phase(worker, Phase::Starting);
+                self.commands.push_back(Command::Start { worker });
+            }
+        }
+        if self.all_reached(Phase::Running) {
+            self.state = JobState::Running;
+        }
+    }
+
+    fn task_finished(&mut self, task: u32, now: Duration) {
+        let Some(&(worker, finished)) = self.tasks.get(task as usize) else { return };
+        self.heard(worker, now);
+        let has_run = self.phase(worker).is_some_and(|phase| phase >= Phase::Starting);
+        if finished || !has_run {
+            return;
+        }
+        self.tasks[task as usize].1 = true;
+        self.unfinished -= 1;
+        if self.unfinished == 0 && self.outcome.is_none() && self.suspicion.is_none() {
+            self.end_with(Outcome::Finished, JobState::Finishing, now);
+        }
+    }
+
+    fn task_failed(&mut self, task: u32, error: TaskError, now: Duration) {
+        let Some(&(worker, _)) = self.tasks.get(task as usize) else { return };
+        self.heard(worker, now);
+        self.fail(Failure::Task { task, error }, now);
+    }
+
+    fn worker_lost(&mut self, worker: u32, how: WorkerExit, now: Duration) {
+        let Some(phase) = self.phase(worker) else { return };
+        if phase == Phase::Idle || phase >= Phase::Killing {
+            return;
+        }
+        // Its process may live on without a connection; and if it is dead, the
+        // kill reaps it.
+        self.kill(worker, now);
+        match phase {
+            Phase::Launching => self.fail(Failure::LaunchFailed { worker, how }, now),
+            Phase::Stopping => {}
+            _ => self.fail(Failure::WorkerLost { worker, how }, now),
+        }
+    }
+
+    fn worker_gone(&mut self, worker: u32) {
+        if self.workers.get(worker as usize).is_some_and(WorkerState::is_leaving) {
+            self.set_phase(worker, Phase::Gone);
+        }
+    }
+
+    fn cancel(&mut self, now: Duration) {
+        // A job that is failing goes on failing: its cause must not be lost.
+        if self.suspicion.is_none() {
+            self.end_with(Outcome::Cancelled, JobState::Cancelling, now);
+        }
+    }
+
+    fn fail(&mut self, failure: Failure, now: Duration) {
+        if self.outcome.is_some() {
+            return;
+        }
+        let is_echo = matches!(&failure, Failure::Task { error, .. } if error.is_secondary());
+        if !is_echo {
+            self.end_with(Outcome::Failed(failure), JobState::Failing, now);
+        } else if self.suspicion.is_none() {
+            self.suspicion = Some((failure, now + ROOT_GRACE));
+            self.state = JobState::Failing;
+        }
+    }
+
+    fn check_times(&mut self, now: Duration) {
+        for worker in self.all_workers() {
+            let state = self.workers[worker as usize];
+            if let Some(silent_for) = state.silent_for(now, self.limits.heartbeat) {
+                self.kill(worker, now);
+                self.fail(Failure::HeartbeatTimeout { worker, silent_for }, now);
+            } else if state.is_overdue(now) {
+                match state.phase {
+                    Phase::Stopping => self.kill(worker, now),
+                    _ => self.set_phase(worker, Phase::Gone),
+                }
+            }
+        }
+        if self.is_starting() && now >= self.launch_deadline {
+            let workers = self.all_workers().filter(|&worker| self.phase(worker) < Some(Phase::Running)).collect();
+            self.fail(Failure::LaunchTimeout { workers, limit: self.limits.launch }, now);
+        }
+        if let Some((failure, _)) = self.suspicion.take_if(|&mut (_, deadline)| now >= deadline) {
+            self.end_with(Outcome::Failed(failure), JobState::Failing, now);
+        }
+    }
+
+    /// Fixes how the job ends, once, and lets every worker go.
+    fn end_with(&mut self, outcome: Outcome, state: JobState, now: Duration) {
+        if self.outcome.is_some() {
+            return;
+        }
+        self.outcome = Some(outcome);
+        self.suspicion = None;
+        self.state = state;
+        for worker in self.all_workers() {
+            let state = self.workers[worker as usize];
+            match state.phase {
+                Phase::Idle => self.set_phase(worker, Phase::Gone),
+                Phase::Launching => self.kill(worker, now),
+                _ if state.is_serving() => {
+                    self.workers[worker as usize].enter_until(Phase::Stopping, now + self.limits.cancel);
+                    self.commands.push_back(Command::Stop { worker });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn kill(&mut self, worker: u32, now: Duration) {
+        self.workers[worker as usize].enter_until(Phase::Killing, now + KILL_LIMIT);
+        self.commands.push_back(Command::Kill { worker });
+    }
+
+    fn end_if_deserted(&mut self) {
+        if self.all_reached(Phase::Gone)
+            && let Some(outcome) = self.outcome.clone()
+        {
+            self.state = JobState::Ended;
+            self.commands.push_back(Command::End { outcome });
+        }
+    }
+
+    fn heard(&mut self, worker: u32, now: Duration) {
+        if let Some(worker) = self.workers.get_mut(worker as usize) {
+            worker.heard(now);
+        }
+    }
+
+    fn phase(&self, worker: u32) -> Option<Phase> {
+        self.workers.get(worker as usize).map(|worker| worker.phase)
+    }
+
+    fn set_phase(&mut self, worker: u32, phase: Phase) {
+        self.workers[worker as usize].phase = phase;
+    }
+
+    fn all_workers(&self) -> std::ops::Range<u32> {
+        0..self.workers.len() as u32
+    }
+
+    fn workers_in(&self, phase: Phase) -> Vec<u32> {
+        self.all_workers().filter(|&worker| self.phase(worker) == Some(phase)).collect()
+    }
+
+    fn all_reached(&self, phase: Phase) -> bool {
+        self.workers.iter().all(|worker| worker.phase >= phase)
+    }
+
+    fn is_starting(&self) -> bool {
+        matches!(self.state, JobState::Launching | JobState::Deploying)
+    }
+
+    fn assert_invariants(&self) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        let started = self.workers.iter().any(|worker| matches!(worker.phase, Phase::Starting | Phase::Running));
+        let undeployed = self.workers.iter().any(|worker| worker.phase < Phase::Deployed);
+        assert!(!(started && undeployed), "I2: no task starts before every task is deployed");
+        assert!(
+            self.state != JobState::Ended || self.all_reached(Phase::Gone),
+            "I3: a job ends when every worker is gone"
+        );
+        assert!(
+            self.outcome.is_none() || !self.workers.iter().any(WorkerState::is_serving),
+            "I4: a job that ends has told every worker to go"
+        );
+    }
+}
+
+/// How long an echo of a failure waits for its root.
+pub(crate) const ROOT_GRACE: Duration = Duration::from_millis(500);
+/// How long a killed process may take to be gone before the job ends without
+/// it; only an in-process worker with a stuck task gets there.
+pub(crate) const KILL_LIMIT: Duration = Duration::from_secs(2);

@@ -1,0 +1,162 @@
+//! Why a dataflow cannot become a job.
+
+use crate::settings::SettingsError;
+
+/// Why a dataflow was refused before anything started.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// There is nothing to run.
+    #[error("the dataflow has no operators")]
+    Empty,
+    /// Two operators have one id.
+    #[error("operator id {id} is used twice")]
+    DuplicateId {
+        /// The id.
+        id: u32,
+    },
+    /// An edge names an operator that is not there.
+    #[error("edge {edge} names operator {id}, which does not exist")]
+    UnknownOperator {
+        /// Position of the edge.
+        edge: usize,
+        /// The id not found.
+        id: u32,
+    },
+    /// Two operators have one uid.
+    #[error("uid '{uid}' is used by operator '{first}' and by operator '{second}'; give one of them another uid")]
+    DuplicateUid {
+        /// The uid.
+        uid: String,
+        /// Name of the operator that had it first.
+        first: String,
+        /// Name of the other operator.
+        second: String,
+    },
+    /// A parallelism that no operator can have.
+    #[error("operator '{operator}' has parallelism {parallelism}, allowed are 1 to 32768")]
+    Parallelism {
+        /// Name of the operator.
+        operator: String,
+        /// What it was set to.
+        parallelism: u32,
+    },
+    /// Records would go round.
+    #[error("the dataflow has a cycle: {}", cycle_text(.operators))]
+    Cycle {
+        /// Names of its operators in the order of the edges.
+        operators: Vec<String>,
+    },
+    /// A forward edge joins subtask to subtask, so both sides need as many.
+    #[error(
+        "forward edge from '{from}' (parallelism {from_parallelism}) to '{to}' (parallelism {to_parallelism}): \
+         give both one parallelism, or use rebalance() or rescale()"
+    )]
+    ForwardParallelism {
+        /// Name of the emitting operator.
+        from: String,
+        /// Its parallelism.
+        from_parallelism: u32,
+        /// Name of the receiving operator.
+        to: String,
+        /// Its parallelism.
+        to_parallelism: u32,
+    },
+    /// An operator that neither reads nor is read.
+    #[error("operator '{operator}' has neither an input nor an output; connect it to a sink")]
+    Unconnected {
+        /// Name of the operator.
+        operator: String,
+    },
+    /// A keyed operator has more subtasks than there are key groups.
+    #[error(
+        "keyed operator '{operator}' has parallelism {parallelism}, but max_parallelism is {max_parallelism}; \
+         raise max_parallelism or lower the parallelism"
+    )]
+    KeyGroups {
+        /// Name of the operator.
+        operator: String,
+        /// Its parallelism.
+        parallelism: u32,
+        /// Key groups of the job.
+        max_parallelism: u32,
+    },
+    /// A function that only exists in this process is needed in a worker.
+    #[error("operator '{operator}' uses an object of this process but runs in a worker; it cannot be shipped")]
+    NotShippable {
+        /// Name of the operator, or of the one whose output needs the object.
+        operator: String,
+    },
+    /// More channels than a plan may hold.
+    #[error(
+        "the exchange from '{from}' to '{to}' would have {channels} channels, at most {max_channels} are allowed; \
+         lower the parallelism of one side"
+    )]
+    TooManyChannels {
+        /// Name of the emitting vertex.
+        from: String,
+        /// Name of the receiving vertex.
+        to: String,
+        /// Channels it would have.
+        channels: u64,
+        /// Limit.
+        max_channels: u64,
+    },
+    /// More subtasks than the workers have slots for.
+    #[error(
+        "parallelism {parallelism} needs {needed} slots on a worker, slots_per_worker is {available}; \
+         raise slots_per_worker or workers, or lower the parallelism"
+    )]
+    InsufficientSlots {
+        /// Largest parallelism of the dataflow.
+        parallelism: u32,
+        /// Slots it needs on the fullest worker.
+        needed: u32,
+        /// Slots of a worker.
+        available: u32,
+    },
+    /// The minimum of one worker does not fit its memory.
+    #[error(
+        "{} needs at least {needed} buffers of {segment_bytes} bytes, but has {total}; raise network_memory \
+         to {memory_bytes} bytes or more{}",
+        worker_text(.worker),
+        other_ways(.exclusive_buffers)
+    )]
+    InsufficientBuffers {
+        /// The worker that lacks most; 0 is the submitting process.
+        worker: u32,
+        /// Buffers without which its tasks cannot move.
+        needed: usize,
+        /// Buffers it has.
+        total: usize,
+        /// Bytes of one.
+        segment_bytes: usize,
+        /// Memory that would do.
+        memory_bytes: usize,
+        /// The setting in force.
+        exclusive_buffers: u32,
+    },
+    /// A setting is wrong.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+}
+
+fn cycle_text(operators: &[String]) -> String {
+    let mut names: Vec<String> = operators.iter().map(|name| format!("'{name}'")).collect();
+    names.extend(names.first().cloned());
+    names.join(" -> ")
+}
+
+fn worker_text(worker: &u32) -> String {
+    match worker {
+        0 => "the submitting process".to_owned(),
+        worker => format!("worker {worker}"),
+    }
+}
+
+fn other_ways(exclusive_buffers: &u32) -> String {
+    match exclusive_buffers {
+        0 => " or lower the parallelism".to_owned(),
+        buffers => format!(", lower the parallelism, or set exclusive_buffers below {buffers}"),
+    }
+}

@@ -1,0 +1,106 @@
+//! From what the user wrote to what runs where. No IO, no clock: equal
+//! dataflows and settings give equal plans.
+//!
+//! ```text
+//! Dataflow    operators and edges               checked: ids, uids, cycles, parallelism
+//! job graph   chained vertices and exchanges    who shares a task
+//! tasks       one TaskSpec a subtask            where it runs, which channels it reads
+//! ```
+
+mod dataflow;
+mod error;
+mod execution;
+mod job_graph;
+mod wiring;
+
+#[cfg(test)]
+mod tests;
+
+use flownet_runtime::spec::{Partitioner, TaskSpec};
+
+use self::{dataflow::Checked, execution::Expansion, job_graph::JobGraph};
+pub use self::{
+    dataflow::{Chaining, Dataflow, LogicalEdge, LogicalOperator},
+    error::PlanError,
+    execution::PlacedTask,
+};
+use crate::settings::JobSettings;
+
+/// Everything a job is made of: tasks placed on workers.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Vertices in topological order; a task's `vertex` is a position here.
+    pub vertices: Vec<Vertex>,
+    /// Exchanges between them.
+    pub exchanges: Vec<Exchange>,
+    /// All tasks; a task's id is its position here.
+    pub tasks: Vec<PlacedTask>,
+}
+
+/// A chain of operators that runs as `parallelism` tasks.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Vertex {
+    /// Names of its operators, joined by arrows.
+    pub name: String,
+    /// Subtasks.
+    pub parallelism: u32,
+    /// Whether it is pinned to the submitting process.
+    pub on_driver: bool,
+}
+
+/// All channels of one edge between two vertices.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Exchange {
+    /// Position of the emitting vertex.
+    pub from: usize,
+    /// Position of the receiving vertex.
+    pub to: usize,
+    /// How records choose their subtask.
+    pub partitioner: Partitioner,
+    /// Channels between the subtasks.
+    pub channels: u64,
+}
+
+impl Plan {
+    /// Checks `dataflow` and `settings` and expands them.
+    ///
+    /// # Errors
+    /// The first thing found wrong, named as the user wrote it. Whether the
+    /// buffers suffice is not asked here but by
+    /// [`Plan::check_buffers`], so that a plan that does not fit can be explained.
+    pub fn new(dataflow: &Dataflow, settings: &JobSettings) -> Result<Self, PlanError> {
+        settings.validate()?;
+        let checked = Checked::new(dataflow)?;
+        let graph = JobGraph::new(&checked);
+        let tasks = Expansion::new(&graph, settings)?.tasks();
+        Ok(Self { vertices: vertices(&graph), exchanges: exchanges(&graph), tasks })
+    }
+
+    /// Specifications of the tasks that run on `worker`.
+    pub fn tasks_on(&self, worker: u32) -> impl Iterator<Item = &TaskSpec> {
+        self.tasks.iter().filter(move |task| task.worker == worker).map(|task| &task.spec)
+    }
+}
+
+fn vertices(graph: &JobGraph<'_>) -> Vec<Vertex> {
+    let vertices = graph.vertices.iter();
+    vertices
+        .map(|vertex| Vertex {
+            name: vertex.name(),
+            parallelism: vertex.parallelism,
+            on_driver: vertex.on_driver,
+        })
+        .collect()
+}
+
+fn exchanges(graph: &JobGraph<'_>) -> Vec<Exchange> {
+    let parallelism = |vertex: usize| graph.vertices[vertex].parallelism;
+    let edges = graph.edges.iter();
+    edges
+        .map(|edge| {
+            let partitioner = edge.logical.partitioner;
+            let wiring = wiring::Wiring::new(&partitioner, parallelism(edge.from), parallelism(edge.to));
+            Exchange { from: edge.from, to: edge.to, partitioner, channels: wiring.channel_count() }
+        })
+        .collect()
+}

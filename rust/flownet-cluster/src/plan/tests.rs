@@ -1,0 +1,302 @@
+//! Whole dataflows in, vertices, placement and channels out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use flownet_runtime::spec::{Partitioner, Payload};
+
+use super::*;
+
+/// Builds dataflows in a line or two.
+#[derive(Default)]
+pub(crate) struct Flow(pub(crate) Dataflow);
+
+impl Flow {
+    pub(crate) fn operator(mut self, name: &str, parallelism: u32) -> Self {
+        self.0.operators.push(LogicalOperator {
+            id: self.0.operators.len() as u32,
+            uid: None,
+            name: name.to_owned(),
+            kind: name.to_owned(),
+            payload: Payload::None,
+            config: BTreeMap::new(),
+            parallelism,
+            chaining: Chaining::Always,
+            on_driver: false,
+        });
+        self
+    }
+
+    pub(crate) fn edge(mut self, from: &str, to: &str, partitioner: Partitioner) -> Self {
+        let edge = LogicalEdge {
+            from: self.id(from),
+            to: self.id(to),
+            partitioner,
+            payload: Payload::None,
+            config: BTreeMap::new(),
+        };
+        self.0.edges.push(edge);
+        self
+    }
+
+    pub(crate) fn with(mut self, name: &str, change: impl FnOnce(&mut LogicalOperator)) -> Self {
+        let id = self.id(name) as usize;
+        change(&mut self.0.operators[id]);
+        self
+    }
+
+    /// source -> words (forward, 2x), keyed to count -> print (2x).
+    pub(crate) fn word_count() -> Self {
+        Self::default()
+            .operator("read_text", 2)
+            .operator("flat_map", 2)
+            .operator("count", 2)
+            .operator("print", 2)
+            .edge("read_text", "flat_map", Partitioner::Forward)
+            .edge("flat_map", "count", Partitioner::KeyGroup)
+            .edge("count", "print", Partitioner::Forward)
+    }
+
+    fn id(&self, name: &str) -> u32 {
+        self.0.operators.iter().find(|operator| operator.name == name).expect("a known name").id
+    }
+
+    fn plan(&self, workers: u32) -> Plan {
+        Plan::new(&self.0, &settings(workers)).expect("a sound dataflow")
+    }
+
+    fn refusal(&self) -> PlanError {
+        Plan::new(&self.0, &settings(2)).expect_err("a dataflow that cannot run")
+    }
+}
+
+fn settings(workers: u32) -> JobSettings {
+    JobSettings { workers, ..JobSettings::default() }
+}
+
+fn names(plan: &Plan) -> Vec<&str> {
+    plan.vertices.iter().map(|vertex| vertex.name.as_str()).collect()
+}
+
+/// Every subpartition of the plan has exactly one reader, on the worker the
+/// reader expects it on.
+fn assert_wired(plan: &Plan) {
+    let mut written = BTreeSet::new();
+    for task in &plan.tasks {
+        for output in &task.spec.outputs {
+            for subpartition in 0..output.subpartitions {
+                assert!(written.insert((task.worker, output.partition, subpartition)));
+            }
+        }
+    }
+    for task in &plan.tasks {
+        for channel in task.spec.inputs.iter().flat_map(|input| &input.channels) {
+            let read = (channel.producer_worker, channel.partition, channel.subpartition);
+            assert!(written.remove(&read), "{read:?} is read twice or never written");
+        }
+    }
+    assert!(written.is_empty(), "nobody reads {written:?}");
+}
+
+#[test]
+fn forward_edges_of_equal_parallelism_make_one_vertex() {
+    let plan = Flow::word_count().plan(2);
+    assert_eq!(names(&plan), ["read_text -> flat_map", "count -> print"]);
+    assert_eq!(plan.tasks.len(), 4);
+    assert_eq!(plan.exchanges[0].channels, 4);
+    assert_wired(&plan);
+    let count = &plan.tasks[2].spec;
+    assert!(count.inputs[0].keyed);
+    assert_eq!(count.inputs[0].to_operator, 2);
+    assert_eq!(count.operators[1].inputs_in_chain, [2]);
+    assert_eq!(count.max_parallelism, 128);
+    assert_eq!(plan.tasks[0].spec.outputs[0].flush_timeout_us, Some(100_000));
+}
+
+#[test]
+fn a_stream_used_twice_makes_a_tree_in_one_vertex() {
+    let flow = Flow::default()
+        .operator("source", 3)
+        .operator("left", 3)
+        .operator("right", 3)
+        .operator("sink", 3)
+        .edge("source", "left", Partitioner::Forward)
+        .edge("source", "right", Partitioner::Forward)
+        .edge("right", "sink", Partitioner::Forward);
+    let plan = flow.plan(0);
+    assert_eq!(names(&plan), ["source -> (left, right -> sink)"]);
+    let fed_by: Vec<_> = plan.tasks[0].spec.operators.iter().map(|op| op.inputs_in_chain.clone()).collect();
+    assert_eq!(fed_by, [vec![], vec![0], vec![0], vec![2]]);
+}
+
+#[test]
+fn a_union_begins_a_vertex_with_one_input_an_edge() {
+    let flow = Flow::default()
+        .operator("a", 2)
+        .operator("b", 2)
+        .operator("union", 2)
+        .edge("a", "union", Partitioner::Forward)
+        .edge("b", "union", Partitioner::Forward);
+    let plan = flow.plan(2);
+    assert_eq!(names(&plan), ["a", "b", "union"]);
+    assert_eq!(plan.tasks[4].spec.inputs.len(), 2);
+    assert_wired(&plan);
+}
+
+#[test]
+fn a_stream_united_with_itself_arrives_twice() {
+    let flow = Flow::default()
+        .operator("a", 2)
+        .operator("b", 2)
+        .edge("a", "b", Partitioner::Forward)
+        .edge("a", "b", Partitioner::Forward);
+    let plan = flow.plan(0);
+    assert_eq!(plan.tasks[0].spec.outputs.len(), 2);
+    assert_wired(&plan);
+}
+
+#[test]
+fn chaining_flags_cut_a_chain() {
+    let line = || {
+        let flow = Flow::default().operator("a", 1).operator("b", 1).operator("c", 1);
+        flow.edge("a", "b", Partitioner::Forward).edge("b", "c", Partitioner::Forward)
+    };
+    assert_eq!(names(&line().with("b", |b| b.chaining = Chaining::Head).plan(0)), ["a", "b -> c"]);
+    assert_eq!(names(&line().with("b", |b| b.chaining = Chaining::Never).plan(0)), ["a", "b", "c"]);
+    assert_eq!(names(&line().with("a", |a| a.chaining = Chaining::Head).plan(0)), ["a -> b -> c"]);
+    assert_eq!(names(&line().with("c", |c| c.on_driver = true).plan(0)), ["a -> b", "c"]);
+}
+
+#[test]
+fn other_partitioners_never_chain() {
+    for partitioner in [Partitioner::Rebalance, Partitioner::Rescale, Partitioner::Broadcast, Partitioner::Custom] {
+        let flow = Flow::default().operator("a", 2).operator("b", 2).edge("a", "b", partitioner);
+        let plan = flow.plan(2);
+        assert_eq!(names(&plan), ["a", "b"], "{partitioner:?}");
+        assert_wired(&plan);
+    }
+}
+
+#[test]
+fn subtasks_go_round_the_workers_and_equal_indices_meet() {
+    let plan = Flow::word_count().with("print", |print| print.chaining = Chaining::Head).plan(3);
+    let placed: Vec<_> = plan.tasks.iter().map(|task| (task.spec.subtask, task.worker)).collect();
+    assert_eq!(placed, [(0, 1), (1, 2), (0, 1), (1, 2), (0, 1), (1, 2)]);
+    assert_eq!(plan.tasks_on(3).count(), 0);
+}
+
+#[test]
+fn everything_runs_on_the_driver_without_workers_and_pinned_operators_always() {
+    assert!(Flow::word_count().plan(0).tasks.iter().all(|task| task.worker == 0));
+    let pinned = Flow::word_count().with("print", |print| {
+        print.on_driver = true;
+        print.payload = Payload::Local(7);
+    });
+    let plan = pinned.plan(2);
+    assert_eq!(names(&plan), ["read_text -> flat_map", "count", "print"]);
+    assert_eq!(plan.tasks_on(0).count(), 2);
+    assert_wired(&plan);
+}
+
+#[test]
+fn a_change_of_parallelism_wires_every_subpartition_once() {
+    for partitioner in [Partitioner::Rescale, Partitioner::Rebalance, Partitioner::KeyGroup] {
+        for (up, down) in [(1, 4), (4, 1), (3, 5), (5, 3)] {
+            let flow = Flow::default().operator("a", up).operator("b", down).edge("a", "b", partitioner);
+            assert_wired(&flow.plan(2));
+        }
+    }
+}
+
+#[test]
+fn operators_may_be_written_in_any_order() {
+    let flow = Flow::default().operator("sink", 1).operator("source", 1).edge("source", "sink", Partitioner::Forward);
+    assert_eq!(names(&flow.plan(0)), ["source -> sink"]);
+}
+
+#[test]
+fn a_cycle_is_refused_with_its_operators_in_order() {
+    let flow = Flow::default()
+        .operator("source", 1)
+        .operator("b", 1)
+        .operator("c", 1)
+        .operator("sink", 1)
+        .edge("source", "b", Partitioner::Forward)
+        .edge("b", "c", Partitioner::Rebalance)
+        .edge("c", "b", Partitioner::Rebalance)
+        .edge("c", "sink", Partitioner::Forward);
+    let text = flow.refusal().to_string();
+    let expected = ["the dataflow has a cycle: 'b' -> 'c' -> 'b'", "the dataflow has a cycle: 'c' -> 'b' -> 'c'"];
+    assert!(expected.contains(&text.as_str()), "{text}");
+    let itself = Flow::default().operator("a", 1).edge("a", "a", Partitioner::Forward);
+    assert_eq!(itself.refusal(), PlanError::Cycle { operators: vec!["a".into()] });
+}
+
+#[test]
+fn parallelism_out_of_range_is_refused_by_name() {
+    for parallelism in [0, 32_769] {
+        let flow = Flow::word_count().with("count", |count| count.parallelism = parallelism);
+        assert_eq!(flow.refusal(), PlanError::Parallelism { operator: "count".into(), parallelism });
+    }
+}
+
+#[test]
+fn a_forward_edge_needs_equal_parallelism() {
+    let flow = Flow::default().operator("a", 2).operator("b", 3).edge("a", "b", Partitioner::Forward);
+    let text = flow.refusal().to_string();
+    assert!(text.starts_with("forward edge from 'a' (parallelism 2) to 'b' (parallelism 3): "), "{text}");
+}
+
+#[test]
+fn a_uid_used_twice_is_refused_with_both_names() {
+    let uid = |operator: &mut LogicalOperator| operator.uid = Some("same".into());
+    let flow = Flow::word_count().with("count", uid).with("print", uid);
+    let expected = PlanError::DuplicateUid { uid: "same".into(), first: "count".into(), second: "print".into() };
+    assert_eq!(flow.refusal(), expected);
+}
+
+#[test]
+fn ids_must_be_unique_and_known() {
+    let mut flow = Flow::word_count();
+    flow.0.edges[1].to = 99;
+    assert_eq!(flow.refusal(), PlanError::UnknownOperator { edge: 1, id: 99 });
+    let mut flow = Flow::word_count();
+    flow.0.operators[3].id = 0;
+    assert_eq!(flow.refusal(), PlanError::DuplicateId { id: 0 });
+}
+
+#[test]
+fn an_empty_dataflow_and_a_lone_operator_are_refused() {
+    assert_eq!(Flow::default().refusal(), PlanError::Empty);
+    let flow = Flow::word_count().operator("forgotten", 1);
+    assert_eq!(flow.refusal(), PlanError::Unconnected { operator: "forgotten".into() });
+}
+
+#[test]
+fn an_object_of_this_process_is_refused_where_it_cannot_go() {
+    let flow = Flow::word_count().with("flat_map", |op| op.payload = Payload::Local(1));
+    assert_eq!(flow.refusal(), PlanError::NotShippable { operator: "flat_map".into() });
+    assert!(Plan::new(&flow.0, &settings(0)).is_ok());
+    let mut flow = Flow::word_count();
+    flow.0.edges[1].payload = Payload::Local(1);
+    assert_eq!(flow.refusal(), PlanError::NotShippable { operator: "flat_map".into() });
+}
+
+#[test]
+fn a_keyed_vertex_cannot_have_more_subtasks_than_key_groups() {
+    let settings = JobSettings { max_parallelism: Some(1), ..settings(2) };
+    let error = Plan::new(&Flow::word_count().0, &settings).expect_err("two subtasks, one key group");
+    assert!(matches!(error, PlanError::KeyGroups { parallelism: 2, max_parallelism: 1, .. }), "{error}");
+}
+
+#[test]
+fn too_few_slots_are_refused_with_the_numbers() {
+    let settings = JobSettings { slots_per_worker: Some(1), ..settings(1) };
+    let error = Plan::new(&Flow::word_count().0, &settings).expect_err("two subtasks, one slot");
+    assert_eq!(error, PlanError::InsufficientSlots { parallelism: 2, needed: 2, available: 1 });
+}
+
+#[test]
+fn an_exchange_too_large_to_plan_is_refused_before_it_is_expanded() {
+    let flow = Flow::default().operator("a", 32_768).operator("b", 32_768).edge("a", "b", Partitioner::Broadcast);
+    assert!(matches!(flow.refusal(), PlanError::TooManyChannels { channels: 1_073_741_824, .. }));
+}

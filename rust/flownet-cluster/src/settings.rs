@@ -1,0 +1,239 @@
+//! Every setting of a job, with its one default.
+//!
+//! Python reads the defaults from here; no other place repeats them. A
+//! [`JobSettings`] is plain data: [`JobSettings::validate`] says what is wrong
+//! with it in terms of the setting's own name.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// What a job needs to know besides its dataflow.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(default)]
+pub struct JobSettings {
+    /// Name shown in status lines and reports. Default: `"job"`.
+    pub job_name: String,
+    /// Worker processes to start. Default: 0, everything runs in the calling
+    /// process.
+    pub workers: u32,
+    /// Subtasks of one vertex a worker may run. Default: none, as many as the
+    /// parallelism asks for. A job that needs more is refused.
+    pub slots_per_worker: Option<u32>,
+    /// Bytes of one segment. Default: 32 KiB. Larger segments move more bytes a
+    /// frame; every channel and subpartition costs whole segments.
+    pub segment_bytes: usize,
+    /// Memory of the data plane of one process. Default: 64 MiB. It is a hard
+    /// ceiling: a job whose minimum does not fit is refused.
+    pub network_memory_bytes: usize,
+    /// Buffers every remote channel owns outright. Default: 2, one in flight
+    /// while one is read. Zero is allowed: channels then live on floating
+    /// buffers.
+    pub exclusive_buffers: u32,
+    /// Buffers a gate lends to whichever of its channels has a backlog.
+    /// Default: 8.
+    pub floating_buffers: u32,
+    /// Buffers one subpartition may hold before its task counts as
+    /// back-pressured. Default: 10.
+    pub max_buffers_per_channel: u32,
+    /// Buffers a partition may take beyond its size to finish a record begun.
+    /// Default: 5.
+    pub max_overdraft_buffers: u32,
+    /// Longest time a record waits in a buffer that is not full. Default:
+    /// 100 ms. Zero sends each record at once; none sends only full buffers.
+    pub buffer_timeout: Option<Duration>,
+    /// Largest record accepted, in bytes. Default: 64 MiB.
+    pub max_record_bytes: usize,
+    /// Key groups, and so the largest parallelism the keyed state can ever be
+    /// spread over. Default: none, chosen from the parallelism.
+    pub max_parallelism: Option<u32>,
+    /// How often a worker reports at the latest. Default: 1 s.
+    pub heartbeat_interval: Duration,
+    /// Silence after which a worker is given up, and a coordinator by its
+    /// workers. Default: 10 s.
+    pub heartbeat_timeout: Duration,
+    /// Time the workers have to start, register and deploy. Default: 60 s.
+    pub launch_timeout: Duration,
+    /// Time cancelled tasks have to end before their process is killed.
+    /// Default: 5 s.
+    pub cancel_timeout: Duration,
+}
+
+impl Default for JobSettings {
+    fn default() -> Self {
+        Self {
+            job_name: "job".to_owned(),
+            workers: 0,
+            slots_per_worker: None,
+            segment_bytes: 32 * KIB,
+            network_memory_bytes: 64 * KIB * KIB,
+            exclusive_buffers: 2,
+            floating_buffers: 8,
+            max_buffers_per_channel: 10,
+            max_overdraft_buffers: 5,
+            buffer_timeout: Some(Duration::from_millis(100)),
+            max_record_bytes: 64 * KIB * KIB,
+            max_parallelism: None,
+            heartbeat_interval: Duration::from_secs(1),
+            heartbeat_timeout: Duration::from_secs(10),
+            launch_timeout: Duration::from_secs(60),
+            cancel_timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+impl JobSettings {
+    /// Checks every setting and the pairs that depend on each other.
+    ///
+    /// # Errors
+    /// The first setting found wrong, with its value and what is allowed.
+    pub fn validate(&self) -> Result<(), SettingsError> {
+        let within = |setting, value: usize, min: usize, max: usize| {
+            if (min..=max).contains(&value) {
+                return Ok(());
+            }
+            Err(SettingsError::OutOfRange { setting, value: value as u64, min: min as u64, max: max as u64 })
+        };
+        within("workers", self.workers as usize, 0, MAX_WORKERS as usize)?;
+        if let Some(slots) = self.slots_per_worker {
+            within("slots_per_worker", slots as usize, 1, MAX_PARALLELISM as usize)?;
+        }
+        within("segment_bytes", self.segment_bytes, MIN_SEGMENT_BYTES, MAX_SEGMENT_BYTES)?;
+        within("network_memory_bytes", self.network_memory_bytes, self.segment_bytes, MAX_NETWORK_MEMORY_BYTES)?;
+        within("exclusive_buffers", self.exclusive_buffers as usize, 0, MAX_BUFFERS)?;
+        within("floating_buffers", self.floating_buffers as usize, 1, MAX_BUFFERS)?;
+        within("max_buffers_per_channel", self.max_buffers_per_channel as usize, 1, MAX_BUFFERS)?;
+        within("max_overdraft_buffers", self.max_overdraft_buffers as usize, 0, MAX_BUFFERS)?;
+        within("max_record_bytes", self.max_record_bytes, 1, MAX_RECORD_BYTES)?;
+        if let Some(groups) = self.max_parallelism {
+            within("max_parallelism", groups as usize, 1, MAX_PARALLELISM as usize)?;
+        }
+        self.validate_times()
+    }
+
+    /// Segments of the data plane of one process.
+    #[must_use]
+    pub fn segments(&self) -> usize {
+        self.network_memory_bytes / self.segment_bytes.max(1)
+    }
+
+    fn validate_times(&self) -> Result<(), SettingsError> {
+        if let Some(timeout) = self.buffer_timeout {
+            bounded("buffer_timeout", timeout, Duration::ZERO)?;
+        }
+        bounded("heartbeat_interval", self.heartbeat_interval, Duration::from_millis(1))?;
+        bounded("heartbeat_timeout", self.heartbeat_timeout, Duration::from_millis(1))?;
+        bounded("launch_timeout", self.launch_timeout, Duration::from_millis(1))?;
+        bounded("cancel_timeout", self.cancel_timeout, Duration::from_millis(1))?;
+        if self.heartbeat_timeout < self.heartbeat_interval * 2 {
+            return Err(SettingsError::HeartbeatTooTight {
+                interval: self.heartbeat_interval,
+                timeout: self.heartbeat_timeout,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// A setting that cannot be used, named as the user writes it.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SettingsError {
+    /// A number outside what is allowed.
+    #[error("{setting} is {value}, allowed are {min} to {max}")]
+    OutOfRange {
+        /// Name of the setting.
+        setting: &'static str,
+        /// What it was set to.
+        value: u64,
+        /// Smallest value allowed.
+        min: u64,
+        /// Largest value allowed.
+        max: u64,
+    },
+    /// A time outside what is allowed.
+    #[error("{setting} is {value:?}, allowed are {min:?} to {max:?}")]
+    TimeOutOfRange {
+        /// Name of the setting.
+        setting: &'static str,
+        /// What it was set to.
+        value: Duration,
+        /// Shortest time allowed.
+        min: Duration,
+        /// Longest time allowed.
+        max: Duration,
+    },
+    /// One late report would already count as a lost worker.
+    #[error("heartbeat_timeout is {timeout:?}, it must be at least twice heartbeat_interval ({interval:?})")]
+    HeartbeatTooTight {
+        /// The interval set.
+        interval: Duration,
+        /// The timeout set.
+        timeout: Duration,
+    },
+}
+
+fn bounded(setting: &'static str, value: Duration, min: Duration) -> Result<(), SettingsError> {
+    if (min..=MAX_TIME).contains(&value) {
+        return Ok(());
+    }
+    Err(SettingsError::TimeOutOfRange { setting, value, min, max: MAX_TIME })
+}
+
+/// Largest parallelism of an operator, and so the largest number of key groups.
+pub const MAX_PARALLELISM: u32 = 32_768;
+const KIB: usize = 1024;
+const MAX_WORKERS: u32 = 1024;
+const MIN_SEGMENT_BYTES: usize = 256;
+/// A payload's length travels as a `u32`; far larger segments only waste memory.
+const MAX_SEGMENT_BYTES: usize = 16 * KIB * KIB;
+const MAX_NETWORK_MEMORY_BYTES: usize = 1 << 40;
+const MAX_BUFFERS: usize = 1 << 20;
+/// A record's length travels as a `u32`.
+const MAX_RECORD_BYTES: usize = 1 << 31;
+/// Longer is a mistake in the unit.
+const MAX_TIME: Duration = Duration::from_secs(7 * 24 * 3600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_valid_and_give_2048_segments() {
+        let settings = JobSettings::default();
+        assert_eq!(settings.validate(), Ok(()));
+        assert_eq!(settings.segments(), 2048);
+    }
+
+    #[test]
+    fn a_number_out_of_range_is_named_with_its_limits() {
+        let settings = JobSettings { segment_bytes: 0, ..JobSettings::default() };
+        let error = settings.validate().expect_err("no segment has zero bytes");
+        assert_eq!(error.to_string(), "segment_bytes is 0, allowed are 256 to 16777216");
+        let settings = JobSettings { max_parallelism: Some(32_769), ..JobSettings::default() };
+        let error = settings.validate().expect_err("more key groups than there are");
+        assert_eq!(error.to_string(), "max_parallelism is 32769, allowed are 1 to 32768");
+    }
+
+    #[test]
+    fn memory_smaller_than_one_segment_is_refused() {
+        let settings = JobSettings { network_memory_bytes: 1024, ..JobSettings::default() };
+        assert!(matches!(
+            settings.validate(),
+            Err(SettingsError::OutOfRange { setting: "network_memory_bytes", min: 32_768, .. })
+        ));
+    }
+
+    #[test]
+    fn a_heartbeat_timeout_below_two_intervals_is_refused() {
+        let settings = JobSettings { heartbeat_timeout: Duration::from_millis(1500), ..JobSettings::default() };
+        assert!(matches!(settings.validate(), Err(SettingsError::HeartbeatTooTight { .. })));
+    }
+
+    #[test]
+    fn buffer_timeout_may_be_zero_or_none() {
+        for buffer_timeout in [None, Some(Duration::ZERO)] {
+            assert_eq!(JobSettings { buffer_timeout, ..JobSettings::default() }.validate(), Ok(()));
+        }
+    }
+}
