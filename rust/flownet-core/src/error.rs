@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use flownet_memory::MemoryError;
+
 use crate::event::EventError;
 use crate::ids::{ChannelId, PartitionId, SubpartitionIndex};
 use crate::keygroup::MAX_PARALLELISM_LIMIT;
@@ -76,6 +78,9 @@ pub enum ExchangeError {
     /// The gate or partition was closed by its owner.
     #[error("closed")]
     Closed,
+    /// The pool cannot give what the exchange needs, or is gone.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
     /// Called in an order our docs forbid: a bug on our side.
     #[error("misuse: {0}")]
     Misuse(&'static str),

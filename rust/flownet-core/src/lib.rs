@@ -35,6 +35,7 @@ pub use credit::{Backlog, Credit};
 pub use error::{ExchangeError, PeerViolation, ProtocolError, RecordError, SelectError, WireError};
 pub use event::{Barrier, BarrierKind, CustomEvent, Event, EventError};
 pub use ids::{ChannelId, ChannelIndex, CheckpointId, KeyGroup, PartitionId, SubpartitionIndex};
+pub use record::reader::RecordReader;
 pub use selector::{Selection, Selector, Target};
 
 #[cfg(test)]

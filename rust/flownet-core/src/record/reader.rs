@@ -1,1 +1,313 @@
 //! Reads records out of the buffers of one channel.
+//!
+//! A record that lies whole in the current buffer is borrowed from it: no copy, one length read and two comparisons.
+//! A record cut by the end of a buffer is gathered, length prefix included, in a vector of the reader's own.
+//!
+//! # Invariants
+//! - R1: a length beyond the limit is an error before anything is allocated for it.
+//! - R2: gathering allocates no more than has arrived, up to the growth of a vector, whatever length a prefix claims.
+//! - R3: a buffer goes home once its last record was given out and the next one was asked for.
+
+use flownet_memory::Buffer;
+
+use super::LENGTH_PREFIX_BYTES;
+use crate::error::RecordError;
+
+/// A gathering vector larger than this is not kept for the next cut record.
+const KEPT_BYTES: usize = 1 << 20;
+
+/// Takes the buffers of one channel in order and gives their records one by one.
+#[derive(Debug)]
+pub struct RecordReader {
+    /// Begins between two records, at `at`. `None` while a cut record is being gathered.
+    current: Option<Buffer>,
+    at: usize,
+    /// A cut record, length prefix first.
+    gathered: Vec<u8>,
+    /// What `gathered` holds was given out and is to be forgotten.
+    is_given_out: bool,
+    /// The next piece of a cut record.
+    next_piece: Option<Buffer>,
+    failure: Option<RecordError>,
+    max_record_bytes: usize,
+}
+
+impl RecordReader {
+    /// A reader that takes no record longer than this.
+    #[must_use]
+    pub fn new(max_record_bytes: usize) -> Self {
+        Self {
+            current: None,
+            at: 0,
+            gathered: Vec::new(),
+            is_given_out: false,
+            next_piece: None,
+            failure: None,
+            max_record_bytes,
+        }
+    }
+
+    /// Takes the channel's next buffer.
+    ///
+    /// # Panics
+    /// If the last [`next_record`](Self::next_record) did not return `Ok(None)`: records would be lost.
+    pub fn push(&mut self, buffer: Buffer) {
+        assert!(self.current.is_none() && self.next_piece.is_none(), "records of the last buffer are still unread");
+        if self.is_mid_record() {
+            self.next_piece = Some(buffer);
+        } else {
+            self.at = 0;
+            self.current = Some(buffer);
+        }
+    }
+
+    /// The next record, or `None` when the next buffer is needed. An error stays: the channel has to be given up.
+    #[inline]
+    pub fn next_record(&mut self) -> Result<Option<&[u8]>, RecordError> {
+        if let Some(end) = self.end_of_whole_record() {
+            let start = self.at + LENGTH_PREFIX_BYTES;
+            self.at = end;
+            return Ok(self.current.as_ref().and_then(|buffer| buffer.get(start..end)));
+        }
+        self.next_gathered()
+    }
+
+    /// True when part of a record has arrived and the rest has not.
+    #[must_use]
+    pub fn is_mid_record(&self) -> bool {
+        !self.gathered.is_empty() && !self.is_given_out
+    }
+
+    /// To be called when an event arrives or the channel ends: neither may stand inside a record.
+    pub fn check_boundary(&self) -> Result<(), RecordError> {
+        if self.is_mid_record() { Err(RecordError::Cut { have_bytes: self.gathered.len() }) } else { Ok(()) }
+    }
+
+    /// Where the next record ends, if it lies whole in the current buffer and within the limit.
+    #[inline]
+    fn end_of_whole_record(&self) -> Option<usize> {
+        let (prefix, rest) = self.current.as_ref()?.get(self.at..)?.split_first_chunk::<LENGTH_PREFIX_BYTES>()?;
+        let len = u32::from_le_bytes(*prefix) as usize;
+        (len <= rest.len() && len <= self.max_record_bytes).then_some(self.at + LENGTH_PREFIX_BYTES + len)
+    }
+
+    /// All that is not a whole record in the current buffer: its end, a cut record, a length beyond the limit.
+    #[inline(never)]
+    fn next_gathered(&mut self) -> Result<Option<&[u8]>, RecordError> {
+        if let Some(failure) = self.failure {
+            return Err(failure);
+        }
+        if self.is_given_out {
+            self.forget_gathered();
+        }
+        let (buffer, mut at) = match (self.current.take(), self.next_piece.take()) {
+            (Some(buffer), _) => (buffer, self.at),
+            (None, Some(buffer)) => (buffer, 0),
+            (None, None) => return Ok(None),
+        };
+        at += self.gather(&buffer[at..], LENGTH_PREFIX_BYTES);
+        let Some(prefix) = self.gathered.first_chunk::<LENGTH_PREFIX_BYTES>() else {
+            return Ok(None);
+        };
+        let len = u32::from_le_bytes(*prefix) as usize;
+        if len > self.max_record_bytes {
+            let failure = RecordError::TooLarge { bytes: len, max_bytes: self.max_record_bytes };
+            self.failure = Some(failure);
+            return Err(failure);
+        }
+        at += self.gather(&buffer[at..], LENGTH_PREFIX_BYTES + len);
+        if self.gathered.len() < LENGTH_PREFIX_BYTES + len {
+            return Ok(None);
+        }
+        self.is_given_out = true;
+        self.at = at;
+        self.current = Some(buffer);
+        Ok(Some(&self.gathered[LENGTH_PREFIX_BYTES..]))
+    }
+
+    /// Gathers until `target_bytes` are there or `piece` is used up, and says how much of it was taken.
+    fn gather(&mut self, piece: &[u8], target_bytes: usize) -> usize {
+        let taken = target_bytes.saturating_sub(self.gathered.len()).min(piece.len());
+        self.gathered.extend_from_slice(&piece[..taken]);
+        taken
+    }
+
+    fn forget_gathered(&mut self) {
+        self.is_given_out = false;
+        if self.gathered.capacity() > KEPT_BYTES {
+            self.gathered = Vec::new();
+        } else {
+            self.gathered.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use flownet_memory::{BufferPool, BufferPoolSettings, SegmentPool};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SEGMENTS: usize = 4;
+
+    /// Cuts a stream of record bytes into buffers of a real pool and reads it back.
+    struct Rig {
+        segments: Arc<SegmentPool>,
+        pool: Arc<BufferPool>,
+        reader: RecordReader,
+    }
+
+    impl Rig {
+        fn new(segment_bytes: usize, max_record_bytes: usize) -> Self {
+            let segments = SegmentPool::new(SEGMENTS, segment_bytes).unwrap();
+            let settings =
+                BufferPoolSettings { min: SEGMENTS, max: None, lanes: 1, max_per_lane: usize::MAX, max_overdraft: 0 };
+            let pool = segments.create_buffer_pool(settings).unwrap();
+            Self { segments, pool, reader: RecordReader::new(max_record_bytes) }
+        }
+
+        fn push(&mut self, bytes: &[u8]) {
+            let mut segment = self.pool.try_take(0).expect("a reader holds two buffers at most");
+            segment.as_mut_slice()[..bytes.len()].copy_from_slice(bytes);
+            self.reader.push(Buffer::from_segment(segment, bytes.len()));
+        }
+
+        fn drain(&mut self) -> Result<Vec<Vec<u8>>, RecordError> {
+            let mut records = Vec::new();
+            while let Some(record) = self.reader.next_record()? {
+                records.push(record.to_vec());
+            }
+            Ok(records)
+        }
+
+        fn finish_and_assert_all_segments_home(self) {
+            drop(self.reader);
+            assert_eq!(self.pool.in_use(), 0);
+            self.pool.destroy();
+            assert_eq!(self.segments.available(), SEGMENTS);
+        }
+    }
+
+    fn stream_of(records: &[Vec<u8>]) -> Vec<u8> {
+        records.iter().flat_map(|record| [&(record.len() as u32).to_le_bytes()[..], record].concat()).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn records_of_any_size_survive_any_cut_of_their_stream(
+            records in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..50), 0..20),
+            cuts in proptest::collection::vec(1usize..24, 1..10),
+        ) {
+            let mut rig = Rig::new(24, 64);
+            let stream = stream_of(&records);
+            let mut rest = &stream[..];
+            let mut read = Vec::new();
+            for cut in cuts.iter().cycle() {
+                let (piece, tail) = rest.split_at((*cut).min(rest.len()));
+                rig.push(piece);
+                read.extend(rig.drain().unwrap());
+                rest = tail;
+                if rest.is_empty() {
+                    break;
+                }
+            }
+            prop_assert_eq!(read, records);
+            prop_assert_eq!(rig.reader.check_boundary(), Ok(()));
+            rig.finish_and_assert_all_segments_home();
+        }
+
+        #[test]
+        fn any_bytes_are_records_or_an_error_and_never_a_large_allocation(
+            pieces in proptest::collection::vec(proptest::collection::vec(0u8..3, 0..24), 0..10),
+        ) {
+            let mut rig = Rig::new(24, 40);
+            for piece in pieces {
+                rig.push(&piece);
+                if rig.drain().is_err() {
+                    break;
+                }
+                prop_assert!(rig.reader.gathered.capacity() < 256);
+            }
+            rig.finish_and_assert_all_segments_home();
+        }
+    }
+
+    #[test]
+    fn a_length_prefix_cut_byte_by_byte_is_put_together() {
+        let mut rig = Rig::new(16, 100);
+        let stream = stream_of(&[vec![1, 2, 3]]);
+        for byte in &stream[..6] {
+            rig.push(&[*byte]);
+            assert_eq!(rig.drain(), Ok(vec![]));
+            assert!(rig.reader.is_mid_record());
+        }
+        rig.push(&stream[6..]);
+        assert_eq!(rig.drain(), Ok(vec![vec![1, 2, 3]]));
+        assert!(!rig.reader.is_mid_record());
+        rig.finish_and_assert_all_segments_home();
+    }
+
+    #[test]
+    fn a_giant_length_is_refused_before_anything_is_allocated_for_it() {
+        for cut in 0..4 {
+            let mut rig = Rig::new(16, 100);
+            let prefix = u32::MAX.to_le_bytes();
+            rig.push(&prefix[..cut]);
+            assert_eq!(rig.drain(), Ok(vec![]));
+            rig.push(&prefix[cut..]);
+            let refused = Err(RecordError::TooLarge { bytes: u32::MAX as usize, max_bytes: 100 });
+            assert_eq!(rig.drain(), refused);
+            assert_eq!(rig.drain(), refused, "an error stays");
+            assert!(rig.reader.gathered.capacity() < 100);
+            rig.finish_and_assert_all_segments_home();
+        }
+    }
+
+    #[test]
+    fn a_record_beyond_the_limit_is_refused_even_when_it_is_all_there() {
+        let mut rig = Rig::new(64, 10);
+        rig.push(&stream_of(&[vec![0; 10], vec![0; 11]]));
+        assert_eq!(rig.reader.next_record().unwrap().map(<[u8]>::len), Some(10));
+        assert_eq!(rig.drain(), Err(RecordError::TooLarge { bytes: 11, max_bytes: 10 }));
+        rig.finish_and_assert_all_segments_home();
+    }
+
+    #[test]
+    fn a_claimed_length_within_the_limit_allocates_only_what_arrives() {
+        let mut rig = Rig::new(16, usize::MAX / 2);
+        rig.push(&(1u32 << 31).to_le_bytes());
+        assert_eq!(rig.drain(), Ok(vec![]));
+        rig.push(&[0; 16]);
+        assert_eq!(rig.drain(), Ok(vec![]));
+        assert!(rig.reader.gathered.capacity() < 256);
+        assert_eq!(rig.reader.check_boundary(), Err(RecordError::Cut { have_bytes: 20 }));
+        rig.finish_and_assert_all_segments_home();
+    }
+
+    #[test]
+    fn the_buffer_of_a_borrowed_record_goes_home_when_the_next_one_is_asked_for() {
+        let mut rig = Rig::new(16, 100);
+        rig.push(&stream_of(&[vec![7; 4], vec![8; 4]]));
+        assert_eq!(rig.reader.next_record(), Ok(Some(&[7; 4][..])));
+        assert_eq!(rig.reader.next_record(), Ok(Some(&[8; 4][..])));
+        assert_eq!(rig.pool.in_use(), 1);
+        assert_eq!(rig.reader.next_record(), Ok(None));
+        assert_eq!(rig.pool.in_use(), 0);
+        rig.finish_and_assert_all_segments_home();
+    }
+
+    #[test]
+    fn a_large_gathering_vector_is_not_kept() {
+        let mut rig = Rig::new(1 << 20, 4 << 20);
+        let stream = stream_of(&[vec![1; 2 << 20]]);
+        for piece in stream.chunks(1 << 20) {
+            rig.push(piece);
+            rig.drain().unwrap();
+        }
+        assert_eq!(rig.reader.gathered.capacity(), 0);
+        rig.finish_and_assert_all_segments_home();
+    }
+}
