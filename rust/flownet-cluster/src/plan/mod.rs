@@ -14,7 +14,7 @@ mod job_graph;
 mod wiring;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use flownet_runtime::spec::{Partitioner, TaskSpec};
 

@@ -1,0 +1,180 @@
+//! What a job did and does, vertex by vertex, and which vertex holds it up.
+
+use std::{fmt, time::Duration};
+
+use crate::{error::WorkerIdentity, machine::JobState};
+
+/// A running job, as of its workers' last reports.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobStatus {
+    /// Name from the settings.
+    pub job_name: String,
+    /// Where the job is.
+    pub state: JobState,
+    /// Time since it was submitted.
+    pub elapsed: Duration,
+    /// Workers that have registered; the submitting process only if it runs tasks.
+    pub workers: Vec<WorkerIdentity>,
+    /// Vertices in topological order; rates and ratios over the last seconds.
+    pub vertices: Vec<VertexReport>,
+    /// Which vertex holds the job up, if one stands out.
+    pub bottleneck: Option<Bottleneck>,
+}
+
+/// A job that has finished.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobReport {
+    /// Name from the settings.
+    pub job_name: String,
+    /// From submission to the last worker's end.
+    pub elapsed: Duration,
+    /// Vertices in topological order; rates and ratios over each task's whole life.
+    pub vertices: Vec<VertexReport>,
+    /// Which vertex held the job up, if one stands out.
+    pub bottleneck: Option<Bottleneck>,
+}
+
+/// One vertex, all its subtasks together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VertexReport {
+    /// Names of its operators.
+    pub name: String,
+    /// Subtasks.
+    pub parallelism: u32,
+    /// Subtasks that have ended.
+    pub ended: u32,
+    /// Records read, or produced by a source, since the start.
+    pub records_in: u64,
+    /// Records sent on, or taken by a sink, since the start.
+    pub records_out: u64,
+    /// Records read, or produced, a second.
+    pub records_per_second: f64,
+    /// Bytes read from tasks of the same process since the start.
+    pub bytes_local: u64,
+    /// Bytes read over TCP since the start.
+    pub bytes_tcp: u64,
+    /// Share of the time at work, 0 to 1, mean over the subtasks.
+    pub busy: f64,
+    /// Share of the time waiting for what is downstream.
+    pub back_pressured: f64,
+    /// Share of the time without input.
+    pub idle: f64,
+    /// `busy` of the busiest subtask: a hot key shows here and not in the mean.
+    pub busiest: f64,
+}
+
+/// The vertex that holds a job up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bottleneck {
+    /// Position among the vertices.
+    pub vertex: usize,
+    /// Its name.
+    pub name: String,
+    /// `busy` of its busiest subtask.
+    pub busy: f64,
+    /// Who waits for it.
+    pub waiting: Waiting,
+}
+
+/// Who waits for a bottleneck.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Waiting {
+    /// Upstream is back-pressured: more arrives than the vertex can take.
+    Upstream,
+    /// Downstream is idle: the vertex delivers less than could be taken.
+    Downstream,
+}
+
+impl Bottleneck {
+    /// Finds the vertex that is busiest while its upstream is back-pressured.
+    /// Without back-pressure, a vertex that is busy nearly all the time and
+    /// busier than what follows it. `edges` are (from, to) positions.
+    pub(crate) fn find(vertices: &[VertexReport], edges: &[(usize, usize)]) -> Option<Self> {
+        let is_pressing = |vertex: usize| {
+            edges.iter().any(|&(from, to)| to == vertex && vertices[from].back_pressured > NOTICEABLE)
+        };
+        let is_waited_for = |vertex: usize| {
+            let mut downstream = edges.iter().filter(|&&(from, _)| from == vertex).peekable();
+            downstream.peek().is_some() && downstream.all(|&(_, to)| vertices[to].busiest < vertices[vertex].busiest)
+        };
+        let busiest = |candidates: &dyn Fn(usize) -> bool| {
+            let candidates = (0..vertices.len()).filter(|&vertex| candidates(vertex));
+            candidates.max_by(|&a, &b| vertices[a].busiest.total_cmp(&vertices[b].busiest))
+        };
+        let pressing = busiest(&|vertex| is_pressing(vertex) && vertices[vertex].busiest > NOTICEABLE);
+        let (vertex, waiting) = match pressing {
+            Some(vertex) => (vertex, Waiting::Upstream),
+            None => {
+                let waited_for = busiest(&|vertex| is_waited_for(vertex) && vertices[vertex].busiest > SATURATED)?;
+                (waited_for, Waiting::Downstream)
+            }
+        };
+        let VertexReport { name, busiest, .. } = &vertices[vertex];
+        Some(Self { vertex, name: name.clone(), busy: *busiest, waiting })
+    }
+}
+
+impl fmt::Display for Bottleneck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let waiting = match self.waiting {
+            Waiting::Upstream => "upstream",
+            Waiting::Downstream => "downstream",
+        };
+        write!(f, "{} ({:.0} % busy; {waiting} waits for it)", self.name, self.busy * 100.0)
+    }
+}
+
+/// Flink's limit between "ok" and "low" back-pressure.
+const NOTICEABLE: f64 = 0.1;
+/// A vertex this busy cannot give more.
+const SATURATED: f64 = 0.8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vertex(name: &str, busy: f64, back_pressured: f64) -> VertexReport {
+        VertexReport {
+            name: name.into(),
+            parallelism: 1,
+            ended: 0,
+            records_in: 0,
+            records_out: 0,
+            records_per_second: 0.0,
+            bytes_local: 0,
+            bytes_tcp: 0,
+            busy,
+            back_pressured,
+            idle: 1.0 - busy - back_pressured,
+            busiest: busy,
+        }
+    }
+
+    const LINE: [(usize, usize); 2] = [(0, 1), (1, 2)];
+
+    #[test]
+    fn the_bottleneck_is_the_busiest_vertex_whose_upstream_is_back_pressured() {
+        let vertices = [vertex("source", 0.2, 0.8), vertex("parse", 0.3, 0.7), vertex("slow sink", 0.99, 0.0)];
+        let bottleneck = Bottleneck::find(&vertices, &LINE).expect("the sink");
+        assert_eq!(bottleneck.to_string(), "slow sink (99 % busy; upstream waits for it)");
+    }
+
+    #[test]
+    fn a_vertex_behind_the_bottleneck_is_not_blamed_for_being_busy() {
+        let vertices = [vertex("source", 0.4, 0.6), vertex("parse", 0.97, 0.02), vertex("sink", 0.61, 0.0)];
+        assert_eq!(Bottleneck::find(&vertices, &LINE).map(|found| found.vertex), Some(1));
+    }
+
+    #[test]
+    fn a_saturated_vertex_without_back_pressure_keeps_downstream_waiting() {
+        let vertices = [vertex("read -> split", 0.97, 0.02), vertex("count", 0.61, 0.0)];
+        let bottleneck = Bottleneck::find(&vertices, &LINE[..1]).expect("the source");
+        assert_eq!(bottleneck.to_string(), "read -> split (97 % busy; downstream waits for it)");
+    }
+
+    #[test]
+    fn a_job_that_idles_has_no_bottleneck() {
+        let vertices = [vertex("source", 0.1, 0.0), vertex("sink", 0.05, 0.0)];
+        assert_eq!(Bottleneck::find(&vertices, &LINE[..1]), None);
+    }
+}

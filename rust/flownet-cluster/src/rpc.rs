@@ -1,0 +1,93 @@
+//! The calls between coordinator and workers, and the stream they travel on.
+//!
+//! The coordinator is the client. Both ends have proved that they know the
+//! job's secret before the first call is read. Messages are MessagePack in
+//! length-delimited frames of at most [`MAX_FRAME_BYTES`].
+
+use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
+
+use flownet_runtime::{MetricsSnapshot, TaskError, spec::TaskSpec};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use tarpc::serde_transport::{self, Transport};
+use tokio::net::TcpStream;
+use tokio_serde::formats::MessagePack;
+use tokio_util::codec::LengthDelimitedCodec;
+
+use crate::settings::JobSettings;
+
+/// What a worker does for its coordinator.
+#[tarpc::service]
+pub(crate) trait Worker {
+    /// Says who it is.
+    async fn introduce() -> Introduction;
+    /// Builds tasks; answers where its data plane listens.
+    async fn deploy(request: Deployment) -> Result<SocketAddr, WorkerFault>;
+    /// Connects the tasks to the workers at these addresses and starts them.
+    async fn start(peers: BTreeMap<u32, SocketAddr>) -> Result<(), WorkerFault>;
+    /// Answers as soon as a task has ended, at the latest after `wait`.
+    async fn poll(wait: Duration) -> News;
+    /// Cancels what runs, gives back everything, answers with the last news.
+    async fn stop() -> News;
+}
+
+/// Who a worker is.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub(crate) struct Introduction {
+    pub(crate) worker: u32,
+    pub(crate) pid: u32,
+}
+
+/// What a worker is to run.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Deployment {
+    pub(crate) settings: JobSettings,
+    pub(crate) tasks: Vec<TaskSpec>,
+}
+
+/// Why a worker could not do what it was asked.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) enum WorkerFault {
+    /// One of its tasks could not be built or connected.
+    Task { task: u32, error: TaskError },
+    /// Anything else.
+    Worker(String),
+}
+
+/// What happened on a worker since the last call.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub(crate) struct News {
+    /// Tasks that have ended, each reported once.
+    pub(crate) ended: Vec<TaskEnd>,
+    /// Counters of all its tasks.
+    pub(crate) metrics: Vec<(u32, MetricsSnapshot)>,
+}
+
+/// How a task ended.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct TaskEnd {
+    pub(crate) task: u32,
+    pub(crate) error: Option<TaskError>,
+}
+
+/// A stream of `In` from the peer and `Out` to it.
+pub(crate) type ControlTransport<In, Out> = Transport<TcpStream, In, Out, MessagePack<In, Out>>;
+
+/// Puts messages on a stream whose ends have authenticated each other.
+pub(crate) fn transport<In, Out>(stream: TcpStream) -> ControlTransport<In, Out>
+where
+    In: DeserializeOwned,
+    Out: Serialize,
+{
+    let codec = LengthDelimitedCodec::builder().max_frame_length(MAX_FRAME_BYTES).new_framed(stream);
+    serde_transport::new(codec, MessagePack::default())
+}
+
+/// The context of a call that may take until `limit` from now.
+pub(crate) fn within(limit: Duration) -> tarpc::context::Context {
+    let mut context = tarpc::context::current();
+    context.deadline = std::time::Instant::now() + limit;
+    context
+}
+
+/// Tasks carry the user's functions and small data; more is a mistake.
+const MAX_FRAME_BYTES: usize = 256 * 1024 * 1024;

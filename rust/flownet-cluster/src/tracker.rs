@@ -1,0 +1,223 @@
+//! From the workers' samples to rates, ratios and sums. No IO, no clock.
+
+use std::time::Duration;
+
+use flownet_runtime::MetricsSnapshot;
+
+use crate::{
+    error::WorkerIdentity,
+    machine::JobState,
+    plan::Plan,
+    report::{Bottleneck, JobReport, JobStatus, VertexReport},
+};
+
+/// All samples worth keeping of one job.
+#[derive(Debug)]
+pub(crate) struct Tracker {
+    job_name: String,
+    vertices: Vec<(String, u32)>,
+    edges: Vec<(usize, usize)>,
+    tasks: Vec<TaskSamples>,
+}
+
+impl Tracker {
+    pub(crate) fn new(job_name: &str, plan: &Plan) -> Self {
+        let vertices = plan.vertices.iter().map(|vertex| (vertex.name.clone(), vertex.parallelism));
+        let tasks = plan.tasks.iter().map(|task| TaskSamples::new(task.spec.vertex as usize));
+        Self {
+            job_name: job_name.to_owned(),
+            vertices: vertices.collect(),
+            edges: plan.exchanges.iter().map(|exchange| (exchange.from, exchange.to)).collect(),
+            tasks: tasks.collect(),
+        }
+    }
+
+    /// Takes a sample of a task, seen `now` after the job's beginning.
+    pub(crate) fn sample(&mut self, task: u32, metrics: MetricsSnapshot, now: Duration) {
+        if let Some(task) = self.tasks.get_mut(task as usize) {
+            task.sample(Sample { at: now, metrics });
+        }
+    }
+
+    /// A task has ended; its last sample stays.
+    pub(crate) fn ended(&mut self, task: u32) {
+        if let Some(task) = self.tasks.get_mut(task as usize) {
+            task.ended = true;
+        }
+    }
+
+    pub(crate) fn status(&self, state: JobState, elapsed: Duration, workers: Vec<WorkerIdentity>) -> JobStatus {
+        let vertices = self.vertices(TaskSamples::lately);
+        let bottleneck = Bottleneck::find(&vertices, &self.edges);
+        JobStatus { job_name: self.job_name.clone(), state, elapsed, workers, vertices, bottleneck }
+    }
+
+    pub(crate) fn report(&self, elapsed: Duration) -> JobReport {
+        let vertices = self.vertices(TaskSamples::altogether);
+        let bottleneck = Bottleneck::find(&vertices, &self.edges);
+        JobReport { job_name: self.job_name.clone(), elapsed, vertices, bottleneck }
+    }
+
+    fn vertices(&self, spent: fn(&TaskSamples) -> Spent) -> Vec<VertexReport> {
+        let vertices = self.vertices.iter().enumerate();
+        vertices
+            .map(|(position, (name, parallelism))| {
+                let tasks: Vec<&TaskSamples> = self.tasks.iter().filter(|task| task.vertex == position).collect();
+                vertex_report(name, *parallelism, &tasks, spent)
+            })
+            .collect()
+    }
+}
+
+/// What is known of one task.
+#[derive(Debug)]
+struct TaskSamples {
+    vertex: usize,
+    ended: bool,
+    /// Rates are measured from here: one to two windows before `latest`.
+    base: Sample,
+    /// Becomes the base when it is a window old.
+    next_base: Sample,
+    latest: Sample,
+}
+
+/// Counters at one time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sample {
+    at: Duration,
+    metrics: MetricsSnapshot,
+}
+
+/// What happened over some time: rates and shares of a task.
+struct Spent {
+    records_per_second: f64,
+    busy: f64,
+    back_pressured: f64,
+    idle: f64,
+}
+
+impl TaskSamples {
+    fn new(vertex: usize) -> Self {
+        let zero = Sample::default();
+        Self { vertex, ended: false, base: zero, next_base: zero, latest: zero }
+    }
+
+    fn sample(&mut self, sample: Sample) {
+        self.latest = sample;
+        if sample.at >= self.next_base.at + WINDOW {
+            self.base = self.next_base;
+            self.next_base = sample;
+        }
+    }
+
+    fn lately(&self) -> Spent {
+        Spent::between(&self.base.metrics, &self.latest.metrics)
+    }
+
+    fn altogether(&self) -> Spent {
+        Spent::between(&MetricsSnapshot::default(), &self.latest.metrics)
+    }
+}
+
+impl Spent {
+    /// By the task's own clock, which does not run before it starts or after it ends.
+    fn between(earlier: &MetricsSnapshot, later: &MetricsSnapshot) -> Self {
+        let time = later.time.since(&earlier.time);
+        let seconds = time.total().as_secs_f64();
+        let per_second = |amount: f64| if seconds > 0.0 { amount / seconds } else { 0.0 };
+        Self {
+            records_per_second: per_second(later.records_in.saturating_sub(earlier.records_in) as f64),
+            busy: per_second(time.busy.as_secs_f64()),
+            back_pressured: per_second(time.back_pressured().as_secs_f64()),
+            idle: per_second(time.idle.as_secs_f64()),
+        }
+    }
+}
+
+fn vertex_report(
+    name: &str,
+    parallelism: u32,
+    tasks: &[&TaskSamples],
+    spent: fn(&TaskSamples) -> Spent,
+) -> VertexReport {
+    let spent: Vec<Spent> = tasks.iter().map(|task| spent(task)).collect();
+    let mean = |part: fn(&Spent) -> f64| spent.iter().map(part).sum::<f64>() / spent.len().max(1) as f64;
+    let sum = |part: fn(&MetricsSnapshot) -> u64| tasks.iter().map(|task| part(&task.latest.metrics)).sum();
+    VertexReport {
+        name: name.to_owned(),
+        parallelism,
+        ended: tasks.iter().filter(|task| task.ended).count() as u32,
+        records_in: sum(|metrics| metrics.records_in),
+        records_out: sum(|metrics| metrics.records_out),
+        records_per_second: spent.iter().map(|task| task.records_per_second).sum(),
+        bytes_local: sum(|metrics| metrics.bytes_in_local),
+        bytes_tcp: sum(|metrics| metrics.bytes_in_remote),
+        busy: mean(|task| task.busy),
+        back_pressured: mean(|task| task.back_pressured),
+        idle: mean(|task| task.idle),
+        busiest: spent.iter().map(|task| task.busy).fold(0.0, f64::max),
+    }
+}
+
+/// Rates of a status are over one to two of these.
+const WINDOW: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use flownet_runtime::ledger::TimeShares;
+
+    use super::*;
+    use crate::{JobSettings, plan::tests::Flow};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn tracker() -> Tracker {
+        let plan = Plan::new(&Flow::word_count().0, &JobSettings::default()).expect("a sound dataflow");
+        Tracker::new("test", &plan)
+    }
+
+    fn metrics(records_in: u64, busy: Duration, idle: Duration) -> MetricsSnapshot {
+        let time = TimeShares { busy, idle, ..TimeShares::default() };
+        MetricsSnapshot { records_in, time, bytes_in_local: 10, bytes_in_remote: 20, ..MetricsSnapshot::default() }
+    }
+
+    #[test]
+    fn a_status_shows_what_happens_lately_and_a_report_the_whole() {
+        let mut tracker = tracker();
+        // Ten idle seconds, then five busy ones of 1000 records each.
+        for at in 1..=10 {
+            tracker.sample(0, metrics(0, Duration::ZERO, SECOND * at), SECOND * at);
+        }
+        for busy in 1..=5 {
+            tracker.sample(0, metrics(1000 * u64::from(busy), SECOND * busy, SECOND * 10), SECOND * (10 + busy));
+        }
+        let status = tracker.status(JobState::Running, SECOND * 15, Vec::new());
+        let source = &status.vertices[0];
+        assert_eq!((source.records_in, source.records_per_second.round()), (5000, 1000.0));
+        assert_eq!((source.busiest, source.busy), (1.0, 0.5), "the second subtask has not reported");
+        let source = &tracker.report(SECOND * 15).vertices[0];
+        assert_eq!(source.records_per_second.round(), 333.0);
+        assert_eq!((source.busiest * 3.0).round(), 1.0);
+    }
+
+    #[test]
+    fn subtasks_add_up() {
+        let mut tracker = tracker();
+        tracker.sample(2, metrics(10, SECOND, SECOND), SECOND * 2);
+        tracker.sample(3, metrics(30, SECOND * 2, Duration::ZERO), SECOND * 2);
+        tracker.ended(3);
+        let count = &tracker.report(SECOND * 2).vertices[1];
+        assert_eq!((count.records_in, count.ended), (40, 1));
+        assert_eq!((count.bytes_local, count.bytes_tcp), (20, 40));
+        assert_eq!((count.busy, count.idle, count.busiest), (0.75, 0.25, 1.0));
+        assert_eq!(count.records_per_second, 20.0);
+    }
+
+    #[test]
+    fn a_sample_of_an_unknown_task_changes_nothing() {
+        let mut tracker = tracker();
+        tracker.sample(99, metrics(1, SECOND, SECOND), SECOND);
+        tracker.ended(99);
+        assert!(tracker.report(SECOND).vertices.iter().all(|vertex| vertex.records_in == 0));
+    }
+}
