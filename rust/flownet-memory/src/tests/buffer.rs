@@ -1,0 +1,247 @@
+//! One writer, its readers, and the way home of what they share.
+
+use std::sync::{Arc, Mutex};
+
+use super::support::{assert_all_home, sized};
+use crate::{Buffer, BufferBuilder, BufferPool, MemorySegment, Recycler, SegmentPool};
+
+/// A pool of one segment of 8 bytes.
+fn one_segment() -> (Arc<SegmentPool>, Arc<BufferPool>) {
+    let segments = SegmentPool::new(1, 8).unwrap();
+    let pool = segments.create_buffer_pool(sized(1, 1)).unwrap();
+    (segments, pool)
+}
+
+fn assert_home(segments: Arc<SegmentPool>, pool: Arc<BufferPool>) {
+    assert!(pool.is_available(), "the segment is back in its pool");
+    drop(pool);
+    assert_all_home(&segments);
+}
+
+#[test]
+fn bytes_are_invisible_until_committed_and_then_read_once_in_order() {
+    let (segments, pool) = one_segment();
+    let (mut builder, mut consumer) = BufferBuilder::new(pool.try_take(0).unwrap());
+    assert_eq!(builder.append(b"abc"), 3);
+    assert!(!consumer.has_data());
+    assert!(consumer.poll().is_none());
+    builder.commit();
+    assert!(consumer.has_data());
+    builder.append(b"d");
+    assert_eq!(&*consumer.poll().unwrap(), b"abc");
+    assert!(consumer.poll().is_none());
+    builder.commit();
+    assert_eq!(&*consumer.poll().unwrap(), b"d");
+    drop((builder, consumer));
+    assert_home(segments, pool);
+}
+
+#[test]
+fn appending_over_capacity_writes_a_prefix_and_says_how_much() {
+    let (segments, pool) = one_segment();
+    let (mut builder, mut consumer) = BufferBuilder::new(pool.try_take(0).unwrap());
+    assert_eq!(builder.append(b"abcde"), 5);
+    assert_eq!(builder.writable_bytes(), 3);
+    assert_eq!(builder.append(b"fghij"), 3);
+    assert!(builder.is_full());
+    assert_eq!(builder.append(b"k"), 0);
+    assert_eq!(builder.append(b""), 0);
+    assert_eq!(builder.written_bytes(), 8);
+    builder.commit();
+    assert_eq!(&*consumer.poll().unwrap(), b"abcdefgh");
+    drop((builder, consumer));
+    assert_home(segments, pool);
+}
+
+#[test]
+fn writing_in_place_counts_once_advanced() {
+    let (segments, pool) = one_segment();
+    let (mut builder, mut consumer) = BufferBuilder::new(pool.try_take(0).unwrap());
+    builder.append(b"a");
+    builder.spare_mut()[..2].copy_from_slice(b"bc");
+    builder.commit();
+    assert_eq!(consumer.poll().unwrap().len(), 1);
+    builder.advance(2);
+    builder.commit();
+    assert_eq!(&*consumer.poll().unwrap(), b"bc");
+    assert_eq!(builder.spare_mut().len(), 5);
+    drop((builder, consumer));
+    assert_home(segments, pool);
+}
+
+#[test]
+#[should_panic(expected = "advanced by 9 of 8 writable bytes")]
+fn advancing_past_the_end_panics() {
+    let (_segments, pool) = one_segment();
+    let (mut builder, _consumer) = BufferBuilder::new(pool.try_take(0).unwrap());
+    builder.advance(9);
+}
+
+#[test]
+fn the_end_is_visible_for_empty_partial_and_full_buffers() {
+    for content in [&b""[..], b"abc", b"abcdefgh"] {
+        let (segments, pool) = one_segment();
+        let (mut builder, mut consumer) = BufferBuilder::new(pool.try_take(0).unwrap());
+        builder.append(content);
+        assert!(!consumer.is_drained());
+        assert_eq!(builder.finish(), content.len());
+        assert_eq!(builder.finish(), content.len(), "finishing is idempotent");
+        assert!(builder.is_finished());
+        assert!(!consumer.is_finished(), "the end shows with the next poll");
+        assert_eq!(consumer.is_drained(), content.is_empty());
+        assert!(consumer.is_finished());
+        assert_eq!(consumer.poll().map_or(0, |buffer| buffer.len()), content.len());
+        assert!(consumer.is_drained());
+        drop((builder, consumer));
+        assert_home(segments, pool);
+    }
+}
+
+#[test]
+fn nothing_can_be_written_once_finished() {
+    let (segments, pool) = one_segment();
+    let (mut builder, mut consumer) = BufferBuilder::new(pool.try_take(0).unwrap());
+    builder.append(b"ab");
+    builder.finish();
+    builder.trim(8);
+    assert!(builder.is_full() && builder.spare_mut().is_empty());
+    assert_eq!(builder.append(b"c"), 0);
+    builder.commit();
+    assert_eq!(&*consumer.poll().unwrap(), b"ab");
+    assert!(consumer.is_finished());
+    drop((builder, consumer));
+    assert_home(segments, pool);
+}
+
+#[test]
+fn a_dropped_builder_has_finished() {
+    let (segments, pool) = one_segment();
+    let (mut builder, mut consumer) = BufferBuilder::new(pool.try_take(0).unwrap());
+    builder.append(b"abc");
+    drop(builder);
+    assert_eq!(&*consumer.poll().unwrap(), b"abc");
+    assert!(consumer.is_finished() && consumer.is_drained());
+    drop(consumer);
+    assert_home(segments, pool);
+}
+
+#[test]
+fn the_segment_goes_home_only_after_builder_consumer_and_slices() {
+    let (segments, pool) = one_segment();
+    let (mut builder, mut consumer) = BufferBuilder::new(pool.try_take(0).unwrap());
+    builder.append(b"abcdef");
+    builder.commit();
+    let buffer = consumer.poll().unwrap();
+    let slice = buffer.slice(2..4);
+    let copy = slice.clone();
+    assert!(!pool.is_available());
+    drop(builder);
+    assert!(!pool.is_available());
+    drop(consumer);
+    drop(buffer);
+    drop(slice);
+    assert!(!pool.is_available());
+    assert_eq!(copy.as_ref(), b"cd");
+    drop(copy);
+    assert_home(segments, pool);
+}
+
+#[test]
+fn trimming_is_clamped_to_what_is_written_and_to_the_segment() {
+    let (segments, pool) = one_segment();
+    let (mut builder, consumer) = BufferBuilder::new(pool.try_take(0).unwrap());
+    builder.append(b"abc");
+    builder.trim(5);
+    assert_eq!(builder.append(b"defgh"), 2);
+    builder.trim(1);
+    assert!(builder.is_full());
+    assert_eq!(builder.written_bytes(), 5);
+    builder.trim(100);
+    assert_eq!(builder.writable_bytes(), 3);
+    drop((builder, consumer));
+    assert_home(segments, pool);
+}
+
+#[test]
+fn copies_read_independently_from_the_position_they_were_made_at() {
+    let (segments, pool) = one_segment();
+    let (mut builder, mut first) = BufferBuilder::new(pool.try_take(0).unwrap());
+    let mut second = first.copy();
+    builder.append(b"abc");
+    builder.commit();
+    assert_eq!(&*first.poll().unwrap(), b"abc");
+    let mut third = first.copy();
+    builder.append(b"de");
+    builder.finish();
+    assert_eq!(&*second.poll().unwrap(), b"abcde");
+    assert_eq!(&*third.poll().unwrap(), b"de");
+    assert_eq!(&*first.poll().unwrap(), b"de");
+    assert!(first.is_drained() && second.is_drained() && third.is_drained());
+    drop((builder, first, second, third));
+    assert_home(segments, pool);
+}
+
+#[test]
+fn a_buffer_of_a_whole_segment_shows_its_first_bytes() {
+    let (segments, pool) = one_segment();
+    let mut segment = pool.try_take(0).unwrap();
+    segment.as_mut_slice().copy_from_slice(b"abcdefgh");
+    let buffer = Buffer::from_segment(segment, 5);
+    assert_eq!(&*buffer, b"abcde");
+    assert_eq!(&*buffer.slice(1..5).slice(1..3), b"cd");
+    assert!(buffer.slice(5..5).is_empty());
+    drop(buffer);
+    assert_home(segments, pool);
+}
+
+#[test]
+#[should_panic(expected = "1..6 is not within 0..5")]
+fn slicing_past_the_end_panics() {
+    let (_segments, pool) = one_segment();
+    Buffer::from_segment(pool.try_take(0).unwrap(), 5).slice(1..6);
+}
+
+#[test]
+#[should_panic(expected = "9 bytes cannot lie in a segment of 8")]
+fn a_buffer_longer_than_its_segment_panics() {
+    let (_segments, pool) = one_segment();
+    drop(Buffer::from_segment(pool.try_take(0).unwrap(), 9));
+}
+
+#[test]
+fn a_recycler_gets_the_segment_of_the_last_buffer() {
+    #[derive(Default)]
+    struct Keep(Mutex<Vec<MemorySegment>>);
+    impl Recycler for Keep {
+        fn recycle(&self, segment: MemorySegment) {
+            self.0.lock().unwrap().push(segment);
+        }
+    }
+    let (segments, pool) = one_segment();
+    let keep = Arc::new(Keep::default());
+    let buffer = Buffer::with_recycler(pool.try_take(0).unwrap(), 8, keep.clone());
+    let clone = buffer.clone();
+    drop(buffer);
+    assert_eq!(keep.0.lock().unwrap().len(), 0);
+    drop(clone);
+    let segment = keep.0.lock().unwrap().pop().unwrap();
+    assert!(!pool.is_available());
+    assert_eq!(Arc::strong_count(&keep), 1);
+    drop(segment);
+    assert_home(segments, pool);
+}
+
+#[test]
+fn handles_cross_threads() {
+    fn is_send<T: Send>() {}
+    fn is_sync<T: Sync>() {}
+    is_send::<MemorySegment>();
+    is_send::<BufferBuilder>();
+    is_send::<crate::BufferConsumer>();
+    is_send::<Buffer>();
+    is_sync::<Buffer>();
+    is_send::<BufferPool>();
+    is_sync::<BufferPool>();
+    is_send::<SegmentPool>();
+    is_sync::<SegmentPool>();
+}

@@ -1,0 +1,393 @@
+//! Taking, giving back, quotas, overdraft, resizing, listeners and the end of one pool.
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use super::support::{CountingWaker, Listener, assert_all_home, segments, sized, take};
+use crate::{BufferPoolSettings, MemoryError, MemorySegment, SegmentListener, SegmentPool};
+
+fn with_overdraft(min: usize, max: usize, max_overdraft: usize) -> BufferPoolSettings {
+    BufferPoolSettings { max_overdraft, ..sized(min, max) }
+}
+
+fn with_lanes(size: usize, lanes: usize, max_per_lane: usize) -> BufferPoolSettings {
+    BufferPoolSettings { lanes, max_per_lane, ..sized(size, size) }
+}
+
+#[test]
+fn never_more_than_size_and_overdraft_is_held() {
+    let segments = segments(10);
+    let pool = segments.create_buffer_pool(with_overdraft(2, 3, 2)).unwrap();
+    let taken = take(&pool, 5);
+    assert!(pool.try_take(0).is_none());
+    assert_eq!((pool.size(), pool.held(), pool.in_use(), segments.available()), (3, 5, 5, 5));
+    drop((taken, pool));
+    assert_all_home(&segments);
+}
+
+#[test]
+fn available_means_the_next_take_needs_no_overdraft() {
+    let segments = segments(8);
+    let pool = segments.create_buffer_pool(with_overdraft(1, 3, 4)).unwrap();
+    let mut taken = Vec::new();
+    while pool.is_available() {
+        taken.push(pool.try_take(0).unwrap());
+        assert!(pool.held() <= pool.size());
+    }
+    assert_eq!(taken.len(), 3);
+    drop((taken, pool));
+    assert_all_home(&segments);
+}
+
+#[test]
+fn a_new_pool_fetches_one_segment_and_no_more() {
+    let segments = segments(8);
+    let pool = segments.create_buffer_pool(sized(2, 8)).unwrap();
+    assert!(pool.is_available());
+    assert_eq!((pool.held(), pool.in_use(), segments.available()), (1, 0, 7));
+    drop(pool);
+    assert_all_home(&segments);
+}
+
+#[test]
+fn one_lane_at_its_quota_makes_the_pool_unavailable_until_it_gives_one_back() {
+    let segments = segments(8);
+    let pool = segments.create_buffer_pool(with_lanes(8, 3, 2)).unwrap();
+    let other = pool.try_take(2).unwrap();
+    let first = pool.try_take(1).unwrap();
+    assert!(pool.is_available());
+    let second = pool.try_take(1).unwrap();
+    assert!(!pool.is_available());
+    let (counter, waker) = CountingWaker::pair();
+    assert!(pool.poll_available(&waker).is_pending());
+
+    drop(other);
+    assert!(!pool.is_available(), "another lane's segment changes nothing");
+    drop(first);
+    assert!(pool.is_available());
+    assert_eq!(counter.wakes(), 1);
+    drop((second, pool));
+    assert_all_home(&segments);
+}
+
+#[test]
+fn the_quota_is_soft() {
+    let segments = segments(8);
+    let pool = segments.create_buffer_pool(with_lanes(8, 2, 1)).unwrap();
+    let (_, waker) = CountingWaker::pair();
+    let mut taken = take(&pool, 2);
+    let Poll::Ready(Ok(third)) = pool.poll_take(0, &waker) else { panic!("a quota does not hold up a hard wait") };
+    taken.push(third);
+    drop(taken.drain(..2));
+    assert!(!pool.is_available(), "one is still in use, which is the quota");
+    taken.clear();
+    assert!(pool.is_available());
+    drop((taken, pool));
+    assert_all_home(&segments);
+}
+
+#[test]
+fn a_lane_the_pool_does_not_have_counts_towards_no_quota() {
+    let segments = segments(4);
+    let pool = segments.create_buffer_pool(with_lanes(4, 1, 1)).unwrap();
+    let taken: Vec<_> = (0..3).map(|_| pool.try_take(9).unwrap()).collect();
+    assert!(pool.is_available());
+    drop((taken, pool));
+    assert_all_home(&segments);
+}
+
+#[test]
+fn overdraft_is_used_only_when_nothing_is_idle_and_the_size_is_reached() {
+    let segments = segments(8);
+    let pool = segments.create_buffer_pool(with_overdraft(2, 2, 2)).unwrap();
+    let mut taken = take(&pool, 2);
+    drop(taken.pop());
+    taken.append(&mut take(&pool, 1));
+    assert_eq!(pool.held(), 2, "the idle segment came first");
+    taken.append(&mut take(&pool, 1));
+    assert_eq!((pool.held(), segments.available()), (3, 5));
+    drop(taken.pop());
+    assert_eq!((pool.held(), segments.available()), (2, 6), "overdraft goes home at once");
+    drop((taken, pool));
+    assert_all_home(&segments);
+}
+
+#[test]
+fn shrinking_returns_idle_segments_at_once_and_used_ones_when_recycled() {
+    let segments = segments(8);
+    let pool = segments.create_buffer_pool(sized(2, 8)).unwrap();
+    let mut taken = take(&pool, 6);
+    drop(taken.drain(4..));
+    assert_eq!((pool.held(), segments.available()), (7, 1), "one was fetched ahead of the next take");
+
+    let other = segments.create_buffer_pool(sized(6, 6)).unwrap();
+    // 4 in use remain of which 2 are excess; the 3 idle ones went.
+    assert_eq!((pool.size(), pool.held(), pool.in_use()), (2, 4, 4));
+    assert_eq!((other.held(), segments.available()), (1, 3));
+    assert!(!pool.is_available());
+    drop(taken.drain(..2));
+    assert_eq!((pool.held(), segments.available()), (2, 5));
+    assert!(!pool.is_available());
+    drop(taken.pop());
+    assert!(pool.is_available());
+    drop((taken, pool, other));
+    assert_all_home(&segments);
+}
+
+#[test]
+fn growing_wakes_waiters() {
+    let segments = segments(4);
+    let other = segments.create_buffer_pool(sized(2, 2)).unwrap();
+    let pool = segments.create_buffer_pool(sized(2, 4)).unwrap();
+    let mut taken = take(&pool, 2);
+    let (available, available_waker) = CountingWaker::pair();
+    let (one, one_waker) = CountingWaker::pair();
+    assert!(pool.poll_available(&available_waker).is_pending());
+    assert!(pool.poll_take(0, &one_waker).is_pending());
+
+    other.destroy();
+    assert_eq!((pool.size(), available.wakes(), one.wakes()), (4, 1, 1));
+    taken.append(&mut take(&pool, 2));
+    drop((taken, pool, other));
+    assert_all_home(&segments);
+}
+
+#[test]
+fn recycled_segments_go_to_listeners_in_order_before_anybody_else() {
+    let segments = segments(3);
+    let pool = segments.create_buffer_pool(sized(3, 3)).unwrap();
+    let mut taken = take(&pool, 3);
+    let (first, second) = (Listener::accepting(), Listener::accepting());
+    assert!(pool.offer_to(first.clone()));
+    assert!(pool.offer_to(second.clone()));
+    drop(taken.pop());
+    assert_eq!((first.kept(), second.kept()), (1, 0));
+    drop(taken.pop());
+    assert_eq!((first.kept(), second.kept()), (1, 1), "a listener is served once per registration");
+    assert!(!pool.is_available());
+    drop(taken.pop());
+    assert!(pool.is_available());
+    drop((first, second, pool));
+    assert_all_home(&segments);
+}
+
+#[test]
+fn a_refused_segment_goes_to_the_next_listener_and_at_last_to_the_pool() {
+    let segments = segments(2);
+    let pool = segments.create_buffer_pool(sized(2, 2)).unwrap();
+    let mut taken = take(&pool, 2);
+    let (refusing, accepting) = (Listener::refusing(), Listener::accepting());
+    assert!(pool.offer_to(refusing.clone()));
+    assert!(pool.offer_to(accepting.clone()));
+    drop(taken.pop());
+    assert_eq!((refusing.calls(), accepting.kept()), (1, 1));
+
+    assert!(pool.offer_to(refusing.clone()));
+    drop(taken.pop());
+    assert_eq!(refusing.calls(), 2);
+    assert!(pool.is_available());
+    drop((accepting, pool));
+    assert_all_home(&segments);
+}
+
+#[test]
+fn many_refusals_in_a_row_do_not_nest() {
+    let segments = segments(1);
+    let pool = segments.create_buffer_pool(sized(1, 1)).unwrap();
+    let segment = pool.try_take(0).unwrap();
+    let refusing = Listener::refusing();
+    for _ in 0..200_000 {
+        assert!(pool.offer_to(refusing.clone()));
+    }
+    drop(segment);
+    assert_eq!(refusing.calls(), 200_000);
+    drop(pool);
+    assert_all_home(&segments);
+}
+
+#[test]
+fn a_listener_is_refused_while_a_segment_is_idle_or_the_pool_is_gone() {
+    let segments = segments(1);
+    let pool = segments.create_buffer_pool(sized(1, 1)).unwrap();
+    assert!(!pool.offer_to(Listener::accepting()));
+    pool.destroy();
+    assert!(!pool.offer_to(Listener::accepting()));
+    drop(pool);
+    assert_all_home(&segments);
+}
+
+#[test]
+fn a_listener_is_served_by_growth_and_by_the_segment_pool() {
+    let segments = segments(4);
+    let greedy = segments.create_buffer_pool(sized(0, None)).unwrap();
+    let mut taken = take(&greedy, 4);
+    let pool = segments.create_buffer_pool(sized(1, 4)).unwrap();
+    assert_eq!((pool.size(), greedy.size()), (3, 1), "3 spare; head room 3 each: the later gets the rounding");
+    let listeners: Vec<_> = (0..4).map(|_| Listener::accepting()).collect();
+    assert!(listeners.iter().all(|listener| pool.offer_to(listener.clone())));
+    drop(taken.drain(..));
+    assert_eq!(listeners.iter().map(|listener| listener.kept()).collect::<Vec<_>>(), [1, 1, 1, 0]);
+    drop(greedy);
+    assert_eq!(listeners[3].kept(), 1);
+    listeners.iter().for_each(|listener| drop(listener.empty()));
+    drop(pool);
+    assert_all_home(&segments);
+}
+
+#[test]
+fn a_listener_may_use_the_pool_and_register_again() {
+    struct Collector(Arc<crate::BufferPool>, std::sync::Mutex<Vec<MemorySegment>>, std::sync::Weak<Self>);
+    impl SegmentListener for Collector {
+        fn on_segment(&self, segment: MemorySegment) -> Option<MemorySegment> {
+            self.1.lock().unwrap().push(segment);
+            if let Some(me) = self.2.upgrade() {
+                assert!(self.0.offer_to(me));
+            }
+            None
+        }
+    }
+    let segments = segments(3);
+    let pool = segments.create_buffer_pool(sized(3, 3)).unwrap();
+    let taken = take(&pool, 3);
+    let collector = Arc::new_cyclic(|me| Collector(Arc::clone(&pool), Default::default(), me.clone()));
+    assert!(pool.offer_to(collector.clone()));
+    drop(taken);
+    assert_eq!(collector.1.lock().unwrap().len(), 3);
+    pool.destroy();
+    collector.1.lock().unwrap().clear();
+    drop((pool, collector));
+    assert_all_home(&segments);
+}
+
+#[test]
+fn a_refused_segment_of_another_pool_goes_home_there() {
+    struct Swapping(std::sync::Mutex<Option<MemorySegment>>);
+    impl SegmentListener for Swapping {
+        fn on_segment(&self, segment: MemorySegment) -> Option<MemorySegment> {
+            self.0.lock().unwrap().replace(segment)
+        }
+    }
+    let segments = segments(2);
+    let (one, other) =
+        (segments.create_buffer_pool(sized(1, 1)).unwrap(), segments.create_buffer_pool(sized(1, 1)).unwrap());
+    let segment = one.try_take(0).unwrap();
+    assert!(one.offer_to(Arc::new(Swapping(other.try_take(0).into()))));
+    drop(segment);
+    assert!(one.is_available() && other.is_available());
+    drop((one, other));
+    assert_all_home(&segments);
+}
+
+#[test]
+fn destroy_wakes_waiters_with_an_error_and_late_segments_go_home() {
+    let segments = segments(3);
+    let pool = segments.create_buffer_pool(sized(2, 2)).unwrap();
+    let taken = take(&pool, 2);
+    let (counter, waker) = CountingWaker::pair();
+    assert!(pool.poll_take(0, &waker).is_pending());
+    assert!(pool.poll_available(&waker).is_pending());
+
+    pool.destroy();
+    pool.destroy();
+    assert_eq!(counter.wakes(), 2);
+    assert_eq!(pool.poll_available(&waker), Poll::Ready(Err(MemoryError::Closed)));
+    assert!(matches!(pool.poll_take(0, &waker), Poll::Ready(Err(MemoryError::Closed))));
+    assert!(pool.try_take(0).is_none());
+    assert!(!pool.is_available());
+    assert_eq!((segments.guaranteed(), segments.available(), pool.held()), (0, 1, 2));
+    drop(taken);
+    assert_eq!((segments.available(), pool.held()), (3, 0));
+    drop(pool);
+    assert_all_home(&segments);
+}
+
+#[test]
+fn pools_coming_and_going_fetch_nothing_for_a_destroyed_one() {
+    let segments = segments(4);
+    let pool = segments.create_buffer_pool(sized(1, 4)).unwrap();
+    pool.destroy();
+    let other = segments.create_buffer_pool(sized(2, 4)).unwrap();
+    drop(other);
+    assert_eq!((pool.held(), segments.available()), (0, 4));
+    drop(pool);
+    assert_all_home(&segments);
+}
+
+#[test]
+fn a_hard_wait_ends_when_overdraft_can_be_had() {
+    let segments = segments(2);
+    let other = segments.create_buffer_pool(sized(1, 1)).unwrap();
+    let pool = segments.create_buffer_pool(with_overdraft(1, 1, 1)).unwrap();
+    let theirs = take(&other, 1);
+    let ours = take(&pool, 1);
+    let (counter, waker) = CountingWaker::pair();
+    assert!(pool.poll_take(0, &waker).is_pending());
+
+    // Theirs goes idle in their pool and only their pool's end sets it free.
+    drop(theirs);
+    assert_eq!(counter.wakes(), 0);
+    other.destroy();
+    assert_eq!(counter.wakes(), 1);
+    let Poll::Ready(Ok(extra)) = pool.poll_take(0, &waker) else { panic!("the segment is free") };
+    assert_eq!((pool.held(), pool.size()), (2, 1));
+    drop((extra, ours, pool, other));
+    assert_all_home(&segments);
+}
+
+#[test]
+fn a_hard_wait_at_the_overdraft_limit_ends_with_the_next_recycle() {
+    let segments = segments(3);
+    let pool = segments.create_buffer_pool(with_overdraft(1, 1, 1)).unwrap();
+    let mut taken = take(&pool, 2);
+    let (counter, waker) = CountingWaker::pair();
+    assert!(pool.poll_take(0, &waker).is_pending());
+    drop(taken.pop());
+    assert_eq!(counter.wakes(), 1);
+    assert!(pool.poll_take(0, &waker).is_ready());
+    drop((taken, pool));
+    assert_all_home(&segments);
+}
+
+#[test]
+fn a_pool_without_guarantee_lives_on_spare_segments() {
+    let segments = segments(2);
+    let spare = segments.create_buffer_pool(sized(0, 2)).unwrap();
+    let taken = take(&spare, 2);
+    let demanding = segments.create_buffer_pool(sized(2, 2)).unwrap();
+    assert_eq!(spare.size(), 0);
+    drop(taken);
+    assert!(spare.try_take(0).is_none());
+    drop(take(&demanding, 2));
+    drop(demanding);
+    assert!(spare.is_available());
+    drop(spare);
+    assert_all_home(&segments);
+}
+
+#[test]
+fn waiting_twice_with_one_waker_wakes_once_and_every_waiter_is_woken() {
+    let segments = segments(1);
+    let pool = segments.create_buffer_pool(sized(1, 1)).unwrap();
+    let segment = pool.try_take(0).unwrap();
+    let (first, first_waker) = CountingWaker::pair();
+    let (second, second_waker) = CountingWaker::pair();
+    for _ in 0..3 {
+        assert!(pool.poll_available(&first_waker).is_pending());
+        assert!(pool.poll_available(&second_waker).is_pending());
+    }
+    drop(segment);
+    assert_eq!((first.wakes(), second.wakes()), (1, 1));
+    drop(pool);
+    assert_all_home(&segments);
+}
+
+#[test]
+fn handles_tell_their_bounds() {
+    let segments = SegmentPool::new(4, 64).unwrap();
+    let pool = segments.create_buffer_pool(sized(1, None)).unwrap();
+    assert_eq!((pool.min(), pool.max(), pool.size(), pool.segment_bytes()), (1, None, 4, 64));
+    let bounded = segments.create_buffer_pool(sized(1, 2)).unwrap();
+    assert_eq!((bounded.max(), bounded.size(), pool.size()), (Some(2), 2, 2));
+    drop((pool, bounded));
+    assert_all_home(&segments);
+}

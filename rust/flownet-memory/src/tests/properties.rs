@@ -1,0 +1,205 @@
+//! Any sequence of operations keeps the pools' promises.
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use proptest::prelude::*;
+
+use super::support::{CountingWaker, Listener, assert_all_home, segments};
+use crate::{BufferPool, BufferPoolSettings, MemorySegment, SegmentPool};
+
+#[derive(Clone, Debug)]
+enum Op {
+    Create(BufferPoolSettings),
+    Destroy(usize),
+    Take { pool: usize, lane: usize },
+    WaitForOne { pool: usize, lane: usize },
+    WaitForAvailable { pool: usize },
+    Offer { pool: usize, accepts: bool },
+    GiveBack(usize),
+}
+
+/// A live pool and what a user of it knows.
+struct Known {
+    id: usize,
+    pool: Arc<BufferPool>,
+    settings: BufferPoolSettings,
+    listeners: Vec<Arc<Listener>>,
+    waits_for_one: Vec<Arc<CountingWaker>>,
+    waits_for_available: Vec<Arc<CountingWaker>>,
+}
+
+struct Model {
+    segments: Arc<SegmentPool>,
+    pools: Vec<Known>,
+    created: usize,
+    /// With the pool it is from and its lane.
+    taken: Vec<(usize, usize, MemorySegment)>,
+    /// Of destroyed pools; may keep segments.
+    old_listeners: Vec<Arc<Listener>>,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let (pool, lane) = (0..4_usize, 0..3_usize);
+    prop_oneof![
+        2 => settings().prop_map(Op::Create),
+        1 => pool.clone().prop_map(Op::Destroy),
+        6 => (pool.clone(), lane.clone()).prop_map(|(pool, lane)| Op::Take { pool, lane }),
+        3 => (pool.clone(), lane).prop_map(|(pool, lane)| Op::WaitForOne { pool, lane }),
+        3 => pool.clone().prop_map(|pool| Op::WaitForAvailable { pool }),
+        2 => (pool, any::<bool>()).prop_map(|(pool, accepts)| Op::Offer { pool, accepts }),
+        7 => any::<usize>().prop_map(Op::GiveBack),
+    ]
+}
+
+fn settings() -> impl Strategy<Value = BufferPoolSettings> {
+    (0..4_usize, prop::option::of(0..6_usize), 1..4_usize, 1..5_usize, 0..4_usize).prop_map(
+        |(min, head_room, lanes, max_per_lane, max_overdraft)| BufferPoolSettings {
+            min,
+            max: head_room.map(|head_room| (min + head_room).max(1)),
+            lanes,
+            max_per_lane,
+            max_overdraft,
+        },
+    )
+}
+
+impl Model {
+    fn apply(&mut self, op: Op) {
+        let count = self.pools.len().max(1);
+        match op {
+            Op::Create(settings) => self.create(settings),
+            Op::Destroy(at) => {
+                if at < self.pools.len() {
+                    let gone = self.pools.remove(at);
+                    gone.pool.destroy();
+                    let woken = |waits: &Vec<Arc<CountingWaker>>| waits.iter().all(|counter| counter.wakes() > 0);
+                    assert!(woken(&gone.waits_for_one) && woken(&gone.waits_for_available), "destroy wakes everybody");
+                    self.old_listeners.extend(gone.listeners);
+                }
+            }
+            Op::Take { pool, lane } => {
+                if let Some(known) = self.pools.get(pool % count) {
+                    let was_available = known.pool.is_available();
+                    let segment = known.pool.try_take(lane);
+                    assert!(segment.is_some() || !was_available, "available means that a take succeeds");
+                    assert!(!was_available || known.pool.held() <= known.pool.size(), "and needs no overdraft");
+                    self.taken.extend(segment.map(|segment| (known.id, lane, segment)));
+                }
+            }
+            Op::WaitForOne { pool, lane } => {
+                if let Some(known) = self.pools.get_mut(pool % count) {
+                    let (counter, waker) = CountingWaker::pair();
+                    match known.pool.poll_take(lane, &waker) {
+                        Poll::Ready(segment) => self.taken.push((known.id, lane, segment.unwrap())),
+                        Poll::Pending => known.waits_for_one.push(counter),
+                    }
+                }
+            }
+            Op::WaitForAvailable { pool } => {
+                if let Some(known) = self.pools.get_mut(pool % count) {
+                    let (counter, waker) = CountingWaker::pair();
+                    if known.pool.poll_available(&waker).is_pending() {
+                        known.waits_for_available.push(counter);
+                    }
+                }
+            }
+            Op::Offer { pool, accepts } => {
+                if let Some(known) = self.pools.get_mut(pool % count) {
+                    let listener = Listener::new(accepts);
+                    let idle = known.pool.held() > known.pool.in_use();
+                    assert_eq!(known.pool.offer_to(listener.clone()), !idle, "refused if and only if one is idle");
+                    known.listeners.push(listener);
+                }
+            }
+            Op::GiveBack(at) => {
+                if !self.taken.is_empty() {
+                    drop(self.taken.swap_remove(at % self.taken.len()));
+                }
+            }
+        }
+    }
+
+    fn create(&mut self, settings: BufferPoolSettings) {
+        let (required, guaranteed) = (settings.min, self.segments.guaranteed());
+        let fits = guaranteed + required <= self.segments.total();
+        let created = self.segments.create_buffer_pool(settings.clone());
+        assert_eq!(created.is_ok(), fits, "a pool is made if and only if its minimum can be guaranteed");
+        assert_eq!(self.segments.guaranteed(), guaranteed + if fits { required } else { 0 });
+        let Ok(pool) = created else { return };
+        self.created += 1;
+        let (listeners, waits_for_one, waits_for_available) = Default::default();
+        self.pools.push(Known { id: self.created, pool, settings, listeners, waits_for_one, waits_for_available });
+    }
+
+    /// What must hold between any two operations, and who was woken and may go.
+    fn check(&mut self) {
+        let (total, free) = (self.segments.total(), self.segments.available());
+        let held: usize = self.pools.iter().map(|known| known.pool.held()).sum();
+        let live = |id: usize| self.pools.iter().any(|known| known.id == id);
+        let late = self.taken.iter().filter(|(id, ..)| !live(*id)).count();
+        let late = late + self.old_listeners.iter().map(|listener| listener.kept()).sum::<usize>();
+        assert_eq!(held + late + free, total, "every segment is held, on its way home, or free");
+
+        let guaranteed: usize = self.pools.iter().map(|known| known.settings.min).sum();
+        let spare = total - guaranteed;
+        let head_room = |known: &Known| known.settings.max.map_or(spare, |max| spare.min(max - known.settings.min));
+        let to_give = spare.min(self.pools.iter().map(head_room).sum());
+        let sizes: usize = self.pools.iter().map(|known| known.pool.size()).sum();
+        assert_eq!(sizes, guaranteed + to_give, "all that is spare and wanted is given out");
+
+        for known in &mut self.pools {
+            let in_use = |lane| self.taken.iter().filter(|(id, at, _)| *id == known.id && *at == lane).count();
+            let at_quota = (0..known.settings.lanes).any(|lane| in_use(lane) >= known.settings.max_per_lane);
+            let kept: usize = known.listeners.iter().map(|listener| listener.kept()).sum();
+            let taken = self.taken.iter().filter(|(id, ..)| *id == known.id).count();
+            assert_eq!(known.pool.in_use(), taken + kept);
+            known.check(free, at_quota);
+        }
+    }
+
+    fn finish(self) {
+        let Self { segments, pools, taken, old_listeners, .. } = self;
+        drop((pools, taken));
+        old_listeners.iter().for_each(|listener| drop(listener.empty()));
+        drop(old_listeners);
+        assert_all_home(&segments);
+    }
+}
+
+impl Known {
+    fn check(&mut self, free: usize, at_quota: bool) {
+        let (size, held) = (self.pool.size(), self.pool.held());
+        let idle = held - self.pool.in_use();
+        assert!(size >= self.settings.min && self.settings.max.is_none_or(|max| size <= max));
+        assert!(idle == 0 || held <= size, "excess is never idle");
+        assert!(idle > 0 || held >= size || free == 0, "a short pool takes what is free");
+        assert_eq!(self.pool.is_available(), idle > 0 && !at_quota);
+
+        let one_can_be_had = idle > 0 || held < size + self.settings.max_overdraft && free > 0;
+        let all_woken = |waits: &[Arc<CountingWaker>]| waits.iter().all(|counter| counter.wakes() > 0);
+        assert!(!one_can_be_had || all_woken(&self.waits_for_one), "a hard wait ends when one can be had");
+        assert!(!self.pool.is_available() || all_woken(&self.waits_for_available), "a soft wait ends when available");
+        self.waits_for_one.retain(|counter| counter.wakes() == 0);
+        self.waits_for_available.retain(|counter| counter.wakes() == 0);
+        assert!(self.listeners.iter().all(|listener| listener.calls() <= 1), "once per registration");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_sequence_of_operations_keeps_the_pools_promises(
+        total in 1..12_usize,
+        ops in prop::collection::vec(op(), 1..150),
+    ) {
+        let mut model =
+            Model { segments: segments(total), pools: vec![], created: 0, taken: vec![], old_listeners: vec![] };
+        for op in ops {
+            model.apply(op);
+            model.check();
+        }
+        model.finish();
+    }
+}

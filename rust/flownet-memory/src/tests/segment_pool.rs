@@ -1,0 +1,201 @@
+//! Guarantees, sharing, and pools that wait for one another.
+
+use std::task::Poll;
+
+use super::support::{CountingWaker, Listener, assert_all_home, segments, sized, take};
+use crate::{BufferPoolSettings, KIB, MemoryError, SegmentPool};
+
+#[test]
+fn a_minimum_beyond_what_is_guaranteed_is_refused_and_changes_nothing() {
+    let segments = segments(10);
+    let first = segments.create_buffer_pool(sized(6, 8)).unwrap();
+    let (size, available) = (first.size(), segments.available());
+
+    let refused = segments.create_buffer_pool(sized(5, 5)).unwrap_err();
+    assert_eq!(refused, MemoryError::Insufficient { required: 5, available: 4, total: 10 });
+    assert_eq!(refused.to_string(), "insufficient segments: 5 required, but only 4 of 10 are not guaranteed to others");
+    assert_eq!((first.size(), segments.available(), segments.guaranteed()), (size, available, 6));
+
+    drop(segments.create_buffer_pool(sized(4, 4)).unwrap());
+    drop(first);
+    assert_all_home(&segments);
+}
+
+#[test]
+fn guarantees_count_and_not_what_is_free_right_now() {
+    let segments = segments(4);
+    let greedy = segments.create_buffer_pool(sized(1, None)).unwrap();
+    let taken = take(&greedy, 4);
+    assert_eq!(segments.available(), 0);
+
+    let late = segments.create_buffer_pool(sized(3, 3)).unwrap();
+    assert!(!late.is_available());
+    drop(taken);
+    assert!(late.is_available());
+    drop(take(&late, 3));
+    drop((greedy, late));
+    assert_all_home(&segments);
+}
+
+#[test]
+fn zero_and_absurd_sizes_are_refused() {
+    let what = |result: Result<_, MemoryError>| match result {
+        Err(MemoryError::InvalidSize { what, .. }) => what,
+        Err(other) => panic!("unexpected {other}"),
+        Ok(_) => panic!("accepted"),
+    };
+    assert_eq!(what(SegmentPool::new(0, KIB).map(drop)), "segments");
+    assert_eq!(what(SegmentPool::new(1, 0).map(drop)), "segment_bytes");
+    assert_eq!(what(SegmentPool::new(usize::MAX, usize::MAX).map(drop)), "segments * segment_bytes");
+    assert_eq!(what(SegmentPool::new(1 << 62, 2).map(drop)), "segments * segment_bytes");
+    let too_big = SegmentPool::new(1 << 42, 1 << 20).map(drop);
+    assert!(matches!(too_big, Err(MemoryError::AllocationFailed { .. })), "{too_big:?}");
+
+    let segments = segments(4);
+    let create = |settings| segments.create_buffer_pool(settings).map(drop);
+    assert_eq!(what(create(BufferPoolSettings { lanes: 0, ..sized(1, 2) })), "lanes");
+    assert_eq!(what(create(BufferPoolSettings { max_per_lane: 0, ..sized(1, 2) })), "max_per_lane");
+    assert_eq!(what(create(sized(2, 1))), "max");
+    assert_eq!(what(create(sized(0, 0))), "max");
+    assert_all_home(&segments);
+}
+
+#[test]
+fn untouched_segments_are_zeroed() {
+    let segments = SegmentPool::new(3, 2 * KIB).unwrap();
+    let pool = segments.create_buffer_pool(sized(3, 3)).unwrap();
+    for mut segment in take(&pool, 3) {
+        assert_eq!(segment.len(), 2 * KIB);
+        assert!(segment.as_mut_slice().iter().all(|byte| *byte == 0));
+        segment.as_mut_slice().fill(7);
+    }
+    drop(pool);
+    assert_all_home(&segments);
+}
+
+#[test]
+fn segments_do_not_overlap() {
+    let segments = segments(5);
+    let pool = segments.create_buffer_pool(sized(5, 5)).unwrap();
+    let mut taken = take(&pool, 5);
+    for (fill, segment) in (1_u8..).zip(&mut taken) {
+        segment.as_mut_slice().fill(fill);
+    }
+    for (fill, segment) in (1_u8..).zip(&mut taken) {
+        assert!(segment.as_mut_slice().iter().all(|byte| *byte == fill));
+    }
+    drop((taken, pool));
+    assert_all_home(&segments);
+}
+
+#[test]
+fn spare_segments_are_shared_by_head_room_as_pools_come_and_go() {
+    let segments = segments(20);
+    let bounded = segments.create_buffer_pool(sized(2, 6)).unwrap();
+    assert_eq!(bounded.size(), 6);
+    let unbounded = segments.create_buffer_pool(sized(2, None)).unwrap();
+    // 16 spare; head room 4 and 16: floor(16 * 4 / 20) = 3, and the rest.
+    assert_eq!((bounded.size(), unbounded.size()), (5, 15));
+    let fixed = segments.create_buffer_pool(sized(8, 8)).unwrap();
+    // 8 spare; head room 4 and 8: floor(8 * 4 / 12) = 2, and the rest.
+    assert_eq!((bounded.size(), unbounded.size(), fixed.size()), (4, 8, 8));
+    drop(unbounded);
+    assert_eq!((bounded.size(), fixed.size()), (6, 8));
+    drop(bounded);
+    assert_eq!(fixed.size(), 8);
+    drop(fixed);
+    assert_all_home(&segments);
+}
+
+#[test]
+fn usage_percent_counts_maximums_and_may_exceed_hundred() {
+    let segments = segments(10);
+    assert_eq!(segments.usage_percent(), 0);
+    let unbounded = segments.create_buffer_pool(sized(3, None)).unwrap();
+    assert_eq!(segments.usage_percent(), 30);
+    let wide = segments.create_buffer_pool(sized(1, 12)).unwrap();
+    assert_eq!(segments.usage_percent(), 150);
+    drop((unbounded, wide));
+    assert_eq!(segments.usage_percent(), 0);
+    assert_all_home(&segments);
+}
+
+#[test]
+fn several_pools_blocked_on_the_segment_pool_all_make_progress() {
+    let segments = segments(6);
+    let greedy = segments.create_buffer_pool(sized(0, None)).unwrap();
+    let taken = take(&greedy, 6);
+    let pools: Vec<_> = (0..3).map(|_| segments.create_buffer_pool(sized(1, 1)).unwrap()).collect();
+    let waiting: Vec<_> = pools
+        .iter()
+        .map(|pool| {
+            let (counter, waker) = CountingWaker::pair();
+            assert!(pool.poll_available(&waker).is_pending());
+            counter
+        })
+        .collect();
+    // The greedy pool keeps 3: its size is now 3. The others get one each, in order.
+    for (returned, segment) in taken.into_iter().enumerate() {
+        drop(segment);
+        let woken = waiting.iter().filter(|counter| counter.wakes() == 1).count();
+        assert_eq!(woken, (returned + 1).min(3));
+        assert!(pools.iter().take(woken).all(|pool| pool.is_available()));
+    }
+    assert!(greedy.is_available());
+    drop((greedy, pools));
+    assert_all_home(&segments);
+}
+
+#[test]
+fn a_pool_that_no_longer_wants_a_segment_passes_it_on() {
+    let segments = segments(3);
+    let greedy = segments.create_buffer_pool(sized(0, None)).unwrap();
+    let mut taken = take(&greedy, 3);
+    let first = segments.create_buffer_pool(sized(1, 1)).unwrap();
+    let second = segments.create_buffer_pool(sized(1, 1)).unwrap();
+    assert!(!first.is_available() && !second.is_available());
+    first.destroy();
+    drop(taken.pop());
+    assert!(second.is_available());
+    drop((greedy, taken, first, second));
+    assert_all_home(&segments);
+}
+
+#[test]
+fn dropping_a_pool_destroys_it() {
+    let segments = segments(4);
+    let pool = segments.create_buffer_pool(sized(2, 4)).unwrap();
+    let taken = take(&pool, 3);
+    assert_eq!(segments.guaranteed(), 2);
+    drop(pool);
+    assert_eq!((segments.guaranteed(), segments.available()), (0, 1));
+    drop(taken);
+    assert_all_home(&segments);
+}
+
+#[test]
+fn close_wakes_waiters_destroys_pools_and_refuses_new_ones() {
+    let segments = segments(2);
+    let pool = segments.create_buffer_pool(sized(2, 2)).unwrap();
+    let taken = take(&pool, 2);
+    let (counter, waker) = CountingWaker::pair();
+    assert!(pool.poll_take(0, &waker).is_pending());
+    let listener = Listener::accepting();
+    assert!(pool.offer_to(listener.clone()));
+
+    segments.close();
+    assert_eq!((counter.wakes(), listener.calls()), (1, 0));
+    assert!(matches!(pool.poll_take(0, &waker), Poll::Ready(Err(MemoryError::Closed))));
+    assert_eq!(segments.create_buffer_pool(sized(1, 1)).unwrap_err(), MemoryError::Closed);
+    drop((taken, pool));
+    assert_all_home(&segments);
+}
+
+#[test]
+fn segments_outlive_the_pools_they_came_from() {
+    let segments = segments(1);
+    let pool = segments.create_buffer_pool(sized(1, 1)).unwrap();
+    let mut segment = pool.try_take(0).unwrap();
+    drop((pool, segments));
+    segment.as_mut_slice().fill(1);
+}
