@@ -165,6 +165,12 @@ pub enum PeerViolation {
     /// An element after the end of the partition.
     #[error("element after the end of the partition")]
     AfterEnd,
+    /// More events queued on a channel than any correct producer sends: they cost no credit, so this is their bound.
+    #[error("more than {limit} events queued")]
+    TooManyEvents {
+        /// Events a channel may queue.
+        limit: u32,
+    },
     /// A frame that only the other side may send.
     #[error("frame of kind {kind} from the wrong side")]
     WrongSide {

@@ -31,8 +31,11 @@ pub fn hash_key(bytes: &[u8]) -> u32 {
 #[inline]
 #[must_use]
 pub fn key_group(hash32: u32, max_parallelism: u32) -> KeyGroup {
-    // `max_parallelism` is at most 2^15, so the remainder fits.
-    KeyGroup::new((murmur(hash32) % max_parallelism) as u16)
+    let hash = murmur(hash32);
+    // The default is a power of two, and a division costs more than all the rest of this function.
+    let group = if max_parallelism.is_power_of_two() { hash & (max_parallelism - 1) } else { hash % max_parallelism };
+    // `max_parallelism` is at most 2^15, so the group fits.
+    KeyGroup::new(group as u16)
 }
 
 /// The subtask, out of `parallelism`, that owns a group.
@@ -43,7 +46,12 @@ pub fn key_group(hash32: u32, max_parallelism: u32) -> KeyGroup {
 #[must_use]
 pub fn subtask_of(group: KeyGroup, max_parallelism: u32, parallelism: u32) -> u32 {
     // Both factors are at most 2^15: the product fits.
-    u32::from(group.get()) * parallelism / max_parallelism
+    let scaled = u32::from(group.get()) * parallelism;
+    if max_parallelism.is_power_of_two() {
+        scaled >> max_parallelism.trailing_zeros()
+    } else {
+        scaled / max_parallelism
+    }
 }
 
 /// The groups that a subtask owns, both ends included.

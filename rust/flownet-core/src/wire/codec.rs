@@ -183,7 +183,7 @@ impl ControlFrame<'_> {
                 out.extend_from_slice(&[scope, 0]);
                 out.extend_from_slice(&code.get().to_le_bytes());
                 out.extend_from_slice(&channel.to_le_bytes());
-                out.extend_from_slice(&message.as_bytes()[..message.floor_char_boundary(MAX_ERROR_MESSAGE_BYTES)]);
+                out.extend_from_slice(cut_at_character(message, MAX_ERROR_MESSAGE_BYTES).as_bytes());
             }
             Self::Open { channel, partition, subpartition, initial_credit } => {
                 out.extend_from_slice(&channel.get().to_le_bytes());
@@ -224,6 +224,14 @@ fn extend_with_pairs<T: PairCount>(pairs: impl Iterator<Item = (ChannelId, T)>, 
         out.extend_from_slice(&channel.get().to_le_bytes());
         out.extend_from_slice(&count.number().to_le_bytes());
     }
+}
+
+fn cut_at_character(text: &str, max_bytes: usize) -> &str {
+    let mut end = text.len().min(max_bytes);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
 }
 
 /// Appends a header whose length [`end_frame`] fills in, and says where it stands.
