@@ -118,6 +118,13 @@ def workers(value: object) -> int:
     return whole_number("workers", value, 0, 1024)
 
 
+def text(setting: str, value: object) -> str:
+    """Check a text that must not be empty; raise `ConfigError` otherwise."""
+    if not isinstance(value, str) or not value.strip():
+        raise _refuse(setting, value, "must be a text that is not empty")
+    return value
+
+
 def format_duration(microseconds: int) -> str:
     """Write a duration with the largest unit that keeps it whole: ``5 s``, ``250 ms``."""
     for unit in ("h", "min", "s", "ms"):
@@ -155,12 +162,13 @@ class Setting:
             return None
         return self.read(self.name, value)
 
-    def check_text(self, text: str) -> object:
+    def check_text(self, written: str) -> object:
         """Turn a value given as text into what Rust takes, or raise `ConfigError`."""
-        text = text.strip()
-        if text.lower() == "none" and self.may_be_none:
+        written = written.strip()
+        if written.lower() == "none" and self.may_be_none:
             return None
-        return self.check(int(text) if re.fullmatch(r"-?\d+", text) else text)
+        is_number = self.read is not text and re.fullmatch(r"-?\d+", written)
+        return self.check(int(written) if is_number else written)
 
 
 def resolve(given: Mapping[str, object], overrides: Mapping[str, str]) -> dict[str, object]:
@@ -228,14 +236,6 @@ def _milliseconds(setting: str, value: object) -> int:
     return milliseconds
 
 
-def _text(setting: str, value: object) -> str:
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)
-    if not isinstance(value, str) or not value.strip():
-        raise _refuse(setting, value, "must be a text that is not empty")
-    return value
-
-
 def _codec(setting: str, value: object) -> str:
     if value not in ("typed", "pickle"):
         raise _refuse(setting, value, "must be 'typed' or 'pickle'")
@@ -268,17 +268,18 @@ _SIZE_UNITS: Final = {
 SETTINGS: Final = {
     setting.name: setting
     for setting in (
-        Setting("name", "job_name", _text),
+        Setting("name", "job_name", text),
         Setting("parallelism", "parallelism", _between(1, MAX_PARALLELISM)),
         Setting("max_parallelism", "max_parallelism", _between(1, MAX_PARALLELISM), may_be_none=True),
         Setting("workers", "workers", _between(0, 1024)),
-        Setting("slots_per_worker", "slots_per_worker", _between(1, 65536), may_be_none=True),
+        Setting("slots_per_worker", "slots_per_worker", _between(1, MAX_PARALLELISM), may_be_none=True),
         Setting("buffer_timeout", "buffer_timeout_us", duration_us, may_be_none=True),
         Setting("codec", "codec", _codec),
         Setting("network_memory", "network_memory_bytes", size_bytes),
         Setting("segment_size", "segment_bytes", size_bytes),
-        Setting("exclusive_buffers", "exclusive_buffers", _between(0, 65536)),
-        Setting("floating_buffers", "floating_buffers", _between(0, 65536)),
+        Setting("max_record_size", "max_record_bytes", size_bytes),
+        Setting("exclusive_buffers", "exclusive_buffers", _between(0, 1 << 20)),
+        Setting("floating_buffers", "floating_buffers", _between(1, 1 << 20)),
         Setting("heartbeat_interval", "heartbeat_interval_ms", _milliseconds),
         Setting("heartbeat_timeout", "heartbeat_timeout_ms", _milliseconds),
     )

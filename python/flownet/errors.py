@@ -77,7 +77,7 @@ class NotShippableError(PlanError, TypeError):
     """A function or an object of the dataflow cannot be sent to a worker process."""
 
     culprit: str | None = None
-    """The part that cannot be pickled, for example ``variable 'lock' of <lambda>``."""
+    """The part that cannot be pickled, for example ``variable 'lock' (_thread.lock)``."""
 
 
 class InputError(FlownetError, OSError):

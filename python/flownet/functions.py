@@ -50,7 +50,7 @@ class ProcessContext(TaskContext, Protocol[K_co]):
         """
 
     def now_ms(self) -> int:
-        """Processing time in milliseconds since 1970-01-01 UTC."""
+        """Return the processing time in milliseconds since 1970-01-01 UTC."""
 
     def set_timer(self, timestamp_ms: int) -> None:
         """Call ``on_timer`` for this key once that time has come.
@@ -112,7 +112,7 @@ class KeyedProcessFunction(Generic[K, V, R]):
 
 
 class Sink(Generic[T]):
-    """Where records leave the dataflow.
+    r"""Where records leave the dataflow.
 
     Subclass it and pass an instance to `Stream.sink_to`. Each subtask works on a copy of its own.
 
@@ -127,7 +127,7 @@ class Sink(Generic[T]):
     ...         self.file = open(f"{self.path}.{ctx.subtask}", "w")
     ...
     ...     def write(self, records):
-    ...         self.file.writelines(json.dumps(record) + "\\n" for record in records)
+    ...         self.file.writelines(json.dumps(record) + "\n" for record in records)
     ...
     ...     def close(self):
     ...         self.file.close()

@@ -53,7 +53,7 @@ def ship_by_value(module: ModuleType) -> None:
 
 
 def pack_init() -> bytes:
-    """What a worker needs before it can load functions: where this process finds its modules."""
+    """Write down what a worker needs before it can load functions: where this process finds its modules."""
     return pickle.dumps({"path": [entry or os.getcwd() for entry in sys.path], "cwd": os.getcwd()})
 
 
@@ -65,20 +65,21 @@ def apply_init(init: bytes) -> None:
 
 
 def _culprit(value: object) -> str:
-    """Name the innermost part of ``value`` that cannot be pickled."""
-    name = _describe(value)
+    """Name the innermost part of ``value`` that cannot be pickled, and the way to it."""
+    way: list[str] = []
     current, seen = value, set[int]()
     while id(current) not in seen:
         seen.add(id(current))
         for label, part in _parts(current):
             if not _is_picklable(part):
-                name, current = f"{label} ({_type_name(part)}) of {_describe(current)}", part
+                way.insert(0, label)
+                current = part
                 break
-    return name
+    return f"{' of '.join(way)} ({_type_name(current)})" if way else _describe(value)
 
 
 def _parts(value: object) -> Iterator[tuple[str, object]]:
-    """What ``value`` drags along when it is pickled by value, with a label for each."""
+    """List what ``value`` drags along when it is pickled by value, with a label for each."""
     if isinstance(value, FunctionType):
         for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
             with contextlib.suppress(ValueError):

@@ -1,0 +1,110 @@
+"""``flownet run`` and ``flownet explain``."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..config import parse_assignment
+from ..environment import Environment
+from ..job import Job, JobResult
+from ..progress import Progress
+from .load import load_environment
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def add_commands(commands: Commands) -> None:
+    """Add ``run`` and ``explain`` to the command line."""
+    run = commands.add_parser("run", help="run a dataflow", description="Run a dataflow to the end of its sources.")
+    run.add_argument("--json", action="store_true", help="write the result as JSON to standard output at the end")
+    run.set_defaults(command=_run)
+    explain = commands.add_parser(
+        "explain", help="say what a dataflow will take", description="Print the plan of a dataflow without running it."
+    )
+    explain.set_defaults(command=_explain)
+    for parser in (run, explain):
+        parser.add_argument("target", metavar="MODULE:ENV", help="the variable ENV of MODULE.py, an Environment")
+        add_settings(parser)
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Add the options that override settings."""
+    parser.add_argument("--workers", metavar="N", help="worker processes; 0 runs all in this one (FLOWNET_WORKERS)")
+    parser.add_argument(
+        "--parallelism", metavar="N", help="subtasks of operators that do not set their own (FLOWNET_PARALLELISM)"
+    )
+    parser.add_argument(
+        "--set",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        dest="settings",
+        help="override a setting of the Environment, such as buffer_timeout=5ms (FLOWNET_BUFFER_TIMEOUT)",
+    )
+
+
+def overrides(options: argparse.Namespace) -> dict[str, str]:
+    """Read the options of `add_settings`."""
+    settings = [f"{name}={getattr(options, name)}" for name in ("workers", "parallelism") if getattr(options, name)]
+    return dict(map(parse_assignment, [*options.settings, *settings]))
+
+
+def watch(job: Job, progress: Progress | None, on_tick: Callable[[], None] = lambda: None) -> JobResult:
+    """Wait for a job and show how it goes.
+
+    Parameters
+    ----------
+    job
+        The job.
+    progress
+        Where to show it; None shows nothing.
+    on_tick
+        Called several times a second.
+    """
+    try:
+        while True:
+            try:
+                return job.wait(_SECONDS_BETWEEN_LOOKS)
+            except TimeoutError:
+                if progress is not None:
+                    progress.show(job.status())
+                on_tick()
+    finally:
+        if progress is not None:
+            progress.clear()
+
+
+def _run(options: argparse.Namespace) -> int:
+    settings = overrides(options)
+    env = load_environment(options.target)
+    env._override(settings)
+    with env.execute_async() as job:
+        result = watch(job, _progress(env, options))
+    if options.json:
+        print(json.dumps(dataclasses.asdict(result)))
+    else:
+        print(result, file=sys.stderr)
+    return 0
+
+
+def _explain(options: argparse.Namespace) -> int:
+    settings = overrides(options)
+    env = load_environment(options.target)
+    env._override(settings)
+    print(env.explain())
+    return 0
+
+
+def _progress(env: Environment, options: argparse.Namespace) -> Progress | None:
+    """No progress where the records themselves are printed: the two would overwrite each other."""
+    prints = any(node.kind == "print" for node in env._dataflow.nodes)
+    return None if prints or options.json else Progress(sys.stderr)
+
+
+_SECONDS_BETWEEN_LOOKS = 0.5

@@ -1,0 +1,48 @@
+"""The records that a job brought to the process of the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Generic, TypeVar, overload
+
+T = TypeVar("T")
+
+
+class Collected(Sequence[T], Generic[T]):
+    """Result of ``Stream.collect()``: empty until ``execute()`` has returned, then a sequence of the records.
+
+    Records of one subtask are in their order; across subtasks there is none. A further ``execute()`` starts it anew.
+    """
+
+    def __init__(self) -> None:
+        self._records: list[T] = []
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[T]: ...
+    def __getitem__(self, index: int | slice) -> T | list[T]:
+        return self._records[index]
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._records)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Collected):
+            return self._records == other._records
+        return self._records == other
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        shown = ", ".join(repr(record) for record in self._records[:10])
+        more = f", ... {len(self._records) - 10} more" if len(self._records) > 10 else ""
+        return f"Collected([{shown}{more}])"
+
+    def _restart(self) -> list[T]:
+        """Begin an empty list for the next run; the runtime fills it."""
+        self._records = []
+        return self._records

@@ -1,0 +1,167 @@
+"""The dataflow while it is being described: what streams add to and ``execute()`` turns into a graph.
+
+Nodes refer to their upstream nodes; unions are nothing but several of them. Parallelism that was not set stays open
+until the graph is built, so that ``--parallelism`` can still decide it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from .errors import DuplicateUidError, PlanError
+from .graph import Chaining, Edge, Operator, PartitionerName
+
+
+@dataclass(slots=True, eq=False)
+class Origin:
+    """Where a stream's records come from, and how they travel to whoever is next."""
+
+    node: Node
+    partitioner: PartitionerName | None = None
+    """None: forward where both ends have the same parallelism, rebalance otherwise."""
+    function: object = None
+    """Key selector or partition function."""
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """One operator, with what the user has said about it so far."""
+
+    id: int
+    kind: str
+    name: str
+    inputs: tuple[Origin, ...] = ()
+    function: object = None
+    """The user's function or object; shipped when the operator runs in a worker process."""
+    payload: bytes | None = None
+    """Bytes for the operator, instead of a function."""
+    config: dict[str, str] = field(default_factory=dict)
+    parallelism: int | None = None
+    """None: the environment's."""
+    is_parallel: bool = True
+    """False for what runs once by nature; `parallelism` is then 1."""
+    on_driver: bool = False
+    chaining: Chaining = "always"
+    uid: str | None = None
+    prepare: Callable[[], object] | None = None
+    """Makes the function anew for each run: the iterator of an iterable, an emptied result."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """A dataflow ready for the planner in Rust."""
+
+    operators: list[Operator]
+    edges: list[Edge]
+    objects: dict[int, object]
+    """What operators use directly because they run in this process."""
+
+
+class Dataflow:
+    """The operators of one environment."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+
+    def add(self, kind: str, *, name: str | None = None, **settings: object) -> Node:
+        """Add an operator; ``settings`` are attributes of `Node`."""
+        node = Node(len(self.nodes), kind, name or kind)
+        for attribute, value in settings.items():
+            setattr(node, attribute, value)
+        self.nodes.append(node)
+        return node
+
+    def set_uid(self, node: Node, uid: str) -> None:
+        """Give an operator its uid.
+
+        Raises
+        ------
+        DuplicateUidError
+            Another operator has it.
+        """
+        for other in self.nodes:
+            if other.uid == uid and other is not node:
+                raise DuplicateUidError(
+                    f"uid {uid!r} of operator {node.name!r} is taken by operator {other.name!r}; a uid names one",
+                    operator=node.name,
+                    uid=uid,
+                )
+        node.uid = uid
+
+    def describe(self, parallelism: int) -> Plan:
+        """Turn the nodes into a graph without their functions, for planning alone.
+
+        Raises
+        ------
+        PlanError
+            There is nothing to run.
+        """
+        if not self.nodes:
+            raise PlanError("the dataflow is empty: begin with a source, for example env.from_collection([1, 2, 3])")
+        operators = [
+            Operator(
+                id=node.id,
+                uid=node.uid,
+                name=node.name,
+                kind=node.kind,
+                payload=None,
+                local=None,
+                config=dict(node.config),
+                parallelism=node.parallelism or parallelism,
+                chaining=node.chaining,
+                on_driver=node.on_driver,
+            )
+            for node in self.nodes
+        ]
+        edges = [
+            Edge(
+                source=origin.node.id,
+                target=node.id,
+                partitioner=origin.partitioner or _natural(origin.node, node, parallelism),
+            )
+            for node, origin in self._links()
+        ]
+        return Plan(operators, edges, {})
+
+    def build(self, parallelism: int, ship: Callable[[object, str], bytes] | None) -> Plan:
+        """Turn the nodes into a graph that can run.
+
+        Parameters
+        ----------
+        parallelism
+            For operators that do not set their own.
+        ship
+            Serialises what runs in a worker process. None: everything runs in this one and is used directly.
+        """
+        plan = self.describe(parallelism)
+        for node, operator in zip(self.nodes, plan.operators, strict=True):
+            function = node.prepare() if node.prepare else node.function
+            operator.payload = node.payload
+            if function is not None:
+                here = ship is None or node.on_driver
+                operator.payload, operator.local = _place(function, node.name, None if here else ship, plan.objects)
+        for (node, origin), edge in zip(self._links(), plan.edges, strict=True):
+            if origin.function is not None:
+                here = ship is None or origin.node.on_driver
+                name = f"{origin.node.name} -> {node.name}"
+                edge.payload, edge.local = _place(origin.function, name, None if here else ship, plan.objects)
+        return plan
+
+    def _links(self) -> Iterator[tuple[Node, Origin]]:
+        return ((node, origin) for node in self.nodes for origin in node.inputs)
+
+
+def _natural(source: Node, target: Node, parallelism: int) -> PartitionerName:
+    same = (source.parallelism or parallelism) == (target.parallelism or parallelism)
+    return "forward" if same else "rebalance"
+
+
+def _place(
+    function: object, name: str, ship: Callable[[object, str], bytes] | None, objects: dict[int, object]
+) -> tuple[bytes | None, int | None]:
+    """Serialise a function, or keep it here; the result is (payload, local)."""
+    if ship is not None:
+        return ship(function, name), None
+    objects[len(objects)] = function
+    return None, len(objects) - 1

@@ -1,0 +1,312 @@
+"""The environment: settings, sources, and the door to running a dataflow."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import Any, ClassVar, Literal, TypeVar
+
+from . import _flownet, config, serialise, sources
+from .config import UNSET, Unset
+from .dataflow import Dataflow, Node, Origin
+from .errors import LaunchError
+from .job import Job, JobResult
+from .stream import Stream
+
+T = TypeVar("T")
+
+
+class Environment:
+    """Where a dataflow is described and run.
+
+    Every setting can also be given by the environment variable ``FLOWNET_<NAME>`` and by ``flownet run --set
+    name=value``; both win over the argument, so that who starts a job has the last word.
+
+    Parameters
+    ----------
+    parallelism
+        Subtasks of each operator that does not set its own, 1 to 32768. Default: 1.
+    buffer_timeout
+        How long a record may wait for its buffer to fill: ``"10ms"``, a ``timedelta``, ``0`` to send each record at
+        once, or None to send only full buffers. Default: ``"100ms"``. Shorter costs throughput, longer costs latency.
+    max_parallelism
+        Number of key groups, 1 to 32768: the highest parallelism that keyed operators can ever have. None chooses one
+        from the parallelism. Default: None.
+    codec
+        ``"typed"`` moves values of the built-in types, datetimes and numpy values. ``"pickle"`` moves anything that
+        pickle can, at its price in speed. Default: ``"typed"``.
+    network_memory
+        Memory of a worker for buffers, ``"64MiB"`` or a number of bytes. Never exceeded. Default: 64 MiB.
+    segment_size
+        Size of a buffer, ``"32KiB"`` or a number of bytes. Default: 32 KiB.
+    exclusive_buffers
+        Buffers that each channel between workers owns. Default: 2. With 0, channels live on the floating ones.
+    floating_buffers
+        Buffers that the channels of one input share, at least 1. Default: 8.
+    max_record_size
+        Largest record, ``"64MiB"`` or a number of bytes. A larger one fails the job. Default: 64 MiB.
+    slots_per_worker
+        Subtasks of one operator that a worker process may run. None: as many as it takes. Default: None.
+    heartbeat_interval, heartbeat_timeout
+        How often a worker says that it lives, and how long it may be silent before the job fails. Default: ``"1s"`` and
+        ``"10s"``.
+    name
+        Name of the job. Default: ``"job"``; ``flownet run`` takes the name of the module.
+
+    Raises
+    ------
+    ConfigError
+        A value does not fit. Raised here, not when the dataflow runs.
+
+    Examples
+    --------
+    >>> import flownet as fn
+    >>> env = fn.Environment(parallelism=2, buffer_timeout="10ms")
+    >>> doubled = env.from_collection([1, 2, 3]).map(lambda number: 2 * number).collect()
+    >>> result = env.execute()
+    >>> sorted(doubled)
+    [2, 4, 6]
+    """
+
+    _on_execute: ClassVar[Callable[[Environment], None] | None] = None
+    """Asked before each run; ``flownet run`` stops a script here that it only wanted to read."""
+
+    def __init__(
+        self,
+        parallelism: int = 1,
+        *,
+        buffer_timeout: str | timedelta | Literal[0] | Unset | None = UNSET,
+        max_parallelism: int | Unset | None = UNSET,
+        codec: Literal["typed", "pickle"] | Unset = UNSET,
+        network_memory: str | int | Unset = UNSET,
+        segment_size: str | int | Unset = UNSET,
+        exclusive_buffers: int | Unset = UNSET,
+        floating_buffers: int | Unset = UNSET,
+        max_record_size: str | int | Unset = UNSET,
+        slots_per_worker: int | Unset | None = UNSET,
+        heartbeat_interval: str | timedelta | Unset = UNSET,
+        heartbeat_timeout: str | timedelta | Unset = UNSET,
+        name: str | Unset = UNSET,
+    ) -> None:
+        arguments: dict[str, object] = {
+            "parallelism": parallelism,
+            "buffer_timeout": buffer_timeout,
+            "max_parallelism": max_parallelism,
+            "codec": codec,
+            "network_memory": network_memory,
+            "segment_size": segment_size,
+            "exclusive_buffers": exclusive_buffers,
+            "floating_buffers": floating_buffers,
+            "max_record_size": max_record_size,
+            "slots_per_worker": slots_per_worker,
+            "heartbeat_interval": heartbeat_interval,
+            "heartbeat_timeout": heartbeat_timeout,
+            "name": name,
+        }
+        self._given = {setting: value for setting, value in arguments.items() if value is not UNSET}
+        self._overrides: dict[str, str] = {}
+        self._dataflow = Dataflow()
+        config.resolve(self._given, {})
+
+    def from_collection(self, items: Iterable[T]) -> Stream[T]:
+        """Start from values that are at hand.
+
+        Parameters
+        ----------
+        items
+            Read completely, now. For what is too large for that, see `from_iterable`.
+
+        Raises
+        ------
+        CodecError
+            An item is of a type that no exchange can carry.
+
+        Examples
+        --------
+        >>> numbers = env.from_collection([1, 2, 3])
+        """
+        return self._stream(sources.from_collection(self._dataflow, items))
+
+    def from_iterable(self, iterable: Iterable[T]) -> Stream[T]:
+        """Start from an iterable or a generator that lives in this process.
+
+        It is pulled only as fast as the operators downstream take its records, so it may be endless.
+
+        Parameters
+        ----------
+        iterable
+            Iterated over from a thread of the runtime while the job runs. A generator is used up by the first run.
+
+        Examples
+        --------
+        >>> numbers = env.from_iterable(range(1_000_000))
+        """
+        return self._stream(sources.from_iterable(self._dataflow, iterable))
+
+    def read_text(
+        self,
+        paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+        *,
+        errors: sources.TextErrors = "strict",
+    ) -> Stream[str]:
+        """Start from the lines of text files, without their line ends.
+
+        Files are cut into ranges that the subtasks share, so one large file is read in parallel too.
+
+        Parameters
+        ----------
+        paths
+            A file or folder, or several. Folders are read with all that is below them. Workers must see the same paths.
+        errors
+            For bytes that are not UTF-8: ``"strict"`` fails the job, ``"replace"`` puts U+FFFD in their place,
+            ``"ignore"`` leaves them out.
+
+        Raises
+        ------
+        InputError
+            A path is missing or cannot be read. Raised here, not when the dataflow runs.
+        ConfigError
+            ``errors`` is none of the three, or ``paths`` is empty.
+        """
+        return self._stream(sources.read_text(self._dataflow, paths, errors))
+
+    def socket_text(self, host: str, port: int, *, errors: sources.TextErrors = "strict") -> Stream[str]:
+        """Start from the lines that a TCP server sends, without their line ends, until it closes the connection.
+
+        Parameters
+        ----------
+        host, port
+            Where the server listens. The subtask connects when the job starts; the job fails when it cannot.
+        errors
+            As for `read_text`.
+
+        Raises
+        ------
+        ConfigError
+            ``port`` is not 1 to 65535, or ``errors`` is none of the three.
+        """
+        return self._stream(sources.socket_text(self._dataflow, host, port, errors))
+
+    def explain(self, workers: int | None = None) -> str:
+        """Say what the job will take, without running it.
+
+        Parameters
+        ----------
+        workers
+            Worker processes, as for `execute`.
+
+        Returns
+        -------
+        str
+            Tasks and their operators, exchanges and their channels, buffers and memory a worker.
+
+        Raises
+        ------
+        PlanError
+            The dataflow cannot be run: it is empty, has a cycle, or a forward edge joins unequal parallelisms.
+        InsufficientBuffersError
+            Its minimum of buffers does not fit.
+        """
+        settings, parallelism = self._settings(workers)
+        plan = self._dataflow.describe(parallelism)
+        return _flownet.explain(plan.operators, plan.edges, settings)
+
+    def execute(self, workers: int | None = None) -> JobResult:
+        """Run the dataflow to the end of its sources.
+
+        Ctrl-C cancels the job, waits until nothing of it is left, and raises ``KeyboardInterrupt``.
+
+        Parameters
+        ----------
+        workers
+            Worker processes to start on this machine. 0 runs all in this process. Default: 0.
+
+        Returns
+        -------
+        JobResult
+            Records, rates, and where the time went.
+
+        Raises
+        ------
+        PlanError
+            The dataflow cannot be run, or does not fit. Nothing was started.
+        OperatorError
+            A function of the user raised.
+        FlownetError
+            Anything else that ended the job: see `flownet.errors`. Nothing of the job is left.
+
+        Examples
+        --------
+        >>> numbers = env.from_collection([1, 2, 3]).collect()
+        >>> result = env.execute()
+        """
+        with self.execute_async(workers) as job:
+            return job.wait()
+
+    def execute_async(self, workers: int | None = None) -> Job:
+        """Start the dataflow and return at once.
+
+        Parameters
+        ----------
+        workers
+            As for `execute`.
+
+        Returns
+        -------
+        Job
+            To watch, cancel and wait for. Use it in a ``with`` block: what still runs at its end is cancelled.
+
+        Raises
+        ------
+        PlanError
+            The dataflow cannot be run, or does not fit. Nothing was started.
+        LaunchError
+            The worker processes could not be started.
+
+        Examples
+        --------
+        >>> numbers = env.from_collection([1, 2, 3]).collect()
+        >>> with env.execute_async() as job:
+        ...     result = job.wait()
+        """
+        if Environment._on_execute is not None:
+            Environment._on_execute(self)
+        settings, parallelism = self._settings(workers)
+        here = settings["workers"] == 0
+        plan = self._dataflow.build(parallelism, None if here else serialise.dumps)
+        handle = _flownet.submit(
+            plan.operators,
+            plan.edges,
+            settings,
+            plan.objects,
+            [] if here else _worker_command(),
+            b"" if here else serialise.pack_init(),
+        )
+        return Job(handle)
+
+    def _settings(self, workers: int | None) -> tuple[dict[str, Any], int]:
+        """Resolve the settings for Rust, and the parallelism of operators that do not set their own."""
+        given = self._given if workers is None else {**self._given, "workers": workers}
+        settings = config.resolve(given, self._overrides)
+        return settings, config.parallelism(settings.pop("parallelism"))
+
+    def _override(self, settings: dict[str, str]) -> None:
+        """Take settings of the command line; they win over all others."""
+        config.resolve(self._given, settings)
+        self._overrides.update(settings)
+
+    def _name_after(self, module: str) -> None:
+        """Name the job after the module that describes it, unless it has a name."""
+        self._given.setdefault("name", module)
+
+    def _stream(self, node: Node) -> Stream[Any]:
+        return Stream(self, (Origin(node),))
+
+
+def _worker_command() -> list[str]:
+    if not sys.executable:
+        raise LaunchError("cannot start worker processes: sys.executable is not set; run with workers=0")
+    # -P keeps a file of the working directory, such as queue.py, from standing in for a standard module.
+    return [sys.executable, "-P", "-m", "flownet.worker"]

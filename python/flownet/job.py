@@ -1,0 +1,212 @@
+"""A job: running, and when it has ended."""
+
+from __future__ import annotations
+
+import html
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol
+
+from .config import format_size
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReport:
+    """What one task, a chain of operators with all its subtasks, has done so far."""
+
+    name: str
+    """Names of its operators, ``a -> b``."""
+    parallelism: int
+    """Number of subtasks."""
+    records_in: int
+    """Records taken from upstream; for a source, records read."""
+    records_out: int
+    """Records handed downstream; for a sink, records written."""
+    records_per_second: float
+    """Rate of ``records_in``."""
+    bytes_local: int
+    """Bytes that came from tasks of the same process."""
+    bytes_tcp: int
+    """Bytes that came over TCP."""
+    busy: float
+    """Share of the time spent on records, 0 to 1, mean over the subtasks."""
+    back_pressured: float
+    """Share of the time waiting for downstream to take records."""
+    idle: float
+    """Share of the time waiting for records."""
+    busiest: float
+    """``busy`` of the busiest subtask: a hot key shows here and not in the mean."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """A job at one moment."""
+
+    name: str
+    """Name of the job."""
+    state: str
+    """``created``, ``launching``, ``deploying``, ``running``, ``finishing``, ``failing``, ``cancelling``, ``ended``."""
+    workers: int
+    """Number of worker processes; 0 when all runs in the process of the caller."""
+    seconds: float
+    """Time since the job was submitted."""
+    tasks: tuple[TaskReport, ...]
+    """The tasks, upstream first. While the job runs, rates and shares are those of the last seconds."""
+    bottleneck: str | None
+    """A sentence that names the task which holds up the others, if one does."""
+
+    @property
+    def bytes_local(self) -> int:
+        """Bytes exchanged between tasks of one process."""
+        return sum(task.bytes_local for task in self.tasks)
+
+    @property
+    def bytes_tcp(self) -> int:
+        """Bytes exchanged over TCP."""
+        return sum(task.bytes_tcp for task in self.tasks)
+
+    @property
+    def records(self) -> int:
+        """Records that went into the task which took most of them."""
+        return max((task.records_in for task in self.tasks), default=0)
+
+    @property
+    def records_per_second(self) -> float:
+        """``records`` by ``seconds``."""
+        return self.records / self.seconds if self.seconds else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class JobResult(JobStatus):
+    """A job that has ended well: what moved, how fast, and where the time went.
+
+    ``str(result)`` is a table for terminals; notebooks show it as HTML.
+    """
+
+    def __str__(self) -> str:
+        head, *rows = _table(self)
+        widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
+        lines = []
+        for name, *cells in (head, *rows):
+            padded = [name.ljust(widths[0])] + [
+                cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)
+            ]
+            lines.append("  ".join(padded))
+        return "\n".join([_summary(self), *lines, *([f"bottleneck: {self.bottleneck}"] if self.bottleneck else [])])
+
+    def _repr_html_(self) -> str:
+        head, *rows = _table(self)
+        parts = [f"<p><b>{html.escape(self.name)}</b>: {html.escape(_summary(self))}</p><table><tr>"]
+        parts += [f"<th>{html.escape(cell)}</th>" for cell in head]
+        parts.append("</tr>")
+        for row in rows:
+            parts.append("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>")
+        parts.append("</table>")
+        if self.bottleneck:
+            parts.append(f"<p>bottleneck: {html.escape(self.bottleneck)}</p>")
+        return "".join(parts)
+
+
+class JobHandle(Protocol):
+    """The job in Rust."""
+
+    def wait(self, timeout_ms: int) -> dict[str, Any] | None:
+        """Wait for the end; None when the time is over first. Raises what ended the job."""
+
+    def status(self) -> dict[str, Any]:
+        """Where the job is."""
+
+    def cancel(self) -> None:
+        """Ask the job to end."""
+
+    def close(self) -> None:
+        """End whatever is left of the job."""
+
+
+class Job:
+    """A job that was started by ``execute_async()``.
+
+    Leaving its ``with`` block ends the job: what still runs is cancelled, and nothing of it is left.
+    """
+
+    def __init__(self, handle: JobHandle) -> None:
+        self._handle = handle
+
+    def wait(self, timeout: float | None = None) -> JobResult:
+        """Wait until the job has ended.
+
+        Parameters
+        ----------
+        timeout
+            Seconds to wait; None waits as long as it takes.
+
+        Raises
+        ------
+        TimeoutError
+            The job still runs after ``timeout``. It goes on running.
+        KeyboardInterrupt
+            Ctrl-C was pressed. The job was cancelled, and nothing of it is left.
+        FlownetError
+            What ended the job: see `flownet.errors`.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        try:
+            while True:
+                left = _TICK if deadline is None else min(_TICK, max(0.0, deadline - time.monotonic()))
+                report = self._handle.wait(int(left * 1000))
+                if report is not None:
+                    return _result(report)
+                if deadline is not None and time.monotonic() >= deadline:
+                    raise TimeoutError(f"the job still runs after {timeout} s")
+        except KeyboardInterrupt:
+            self._handle.close()
+            raise
+
+    def status(self) -> JobStatus:
+        """Where the job is, at this moment."""
+        return JobStatus(**_fields(self._handle.status()))
+
+    def cancel(self) -> None:
+        """Ask the job to end. Returns at once; `wait` then raises `CancelledError`."""
+        self._handle.cancel()
+
+    def close(self) -> None:
+        """End the job if it still runs, and wait until nothing of it is left. Harmless when called again."""
+        self._handle.close()
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _result(report: Mapping[str, Any]) -> JobResult:
+    return JobResult(**_fields(report))
+
+
+def _fields(report: Mapping[str, Any]) -> dict[str, Any]:
+    return {**report, "tasks": tuple(TaskReport(**task) for task in report["tasks"])}
+
+
+def _summary(result: JobStatus) -> str:
+    return (
+        f"{result.records:,} records in {result.seconds:.2f} s, {result.records_per_second:,.0f} a second; "
+        f"{format_size(result.bytes_local)} moved locally, {format_size(result.bytes_tcp)} over TCP"
+    )
+
+
+def _table(status: JobStatus) -> list[list[str]]:
+    rows = [["task", "subtasks", "in", "out", "busy", "back-pressured", "idle"]]
+    for task in status.tasks:
+        shares = (f"{share:.0%}" for share in (task.busy, task.back_pressured, task.idle))
+        rows.append([task.name, f"{task.parallelism}", f"{task.records_in:,}", f"{task.records_out:,}", *shares])
+    return rows
+
+
+_TICK = 0.1
+"""Seconds between two looks at pending signals."""

@@ -1,0 +1,89 @@
+"""Shows a running job on a terminal: which task is busy, which is held up, and by whom.
+
+On a terminal the lines are rewritten in place; elsewhere a line is added now and then.
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import TextIO
+
+from .job import JobStatus, TaskReport
+
+
+class Progress:
+    """Prints the status of one job as it changes.
+
+    Parameters
+    ----------
+    stream
+        Where to write; in place if it is a terminal.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._in_place = stream.isatty()
+        self._shown_lines = 0
+        self._last_line_at = 0.0
+
+    def show(self, status: JobStatus) -> None:
+        """Show ``status``."""
+        if self._in_place:
+            self.clear()
+            width = shutil.get_terminal_size().columns - 1
+            lines = [line[:width] for line in status_lines(status)]
+            self._shown_lines = len(lines)
+            self._write("".join(f"{line}\n" for line in lines))
+        elif status.seconds - self._last_line_at >= _SECONDS_BETWEEN_LINES:
+            self._last_line_at = status.seconds
+            self._write(f"{_one_line(status)}\n")
+
+    def clear(self) -> None:
+        """Take away what was shown in place, so that other text can be printed."""
+        if self._shown_lines:
+            self._write(f"\x1b[{self._shown_lines}A\x1b[J")
+            self._shown_lines = 0
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
+
+
+def status_lines(status: JobStatus) -> list[str]:
+    """Lines that show ``status``: the job, a line for each task, and the bottleneck."""
+    workers = "in this process" if status.workers == 0 else _count(status.workers, "worker")
+    subtasks = sum(task.parallelism for task in status.tasks)
+    lines = [f"{status.name}  {status.state.upper()}  {workers}  {_count(subtasks, 'subtask')}  {status.seconds:.1f} s"]
+    width = max((len(task.name) for task in status.tasks), default=0)
+    lines += [_task_line(task, width) for task in status.tasks]
+    if status.bottleneck:
+        lines.append(f"  bottleneck: {status.bottleneck}")
+    return lines
+
+
+def format_rate(per_second: float) -> str:
+    """Write a rate with three digits: ``1.94 M/s``."""
+    for unit in ("", "k", "M", "G"):
+        if per_second < 999.5 or unit == "G":
+            break
+        per_second /= 1000
+    digits = 0 if not unit or per_second >= 99.95 else 1 if per_second >= 9.995 else 2
+    return f"{per_second:.{digits}f} {unit}/s".replace("  ", " ").replace(" /s", "/s")
+
+
+def _task_line(task: TaskReport, width: int) -> str:
+    busy, pressured, idle = (f"{share:4.0%}" for share in (task.busy, task.back_pressured, task.idle))
+    rate = format_rate(task.records_per_second)
+    return f"  {task.name:{width}}  {task.parallelism}x  {rate:>9}  busy {busy}  pressured {pressured}  idle {idle}"
+
+
+def _one_line(status: JobStatus) -> str:
+    tasks = ", ".join(f"{task.name} {task.records_in:,}" for task in status.tasks)
+    return f"{status.name}  {status.state.upper()}  {status.seconds:.0f} s  records: {tasks}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+_SECONDS_BETWEEN_LINES = 5.0

@@ -1,0 +1,107 @@
+"""Sources: what they are given is checked here, before anything runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal, TypeVar
+
+from . import codec, config
+from .dataflow import Dataflow, Node
+from .errors import ConfigError, InputError, PlanError
+
+T = TypeVar("T")
+
+TextErrors = Literal["strict", "replace", "ignore"]
+"""What to do with bytes that are not UTF-8: fail, replace by U+FFFD, or leave out."""
+
+
+def from_collection(dataflow: Dataflow, items: Iterable[Any]) -> Node:
+    """Add a source of values that are at hand."""
+    if isinstance(items, str | bytes):
+        raise PlanError(
+            f"from_collection() takes a list of records; for the single record {items!r:.60} write [record]"
+        )
+    records = list(_iterate("from_collection", items))
+    return dataflow.add("from_collection", payload=codec.encode(records), parallelism=1, is_parallel=False)
+
+
+def from_iterable(dataflow: Dataflow, iterable: Iterable[Any]) -> Node:
+    """Add a source that pulls from an iterable in this process."""
+    _iterate("from_iterable", iterable)
+    return dataflow.add(
+        "from_iterable", prepare=lambda: iter(iterable), parallelism=1, is_parallel=False, on_driver=True
+    )
+
+
+def read_text(
+    dataflow: Dataflow,
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    errors: TextErrors,
+) -> Node:
+    """Add a source of the lines of files."""
+    given = [paths] if isinstance(paths, str | os.PathLike) else paths
+    listed = [os.path.abspath(os.fspath(path)) for path in given]
+    if not listed:
+        raise ConfigError("read_text([]): name at least one file or folder", setting="paths", value=listed)
+    for path in listed:
+        _check_readable(path)
+    return dataflow.add("read_text", config={"paths": json.dumps(listed), "errors": _text_errors(errors)})
+
+
+def socket_text(dataflow: Dataflow, host: str, port: int, errors: TextErrors) -> Node:
+    """Add a source of the lines that a server sends."""
+    port = config.whole_number("port", port, 1, 65535)
+    settings = {"host": config.text("host", host), "port": str(port), "errors": _text_errors(errors)}
+    return dataflow.add("socket_text", config=settings, parallelism=1, is_parallel=False)
+
+
+def files_below(path: str) -> Iterator[str]:
+    """List the file itself, or all files of a folder and the folders in it.
+
+    Raises
+    ------
+    InputError
+        A folder cannot be listed.
+    """
+    if not os.path.isdir(path):
+        yield path
+        return
+
+    def refuse(error: OSError) -> None:
+        raise InputError(f"cannot list {error.filename!r}: {error.strerror}", path=error.filename) from error
+
+    for folder, folders, names in os.walk(path, onerror=refuse):
+        folders.sort()
+        yield from (os.path.join(folder, name) for name in sorted(names))
+
+
+def _iterate(method: str, items: Iterable[T]) -> Iterable[T]:
+    try:
+        iter(items)
+    except TypeError:
+        raise PlanError(
+            f"{method}() needs something to iterate over, not {type(items).__name__} {items!r:.60}"
+        ) from None
+    return items
+
+
+def _text_errors(errors: str) -> str:
+    if errors not in ("strict", "replace", "ignore"):
+        raise ConfigError(f"errors={errors!r}: must be 'strict', 'replace' or 'ignore'", setting="errors", value=errors)
+    return errors
+
+
+def _check_readable(path: str) -> None:
+    """Raise `InputError` for the first file that the job would fail on."""
+    for name in files_below(path):
+        try:
+            mode = os.stat(name).st_mode
+        except OSError as error:
+            raise InputError(f"cannot read {name!r}: {error.strerror}", path=name) from error
+        if not stat.S_ISREG(mode):
+            raise InputError(f"cannot read {name!r}: neither a file nor a folder", path=name)
+        if not os.access(name, os.R_OK):
+            raise InputError(f"cannot read {name!r}: no permission", path=name)

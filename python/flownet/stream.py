@@ -1,0 +1,565 @@
+"""Streams: handles on the records that leave an operator.
+
+A stream describes; nothing runs before ``Environment.execute()``. Each method that transforms returns a new stream and
+leaves the one it was called on as it is, so a stream can be used any number of times. Methods that describe the
+operator itself (`Stream.name`, `Stream.uid`, `Stream.set_parallelism`, chaining) return the same stream.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from . import config
+from .collected import Collected
+from .dataflow import Node, Origin
+from .errors import ConfigError, PlanError
+from .functions import KeyedProcessFunction, Sink, Window
+from .graph import PartitionerName
+from .window import Tumbling
+
+if TYPE_CHECKING:
+    from .environment import Environment
+
+T = TypeVar("T")
+R = TypeVar("R")
+K = TypeVar("K")
+V = TypeVar("V")
+Handle = TypeVar("Handle", bound="_OperatorHandle")
+
+
+class SupportsExtend(Protocol[T]):
+    """What `Stream.collect` can fill: anything with ``extend``, such as a list."""
+
+    def extend(self, records: list[T], /) -> object:
+        """Take records that have arrived, in their order."""
+
+
+class _OperatorHandle:
+    """What streams and sinks share: they can say things about the operator they stand for."""
+
+    def __init__(self, env: Environment, origins: tuple[Origin, ...]) -> None:
+        self._env = env
+        self._origins = origins
+
+    def name(self: Handle, name: str) -> Handle:
+        """Name the operator, for plans, metrics and error texts.
+
+        Parameters
+        ----------
+        name
+            Any text that is not empty; need not be unique. Default: what the operator does, such as ``flat_map``.
+
+        Examples
+        --------
+        >>> stream = env.from_collection(["1", "2"]).map(int).name("parse")
+        """
+        self._node("name").name = config.text("name", name)
+        return self
+
+    def uid(self: Handle, uid: str) -> Handle:
+        """Give the operator a name that stays when the dataflow around it changes.
+
+        Parameters
+        ----------
+        uid
+            Unique in the dataflow.
+
+        Raises
+        ------
+        DuplicateUidError
+            Another operator of this environment has the uid. Raised here, not when the dataflow runs.
+
+        Examples
+        --------
+        >>> stream = env.from_collection(["1", "2"]).map(int).uid("parse-v1")
+        """
+        self._env._dataflow.set_uid(self._node("uid"), config.text("uid", uid))
+        return self
+
+    def set_parallelism(self: Handle, parallelism: int) -> Handle:
+        """Run the operator in this many subtasks.
+
+        Parameters
+        ----------
+        parallelism
+            1 to 32768. Default: the environment's.
+
+        Raises
+        ------
+        ConfigError
+            Not a number in that range.
+        PlanError
+            The operator runs once by nature, such as `Environment.from_iterable` and `Stream.collect`.
+
+        Examples
+        --------
+        >>> stream = env.from_collection(["1", "2"]).map(int).set_parallelism(4)
+        """
+        node = self._node("set_parallelism")
+        parallelism = config.parallelism(parallelism)
+        if not node.is_parallel and parallelism != 1:
+            raise PlanError(
+                f"operator {node.name!r} runs once, so its parallelism cannot be {parallelism}; "
+                "add .rebalance() and set the parallelism of what follows",
+                operator=node.name,
+            )
+        node.parallelism = parallelism
+        return self
+
+    def disable_chaining(self: Handle) -> Handle:
+        """Run the operator in a task of its own, apart from what comes before and after it.
+
+        Records then cross task borders as bytes. Worth it for an operator so slow that it should not hold up its
+        neighbours' thread.
+        """
+        self._node("disable_chaining").chaining = "never"
+        return self
+
+    def _node(self, method: str) -> Node:
+        """Find the one operator that this handle stands for."""
+        origins = self._origins
+        if len(origins) != 1 or origins[0].partitioner is not None:
+            after = "union" if len(origins) != 1 else (origins[0].partitioner or "")
+            raise PlanError(f"{method}() describes an operator and {after}() is none: call it before {after}()")
+        return origins[0].node
+
+
+class StreamSink(_OperatorHandle):
+    """A sink that was added to the dataflow; lets it be named and placed."""
+
+
+class Stream(_OperatorHandle, Generic[T]):
+    """Records of type ``T`` on their way through the dataflow.
+
+    Records are values of the built-in types, tuples, lists, dicts, sets, datetimes, decimals, UUIDs, numpy scalars and
+    arrays. Other types may pass between operators of one task, and between tasks with ``Environment(codec="pickle")``.
+    """
+
+    def map(self, function: Callable[[T], R]) -> Stream[R]:
+        """Turn each record into another.
+
+        Parameters
+        ----------
+        function
+            Called once a record.
+
+        Examples
+        --------
+        >>> lengths = env.from_collection(["to", "be"]).map(len)
+        """
+        return self._then("map", _function("map", function))
+
+    def flat_map(self, function: Callable[[T], Iterable[R]]) -> Stream[R]:
+        """Turn each record into any number of records.
+
+        Parameters
+        ----------
+        function
+            Called once a record; what it returns or yields is emitted in order.
+
+        Examples
+        --------
+        >>> words = env.from_collection(["to be", "or not"]).flat_map(str.split)
+        """
+        return self._then("flat_map", _function("flat_map", function))
+
+    def filter(self, predicate: Callable[[T], object]) -> Stream[T]:
+        """Keep the records for which ``predicate`` is true.
+
+        Parameters
+        ----------
+        predicate
+            Called once a record; its result is tested as ``if`` does.
+
+        Examples
+        --------
+        >>> words = env.from_collection(["to", "", "be"]).filter(len)
+        """
+        return self._then("filter", _function("filter", predicate))
+
+    def key_by(self, key: Callable[[T], K]) -> KeyedStream[K, T]:
+        """Bring all records of one key to the same subtask.
+
+        Parameters
+        ----------
+        key
+            Called once a record, on the sender. Returns any hashable value of the built-in types; must return the same
+            for the same record, always. Keys that are equal in Python are one key: ``1``, ``1.0`` and ``True``.
+
+        Returns
+        -------
+        KeyedStream[K, T]
+            The same records, in order within a key for each sender, in no order across keys.
+
+        Notes
+        -----
+        Opens a channel from each sender to each receiver. Which subtask gets a key depends on the key, the parallelism
+        and ``max_parallelism`` alone: it is the same in every process and in every run.
+
+        Examples
+        --------
+        >>> by_initial = env.from_collection(["to", "be", "too"]).key_by(lambda word: word[0])
+        """
+        return KeyedStream(self._env, self._spread("key_group", _function("key_by", key)))
+
+    def union(self, *others: Stream[T]) -> Stream[T]:
+        """Merge this stream with others of the same environment.
+
+        Records keep their order within each stream; across streams there is none. No operator is added.
+
+        Parameters
+        ----------
+        *others
+            Streams of the same record type.
+
+        Raises
+        ------
+        PlanError
+            One of them is not a stream, or belongs to another environment.
+
+        Examples
+        --------
+        >>> both = env.from_collection([1, 2]).union(env.from_collection([3]))
+        """
+        for other in others:
+            if not isinstance(other, Stream):
+                raise PlanError(f"union() merges streams, not {_kind_of(other)}")
+            if other._env is not self._env:
+                raise PlanError("union() merges streams of one environment, and these belong to two")
+        return Stream(self._env, tuple(origin for stream in (self, *others) for origin in stream._origins))
+
+    def rebalance(self) -> Stream[T]:
+        """Deal the records to the next operator's subtasks in turn."""
+        return Stream(self._env, self._spread("rebalance"))
+
+    def rescale(self) -> Stream[T]:
+        """Deal the records in turn to a share of the next operator's subtasks.
+
+        Opens fewer channels than `rebalance`: each sender serves its own part of the receivers.
+        """
+        return Stream(self._env, self._spread("rescale"))
+
+    def broadcast(self) -> Stream[T]:
+        """Send every record to all subtasks of the next operator."""
+        return Stream(self._env, self._spread("broadcast"))
+
+    def forward(self) -> Stream[T]:
+        """Send the records of subtask *i* to subtask *i* of the next operator.
+
+        Both must have the same parallelism; the plan is refused with `PlanError` otherwise.
+        """
+        return Stream(self._env, self._spread("forward"))
+
+    def partition_custom(
+        self, partitioner: Callable[[Any, int], int], key: Callable[[T], Any] | None = None
+    ) -> Stream[T]:
+        """Choose the receiving subtask of each record yourself.
+
+        Parameters
+        ----------
+        partitioner
+            Called once a record with its key and the number of subtasks; returns an index from 0. An index outside the
+            range fails the job with `OperatorError`.
+        key
+            What to hand to ``partitioner``. Default: the record.
+
+        Examples
+        --------
+        >>> halves = env.from_collection(range(10)).partition_custom(lambda number, subtasks: number % subtasks)
+        """
+        choose = _function("partition_custom", partitioner)
+        if key is not None:
+            choose = _ByKey(choose, _function("partition_custom", key))
+        return Stream(self._env, self._spread("custom", choose))
+
+    def start_new_chain(self) -> Stream[T]:
+        """Run the operator in another task than its upstream; what follows may join it."""
+        self._node("start_new_chain").chaining = "head"
+        return self
+
+    def print(self, prefix: str = "") -> StreamSink:
+        """Write ``str(record)`` of each record to the standard output of the process that runs the subtask.
+
+        Parameters
+        ----------
+        prefix
+            Written before each record, followed by ``"> "``. With several subtasks, each line also names its subtask.
+
+        Examples
+        --------
+        >>> sink = env.from_collection(["to", "be"]).print()
+        """
+        if not isinstance(prefix, str):
+            raise ConfigError(f"print(prefix={prefix!r}): must be a text", setting="prefix", value=prefix)
+        return self._sink("print", config={"prefix": prefix} if prefix else {})
+
+    def collect(self, into: SupportsExtend[T] | None = None) -> Collected[T]:
+        """Bring all records to this process.
+
+        Parameters
+        ----------
+        into
+            Also hand the records over while the job runs: ``into.extend(list)`` is called for each batch, from a
+            thread of the runtime. The result then stays empty, so that a job without end needs no memory for it.
+
+        Returns
+        -------
+        Collected[T]
+            A sequence that holds the records once ``execute()`` has returned.
+
+        Examples
+        --------
+        >>> numbers = env.from_collection([1, 2, 3]).collect()
+        >>> result = env.execute()
+        >>> list(numbers)
+        [1, 2, 3]
+        """
+        if into is not None and not callable(getattr(into, "extend", None)):
+            raise PlanError(f"collect(into=...) needs an object with extend(list), not {_kind_of(into)}")
+        return self._collect(into, {})
+
+    def write_text(self, path: str | os.PathLike[str]) -> StreamSink:
+        """Write ``str(record)`` and a newline for each record into the files of a folder.
+
+        Parameters
+        ----------
+        path
+            The folder; made if need be. Each subtask *i* writes ``part-<i>.txt``. While the job runs the file is called
+            ``part-<i>.txt.inprogress``, so a file with its final name is complete.
+
+        Raises
+        ------
+        ConfigError
+            ``path`` is a file.
+
+        Examples
+        --------
+        >>> sink = env.from_collection(["to", "be"]).write_text("out/")
+        """
+        folder = os.path.abspath(os.fspath(path))
+        if os.path.exists(folder) and not os.path.isdir(folder):
+            raise ConfigError(
+                f"write_text({os.fspath(path)!r}): is a file; name a folder", setting="path", value=os.fspath(path)
+            )
+        return self._sink("write_text", config={"path": folder})
+
+    def sink_to(self, sink: Sink[T]) -> StreamSink:
+        """Hand the records to a sink of your own.
+
+        Parameters
+        ----------
+        sink
+            An instance of a subclass of `Sink`; each subtask gets a copy.
+
+        Raises
+        ------
+        PlanError
+            ``sink`` is not an instance of `Sink`.
+        """
+        if not isinstance(sink, Sink):
+            raise PlanError(f"sink_to() needs an instance of a subclass of flownet.Sink, not {_kind_of(sink)}")
+        return self._sink("sink", function=sink, name=type(sink).__name__)
+
+    def _collect(self, into: SupportsExtend[T] | None, config: dict[str, str]) -> Collected[T]:
+        collected: Collected[T] = Collected()
+        self._sink(
+            "collect",
+            prepare=collected._restart if into is None else lambda: into,
+            config=config,
+            parallelism=1,
+            is_parallel=False,
+            on_driver=True,
+        )
+        return collected
+
+    def _spread(self, partitioner: PartitionerName, function: object = None) -> tuple[Origin, ...]:
+        return tuple(Origin(origin.node, partitioner, function) for origin in self._origins)
+
+    def _then(self, kind: str, function: object = None, **settings: Any) -> Stream[Any]:
+        node = self._env._dataflow.add(kind, inputs=self._origins, function=function, **settings)
+        return Stream(self._env, (Origin(node),))
+
+    def _sink(self, kind: str, **settings: Any) -> StreamSink:
+        node = self._env._dataflow.add(kind, inputs=self._origins, **settings)
+        return StreamSink(self._env, (Origin(node),))
+
+
+class KeyedStream(Generic[K, V]):
+    """Records of type ``V`` brought together by their key of type ``K``.
+
+    What follows works on each key by itself. Results are emitted as records arrive; `window` gives one result for each
+    key and stretch of time instead.
+    """
+
+    def __init__(self, env: Environment, origins: tuple[Origin, ...]) -> None:
+        self._keyed: Stream[V] = Stream(env, origins)
+
+    def reduce(self, function: Callable[[V, V], V]) -> Stream[V]:
+        """Combine the records of each key, two at a time, and emit the value so far for each record.
+
+        Parameters
+        ----------
+        function
+            Called with the value so far and the next record. The first record of a key is its first value.
+
+        Examples
+        --------
+        >>> longest = env.from_collection(["to", "too"]).key_by(lambda w: w[0]).reduce(lambda a, b: max(a, b, key=len))
+        """
+        return self._keyed._then("reduce", _function("reduce", function))
+
+    def count(self) -> Stream[tuple[K, int]]:
+        """Count the records of each key and emit ``(key, count so far)`` for each record."""
+        return self._keyed._then("count")
+
+    def sum(self, field: int | str | None = None) -> Stream[tuple[K, Any]]:
+        """Add up the records of each key and emit ``(key, sum so far)`` for each record.
+
+        Parameters
+        ----------
+        field
+            What to add: an index for tuples and lists, a key for dicts. Default: the record itself.
+
+        Examples
+        --------
+        >>> totals = env.from_collection([("a", 1), ("a", 2)]).key_by(lambda pair: pair[0]).sum(1)
+        """
+        return self._keyed._then("sum", config=_field("sum", field))
+
+    def min(self, field: int | str | None = None) -> Stream[tuple[K, Any]]:
+        """Emit ``(key, least value so far)`` for each record; ``field`` as for `sum`."""
+        return self._keyed._then("min", config=_field("min", field))
+
+    def max(self, field: int | str | None = None) -> Stream[tuple[K, Any]]:
+        """Emit ``(key, greatest value so far)`` for each record; ``field`` as for `sum`."""
+        return self._keyed._then("max", config=_field("max", field))
+
+    def process(self, function: KeyedProcessFunction[K, V, R]) -> Stream[R]:
+        """Work on the records with state and timers for each key.
+
+        Parameters
+        ----------
+        function
+            An instance of a subclass of `KeyedProcessFunction`; each subtask gets a copy.
+
+        Raises
+        ------
+        PlanError
+            ``function`` is not such an instance.
+        """
+        if not isinstance(function, KeyedProcessFunction):
+            raise PlanError(
+                f"process() needs an instance of a subclass of flownet.KeyedProcessFunction, not {_kind_of(function)}"
+            )
+        return self._keyed._then("process", function, name=type(function).__name__)
+
+    def window(self, window: Tumbling) -> WindowedStream[K, V]:
+        """Cut the records of each key into windows.
+
+        Parameters
+        ----------
+        window
+            How to cut, for example ``Tumbling("5s")``.
+
+        Examples
+        --------
+        >>> counts = env.from_collection(["to", "be"]).key_by(str).window(Tumbling("5s")).count()
+        """
+        if not isinstance(window, Tumbling):
+            raise PlanError(f"window() needs a window such as flownet.Tumbling('5s'), not {_kind_of(window)}")
+        return WindowedStream(self._keyed, window)
+
+
+class WindowedStream(Generic[K, V]):
+    """Records of type ``V`` by key and window.
+
+    Each method emits one result for each key and window, when the window's end has passed or the input has ended.
+    """
+
+    def __init__(self, keyed: Stream[V], window: Tumbling) -> None:
+        self._keyed = keyed
+        self._window = window
+
+    def reduce(self, function: Callable[[V, V], V]) -> Stream[tuple[K, V]]:
+        """Combine the records, two at a time, and emit ``(key, value)``.
+
+        Parameters
+        ----------
+        function
+            Called with the value so far and the next record, as records arrive: only the value is kept.
+        """
+        return self._then("reduce", _function("reduce", function))
+
+    def count(self) -> Stream[tuple[K, int]]:
+        """Emit ``(key, number of records)``."""
+        return self._then("count")
+
+    def sum(self, field: int | str | None = None) -> Stream[tuple[K, Any]]:
+        """Emit ``(key, sum)``; ``field`` as for `KeyedStream.sum`."""
+        return self._then("sum", config=_field("sum", field))
+
+    def min(self, field: int | str | None = None) -> Stream[tuple[K, Any]]:
+        """Emit ``(key, least value)``; ``field`` as for `KeyedStream.sum`."""
+        return self._then("min", config=_field("min", field))
+
+    def max(self, field: int | str | None = None) -> Stream[tuple[K, Any]]:
+        """Emit ``(key, greatest value)``; ``field`` as for `KeyedStream.sum`."""
+        return self._then("max", config=_field("max", field))
+
+    def process(self, function: Callable[[K, Window, list[V]], Iterable[R]]) -> Stream[R]:
+        """Work on all records of a window at once.
+
+        Parameters
+        ----------
+        function
+            Called with the key, the window (``start_ms``, ``end_ms``) and its records in the order of their arrival,
+            which are kept in memory until then. What it returns or yields is emitted.
+
+        Examples
+        --------
+        >>> by_word = env.from_collection(["to", "be"]).key_by(str)
+        >>> ends = by_word.window(Tumbling("5s")).process(lambda key, window, values: [(key, window.end_ms)])
+        """
+        return self._then("process", _function("process", function))
+
+    def _then(self, kind: str, function: object = None, config: dict[str, str] | None = None) -> Stream[Any]:
+        return self._keyed._then(
+            f"window_{kind}",
+            function,
+            name=f"window({self._window}) {kind}",
+            config={"window_ms": str(self._window.size_ms), **(config or {})},
+        )
+
+
+class _ByKey:
+    """A partition function that looks at a key of the record."""
+
+    def __init__(self, partitioner: Callable[[Any, int], int], key: Callable[[Any], Any]) -> None:
+        self._partitioner = partitioner
+        self._key = key
+
+    def __call__(self, record: Any, subtasks: int) -> int:
+        return self._partitioner(self._key(record), subtasks)
+
+
+def _function(method: str, function: Callable[..., R]) -> Callable[..., R]:
+    if not callable(function):
+        raise PlanError(f"{method}() needs a function, not {_kind_of(function)}")
+    return function
+
+
+def _field(method: str, field: int | str | None) -> dict[str, str]:
+    if field is None:
+        return {}
+    if isinstance(field, bool) or not isinstance(field, int | str):
+        raise ConfigError(f"{method}({field!r}): must be an index, a key or None", setting="field", value=field)
+    return {"field": json.dumps(field)}
+
+
+def _kind_of(value: object) -> str:
+    if isinstance(value, type):
+        return f"the class {value.__name__}: make an instance of it"
+    return f"{type(value).__name__} {value!r}"[:100]
