@@ -120,7 +120,7 @@ fn data_header(channel: u32, sequence: u32, backlog: u32, payload_bytes: u32) ->
 fn any_sent() -> impl Strategy<Value = Sent> {
     let element = (any::<u32>(), any::<u32>(), any::<u32>(), any::<bool>());
     prop_oneof![
-        (element.clone(), vec(any::<u8>(), 0..60)).prop_map(|((channel, sequence, backlog, checked), payload)| {
+        (element, vec(any::<u8>(), 0..60)).prop_map(|((channel, sequence, backlog, checked), payload)| {
             Sent::Data { channel, sequence, backlog, payload, checked }
         }),
         (element, any::<i64>()).prop_map(|((channel, sequence, backlog, priority), timestamp_ms)| {
