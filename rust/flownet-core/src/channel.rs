@@ -1,1 +1,422 @@
-//! Remote input channel: segments and credit of one channel.
+//! A remote channel: the segments a consumer has promised to one producer, and the credit that says so.
+//!
+//! A channel *owns* its free segments and those its task still reads. Up to `exclusive` of them stay with it for good;
+//! what it owns beyond that are *floating* segments, taken from the gate's pool while the producer has a backlog and
+//! given back one by one as the task is done with them. The pool hands them to waiting channels in the order in which
+//! they began to wait.
+//!
+//! # Invariants
+//! - I1: `announced + unannounced == free`. A channel promises no more than it holds, so a payload always finds its
+//!   segment, and holds nothing that it does not promise.
+//! - I2: `free <= owned`, and a released channel owns only what its task still reads.
+//! - I3: a channel with `free < required` waits in the pool's queue, or is just being served by one thread.
+//! - I4: credit that may starve the producer is announced without delay. Credit is handed to the connection once it is
+//!   at least as much as the producer still has; the rest rides along or waits for the next segment.
+//!
+//! # Threads
+//! The driver receives, the task gives back, other channels' tasks pass segments on. One lock, never held while the
+//! pool, the gate or a waker is called.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::task::{Poll, Waker};
+
+use flownet_memory::{Buffer, BufferPool, MemorySegment, Recycler, SegmentListener};
+
+use crate::credit::{Backlog, Credit};
+use crate::error::{ExchangeError, PeerViolation};
+use crate::event::Event;
+use crate::gate::InputGate;
+use crate::ids::ChannelIndex;
+use crate::lock::Lock;
+use crate::subpartition::Element;
+
+/// See the [module docs](self).
+pub struct RemoteChannel {
+    me: Weak<Self>,
+    gate: Weak<InputGate>,
+    index: ChannelIndex,
+    pool: Arc<BufferPool>,
+    exclusive: u32,
+    state: Lock<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    phase: Phase,
+    free: Vec<MemorySegment>,
+    owned: u32,
+    required: u32,
+    announced: Credit,
+    unannounced: Credit,
+    expected_sequence: u32,
+    is_waiting: bool,
+    /// A blocking event arrived and was not resumed.
+    is_blocked: bool,
+    wants_resume: bool,
+    connection: Option<Waker>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Phase {
+    New,
+    Open,
+    /// By its consumer; the producer must be told.
+    Cancelled,
+    /// By its end, or by an error the producer knows of.
+    Ended,
+}
+
+/// What a channel wants its producer to know.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Announcement {
+    /// The consumer wants no more. Nothing else matters then.
+    pub cancel: bool,
+    /// The consumer is done with the blocking event. Goes before the credit.
+    pub resume: bool,
+    /// New credit.
+    pub credit: Credit,
+}
+
+impl RemoteChannel {
+    /// Channel `index` of `gate`, with `exclusive` segments of its own out of the gate's pool.
+    #[must_use]
+    pub fn new(gate: Arc<InputGate>, index: ChannelIndex, pool: Arc<BufferPool>, exclusive: u32) -> Arc<Self> {
+        let channel = Arc::new_cyclic(|me| Self {
+            me: Weak::clone(me),
+            gate: Arc::downgrade(&gate),
+            index,
+            pool,
+            exclusive,
+            state: Lock::new(State::new()),
+        });
+        gate.set_remote(index, &channel, &channel.pool);
+        channel
+    }
+
+    /// Opens the channel: takes its exclusive segments, as many as there are, and promises them. Those it did not get
+    /// come later as credit.
+    pub fn initial_credit(&self) -> Credit {
+        {
+            let mut state = self.state.lock();
+            if state.phase != Phase::New {
+                return Credit::ZERO;
+            }
+            state.phase = Phase::Open;
+            state.required = self.exclusive;
+        }
+        self.request_segments();
+        self.state.lock().announce()
+    }
+
+    /// Takes the segment for a payload whose header arrived; `None` for a closed channel (skip the payload). Checks
+    /// the sequence and the credit.
+    pub fn take_for_receive(&self, sequence: u32) -> Result<Option<MemorySegment>, PeerViolation> {
+        let mut state = self.state.lock();
+        if state.phase != Phase::Open {
+            return Ok(None);
+        }
+        state.expect_sequence(sequence)?;
+        state.announced.spend_one()?;
+        // Until the next backlog is known, what was asked for is now on its way.
+        state.required = state.required.saturating_sub(1);
+        let segment = state.free.pop();
+        self.finish_change(state, false);
+        Ok(Some(segment.expect("I1: every announced credit has its segment")))
+    }
+
+    /// Takes a payload that lies in the segment of [`Self::take_for_receive`].
+    pub fn on_buffer(&self, segment: MemorySegment, len: usize, backlog: Backlog) -> Result<(), PeerViolation> {
+        let is_open = self.state.lock().phase == Phase::Open;
+        if let (true, Some(me), Some(gate)) = (is_open, self.me.upgrade(), self.gate.upgrade()) {
+            let buffer = Buffer::with_recycler(segment, len, me);
+            gate.on_element(self.index, Element::Data(buffer))?;
+        } else {
+            self.forfeit(segment);
+        }
+        self.on_backlog(backlog);
+        Ok(())
+    }
+
+    /// Takes a data frame without payload: its credit comes straight back.
+    pub fn on_empty_buffer(&self, sequence: u32, backlog: Backlog) -> Result<(), PeerViolation> {
+        let mut state = self.state.lock();
+        if state.phase == Phase::Open {
+            state.expect_sequence(sequence)?;
+            state.announced.spend_one()?;
+            state.unannounced.earn_one();
+        }
+        self.finish_change(state, false);
+        self.on_backlog(backlog);
+        Ok(())
+    }
+
+    /// Takes an event.
+    pub fn on_event(&self, event: Event, sequence: u32, backlog: Backlog) -> Result<(), PeerViolation> {
+        let (is_end, is_blocking) = (matches!(event, Event::EndOfPartition), event.is_blocking());
+        {
+            let mut state = self.state.lock();
+            if state.phase != Phase::Open {
+                return Ok(());
+            }
+            state.expect_sequence(sequence)?;
+            state.is_blocked |= is_blocking;
+        }
+        if let Some(gate) = self.gate.upgrade() {
+            gate.on_element(self.index, Element::Event(event))?;
+        }
+        if is_end {
+            self.close(Phase::Ended);
+        } else if is_blocking && self.exclusive == 0 {
+            self.give_back_floating();
+        } else {
+            self.on_backlog(backlog);
+        }
+        Ok(())
+    }
+
+    /// The producer has this many buffers ready: asks the pool for as many segments beyond the exclusive ones.
+    pub fn on_backlog(&self, backlog: Backlog) {
+        {
+            let mut state = self.state.lock();
+            state.required = backlog.get().saturating_add(self.exclusive);
+        }
+        self.request_segments();
+    }
+
+    /// What the producer must be told; credit given out here counts as announced.
+    pub fn take_announcement(&self) -> Announcement {
+        let mut state = self.state.lock();
+        match state.phase {
+            Phase::New | Phase::Ended => Announcement::default(),
+            Phase::Cancelled => Announcement { cancel: true, ..Announcement::default() },
+            Phase::Open => {
+                let resume = std::mem::take(&mut state.wants_resume);
+                Announcement { cancel: false, resume, credit: state.announce() }
+            }
+        }
+    }
+
+    /// The task is done with the blocking event it read: the producer may go on. False if there was none.
+    pub fn resume(&self) -> bool {
+        let mut state = self.state.lock();
+        if state.phase != Phase::Open {
+            return true;
+        }
+        if !std::mem::take(&mut state.is_blocked) {
+            return false;
+        }
+        state.wants_resume = true;
+        self.finish_change(state, true);
+        true
+    }
+
+    /// The consumer wants no more: free segments go home now, those in use when the task drops them.
+    pub fn release(&self) {
+        self.close(Phase::Cancelled);
+    }
+
+    /// The channel failed and its producer knows or is gone: the gate gets the error, segments go home.
+    pub fn fail(&self, error: ExchangeError) {
+        if self.close(Phase::Ended)
+            && let Some(gate) = self.gate.upgrade()
+        {
+            gate.fail_channel(self.index, error);
+        }
+    }
+
+    /// Its place in the gate.
+    #[must_use]
+    pub fn index(&self) -> ChannelIndex {
+        self.index
+    }
+
+    /// Segments that wait for a payload.
+    #[must_use]
+    pub fn free_segments(&self) -> usize {
+        self.state.lock().free.len()
+    }
+
+    /// Segments that wait for a payload or are read by the task.
+    #[must_use]
+    pub fn owned_segments(&self) -> u32 {
+        self.state.lock().owned
+    }
+
+    /// Where announcements are collected from now on.
+    pub(crate) fn connect(&self, connection: Waker) {
+        self.state.lock().connection = Some(connection);
+    }
+
+    /// A segment taken for receive that nothing was received into.
+    pub(crate) fn forfeit(&self, segment: MemorySegment) {
+        self.state.lock().owned -= 1;
+        drop(segment);
+    }
+
+    /// I3: one thread at a time asks, until nothing is wanted or the channel waits in the pool's queue.
+    fn request_segments(&self) {
+        loop {
+            {
+                let mut state = self.state.lock();
+                if !state.wants_segment() || state.is_waiting {
+                    return;
+                }
+                state.is_waiting = true;
+            }
+            if let Some(segment) = self.pool.try_take(0) {
+                drop(self.accept(segment));
+                continue;
+            }
+            let Some(me) = self.me.upgrade() else { return };
+            if self.pool.offer_to(me) {
+                return;
+            }
+            self.state.lock().is_waiting = false;
+            // Refused because a segment became idle: ask again. Or because the pool is gone: give up.
+            if let Poll::Ready(Err(_)) = self.pool.poll_available(Waker::noop()) {
+                return;
+            }
+        }
+    }
+
+    /// Ends the wait with this segment, or gives it back when nothing is wanted any more.
+    fn accept(&self, segment: MemorySegment) -> Option<MemorySegment> {
+        let mut state = self.state.lock();
+        state.is_waiting = false;
+        if !state.wants_segment() {
+            return Some(segment);
+        }
+        state.owned += 1;
+        state.free.push(segment);
+        state.unannounced.earn_one();
+        self.finish_change(state, false);
+        None
+    }
+
+    /// Without exclusive segments a blocked channel must not keep others waiting; the producer forgets its credit when
+    /// it is resumed.
+    fn give_back_floating(&self) {
+        let mut state = self.state.lock();
+        let free = state.drain_free();
+        drop(state);
+        drop(free);
+    }
+
+    /// True if the channel was open or new.
+    fn close(&self, phase: Phase) -> bool {
+        let mut state = self.state.lock();
+        if !matches!(state.phase, Phase::New | Phase::Open) {
+            return false;
+        }
+        state.phase = phase;
+        let free = state.drain_free();
+        self.finish_change(state, phase == Phase::Cancelled);
+        drop(free);
+        true
+    }
+
+    /// Lets go of the lock, then tells the connection if it must know or credit is due (I4).
+    fn finish_change(&self, state: std::sync::MutexGuard<'_, State>, must_tell: bool) {
+        state.assert_invariants();
+        let connection = if must_tell || state.is_credit_due() { state.connection.clone() } else { None };
+        drop(state);
+        if let Some(connection) = connection {
+            connection.wake();
+        }
+    }
+}
+
+impl Recycler for RemoteChannel {
+    fn recycle(&self, segment: MemorySegment) {
+        let mut state = self.state.lock();
+        let surplus = if state.phase == Phase::Open && state.owned <= self.exclusive {
+            state.free.push(segment);
+            state.unannounced.earn_one();
+            None
+        } else {
+            state.owned -= 1;
+            Some(segment)
+        };
+        self.finish_change(state, false);
+        drop(surplus);
+    }
+}
+
+impl SegmentListener for RemoteChannel {
+    fn on_segment(&self, segment: MemorySegment) -> Option<MemorySegment> {
+        let refused = self.accept(segment);
+        if refused.is_none() {
+            self.request_segments();
+        }
+        refused
+    }
+}
+
+impl fmt::Debug for RemoteChannel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemoteChannel").field("index", &self.index).field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+impl State {
+    fn new() -> Self {
+        Self {
+            phase: Phase::New,
+            free: Vec::new(),
+            owned: 0,
+            required: 0,
+            announced: Credit::ZERO,
+            unannounced: Credit::ZERO,
+            expected_sequence: 0,
+            is_waiting: false,
+            is_blocked: false,
+            wants_resume: false,
+            connection: None,
+        }
+    }
+
+    fn wants_segment(&self) -> bool {
+        self.phase == Phase::Open && self.free.len() < self.required as usize
+    }
+
+    fn is_credit_due(&self) -> bool {
+        self.phase == Phase::Open && !self.unannounced.is_zero() && self.unannounced >= self.announced
+    }
+
+    fn expect_sequence(&mut self, got: u32) -> Result<(), PeerViolation> {
+        let expected = self.expected_sequence;
+        if got != expected {
+            return Err(PeerViolation::Reordered { expected, got });
+        }
+        self.expected_sequence = expected.wrapping_add(1);
+        Ok(())
+    }
+
+    fn announce(&mut self) -> Credit {
+        let credit = self.unannounced.take();
+        self.announced = Credit::new(self.announced.get() + credit.get());
+        self.assert_invariants();
+        credit
+    }
+
+    fn drain_free(&mut self) -> Vec<MemorySegment> {
+        let free = std::mem::take(&mut self.free);
+        self.owned -= free.len() as u32;
+        self.required = 0;
+        self.announced = Credit::ZERO;
+        self.unannounced = Credit::ZERO;
+        self.assert_invariants();
+        free
+    }
+
+    fn assert_invariants(&self) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        let promised = self.announced.get() as usize + self.unannounced.get() as usize;
+        assert_eq!(promised, self.free.len(), "I1: a channel promises exactly the segments it holds");
+        assert!(self.free.len() <= self.owned as usize, "I2: a free segment is an owned one");
+        assert!(matches!(self.phase, Phase::Open) || self.free.is_empty(), "I2: only an open channel holds segments");
+    }
+}

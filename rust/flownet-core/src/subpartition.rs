@@ -1,1 +1,392 @@
-//! Producer-side queue of one subpartition.
+//! One subpartition as a plain machine: what a writer queued and what its one reader may see of it.
+//!
+//! A buffer is queued when its builder is created, so that a flush shows committed bytes without closing the buffer.
+//! The reader sees a buffer once it is *closed* (finished, and the writer said so) or *flushed*; events at once.
+//! [`SubpartitionCell`](crate::partition::SubpartitionCell) shares this machine between two threads.
+//!
+//! # Invariants
+//! - I1: only the last queued element may be open, that is, still being filled.
+//! - I2: a closed buffer in the queue has unread bytes. An empty one is dropped when it is closed, so a backlog once
+//!   reported is a promise: each buffer of it costs one credit and no credit is left without a buffer. (Flink sends
+//!   empty buffers to channels without exclusive buffers for that purpose; here none exist.)
+//! - I3: `flush_requested` only while the last buffer is open and has unread bytes.
+//! - I4: the first `priority` elements are the priority events, in order of arrival.
+//! - I5: nothing is accepted behind the end of the partition or after release; after release the queue is empty.
+//! - I6: a reader that was told that nothing is there is woken once, by the first change that gives it something.
+
+use std::collections::VecDeque;
+
+use flownet_memory::{Buffer, BufferConsumer};
+
+use crate::credit::Backlog;
+use crate::error::PeerViolation;
+use crate::event::Event;
+
+/// What travels on a channel.
+#[derive(Clone, Debug)]
+pub enum Element {
+    /// Bytes of records; costs the sender one credit.
+    Data(Buffer),
+    /// An event; free.
+    Event(Event),
+}
+
+/// One element on its way out of a subpartition.
+#[derive(Clone, Debug)]
+pub struct Polled {
+    /// The element.
+    pub element: Element,
+    /// Data buffers that wait behind it.
+    pub backlog: Backlog,
+    /// Its place among the elements of the subpartition, events included. Wraps around.
+    pub sequence: u32,
+    /// What could be polled now.
+    pub next: NextElement,
+}
+
+/// What the next poll would give.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum NextElement {
+    /// Nothing.
+    None,
+    /// A data buffer: takes a credit.
+    Data,
+    /// An event.
+    Event,
+}
+
+/// Whom to wake after a change.
+#[must_use]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Notify {
+    /// The reader: it sleeps and there is something for it.
+    Reader,
+    /// Nobody.
+    Nobody,
+}
+
+/// See the [module docs](self).
+#[derive(Debug)]
+pub struct Subpartition {
+    queue: VecDeque<Queued>,
+    /// Data buffers in the queue, the open one included.
+    buffers: Backlog,
+    priority: usize,
+    is_open: bool,
+    flush_requested: bool,
+    is_blocked: bool,
+    is_ended: bool,
+    is_consumed: bool,
+    is_released: bool,
+    sequence: u32,
+    reader: Reader,
+    /// Consumers whose drop may send a segment home: dropped by the caller, outside of any lock.
+    discarded: Vec<BufferConsumer>,
+}
+
+#[derive(Debug)]
+enum Queued {
+    Data(BufferConsumer),
+    Event(Event),
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Reader {
+    Absent,
+    Awake,
+    /// Found nothing at all.
+    AwaitsAny,
+    /// Found data it has no credit for; more data is no news.
+    AwaitsEvent,
+}
+
+impl Default for Subpartition {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Subpartition {
+    /// An empty subpartition without a reader.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            queue: VecDeque::new(),
+            buffers: Backlog::ZERO,
+            priority: 0,
+            is_open: false,
+            flush_requested: false,
+            is_blocked: false,
+            is_ended: false,
+            is_consumed: false,
+            is_released: false,
+            sequence: 0,
+            reader: Reader::Absent,
+            discarded: Vec::new(),
+        }
+    }
+
+    /// Notes that a reader is there. It is taken as awake: it looks once before it waits to be woken.
+    pub fn attach_reader(&mut self) {
+        self.reader = Reader::Awake;
+    }
+
+    /// Queues the buffer of a new builder; the one before it must be finished. Given back after the end or release.
+    pub fn add_buffer(&mut self, buffer: BufferConsumer) -> Result<Notify, BufferConsumer> {
+        if self.is_closed() {
+            return Err(buffer);
+        }
+        self.close_tail();
+        self.queue.push_back(Queued::Data(buffer));
+        self.buffers.grow();
+        self.is_open = true;
+        self.assert_invariants();
+        Ok(self.notify())
+    }
+
+    /// Queues an event: a priority event before all data, any other behind it (the open builder must be finished
+    /// then). Given back after the end or release.
+    pub fn add_event(&mut self, event: Event) -> Result<Notify, Event> {
+        if self.is_closed() {
+            return Err(event);
+        }
+        if event.is_priority() {
+            self.queue.insert(self.priority, Queued::Event(event));
+            self.priority += 1;
+        } else {
+            self.close_tail();
+            self.is_ended = matches!(event, Event::EndOfPartition);
+            self.queue.push_back(Queued::Event(event));
+        }
+        self.assert_invariants();
+        Ok(self.notify())
+    }
+
+    /// The last builder was finished and no other follows now: what it holds may go.
+    pub fn finish_buffer(&mut self) -> Notify {
+        self.close_tail();
+        self.assert_invariants();
+        self.notify()
+    }
+
+    /// Lets the reader see what is committed to the open buffer. The buffer stays open.
+    pub fn flush(&mut self) -> Notify {
+        if !self.flush_requested && self.is_open && self.open_tail().is_some_and(|tail| tail.has_data()) {
+            self.flush_requested = true;
+        }
+        self.assert_invariants();
+        self.notify()
+    }
+
+    /// The next element, if the reader may see one. The caller pays the credit.
+    pub fn poll(&mut self) -> Option<Polled> {
+        loop {
+            let element = match self.next() {
+                NextElement::None => break,
+                NextElement::Event => self.pop_event().map(Element::Event),
+                NextElement::Data => self.pop_data().map(Element::Data),
+            };
+            let Some(element) = element else { continue };
+            self.reader = Reader::Awake;
+            let sequence = self.sequence;
+            self.sequence = sequence.wrapping_add(1);
+            self.assert_invariants();
+            return Some(Polled { element, backlog: self.backlog(), sequence, next: self.next() });
+        }
+        self.fall_asleep(Reader::AwaitsAny);
+        None
+    }
+
+    /// Can a reader with or without credit take something? When not, it is woken as soon as that changes.
+    pub fn is_available(&mut self, has_credit: bool) -> bool {
+        match self.next() {
+            NextElement::Event => true,
+            NextElement::Data if has_credit => true,
+            NextElement::Data => {
+                self.fall_asleep(Reader::AwaitsEvent);
+                false
+            }
+            NextElement::None => {
+                self.fall_asleep(Reader::AwaitsAny);
+                false
+            }
+        }
+    }
+
+    /// Ends the silence behind a blocking event.
+    pub fn resume(&mut self) -> Result<Notify, PeerViolation> {
+        if self.is_released {
+            return Ok(Notify::Nobody);
+        }
+        if !self.is_blocked {
+            return Err(PeerViolation::NotBlocked);
+        }
+        self.is_blocked = false;
+        Ok(self.notify())
+    }
+
+    /// Drops all that is queued and refuses more. Tells the reader, if there is one.
+    pub fn release(&mut self) -> Notify {
+        self.is_released = true;
+        self.is_open = false;
+        self.flush_requested = false;
+        self.priority = 0;
+        self.buffers = Backlog::ZERO;
+        for queued in self.queue.drain(..) {
+            if let Queued::Data(buffer) = queued {
+                self.discarded.push(buffer);
+            }
+        }
+        self.assert_invariants();
+        if self.reader == Reader::Absent { Notify::Nobody } else { Notify::Reader }
+    }
+
+    /// Consumers that left the queue unread or empty. Drop them outside of any lock: their segments go home.
+    #[must_use]
+    pub fn take_discarded(&mut self) -> Vec<BufferConsumer> {
+        std::mem::take(&mut self.discarded)
+    }
+
+    /// Data buffers a reader with credit could take now.
+    #[must_use]
+    pub fn backlog(&self) -> Backlog {
+        if self.is_blocked {
+            Backlog::ZERO
+        } else if self.is_open && !self.flush_requested {
+            self.buffers.without_open_tail()
+        } else {
+            self.buffers
+        }
+    }
+
+    /// What the next poll would give.
+    #[must_use]
+    pub fn next(&self) -> NextElement {
+        match self.queue.front() {
+            _ if self.is_blocked => NextElement::None,
+            None => NextElement::None,
+            Some(Queued::Event(_)) => NextElement::Event,
+            Some(Queued::Data(_)) if self.is_open && self.queue.len() == 1 && !self.flush_requested => {
+                NextElement::None
+            }
+            Some(Queued::Data(_)) => NextElement::Data,
+        }
+    }
+
+    /// A flush was asked for and its bytes are not read yet: a further flush changes nothing.
+    #[must_use]
+    pub fn is_flush_pending(&self) -> bool {
+        self.flush_requested
+    }
+
+    /// True between a blocking event and its resume.
+    #[must_use]
+    pub fn is_blocked(&self) -> bool {
+        self.is_blocked
+    }
+
+    /// The end of the partition was read, or the subpartition released.
+    #[must_use]
+    pub fn is_consumed(&self) -> bool {
+        self.is_consumed || self.is_released
+    }
+
+    /// Data buffers in the queue, readable or not.
+    #[must_use]
+    pub fn queued_buffers(&self) -> u32 {
+        self.buffers.get()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_ended || self.is_released
+    }
+
+    fn open_tail(&mut self) -> Option<&mut BufferConsumer> {
+        match self.queue.back_mut() {
+            Some(Queued::Data(buffer)) => Some(buffer),
+            _ => None,
+        }
+    }
+
+    fn close_tail(&mut self) {
+        if !self.is_open {
+            return;
+        }
+        self.is_open = false;
+        self.flush_requested = false;
+        if self.open_tail().is_some_and(BufferConsumer::is_drained)
+            && let Some(Queued::Data(empty)) = self.queue.pop_back()
+        {
+            self.buffers.shrink();
+            self.discarded.push(empty);
+        }
+    }
+
+    fn pop_event(&mut self) -> Option<Event> {
+        let Some(Queued::Event(event)) = self.queue.pop_front() else { return None };
+        self.priority = self.priority.saturating_sub(1);
+        self.is_blocked = event.is_blocking();
+        self.is_consumed |= matches!(event, Event::EndOfPartition);
+        Some(event)
+    }
+
+    fn pop_data(&mut self) -> Option<Buffer> {
+        let is_open_tail = self.is_open && self.queue.len() == 1;
+        if is_open_tail {
+            self.flush_requested = false;
+        }
+        let Some(Queued::Data(consumer)) = self.queue.front_mut() else { return None };
+        let buffer = consumer.poll();
+        // A closed buffer is finished, so its first poll is also its last. An open one may have been finished since.
+        if !is_open_tail || consumer.is_finished() {
+            self.is_open &= !is_open_tail;
+            self.buffers.shrink();
+            if let Some(Queued::Data(read)) = self.queue.pop_front()
+                && buffer.is_none()
+            {
+                self.discarded.push(read);
+            }
+        }
+        buffer
+    }
+
+    fn fall_asleep(&mut self, how: Reader) {
+        if self.reader != Reader::Absent {
+            self.reader = how;
+        }
+    }
+
+    fn notify(&mut self) -> Notify {
+        let is_due = match self.reader {
+            Reader::Absent | Reader::Awake => false,
+            Reader::AwaitsAny => self.next() != NextElement::None,
+            Reader::AwaitsEvent => self.next() == NextElement::Event,
+        };
+        if is_due {
+            self.reader = Reader::Awake;
+            return Notify::Reader;
+        }
+        Notify::Nobody
+    }
+
+    fn assert_invariants(&self) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        let data = self.queue.iter().filter(|queued| matches!(queued, Queued::Data(_))).count();
+        assert_eq!(data, self.buffers.get() as usize, "the backlog counts every queued data buffer");
+        assert!(
+            !self.is_open || matches!(self.queue.back(), Some(Queued::Data(_))),
+            "I1: what is open is the last element"
+        );
+        assert!(self.is_open || !self.flush_requested, "I3: only an open buffer is flushed");
+        assert!(
+            self.queue.iter().take(self.priority).all(|queued| match queued {
+                Queued::Event(event) => event.is_priority(),
+                Queued::Data(_) => false,
+            }),
+            "I4: priority events come first"
+        );
+        assert!(!self.is_released || self.queue.is_empty(), "I5: nothing is queued after release");
+    }
+}

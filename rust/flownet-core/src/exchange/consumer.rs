@@ -1,1 +1,304 @@
-//! Consumer end of a data connection.
+//! The consumer's end of a connection: channels that read subpartitions of one peer.
+//!
+//! The driver decodes frames and calls [`ConsumerConnection::handle_header`] and
+//! [`ConsumerConnection::handle_frame`]; it writes what [`ConsumerConnection::poll_transmit`] gives. Elements go to
+//! the gates of the channels, which wake their tasks.
+//!
+//! # Invariants
+//! - I1: channel ids are given in rising order and never twice, so a frame of a closed channel is told from one of a
+//!   channel that never was, without a memory of all closed ones.
+//! - I2: a breach of the protocol on one channel ends that channel; the others go on. Frames that name no channel we
+//!   opened end the connection.
+//! - I3: a channel leaves with exactly one CANCEL, or none if the producer ended it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use flownet_memory::MemorySegment;
+
+use super::ready::ReadyList;
+use crate::channel::RemoteChannel;
+use crate::credit::Credit;
+use crate::error::{ExchangeError, PeerViolation, ProtocolError};
+use crate::event::Event;
+use crate::ids::{ChannelId, PartitionId, SubpartitionIndex};
+use crate::wire::{ControlFrame, DataHeader, ErrorCode, ErrorScope, FrameKind, encode_credits};
+
+/// See the [module docs](self).
+#[derive(Debug)]
+pub struct ConsumerConnection {
+    peer: Arc<str>,
+    ready: Arc<ReadyList>,
+    channels: BTreeMap<ChannelId, OpenChannel>,
+    next_id: u32,
+    /// Encoded frames that wait to be written, credit excepted.
+    control: Vec<u8>,
+    /// Channels with something to announce.
+    to_announce: Vec<ChannelId>,
+}
+
+#[derive(Debug)]
+struct OpenChannel {
+    channel: Arc<RemoteChannel>,
+    partition: PartitionId,
+    subpartition: SubpartitionIndex,
+}
+
+/// Where the payload of a DATA frame goes.
+#[derive(Debug)]
+pub enum PayloadSlot {
+    /// Into this segment; then [`ConsumerConnection::handle_payload`].
+    Segment(ReceiveSlot),
+    /// Nowhere: the driver throws away this many bytes (which may be none).
+    Skip(usize),
+}
+
+/// A segment of a channel, as long as the payload it is to take. Dropped unfilled, it goes home.
+#[derive(Debug)]
+pub struct ReceiveSlot {
+    channel: Arc<RemoteChannel>,
+    header: DataHeader,
+    segment: Option<MemorySegment>,
+}
+
+impl ConsumerConnection {
+    /// The consumer's end of a connection to `peer`, named so in errors. Its channels announce themselves on `ready`;
+    /// the driver hands what it drains there to [`Self::on_ready`].
+    pub fn new(peer: impl Into<Arc<str>>, ready: Arc<ReadyList>) -> Self {
+        Self {
+            peer: peer.into(),
+            ready,
+            channels: BTreeMap::new(),
+            next_id: 0,
+            control: Vec::new(),
+            to_announce: Vec::new(),
+        }
+    }
+
+    /// Asks the peer for a subpartition, to be read by `channel`. Takes the channel's exclusive segments.
+    pub fn open(
+        &mut self,
+        channel: Arc<RemoteChannel>,
+        partition: PartitionId,
+        subpartition: SubpartitionIndex,
+    ) -> ChannelId {
+        let id = ChannelId::new(self.next_id);
+        self.next_id += 1;
+        channel.connect(self.ready.waker_for(id));
+        let initial_credit = channel.initial_credit();
+        ControlFrame::Open { channel: id, partition, subpartition, initial_credit }.encode(&mut self.control);
+        self.channels.insert(id, OpenChannel { channel, partition, subpartition });
+        // It may have been released before it was opened.
+        self.to_announce.push(id);
+        id
+    }
+
+    /// Takes the header of a DATA frame and says where its payload goes. An `Err` ends the connection.
+    pub fn handle_header(&mut self, header: DataHeader) -> Result<PayloadSlot, ProtocolError> {
+        let skip = PayloadSlot::Skip(header.payload_bytes as usize);
+        let Some(open) = self.find(header.channel)? else { return Ok(skip) };
+        let channel = Arc::clone(&open.channel);
+        match receive(channel, header) {
+            Ok(Some(slot)) => Ok(PayloadSlot::Segment(slot)),
+            Ok(None) => Ok(skip),
+            Err(violation) => {
+                self.fail_violator(header.channel, violation);
+                Ok(skip)
+            }
+        }
+    }
+
+    /// Takes a filled slot.
+    pub fn handle_payload(&mut self, mut slot: ReceiveSlot) -> Result<(), ProtocolError> {
+        let header = slot.header;
+        let received = header.verify(slot.as_mut_slice()).and_then(|()| match slot.segment.take() {
+            Some(segment) => slot.channel.on_buffer(segment, header.payload_bytes as usize, header.backlog),
+            None => Ok(()),
+        });
+        if let Err(violation) = received {
+            self.fail_violator(header.channel, violation);
+        }
+        Ok(())
+    }
+
+    /// Takes any other frame. An `Err` ends the connection.
+    pub fn handle_frame(&mut self, frame: ControlFrame<'_>) -> Result<(), ProtocolError> {
+        match frame {
+            ControlFrame::Event { channel, sequence, backlog, event, priority: _ } => {
+                let Some(open) = self.find(channel)? else { return Ok(()) };
+                let is_end = matches!(event, Event::EndOfPartition);
+                match open.channel.on_event(event, sequence, backlog) {
+                    Ok(()) if is_end => drop(self.channels.remove(&channel)),
+                    Ok(()) => {}
+                    Err(violation) => self.fail_violator(channel, violation),
+                }
+            }
+            ControlFrame::Backlog(backlogs) => {
+                for (channel, backlog) in backlogs {
+                    if let Some(open) = self.find(channel)? {
+                        open.channel.on_backlog(backlog);
+                    }
+                }
+            }
+            ControlFrame::Error { scope: ErrorScope::Channel(channel), code, message } => {
+                if self.find(channel)?.is_some()
+                    && let Some(open) = self.channels.remove(&channel)
+                {
+                    open.channel.fail(open.error(code, message, &self.peer));
+                }
+            }
+            ControlFrame::Error { scope: ErrorScope::Connection, code, message } => {
+                for open in std::mem::take(&mut self.channels).into_values() {
+                    open.channel.fail(open.error(code, message, &self.peer));
+                }
+            }
+            ControlFrame::Ping { token } => ControlFrame::Pong { token }.encode(&mut self.control),
+            ControlFrame::Pong { .. } => {}
+            ControlFrame::Open { channel, .. }
+            | ControlFrame::Resume { channel }
+            | ControlFrame::Cancel { channel } => return Err(wrong_side(channel, frame.kind())),
+            ControlFrame::Credit(_) | ControlFrame::Close => {
+                return Err(wrong_side(ChannelId::default(), frame.kind()));
+            }
+        }
+        Ok(())
+    }
+
+    /// A channel has something to announce: it came from the [`ReadyList`].
+    pub fn on_ready(&mut self, channel: ChannelId) {
+        self.to_announce.push(channel);
+    }
+
+    /// Appends all frames that wait to be written, the credit of all channels in one of them. False when there were
+    /// none.
+    pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> bool {
+        let before = out.len();
+        let mut credits = Vec::new();
+        for id in std::mem::take(&mut self.to_announce) {
+            if let Some(credit) = self.announce(id) {
+                credits.push((id, credit));
+            }
+        }
+        out.append(&mut self.control);
+        encode_credits(credits, out);
+        out.len() > before
+    }
+
+    /// Asks for a sign of life. The peer's PONG needs no handling.
+    pub fn ping(&mut self, token: u64) {
+        ControlFrame::Ping { token }.encode(&mut self.control);
+    }
+
+    /// Leaves: every channel is released, and a last frame tells the peer.
+    pub fn close(&mut self) {
+        for open in std::mem::take(&mut self.channels).into_values() {
+            open.channel.fail(ExchangeError::Closed);
+        }
+        ControlFrame::Close.encode(&mut self.control);
+    }
+
+    /// The connection is gone: every channel that did not end fails with `error`.
+    pub fn connection_lost(&mut self, error: &ExchangeError) {
+        for open in std::mem::take(&mut self.channels).into_values() {
+            open.channel.fail(error.clone());
+        }
+    }
+
+    /// Channels that are open.
+    #[must_use]
+    pub fn open_channels(&self) -> usize {
+        self.channels.len()
+    }
+
+    /// The open channel of this id; `None` for one that was closed (I1).
+    fn find(&self, id: ChannelId) -> Result<Option<&OpenChannel>, ProtocolError> {
+        match self.channels.get(&id) {
+            None if id.get() >= self.next_id => {
+                Err(ProtocolError::Peer { channel: id, violation: PeerViolation::UnknownChannel })
+            }
+            found => Ok(found),
+        }
+    }
+
+    fn announce(&mut self, id: ChannelId) -> Option<Credit> {
+        let announcement = self.channels.get(&id)?.channel.take_announcement();
+        if announcement.cancel {
+            ControlFrame::Cancel { channel: id }.encode(&mut self.control);
+            self.channels.remove(&id);
+            return None;
+        }
+        if announcement.resume {
+            ControlFrame::Resume { channel: id }.encode(&mut self.control);
+        }
+        Some(announcement.credit).filter(|credit| !credit.is_zero())
+    }
+
+    /// I2: the channel ends, the peer stops sending for it.
+    fn fail_violator(&mut self, id: ChannelId, violation: PeerViolation) {
+        if let Some(open) = self.channels.remove(&id) {
+            open.channel.fail(ExchangeError::Protocol(ProtocolError::Peer { channel: id, violation }));
+            ControlFrame::Cancel { channel: id }.encode(&mut self.control);
+        }
+    }
+}
+
+impl Drop for ConsumerConnection {
+    fn drop(&mut self) {
+        let error = ExchangeError::connection_lost(Arc::clone(&self.peer), "connection dropped");
+        self.connection_lost(&error);
+    }
+}
+
+impl ReceiveSlot {
+    /// The bytes to fill: all of the payload.
+    #[must_use]
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        match &mut self.segment {
+            Some(segment) => &mut segment.as_mut_slice()[..self.header.payload_bytes as usize],
+            None => &mut [],
+        }
+    }
+}
+
+impl Drop for ReceiveSlot {
+    fn drop(&mut self) {
+        if let Some(segment) = self.segment.take() {
+            self.channel.forfeit(segment);
+        }
+    }
+}
+
+impl OpenChannel {
+    fn error(&self, code: ErrorCode, message: &str, peer: &Arc<str>) -> ExchangeError {
+        match code {
+            ErrorCode::PartitionNotFound => ExchangeError::PartitionNotFound { partition: self.partition },
+            ErrorCode::SubpartitionNotFound => {
+                ExchangeError::SubpartitionNotFound { partition: self.partition, subpartition: self.subpartition }
+            }
+            ErrorCode::AlreadyRead => ExchangeError::AlreadyRead { subpartition: self.subpartition },
+            ErrorCode::ProducerFailed => ExchangeError::producer_failed(self.partition, message),
+            ErrorCode::Released => ExchangeError::Released,
+            ErrorCode::Protocol | ErrorCode::Leaving | ErrorCode::Other(_) => {
+                ExchangeError::connection_lost(Arc::clone(peer), message)
+            }
+        }
+    }
+}
+
+fn receive(channel: Arc<RemoteChannel>, header: DataHeader) -> Result<Option<ReceiveSlot>, PeerViolation> {
+    if header.payload_bytes == 0 {
+        header.verify(&[])?;
+        return channel.on_empty_buffer(header.sequence, header.backlog).map(|()| None);
+    }
+    let Some(segment) = channel.take_for_receive(header.sequence)? else { return Ok(None) };
+    let max_bytes = segment.len() as u32;
+    let slot = ReceiveSlot { channel, header, segment: Some(segment) };
+    if header.payload_bytes > max_bytes {
+        return Err(PeerViolation::PayloadTooLong { len_bytes: header.payload_bytes, max_bytes });
+    }
+    Ok(Some(slot))
+}
+
+pub(super) fn wrong_side(channel: ChannelId, kind: FrameKind) -> ProtocolError {
+    ProtocolError::Peer { channel, violation: PeerViolation::WrongSide { kind: kind.code() } }
+}

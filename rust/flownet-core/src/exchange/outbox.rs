@@ -1,1 +1,124 @@
-//! Frames waiting for the socket.
+//! Frames on their way to a socket.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use flownet_memory::Buffer;
+
+use crate::wire::DataHeader;
+
+/// A queue of bytes for vectored writes. Headers, control frames and small payloads are gathered in contiguous runs,
+/// larger payloads are pointed at where they lie. A payload's segment goes home once its last byte was written; that
+/// of a copied payload at once.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    chunks: VecDeque<Chunk>,
+    /// Bytes of the first chunk that are written already.
+    written: usize,
+    len: usize,
+    /// An emptied run, kept so that a steady stream allocates nothing.
+    spare: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum Chunk {
+    Run(Vec<u8>),
+    Payload(Buffer),
+}
+
+impl Outbox {
+    /// An empty outbox.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Queues a DATA frame.
+    pub fn push_data(&mut self, header: &DataHeader, payload: Buffer) {
+        self.append(|run| run.extend_from_slice(&header.encode()));
+        if payload.len() <= COPIED_PAYLOAD_BYTES {
+            self.append(|run| run.extend_from_slice(&payload));
+        } else {
+            self.len += payload.len();
+            self.chunks.push_back(Chunk::Payload(payload));
+        }
+    }
+
+    /// Queues whole frames that `encode` appends.
+    pub fn push_control(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
+        self.append(encode);
+    }
+
+    /// Fills `slices` with what comes next and says how many it filled.
+    pub fn io_slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        let mut skip = self.written;
+        let mut filled = 0;
+        for (slice, chunk) in slices.iter_mut().zip(&self.chunks) {
+            *slice = IoSlice::new(&chunk.bytes()[skip..]);
+            skip = 0;
+            filled += 1;
+        }
+        filled
+    }
+
+    /// Takes note that the next `bytes` bytes were written.
+    pub fn advance(&mut self, bytes: usize) {
+        debug_assert!(bytes <= self.len, "a socket cannot write more than it was given");
+        self.len = self.len.saturating_sub(bytes);
+        self.written += bytes;
+        while let Some(chunk) = self.chunks.front()
+            && self.written >= chunk.bytes().len()
+        {
+            self.written -= chunk.bytes().len();
+            if let Some(Chunk::Run(mut run)) = self.chunks.pop_front() {
+                run.clear();
+                self.spare = run;
+            }
+        }
+    }
+
+    /// Nothing waits to be written.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes that wait to be written.
+    #[must_use]
+    pub fn queued_bytes(&self) -> usize {
+        self.len
+    }
+
+    /// Drops everything; segments go home.
+    pub fn clear(&mut self) {
+        self.chunks.clear();
+        self.written = 0;
+        self.len = 0;
+    }
+
+    fn append(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        if !matches!(self.chunks.back(), Some(Chunk::Run(run)) if run.len() < RUN_BYTES) {
+            self.chunks.push_back(Chunk::Run(std::mem::take(&mut self.spare)));
+        }
+        if let Some(Chunk::Run(run)) = self.chunks.back_mut() {
+            let before = run.len();
+            write(run);
+            self.len += run.len() - before;
+        }
+    }
+}
+
+impl Chunk {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Run(run) => run,
+            Self::Payload(payload) => payload,
+        }
+    }
+}
+
+/// Up to here copying is cheaper than two more entries of a vectored write.
+const COPIED_PAYLOAD_BYTES: usize = 512;
+
+/// A run takes no further frame from here on, so that its memory stays small.
+const RUN_BYTES: usize = 16 * flownet_memory::KIB;

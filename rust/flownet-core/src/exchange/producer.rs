@@ -1,1 +1,393 @@
-//! Producer end of a data connection.
+//! The producer's end of a connection: one reader for each subpartition the peer opened.
+//!
+//! The driver hands in decoded frames and the channels of the [`ReadyList`], and writes the [`Outbox`] that
+//! [`ProducerConnection::poll_transmit`] fills, which it should call only while the socket takes bytes.
+//!
+//! # Invariants
+//! - I1: a reader is in the queue of ready ones at most once, and sends one buffer per turn, so channels share the
+//!   connection buffer by buffer.
+//! - I2: a data buffer costs one credit and none is sent without; events are free.
+//! - I3: a reader that is not queued sleeps: its subpartition, a credit or a resume queues it again.
+//! - I4: ids are opened in rising order. A frame for a lower id that is not open crossed our end of partition or the
+//!   peer's own cancel and is ignored; one for a higher id ends the connection.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use super::consumer::wrong_side;
+use super::outbox::Outbox;
+use super::ready::ReadyList;
+use crate::credit::{Backlog, Credit};
+use crate::error::{ExchangeError, PeerViolation, ProtocolError};
+use crate::event::Event;
+use crate::ids::{ChannelId, PartitionId, SubpartitionIndex};
+use crate::partition::{PartitionHandle, SubpartitionCell};
+use crate::subpartition::{Element, Polled};
+use crate::wire::{ControlFrame, DataHeader, ErrorCode, ErrorScope, encode_backlogs};
+
+/// Where a connection finds the partitions of its process.
+pub trait PartitionLookup {
+    /// The partition, if it is registered.
+    fn find(&self, partition: PartitionId) -> Option<PartitionHandle>;
+}
+
+/// How a [`ProducerConnection`] behaves.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ProducerSettings {
+    /// Adds a CRC32C to every DATA frame. Default: no; TCP has a checksum of its own, if a weak one.
+    pub checksums: bool,
+    /// How long a request waits for a partition that is not registered yet. Default: 10,000.
+    pub request_timeout_ms: u64,
+}
+
+impl Default for ProducerSettings {
+    fn default() -> Self {
+        Self { checksums: false, request_timeout_ms: 10_000 }
+    }
+}
+
+/// See the [module docs](self).
+#[derive(Debug)]
+pub struct ProducerConnection {
+    settings: ProducerSettings,
+    ready_list: Arc<ReadyList>,
+    readers: HashMap<ChannelId, Reader>,
+    /// Readers that may have something to send, in the order of their turns.
+    ready: VecDeque<ChannelId>,
+    parked: Vec<Parked>,
+    /// The lowest id the peer may open next.
+    next_id: u32,
+    /// Encoded frames that are not bound to a place among the elements: errors, answers.
+    control: Vec<u8>,
+    backlogs: Vec<(ChannelId, Backlog)>,
+    is_closed: bool,
+}
+
+#[derive(Debug)]
+struct Reader {
+    cell: Arc<SubpartitionCell>,
+    credit: Credit,
+    /// Opened without credit: it lives on floating segments and must be told of our backlog.
+    announces_backlog: bool,
+    is_queued: bool,
+}
+
+/// A request for a partition that is not registered yet.
+#[derive(Debug)]
+struct Parked {
+    channel: ChannelId,
+    partition: PartitionId,
+    subpartition: SubpartitionIndex,
+    credit: Credit,
+    /// Set by the first tick that sees it.
+    since_ms: Option<u64>,
+}
+
+impl ProducerConnection {
+    /// The producer's end of a connection. Its subpartitions announce themselves on `ready`; the driver hands what it
+    /// drains there to [`Self::on_ready`].
+    #[must_use]
+    pub fn new(ready: Arc<ReadyList>, settings: ProducerSettings) -> Self {
+        Self {
+            settings,
+            ready_list: ready,
+            readers: HashMap::new(),
+            ready: VecDeque::new(),
+            parked: Vec::new(),
+            next_id: 0,
+            control: Vec::new(),
+            backlogs: Vec::new(),
+            is_closed: false,
+        }
+    }
+
+    /// Takes a frame of the peer. An `Err` ends the connection.
+    pub fn handle_frame(
+        &mut self,
+        frame: ControlFrame<'_>,
+        lookup: &impl PartitionLookup,
+    ) -> Result<(), ProtocolError> {
+        match frame {
+            ControlFrame::Open { channel, partition, subpartition, initial_credit } => {
+                if channel.get() < self.next_id {
+                    return Err(ProtocolError::Peer { channel, violation: PeerViolation::ChannelReopened });
+                }
+                self.next_id = channel.get().saturating_add(1);
+                let request = Parked { channel, partition, subpartition, credit: initial_credit, since_ms: None };
+                self.open(request, lookup);
+            }
+            ControlFrame::Credit(credits) => {
+                for (channel, credit) in credits {
+                    self.on_credit(channel, credit)?;
+                }
+            }
+            ControlFrame::Resume { channel } => self.on_resume(channel)?,
+            ControlFrame::Cancel { channel } => {
+                self.check_known(channel)?;
+                self.remove(channel);
+                self.parked.retain(|parked| parked.channel != channel);
+            }
+            ControlFrame::Close => {
+                self.connection_lost();
+                self.is_closed = true;
+            }
+            ControlFrame::Ping { token } => ControlFrame::Pong { token }.encode(&mut self.control),
+            ControlFrame::Pong { .. } => {}
+            ControlFrame::Event { channel, .. } => return Err(wrong_side(channel, frame.kind())),
+            ControlFrame::Backlog(_) | ControlFrame::Error { .. } => {
+                return Err(wrong_side(ChannelId::default(), frame.kind()));
+            }
+        }
+        Ok(())
+    }
+
+    /// A channel's subpartition has something new: it came from the [`ReadyList`].
+    pub fn on_ready(&mut self, channel: ChannelId) {
+        if let Some(reader) = self.readers.get_mut(&channel)
+            && !std::mem::replace(&mut reader.is_queued, true)
+        {
+            self.ready.push_back(channel);
+        }
+    }
+
+    /// Serves the requests whose partition was registered meanwhile. Call it after each registration.
+    pub fn retry_parked(&mut self, lookup: &impl PartitionLookup) {
+        for request in std::mem::take(&mut self.parked) {
+            self.open(request, lookup);
+        }
+    }
+
+    /// Answers requests that waited too long. Call it now and then, a few times within the timeout; the clock may
+    /// start anywhere. A request begins to wait with the first call after it came.
+    pub fn expire_parked(&mut self, now_ms: u64) {
+        for request in std::mem::take(&mut self.parked) {
+            let since_ms = *request.since_ms.as_ref().unwrap_or(&now_ms);
+            if now_ms.saturating_sub(since_ms) < self.settings.request_timeout_ms {
+                self.parked.push(Parked { since_ms: Some(since_ms), ..request });
+            } else {
+                self.refuse(request.channel, &ExchangeError::PartitionNotFound { partition: request.partition });
+            }
+        }
+    }
+
+    /// Queues frames until about `max_buffers` elements were queued or nothing can be sent. True if there may be more:
+    /// call again when the outbox is written.
+    pub fn poll_transmit(&mut self, out: &mut Outbox, max_buffers: usize) -> bool {
+        let mut room = max_buffers;
+        while room > 0
+            && let Some(channel) = self.ready.pop_front()
+        {
+            room = room.saturating_sub(self.serve(channel, room, out));
+        }
+        if !self.control.is_empty() || !self.backlogs.is_empty() {
+            out.push_control(|run| {
+                run.append(&mut self.control);
+                encode_backlogs(self.backlogs.drain(..), run);
+            });
+        }
+        !self.ready.is_empty()
+    }
+
+    /// Asks for a sign of life. The peer's PONG needs no handling.
+    pub fn ping(&mut self, token: u64) {
+        ControlFrame::Ping { token }.encode(&mut self.control);
+    }
+
+    /// Tells the peer, with the next transmit, that this process leaves. Its channels fail.
+    pub fn leave(&mut self, reason: &str) {
+        self.connection_lost();
+        ControlFrame::Error { scope: ErrorScope::Connection, code: ErrorCode::Leaving, message: reason }
+            .encode(&mut self.control);
+    }
+
+    /// The connection is gone: every subpartition it read is released.
+    pub fn connection_lost(&mut self) {
+        self.ready.clear();
+        self.parked.clear();
+        for (_, reader) in self.readers.drain() {
+            reader.cell.release();
+        }
+    }
+
+    /// The peer said that it leaves: the driver closes the connection.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// Subpartitions being read.
+    #[must_use]
+    pub fn open_channels(&self) -> usize {
+        self.readers.len()
+    }
+
+    /// Requests that wait for their partition. While there are any, the driver ticks [`Self::expire_parked`].
+    #[must_use]
+    pub fn parked_requests(&self) -> usize {
+        self.parked.len()
+    }
+
+    /// Data buffers the peer takes on this channel, if it is open.
+    #[must_use]
+    pub fn credit(&self, channel: ChannelId) -> Option<Credit> {
+        self.readers.get(&channel).map(|reader| reader.credit)
+    }
+
+    fn open(&mut self, request: Parked, lookup: &impl PartitionLookup) {
+        let Parked { channel, partition, subpartition, credit, .. } = request;
+        let Some(handle) = lookup.find(partition) else {
+            self.parked.push(request);
+            return;
+        };
+        let attached = match handle.subpartition(subpartition) {
+            Some(cell) => cell.attach_reader(self.ready_list.waker_for(channel)).map(|()| Arc::clone(cell)),
+            None => Err(ExchangeError::SubpartitionNotFound { partition, subpartition }),
+        };
+        match attached {
+            Ok(cell) => {
+                let reader = Reader { cell, credit, announces_backlog: credit.is_zero(), is_queued: false };
+                self.readers.insert(channel, reader);
+                // A new reader counts as awake: it looks before it waits (I3).
+                self.on_ready(channel);
+            }
+            Err(error) => self.refuse(channel, &error),
+        }
+    }
+
+    fn on_credit(&mut self, channel: ChannelId, credit: Credit) -> Result<(), ProtocolError> {
+        let credited = if let Some(reader) = self.readers.get_mut(&channel) {
+            reader.credit.grant(credit)
+        } else if let Some(parked) = self.parked.iter_mut().find(|parked| parked.channel == channel) {
+            parked.credit.grant(credit)
+        } else {
+            return self.check_known(channel);
+        };
+        credited.map_err(|violation| ProtocolError::Peer { channel, violation })?;
+        self.on_ready(channel);
+        Ok(())
+    }
+
+    fn on_resume(&mut self, channel: ChannelId) -> Result<(), ProtocolError> {
+        let Some(reader) = self.readers.get_mut(&channel) else { return self.check_known(channel) };
+        if reader.announces_backlog {
+            // The peer gave its floating segments to others while it was blocked.
+            reader.credit = Credit::ZERO;
+        }
+        reader.cell.resume().map_err(|violation| ProtocolError::Peer { channel, violation })
+    }
+
+    /// One turn of a reader that was taken off the queue. Returns the elements it sent, data at most `room` of them.
+    fn serve(&mut self, channel: ChannelId, room: usize, out: &mut Outbox) -> usize {
+        let Some(reader) = self.readers.get_mut(&channel) else { return 0 };
+        reader.is_queued = false;
+        // In turn with others, one buffer each; alone, all it may send.
+        let share = if self.ready.is_empty() { room } else { 1 };
+        let max_data = share.min(reader.credit.get() as usize);
+        if max_data == 0 && !reader.cell.is_available(false) {
+            self.on_starved(channel);
+            return 0;
+        }
+        let checksums = self.settings.checksums;
+        let mut is_end = false;
+        let sent = reader.cell.poll_each(max_data, ELEMENTS_PER_TURN.max(share), |polled| {
+            let is_data = matches!(polled.element, Element::Data(_));
+            // `poll_each` gives no more data than there is credit.
+            let is_paid = !is_data || reader.credit.spend_one().is_ok();
+            debug_assert!(is_paid, "I2: no data without credit");
+            is_end |= matches!(polled.element, Element::Event(Event::EndOfPartition));
+            push_element(channel, polled, checksums, out);
+        });
+        if is_end {
+            self.remove(channel);
+        } else if sent > 0 {
+            self.on_ready(channel);
+        } else {
+            self.on_found_nothing(channel);
+        }
+        sent
+    }
+
+    /// The reader has no credit and no event: it sleeps until one comes. A peer that takes segments only on demand
+    /// must know that there is demand.
+    fn on_starved(&mut self, channel: ChannelId) {
+        let Some(reader) = self.readers.get(&channel) else { return };
+        let backlog = reader.cell.backlog();
+        if backlog.is_zero() {
+            self.on_found_nothing(channel);
+        } else if reader.announces_backlog {
+            self.backlogs.push((channel, backlog));
+        }
+    }
+
+    /// Nothing to send now, or never again.
+    fn on_found_nothing(&mut self, channel: ChannelId) {
+        if let Some(failure) = self.readers.get(&channel).and_then(|reader| reader.cell.failure()) {
+            self.remove(channel);
+            self.refuse(channel, &failure);
+        }
+    }
+
+    fn remove(&mut self, channel: ChannelId) {
+        if let Some(reader) = self.readers.remove(&channel) {
+            reader.cell.release();
+            if reader.is_queued {
+                self.ready.retain(|&ready| ready != channel);
+            }
+        }
+    }
+
+    fn refuse(&mut self, channel: ChannelId, error: &ExchangeError) {
+        let message = match error {
+            ExchangeError::ProducerFailed { cause, .. } => cause.to_string(),
+            other => other.to_string(),
+        };
+        ControlFrame::Error { scope: ErrorScope::Channel(channel), code: code_of(error), message: &message }
+            .encode(&mut self.control);
+    }
+
+    /// I4: an id that is not open must at least have been.
+    fn check_known(&self, channel: ChannelId) -> Result<(), ProtocolError> {
+        if channel.get() < self.next_id {
+            return Ok(());
+        }
+        Err(ProtocolError::Peer { channel, violation: PeerViolation::UnknownChannel })
+    }
+}
+
+impl Drop for ProducerConnection {
+    fn drop(&mut self) {
+        self.connection_lost();
+    }
+}
+
+fn push_element(channel: ChannelId, polled: Polled, checksums: bool, out: &mut Outbox) {
+    let Polled { element, backlog, sequence, .. } = polled;
+    match element {
+        Element::Data(payload) => {
+            let payload_bytes = payload.len() as u32;
+            let mut header = DataHeader { channel, sequence, backlog, payload_bytes, checksum: None };
+            if checksums {
+                header = header.with_checksum(&payload);
+            }
+            out.push_data(&header, payload);
+        }
+        Element::Event(event) => {
+            let priority = event.is_priority();
+            let frame = ControlFrame::Event { channel, sequence, backlog, priority, event };
+            out.push_control(|run| frame.encode(run));
+        }
+    }
+}
+
+fn code_of(error: &ExchangeError) -> ErrorCode {
+    match error {
+        ExchangeError::PartitionNotFound { .. } => ErrorCode::PartitionNotFound,
+        ExchangeError::SubpartitionNotFound { .. } => ErrorCode::SubpartitionNotFound,
+        ExchangeError::AlreadyRead { .. } => ErrorCode::AlreadyRead,
+        ExchangeError::ProducerFailed { .. } => ErrorCode::ProducerFailed,
+        _ => ErrorCode::Released,
+    }
+}
+
+/// Elements of one turn; events beyond it wait for the next, so that a burst of them does not hold up the others.
+const ELEMENTS_PER_TURN: usize = 16;

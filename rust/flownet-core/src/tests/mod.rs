@@ -1,1 +1,26 @@
-//! Scenario tests on a simulated pair of connections and virtual time.
+//! What the tests of several modules share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Wake, Waker};
+
+/// A waker that counts.
+#[derive(Debug, Default)]
+pub(crate) struct CountingWaker(AtomicUsize);
+
+impl CountingWaker {
+    pub(crate) fn new() -> (Waker, Arc<Self>) {
+        let counter = Arc::new(Self::default());
+        (Arc::clone(&counter).into(), counter)
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+impl Wake for CountingWaker {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}

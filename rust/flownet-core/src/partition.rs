@@ -1,1 +1,0 @@
-//! Result partition: what a task writes and its readers take.

@@ -1,0 +1,208 @@
+//! The shared form of a subpartition.
+
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::task::Waker;
+
+use flownet_memory::BufferConsumer;
+
+use crate::credit::Backlog;
+use crate::error::{ExchangeError, PeerViolation};
+use crate::event::Event;
+use crate::ids::SubpartitionIndex;
+use crate::lock::Lock;
+use crate::subpartition::{Element, NextElement, Notify, Polled, Subpartition};
+
+/// A [`Subpartition`] between its writer (a task) and its one reader (a connection or the gate of a local task).
+///
+/// One lock, held for a few statements. The reader's waker is called after the lock is released, and only when the
+/// reader sleeps: a reader sleeps once a poll gave `None` or `is_available` said `false`, and not before. So a reader
+/// polls until it gets `None`; it never needs to look again without having been woken.
+///
+/// # Flush without the lock
+/// A writer that flushes after every record would fight with the reader for the lock. `flush_pending` mirrors the
+/// machine's flag: while it is set, the reader has yet to look at the open buffer and will see what was just
+/// committed. This is the store-then-load pattern on both sides (writer: commit, then read the flag; reader: clear the
+/// flag, then read the commit), so both have a sequentially consistent fence in between: one of them sees the other.
+#[derive(Debug)]
+pub struct SubpartitionCell {
+    index: SubpartitionIndex,
+    flush_pending: AtomicBool,
+    state: Lock<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    subpartition: Subpartition,
+    waker: Option<Waker>,
+    was_attached: bool,
+    failure: Option<ExchangeError>,
+}
+
+impl SubpartitionCell {
+    pub(super) fn new(index: SubpartitionIndex) -> Self {
+        Self { index, flush_pending: AtomicBool::new(false), state: Lock::new(State::default()) }
+    }
+
+    /// Makes the caller the reader, once and for ever. It counts as awake: it polls before it waits for `waker`.
+    pub fn attach_reader(&self, waker: Waker) -> Result<(), ExchangeError> {
+        let mut state = self.state.lock();
+        if let Some(failure) = &state.failure {
+            return Err(failure.clone());
+        }
+        if std::mem::replace(&mut state.was_attached, true) {
+            return Err(ExchangeError::AlreadyRead { subpartition: self.index });
+        }
+        state.waker = Some(waker);
+        state.subpartition.attach_reader();
+        Ok(())
+    }
+
+    /// The next element; `None` when there is none now (the reader will be woken) or never again (see
+    /// [`Self::failure`]).
+    pub fn poll(&self) -> Option<Polled> {
+        let mut polled = None;
+        self.poll_each(1, 1, |element| polled = Some(element));
+        polled
+    }
+
+    /// Appends elements until nothing is there or `max_data` data buffers were taken and the next is data again.
+    /// Nothing appended means that the reader sleeps.
+    pub fn poll_many(&self, max_data: usize, out: &mut Vec<Polled>) {
+        self.poll_each(max_data, usize::MAX, |element| out.push(element));
+    }
+
+    /// Gives up to `max_elements` elements, of which `max_data` may be data, to `sink`, under one lock. `sink` must
+    /// only store them. Returns how many there were; none for a positive limit means that the reader sleeps.
+    pub(crate) fn poll_each(&self, max_data: usize, max_elements: usize, mut sink: impl FnMut(Polled)) -> usize {
+        let mut taken = 0;
+        let mut data = 0;
+        self.read(|subpartition| {
+            while taken < max_elements && !(data == max_data && subpartition.next() == NextElement::Data) {
+                let Some(polled) = subpartition.poll() else { break };
+                taken += 1;
+                data += usize::from(matches!(polled.element, Element::Data(_)));
+                let is_last = polled.next == NextElement::None;
+                sink(polled);
+                if is_last {
+                    break;
+                }
+            }
+        });
+        taken
+    }
+
+    /// Can a reader with or without credit take something? When not, it is woken as soon as that changes.
+    pub fn is_available(&self, has_credit: bool) -> bool {
+        self.read(|subpartition| subpartition.is_available(has_credit))
+    }
+
+    /// Data buffers a reader with credit could take now.
+    pub fn backlog(&self) -> Backlog {
+        self.state.lock().subpartition.backlog()
+    }
+
+    /// Ends the silence behind a blocking event; the reader is woken if there is something for it.
+    pub fn resume(&self) -> Result<(), PeerViolation> {
+        self.write(|subpartition| match subpartition.resume() {
+            Ok(notify) => (Ok(()), notify),
+            Err(violation) => (Err(violation), Notify::Nobody),
+        })
+    }
+
+    /// The reader wants no more. What is queued goes home, what the task still writes is dropped.
+    pub fn release(&self) {
+        let mut state = self.state.lock();
+        let _ = state.subpartition.release();
+        let waker = state.waker.take();
+        let discarded = state.subpartition.take_discarded();
+        self.flush_pending.store(false, Ordering::Relaxed);
+        drop(state);
+        drop((waker, discarded));
+    }
+
+    /// Why nothing will come any more, when the producer failed or was released early.
+    pub fn failure(&self) -> Option<ExchangeError> {
+        self.state.lock().failure.clone()
+    }
+
+    /// Data buffers in the queue, readable or not.
+    pub fn queued_buffers(&self) -> u32 {
+        self.state.lock().subpartition.queued_buffers()
+    }
+
+    /// The end of the partition was read, or the subpartition released.
+    pub fn is_consumed(&self) -> bool {
+        self.state.lock().subpartition.is_consumed()
+    }
+
+    pub(super) fn add_buffer(&self, buffer: BufferConsumer) {
+        // A refused buffer is dropped here, outside of the lock: its reader is gone, its bytes go nowhere.
+        let _refused = self.write(|subpartition| match subpartition.add_buffer(buffer) {
+            Ok(notify) => (None, notify),
+            Err(refused) => (Some(refused), Notify::Nobody),
+        });
+    }
+
+    pub(super) fn add_event(&self, event: Event) {
+        let _refused = self.write(|subpartition| match subpartition.add_event(event) {
+            Ok(notify) => (None, notify),
+            Err(refused) => (Some(refused), Notify::Nobody),
+        });
+    }
+
+    pub(super) fn finish_buffer(&self) {
+        self.write(|subpartition| ((), subpartition.finish_buffer()));
+    }
+
+    #[inline]
+    pub(super) fn flush(&self) {
+        fence(Ordering::SeqCst);
+        if !self.flush_pending.load(Ordering::Relaxed) {
+            self.write(|subpartition| ((), subpartition.flush()));
+        }
+    }
+
+    /// Ends the subpartition by the producer's fault, unless its reader came to the end or left.
+    pub(super) fn fail(&self, failure: ExchangeError) {
+        self.write_state(|state| {
+            if state.subpartition.is_consumed() {
+                return ((), Notify::Nobody);
+            }
+            state.failure.get_or_insert(failure);
+            ((), state.subpartition.release())
+        });
+    }
+
+    fn write<R>(&self, change: impl FnOnce(&mut Subpartition) -> (R, Notify)) -> R {
+        self.write_state(|state| change(&mut state.subpartition))
+    }
+
+    fn write_state<R>(&self, change: impl FnOnce(&mut State) -> (R, Notify)) -> R {
+        let mut state = self.state.lock();
+        let (result, notify) = change(&mut state);
+        self.flush_pending.store(state.subpartition.is_flush_pending(), Ordering::Relaxed);
+        let discarded = state.subpartition.take_discarded();
+        let waker = match notify {
+            Notify::Reader => state.waker.clone(),
+            Notify::Nobody => None,
+        };
+        drop(state);
+        drop(discarded);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        result
+    }
+
+    fn read<R>(&self, look: impl FnOnce(&mut Subpartition) -> R) -> R {
+        let mut state = self.state.lock();
+        self.flush_pending.store(false, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let result = look(&mut state.subpartition);
+        self.flush_pending.store(state.subpartition.is_flush_pending(), Ordering::Relaxed);
+        let discarded = state.subpartition.take_discarded();
+        drop(state);
+        drop(discarded);
+        result
+    }
+}

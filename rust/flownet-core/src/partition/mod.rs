@@ -1,0 +1,20 @@
+//! Producer side of an exchange: one [`ResultPartition`] per task output, one [`SubpartitionCell`] per reader.
+//!
+//! The task owns the partition and writes without a lock into the open buffer of a subpartition; a lock is taken once
+//! a buffer, an event or a flush. Readers (a connection or a local gate) hold the cells, the flusher and whoever
+//! answers for the task hold a [`PartitionHandle`].
+//!
+//! # Invariants
+//! - P1: a builder is open in at most one form: one per subpartition, or one that all subpartitions share.
+//! - P2: when a write returns short, everything written before is visible to the readers, so that they can give
+//!   segments back.
+//! - P3: bytes committed before a flush are seen by the poll that follows it (see [`SubpartitionCell`]).
+
+mod cell;
+mod dirty;
+mod handle;
+mod result;
+
+pub use cell::SubpartitionCell;
+pub use handle::{PartitionCounters, PartitionHandle};
+pub use result::ResultPartition;

@@ -1,0 +1,305 @@
+//! The writer's end of a partition.
+
+use std::sync::Arc;
+use std::task::{Poll, Waker, ready};
+
+use flownet_memory::{BufferBuilder, BufferPool, MemorySegment};
+
+use super::cell::SubpartitionCell;
+use super::handle::{PartitionCounters, PartitionHandle, Shared};
+use crate::error::ExchangeError;
+use crate::event::Event;
+use crate::ids::{PartitionId, SubpartitionIndex};
+
+/// All that one task writes for one edge. Owned by the task's thread.
+///
+/// Bytes go into the open buffer of a subpartition and become visible to its reader when the buffer is full, at a
+/// flush, or in front of an event. Indices beyond [`Self::subpartitions`] are the caller's bug and panic.
+///
+/// Dropping it before [`Self::finish`] ends the partition for its readers with [`ExchangeError::Released`]. Dropping
+/// it also destroys its pool: segments still queued or on their way go home to the process as they are read.
+#[derive(Debug)]
+pub struct ResultPartition {
+    shared: Arc<Shared>,
+    pool: Arc<BufferPool>,
+    open: Box<[Option<BufferBuilder>]>,
+    broadcast: Option<BufferBuilder>,
+    is_finished: bool,
+}
+
+impl ResultPartition {
+    /// A partition that takes its segments from `pool`, which has one lane for each subpartition.
+    #[must_use]
+    pub fn new(id: PartitionId, pool: Arc<BufferPool>, subpartitions: u32) -> Self {
+        let open = (0..subpartitions).map(|_| None).collect();
+        Self { shared: Arc::new(Shared::new(id, subpartitions)), pool, open, broadcast: None, is_finished: false }
+    }
+
+    /// Appends to one subpartition and takes new segments as they are needed. Returns how many bytes were taken: all
+    /// of them, or fewer when no segment is to be had now. Not visible before [`Self::end_record`] and a flush,
+    /// except for buffers that became full.
+    #[inline]
+    pub fn try_write(&mut self, subpartition: SubpartitionIndex, bytes: &[u8]) -> usize {
+        let mut taken = 0;
+        if self.broadcast.is_none()
+            && let Some(builder) = &mut self.open[subpartition.index()]
+        {
+            taken = builder.append(bytes);
+        }
+        if taken == bytes.len() { taken } else { taken + self.write_rest(subpartition, &bytes[taken..]) }
+    }
+
+    /// Appends once for all subpartitions: they share the buffer. Otherwise as [`Self::try_write`].
+    #[inline]
+    pub fn try_broadcast_write(&mut self, bytes: &[u8]) -> usize {
+        let taken = self.broadcast.as_mut().map_or(0, |builder| builder.append(bytes));
+        if taken == bytes.len() { taken } else { taken + self.broadcast_rest(&bytes[taken..]) }
+    }
+
+    /// A record ends here: its bytes may be flushed from now on. A buffer that is full with it is finished at once.
+    #[inline]
+    pub fn end_record(&mut self, subpartition: SubpartitionIndex) {
+        let index = subpartition.index();
+        if let Some(builder) = &mut self.open[index] {
+            builder.commit();
+            if builder.is_full() {
+                self.finish_buffer(index);
+                self.shared.cells[index].finish_buffer();
+            }
+        }
+        self.shared.dirty.mark(index);
+    }
+
+    /// As [`Self::end_record`], for a record that was broadcast.
+    #[inline]
+    pub fn end_broadcast_record(&mut self) {
+        if let Some(builder) = &mut self.broadcast {
+            builder.commit();
+            if builder.is_full() {
+                self.close_broadcast();
+            }
+        }
+        self.shared.dirty.mark_all();
+    }
+
+    /// Sends an event to one subpartition, behind all records written to it (a priority event: before what is still
+    /// queued). Visible at once.
+    pub fn emit_event(&mut self, subpartition: SubpartitionIndex, event: &Event) {
+        self.close_broadcast();
+        self.finish_buffer(subpartition.index());
+        self.shared.cells[subpartition.index()].add_event(event.clone());
+    }
+
+    /// Sends an event to every subpartition, as [`Self::emit_event`] does.
+    pub fn broadcast_event(&mut self, event: &Event) {
+        self.finish_broadcast_buffer();
+        for index in 0..self.open.len() {
+            self.finish_buffer(index);
+            self.shared.cells[index].add_event(event.clone());
+        }
+    }
+
+    /// Shows the reader of one subpartition all complete records. The open buffer stays open.
+    #[inline]
+    pub fn flush(&mut self, subpartition: SubpartitionIndex) {
+        self.shared.cells[subpartition.index()].flush();
+    }
+
+    /// Shows all readers all complete records.
+    pub fn flush_all(&mut self) {
+        for cell in &self.shared.cells {
+            cell.flush();
+        }
+    }
+
+    /// Waits for room: ready when `subpartition` has an open buffer with room in it, which takes one segment if need
+    /// be. For a record that was cut by a short [`Self::try_write`].
+    pub fn poll_segment(&mut self, subpartition: SubpartitionIndex, waker: &Waker) -> Poll<Result<(), ExchangeError>> {
+        let index = subpartition.index();
+        self.close_broadcast();
+        if self.open[index].as_ref().is_some_and(|builder| !builder.is_full()) {
+            return Poll::Ready(Ok(()));
+        }
+        let segment = ready!(self.pool.poll_take(index, waker))?;
+        self.finish_buffer(index);
+        self.open_buffer(index, segment);
+        Poll::Ready(Ok(()))
+    }
+
+    /// As [`Self::poll_segment`], for a broadcast record.
+    pub fn poll_broadcast_segment(&mut self, waker: &Waker) -> Poll<Result<(), ExchangeError>> {
+        if self.broadcast.as_ref().is_some_and(|builder| !builder.is_full()) {
+            return Poll::Ready(Ok(()));
+        }
+        let segment = ready!(self.pool.poll_take(BROADCAST_LANE, waker))?;
+        self.close_unicast();
+        self.finish_broadcast_buffer();
+        self.open_broadcast(segment);
+        Poll::Ready(Ok(()))
+    }
+
+    /// Ends every subpartition: end of data, then end of partition. Nothing may be written afterwards. `drain`: the
+    /// input came to its own end.
+    pub fn finish(&mut self, drain: bool) {
+        if self.is_finished {
+            return;
+        }
+        self.broadcast_event(&Event::EndOfData { drain });
+        self.broadcast_event(&Event::EndOfPartition);
+        self.is_finished = true;
+    }
+
+    /// Ends the partition with a cause that every reader gets to see.
+    pub fn fail(&self, cause: impl Into<Arc<str>>) {
+        self.handle().fail(cause);
+    }
+
+    /// Ends the partition without blame.
+    pub fn release(&self) {
+        self.handle().release();
+    }
+
+    /// True when a segment is to be had without overdraft and no subpartition is at its quota. One atomic read.
+    #[inline]
+    #[must_use]
+    pub fn is_available(&self) -> bool {
+        self.pool.is_available()
+    }
+
+    /// Waits until [`Self::is_available`]. An error when the pool is gone.
+    pub fn poll_available(&self, waker: &Waker) -> Poll<Result<(), ExchangeError>> {
+        self.pool.poll_available(waker).map_err(ExchangeError::from)
+    }
+
+    /// A shared view for the network, the flusher and the metrics.
+    #[must_use]
+    pub fn handle(&self) -> PartitionHandle {
+        PartitionHandle(Arc::clone(&self.shared))
+    }
+
+    /// The partition's name.
+    #[must_use]
+    pub fn id(&self) -> PartitionId {
+        self.shared.id
+    }
+
+    /// All subpartitions.
+    #[must_use]
+    pub fn subpartitions(&self) -> &[Arc<SubpartitionCell>] {
+        &self.shared.cells
+    }
+
+    /// What left the partition.
+    #[must_use]
+    pub fn counters(&self) -> PartitionCounters {
+        self.handle().counters()
+    }
+
+    /// Every subpartition was read to its end or released.
+    #[must_use]
+    pub fn is_consumed(&self) -> bool {
+        self.handle().is_consumed()
+    }
+
+    fn write_rest(&mut self, subpartition: SubpartitionIndex, bytes: &[u8]) -> usize {
+        let index = subpartition.index();
+        self.close_broadcast();
+        let mut taken = 0;
+        while taken < bytes.len() {
+            if let Some(builder) = &mut self.open[index] {
+                taken += builder.append(&bytes[taken..]);
+            }
+            if taken == bytes.len() {
+                break;
+            }
+            self.finish_buffer(index);
+            let Some(segment) = self.pool.try_take(index) else {
+                // P2: the reader must see the full buffer, or it never gives a segment back.
+                self.shared.cells[index].finish_buffer();
+                break;
+            };
+            self.open_buffer(index, segment);
+        }
+        taken
+    }
+
+    fn broadcast_rest(&mut self, bytes: &[u8]) -> usize {
+        self.close_unicast();
+        let mut taken = 0;
+        while taken < bytes.len() {
+            if let Some(builder) = &mut self.broadcast {
+                taken += builder.append(&bytes[taken..]);
+            }
+            if taken == bytes.len() {
+                break;
+            }
+            self.finish_broadcast_buffer();
+            let Some(segment) = self.pool.try_take(BROADCAST_LANE) else {
+                self.shared.cells.iter().for_each(|cell| cell.finish_buffer());
+                break;
+            };
+            self.open_broadcast(segment);
+        }
+        taken
+    }
+
+    fn open_buffer(&mut self, index: usize, segment: MemorySegment) {
+        let (builder, consumer) = BufferBuilder::new(segment);
+        self.shared.cells[index].add_buffer(consumer);
+        self.open[index] = Some(builder);
+    }
+
+    fn open_broadcast(&mut self, segment: MemorySegment) {
+        let (builder, consumer) = BufferBuilder::new(segment);
+        if let Some((last, others)) = self.shared.cells.split_last() {
+            others.iter().for_each(|cell| cell.add_buffer(consumer.copy()));
+            last.add_buffer(consumer);
+        }
+        self.broadcast = Some(builder);
+    }
+
+    /// Finishes the open buffer of a subpartition. The caller tells the cell, by what it adds next or by
+    /// `finish_buffer`.
+    fn finish_buffer(&mut self, index: usize) {
+        if let Some(mut builder) = self.open[index].take() {
+            self.shared.count(builder.finish(), 1);
+        }
+    }
+
+    fn finish_broadcast_buffer(&mut self) {
+        if let Some(mut builder) = self.broadcast.take() {
+            self.shared.count(builder.finish(), self.open.len());
+        }
+    }
+
+    /// P1: before a subpartition gets a buffer of its own, the shared one ends.
+    fn close_broadcast(&mut self) {
+        if self.broadcast.is_some() {
+            self.finish_broadcast_buffer();
+            self.shared.cells.iter().for_each(|cell| cell.finish_buffer());
+        }
+    }
+
+    fn close_unicast(&mut self) {
+        for index in 0..self.open.len() {
+            if self.open[index].is_some() {
+                self.finish_buffer(index);
+                self.shared.cells[index].finish_buffer();
+            }
+        }
+    }
+}
+
+impl Drop for ResultPartition {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            self.shared.fail_all(&ExchangeError::Released);
+        }
+        self.open.iter_mut().for_each(|open| *open = None);
+        self.broadcast = None;
+        self.pool.destroy();
+    }
+}
+
+/// A shared buffer counts against the quota of one lane: it is home only when its slowest reader is done.
+const BROADCAST_LANE: usize = 0;
