@@ -25,18 +25,23 @@ pub mod exchange;
 pub mod gate;
 pub mod ids;
 pub mod keygroup;
+mod lock;
 pub mod partition;
 pub mod record;
 pub mod selector;
 pub mod subpartition;
 pub mod wire;
 
+pub use channel::RemoteChannel;
 pub use credit::{Backlog, Credit};
 pub use error::{ExchangeError, PeerViolation, ProtocolError, RecordError, SelectError, WireError};
 pub use event::{Barrier, BarrierKind, CustomEvent, Event, EventError};
+pub use gate::InputGate;
 pub use ids::{ChannelId, ChannelIndex, CheckpointId, KeyGroup, PartitionId, SubpartitionIndex};
-pub use record::reader::RecordReader;
+pub use partition::{PartitionCounters, PartitionHandle, ResultPartition, SubpartitionCell};
+pub use record::{Emit, FlushPolicy, RecordReader, RecordWriter};
 pub use selector::{Selection, Selector, Target};
+pub use subpartition::{Element, NextElement, Polled};
 
 #[cfg(test)]
 mod tests;

@@ -6,5 +6,11 @@
 pub mod reader;
 pub mod writer;
 
+pub use reader::RecordReader;
+pub use writer::{Emit, FlushPolicy, RecordWriter};
+
 /// Bytes of the length in front of every record.
 pub const LENGTH_PREFIX_BYTES: usize = 4;
+
+#[cfg(test)]
+mod tests;

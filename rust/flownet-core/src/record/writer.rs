@@ -1,1 +1,253 @@
 //! Writes records into a result partition.
+//!
+//! The writer never waits. A record that finds no segment is taken all the same: what did not fit is kept inside, and
+//! the caller waits with [`RecordWriter::poll_ready`], then goes on with [`RecordWriter::resume`]. So a caller that
+//! emitted a record never has to keep it, and no record is cut by an event or mixed with another.
+//!
+//! # Invariants
+//! - W1: at most one record is unfinished, and nothing else is written before its rest is.
+//! - W2: a record beyond the limit is refused before a byte of it is written or copied.
+//! - W3: a broadcast record is written once, whatever the number of subpartitions.
+
+use std::task::{Poll, Waker};
+
+use super::LENGTH_PREFIX_BYTES;
+use crate::error::ExchangeError;
+use crate::event::Event;
+use crate::ids::SubpartitionIndex;
+use crate::partition::ResultPartition;
+use crate::selector::{Selection, Selector, Target};
+
+/// When readers get to see a buffer that is not full. An event always shows what is in front of it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum FlushPolicy {
+    /// After each record (buffer timeout 0).
+    EveryRecord,
+    /// When the flusher of the process comes by (buffer timeout above 0): register the partition with it.
+    Timer,
+    /// Never (no buffer timeout).
+    WhenFull,
+}
+
+/// What became of a record. It is taken in both cases.
+#[must_use]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Emit {
+    /// Written.
+    Done,
+    /// The rest of it waits for a segment: [`RecordWriter::poll_ready`], then [`RecordWriter::resume`], and only then
+    /// the next record.
+    Blocked,
+}
+
+/// Selects the subpartition of each record and writes it there behind its length. Owned by the task's thread.
+#[derive(Debug)]
+pub struct RecordWriter {
+    partition: ResultPartition,
+    subpartitions: u32,
+    selector: Selector,
+    flush: FlushPolicy,
+    max_record_bytes: usize,
+    state: State,
+    /// What is left to write of a record that blocks. Kept for its allocation.
+    rest: Vec<u8>,
+    rest_at: usize,
+    records_out: u64,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum State {
+    Open,
+    Blocked(Selection),
+    Finished,
+}
+
+impl RecordWriter {
+    /// A writer of this partition. No record may be longer than `max_record_bytes`; the format's own limit is
+    /// 2^32 - 1.
+    #[must_use]
+    pub fn new(partition: ResultPartition, selector: Selector, flush: FlushPolicy, max_record_bytes: usize) -> Self {
+        let format_limit = usize::try_from(u32::MAX).unwrap_or(usize::MAX);
+        Self {
+            subpartitions: u32::try_from(partition.subpartitions().len()).unwrap_or(u32::MAX),
+            partition,
+            selector,
+            flush,
+            max_record_bytes: max_record_bytes.min(format_limit),
+            state: State::Open,
+            rest: Vec::new(),
+            rest_at: 0,
+            records_out: 0,
+        }
+    }
+
+    /// Takes one record. After an error nothing of it was written.
+    #[inline]
+    pub fn try_emit(&mut self, target: Target, record: &[u8]) -> Result<Emit, ExchangeError> {
+        if record.len() > self.max_record_bytes || self.state != State::Open {
+            return Err(self.refusal(record.len()));
+        }
+        let selection = self.selector.select(target, self.subpartitions)?;
+        self.records_out += 1;
+        // At most `max_record_bytes`, which fits.
+        let prefix = (record.len() as u32).to_le_bytes();
+        let written = match selection {
+            Selection::One(subpartition) => {
+                let written = self.partition.try_write(subpartition, &prefix);
+                if written == prefix.len() { written + self.partition.try_write(subpartition, record) } else { written }
+            }
+            Selection::All => {
+                let written = self.partition.try_broadcast_write(&prefix);
+                if written == prefix.len() { written + self.partition.try_broadcast_write(record) } else { written }
+            }
+        };
+        if written == LENGTH_PREFIX_BYTES + record.len() {
+            self.end_record(selection);
+            return Ok(Emit::Done);
+        }
+        Ok(self.block(selection, &prefix, record, written))
+    }
+
+    /// Goes on with the record that blocks. Does nothing when none does.
+    pub fn resume(&mut self) -> Result<Emit, ExchangeError> {
+        let State::Blocked(selection) = self.state else {
+            return Ok(Emit::Done);
+        };
+        let rest = &self.rest[self.rest_at..];
+        let written = match selection {
+            Selection::One(subpartition) => self.partition.try_write(subpartition, rest),
+            Selection::All => self.partition.try_broadcast_write(rest),
+        };
+        self.rest_at += written;
+        if self.rest_at < self.rest.len() {
+            return Ok(Emit::Blocked);
+        }
+        self.state = State::Open;
+        self.forget_rest();
+        self.end_record(selection);
+        Ok(Emit::Done)
+    }
+
+    /// Ready when [`Self::resume`] gets on by at least one segment; at once when nothing blocks. An error when the
+    /// pool is gone.
+    pub fn poll_ready(&mut self, waker: &Waker) -> Poll<Result<(), ExchangeError>> {
+        match self.state {
+            State::Blocked(Selection::One(subpartition)) => self.partition.poll_segment(subpartition, waker),
+            State::Blocked(Selection::All) => self.partition.poll_broadcast_segment(waker),
+            State::Open | State::Finished => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Sends an event behind all records, to every subpartition, and shows both at once.
+    pub fn broadcast_event(&mut self, event: &Event) -> Result<(), ExchangeError> {
+        self.check_open()?;
+        self.partition.broadcast_event(event);
+        Ok(())
+    }
+
+    /// Sends an event to one subpartition, behind its records.
+    pub fn emit_event(&mut self, subpartition: SubpartitionIndex, event: &Event) -> Result<(), ExchangeError> {
+        self.check_open()?;
+        self.partition.emit_event(subpartition, event);
+        Ok(())
+    }
+
+    /// Shows all complete records to their readers.
+    pub fn flush_all(&mut self) {
+        self.partition.flush_all();
+    }
+
+    /// Ends every subpartition; no record follows. `drain`: the input came to its own end.
+    pub fn finish(&mut self, drain: bool) -> Result<(), ExchangeError> {
+        self.check_open()?;
+        self.partition.finish(drain);
+        self.state = State::Finished;
+        Ok(())
+    }
+
+    /// True while the rest of a record waits for a segment.
+    #[must_use]
+    pub fn is_blocked(&self) -> bool {
+        matches!(self.state, State::Blocked(_))
+    }
+
+    /// True when records are welcome: nothing blocks, segments are to be had, no reader is far behind. Asked before a
+    /// task takes its next input. Cheap.
+    #[inline]
+    #[must_use]
+    pub fn is_available(&self) -> bool {
+        !self.is_blocked() && self.partition.is_available()
+    }
+
+    /// Waits until the partition is available; for a blocked record wait with [`Self::poll_ready`].
+    pub fn poll_available(&self, waker: &Waker) -> Poll<Result<(), ExchangeError>> {
+        self.partition.poll_available(waker)
+    }
+
+    /// What it writes to.
+    #[must_use]
+    pub fn partition(&self) -> &ResultPartition {
+        &self.partition
+    }
+
+    /// Records taken so far; a broadcast record counts once.
+    #[must_use]
+    pub fn records_out(&self) -> u64 {
+        self.records_out
+    }
+
+    #[inline]
+    fn end_record(&mut self, selection: Selection) {
+        match selection {
+            Selection::One(subpartition) => {
+                self.partition.end_record(subpartition);
+                if self.flush == FlushPolicy::EveryRecord {
+                    self.partition.flush(subpartition);
+                }
+            }
+            Selection::All => {
+                self.partition.end_broadcast_record();
+                if self.flush == FlushPolicy::EveryRecord {
+                    self.partition.flush_all();
+                }
+            }
+        }
+    }
+
+    /// Keeps what is left of a record of which the first `written` bytes, the length included, found room.
+    #[cold]
+    #[inline(never)]
+    fn block(&mut self, selection: Selection, prefix: &[u8], record: &[u8], written: usize) -> Emit {
+        let prefix_written = written.min(prefix.len());
+        self.rest.extend_from_slice(&prefix[prefix_written..]);
+        self.rest.extend_from_slice(&record[written - prefix_written..]);
+        self.state = State::Blocked(selection);
+        Emit::Blocked
+    }
+
+    fn forget_rest(&mut self) {
+        self.rest_at = 0;
+        if self.rest.capacity() > KEPT_BYTES {
+            self.rest = Vec::new();
+        } else {
+            self.rest.clear();
+        }
+    }
+
+    fn check_open(&self) -> Result<(), ExchangeError> {
+        if self.state == State::Open { Ok(()) } else { Err(self.refusal(0)) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refusal(&self, bytes: usize) -> ExchangeError {
+        match self.state {
+            State::Blocked(_) => ExchangeError::Misuse("the last record blocks: wait and resume before going on"),
+            State::Finished => ExchangeError::Misuse("the partition is finished"),
+            State::Open => ExchangeError::RecordTooLarge { bytes, max_bytes: self.max_record_bytes },
+        }
+    }
+}
+
+/// A vector for the rest of a record that is larger than this is not kept for the next one.
+const KEPT_BYTES: usize = 1 << 20;

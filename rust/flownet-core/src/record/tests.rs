@@ -1,0 +1,400 @@
+//! Records from a writer through a partition of a real pool to the readers of its subpartitions.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Poll, Wake, Waker};
+
+use flownet_memory::{BufferPool, BufferPoolSettings, SegmentPool};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::{Emit, FlushPolicy, RecordReader, RecordWriter};
+use crate::error::{ExchangeError, SelectError};
+use crate::event::Event;
+use crate::ids::{PartitionId, SubpartitionIndex};
+use crate::partition::{ResultPartition, SubpartitionCell};
+use crate::selector::{Selector, Target};
+use crate::subpartition::Element;
+
+const MAX_RECORD_BYTES: usize = 10_000;
+
+/// What a reader sees.
+#[derive(Clone, Debug, Eq, PartialEq)]
+enum Read {
+    Record(Vec<u8>),
+    Event(Event),
+}
+
+/// One writer, and one reader for each subpartition.
+struct Rig {
+    segments: Arc<SegmentPool>,
+    pool: Arc<BufferPool>,
+    writer: RecordWriter,
+    inputs: Vec<Input>,
+}
+
+struct Input {
+    cell: Arc<SubpartitionCell>,
+    reader: RecordReader,
+    read: Vec<Read>,
+}
+
+impl Rig {
+    fn new(segments: usize, segment_bytes: usize, subpartitions: u32, selector: Selector, flush: FlushPolicy) -> Self {
+        let all = SegmentPool::new(segments, segment_bytes).unwrap();
+        let settings = BufferPoolSettings {
+            min: segments,
+            max: None,
+            lanes: subpartitions as usize,
+            max_per_lane: usize::MAX,
+            max_overdraft: 0,
+        };
+        let pool = all.create_buffer_pool(settings).unwrap();
+        let partition = ResultPartition::new(PartitionId::new(1), Arc::clone(&pool), subpartitions);
+        let inputs = partition.subpartitions().iter().map(Input::new).collect();
+        let writer = RecordWriter::new(partition, selector, flush, MAX_RECORD_BYTES);
+        Self { segments: all, pool, writer, inputs }
+    }
+
+    /// Emits as a task does; the readers take what they can whenever the writer waits.
+    fn emit(&mut self, target: Target, record: &[u8]) {
+        let mut emitted = self.writer.try_emit(target, record).unwrap();
+        while emitted == Emit::Blocked {
+            assert!(self.writer.is_blocked() && !self.writer.is_available());
+            self.read_all();
+            assert!(matches!(self.writer.poll_ready(Waker::noop()), Poll::Ready(Ok(()))), "readers gave segments back");
+            emitted = self.writer.resume().unwrap();
+        }
+        assert!(!self.writer.is_blocked());
+    }
+
+    fn read_all(&mut self) {
+        self.inputs.iter_mut().for_each(Input::read_all);
+    }
+
+    fn finish(&mut self) {
+        self.writer.finish(true).unwrap();
+        self.read_all();
+    }
+
+    /// What each reader got, without the events that end a partition.
+    fn finish_and_assert_all_segments_home(mut self) -> Vec<Vec<Read>> {
+        self.finish();
+        let total = self.segments.total();
+        assert!(self.writer.partition().is_consumed());
+        assert_eq!(self.pool.in_use(), 0);
+        drop(self.writer);
+        assert_eq!(self.segments.available(), total);
+        let without_end = |mut input: Input| {
+            let end = [Read::Event(Event::EndOfData { drain: true }), Read::Event(Event::EndOfPartition)];
+            assert_eq!(input.read.split_off(input.read.len() - 2), end);
+            input.read
+        };
+        self.inputs.into_iter().map(without_end).collect()
+    }
+}
+
+impl Input {
+    fn new(cell: &Arc<SubpartitionCell>) -> Self {
+        cell.attach_reader(Waker::noop().clone()).unwrap();
+        Self { cell: Arc::clone(cell), reader: RecordReader::new(MAX_RECORD_BYTES), read: Vec::new() }
+    }
+
+    fn read_all(&mut self) {
+        while let Some(polled) = self.cell.poll() {
+            match polled.element {
+                Element::Data(buffer) => {
+                    self.reader.push(buffer);
+                    while let Some(record) = self.reader.next_record().unwrap() {
+                        self.read.push(Read::Record(record.to_vec()));
+                    }
+                }
+                Element::Event(event) => {
+                    self.reader.check_boundary().unwrap();
+                    self.read.push(Read::Event(event));
+                }
+            }
+        }
+    }
+
+    fn records(&self) -> usize {
+        self.read.iter().filter(|read| matches!(read, Read::Record(_))).count()
+    }
+}
+
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn any_policy() -> impl Strategy<Value = FlushPolicy> {
+    prop_oneof![Just(FlushPolicy::EveryRecord), Just(FlushPolicy::Timer), Just(FlushPolicy::WhenFull)]
+}
+
+/// A step of a task: a record to a subpartition, an event to all of them, a visit of the flusher, a turn of the readers.
+#[derive(Clone, Debug)]
+enum Step {
+    Record { subpartition: u32, bytes: Vec<u8> },
+    Watermark(i64),
+    FlusherComes,
+    ReadersCome,
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let len = prop_oneof![8 => 0usize..40, 1 => 0usize..400];
+    prop_oneof![
+        8 => (0u32..3, len, any::<u8>()).prop_map(|(subpartition, len, fill)| Step::Record {
+            subpartition,
+            bytes: (0..len).map(|n| (n as u8).wrapping_add(fill)).collect()
+        }),
+        1 => any::<i64>().prop_map(Step::Watermark),
+        1 => Just(Step::FlusherComes),
+        1 => Just(Step::ReadersCome),
+    ]
+}
+
+fn run(rig: &mut Rig, steps: &[Step]) {
+    for step in steps {
+        match step {
+            Step::Record { subpartition, bytes } => rig.emit(Target::Subpartition(*subpartition), bytes),
+            Step::Watermark(timestamp_ms) => {
+                rig.writer.broadcast_event(&Event::Watermark { timestamp_ms: *timestamp_ms }).unwrap();
+            }
+            Step::FlusherComes => rig.writer.partition().handle().flush_dirty(),
+            Step::ReadersCome => rig.read_all(),
+        }
+    }
+}
+
+/// What the reader of a subpartition must see of these steps; `None`: everything was broadcast.
+fn expected(steps: &[Step], reader: Option<u32>) -> Vec<Read> {
+    let seen = |step: &Step| match step {
+        Step::Record { subpartition, bytes } if reader.is_none_or(|reader| reader == *subpartition) => {
+            Some(Read::Record(bytes.clone()))
+        }
+        Step::Watermark(timestamp_ms) => Some(Read::Event(Event::Watermark { timestamp_ms: *timestamp_ms })),
+        _ => None,
+    };
+    steps.iter().filter_map(seen).collect()
+}
+
+proptest! {
+    #[test]
+    fn records_and_events_of_any_size_keep_their_order_through_any_segment_size(
+        steps in vec(any_step(), 0..60),
+        segment_bytes in 1usize..70,
+        segments in 3usize..9,
+        flush in any_policy(),
+    ) {
+        let mut rig = Rig::new(segments, segment_bytes, 3, Selector::Custom, flush);
+        run(&mut rig, &steps);
+        let read = rig.finish_and_assert_all_segments_home();
+        for (subpartition, read) in (0..).zip(read) {
+            prop_assert_eq!(read, expected(&steps, Some(subpartition)));
+        }
+    }
+
+    #[test]
+    fn broadcast_records_and_events_reach_every_reader_in_order(
+        steps in vec(any_step(), 0..60),
+        segment_bytes in 1usize..70,
+        segments in 1usize..5,
+        flush in any_policy(),
+    ) {
+        let mut rig = Rig::new(segments, segment_bytes, 3, Selector::Broadcast, flush);
+        run(&mut rig, &steps);
+        for read in rig.finish_and_assert_all_segments_home() {
+            prop_assert_eq!(read, expected(&steps, None));
+        }
+    }
+}
+
+#[test]
+fn a_broadcast_record_is_stored_once_and_read_by_each_reader_at_its_own_pace() {
+    let mut rig = Rig::new(4, 64, 3, Selector::Broadcast, FlushPolicy::EveryRecord);
+    rig.emit(Target::Any, &[1; 20]);
+    assert_eq!(rig.pool.in_use(), 1);
+
+    rig.inputs[0].read_all();
+    rig.emit(Target::Any, &[2; 20]);
+    rig.inputs[1].read_all();
+    let counts: Vec<usize> = rig.inputs.iter().map(Input::records).collect();
+    assert_eq!(counts, [1, 2, 0]);
+    assert_eq!(rig.pool.in_use(), 1);
+    assert_eq!(rig.writer.records_out(), 2);
+    for read in rig.finish_and_assert_all_segments_home() {
+        assert_eq!(read, [Read::Record(vec![1; 20]), Read::Record(vec![2; 20])]);
+    }
+}
+
+#[test]
+fn a_record_larger_than_the_whole_pool_gets_through_while_its_reader_reads() {
+    let mut rig = Rig::new(2, 16, 1, Selector::Forward, FlushPolicy::WhenFull);
+    let large: Vec<u8> = (0..1_000).map(|n| n as u8).collect();
+    rig.emit(Target::Any, &large);
+    rig.emit(Target::Any, &[5]);
+    let read = rig.finish_and_assert_all_segments_home();
+    assert_eq!(read, [[Read::Record(large), Read::Record(vec![5])]]);
+}
+
+#[test]
+fn a_record_that_blocks_inside_its_length_is_finished_later() {
+    for room in 0..4 {
+        let mut rig = Rig::new(1, 16 + room, 1, Selector::Forward, FlushPolicy::WhenFull);
+        rig.emit(Target::Any, &[1; 12]);
+        rig.emit(Target::Any, &[2; 3]);
+        let read = rig.finish_and_assert_all_segments_home();
+        assert_eq!(read, [[Read::Record(vec![1; 12]), Read::Record(vec![2; 3])]], "{room} bytes of the length fit");
+    }
+}
+
+#[test]
+fn nothing_else_is_taken_while_a_record_blocks() {
+    let mut rig = Rig::new(1, 16, 2, Selector::Custom, FlushPolicy::WhenFull);
+    assert_eq!(rig.writer.try_emit(Target::Subpartition(0), &[1; 20]).unwrap(), Emit::Blocked);
+    assert_eq!(rig.writer.resume().unwrap(), Emit::Blocked);
+
+    let watermark = Event::Watermark { timestamp_ms: 1 };
+    assert!(matches!(rig.writer.try_emit(Target::Subpartition(1), &[2]), Err(ExchangeError::Misuse(_))));
+    assert!(matches!(rig.writer.broadcast_event(&watermark), Err(ExchangeError::Misuse(_))));
+    assert!(matches!(rig.writer.emit_event(SubpartitionIndex::new(1), &watermark), Err(ExchangeError::Misuse(_))));
+    assert!(matches!(rig.writer.finish(true), Err(ExchangeError::Misuse(_))));
+
+    rig.read_all();
+    assert_eq!(rig.writer.resume().unwrap(), Emit::Done);
+    let read = rig.finish_and_assert_all_segments_home();
+    assert_eq!(read, [vec![Read::Record(vec![1; 20])], vec![]]);
+}
+
+#[test]
+fn a_blocked_writer_is_woken_when_a_reader_gives_a_segment_back() {
+    for selector in [Selector::Forward, Selector::Broadcast] {
+        let mut rig = Rig::new(1, 16, 1, selector, FlushPolicy::WhenFull);
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(Arc::clone(&woken));
+        assert!(matches!(rig.writer.poll_ready(&waker), Poll::Ready(Ok(()))), "nothing blocks yet");
+
+        assert_eq!(rig.writer.try_emit(Target::Any, &[1; 20]).unwrap(), Emit::Blocked);
+        assert!(rig.writer.poll_ready(&waker).is_pending());
+        assert!(rig.writer.poll_available(&waker).is_pending());
+        assert_eq!(woken.0.load(Ordering::Relaxed), 0);
+        rig.read_all();
+        assert!(woken.0.load(Ordering::Relaxed) > 0);
+        assert!(matches!(rig.writer.poll_ready(&waker), Poll::Ready(Ok(()))));
+        assert_eq!(rig.writer.resume().unwrap(), Emit::Done);
+        assert_eq!(rig.finish_and_assert_all_segments_home(), [[Read::Record(vec![1; 20])]]);
+    }
+}
+
+#[test]
+fn a_blocked_writer_learns_that_its_pool_is_gone() {
+    let mut rig = Rig::new(1, 16, 1, Selector::Forward, FlushPolicy::WhenFull);
+    assert_eq!(rig.writer.try_emit(Target::Any, &[1; 20]).unwrap(), Emit::Blocked);
+    assert!(rig.writer.poll_ready(Waker::noop()).is_pending());
+    rig.pool.destroy();
+    assert!(matches!(rig.writer.poll_ready(Waker::noop()), Poll::Ready(Err(ExchangeError::Memory(_)))));
+    drop(rig.writer);
+    drop(rig.inputs);
+    assert_eq!(rig.segments.available(), 1);
+}
+
+#[test]
+fn availability_follows_the_pool() {
+    let mut rig = Rig::new(2, 16, 1, Selector::Forward, FlushPolicy::WhenFull);
+    assert!(rig.writer.is_available());
+    rig.emit(Target::Any, &[1; 12]);
+    rig.emit(Target::Any, &[2; 12]);
+    assert!(!rig.writer.is_available(), "both segments are queued");
+    rig.read_all();
+    assert!(rig.writer.is_available());
+    assert!(matches!(rig.writer.poll_available(Waker::noop()), Poll::Ready(Ok(()))));
+    rig.finish_and_assert_all_segments_home();
+}
+
+#[test]
+fn a_record_beyond_the_limit_is_refused_before_a_byte_is_written() {
+    let mut rig = Rig::new(2, 16, 1, Selector::Forward, FlushPolicy::EveryRecord);
+    let refused = rig.writer.try_emit(Target::Any, &[0; MAX_RECORD_BYTES + 1]);
+    assert!(matches!(refused, Err(ExchangeError::RecordTooLarge { bytes: 10_001, max_bytes: MAX_RECORD_BYTES })));
+    assert_eq!((rig.pool.in_use(), rig.writer.records_out()), (0, 0));
+
+    rig.emit(Target::Any, &[0; MAX_RECORD_BYTES]);
+    assert_eq!(rig.finish_and_assert_all_segments_home(), [[Read::Record(vec![0; MAX_RECORD_BYTES])]]);
+}
+
+#[test]
+fn a_record_that_cannot_be_placed_is_refused_before_a_byte_is_written() {
+    let mut rig = Rig::new(2, 16, 2, Selector::Custom, FlushPolicy::EveryRecord);
+    let refused = rig.writer.try_emit(Target::Subpartition(2), &[1]);
+    let out_of_range = SelectError::OutOfRange { chosen: 2, subpartitions: 2 };
+    assert!(matches!(refused, Err(ExchangeError::Select(error)) if error == out_of_range));
+    assert_eq!((rig.pool.in_use(), rig.writer.records_out()), (0, 0));
+    rig.finish_and_assert_all_segments_home();
+}
+
+#[test]
+fn the_flush_policy_says_when_an_open_buffer_is_seen() {
+    for (flush, at_once, after_flusher) in
+        [(FlushPolicy::EveryRecord, 1, 1), (FlushPolicy::Timer, 0, 1), (FlushPolicy::WhenFull, 0, 0)]
+    {
+        for selector in [Selector::Forward, Selector::Broadcast] {
+            let mut rig = Rig::new(2, 64, 1, selector, flush);
+            rig.emit(Target::Any, &[1; 10]);
+            rig.read_all();
+            assert_eq!(rig.inputs[0].records(), at_once, "{flush:?}");
+            if flush == FlushPolicy::Timer {
+                rig.writer.partition().handle().flush_dirty();
+            }
+            rig.read_all();
+            assert_eq!(rig.inputs[0].records(), after_flusher, "{flush:?}");
+            rig.writer.flush_all();
+            rig.read_all();
+            assert_eq!(rig.inputs[0].records(), 1, "{flush:?}");
+            rig.finish_and_assert_all_segments_home();
+        }
+    }
+}
+
+#[test]
+fn an_event_shows_the_records_in_front_of_it_at_once() {
+    let mut rig = Rig::new(4, 64, 2, Selector::rebalance(0), FlushPolicy::WhenFull);
+    rig.emit(Target::Any, &[1]);
+    rig.emit(Target::Any, &[2]);
+    let marker = Event::LatencyMarker { timestamp_ns: 1, operator: 2, subtask: 3 };
+    rig.writer.emit_event(SubpartitionIndex::new(1), &marker).unwrap();
+    rig.read_all();
+    assert_eq!(rig.inputs[0].read, []);
+    assert_eq!(rig.inputs[1].read, [Read::Record(vec![2]), Read::Event(marker)]);
+    rig.finish_and_assert_all_segments_home();
+}
+
+#[test]
+fn nothing_is_taken_after_the_end() {
+    let mut rig = Rig::new(2, 16, 1, Selector::Forward, FlushPolicy::EveryRecord);
+    rig.writer.finish(false).unwrap();
+    assert!(matches!(rig.writer.try_emit(Target::Any, &[1]), Err(ExchangeError::Misuse(_))));
+    assert!(matches!(rig.writer.broadcast_event(&Event::EndOfPartition), Err(ExchangeError::Misuse(_))));
+    assert!(matches!(rig.writer.finish(true), Err(ExchangeError::Misuse(_))));
+    rig.read_all();
+    assert_eq!(rig.inputs[0].read, [Event::EndOfData { drain: false }, Event::EndOfPartition].map(Read::Event));
+    drop(rig.writer);
+    assert_eq!(rig.segments.available(), 2);
+}
+
+#[test]
+fn records_to_a_reader_that_left_are_dropped_and_their_segments_go_home() {
+    let mut rig = Rig::new(2, 16, 2, Selector::Custom, FlushPolicy::EveryRecord);
+    rig.inputs[0].cell.release();
+    for round in 0..50 {
+        rig.emit(Target::Subpartition(0), &[round; 9]);
+        rig.emit(Target::Subpartition(1), &[round; 3]);
+    }
+    rig.finish();
+    assert_eq!((rig.inputs[0].records(), rig.inputs[1].records()), (0, 50));
+    drop(rig.writer);
+    assert_eq!(rig.segments.available(), 2);
+}
