@@ -1,5 +1,7 @@
 //! Why a task ended other than by finishing. Every error crosses processes, so all of them serialise.
 
+use flownet_core::ExchangeError;
+use flownet_memory::MemoryError;
 use serde::{Deserialize, Serialize};
 
 use crate::source::SourceError;
@@ -36,6 +38,14 @@ pub enum TaskError {
         /// Buffers of the worker.
         total: usize,
     },
+    /// The system gave the task no thread.
+    #[error("no thread for task '{task}': {reason}")]
+    NoThread {
+        /// The task, with its subtask.
+        task: String,
+        /// What the system said.
+        reason: String,
+    },
     /// The code of a chain panicked: a bug, reported with what it said.
     #[error("task '{task}' panicked: {message}")]
     Panic {
@@ -67,6 +77,15 @@ impl TaskError {
 impl From<OperatorFailure> for TaskError {
     fn from(failure: OperatorFailure) -> Self {
         Self::Operator(Box::new(failure))
+    }
+}
+
+impl From<ExchangeError> for TaskError {
+    fn from(error: ExchangeError) -> Self {
+        match error {
+            ExchangeError::Cancelled => Self::Cancelled,
+            other => Self::Exchange(other.into()),
+        }
     }
 }
 
@@ -112,6 +131,36 @@ pub struct ExchangeFailure {
     pub message: String,
 }
 
+impl ExchangeFailure {
+    /// A failure that only its text describes.
+    pub fn other(message: impl Into<String>) -> Self {
+        Self { kind: ExchangeFailureKind::Other, message: message.into() }
+    }
+}
+
+impl From<ExchangeError> for ExchangeFailure {
+    fn from(error: ExchangeError) -> Self {
+        let kind = match &error {
+            ExchangeError::ConnectionLost { peer, .. } => {
+                ExchangeFailureKind::ConnectionLost { peer: peer.as_ref().to_owned() }
+            }
+            ExchangeError::ProducerFailed { partition, .. } => {
+                ExchangeFailureKind::ProducerFailed { partition: partition.get() }
+            }
+            ExchangeError::PartitionNotFound { partition } => {
+                ExchangeFailureKind::PartitionNotFound { partition: partition.get() }
+            }
+            ExchangeError::Released | ExchangeError::Closed => ExchangeFailureKind::Released,
+            ExchangeError::Memory(MemoryError::Closed) => ExchangeFailureKind::Released,
+            ExchangeError::RecordTooLarge { bytes, max_bytes } => {
+                ExchangeFailureKind::RecordTooLarge { bytes: *bytes, max_bytes: *max_bytes }
+            }
+            _ => ExchangeFailureKind::Other,
+        };
+        Self { kind, message: error.to_string() }
+    }
+}
+
 /// The kinds of [`ExchangeFailure`] that callers tell apart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -131,6 +180,8 @@ pub enum ExchangeFailureKind {
         /// The missing partition.
         partition: u64,
     },
+    /// A partition, gate or pool was taken away while in use: the other side, or the job, is ending.
+    Released,
     /// A record is longer than the limit.
     RecordTooLarge {
         /// Its length.
@@ -144,9 +195,49 @@ pub enum ExchangeFailureKind {
 
 impl ExchangeFailureKind {
     fn is_secondary(&self) -> bool {
-        matches!(
-            self,
-            Self::ConnectionLost { .. } | Self::ProducerFailed { .. } | Self::PartitionNotFound { .. }
-        )
+        !matches!(self, Self::RecordTooLarge { .. } | Self::Other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flownet_core::PartitionId;
+
+    use super::*;
+
+    #[test]
+    fn an_operator_failure_says_where_on_what_and_how() {
+        let mut failure = OperatorFailure {
+            operator: "parse".into(),
+            subtask: 0,
+            parallelism: 2,
+            record: Some("'2026-11-20;;oops'".into()),
+            error_type: "ValueError".into(),
+            message: "could not convert string to float: ''".into(),
+            traceback: None,
+        };
+        assert_eq!(
+            TaskError::from(failure.clone()).to_string(),
+            "operator 'parse' (subtask 1 of 2) failed on record '2026-11-20;;oops': \
+             ValueError: could not convert string to float: ''"
+        );
+        failure.record = None;
+        assert!(failure.to_string().starts_with("operator 'parse' (subtask 1 of 2) failed: ValueError"));
+    }
+
+    #[test]
+    fn echoes_of_failures_elsewhere_are_told_from_roots() {
+        let lost = TaskError::from(ExchangeError::connection_lost("127.0.0.1:9", "reset"));
+        let failed = TaskError::from(ExchangeError::producer_failed(PartitionId::new(7), "boom"));
+        let released = TaskError::from(ExchangeError::Released);
+        let cancelled = TaskError::from(ExchangeError::Cancelled);
+        for echo in [&lost, &failed, &released, &cancelled] {
+            assert!(echo.is_secondary(), "{echo}");
+        }
+        assert_eq!(cancelled, TaskError::Cancelled);
+        let too_large = TaskError::from(ExchangeError::RecordTooLarge { bytes: 10, max_bytes: 5 });
+        for root in [too_large, TaskError::Config("x".into())] {
+            assert!(!root.is_secondary(), "{root}");
+        }
     }
 }

@@ -37,7 +37,8 @@ pub struct TimeLedger {
 
 #[derive(Debug)]
 struct Inner {
-    state: TimeState,
+    // `None` once closed.
+    state: Option<TimeState>,
     since_ns: u64,
     totals_ns: [u64; STATES],
 }
@@ -45,14 +46,21 @@ struct Inner {
 impl TimeLedger {
     /// Opens the ledger in `state` at `now_ns`.
     pub fn new(state: TimeState, now_ns: u64) -> Self {
-        Self { inner: Mutex::new(Inner { state, since_ns: now_ns, totals_ns: [0; STATES] }) }
+        Self { inner: Mutex::new(Inner { state: Some(state), since_ns: now_ns, totals_ns: [0; STATES] }) }
     }
 
     /// Closes the running period at `now_ns` and begins one of `state`.
     pub fn switch(&self, state: TimeState, now_ns: u64) {
         let mut inner = self.lock();
         inner.settle(now_ns);
-        inner.state = state;
+        inner.state = Some(state);
+    }
+
+    /// Closes the running period at `now_ns`, the last one: the task has ended.
+    pub fn close(&self, now_ns: u64) {
+        let mut inner = self.lock();
+        inner.settle(now_ns);
+        inner.state = None;
     }
 
     /// All time until `now_ns`, the open period included.
@@ -68,8 +76,8 @@ impl TimeLedger {
         }
     }
 
-    /// The state that runs now.
-    pub fn state(&self) -> TimeState {
+    /// The state that runs now; `None` once closed.
+    pub fn state(&self) -> Option<TimeState> {
         self.lock().state
     }
 
@@ -80,7 +88,9 @@ impl TimeLedger {
 
 impl Inner {
     fn settle(&mut self, now_ns: u64) {
-        self.totals_ns[self.state as usize] += now_ns.saturating_sub(self.since_ns);
+        if let Some(state) = self.state {
+            self.totals_ns[state as usize] += now_ns.saturating_sub(self.since_ns);
+        }
         self.since_ns = self.since_ns.max(now_ns);
     }
 }
@@ -137,7 +147,7 @@ mod tests {
         assert_eq!(shares.total(), Duration::from_nanos(900));
         assert_eq!((shares.idle, shares.busy), (Duration::from_nanos(50), Duration::from_nanos(800)));
         assert_eq!(shares.back_pressured(), Duration::from_nanos(50));
-        assert_eq!(ledger.state(), TimeState::Busy);
+        assert_eq!(ledger.state(), Some(TimeState::Busy));
     }
 
     #[test]
@@ -146,6 +156,13 @@ mod tests {
         for now in [10, 20, 20, 30] {
             assert_eq!(ledger.snapshot(now).busy, Duration::from_nanos(now));
         }
+    }
+
+    #[test]
+    fn a_closed_ledger_counts_no_more() {
+        let ledger = TimeLedger::new(TimeState::Busy, 0);
+        ledger.close(10);
+        assert_eq!((ledger.snapshot(50).total(), ledger.state()), (Duration::from_nanos(10), None));
     }
 
     #[test]

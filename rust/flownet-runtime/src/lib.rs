@@ -29,7 +29,7 @@ mod mailbox;
 mod outputs;
 
 pub use self::chain::{Chain, ChainFactory, SourceStatus, TaskContext};
-pub use self::error::{OperatorFailure, TaskError};
+pub use self::error::{ExchangeFailure, ExchangeFailureKind, OperatorFailure, TaskError};
 pub use self::input::InputBatch;
 pub use self::mailbox::CancelToken;
 pub use self::metrics::{MetricsSnapshot, TaskMetrics};

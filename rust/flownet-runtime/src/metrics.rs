@@ -64,6 +64,10 @@ impl TaskMetrics {
         self.time.switch(state, self.now_ns());
     }
 
+    pub(crate) fn close(&self) {
+        self.time.close(self.now_ns());
+    }
+
     fn now_ns(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }

@@ -132,14 +132,18 @@ impl Outputs {
     /// Sends an event everywhere, in its place behind the records so far.
     pub(crate) fn broadcast(&mut self, event: &Event) -> Result<(), TaskError> {
         self.wait()?;
-        self.writers.iter_mut().for_each(|writer| writer.broadcast_event(event));
+        for writer in &mut self.writers {
+            writer.broadcast_event(event)?;
+        }
         Ok(())
     }
 
     /// Ends every output behind the records so far.
     pub(crate) fn finish(&mut self, drain: bool) -> Result<(), TaskError> {
         self.wait()?;
-        self.writers.iter_mut().for_each(|writer| writer.finish(drain));
+        for writer in &mut self.writers {
+            writer.finish(drain)?;
+        }
         Ok(())
     }
 
@@ -150,7 +154,8 @@ impl Outputs {
                 match writer.poll_ready(self.parker.waker()) {
                     Poll::Ready(ready) => {
                         ready?;
-                        writer.resume()?;
+                        // `is_blocked` says whether that was all of it.
+                        let _ = writer.resume()?;
                     }
                     Poll::Pending => self.parker.park(),
                 }

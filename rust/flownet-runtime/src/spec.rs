@@ -21,7 +21,7 @@ pub struct TaskSpec {
     pub subtask: u32,
     /// Subtasks of the vertex.
     pub parallelism: u32,
-    /// Key groups of the vertex.
+    /// Key groups of the job. Senders and receivers of a keyed edge must have the same.
     pub max_parallelism: u32,
     /// Operators of the chain, upstream first.
     pub operators: Vec<OperatorSpec>,
@@ -35,6 +35,11 @@ impl TaskSpec {
     /// Whether the task reads nothing and is driven by its source operator.
     pub fn is_source(&self) -> bool {
         self.inputs.is_empty()
+    }
+
+    /// Whether some input carries keys, so that key groups are shared among the subtasks.
+    pub fn is_keyed(&self) -> bool {
+        self.inputs.iter().any(|input| input.keyed)
     }
 
     /// Channels the task reads from the worker it runs on (`true`) or from other workers (`false`).

@@ -164,9 +164,9 @@ impl<V> KeyedState<V> {
 
     /// Every key with its value: by key group, in no particular order within one.
     pub fn iter(&self) -> impl Iterator<Item = (KeyGroup, &[u8], &V)> {
-        (self.range.first.get()..).zip(&self.groups).flat_map(|(group, held)| {
-            held.iter().map(move |slot| (KeyGroup::new(group), &*slot.key, &slot.value))
-        })
+        (self.range.first.get()..)
+            .zip(&self.groups)
+            .flat_map(|(group, held)| held.iter().map(move |slot| (KeyGroup::new(group), &*slot.key, &slot.value)))
     }
 
     /// Keys held.

@@ -1,5 +1,6 @@
 //! Sources of records that need no exchange: text files, text sockets, and a brake.
 
+mod lines;
 mod socket;
 mod text;
 mod throttle;

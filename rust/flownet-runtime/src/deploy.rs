@@ -1,0 +1,429 @@
+//! From a [`TaskSpec`] to a running task: prepare, connect, start.
+//!
+//! All tasks of a job are prepared before any is connected, and all connected before any is started, so that every
+//! channel finds its partition.
+//!
+//! # Invariants
+//! - I1: a task takes exactly what [`buffers_needed`] says: the same functions size the pools and the prediction.
+//! - I2: partitions stay registered, and readable, until the [`TaskHandle`] is dropped: consumers on other workers may
+//!   ask for them after the task has ended.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use flownet_core::channel::RemoteChannel;
+use flownet_core::gate::InputGate;
+use flownet_core::keygroup::MAX_PARALLELISM_LIMIT;
+use flownet_core::partition::{PartitionHandle, ResultPartition};
+use flownet_core::record::writer::{FlushPolicy, RecordWriter};
+use flownet_core::{ChannelIndex, ExchangeError, PartitionId, Selector, SubpartitionIndex};
+use flownet_memory::{BufferPool, BufferPoolSettings, MemoryError};
+use flownet_net::{NetworkConfig, NetworkEnvironment, ThreadParker};
+use serde::{Deserialize, Serialize};
+
+use crate::chain::{Chain, TaskContext};
+use crate::error::TaskError;
+use crate::input::{ChannelPlace, TaskInput};
+use crate::ledger::TimeState;
+use crate::mailbox::{Mail, Mailbox};
+use crate::metrics::{MetricsSnapshot, TaskMetrics};
+use crate::outputs::Outputs;
+use crate::spec::{ChannelSpec, OutputSpec, Partitioner, TaskSpec};
+use crate::state::KeyGroupRange;
+use crate::task::Task;
+
+/// Stack of a task's thread. Operators of embedded languages recurse deeply; untouched pages cost nothing.
+const STACK_BYTES: usize = 8 << 20;
+
+/// Buffers of a worker that a task has a right to, and those it may grow to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BufferNeed {
+    /// Without these the task is refused.
+    pub min: usize,
+    /// Beyond these it takes none (overdraft apart).
+    pub max: usize,
+}
+
+impl std::ops::Add for BufferNeed {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { min: self.min + other.min, max: self.max + other.max }
+    }
+}
+
+impl std::iter::Sum for BufferNeed {
+    fn sum<I: Iterator<Item = Self>>(needs: I) -> Self {
+        needs.fold(Self::default(), std::ops::Add::add)
+    }
+}
+
+impl From<BufferPoolSettings> for BufferNeed {
+    fn from(settings: BufferPoolSettings) -> Self {
+        Self { min: settings.min, max: settings.max.unwrap_or(usize::MAX) }
+    }
+}
+
+/// The buffers that `spec` takes when it runs on `worker`.
+pub fn buffers_needed(spec: &TaskSpec, worker: u32, config: &NetworkConfig) -> BufferNeed {
+    let outputs = spec.outputs.iter().map(|output| config.partition_buffers(output.subpartitions));
+    outputs.chain(gate_settings(spec, worker, config)).map(BufferNeed::from).sum()
+}
+
+/// A gate whose channels are all local holds its producers' buffers and needs none.
+fn gate_settings(spec: &TaskSpec, worker: u32, config: &NetworkConfig) -> Option<BufferPoolSettings> {
+    let remote = u32::try_from(spec.channels(worker, false)).unwrap_or(u32::MAX);
+    (remote > 0).then(|| config.gate_buffers(remote))
+}
+
+/// A task with its memory and its partitions, not yet connected to its producers.
+///
+/// Dropped unstarted, it gives everything back.
+#[derive(Debug)]
+pub struct PreparedTask {
+    spec: TaskSpec,
+    worker: u32,
+    max_record_bytes: usize,
+    writers: Vec<RecordWriter>,
+    output_pools: Vec<Arc<BufferPool>>,
+    gate: Option<PreparedGate>,
+    registered: Registered,
+}
+
+#[derive(Debug)]
+struct PreparedGate {
+    gate: Arc<InputGate>,
+    places: Vec<ChannelPlace>,
+    resources: GateResources,
+}
+
+/// What a gate leaves behind if nobody closes it.
+#[derive(Debug)]
+struct GateResources {
+    gate: Arc<InputGate>,
+    pool: Option<Arc<BufferPool>>,
+    remote: Vec<Arc<RemoteChannel>>,
+}
+
+impl Drop for GateResources {
+    fn drop(&mut self) {
+        self.gate.close();
+        self.remote.iter().for_each(|channel| channel.release());
+        if let Some(pool) = &self.pool {
+            pool.destroy();
+        }
+    }
+}
+
+/// Partitions known to the environment; forgotten and released on drop.
+#[derive(Debug)]
+struct Registered {
+    environment: NetworkEnvironment,
+    partitions: Vec<PartitionHandle>,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        for partition in &self.partitions {
+            self.environment.release_partition(partition.id());
+            partition.release();
+        }
+    }
+}
+
+impl PreparedTask {
+    /// Takes the task's memory and registers its partitions. `worker` is the index of this worker in the plan.
+    ///
+    /// No record may be longer than `max_record_bytes`, sent or received.
+    pub fn prepare(
+        spec: TaskSpec,
+        worker: u32,
+        environment: &NetworkEnvironment,
+        max_record_bytes: usize,
+    ) -> Result<Self, TaskError> {
+        check(&spec)?;
+        let registered = Registered { environment: environment.clone(), partitions: Vec::new() };
+        let mut prepared = Self {
+            worker,
+            max_record_bytes,
+            writers: Vec::with_capacity(spec.outputs.len()),
+            output_pools: Vec::with_capacity(spec.outputs.len()),
+            gate: None,
+            registered,
+            spec,
+        };
+        for index in 0..prepared.spec.outputs.len() {
+            prepared.add_output(index)?;
+        }
+        if !prepared.spec.is_source() {
+            prepared.gate = Some(prepared.build_gate()?);
+        }
+        Ok(prepared)
+    }
+
+    /// Connects every input: to `local` partitions where the producer runs on this worker, else to the worker's
+    /// address. Failures to reach a worker come later, from the running task.
+    pub fn connect(
+        &mut self,
+        addresses: &BTreeMap<u32, SocketAddr>,
+        local: impl Fn(PartitionId) -> Option<PartitionHandle>,
+    ) -> Result<(), TaskError> {
+        let Some(prepared) = &mut self.gate else { return Ok(()) };
+        let channels = self.spec.inputs.iter().flat_map(|input| &input.channels);
+        for (index, channel) in (0..).map(ChannelIndex::new).zip(channels) {
+            if channel.producer_worker == self.worker {
+                prepared.connect_local(index, channel, &local)?;
+            } else {
+                let peer = addresses.get(&channel.producer_worker).ok_or_else(|| {
+                    TaskError::Config(format!("no address for worker {}", channel.producer_worker))
+                })?;
+                prepared.connect_remote(index, channel, *peer, &self.registered.environment);
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts the task on a thread of its own. `worker_name` is how users know this worker.
+    ///
+    /// `on_exit` is called on that thread, as the last thing it does, with the way the task ended.
+    pub fn start(
+        self,
+        chain: Box<dyn Chain>,
+        worker_name: impl Into<String>,
+        on_exit: impl FnOnce(Result<(), TaskError>) + Send + 'static,
+    ) -> Result<TaskHandle, TaskError> {
+        let mailbox = Mailbox::new();
+        let metrics = Arc::new(TaskMetrics::new());
+        let outcome = Arc::new(OnceLock::new());
+        let name = full_name(&self.spec);
+        let cx = self.context(worker_name.into(), &mailbox, &metrics);
+        let Self { spec, max_record_bytes, writers, output_pools, gate, registered, .. } = self;
+
+        let body = {
+            let (name, mailbox, outcome) = (name.clone(), mailbox.clone(), Arc::clone(&outcome));
+            let partitions = registered.partitions.clone();
+            move || {
+                let parker = Arc::new(ThreadParker::current());
+                mailbox.set_owner(parker.waker().clone());
+                let (cancel, metrics) = (mailbox.cancel_token(), Arc::clone(&cx.metrics));
+                let outputs = Outputs::new(writers, Arc::clone(&parker), cancel.clone(), Arc::clone(&metrics));
+                let (input, gate) = match gate {
+                    Some(PreparedGate { gate, places, resources }) => {
+                        (Some(TaskInput::new(gate, &places, max_record_bytes, cancel, metrics)), Some(resources))
+                    }
+                    None => (None, None),
+                };
+                let state = TimeState::Idle;
+                let task =
+                    Task { name, cx, chain, input, outputs, output_pools, partitions, mailbox, parker, state };
+                let result = task.run();
+                // The task's own segments are home by now; what its gate holds follows.
+                drop(gate);
+                let _ = outcome.set(result.clone());
+                on_exit(result);
+            }
+        };
+        let thread = thread::Builder::new().name(name.replace('\0', " ")).stack_size(STACK_BYTES).spawn(body);
+        let thread = thread.map_err(|error| TaskError::NoThread { task: name.clone(), reason: error.to_string() })?;
+        Ok(TaskHandle { spec, name, mailbox, metrics, outcome, thread: Mutex::new(Some(thread)), registered })
+    }
+
+    /// What the task is.
+    pub fn spec(&self) -> &TaskSpec {
+        &self.spec
+    }
+
+    /// The partitions the task fills, for consumers on this worker.
+    pub fn partitions(&self) -> &[PartitionHandle] {
+        &self.registered.partitions
+    }
+
+    fn add_output(&mut self, index: usize) -> Result<(), TaskError> {
+        let output = &self.spec.outputs[index];
+        let environment = &self.registered.environment;
+        let settings = environment.config().partition_buffers(output.subpartitions);
+        let pool = create_pool(environment, settings, &self.spec)?;
+        let partition = ResultPartition::new(output.partition_id(), Arc::clone(&pool), output.subpartitions);
+        let handle = partition.handle();
+        let flush = match output.flush_timeout_us {
+            None => FlushPolicy::WhenFull,
+            Some(0) => FlushPolicy::EveryRecord,
+            Some(_) => FlushPolicy::Timer,
+        };
+        environment.register_partition(handle.clone(), output.flush_timeout_us.map(Duration::from_micros));
+        self.registered.partitions.push(handle);
+        let selector = selector(output, &self.spec);
+        self.writers.push(RecordWriter::new(partition, selector, flush, self.max_record_bytes));
+        self.output_pools.push(pool);
+        Ok(())
+    }
+
+    fn build_gate(&self) -> Result<PreparedGate, TaskError> {
+        let environment = &self.registered.environment;
+        let settings = gate_settings(&self.spec, self.worker, environment.config());
+        let pool = settings.map(|settings| create_pool(environment, settings, &self.spec)).transpose()?;
+        let mut places = Vec::new();
+        for (input, spec) in self.spec.inputs.iter().enumerate() {
+            let is_local = |channel: &ChannelSpec| channel.producer_worker == self.worker;
+            places.extend(spec.channels.iter().map(|channel| ChannelPlace { input, is_local: is_local(channel) }));
+        }
+        let gate = InputGate::new(u32::try_from(places.len()).unwrap_or(u32::MAX));
+        let resources = GateResources { gate: Arc::clone(&gate), pool, remote: Vec::new() };
+        Ok(PreparedGate { gate, places, resources })
+    }
+
+    fn context(&self, worker: String, mailbox: &Mailbox, metrics: &Arc<TaskMetrics>) -> TaskContext {
+        let TaskSpec { subtask, parallelism, max_parallelism, .. } = self.spec;
+        TaskContext {
+            task_name: self.spec.name.clone(),
+            subtask,
+            parallelism,
+            max_parallelism,
+            // Without keys the groups mean nothing, and may be fewer than subtasks.
+            key_group_range: KeyGroupRange::of(subtask, parallelism, max_parallelism.max(parallelism)),
+            worker,
+            metrics: Arc::clone(metrics),
+            cancel: mailbox.cancel_token(),
+        }
+    }
+}
+
+impl PreparedGate {
+    fn connect_local(
+        &self,
+        index: ChannelIndex,
+        channel: &ChannelSpec,
+        local: impl Fn(PartitionId) -> Option<PartitionHandle>,
+    ) -> Result<(), TaskError> {
+        let partition = channel.partition_id();
+        let subpartition = SubpartitionIndex::new(channel.subpartition);
+        let handle = local(partition).ok_or(ExchangeError::PartitionNotFound { partition })?;
+        let cell = handle.subpartition(subpartition);
+        let cell = cell.ok_or(ExchangeError::SubpartitionNotFound { partition, subpartition })?;
+        self.gate.set_local(index, Arc::clone(cell));
+        Ok(())
+    }
+
+    fn connect_remote(
+        &mut self,
+        index: ChannelIndex,
+        channel: &ChannelSpec,
+        peer: SocketAddr,
+        environment: &NetworkEnvironment,
+    ) {
+        let Some(pool) = &self.resources.pool else { return };
+        let exclusive = environment.config().exclusive_buffers;
+        let remote = RemoteChannel::new(Arc::clone(&self.gate), index, Arc::clone(pool), exclusive);
+        self.resources.remote.push(Arc::clone(&remote));
+        let subpartition = SubpartitionIndex::new(channel.subpartition);
+        environment.open_channel(peer, channel.partition_id(), subpartition, remote);
+    }
+}
+
+/// A running task. Drop it when the job is over: that takes its partitions away from whoever still reads them, and
+/// cancels it if it still runs.
+#[derive(Debug)]
+pub struct TaskHandle {
+    spec: TaskSpec,
+    name: String,
+    mailbox: Mailbox,
+    metrics: Arc<TaskMetrics>,
+    outcome: Arc<OnceLock<Result<(), TaskError>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    registered: Registered,
+}
+
+impl TaskHandle {
+    /// Tells the task to stop; it does so as soon as its operator returns or waits. Harmless when it has ended.
+    pub fn cancel(&self) {
+        self.mailbox.post(Mail::Cancel);
+    }
+
+    /// Waits until the task has ended and everything but its unread partitions is given back.
+    pub fn join(&self) -> Result<(), TaskError> {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread
+            && thread.join().is_err()
+        {
+            // Operators' panics are caught inside: this one is `on_exit`'s.
+            tracing::error!(task = self.name, "the exit callback panicked");
+        }
+        self.outcome.wait().clone()
+    }
+
+    /// How the task ended; `None` while it runs.
+    pub fn outcome(&self) -> Option<Result<(), TaskError>> {
+        self.outcome.get().cloned()
+    }
+
+    /// Counters so far.
+    pub fn metrics(&self) -> MetricsSnapshot {
+        let bytes_out = self.registered.partitions.iter().map(|partition| partition.counters().bytes_out).sum();
+        MetricsSnapshot { bytes_out, ..self.metrics.snapshot() }
+    }
+
+    /// What the task is.
+    pub fn spec(&self) -> &TaskSpec {
+        &self.spec
+    }
+
+    /// Name and subtask, as in errors.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Drop for TaskHandle {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}
+
+fn check(spec: &TaskSpec) -> Result<(), TaskError> {
+    let TaskSpec { subtask, parallelism, max_parallelism, .. } = *spec;
+    let wrong = if subtask >= parallelism || parallelism.max(max_parallelism) > MAX_PARALLELISM_LIMIT {
+        format!("subtask {subtask} of {parallelism} with {max_parallelism} key groups")
+    } else if spec.is_keyed() && parallelism > max_parallelism {
+        format!("keys for {parallelism} subtasks with {max_parallelism} key groups")
+    } else if let Some(input) = spec.inputs.iter().find(|input| input.channels.is_empty()) {
+        format!("input edge {} without channels", input.edge)
+    } else if let Some(output) = spec.outputs.iter().find(|output| output.subpartitions == 0) {
+        format!("output edge {} without subpartitions", output.edge)
+    } else {
+        return Ok(());
+    };
+    Err(TaskError::Config(format!("task '{}' cannot work: {wrong}", full_name(spec))))
+}
+
+fn create_pool(
+    environment: &NetworkEnvironment,
+    settings: BufferPoolSettings,
+    spec: &TaskSpec,
+) -> Result<Arc<BufferPool>, TaskError> {
+    environment.pool().create_buffer_pool(settings).map_err(|error| match error {
+        MemoryError::Insufficient { required, available, total } => {
+            TaskError::InsufficientBuffers { task: full_name(spec), required, available, total }
+        }
+        other => ExchangeError::from(other).into(),
+    })
+}
+
+fn selector(output: &OutputSpec, spec: &TaskSpec) -> Selector {
+    // Any number does, if only writers begin at different places; the same job begins the same way each time.
+    let start = spec.task_id.wrapping_mul(0x9e37_79b9);
+    match output.partitioner {
+        Partitioner::Forward => Selector::Forward,
+        Partitioner::Rebalance => Selector::rebalance(start),
+        Partitioner::Rescale => Selector::rescale(start),
+        Partitioner::Broadcast => Selector::Broadcast,
+        Partitioner::KeyGroup => Selector::key_group(spec.max_parallelism),
+        Partitioner::Custom => Selector::Custom,
+    }
+}
+
+fn full_name(spec: &TaskSpec) -> String {
+    format!("{} ({}/{})", spec.name, spec.subtask + 1, spec.parallelism)
+}

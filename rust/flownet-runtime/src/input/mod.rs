@@ -1,0 +1,216 @@
+//! What arrives at a task: elements out of its gate, records out of elements.
+//!
+//! # Invariants
+//! - I1: records, watermarks and ends of one channel are seen in the order in which they were sent.
+//! - I2: a batch waits for nothing: it is made of what has arrived, one buffer after the other.
+//! - I3: an input that ends in the middle of a record, or without saying that its data ended, is an error.
+
+mod valve;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use flownet_core::gate::InputGate;
+use flownet_core::record::reader::RecordReader;
+use flownet_core::subpartition::Element;
+use flownet_core::{ChannelIndex, Event, ExchangeError};
+
+pub(crate) use self::valve::TimeSignal;
+use self::valve::WatermarkValve;
+use crate::error::{ExchangeFailure, TaskError};
+use crate::mailbox::CancelToken;
+use crate::metrics::TaskMetrics;
+
+/// Elements taken from the gate under one lock. Their segments are not free before they are read: not too many.
+const BATCH_ELEMENTS: usize = 32;
+
+/// The records that one buffer brought, and a way on to the next buffer that has arrived.
+pub struct InputBatch<'a> {
+    input: &'a mut TaskInput,
+    // Whether the task has something else to do before the next buffer.
+    should_yield: &'a dyn Fn() -> bool,
+    now_ms: i64,
+}
+
+impl InputBatch<'_> {
+    /// The next record and the index of its input in [`TaskSpec::inputs`](crate::spec::TaskSpec::inputs); `None` when
+    /// the buffer is used up.
+    ///
+    /// Ends with [`TaskError::Cancelled`] when the task is told to stop.
+    #[inline]
+    pub fn next(&mut self) -> Result<Option<(usize, &[u8])>, TaskError> {
+        self.input.next_record()
+    }
+
+    /// Goes on to the next buffer that has arrived; `false` at the end of the batch.
+    ///
+    /// A chain that pays for each batch calls this when [`next`](Self::next) gave `None`; one that does not is called
+    /// again for the next buffer. The batch ends when nothing more has arrived, at an event the task has to see, and
+    /// when mail or an unavailable output asks for the task's attention. Records left unread come with the next batch.
+    pub fn next_buffer(&mut self) -> Result<bool, TaskError> {
+        if (self.should_yield)() { Ok(false) } else { self.input.load() }
+    }
+
+    /// Wall-clock time of this batch, in milliseconds since the epoch: read once, so that its records share it.
+    pub fn now_ms(&self) -> i64 {
+        self.now_ms
+    }
+}
+
+/// All channels of a task.
+#[derive(Debug)]
+pub(crate) struct TaskInput {
+    gate: Arc<InputGate>,
+    channels: Vec<Channel>,
+    arrived: VecDeque<(ChannelIndex, Element)>,
+    /// The channel whose buffer is being read.
+    current: Option<ChannelIndex>,
+    valve: WatermarkValve,
+    signals: VecDeque<TimeSignal>,
+    drain: bool,
+    scratch: Vec<(ChannelIndex, Element)>,
+    cancel: CancelToken,
+    metrics: Arc<TaskMetrics>,
+}
+
+#[derive(Debug)]
+struct Channel {
+    reader: RecordReader,
+    input: usize,
+    is_local: bool,
+    data_ended: bool,
+}
+
+/// Where a channel of the gate belongs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ChannelPlace {
+    pub(crate) input: usize,
+    pub(crate) is_local: bool,
+}
+
+/// What a look at the gate brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// A buffer is ready to be read.
+    Buffer,
+    /// Only events: signals may be waiting.
+    Events,
+    /// Every channel has ended. `drain` if the streams came to their own end, not to a stop.
+    End {
+        /// Whether pending results are to be emitted.
+        drain: bool,
+    },
+}
+
+impl TaskInput {
+    pub(crate) fn new(
+        gate: Arc<InputGate>,
+        places: &[ChannelPlace],
+        max_record_bytes: usize,
+        cancel: CancelToken,
+        metrics: Arc<TaskMetrics>,
+    ) -> Self {
+        let channel = |place: &ChannelPlace| Channel {
+            reader: RecordReader::new(max_record_bytes),
+            input: place.input,
+            is_local: place.is_local,
+            data_ended: false,
+        };
+        Self {
+            gate,
+            channels: places.iter().map(channel).collect(),
+            arrived: VecDeque::with_capacity(BATCH_ELEMENTS),
+            current: None,
+            valve: WatermarkValve::new(places.len()),
+            signals: VecDeque::new(),
+            drain: true,
+            scratch: Vec::with_capacity(BATCH_ELEMENTS),
+            cancel,
+            metrics,
+        }
+    }
+
+    /// Finds the next buffer, among what has arrived or in the gate.
+    pub(crate) fn poll(&mut self, waker: &Waker) -> Poll<Result<Arrival, TaskError>> {
+        if self.arrived.is_empty() && self.current.is_none() {
+            match self.gate.poll_batch(BATCH_ELEMENTS, &mut self.scratch, waker) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
+                Poll::Ready(Ok(0)) => return Poll::Ready(Ok(Arrival::End { drain: self.drain })),
+                Poll::Ready(Ok(_)) => self.arrived.extend(self.scratch.drain(..)),
+            }
+        }
+        let found = self.load().map(|found| if found { Arrival::Buffer } else { Arrival::Events });
+        Poll::Ready(found)
+    }
+
+    /// The batch that begins with the buffer that is loaded.
+    pub(crate) fn batch<'a>(&'a mut self, should_yield: &'a dyn Fn() -> bool, now_ms: i64) -> InputBatch<'a> {
+        InputBatch { input: self, should_yield, now_ms }
+    }
+
+    /// The next change of event time that the task has to handle before it reads on.
+    pub(crate) fn take_signal(&mut self) -> Option<TimeSignal> {
+        self.signals.pop_front()
+    }
+
+    #[inline]
+    fn next_record(&mut self) -> Result<Option<(usize, &[u8])>, TaskError> {
+        self.cancel.check()?;
+        let Some(current) = self.current else { return Ok(None) };
+        let channel = &mut self.channels[current.index()];
+        match channel.reader.next_record() {
+            Ok(Some(record)) => {
+                self.metrics.add_records_in(1);
+                Ok(Some((channel.input, record)))
+            }
+            Ok(None) => {
+                self.current = None;
+                Ok(None)
+            }
+            Err(error) => Err(ExchangeError::from(error).into()),
+        }
+    }
+
+    /// Makes the next buffer that has arrived the current one, unless one is or a signal comes first.
+    fn load(&mut self) -> Result<bool, TaskError> {
+        while self.current.is_none() && self.signals.is_empty() {
+            let Some((index, element)) = self.arrived.pop_front() else { return Ok(false) };
+            match element {
+                Element::Data(buffer) => {
+                    let channel = &mut self.channels[index.index()];
+                    self.metrics.add_bytes_in(buffer.len() as u64, channel.is_local);
+                    channel.reader.push(buffer);
+                    self.current = Some(index);
+                }
+                Element::Event(event) => self.handle_event(index, &event)?,
+            }
+        }
+        Ok(self.current.is_some())
+    }
+
+    fn handle_event(&mut self, index: ChannelIndex, event: &Event) -> Result<(), TaskError> {
+        let channel = &mut self.channels[index.index()];
+        channel.reader.check_boundary().map_err(ExchangeError::from)?;
+        match event {
+            Event::Watermark { timestamp_ms } => self.signals.extend(self.valve.on_watermark(index, *timestamp_ms)),
+            Event::WatermarkStatus { idle } => {
+                self.signals.extend(self.valve.on_idle(index, *idle).into_iter().flatten());
+            }
+            Event::EndOfData { drain } => {
+                channel.data_ended = true;
+                self.drain &= *drain;
+            }
+            Event::EndOfPartition if !channel.data_ended => {
+                let message = format!("channel {index} ended before its data did");
+                return Err(ExchangeFailure::other(message).into());
+            }
+            Event::EndOfPartition => self.signals.extend(self.valve.on_end(index).into_iter().flatten()),
+            // Checkpoints are not taken yet, so there is nothing to align: the channel goes on at once.
+            Event::Barrier(_) if event.is_blocking() => self.gate.resume(index)?,
+            Event::Barrier(_) | Event::CancelBarrier { .. } | Event::LatencyMarker { .. } | Event::Custom(_) => {}
+        }
+        Ok(())
+    }
+}

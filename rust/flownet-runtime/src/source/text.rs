@@ -1,0 +1,339 @@
+//! Text files and folders, cut into byte ranges so that many subtasks read one file.
+//!
+//! # Invariants
+//! - I1: a line belongs to the split its first byte lies in, and is read by that split only: however files are cut, each
+//!   line is read exactly once.
+//! - I2: the subtask that reads a split depends on the file's place in the sorted list and the split's place in the file
+//!   alone, so subtasks that plan at different moments agree although a file grows meanwhile.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, Metadata};
+use std::io::{self, ErrorKind, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::SourceError;
+use super::lines::{LineBuffer, TooLong};
+
+/// Size of a split: small against a file worth sharing, large against the cost of finding the first line.
+pub const DEFAULT_SPLIT_BYTES: u64 = 4 << 20;
+
+/// A byte range of one file. Its lines are those that begin inside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TextSplit {
+    /// The file.
+    pub path: PathBuf,
+    /// First byte of the range.
+    pub start: u64,
+    /// First byte after the range.
+    pub end: u64,
+}
+
+/// Everything there is to read, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TextSplits {
+    splits: Vec<PlacedSplit>,
+    files: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct PlacedSplit {
+    turn: usize,
+    split: TextSplit,
+}
+
+impl TextSplits {
+    /// Lists files and folders and cuts the files.
+    ///
+    /// Folders are walked to the bottom, in order of names. Inside folders, links to files count as files; links to
+    /// folders, links to nothing, and what is neither file nor folder are passed over. An empty file is no split.
+    pub fn plan<P: AsRef<Path>>(paths: &[P], split_bytes: u64) -> Result<Self, SourceError> {
+        let mut splits = Self::default();
+        for path in paths {
+            let path = path.as_ref();
+            let metadata = fs::metadata(path).map_err(|error| unreadable(path, &error))?;
+            if metadata.is_dir() {
+                splits.add_folder(path, split_bytes)?;
+            } else if metadata.is_file() {
+                splits.add_file(path, &metadata, split_bytes)?;
+            } else {
+                return Err(SourceError::NotAFile { path: path.display().to_string() });
+            }
+        }
+        Ok(splits)
+    }
+
+    /// The splits that `subtask` reads out of `parallelism`.
+    pub fn of_subtask(&self, subtask: u32, parallelism: u32) -> Vec<TextSplit> {
+        let parallelism = parallelism.max(1) as usize;
+        let own = self.splits.iter().filter(|placed| placed.turn % parallelism == subtask as usize);
+        own.map(|placed| placed.split.clone()).collect()
+    }
+
+    /// All splits, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &TextSplit> {
+        self.splits.iter().map(|placed| &placed.split)
+    }
+
+    /// Files found, empty ones included.
+    pub fn files(&self) -> usize {
+        self.files
+    }
+
+    /// Bytes found.
+    pub fn bytes(&self) -> u64 {
+        self.iter().map(|split| split.end - split.start).sum()
+    }
+
+    fn add_folder(&mut self, folder: &Path, split_bytes: u64) -> Result<(), SourceError> {
+        let read = |error: io::Error| unreadable(folder, &error);
+        let mut entries = fs::read_dir(folder).map_err(read)?.collect::<Result<Vec<_>, _>>().map_err(read)?;
+        entries.sort_by_key(fs::DirEntry::file_name);
+        for entry in entries {
+            let path = entry.path();
+            let kind = entry.file_type().map_err(|error| unreadable(&path, &error))?;
+            if kind.is_dir() {
+                self.add_folder(&path, split_bytes)?;
+            } else if let Some(metadata) = fs::metadata(&path).ok().filter(Metadata::is_file) {
+                self.add_file(&path, &metadata, split_bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_file(&mut self, path: &Path, metadata: &Metadata, split_bytes: u64) -> Result<(), SourceError> {
+        // Opened only to learn before the job starts whether that is allowed.
+        File::open(path).map_err(|error| unreadable(path, &error))?;
+        let split_bytes = split_bytes.max(1);
+        for (place, start) in
+            (0..metadata.len()).step_by(usize::try_from(split_bytes).unwrap_or(usize::MAX)).enumerate()
+        {
+            let end = start.saturating_add(split_bytes).min(metadata.len());
+            let split = TextSplit { path: path.to_owned(), start, end };
+            self.splits.push(PlacedSplit { turn: self.files + place, split });
+        }
+        self.files += 1;
+        Ok(())
+    }
+}
+
+/// Reads the lines of some splits, one after the other.
+#[derive(Debug)]
+pub struct TextReader {
+    splits: std::vec::IntoIter<TextSplit>,
+    current: Option<OpenSplit>,
+    buffer: LineBuffer,
+    max_line_bytes: usize,
+}
+
+#[derive(Debug)]
+struct OpenSplit {
+    file: File,
+    split: TextSplit,
+    ended: bool,
+}
+
+impl TextReader {
+    /// A reader of these splits. A line longer than `max_line_bytes` is an error.
+    pub fn new(splits: Vec<TextSplit>, max_line_bytes: usize) -> Self {
+        Self { splits: splits.into_iter(), current: None, buffer: LineBuffer::new(max_line_bytes), max_line_bytes }
+    }
+
+    /// The next line, without its end (`\n` or `\r\n`); `None` after the last line of the last split.
+    pub fn next_line(&mut self) -> Result<Option<&[u8]>, SourceError> {
+        loop {
+            let Some(open) = &mut self.current else {
+                let Some(split) = self.splits.next() else { return Ok(None) };
+                self.current = Some(OpenSplit::open(split, &mut self.buffer)?);
+                continue;
+            };
+            if self.buffer.offset() < open.split.end {
+                let taken = self.buffer.take_line(open.ended);
+                if let Some(line) = taken.map_err(|too_long| open.too_long(&too_long, self.max_line_bytes))? {
+                    return Ok(Some(self.buffer.line(line)));
+                }
+                if !open.ended {
+                    open.read_into(&mut self.buffer)?;
+                    continue;
+                }
+            }
+            self.current = None;
+        }
+    }
+
+    /// The file being read, for error messages.
+    pub fn path(&self) -> Option<&OsStr> {
+        self.current.as_ref().map(|open| open.split.path.as_os_str())
+    }
+}
+
+impl OpenSplit {
+    /// Opens the file and finds the first line that begins in the split.
+    fn open(split: TextSplit, buffer: &mut LineBuffer) -> Result<Self, SourceError> {
+        let file = File::open(&split.path).map_err(|error| unreadable(&split.path, &error))?;
+        let mut open = Self { file, split, ended: false };
+        // From one byte before: if that one ends a line, the split begins with a line of its own.
+        let from = open.split.start.saturating_sub(1);
+        buffer.restart(from);
+        if open.split.start > 0 {
+            open.file.seek(SeekFrom::Start(from)).map_err(|error| unreadable(&open.split.path, &error))?;
+            while !buffer.skip_line() && !open.ended && buffer.offset() < open.split.end {
+                open.read_into(buffer)?;
+            }
+        }
+        Ok(open)
+    }
+
+    fn read_into(&mut self, buffer: &mut LineBuffer) -> Result<(), SourceError> {
+        match buffer.read_from(&mut self.file) {
+            Ok(read) => self.ended = read == 0,
+            Err(error) => return Err(unreadable(&self.split.path, &error)),
+        }
+        Ok(())
+    }
+
+    fn too_long(&self, too_long: &TooLong, max_bytes: usize) -> SourceError {
+        SourceError::LineTooLong { input: self.split.path.display().to_string(), offset: too_long.offset, max_bytes }
+    }
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> SourceError {
+    let path = path.display().to_string();
+    match error.kind() {
+        ErrorKind::NotFound => SourceError::Missing { path },
+        _ => SourceError::Unreadable { path, reason: error.to_string() },
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use proptest::prelude::*;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    pub(in super::super) fn expected_lines(content: &[u8]) -> Vec<Vec<u8>> {
+        let mut lines: Vec<_> = content.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+        for line in &mut lines {
+            if line.ends_with(b"\r\n") {
+                line.truncate(line.len() - 2);
+            } else if line.ends_with(b"\n") {
+                line.truncate(line.len() - 1);
+            }
+        }
+        lines
+    }
+
+    fn read_all(splits: Vec<TextSplit>) -> Result<Vec<Vec<u8>>, SourceError> {
+        let mut reader = TextReader::new(splits, 1 << 20);
+        let mut lines = Vec::new();
+        while let Some(line) = reader.next_line()? {
+            lines.push(line.to_vec());
+        }
+        Ok(lines)
+    }
+
+    fn folder(files: &[(&str, &[u8])]) -> TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, content) in files {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn folders_are_read_to_the_bottom_in_order_of_names() {
+        let folder = folder(&[("b", b"3\n"), ("a/z", b"2"), ("a/y", b"1\n"), ("c", b""), ("d/e/f", b"4\n")]);
+        let splits = TextSplits::plan(&[folder.path()], DEFAULT_SPLIT_BYTES).unwrap();
+        assert_eq!((splits.files(), splits.bytes()), (5, 7));
+        assert_eq!(read_all(splits.of_subtask(0, 1)).unwrap(), [b"1", b"2", b"3", b"4"]);
+    }
+
+    #[test]
+    fn subtasks_share_all_splits_and_none_twice() {
+        let content: Vec<u8> = (0..1000).flat_map(|n| format!("line {n}\n").into_bytes()).collect();
+        let folder = folder(&[("a", &content), ("b", &content), ("c", b"x")]);
+        let splits = TextSplits::plan(&[folder.path()], 100).unwrap();
+        let mut lines: Vec<_> = (0..3).flat_map(|subtask| read_all(splits.of_subtask(subtask, 3)).unwrap()).collect();
+        let mut expected = expected_lines(&[&content[..], &content, b"x"].concat());
+        lines.sort();
+        expected.sort();
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn a_file_that_grows_between_plans_moves_no_split_of_another() {
+        let folder = folder(&[("a", b"1\n2\n"), ("b", b"3\n4\n")]);
+        let before = TextSplits::plan(&[folder.path()], 2).unwrap();
+        fs::write(folder.path().join("a"), b"1\n2\n5\n6\n7\n").unwrap();
+        let after = TextSplits::plan(&[folder.path()], 2).unwrap();
+        for subtask in 0..2 {
+            for split in before.of_subtask(subtask, 2) {
+                assert!(after.of_subtask(subtask, 2).contains(&split), "{split:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn missing_input_is_an_error_that_names_it() {
+        let folder = folder(&[("a", b"1\n")]);
+        let gone = folder.path().join("gone");
+        let missing = SourceError::Missing { path: gone.display().to_string() };
+        assert_eq!(TextSplits::plan(&[folder.path(), &gone], 10).unwrap_err(), missing);
+
+        let splits = vec![TextSplit { path: gone, start: 0, end: 10 }];
+        assert_eq!(read_all(splits).unwrap_err(), missing);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_to_files_are_read_and_links_to_nothing_or_in_circles_are_passed_over() {
+        let folder = folder(&[("real/a", b"1\n")]);
+        std::os::unix::fs::symlink(folder.path().join("real/a"), folder.path().join("link")).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("nowhere"), folder.path().join("dangling")).unwrap();
+        std::os::unix::fs::symlink(folder.path(), folder.path().join("real/circle")).unwrap();
+        let splits = TextSplits::plan(&[folder.path()], 10).unwrap();
+        assert_eq!(read_all(splits.of_subtask(0, 1)).unwrap(), [b"1", b"1"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_socket_given_as_input_is_refused() {
+        let folder = folder(&[]);
+        let path = folder.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        assert!(matches!(TextSplits::plan(&[&path], 10), Err(SourceError::NotAFile { .. })));
+    }
+
+    #[test]
+    fn a_line_over_the_limit_is_an_error_with_file_and_offset() {
+        let folder = folder(&[("a", b"short\nmuch too long\n")]);
+        let splits = TextSplits::plan(&[folder.path()], 100).unwrap();
+        let mut reader = TextReader::new(splits.of_subtask(0, 1), 8);
+        assert_eq!(reader.next_line().unwrap(), Some(&b"short"[..]));
+        let input = folder.path().join("a").display().to_string();
+        let expected = SourceError::LineTooLong { input, offset: 6, max_bytes: 8 };
+        assert_eq!(reader.next_line().unwrap_err(), expected);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn however_files_are_cut_each_line_is_read_exactly_once(
+            contents in proptest::collection::vec(
+                proptest::collection::vec(proptest::sample::select(b"abc\n\n\r".to_vec()), 0..80), 1..4),
+            split_bytes in 1u64..100,
+        ) {
+            let files: Vec<_> = contents.iter().enumerate().map(|(at, content)| (at.to_string(), content)).collect();
+            let files: Vec<_> = files.iter().map(|(name, content)| (name.as_str(), content.as_slice())).collect();
+            let folder = folder(&files);
+            let splits = TextSplits::plan(&[folder.path()], split_bytes).unwrap();
+            let lines = read_all(splits.iter().cloned().collect()).unwrap();
+            let expected: Vec<_> = contents.iter().flat_map(|content| expected_lines(content)).collect();
+            prop_assert_eq!(lines, expected);
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The loop of one task.
+//!
+//! ```text
+//!        +-----------------------------------------------------------------+
+//!        v                                                                 |
+//!   read mail -> fire timers -> outputs available? --no--> wait for them --+
+//!                                       | yes                              |
+//!                               input or source ------> chain -------------+
+//!                                       | nothing there                    |
+//!                                       +--------> wait for it ------------+
+//! ```
+//!
+//! # Invariants
+//! - I1: input is taken only while all outputs are available, so a slow consumer slows exactly its producers.
+//! - I2: before every wait the task's waker was given to all it waits for; mail wakes it always. No wait is timed unless
+//!   a timer or the source asks for it.
+//! - I3: the chain is closed, the partitions are finished or failed and the gate is closed on every way out, a panic
+//!   included.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use flownet_core::Event;
+use flownet_core::partition::PartitionHandle;
+use flownet_memory::BufferPool;
+use flownet_net::ThreadParker;
+
+use crate::chain::{Chain, SourceStatus, TaskContext};
+use crate::error::TaskError;
+use crate::input::{Arrival, TaskInput, TimeSignal};
+use crate::ledger::TimeState;
+use crate::mailbox::{Mail, Mailbox};
+use crate::outputs::Outputs;
+
+/// Longest sleep towards a timer: the wall clock may be set meanwhile.
+const MAX_TIMER_SLEEP: Duration = Duration::from_secs(1);
+
+/// One task on its own thread.
+pub(crate) struct Task {
+    pub(crate) name: String,
+    pub(crate) cx: TaskContext,
+    pub(crate) chain: Box<dyn Chain>,
+    /// `None` for a source.
+    pub(crate) input: Option<TaskInput>,
+    pub(crate) outputs: Outputs,
+    pub(crate) output_pools: Vec<Arc<BufferPool>>,
+    pub(crate) partitions: Vec<PartitionHandle>,
+    pub(crate) mailbox: Mailbox,
+    pub(crate) parker: Arc<ThreadParker>,
+    pub(crate) state: TimeState,
+}
+
+enum Step {
+    /// Something was done; there may be more.
+    More,
+    /// Nothing to do for now, at most for this long.
+    Wait(Option<Duration>),
+    /// The input has ended.
+    End { drain: bool },
+}
+
+impl Task {
+    /// Runs the task to its end, whatever that is, and gives everything back.
+    pub(crate) fn run(mut self) -> Result<(), TaskError> {
+        let name = std::mem::take(&mut self.name);
+        let ran = catching(&name, || self.run_chain());
+        let closed = catching(&name, || {
+            self.chain.close();
+            Ok(())
+        });
+        let result = ran.and(closed);
+        if let Err(error) = &result {
+            let cause: Arc<str> = error.to_string().into();
+            self.partitions.iter().for_each(|partition| partition.fail(Arc::clone(&cause)));
+        }
+        self.cx.metrics.close();
+        result
+    }
+
+    fn run_chain(&mut self) -> Result<(), TaskError> {
+        self.switch(TimeState::Busy);
+        self.chain.open(&self.cx)?;
+        let drain = self.run_to_end_of_input()?;
+        self.finish(drain)
+    }
+
+    fn run_to_end_of_input(&mut self) -> Result<bool, TaskError> {
+        loop {
+            self.read_mail()?;
+            self.outputs.wait()?;
+            let timer = self.fire_timers()?;
+            if !self.outputs.is_available() && !self.outputs.poll_available()? {
+                self.sleep(TimeState::SoftBackPressured, timer);
+                continue;
+            }
+            match self.step()? {
+                Step::More => {}
+                Step::Wait(limit) => self.sleep(TimeState::Idle, shorter(timer, limit)),
+                Step::End { drain } => return Ok(drain),
+            }
+        }
+    }
+
+    fn finish(&mut self, drain: bool) -> Result<(), TaskError> {
+        self.switch(TimeState::Busy);
+        if drain {
+            self.chain.finish(&mut self.outputs)?;
+            if self.input.is_none() {
+                // Downstream learns from its inputs that event time is over; here it begins.
+                self.outputs.broadcast(&Event::Watermark { timestamp_ms: i64::MAX })?;
+            }
+        }
+        self.outputs.finish(drain)
+    }
+
+    fn read_mail(&mut self) -> Result<(), TaskError> {
+        while let Some(mail) = self.mailbox.take() {
+            match mail {
+                Mail::Cancel => return Err(TaskError::Cancelled),
+            }
+        }
+        Ok(())
+    }
+
+    /// Fires what is due; says how long the task may sleep.
+    fn fire_timers(&mut self) -> Result<Option<Duration>, TaskError> {
+        let Some(due_ms) = self.chain.next_timer_ms() else { return Ok(None) };
+        let now_ms = wall_clock_ms();
+        if let Ok(left_ms @ 1..) = u64::try_from(due_ms.saturating_sub(now_ms)) {
+            return Ok(Some(Duration::from_millis(left_ms).min(MAX_TIMER_SLEEP)));
+        }
+        self.switch(TimeState::Busy);
+        self.chain.on_timer(now_ms, &mut self.outputs)?;
+        // Look again before sleeping: firing may have set further timers.
+        Ok(Some(Duration::ZERO))
+    }
+
+    fn step(&mut self) -> Result<Step, TaskError> {
+        if self.input.is_some() { self.step_input() } else { self.step_source() }
+    }
+
+    fn step_source(&mut self) -> Result<Step, TaskError> {
+        self.switch(TimeState::Busy);
+        Ok(match self.chain.poll_source(&mut self.outputs)? {
+            SourceStatus::More => Step::More,
+            SourceStatus::Idle { wake_after } => Step::Wait(Some(wake_after)),
+            SourceStatus::Finished => Step::End { drain: true },
+        })
+    }
+
+    fn step_input(&mut self) -> Result<Step, TaskError> {
+        let Some(input) = &mut self.input else { return Ok(Step::End { drain: true }) };
+        match input.poll(self.parker.waker()) {
+            Poll::Pending => return Ok(Step::Wait(None)),
+            Poll::Ready(Err(error)) => return Err(error),
+            Poll::Ready(Ok(Arrival::End { drain })) => return Ok(Step::End { drain }),
+            Poll::Ready(Ok(Arrival::Events)) => {}
+            Poll::Ready(Ok(Arrival::Buffer)) => self.process()?,
+        }
+        while let Some(signal) = self.input.as_mut().and_then(TaskInput::take_signal) {
+            self.handle_signal(signal)?;
+        }
+        Ok(Step::More)
+    }
+
+    fn process(&mut self) -> Result<(), TaskError> {
+        self.switch(TimeState::Busy);
+        let (mailbox, pools) = (&self.mailbox, &self.output_pools);
+        let should_yield = || mailbox.has_mail() || !pools.iter().all(|pool| pool.is_available());
+        let Some(input) = &mut self.input else { return Ok(()) };
+        self.chain.process(&mut input.batch(&should_yield, wall_clock_ms()), &mut self.outputs)
+    }
+
+    fn handle_signal(&mut self, signal: TimeSignal) -> Result<(), TaskError> {
+        self.switch(TimeState::Busy);
+        match signal {
+            TimeSignal::Watermark(timestamp_ms) => {
+                self.chain.on_watermark(timestamp_ms, &mut self.outputs)?;
+                self.outputs.broadcast(&Event::Watermark { timestamp_ms })
+            }
+            TimeSignal::Idle(idle) => self.outputs.broadcast(&Event::WatermarkStatus { idle }),
+        }
+    }
+
+    fn sleep(&mut self, state: TimeState, limit: Option<Duration>) {
+        match limit {
+            Some(Duration::ZERO) => {}
+            Some(limit) => {
+                self.switch(state);
+                self.parker.park_timeout(limit);
+            }
+            None => {
+                self.switch(state);
+                self.parker.park();
+            }
+        }
+    }
+
+    /// Reads the clock only when the state changes.
+    fn switch(&mut self, state: TimeState) {
+        if self.state != state {
+            self.state = state;
+            self.cx.metrics.switch(state);
+        }
+    }
+}
+
+/// Runs `body` and turns a panic into an error.
+fn catching(task: &str, body: impl FnOnce() -> Result<(), TaskError>) -> Result<(), TaskError> {
+    // What a panic may leave half done is given up right after: nothing runs on it again but `close`.
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let message = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        let message = message.unwrap_or_else(|| "no message".to_owned());
+        Err(TaskError::Panic { task: task.to_owned(), message })
+    })
+}
+
+fn shorter(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (limit, None) | (None, limit) => limit,
+    }
+}
+
+fn wall_clock_ms() -> i64 {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+    i64::try_from(since_epoch.unwrap_or_default().as_millis()).unwrap_or(i64::MAX)
+}
