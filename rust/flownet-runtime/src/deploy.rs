@@ -177,9 +177,9 @@ impl PreparedTask {
             if channel.producer_worker == self.worker {
                 prepared.connect_local(index, channel, &local)?;
             } else {
-                let peer = addresses.get(&channel.producer_worker).ok_or_else(|| {
-                    TaskError::Config(format!("no address for worker {}", channel.producer_worker))
-                })?;
+                let peer = addresses
+                    .get(&channel.producer_worker)
+                    .ok_or_else(|| TaskError::Config(format!("no address for worker {}", channel.producer_worker)))?;
                 prepared.connect_remote(index, channel, *peer, &self.registered.environment);
             }
         }
@@ -217,8 +217,7 @@ impl PreparedTask {
                     None => (None, None),
                 };
                 let state = TimeState::Idle;
-                let task =
-                    Task { name, cx, chain, input, outputs, output_pools, partitions, mailbox, parker, state };
+                let task = Task { name, cx, chain, input, outputs, output_pools, partitions, mailbox, parker, state };
                 let result = task.run();
                 // The task's own segments are home by now; what its gate holds follows.
                 drop(gate);

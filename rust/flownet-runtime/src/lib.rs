@@ -14,8 +14,10 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod deploy;
 pub mod error;
 pub mod ledger;
+pub mod mailbox;
 pub mod metrics;
 pub mod source;
 pub mod spec;
@@ -25,10 +27,11 @@ pub mod window;
 
 mod chain;
 mod input;
-mod mailbox;
 mod outputs;
+mod task;
 
 pub use self::chain::{Chain, ChainFactory, SourceStatus, TaskContext};
+pub use self::deploy::{BufferNeed, PreparedTask, TaskHandle, buffers_needed};
 pub use self::error::{ExchangeFailure, ExchangeFailureKind, OperatorFailure, TaskError};
 pub use self::input::InputBatch;
 pub use self::mailbox::CancelToken;

@@ -116,12 +116,10 @@ impl Task {
     }
 
     fn read_mail(&mut self) -> Result<(), TaskError> {
-        while let Some(mail) = self.mailbox.take() {
-            match mail {
-                Mail::Cancel => return Err(TaskError::Cancelled),
-            }
+        match self.mailbox.take() {
+            Some(Mail::Cancel) => Err(TaskError::Cancelled),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Fires what is due; says how long the task may sleep.
@@ -185,6 +183,9 @@ impl Task {
     }
 
     fn sleep(&mut self, state: TimeState, limit: Option<Duration>) {
+        if self.mailbox.has_mail() {
+            return;
+        }
         match limit {
             Some(Duration::ZERO) => {}
             Some(limit) => {

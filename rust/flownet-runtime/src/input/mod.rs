@@ -39,6 +39,7 @@ impl InputBatch<'_> {
     ///
     /// Ends with [`TaskError::Cancelled`] when the task is told to stop.
     #[inline]
+    #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend its items")]
     pub fn next(&mut self) -> Result<Option<(usize, &[u8])>, TaskError> {
         self.input.next_record()
     }
