@@ -1,0 +1,158 @@
+//! Settings of a network environment: one default each, defined here.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use flownet_memory::BufferPoolSettings;
+
+use crate::error::NetError;
+use crate::handshake::DEFAULT_HANDSHAKE_TIMEOUT;
+
+/// Settings of one [`NetworkEnvironment`](crate::NetworkEnvironment). Checked when it is bound.
+///
+/// ```
+/// use flownet_net::NetworkConfig;
+///
+/// let config = NetworkConfig { exclusive_buffers: 0, ..NetworkConfig::default() };
+/// assert_eq!(config.floating_buffers, 8);
+/// ```
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct NetworkConfig {
+    /// Address of the data port. Default: 127.0.0.1. The system chooses the port.
+    ///
+    /// On any other address the frames are authenticated at connection time only and travel in the clear.
+    pub bind: IpAddr,
+    /// Buffers every remote channel owns outright. Default: 2.
+    ///
+    /// One in flight while one is read keeps a channel busy on a short link. Each step costs
+    /// `channels * segment_bytes`. Zero is allowed: the channel then lives on floating buffers alone, and idle
+    /// channels cost nothing.
+    pub exclusive_buffers: u32,
+    /// Buffers the remote channels of one gate share, by need. Default: 8, at least 1.
+    pub floating_buffers: u32,
+    /// Buffers one subpartition may hold before its whole partition counts as unavailable. Default: 10, at least 1.
+    ///
+    /// Less keeps a slow subpartition from taking the pool of the others; more rides out longer pauses of a reader.
+    pub max_buffers_per_subpartition: u32,
+    /// Buffers a partition may take beyond its share to finish a record already begun. Default: 5.
+    pub max_overdraft_buffers: u32,
+    /// Adds a checksum to every data frame this process sends. Default: no; TCP has one of its own, if a weak one.
+    /// Costs about a tenth of a nanosecond a byte on each side.
+    pub checksums: bool,
+    /// How long a new connection may take to prove itself, on either end. Default: 5 s.
+    pub handshake_timeout: Duration,
+    /// How long dialing a peer may take before the handshake begins. Default: 10 s.
+    pub connect_timeout: Duration,
+    /// How long a request may wait for its partition to be registered at the producer. Default: 10 s.
+    pub partition_timeout: Duration,
+    /// Connections that may be in their handshake at once; further ones wait in the system's backlog. Default: 64.
+    pub max_pending_handshakes: usize,
+}
+
+impl Default for NetworkConfig {
+    fn default() -> Self {
+        Self {
+            bind: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            exclusive_buffers: 2,
+            floating_buffers: 8,
+            max_buffers_per_subpartition: 10,
+            max_overdraft_buffers: 5,
+            checksums: false,
+            handshake_timeout: DEFAULT_HANDSHAKE_TIMEOUT,
+            connect_timeout: Duration::from_secs(10),
+            partition_timeout: Duration::from_secs(10),
+            max_pending_handshakes: 64,
+        }
+    }
+}
+
+impl NetworkConfig {
+    /// What the pool of a partition of `subpartitions` needs and may take.
+    ///
+    /// One buffer more than subpartitions is the least with which a task can become available at all: each
+    /// subpartition may hold one half-filled buffer.
+    pub fn partition_buffers(&self, subpartitions: u32) -> BufferPoolSettings {
+        let lanes = to_usize(subpartitions);
+        let min = lanes + 1;
+        let wanted = lanes.saturating_mul(to_usize(self.exclusive_buffers)) + to_usize(self.floating_buffers);
+        BufferPoolSettings {
+            min,
+            max: Some(wanted.max(min)),
+            lanes,
+            max_per_lane: to_usize(self.max_buffers_per_subpartition),
+            max_overdraft: to_usize(self.max_overdraft_buffers),
+        }
+    }
+
+    /// What the pool of a gate with `remote_channels` needs and may take: the exclusive buffers, at least one and at
+    /// most all floating ones. Channels within the process need none.
+    pub fn gate_buffers(&self, remote_channels: u32) -> BufferPoolSettings {
+        let exclusive = to_usize(remote_channels).saturating_mul(to_usize(self.exclusive_buffers));
+        BufferPoolSettings {
+            min: exclusive + 1,
+            max: Some(exclusive + to_usize(self.floating_buffers)),
+            lanes: 1,
+            max_per_lane: usize::MAX,
+            max_overdraft: 0,
+        }
+    }
+
+    pub(crate) fn validate(&self) -> Result<(), NetError> {
+        let at_least_one = [
+            ("floating_buffers", to_usize(self.floating_buffers)),
+            ("max_buffers_per_subpartition", to_usize(self.max_buffers_per_subpartition)),
+            ("max_pending_handshakes", self.max_pending_handshakes),
+        ];
+        for (setting, value) in at_least_one {
+            if value == 0 {
+                return Err(NetError::InvalidConfig { setting, value: "0".into(), allowed: "at least 1" });
+            }
+        }
+        let durations = [
+            ("handshake_timeout", self.handshake_timeout),
+            ("connect_timeout", self.connect_timeout),
+            ("partition_timeout", self.partition_timeout),
+        ];
+        for (setting, value) in durations {
+            if value.is_zero() {
+                return Err(NetError::InvalidConfig { setting, value: "0 s".into(), allowed: "more than zero" });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn to_usize(count: u32) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_needs_one_buffer_more_than_subpartitions() {
+        let settings = NetworkConfig::default().partition_buffers(100);
+        assert_eq!((settings.min, settings.max, settings.lanes), (101, Some(208), 100));
+
+        let frugal = NetworkConfig { exclusive_buffers: 0, floating_buffers: 1, ..NetworkConfig::default() };
+        let settings = frugal.partition_buffers(100);
+        assert_eq!((settings.min, settings.max), (101, Some(101)));
+    }
+
+    #[test]
+    fn a_gate_without_exclusive_buffers_needs_one_however_many_channels() {
+        let frugal = NetworkConfig { exclusive_buffers: 0, ..NetworkConfig::default() };
+        let settings = frugal.gate_buffers(1000);
+        assert_eq!((settings.min, settings.max), (1, Some(8)));
+        assert_eq!(NetworkConfig::default().gate_buffers(3).min, 7);
+    }
+
+    #[test]
+    fn settings_that_could_never_work_are_refused_by_name() {
+        let broken = NetworkConfig { floating_buffers: 0, ..NetworkConfig::default() };
+        assert_eq!(broken.validate().unwrap_err().to_string(), "floating_buffers is 0, must be at least 1");
+        let broken = NetworkConfig { handshake_timeout: Duration::ZERO, ..NetworkConfig::default() };
+        assert_eq!(broken.validate().unwrap_err().to_string(), "handshake_timeout is 0 s, must be more than zero");
+    }
+}
