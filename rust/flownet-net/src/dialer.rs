@@ -1,0 +1,131 @@
+//! The connections of this process to its producers: one for each peer address, shared by all channels to it.
+//!
+//! # Invariants
+//! - I1: a request is sent only under the table's lock and only to an entry in the table; an entry leaves the table
+//!   before its receiver is closed. So no request is ever sent to a connection that has ended.
+//! - I2: an entry leaves the table when its connection ends, for whatever reason. Failures are not remembered.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use flownet_core::channel::RemoteChannel;
+use flownet_core::{ExchangeError, PartitionId, SubpartitionIndex};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use crate::driver::consumer;
+use crate::environment::Shared;
+use crate::handshake;
+use crate::socket;
+
+/// A channel to be opened on a connection.
+#[derive(Debug)]
+pub(crate) struct OpenRequest {
+    pub(crate) partition: PartitionId,
+    pub(crate) subpartition: SubpartitionIndex,
+    pub(crate) channel: Arc<RemoteChannel>,
+}
+
+/// The table.
+#[derive(Debug, Default)]
+pub(crate) struct Dialer {
+    entries: Mutex<HashMap<SocketAddr, mpsc::UnboundedSender<OpenRequest>>>,
+}
+
+impl Dialer {
+    /// Hands the request to the connection to `peer`, which is dialed first if there is none.
+    pub(crate) fn open(&self, shared: &Arc<Shared>, peer: SocketAddr, request: OpenRequest) {
+        let dialed = {
+            let mut entries = self.lock();
+            let mut first_requests = None;
+            let entry = entries.entry(peer).or_insert_with(|| {
+                let (sender, receiver) = mpsc::unbounded_channel();
+                first_requests = Some(receiver);
+                sender
+            });
+            // I1: the receiver lives as long as the entry.
+            let _sent = entry.send(request);
+            first_requests
+        };
+        if let Some(receiver) = dialed {
+            let requests = Requests { peer, receiver, shared: Arc::clone(shared), error: None };
+            shared.spawn(dial(requests));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<SocketAddr, mpsc::UnboundedSender<OpenRequest>>> {
+        // No code of others runs under this lock: a poisoned map is still whole.
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The receiving half of an entry. Dropping it takes the entry out of the table and fails what was still asked for.
+#[derive(Debug)]
+pub(crate) struct Requests {
+    peer: SocketAddr,
+    receiver: mpsc::UnboundedReceiver<OpenRequest>,
+    shared: Arc<Shared>,
+    /// Why the connection ended; `None` while it lives and if the environment ended it.
+    error: Option<ExchangeError>,
+}
+
+impl Requests {
+    /// The next channel to open. Never `None` while the entry is in the table.
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<OpenRequest>> {
+        self.receiver.poll_recv(cx)
+    }
+
+    /// Sets what the requests fail with that nobody takes any more.
+    pub(crate) fn fail_with(&mut self, error: ExchangeError) {
+        self.error = Some(error);
+    }
+
+    /// Whom they are for.
+    pub(crate) fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+}
+
+impl Drop for Requests {
+    fn drop(&mut self) {
+        self.shared.dialer.lock().remove(&self.peer);
+        self.receiver.close();
+        let error = self.error.take().unwrap_or_else(|| shut_down(self.peer));
+        while let Ok(request) = self.receiver.try_recv() {
+            request.channel.fail(error.clone());
+        }
+    }
+}
+
+/// What channels get to see when our own environment ends under them.
+pub(crate) fn shut_down(peer: SocketAddr) -> ExchangeError {
+    ExchangeError::connection_lost(peer.to_string(), "the network of this process was shut down")
+}
+
+async fn dial(mut requests: Requests) {
+    let shared = Arc::clone(&requests.shared);
+    let peer = requests.peer;
+    match connect(&shared, peer).await {
+        Ok(stream) => consumer::run(shared, stream, requests).await,
+        Err(reason) => {
+            tracing::debug!(%peer, reason, "no data connection");
+            requests.fail_with(ExchangeError::connection_lost(peer.to_string(), reason));
+        }
+    }
+}
+
+async fn connect(shared: &Shared, peer: SocketAddr) -> Result<TcpStream, String> {
+    let config = &shared.config;
+    let mut stream = timeout(config.connect_timeout, TcpStream::connect(peer))
+        .await
+        .map_err(|_| format!("no connection within {} ms", config.connect_timeout.as_millis()))?
+        .map_err(|error| socket::describe(&error))?;
+    socket::prepare(&stream);
+    handshake::initiate(&mut stream, &shared.secret, socket::HELLO, config.handshake_timeout)
+        .await
+        .map_err(|error| error.to_string())?;
+    Ok(stream)
+}

@@ -1,0 +1,242 @@
+//! The consumer's end: payloads come in, straight into the segments of their channels, and credit goes out.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use flownet_core::exchange::consumer::{ConsumerConnection, PayloadSlot, ReceiveSlot};
+use flownet_core::exchange::ready::ReadyList;
+use flownet_core::wire::{Decoded, WireLimits, decode};
+use flownet_core::{ChannelId, ExchangeError};
+use tokio::net::TcpStream;
+
+use super::link::Link;
+use super::staging::Staging;
+use super::{End, poll_rounds};
+use crate::counters::{NetCounters, SharedCounters};
+use crate::dialer::{Requests, shut_down};
+use crate::environment::Shared;
+use crate::socket;
+
+/// Runs one dialed connection that has proved itself, until it ends; its channels then fail.
+pub(crate) async fn run(shared: Arc<Shared>, stream: TcpStream, requests: Requests) {
+    let peer = requests.peer();
+    let mut driver = ConsumerDriver::new(stream, requests, shared.wire_limits(), &shared.counters);
+    let reason = match driver.run().await {
+        End::Closed => "closed by the peer".into(),
+        End::Lost(error) => socket::describe(&error),
+        End::Violation(error) => {
+            tracing::warn!(%peer, %error, "closed a data connection: the producer broke the protocol");
+            error.to_string()
+        }
+    };
+    tracing::debug!(%peer, reason, "data connection ended");
+    driver.fail(ExchangeError::connection_lost(peer.to_string(), reason));
+}
+
+/// One connection, generic over its byte stream so that tests can split it anywhere.
+pub(crate) struct ConsumerDriver<'a, L: Link> {
+    link: L,
+    machine: ConsumerConnection,
+    ready: Arc<ReadyList>,
+    drained: Vec<ChannelId>,
+    requests: Requests,
+    staging: Staging,
+    inbound: Inbound,
+    limits: WireLimits,
+    /// Encoded frames; what lies before `written` is out.
+    outgoing: Vec<u8>,
+    written: usize,
+    counters: &'a SharedCounters,
+    turn: NetCounters,
+    has_ended: bool,
+}
+
+/// What the next byte of the stream belongs to.
+enum Inbound {
+    Header,
+    Payload { slot: ReceiveSlot, filled: usize },
+    Skip { left: usize },
+}
+
+impl<'a, L: Link> ConsumerDriver<'a, L> {
+    pub(crate) fn new(link: L, requests: Requests, limits: WireLimits, counters: &'a SharedCounters) -> Self {
+        let ready = ReadyList::new();
+        Self {
+            link,
+            machine: ConsumerConnection::new(requests.peer().to_string(), Arc::clone(&ready)),
+            ready,
+            drained: Vec::new(),
+            requests,
+            staging: Staging::new(),
+            inbound: Inbound::Header,
+            limits,
+            outgoing: Vec::new(),
+            written: 0,
+            counters,
+            turn: NetCounters::default(),
+            has_ended: false,
+        }
+    }
+
+    pub(crate) async fn run(&mut self) -> End {
+        poll_fn(|cx| self.poll_turn(cx)).await
+    }
+
+    /// The connection is over: so are its channels, and those that were still to be opened.
+    pub(crate) fn fail(&mut self, error: ExchangeError) {
+        self.has_ended = true;
+        self.inbound = Inbound::Header;
+        self.machine.connection_lost(&error);
+        self.requests.fail_with(error);
+    }
+
+    fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        self.turn.turns += 1;
+        let outcome = poll_rounds(cx, |cx| self.round(cx));
+        self.counters.add(&mut self.turn);
+        outcome
+    }
+
+    /// Tries everything once. `false` when nothing moved: then every source has our waker.
+    fn round(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
+        let has_read = self.read(cx)?;
+        let mut has_news = false;
+        while let Poll::Ready(Some(request)) = self.requests.poll_next(cx) {
+            self.machine.open(request.channel, request.partition, request.subpartition);
+            has_news = true;
+        }
+        has_news |= self.ready.poll_drain(&mut self.drained, cx.waker()).is_ready();
+        for channel in self.drained.drain(..) {
+            self.machine.on_ready(channel);
+        }
+        if self.written == self.outgoing.len() {
+            self.outgoing.clear();
+            self.written = 0;
+            self.machine.poll_transmit(&mut self.outgoing);
+        }
+        let has_written = self.write(cx)?;
+        Ok(has_read || has_news || has_written)
+    }
+
+    fn read(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
+        let spare = self.staging.spare();
+        let (direct, staged) = match &mut self.inbound {
+            Inbound::Payload { slot, filled } => {
+                let rest = &mut slot.as_mut_slice()[*filled..];
+                // Behind a large payload, only enough of the next frame to learn where *its* payload goes: whatever
+                // else came along would have to be copied.
+                let staged = if rest.len() >= LARGE_PAYLOAD_BYTES { &mut spare[..LOOK_AHEAD_BYTES] } else { spare };
+                (rest, staged)
+            }
+            Inbound::Header | Inbound::Skip { .. } => (&mut [][..], spare),
+        };
+        let direct_len = direct.len();
+        let read = match self.link.poll_read_two(cx, direct, staged) {
+            Poll::Ready(read) => read?,
+            Poll::Pending => return Ok(false),
+        };
+        self.turn.reads += 1;
+        self.turn.bytes_in += read as u64;
+        if read == 0 {
+            let is_between_frames = matches!(self.inbound, Inbound::Header) && self.staging.unread().is_empty();
+            return Err(if is_between_frames {
+                End::Closed
+            } else {
+                io::Error::from(io::ErrorKind::UnexpectedEof).into()
+            });
+        }
+        let direct_read = read.min(direct_len);
+        if let Inbound::Payload { filled, .. } = &mut self.inbound {
+            *filled += direct_read;
+        }
+        self.staging.filled(read - direct_read);
+        while self.advance()? {}
+        Ok(true)
+    }
+
+    /// Takes one step through what was read; `false` when more bytes are needed for the next.
+    fn advance(&mut self) -> Result<bool, End> {
+        match std::mem::replace(&mut self.inbound, Inbound::Header) {
+            Inbound::Header => self.next_frame(),
+            Inbound::Payload { mut slot, filled } => {
+                let rest = &mut slot.as_mut_slice()[filled..];
+                let unread = self.staging.unread();
+                let copied = rest.len().min(unread.len());
+                rest[..copied].copy_from_slice(&unread[..copied]);
+                let is_full = copied == rest.len();
+                self.staging.consume(copied);
+                if is_full {
+                    self.machine.handle_payload(slot)?;
+                } else {
+                    self.inbound = Inbound::Payload { slot, filled: filled + copied };
+                }
+                Ok(is_full)
+            }
+            Inbound::Skip { left } => {
+                let skipped = left.min(self.staging.unread().len());
+                self.staging.consume(skipped);
+                if skipped < left {
+                    self.inbound = Inbound::Skip { left: left - skipped };
+                }
+                Ok(skipped == left)
+            }
+        }
+    }
+
+    fn next_frame(&mut self) -> Result<bool, End> {
+        let consumed = match decode(self.staging.unread(), &self.limits)? {
+            Decoded::More { .. } => return Ok(false),
+            Decoded::Data { header, consumed } => {
+                self.inbound = match self.machine.handle_header(header)? {
+                    PayloadSlot::Segment(slot) => Inbound::Payload { slot, filled: 0 },
+                    PayloadSlot::Skip(left) => Inbound::Skip { left },
+                };
+                consumed
+            }
+            Decoded::Control { frame, consumed } => {
+                self.machine.handle_frame(frame)?;
+                consumed
+            }
+        };
+        self.staging.consume(consumed);
+        self.turn.frames_in += 1;
+        Ok(true)
+    }
+
+    fn write(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
+        if self.written == self.outgoing.len() {
+            return Ok(false);
+        }
+        match Pin::new(&mut self.link).poll_write(cx, &self.outgoing[self.written..]) {
+            Poll::Ready(Ok(0)) => Err(io::Error::from(io::ErrorKind::WriteZero).into()),
+            Poll::Ready(written) => {
+                let written = written?;
+                self.written += written;
+                self.turn.writes += 1;
+                self.turn.bytes_out += written as u64;
+                Ok(true)
+            }
+            Poll::Pending => Ok(false),
+        }
+    }
+}
+
+impl<L: Link> Drop for ConsumerDriver<'_, L> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.fail(shut_down(self.requests.peer()));
+            // One attempt to say good-bye: the closed connection says the same.
+            self.machine.close();
+            self.machine.poll_transmit(&mut self.outgoing);
+            let _ = self.write(&mut Context::from_waker(Waker::noop()));
+        }
+    }
+}
+
+/// From here on a payload is worth a read of its own.
+const LARGE_PAYLOAD_BYTES: usize = 8 * flownet_memory::KIB;
+/// Enough for the header of the next frame.
+const LOOK_AHEAD_BYTES: usize = 64;

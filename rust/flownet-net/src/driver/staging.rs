@@ -1,0 +1,82 @@
+//! Bytes read from a socket and not yet decoded.
+
+use flownet_core::wire::frame::{HEADER_BYTES, MAX_CONTROL_BYTES};
+
+/// One buffer for a connection's life: small frames come many to a read and are decoded where they lie.
+///
+/// # Invariants
+/// - I1: `start <= end <= bytes.len()`; what is in between arrived and was not consumed.
+/// - I2: after [`Staging::spare`] there is room for the largest frame that must be whole to be decoded.
+#[derive(Debug)]
+pub(crate) struct Staging {
+    bytes: Box<[u8]>,
+    start: usize,
+    end: usize,
+}
+
+impl Staging {
+    pub(crate) fn new() -> Self {
+        Self { bytes: vec![0; STAGING_BYTES].into_boxed_slice(), start: 0, end: 0 }
+    }
+
+    /// What is there to decode.
+    pub(crate) fn unread(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+
+    /// Gives up the first `count` bytes of [`unread`](Self::unread).
+    pub(crate) fn consume(&mut self, count: usize) {
+        debug_assert!(count <= self.end - self.start, "I1: only what is there can be consumed");
+        self.start += count;
+    }
+
+    /// Room to read into.
+    pub(crate) fn spare(&mut self) -> &mut [u8] {
+        // Once empty, and before a frame could fail to fit, the rest moves to the front: a few bytes as a rule.
+        if self.start == self.end || self.bytes.len() - self.start < LARGEST_WHOLE_FRAME {
+            self.bytes.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        &mut self.bytes[self.end..]
+    }
+
+    /// Counts `count` bytes written to the front of [`spare`](Self::spare) as read.
+    pub(crate) fn filled(&mut self, count: usize) {
+        debug_assert!(count <= self.bytes.len() - self.end, "I1: only spare room can be filled");
+        self.end += count;
+    }
+}
+
+const STAGING_BYTES: usize = 64 * 1024;
+const LARGEST_WHOLE_FRAME: usize = HEADER_BYTES + MAX_CONTROL_BYTES as usize;
+const _: () = assert!(LARGEST_WHOLE_FRAME * 2 <= STAGING_BYTES);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_come_out_as_they_went_in_and_room_never_ends() {
+        let mut staging = Staging::new();
+        let (mut written, mut read) = (0_u8, 0_u8);
+        for step in 0..10_000_usize {
+            let unread = staging.unread().len();
+            let spare = staging.spare();
+            assert!(unread + spare.len() >= LARGEST_WHOLE_FRAME, "I2");
+            let count = (step * 37 % 900).min(spare.len());
+            for byte in &mut spare[..count] {
+                *byte = written;
+                written = written.wrapping_add(1);
+            }
+            staging.filled(count);
+            // Always leave a rest, so that the front of the buffer is never reached by emptying it.
+            let take = staging.unread().len().saturating_sub(step % 7 + 1);
+            for byte in &staging.unread()[..take] {
+                assert_eq!(*byte, read);
+                read = read.wrapping_add(1);
+            }
+            staging.consume(take);
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! The network of one worker process: its data port, its connections, its flusher.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use flownet_core::channel::RemoteChannel;
+use flownet_core::partition::PartitionHandle;
+use flownet_core::wire::WireLimits;
+use flownet_core::{PartitionId, SubpartitionIndex};
+use flownet_memory::{BufferPool, SegmentPool};
+use tokio::net::TcpListener;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::config::NetworkConfig;
+use crate::counters::{NetCounters, SharedCounters};
+use crate::dialer::{Dialer, OpenRequest};
+use crate::error::NetError;
+use crate::flusher::Flusher;
+use crate::listener;
+use crate::registry::Registry;
+use crate::secret::Secret;
+
+/// One a worker process; clones share it. Partitions registered here are served to other processes, and channels
+/// opened here read theirs.
+///
+/// [`shutdown`](Self::shutdown) ends it and waits; dropping the last clone ends it without waiting.
+#[derive(Clone, Debug)]
+pub struct NetworkEnvironment {
+    owner: Arc<Owner>,
+}
+
+impl NetworkEnvironment {
+    /// Opens the data port and starts serving on the tokio runtime of the caller, which needs IO and time enabled.
+    pub async fn bind(config: NetworkConfig, secret: Secret, pool: Arc<SegmentPool>) -> Result<Self, NetError> {
+        config.validate()?;
+        let runtime = Handle::try_current().map_err(|_| NetError::NoRuntime)?;
+        let addr = SocketAddr::new(config.bind, 0);
+        let bind_error = |source| NetError::Bind { addr, source: Arc::new(source) };
+        let listener = TcpListener::bind(addr).await.map_err(bind_error)?;
+        let local_addr = listener.local_addr().map_err(bind_error)?;
+
+        let shared = Arc::new(Shared {
+            config,
+            secret,
+            pool,
+            local_addr,
+            registry: Registry::default(),
+            flusher: Flusher::default(),
+            dialer: Dialer::default(),
+            counters: SharedCounters::default(),
+            stop: watch::Sender::new(false),
+            tasks: Mutex::new(Some(JoinSet::new())),
+            runtime,
+        });
+        shared.spawn(listener::serve(Arc::clone(&shared), listener));
+        shared.spawn(flush(Arc::clone(&shared)));
+        Ok(Self { owner: Arc::new(Owner(shared)) })
+    }
+
+    /// Where other processes reach the partitions of this one.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.shared().local_addr
+    }
+
+    /// The segments of this process.
+    pub fn pool(&self) -> &Arc<SegmentPool> {
+        &self.shared().pool
+    }
+
+    /// The settings it was bound with.
+    pub fn config(&self) -> &NetworkConfig {
+        &self.shared().config
+    }
+
+    /// A pool for a partition of `subpartitions`, sized by the settings.
+    pub fn create_partition_pool(&self, subpartitions: u32) -> Result<Arc<BufferPool>, NetError> {
+        Ok(self.pool().create_buffer_pool(self.config().partition_buffers(subpartitions))?)
+    }
+
+    /// A pool for a gate with `remote_channels`, sized by the settings. Gates without remote channels need none.
+    pub fn create_gate_pool(&self, remote_channels: u32) -> Result<Arc<BufferPool>, NetError> {
+        Ok(self.pool().create_buffer_pool(self.config().gate_buffers(remote_channels))?)
+    }
+
+    /// Serves a partition to whoever asks for it, now or since some time.
+    ///
+    /// With a `flush_timeout` above zero it is also flushed at most so late by the one flusher of the process; `None`
+    /// and zero leave flushing to the writer.
+    pub fn register_partition(&self, partition: PartitionHandle, flush_timeout: Option<Duration>) {
+        if let Some(timeout) = flush_timeout.filter(|timeout| !timeout.is_zero()) {
+            self.shared().flusher.register(partition.clone(), timeout);
+        }
+        self.shared().registry.insert(partition);
+    }
+
+    /// Serves a partition no longer. Channels that read it already go on.
+    pub fn release_partition(&self, id: PartitionId) {
+        self.shared().flusher.remove(id);
+        self.shared().registry.remove(id);
+    }
+
+    /// Connects `channel` to a subpartition of the process at `peer`; may be called from any thread, and returns at
+    /// once.
+    ///
+    /// Channels to one peer share one connection, dialed with the first of them. Whatever goes wrong arrives as an
+    /// error in the channel's gate; a failed connection is forgotten, so the next call dials again.
+    pub fn open_channel(
+        &self,
+        peer: SocketAddr,
+        partition: PartitionId,
+        subpartition: SubpartitionIndex,
+        channel: Arc<RemoteChannel>,
+    ) {
+        let shared = self.shared();
+        shared.dialer.open(shared, peer, OpenRequest { partition, subpartition, channel });
+    }
+
+    /// What went over the sockets so far.
+    pub fn counters(&self) -> NetCounters {
+        self.shared().counters.snapshot()
+    }
+
+    /// Closes the port and all connections and waits until everything has ended. Channels that were still reading
+    /// fail. Later calls find it done; channels opened after it fail at once.
+    pub async fn shutdown(&self) {
+        let shared = self.shared();
+        shared.stop.send_replace(true);
+        let tasks = shared.tasks.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(mut tasks) = tasks {
+            while tasks.join_next().await.is_some() {}
+        }
+        shared.flusher.clear();
+        shared.registry.clear();
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        &self.owner.0
+    }
+}
+
+/// What the tasks of an environment have in common.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: NetworkConfig,
+    pub(crate) secret: Secret,
+    pub(crate) pool: Arc<SegmentPool>,
+    pub(crate) local_addr: SocketAddr,
+    pub(crate) registry: Registry,
+    pub(crate) flusher: Flusher,
+    pub(crate) dialer: Dialer,
+    pub(crate) counters: SharedCounters,
+    stop: watch::Sender<bool>,
+    /// `None` after shutdown: nothing starts any more.
+    tasks: Mutex<Option<JoinSet<()>>>,
+    runtime: Handle,
+}
+
+impl Shared {
+    /// What we take from peers: their segments must not be larger than ours.
+    pub(crate) fn wire_limits(&self) -> WireLimits {
+        WireLimits::for_segments(u32::try_from(self.pool.segment_bytes()).unwrap_or(u32::MAX))
+    }
+
+    /// Runs `task` until its end or the environment's. After shutdown it is dropped unpolled.
+    ///
+    /// A task may be dropped at any await: what it must leave behind belongs into a `Drop`.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut stop = self.stop.subscribe();
+        let until_stopped = async move {
+            tokio::select! {
+                biased;
+                // The sender lives in what every task holds: an error is as good as a stop.
+                _ = stop.wait_for(|stop| *stop) => {}
+                () = task => {}
+            }
+        };
+        let refused = {
+            let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+            match tasks.as_mut() {
+                Some(tasks) => {
+                    while tasks.try_join_next().is_some() {}
+                    tasks.spawn_on(until_stopped, &self.runtime);
+                    None
+                }
+                None => Some(until_stopped),
+            }
+        };
+        // Outside the lock: its drop fails channels, which wakes tasks.
+        drop(refused);
+    }
+}
+
+/// Ends the environment with the last handle to it; the tasks hold [`Shared`] only.
+#[derive(Debug)]
+struct Owner(Arc<Shared>);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.0.stop.send_replace(true);
+    }
+}
+
+async fn flush(shared: Arc<Shared>) {
+    shared.flusher.run().await;
+}

@@ -1,0 +1,82 @@
+//! Blocking input for Rust users: an input gate on a plain thread.
+
+use std::sync::Arc;
+
+use flownet_core::gate::InputGate;
+use flownet_core::record::reader::RecordReader;
+use flownet_core::subpartition::Element;
+use flownet_core::{ChannelIndex, Event, ExchangeError};
+
+use crate::parker::wait_until;
+
+/// What [`GateReader::next`] found.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Input {
+    /// A buffer, all of whose records were handed over.
+    Records,
+    /// An event, in its place behind the records of its channel.
+    Event(ChannelIndex, Event),
+    /// All channels have ended.
+    End,
+}
+
+/// Reads records and events from a plain thread, asleep while there are none. Closes the gate when dropped.
+#[derive(Debug)]
+pub struct GateReader {
+    gate: Arc<InputGate>,
+    readers: Vec<RecordReader>,
+    batch: std::vec::IntoIter<(ChannelIndex, Element)>,
+}
+
+impl GateReader {
+    /// Reads `gate`, which has `channels` channels, and refuses records above `max_record_bytes`.
+    pub fn new(gate: Arc<InputGate>, channels: u32, max_record_bytes: usize) -> Self {
+        let readers = (0..channels).map(|_| RecordReader::new(max_record_bytes)).collect();
+        Self { gate, readers, batch: Vec::new().into_iter() }
+    }
+
+    /// Waits for the next buffer or event. The records that end in a buffer go to `on_record`, in order.
+    pub fn next(&mut self, mut on_record: impl FnMut(ChannelIndex, &[u8])) -> Result<Input, ExchangeError> {
+        let Some((channel, element)) = self.next_element()? else {
+            return Ok(Input::End);
+        };
+        let reader = self.readers.get_mut(channel.index()).ok_or(ExchangeError::Misuse("gate has more channels"))?;
+        match element {
+            Element::Data(buffer) => {
+                reader.push(buffer);
+                while let Some(record) = reader.next_record()? {
+                    on_record(channel, record);
+                }
+                Ok(Input::Records)
+            }
+            Element::Event(event) => {
+                reader.check_boundary()?;
+                Ok(Input::Event(channel, event))
+            }
+        }
+    }
+
+    /// The gate inside.
+    pub fn gate(&self) -> &Arc<InputGate> {
+        &self.gate
+    }
+
+    fn next_element(&mut self) -> Result<Option<(ChannelIndex, Element)>, ExchangeError> {
+        if let Some(element) = self.batch.next() {
+            return Ok(Some(element));
+        }
+        let mut batch = Vec::with_capacity(BATCH_ELEMENTS);
+        wait_until(|waker| self.gate.poll_batch(BATCH_ELEMENTS, &mut batch, waker))?;
+        self.batch = batch.into_iter();
+        Ok(self.batch.next())
+    }
+}
+
+impl Drop for GateReader {
+    fn drop(&mut self) {
+        self.gate.close();
+    }
+}
+
+/// Elements taken under one lock. Their segments are not free before they are read, so not too many.
+const BATCH_ELEMENTS: usize = 8;

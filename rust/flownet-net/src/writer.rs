@@ -1,0 +1,60 @@
+//! Blocking output for Rust users: a record writer on a plain thread.
+
+use flownet_core::record::writer::{Emit, RecordWriter};
+use flownet_core::{Event, ExchangeError, Target};
+
+use crate::parker::wait_until;
+
+/// Emits records from a plain thread, asleep while the partition has no buffer for them.
+///
+/// Waiting ends with an error when the partition's pool is destroyed.
+#[derive(Debug)]
+pub struct PartitionWriter {
+    writer: RecordWriter,
+}
+
+impl PartitionWriter {
+    /// Wraps a record writer.
+    pub fn new(writer: RecordWriter) -> Self {
+        Self { writer }
+    }
+
+    /// Emits one record; returns once it is taken whole.
+    #[inline]
+    pub fn emit(&mut self, target: Target, record: &[u8]) -> Result<(), ExchangeError> {
+        match self.writer.try_emit(target, record)? {
+            Emit::Done => Ok(()),
+            Emit::Blocked => self.emit_rest(),
+        }
+    }
+
+    /// Sends an event to every subpartition, behind all records emitted so far, and flushes.
+    pub fn broadcast_event(&mut self, event: &Event) -> Result<(), ExchangeError> {
+        self.writer.broadcast_event(event)
+    }
+
+    /// Shows the readers all that was emitted.
+    pub fn flush_all(&mut self) {
+        self.writer.flush_all();
+    }
+
+    /// Ends the partition: nothing can be emitted any more, and readers see its end behind the last record.
+    pub fn finish(&mut self, drain: bool) -> Result<(), ExchangeError> {
+        self.writer.finish(drain)
+    }
+
+    /// The writer inside.
+    pub fn record_writer(&mut self) -> &mut RecordWriter {
+        &mut self.writer
+    }
+
+    #[cold]
+    fn emit_rest(&mut self) -> Result<(), ExchangeError> {
+        loop {
+            wait_until(|waker| self.writer.poll_ready(waker))?;
+            if let Emit::Done = self.writer.resume()? {
+                return Ok(());
+            }
+        }
+    }
+}
