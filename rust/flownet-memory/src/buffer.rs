@@ -62,10 +62,12 @@ impl Buffer {
         Self { start: self.start + range.start, len: range.len(), lease: LeaseArc::clone(&self.lease) }
     }
 
-    /// What `lease` holds from `start` to `committed`, which must have been loaded from it.
-    pub(crate) fn of_committed(lease: &LeaseArc<Lease>, start: usize, committed: Committed) -> Self {
-        let len = committed.len().checked_sub(start).expect("a reader is never ahead of what was committed");
-        Self { start, len, lease: LeaseArc::clone(lease) }
+    /// What can be read of `lease` now, and the part of it from `start` on, if any.
+    pub(crate) fn committed_from(lease: &LeaseArc<Lease>, start: usize) -> (Committed, Option<Self>) {
+        let committed = lease.committed();
+        let len = committed.len().saturating_sub(start);
+        let buffer = (len > 0).then(|| Self { start, len, lease: LeaseArc::clone(lease) });
+        (committed, buffer)
     }
 
     fn whole(lease: Lease, len: usize) -> Self {
@@ -112,10 +114,13 @@ impl Lease {
         Self { committed: AtomicUsize::new(committed), bytes: segment.raw(), segment: Some(segment), recycler }
     }
 
-    /// Publishes the first `len` bytes. Only the lease's builder may call this,
-    /// with no less than before (S3).
+    /// Makes the first `len` bytes readable.
+    ///
+    /// # Safety
+    /// The caller is the lease's builder; it has written `len` bytes, no less than
+    /// it published before, and will not write them again (S3).
     #[inline]
-    pub(crate) fn publish(&self, len: usize, finished: bool) {
+    pub(crate) unsafe fn publish(&self, len: usize, finished: bool) {
         let flag = if finished { FINISHED } else { 0 };
         // Release: a reader that sees the length sees the bytes.
         self.committed.store(len | flag, Ordering::Release);

@@ -63,7 +63,8 @@ impl BufferBuilder {
     /// Makes everything appended readable. One Release store.
     #[inline]
     pub fn commit(&mut self) {
-        self.lease.publish(self.written, self.finished);
+        // SAFETY: we are the lease's builder, and `written` only grows (S3).
+        unsafe { self.lease.publish(self.written, self.finished) };
     }
 
     /// Commits, marks the end, and returns how many bytes were written in all.

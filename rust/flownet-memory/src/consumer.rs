@@ -22,13 +22,10 @@ impl BufferConsumer {
 
     /// What was committed since the last poll, or `None` if nothing was.
     pub fn poll(&mut self) -> Option<Buffer> {
-        self.seen = self.lease.committed();
-        if self.seen.len() == self.read {
-            return None;
-        }
-        let buffer = Buffer::of_committed(&self.lease, self.read, self.seen);
-        self.read = self.seen.len();
-        Some(buffer)
+        let (seen, buffer) = Buffer::committed_from(&self.lease, self.read);
+        self.seen = seen;
+        self.read = seen.len();
+        buffer
     }
 
     /// Whether the builder is finished and everything was polled, as of now.

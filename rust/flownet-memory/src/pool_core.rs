@@ -99,10 +99,7 @@ impl PoolCore {
                 self.place(state, slot, effects);
                 return None;
             }
-            if state.may_hold_more() {
-                // Somebody may wait for overdraft, which is taken only when asked for.
-                effects.wakers.append(&mut state.take_waiters);
-            }
+            // Settling wakes who waits for overdraft: that is taken only when asked for.
             Some(slot)
         })
     }
@@ -113,15 +110,11 @@ impl PoolCore {
             if state.destroyed || state.size == size {
                 return;
             }
-            let grows = size > state.size;
             state.size = size;
             while state.held > size {
                 let Some(slot) = state.idle.pop() else { break };
                 state.held -= 1;
                 effects.home.push(slot);
-            }
-            if grows && state.may_hold_more() {
-                effects.wakers.append(&mut state.take_waiters);
             }
         });
         effects
@@ -180,7 +173,7 @@ impl PoolCore {
         (result, effects)
     }
 
-    /// Restores I6 and lets everybody know who waits for what now is there.
+    /// Restores I6 and I8 and publishes availability.
     fn settle(self: &Arc<Self>, state: &mut PoolState, effects: &mut Effects) {
         while state.wants_segment() && !state.awaits_global {
             match self.global.free.take_or_wait(self) {
@@ -196,7 +189,7 @@ impl PoolCore {
         if available {
             effects.wakers.append(&mut state.available_waiters);
         }
-        if !state.idle.is_empty() {
+        if state.can_serve_hard_wait() {
             effects.wakers.append(&mut state.take_waiters);
         }
         state.assert_invariants();
@@ -237,9 +230,6 @@ impl PoolCore {
         }
         state.held -= 1;
         effects.home.push(slot);
-        if state.may_hold_more() {
-            effects.wakers.append(&mut state.take_waiters);
-        }
     }
 
     /// Finds a held segment its place: with the first listener, else among the idle.

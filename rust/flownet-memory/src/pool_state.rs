@@ -8,7 +8,9 @@
 //! - I6: a pool below its size with nothing idle waits for the segment pool.
 //!   Hence "nothing idle" means "nothing to be had without overdraft".
 //! - I7: `lanes_at_quota` counts the lanes that use their quota or more.
-//! - I8: a destroyed pool has nothing idle and nobody waiting.
+//! - I8: a task waits for any one segment only while nothing is idle and, if the
+//!   pool may hold more (overdraft included), the pool waits for the segment pool.
+//! - I9: a destroyed pool has nothing idle and nobody waiting.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -90,6 +92,11 @@ impl PoolState {
         !self.destroyed && self.held < self.size.saturating_add(self.max_overdraft)
     }
 
+    /// Whether somebody who waits for any one segment should ask again: there may be one.
+    pub(crate) fn can_serve_hard_wait(&self) -> bool {
+        !self.idle.is_empty() || self.may_hold_more() && !self.awaits_global
+    }
+
     /// Whether a segment that comes back now must leave the pool.
     pub(crate) fn has_excess(&self) -> bool {
         self.destroyed || self.held > self.size
@@ -107,8 +114,12 @@ impl PoolState {
         assert_eq!(at_quota, self.lanes_at_quota, "I7: lanes at quota are counted");
         let in_use_by_lanes: usize = self.in_use_by_lane.iter().sum();
         assert!(in_use_by_lanes <= self.held - self.idle.len(), "I3: lanes use no more segments than are in use");
+        assert!(
+            self.take_waiters.is_empty() || !self.can_serve_hard_wait(),
+            "I8: a hard wait is for what is not there"
+        );
         let nobody_waits =
             self.listeners.is_empty() && self.available_waiters.is_empty() && self.take_waiters.is_empty();
-        assert!(!self.destroyed || self.idle.is_empty() && nobody_waits, "I8: a destroyed pool keeps nothing");
+        assert!(!self.destroyed || self.idle.is_empty() && nobody_waits, "I9: a destroyed pool keeps nothing");
     }
 }

@@ -5,8 +5,8 @@
 //! registry.
 //!
 //! # Invariants
-//! - I9: `guaranteed` is the sum of the live pools' minimums and at most `total`.
-//! - I10: every live pool's size is between its minimum and maximum, and the
+//! - I10: `guaranteed` is the sum of the live pools' minimums and at most `total`.
+//! - I11: every live pool's size is between its minimum and maximum, and the
 //!   sizes together are at most `total`. So a pool below its size always gets a
 //!   segment once overdraft, shrunken and destroyed pools' segments come back.
 
@@ -158,11 +158,11 @@ impl Registry {
             return;
         }
         let minimums: usize = bounds.iter().map(|bounds| bounds.min).sum();
-        assert_eq!(minimums, self.guaranteed, "I9: guaranteed is the sum of the minimums");
-        assert!(self.guaranteed <= total, "I9: no more is guaranteed than there is");
+        assert_eq!(minimums, self.guaranteed, "I10: guaranteed is the sum of the minimums");
+        assert!(self.guaranteed <= total, "I10: no more is guaranteed than there is");
         let within = |(b, size): (&Bounds, &usize)| *size >= b.min && b.max.is_none_or(|max| *size <= max);
-        assert!(bounds.iter().zip(sizes).all(within), "I10: sizes are between minimum and maximum");
-        assert!(sizes.iter().sum::<usize>() <= total, "I10: sizes together fit");
+        assert!(bounds.iter().zip(sizes).all(within), "I11: sizes are between minimum and maximum");
+        assert!(sizes.iter().sum::<usize>() <= total, "I11: sizes together fit");
     }
 }
 

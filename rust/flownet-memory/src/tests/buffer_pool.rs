@@ -335,6 +335,28 @@ fn a_hard_wait_ends_when_overdraft_can_be_had() {
 }
 
 #[test]
+fn a_hard_wait_goes_on_for_overdraft_when_a_listener_was_served_first() {
+    let segments = segments(2);
+    let greedy = segments.create_buffer_pool(sized(0, None)).unwrap();
+    let mut theirs = take(&greedy, 2);
+    let pool = segments.create_buffer_pool(with_overdraft(1, 1, 1)).unwrap();
+    let (counter, waker) = CountingWaker::pair();
+    assert!(pool.poll_take(0, &waker).is_pending());
+    let listener = Listener::accepting();
+    assert!(pool.offer_to(listener.clone()));
+    greedy.destroy();
+    drop(theirs.pop());
+    assert_eq!(listener.kept(), 1);
+    assert_eq!(counter.wakes(), 1, "the waiting task asks again, now for overdraft");
+    assert!(pool.poll_take(0, &waker).is_pending());
+    drop(theirs.pop());
+    assert_eq!(counter.wakes(), 2);
+    assert!(pool.poll_take(0, &waker).is_ready());
+    drop((listener, pool, greedy));
+    assert_all_home(&segments);
+}
+
+#[test]
 fn a_hard_wait_at_the_overdraft_limit_ends_with_the_next_recycle() {
     let segments = segments(3);
     let pool = segments.create_buffer_pool(with_overdraft(1, 1, 1)).unwrap();

@@ -1,5 +1,6 @@
 //! Guarantees, sharing, and pools that wait for one another.
 
+use std::sync::Arc;
 use std::task::Poll;
 
 use super::support::{CountingWaker, Listener, assert_all_home, segments, sized, take};
@@ -158,6 +159,20 @@ fn a_pool_that_no_longer_wants_a_segment_passes_it_on() {
     drop(taken.pop());
     assert!(second.is_available());
     drop((greedy, taken, first, second));
+    assert_all_home(&segments);
+}
+
+#[test]
+fn a_destroyed_pool_does_not_linger_among_the_waiting() {
+    let segments = segments(1);
+    let greedy = segments.create_buffer_pool(sized(0, None)).unwrap();
+    let taken = take(&greedy, 1);
+    let before = Arc::strong_count(&segments);
+    let waiting = segments.create_buffer_pool(sized(1, 1)).unwrap();
+    assert!(!waiting.is_available());
+    drop(waiting);
+    assert_eq!(Arc::strong_count(&segments), before);
+    drop((greedy, taken));
     assert_all_home(&segments);
 }
 
