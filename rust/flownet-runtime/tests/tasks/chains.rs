@@ -1,0 +1,280 @@
+//! Native chains for tests.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use flownet_core::Target;
+use flownet_core::keygroup::hash_key;
+use flownet_runtime::state::KeyedState;
+use flownet_runtime::window::{Tumbling, WindowState};
+use flownet_runtime::{Chain, InputBatch, OperatorFailure, Outputs, SourceStatus, TaskContext, TaskError};
+
+/// What a sink has seen: which input, which record. Shared with the test.
+#[derive(Clone, Default)]
+pub(crate) struct Seen(Arc<Mutex<Vec<(usize, Vec<u8>)>>>);
+
+impl Seen {
+    pub(crate) fn push(&self, input: usize, record: &[u8]) {
+        self.0.lock().unwrap().push((input, record.to_vec()));
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+
+    pub(crate) fn records(&self) -> Vec<(usize, Vec<u8>)> {
+        self.0.lock().unwrap().clone()
+    }
+
+    pub(crate) fn numbers(&self) -> Vec<u64> {
+        self.records().iter().map(|(_, record)| number(record)).collect()
+    }
+}
+
+pub(crate) fn number(record: &[u8]) -> u64 {
+    u64::from_le_bytes(record[..8].try_into().unwrap())
+}
+
+/// Emits numbers as 8-byte records to all outputs, some at a time.
+pub(crate) struct Numbers {
+    pub(crate) next: u64,
+    pub(crate) end: u64,
+    pub(crate) target: fn(u64) -> Target,
+}
+
+impl Numbers {
+    pub(crate) fn up_to(end: u64) -> Self {
+        Self { next: 0, end, target: |_| Target::Any }
+    }
+
+    pub(crate) fn endless() -> Self {
+        Self::up_to(u64::MAX)
+    }
+
+    pub(crate) fn keyed(end: u64, target: fn(u64) -> Target) -> Self {
+        Self { next: 0, end, target }
+    }
+}
+
+impl Chain for Numbers {
+    fn open(&mut self, _: &TaskContext) -> Result<(), TaskError> {
+        Ok(())
+    }
+
+    fn poll_source(&mut self, out: &mut Outputs) -> Result<SourceStatus, TaskError> {
+        for _ in 0..100 {
+            if self.next == self.end {
+                return Ok(SourceStatus::Finished);
+            }
+            for output in 0..out.len() {
+                out.emit(output, (self.target)(self.next), &self.next.to_le_bytes())?;
+            }
+            self.next += 1;
+        }
+        Ok(SourceStatus::More)
+    }
+}
+
+/// Emits some records, then sleeps until cancelled.
+pub(crate) struct Silent(pub(crate) u64);
+
+impl Chain for Silent {
+    fn open(&mut self, _: &TaskContext) -> Result<(), TaskError> {
+        Ok(())
+    }
+
+    fn poll_source(&mut self, out: &mut Outputs) -> Result<SourceStatus, TaskError> {
+        for n in 0..std::mem::take(&mut self.0) {
+            out.emit(0, Target::KeyHash(hash_key(&n.to_le_bytes())), &n.to_le_bytes())?;
+        }
+        Ok(SourceStatus::Idle { wake_after: Duration::from_secs(3600) })
+    }
+}
+
+/// Hands records on, each `copies` times; a batch of many buffers at a time.
+pub(crate) struct PassOn {
+    pub(crate) copies: usize,
+}
+
+impl Chain for PassOn {
+    fn open(&mut self, _: &TaskContext) -> Result<(), TaskError> {
+        Ok(())
+    }
+
+    fn process(&mut self, input: &mut InputBatch<'_>, out: &mut Outputs) -> Result<(), TaskError> {
+        loop {
+            while let Some((_, record)) = input.next()? {
+                for _ in 0..self.copies {
+                    out.emit(0, Target::KeyHash(hash_key(record)), record)?;
+                }
+            }
+            if !input.next_buffer()? {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Keeps what it sees; takes its time over each record.
+pub(crate) struct Sink {
+    pub(crate) seen: Seen,
+    pub(crate) pause: Duration,
+    pub(crate) closed: Arc<AtomicBool>,
+    /// Reads only while this is set.
+    pub(crate) gate: Arc<AtomicBool>,
+}
+
+impl Sink {
+    pub(crate) fn new(seen: &Seen) -> Self {
+        let open = Arc::new(AtomicBool::new(true));
+        Self { seen: seen.clone(), pause: Duration::ZERO, closed: Arc::default(), gate: open }
+    }
+
+    pub(crate) fn slow(seen: &Seen, pause: Duration) -> Self {
+        Self { pause, ..Self::new(seen) }
+    }
+
+    pub(crate) fn shut(seen: &Seen, gate: &Arc<AtomicBool>) -> Self {
+        Self { gate: Arc::clone(gate), ..Self::new(seen) }
+    }
+}
+
+impl Chain for Sink {
+    fn open(&mut self, _: &TaskContext) -> Result<(), TaskError> {
+        Ok(())
+    }
+
+    fn process(&mut self, input: &mut InputBatch<'_>, out: &mut Outputs) -> Result<(), TaskError> {
+        while let Some((index, record)) = input.next()? {
+            while !self.gate.load(Ordering::Acquire) {
+                out.pause(Duration::from_millis(1))?;
+            }
+            self.seen.push(index, record);
+            if !self.pause.is_zero() {
+                out.pause(self.pause)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn on_watermark(&mut self, timestamp_ms: i64, _: &mut Outputs) -> Result<(), TaskError> {
+        assert_eq!(timestamp_ms, i64::MAX);
+        Ok(())
+    }
+
+    fn close(&mut self) {
+        self.closed.store(true, Ordering::Release);
+    }
+}
+
+/// Counts each key; says the counts at the end: count, then key.
+pub(crate) struct Count {
+    pub(crate) counts: Option<KeyedState<u64>>,
+}
+
+impl Chain for Count {
+    fn open(&mut self, cx: &TaskContext) -> Result<(), TaskError> {
+        self.counts = Some(KeyedState::new(cx.key_group_range));
+        Ok(())
+    }
+
+    fn process(&mut self, input: &mut InputBatch<'_>, _: &mut Outputs) -> Result<(), TaskError> {
+        let counts = self.counts.as_mut().unwrap();
+        while let Some((_, key)) = input.next()? {
+            *counts.get_or_insert_with(key, hash_key(key), || 0)? += 1;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, out: &mut Outputs) -> Result<(), TaskError> {
+        for (key, count) in self.counts.as_mut().unwrap().drain() {
+            out.emit(0, Target::Any, &[&count.to_le_bytes(), &*key].concat())?;
+        }
+        Ok(())
+    }
+}
+
+/// Counts each key a window.
+pub(crate) struct WindowCount {
+    pub(crate) windows: WindowState<u64>,
+}
+
+impl WindowCount {
+    pub(crate) fn new(size_ms: i64) -> Self {
+        Self { windows: WindowState::new(Tumbling::new(size_ms, 0).unwrap()) }
+    }
+}
+
+impl Chain for WindowCount {
+    fn open(&mut self, _: &TaskContext) -> Result<(), TaskError> {
+        Ok(())
+    }
+
+    fn process(&mut self, input: &mut InputBatch<'_>, _: &mut Outputs) -> Result<(), TaskError> {
+        let now_ms = input.now_ms();
+        while let Some((_, key)) = input.next()? {
+            *self.windows.add(key, hash_key(key), now_ms, || 0) += 1;
+        }
+        Ok(())
+    }
+
+    fn next_timer_ms(&self) -> Option<i64> {
+        self.windows.next_fire_ms()
+    }
+
+    fn on_timer(&mut self, now_ms: i64, out: &mut Outputs) -> Result<(), TaskError> {
+        for (_, key, count) in self.windows.fire_due(now_ms) {
+            out.emit(0, Target::Any, &[&count.to_le_bytes(), &*key].concat())?;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, out: &mut Outputs) -> Result<(), TaskError> {
+        for (_, key, count) in self.windows.fire_all() {
+            out.emit(0, Target::Any, &[&count.to_le_bytes(), &*key].concat())?;
+        }
+        Ok(())
+    }
+}
+
+/// Breaks on one record, as an operator does or as a bug does.
+pub(crate) struct Breaks {
+    pub(crate) on: u64,
+    pub(crate) panics: bool,
+    pub(crate) closed: Arc<AtomicBool>,
+}
+
+impl Chain for Breaks {
+    fn open(&mut self, _: &TaskContext) -> Result<(), TaskError> {
+        Ok(())
+    }
+
+    fn process(&mut self, input: &mut InputBatch<'_>, out: &mut Outputs) -> Result<(), TaskError> {
+        while let Some((_, record)) = input.next()? {
+            let n = number(record);
+            assert!(!(self.panics && n == self.on), "cannot stand {n}");
+            if n == self.on {
+                return Err(failure(n).into());
+            }
+            out.emit(0, Target::Any, record)?;
+        }
+        Ok(())
+    }
+
+    fn close(&mut self) {
+        self.closed.store(true, Ordering::Release);
+    }
+}
+
+pub(crate) fn failure(n: u64) -> OperatorFailure {
+    OperatorFailure {
+        operator: "breaks".into(),
+        subtask: 0,
+        parallelism: 1,
+        record: Some(n.to_string()),
+        error_type: "ValueError".into(),
+        message: "not this one".into(),
+        traceback: None,
+    }
+}

@@ -1,0 +1,112 @@
+//! Back-pressure: a slow consumer slows exactly its producers, and the ledger says so.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use flownet_runtime::spec::Partitioner;
+
+use crate::chains::{Numbers, PassOn, Seen, Silent, Sink};
+use crate::rig::{Job, wait_until};
+
+#[test]
+fn a_slow_sink_slows_its_own_producers_and_no_others() {
+    let mut job = Job::new(2);
+    let (slow_seen, fast_seen) = (Seen::default(), Seen::default());
+    let slow_source = job.vertex("slow source", &[0]);
+    let fast_source = job.vertex("fast source", &[0]);
+    let slow_sink = job.vertex("slow sink", &[1]);
+    let fast_sink = job.vertex("fast sink", &[1]);
+    // Both go over the same connection.
+    job.edge(slow_source, slow_sink, Partitioner::Forward);
+    job.edge(fast_source, fast_sink, Partitioner::Forward);
+    job.run(slow_source, |_| Numbers::endless());
+    job.run(fast_source, |_| Numbers::up_to(200_000));
+    job.run(slow_sink, |_| Sink::slow(&slow_seen, Duration::from_millis(5)));
+    job.run(fast_sink, |_| Sink::new(&fast_seen));
+
+    let running = job.start();
+    running.task("fast source", 0).join().unwrap();
+    running.task("fast sink", 0).join().unwrap();
+    assert!(fast_seen.numbers().into_iter().eq(0..200_000));
+
+    let source = || running.task("slow source", 0).metrics();
+    wait_until("the slow sink is at work", || slow_seen.len() >= 5);
+    wait_until("its producer waits", || source().time.soft_back_pressured > Duration::from_millis(50));
+    // All that memory can hold between the two: both pools, and records of 12 bytes.
+    let in_flight = source().records_out - slow_seen.len() as u64;
+    assert!(in_flight < (10 + 10 + 32) * 4096 / 12, "{in_flight} records in flight");
+    running.finish_and_assert_all_segments_home();
+}
+
+#[test]
+fn a_fan_out_in_the_middle_of_a_batch_waits_hard_and_loses_nothing() {
+    let mut job = Job::with_segments(1, 64, 256);
+    let seen = Seen::default();
+    let open = Arc::new(AtomicBool::new(false));
+    let source = job.vertex("source", &[0]);
+    let middle = job.vertex("middle", &[0]);
+    let sink = job.vertex("sink", &[0]);
+    job.edge(source, middle, Partitioner::Forward);
+    job.edge(middle, sink, Partitioner::Forward);
+    job.run(source, |_| Numbers::up_to(20));
+    job.run(middle, |_| PassOn { copies: 1000 });
+    job.run(sink, |_| Sink::shut(&seen, &open));
+
+    let running = job.start();
+    let waited = || running.task("middle", 0).metrics().time.hard_back_pressured;
+    wait_until("the fan-out has filled all buffers", || waited() > Duration::from_millis(20));
+    open.store(true, Ordering::Release);
+    running.join();
+
+    assert_eq!(seen.len(), 20_000);
+    running.finish_and_assert_all_segments_home();
+}
+
+#[test]
+fn a_task_without_input_is_idle_and_its_time_sums_to_the_whole() {
+    let mut job = Job::new(1);
+    let seen = Seen::default();
+    let source = job.vertex("source", &[0]);
+    let sink = job.vertex("sink", &[0]);
+    job.edge(source, sink, Partitioner::Forward);
+    job.run(source, |_| Silent(1));
+    job.run(sink, |_| Sink::new(&seen));
+
+    let running = job.start();
+    wait_until("the record arrived", || seen.len() == 1);
+    for name in ["source", "sink"] {
+        let time = || running.task(name, 0).metrics().time;
+        wait_until("the task idles", || time().idle > Duration::from_millis(20));
+        assert!(time().busy < Duration::from_secs(1) && time().back_pressured() < Duration::from_secs(1));
+        let (before, begun) = (time(), std::time::Instant::now());
+        wait_until("some time has passed", || begun.elapsed() > Duration::from_millis(20));
+        let passed = time().since(&before);
+        assert_eq!(passed.total(), passed.idle);
+        assert!(passed.total() >= Duration::from_millis(20));
+    }
+    running.finish_and_assert_all_segments_home();
+}
+
+#[test]
+fn records_wait_for_their_buffer_to_fill_only_if_told_so() {
+    for (flush_timeout_us, arrives) in [(None, false), (Some(0), true), (Some(1000), true)] {
+        let mut job = Job::new(2);
+        let seen = Seen::default();
+        let source = job.vertex("source", &[0]);
+        let sink = job.vertex("sink", &[1]);
+        job.flush_timeout_us = flush_timeout_us;
+        job.edge(source, sink, Partitioner::Forward);
+        job.run(source, |_| Silent(3));
+        job.run(sink, |_| Sink::new(&seen));
+
+        let running = job.start();
+        wait_until("the records were sent", || running.task("source", 0).metrics().records_out == 3);
+        if arrives {
+            wait_until("the records arrived", || seen.len() == 3);
+        } else {
+            assert_eq!(seen.len(), 0);
+        }
+        running.finish_and_assert_all_segments_home();
+    }
+}

@@ -1,0 +1,203 @@
+//! A small cluster in one process: several network environments, and the tasks of one job on them.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use flownet_core::partition::PartitionHandle;
+use flownet_memory::SegmentPool;
+use flownet_net::{NetworkConfig, NetworkEnvironment, Secret};
+use flownet_runtime::spec::{ChannelSpec, InputSpec, OutputSpec, Partitioner, Payload, TaskSpec, partition_id};
+use flownet_runtime::{Chain, PreparedTask, TaskError, TaskHandle};
+use tokio::runtime::Runtime;
+
+pub(crate) const MAX_RECORD_BYTES: usize = 1 << 20;
+/// Long enough for a slow machine; no test waits that long unless it fails.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Where the tasks of a vertex run, and how many there are: one entry a subtask.
+pub(crate) type Placement<'a> = &'a [u32];
+
+pub(crate) struct Job {
+    runtime: Runtime,
+    pub(crate) environments: Vec<NetworkEnvironment>,
+    vertices: Vec<Vec<(u32, TaskSpec)>>,
+    chains: Vec<(u32, TaskSpec, Box<dyn Chain>)>,
+    edges: u32,
+    pub(crate) flush_timeout_us: Option<u64>,
+}
+
+pub(crate) struct Running {
+    runtime: Runtime,
+    environments: Vec<NetworkEnvironment>,
+    pub(crate) tasks: Vec<TaskHandle>,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Vertex(usize);
+
+impl Job {
+    /// `workers` environments with roomy pools.
+    pub(crate) fn new(workers: u32) -> Self {
+        Self::with_segments(workers, 256, 4096)
+    }
+
+    pub(crate) fn with_segments(workers: u32, segments: usize, segment_bytes: usize) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let secret = Secret::generate().unwrap();
+        let environment = || {
+            let pool = SegmentPool::new(segments, segment_bytes).unwrap();
+            runtime.block_on(NetworkEnvironment::bind(NetworkConfig::default(), secret.clone(), pool)).unwrap()
+        };
+        let environments = (0..workers).map(|_| environment()).collect();
+        Self { runtime, environments, vertices: vec![], chains: vec![], edges: 0, flush_timeout_us: Some(1000) }
+    }
+
+    /// Adds subtasks without edges.
+    pub(crate) fn vertex(&mut self, name: &str, placement: Placement<'_>) -> Vertex {
+        let parallelism = u32::try_from(placement.len()).unwrap();
+        let tasks = (0..).zip(placement).map(|(subtask, worker)| {
+            let task = TaskSpec {
+                task_id: u32::try_from(self.vertices.len()).unwrap() * 100 + subtask,
+                vertex: u32::try_from(self.vertices.len()).unwrap(),
+                name: name.to_owned(),
+                subtask,
+                parallelism,
+                max_parallelism: 128,
+                operators: vec![],
+                inputs: vec![],
+                outputs: vec![],
+            };
+            (*worker, task)
+        });
+        let tasks = tasks.collect();
+        self.vertices.push(tasks);
+        Vertex(self.vertices.len() - 1)
+    }
+
+    /// Connects every subtask of `from` to every one of `to`; forward edges one to one.
+    pub(crate) fn edge(&mut self, from: Vertex, to: Vertex, partitioner: Partitioner) {
+        let edge = self.edges;
+        self.edges += 1;
+        let (producers, consumers) = (self.vertices[from.0].clone(), self.vertices[to.0].len());
+        let is_forward = partitioner == Partitioner::Forward;
+        for (_, producer) in &mut self.vertices[from.0] {
+            producer.outputs.push(OutputSpec {
+                edge,
+                from_operator: 0,
+                partitioner,
+                payload: Payload::None,
+                config: BTreeMap::new(),
+                partition: partition_id(edge, producer.subtask),
+                subpartitions: if is_forward { 1 } else { u32::try_from(consumers).unwrap() },
+                flush_timeout_us: self.flush_timeout_us,
+            });
+        }
+        for (_, consumer) in &mut self.vertices[to.0] {
+            let read = producers.iter().filter(|(_, producer)| !is_forward || producer.subtask == consumer.subtask);
+            let channels = read.map(|(worker, producer)| ChannelSpec {
+                producer_worker: *worker,
+                partition: partition_id(edge, producer.subtask),
+                subpartition: if is_forward { 0 } else { consumer.subtask },
+            });
+            let keyed = partitioner == Partitioner::KeyGroup;
+            consumer.inputs.push(InputSpec { edge, to_operator: 0, keyed, channels: channels.collect() });
+        }
+    }
+
+    /// Says what each subtask of a vertex runs.
+    pub(crate) fn run<C: Chain + 'static>(&mut self, vertex: Vertex, chain: impl Fn(u32) -> C) {
+        for (worker, task) in &self.vertices[vertex.0] {
+            self.chains.push((*worker, task.clone(), Box::new(chain(task.subtask))));
+        }
+    }
+
+    /// The tasks as planned so far, with the workers they run on.
+    pub(crate) fn specs(&self) -> impl Iterator<Item = &(u32, TaskSpec)> {
+        self.vertices.iter().flatten()
+    }
+
+    pub(crate) fn prepare(&self, worker: u32, spec: &TaskSpec) -> Result<PreparedTask, TaskError> {
+        PreparedTask::prepare(spec.clone(), worker, &self.environments[worker as usize], MAX_RECORD_BYTES)
+    }
+
+    pub(crate) fn start(mut self) -> Running {
+        let chains = std::mem::take(&mut self.chains);
+        let mut prepared = Vec::new();
+        let mut partitions = BTreeMap::<_, PartitionHandle>::new();
+        for (worker, spec, chain) in chains {
+            let task = self.prepare(worker, &spec).unwrap();
+            partitions.extend(task.partitions().iter().map(|partition| ((worker, partition.id()), partition.clone())));
+            prepared.push((worker, task, chain));
+        }
+        let addresses = self.addresses();
+        for (worker, task, _) in &mut prepared {
+            task.connect(&addresses, |id| partitions.get(&(*worker, id)).cloned()).unwrap();
+        }
+        let start = |(worker, task, chain): (u32, PreparedTask, Box<dyn Chain>)| {
+            task.start(chain, format!("worker {worker}"), |_| {}).unwrap()
+        };
+        let tasks = prepared.into_iter().map(start).collect();
+        Running { runtime: self.runtime, environments: self.environments, tasks }
+    }
+
+    /// For jobs that are not started.
+    pub(crate) fn assert_all_segments_home(self) {
+        Running { runtime: self.runtime, environments: self.environments, tasks: vec![] }
+            .finish_and_assert_all_segments_home();
+    }
+
+    fn addresses(&self) -> BTreeMap<u32, SocketAddr> {
+        (0..).zip(self.environments.iter().map(NetworkEnvironment::local_addr)).collect()
+    }
+}
+
+impl Running {
+    pub(crate) fn task(&self, name: &str, subtask: u32) -> &TaskHandle {
+        let is_it = |task: &&TaskHandle| task.spec().name == name && task.spec().subtask == subtask;
+        self.tasks.iter().find(is_it).unwrap()
+    }
+
+    /// Waits for the tasks to end by themselves.
+    pub(crate) fn join(&self) {
+        for task in &self.tasks {
+            task.join().unwrap_or_else(|error| panic!("{}: {error}", task.name()));
+        }
+    }
+
+    /// Cuts a worker off, as if its process had died.
+    pub(crate) fn kill_network(&self, worker: u32) {
+        self.runtime.block_on(self.environments[worker as usize].shutdown());
+    }
+
+    /// Ends whatever still runs; asserts that no segment is missing.
+    pub(crate) fn finish_and_assert_all_segments_home(mut self) {
+        self.tasks.iter().for_each(TaskHandle::cancel);
+        for task in &self.tasks {
+            let _ = task.join();
+        }
+        self.tasks.clear();
+        for environment in &self.environments {
+            self.runtime.block_on(environment.shutdown());
+        }
+        let pools: Vec<_> = self.environments.iter().map(|environment| Arc::clone(environment.pool())).collect();
+        for pool in pools {
+            wait_until("all segments are home", || pool.available() == pool.total());
+            assert_eq!(pool.guaranteed(), 0, "a buffer pool outlived its task");
+        }
+    }
+
+    pub(crate) fn join_and_assert_all_segments_home(self) {
+        self.join();
+        self.finish_and_assert_all_segments_home();
+    }
+}
+
+pub(crate) fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < PATIENCE, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
