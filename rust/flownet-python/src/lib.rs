@@ -1,1 +1,42 @@
 //! Python bindings of flownet: handles, Python operators, object codec, errors.
+//!
+//! The extension module is `flownet._flownet`; what users see of it is the package `python/flownet`. This crate holds no
+//! policy: it turns Python's description of a job into flownet-cluster's ([`graph`], [`settings`]), runs users' functions
+//! inside tasks ([`chain`]), moves their records as bytes ([`codec`]), and turns errors back into exceptions ([`errors`]).
+//!
+//! # Invariants
+//! - I1: no wait holds the interpreter: calls that may take long go through [`door`], task threads detach first.
+//! - I2: nothing imports numpy, `decimal` or the like before a value asks for it: `import flownet` stays quick.
+
+pub mod chain;
+pub mod codec;
+pub mod errors;
+
+mod codec_functions;
+mod door;
+mod graph;
+mod job;
+mod logging;
+mod settings;
+mod worker;
+
+use pyo3::prelude::*;
+
+/// Private: the Rust side of flownet. Use the package `flownet`.
+#[pymodule]
+mod _flownet {
+    #[pymodule_export]
+    use super::chain::{PyProcessContext, PyTaskContext, PyWindow};
+    #[pymodule_export]
+    use super::codec_functions::{decode, encode, encode_key, key_group, subtask_of};
+    #[pymodule_export]
+    use super::job::{PyJobHandle, explain, submit};
+    #[pymodule_export]
+    use super::settings::defaults;
+    #[pymodule_export]
+    use super::worker::run_worker;
+
+    #[pymodule_export]
+    #[allow(non_upper_case_globals, reason = "the name that Python gives to a version")]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+}

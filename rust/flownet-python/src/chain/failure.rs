@@ -1,0 +1,113 @@
+//! What went wrong in a user's function, told so that it survives the way to another process.
+
+use flownet_runtime::{OperatorFailure, TaskError};
+use pyo3::intern;
+use pyo3::prelude::*;
+
+use crate::codec::CodecError;
+
+/// `error_type` of failures of the codec; the driver raises its own class for them.
+pub(crate) const CODEC_ERROR: &str = "flownet.errors.CodecError";
+
+/// Longest `repr` of a record in an error, in characters.
+const RECORD_CHARS: usize = 200;
+
+/// Who an operator is, for errors and contexts.
+#[derive(Clone, Debug)]
+pub(super) struct OperatorInfo {
+    pub(super) operator: String,
+    pub(super) subtask: u32,
+    pub(super) parallelism: u32,
+}
+
+impl OperatorInfo {
+    /// The user's exception, with the record it was raised on.
+    #[cold]
+    pub(super) fn failed(&self, py: Python<'_>, error: &PyErr, record: Option<&Bound<'_, PyAny>>) -> TaskError {
+        let failure = OperatorFailure {
+            operator: self.operator.clone(),
+            subtask: self.subtask,
+            parallelism: self.parallelism,
+            record: record.map(short_repr),
+            error_type: type_name(py, error),
+            message: text(error.value(py).str()),
+            traceback: format_traceback(py, error),
+        };
+        failure.into()
+    }
+
+    /// A value that cannot be encoded, or bytes that cannot be decoded.
+    #[cold]
+    pub(super) fn codec_failed(
+        &self,
+        py: Python<'_>,
+        error: CodecError,
+        record: Option<&Bound<'_, PyAny>>,
+    ) -> TaskError {
+        match error {
+            CodecError::Python(error) => self.failed(py, &error, record),
+            error => self.refused(CODEC_ERROR, error.to_string(), record),
+        }
+    }
+
+    /// A failure that flownet itself sees, in the user's terms.
+    #[cold]
+    pub(super) fn refused(&self, error_type: &str, message: String, record: Option<&Bound<'_, PyAny>>) -> TaskError {
+        let failure = OperatorFailure {
+            operator: self.operator.clone(),
+            subtask: self.subtask,
+            parallelism: self.parallelism,
+            record: record.map(short_repr),
+            error_type: error_type.to_owned(),
+            message,
+            traceback: None,
+        };
+        failure.into()
+    }
+}
+
+/// Logs an exception that must not stop the task: it is ending anyway.
+pub(super) fn log_close_failure(py: Python<'_>, info: &OperatorInfo, error: &PyErr) {
+    tracing::warn!(
+        operator = info.operator,
+        subtask = info.subtask,
+        "close() raised {}: {}",
+        type_name(py, error),
+        text(error.value(py).str()),
+    );
+}
+
+/// `repr(record)`, cut short; a `repr` that raises does not hide the error that is being told.
+fn short_repr(record: &Bound<'_, PyAny>) -> String {
+    let Ok(repr) = record.repr() else {
+        return format!("<{} whose repr() raises>", text(record.get_type().qualname()));
+    };
+    let repr = repr.to_string_lossy();
+    match repr.char_indices().nth(RECORD_CHARS) {
+        Some((at, _)) => format!("{}...", &repr[..at]),
+        None => repr.into_owned(),
+    }
+}
+
+/// The class as tracebacks print it: without the module where that is `builtins` or `__main__`.
+fn type_name(py: Python<'_>, error: &PyErr) -> String {
+    let class = error.get_type(py);
+    let name = text(class.qualname());
+    match class.module().map(|module| module.to_string_lossy().into_owned()) {
+        Ok(module) if module != "builtins" && module != "__main__" => format!("{module}.{name}"),
+        _ => name,
+    }
+}
+
+/// The frames of the user's code: flownet's own are Rust's and have none.
+fn format_traceback(py: Python<'_>, error: &PyErr) -> Option<String> {
+    let lines = py
+        .import(intern!(py, "traceback"))
+        .ok()?
+        .call_method1(intern!(py, "format_exception"), (error.get_type(py), error.value(py), error.traceback(py)));
+    lines.ok()?.extract::<Vec<String>>().ok().map(|lines| lines.concat())
+}
+
+fn text<'py>(string: PyResult<Bound<'py, pyo3::types::PyString>>) -> String {
+    string.map_or_else(|_| "<unprintable>".to_owned(), |string| string.to_string_lossy().into_owned())
+}

@@ -1,0 +1,124 @@
+//! Values under aggregation: plain numbers as Rust holds them, anything else as the Python object.
+//!
+//! Numbers follow Python's rules: `int + float` is a `float`, `bool` counts as `int` in sums, and an `int` that outgrows
+//! 64 bits goes on as a Python object.
+
+use std::cmp::Ordering;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyFloat, PyInt};
+
+use super::aggregate::Fold;
+
+/// A value under aggregation.
+#[derive(Debug)]
+pub(super) enum Value {
+    Int(i64),
+    Float(f64),
+    Object(Py<PyAny>),
+}
+
+impl Value {
+    /// Takes an object as the plain number it is, if it is one.
+    pub(super) fn of(object: &Bound<'_, PyAny>) -> Self {
+        if object.is_exact_instance_of::<PyInt>()
+            && let Ok(int) = object.extract()
+        {
+            return Self::Int(int);
+        }
+        if let Ok(float) = object.cast_exact::<PyFloat>() {
+            return Self::Float(float.value());
+        }
+        Self::Object(object.clone().unbind())
+    }
+
+    /// The number as Python sees it.
+    pub(super) fn to_object<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        match self {
+            Self::Int(int) => PyInt::new(py, *int).into_any(),
+            Self::Float(float) => PyFloat::new(py, *float).into_any(),
+            Self::Object(object) => object.bind(py).clone(),
+        }
+    }
+
+    /// Folds in `next` if both are plain numbers and the result is one; false leaves it to Python.
+    #[inline]
+    pub(super) fn fold_native(&mut self, fold: Fold, next: &Self) -> bool {
+        match fold {
+            Fold::Sum => self.add_native(next),
+            Fold::Min => self.replace_native(next, Ordering::Less),
+            Fold::Max => self.replace_native(next, Ordering::Greater),
+        }
+    }
+
+    /// Folds in `next` with Python's operators.
+    pub(super) fn fold_python(&mut self, py: Python<'_>, fold: Fold, next: &Self) -> PyResult<()> {
+        let (so_far, next) = (self.to_object(py), next.to_object(py));
+        let result = match fold {
+            Fold::Sum => so_far.add(next)?,
+            Fold::Min if next.lt(&so_far)? => next,
+            Fold::Max if next.gt(&so_far)? => next,
+            Fold::Min | Fold::Max => return Ok(()),
+        };
+        *self = Self::of(&result);
+        Ok(())
+    }
+
+    fn add_native(&mut self, next: &Self) -> bool {
+        let sum = match (&*self, next) {
+            (Self::Int(a), Self::Int(b)) => a.checked_add(*b).map(Self::Int),
+            (Self::Float(a), Self::Float(b)) => Some(Self::Float(a + b)),
+            (Self::Int(a), Self::Float(b)) => Some(Self::Float(*a as f64 + b)),
+            (Self::Float(a), Self::Int(b)) => Some(Self::Float(a + *b as f64)),
+            _ => None,
+        };
+        let is_native = sum.is_some();
+        if let Some(sum) = sum {
+            *self = sum;
+        }
+        is_native
+    }
+
+    /// Mixed kinds are left to Python, which compares them exactly.
+    fn replace_native(&mut self, next: &Self, wanted: Ordering) -> bool {
+        let order = match (&*self, next) {
+            (Self::Int(so_far), Self::Int(next)) => Some(next.cmp(so_far)),
+            // Comparing with a NaN is false, in Python as here: the value so far stays.
+            (Self::Float(so_far), Self::Float(next)) => next.partial_cmp(so_far),
+            _ => return false,
+        };
+        if order == Some(wanted) {
+            *self = match next {
+                Self::Float(float) => Self::Float(*float),
+                Self::Int(int) => Self::Int(*int),
+                Self::Object(_) => return false,
+            };
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folded(fold: Fold, values: [Value; 2]) -> Option<String> {
+        let [mut so_far, next] = values;
+        so_far.fold_native(fold, &next).then(|| format!("{so_far:?}"))
+    }
+
+    #[test]
+    fn sums_follow_pythons_rules() {
+        assert_eq!(folded(Fold::Sum, [Value::Int(1), Value::Int(2)]).unwrap(), "Int(3)");
+        assert_eq!(folded(Fold::Sum, [Value::Int(1), Value::Float(0.5)]).unwrap(), "Float(1.5)");
+        assert_eq!(folded(Fold::Sum, [Value::Int(i64::MAX), Value::Int(1)]), None, "Python has larger ints");
+    }
+
+    #[test]
+    fn extremes_keep_the_first_of_equals_and_ignore_nan() {
+        assert_eq!(folded(Fold::Min, [Value::Int(2), Value::Int(1)]).unwrap(), "Int(1)");
+        assert_eq!(folded(Fold::Max, [Value::Int(2), Value::Int(1)]).unwrap(), "Int(2)");
+        assert_eq!(folded(Fold::Max, [Value::Float(1.0), Value::Float(f64::NAN)]).unwrap(), "Float(1.0)");
+        assert_eq!(folded(Fold::Max, [Value::Int(1), Value::Float(2.0)]), None, "mixed kinds go to Python");
+    }
+}

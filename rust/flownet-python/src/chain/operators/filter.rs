@@ -1,0 +1,31 @@
+//! `filter`: the records that a predicate holds for.
+
+use flownet_runtime::TaskError;
+use pyo3::prelude::*;
+
+use crate::chain::call::call1;
+use crate::chain::failure::OperatorInfo;
+use crate::chain::stage::{Flow, Operator};
+
+pub(in crate::chain) struct Filter {
+    predicate: Py<PyAny>,
+    info: OperatorInfo,
+}
+
+impl Filter {
+    pub(in crate::chain) fn new(predicate: Py<PyAny>, info: OperatorInfo) -> Self {
+        Self { predicate, info }
+    }
+}
+
+impl Operator for Filter {
+    #[inline]
+    fn push<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
+        let keep = call1(self.predicate.bind(flow.py), &record).and_then(|answer| answer.is_truthy());
+        match keep {
+            Ok(true) => flow.emit(record),
+            Ok(false) => Ok(()),
+            Err(error) => Err(self.info.failed(flow.py, &error, Some(&record))),
+        }
+    }
+}

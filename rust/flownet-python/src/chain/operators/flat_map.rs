@@ -1,0 +1,29 @@
+//! `flat_map`: any number of records for each.
+
+use flownet_runtime::TaskError;
+use pyo3::prelude::*;
+
+use crate::chain::call::call1;
+use crate::chain::failure::OperatorInfo;
+use crate::chain::stage::{Flow, Operator};
+
+pub(in crate::chain) struct FlatMap {
+    function: Py<PyAny>,
+    info: OperatorInfo,
+}
+
+impl FlatMap {
+    pub(in crate::chain) fn new(function: Py<PyAny>, info: OperatorInfo) -> Self {
+        Self { function, info }
+    }
+}
+
+impl Operator for FlatMap {
+    #[inline]
+    fn push<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
+        let py = flow.py;
+        let failed = |error: PyErr| self.info.failed(py, &error, Some(&record));
+        let items = call1(self.function.bind(py), &record).map_err(failed)?;
+        flow.emit_each(&items, failed)
+    }
+}

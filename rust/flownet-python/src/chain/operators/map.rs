@@ -1,0 +1,27 @@
+//! `map`: one record for each.
+
+use flownet_runtime::TaskError;
+use pyo3::prelude::*;
+
+use crate::chain::call::call1;
+use crate::chain::failure::OperatorInfo;
+use crate::chain::stage::{Flow, Operator};
+
+pub(in crate::chain) struct Map {
+    function: Py<PyAny>,
+    info: OperatorInfo,
+}
+
+impl Map {
+    pub(in crate::chain) fn new(function: Py<PyAny>, info: OperatorInfo) -> Self {
+        Self { function, info }
+    }
+}
+
+impl Operator for Map {
+    #[inline]
+    fn push<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
+        let result = call1(self.function.bind(flow.py), &record);
+        flow.emit(result.map_err(|error| self.info.failed(flow.py, &error, Some(&record)))?)
+    }
+}

@@ -1,0 +1,47 @@
+//! `collect`: records to the process of the caller.
+
+use flownet_runtime::{TaskContext, TaskError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use super::{GATHER_RECORDS, Written};
+use crate::chain::failure::OperatorInfo;
+use crate::chain::stage::{Flow, Operator};
+
+/// Extends a list, or anything with `extend`.
+pub(in crate::chain) struct Collect {
+    target: Py<PyAny>,
+    info: OperatorInfo,
+    batch: Option<Py<PyList>>,
+    written: Written,
+}
+
+impl Collect {
+    pub(in crate::chain) fn new(target: Py<PyAny>, info: OperatorInfo) -> Self {
+        Self { target, info, batch: None, written: Written::default() }
+    }
+}
+
+impl Operator for Collect {
+    fn open(&mut self, _: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
+        self.written.open(cx);
+        Ok(())
+    }
+
+    #[inline]
+    fn push<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
+        let py = flow.py;
+        let batch = self.batch.get_or_insert_with(|| PyList::empty(py).unbind()).bind(py);
+        batch.append(&record).map_err(|error| self.info.failed(py, &error, Some(&record)))?;
+        if batch.len() < GATHER_RECORDS { Ok(()) } else { self.end_batch(flow) }
+    }
+
+    fn end_batch(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        let Some(batch) = self.batch.take() else { return Ok(()) };
+        let (py, batch) = (flow.py, batch.bind(flow.py));
+        self.written.add(batch.len());
+        let extended = self.target.bind(py).call_method1(intern!(py, "extend"), (batch,));
+        extended.map(drop).map_err(|error| self.info.failed(py, &error, None))
+    }
+}

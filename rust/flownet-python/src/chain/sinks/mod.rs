@@ -1,0 +1,34 @@
+//! Sinks: where records leave a dataflow. They gather the records of a batch and hand them on in one call.
+
+mod collect;
+mod custom;
+mod print;
+mod write_text;
+
+pub(super) use collect::Collect;
+pub(super) use custom::CustomSink;
+pub(super) use print::Print;
+pub(super) use write_text::WriteText;
+
+use std::sync::Arc;
+
+use flownet_runtime::{TaskContext, TaskMetrics};
+
+/// Most records gathered before they are handed on, whatever the batch: a window may fire millions at once.
+const GATHER_RECORDS: usize = 4096;
+
+/// Counts what a sink has written as the task's records out: they pass no exchange.
+#[derive(Default)]
+struct Written(Option<Arc<TaskMetrics>>);
+
+impl Written {
+    fn open(&mut self, cx: &TaskContext) {
+        self.0 = Some(Arc::clone(&cx.metrics));
+    }
+
+    fn add(&self, records: usize) {
+        if let Some(metrics) = &self.0 {
+            metrics.add_records_out(records as u64);
+        }
+    }
+}

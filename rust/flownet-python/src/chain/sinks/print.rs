@@ -1,0 +1,71 @@
+//! `print`: `str(record)` to the standard output of the process, whole lines only.
+
+use flownet_runtime::{TaskContext, TaskError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+use super::{GATHER_RECORDS, Written};
+use crate::chain::failure::OperatorInfo;
+use crate::chain::stage::{Flow, Operator};
+
+/// One call of `sys.stdout.write` for a batch, so that lines of several subtasks do not mix.
+pub(in crate::chain) struct Print {
+    /// What each line begins with: `prefix> `, `2> ` or `prefix:2> `.
+    lead: String,
+    info: OperatorInfo,
+    text: String,
+    records: usize,
+    written: Written,
+}
+
+impl Print {
+    pub(in crate::chain) fn new(prefix: Option<&str>, info: OperatorInfo) -> Self {
+        let subtask = (info.parallelism > 1).then(|| (info.subtask + 1).to_string());
+        let lead = match (prefix.filter(|prefix| !prefix.is_empty()), subtask) {
+            (Some(prefix), Some(subtask)) => format!("{prefix}:{subtask}> "),
+            (Some(prefix), None) => format!("{prefix}> "),
+            (None, Some(subtask)) => format!("{subtask}> "),
+            (None, None) => String::new(),
+        };
+        Self { lead, info, text: String::new(), records: 0, written: Written::default() }
+    }
+
+    fn write(&self, py: Python<'_>) -> PyResult<()> {
+        let stdout = py.import(intern!(py, "sys"))?.getattr(intern!(py, "stdout"))?;
+        // None where the process has no standard output; print() does nothing then, too.
+        if stdout.is_none() {
+            return Ok(());
+        }
+        stdout.call_method1(intern!(py, "write"), (PyString::new(py, &self.text),))?;
+        stdout.call_method0(intern!(py, "flush"))?;
+        Ok(())
+    }
+}
+
+impl Operator for Print {
+    fn open(&mut self, _: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
+        self.written.open(cx);
+        Ok(())
+    }
+
+    fn push<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
+        let line = record.str().map_err(|error| self.info.failed(flow.py, &error, Some(&record)))?;
+        self.text.push_str(&self.lead);
+        // Lone surrogates cannot be written; they are shown as U+FFFD.
+        self.text.push_str(&line.to_string_lossy());
+        self.text.push('\n');
+        self.records += 1;
+        if self.records < GATHER_RECORDS { Ok(()) } else { self.end_batch(flow) }
+    }
+
+    fn end_batch(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        if self.records == 0 {
+            return Ok(());
+        }
+        self.written.add(std::mem::take(&mut self.records));
+        let written = self.write(flow.py);
+        self.text.clear();
+        written.map_err(|error| self.info.failed(flow.py, &error, None))
+    }
+}

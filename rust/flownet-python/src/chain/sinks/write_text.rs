@@ -1,0 +1,97 @@
+//! `write_text`: `str(record)` into one file a subtask, which gets its name when it is complete.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use flownet_runtime::{TaskContext, TaskError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use super::Written;
+use crate::chain::failure::OperatorInfo;
+use crate::chain::stage::{Flow, Operator};
+
+/// Text gathered before it is written, whatever the batch.
+const GATHER_BYTES: usize = 256 * 1024;
+
+/// Writes `part-<subtask>.txt.inprogress` and renames it to `part-<subtask>.txt` at the end of the input.
+pub(in crate::chain) struct WriteText {
+    folder: PathBuf,
+    info: OperatorInfo,
+    file: Option<File>,
+    text: Vec<u8>,
+    records: usize,
+    written: Written,
+}
+
+impl WriteText {
+    pub(in crate::chain) fn new(folder: PathBuf, info: OperatorInfo) -> Self {
+        Self { folder, info, file: None, text: Vec::new(), records: 0, written: Written::default() }
+    }
+
+    fn path(&self, suffix: &str) -> PathBuf {
+        self.folder.join(format!("part-{}.txt{suffix}", self.info.subtask))
+    }
+
+    fn create(&self) -> io::Result<File> {
+        fs::create_dir_all(&self.folder)?;
+        File::create(self.path(IN_PROGRESS))
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        if let Some(file) = self.file.take() {
+            file.sync_all()?;
+            fs::rename(self.path(IN_PROGRESS), self.path(""))?;
+        }
+        Ok(())
+    }
+
+    fn failed(&self, error: &io::Error) -> TaskError {
+        let message = format!("{}: {error}", self.path(IN_PROGRESS).display());
+        self.info.refused("OSError", message, None)
+    }
+}
+
+const IN_PROGRESS: &str = ".inprogress";
+
+impl Operator for WriteText {
+    fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
+        self.written.open(cx);
+        self.file = Some(py.detach(|| self.create()).map_err(|error| self.failed(&error))?);
+        Ok(())
+    }
+
+    fn push<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
+        let line = record.str().map_err(|error| self.info.failed(flow.py, &error, Some(&record)))?;
+        match line.to_str() {
+            Ok(text) => self.text.extend_from_slice(text.as_bytes()),
+            // Lone surrogates: written as the codec of the file system writes them, so that file names survive.
+            Err(_) => {
+                let bytes = line.call_method1("encode", ("utf-8", "surrogateescape"));
+                let bytes = bytes.and_then(|bytes| Ok(bytes.cast_into::<PyBytes>()?));
+                let bytes = bytes.map_err(|error| self.info.failed(flow.py, &error, Some(&record)))?;
+                self.text.extend_from_slice(bytes.as_bytes());
+            }
+        }
+        self.text.push(b'\n');
+        self.records += 1;
+        if self.text.len() < GATHER_BYTES { Ok(()) } else { self.end_batch(flow) }
+    }
+
+    fn end_batch(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        if self.records == 0 {
+            return Ok(());
+        }
+        self.written.add(std::mem::take(&mut self.records));
+        let Some(file) = &mut self.file else { return Ok(()) };
+        let text = &self.text;
+        let written = flow.py.detach(|| file.write_all(text));
+        self.text.clear();
+        written.map_err(|error| self.failed(&error))
+    }
+
+    fn commit(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        flow.py.detach(|| self.finish()).map_err(|error| self.failed(&error))
+    }
+}

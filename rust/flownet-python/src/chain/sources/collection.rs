@@ -1,0 +1,54 @@
+//! `from_collection`: values that were at hand when the dataflow was written.
+
+use std::sync::Arc;
+
+use flownet_runtime::{SourceStatus, TaskContext, TaskError, TaskMetrics};
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use super::POLL_RECORDS;
+use crate::chain::failure::OperatorInfo;
+use crate::chain::stage::{Flow, Source};
+use crate::codec::{self, Pickle};
+
+/// Emits the items of an encoded list.
+pub(in crate::chain) struct Collection {
+    encoded: Vec<u8>,
+    pickle: Pickle,
+    info: OperatorInfo,
+    items: Option<Py<PyList>>,
+    position: usize,
+    metrics: Option<Arc<TaskMetrics>>,
+}
+
+impl Collection {
+    pub(in crate::chain) fn new(encoded: Vec<u8>, pickle: Pickle, info: OperatorInfo) -> Self {
+        Self { encoded, pickle, info, items: None, position: 0, metrics: None }
+    }
+}
+
+impl Source for Collection {
+    fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
+        let encoded = std::mem::take(&mut self.encoded);
+        let items = codec::decode(py, &encoded, self.pickle)
+            .map_err(|error| self.info.codec_failed(py, error, None))?
+            .cast_into::<PyList>()
+            .map_err(|error| self.info.failed(py, &error.into(), None))?;
+        self.items = Some(items.unbind());
+        self.metrics = Some(Arc::clone(&cx.metrics));
+        Ok(())
+    }
+
+    fn emit(&mut self, flow: &mut Flow<'_, '_>) -> Result<SourceStatus, TaskError> {
+        let (Some(items), Some(metrics)) = (&self.items, &self.metrics) else { return Ok(SourceStatus::Finished) };
+        let items = items.bind(flow.py);
+        let end = items.len().min(self.position + POLL_RECORDS);
+        metrics.add_records_in((end - self.position) as u64);
+        while self.position < end {
+            let item = items.get_item(self.position).map_err(|error| self.info.failed(flow.py, &error, None))?;
+            self.position += 1;
+            flow.emit(item)?;
+        }
+        Ok(if end == items.len() { SourceStatus::Finished } else { SourceStatus::More })
+    }
+}

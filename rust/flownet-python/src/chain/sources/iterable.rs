@@ -1,0 +1,70 @@
+//! `from_iterable`: an iterator of the driver process, pulled as fast as downstream takes its records.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use flownet_runtime::{SourceStatus, TaskContext, TaskError, TaskMetrics};
+use pyo3::prelude::*;
+use pyo3::types::PyIterator;
+
+use super::POLL_RECORDS;
+use crate::chain::failure::{OperatorInfo, log_close_failure};
+use crate::chain::stage::{Flow, Source};
+
+/// Emits what an iterator yields.
+pub(in crate::chain) struct Iterable {
+    iterator: Py<PyAny>,
+    info: OperatorInfo,
+    metrics: Option<Arc<TaskMetrics>>,
+}
+
+/// A poll of a slow iterator ends here, so that timers and mail are looked at.
+const LONGEST_POLL: Duration = Duration::from_millis(5);
+
+impl Iterable {
+    pub(in crate::chain) fn new(iterator: Py<PyAny>, info: OperatorInfo) -> Self {
+        Self { iterator, info, metrics: None }
+    }
+}
+
+impl Source for Iterable {
+    fn open(&mut self, _: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
+        self.metrics = Some(Arc::clone(&cx.metrics));
+        Ok(())
+    }
+
+    /// Every record is on its way before the next is pulled: nobody knows how long the iterator takes for it.
+    fn emit(&mut self, flow: &mut Flow<'_, '_>) -> Result<SourceStatus, TaskError> {
+        let py = flow.py;
+        let failed = |error: PyErr| self.info.failed(py, &error, None);
+        let mut iterator = self.iterator.bind(py).cast::<PyIterator>().map_err(|error| failed(error.into()))?.clone();
+        let started = Instant::now();
+        for pulled in 0..POLL_RECORDS {
+            flow.cancel().check()?;
+            let Some(record) = iterator.next() else { return Ok(SourceStatus::Finished) };
+            let record = record.map_err(failed)?;
+            if let Some(metrics) = &self.metrics {
+                metrics.add_records_in(1);
+            }
+            flow.emit(record)?;
+            flow.end_batch()?;
+            // The clock costs as much as a cheap record, so it is read now and then.
+            if pulled % 16 == 15 && started.elapsed() > LONGEST_POLL {
+                break;
+            }
+        }
+        Ok(SourceStatus::More)
+    }
+
+    /// A generator that is not used up runs its `finally` blocks now, and not whenever it is collected.
+    fn close(&mut self, py: Python<'_>) {
+        let closed = match self.iterator.bind(py).getattr_opt("close") {
+            Ok(Some(close)) => close.call0().map(drop),
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = closed {
+            log_close_failure(py, &self.info, &error);
+        }
+    }
+}

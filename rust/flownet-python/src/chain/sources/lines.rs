@@ -1,0 +1,107 @@
+//! Lines of text on their way to `str`: gathered without the interpreter, decoded in one attachment.
+
+use std::ffi::CStr;
+use std::sync::Arc;
+
+use flownet_runtime::{TaskContext, TaskError, TaskMetrics};
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use super::POLL_RECORDS;
+use crate::chain::failure::OperatorInfo;
+use crate::chain::stage::Flow;
+
+/// Lines of one poll end with this many bytes: they are copied once, and should stay in the cache.
+const POLL_BYTES: usize = 64 * 1024;
+
+/// What becomes of bytes that are not UTF-8.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(in crate::chain) enum Undecodable {
+    /// The job fails, with the line.
+    Strict,
+    /// U+FFFD takes their place.
+    Replace,
+    /// They are left out.
+    Ignore,
+}
+
+impl Undecodable {
+    /// Reads the setting `errors`, whose default is `strict`.
+    pub(in crate::chain) fn parse(text: Option<&str>) -> Result<Self, TaskError> {
+        match text {
+            None | Some("strict") => Ok(Self::Strict),
+            Some("replace") => Ok(Self::Replace),
+            Some("ignore") => Ok(Self::Ignore),
+            Some(other) => Err(TaskError::Config(format!("errors={other:?} is none of strict, replace, ignore"))),
+        }
+    }
+
+    fn handler(self) -> &'static CStr {
+        match self {
+            Self::Strict => c"strict",
+            Self::Replace => c"replace",
+            Self::Ignore => c"ignore",
+        }
+    }
+}
+
+/// Lines that were read and not yet emitted.
+pub(in crate::chain) struct LineDecoder {
+    undecodable: Undecodable,
+    info: OperatorInfo,
+    metrics: Option<Arc<TaskMetrics>>,
+    bytes: Vec<u8>,
+    /// End of each line in `bytes`.
+    ends: Vec<usize>,
+}
+
+impl LineDecoder {
+    pub(in crate::chain) fn new(undecodable: Undecodable, info: OperatorInfo) -> Self {
+        Self { undecodable, info, metrics: None, bytes: Vec::new(), ends: Vec::new() }
+    }
+
+    pub(super) fn open(&mut self, cx: &TaskContext) {
+        self.metrics = Some(Arc::clone(&cx.metrics));
+    }
+
+    /// Takes a line; false once there are enough for a poll.
+    #[inline]
+    pub(super) fn add(&mut self, line: &[u8]) -> bool {
+        self.bytes.extend_from_slice(line);
+        self.ends.push(self.bytes.len());
+        self.ends.len() < POLL_RECORDS && self.bytes.len() < POLL_BYTES
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Emits what was taken.
+    pub(super) fn emit(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        if let Some(metrics) = &self.metrics {
+            metrics.add_records_in(self.ends.len() as u64);
+        }
+        let mut start = 0;
+        for &end in &self.ends {
+            let line = &self.bytes[start..end];
+            start = end;
+            flow.emit(self.decode(flow.py, line)?)?;
+        }
+        self.bytes.clear();
+        self.ends.clear();
+        Ok(())
+    }
+
+    fn decode<'py>(&self, py: Python<'py>, line: &[u8]) -> Result<Bound<'py, PyAny>, TaskError> {
+        // SAFETY: pointer and length are the slice's, the handler is a C string, and the result is a new reference or null
+        // with an exception set. PyO3 wraps this call for `str` objects from objects only.
+        let decoded = unsafe {
+            let (start, len) = (line.as_ptr().cast(), line.len().cast_signed());
+            Bound::from_owned_ptr_or_err(py, ffi::PyUnicode_DecodeUTF8(start, len, self.undecodable.handler().as_ptr()))
+        };
+        decoded.map_err(|error| {
+            let line = pyo3::types::PyBytes::new(py, line);
+            self.info.failed(py, &error, Some(line.as_any()))
+        })
+    }
+}

@@ -1,0 +1,16 @@
+//! Sources: where records enter a dataflow.
+
+mod collection;
+mod iterable;
+mod lines;
+mod socket;
+mod text;
+
+pub(super) use collection::Collection;
+pub(super) use iterable::Iterable;
+pub(super) use lines::{LineDecoder, Undecodable};
+pub(super) use socket::SocketText;
+pub(super) use text::ReadText;
+
+/// Records of one poll: enough to pay for an attachment, few enough that a cancel or a timer is seen soon.
+const POLL_RECORDS: usize = 1024;

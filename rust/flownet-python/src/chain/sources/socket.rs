@@ -1,0 +1,66 @@
+//! `socket_text`: the lines a server sends until it closes the connection.
+
+use std::time::Duration;
+
+use flownet_runtime::source::{DEFAULT_MAX_LINE_BYTES, SocketLines, SocketPoll};
+use flownet_runtime::{Outputs, SourceStatus, TaskContext, TaskError};
+use pyo3::prelude::*;
+
+use super::LineDecoder;
+use crate::chain::stage::{Flow, Source};
+
+/// Longest time a connection may take to be made.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Reads from one connection.
+pub(in crate::chain) struct SocketText {
+    host: String,
+    port: u16,
+    lines: LineDecoder,
+    socket: Option<SocketLines>,
+}
+
+impl SocketText {
+    pub(in crate::chain) fn new(host: String, port: u16, lines: LineDecoder) -> Self {
+        Self { host, port, lines, socket: None }
+    }
+}
+
+impl Source for SocketText {
+    fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
+        let connect =
+            || SocketLines::connect(&self.host, self.port, CONNECT_TIMEOUT, DEFAULT_MAX_LINE_BYTES, &cx.cancel);
+        self.socket = Some(py.detach(connect)?);
+        self.lines.open(cx);
+        Ok(())
+    }
+
+    fn fill(&mut self, out: &mut Outputs) -> Result<Option<SourceStatus>, TaskError> {
+        let Some(socket) = &mut self.socket else { return Ok(Some(SourceStatus::Finished)) };
+        take_lines(socket, &mut self.lines)?;
+        if !self.lines.is_empty() {
+            return Ok(None);
+        }
+        // Nothing is held back while waiting: what had arrived is on its way.
+        let poll = out.idle_while(|| socket.fill())?;
+        take_lines(socket, &mut self.lines)?;
+        if !self.lines.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(if poll == SocketPoll::End { SourceStatus::Finished } else { SourceStatus::More }))
+    }
+
+    fn emit(&mut self, flow: &mut Flow<'_, '_>) -> Result<SourceStatus, TaskError> {
+        self.lines.emit(flow)?;
+        Ok(SourceStatus::More)
+    }
+}
+
+fn take_lines(socket: &mut SocketLines, lines: &mut LineDecoder) -> Result<(), TaskError> {
+    while let Some(line) = socket.next_line()? {
+        if !lines.add(line) {
+            break;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,51 @@
+//! `read_text`: the lines of files, shared among the subtasks.
+
+use std::path::PathBuf;
+
+use flownet_runtime::source::{DEFAULT_MAX_LINE_BYTES, DEFAULT_SPLIT_BYTES, TextReader, TextSplits};
+use flownet_runtime::{Outputs, SourceStatus, TaskContext, TaskError};
+use pyo3::prelude::*;
+
+use super::LineDecoder;
+use crate::chain::stage::{Flow, Source};
+
+/// Reads its share of some files and folders.
+pub(in crate::chain) struct ReadText {
+    paths: Vec<PathBuf>,
+    lines: LineDecoder,
+    reader: Option<TextReader>,
+    has_ended: bool,
+}
+
+impl ReadText {
+    pub(in crate::chain) fn new(paths: Vec<PathBuf>, lines: LineDecoder) -> Self {
+        Self { paths, lines, reader: None, has_ended: false }
+    }
+}
+
+impl Source for ReadText {
+    fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
+        let plan = || TextSplits::plan(&self.paths, DEFAULT_SPLIT_BYTES);
+        let splits = py.detach(plan)?.of_subtask(cx.subtask, cx.parallelism);
+        self.reader = Some(TextReader::new(splits, DEFAULT_MAX_LINE_BYTES));
+        self.lines.open(cx);
+        Ok(())
+    }
+
+    fn fill(&mut self, _: &mut Outputs) -> Result<Option<SourceStatus>, TaskError> {
+        let Some(reader) = &mut self.reader else { return Ok(Some(SourceStatus::Finished)) };
+        while !self.has_ended {
+            match reader.next_line()? {
+                Some(line) if self.lines.add(line) => {}
+                Some(_) => break,
+                None => self.has_ended = true,
+            }
+        }
+        Ok(self.lines.is_empty().then_some(SourceStatus::Finished))
+    }
+
+    fn emit(&mut self, flow: &mut Flow<'_, '_>) -> Result<SourceStatus, TaskError> {
+        self.lines.emit(flow)?;
+        Ok(if self.has_ended { SourceStatus::Finished } else { SourceStatus::More })
+    }
+}

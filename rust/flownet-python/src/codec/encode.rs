@@ -1,0 +1,197 @@
+//! Value to bytes: the common types by pointer comparison of their exact type, the others in their own files.
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{
+    PyBool, PyByteArray, PyBytes, PyComplex, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PySet, PyString, PyTuple,
+};
+
+use super::varint::{put_varint, zigzag};
+use super::{CodecError, MAX_DEPTH, Pickle, number, numpy, pickle, tag, temporal};
+
+/// Appends the encoding of `value` to `out`.
+///
+/// On an error `out` may hold a part of the value: the caller truncates or drops it.
+pub fn encode(value: &Bound<'_, PyAny>, pickle: Pickle, out: &mut Vec<u8>) -> Result<(), CodecError> {
+    Encoder::new(pickle, out).value(value, 0)
+}
+
+/// One walk over a value.
+pub struct Encoder<'o> {
+    pickle: Pickle,
+    pub(super) out: &'o mut Vec<u8>,
+}
+
+impl<'o> Encoder<'o> {
+    /// Encodes to the end of `out`.
+    pub fn new(pickle: Pickle, out: &'o mut Vec<u8>) -> Self {
+        Self { pickle, out }
+    }
+
+    #[inline]
+    pub(super) fn value(&mut self, value: &Bound<'_, PyAny>, depth: usize) -> Result<(), CodecError> {
+        if let Ok(text) = value.cast_exact::<PyString>() {
+            self.string(text)
+        } else if let Ok(int) = value.cast_exact::<PyInt>() {
+            self.int(int)
+        } else if let Ok(float) = value.cast_exact::<PyFloat>() {
+            self.float(float.value());
+            Ok(())
+        } else {
+            self.other(value, depth)
+        }
+    }
+
+    #[inline]
+    pub(super) fn string(&mut self, text: &Bound<'_, PyString>) -> Result<(), CodecError> {
+        let Ok(utf8) = text.to_str() else { return self.surrogate_string(text) };
+        match u8::try_from(utf8.len()) {
+            Ok(len) if len <= tag::SMALL_MAX => self.out.push(tag::SHORT_STR | len),
+            _ => {
+                self.out.push(tag::STR);
+                put_varint(self.out, utf8.len() as u64);
+            }
+        }
+        self.out.extend_from_slice(utf8.as_bytes());
+        Ok(())
+    }
+
+    #[inline]
+    pub(super) fn int(&mut self, int: &Bound<'_, PyInt>) -> Result<(), CodecError> {
+        match number::small_int(int) {
+            Some(small) => {
+                self.small_int(small);
+                Ok(())
+            }
+            None => number::encode_big_int(int, self.out),
+        }
+    }
+
+    #[inline]
+    pub(super) fn small_int(&mut self, value: i64) {
+        match u8::try_from(value) {
+            Ok(small) if small <= tag::SMALL_MAX => self.out.push(tag::SMALL_INT | small),
+            _ => {
+                self.out.push(tag::INT);
+                put_varint(self.out, zigzag(value));
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn float(&mut self, value: f64) {
+        self.out.push(tag::FLOAT);
+        self.out.extend_from_slice(&value.to_le_bytes());
+    }
+
+    pub(super) fn blob(&mut self, tag: u8, bytes: &[u8]) {
+        self.out.push(tag);
+        put_varint(self.out, bytes.len() as u64);
+        self.out.extend_from_slice(bytes);
+    }
+
+    pub(super) fn count(&mut self, tag: u8, count: usize) {
+        self.out.push(tag);
+        put_varint(self.out, count as u64);
+    }
+
+    fn other(&mut self, value: &Bound<'_, PyAny>, depth: usize) -> Result<(), CodecError> {
+        if value.is_none() {
+            self.out.push(tag::NONE);
+        } else if let Ok(flag) = value.cast_exact::<PyBool>() {
+            self.out.push(if flag.is_true() { tag::TRUE } else { tag::FALSE });
+        } else if let Ok(bytes) = value.cast_exact::<PyBytes>() {
+            self.blob(tag::BYTES, bytes.as_bytes());
+        } else if depth == MAX_DEPTH {
+            return Err(CodecError::TooDeep { limit: MAX_DEPTH });
+        } else if let Ok(tuple) = value.cast_exact::<PyTuple>() {
+            return self.tuple(tuple, depth);
+        } else if let Ok(list) = value.cast_exact::<PyList>() {
+            return self.list(list, depth);
+        } else if let Ok(dict) = value.cast_exact::<PyDict>() {
+            return self.dict(dict, depth);
+        } else {
+            return self.rare(value, depth);
+        }
+        Ok(())
+    }
+
+    fn rare(&mut self, value: &Bound<'_, PyAny>, depth: usize) -> Result<(), CodecError> {
+        if let Ok(set) = value.cast_exact::<PySet>() {
+            self.items(tag::SET, set.len(), set.try_iter()?, depth)
+        } else if let Ok(set) = value.cast_exact::<PyFrozenSet>() {
+            self.items(tag::FROZENSET, set.len(), set.try_iter()?, depth)
+        } else if let Ok(bytes) = value.cast_exact::<PyByteArray>() {
+            self.blob(tag::BYTEARRAY, &bytes.to_vec());
+            Ok(())
+        } else if let Ok(complex) = value.cast_exact::<PyComplex>() {
+            number::encode_complex(complex, self.out);
+            Ok(())
+        } else if temporal::encode(self, value)? || number::encode_other(self, value)? || numpy::encode(self, value)? {
+            Ok(())
+        } else if self.pickle == Pickle::Allowed {
+            pickle::encode(self, value)
+        } else {
+            Err(CodecError::unsupported(value))
+        }
+    }
+
+    fn surrogate_string(&mut self, text: &Bound<'_, PyString>) -> Result<(), CodecError> {
+        let bytes = text.call_method1("encode", ("utf-8", "surrogatepass"))?;
+        self.blob(tag::SURROGATE_STR, bytes.cast::<PyBytes>().map_err(PyErr::from)?.as_bytes());
+        Ok(())
+    }
+
+    fn tuple(&mut self, tuple: &Bound<'_, PyTuple>, depth: usize) -> Result<(), CodecError> {
+        self.count(tag::TUPLE, tuple.len());
+        tuple.iter_borrowed().try_for_each(|item| self.value(&item, depth + 1))
+    }
+
+    /// A list may change under a pickled item's code: its length is read again at each step, and the count must hold.
+    fn list(&mut self, list: &Bound<'_, PyList>, depth: usize) -> Result<(), CodecError> {
+        let count = list.len();
+        self.count(tag::LIST, count);
+        for index in 0..count {
+            self.value(&list.get_item(index).map_err(|_| CodecError::Changed("list"))?, depth + 1)?;
+        }
+        if list.len() == count { Ok(()) } else { Err(CodecError::Changed("list")) }
+    }
+
+    fn dict(&mut self, dict: &Bound<'_, PyDict>, depth: usize) -> Result<(), CodecError> {
+        let count = dict.len();
+        self.count(tag::DICT, count);
+        let (mut position, mut seen) = (0, 0);
+        let (mut key, mut value) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: `dict` is a dict and the interpreter is attached. PyDict_Next lends key and value; both are owned below
+        // before any other code runs. A dict that changed size stops the walk before the next call. PyO3's own iterator
+        // panics in that case, which here a user's `__reduce__` could cause.
+        while unsafe { ffi::PyDict_Next(dict.as_ptr(), &raw mut position, &raw mut key, &raw mut value) } != 0 {
+            // SAFETY: PyDict_Next returned both as borrowed, non-null references.
+            let (key, value) =
+                unsafe { (Bound::from_borrowed_ptr(dict.py(), key), Bound::from_borrowed_ptr(dict.py(), value)) };
+            self.value(&key, depth + 1)?;
+            self.value(&value, depth + 1)?;
+            seen += 1;
+            if dict.len() != count {
+                return Err(CodecError::Changed("dict"));
+            }
+        }
+        if seen == count { Ok(()) } else { Err(CodecError::Changed("dict")) }
+    }
+
+    fn items<'py>(
+        &mut self,
+        tag: u8,
+        count: usize,
+        mut items: impl Iterator<Item = PyResult<Bound<'py, PyAny>>>,
+        depth: usize,
+    ) -> Result<(), CodecError> {
+        self.count(tag, count);
+        let mut seen = 0;
+        items.try_for_each(|item| {
+            seen += 1;
+            self.value(&item?, depth + 1)
+        })?;
+        if seen == count { Ok(()) } else { Err(CodecError::Changed("set")) }
+    }
+}

@@ -1,0 +1,91 @@
+//! Why a value could not be encoded or bytes could not be decoded.
+
+use pyo3::PyErr;
+use pyo3::prelude::*;
+
+/// An error of the object codec.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CodecError {
+    /// The value's type is outside the codec's set.
+    #[error(
+        "values of type {type_name} cannot cross an exchange: use built-in types, tuples, lists, dicts, datetimes or numpy \
+         values, or opt in to pickle with Environment(codec=\"pickle\")"
+    )]
+    Unsupported {
+        /// Qualified name of the type.
+        type_name: String,
+    },
+    /// The value cannot be a key.
+    #[error("{type_name} cannot be a key: {reason}")]
+    UnsupportedKey {
+        /// Qualified name of the type.
+        type_name: String,
+        /// What a key must be.
+        reason: &'static str,
+    },
+    /// The value nests deeper than [`super::MAX_DEPTH`], or contains itself.
+    #[error("the value nests more than {limit} levels deep, or contains itself")]
+    TooDeep {
+        /// The limit.
+        limit: usize,
+    },
+    /// A container changed while it was encoded, by code that a pickled value ran.
+    #[error("a {0} changed its size while it was encoded")]
+    Changed(&'static str),
+    /// The bytes end too early.
+    #[error("the bytes end too early: {needed} needed, {left} left")]
+    Truncated {
+        /// Bytes (at least) that the value needs from here.
+        needed: usize,
+        /// Bytes that are left.
+        left: usize,
+    },
+    /// No value begins with this byte.
+    #[error("unknown tag {0:#04x}")]
+    UnknownTag(u8),
+    /// The body of a value breaks its own rules.
+    #[error("malformed value: {0}")]
+    Malformed(&'static str),
+    /// Bytes follow the value.
+    #[error("{0} bytes follow the value")]
+    Trailing(usize),
+    /// A pickled value arrived where pickle was not opted in.
+    #[error("a pickled value, and pickle is not opted in (Environment(codec=\"pickle\"))")]
+    PickleRefused,
+    /// Python refused to build or to read a value.
+    #[error("{0}")]
+    Python(#[from] PyErr),
+}
+
+impl CodecError {
+    /// The type that the text of an [`Unsupported`](Self::Unsupported) error complains about: errors cross processes as text.
+    pub fn type_name_in(message: &str) -> Option<&str> {
+        message.split_once("values of type ")?.1.split_once(" cannot cross an exchange").map(|(name, _)| name)
+    }
+
+    pub(super) fn unsupported(value: &Bound<'_, PyAny>) -> Self {
+        Self::Unsupported { type_name: type_name(value) }
+    }
+
+    pub(super) fn unsupported_key(value: &Bound<'_, PyAny>, reason: &'static str) -> Self {
+        Self::UnsupportedKey { type_name: type_name(value), reason }
+    }
+}
+
+/// The type's name as a user would write it: qualified, except for built-in types.
+fn type_name(value: &Bound<'_, PyAny>) -> String {
+    value.get_type().fully_qualified_name().map_or_else(|_| "an unnamed type".to_owned(), |name| name.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_type_is_found_in_the_text_that_names_it() {
+        let text = CodecError::Unsupported { type_name: "app.Point".to_owned() }.to_string();
+        assert_eq!(CodecError::type_name_in(&text), Some("app.Point"));
+        assert_eq!(CodecError::type_name_in(&CodecError::PickleRefused.to_string()), None);
+    }
+}

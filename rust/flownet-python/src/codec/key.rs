@@ -1,0 +1,205 @@
+//! The canonical form of keys: values that are one key to a `dict` are the same bytes.
+//!
+//! The bytes choose the key group and index keyed state, in every process alike. They are a codec value themselves, so a
+//! native operator can turn them back into *a* key; where the key was given in another form (`True` for `1`), the sender
+//! adds it behind [`super::KEY_AS_GIVEN`].
+//!
+//! - Numbers: `bool`, integral `float`, `complex` without imaginary part, `Decimal` and numpy numbers become the `int` or
+//!   `float` they equal; `-0.0` is `0`. All NaNs are one key (to a `dict` each NaN object is its own, which no other
+//!   process could tell).
+//! - `datetime` with a zone: its instant in UTC. numpy strings: their Python equals.
+//! - Tuples and frozensets of keys; a frozenset's items in the order of their bytes.
+
+use pyo3::prelude::*;
+use pyo3::types::{
+    PyBool, PyByteArray, PyBytes, PyComplex, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PySet, PyString, PyTuple,
+};
+
+use super::encode::Encoder;
+use super::{CodecError, MAX_DEPTH, Pickle, number, numpy, tag, temporal};
+
+/// How a key's canonical bytes relate to the key.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum KeyForm {
+    /// Decoding them gives the key in value and type.
+    AsGiven,
+    /// Decoding them gives an equal key of another type or form.
+    Changed,
+}
+
+/// Appends the canonical form of `key` to `out`.
+///
+/// On an error `out` may hold a part of it: the caller truncates or drops it.
+#[inline]
+pub fn encode_key(key: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> Result<KeyForm, CodecError> {
+    let mut encoder = Encoder::new(Pickle::Refused, out);
+    let as_given = if let Ok(text) = key.cast_exact::<PyString>() {
+        encoder.string(text)?;
+        true
+    } else {
+        encoder.key(key, 0)?
+    };
+    Ok(if as_given { KeyForm::AsGiven } else { KeyForm::Changed })
+}
+
+const UNHASHABLE: &str = "a key must be hashable, and this can change";
+const SUPPORTED: &str = "keys are None, bool, int, float, complex, str, bytes, Decimal, UUID, dates and times, numpy numbers and \
+                         strings, and tuples and frozensets of these";
+
+impl Encoder<'_> {
+    /// Returns whether decoding gives the key itself.
+    fn key(&mut self, key: &Bound<'_, PyAny>, depth: usize) -> Result<bool, CodecError> {
+        if let Ok(text) = key.cast_exact::<PyString>() {
+            self.string(text)?;
+        } else if let Ok(int) = key.cast_exact::<PyInt>() {
+            self.int(int)?;
+        } else if let Ok(bytes) = key.cast_exact::<PyBytes>() {
+            self.blob(tag::BYTES, bytes.as_bytes());
+        } else if key.is_none() {
+            self.out.push(tag::NONE);
+        } else if let Ok(flag) = key.cast_exact::<PyBool>() {
+            self.small_int(i64::from(flag.is_true()));
+            return Ok(false);
+        } else if let Ok(float) = key.cast_exact::<PyFloat>() {
+            return self.float_key(key.py(), float.value());
+        } else if depth == MAX_DEPTH {
+            return Err(CodecError::TooDeep { limit: MAX_DEPTH });
+        } else if let Ok(tuple) = key.cast_exact::<PyTuple>() {
+            return self.tuple_key(tuple, depth);
+        } else if let Ok(set) = key.cast_exact::<PyFrozenSet>() {
+            return self.frozenset_key(set, depth);
+        } else {
+            return self.rare_key(key, depth);
+        }
+        Ok(true)
+    }
+
+    fn tuple_key(&mut self, tuple: &Bound<'_, PyTuple>, depth: usize) -> Result<bool, CodecError> {
+        self.count(tag::TUPLE, tuple.len());
+        let mut as_given = true;
+        for item in tuple.iter_borrowed() {
+            as_given &= self.key(&item, depth + 1)?;
+        }
+        Ok(as_given)
+    }
+
+    fn frozenset_key(&mut self, set: &Bound<'_, PyFrozenSet>, depth: usize) -> Result<bool, CodecError> {
+        let mut as_given = true;
+        let mut items = Vec::with_capacity(set.len());
+        for item in set.try_iter()? {
+            let mut bytes = Vec::new();
+            as_given &= Encoder::new(Pickle::Refused, &mut bytes).key(&item?, depth + 1)?;
+            items.push(bytes);
+        }
+        items.sort_unstable();
+        self.count(tag::FROZENSET, items.len());
+        items.iter().for_each(|item| self.out.extend_from_slice(item));
+        Ok(as_given)
+    }
+
+    fn float_key(&mut self, py: Python<'_>, value: f64) -> Result<bool, CodecError> {
+        if value.is_nan() {
+            self.float(f64::NAN);
+            Ok(true)
+        } else if value.is_infinite() || value.fract() != 0.0 {
+            self.float(value);
+            Ok(true)
+        } else {
+            // Integral: exact in an int of any size, and -0.0 becomes 0.
+            let int = PyFloat::new(py, value).call_method0("__int__")?;
+            self.int(int.cast::<PyInt>().map_err(PyErr::from)?)?;
+            Ok(false)
+        }
+    }
+
+    fn rare_key(&mut self, key: &Bound<'_, PyAny>, depth: usize) -> Result<bool, CodecError> {
+        if let Ok(complex) = key.cast_exact::<PyComplex>() {
+            return self.complex_key(complex);
+        }
+        if let Some(as_given) = temporal::encode_key(self, key)? {
+            return Ok(as_given);
+        }
+        if key.get_type().is(number::decimal_type(key.py())?) {
+            return self.decimal_key(key);
+        }
+        if number::encode_other(self, key)? {
+            return Ok(true);
+        }
+        if let Some(equal) = numpy::as_python(key)? {
+            self.key(&equal, depth + 1)?;
+            return Ok(false);
+        }
+        let unhashable = key.is_instance_of::<PyList>()
+            || key.is_instance_of::<PyDict>()
+            || key.is_instance_of::<PySet>()
+            || key.is_instance_of::<PyByteArray>();
+        Err(CodecError::unsupported_key(key, if unhashable { UNHASHABLE } else { SUPPORTED }))
+    }
+
+    fn complex_key(&mut self, complex: &Bound<'_, PyComplex>) -> Result<bool, CodecError> {
+        let (real, imaginary) = (complex.real(), complex.imag());
+        if imaginary == 0.0 {
+            self.float_key(complex.py(), real)?;
+            return Ok(false);
+        }
+        // Adding zero turns -0.0 into 0.0 and leaves every other number alone.
+        let plain = PyComplex::from_doubles(complex.py(), real + 0.0, imaginary);
+        number::encode_complex(&plain, self.out);
+        Ok(real.to_bits() == (real + 0.0).to_bits())
+    }
+
+    /// An integral Decimal is the int, one that a float holds exactly the float, any other its digits without trailing zeros.
+    fn decimal_key(&mut self, key: &Bound<'_, PyAny>) -> Result<bool, CodecError> {
+        if key.call_method0("is_nan")?.is_truthy()? {
+            self.float(f64::NAN);
+            return Ok(false);
+        }
+        let float: f64 = key.call_method0("__float__").and_then(|float| float.extract()).unwrap_or(f64::INFINITY);
+        if key.eq(PyFloat::new(key.py(), float))? {
+            self.float_key(key.py(), float)?;
+            return Ok(false);
+        }
+        if key.call_method0("adjusted")?.extract::<i64>()? > MAX_DECIMAL_EXPONENT {
+            return Err(CodecError::unsupported_key(key, "its exponent is beyond 4096"));
+        }
+        let ratio = key.call_method0("as_integer_ratio")?;
+        if ratio.get_item(1)?.eq(1)? {
+            self.int(ratio.get_item(0)?.cast::<PyInt>().map_err(PyErr::from)?)?;
+            return Ok(false);
+        }
+        let digits: String = key.str()?.extract()?;
+        let plain = without_trailing_zeros(&digits);
+        self.blob(tag::DECIMAL, plain.as_bytes());
+        Ok(number::decode_decimal(key.py(), plain.as_bytes())?.str()?.to_str()? == digits)
+    }
+}
+
+/// Larger integral Decimals would need an int of thousands of digits.
+const MAX_DECIMAL_EXPONENT: i64 = 4096;
+
+/// Strips the zeros that end a fraction's digits, before an exponent if there is one, then writes it as
+/// `<sign><digits>E<exponent>`, which is one text for all Decimals of one value.
+fn without_trailing_zeros(text: &str) -> String {
+    let (mantissa, exponent) = text.split_once('E').unwrap_or((text, "0"));
+    let (sign, mantissa) = mantissa.strip_prefix('-').map_or(("", mantissa), |rest| ("-", rest));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{whole}{fraction}");
+    let stripped = digits.trim_end_matches('0');
+    // `fraction` and the exponent are far below an i64's range: Decimal bounds both.
+    let exponent =
+        exponent.parse::<i64>().unwrap_or(0) - fraction.len() as i64 + (digits.len() - stripped.len()) as i64;
+    format!("{sign}{}E{exponent}", stripped.trim_start_matches('0'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_trailing_zeros;
+
+    #[test]
+    fn equal_decimals_have_one_text() {
+        for text in ["0.10", "0.1", "1E-1", "10E-2", "0.1000"] {
+            assert_eq!(without_trailing_zeros(text), "1E-1");
+        }
+        assert_eq!(without_trailing_zeros("-12.340"), "-1234E-2");
+    }
+}

@@ -1,0 +1,34 @@
+//! Tag bytes of the codec; their bodies are described in the parent module.
+
+pub(super) const NONE: u8 = 0x00;
+pub(super) const FALSE: u8 = 0x01;
+pub(super) const TRUE: u8 = 0x02;
+pub(super) const INT: u8 = 0x03;
+pub(super) const BIG_INT: u8 = 0x04;
+pub(super) const FLOAT: u8 = 0x05;
+pub(super) const COMPLEX: u8 = 0x06;
+pub(super) const STR: u8 = 0x07;
+pub(super) const SURROGATE_STR: u8 = 0x08;
+pub(super) const BYTES: u8 = 0x09;
+pub(super) const BYTEARRAY: u8 = 0x0a;
+pub(super) const TUPLE: u8 = 0x10;
+pub(super) const LIST: u8 = 0x11;
+pub(super) const DICT: u8 = 0x12;
+pub(super) const SET: u8 = 0x13;
+pub(super) const FROZENSET: u8 = 0x14;
+pub(super) const DATE: u8 = 0x20;
+pub(super) const TIME: u8 = 0x21;
+pub(super) const DATETIME: u8 = 0x22;
+pub(super) const TIMEDELTA: u8 = 0x23;
+pub(super) const DECIMAL: u8 = 0x24;
+pub(super) const UUID: u8 = 0x25;
+pub(super) const NUMPY_SCALAR: u8 = 0x30;
+pub(super) const NDARRAY: u8 = 0x31;
+pub(super) const PICKLE: u8 = 0x3f;
+pub(super) const SHORT_STR: u8 = 0x80;
+pub(super) const SMALL_INT: u8 = 0xc0;
+/// Largest length of a short string and largest small integer.
+pub(super) const SMALL_MAX: u8 = 0x3f;
+
+/// Not a value: on keyed edges it says that the key as the user gave it follows.
+pub const KEY_AS_GIVEN: u8 = 0x7e;

@@ -1,0 +1,190 @@
+//! Errors on their way to Python: each variant to its class of `flownet.errors`, with its numbers as attributes.
+//!
+//! The classes are Python's own and are looked up when the first error is raised.
+
+use flownet_cluster::{ClusterError, PlanError, SettingsError, WorkerIdentity};
+use flownet_runtime::error::{ExchangeFailure, ExchangeFailureKind};
+use flownet_runtime::source::SourceError;
+use flownet_runtime::{OperatorFailure, TaskError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::chain::CODEC_ERROR;
+use crate::codec::CodecError;
+
+/// An error that is being given its attributes.
+struct Raised<'py> {
+    py: Python<'py>,
+    class: &'static str,
+    message: String,
+    details: Bound<'py, PyDict>,
+}
+
+impl<'py> Raised<'py> {
+    fn new(py: Python<'py>, class: &'static str, message: impl Into<String>) -> Self {
+        Self { py, class, message: message.into(), details: PyDict::new(py) }
+    }
+
+    /// Sets an attribute. A failure to build its value leaves the class's default: the error itself matters more.
+    fn with(self, name: &str, value: impl IntoPyObject<'py>) -> Self {
+        let _ = self.details.set_item(name, value);
+        self
+    }
+
+    fn into_err(self) -> PyErr {
+        let build = || {
+            let class = self.py.import("flownet.errors")?.getattr(self.class)?;
+            class.call((&self.message,), Some(&self.details))
+        };
+        build().map_or_else(|error| error, PyErr::from_value)
+    }
+}
+
+/// The base class, for what has no class of its own.
+pub(crate) fn flownet(py: Python<'_>, message: &str) -> PyErr {
+    Raised::new(py, "FlownetError", message).into_err()
+}
+
+/// A setting that cannot be used.
+pub(crate) fn config(py: Python<'_>, setting: &str, message: &str) -> PyErr {
+    Raised::new(py, "ConfigError", message).with("setting", setting).into_err()
+}
+
+/// An error of the codec; an exception that Python raised within becomes its cause.
+pub(crate) fn codec(py: Python<'_>, error: CodecError) -> PyErr {
+    let message = error.to_string();
+    match error {
+        CodecError::Python(cause) => {
+            let error = Raised::new(py, "CodecError", message).into_err();
+            error.set_cause(py, Some(cause));
+            error
+        }
+        CodecError::Unsupported { type_name } | CodecError::UnsupportedKey { type_name, .. } => {
+            Raised::new(py, "CodecError", message).with("type_name", type_name).into_err()
+        }
+        _ => Raised::new(py, "CodecError", message).into_err(),
+    }
+}
+
+/// Why a job was refused, or did not finish.
+pub fn cluster(py: Python<'_>, error: ClusterError) -> PyErr {
+    let message = error.to_string();
+    match error {
+        ClusterError::Plan(error) => plan(py, error),
+        ClusterError::Operator { failure, worker } => operator(py, *failure, worker),
+        ClusterError::Task { task, error, .. } => self::task(py, &task, *error, message),
+        ClusterError::WorkerLost { worker, how } => {
+            let raised = Raised::new(py, "WorkerLostError", message).with("worker", worker.to_string());
+            raised.with("pid", worker.pid).with("reason", how.to_string()).into_err()
+        }
+        ClusterError::HeartbeatTimeout { worker, silent_for } => {
+            let raised = Raised::new(py, "WorkerLostError", message).with("worker", worker.to_string());
+            raised.with("pid", worker.pid).with("reason", format!("silent for {silent_for:.1?}")).into_err()
+        }
+        ClusterError::WorkerFailed { worker, .. } => {
+            Raised::new(py, "LaunchError", message).with("worker", worker.worker).into_err()
+        }
+        ClusterError::LaunchFailed { worker, .. } => {
+            Raised::new(py, "LaunchError", message).with("worker", worker).into_err()
+        }
+        ClusterError::LaunchTimeout { workers, .. } => {
+            Raised::new(py, "LaunchError", message).with("worker", workers.first().copied()).into_err()
+        }
+        ClusterError::Cancelled => Raised::new(py, "CancelledError", message).into_err(),
+        _ => flownet(py, &message),
+    }
+}
+
+fn plan(py: Python<'_>, error: PlanError) -> PyErr {
+    let message = error.to_string();
+    let about = |class, operator: String| Raised::new(py, class, message.clone()).with("operator", operator);
+    match error {
+        PlanError::DuplicateUid { uid, second, .. } => about("DuplicateUidError", second).with("uid", uid).into_err(),
+        PlanError::Cycle { operators } => {
+            let first = operators.first().cloned().unwrap_or_default();
+            about("CycleError", first).with("operators", PyTuple::new(py, operators).ok()).into_err()
+        }
+        PlanError::NotShippable { operator } => about("NotShippableError", operator).into_err(),
+        PlanError::Parallelism { operator, .. }
+        | PlanError::ForwardParallelism { to: operator, .. }
+        | PlanError::Unconnected { operator }
+        | PlanError::TooManyChannels { to: operator, .. }
+        | PlanError::KeyGroups { operator, .. } => about("PlanError", operator).into_err(),
+        PlanError::InsufficientBuffers { worker, needed, total, segment_bytes, .. } => {
+            let raised = Raised::new(py, "InsufficientBuffersError", message).with("worker", worker);
+            raised.with("needed", needed).with("total", total).with("segment_bytes", segment_bytes).into_err()
+        }
+        PlanError::Settings(error) => config(py, setting_name(&error), &message),
+        _ => Raised::new(py, "PlanError", message).into_err(),
+    }
+}
+
+fn setting_name(error: &SettingsError) -> &'static str {
+    match error {
+        SettingsError::OutOfRange { setting, .. } | SettingsError::TimeOutOfRange { setting, .. } => setting,
+        SettingsError::HeartbeatTooTight { .. } => "heartbeat_timeout",
+        _ => "settings",
+    }
+}
+
+fn operator(py: Python<'_>, failure: OperatorFailure, worker: WorkerIdentity) -> PyErr {
+    if failure.error_type == CODEC_ERROR {
+        let type_name = CodecError::type_name_in(&failure.message).map(str::to_owned);
+        let record = failure.record.as_ref().map(|record| format!(" on record {record}")).unwrap_or_default();
+        let OperatorFailure { operator, subtask, parallelism, message, .. } = failure;
+        let place = format!("operator '{operator}' (subtask {} of {parallelism}) failed{record}", subtask + 1);
+        let raised = Raised::new(py, "CodecError", format!("{place}: {message}"));
+        return raised.with("operator", operator).with("type_name", type_name).into_err();
+    }
+    // None says: in the process of the caller.
+    let worker =
+        (worker.worker != 0).then(|| worker.address.map_or_else(|| worker.to_string(), |address| address.to_string()));
+    Raised::new(py, "OperatorError", failure.message)
+        .with("operator", failure.operator)
+        .with("subtask", failure.subtask)
+        .with("parallelism", failure.parallelism)
+        .with("worker", worker)
+        .with("record", failure.record)
+        .with("error_type", failure.error_type)
+        .with("traceback", failure.traceback)
+        .into_err()
+}
+
+fn task(py: Python<'_>, task: &str, error: TaskError, message: String) -> PyErr {
+    match error {
+        TaskError::Source(error) => Raised::new(py, "InputError", message).with("path", input_of(error)).into_err(),
+        TaskError::Exchange(failure) => exchange(py, task, failure, message),
+        TaskError::InsufficientBuffers { required, total, .. } => {
+            let raised = Raised::new(py, "InsufficientBuffersError", message);
+            raised.with("operator", task).with("needed", required).with("total", total).into_err()
+        }
+        TaskError::Cancelled => Raised::new(py, "CancelledError", message).into_err(),
+        _ => flownet(py, &message),
+    }
+}
+
+fn exchange(py: Python<'_>, task: &str, failure: ExchangeFailure, message: String) -> PyErr {
+    match failure.kind {
+        ExchangeFailureKind::RecordTooLarge { bytes, max_bytes } => {
+            let raised = Raised::new(py, "RecordTooLargeError", message).with("operator", task);
+            raised.with("bytes", bytes).with("max_bytes", max_bytes).into_err()
+        }
+        ExchangeFailureKind::ConnectionLost { peer } => {
+            let raised = Raised::new(py, "ConnectionLostError", message).with("peer", peer);
+            raised.with("reason", failure.message).into_err()
+        }
+        _ => flownet(py, &message),
+    }
+}
+
+fn input_of(error: SourceError) -> Option<String> {
+    match error {
+        SourceError::Missing { path }
+        | SourceError::Unreadable { path, .. }
+        | SourceError::NotAFile { path }
+        | SourceError::LineTooLong { input: path, .. }
+        | SourceError::Connect { address: path, .. }
+        | SourceError::Broken { address: path, .. } => Some(path),
+        _ => None,
+    }
+}

@@ -1,0 +1,183 @@
+//! Planning and running jobs: `explain`, `submit` and the handle on a job.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use flownet_cluster::{
+    ClusterError, Coordinator, JobHandle, JobReport, JobState, JobStatus, VertexReport, WorkerCommand,
+};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+use crate::chain::{Objects, PythonChainFactory};
+use crate::door::{Origin, enter, enter_until};
+use crate::errors;
+use crate::graph::{PyEdge, PyOperator, dataflow};
+use crate::logging;
+use crate::settings::Settings;
+
+/// What a job will take, as text; raises what would refuse it.
+#[pyfunction]
+pub(crate) fn explain(
+    py: Python<'_>,
+    operators: Vec<PyOperator>,
+    edges: Vec<PyEdge>,
+    settings: &Bound<'_, PyDict>,
+) -> PyResult<String> {
+    let settings = Settings::from_dict(settings)?;
+    let dataflow = dataflow(operators, edges, settings.pickle)?;
+    let explanation = py
+        .detach(|| flownet_cluster::explain(&dataflow, &settings.job))
+        .map_err(|error| errors::cluster(py, error.into()))?;
+    match &explanation.refusal {
+        Some(refusal) => Err(errors::cluster(py, refusal.clone().into())),
+        None => Ok(explanation.to_string()),
+    }
+}
+
+/// Start a job. Worker processes run `command` and are given `init`; `objects` are what operators of this process use directly.
+#[pyfunction]
+pub(crate) fn submit(
+    py: Python<'_>,
+    operators: Vec<PyOperator>,
+    edges: Vec<PyEdge>,
+    settings: &Bound<'_, PyDict>,
+    objects: HashMap<u32, Py<PyAny>>,
+    command: Vec<String>,
+    init: Vec<u8>,
+) -> PyResult<PyJobHandle> {
+    logging::install();
+    let settings = Settings::from_dict(settings)?;
+    let workers = settings.job.workers;
+    let dataflow = dataflow(operators, edges, settings.pickle)?;
+    let factory = Arc::new(PythonChainFactory::new(Arc::new(Objects::new(objects))));
+    let command = worker_command(command, init);
+    let submitted = py.detach(|| Coordinator::submit(&dataflow, settings.job, command, factory));
+    let handle = submitted.map_err(|error| errors::cluster(py, error))?;
+    Ok(PyJobHandle { handle: Some(handle), workers, origin: Origin::here() })
+}
+
+fn worker_command(command: Vec<String>, init: Vec<u8>) -> WorkerCommand {
+    let mut words = command.into_iter().map(Into::into);
+    WorkerCommand { program: words.next().unwrap_or_default(), args: words.collect(), env: Vec::new(), init }
+}
+
+/// A job that was submitted. When the handle is closed or collected, nothing of the job is left.
+#[pyclass(frozen, name = "JobHandle", module = "flownet._flownet")]
+pub(crate) struct PyJobHandle {
+    /// Always there until the handle is dropped.
+    handle: Option<JobHandle>,
+    workers: u32,
+    origin: Origin,
+}
+
+impl PyJobHandle {
+    fn handle(&self) -> &JobHandle {
+        self.handle.as_ref().expect("the handle is taken by drop only")
+    }
+
+    fn report_dict<'py>(&self, py: Python<'py>, report: &JobReport) -> PyResult<Bound<'py, PyDict>> {
+        let JobReport { job_name, elapsed, vertices, bottleneck } = report;
+        let bottleneck = bottleneck.as_ref().map(ToString::to_string);
+        self.dict(py, job_name, JobState::Ended, *elapsed, vertices, bottleneck)
+    }
+
+    fn dict<'py>(
+        &self,
+        py: Python<'py>,
+        name: &str,
+        state: JobState,
+        elapsed: Duration,
+        vertices: &[VertexReport],
+        bottleneck: Option<String>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let tasks = PyList::empty(py);
+        for vertex in vertices {
+            tasks.append(task_dict(py, vertex)?)?;
+        }
+        let dict = PyDict::new(py);
+        dict.set_item("name", name)?;
+        dict.set_item("state", state_name(state))?;
+        dict.set_item("workers", self.workers)?;
+        dict.set_item("seconds", elapsed.as_secs_f64())?;
+        dict.set_item("tasks", tasks)?;
+        dict.set_item("bottleneck", bottleneck)?;
+        Ok(dict)
+    }
+}
+
+#[pymethods]
+impl PyJobHandle {
+    /// Wait for the end; None when the time is over first. Raises what ended the job.
+    fn wait<'py>(&self, py: Python<'py>, timeout_ms: u64) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let timeout = Duration::from_millis(timeout_ms);
+        let answer = enter_until(py, self.origin, timeout, |slice| self.handle().wait(Some(slice)))?;
+        match answer {
+            None => Ok(None),
+            Some(Ok(report)) => self.report_dict(py, &report).map(Some),
+            Some(Err(error)) => Err(errors::cluster(py, error)),
+        }
+    }
+
+    /// Where the job is, at this moment.
+    fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let status = enter(py, self.origin, || self.handle().status())?;
+        let JobStatus { job_name, state, elapsed, vertices, bottleneck, .. } = status;
+        self.dict(py, &job_name, state, elapsed, &vertices, bottleneck.map(|bottleneck| bottleneck.to_string()))
+    }
+
+    /// Ask the job to end. Returns at once.
+    fn cancel(&self, py: Python<'_>) -> PyResult<()> {
+        enter(py, self.origin, || self.handle().cancel())
+    }
+
+    /// End the job if it still runs, and wait until nothing of it is left.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        enter(py, self.origin, || {
+            self.handle().cancel();
+            // How it ended is `wait`'s to tell.
+            let _: Option<Result<JobReport, ClusterError>> = self.handle().wait(None);
+        })
+    }
+}
+
+impl Drop for PyJobHandle {
+    /// Dropping the handle of a running job waits for its tasks, which may need the interpreter to end.
+    fn drop(&mut self) {
+        let Some(handle) = self.handle.take() else { return };
+        if self.origin.is_here() {
+            Python::attach(|py| py.detach(move || drop(handle)));
+        } else {
+            // The threads to wait for are the parent's.
+            std::mem::forget(handle);
+        }
+    }
+}
+
+fn task_dict<'py>(py: Python<'py>, vertex: &VertexReport) -> PyResult<Bound<'py, PyDict>> {
+    let task = PyDict::new(py);
+    task.set_item("name", &vertex.name)?;
+    task.set_item("parallelism", vertex.parallelism)?;
+    task.set_item("records_in", vertex.records_in)?;
+    task.set_item("records_out", vertex.records_out)?;
+    task.set_item("bytes_local", vertex.bytes_local)?;
+    task.set_item("bytes_tcp", vertex.bytes_tcp)?;
+    task.set_item("busy", vertex.busy)?;
+    task.set_item("backpressured", vertex.back_pressured)?;
+    task.set_item("idle", vertex.idle)?;
+    Ok(task)
+}
+
+fn state_name(state: JobState) -> &'static str {
+    match state {
+        JobState::Created => "created",
+        JobState::Launching => "launching",
+        JobState::Deploying => "deploying",
+        JobState::Running => "running",
+        JobState::Finishing => "finishing",
+        JobState::Failing => "failing",
+        JobState::Cancelling => "cancelling",
+        JobState::Ended => "ended",
+    }
+}

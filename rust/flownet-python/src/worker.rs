@@ -1,0 +1,41 @@
+//! The body of a worker process.
+
+use std::io;
+use std::sync::Arc;
+
+use flownet_runtime::ChainFactory;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::chain::{Objects, PythonChainFactory};
+use crate::{errors, logging};
+
+/// Serve the coordinator named on standard input until it is gone, then end the process.
+///
+/// The process ends here, without the interpreter's own ending: a user's function that ignores being cancelled may hold a
+/// thread, and must not hold the process.
+#[pyfunction]
+pub(crate) fn run_worker(py: Python<'_>) -> PyResult<()> {
+    logging::install();
+    let served = py.detach(|| flownet_cluster::run_worker(io::stdin().lock(), chain_factory));
+    served.map_err(|error| errors::flownet(py, &format!("this worker cannot serve: {error}")))?;
+    let sys = py.import("sys")?;
+    for stream in ["stdout", "stderr"] {
+        let stream = sys.getattr(stream)?;
+        // A reader that is gone is no reason to fail now.
+        if !stream.is_none() {
+            let _ = stream.call_method0("flush");
+        }
+    }
+    py.import("os")?.call_method1("_exit", (0,))?;
+    Ok(())
+}
+
+/// Brings the process into the state that users' functions need, before any of them is loaded.
+fn chain_factory(init: &[u8]) -> Result<Arc<dyn ChainFactory>, String> {
+    Python::attach(|py| {
+        let apply = || py.import("flownet.serialise")?.call_method1("apply_init", (PyBytes::new(py, init),));
+        apply().map(drop).map_err(|error: PyErr| error.to_string())
+    })?;
+    Ok(Arc::new(PythonChainFactory::new(Arc::new(Objects::default()))))
+}
