@@ -229,6 +229,16 @@ def _between(low: int, high: int) -> Callable[[str, object], int]:
     return lambda setting, value: whole_number(setting, value, low, high)
 
 
+def _size_between(low: int, high: int) -> Callable[[str, object], int]:
+    def read(setting: str, value: object) -> int:
+        size = size_bytes(setting, value)
+        if not low <= size <= high:
+            raise _refuse(setting, value, f"must lie between {format_size(low)} and {format_size(high)}")
+        return size
+
+    return read
+
+
 def _milliseconds(setting: str, value: object) -> int:
     milliseconds = duration_us(setting, value) // 1000
     if milliseconds < 1:
@@ -275,9 +285,9 @@ SETTINGS: Final = {
         Setting("slots_per_worker", "slots_per_worker", _between(1, MAX_PARALLELISM), may_be_none=True),
         Setting("buffer_timeout", "buffer_timeout_us", duration_us, may_be_none=True),
         Setting("codec", "codec", _codec),
-        Setting("network_memory", "network_memory_bytes", size_bytes),
-        Setting("segment_size", "segment_bytes", size_bytes),
-        Setting("max_record_size", "max_record_bytes", size_bytes),
+        Setting("network_memory", "network_memory_bytes", _size_between(256, 1 << 40)),
+        Setting("segment_size", "segment_bytes", _size_between(256, 16 << 20)),
+        Setting("max_record_size", "max_record_bytes", _size_between(1, 1 << 31)),
         Setting("exclusive_buffers", "exclusive_buffers", _between(0, 1 << 20)),
         Setting("floating_buffers", "floating_buffers", _between(1, 1 << 20)),
         Setting("heartbeat_interval", "heartbeat_interval_ms", _milliseconds),

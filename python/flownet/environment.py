@@ -127,7 +127,8 @@ class Environment:
         --------
         >>> numbers = env.from_collection([1, 2, 3])
         """
-        return self._stream(sources.from_collection(self._dataflow, items))
+        pickle = self._settings(None)[0]["codec"] == "pickle"
+        return self._stream(sources.from_collection(self._dataflow, items, pickle=pickle))
 
     def from_iterable(self, iterable: Iterable[T]) -> Stream[T]:
         """Start from an iterable or a generator that lives in this process.

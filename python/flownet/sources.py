@@ -18,14 +18,16 @@ TextErrors = Literal["strict", "replace", "ignore"]
 """What to do with bytes that are not UTF-8: fail, replace by U+FFFD, or leave out."""
 
 
-def from_collection(dataflow: Dataflow, items: Iterable[Any]) -> Node:
+def from_collection(dataflow: Dataflow, items: Iterable[Any], *, pickle: bool) -> Node:
     """Add a source of values that are at hand."""
     if isinstance(items, str | bytes):
         raise PlanError(
             f"from_collection() takes a list of records; for the single record {items!r:.60} write [record]"
         )
     records = list(_iterate("from_collection", items))
-    return dataflow.add("from_collection", payload=codec.encode(records), parallelism=1, is_parallel=False)
+    return dataflow.add(
+        "from_collection", payload=codec.encode(records, pickle=pickle), parallelism=1, is_parallel=False
+    )
 
 
 def from_iterable(dataflow: Dataflow, iterable: Iterable[Any]) -> Node:
@@ -59,23 +61,31 @@ def socket_text(dataflow: Dataflow, host: str, port: int, errors: TextErrors) ->
 
 
 def files_below(path: str) -> Iterator[str]:
-    """List the file itself, or all files of a folder and the folders in it.
+    """List a file itself, or the files of a folder and of the folders in it, as `read_text` finds them.
+
+    Inside folders, links to folders, links to nothing, and what is neither file nor folder are passed over.
 
     Raises
     ------
     InputError
-        A folder cannot be listed.
+        The path is missing, is no file or folder, or cannot be listed.
     """
-    if not os.path.isdir(path):
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    if stat.S_ISREG(mode):
         yield path
         return
+    if not stat.S_ISDIR(mode):
+        raise InputError(f"cannot read {path!r}: neither a file nor a folder", path=path)
 
     def refuse(error: OSError) -> None:
-        raise InputError(f"cannot list {error.filename!r}: {error.strerror}", path=error.filename) from error
+        raise _unreadable(str(error.filename), error) from error
 
     for folder, folders, names in os.walk(path, onerror=refuse):
         folders.sort()
-        yield from (os.path.join(folder, name) for name in sorted(names))
+        yield from filter(os.path.isfile, (os.path.join(folder, name) for name in sorted(names)))
 
 
 def _iterate(method: str, items: Iterable[T]) -> Iterable[T]:
@@ -97,11 +107,9 @@ def _text_errors(errors: str) -> str:
 def _check_readable(path: str) -> None:
     """Raise `InputError` for the first file that the job would fail on."""
     for name in files_below(path):
-        try:
-            mode = os.stat(name).st_mode
-        except OSError as error:
-            raise InputError(f"cannot read {name!r}: {error.strerror}", path=name) from error
-        if not stat.S_ISREG(mode):
-            raise InputError(f"cannot read {name!r}: neither a file nor a folder", path=name)
         if not os.access(name, os.R_OK):
             raise InputError(f"cannot read {name!r}: no permission", path=name)
+
+
+def _unreadable(path: str, error: OSError) -> InputError:
+    return InputError(f"cannot read {path!r}: {error.strerror}", path=path)

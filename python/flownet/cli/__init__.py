@@ -22,7 +22,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments
         Without the name of the program. Default: those of the process.
     """
-    options = _parser().parse_args(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    # What follows -- belongs to the script; argparse would take it for a lack of options.
+    end = words.index("--") if "--" in words else len(words)
+    options = _parser().parse_args(words[:end])
+    options.arguments = words[end + 1 :]
     try:
         code: int = options.command(options)
     except KeyboardInterrupt:

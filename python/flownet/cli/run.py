@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 def add_commands(commands: Commands) -> None:
     """Add ``run`` and ``explain`` to the command line."""
-    run = commands.add_parser("run", help="run a dataflow", description="Run a dataflow to the end of its sources.")
+    run = commands.add_parser(
+        "run",
+        help="run a dataflow",
+        description="Run a dataflow to the end of its sources; ARG ... are for the script.",
+    )
     run.add_argument("--json", action="store_true", help="write the result as JSON to standard output at the end")
     run.set_defaults(command=_run)
     explain = commands.add_parser(
@@ -29,6 +33,7 @@ def add_commands(commands: Commands) -> None:
     )
     explain.set_defaults(command=_explain)
     for parser in (run, explain):
+        parser.usage = f"flownet {parser.prog.split()[-1]} [OPTION ...] MODULE:ENV [-- ARG ...]"
         parser.add_argument("target", metavar="MODULE:ENV", help="the variable ENV of MODULE.py, an Environment")
         add_settings(parser)
 
@@ -82,7 +87,7 @@ def watch(job: Job, progress: Progress | None, on_tick: Callable[[], None] = lam
 
 def _run(options: argparse.Namespace) -> int:
     settings = overrides(options)
-    env = load_environment(options.target)
+    env = load_environment(options.target, options.arguments)
     env._override(settings)
     with env.execute_async() as job:
         result = watch(job, _progress(env, options))
@@ -95,7 +100,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _explain(options: argparse.Namespace) -> int:
     settings = overrides(options)
-    env = load_environment(options.target)
+    env = load_environment(options.target, options.arguments)
     env._override(settings)
     print(env.explain())
     return 0
