@@ -5,6 +5,8 @@
 //! - I2: a batch waits for nothing: it is made of what has arrived, one buffer after the other.
 //! - I3: an input that ends in the middle of a record, or without saying that its data ended, is an error.
 
+#[cfg(test)]
+mod tests;
 mod valve;
 
 use std::collections::VecDeque;

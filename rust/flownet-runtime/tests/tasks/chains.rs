@@ -10,9 +10,12 @@ use flownet_runtime::state::KeyedState;
 use flownet_runtime::window::{Tumbling, WindowState};
 use flownet_runtime::{Chain, InputBatch, OperatorFailure, Outputs, SourceStatus, TaskContext, TaskError};
 
-/// What a sink has seen: which input, which record. Shared with the test.
+/// The input a record came from, and its bytes.
+type Received = (usize, Vec<u8>);
+
+/// What a sink has seen. Shared with the test.
 #[derive(Clone, Default)]
-pub(crate) struct Seen(Arc<Mutex<Vec<(usize, Vec<u8>)>>>);
+pub(crate) struct Seen(Arc<Mutex<Vec<Received>>>);
 
 impl Seen {
     pub(crate) fn push(&self, input: usize, record: &[u8]) {
@@ -23,7 +26,7 @@ impl Seen {
         self.0.lock().unwrap().len()
     }
 
-    pub(crate) fn records(&self) -> Vec<(usize, Vec<u8>)> {
+    pub(crate) fn records(&self) -> Vec<Received> {
         self.0.lock().unwrap().clone()
     }
 

@@ -120,11 +120,13 @@ fn a_stream_used_twice_reaches_both_readers() {
     assert!(one.numbers().into_iter().eq(0..1000) && other.numbers().into_iter().eq(0..1000));
 }
 
+type Choose = fn(u64) -> Target;
+type Belongs = fn(u64, u32) -> bool;
+
 #[test]
 fn each_partitioner_brings_a_record_where_it_belongs() {
     let key = |n: u64| Target::KeyHash(hash_key(&n.to_le_bytes()));
-    type Expected = fn(u64, u32) -> bool;
-    let cases: [(Partitioner, fn(u64) -> Target, Expected); 3] = [
+    let cases: [(Partitioner, Choose, Belongs); 3] = [
         (Partitioner::Broadcast, |_| Target::Any, |_, _| true),
         (Partitioner::Custom, |n| Target::Subpartition((n % 3) as u32), |n, subtask| n % 3 == u64::from(subtask)),
         (Partitioner::KeyGroup, key, |n, subtask| {

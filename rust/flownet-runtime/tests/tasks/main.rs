@@ -1,5 +1,7 @@
 //! Tasks with native chains, within one process and over loopback TCP.
 
+#![allow(clippy::unwrap_used, reason = "a panic in a test is the report")]
+
 mod chains;
 mod rig;
 
