@@ -225,6 +225,12 @@ impl RemoteChannel {
         }
     }
 
+    /// Opened, and neither released nor ended.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.state.lock().phase == Phase::Open
+    }
+
     /// Its place in the gate.
     #[must_use]
     pub fn index(&self) -> ChannelIndex {

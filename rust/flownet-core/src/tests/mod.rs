@@ -1,26 +1,16 @@
-//! What the tests of several modules share.
+//! Scenarios on two simulated workers (see [`pair`]), properties over random operations, and what threads share under
+//! real threads. Tests of one type alone stand in that type's file.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Wake, Waker};
+mod cancel;
+mod credit;
+mod events;
+mod failure;
+mod gates;
+mod pair;
+mod partitions;
+mod random;
+mod subpartitions;
+mod threads;
+mod wakers;
 
-/// A waker that counts.
-#[derive(Debug, Default)]
-pub(crate) struct CountingWaker(AtomicUsize);
-
-impl CountingWaker {
-    pub(crate) fn new() -> (Waker, Arc<Self>) {
-        let counter = Arc::new(Self::default());
-        (Arc::clone(&counter).into(), counter)
-    }
-
-    pub(crate) fn count(&self) -> usize {
-        self.0.load(Ordering::SeqCst)
-    }
-}
-
-impl Wake for CountingWaker {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-}
+pub(crate) use wakers::CountingWaker;

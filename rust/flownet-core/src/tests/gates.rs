@@ -1,0 +1,127 @@
+//! The gate: fairness, wake-ups, ends.
+
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use super::CountingWaker;
+use super::pair::{Pair, Setup, watermark};
+use crate::error::ExchangeError;
+use crate::event::Event;
+use crate::gate::InputGate;
+use crate::ids::ChannelIndex;
+use crate::subpartition::Element;
+
+fn mixed(channels: u32) -> Setup {
+    let partition_segments = Some(8 * channels as usize);
+    Setup { channels, exclusive: 4, local: |channel| channel % 2 == 1, partition_segments, ..Setup::default() }
+}
+
+#[test]
+fn ready_channels_are_read_round_robin_local_and_remote_alike() {
+    let mut pair = Pair::new(mixed(4));
+    (0..4).for_each(|channel| pair.emit_buffers(channel, 4));
+    pair.run_until_idle();
+    assert_eq!(pair.read(usize::MAX), 16);
+    for turn in pair.read_order.chunks(4) {
+        let mut turn = turn.to_vec();
+        turn.sort_unstable();
+        assert_eq!(turn, [0, 1, 2, 3].map(ChannelIndex::new));
+    }
+    pair.finish_and_assert_all_segments_home();
+}
+
+#[test]
+fn a_batch_has_the_order_of_single_reads() {
+    let orders = [1, 3, 100].map(|max| {
+        let mut pair = Pair::new(mixed(4));
+        (0..4).for_each(|channel| pair.emit_buffers(channel, 1 + channel as usize));
+        pair.run_until_idle();
+        let mut batch = Vec::new();
+        let waker = Waker::noop();
+        while let Poll::Ready(Ok(read)) = pair.gate().poll_batch(max, &mut batch, waker) {
+            assert!(read <= max);
+        }
+        let order: Vec<u32> = batch.iter().map(|(channel, _)| channel.get()).collect();
+        drop(batch);
+        pair.assert_all_segments_home();
+        order
+    });
+    assert_eq!(orders[0].len(), 10);
+    assert!(orders.iter().all(|order| *order == orders[0]), "{orders:?}");
+}
+
+#[test]
+fn a_sleeping_task_is_woken_once_by_the_first_of_many_elements() {
+    let mut pair = Pair::new(mixed(2));
+    let (waker, wakes) = CountingWaker::new();
+    assert!(pair.gate().poll_next(&waker).is_pending());
+    (0..2).for_each(|channel| pair.emit_buffers(channel, 3));
+    pair.run_until_idle();
+    assert_eq!(wakes.count(), 1);
+    pair.finish_and_assert_all_segments_home();
+}
+
+#[test]
+fn failure_and_close_wake_a_sleeping_task() {
+    let failed = Pair::new(mixed(2));
+    let (waker, wakes) = CountingWaker::new();
+    assert!(failed.gate().poll_next(&waker).is_pending());
+    failed.gate().fail_all(ExchangeError::Cancelled);
+    assert_eq!(wakes.count(), 1);
+    assert!(matches!(failed.gate().poll_next(&waker), Poll::Ready(Err(ExchangeError::Cancelled))));
+    failed.assert_all_segments_home();
+
+    let closed = Pair::new(mixed(2));
+    assert!(closed.gate().poll_next(&waker).is_pending());
+    closed.gate().close();
+    assert_eq!(wakes.count(), 2);
+    assert!(matches!(closed.gate().poll_next(&waker), Poll::Ready(Err(ExchangeError::Closed))));
+    closed.assert_all_segments_home();
+}
+
+#[test]
+fn a_gate_ends_when_the_end_of_every_partition_was_read() {
+    let mut pair = Pair::new(mixed(2));
+    pair.finish_producer();
+    pair.run_until_idle();
+    let mut batch = Vec::new();
+    assert!(matches!(pair.gate().poll_batch(9, &mut batch, Waker::noop()), Poll::Ready(Ok(4))));
+    let ends = batch.iter().filter(|(_, element)| matches!(element, Element::Event(Event::EndOfPartition)));
+    assert_eq!(ends.count(), 2);
+    for _ in 0..2 {
+        assert!(matches!(pair.gate().poll_batch(9, &mut batch, Waker::noop()), Poll::Ready(Ok(0))));
+        assert!(matches!(pair.gate().poll_next(Waker::noop()), Poll::Ready(Ok(None))));
+    }
+    assert!(pair.gate().is_finished());
+    pair.assert_all_segments_home();
+}
+
+#[test]
+fn nothing_wakes_the_task_behind_the_end_of_partition() {
+    let mut pair = Pair::new(Setup { channels: 2, ..mixed(2) });
+    pair.finish_producer();
+    pair.run_until_idle();
+    pair.read(usize::MAX);
+    let gate = Arc::clone(pair.gate());
+    gate.fail_all(ExchangeError::Cancelled);
+    assert!(matches!(gate.poll_next(Waker::noop()), Poll::Ready(Ok(None))), "an ended gate cannot fail");
+    let late = gate.on_element(ChannelIndex::new(0), Element::Event(watermark(1)));
+    assert_eq!(late, Err(crate::PeerViolation::AfterEnd));
+    drop(gate);
+    pair.finish_and_assert_all_segments_home();
+}
+
+#[test]
+fn a_gate_without_channels_has_ended() {
+    let gate = InputGate::new(0);
+    assert!(matches!(gate.poll_next(Waker::noop()), Poll::Ready(Ok(None))));
+}
+
+#[test]
+fn a_channel_connected_twice_fails_the_gate() {
+    let pair = Pair::new(mixed(2));
+    let cell = Arc::clone(&pair.handle.subpartitions()[0]);
+    pair.gate().set_local(ChannelIndex::new(1), cell);
+    assert!(matches!(pair.gate().poll_next(Waker::noop()), Poll::Ready(Err(_))));
+    pair.assert_all_segments_home();
+}

@@ -1,0 +1,437 @@
+//! A producer worker and a consumer worker with pools of their own, joined by wires on virtual time.
+//!
+//! Every byte written has a value that follows from its channel and its place, and every event is noted where it was
+//! emitted, so that each read checks loss, doubling and order by itself. Each read also checks that a task which slept
+//! was woken before it finds something. Rigs end with [`Pair::finish_and_assert_all_segments_home`] or, when the
+//! exchange broke on purpose, with [`Pair::assert_all_segments_home`].
+
+mod drive;
+mod ledger;
+mod wire;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use flownet_memory::{Buffer, BufferPool, BufferPoolSettings, SegmentPool};
+
+use self::drive::Receiver;
+use self::ledger::{Emitted, byte_of};
+use self::wire::{Random, Wire};
+use super::CountingWaker;
+use crate::channel::RemoteChannel;
+use crate::credit::Backlog;
+use crate::error::ExchangeError;
+use crate::event::{Barrier, BarrierKind, Event};
+use crate::exchange::consumer::ConsumerConnection;
+use crate::exchange::outbox::Outbox;
+use crate::exchange::producer::{PartitionLookup, ProducerConnection, ProducerSettings};
+use crate::exchange::ready::ReadyList;
+use crate::gate::InputGate;
+use crate::ids::{ChannelId, ChannelIndex, CheckpointId, PartitionId, SubpartitionIndex};
+use crate::partition::{PartitionHandle, ResultPartition};
+use crate::subpartition::Element;
+use crate::wire::DataHeader;
+
+pub(crate) const SEGMENT_BYTES: usize = 32;
+pub(crate) const PARTITION: PartitionId = PartitionId::new(7);
+pub(crate) const PEER: &str = "producer:1";
+
+/// What a pair is made of. The defaults are Flink's, on small segments.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    pub(crate) channels: u32,
+    pub(crate) exclusive: u32,
+    pub(crate) floating: usize,
+    /// Segments of the partition; `None`: Flink's n + 1 to 2n + 8.
+    pub(crate) partition_segments: Option<usize>,
+    pub(crate) latency_ms: u64,
+    /// Cut reads and writes at random places; otherwise as they come.
+    pub(crate) seed: Option<u64>,
+    pub(crate) checksums: bool,
+    /// Channels that read the partition directly.
+    pub(crate) local: fn(u32) -> bool,
+    pub(crate) registered: bool,
+    /// All channels get the same bytes.
+    pub(crate) is_broadcast: bool,
+    pub(crate) max_buffers_per_turn: usize,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            channels: 1,
+            exclusive: 2,
+            floating: 8,
+            partition_segments: None,
+            latency_ms: 1,
+            seed: None,
+            checksums: false,
+            local: |_| false,
+            registered: true,
+            is_broadcast: false,
+            max_buffers_per_turn: 16,
+        }
+    }
+}
+
+pub(crate) struct Pair {
+    pub(crate) now_ms: u64,
+    pub(crate) setup: Setup,
+    producer_segments: Arc<SegmentPool>,
+    consumer_segments: Arc<SegmentPool>,
+    pub(crate) partition: Option<ResultPartition>,
+    pub(crate) handle: PartitionHandle,
+    pub(crate) registry: Registry,
+    pub(crate) gate: Option<Arc<InputGate>>,
+    pub(crate) gate_pool: Arc<BufferPool>,
+    pub(crate) channels: HashMap<ChannelIndex, (ChannelId, Arc<RemoteChannel>)>,
+    pub(crate) producer: Option<ProducerConnection>,
+    producer_ready: Arc<ReadyList>,
+    pub(crate) outbox: Outbox,
+    /// A socket that takes nothing.
+    pub(crate) is_unwritable: bool,
+    pub(crate) consumer: Option<ConsumerConnection>,
+    consumer_ready: Arc<ReadyList>,
+    receiver: Receiver,
+    pub(crate) to_consumer: Wire,
+    pub(crate) to_producer: Wire,
+    /// Decoded by the producer, in order: what the consumer announced.
+    pub(crate) credit_frames: Vec<Vec<(ChannelId, u32)>>,
+    pub(crate) backlog_frames: Vec<(ChannelId, u32)>,
+    pub(crate) cancel_frames: Vec<ChannelId>,
+    pub(crate) data_headers: Vec<DataHeader>,
+    random: Random,
+    emitted: Vec<Emitted>,
+    held: Vec<Buffer>,
+    had_barrier: bool,
+    pub(crate) blocked: Vec<ChannelIndex>,
+    /// Channels in the order in which their buffers were read.
+    pub(crate) read_order: Vec<ChannelIndex>,
+    task_waker: Waker,
+    task_wakes: Arc<CountingWaker>,
+    slept_at: Option<usize>,
+}
+
+#[derive(Default)]
+pub(crate) struct Registry(RefCell<HashMap<PartitionId, PartitionHandle>>);
+
+impl Registry {
+    pub(crate) fn register(&self, handle: PartitionHandle) {
+        self.0.borrow_mut().insert(handle.id(), handle);
+    }
+}
+
+impl PartitionLookup for Registry {
+    fn find(&self, partition: PartitionId) -> Option<PartitionHandle> {
+        self.0.borrow().get(&partition).cloned()
+    }
+}
+
+impl Pair {
+    pub(crate) fn new(setup: Setup) -> Self {
+        let channels = setup.channels as usize;
+        let (min, max) = match setup.partition_segments {
+            Some(segments) => (segments, segments),
+            None => (channels + 1, 2 * channels + 8),
+        };
+        let producer_segments = SegmentPool::new(max, SEGMENT_BYTES).unwrap();
+        let pool = producer_segments.create_buffer_pool(BufferPoolSettings {
+            min,
+            max: Some(max),
+            lanes: channels,
+            max_per_lane: 10,
+            max_overdraft: 0,
+        });
+        let partition = ResultPartition::new(PARTITION, pool.unwrap(), setup.channels);
+        let gate_size = channels * setup.exclusive as usize + setup.floating;
+        let consumer_segments = SegmentPool::new(gate_size.max(1), SEGMENT_BYTES).unwrap();
+        let gate_pool = consumer_segments.create_buffer_pool(BufferPoolSettings {
+            min: gate_size,
+            max: Some(gate_size.max(1)),
+            lanes: 1,
+            max_per_lane: usize::MAX,
+            max_overdraft: 0,
+        });
+        let (producer_ready, consumer_ready) = (ReadyList::new(), ReadyList::new());
+        let settings = ProducerSettings { checksums: setup.checksums, ..ProducerSettings::default() };
+        let (task_waker, task_wakes) = CountingWaker::new();
+        let mut pair = Self {
+            now_ms: 0,
+            producer_segments,
+            consumer_segments,
+            handle: partition.handle(),
+            partition: Some(partition),
+            registry: Registry::default(),
+            gate: Some(InputGate::new(setup.channels)),
+            gate_pool: gate_pool.unwrap(),
+            channels: HashMap::new(),
+            producer: Some(ProducerConnection::new(Arc::clone(&producer_ready), settings)),
+            producer_ready,
+            outbox: Outbox::new(),
+            is_unwritable: false,
+            consumer: Some(ConsumerConnection::new(PEER, Arc::clone(&consumer_ready))),
+            consumer_ready,
+            receiver: Receiver::default(),
+            to_consumer: Wire::default(),
+            to_producer: Wire::default(),
+            credit_frames: Vec::new(),
+            backlog_frames: Vec::new(),
+            cancel_frames: Vec::new(),
+            data_headers: Vec::new(),
+            random: Random(setup.seed.unwrap_or(0)),
+            emitted: (0..channels).map(|_| Emitted::default()).collect(),
+            held: Vec::new(),
+            had_barrier: false,
+            blocked: Vec::new(),
+            read_order: Vec::new(),
+            task_waker,
+            task_wakes,
+            slept_at: None,
+            setup,
+        };
+        if pair.setup.registered {
+            pair.registry.register(pair.handle.clone());
+        }
+        (0..pair.setup.channels).for_each(|channel| pair.connect(channel));
+        pair
+    }
+
+    pub(crate) fn with_exclusive_buffers(exclusive: u32) -> Self {
+        Self::new(Setup { exclusive, floating: 0, ..Setup::default() })
+    }
+
+    fn connect(&mut self, channel: u32) {
+        let (index, subpartition) = (ChannelIndex::new(channel), SubpartitionIndex::new(channel));
+        if (self.setup.local)(channel) {
+            self.gate().set_local(index, Arc::clone(self.handle.subpartition(subpartition).unwrap()));
+            return;
+        }
+        let remote =
+            RemoteChannel::new(Arc::clone(self.gate()), index, Arc::clone(&self.gate_pool), self.setup.exclusive);
+        let id = self.consumer.as_mut().unwrap().open(Arc::clone(&remote), PARTITION, subpartition);
+        self.channels.insert(index, (id, remote));
+    }
+
+    pub(crate) fn gate(&self) -> &Arc<InputGate> {
+        self.gate.as_ref().unwrap()
+    }
+
+    pub(crate) fn remote(&self, channel: u32) -> &Arc<RemoteChannel> {
+        &self.channels[&ChannelIndex::new(channel)].1
+    }
+
+    pub(crate) fn id(&self, channel: u32) -> ChannelId {
+        self.channels[&ChannelIndex::new(channel)].0
+    }
+
+    // Writing.
+
+    /// Writes up to `bytes` bytes as one record and says how many found room.
+    pub(crate) fn emit_bytes(&mut self, channel: u32, bytes: usize) -> usize {
+        let emitted = &mut self.emitted[channel as usize];
+        let key = if self.setup.is_broadcast { 0 } else { channel };
+        let data: Vec<u8> = (0..bytes as u64).map(|at| byte_of(key, emitted.written + at)).collect();
+        let Some(partition) = &mut self.partition else { return 0 };
+        let taken = partition.try_write(SubpartitionIndex::new(channel), &data);
+        partition.end_record(SubpartitionIndex::new(channel));
+        emitted.note(taken);
+        taken
+    }
+
+    /// Writes `buffers` full buffers.
+    pub(crate) fn emit_buffers(&mut self, channel: u32, buffers: usize) {
+        let taken = self.emit_bytes(channel, buffers * SEGMENT_BYTES);
+        assert_eq!(taken, buffers * SEGMENT_BYTES, "the partition has room for {buffers} buffers");
+    }
+
+    /// Writes the same bytes to all channels of a rig that `is_broadcast`.
+    pub(crate) fn broadcast_bytes(&mut self, bytes: usize) -> usize {
+        let written = self.emitted[0].written;
+        assert!(self.setup.is_broadcast && self.emitted.iter().all(|emitted| emitted.written == written));
+        let data: Vec<u8> = (0..bytes as u64).map(|at| byte_of(0, written + at)).collect();
+        let partition = self.partition.as_mut().unwrap();
+        let taken = partition.try_broadcast_write(&data);
+        partition.end_broadcast_record();
+        self.emitted.iter_mut().for_each(|emitted| emitted.note(taken));
+        taken
+    }
+
+    pub(crate) fn emit_event(&mut self, channel: u32, event: Event) {
+        self.had_barrier |= event.is_blocking();
+        if let Some(partition) = &mut self.partition {
+            partition.emit_event(SubpartitionIndex::new(channel), &event);
+            self.emitted[channel as usize].note_event(event);
+        }
+    }
+
+    pub(crate) fn broadcast_event(&mut self, event: Event) {
+        self.had_barrier |= event.is_blocking();
+        if let Some(partition) = &mut self.partition {
+            partition.broadcast_event(&event);
+            self.emitted.iter_mut().for_each(|emitted| emitted.note_event(event.clone()));
+        }
+    }
+
+    pub(crate) fn flush(&mut self, channel: u32) {
+        if let Some(partition) = &mut self.partition {
+            partition.flush(SubpartitionIndex::new(channel));
+        }
+    }
+
+    /// Ends the partition and lets go of it, as a task does.
+    pub(crate) fn finish_producer(&mut self) {
+        if let Some(mut partition) = self.partition.take() {
+            partition.finish(true);
+            for emitted in &mut self.emitted {
+                emitted.note_event(Event::EndOfData { drain: true });
+                emitted.note_event(Event::EndOfPartition);
+            }
+        }
+    }
+
+    // Reading.
+
+    /// Reads up to `elements` elements and drops their buffers. Says how many there were.
+    pub(crate) fn read(&mut self, elements: usize) -> usize {
+        let read = self.hold(elements);
+        self.drop_held();
+        read
+    }
+
+    /// Reads up to `elements` elements and keeps their buffers, as a slow task does.
+    pub(crate) fn hold(&mut self, elements: usize) -> usize {
+        let mut read = 0;
+        while read < elements && self.read_one().expect("the gate did not fail") {
+            read += 1;
+        }
+        read
+    }
+
+    pub(crate) fn drop_held(&mut self) {
+        self.held.clear();
+    }
+
+    pub(crate) fn try_read(&mut self) -> Result<bool, ExchangeError> {
+        self.read_one()
+    }
+
+    fn read_one(&mut self) -> Result<bool, ExchangeError> {
+        let gate = Arc::clone(self.gate());
+        let polled = gate.poll_next(&self.task_waker);
+        if let Some(wakes) = self.slept_at
+            && polled.is_ready()
+        {
+            assert!(self.task_wakes.count() > wakes, "a task that sleeps is woken before it finds something");
+        }
+        self.slept_at = polled.is_pending().then(|| self.task_wakes.count());
+        match polled {
+            Poll::Pending | Poll::Ready(Ok(None)) => Ok(false),
+            Poll::Ready(Ok(Some((channel, element)))) => {
+                self.check(channel, element);
+                Ok(true)
+            }
+            Poll::Ready(Err(error)) => Err(error),
+        }
+    }
+
+    fn check(&mut self, channel: ChannelIndex, element: Element) {
+        let emitted = &mut self.emitted[channel.index()];
+        match element {
+            Element::Data(buffer) => {
+                assert!(!self.blocked.contains(&channel), "a blocked channel yields nothing");
+                let key = if self.setup.is_broadcast { 0 } else { channel.get() };
+                emitted.check_data(key, &buffer);
+                self.read_order.push(channel);
+                self.held.push(buffer);
+            }
+            Element::Event(event) => {
+                emitted.check_event(&event);
+                if event.is_blocking() {
+                    self.blocked.push(channel);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn resume_all(&mut self) {
+        for channel in std::mem::take(&mut self.blocked) {
+            self.gate().resume(channel).unwrap();
+        }
+    }
+
+    /// For exchanges that break: what is blocked may be gone.
+    pub(crate) fn resume_blocked_if_possible(&mut self) {
+        for channel in std::mem::take(&mut self.blocked) {
+            let _ = self.gate().resume(channel);
+        }
+    }
+
+    /// Bytes written and not read yet.
+    pub(crate) fn unread_bytes(&self, channel: u32) -> u64 {
+        self.emitted[channel as usize].written - self.emitted[channel as usize].read
+    }
+
+    // What can be seen.
+
+    pub(crate) fn consumer_queue(&self) -> usize {
+        self.gate().queued_buffers()
+    }
+
+    pub(crate) fn backlog(&self, channel: u32) -> Backlog {
+        self.handle.subpartition(SubpartitionIndex::new(channel)).unwrap().backlog()
+    }
+
+    pub(crate) fn sender_credit(&self, channel: u32) -> u32 {
+        let id = self.id(channel);
+        self.producer.as_ref().and_then(|producer| producer.credit(id)).map_or(0, |credit| credit.get())
+    }
+
+    // Ending.
+
+    /// Ends the stream, reads all of it, checks that nothing is missing, and counts segments.
+    pub(crate) fn finish_and_assert_all_segments_home(mut self) {
+        self.finish_producer();
+        self.drop_held();
+        self.is_unwritable = false;
+        for _ in 0..10_000 {
+            self.run_until_idle();
+            let read = self.read(usize::MAX);
+            if read == 0 && self.blocked.is_empty() {
+                break;
+            }
+            self.resume_all();
+        }
+        for (channel, emitted) in self.emitted.iter().enumerate() {
+            assert!(emitted.is_settled(), "channel {channel} misses elements");
+        }
+        assert!(self.gate().is_finished(), "every channel came to its end");
+        assert!(self.handle.is_consumed());
+        self.assert_all_segments_home();
+    }
+
+    /// Drops everything and counts segments.
+    pub(crate) fn assert_all_segments_home(mut self) {
+        self.held.clear();
+        self.partition = None;
+        self.gate = None;
+        self.channels.clear();
+        self.outbox.clear();
+        self.receiver = Receiver::default();
+        self.producer = None;
+        self.consumer = None;
+        assert_eq!(self.gate_pool.in_use(), 0, "no channel holds a segment");
+        self.gate_pool.destroy();
+        assert_eq!(self.producer_segments.available(), self.producer_segments.total(), "producer's segments home");
+        assert_eq!(self.consumer_segments.available(), self.consumer_segments.total(), "consumer's segments home");
+    }
+}
+
+pub(crate) fn barrier(checkpoint: u64, kind: BarrierKind) -> Event {
+    Event::Barrier(Barrier { checkpoint_id: CheckpointId::new(checkpoint), timestamp_ms: 0, kind })
+}
+
+pub(crate) fn watermark(timestamp_ms: i64) -> Event {
+    Event::Watermark { timestamp_ms }
+}

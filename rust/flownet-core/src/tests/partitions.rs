@@ -1,0 +1,138 @@
+//! The writer's side: broadcast, switches, flushes, counters, availability.
+
+use std::task::{Poll, Waker};
+
+use super::CountingWaker;
+use super::pair::{Pair, SEGMENT_BYTES, Setup, watermark};
+use crate::credit::Backlog;
+use crate::ids::SubpartitionIndex;
+use crate::partition::PartitionCounters;
+
+fn broadcast(channels: u32) -> Setup {
+    Setup { channels, is_broadcast: true, local: |channel| channel % 2 == 1, ..Setup::default() }
+}
+
+#[test]
+fn a_broadcast_is_stored_once_and_read_by_each_at_its_own_pace() {
+    let mut pair = Pair::new(Setup { partition_segments: Some(1), ..broadcast(3) });
+    assert_eq!(pair.broadcast_bytes(5), 5);
+    (0..3).for_each(|channel| pair.flush(channel));
+    pair.run_until_idle();
+    assert_eq!(pair.read(usize::MAX), 3, "one segment is enough for all");
+    assert_eq!(pair.broadcast_bytes(SEGMENT_BYTES - 5), SEGMENT_BYTES - 5);
+    pair.run_until_idle();
+    assert_eq!(pair.hold(2), 2);
+    assert_eq!(pair.broadcast_bytes(1), 0, "its segment is home only when the last reader is done");
+    pair.read(1);
+    assert_eq!(pair.broadcast_bytes(1), 1);
+    pair.finish_and_assert_all_segments_home();
+}
+
+#[test]
+fn switching_between_one_and_all_loses_and_reorders_nothing() {
+    let mut pair = Pair::new(Setup { partition_segments: Some(40), ..broadcast(2) });
+    for round in 1..20 {
+        pair.broadcast_bytes(round % 7);
+        // The same bytes one by one: both channels stay equal.
+        (0..2).for_each(|channel| {
+            pair.emit_bytes(channel, round % 5);
+        });
+        pair.broadcast_bytes(SEGMENT_BYTES + round);
+        if round % 4 == 0 {
+            pair.broadcast_event(watermark(round as i64));
+        }
+        pair.run_until_idle();
+        pair.read(usize::MAX);
+    }
+    pair.finish_and_assert_all_segments_home();
+}
+
+#[test]
+fn flush_dirty_shows_what_was_written_and_leaves_the_rest_alone() {
+    let mut pair = Pair::new(Setup { channels: 3, local: |_| true, ..Setup::default() });
+    assert!(!pair.handle.is_dirty());
+    pair.emit_bytes(1, 4);
+    assert!(pair.handle.is_dirty());
+    assert_eq!(pair.read(usize::MAX), 0);
+    pair.handle.flush_dirty();
+    assert_eq!(pair.read(usize::MAX), 1);
+    assert!(pair.handle.is_dirty(), "looked at once more, for a writer the first look did not see");
+    pair.handle.flush_dirty();
+    assert!(!pair.handle.is_dirty());
+    pair.finish_and_assert_all_segments_home();
+}
+
+#[test]
+fn a_full_buffer_goes_at_once_without_flush() {
+    let mut pair = Pair::new(Setup::default());
+    pair.emit_bytes(0, SEGMENT_BYTES);
+    assert_eq!(pair.backlog(0), Backlog::new(1));
+    pair.run_until_idle();
+    assert_eq!(pair.read(usize::MAX), 1);
+    pair.finish_and_assert_all_segments_home();
+}
+
+#[test]
+fn a_short_write_leaves_what_was_written_to_the_reader() {
+    let mut pair = Pair::new(Setup { partition_segments: Some(2), local: |_| true, ..Setup::default() });
+    assert_eq!(pair.emit_bytes(0, 3 * SEGMENT_BYTES), 2 * SEGMENT_BYTES);
+    let partition = pair.partition.as_mut().unwrap();
+    let (waker, wakes) = CountingWaker::new();
+    assert!(partition.poll_segment(SubpartitionIndex::new(0), &waker).is_pending());
+    assert_eq!(pair.read(1), 1);
+    assert_eq!(wakes.count(), 1, "the segment that came home wakes the writer");
+    let partition = pair.partition.as_mut().unwrap();
+    assert!(matches!(partition.poll_segment(SubpartitionIndex::new(0), &waker), Poll::Ready(Ok(()))));
+    assert!(matches!(partition.poll_segment(SubpartitionIndex::new(0), &waker), Poll::Ready(Ok(()))));
+    assert_eq!(pair.emit_bytes(0, SEGMENT_BYTES), SEGMENT_BYTES, "into the segment it waited for");
+    pair.finish_and_assert_all_segments_home();
+}
+
+#[test]
+fn a_short_broadcast_waits_in_the_same_way() {
+    let mut pair = Pair::new(Setup { partition_segments: Some(1), ..broadcast(2) });
+    assert_eq!(pair.broadcast_bytes(2 * SEGMENT_BYTES), SEGMENT_BYTES);
+    assert!(pair.partition.as_mut().unwrap().poll_broadcast_segment(Waker::noop()).is_pending());
+    pair.run_until_idle();
+    pair.read(usize::MAX);
+    assert!(pair.partition.as_mut().unwrap().poll_broadcast_segment(Waker::noop()).is_ready());
+    assert_eq!(pair.broadcast_bytes(SEGMENT_BYTES), SEGMENT_BYTES);
+    pair.finish_and_assert_all_segments_home();
+}
+
+#[test]
+fn a_partition_is_unavailable_while_one_subpartition_is_at_its_quota() {
+    let mut pair = Pair::new(Setup { channels: 2, partition_segments: Some(20), local: |_| true, ..Setup::default() });
+    pair.emit_buffers(0, 9);
+    assert!(pair.partition.as_ref().unwrap().is_available());
+    pair.emit_buffers(0, 1);
+    let (waker, wakes) = CountingWaker::new();
+    let partition = pair.partition.as_ref().unwrap();
+    assert!(!partition.is_available() && partition.poll_available(&waker).is_pending());
+    pair.read(1);
+    assert_eq!(wakes.count(), 1);
+    assert!(pair.partition.as_ref().unwrap().is_available());
+    pair.finish_and_assert_all_segments_home();
+}
+
+#[test]
+fn counters_count_finished_buffers_and_each_copy_of_a_broadcast() {
+    let mut pair = Pair::new(Setup { partition_segments: Some(8), ..broadcast(2) });
+    pair.broadcast_bytes(5);
+    assert_eq!(pair.handle.counters(), PartitionCounters::default(), "the open buffer is not counted");
+    (0..2).for_each(|channel| {
+        pair.emit_bytes(channel, 3);
+    });
+    pair.finish_producer();
+    assert_eq!(pair.handle.counters(), PartitionCounters { bytes_out: 16, buffers_out: 4 });
+    pair.finish_and_assert_all_segments_home();
+}
+
+#[test]
+fn what_is_queued_outlives_the_writing_task() {
+    let mut pair = Pair::new(Setup { local: |_| true, ..Setup::default() });
+    pair.emit_buffers(0, 3);
+    pair.finish_producer();
+    assert!(pair.partition.is_none() && !pair.handle.is_consumed());
+    pair.finish_and_assert_all_segments_home();
+}

@@ -1,0 +1,330 @@
+//! The subpartition machine: who is notified when, and what backlog means.
+#![expect(unused_must_use, reason = "a step of a scenario is often made for its effect alone")]
+
+use std::sync::Arc;
+
+use flownet_memory::{BufferBuilder, BufferPool, BufferPoolSettings, SegmentPool};
+use proptest::prelude::*;
+
+use super::pair::{SEGMENT_BYTES, barrier, watermark};
+use crate::error::PeerViolation;
+use crate::event::{BarrierKind, Event};
+use crate::subpartition::{Element, NextElement, Notify, Subpartition};
+
+const SEGMENTS: usize = 64;
+
+struct Rig {
+    segments: Arc<SegmentPool>,
+    pool: Arc<BufferPool>,
+    subpartition: Subpartition,
+    open: Option<BufferBuilder>,
+}
+
+impl Rig {
+    /// With a reader that found nothing.
+    fn new() -> Self {
+        let segments = SegmentPool::new(SEGMENTS, SEGMENT_BYTES).unwrap();
+        let settings = BufferPoolSettings { min: 0, max: None, lanes: 1, max_per_lane: usize::MAX, max_overdraft: 0 };
+        let pool = segments.create_buffer_pool(settings).unwrap();
+        let mut subpartition = Subpartition::new();
+        subpartition.attach_reader();
+        assert!(subpartition.poll().is_none());
+        Self { segments, pool, subpartition, open: None }
+    }
+
+    /// Opens a buffer and commits this many bytes to it.
+    fn add(&mut self, bytes: usize) -> Notify {
+        self.finish();
+        let (builder, consumer) = BufferBuilder::new(self.pool.try_take(0).unwrap());
+        self.open = Some(builder);
+        let notify = self.subpartition.add_buffer(consumer).unwrap();
+        self.write(bytes);
+        notify
+    }
+
+    fn write(&mut self, bytes: usize) {
+        if let Some(builder) = &mut self.open {
+            builder.append(&[7; SEGMENT_BYTES][..bytes]);
+            builder.commit();
+        }
+    }
+
+    fn finish(&mut self) {
+        self.open = None;
+    }
+
+    fn event(&mut self, event: Event) -> Notify {
+        if !event.is_priority() {
+            self.finish();
+        }
+        self.subpartition.add_event(event).unwrap()
+    }
+
+    /// Polls until nothing is there and says how many data buffers and events there were.
+    fn drain(&mut self) -> (u32, u32) {
+        let (mut data, mut events) = (0, 0);
+        while let Some(polled) = self.subpartition.poll() {
+            match polled.element {
+                Element::Data(_) => data += 1,
+                Element::Event(_) => events += 1,
+            }
+        }
+        (data, events)
+    }
+
+    fn backlog(&self) -> u32 {
+        self.subpartition.backlog().get()
+    }
+
+    fn assert_all_segments_home(mut self) {
+        self.subpartition.release();
+        drop(self.subpartition.take_discarded());
+        self.open = None;
+        assert_eq!(self.pool.in_use(), 0);
+        self.pool.destroy();
+        assert_eq!(self.segments.available(), SEGMENTS);
+    }
+}
+
+#[test]
+fn the_first_finished_buffer_notifies_once_and_more_do_not_until_drained() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.add(3), Notify::Nobody, "an open buffer is nothing to see");
+    assert_eq!(rig.add(3), Notify::Reader, "the one before it is finished now");
+    assert_eq!(rig.add(3), Notify::Nobody);
+    assert_eq!(rig.event(watermark(1)), Notify::Nobody);
+    assert_eq!(rig.drain(), (3, 1));
+    rig.add(3);
+    assert_eq!(rig.add(3), Notify::Reader);
+    rig.assert_all_segments_home();
+}
+
+#[test]
+fn an_unfinished_buffer_is_visible_after_a_flush_or_a_second_buffer() {
+    let mut rig = Rig::new();
+    rig.add(3);
+    assert!(rig.subpartition.poll().is_none());
+    assert_eq!(rig.subpartition.flush(), Notify::Reader);
+    let polled = rig.subpartition.poll().unwrap();
+    assert!(matches!(polled.element, Element::Data(buffer) if buffer.len() == 3));
+    rig.write(4);
+    assert!(rig.subpartition.poll().is_none(), "written after the flush");
+    rig.add(1);
+    let polled = rig.subpartition.poll().unwrap();
+    assert!(matches!(polled.element, Element::Data(buffer) if buffer.len() == 4));
+    rig.assert_all_segments_home();
+}
+
+#[test]
+fn a_flush_notifies_only_for_unread_bytes_of_an_open_buffer() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.subpartition.flush(), Notify::Nobody, "nothing is there");
+    rig.add(0);
+    assert_eq!(rig.subpartition.flush(), Notify::Nobody, "no bytes are there");
+    rig.write(2);
+    assert_eq!(rig.subpartition.flush(), Notify::Reader);
+    assert_eq!(rig.subpartition.flush(), Notify::Nobody, "already flushed");
+    assert!(rig.subpartition.is_flush_pending());
+    rig.drain();
+    assert!(!rig.subpartition.is_flush_pending());
+    assert_eq!(rig.subpartition.flush(), Notify::Nobody, "all was read");
+    rig.assert_all_segments_home();
+}
+
+#[test]
+fn empty_buffers_are_dropped_and_never_sent() {
+    let mut rig = Rig::new();
+    rig.add(0);
+    rig.add(0);
+    assert_eq!(rig.event(watermark(1)), Notify::Reader);
+    assert_eq!((rig.backlog(), rig.drain()), (0, (0, 1)));
+    drop(rig.subpartition.take_discarded());
+    assert_eq!(rig.pool.in_use(), 0);
+
+    rig.add(5);
+    rig.subpartition.flush();
+    assert_eq!(rig.drain(), (1, 0));
+    rig.finish();
+    assert_eq!(rig.subpartition.finish_buffer(), Notify::Nobody, "read to its end before it was finished");
+    assert_eq!((rig.backlog(), rig.subpartition.queued_buffers()), (0, 0));
+    rig.assert_all_segments_home();
+}
+
+#[test]
+fn the_backlog_counts_what_a_reader_could_take() {
+    let mut rig = Rig::new();
+    rig.add(1);
+    assert_eq!(rig.backlog(), 0, "open");
+    rig.subpartition.flush();
+    assert_eq!(rig.backlog(), 1, "flushed");
+    rig.add(1);
+    assert_eq!(rig.backlog(), 1, "finished, and one open behind it");
+    rig.finish();
+    rig.subpartition.finish_buffer();
+    assert_eq!(rig.backlog(), 2, "finished");
+    rig.event(barrier(1, BarrierKind::Aligned));
+    rig.add(1);
+    rig.add(1);
+    assert_eq!(rig.backlog(), 3, "events do not count");
+    rig.drain();
+    assert!(rig.subpartition.is_blocked());
+    assert_eq!(rig.backlog(), 0, "blocked");
+    rig.subpartition.resume().unwrap();
+    assert_eq!(rig.backlog(), 1);
+    rig.assert_all_segments_home();
+}
+
+#[test]
+fn a_blocked_subpartition_notifies_nobody_until_it_is_resumed() {
+    type Fill = fn(&mut Rig) -> Notify;
+    let cases: [(&str, Fill, Notify); 5] = [
+        ("empty", |_| Notify::Nobody, Notify::Nobody),
+        ("not flushed", |rig| rig.add(1), Notify::Nobody),
+        (
+            "flushed",
+            |rig| {
+                rig.add(1);
+                rig.subpartition.flush()
+            },
+            Notify::Reader,
+        ),
+        (
+            "finished",
+            |rig| {
+                rig.add(1);
+                rig.finish();
+                rig.subpartition.finish_buffer()
+            },
+            Notify::Reader,
+        ),
+        ("event", |rig| rig.event(watermark(1)), Notify::Reader),
+    ];
+    for (name, fill, on_resume) in cases {
+        let mut rig = Rig::new();
+        rig.event(barrier(1, BarrierKind::Aligned));
+        assert_eq!(rig.drain(), (0, 1));
+        assert_eq!(fill(&mut rig), Notify::Nobody, "{name}");
+        assert!(rig.subpartition.poll().is_none() && !rig.subpartition.is_available(true), "{name}");
+        assert_eq!(rig.subpartition.resume(), Ok(on_resume), "{name}");
+        assert_eq!(rig.subpartition.resume(), Err(PeerViolation::NotBlocked));
+        rig.assert_all_segments_home();
+    }
+}
+
+#[test]
+fn a_reader_without_credit_is_woken_by_an_event_at_the_head_only() {
+    let mut rig = Rig::new();
+    rig.add(1);
+    assert_eq!(rig.add(1), Notify::Reader);
+    assert!(!rig.subpartition.is_available(false) && rig.subpartition.is_available(true));
+    assert!(!rig.subpartition.is_available(false));
+    assert_eq!(rig.add(1), Notify::Nobody, "more of what it cannot take");
+    assert_eq!(rig.event(watermark(1)), Notify::Nobody, "behind what it cannot take");
+    assert_eq!(rig.event(barrier(1, BarrierKind::Unaligned)), Notify::Reader);
+    assert!(rig.subpartition.is_available(false));
+    assert_eq!(rig.event(barrier(2, BarrierKind::Unaligned)), Notify::Nobody, "it is awake");
+    let first = rig.subpartition.poll().unwrap();
+    assert!(matches!(first.element, Element::Event(event) if event == barrier(1, BarrierKind::Unaligned)));
+    assert_eq!(first.next, NextElement::Event);
+    rig.assert_all_segments_home();
+}
+
+#[test]
+fn nothing_is_accepted_behind_the_end_or_after_release() {
+    let mut rig = Rig::new();
+    rig.event(Event::EndOfPartition);
+    let (_builder, consumer) = BufferBuilder::new(rig.pool.try_take(0).unwrap());
+    assert!(rig.subpartition.add_buffer(consumer).is_err());
+    assert!(rig.subpartition.add_event(watermark(1)).is_err());
+    assert!(!rig.subpartition.is_consumed());
+    rig.drain();
+    assert!(rig.subpartition.is_consumed());
+    drop(_builder);
+    rig.assert_all_segments_home();
+
+    let mut rig = Rig::new();
+    rig.add(3);
+    assert_eq!(rig.subpartition.release(), Notify::Reader);
+    assert!(rig.subpartition.add_event(watermark(1)).is_err() && rig.subpartition.poll().is_none());
+    assert_eq!(rig.subpartition.resume(), Ok(Notify::Nobody));
+    rig.assert_all_segments_home();
+}
+
+#[test]
+fn without_a_reader_nobody_is_notified_and_release_frees_all() {
+    let mut rig = Rig::new();
+    rig.subpartition = Subpartition::new();
+    assert_eq!([rig.add(1), rig.add(1), rig.event(watermark(1))], [Notify::Nobody; 3]);
+    assert_eq!(rig.subpartition.release(), Notify::Nobody);
+    rig.assert_all_segments_home();
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Add(usize),
+    Write(usize),
+    Finish,
+    Flush,
+    Event(bool),
+    Priority,
+    Poll,
+    Resume,
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let op = prop_oneof![
+        (0..6usize).prop_map(Op::Add),
+        (0..6usize).prop_map(Op::Write),
+        Just(Op::Finish),
+        Just(Op::Flush),
+        any::<bool>().prop_map(Op::Event),
+        Just(Op::Priority),
+        Just(Op::Poll),
+        Just(Op::Resume),
+    ];
+    proptest::collection::vec(op, 0..60)
+}
+
+proptest! {
+    /// A backlog is a promise: that many data buffers can be polled, one after the other, and each poll says how many
+    /// are left.
+    #[test]
+    fn the_backlog_is_exact_after_any_operations(ops in ops()) {
+        let mut rig = Rig::new();
+        for op in ops {
+            let was_asleep = rig.subpartition.next() == NextElement::None && rig.subpartition.poll().is_none();
+            let notify = match op {
+                Op::Add(bytes) => { let notify = rig.add(bytes); if rig.pool.in_use() + 2 > SEGMENTS { rig.drain(); } notify }
+                Op::Write(bytes) => { rig.write(bytes); Notify::Nobody }
+                Op::Finish => { rig.finish(); rig.subpartition.finish_buffer() }
+                Op::Flush => rig.subpartition.flush(),
+                Op::Event(true) => rig.event(barrier(1, BarrierKind::Aligned)),
+                Op::Event(false) => rig.event(watermark(1)),
+                Op::Priority => rig.event(barrier(1, BarrierKind::Unaligned)),
+                Op::Poll => { rig.subpartition.poll(); continue }
+                Op::Resume => rig.subpartition.resume().unwrap_or(Notify::Nobody),
+            };
+            let is_news = was_asleep && rig.subpartition.next() != NextElement::None;
+            prop_assert_eq!(notify == Notify::Reader, is_news, "woken if and only if asleep and there is something");
+        }
+        if rig.subpartition.is_blocked() {
+            prop_assert_eq!(rig.backlog(), 0);
+            rig.subpartition.resume();
+        }
+        let mut left = rig.backlog();
+        loop {
+            if let Some(polled) = rig.subpartition.poll() {
+                if let Element::Data(buffer) = &polled.element {
+                    prop_assert!(!buffer.is_empty());
+                    left -= 1;
+                }
+                let reported = if rig.subpartition.is_blocked() { 0 } else { left };
+                prop_assert_eq!(polled.backlog.get(), reported);
+            } else if rig.subpartition.resume().is_err() {
+                break;
+            }
+        }
+        prop_assert_eq!(left, 0);
+        rig.assert_all_segments_home();
+    }
+}
