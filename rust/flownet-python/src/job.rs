@@ -161,11 +161,13 @@ fn task_dict<'py>(py: Python<'py>, vertex: &VertexReport) -> PyResult<Bound<'py,
     task.set_item("parallelism", vertex.parallelism)?;
     task.set_item("records_in", vertex.records_in)?;
     task.set_item("records_out", vertex.records_out)?;
+    task.set_item("records_per_second", vertex.records_per_second)?;
     task.set_item("bytes_local", vertex.bytes_local)?;
     task.set_item("bytes_tcp", vertex.bytes_tcp)?;
     task.set_item("busy", vertex.busy)?;
-    task.set_item("backpressured", vertex.back_pressured)?;
+    task.set_item("back_pressured", vertex.back_pressured)?;
     task.set_item("idle", vertex.idle)?;
+    task.set_item("busiest", vertex.busiest)?;
     Ok(task)
 }
 
