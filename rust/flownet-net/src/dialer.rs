@@ -73,6 +73,13 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
+    /// Requests for a connection that is not in the table, and where to send them.
+    #[cfg(test)]
+    pub(crate) fn unlisted(shared: Arc<Shared>, peer: SocketAddr) -> (mpsc::UnboundedSender<OpenRequest>, Self) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        (sender, Self { peer, receiver, shared, error: None })
+    }
+
     /// The next channel to open. Never `None` while the entry is in the table.
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<OpenRequest>> {
         self.receiver.poll_recv(cx)

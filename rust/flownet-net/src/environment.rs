@@ -136,7 +136,7 @@ impl NetworkEnvironment {
         shared.registry.clear();
     }
 
-    fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.owner.0
     }
 }

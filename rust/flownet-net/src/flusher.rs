@@ -97,3 +97,93 @@ impl Flusher {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::task::Wake;
+
+    use flownet_core::SubpartitionIndex;
+    use flownet_core::partition::ResultPartition;
+    use flownet_memory::{BufferPoolSettings, SegmentPool};
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Wakes(AtomicU32);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A partition whose reader has looked and found nothing.
+    fn partition(segments: &Arc<SegmentPool>, id: u64) -> (ResultPartition, Arc<Wakes>) {
+        let settings = BufferPoolSettings { min: 1, max: None, lanes: 1, max_per_lane: 4, max_overdraft: 0 };
+        let pool = segments.create_buffer_pool(settings).unwrap();
+        let partition = ResultPartition::new(PartitionId::new(id), pool, 1);
+        let wakes = Arc::new(Wakes::default());
+        partition.subpartitions()[0].attach_reader(Arc::clone(&wakes).into()).unwrap();
+        assert!(partition.subpartitions()[0].poll().is_none());
+        (partition, wakes)
+    }
+
+    fn write(partition: &mut ResultPartition) {
+        let first = SubpartitionIndex::new(0);
+        assert_eq!(partition.try_write(first, b"record"), 6);
+        partition.end_record(first);
+    }
+
+    fn wakes(wakes: &Wakes) -> u32 {
+        wakes.0.load(Ordering::Relaxed)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_partition_is_flushed_in_its_own_time_and_not_before() {
+        let segments = SegmentPool::new(4, 64).unwrap();
+        let flusher = Arc::new(Flusher::default());
+        let running = tokio::spawn({
+            let flusher = Arc::clone(&flusher);
+            async move { flusher.run().await }
+        });
+        let (mut slow, slow_wakes) = partition(&segments, 1);
+        let (mut fast, fast_wakes) = partition(&segments, 2);
+        flusher.register(slow.handle(), Duration::from_millis(100));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        flusher.register(fast.handle(), Duration::from_millis(10));
+        write(&mut slow);
+        write(&mut fast);
+        assert_eq!((wakes(&slow_wakes), wakes(&fast_wakes)), (0, 0));
+
+        tokio::time::sleep(Duration::from_millis(15)).await;
+        assert_eq!((wakes(&slow_wakes), wakes(&fast_wakes)), (0, 1));
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!((wakes(&slow_wakes), wakes(&fast_wakes)), (1, 1), "what is flushed is not flushed again");
+
+        flusher.remove(PartitionId::new(1));
+        assert!(slow.subpartitions()[0].poll().is_some());
+        assert!(slow.subpartitions()[0].poll().is_none());
+        write(&mut slow);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(wakes(&slow_wakes), 1, "a removed partition is left alone");
+
+        running.abort();
+        drop((slow, fast));
+        flusher.clear();
+        assert_eq!(segments.available(), 4);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flusher_with_nothing_to_do_waits_for_no_time() {
+        let segments = SegmentPool::new(4, 64).unwrap();
+        let flusher = Flusher::default();
+        assert_eq!(flusher.next_due(), None);
+        let (partition, _wakes) = partition(&segments, 1);
+        flusher.register(partition.handle(), Duration::from_millis(10));
+        assert_eq!(flusher.next_due(), Some(Instant::now() + Duration::from_millis(10)));
+        flusher.remove(PartitionId::new(1));
+        assert_eq!(flusher.next_due(), None);
+    }
+}

@@ -24,16 +24,14 @@ use crate::socket;
 pub(crate) async fn run(shared: Arc<Shared>, stream: TcpStream, requests: Requests) {
     let peer = requests.peer();
     let mut driver = ConsumerDriver::new(stream, requests, shared.wire_limits(), &shared.counters);
-    let reason = match driver.run().await {
-        End::Closed => "closed by the peer".into(),
-        End::Lost(error) => socket::describe(&error),
+    let end = driver.run().await;
+    match &end {
         End::Violation(error) => {
             tracing::warn!(%peer, %error, "closed a data connection: the producer broke the protocol");
-            error.to_string()
         }
-    };
-    tracing::debug!(%peer, reason, "data connection ended");
-    driver.fail(ExchangeError::connection_lost(peer.to_string(), reason));
+        End::Closed | End::Lost(_) => tracing::debug!(%peer, ?end, "data connection ended"),
+    }
+    driver.fail_because(&end);
 }
 
 /// One connection, generic over its byte stream so that tests can split it anywhere.
@@ -85,8 +83,17 @@ impl<'a, L: Link> ConsumerDriver<'a, L> {
         poll_fn(|cx| self.poll_turn(cx)).await
     }
 
-    /// The connection is over: so are its channels, and those that were still to be opened.
-    pub(crate) fn fail(&mut self, error: ExchangeError) {
+    /// The connection ended: so do its channels, and those that were still to be opened.
+    pub(crate) fn fail_because(&mut self, end: &End) {
+        let reason = match end {
+            End::Closed => "closed by the peer".into(),
+            End::Lost(error) => socket::describe(error),
+            End::Violation(error) => error.to_string(),
+        };
+        self.fail(ExchangeError::connection_lost(self.requests.peer().to_string(), reason));
+    }
+
+    fn fail(&mut self, error: ExchangeError) {
         self.has_ended = true;
         self.inbound = Inbound::Header;
         self.machine.connection_lost(&error);

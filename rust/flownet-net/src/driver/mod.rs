@@ -64,3 +64,6 @@ fn poll_rounds(cx: &mut Context<'_>, mut round: impl FnMut(&mut Context<'_>) -> 
 
 /// Rounds of reading and writing in one turn.
 const ROUNDS_PER_TURN: usize = 16;
+
+#[cfg(test)]
+mod tests;

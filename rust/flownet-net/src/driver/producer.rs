@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use flownet_core::ChannelId;
 use flownet_core::exchange::outbox::Outbox;
@@ -15,7 +15,7 @@ use flownet_core::exchange::ready::ReadyList;
 use flownet_core::wire::{Decoded, FrameKind, WireLimits, decode};
 use flownet_core::{PeerViolation, ProtocolError};
 use tokio::net::TcpStream;
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 
 use super::link::Link;
 use super::staging::Staging;
