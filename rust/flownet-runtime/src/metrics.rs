@@ -1,6 +1,6 @@
 //! Counters of one task: written by its thread, read by anyone, without locks between them.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
@@ -12,6 +12,8 @@ use crate::ledger::{TimeLedger, TimeShares, TimeState};
 pub struct TaskMetrics {
     started: Instant,
     time: TimeLedger,
+    // What the ledger runs, for the task's thread alone: the clock is not read to go on as before.
+    state: AtomicU8,
     records_in: AtomicU64,
     records_out: AtomicU64,
     bytes_in_local: AtomicU64,
@@ -24,6 +26,7 @@ impl TaskMetrics {
         Self {
             started: Instant::now(),
             time: TimeLedger::new(TimeState::Idle, 0),
+            state: AtomicU8::new(TimeState::Idle as u8),
             records_in: AtomicU64::new(0),
             records_out: AtomicU64::new(0),
             bytes_in_local: AtomicU64::new(0),
@@ -61,7 +64,10 @@ impl TaskMetrics {
     }
 
     pub(crate) fn switch(&self, state: TimeState) {
-        self.time.switch(state, self.now_ns());
+        if self.state.load(Ordering::Relaxed) != state as u8 {
+            self.state.store(state as u8, Ordering::Relaxed);
+            self.time.switch(state, self.now_ns());
+        }
     }
 
     pub(crate) fn close(&self) {

@@ -39,7 +39,6 @@ const MAX_TIMER_SLEEP: Duration = Duration::from_secs(1);
 
 /// One task on its own thread.
 pub(crate) struct Task {
-    pub(crate) name: String,
     pub(crate) cx: TaskContext,
     pub(crate) chain: Box<dyn Chain>,
     /// `None` for a source.
@@ -49,7 +48,6 @@ pub(crate) struct Task {
     pub(crate) partitions: Vec<PartitionHandle>,
     pub(crate) mailbox: Mailbox,
     pub(crate) parker: Arc<ThreadParker>,
-    pub(crate) state: TimeState,
 }
 
 enum Step {
@@ -63,20 +61,25 @@ enum Step {
 
 impl Task {
     /// Runs the task to its end, whatever that is, and gives everything back.
-    pub(crate) fn run(mut self) -> Result<(), TaskError> {
-        let name = std::mem::take(&mut self.name);
-        let ran = catching(&name, || self.run_chain());
-        let closed = catching(&name, || {
+    pub(crate) fn run(mut self, name: &str) -> Result<(), TaskError> {
+        let ran = catching(name, || self.run_chain());
+        // Before user code closes at its leisure: whoever reads from here learns at once.
+        self.fail_partitions(&ran);
+        let closed = catching(name, || {
             self.chain.close();
             Ok(())
         });
         let result = ran.and(closed);
-        if let Err(error) = &result {
+        self.fail_partitions(&result);
+        self.cx.metrics.close();
+        result
+    }
+
+    fn fail_partitions(&self, result: &Result<(), TaskError>) {
+        if let Err(error) = result {
             let cause: Arc<str> = error.to_string().into();
             self.partitions.iter().for_each(|partition| partition.fail(Arc::clone(&cause)));
         }
-        self.cx.metrics.close();
-        result
     }
 
     fn run_chain(&mut self) -> Result<(), TaskError> {
@@ -166,7 +169,12 @@ impl Task {
     fn process(&mut self) -> Result<(), TaskError> {
         self.switch(TimeState::Busy);
         let (mailbox, pools) = (&self.mailbox, &self.output_pools);
-        let should_yield = || mailbox.has_mail() || !pools.iter().all(|pool| pool.is_available());
+        let timer_ms = self.chain.next_timer_ms();
+        let should_yield = || {
+            mailbox.has_mail()
+                || !pools.iter().all(|pool| pool.is_available())
+                || timer_ms.is_some_and(|due_ms| due_ms <= wall_clock_ms())
+        };
         let Some(input) = &mut self.input else { return Ok(()) };
         self.chain.process(&mut input.batch(&should_yield, wall_clock_ms()), &mut self.outputs)
     }
@@ -199,17 +207,13 @@ impl Task {
         }
     }
 
-    /// Reads the clock only when the state changes.
-    fn switch(&mut self, state: TimeState) {
-        if self.state != state {
-            self.state = state;
-            self.cx.metrics.switch(state);
-        }
+    fn switch(&self, state: TimeState) {
+        self.cx.metrics.switch(state);
     }
 }
 
 /// Runs `body` and turns a panic into an error.
-fn catching(task: &str, body: impl FnOnce() -> Result<(), TaskError>) -> Result<(), TaskError> {
+pub(crate) fn catching(task: &str, body: impl FnOnce() -> Result<(), TaskError>) -> Result<(), TaskError> {
     // What a panic may leave half done is given up right after: nothing runs on it again but `close`.
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());

@@ -1,17 +1,9 @@
-//! From a [`TaskSpec`] to a running task: prepare, connect, start.
-//!
-//! All tasks of a job are prepared before any is connected, and all connected before any is started, so that every
-//! channel finds its partition.
-//!
-//! # Invariants
-//! - I1: a task takes exactly what [`buffers_needed`] says: the same functions size the pools and the prediction.
-//! - I2: partitions stay registered, and readable, until the [`TaskHandle`] is dropped: consumers on other workers may
-//!   ask for them after the task has ended.
+//! A task on its way: its memory, its partitions, its channels.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::sync::{Arc, OnceLock};
+use std::thread;
 use std::time::Duration;
 
 use flownet_core::channel::RemoteChannel;
@@ -21,63 +13,21 @@ use flownet_core::partition::{PartitionHandle, ResultPartition};
 use flownet_core::record::writer::{FlushPolicy, RecordWriter};
 use flownet_core::{ChannelIndex, ExchangeError, PartitionId, Selector, SubpartitionIndex};
 use flownet_memory::{BufferPool, BufferPoolSettings, MemoryError};
-use flownet_net::{NetworkConfig, NetworkEnvironment, ThreadParker};
-use serde::{Deserialize, Serialize};
+use flownet_net::{NetworkEnvironment, ThreadParker};
 
+use super::{Registered, TaskHandle, gate_settings};
 use crate::chain::{Chain, TaskContext};
 use crate::error::TaskError;
 use crate::input::{ChannelPlace, TaskInput};
-use crate::ledger::TimeState;
-use crate::mailbox::{Mail, Mailbox};
-use crate::metrics::{MetricsSnapshot, TaskMetrics};
+use crate::mailbox::Mailbox;
+use crate::metrics::TaskMetrics;
 use crate::outputs::Outputs;
 use crate::spec::{ChannelSpec, OutputSpec, Partitioner, TaskSpec};
 use crate::state::KeyGroupRange;
-use crate::task::Task;
+use crate::task::{Task, catching};
 
 /// Stack of a task's thread. Operators of embedded languages recurse deeply; untouched pages cost nothing.
 const STACK_BYTES: usize = 8 << 20;
-
-/// Buffers of a worker that a task has a right to, and those it may grow to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BufferNeed {
-    /// Without these the task is refused.
-    pub min: usize,
-    /// Beyond these it takes none (overdraft apart).
-    pub max: usize,
-}
-
-impl std::ops::Add for BufferNeed {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self { min: self.min + other.min, max: self.max + other.max }
-    }
-}
-
-impl std::iter::Sum for BufferNeed {
-    fn sum<I: Iterator<Item = Self>>(needs: I) -> Self {
-        needs.fold(Self::default(), std::ops::Add::add)
-    }
-}
-
-impl From<BufferPoolSettings> for BufferNeed {
-    fn from(settings: BufferPoolSettings) -> Self {
-        Self { min: settings.min, max: settings.max.unwrap_or(usize::MAX) }
-    }
-}
-
-/// The buffers that `spec` takes when it runs on `worker`.
-pub fn buffers_needed(spec: &TaskSpec, worker: u32, config: &NetworkConfig) -> BufferNeed {
-    let outputs = spec.outputs.iter().map(|output| config.partition_buffers(output.subpartitions));
-    outputs.chain(gate_settings(spec, worker, config)).map(BufferNeed::from).sum()
-}
-
-/// A gate whose channels are all local holds its producers' buffers and needs none.
-fn gate_settings(spec: &TaskSpec, worker: u32, config: &NetworkConfig) -> Option<BufferPoolSettings> {
-    let remote = u32::try_from(spec.channels(worker, false)).unwrap_or(u32::MAX);
-    (remote > 0).then(|| config.gate_buffers(remote))
-}
 
 /// A task with its memory and its partitions, not yet connected to its producers.
 ///
@@ -114,22 +64,6 @@ impl Drop for GateResources {
         self.remote.iter().for_each(|channel| channel.release());
         if let Some(pool) = &self.pool {
             pool.destroy();
-        }
-    }
-}
-
-/// Partitions known to the environment; forgotten and released on drop.
-#[derive(Debug)]
-struct Registered {
-    environment: NetworkEnvironment,
-    partitions: Vec<PartitionHandle>,
-}
-
-impl Drop for Registered {
-    fn drop(&mut self) {
-        for partition in &self.partitions {
-            self.environment.release_partition(partition.id());
-            partition.release();
         }
     }
 }
@@ -201,33 +135,20 @@ impl PreparedTask {
         let name = full_name(&self.spec);
         let cx = self.context(worker_name.into(), &mailbox, &metrics);
         let Self { spec, max_record_bytes, writers, output_pools, gate, registered, .. } = self;
+        let partitions = registered.partitions.clone();
+        let parts = TaskParts { cx, chain, max_record_bytes, writers, output_pools, gate, partitions };
 
         let body = {
             let (name, mailbox, outcome) = (name.clone(), mailbox.clone(), Arc::clone(&outcome));
-            let partitions = registered.partitions.clone();
             move || {
-                let parker = Arc::new(ThreadParker::current());
-                mailbox.set_owner(parker.waker().clone());
-                let (cancel, metrics) = (mailbox.cancel_token(), Arc::clone(&cx.metrics));
-                let outputs = Outputs::new(writers, Arc::clone(&parker), cancel.clone(), Arc::clone(&metrics));
-                let (input, gate) = match gate {
-                    Some(PreparedGate { gate, places, resources }) => {
-                        (Some(TaskInput::new(gate, &places, max_record_bytes, cancel, metrics)), Some(resources))
-                    }
-                    None => (None, None),
-                };
-                let state = TimeState::Idle;
-                let task = Task { name, cx, chain, input, outputs, output_pools, partitions, mailbox, parker, state };
-                let result = task.run();
-                // The task's own segments are home by now; what its gate holds follows.
-                drop(gate);
+                let result = catching(&name, || parts.run(&name, mailbox));
                 let _ = outcome.set(result.clone());
                 on_exit(result);
             }
         };
         let thread = thread::Builder::new().name(name.replace('\0', " ")).stack_size(STACK_BYTES).spawn(body);
         let thread = thread.map_err(|error| TaskError::NoThread { task: name.clone(), reason: error.to_string() })?;
-        Ok(TaskHandle { spec, name, mailbox, metrics, outcome, thread: Mutex::new(Some(thread)), registered })
+        Ok(TaskHandle::new(spec, name, mailbox, metrics, outcome, thread, registered))
     }
 
     /// What the task is.
@@ -290,6 +211,37 @@ impl PreparedTask {
     }
 }
 
+/// What the task's thread takes along.
+struct TaskParts {
+    cx: TaskContext,
+    chain: Box<dyn Chain>,
+    max_record_bytes: usize,
+    writers: Vec<RecordWriter>,
+    output_pools: Vec<Arc<BufferPool>>,
+    gate: Option<PreparedGate>,
+    partitions: Vec<PartitionHandle>,
+}
+
+impl TaskParts {
+    fn run(self, name: &str, mailbox: Mailbox) -> Result<(), TaskError> {
+        let Self { cx, chain, max_record_bytes, writers, output_pools, gate, partitions } = self;
+        let parker = Arc::new(ThreadParker::current());
+        mailbox.set_owner(parker.waker().clone());
+        let (cancel, metrics) = (&cx.cancel, &cx.metrics);
+        let outputs = Outputs::new(writers, Arc::clone(&parker), cancel.clone(), Arc::clone(metrics));
+        // The gate's segments go home when `_resources` is dropped: after the task has dropped what it read.
+        let (input, _resources) = match gate {
+            Some(PreparedGate { gate, places, resources }) => {
+                let input = TaskInput::new(gate, &places, max_record_bytes, cancel.clone(), Arc::clone(metrics));
+                (Some(input), Some(resources))
+            }
+            None => (None, None),
+        };
+        let task = Task { cx, chain, input, outputs, output_pools, partitions, mailbox, parker };
+        task.run(name)
+    }
+}
+
 impl PreparedGate {
     fn connect_local(
         &self,
@@ -319,65 +271,6 @@ impl PreparedGate {
         self.resources.remote.push(Arc::clone(&remote));
         let subpartition = SubpartitionIndex::new(channel.subpartition);
         environment.open_channel(peer, channel.partition_id(), subpartition, remote);
-    }
-}
-
-/// A running task. Drop it when the job is over: that takes its partitions away from whoever still reads them, and
-/// cancels it if it still runs.
-#[derive(Debug)]
-pub struct TaskHandle {
-    spec: TaskSpec,
-    name: String,
-    mailbox: Mailbox,
-    metrics: Arc<TaskMetrics>,
-    outcome: Arc<OnceLock<Result<(), TaskError>>>,
-    thread: Mutex<Option<JoinHandle<()>>>,
-    registered: Registered,
-}
-
-impl TaskHandle {
-    /// Tells the task to stop; it does so as soon as its operator returns or waits. Harmless when it has ended.
-    pub fn cancel(&self) {
-        self.mailbox.post(Mail::Cancel);
-    }
-
-    /// Waits until the task has ended and everything but its unread partitions is given back.
-    pub fn join(&self) -> Result<(), TaskError> {
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread
-            && thread.join().is_err()
-        {
-            // Operators' panics are caught inside: this one is `on_exit`'s.
-            tracing::error!(task = self.name, "the exit callback panicked");
-        }
-        self.outcome.wait().clone()
-    }
-
-    /// How the task ended; `None` while it runs.
-    pub fn outcome(&self) -> Option<Result<(), TaskError>> {
-        self.outcome.get().cloned()
-    }
-
-    /// Counters so far.
-    pub fn metrics(&self) -> MetricsSnapshot {
-        let bytes_out = self.registered.partitions.iter().map(|partition| partition.counters().bytes_out).sum();
-        MetricsSnapshot { bytes_out, ..self.metrics.snapshot() }
-    }
-
-    /// What the task is.
-    pub fn spec(&self) -> &TaskSpec {
-        &self.spec
-    }
-
-    /// Name and subtask, as in errors.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-}
-
-impl Drop for TaskHandle {
-    fn drop(&mut self) {
-        self.cancel();
     }
 }
 

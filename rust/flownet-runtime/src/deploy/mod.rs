@@ -1,0 +1,78 @@
+//! From a [`TaskSpec`] to a running task: prepare, connect, start.
+//!
+//! All tasks of a job are prepared before any is connected, and all connected before any is started, so that every
+//! channel finds its partition.
+//!
+//! # Invariants
+//! - I1: a task takes exactly what [`buffers_needed`] says: the same functions size the pools and the prediction.
+//! - I2: partitions stay registered, and readable, until the [`TaskHandle`] is dropped: consumers on other workers may
+//!   ask for them after the task has ended.
+
+mod handle;
+mod prepared;
+
+use flownet_core::partition::PartitionHandle;
+use flownet_memory::BufferPoolSettings;
+use flownet_net::{NetworkConfig, NetworkEnvironment};
+use serde::{Deserialize, Serialize};
+
+pub use self::handle::TaskHandle;
+pub use self::prepared::PreparedTask;
+use crate::spec::TaskSpec;
+
+/// Buffers of a worker that a task has a right to, and those it may grow to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BufferNeed {
+    /// Without these the task is refused.
+    pub min: usize,
+    /// Beyond these it takes none (overdraft apart).
+    pub max: usize,
+}
+
+impl std::ops::Add for BufferNeed {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { min: self.min + other.min, max: self.max + other.max }
+    }
+}
+
+impl std::iter::Sum for BufferNeed {
+    fn sum<I: Iterator<Item = Self>>(needs: I) -> Self {
+        needs.fold(Self::default(), std::ops::Add::add)
+    }
+}
+
+impl From<BufferPoolSettings> for BufferNeed {
+    fn from(settings: BufferPoolSettings) -> Self {
+        Self { min: settings.min, max: settings.max.unwrap_or(usize::MAX) }
+    }
+}
+
+/// The buffers that `spec` takes when it runs on `worker`.
+pub fn buffers_needed(spec: &TaskSpec, worker: u32, config: &NetworkConfig) -> BufferNeed {
+    let outputs = spec.outputs.iter().map(|output| config.partition_buffers(output.subpartitions));
+    outputs.chain(gate_settings(spec, worker, config)).map(BufferNeed::from).sum()
+}
+
+/// A gate whose channels are all local holds its producers' buffers and needs none.
+fn gate_settings(spec: &TaskSpec, worker: u32, config: &NetworkConfig) -> Option<BufferPoolSettings> {
+    let remote = u32::try_from(spec.channels(worker, false)).unwrap_or(u32::MAX);
+    (remote > 0).then(|| config.gate_buffers(remote))
+}
+
+/// Partitions known to the environment; forgotten and released on drop.
+#[derive(Debug)]
+struct Registered {
+    environment: NetworkEnvironment,
+    partitions: Vec<PartitionHandle>,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        for partition in &self.partitions {
+            self.environment.release_partition(partition.id());
+            partition.release();
+        }
+    }
+}
