@@ -34,7 +34,7 @@ pub enum ClusterError {
         /// The worker it ran on.
         worker: WorkerIdentity,
         /// What happened.
-        error: TaskError,
+        error: Box<TaskError>,
     },
     /// A worker's process or its connection ended while its tasks ran.
     #[error("{worker} was lost: {how}")]

@@ -1,11 +1,26 @@
 //! Plan expansion, coordinator and worker agent of flownet: the control plane.
 //!
 //! - [`plan`]: a [`Dataflow`](plan::Dataflow) becomes tasks placed on workers; no IO.
-//! - `machine`: every decision about a running job; no IO, no clock.
+//! - [`explain`]: what a plan will take, as numbers and as text.
+//! - [`Coordinator::submit`] starts a job; its [`JobHandle`] waits, watches and cancels.
+//! - [`run_worker`]: the body of a worker process.
+//!
+//! ```text
+//! Dataflow --plan--> tasks --Coordinator--> JobMachine decides, Driver carries out
+//!                                              |  calls (tarpc, after the handshake)
+//!                                              v
+//!                                           Agent: builds, starts, watches, cancels tasks
+//! ```
+//!
+//! Every decision about a running job is in `machine`, which has no IO and no
+//! clock; `coordinator` and `worker` only carry it out.
 
 #![forbid(unsafe_code)]
 
+mod agent;
+mod coordinator;
 mod error;
+mod explain;
 mod launcher;
 mod machine;
 pub mod plan;
@@ -13,11 +28,16 @@ mod report;
 mod rpc;
 mod settings;
 mod tracker;
+mod worker;
 
 pub use self::{
+    coordinator::{Coordinator, JobHandle},
     error::{ClusterError, WorkerExit, WorkerIdentity},
+    explain::{Explanation, WorkerDemand, explain},
     launcher::WorkerCommand,
     machine::JobState,
+    plan::{Dataflow, PlanError},
     report::{Bottleneck, JobReport, JobStatus, VertexReport, Waiting},
     settings::{JobSettings, MAX_PARALLELISM, SettingsError},
+    worker::{WorkerError, run_worker},
 };

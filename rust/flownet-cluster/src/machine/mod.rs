@@ -35,7 +35,10 @@ use std::{collections::VecDeque, time::Duration};
 use flownet_runtime::TaskError;
 
 use self::worker::{Phase, WorkerState};
-use crate::error::WorkerExit;
+use crate::{
+    error::{ClusterError, WorkerExit, WorkerIdentity},
+    plan::Plan,
+};
 
 /// What happened.
 #[derive(Clone, Debug)]
@@ -100,6 +103,35 @@ pub(crate) enum Failure {
     LaunchFailed { worker: u32, how: WorkerExit },
     LaunchTimeout { workers: Vec<u32>, limit: Duration },
     HeartbeatTimeout { worker: u32, silent_for: Duration },
+}
+
+impl Failure {
+    /// The same in the terms of users: names, addresses and processes.
+    pub(crate) fn into_error(self, plan: &Plan, identity: impl Fn(u32) -> WorkerIdentity) -> ClusterError {
+        match self {
+            Self::Task { task, error } => {
+                let placed = &plan.tasks[task as usize];
+                let (spec, worker) = (&placed.spec, identity(placed.worker));
+                match error {
+                    TaskError::Operator(failure) => ClusterError::Operator { failure, worker },
+                    error => ClusterError::Task {
+                        task: spec.name.clone(),
+                        subtask: spec.subtask,
+                        parallelism: spec.parallelism,
+                        worker,
+                        error: Box::new(error),
+                    },
+                }
+            }
+            Self::Worker { worker, message } => ClusterError::WorkerFailed { worker: identity(worker), message },
+            Self::WorkerLost { worker, how } => ClusterError::WorkerLost { worker: identity(worker), how },
+            Self::LaunchFailed { worker, how } => ClusterError::LaunchFailed { worker, how },
+            Self::LaunchTimeout { workers, limit } => ClusterError::LaunchTimeout { workers, limit },
+            Self::HeartbeatTimeout { worker, silent_for } => {
+                ClusterError::HeartbeatTimeout { worker: identity(worker), silent_for }
+            }
+        }
+    }
 }
 
 /// Where the job is. Shown to users.

@@ -1,0 +1,267 @@
+//! What runs on a worker: its data plane and its tasks.
+//!
+//! The same [`Agent`] serves calls from a socket in a worker process and direct
+//! calls in the submitting process. Its methods run on a control thread that
+//! never executes user code: chains are built on a thread of their own and run
+//! on the threads of their tasks.
+//!
+//! # Invariants
+//! - I1: every task that was started is reported as ended exactly once.
+//! - I2: after [`Agent::stop`] no task runs, no partition is served and the data
+//!   port is closed. A stop that is given up on leaves only what waits for user code.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use flownet_core::PartitionId;
+use flownet_memory::SegmentPool;
+use flownet_net::{NetworkEnvironment, Secret};
+use flownet_runtime::{Chain, ChainFactory, PreparedTask, TaskError, TaskHandle, spec::TaskSpec};
+use tokio::{
+    runtime::{Builder, Handle, Runtime},
+    sync::{Mutex as AsyncMutex, Notify},
+};
+
+use crate::{
+    explain::network_config,
+    rpc::{Deployment, News, TaskEnd, WorkerFault},
+    settings::JobSettings,
+};
+
+/// The tasks of one worker and what they need.
+pub(crate) struct Agent {
+    worker: u32,
+    secret: Secret,
+    /// An error is kept until a deployment can report it.
+    factory: Result<Arc<dyn ChainFactory>, String>,
+    /// Runs the data plane.
+    network: Handle,
+    /// Held over a whole deploy, start or stop: they never overlap.
+    stage: AsyncMutex<Stage>,
+    running: Mutex<Vec<TaskHandle>>,
+    stopping: AtomicBool,
+    ended: Arc<Ended>,
+}
+
+/// What is there before the tasks run.
+#[derive(Default)]
+struct Stage {
+    environment: Option<NetworkEnvironment>,
+    built: Vec<BuiltTask>,
+}
+
+/// A task that waits for its peers.
+struct BuiltTask {
+    prepared: PreparedTask,
+    chain: Box<dyn Chain>,
+}
+
+/// Ends of tasks, from their threads to whoever asks next.
+#[derive(Default)]
+struct Ended {
+    news: Mutex<Vec<TaskEnd>>,
+    changed: Notify,
+}
+
+impl Agent {
+    pub(crate) fn new(
+        worker: u32,
+        secret: Secret,
+        factory: Result<Arc<dyn ChainFactory>, String>,
+        network: Handle,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            worker,
+            secret,
+            factory,
+            network,
+            stage: AsyncMutex::default(),
+            running: Mutex::default(),
+            stopping: AtomicBool::new(false),
+            ended: Arc::default(),
+        })
+    }
+
+    pub(crate) fn worker(&self) -> u32 {
+        self.worker
+    }
+
+    /// Opens the data plane and builds the tasks; answers where it listens.
+    pub(crate) async fn deploy(self: &Arc<Self>, deployment: Deployment) -> Result<SocketAddr, WorkerFault> {
+        let mut stage = self.stage.lock().await;
+        let factory = self.factory.clone().map_err(WorkerFault::Worker)?;
+        let Deployment { settings, tasks } = deployment;
+        let environment = self.open_network(&settings).await?;
+        let address = environment.local_addr();
+        stage.environment = Some(environment.clone());
+        let agent = Arc::clone(self);
+        let build = move || agent.build_all(tasks, &environment, &*factory, settings.max_record_bytes);
+        let built = tokio::task::spawn_blocking(build).await;
+        stage.built = built.map_err(|error| WorkerFault::Worker(format!("building its tasks failed: {error}")))??;
+        Ok(address)
+    }
+
+    /// Connects the tasks and starts them.
+    pub(crate) async fn start(&self, peers: &BTreeMap<u32, SocketAddr>) -> Result<(), WorkerFault> {
+        let mut stage = self.stage.lock().await;
+        let mut built = std::mem::take(&mut stage.built);
+        let partitions: HashMap<PartitionId, _> = built
+            .iter()
+            .flat_map(|task| task.prepared.partitions())
+            .map(|partition| (partition.id(), partition.clone()))
+            .collect();
+        for task in &mut built {
+            let connected = task.prepared.connect(peers, |partition| partitions.get(&partition).cloned());
+            connected.map_err(|error| fault(task.prepared.spec(), error))?;
+        }
+        let name = match stage.environment.as_ref().filter(|_| self.worker > 0) {
+            Some(environment) => environment.local_addr().to_string(),
+            None => "driver".to_owned(),
+        };
+        for task in built {
+            self.start_task(task, &name)?;
+        }
+        Ok(())
+    }
+
+    /// What happened since the last call; waits for it, at most `wait`.
+    pub(crate) async fn poll(&self, wait: Duration) -> News {
+        // Running out of time is an answer too: that nothing has ended.
+        let _ = tokio::time::timeout(wait, self.ended.wait_until(|news| !news.is_empty())).await;
+        self.news()
+    }
+
+    /// Cancels what runs, waits for its end and gives everything back. Called
+    /// again, it has nothing to do.
+    pub(crate) async fn stop(&self) -> News {
+        self.stopping.store(true, Ordering::Release);
+        let mut stage = self.stage.lock().await;
+        stage.built.clear();
+        self.cancel();
+        self.ended.wait_until(|_| self.running().iter().all(|task| task.outcome().is_some())).await;
+        let news = self.news();
+        for task in std::mem::take(&mut *self.running()) {
+            // It has ended but for the last instructions of its thread; how was reported.
+            let _ = task.join();
+        }
+        if let Some(environment) = stage.environment.take() {
+            environment.shutdown().await;
+        }
+        news
+    }
+
+    /// Tells every task to end; returns at once.
+    pub(crate) fn cancel(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.running().iter().for_each(TaskHandle::cancel);
+    }
+
+    async fn open_network(&self, settings: &JobSettings) -> Result<NetworkEnvironment, WorkerFault> {
+        let failed = |error: &dyn std::fmt::Display| WorkerFault::Worker(error.to_string());
+        let pool =
+            SegmentPool::new(settings.segments(), settings.segment_bytes).map_err(|error| failed(&error))?;
+        let bind = NetworkEnvironment::bind(network_config(settings), self.secret.clone(), pool);
+        let bound = self.network.spawn(bind).await.map_err(|error| failed(&error))?;
+        bound.map_err(|error| failed(&error))
+    }
+
+    /// Runs user code: imports, unpickling, constructors.
+    fn build_all(
+        &self,
+        tasks: Vec<TaskSpec>,
+        environment: &NetworkEnvironment,
+        factory: &dyn ChainFactory,
+        max_record_bytes: usize,
+    ) -> Result<Vec<BuiltTask>, WorkerFault> {
+        let mut built = Vec::with_capacity(tasks.len());
+        for spec in tasks {
+            if self.stopping.load(Ordering::Acquire) {
+                return Err(WorkerFault::Task { task: spec.task_id, error: TaskError::Cancelled });
+            }
+            let prepared = PreparedTask::prepare(spec.clone(), self.worker, environment, max_record_bytes)
+                .map_err(|error| fault(&spec, error))?;
+            let chain = factory.build(&spec).map_err(|error| fault(&spec, error))?;
+            built.push(BuiltTask { prepared, chain });
+        }
+        Ok(built)
+    }
+
+    fn start_task(&self, task: BuiltTask, name: &str) -> Result<(), WorkerFault> {
+        let spec = task.prepared.spec().clone();
+        let (ended, task_id) = (Arc::clone(&self.ended), spec.task_id);
+        let on_exit = move |result: Result<(), TaskError>| {
+            ended.push(TaskEnd { task: task_id, error: result.err() });
+        };
+        let started = task.prepared.start(task.chain, name, on_exit);
+        let handle = started.map_err(|error| fault(&spec, error))?;
+        self.running().push(handle);
+        Ok(())
+    }
+
+    fn news(&self) -> News {
+        let ended = std::mem::take(&mut *self.ended.lock());
+        let metrics = self.running().iter().map(|task| (task.spec().task_id, task.metrics())).collect();
+        News { ended, metrics }
+    }
+
+    fn running(&self) -> MutexGuard<'_, Vec<TaskHandle>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Ended {
+    fn push(&self, end: TaskEnd) {
+        self.lock().push(end);
+        self.changed.notify_waiters();
+    }
+
+    /// Waits until `holds`, which is asked again after every end of a task.
+    async fn wait_until(&self, holds: impl Fn(&[TaskEnd]) -> bool) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            // Enlisted before looking: an end in between is not missed.
+            changed.as_mut().enable();
+            if holds(&self.lock()) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<TaskEnd>> {
+        self.news.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The runtime of a data plane: one thread moves the bytes of a process.
+pub(crate) fn network_runtime() -> io::Result<Runtime> {
+    Builder::new_multi_thread().worker_threads(1).thread_name("flownet-net").enable_all().build()
+}
+
+/// The runtime of a control plane; its only other thread builds chains.
+pub(crate) fn control_runtime() -> io::Result<Runtime> {
+    Builder::new_current_thread()
+        .thread_name("flownet-build")
+        // User code recurses: unpickling follows the depth of what it reads.
+        .thread_stack_size(BUILD_STACK_BYTES)
+        .enable_all()
+        .build()
+}
+
+fn fault(spec: &TaskSpec, error: TaskError) -> WorkerFault {
+    WorkerFault::Task { task: spec.task_id, error }
+}
+
+/// How long the runtimes of a job wait for their threads to end.
+pub(crate) const SHUTDOWN_LIMIT: Duration = Duration::from_secs(1);
+/// As large as the stack of a main thread; untouched pages cost nothing.
+const BUILD_STACK_BYTES: usize = 8 << 20;

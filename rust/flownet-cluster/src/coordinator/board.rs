@@ -1,0 +1,98 @@
+//! Where the driver posts what users may ask about, and the last word on the job.
+
+use std::{
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use crate::{
+    error::{ClusterError, WorkerIdentity},
+    machine::JobState,
+    plan::Plan,
+    report::{JobReport, JobStatus},
+    rpc::News,
+    tracker::Tracker,
+};
+
+/// Shared by the driver, which writes, and the handle, which reads and waits.
+#[derive(Debug)]
+pub(super) struct Board {
+    began: Instant,
+    posted: Mutex<Posted>,
+    ended: Condvar,
+}
+
+#[derive(Debug)]
+struct Posted {
+    tracker: Tracker,
+    state: JobState,
+    workers: Vec<WorkerIdentity>,
+    result: Option<Result<JobReport, ClusterError>>,
+}
+
+impl Board {
+    pub(super) fn new(job_name: &str, plan: &Plan) -> Self {
+        let tracker = Tracker::new(job_name, plan);
+        let posted = Posted { tracker, state: JobState::Created, workers: Vec::new(), result: None };
+        Self { began: Instant::now(), posted: Mutex::new(posted), ended: Condvar::new() }
+    }
+
+    pub(super) fn began(&self) -> Instant {
+        self.began
+    }
+
+    pub(super) fn set_state(&self, state: JobState) {
+        self.lock().state = state;
+    }
+
+    pub(super) fn set_workers(&self, workers: Vec<WorkerIdentity>) {
+        self.lock().workers = workers;
+    }
+
+    pub(super) fn take_metrics(&self, news: &News) {
+        let now = self.began.elapsed();
+        let tracker = &mut self.lock().tracker;
+        for &(task, metrics) in &news.metrics {
+            tracker.sample(task, metrics, now);
+        }
+        for end in &news.ended {
+            tracker.ended(end.task);
+        }
+    }
+
+    /// Posts how the job ended; the first word stays.
+    pub(super) fn set_result(&self, result: Result<(), ClusterError>) {
+        let mut posted = self.lock();
+        if posted.result.is_none() {
+            let report = result.map(|()| posted.tracker.report(self.began.elapsed()));
+            posted.state = JobState::Ended;
+            posted.result = Some(report);
+        }
+        drop(posted);
+        self.ended.notify_all();
+    }
+
+    pub(super) fn status(&self) -> JobStatus {
+        let posted = self.lock();
+        posted.tracker.status(posted.state, self.began.elapsed(), posted.workers.clone())
+    }
+
+    /// Waits until the job has ended, at most `timeout`.
+    pub(super) fn wait(&self, timeout: Option<Duration>) -> Option<Result<JobReport, ClusterError>> {
+        let is_running = |posted: &mut Posted| posted.result.is_none();
+        let posted = self.lock();
+        let posted = match timeout {
+            None => self.ended.wait_while(posted, is_running).unwrap_or_else(PoisonError::into_inner),
+            Some(timeout) => {
+                let waited = self.ended.wait_timeout_while(posted, timeout, is_running);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+        };
+        posted.result.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Posted> {
+        // Plain data, replaced field by field: whole even after a panic.
+        self.posted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,463 @@
+//! Carries out what the [`JobMachine`] decides and tells it what happened.
+//!
+//! Runs on the coordinator's thread, in one loop; every call to a worker is a
+//! tokio task that sends its answer back as an [`Event`]. At most one call of a
+//! kind is under way to a worker, so the queue of events stays short.
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use flownet_net::Secret;
+use flownet_runtime::ChainFactory;
+use tarpc::client::RpcError;
+use tokio::{
+    net::TcpListener,
+    runtime::Handle,
+    sync::mpsc::{UnboundedReceiver, UnboundedSender},
+    task::AbortHandle,
+};
+
+use super::{admission::admit_workers, board::Board, link::WorkerLink};
+use crate::{
+    agent::Agent,
+    error::{ClusterError, WorkerExit, WorkerIdentity},
+    launcher::{Greeting, WorkerCommand, WorkerProcess},
+    machine::{Command, Input, JobMachine, Limits, Outcome},
+    plan::Plan,
+    rpc::{Deployment, Introduction, News, WorkerClient, WorkerFault},
+    settings::JobSettings,
+};
+
+/// Everything that is fixed when a job is submitted.
+pub(super) struct Job {
+    pub(super) plan: Plan,
+    pub(super) settings: JobSettings,
+    pub(super) command: WorkerCommand,
+    pub(super) factory: Arc<dyn ChainFactory>,
+}
+
+/// What reaches the driver from outside its loop.
+pub(super) enum Event {
+    /// The user cancels.
+    Cancel,
+    /// A worker has proved itself and said who it is.
+    Introduced { introduction: Introduction, client: WorkerClient },
+    /// Answer to a deploy call.
+    Deployed { worker: u32, address: SocketAddr },
+    /// Answer to a start call.
+    Started { worker: u32 },
+    /// A worker could not do what it was asked.
+    Faulty { worker: u32, fault: WorkerFault },
+    /// Answer to a poll.
+    News { worker: u32, news: News },
+    /// Answer to a stop call.
+    Stopped { worker: u32, news: News },
+    /// A call failed: the connection is gone.
+    Disconnected { worker: u32, reason: String },
+}
+
+/// The loop and what it holds. Dropping it kills and reaps every process.
+pub(super) struct Driver {
+    job: Arc<Job>,
+    board: Arc<Board>,
+    machine: JobMachine,
+    began: Instant,
+    secret: Secret,
+    coordinator: SocketAddr,
+    network: Handle,
+    seats: BTreeMap<u32, Seat>,
+    events: UnboundedReceiver<Event>,
+    sender: UnboundedSender<Event>,
+    /// The control port, open while workers are still to come.
+    admission: Option<AbortHandle>,
+}
+
+/// One worker and what is known of it.
+struct Seat {
+    identity: WorkerIdentity,
+    process: Option<WorkerProcess>,
+    link: Option<WorkerLink>,
+    polling: Option<AbortHandle>,
+    /// Its end is expected: it was told to stop, or killed.
+    leaving: bool,
+    /// When its connection was seen to end, and how. Its exit may tell more.
+    disconnected: Option<(Instant, String)>,
+}
+
+/// The channel into a driver.
+pub(super) struct Events {
+    pub(super) sender: UnboundedSender<Event>,
+    pub(super) receiver: UnboundedReceiver<Event>,
+}
+
+impl Driver {
+    /// Opens the control port. `network` runs the data plane of this process.
+    pub(super) async fn new(
+        job: Arc<Job>,
+        board: Arc<Board>,
+        events: Events,
+        network: Handle,
+    ) -> Result<Self, ClusterError> {
+        let setup = |message: String| ClusterError::Setup { message };
+        let secret = Secret::generate().map_err(|error| setup(error.to_string()))?;
+        let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0))
+            .await
+            .map_err(|error| setup(format!("cannot open the control port: {error}")))?;
+        let coordinator = listener.local_addr().map_err(|error| setup(error.to_string()))?;
+        let has_workers = job.settings.workers > 0;
+        let admitting = has_workers
+            .then(|| tokio::spawn(admit_workers(listener, secret.clone(), events.sender.clone())).abort_handle());
+
+        let seats: BTreeMap<u32, Seat> = participants(&job).into_iter().map(|worker| (worker, Seat::new(worker))).collect();
+        let placement: Vec<u32> = job.plan.tasks.iter().map(|task| task.worker).collect();
+        let limits = Limits {
+            launch: job.settings.launch_timeout,
+            heartbeat: job.settings.heartbeat_timeout,
+            cancel: job.settings.cancel_timeout,
+        };
+        let machine = JobMachine::new(&seats.keys().copied().collect::<Vec<_>>(), &placement, limits);
+        Ok(Self {
+            job,
+            machine,
+            began: board.began(),
+            board,
+            secret,
+            coordinator,
+            network,
+            seats,
+            events: events.receiver,
+            sender: events.sender,
+            admission: admitting,
+        })
+    }
+
+    /// Runs the job to its end. Afterwards no worker runs any more.
+    pub(super) async fn run(mut self) -> Result<(), ClusterError> {
+        self.feed(Input::Begin);
+        loop {
+            if let Some(outcome) = self.carry_out() {
+                return self.verdict(outcome);
+            }
+            let wake_at = self.next_wake();
+            tokio::select! {
+                biased;
+                event = self.events.recv() => match event {
+                    Some(event) => self.handle(event),
+                    None => self.feed(Input::Cancel),
+                },
+                () = tokio::time::sleep_until(wake_at.into()) => self.feed(Input::Tick),
+            }
+            self.look_after_processes();
+        }
+    }
+
+    fn feed(&mut self, input: Input) {
+        self.machine.handle(input, self.began.elapsed());
+        self.board.set_state(self.machine.state());
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Cancel => self.feed(Input::Cancel),
+            Event::Introduced { introduction, client } => self.introduced(introduction, client),
+            Event::Deployed { worker, address } => {
+                self.seat(worker).identity.address = Some(address);
+                self.publish_workers();
+                self.feed(Input::Deployed { worker });
+            }
+            Event::Started { worker } => self.feed(Input::Started { worker }),
+            Event::Faulty { fault: WorkerFault::Task { task, error }, .. } => {
+                self.feed(Input::TaskFailed { task, error });
+            }
+            Event::Faulty { worker, fault: WorkerFault::Worker(message) } => {
+                self.feed(Input::WorkerFailed { worker, message });
+            }
+            Event::News { worker, news } => self.news(worker, news),
+            Event::Stopped { worker, news } => self.stopped(worker, news),
+            Event::Disconnected { worker, reason } => self.disconnected(worker, reason),
+        }
+    }
+
+    /// The commands of the machine, until it has none or ends the job.
+    fn carry_out(&mut self) -> Option<Outcome> {
+        while let Some(command) = self.machine.poll_command() {
+            tracing::debug!(job = self.job.settings.job_name, ?command);
+            match command {
+                Command::Launch { worker } => self.launch(worker),
+                Command::Deploy { worker } => self.deploy(worker),
+                Command::Start { worker } => self.start(worker),
+                Command::Stop { worker } => self.stop(worker),
+                Command::Kill { worker } => self.kill(worker),
+                Command::End { outcome } => return Some(outcome),
+            }
+        }
+        None
+    }
+
+    fn launch(&mut self, worker: u32) {
+        if worker == 0 {
+            let factory = Ok(Arc::clone(&self.job.factory));
+            let agent = Agent::new(0, self.secret.clone(), factory, self.network.clone());
+            self.seat(0).identity.pid = Some(std::process::id());
+            self.register(0, WorkerLink::Local(agent));
+            return;
+        }
+        match self.spawn(worker) {
+            Ok(process) => self.seat(worker).process = Some(process),
+            Err(error) => {
+                let how = WorkerExit::NotStarted { reason: error.to_string() };
+                self.feed(Input::WorkerLost { worker, how });
+            }
+        }
+    }
+
+    fn spawn(&self, worker: u32) -> std::io::Result<WorkerProcess> {
+        let Job { settings, command, .. } = &*self.job;
+        let greeting = Greeting {
+            coordinator: self.coordinator,
+            secret_hex: self.secret.to_hex(),
+            worker,
+            silence_limit: settings.heartbeat_timeout,
+            cancel_timeout: settings.cancel_timeout,
+            init: command.init.clone(),
+        };
+        WorkerProcess::spawn(command, greeting.encode()?)
+    }
+
+    fn introduced(&mut self, introduction: Introduction, client: WorkerClient) {
+        let Introduction { worker, pid } = introduction;
+        let expected = self.seats.get(&worker).is_some_and(|seat| seat.process.is_some() && seat.link.is_none());
+        if !expected {
+            // Dropping the client closes the connection.
+            tracing::warn!(worker, pid, "a worker introduced itself that was not expected");
+            return;
+        }
+        self.seat(worker).identity.pid = Some(pid);
+        self.register(worker, WorkerLink::Remote(client));
+        if self.seats.values().all(|seat| seat.link.is_some() || seat.identity.worker == 0) {
+            // Nobody else is to come: the control port closes.
+            self.admission.take().iter().for_each(AbortHandle::abort);
+        }
+    }
+
+    fn register(&mut self, worker: u32, link: WorkerLink) {
+        let wait = self.job.settings.heartbeat_interval.min(NEWS_INTERVAL);
+        let polling = tokio::spawn(poll_news(worker, link.clone(), wait, self.sender.clone()));
+        let seat = self.seat(worker);
+        seat.link = Some(link);
+        seat.polling = Some(polling.abort_handle());
+        self.publish_workers();
+        self.feed(Input::Registered { worker });
+    }
+
+    fn deploy(&mut self, worker: u32) {
+        let deployment = Deployment {
+            settings: self.job.settings.clone(),
+            tasks: self.job.plan.tasks_on(worker).cloned().collect(),
+        };
+        self.call(worker, async move |link| {
+            let answer = link.deploy(deployment).await?;
+            Ok(match answer {
+                Ok(address) => Event::Deployed { worker, address },
+                Err(fault) => Event::Faulty { worker, fault },
+            })
+        });
+    }
+
+    fn start(&mut self, worker: u32) {
+        let addresses = self.seats.iter().filter_map(|(&peer, seat)| Some((peer, seat.identity.address?)));
+        let peers: BTreeMap<u32, SocketAddr> = addresses.collect();
+        self.call(worker, async move |link| {
+            let answer = link.start(peers).await?;
+            Ok(match answer {
+                Ok(()) => Event::Started { worker },
+                Err(fault) => Event::Faulty { worker, fault },
+            })
+        });
+    }
+
+    fn stop(&mut self, worker: u32) {
+        self.call(worker, async move |link| Ok(Event::Stopped { worker, news: link.stop().await? }));
+    }
+
+    /// Ends a process; the agent of this process can only be told to hurry and
+    /// then be left alone.
+    fn kill(&mut self, worker: u32) {
+        let seat = self.seat(worker);
+        seat.leave();
+        if let Some(process) = &mut seat.process {
+            process.kill();
+            return;
+        }
+        if let Some(WorkerLink::Local(agent)) = seat.link.take() {
+            agent.cancel();
+        }
+        self.feed(Input::WorkerGone { worker });
+    }
+
+    fn call<F>(&mut self, worker: u32, call: impl FnOnce(WorkerLink) -> F)
+    where
+        F: Future<Output = Result<Event, RpcError>> + Send + 'static,
+    {
+        let Some(link) = self.seat(worker).link.clone() else { return };
+        let (call, sender) = (call(link), self.sender.clone());
+        tokio::spawn(async move {
+            let event = call.await.unwrap_or_else(|error| disconnection(worker, &error));
+            let _ = sender.send(event);
+        });
+    }
+
+    fn news(&mut self, worker: u32, news: News) {
+        self.board.take_metrics(&news);
+        self.feed(Input::Heartbeat { worker });
+        for end in news.ended {
+            let task = end.task;
+            self.feed(match end.error {
+                None => Input::TaskFinished { task },
+                Some(error) => Input::TaskFailed { task, error },
+            });
+        }
+    }
+
+    /// A worker has given back everything. Its process ends with its connection.
+    fn stopped(&mut self, worker: u32, news: News) {
+        self.board.take_metrics(&news);
+        let seat = self.seat(worker);
+        seat.leave();
+        if seat.process.is_none() {
+            self.feed(Input::WorkerGone { worker });
+        }
+    }
+
+    fn disconnected(&mut self, worker: u32, reason: String) {
+        let seat = self.seat(worker);
+        if !seat.leaving && seat.disconnected.is_none() {
+            seat.disconnected = Some((Instant::now(), reason));
+        }
+    }
+
+    /// Reports processes that have ended, and connections that ended without.
+    fn look_after_processes(&mut self) {
+        let mut inputs = Vec::new();
+        for (&worker, seat) in &mut self.seats {
+            let Some(process) = &mut seat.process else { continue };
+            if let Some(how) = process.try_exit() {
+                seat.process = None;
+                inputs.push(if seat.leaving {
+                    Input::WorkerGone { worker }
+                } else {
+                    Input::WorkerLost { worker, how }
+                });
+            } else if seat.disconnected.as_ref().is_some_and(|(since, _)| since.elapsed() >= EXIT_GRACE)
+                && let Some((_, reason)) = seat.disconnected.take()
+            {
+                inputs.push(Input::WorkerLost { worker, how: WorkerExit::Disconnected { reason } });
+            }
+        }
+        inputs.into_iter().for_each(|input| self.feed(input));
+    }
+
+    fn next_wake(&self) -> Instant {
+        let has_processes = self.seats.values().any(|seat| seat.process.is_some());
+        let is_ending = self.seats.values().any(|seat| seat.leaving || seat.disconnected.is_some());
+        let look = match (has_processes, is_ending) {
+            (false, _) => IDLE_LOOK,
+            (true, false) => PROCESS_LOOK,
+            (true, true) => ENDING_LOOK,
+        };
+        let look_at = Instant::now() + look;
+        self.machine.poll_timeout().map_or(look_at, |timeout| look_at.min(self.began + timeout))
+    }
+
+    fn verdict(self, outcome: Outcome) -> Result<(), ClusterError> {
+        match outcome {
+            Outcome::Finished => Ok(()),
+            Outcome::Cancelled => Err(ClusterError::Cancelled),
+            Outcome::Failed(failure) => {
+                let identity = |worker: u32| match self.seats.get(&worker) {
+                    Some(seat) => seat.identity,
+                    None => WorkerIdentity { worker, address: None, pid: None },
+                };
+                Err(failure.into_error(&self.job.plan, identity))
+            }
+        }
+    }
+
+    fn seat(&mut self, worker: u32) -> &mut Seat {
+        self.seats.entry(worker).or_insert_with(|| Seat::new(worker))
+    }
+
+    fn publish_workers(&self) {
+        let registered = self.seats.values().filter(|seat| seat.link.is_some());
+        self.board.set_workers(registered.map(|seat| seat.identity).collect());
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.admission.iter().for_each(AbortHandle::abort);
+    }
+}
+
+impl Seat {
+    fn new(worker: u32) -> Self {
+        Self {
+            identity: WorkerIdentity { worker, address: None, pid: None },
+            process: None,
+            link: None,
+            polling: None,
+            leaving: false,
+            disconnected: None,
+        }
+    }
+
+    /// Its end is expected from now on. Without the link its connection closes,
+    /// which is how a worker learns that it may go.
+    fn leave(&mut self) {
+        self.leaving = true;
+        self.polling.take().iter().for_each(AbortHandle::abort);
+        if self.process.is_some() {
+            self.link = None;
+        }
+    }
+}
+
+/// Who takes part: all worker processes asked for, and this one if it has tasks.
+fn participants(job: &Job) -> Vec<u32> {
+    let driver_has_tasks = job.plan.tasks_on(0).next().is_some();
+    let first = if driver_has_tasks { 0 } else { 1 };
+    (first..=job.settings.workers).collect()
+}
+
+/// Asks a worker for news, one call after the other, until it cannot be reached.
+async fn poll_news(worker: u32, link: WorkerLink, wait: Duration, events: UnboundedSender<Event>) {
+    loop {
+        let (event, is_last) = match link.poll(wait).await {
+            Ok(news) => (Event::News { worker, news }, false),
+            Err(error) => (disconnection(worker, &error), true),
+        };
+        if events.send(event).is_err() || is_last {
+            return;
+        }
+    }
+}
+
+fn disconnection(worker: u32, error: &RpcError) -> Event {
+    Event::Disconnected { worker, reason: error.to_string() }
+}
+
+/// Counters of running tasks are at most this old, besides answering at once
+/// when a task ends.
+const NEWS_INTERVAL: Duration = Duration::from_millis(200);
+/// How long an ended connection waits to learn how the process ended.
+const EXIT_GRACE: Duration = Duration::from_millis(300);
+/// How often running processes are looked after.
+const PROCESS_LOOK: Duration = Duration::from_millis(50);
+/// The same while one is expected to end: a job should not wait for a poll.
+const ENDING_LOOK: Duration = Duration::from_millis(5);
+/// Without processes only the machine's own times matter.
+const IDLE_LOOK: Duration = Duration::from_secs(1);

@@ -1,0 +1,56 @@
+//! One way to call a worker, whether it is a process or part of this one.
+
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
+
+use tarpc::client::RpcError;
+
+use crate::{
+    agent::Agent,
+    rpc::{Deployment, News, WorkerClient, WorkerFault, within},
+};
+
+/// A worker that can be called. Clones call the same worker.
+#[derive(Clone)]
+pub(super) enum WorkerLink {
+    /// The agent of this process, without a socket between.
+    Local(Arc<Agent>),
+    /// A worker process.
+    Remote(WorkerClient),
+}
+
+/// Nothing here gives up by itself: how long a worker may take is decided by
+/// the machine, which sees all of them.
+impl WorkerLink {
+    pub(super) async fn deploy(&self, deployment: Deployment) -> Result<Result<SocketAddr, WorkerFault>, RpcError> {
+        match self {
+            Self::Local(agent) => Ok(agent.deploy(deployment).await),
+            Self::Remote(client) => client.deploy(within(NEVER), deployment).await,
+        }
+    }
+
+    pub(super) async fn start(
+        &self,
+        peers: BTreeMap<u32, SocketAddr>,
+    ) -> Result<Result<(), WorkerFault>, RpcError> {
+        match self {
+            Self::Local(agent) => Ok(agent.start(&peers).await),
+            Self::Remote(client) => client.start(within(NEVER), peers).await,
+        }
+    }
+
+    pub(super) async fn poll(&self, wait: Duration) -> Result<News, RpcError> {
+        match self {
+            Self::Local(agent) => Ok(agent.poll(wait).await),
+            Self::Remote(client) => client.poll(within(NEVER), wait).await,
+        }
+    }
+
+    pub(super) async fn stop(&self) -> Result<News, RpcError> {
+        match self {
+            Self::Local(agent) => Ok(agent.stop().await),
+            Self::Remote(client) => client.stop(within(NEVER)).await,
+        }
+    }
+}
+
+const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);

@@ -1,0 +1,141 @@
+//! The submitting side of a job: from a dataflow to a handle one can wait on.
+//!
+//! ```text
+//! user's thread            thread "flownet-coordinator"          worker processes
+//! JobHandle  --Event-->    Driver --Input--> JobMachine
+//!            <--Board--           <-Command-             --rpc-->  Agent
+//! ```
+//!
+//! # Invariants
+//! - I1: when [`JobHandle::wait`] has answered, and when the handle has been
+//!   dropped, no process, port or thread of the job is left; only user code in
+//!   this process that ignores being cancelled can keep its own thread.
+//! - I2: a job that was submitted gets exactly one result, panics included.
+
+mod admission;
+mod board;
+mod driver;
+mod link;
+
+use std::{
+    sync::Arc,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use flownet_runtime::ChainFactory;
+use tokio::sync::mpsc;
+
+pub(crate) use self::admission::CONTROL_HELLO;
+use self::{
+    board::Board,
+    driver::{Driver, Event, Events, Job},
+};
+use crate::{
+    agent::{SHUTDOWN_LIMIT, control_runtime, network_runtime},
+    error::ClusterError,
+    launcher::WorkerCommand,
+    plan::{Dataflow, Plan},
+    report::{JobReport, JobStatus},
+    settings::JobSettings,
+};
+
+/// Starts jobs.
+#[derive(Clone, Copy, Debug)]
+pub struct Coordinator;
+
+/// A job that was submitted. Dropping it cancels the job and waits until
+/// nothing of it is left.
+#[derive(Debug)]
+pub struct JobHandle {
+    board: Arc<Board>,
+    events: mpsc::UnboundedSender<Event>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Coordinator {
+    /// Plans `dataflow` and starts it. Worker processes are started with
+    /// `command`; `factory` builds the chains of the tasks that run in this
+    /// process.
+    ///
+    /// # Errors
+    /// What is wrong with the dataflow, the settings, or the memory they ask
+    /// for; nothing has been started then. What fails later is told by
+    /// [`JobHandle::wait`].
+    pub fn submit(
+        dataflow: &Dataflow,
+        settings: JobSettings,
+        command: WorkerCommand,
+        factory: Arc<dyn ChainFactory>,
+    ) -> Result<JobHandle, ClusterError> {
+        let plan = Plan::new(dataflow, &settings)?;
+        plan.check_buffers(&settings)?;
+        let board = Arc::new(Board::new(&settings.job_name, &plan));
+        let job = Arc::new(Job { plan, settings, command, factory });
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let events = Events { sender: sender.clone(), receiver };
+        let verdict = Verdict(Arc::clone(&board));
+        let thread = thread::Builder::new()
+            .name("flownet-coordinator".to_owned())
+            .spawn(move || {
+                let result = coordinate(job, Arc::clone(&verdict.0), events);
+                verdict.0.set_result(result);
+            })
+            .map_err(|error| ClusterError::Setup { message: format!("cannot start a thread: {error}") })?;
+        Ok(JobHandle { board, events: sender, thread: Some(thread) })
+    }
+}
+
+impl JobHandle {
+    /// Waits for the end of the job, at most `timeout`; `None` if it still
+    /// runs. Asked again, it answers the same.
+    #[must_use]
+    pub fn wait(&self, timeout: Option<Duration>) -> Option<Result<JobReport, ClusterError>> {
+        self.board.wait(timeout)
+    }
+
+    /// What the job does now.
+    #[must_use]
+    pub fn status(&self) -> JobStatus {
+        self.board.status()
+    }
+
+    /// Asks the job to end without finishing; returns at once. A job that has
+    /// finished, or is failing, goes on as it was.
+    pub fn cancel(&self) {
+        // Without a receiver the job has ended.
+        let _ = self.events.send(Event::Cancel);
+    }
+}
+
+impl Drop for JobHandle {
+    fn drop(&mut self) {
+        self.cancel();
+        if let Some(thread) = self.thread.take() {
+            // A panic in it has been reported as the job's result.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// I2: posts a result even if the coordinator's thread panics.
+struct Verdict(Arc<Board>);
+
+impl Drop for Verdict {
+    fn drop(&mut self) {
+        self.0.set_result(Err(ClusterError::Setup { message: "the coordinator ended unexpectedly".to_owned() }));
+    }
+}
+
+/// The body of the coordinator's thread. The runtimes end in here, so that
+/// their threads are gone before the result is posted.
+fn coordinate(job: Arc<Job>, board: Arc<Board>, events: Events) -> Result<(), ClusterError> {
+    let setup = |error: std::io::Error| ClusterError::Setup { message: format!("cannot start a runtime: {error}") };
+    let network = network_runtime().map_err(setup)?;
+    let control = control_runtime().map_err(setup)?;
+    let handle = network.handle().clone();
+    let result = control.block_on(async { Driver::new(job, board, events, handle).await?.run().await });
+    control.shutdown_timeout(SHUTDOWN_LIMIT);
+    network.shutdown_timeout(SHUTDOWN_LIMIT);
+    result
+}

@@ -1,0 +1,247 @@
+//! What a plan will take before it runs: tasks, exchanges, channels, buffers.
+//!
+//! The buffers are counted by the function that sizes the pools at deployment,
+//! so what is explained is what will be taken.
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use flownet_net::NetworkConfig;
+use flownet_runtime::{buffers_needed, spec::Partitioner};
+
+use crate::{
+    plan::{Dataflow, Exchange, Plan, PlanError, Vertex},
+    settings::JobSettings,
+};
+
+/// What a plan will take. `Display` gives the text for people.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Explanation {
+    /// The tasks, in topological order.
+    pub tasks: Vec<Vertex>,
+    /// The exchanges between them.
+    pub exchanges: Vec<Exchange>,
+    /// Buffers of each process that runs tasks.
+    pub demands: Vec<WorkerDemand>,
+    /// Buffers each process has.
+    pub total_buffers: usize,
+    /// Bytes of one.
+    pub segment_bytes: usize,
+    /// How long a record may wait in a buffer.
+    pub buffer_timeout: Option<Duration>,
+    /// Why the job would be refused, if it would.
+    pub refusal: Option<PlanError>,
+}
+
+/// Buffers of one process.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct WorkerDemand {
+    /// The worker; 0 is the submitting process.
+    pub worker: u32,
+    /// Buffers without which its tasks cannot move.
+    pub needed: usize,
+    /// Buffers beyond which more would not be used.
+    pub wanted: usize,
+}
+
+/// Explains `dataflow` under `settings`. A plan that does not fit its memory is
+/// explained as well, with the reason it would be refused.
+///
+/// # Errors
+/// If there is no plan to explain.
+pub fn explain(dataflow: &Dataflow, settings: &JobSettings) -> Result<Explanation, PlanError> {
+    let plan = Plan::new(dataflow, settings)?;
+    Ok(Explanation {
+        demands: plan.demands(settings),
+        refusal: plan.check_buffers(settings).err(),
+        tasks: plan.vertices,
+        exchanges: plan.exchanges,
+        total_buffers: settings.segments(),
+        segment_bytes: settings.segment_bytes,
+        buffer_timeout: settings.buffer_timeout,
+    })
+}
+
+impl Plan {
+    /// Buffers of every process that runs tasks, by worker.
+    pub fn demands(&self, settings: &JobSettings) -> Vec<WorkerDemand> {
+        let config = network_config(settings);
+        let mut demands: BTreeMap<u32, WorkerDemand> = BTreeMap::new();
+        for task in &self.tasks {
+            let worker = task.worker;
+            let buffers = buffers_needed(&task.spec, worker, &config);
+            let demand = demands.entry(worker).or_insert(WorkerDemand { worker, needed: 0, wanted: 0 });
+            demand.needed += buffers.min;
+            demand.wanted += buffers.max;
+        }
+        demands.into_values().collect()
+    }
+
+    /// Whether the minimum of every process fits its memory.
+    ///
+    /// # Errors
+    /// [`PlanError::InsufficientBuffers`] for the process that lacks most.
+    pub fn check_buffers(&self, settings: &JobSettings) -> Result<(), PlanError> {
+        let demands = self.demands(settings);
+        let Some(largest) = demands.iter().rev().max_by_key(|demand| demand.needed) else { return Ok(()) };
+        if largest.needed <= settings.segments() {
+            return Ok(());
+        }
+        Err(PlanError::InsufficientBuffers {
+            worker: largest.worker,
+            needed: largest.needed,
+            total: settings.segments(),
+            segment_bytes: settings.segment_bytes,
+            memory_bytes: largest.needed.saturating_mul(settings.segment_bytes),
+            exclusive_buffers: settings.exclusive_buffers,
+        })
+    }
+}
+
+/// The settings of the data plane, for the plan and for the workers alike.
+pub(crate) fn network_config(settings: &JobSettings) -> NetworkConfig {
+    NetworkConfig {
+        exclusive_buffers: settings.exclusive_buffers,
+        floating_buffers: settings.floating_buffers,
+        max_buffers_per_subpartition: settings.max_buffers_per_channel,
+        max_overdraft_buffers: settings.max_overdraft_buffers,
+        ..NetworkConfig::default()
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = self.tasks.iter().map(|task| task.name.chars().count()).max().unwrap_or(0) + NAME_GAP;
+        for (position, task) in self.tasks.iter().enumerate() {
+            for exchange in self.exchanges.iter().filter(|exchange| exchange.to == position) {
+                self.write_exchange(f, exchange)?;
+            }
+            let driver = if task.on_driver { "  on the driver" } else { "" };
+            writeln!(f, "task {}  {:width$}parallelism {}{driver}", position + 1, task.name, task.parallelism)?;
+        }
+        let (driver, workers): (Vec<_>, Vec<_>) = self.demands.iter().partition(|demand| demand.worker == 0);
+        self.write_demand(f, &workers, "a worker")?;
+        self.write_demand(f, &driver, "in this process")?;
+        match &self.refusal {
+            Some(refusal) => write!(f, "refused: {refusal}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Explanation {
+    fn write_exchange(&self, f: &mut fmt::Formatter<'_>, exchange: &Exchange) -> fmt::Result {
+        let Exchange { from, to, partitioner, channels } = exchange;
+        let kind = match partitioner {
+            Partitioner::Forward => "forward",
+            Partitioner::Rebalance => "rebalance",
+            Partitioner::Rescale => "rescale",
+            Partitioner::Broadcast => "broadcast",
+            Partitioner::KeyGroup => "keyed",
+            Partitioner::Custom => "custom",
+        };
+        write!(f, "   | {kind}, ")?;
+        if from + 1 != *to {
+            write!(f, "from task {}, ", from + 1)?;
+        }
+        let (producers, consumers) = (self.tasks[*from].parallelism, self.tasks[*to].parallelism);
+        match partitioner {
+            Partitioner::Forward | Partitioner::Rescale => write!(f, "{channels}")?,
+            _ => write!(f, "{producers} x {consumers} = {channels}")?,
+        }
+        let plural = if *channels == 1 { "" } else { "s" };
+        writeln!(f, " channel{plural}, credit, {}", timeout_text(self.buffer_timeout))
+    }
+
+    fn write_demand(&self, f: &mut fmt::Formatter<'_>, demands: &[&WorkerDemand], place: &str) -> fmt::Result {
+        let most = |part: fn(&WorkerDemand) -> usize| demands.iter().map(|demand| part(demand)).max();
+        let (Some(needed), Some(wanted)) = (most(|demand| demand.needed), most(|demand| demand.wanted)) else {
+            return Ok(());
+        };
+        let size = match self.segment_bytes {
+            bytes if bytes % 1024 == 0 => format!("{} KiB", bytes / 1024),
+            bytes => format!("{bytes} bytes"),
+        };
+        writeln!(f, "buffers: needs {needed}, wants {wanted} of {} ({size} each) {place}", self.total_buffers)
+    }
+}
+
+fn timeout_text(timeout: Option<Duration>) -> String {
+    match timeout {
+        None => "full buffers only".to_owned(),
+        Some(Duration::ZERO) => "each record at once".to_owned(),
+        Some(timeout) if timeout.subsec_micros().is_multiple_of(1000) => {
+            format!("buffer timeout {} ms", timeout.as_millis())
+        }
+        Some(timeout) => format!("buffer timeout {} us", timeout.as_micros()),
+    }
+}
+
+const NAME_GAP: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::tests::Flow;
+
+    fn settings() -> JobSettings {
+        JobSettings { workers: 2, buffer_timeout: Some(Duration::from_millis(10)), ..JobSettings::default() }
+    }
+
+    #[test]
+    fn a_word_count_is_explained_in_four_lines() {
+        let text = explain(&Flow::word_count().0, &settings()).unwrap().to_string();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "task 1  read_text -> flat_map    parallelism 2");
+        assert_eq!(lines[1], "   | keyed, 2 x 2 = 4 channels, credit, buffer timeout 10 ms");
+        assert_eq!(lines[2], "task 2  count -> print           parallelism 2");
+        assert!(lines[3].starts_with("buffers: needs ") && lines[3].ends_with(" of 2048 (32 KiB each) a worker"));
+        assert_eq!(lines.len(), 4, "{text}");
+    }
+
+    #[test]
+    fn an_exchange_that_skips_a_task_says_where_it_comes_from() {
+        let flow = Flow::default()
+            .operator("a", 1)
+            .operator("b", 1)
+            .operator("union", 1)
+            .edge("a", "union", Partitioner::Rebalance)
+            .edge("b", "union", Partitioner::Rescale)
+            .with("union", |union| union.on_driver = true);
+        let settings = JobSettings { buffer_timeout: None, ..settings() };
+        let text = explain(&flow.0, &settings).unwrap().to_string();
+        assert!(text.contains("   | rebalance, from task 1, 1 x 1 = 1 channel, credit, full buffers only\n"), "{text}");
+        assert!(text.contains("   | rescale, 1 channel, credit, full buffers only\n"), "{text}");
+        assert!(text.contains("task 3  union    parallelism 1  on the driver\n"), "{text}");
+        assert!(text.contains(" in this process\n"), "{text}");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_numbers_and_settings_but_still_explained() {
+        let settings = JobSettings { network_memory_bytes: 4 * 32 * 1024, ..settings() };
+        let explanation = explain(&Flow::word_count().0, &settings).unwrap();
+        let refusal = explanation.refusal.clone().expect("four buffers are not enough");
+        let PlanError::InsufficientBuffers { needed, total: 4, memory_bytes, .. } = refusal else {
+            panic!("{refusal}");
+        };
+        assert_eq!(memory_bytes, needed * 32 * 1024);
+        let enough = JobSettings { network_memory_bytes: memory_bytes, ..settings.clone() };
+        assert_eq!(explain(&Flow::word_count().0, &enough).unwrap().refusal, None);
+        let text = explanation.to_string();
+        for word in ["network_memory", "parallelism", "exclusive_buffers", "refused: worker 1 needs at least"] {
+            assert!(text.contains(word), "{word} in {text}");
+        }
+    }
+
+    #[test]
+    fn more_channels_need_more_buffers() {
+        let flow = |parallelism| {
+            let flow = Flow::default().operator("a", parallelism).operator("b", parallelism);
+            flow.edge("a", "b", Partitioner::KeyGroup)
+        };
+        let needed = |parallelism| {
+            let explanation = explain(&flow(parallelism).0, &settings()).unwrap();
+            explanation.demands.iter().map(|demand| demand.needed).max()
+        };
+        assert!(needed(2) < needed(4));
+    }
+}

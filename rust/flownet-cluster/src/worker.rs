@@ -1,0 +1,158 @@
+//! The body of a worker process.
+
+use std::{
+    collections::BTreeMap,
+    future::ready,
+    io::{self, Read},
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use flownet_net::{
+    HandshakeError, Secret, SecretError,
+    handshake::{self, DEFAULT_HANDSHAKE_TIMEOUT},
+};
+use flownet_runtime::ChainFactory;
+use futures::StreamExt;
+use tarpc::{
+    context::Context,
+    server::{BaseChannel, Channel},
+};
+use tokio::net::TcpStream;
+
+use crate::{
+    agent::{Agent, SHUTDOWN_LIMIT, control_runtime, network_runtime},
+    coordinator::CONTROL_HELLO,
+    launcher::Greeting,
+    rpc::{self, Deployment, Introduction, News, Worker, WorkerFault},
+};
+
+/// Why a worker process never got to work.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkerError {
+    /// Whoever started the process did not say what it needs to know.
+    #[error("no usable greeting on the standard input: {0}")]
+    Greeting(#[source] io::Error),
+    /// The greeting's secret is none.
+    #[error("the greeting holds no secret: {0}")]
+    Secret(#[from] SecretError),
+    /// The coordinator could not be reached.
+    #[error("cannot reach the coordinator: {0}")]
+    Connect(#[source] io::Error),
+    /// The coordinator, or this worker, could not prove itself.
+    #[error("cannot register with the coordinator: {0}")]
+    Handshake(#[from] HandshakeError),
+    /// The system gave no thread or no timer.
+    #[error("cannot start a runtime: {0}")]
+    Runtime(#[source] io::Error),
+}
+
+/// Runs a worker until its coordinator lets it go, goes away, or falls silent.
+///
+/// `greeting` is the standard input. `build` gets the init bytes of the
+/// [`WorkerCommand`](crate::WorkerCommand); if it fails, its message becomes the
+/// error of the job. The calling thread serves the coordinator: nothing the
+/// tasks do, interpreter lock included, may hold it up.
+///
+/// The caller should end the process right afterwards, without waiting for
+/// other threads: a task that ignores being cancelled may still hold one.
+///
+/// # Errors
+/// If the worker could not register. Failures of tasks are the coordinator's
+/// business and no error here.
+pub fn run_worker<F>(greeting: impl Read, build: F) -> Result<(), WorkerError>
+where
+    F: FnOnce(&[u8]) -> Result<Arc<dyn ChainFactory>, String>,
+{
+    let greeting = Greeting::read(greeting).map_err(WorkerError::Greeting)?;
+    let secret = Secret::from_hex(&greeting.secret_hex)?;
+    let factory = build(&greeting.init);
+    let network = network_runtime().map_err(WorkerError::Runtime)?;
+    let control = control_runtime().map_err(WorkerError::Runtime)?;
+    let agent = Agent::new(greeting.worker, secret.clone(), factory, network.handle().clone());
+    let result = control.block_on(serve(&greeting, &secret, agent));
+    control.shutdown_timeout(SHUTDOWN_LIMIT);
+    network.shutdown_timeout(SHUTDOWN_LIMIT);
+    result
+}
+
+async fn serve(greeting: &Greeting, secret: &Secret, agent: Arc<Agent>) -> Result<(), WorkerError> {
+    let mut stream = TcpStream::connect(greeting.coordinator).await.map_err(WorkerError::Connect)?;
+    handshake::initiate(&mut stream, secret, CONTROL_HELLO, DEFAULT_HANDSHAKE_TIMEOUT).await?;
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "cannot set TCP_NODELAY");
+    }
+    let server = Server { agent: Arc::clone(&agent), last_heard: Arc::new(Mutex::new(Instant::now())) };
+    let last_heard = Arc::clone(&server.last_heard);
+    let requests = BaseChannel::with_defaults(rpc::transport(stream)).execute(server.serve());
+    let answer_all = requests.for_each(|answer| {
+        // Each in a task of its own: a long deployment must not hold up a poll.
+        tokio::spawn(answer);
+        ready(())
+    });
+    tokio::select! {
+        () = answer_all => tracing::debug!(worker = greeting.worker, "the coordinator closed the connection"),
+        () = silence(&last_heard, greeting.silence_limit) => {
+            tracing::warn!(worker = greeting.worker, limit = ?greeting.silence_limit, "the coordinator fell silent");
+        }
+    }
+    // After a stop call there is nothing left to stop; otherwise this is the end of the job.
+    let stopping = tokio::time::timeout(greeting.cancel_timeout, agent.stop());
+    if stopping.await.is_err() {
+        tracing::warn!(worker = greeting.worker, limit = ?greeting.cancel_timeout, "tasks did not end in time");
+    }
+    Ok(())
+}
+
+/// Ends when nothing has been heard for `limit`.
+async fn silence(last_heard: &Mutex<Instant>, limit: Duration) {
+    loop {
+        let deadline = *last_heard.lock().unwrap_or_else(PoisonError::into_inner) + limit;
+        if Instant::now() >= deadline {
+            return;
+        }
+        tokio::time::sleep_until(deadline.into()).await;
+    }
+}
+
+/// The calls of the coordinator, noted and handed to the agent.
+#[derive(Clone)]
+struct Server {
+    agent: Arc<Agent>,
+    last_heard: Arc<Mutex<Instant>>,
+}
+
+impl Server {
+    fn heard(self) -> Arc<Agent> {
+        *self.last_heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        self.agent
+    }
+}
+
+impl Worker for Server {
+    async fn introduce(self, _: Context) -> Introduction {
+        Introduction { worker: self.heard().worker(), pid: std::process::id() }
+    }
+
+    async fn deploy(self, _: Context, request: Deployment) -> Result<SocketAddr, WorkerFault> {
+        self.heard().deploy(request).await
+    }
+
+    async fn start(
+        self,
+        _: Context,
+        peers: BTreeMap<u32, SocketAddr>,
+    ) -> Result<(), WorkerFault> {
+        self.heard().start(&peers).await
+    }
+
+    async fn poll(self, _: Context, wait: Duration) -> News {
+        self.heard().poll(wait).await
+    }
+
+    async fn stop(self, _: Context) -> News {
+        self.heard().stop().await
+    }
+}

@@ -1,0 +1,162 @@
+//! A small language of operators: one chain is one operator.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use flownet_core::{Target, keygroup::hash_key};
+use flownet_runtime::{
+    Chain, ChainFactory, InputBatch, OperatorFailure, Outputs, SourceStatus, TaskContext, TaskError,
+    spec::{OperatorSpec, Partitioner, Payload, TaskSpec},
+};
+
+/// Where a `collect` sink of the submitting process puts what it receives.
+pub(crate) type Collected = Arc<Mutex<Vec<u64>>>;
+
+/// Builds [`Native`] chains; `objects` are those of the submitting process.
+#[derive(Default)]
+pub(crate) struct NativeFactory {
+    pub(crate) objects: HashMap<u32, Collected>,
+}
+
+/// One operator, by its kind.
+enum Native {
+    /// Every number below `count` that is this subtask's; `endless` starts again.
+    Numbers { next: u64, step: u64, count: u64, endless: bool },
+    /// Adds up; emits the sum at the end.
+    Sum { sum: u64 },
+    /// Passes on; fails on the number `at`.
+    Fail { at: u64, name: String },
+    /// Takes `pause` for each record.
+    Slow { pause: Duration },
+    /// Neither returns nor looks at being cancelled.
+    Stubborn,
+    /// Panics at the first record.
+    Panic,
+    /// Keeps everything.
+    Collect { into: Collected },
+}
+
+struct NativeChain {
+    operator: Native,
+    keyed: Vec<bool>,
+    subtask: u32,
+    parallelism: u32,
+}
+
+impl ChainFactory for NativeFactory {
+    fn build(&self, task: &TaskSpec) -> Result<Box<dyn Chain>, TaskError> {
+        let [operator] = task.operators.as_slice() else {
+            return Err(TaskError::Config("native chains have one operator".into()));
+        };
+        let keyed = task.outputs.iter().map(|output| output.partitioner == Partitioner::KeyGroup).collect();
+        let operator = self.operator(operator, task)?;
+        Ok(Box::new(NativeChain { operator, keyed, subtask: task.subtask, parallelism: task.parallelism }))
+    }
+}
+
+impl NativeFactory {
+    fn operator(&self, operator: &OperatorSpec, task: &TaskSpec) -> Result<Native, TaskError> {
+        let number = |key: &str| operator.config.get(key).map_or(0, |text| text.parse().expect("a number"));
+        Ok(match operator.kind.as_str() {
+            "numbers" => Native::Numbers {
+                next: u64::from(task.subtask),
+                step: u64::from(task.parallelism),
+                count: number("count"),
+                endless: operator.config.contains_key("endless"),
+            },
+            "sum" => Native::Sum { sum: 0 },
+            "fail" => Native::Fail { at: number("at"), name: operator.name.clone() },
+            "slow" => Native::Slow { pause: Duration::from_micros(number("pause_us")) },
+            "stubborn" => Native::Stubborn,
+            "panic" => Native::Panic,
+            "collect" => Native::Collect { into: self.object(&operator.payload)? },
+            other => return Err(TaskError::Config(format!("unknown kind '{other}'"))),
+        })
+    }
+
+    fn object(&self, payload: &Payload) -> Result<Collected, TaskError> {
+        let Payload::Local(key) = payload else { return Err(TaskError::Config("not an object".into())) };
+        self.objects.get(key).cloned().ok_or_else(|| TaskError::Config("the object is elsewhere".into()))
+    }
+}
+
+impl NativeChain {
+    fn emit(&self, number: u64, out: &mut Outputs) -> Result<(), TaskError> {
+        let record = number.to_le_bytes();
+        for (output, keyed) in self.keyed.iter().enumerate() {
+            let target = if *keyed { Target::KeyHash(hash_key(&record)) } else { Target::Any };
+            out.emit(output, target, &record)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, number: u64, out: &mut Outputs) -> Result<(), TaskError> {
+        match &mut self.operator {
+            Native::Numbers { .. } => return Err(TaskError::Config("a source has no input".into())),
+            Native::Sum { sum } => {
+                *sum += number;
+                return Ok(());
+            }
+            Native::Fail { at, name } if *at == number => {
+                return Err(OperatorFailure {
+                    operator: name.clone(),
+                    subtask: self.subtask,
+                    parallelism: self.parallelism,
+                    record: Some(number.to_string()),
+                    error_type: "ValueError".into(),
+                    message: "told to fail".into(),
+                    traceback: None,
+                }
+                .into());
+            }
+            Native::Fail { .. } => {}
+            Native::Slow { pause } => out.pause(*pause)?,
+            Native::Stubborn => std::thread::sleep(Duration::from_secs(600)),
+            Native::Panic => panic!("told to panic"),
+            Native::Collect { into } => into.lock().unwrap().push(number),
+        }
+        self.emit(number, out)
+    }
+}
+
+impl Chain for NativeChain {
+    fn open(&mut self, _: &TaskContext) -> Result<(), TaskError> {
+        Ok(())
+    }
+
+    fn process(&mut self, input: &mut InputBatch<'_>, out: &mut Outputs) -> Result<(), TaskError> {
+        while let Some((_, record)) = input.next()? {
+            let number = u64::from_le_bytes(record.try_into().expect("eight bytes"));
+            self.take(number, out)?;
+        }
+        Ok(())
+    }
+
+    fn poll_source(&mut self, out: &mut Outputs) -> Result<SourceStatus, TaskError> {
+        for _ in 0..1000 {
+            let Native::Numbers { next, step, count, endless } = &mut self.operator else {
+                return Err(TaskError::Config("not a source".into()));
+            };
+            if *next >= *count {
+                if !*endless {
+                    return Ok(SourceStatus::Finished);
+                }
+                *next = u64::from(self.subtask);
+            }
+            let number = *next;
+            *next += *step;
+            self.emit(number, out)?;
+        }
+        Ok(SourceStatus::More)
+    }
+
+    fn finish(&mut self, out: &mut Outputs) -> Result<(), TaskError> {
+        if let Native::Sum { sum } = self.operator {
+            self.emit(sum, out)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,211 @@
+//! Jobs that go wrong: the error says who and why, and nothing is left.
+
+use std::{
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use flownet_cluster::{ClusterError, JobSettings, PlanError, WorkerCommand, WorkerExit};
+use flownet_runtime::{TaskError, spec::Partitioner};
+
+use crate::rig::{PATIENCE, Rig, end_of, endless, line, running, settings, status_with, sums, worker_command};
+
+/// The error of a job whose worker processes behave as `mode` says.
+fn error_of_workers(mode: &str, settings: JobSettings) -> ClusterError {
+    let rig = Rig::new();
+    let job = rig.submit_to(&sums(1000, 2), settings, worker_command(mode)).expect("a job that can start");
+    let error = end_of(&job).expect_err("workers that cannot work");
+    drop(job);
+    rig.assert_nothing_left();
+    error
+}
+
+fn signal(pid: u32, signal: &str) {
+    let sent = Command::new("kill").args([signal, &pid.to_string()]).status().expect("kill");
+    assert!(sent.success());
+}
+
+#[test]
+fn a_killed_worker_is_named_at_once() {
+    let rig = Rig::new();
+    let job = rig.submit(&endless(2), settings(2));
+    status_with(&job, "a running job", running);
+    let victim = job.status().workers.into_iter().find(|worker| worker.worker == 2).expect("the second worker");
+    signal(victim.pid.expect("a process"), "-KILL");
+    let killed_at = Instant::now();
+    let error = end_of(&job).expect_err("a worker is missing");
+    assert_eq!(error, ClusterError::WorkerLost { worker: victim, how: WorkerExit::Signalled { signal: 9 } });
+    assert!(killed_at.elapsed() < Duration::from_secs(8), "took {:?}", killed_at.elapsed());
+    drop(job);
+    rig.assert_nothing_left();
+}
+
+#[test]
+fn a_frozen_worker_is_named_when_the_heartbeat_limit_has_passed() {
+    let rig = Rig::new();
+    let settings = JobSettings {
+        heartbeat_interval: Duration::from_millis(100),
+        heartbeat_timeout: Duration::from_secs(1),
+        ..settings(2)
+    };
+    let job = rig.submit(&endless(2), settings);
+    status_with(&job, "a running job", running);
+    let victim = job.status().workers.into_iter().find(|worker| worker.worker == 1).expect("the first worker");
+    signal(victim.pid.expect("a process"), "-STOP");
+    match end_of(&job) {
+        Err(ClusterError::HeartbeatTimeout { worker, silent_for }) => {
+            assert_eq!(worker, victim);
+            assert!(silent_for >= Duration::from_secs(1));
+        }
+        other => panic!("{other:?}"),
+    }
+    drop(job);
+    rig.assert_nothing_left();
+}
+
+#[test]
+fn an_operator_error_comes_through_typed_from_every_place() {
+    for workers in [0, 2] {
+        let rig = Rig::new();
+        let numbers: (&str, u32, &[(&str, &str)]) = ("numbers", 2, &[("count", "1000"), ("endless", "")]);
+        let flow = line(&[numbers, ("fail", 2, &[("at", "77")])], &[Partitioner::KeyGroup]);
+        let job = rig.submit(&flow, settings(workers));
+        match end_of(&job) {
+            Err(error @ ClusterError::Operator { .. }) => {
+                let text = error.to_string();
+                assert!(text.starts_with("operator 'fail 1' (subtask "), "{text}");
+                assert!(text.ends_with(" failed on record 77: ValueError: told to fail"), "{text}");
+                assert_eq!(text.contains("127.0.0.1:"), workers > 0, "{text}");
+            }
+            other => panic!("{other:?}"),
+        }
+        drop(job);
+        rig.assert_nothing_left();
+    }
+}
+
+#[test]
+fn a_panic_in_a_chain_is_an_error_of_its_task() {
+    let rig = Rig::new();
+    let numbers: (&str, u32, &[(&str, &str)]) = ("numbers", 1, &[("count", "10")]);
+    let flow = line(&[numbers, ("panic", 1, &[])], &[Partitioner::Rebalance]);
+    let job = rig.submit(&flow, settings(1));
+    match end_of(&job) {
+        Err(ClusterError::Task { task, worker, error, .. }) => {
+            assert_eq!((task.as_str(), worker.worker), ("panic 1", 1));
+            assert!(matches!(*error, TaskError::Panic { .. }), "{error}");
+        }
+        other => panic!("{other:?}"),
+    }
+    drop(job);
+    rig.assert_nothing_left();
+}
+
+#[test]
+fn a_chain_that_cannot_be_built_fails_the_job_before_a_record_moves() {
+    let rig = Rig::new();
+    let numbers: (&str, u32, &[(&str, &str)]) = ("numbers", 1, &[("count", "10")]);
+    let job = rig.submit(&line(&[numbers, ("nonsense", 1, &[])], &[Partitioner::Rebalance]), settings(1));
+    match end_of(&job) {
+        Err(ClusterError::Task { error, .. }) => {
+            assert_eq!(*error, TaskError::Config("unknown kind 'nonsense'".into()));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(job.status().vertices[0].records_out, 0);
+    drop(job);
+    rig.assert_nothing_left();
+}
+
+#[test]
+fn a_worker_that_ignores_being_cancelled_is_killed() {
+    let rig = Rig::new();
+    let numbers: (&str, u32, &[(&str, &str)]) = ("numbers", 1, &[("count", "1000"), ("endless", "")]);
+    let flow = line(&[numbers, ("stubborn", 1, &[])], &[Partitioner::Rebalance]);
+    let settings = JobSettings { cancel_timeout: Duration::from_millis(300), ..settings(1) };
+    let job = rig.submit(&flow, settings);
+    status_with(&job, "a full exchange", |status| (status.vertices[0].back_pressured > 0.0).then_some(()));
+    let dropped_at = Instant::now();
+    drop(job);
+    assert!(dropped_at.elapsed() < Duration::from_secs(10), "took {:?}", dropped_at.elapsed());
+    rig.assert_nothing_left();
+}
+
+#[test]
+fn a_worker_that_exits_or_cannot_start_is_a_failed_launch() {
+    let how = WorkerExit::Exited { code: 3 };
+    let error = error_of_workers("exits", settings(1));
+    assert_eq!(error, ClusterError::LaunchFailed { worker: 1, how });
+
+    let rig = Rig::new();
+    let command = WorkerCommand { program: "/nonexistent/worker".into(), ..WorkerCommand::default() };
+    let job = rig.submit_to(&sums(10, 1), settings(2), command).expect("a job that can be planned");
+    let error = end_of(&job).expect_err("no such program");
+    assert!(
+        matches!(error, ClusterError::LaunchFailed { worker: 1, how: WorkerExit::NotStarted { .. } }),
+        "{error}"
+    );
+    drop(job);
+    rig.assert_nothing_left();
+}
+
+#[test]
+fn workers_that_never_register_are_given_up_and_killed() {
+    let launch_timeout = Duration::from_millis(500);
+    let error = error_of_workers("hangs", JobSettings { launch_timeout, ..settings(2) });
+    assert_eq!(error, ClusterError::LaunchTimeout { workers: vec![1, 2], limit: launch_timeout });
+}
+
+#[test]
+fn a_worker_without_its_code_says_why() {
+    match error_of_workers("no factory", settings(1)) {
+        ClusterError::WorkerFailed { worker, message } => {
+            assert_eq!((worker.worker, message.as_str()), (1, "the module cannot be imported"));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_wrong_secret_on_the_control_port_is_refused_and_the_job_goes_on() {
+    let rig = Rig::new();
+    let job = rig.submit_to(&sums(1000, 2), settings(2), worker_command("intruder")).expect("a job");
+    end_of(&job).expect("a finished job");
+    assert_eq!(rig.collected().iter().sum::<u64>(), 499_500);
+    drop(job);
+    rig.assert_nothing_left();
+}
+
+#[test]
+fn a_job_that_does_not_fit_its_memory_is_refused_before_anything_starts() {
+    let rig = Rig::new();
+    let settings = JobSettings { network_memory_bytes: 3 * 32 * 1024, ..settings(2) };
+    match rig.submit_to(&sums(10, 2), settings, worker_command("normal")) {
+        Err(error @ ClusterError::Plan(PlanError::InsufficientBuffers { total: 3, .. })) => {
+            let text = error.to_string();
+            assert!(text.contains("network_memory") && text.contains("has 3"), "{text}");
+        }
+        other => panic!("{other:?}"),
+    }
+    rig.assert_nothing_left();
+}
+
+#[test]
+fn the_least_memory_that_is_accepted_is_enough_to_finish() {
+    let rig = Rig::new();
+    let flow = sums(20_000, 2);
+    for workers in [0, 2] {
+        rig.collected.lock().unwrap().clear();
+        let starved = JobSettings { network_memory_bytes: 32 * 1024, ..settings(workers) };
+        let explanation = flownet_cluster::explain(&flow, &starved).expect("a plan");
+        let Some(PlanError::InsufficientBuffers { memory_bytes, .. }) = explanation.refusal else {
+            panic!("{explanation}");
+        };
+        let least = JobSettings { network_memory_bytes: memory_bytes, ..settings(workers) };
+        let job = rig.submit(&flow, least);
+        let ended = job.wait(Some(PATIENCE)).expect("the job moves");
+        ended.expect("a finished job");
+        assert_eq!(rig.collected().iter().sum::<u64>(), 20_000 * 19_999 / 2);
+    }
+    rig.assert_nothing_left();
+}

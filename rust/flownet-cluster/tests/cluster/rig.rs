@@ -1,0 +1,196 @@
+//! Jobs of native chains, in this process and over worker processes, and the
+//! count of what they leave behind.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs,
+    net::SocketAddr,
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use flownet_cluster::{
+    ClusterError, Coordinator, Dataflow, JobHandle, JobReport, JobSettings, JobState, JobStatus, WorkerCommand,
+    plan::{Chaining, LogicalEdge, LogicalOperator},
+};
+use flownet_runtime::spec::{Partitioner, Payload};
+
+use crate::chains::{Collected, NativeFactory};
+
+/// One test's view of this process; tests with a rig run one after the other,
+/// so that each can count what is left.
+pub(crate) struct Rig {
+    sockets_before: usize,
+    pub(crate) collected: Collected,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// Set in a worker process; its value says how the worker behaves.
+pub(crate) const WORKER_MODE: &str = "FLOWNET_TEST_WORKER";
+/// The only object of the submitting process.
+const COLLECTED: u32 = 0;
+/// Far beyond what any test needs on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
+
+static TURN: Mutex<()> = Mutex::new(());
+
+impl Rig {
+    pub(crate) fn new() -> Self {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        Self { sockets_before: sockets(), collected: Collected::default(), _turn: turn }
+    }
+
+    pub(crate) fn submit(&self, dataflow: &Dataflow, settings: JobSettings) -> JobHandle {
+        self.submit_to(dataflow, settings, worker_command("normal")).expect("a job that can start")
+    }
+
+    pub(crate) fn submit_to(
+        &self,
+        dataflow: &Dataflow,
+        settings: JobSettings,
+        command: WorkerCommand,
+    ) -> Result<JobHandle, ClusterError> {
+        let objects = HashMap::from([(COLLECTED, Arc::clone(&self.collected))]);
+        Coordinator::submit(dataflow, settings, command, Arc::new(NativeFactory { objects }))
+    }
+
+    pub(crate) fn collected(&self) -> Vec<u64> {
+        let mut collected = self.collected.lock().unwrap().clone();
+        collected.sort_unstable();
+        collected
+    }
+
+    /// Nothing of any job is left: no process, no thread, no socket.
+    pub(crate) fn assert_nothing_left(self) {
+        eventually("no child process", || children().is_empty().then_some(()));
+        eventually("no thread of a job", || threads().is_empty().then_some(()));
+        eventually("no socket of a job", || (sockets() <= self.sockets_before).then_some(()));
+    }
+}
+
+/// The end of a job that ends within [`PATIENCE`].
+pub(crate) fn end_of(job: &JobHandle) -> Result<JobReport, ClusterError> {
+    job.wait(Some(PATIENCE)).expect("the job ends")
+}
+
+/// Waits for a status to show what `seen` looks for.
+pub(crate) fn status_with<T>(job: &JobHandle, what: &str, seen: impl Fn(&JobStatus) -> Option<T>) -> T {
+    eventually(what, || seen(&job.status()))
+}
+
+pub(crate) fn running(status: &JobStatus) -> Option<()> {
+    (status.state == JobState::Running).then_some(())
+}
+
+/// Looks until it finds.
+pub(crate) fn eventually<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "never saw: {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+pub(crate) fn is_alive(pid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
+}
+
+pub(crate) fn settings(workers: u32) -> JobSettings {
+    JobSettings {
+        workers,
+        buffer_timeout: Some(Duration::from_millis(5)),
+        network_memory_bytes: 8 << 20,
+        ..JobSettings::default()
+    }
+}
+
+/// This test binary, run as a worker by its test `worker_process`. Its output
+/// is the harness's and of no interest.
+pub(crate) fn worker_command(mode: &str) -> WorkerCommand {
+    let exe = std::env::current_exe().expect("the test binary");
+    let script = "exec \"$0\" worker_process --exact --nocapture >/dev/null";
+    WorkerCommand {
+        program: "sh".into(),
+        args: vec!["-c".into(), script.into(), exe.into_os_string()],
+        env: vec![(WORKER_MODE.into(), mode.into())],
+        init: b"init bytes".to_vec(),
+    }
+}
+
+/// A line of operators: `(kind, parallelism, config)`, none chained; the last
+/// one runs on the driver if it is `collect`.
+pub(crate) fn line(operators: &[(&str, u32, &[(&str, &str)])], partitioners: &[Partitioner]) -> Dataflow {
+    let operator = |(id, &(kind, parallelism, config)): (u32, &(&str, u32, &[(&str, &str)]))| LogicalOperator {
+        id,
+        uid: None,
+        name: format!("{kind} {id}"),
+        kind: kind.to_owned(),
+        payload: if kind == "collect" { Payload::Local(COLLECTED) } else { Payload::None },
+        config: config.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect(),
+        parallelism,
+        chaining: Chaining::Never,
+        on_driver: kind == "collect",
+    };
+    let edge = |(from, &partitioner): (u32, &Partitioner)| LogicalEdge {
+        from,
+        to: from + 1,
+        partitioner,
+        payload: Payload::None,
+        config: BTreeMap::new(),
+    };
+    Dataflow {
+        operators: (0..).zip(operators).map(operator).collect(),
+        edges: (0..).zip(partitioners).map(edge).collect(),
+    }
+}
+
+/// Numbers, summed by key, sums collected on the driver.
+pub(crate) fn sums(count: u64, parallelism: u32) -> Dataflow {
+    let count = count.to_string();
+    line(
+        &[("numbers", parallelism, &[("count", &count)]), ("sum", parallelism, &[]), ("collect", 1, &[])],
+        &[Partitioner::KeyGroup, Partitioner::Rebalance],
+    )
+}
+
+/// Numbers without end into a sum.
+pub(crate) fn endless(parallelism: u32) -> Dataflow {
+    line(
+        &[("numbers", parallelism, &[("count", "1000"), ("endless", "")]), ("sum", parallelism, &[])],
+        &[Partitioner::KeyGroup],
+    )
+}
+
+/// The coordinator's address in a greeting, as a worker gets it.
+pub(crate) fn coordinator_of(greeting: &[u8]) -> SocketAddr {
+    type Fields = (SocketAddr, String, u32, Duration, Duration, serde_bytes::ByteBuf);
+    let fields: Fields = rmp_serde::from_slice(&greeting[4..]).expect("a greeting");
+    fields.0
+}
+
+fn children() -> Vec<String> {
+    let me = std::process::id().to_string();
+    let parent_of = |stat: &str| stat.rsplit(')').next()?.split_whitespace().nth(1).map(str::to_owned);
+    let processes = fs::read_dir("/proc").expect("proc").flatten();
+    let stats = processes.filter_map(|process| fs::read_to_string(process.path().join("stat")).ok());
+    stats.filter(|stat| parent_of(stat).as_deref() == Some(&me)).collect()
+}
+
+/// Threads that flownet names, and those of the tests' tasks.
+fn threads() -> Vec<String> {
+    let threads = fs::read_dir("/proc/self/task").expect("proc").flatten();
+    let names = threads.filter_map(|thread| fs::read_to_string(thread.path().join("comm")).ok());
+    let of_jobs = ["flownet", "numbers ", "sum ", "collect ", "fail ", "slow ", "panic ", "stubborn "];
+    names.filter(|name| of_jobs.iter().any(|prefix| name.starts_with(prefix))).collect()
+}
+
+fn sockets() -> usize {
+    let files = fs::read_dir("/proc/self/fd").expect("proc").flatten();
+    let targets = files.filter_map(|file| fs::read_link(file.path()).ok());
+    targets.filter(|target| target.to_string_lossy().starts_with("socket:")).count()
+}
