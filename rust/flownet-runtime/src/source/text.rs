@@ -6,7 +6,6 @@
 //! - I2: the subtask that reads a split depends on the file's place in the sorted list and the split's place in the file
 //!   alone, so subtasks that plan at different moments agree although a file grows meanwhile.
 
-use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -163,8 +162,8 @@ impl TextReader {
     }
 
     /// The file being read, for error messages.
-    pub fn path(&self) -> Option<&OsStr> {
-        self.current.as_ref().map(|open| open.split.path.as_os_str())
+    pub fn path(&self) -> Option<&Path> {
+        self.current.as_ref().map(|open| open.split.path.as_path())
     }
 }
 
@@ -313,7 +312,9 @@ pub(super) mod tests {
         let folder = folder(&[("a", b"short\nmuch too long\n")]);
         let splits = TextSplits::plan(&[folder.path()], 100).unwrap();
         let mut reader = TextReader::new(splits.of_subtask(0, 1), 8);
+        assert_eq!(reader.path(), None);
         assert_eq!(reader.next_line().unwrap(), Some(&b"short"[..]));
+        assert_eq!(reader.path(), Some(folder.path().join("a").as_path()));
         let input = folder.path().join("a").display().to_string();
         let expected = SourceError::LineTooLong { input, offset: 6, max_bytes: 8 };
         assert_eq!(reader.next_line().unwrap_err(), expected);
