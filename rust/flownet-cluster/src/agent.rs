@@ -166,8 +166,7 @@ impl Agent {
 
     async fn open_network(&self, settings: &JobSettings) -> Result<NetworkEnvironment, WorkerFault> {
         let failed = |error: &dyn std::fmt::Display| WorkerFault::Worker(error.to_string());
-        let pool =
-            SegmentPool::new(settings.segments(), settings.segment_bytes).map_err(|error| failed(&error))?;
+        let pool = SegmentPool::new(settings.segments(), settings.segment_bytes).map_err(|error| failed(&error))?;
         let bind = NetworkEnvironment::bind(network_config(settings), self.secret.clone(), pool);
         let bound = self.network.spawn(bind).await.map_err(|error| failed(&error))?;
         bound.map_err(|error| failed(&error))

@@ -131,14 +131,7 @@ impl fmt::Display for Explanation {
 impl Explanation {
     fn write_exchange(&self, f: &mut fmt::Formatter<'_>, exchange: &Exchange) -> fmt::Result {
         let Exchange { from, to, partitioner, channels } = exchange;
-        let kind = match partitioner {
-            Partitioner::Forward => "forward",
-            Partitioner::Rebalance => "rebalance",
-            Partitioner::Rescale => "rescale",
-            Partitioner::Broadcast => "broadcast",
-            Partitioner::KeyGroup => "keyed",
-            Partitioner::Custom => "custom",
-        };
+        let kind = partitioner_name(*partitioner);
         write!(f, "   | {kind}, ")?;
         if from + 1 != *to {
             write!(f, "from task {}, ", from + 1)?;
@@ -162,6 +155,18 @@ impl Explanation {
             bytes => format!("{bytes} bytes"),
         };
         writeln!(f, "buffers: needs {needed}, wants {wanted} of {} ({size} each) {place}", self.total_buffers)
+    }
+}
+
+/// How people call an exchange.
+pub(crate) fn partitioner_name(partitioner: Partitioner) -> &'static str {
+    match partitioner {
+        Partitioner::Forward => "forward",
+        Partitioner::Rebalance => "rebalance",
+        Partitioner::Rescale => "rescale",
+        Partitioner::Broadcast => "broadcast",
+        Partitioner::KeyGroup => "keyed",
+        Partitioner::Custom => "custom",
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use crate::{error::WorkerIdentity, machine::JobState};
+use crate::{error::WorkerIdentity, explain::partitioner_name, machine::JobState, plan::Exchange};
 
 /// A running job, as of its workers' last reports.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,6 +17,10 @@ pub struct JobStatus {
     pub workers: Vec<WorkerIdentity>,
     /// Vertices in topological order; rates and ratios over the last seconds.
     pub vertices: Vec<VertexReport>,
+    /// Exchanges between them.
+    pub exchanges: Vec<Exchange>,
+    /// Memory no process exceeds for the data plane.
+    pub network_memory_bytes: usize,
     /// Which vertex holds the job up, if one stands out.
     pub bottleneck: Option<Bottleneck>,
 }
@@ -85,14 +89,47 @@ pub enum Waiting {
     Downstream,
 }
 
+impl fmt::Display for JobStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let workers = self.workers.iter().filter(|worker| worker.worker > 0).count();
+        let tasks: u32 = self.vertices.iter().map(|vertex| vertex.parallelism).sum();
+        write!(
+            f,
+            "{}  {}  {}  {}",
+            self.job_name,
+            self.state,
+            count(workers as u64, "worker"),
+            count(tasks.into(), "task")
+        )?;
+        let exchanges: Vec<String> = self.exchanges.iter().map(exchange_text).collect();
+        write!(f, "  {}", count(exchanges.len() as u64, "exchange"))?;
+        if !exchanges.is_empty() {
+            write!(f, " ({})", exchanges.join("; "))?;
+        }
+        let mebibytes = self.network_memory_bytes as f64 / f64::from(1 << 20);
+        writeln!(f, "  memory bound {mebibytes:.0} MiB/worker")?;
+        write_vertices(f, &self.vertices, self.bottleneck.as_ref())
+    }
+}
+
+impl fmt::Display for JobReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sum = |part: fn(&VertexReport) -> u64| self.vertices.iter().map(part).sum::<u64>() as f64;
+        let (local, tcp) = (sum(|vertex| vertex.bytes_local), sum(|vertex| vertex.bytes_tcp));
+        let seconds = self.elapsed.as_secs_f64();
+        let (name, local, tcp) = (&self.job_name, scaled(local), scaled(tcp));
+        writeln!(f, "{name}  FINISHED  {seconds:.1} s  {local}B moved locally  {tcp}B over TCP")?;
+        write_vertices(f, &self.vertices, self.bottleneck.as_ref())
+    }
+}
+
 impl Bottleneck {
     /// Finds the vertex that is busiest while its upstream is back-pressured.
     /// Without back-pressure, a vertex that is busy nearly all the time and
     /// busier than what follows it. `edges` are (from, to) positions.
     pub(crate) fn find(vertices: &[VertexReport], edges: &[(usize, usize)]) -> Option<Self> {
-        let is_pressing = |vertex: usize| {
-            edges.iter().any(|&(from, to)| to == vertex && vertices[from].back_pressured > NOTICEABLE)
-        };
+        let is_pressing =
+            |vertex: usize| edges.iter().any(|&(from, to)| to == vertex && vertices[from].back_pressured > NOTICEABLE);
         let is_waited_for = |vertex: usize| {
             let mut downstream = edges.iter().filter(|&&(from, _)| from == vertex).peekable();
             downstream.peek().is_some() && downstream.all(|&(_, to)| vertices[to].busiest < vertices[vertex].busiest)
@@ -124,6 +161,53 @@ impl fmt::Display for Bottleneck {
     }
 }
 
+fn write_vertices(
+    f: &mut fmt::Formatter<'_>,
+    vertices: &[VertexReport],
+    bottleneck: Option<&Bottleneck>,
+) -> fmt::Result {
+    let width = vertices.iter().map(|vertex| vertex.name.chars().count()).max().unwrap_or(0);
+    for vertex in vertices {
+        let percent = |share: f64| share * 100.0;
+        writeln!(
+            f,
+            "  {:width$}  {:>3}x  {:>9}rec/s   busy {:3.0} %  pressured {:3.0} %  idle {:3.0} %",
+            vertex.name,
+            vertex.parallelism,
+            scaled(vertex.records_per_second),
+            percent(vertex.busy),
+            percent(vertex.back_pressured),
+            percent(vertex.idle),
+        )?;
+    }
+    match bottleneck {
+        Some(bottleneck) => writeln!(f, "  bottleneck: {bottleneck}"),
+        None => Ok(()),
+    }
+}
+
+fn exchange_text(exchange: &Exchange) -> String {
+    format!("{}, {}", partitioner_name(exchange.partitioner), count(exchange.channels, "channel"))
+}
+
+/// `1 worker`, `2 workers`.
+fn count(number: u64, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
+/// `950 `, `1.9 M`, ready for a unit: at most three digits before the point.
+fn scaled(amount: f64) -> String {
+    let mut amount = amount;
+    for prefix in ["", "k", "M", "G"] {
+        if amount < 999.5 {
+            let digits = if prefix.is_empty() || amount >= 99.95 { 0 } else { 1 };
+            return format!("{amount:.digits$} {prefix}");
+        }
+        amount /= 1000.0;
+    }
+    format!("{amount:.0} T")
+}
+
 /// Flink's limit between "ok" and "low" back-pressure.
 const NOTICEABLE: f64 = 0.1;
 /// A vertex this busy cannot give more.
@@ -131,6 +215,8 @@ const SATURATED: f64 = 0.8;
 
 #[cfg(test)]
 mod tests {
+    use flownet_runtime::spec::Partitioner;
+
     use super::*;
 
     fn vertex(name: &str, busy: f64, back_pressured: f64) -> VertexReport {
@@ -170,6 +256,36 @@ mod tests {
         let vertices = [vertex("read -> split", 0.97, 0.02), vertex("count", 0.61, 0.0)];
         let bottleneck = Bottleneck::find(&vertices, &LINE[..1]).expect("the source");
         assert_eq!(bottleneck.to_string(), "read -> split (97 % busy; downstream waits for it)");
+    }
+
+    #[test]
+    fn a_status_reads_like_a_table() {
+        let mut vertices = vec![vertex("read -> split", 0.97, 0.02), vertex("count", 0.61, 0.0)];
+        vertices[0].records_per_second = 1_900_000.0;
+        let status = JobStatus {
+            job_name: "wordcount".into(),
+            state: JobState::Running,
+            elapsed: Duration::ZERO,
+            workers: vec![WorkerIdentity { worker: 1, address: None, pid: None }],
+            bottleneck: Bottleneck::find(&vertices, &LINE[..1]),
+            vertices,
+            exchanges: vec![Exchange { from: 0, to: 1, partitioner: Partitioner::KeyGroup, channels: 4 }],
+            network_memory_bytes: 64 << 20,
+        };
+        let expected = "\
+wordcount  RUNNING  1 worker  2 tasks  1 exchange (keyed, 4 channels)  memory bound 64 MiB/worker
+  read -> split    1x      1.9 Mrec/s   busy  97 %  pressured   2 %  idle   1 %
+  count            1x         0 rec/s   busy  61 %  pressured   0 %  idle  39 %
+  bottleneck: read -> split (97 % busy; downstream waits for it)
+";
+        assert_eq!(status.to_string(), expected);
+    }
+
+    #[test]
+    fn amounts_keep_three_digits_at_most_before_the_point() {
+        let texts: Vec<String> =
+            [0.0, 999.0, 1000.0, 99_900.0, 120_000.0, 1.9e6, 2.5e9, 7e15].into_iter().map(scaled).collect();
+        assert_eq!(texts, ["0 ", "999 ", "1.0 k", "99.9 k", "120 k", "1.9 M", "2.5 G", "7000 T"]);
     }
 
     #[test]

@@ -7,8 +7,9 @@ use flownet_runtime::MetricsSnapshot;
 use crate::{
     error::WorkerIdentity,
     machine::JobState,
-    plan::Plan,
+    plan::{Exchange, Plan},
     report::{Bottleneck, JobReport, JobStatus, VertexReport},
+    settings::JobSettings,
 };
 
 /// All samples worth keeping of one job.
@@ -16,18 +17,20 @@ use crate::{
 pub(crate) struct Tracker {
     job_name: String,
     vertices: Vec<(String, u32)>,
-    edges: Vec<(usize, usize)>,
+    exchanges: Vec<Exchange>,
+    network_memory_bytes: usize,
     tasks: Vec<TaskSamples>,
 }
 
 impl Tracker {
-    pub(crate) fn new(job_name: &str, plan: &Plan) -> Self {
+    pub(crate) fn new(settings: &JobSettings, plan: &Plan) -> Self {
         let vertices = plan.vertices.iter().map(|vertex| (vertex.name.clone(), vertex.parallelism));
         let tasks = plan.tasks.iter().map(|task| TaskSamples::new(task.spec.vertex as usize));
         Self {
-            job_name: job_name.to_owned(),
+            job_name: settings.job_name.clone(),
             vertices: vertices.collect(),
-            edges: plan.exchanges.iter().map(|exchange| (exchange.from, exchange.to)).collect(),
+            exchanges: plan.exchanges.clone(),
+            network_memory_bytes: settings.network_memory_bytes,
             tasks: tasks.collect(),
         }
     }
@@ -48,14 +51,27 @@ impl Tracker {
 
     pub(crate) fn status(&self, state: JobState, elapsed: Duration, workers: Vec<WorkerIdentity>) -> JobStatus {
         let vertices = self.vertices(TaskSamples::lately);
-        let bottleneck = Bottleneck::find(&vertices, &self.edges);
-        JobStatus { job_name: self.job_name.clone(), state, elapsed, workers, vertices, bottleneck }
+        JobStatus {
+            job_name: self.job_name.clone(),
+            state,
+            elapsed,
+            workers,
+            bottleneck: self.bottleneck(&vertices),
+            vertices,
+            exchanges: self.exchanges.clone(),
+            network_memory_bytes: self.network_memory_bytes,
+        }
     }
 
     pub(crate) fn report(&self, elapsed: Duration) -> JobReport {
         let vertices = self.vertices(TaskSamples::altogether);
-        let bottleneck = Bottleneck::find(&vertices, &self.edges);
+        let bottleneck = self.bottleneck(&vertices);
         JobReport { job_name: self.job_name.clone(), elapsed, vertices, bottleneck }
+    }
+
+    fn bottleneck(&self, vertices: &[VertexReport]) -> Option<Bottleneck> {
+        let edges: Vec<_> = self.exchanges.iter().map(|exchange| (exchange.from, exchange.to)).collect();
+        Bottleneck::find(vertices, &edges)
     }
 
     fn vertices(&self, spent: fn(&TaskSamples) -> Spent) -> Vec<VertexReport> {
@@ -167,13 +183,14 @@ mod tests {
     use flownet_runtime::ledger::TimeShares;
 
     use super::*;
-    use crate::{JobSettings, plan::tests::Flow};
+    use crate::plan::tests::Flow;
 
     const SECOND: Duration = Duration::from_secs(1);
 
     fn tracker() -> Tracker {
-        let plan = Plan::new(&Flow::word_count().0, &JobSettings::default()).expect("a sound dataflow");
-        Tracker::new("test", &plan)
+        let settings = JobSettings::default();
+        let plan = Plan::new(&Flow::word_count().0, &settings).expect("a sound dataflow");
+        Tracker::new(&settings, &plan)
     }
 
     fn metrics(records_in: u64, busy: Duration, idle: Duration) -> MetricsSnapshot {

@@ -140,11 +140,7 @@ impl Worker for Server {
         self.heard().deploy(request).await
     }
 
-    async fn start(
-        self,
-        _: Context,
-        peers: BTreeMap<u32, SocketAddr>,
-    ) -> Result<(), WorkerFault> {
+    async fn start(self, _: Context, peers: BTreeMap<u32, SocketAddr>) -> Result<(), WorkerFault> {
         self.heard().start(&peers).await
     }
 

@@ -11,6 +11,7 @@ use crate::{
     plan::Plan,
     report::{JobReport, JobStatus},
     rpc::News,
+    settings::JobSettings,
     tracker::Tracker,
 };
 
@@ -31,8 +32,8 @@ struct Posted {
 }
 
 impl Board {
-    pub(super) fn new(job_name: &str, plan: &Plan) -> Self {
-        let tracker = Tracker::new(job_name, plan);
+    pub(super) fn new(settings: &JobSettings, plan: &Plan) -> Self {
+        let tracker = Tracker::new(settings, plan);
         let posted = Posted { tracker, state: JobState::Created, workers: Vec::new(), result: None };
         Self { began: Instant::now(), posted: Mutex::new(posted), ended: Condvar::new() }
     }

@@ -112,7 +112,8 @@ impl Driver {
         let admitting = has_workers
             .then(|| tokio::spawn(admit_workers(listener, secret.clone(), events.sender.clone())).abort_handle());
 
-        let seats: BTreeMap<u32, Seat> = participants(&job).into_iter().map(|worker| (worker, Seat::new(worker))).collect();
+        let seats: BTreeMap<u32, Seat> =
+            participants(&job).into_iter().map(|worker| (worker, Seat::new(worker))).collect();
         let placement: Vec<u32> = job.plan.tasks.iter().map(|task| task.worker).collect();
         let limits = Limits {
             launch: job.settings.launch_timeout,

@@ -28,10 +28,7 @@ impl WorkerLink {
         }
     }
 
-    pub(super) async fn start(
-        &self,
-        peers: BTreeMap<u32, SocketAddr>,
-    ) -> Result<Result<(), WorkerFault>, RpcError> {
+    pub(super) async fn start(&self, peers: BTreeMap<u32, SocketAddr>) -> Result<Result<(), WorkerFault>, RpcError> {
         match self {
             Self::Local(agent) => Ok(agent.start(&peers).await),
             Self::Remote(client) => client.start(within(NEVER), peers).await,

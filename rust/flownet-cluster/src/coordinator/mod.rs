@@ -70,7 +70,7 @@ impl Coordinator {
     ) -> Result<JobHandle, ClusterError> {
         let plan = Plan::new(dataflow, &settings)?;
         plan.check_buffers(&settings)?;
-        let board = Arc::new(Board::new(&settings.job_name, &plan));
+        let board = Arc::new(Board::new(&settings, &plan));
         let job = Arc::new(Job { plan, settings, command, factory });
         let (sender, receiver) = mpsc::unbounded_channel();
         let events = Events { sender: sender.clone(), receiver };

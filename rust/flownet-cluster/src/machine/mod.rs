@@ -30,7 +30,7 @@ mod worker;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, fmt, time::Duration};
 
 use flownet_runtime::TaskError;
 
@@ -153,6 +153,21 @@ pub enum JobState {
     Cancelling,
     /// Nothing is left.
     Ended,
+}
+
+impl fmt::Display for JobState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Created => "CREATED",
+            Self::Launching => "LAUNCHING",
+            Self::Deploying => "DEPLOYING",
+            Self::Running => "RUNNING",
+            Self::Finishing => "FINISHING",
+            Self::Failing => "FAILING",
+            Self::Cancelling => "CANCELLING",
+            Self::Ended => "ENDED",
+        })
+    }
 }
 
 /// The times the machine acts by.
@@ -365,7 +380,9 @@ impl JobMachine {
             }
         }
         if self.is_starting() && now >= self.launch_deadline {
-            let workers = self.all_workers().filter(|&worker| self.phase(worker) < Some(Phase::Running)).collect();
+            // Those furthest behind are what the others wait for.
+            let last = self.workers.iter().map(|worker| worker.phase).min().unwrap_or(Phase::Launching);
+            let workers = self.workers_in(last);
             self.fail(Failure::LaunchTimeout { workers, limit: self.limits.launch }, now);
         }
         if let Some((failure, _)) = self.suspicion.take_if(|&mut (_, deadline)| now >= deadline) {

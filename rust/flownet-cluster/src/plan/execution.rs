@@ -33,8 +33,7 @@ impl<'a> Expansion<'a> {
         let chosen = settings.max_parallelism;
         // One number for the whole job: the sender of a keyed edge and its
         // receiver must agree, and state moves between jobs of one number.
-        let max_parallelism =
-            chosen.unwrap_or_else(|| flownet_core::keygroup::default_max_parallelism(parallelism));
+        let max_parallelism = chosen.unwrap_or_else(|| flownet_core::keygroup::default_max_parallelism(parallelism));
         let expansion = Self { graph, settings, max_parallelism };
         expansion.check_slots(parallelism)?;
         for edge in &graph.edges {

@@ -85,11 +85,7 @@ impl Plan {
 fn vertices(graph: &JobGraph<'_>) -> Vec<Vertex> {
     let vertices = graph.vertices.iter();
     vertices
-        .map(|vertex| Vertex {
-            name: vertex.name(),
-            parallelism: vertex.parallelism,
-            on_driver: vertex.on_driver,
-        })
+        .map(|vertex| Vertex { name: vertex.name(), parallelism: vertex.parallelism, on_driver: vertex.on_driver })
         .collect()
 }
 

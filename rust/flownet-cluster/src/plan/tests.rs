@@ -144,11 +144,11 @@ fn a_union_begins_a_vertex_with_one_input_an_edge() {
 
 #[test]
 fn a_stream_united_with_itself_arrives_twice() {
-    let flow = Flow::default()
-        .operator("a", 2)
-        .operator("b", 2)
-        .edge("a", "b", Partitioner::Forward)
-        .edge("a", "b", Partitioner::Forward);
+    let flow = Flow::default().operator("a", 2).operator("b", 2).edge("a", "b", Partitioner::Forward).edge(
+        "a",
+        "b",
+        Partitioner::Forward,
+    );
     let plan = flow.plan(0);
     assert_eq!(plan.tasks[0].spec.outputs.len(), 2);
     assert_wired(&plan);

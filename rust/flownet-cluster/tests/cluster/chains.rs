@@ -8,7 +8,7 @@ use std::{
 
 use flownet_core::{Target, keygroup::hash_key};
 use flownet_runtime::{
-    Chain, ChainFactory, InputBatch, OperatorFailure, Outputs, SourceStatus, TaskContext, TaskError,
+    Chain, ChainFactory, InputBatch, OperatorFailure, Outputs, SourceStatus, TaskContext, TaskError, TaskMetrics,
     spec::{OperatorSpec, Partitioner, Payload, TaskSpec},
 };
 
@@ -44,6 +44,7 @@ struct NativeChain {
     keyed: Vec<bool>,
     subtask: u32,
     parallelism: u32,
+    metrics: Arc<TaskMetrics>,
 }
 
 impl ChainFactory for NativeFactory {
@@ -53,7 +54,8 @@ impl ChainFactory for NativeFactory {
         };
         let keyed = task.outputs.iter().map(|output| output.partitioner == Partitioner::KeyGroup).collect();
         let operator = self.operator(operator, task)?;
-        Ok(Box::new(NativeChain { operator, keyed, subtask: task.subtask, parallelism: task.parallelism }))
+        let metrics = Arc::default();
+        Ok(Box::new(NativeChain { operator, keyed, subtask: task.subtask, parallelism: task.parallelism, metrics }))
     }
 }
 
@@ -116,14 +118,15 @@ impl NativeChain {
             Native::Slow { pause } => out.pause(*pause)?,
             Native::Stubborn => std::thread::sleep(Duration::from_secs(600)),
             Native::Panic => panic!("told to panic"),
-            Native::Collect { into } => into.lock().unwrap().push(number),
+            Native::Collect { into } => into.lock().expect("unpoisoned").push(number),
         }
         self.emit(number, out)
     }
 }
 
 impl Chain for NativeChain {
-    fn open(&mut self, _: &TaskContext) -> Result<(), TaskError> {
+    fn open(&mut self, cx: &TaskContext) -> Result<(), TaskError> {
+        self.metrics = Arc::clone(&cx.metrics);
         Ok(())
     }
 
@@ -148,6 +151,7 @@ impl Chain for NativeChain {
             }
             let number = *next;
             *next += *step;
+            self.metrics.add_records_in(1);
             self.emit(number, out)?;
         }
         Ok(SourceStatus::More)

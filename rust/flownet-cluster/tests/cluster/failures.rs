@@ -8,7 +8,7 @@ use std::{
 use flownet_cluster::{ClusterError, JobSettings, PlanError, WorkerCommand, WorkerExit};
 use flownet_runtime::{TaskError, spec::Partitioner};
 
-use crate::rig::{PATIENCE, Rig, end_of, endless, line, running, settings, status_with, sums, worker_command};
+use crate::rig::{PATIENCE, Rig, Step, end_of, endless, line, running, settings, status_with, sums, worker_command};
 
 /// The error of a job whose worker processes behave as `mode` says.
 fn error_of_workers(mode: &str, settings: JobSettings) -> ClusterError {
@@ -67,7 +67,7 @@ fn a_frozen_worker_is_named_when_the_heartbeat_limit_has_passed() {
 fn an_operator_error_comes_through_typed_from_every_place() {
     for workers in [0, 2] {
         let rig = Rig::new();
-        let numbers: (&str, u32, &[(&str, &str)]) = ("numbers", 2, &[("count", "1000"), ("endless", "")]);
+        let numbers: Step<'_> = ("numbers", 2, &[("count", "1000"), ("endless", "")]);
         let flow = line(&[numbers, ("fail", 2, &[("at", "77")])], &[Partitioner::KeyGroup]);
         let job = rig.submit(&flow, settings(workers));
         match end_of(&job) {
@@ -87,7 +87,7 @@ fn an_operator_error_comes_through_typed_from_every_place() {
 #[test]
 fn a_panic_in_a_chain_is_an_error_of_its_task() {
     let rig = Rig::new();
-    let numbers: (&str, u32, &[(&str, &str)]) = ("numbers", 1, &[("count", "10")]);
+    let numbers: Step<'_> = ("numbers", 1, &[("count", "10")]);
     let flow = line(&[numbers, ("panic", 1, &[])], &[Partitioner::Rebalance]);
     let job = rig.submit(&flow, settings(1));
     match end_of(&job) {
@@ -104,7 +104,7 @@ fn a_panic_in_a_chain_is_an_error_of_its_task() {
 #[test]
 fn a_chain_that_cannot_be_built_fails_the_job_before_a_record_moves() {
     let rig = Rig::new();
-    let numbers: (&str, u32, &[(&str, &str)]) = ("numbers", 1, &[("count", "10")]);
+    let numbers: Step<'_> = ("numbers", 1, &[("count", "10")]);
     let job = rig.submit(&line(&[numbers, ("nonsense", 1, &[])], &[Partitioner::Rebalance]), settings(1));
     match end_of(&job) {
         Err(ClusterError::Task { error, .. }) => {
@@ -120,7 +120,7 @@ fn a_chain_that_cannot_be_built_fails_the_job_before_a_record_moves() {
 #[test]
 fn a_worker_that_ignores_being_cancelled_is_killed() {
     let rig = Rig::new();
-    let numbers: (&str, u32, &[(&str, &str)]) = ("numbers", 1, &[("count", "1000"), ("endless", "")]);
+    let numbers: Step<'_> = ("numbers", 1, &[("count", "1000"), ("endless", "")]);
     let flow = line(&[numbers, ("stubborn", 1, &[])], &[Partitioner::Rebalance]);
     let settings = JobSettings { cancel_timeout: Duration::from_millis(300), ..settings(1) };
     let job = rig.submit(&flow, settings);
@@ -141,10 +141,7 @@ fn a_worker_that_exits_or_cannot_start_is_a_failed_launch() {
     let command = WorkerCommand { program: "/nonexistent/worker".into(), ..WorkerCommand::default() };
     let job = rig.submit_to(&sums(10, 1), settings(2), command).expect("a job that can be planned");
     let error = end_of(&job).expect_err("no such program");
-    assert!(
-        matches!(error, ClusterError::LaunchFailed { worker: 1, how: WorkerExit::NotStarted { .. } }),
-        "{error}"
-    );
+    assert!(matches!(error, ClusterError::LaunchFailed { worker: 1, how: WorkerExit::NotStarted { .. } }), "{error}");
     drop(job);
     rig.assert_nothing_left();
 }
@@ -195,7 +192,7 @@ fn the_least_memory_that_is_accepted_is_enough_to_finish() {
     let rig = Rig::new();
     let flow = sums(20_000, 2);
     for workers in [0, 2] {
-        rig.collected.lock().unwrap().clear();
+        rig.clear_collected();
         let starved = JobSettings { network_memory_bytes: 32 * 1024, ..settings(workers) };
         let explanation = flownet_cluster::explain(&flow, &starved).expect("a plan");
         let Some(PlanError::InsufficientBuffers { memory_bytes, .. }) = explanation.refusal else {

@@ -23,7 +23,7 @@ use crate::chains::{Collected, NativeFactory};
 /// so that each can count what is left.
 pub(crate) struct Rig {
     sockets_before: usize,
-    pub(crate) collected: Collected,
+    collected: Collected,
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -57,9 +57,13 @@ impl Rig {
     }
 
     pub(crate) fn collected(&self) -> Vec<u64> {
-        let mut collected = self.collected.lock().unwrap().clone();
+        let mut collected = self.collected.lock().expect("unpoisoned").clone();
         collected.sort_unstable();
         collected
+    }
+
+    pub(crate) fn clear_collected(&self) {
+        self.collected.lock().expect("unpoisoned").clear();
     }
 
     /// Nothing of any job is left: no process, no thread, no socket.
@@ -122,10 +126,12 @@ pub(crate) fn worker_command(mode: &str) -> WorkerCommand {
     }
 }
 
-/// A line of operators: `(kind, parallelism, config)`, none chained; the last
-/// one runs on the driver if it is `collect`.
-pub(crate) fn line(operators: &[(&str, u32, &[(&str, &str)])], partitioners: &[Partitioner]) -> Dataflow {
-    let operator = |(id, &(kind, parallelism, config)): (u32, &(&str, u32, &[(&str, &str)]))| LogicalOperator {
+/// Kind, parallelism and configuration of an operator.
+pub(crate) type Step<'a> = (&'a str, u32, &'a [(&'a str, &'a str)]);
+
+/// A line of operators, none chained; `collect` runs on the driver.
+pub(crate) fn line(operators: &[Step<'_>], partitioners: &[Partitioner]) -> Dataflow {
+    let operator = |(id, &(kind, parallelism, config)): (u32, &Step<'_>)| LogicalOperator {
         id,
         uid: None,
         name: format!("{kind} {id}"),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use flownet_cluster::{ClusterError, JobState};
 use flownet_runtime::spec::Partitioner;
 
-use crate::rig::{Rig, end_of, endless, eventually, is_alive, line, running, settings, status_with, sums};
+use crate::rig::{Rig, Step, end_of, endless, eventually, is_alive, line, running, settings, status_with, sums};
 
 fn sum_of(count: u64, workers: u32) -> u64 {
     let rig = Rig::new();
@@ -13,7 +13,7 @@ fn sum_of(count: u64, workers: u32) -> u64 {
     let report = end_of(&job).expect("a finished job");
     let sums = rig.collected();
     assert_eq!(sums.len(), 3);
-    assert_eq!(report.vertices[0].records_out, count);
+    assert_eq!((report.vertices[0].records_in, report.vertices[0].records_out), (count, count));
     assert_eq!(report.vertices[1].records_in, count);
     let tcp: u64 = report.vertices.iter().map(|vertex| vertex.bytes_tcp).sum();
     assert_eq!(tcp > 0, workers > 0, "bytes over TCP: {tcp}");
@@ -36,13 +36,10 @@ fn a_job_gives_equal_results_in_process_and_over_workers() {
 #[test]
 fn every_partitioner_moves_every_record_over_worker_processes() {
     let rig = Rig::new();
-    for (partitioner, copies) in
-        [(Partitioner::Rebalance, 1), (Partitioner::Rescale, 1), (Partitioner::Broadcast, 4)]
-    {
-        rig.collected.lock().unwrap().clear();
-        let numbers: (&str, u32, &[(&str, &str)]) = ("numbers", 2, &[("count", "1000")]);
-        let flow =
-            line(&[numbers, ("sum", 4, &[]), ("collect", 1, &[])], &[partitioner, Partitioner::Rebalance]);
+    for (partitioner, copies) in [(Partitioner::Rebalance, 1), (Partitioner::Rescale, 1), (Partitioner::Broadcast, 4)] {
+        rig.clear_collected();
+        let numbers: Step<'_> = ("numbers", 2, &[("count", "1000")]);
+        let flow = line(&[numbers, ("sum", 4, &[]), ("collect", 1, &[])], &[partitioner, Partitioner::Rebalance]);
         end_of(&rig.submit(&flow, settings(2))).expect("a finished job");
         assert_eq!(rig.collected().iter().sum::<u64>(), 499_500 * copies, "{partitioner:?}");
     }
@@ -60,7 +57,7 @@ fn a_parallelism_beyond_the_workers_shares_them() {
 #[test]
 fn a_running_job_names_its_workers_and_its_bottleneck() {
     let rig = Rig::new();
-    let numbers: (&str, u32, &[(&str, &str)]) = ("numbers", 1, &[("count", "1000"), ("endless", "")]);
+    let numbers: Step<'_> = ("numbers", 1, &[("count", "1000"), ("endless", "")]);
     let flow = line(&[numbers, ("slow", 1, &[("pause_us", "200")])], &[Partitioner::Rebalance]);
     let job = rig.submit(&flow, settings(1));
     let bottleneck = status_with(&job, "a bottleneck", |status| status.bottleneck.clone());
