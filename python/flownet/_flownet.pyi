@@ -7,7 +7,22 @@ from typing import Any, Final, final
 
 from .graph import Edge, Operator
 
-__all__: list[str]
+__all__ = [
+    "JobHandle",
+    "ProcessContext",
+    "TaskContext",
+    "Window",
+    "__version__",
+    "decode",
+    "defaults",
+    "encode",
+    "encode_key",
+    "explain",
+    "key_group",
+    "run_worker",
+    "submit",
+    "subtask_of",
+]
 __version__: Final[str]
 
 def encode(value: object, /, *, pickle: bool = False) -> bytes: ...
@@ -26,6 +41,7 @@ def submit(
     init: bytes,
 ) -> JobHandle: ...
 def run_worker() -> None: ...
+
 @final
 class JobHandle:
     def wait(self, timeout_ms: int) -> dict[str, Any] | None: ...

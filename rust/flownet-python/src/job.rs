@@ -1,7 +1,7 @@
 //! Planning and running jobs: `explain`, `submit` and the handle on a job.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use flownet_cluster::{
@@ -55,7 +55,7 @@ pub(crate) fn submit(
     let command = worker_command(command, init);
     let submitted = py.detach(|| Coordinator::submit(&dataflow, settings.job, command, factory));
     let handle = submitted.map_err(|error| errors::cluster(py, error))?;
-    Ok(PyJobHandle { handle: Some(handle), workers, origin: Origin::here() })
+    Ok(PyJobHandle::new(handle, workers))
 }
 
 fn worker_command(command: Vec<String>, init: Vec<u8>) -> WorkerCommand {
@@ -66,15 +66,55 @@ fn worker_command(command: Vec<String>, init: Vec<u8>) -> WorkerCommand {
 /// A job that was submitted. When the handle is closed or collected, nothing of the job is left.
 #[pyclass(frozen, name = "JobHandle", module = "flownet._flownet")]
 pub(crate) struct PyJobHandle {
-    /// Always there until the handle is dropped.
-    handle: Option<JobHandle>,
+    phase: Mutex<Phase>,
     workers: u32,
     origin: Origin,
 }
 
+/// Dropping the last reference to a job waits for its tasks, which may need the interpreter to end: always detached.
+enum Phase {
+    Live(Arc<JobHandle>),
+    /// Nothing of the job is left but how it ended.
+    Closed(Arc<Ended>),
+}
+
+struct Ended {
+    result: Option<Result<JobReport, ClusterError>>,
+    status: JobStatus,
+}
+
 impl PyJobHandle {
-    fn handle(&self) -> &JobHandle {
-        self.handle.as_ref().expect("the handle is taken by drop only")
+    fn new(handle: JobHandle, workers: u32) -> Self {
+        Self { phase: Mutex::new(Phase::Live(Arc::new(handle))), workers, origin: Origin::here() }
+    }
+
+    /// Asks the job if it is still there, or what is known of its end. Call detached.
+    fn ask<R>(&self, live: impl FnOnce(&JobHandle) -> R, ended: impl FnOnce(&Ended) -> R) -> R {
+        let phase = match &*self.lock() {
+            Phase::Live(handle) => Ok(Arc::clone(handle)),
+            Phase::Closed(end) => Err(Arc::clone(end)),
+        };
+        match phase {
+            Ok(handle) => live(&handle),
+            Err(end) => ended(&end),
+        }
+    }
+
+    /// Ends the job and waits until its last thread is gone. Call detached.
+    fn end(&self) {
+        let handle = match &*self.lock() {
+            Phase::Live(handle) => Arc::clone(handle),
+            Phase::Closed(_) => return,
+        };
+        handle.cancel();
+        let result = handle.wait(None);
+        let ended = Arc::new(Ended { result, status: handle.status() });
+        let before = std::mem::replace(&mut *self.lock(), Phase::Closed(ended));
+        drop((before, handle));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Phase> {
+        self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn report_dict<'py>(&self, py: Python<'py>, report: &JobReport) -> PyResult<Bound<'py, PyDict>> {
@@ -112,7 +152,9 @@ impl PyJobHandle {
     /// Wait for the end; None when the time is over first. Raises what ended the job.
     fn wait<'py>(&self, py: Python<'py>, timeout_ms: u64) -> PyResult<Option<Bound<'py, PyDict>>> {
         let timeout = Duration::from_millis(timeout_ms);
-        let answer = enter_until(py, self.origin, timeout, |slice| self.handle().wait(Some(slice)))?;
+        let answer = enter_until(py, self.origin, timeout, |slice| {
+            self.ask(|job| job.wait(Some(slice)), |ended| ended.result.clone())
+        })?;
         match answer {
             None => Ok(None),
             Some(Ok(report)) => self.report_dict(py, &report).map(Some),
@@ -122,35 +164,29 @@ impl PyJobHandle {
 
     /// Where the job is, at this moment.
     fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let status = enter(py, self.origin, || self.handle().status())?;
+        let status = enter(py, self.origin, || self.ask(JobHandle::status, |ended| ended.status.clone()))?;
         let JobStatus { job_name, state, elapsed, vertices, bottleneck, .. } = status;
         self.dict(py, &job_name, state, elapsed, &vertices, bottleneck.map(|bottleneck| bottleneck.to_string()))
     }
 
     /// Ask the job to end. Returns at once.
     fn cancel(&self, py: Python<'_>) -> PyResult<()> {
-        enter(py, self.origin, || self.handle().cancel())
+        enter(py, self.origin, || self.ask(JobHandle::cancel, |_| ()))
     }
 
     /// End the job if it still runs, and wait until nothing of it is left.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        enter(py, self.origin, || {
-            self.handle().cancel();
-            // How it ended is `wait`'s to tell.
-            let _: Option<Result<JobReport, ClusterError>> = self.handle().wait(None);
-        })
+        enter(py, self.origin, || self.end())
     }
 }
 
 impl Drop for PyJobHandle {
-    /// Dropping the handle of a running job waits for its tasks, which may need the interpreter to end.
     fn drop(&mut self) {
-        let Some(handle) = self.handle.take() else { return };
         if self.origin.is_here() {
-            Python::attach(|py| py.detach(move || drop(handle)));
-        } else {
-            // The threads to wait for are the parent's.
-            std::mem::forget(handle);
+            Python::attach(|py| py.detach(|| self.end()));
+        } else if let Phase::Live(handle) = &*self.lock() {
+            // After a fork: the threads to wait for are the parent's.
+            std::mem::forget(Arc::clone(handle));
         }
     }
 }
