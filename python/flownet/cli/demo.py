@@ -109,7 +109,7 @@ class Totals:
 
 
 class LiveWindows(Totals):
-    """Prints the top words of each window once its results stop coming."""
+    """Prints the top words of each window when its results have stopped coming."""
 
     def __init__(self, top: int) -> None:
         super().__init__()
@@ -127,9 +127,14 @@ class LiveWindows(Totals):
     def show_if_quiet(self, progress: Progress) -> None:
         """Print the window if nothing came since the last call."""
         grew, self._grew = self._grew, False
-        if grew or not self._pending:
-            return
+        if not grew:
+            self.show(progress)
+
+    def show(self, progress: Progress) -> None:
+        """Print what came since the last window."""
         counts, self._pending = self._pending, Counter()
+        if not counts:
+            return
         progress.clear()
         words = "  ".join(f"{word} {count}" for word, count in counts.most_common(self._top))
         print(f"{counts.total():,} words: {words}", flush=True)
@@ -185,7 +190,7 @@ def _live(options: argparse.Namespace, env: Environment, lines: Stream[str], win
     print(f"words of {options.socket} by windows of {window}; Ctrl-C ends", flush=True)
     with env.execute_async() as job:
         result = watch(job, progress, lambda: windows.show_if_quiet(progress))
-    windows.show_if_quiet(progress)
+    windows.show(progress)
     _report(result, windows.counts.total())
     return 0
 

@@ -1,0 +1,97 @@
+"""What the tests of the Python side share. No engine is mocked: every job runs through the real extension."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+import flownet as fn
+from flownet import serialise
+
+
+class Run(Protocol):
+    """Runs a dataflow up to a stream and returns the records of that stream."""
+
+    def __call__(self, stream: fn.Stream[Any], workers: int = ...) -> list[Any]: ...
+
+
+@pytest.fixture(params=[0, 2], ids=["embedded", "two_workers"])
+def workers(request: pytest.FixtureRequest) -> int:
+    count: int = request.param
+    return count
+
+
+@pytest.fixture
+def env() -> fn.Environment:
+    return fn.Environment(parallelism=2, buffer_timeout="5ms")
+
+
+@pytest.fixture
+def run(env: fn.Environment, workers: int) -> Run:
+    def run(stream: fn.Stream[Any], workers: int = workers) -> list[Any]:
+        collected = stream.collect()
+        env.execute(workers)
+        return list(collected)
+
+    return run
+
+
+@pytest.fixture(autouse=True)
+def _ship_test_module_by_value(request: pytest.FixtureRequest) -> None:
+    """Workers cannot import test modules, so what these define travels by value."""
+    serialise.ship_by_value(request.module)
+
+
+@pytest.fixture(autouse=True)
+def _no_setting_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in [name for name in os.environ if name.startswith("FLOWNET_")]:
+        monkeypatch.delenv(variable)
+
+
+@pytest.fixture(autouse=True)
+def _leaves_no_process(_ship_test_module_by_value: None) -> Iterator[None]:
+    before = children()
+    yield
+    assert children() <= before, "a test left worker processes behind"
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs Python in a process of its own, in an empty folder."""
+
+    def python(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        settings = {"cwd": tmp_path, "capture_output": True, "text": True, "timeout": 50, **options}
+        return subprocess.run([sys.executable, *arguments], check=False, **settings)
+
+    return python
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A port on which nobody listens, for tests that want a refused connection."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+    return port
+
+
+@pytest.fixture
+def child_pids() -> Callable[[], set[int]]:
+    return children
+
+
+def children(pid: int | None = None) -> set[int]:
+    """Process ids of the children of a process, by default of this one."""
+    found = set[int]()
+    for task in Path(f"/proc/{pid or os.getpid()}/task").iterdir():
+        try:
+            found.update(map(int, (task / "children").read_text().split()))
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # the thread ended meanwhile
+    return found

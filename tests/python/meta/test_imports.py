@@ -1,0 +1,133 @@
+"""What imports what, in Rust and in Python, and how long ``import flownet`` takes."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PACKAGE = ROOT / "python" / "flownet"
+
+LAYERS = ["flownet-memory", "flownet-core", "flownet-net", "flownet-runtime", "flownet-cluster", "flownet-python"]
+"""Each may use those before it."""
+
+OUTSIDE = {
+    "flownet-memory": {"tokio", "pyo3"},
+    "flownet-core": {"tokio", "pyo3", "rand", "mio", "socket2"},
+    "flownet-net": {"pyo3", "tarpc"},
+    "flownet-runtime": {"tokio", "pyo3", "socket2", "tarpc"},
+    "flownet-cluster": {"pyo3"},
+}
+"""Crates of others that a layer must not know."""
+
+MAY_IMPORT_EXTENSION = {"__init__", "codec", "config", "environment", "errors", "graph", "worker"}
+
+
+def rust_sources(crate: str) -> list[Path]:
+    return sorted((ROOT / "rust" / crate / "src").rglob("*.rs"))
+
+
+@pytest.mark.parametrize("crate", LAYERS)
+def test_a_crate_depends_on_the_layers_below_it_only(crate: str) -> None:
+    manifest = tomllib.loads((ROOT / "rust" / crate / "Cargo.toml").read_text())
+    dependencies = set(manifest.get("dependencies", {}))
+    above = set(LAYERS[LAYERS.index(crate) :])
+    assert not dependencies & above
+    assert not dependencies & OUTSIDE.get(crate, set())
+
+
+@pytest.mark.parametrize("crate", LAYERS)
+def test_the_code_of_a_crate_names_no_layer_above_it(crate: str) -> None:
+    above = [layer.replace("-", "_") for layer in LAYERS[LAYERS.index(crate) + 1 :]]
+    for source in rust_sources(crate):
+        code = re.sub(r"//.*", "", source.read_text())
+        named = [layer for layer in above if re.search(rf"\b{layer}::", code)]
+        assert not named, f"{source.relative_to(ROOT)} uses {named}"
+
+
+def test_core_has_no_io_clock_or_threads() -> None:
+    forbidden = re.compile(
+        r"std::(net|fs|thread|time::(Instant|SystemTime)|process|env)\b|Instant::now|SystemTime::now"
+    )
+    for source in rust_sources("flownet-core"):
+        if "tests" in source.parts:
+            continue
+        code = re.sub(r"//.*", "", source.read_text()).split("#[cfg(test)]")[0]
+        found = forbidden.search(code)
+        assert not found, f"{source.relative_to(ROOT)} uses {found}"
+
+
+def test_unsafe_stays_where_it_belongs() -> None:
+    for crate in LAYERS:
+        if crate in ("flownet-memory", "flownet-python"):
+            continue
+        for source in rust_sources(crate):
+            code = re.sub(r"//.*", "", source.read_text())
+            assert not re.search(r"\bunsafe\s*(\{|fn|impl)", code), source.relative_to(ROOT)
+
+
+def imported(source: Path) -> set[str]:
+    """Modules of the package that a file imports, by their name inside it; ``TYPE_CHECKING`` blocks do not count."""
+    names = set[str]()
+    depth = len(source.relative_to(PACKAGE).parts)
+    pending: list[ast.AST] = [ast.parse(source.read_text())]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.ImportFrom) and node.level:
+            package = source.parent if node.level == depth else PACKAGE
+            prefix = ".".join((*package.relative_to(PACKAGE).parts, *(node.module or "").split(".")))
+            names |= {prefix.strip(".")} if node.module else {alias.name for alias in node.names}
+        pending.extend(ast.iter_child_nodes(node))
+    return names
+
+
+def test_only_a_few_modules_know_the_extension() -> None:
+    for source in PACKAGE.rglob("*.py"):
+        name = ".".join(source.relative_to(PACKAGE).with_suffix("").parts)
+        assert "_flownet" not in imported(source) or name in MAY_IMPORT_EXTENSION, name
+
+
+def test_the_python_modules_have_no_import_ring() -> None:
+    graph = {
+        ".".join(source.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"): imported(source)
+        for source in PACKAGE.rglob("*.py")
+    }
+    done = set[str]()
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        assert name not in path, f"import ring: {' -> '.join((*path, name))}"
+        if name not in done:
+            for used in sorted(graph.get(name, ())):
+                visit(used, (*path, name))
+            done.add(name)
+
+    for name in graph:
+        visit(name, ())
+
+
+def test_the_import_is_light() -> None:
+    """Best of several, as a slow run says more of the machine than of the import."""
+    script = "import time; began = time.perf_counter(); import flownet; print(time.perf_counter() - began)"
+    times: list[float] = []
+    deadline = time.monotonic() + 30
+    while len(times) < 5 or (min(times) >= 0.150 and time.monotonic() < deadline):
+        finished = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+        times.append(float(finished.stdout))
+    assert min(times) < 0.150, f"import flownet takes {min(times) * 1000:.0f} ms at best"
+
+
+def test_numpy_and_cloudpickle_are_loaded_when_they_are_needed() -> None:
+    script = (
+        "import sys, flownet; print([name for name in ('numpy', 'cloudpickle', 'argparse') if name in sys.modules])"
+    )
+    finished = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert finished.stdout == "[]\n"

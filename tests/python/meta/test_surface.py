@@ -1,0 +1,67 @@
+"""The public surface: typed, documented, and the same as the extension behind it."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import pkgutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import flownet as fn
+from flownet import collected, errors, functions, stream
+
+ROOT = Path(__file__).parents[3]
+
+
+def public_members() -> Iterator[tuple[str, Any]]:
+    for name in fn.__all__:
+        value = getattr(fn, name)
+        yield name, value
+        if isinstance(value, type):
+            for member, function in vars(value).items():
+                if not member.startswith("_") and inspect.isfunction(function):
+                    yield f"{name}.{member}", function
+
+
+def test_the_stub_says_what_the_extension_has() -> None:
+    command = [sys.executable, "-m", "mypy.stubtest", "flownet._flownet"]
+    finished = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+
+
+def test_the_package_says_that_it_is_typed() -> None:
+    assert fn.__file__ is not None
+    assert (Path(fn.__file__).parent / "py.typed").exists()
+
+
+def test_everything_public_is_documented() -> None:
+    undocumented = [
+        name
+        for name, value in public_members()
+        if not isinstance(value, str | ModuleType) and not inspect.getdoc(value)
+    ]
+    assert not undocumented
+
+
+def test_every_module_is_documented() -> None:
+    for module in pkgutil.walk_packages(fn.__path__, "flownet."):
+        if module.name not in ("flownet._flownet", "flownet.__main__"):
+            assert __import__(module.name, fromlist=["_"]).__doc__, module.name
+
+
+@pytest.mark.parametrize("module", [fn, collected, errors, functions, stream, sys.modules["flownet.environment"]])
+def test_the_examples_of_docstrings_run(module: ModuleType) -> None:
+    names: dict[str, Callable[..., Any] | Any] = {"fn": fn, "Tumbling": fn.Tumbling}
+    for example in doctest.DocTestFinder(exclude_empty=True).find(module):
+        if not example.examples:
+            continue
+        example.globs = {**names, "env": fn.Environment()}
+        results = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(example)
+        assert results.failed == 0, f"{example.name}: see the output above"

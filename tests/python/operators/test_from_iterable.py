@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+import flownet as fn
+
+if TYPE_CHECKING:
+    from tests.python.conftest import Run
+
+
+def test_a_generator_is_read_to_its_end_in_order(env: fn.Environment, run: Run) -> None:
+    assert run(env.from_iterable(n * n for n in range(5000))) == [n * n for n in range(5000)]
+
+
+def test_an_iterable_that_can_be_read_again_runs_again(env: fn.Environment, workers: int) -> None:
+    collected = env.from_iterable([1, 2]).collect()
+    for _ in range(2):
+        env.execute(workers)
+        assert collected == [1, 2]
+
+
+def test_a_generator_is_pulled_only_as_fast_as_downstream_takes(workers: int) -> None:
+    env = fn.Environment(network_memory="256KiB", segment_size="1KiB", buffer_timeout=0)
+    pulled = 0
+    seen_when_first_arrived: list[int] = []
+    release = threading.Event()
+
+    def numbers() -> Iterator[bytes]:
+        nonlocal pulled
+        while pulled < 20_000:
+            pulled += 1
+            yield bytes(100)
+
+    class Slow:
+        def extend(self, records: list[bytes]) -> None:
+            release.wait(30)
+            seen_when_first_arrived.append(pulled)
+
+    env.from_iterable(numbers()).rebalance().map(lambda n: n).disable_chaining().collect(into=Slow())
+    with env.execute_async(workers) as job:
+        before = -1
+        # The source has stopped once it has not moved between two looks, each a round trip to the coordinator.
+        while pulled == 0 or pulled != before:
+            before = pulled
+            with pytest.raises(TimeoutError):
+                job.wait(0.3)
+        assert pulled < 15_000, "2 MB were pulled through 256 KiB of buffers although nobody took them"
+        release.set()
+        job.wait()
+    assert pulled == 20_000
+
+
+def test_an_endless_generator_ends_with_the_job(env: fn.Environment, workers: int) -> None:
+    arrived = threading.Event()
+
+    class Arrived:
+        def extend(self, records: list[int]) -> None:
+            arrived.set()
+
+    env.from_iterable(itertools.count()).rebalance().map(lambda n: n).collect(into=Arrived())
+    with env.execute_async(workers) as job:
+        assert arrived.wait(30)
+        job.cancel()
+        with pytest.raises(fn.errors.CancelledError):
+            job.wait()
+
+
+def test_an_exception_of_the_generator_is_an_operator_error(env: fn.Environment, run: Run) -> None:
+    def broken() -> Iterator[int]:
+        yield 1
+        raise RuntimeError("the well is dry")
+
+    with pytest.raises(fn.errors.OperatorError, match="operator 'well'") as caught:
+        run(env.from_iterable(broken()).name("well"))
+    assert (caught.value.error_type, caught.value.message) == ("RuntimeError", "the well is dry")
+
+
+def test_what_cannot_be_iterated_over_is_refused_at_once(env: fn.Environment) -> None:
+    with pytest.raises(fn.errors.PlanError, match="something to iterate over, not int 5"):
+        env.from_iterable(5)  # type: ignore[arg-type]

@@ -1,0 +1,165 @@
+"""Settings: how they are written, which place wins, and what is refused."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import flownet as fn
+from flownet import _flownet, config
+from flownet.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("written", "microseconds"),
+    [
+        ("10ms", 10_000),
+        ("250us", 250),
+        ("5s", 5_000_000),
+        ("1.5 s", 1_500_000),
+        ("2min", 120_000_000),
+        ("2m", 120_000_000),
+        ("1h", 3_600_000_000),
+        (" 1d ", 86_400_000_000),
+        (timedelta(milliseconds=7), 7000),
+        (0, 0),
+        ("0s", 0),
+    ],
+)
+def test_durations_have_units(written: Any, microseconds: int) -> None:
+    assert config.duration_us("timeout", written) == microseconds
+
+
+@pytest.mark.parametrize(
+    "written", ["", "10", "ms", "-1s", "1 year", 5, 0.5, True, None, timedelta(-1), b"1s", "0.1us"]
+)
+def test_what_is_no_duration_is_refused_with_its_name_and_value(written: Any) -> None:
+    with pytest.raises(ConfigError, match=re.escape(f"timeout={written!r}")) as caught:
+        config.duration_us("timeout", written)
+    assert (caught.value.setting, caught.value.value) == ("timeout", written)
+
+
+def test_a_bare_number_is_told_to_take_a_unit() -> None:
+    with pytest.raises(ConfigError, match="write '5ms' or '5s'"):
+        fn.Environment(buffer_timeout=5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("written", "size"),
+    [("32KiB", 32 << 10), ("64 MiB", 64 << 20), ("1GiB", 1 << 30), ("1.5KiB", 1536), ("64MB", 64_000_000), (100, 100)],
+)
+def test_sizes_have_units_or_count_bytes(written: Any, size: int) -> None:
+    assert config.size_bytes("memory", written) == size
+
+
+@pytest.mark.parametrize("written", ["", "64", "MiB", "-1KiB", "1.0001KiB", 0, -5, 1.5, True, None, "64 mib"])
+def test_what_is_no_size_is_refused(written: Any) -> None:
+    with pytest.raises(ConfigError, match=re.escape(f"memory={written!r}")):
+        config.size_bytes("memory", written)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"parallelism": 0},
+        {"max_parallelism": 0},
+        {"max_parallelism": 32_769},
+        {"codec": "json"},
+        {"network_memory": "lots"},
+        {"segment_size": 0},
+        {"exclusive_buffers": -1},
+        {"floating_buffers": 0},
+        {"slots_per_worker": 0},
+        {"heartbeat_timeout": 0},
+        {"name": ""},
+    ],
+)
+def test_a_value_out_of_range_is_refused_by_the_constructor(settings: dict[str, Any]) -> None:
+    (name,) = settings
+    with pytest.raises(ConfigError, match=f"^{name}=") as caught:
+        fn.Environment(**settings)
+    assert caught.value.setting == name
+    assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize("workers", [-1, 1025, 1.0, "2", True])
+def test_a_number_of_workers_out_of_range_is_refused(workers: Any) -> None:
+    env = fn.Environment()
+    env.from_collection([1]).print()
+    with pytest.raises(ConfigError, match="^workers="):
+        env.execute(workers)
+
+
+def test_the_place_nearest_to_the_start_of_the_job_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    def timeout(given: dict[str, object], overrides: dict[str, str]) -> object:
+        return config.resolve(given, overrides)["buffer_timeout_us"]
+
+    assert timeout({}, {}) == _flownet.defaults()["buffer_timeout_us"] == 100_000
+    assert timeout({"buffer_timeout": "1ms"}, {}) == 1000
+    monkeypatch.setenv("FLOWNET_BUFFER_TIMEOUT", "2ms")
+    assert timeout({"buffer_timeout": "1ms"}, {}) == 2000
+    assert timeout({"buffer_timeout": "1ms"}, {"buffer_timeout": "3ms"}) == 3000
+
+
+def test_settings_in_text_are_read_by_their_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = {"buffer_timeout": "none", "segment_size": "65536", "exclusive_buffers": "0", "name": "7"}
+    settings = config.resolve({}, written)
+    keys = ("buffer_timeout_us", "segment_bytes", "exclusive_buffers", "job_name")
+    assert [settings[key] for key in keys] == [None, 65536, 0, "7"]
+    monkeypatch.setenv("FLOWNET_EXCLUSIVE_BUFFERS", "many")
+    with pytest.raises(ConfigError, match="exclusive_buffers='many' must be a whole number"):
+        fn.Environment()
+
+
+def test_a_setting_that_does_not_exist_lists_those_that_do() -> None:
+    with pytest.raises(ConfigError, match="unknown setting 'bufer_timeout'; there are: buffer_timeout, codec"):
+        config.parse_assignment("bufer_timeout=1ms")
+
+
+def test_an_assignment_without_a_value_is_refused() -> None:
+    with pytest.raises(ConfigError, match="write NAME=VALUE"):
+        config.parse_assignment("buffer_timeout")
+
+
+def test_every_setting_is_an_argument_of_the_environment_and_has_a_default() -> None:
+    arguments = set(fn.Environment.__init__.__annotations__) - {"return"}
+    assert set(config.SETTINGS) - {"workers"} == arguments
+    defaults = _flownet.defaults()
+    assert {setting.key for setting in config.SETTINGS.values()} - {"parallelism"} <= set(defaults)
+
+
+def test_the_documented_defaults_are_those_of_the_engine() -> None:
+    documented = dict(
+        re.findall(r"^    (\w+)\n(?:        .*\n)*?        .*Default: ([^\n]*)\.", fn.Environment.__doc__ or "", re.M)
+    )
+    defaults = _flownet.defaults()
+    for name in ("network_memory", "segment_size", "exclusive_buffers", "floating_buffers", "max_record_size"):
+        setting = config.SETTINGS[name]
+        written = documented[name].split(".")[0]
+        assert setting.check_text(written) == defaults[setting.key], name
+
+
+@pytest.mark.parametrize(
+    ("microseconds", "text"),
+    [(0, "0 us"), (7, "7 us"), (10_000, "10 ms"), (5_000_000, "5 s"), (90_000_000, "90 s"), (3_600_000_000, "1 h")],
+)
+def test_durations_are_shown_with_their_largest_whole_unit(microseconds: int, text: str) -> None:
+    assert config.format_duration(microseconds) == text
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1536, "1.50 KiB"),
+        (64 << 20, "64 MiB"),
+        (123_456_789, "118 MiB"),
+        (5 << 40, "5120 GiB"),
+    ],
+)
+def test_sizes_are_shown_with_three_digits(size: int, text: str) -> None:
+    assert config.format_size(size) == text

@@ -1,0 +1,300 @@
+"""Bad input and faults: each is a typed error that names the culprit, and nothing of the job is left."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import flownet as fn
+from flownet import errors, graph
+
+
+class Point:
+    def __init__(self, x: int) -> None:
+        self.x = x
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Point) and other.x == self.x
+
+    def __hash__(self) -> int:
+        return self.x
+
+
+def parse(line: str) -> float:
+    return float(line.split(";")[1])
+
+
+def test_an_exception_of_the_user_comes_with_operator_subtask_record_and_traceback(
+    env: fn.Environment, workers: int
+) -> None:
+    env.from_collection(["2026-11-20;1.5", "2026-11-20;;oops"]).map(parse).name("parse").print()
+    with pytest.raises(errors.OperatorError) as caught:
+        env.execute(workers)
+    error = caught.value
+    assert (error.operator, error.parallelism, error.record) == ("parse", 2, "'2026-11-20;;oops'")
+    assert error.subtask in (0, 1)
+    assert (error.error_type, error.message) == ("ValueError", "could not convert string to float: ''")
+    first, *frames, last = str(error).split("\n")
+    assert first.startswith(f"operator 'parse' (subtask {error.subtask + 1} of 2")
+    assert first.endswith("failed on record '2026-11-20;;oops'")
+    assert any("test_errors.py" in frame and "in parse" in frame for frame in frames)
+    assert "return float(line" in str(error)
+    assert last == "ValueError: could not convert string to float: ''"
+    assert "Traceback (most recent call last)" not in str(error)
+
+
+def test_a_worker_is_named_when_the_failure_was_in_one(env: fn.Environment) -> None:
+    env.from_collection(["x"]).map(int).print()
+    with pytest.raises(errors.OperatorError) as caught:
+        env.execute(workers=2)
+    assert caught.value.worker is not None
+    assert "worker" in str(caught.value).split("\n")[0]
+
+
+def test_a_long_record_is_shortened(env: fn.Environment, workers: int) -> None:
+    env.from_collection(["x" * 10_000]).map(int).print()
+    with pytest.raises(errors.OperatorError) as caught:
+        env.execute(workers)
+    assert caught.value.record is not None
+    assert len(caught.value.record) <= 210
+
+
+def test_a_failure_is_reported_within_a_second_though_sources_go_on(workers: int) -> None:
+    env = fn.Environment(buffer_timeout="1ms")
+    raised: list[float] = []
+
+    def numbers() -> Iterator[int]:
+        n = 0
+        while True:
+            if n == 1000:
+                raised.append(time.monotonic())
+            yield n
+            n += 1
+
+    def fail(n: int) -> int:
+        if n == 1000:
+            raise ArithmeticError(n)
+        return n
+
+    env.from_iterable(numbers()).rebalance().filter(lambda n: fail(n) < 0).print()
+    with pytest.raises(errors.OperatorError, match="ArithmeticError: 1000"):
+        env.execute(workers)
+    assert time.monotonic() - raised[0] < 5, "a bound far above the second that is promised: machines are busy"
+
+
+@pytest.mark.parametrize("error_type", [SystemExit, KeyboardInterrupt, StopIteration])
+def test_no_exception_of_a_user_ends_more_than_the_job(
+    env: fn.Environment, workers: int, error_type: type[BaseException]
+) -> None:
+    def fail(n: int) -> int:
+        raise error_type("why")
+
+    env.from_collection([1]).map(fail).print()
+    with pytest.raises(errors.OperatorError) as caught:
+        env.execute(workers)
+    assert caught.value.error_type == error_type.__name__
+
+
+def test_a_type_without_a_codec_names_the_operator_the_type_and_the_way_out(env: fn.Environment, workers: int) -> None:
+    env.from_collection([1]).map(Point).name("points").rebalance().map(lambda point: point.x).print()
+    with pytest.raises(errors.CodecError, match="Point") as caught:
+        env.execute(workers)
+    assert caught.value.operator == "points"
+    assert 'codec="pickle"' in str(caught.value)
+
+
+def test_any_type_passes_between_operators_of_one_task(env: fn.Environment, workers: int) -> None:
+    collected = env.from_collection([1, 2]).map(Point).map(lambda point: point.x).collect()
+    env.execute(workers)
+    assert sorted(collected) == [1, 2]
+
+
+def test_the_pickle_codec_moves_what_the_typed_one_refuses(workers: int) -> None:
+    env = fn.Environment(parallelism=2, codec="pickle")
+    collected = env.from_collection([1, 2]).map(Point).rebalance().map(lambda point: point).collect()
+    env.execute(workers)
+    assert sorted(point.x for point in collected) == [1, 2]
+
+
+def test_a_record_larger_than_the_limit_names_both_sizes(workers: int) -> None:
+    env = fn.Environment(max_record_size="100KiB")
+    env.from_collection([1]).map(lambda _: bytes(200_000)).name("large").rebalance().map(len).print()
+    with pytest.raises(errors.RecordTooLargeError) as caught:
+        env.execute(workers)
+    assert caught.value.bytes is not None
+    assert caught.value.bytes >= 200_000
+    assert caught.value.max_bytes == 100 << 10
+
+
+def test_a_record_larger_than_all_memory_of_the_pool_passes_in_pieces(workers: int) -> None:
+    env = fn.Environment(network_memory="256KiB", segment_size="4KiB", parallelism=2)
+    sizes = env.from_collection([1]).map(lambda _: bytes(1 << 20)).rebalance().map(len).disable_chaining().collect()
+    env.execute(workers)
+    assert sizes == [1 << 20]
+
+
+def test_memory_that_does_not_suffice_is_refused_with_the_numbers_before_the_job_starts(
+    env: fn.Environment,
+) -> None:
+    small = fn.Environment(parallelism=8, network_memory="128KiB", segment_size="32KiB")
+    small.from_collection(range(10)).rebalance().map(str).rebalance().map(len).print()
+    with pytest.raises(errors.InsufficientBuffersError, match="network_memory") as caught:
+        small.explain(workers=2)
+    error = caught.value
+    assert (error.total, error.segment_bytes) == (4, 32 << 10)
+    assert error.needed is not None
+    assert error.needed > 4
+    with pytest.raises(errors.InsufficientBuffersError):
+        small.execute(workers=2)
+
+
+def test_more_subtasks_than_key_groups_are_refused_before_the_job_starts() -> None:
+    env = fn.Environment(parallelism=4, max_parallelism=2)
+    env.from_collection([1]).key_by(lambda n: n).count().print()
+    with pytest.raises(errors.PlanError, match="max_parallelism is 2"):
+        env.execute(workers=0)
+
+
+def test_more_subtasks_than_slots_are_refused_before_the_job_starts() -> None:
+    env = fn.Environment(parallelism=8, slots_per_worker=2)
+    env.from_collection([1]).rebalance().map(str).print()
+    with pytest.raises(errors.PlanError, match="slots_per_worker"):
+        env.execute(workers=2)
+
+
+def test_an_empty_dataflow_says_how_to_begin(env: fn.Environment, workers: int) -> None:
+    with pytest.raises(errors.PlanError, match="begin with a source"):
+        env.execute(workers)
+    with pytest.raises(errors.PlanError, match="begin with a source"):
+        env.explain()
+
+
+def test_a_source_that_nobody_reads_is_refused(env: fn.Environment, workers: int) -> None:
+    env.from_collection([1])
+    with pytest.raises(errors.PlanError, match="'from_collection' has neither an input nor an output"):
+        env.execute(workers)
+
+
+def test_a_cycle_made_by_hand_names_its_operators(env: fn.Environment, workers: int) -> None:
+    stream = env.from_collection([1]).map(str).name("first")
+    second = stream.map(str).name("second")
+    stream._origins[0].node.inputs += second._origins
+    with pytest.raises(errors.CycleError) as caught:
+        env.execute(workers)
+    assert set(caught.value.operators) == {"first", "second"}
+
+
+def test_heartbeats_that_leave_no_room_are_refused() -> None:
+    env = fn.Environment(heartbeat_interval="10s", heartbeat_timeout="1s")
+    env.from_collection([1]).print()
+    with pytest.raises(errors.ConfigError, match="heartbeat_timeout"):
+        env.execute(workers=2)
+
+
+def test_a_worker_killed_from_outside_is_named(child_pids: Callable[[], set[int]]) -> None:
+    env = fn.Environment(parallelism=2, buffer_timeout="1ms", heartbeat_timeout="5s")
+    arrived = threading.Event()
+
+    class Arrived:
+        def extend(self, records: list[int]) -> None:
+            arrived.set()
+
+    def endless() -> Iterator[int]:
+        while True:
+            yield 1
+
+    env.from_iterable(endless()).rebalance().map(lambda n: n).collect(into=Arrived())
+    before = child_pids()
+    with env.execute_async(workers=2) as job:
+        assert arrived.wait(30)
+        victim = min(child_pids() - before)
+        os.kill(victim, signal.SIGKILL)
+        with pytest.raises(errors.WorkerLostError, match=f"{victim}") as caught:
+            job.wait()
+    assert caught.value.pid == victim
+    assert "signal 9" in str(caught.value)
+
+
+def test_strangers_on_the_ports_of_a_job_change_nothing(child_pids: Callable[[], set[int]]) -> None:
+    env = fn.Environment(parallelism=2, buffer_timeout="1ms")
+    arrived, done = threading.Event(), threading.Event()
+
+    class Counts:
+        def __init__(self) -> None:
+            self.records = 0
+
+        def extend(self, records: list[int]) -> None:
+            self.records += len(records)
+            arrived.set()
+
+    def numbers() -> Iterator[int]:
+        yield from range(10_000)
+        assert done.wait(50)
+        yield from range(10_000)
+
+    counts = Counts()
+    env.from_iterable(numbers()).rebalance().map(lambda n: n).collect(into=counts)
+    before = child_pids()
+    with env.execute_async(workers=2) as job:
+        assert arrived.wait(30)
+        ports = {port for pid in {os.getpid(), *(child_pids() - before)} for port in listening_ports(pid)}
+        assert len(ports) >= 3, "two workers and the coordinator listen"
+        for port in ports:
+            for noise in (b"GET / HTTP/1.1\r\n\r\n", os.urandom(4096), b"\xff" * 64, b"fl"):
+                with socket.create_connection(("127.0.0.1", port), timeout=10) as stranger:
+                    stranger.sendall(noise)
+        done.set()
+        job.wait()
+    assert counts.records == 20_000
+
+
+def test_every_error_has_the_base_class_and_travels_through_pickle() -> None:
+    classes = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, Exception)]
+    assert len(classes) > 10
+    for error_class in classes:
+        assert issubclass(error_class, errors.FlownetError)
+        error = error_class("text")
+        assert str(pickle.loads(pickle.dumps(error))) == str(error) == "text"
+    error = errors.WorkerLostError("gone", worker="worker 1", pid=7)
+    copied = pickle.loads(pickle.dumps(error))
+    assert (copied.worker, copied.pid, copied.reason) == ("worker 1", 7, None)
+
+
+def test_standard_base_classes_let_callers_catch_what_they_know() -> None:
+    for error_class, base in {
+        errors.ConfigError: ValueError,
+        errors.PlanError: ValueError,
+        errors.NotShippableError: TypeError,
+        errors.InputError: OSError,
+        errors.ConnectionLostError: ConnectionError,
+        errors.CodecError: ValueError,
+    }.items():
+        assert issubclass(error_class, base)
+
+
+def test_the_graph_is_plain_data() -> None:
+    operator = graph.Operator(0, None, "map", "map", b"", None, {}, 1)
+    assert (operator.chaining, operator.on_driver) == ("always", False)
+
+
+def listening_ports(pid: int) -> set[int]:
+    """Ports of the sockets that a process listens on."""
+    inodes = set[str]()
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            target = os.readlink(link)
+        except FileNotFoundError:
+            continue  # closed meanwhile
+        if target.startswith("socket:["):
+            inodes.add(target.removeprefix("socket:[").removesuffix("]"))
+    rows: list[Any] = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+    return {int(row[1].split(":")[1], 16) for row in rows if row[3] == "0A" and row[9] in inodes}

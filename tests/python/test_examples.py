@@ -1,0 +1,71 @@
+"""The examples run as their first lines say, and do what they claim."""
+
+from __future__ import annotations
+
+import socket
+import sqlite3
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+Python = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def test_wordcount_counts_the_words_of_the_files_it_is_given(python: Python, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("to be or not to be\n" * 10)
+    finished = python(str(EXAMPLES / "wordcount.py"), "text")
+    assert (finished.returncode, finished.stderr) == (0, "")
+    counts: Counter[str] = Counter()
+    for line in finished.stdout.splitlines():
+        word, count = line.split("> ")[1].strip("()").split(", ")
+        counts[word.strip("'")] += int(count)
+    assert counts == {"to": 20, "be": 20, "or": 10, "not": 10}
+
+
+def test_wordcount_runs_from_the_command_line(python: Python) -> None:
+    finished = python("-m", "flownet", "run", str(EXAMPLES / "wordcount.py:env"), "--workers", "2")
+    assert finished.returncode == 0, finished.stderr
+    assert "('flownet', " in finished.stdout
+
+
+def test_sessions_end_after_a_pause(python: Python) -> None:
+    finished = python(str(EXAMPLES / "sessions.py"))
+    assert (finished.returncode, finished.stderr) == (0, "")
+    sessions = sorted(line.split("> ")[1] for line in finished.stdout.splitlines())
+    assert sessions == ["('ann', 2)", "('ann', 2)", "('bob', 1)"]
+
+
+def test_custom_sink_fills_a_database_a_subtask(python: Python, tmp_path: Path) -> None:
+    finished = python(str(EXAMPLES / "custom_sink.py"), "squares.db")
+    assert (finished.returncode, finished.stderr) == (0, "")
+    rows = []
+    for subtask in range(2):
+        database = sqlite3.connect(tmp_path / f"squares.db-{subtask}")
+        rows += database.execute("SELECT number, square FROM squares").fetchall()
+        database.close()
+    assert sorted(rows) == [(number, number * number) for number in range(10_000)]
+
+
+def test_access_log_summarises_what_a_server_sends(python: Python) -> None:
+    lines = b"".join(
+        b'1.2.3.4 - - [20/Nov/2026:10:00:00 +0000] "GET %s HTTP/1.1" %d 512\n' % (path, status)
+        for path, status in [(b"/a?x=1", 200), (b"/a", 503), (b"/b", 200)]
+    )
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(lines + b"no request at all\n")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        port = str(listener.getsockname()[1])
+        finished = python(str(EXAMPLES / "access_log.py"), "127.0.0.1", port, "--window", "1h")
+        thread.join()
+    assert (finished.returncode, finished.stderr) == (0, "")
+    assert sorted(finished.stdout.splitlines()) == ["/a: 2 requests, 1 failed", "/b: 1 requests, 0 failed"]

@@ -1,0 +1,197 @@
+"""Jobs begin and end: nothing of them is left, however they end."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import flownet as fn
+from flownet import errors
+
+ENDLESS = """
+import itertools, sys
+import flownet as fn
+
+class Announce:
+    def __init__(self):
+        self.said = False
+
+    def extend(self, records):
+        if not self.said:
+            self.said = True
+            print("running", flush=True)
+
+env = fn.Environment(parallelism=2, buffer_timeout="1ms")
+env.from_iterable(itertools.count()).rebalance().map(lambda n: n).collect(into=Announce())
+if __name__ == "__main__":
+    try:
+        env.execute(workers=WORKERS)
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+"""
+
+
+class Arrived:
+    """Sets an event at the first record."""
+
+    def __init__(self) -> None:
+        self.event = threading.Event()
+
+    def extend(self, records: list[int]) -> None:
+        self.event.set()
+
+
+def left_behind() -> tuple[set[str], set[int], set[str]]:
+    """Threads of the runtime and open sockets of this process, its children, and temporary files."""
+    threads = {path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")}
+    sockets = [os.readlink(link) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    children = {int(pid) for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()}
+    named = {name for name in threads if name.startswith("flownet")}
+    named |= {target for target in sockets if target.startswith("socket:")}
+    return named, children, set(os.listdir(tempfile.gettempdir()))
+
+
+def endless(workers: int) -> tuple[fn.Job, Arrived]:
+    env = fn.Environment(parallelism=2, buffer_timeout="1ms")
+    arrived = Arrived()
+    env.from_iterable(itertools.count()).rebalance().map(lambda n: n).collect(into=arrived)
+    return env.execute_async(workers), arrived
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("workers", "times"), [(0, 100), (2, 100)])
+def test_a_hundred_starts_and_cancels_leave_nothing(workers: int, times: int) -> None:
+    threads, children, files = left_behind()
+    for turn in range(times):
+        job, arrived = endless(workers)
+        with job:
+            # Half of them are cancelled while they start, half while they run.
+            if turn % 2:
+                assert arrived.event.wait(30)
+            job.cancel()
+            with pytest.raises(errors.CancelledError):
+                job.wait()
+        del job
+    after_threads, after_children, after_files = left_behind()
+    assert after_children == children
+    assert after_threads <= threads
+    assert not {name for name in after_files - files if "flownet" in name}
+
+
+@pytest.mark.parametrize("how", ["finish", "fail"])
+def test_a_job_that_ended_leaves_no_thread_socket_or_process(workers: int, how: str) -> None:
+    before = left_behind()
+    env = fn.Environment(parallelism=2)
+    env.from_collection(["1", "2", "3" if how == "finish" else "x"]).rebalance().map(int).collect()
+    if how == "finish":
+        env.execute(workers)
+    else:
+        with pytest.raises(errors.OperatorError):
+            env.execute(workers)
+    after = left_behind()
+    assert after[0] <= before[0]
+    assert after[1] == before[1]
+
+
+def test_leaving_the_block_of_a_running_job_ends_it(workers: int, child_pids: Callable[[], set[int]]) -> None:
+    before = child_pids()
+    job, arrived = endless(workers)
+    with job:
+        assert arrived.event.wait(30)
+    assert child_pids() == before
+    job.close()
+
+
+def test_waiting_for_a_while_leaves_the_job_running(workers: int) -> None:
+    job, arrived = endless(workers)
+    with job:
+        with pytest.raises(TimeoutError, match="still runs after 0.05 s"):
+            job.wait(timeout=0.05)
+        assert arrived.event.wait(30)
+        assert job.status().state == "running"
+
+
+def test_the_status_tells_what_moves(workers: int) -> None:
+    job, arrived = endless(workers)
+    with job:
+        assert arrived.event.wait(30)
+        status = job.status()
+        while not status.records:
+            with pytest.raises(TimeoutError):
+                job.wait(timeout=0.1)
+            status = job.status()
+        assert (status.name, status.workers) == ("job", workers)
+        assert [task.parallelism for task in status.tasks] == [1, 2, 1]
+        assert status.seconds > 0
+
+
+def test_the_result_tells_what_moved_and_where_the_time_went(workers: int) -> None:
+    env = fn.Environment(parallelism=2, name="squares")
+    env.from_collection(range(10_000)).rebalance().map(lambda n: n * n).name("square").collect()
+    result = env.execute(workers)
+    source, square, collect = result.tasks
+    assert (source.records_in, source.records_out) == (10_000, 10_000)
+    assert (square.name, square.parallelism, square.records_in, square.records_out) == ("square", 2, 10_000, 10_000)
+    assert collect.records_in == 10_000
+    assert (result.name, result.workers, result.records) == ("squares", workers, 10_000)
+    assert result.records_per_second > 0
+    for task in result.tasks:
+        assert task.busy + task.back_pressured + task.idle == pytest.approx(1, abs=0.02)
+    assert (result.bytes_tcp > 0) == (workers > 0)
+    assert result.bytes_local + result.bytes_tcp > 40_000
+    assert "square" in str(result)
+    assert "<td>square</td>" in result._repr_html_()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_ctrl_c_ends_the_job_and_its_processes(workers: int) -> None:
+    script = ENDLESS.replace("WORKERS", str(workers))
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "running\n"
+        children = descendants(process.pid)
+        assert len(children) == workers
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "interrupted\n"
+        assert not any(is_alive(pid) for pid in children), "workers are gone before execute() raises"
+        assert process.wait(30) == 0
+
+
+def test_workers_end_when_the_process_that_started_them_is_killed() -> None:
+    script = ENDLESS.replace("WORKERS", "2")
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "running\n"
+        pidfds = [os.pidfd_open(pid) for pid in descendants(process.pid)]
+        assert len(pidfds) == 2
+        process.kill()
+        for pidfd in pidfds:
+            # A pidfd is readable once its process has ended.
+            with os.fdopen(pidfd) as ended:
+                assert select.select([ended], [], [], 30)[0]
+
+
+def test_two_jobs_run_side_by_side(workers: int) -> None:
+    first, first_arrived = endless(workers)
+    second, second_arrived = endless(workers)
+    with first, second:
+        assert first_arrived.event.wait(30)
+        assert second_arrived.event.wait(30)
+
+
+def descendants(pid: int) -> set[int]:
+    return {int(child) for path in Path(f"/proc/{pid}/task").glob("*/children") for child in path.read_text().split()}
+
+
+def is_alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()

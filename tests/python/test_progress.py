@@ -1,0 +1,84 @@
+"""What is shown of a running job."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from flownet.job import JobResult, JobStatus, TaskReport
+from flownet.progress import Progress, format_rate, status_lines
+
+
+def status(seconds: float = 2.0) -> JobStatus:
+    read = TaskReport("read_text -> flat_map", 2, 80_000, 3_800_000, 40_000, 0, 0, 0.97, 0.02, 0.01, 0.99)
+    count = TaskReport("window(5 s) count", 2, 3_800_000, 10, 1_900_000, 9 << 20, 9 << 20, 0.61, 0.0, 0.39, 0.7)
+    return JobStatus("wordcount", "running", 2, seconds, (read, count), "read_text -> flat_map (97 % busy)")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_status_is_the_job_a_line_a_task_and_the_bottleneck() -> None:
+    assert status_lines(status()) == [
+        "wordcount  RUNNING  2 workers  4 subtasks  2.0 s",
+        "  read_text -> flat_map  2x   40.0 k/s  busy  97%  pressured   2%  idle   1%",
+        "  window(5 s) count      2x   1.90 M/s  busy  61%  pressured   0%  idle  39%",
+        "  bottleneck: read_text -> flat_map (97 % busy)",
+    ]
+
+
+def test_on_a_terminal_the_lines_are_rewritten_in_place() -> None:
+    terminal = Terminal()
+    progress = Progress(terminal)
+    progress.show(status())
+    progress.show(status())
+    progress.clear()
+    progress.clear()
+    assert terminal.getvalue().count("\x1b[4A\x1b[J") == 2
+    assert terminal.getvalue().endswith("\x1b[J")
+
+
+def test_elsewhere_a_line_is_added_now_and_then() -> None:
+    stream = io.StringIO()
+    progress = Progress(stream)
+    for seconds in (0.5, 5.2, 6.0, 9.9, 10.4):
+        progress.show(status(seconds))
+    progress.clear()
+    assert [line.split("  ")[2] for line in stream.getvalue().splitlines()] == ["5 s", "10 s"]
+    assert "\x1b" not in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"),
+    [
+        (0, "0/s"),
+        (7.4, "7/s"),
+        (999, "999/s"),
+        (1234, "1.23 k/s"),
+        (45_678, "45.7 k/s"),
+        (1_940_000, "1.94 M/s"),
+        (2e8, "200 M/s"),
+    ],
+)
+def test_rates_have_three_digits(rate: float, text: str) -> None:
+    assert format_rate(rate) == text
+
+
+def test_a_result_is_a_table_that_names_the_bottleneck() -> None:
+    now = status()
+    result = JobResult(now.name, "ended", now.workers, now.seconds, now.tasks, now.bottleneck)
+    lines = str(result).split("\n")
+    assert lines[0] == "3,800,000 records in 2.00 s, 1,900,000 a second; 9 MiB moved locally, 9 MiB over TCP"
+    assert lines[1].split() == ["task", "subtasks", "in", "out", "busy", "back-pressured", "idle"]
+    assert lines[3].split() == ["window(5", "s)", "count", "2", "3,800,000", "10", "61%", "0%", "39%"]
+    assert lines[-1] == "bottleneck: read_text -> flat_map (97 % busy)"
+
+
+def test_a_result_in_a_notebook_is_html_that_cannot_be_broken_by_names() -> None:
+    task = TaskReport("<b>&", 1, 1, 1, 1, 0, 0, 1, 0, 0, 1)
+    shown = JobResult("<i>", "ended", 0, 1.0, (task,), None)._repr_html_()
+    assert "<td>&lt;b&gt;&amp;</td>" in shown
+    assert "<i>" not in shown

@@ -1,0 +1,85 @@
+"""What can be shipped to workers, and what is said about what cannot."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import flownet as fn
+from flownet import serialise
+from flownet.errors import NotShippableError
+
+LOCK = threading.Lock()
+
+
+def uses_a_global(n: int) -> int:
+    with LOCK:
+        return n
+
+
+class Holder:
+    def __init__(self) -> None:
+        self.inner = {"lock": threading.Lock()}
+
+    def method(self, n: int) -> int:
+        return n
+
+
+def captures(value: Any) -> Callable[[int], Any]:
+    return lambda n: (n, value)
+
+
+@pytest.mark.parametrize(
+    ("function", "culprit"),
+    [
+        (captures(LOCK), "variable 'value' (_thread.lock)"),
+        (captures([1, {"deep": LOCK}]), "item 'deep' of item 1 of variable 'value' (_thread.lock)"),
+        (captures(n for n in range(3)), "variable 'value' (generator)"),
+        (uses_a_global, "global 'LOCK' (_thread.lock)"),
+        (Holder().method, "item 'lock' of attribute 'inner' of the object (_thread.lock)"),
+    ],
+)
+def test_the_part_that_cannot_be_pickled_is_named(function: Callable[[int], Any], culprit: str) -> None:
+    with pytest.raises(NotShippableError) as caught:
+        serialise.dumps(function, "parse")
+    assert caught.value.culprit == culprit
+    assert caught.value.operator == "parse"
+    assert "operator 'parse'" in str(caught.value)
+    assert "run with workers=0" in str(caught.value)
+
+
+def test_a_function_over_a_socket_is_refused_before_the_job_starts(env: fn.Environment) -> None:
+    with socket.socket() as connection:
+        env.from_collection([b"x"]).map(lambda data: connection.send(data)).name("send").print()
+        with pytest.raises(
+            NotShippableError, match=r"operator 'send': .*<lambda> \(test_serialise.py:\d+\).*'connection'"
+        ):
+            env.execute(workers=2)
+
+
+def test_a_key_selector_that_cannot_be_shipped_names_both_ends(env: fn.Environment) -> None:
+    env.from_collection([1]).key_by(captures(LOCK)).count().print()
+    with pytest.raises(NotShippableError, match="operator 'from_collection -> count'"):
+        env.execute(workers=2)
+
+
+def test_in_this_process_nothing_is_shipped(env: fn.Environment) -> None:
+    env.from_collection([1]).map(captures(LOCK)).map(lambda pair: pair[0]).collect()
+    env.execute(workers=0)
+
+
+def test_functions_use_what_they_capture(env: fn.Environment, workers: int) -> None:
+    table = {"a": 1, "b": 2}
+    collected = env.from_collection(["a", "b"]).map(lambda key: table[key]).collect()
+    env.execute(workers)
+    assert sorted(collected) == [1, 2]
+
+
+def test_the_worker_is_told_where_modules_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend("/somewhere")
+    assert "/somewhere" in pickle.loads(serialise.pack_init())["path"]
