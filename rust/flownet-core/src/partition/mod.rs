@@ -9,6 +9,7 @@
 //! - P2: when a write returns short, everything written before is visible to the readers, so that they can give
 //!   segments back.
 //! - P3: bytes committed before a flush are seen by the poll that follows it (see [`SubpartitionCell`]).
+//! - P4: a write never waits for segments that only open buffers hold: those are finished, so that they come back.
 
 mod cell;
 mod dirty;

@@ -49,6 +49,24 @@ impl ResultPartition {
         if taken == bytes.len() { taken } else { taken + self.write_rest(subpartition, &bytes[taken..]) }
     }
 
+    /// Writes a whole record where the open buffer has room for it and more: the case to be fast in. `false`: nothing
+    /// was written, [`Self::try_write`] and [`Self::end_record`] know what to do.
+    #[inline]
+    pub(crate) fn try_write_record(&mut self, subpartition: SubpartitionIndex, prefix: &[u8], record: &[u8]) -> bool {
+        let index = subpartition.index();
+        if self.broadcast.is_none()
+            && let Some(builder) = &mut self.open[index]
+            && builder.writable_bytes() > prefix.len() + record.len()
+        {
+            builder.append(prefix);
+            builder.append(record);
+            builder.commit();
+            self.shared.dirty.mark(index);
+            return true;
+        }
+        false
+    }
+
     /// Appends once for all subpartitions: they share the buffer. Otherwise as [`Self::try_write`].
     #[inline]
     pub fn try_broadcast_write(&mut self, bytes: &[u8]) -> usize {
@@ -216,11 +234,20 @@ impl ResultPartition {
             let Some(segment) = self.pool.try_take(index) else {
                 // P2: the reader must see the full buffer, or it never gives a segment back.
                 self.shared.cells[index].finish_buffer();
+                self.close_idle_buffers();
                 break;
             };
             self.open_buffer(index, segment);
         }
         taken
+    }
+
+    /// P4: with fewer segments than subpartitions the open buffers may hold them all; then they must go, full or not.
+    fn close_idle_buffers(&mut self) {
+        let open = self.open.iter().filter(|open| open.is_some()).count();
+        if self.pool.in_use() <= open {
+            self.close_unicast();
+        }
     }
 
     fn broadcast_rest(&mut self, bytes: &[u8]) -> usize {

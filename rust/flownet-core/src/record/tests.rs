@@ -187,7 +187,7 @@ proptest! {
     fn records_and_events_of_any_size_keep_their_order_through_any_segment_size(
         steps in vec(any_step(), 0..60),
         segment_bytes in 1usize..70,
-        segments in 3usize..9,
+        segments in 1usize..9,
         flush in any_policy(),
     ) {
         let mut rig = Rig::new(segments, segment_bytes, 3, Selector::Custom, flush);
@@ -239,6 +239,18 @@ fn a_record_larger_than_the_whole_pool_gets_through_while_its_reader_reads() {
     rig.emit(Target::Any, &[5]);
     let read = rig.finish_and_assert_all_segments_home();
     assert_eq!(read, [[Read::Record(large), Read::Record(vec![5])]]);
+}
+
+#[test]
+fn fewer_segments_than_subpartitions_serve_them_all_in_turn() {
+    let mut rig = Rig::new(2, 64, 5, Selector::Custom, FlushPolicy::WhenFull);
+    for record in 0..50_u8 {
+        rig.emit(Target::Subpartition(u32::from(record) % 5), &[record]);
+    }
+    for (subpartition, read) in (0_u8..).zip(rig.finish_and_assert_all_segments_home()) {
+        let expected: Vec<Read> = (0..10).map(|turn| Read::Record(vec![turn * 5 + subpartition])).collect();
+        assert_eq!(read, expected);
+    }
 }
 
 #[test]

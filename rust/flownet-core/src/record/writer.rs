@@ -93,19 +93,20 @@ impl RecordWriter {
         let prefix = (record.len() as u32).to_le_bytes();
         let written = match selection {
             Selection::One(subpartition) => {
-                let written = self.partition.try_write(subpartition, &prefix);
-                if written == prefix.len() { written + self.partition.try_write(subpartition, record) } else { written }
+                if !self.partition.try_write_record(subpartition, &prefix, record) {
+                    return Ok(self.emit_over_buffers(subpartition, prefix, record));
+                }
+                if self.flush == FlushPolicy::EveryRecord {
+                    self.partition.flush(subpartition);
+                }
+                return Ok(Emit::Done);
             }
             Selection::All => {
                 let written = self.partition.try_broadcast_write(&prefix);
                 if written == prefix.len() { written + self.partition.try_broadcast_write(record) } else { written }
             }
         };
-        if written == LENGTH_PREFIX_BYTES + record.len() {
-            self.end_record(selection);
-            return Ok(Emit::Done);
-        }
-        Ok(self.block(selection, &prefix, record, written))
+        Ok(self.end_or_block(selection, &prefix, record, written))
     }
 
     /// Goes on with the record that blocks. Does nothing when none does.
@@ -194,6 +195,31 @@ impl RecordWriter {
     #[must_use]
     pub fn records_out(&self) -> u64 {
         self.records_out
+    }
+
+    /// Writes a record that reaches the end of the open buffer, or finds none.
+    #[inline(never)]
+    fn emit_over_buffers(
+        &mut self,
+        subpartition: SubpartitionIndex,
+        prefix: [u8; LENGTH_PREFIX_BYTES],
+        record: &[u8],
+    ) -> Emit {
+        let mut written = self.partition.try_write(subpartition, &prefix);
+        if written == prefix.len() {
+            written += self.partition.try_write(subpartition, record);
+        }
+        self.end_or_block(Selection::One(subpartition), &prefix, record, written)
+    }
+
+    #[inline]
+    fn end_or_block(&mut self, selection: Selection, prefix: &[u8], record: &[u8], written: usize) -> Emit {
+        if written == prefix.len() + record.len() {
+            self.end_record(selection);
+            Emit::Done
+        } else {
+            self.block(selection, prefix, record, written)
+        }
     }
 
     #[inline]
