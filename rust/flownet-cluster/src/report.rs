@@ -117,8 +117,8 @@ impl fmt::Display for JobReport {
         let sum = |part: fn(&VertexReport) -> u64| self.vertices.iter().map(part).sum::<u64>() as f64;
         let (local, tcp) = (sum(|vertex| vertex.bytes_local), sum(|vertex| vertex.bytes_tcp));
         let seconds = self.elapsed.as_secs_f64();
-        let (name, local, tcp) = (&self.job_name, scaled(local), scaled(tcp));
-        writeln!(f, "{name}  FINISHED  {seconds:.1} s  {local}B moved locally  {tcp}B over TCP")?;
+        let (name, local, tcp) = (&self.job_name, bytes_text(local), bytes_text(tcp));
+        writeln!(f, "{name}  FINISHED  {seconds:.1} s  {local} moved locally  {tcp} over TCP")?;
         write_vertices(f, &self.vertices, self.bottleneck.as_ref())
     }
 }
@@ -171,10 +171,10 @@ fn write_vertices(
         let percent = |share: f64| share * 100.0;
         writeln!(
             f,
-            "  {:width$}  {:>3}x  {:>9}rec/s   busy {:3.0} %  pressured {:3.0} %  idle {:3.0} %",
+            "  {:width$}  {:>3}x  {:>13}   busy {:3.0} %  pressured {:3.0} %  idle {:3.0} %",
             vertex.name,
             vertex.parallelism,
-            scaled(vertex.records_per_second),
+            rate_text(vertex.records_per_second),
             percent(vertex.busy),
             percent(vertex.back_pressured),
             percent(vertex.idle),
@@ -195,17 +195,31 @@ fn count(number: u64, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
-/// `950 `, `1.9 M`, ready for a unit: at most three digits before the point.
-fn scaled(amount: f64) -> String {
+/// `950 rec/s`, `1.9 M rec/s`.
+fn rate_text(per_second: f64) -> String {
+    match scaled(per_second) {
+        (number, "") => format!("{number} rec/s"),
+        (number, prefix) => format!("{number} {prefix} rec/s"),
+    }
+}
+
+/// `950 B`, `1.9 MB`.
+fn bytes_text(bytes: f64) -> String {
+    let (number, prefix) = scaled(bytes);
+    format!("{number} {prefix}B")
+}
+
+/// An amount in at most three digits before the point, and the prefix of its unit.
+fn scaled(amount: f64) -> (String, &'static str) {
     let mut amount = amount;
     for prefix in ["", "k", "M", "G"] {
         if amount < 999.5 {
             let digits = if prefix.is_empty() || amount >= 99.95 { 0 } else { 1 };
-            return format!("{amount:.digits$} {prefix}");
+            return (format!("{amount:.digits$}"), prefix);
         }
         amount /= 1000.0;
     }
-    format!("{amount:.0} T")
+    (format!("{amount:.0}"), "T")
 }
 
 /// Flink's limit between "ok" and "low" back-pressure.
@@ -274,8 +288,8 @@ mod tests {
         };
         let expected = "\
 wordcount  RUNNING  1 worker  2 tasks  1 exchange (keyed, 4 channels)  memory bound 64 MiB/worker
-  read -> split    1x      1.9 Mrec/s   busy  97 %  pressured   2 %  idle   1 %
-  count            1x         0 rec/s   busy  61 %  pressured   0 %  idle  39 %
+  read -> split    1x    1.9 M rec/s   busy  97 %  pressured   2 %  idle   1 %
+  count            1x        0 rec/s   busy  61 %  pressured   0 %  idle  39 %
   bottleneck: read -> split (97 % busy; downstream waits for it)
 ";
         assert_eq!(status.to_string(), expected);
@@ -283,9 +297,9 @@ wordcount  RUNNING  1 worker  2 tasks  1 exchange (keyed, 4 channels)  memory bo
 
     #[test]
     fn amounts_keep_three_digits_at_most_before_the_point() {
-        let texts: Vec<String> =
-            [0.0, 999.0, 1000.0, 99_900.0, 120_000.0, 1.9e6, 2.5e9, 7e15].into_iter().map(scaled).collect();
-        assert_eq!(texts, ["0 ", "999 ", "1.0 k", "99.9 k", "120 k", "1.9 M", "2.5 G", "7000 T"]);
+        let texts = [0.0, 999.0, 1000.0, 99_900.0, 120_000.0, 1.9e6, 2.5e9, 7e15].map(bytes_text);
+        assert_eq!(texts, ["0 B", "999 B", "1.0 kB", "99.9 kB", "120 kB", "1.9 MB", "2.5 GB", "7000 TB"]);
+        assert_eq!([950.0, 1.9e6].map(rate_text), ["950 rec/s", "1.9 M rec/s"]);
     }
 
     #[test]

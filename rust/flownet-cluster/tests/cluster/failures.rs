@@ -1,14 +1,18 @@
 //! Jobs that go wrong: the error says who and why, and nothing is left.
 
 use std::{
-    process::Command,
+    path::Path,
+    process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
 use flownet_cluster::{ClusterError, JobSettings, PlanError, WorkerCommand, WorkerExit};
 use flownet_runtime::{TaskError, spec::Partitioner};
 
-use crate::rig::{PATIENCE, Rig, Step, end_of, endless, line, running, settings, status_with, sums, worker_command};
+use crate::rig::{
+    CLIENT_FILE, PATIENCE, Rig, Step, end_of, endless, eventually, is_alive, is_zombie, line, running, settings,
+    signal, status_with, sums, worker_command,
+};
 
 /// The error of a job whose worker processes behave as `mode` says.
 fn error_of_workers(mode: &str, settings: JobSettings) -> ClusterError {
@@ -20,9 +24,33 @@ fn error_of_workers(mode: &str, settings: JobSettings) -> ClusterError {
     error
 }
 
-fn signal(pid: u32, signal: &str) {
-    let sent = Command::new("kill").args([signal, &pid.to_string()]).status().expect("kill");
-    assert!(sent.success());
+/// A client process in the middle of a job, and the processes of its workers.
+fn client_in_a_job(file: &Path) -> (Child, Vec<u32>) {
+    let exe = std::env::current_exe().expect("the test binary");
+    let client = Command::new(exe)
+        .args(["client_process", "--exact"])
+        .env(CLIENT_FILE, file)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("a client");
+    let pids = eventually("the workers of the client", || std::fs::read_to_string(file).ok());
+    (client, pids.split_whitespace().map(|pid| pid.parse().expect("a number")).collect())
+}
+
+#[test]
+fn workers_end_themselves_when_their_client_is_killed_or_frozen() {
+    let rig = Rig::new();
+    let folder = tempfile::tempdir().expect("a folder");
+    for how in ["-KILL", "-STOP"] {
+        let (mut client, workers) = client_in_a_job(&folder.path().join(how));
+        assert_eq!(workers.len(), 2);
+        signal(client.id(), how);
+        let is_gone = |pid: u32| !is_alive(pid) || is_zombie(pid);
+        eventually("the end of the workers", || workers.iter().all(|&pid| is_gone(pid)).then_some(()));
+        client.kill().expect("a client");
+        client.wait().expect("a client");
+    }
+    rig.assert_nothing_left();
 }
 
 #[test]

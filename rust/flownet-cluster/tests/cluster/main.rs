@@ -6,9 +6,9 @@ mod failures;
 mod rig;
 mod runs;
 
-use std::{io::Read, sync::Arc};
+use std::{io::Read, sync::Arc, time::Duration};
 
-use flownet_cluster::run_worker;
+use flownet_cluster::{JobSettings, run_worker};
 use flownet_net::{
     Secret,
     handshake::{self, DEFAULT_HANDSHAKE_TIMEOUT, Features, Hello, Role},
@@ -17,8 +17,30 @@ use flownet_runtime::ChainFactory;
 
 use crate::{
     chains::NativeFactory,
-    rig::{WORKER_MODE, coordinator_of},
+    rig::{CLIENT_FILE, Rig, WORKER_MODE, coordinator_of, endless, running, settings, status_with},
 };
+
+/// Not a test but a client that submits an endless job, writes the numbers of
+/// its worker processes to a file and hangs; does nothing in the test process.
+#[test]
+fn client_process() {
+    let Ok(file) = std::env::var(CLIENT_FILE) else { return };
+    let rig = Rig::new();
+    let settings = JobSettings {
+        heartbeat_interval: Duration::from_millis(100),
+        heartbeat_timeout: Duration::from_secs(1),
+        ..settings(2)
+    };
+    let job = rig.submit(&endless(2), settings);
+    status_with(&job, "a running job", running);
+    let pids: Vec<String> = job.status().workers.iter().filter_map(|worker| Some(worker.pid?.to_string())).collect();
+    let unfinished = format!("{file}.unfinished");
+    std::fs::write(&unfinished, pids.join(" ")).expect("a file");
+    std::fs::rename(&unfinished, &file).expect("a file");
+    loop {
+        std::thread::park();
+    }
+}
 
 /// Not a test but what worker processes run; does nothing in the test process.
 #[test]

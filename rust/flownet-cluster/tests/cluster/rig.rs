@@ -6,6 +6,7 @@ use std::{
     fs,
     net::SocketAddr,
     path::Path,
+    process::Command,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
@@ -29,6 +30,8 @@ pub(crate) struct Rig {
 
 /// Set in a worker process; its value says how the worker behaves.
 pub(crate) const WORKER_MODE: &str = "FLOWNET_TEST_WORKER";
+/// Set in a client process: where it writes the numbers of its workers.
+pub(crate) const CLIENT_FILE: &str = "FLOWNET_TEST_CLIENT";
 /// The only object of the submitting process.
 const COLLECTED: u32 = 0;
 /// Far beyond what any test needs on a busy machine.
@@ -102,6 +105,17 @@ pub(crate) fn eventually<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
 
 pub(crate) fn is_alive(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
+}
+
+/// Ended, but its parent has not asked.
+pub(crate) fn is_zombie(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'))
+}
+
+pub(crate) fn signal(pid: u32, signal: &str) {
+    let sent = Command::new("kill").args([signal, &pid.to_string()]).status().expect("kill");
+    assert!(sent.success());
 }
 
 pub(crate) fn settings(workers: u32) -> JobSettings {
