@@ -122,3 +122,75 @@ const COPIED_PAYLOAD_BYTES: usize = 512;
 
 /// A run takes no further frame from here on, so that its memory stays small.
 const RUN_BYTES: usize = 16 * flownet_memory::KIB;
+
+#[cfg(test)]
+mod tests {
+    use flownet_memory::{BufferPoolSettings, SegmentPool};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::credit::Backlog;
+    use crate::ids::ChannelId;
+
+    proptest! {
+        /// Whatever the socket takes at a time, it gets all frames in order, and every segment goes home as soon as
+        /// its payload is written.
+        #[test]
+        fn bytes_leave_in_order_and_segments_with_their_last_byte(
+            frames in proptest::collection::vec((1usize..3000, any::<bool>()), 1..20),
+            writes in proptest::collection::vec(1usize..5000, 1..10),
+        ) {
+            let segments = SegmentPool::new(20, 3000).unwrap();
+            let settings =
+                BufferPoolSettings { min: 0, max: None, lanes: 1, max_per_lane: usize::MAX, max_overdraft: 0 };
+            let pool = segments.create_buffer_pool(settings).unwrap();
+            let (mut outbox, mut expected, mut ends) = (Outbox::new(), Vec::new(), Vec::new());
+            for (sequence, (len, is_control)) in (0..).zip(frames) {
+                if is_control {
+                    let bytes = vec![sequence as u8; len];
+                    outbox.push_control(|run| run.extend_from_slice(&bytes));
+                    expected.extend_from_slice(&bytes);
+                    continue;
+                }
+                let mut segment = pool.try_take(0).unwrap();
+                segment.as_mut_slice()[..len].fill(sequence as u8);
+                let payload = Buffer::from_segment(segment, len);
+                let (channel, backlog) = (ChannelId::new(1), Backlog::ZERO);
+                let header = DataHeader { channel, sequence, backlog, payload_bytes: len as u32, checksum: None };
+                expected.extend_from_slice(&header.encode());
+                expected.extend_from_slice(&payload);
+                if len > COPIED_PAYLOAD_BYTES {
+                    ends.push(expected.len());
+                }
+                outbox.push_data(&header, payload);
+            }
+            let mut written = Vec::new();
+            for limit in writes.into_iter().cycle() {
+                prop_assert_eq!(outbox.queued_bytes(), expected.len() - written.len());
+                prop_assert_eq!(pool.in_use(), ends.iter().filter(|end| **end > written.len()).count());
+                if outbox.is_empty() {
+                    break;
+                }
+                let mut slices = [IoSlice::new(&[]); 3];
+                let filled = outbox.io_slices(&mut slices);
+                let mut bytes: Vec<u8> = slices[..filled].iter().flat_map(|slice| slice.iter().copied()).collect();
+                bytes.truncate(limit);
+                outbox.advance(bytes.len());
+                written.extend_from_slice(&bytes);
+            }
+            prop_assert_eq!(written, expected);
+        }
+    }
+
+    #[test]
+    fn a_cleared_outbox_is_empty_and_takes_new_frames() {
+        let mut outbox = Outbox::new();
+        outbox.push_control(|run| run.extend_from_slice(b"old"));
+        outbox.advance(1);
+        outbox.clear();
+        assert!(outbox.is_empty());
+        outbox.push_control(|run| run.extend_from_slice(b"new"));
+        let mut slices = [IoSlice::new(&[])];
+        assert_eq!((outbox.io_slices(&mut slices), &*slices[0]), (1, &b"new"[..]));
+    }
+}

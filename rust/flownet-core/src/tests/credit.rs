@@ -91,6 +91,17 @@ fn waiting_channels_get_floating_segments_in_turn() {
 }
 
 #[test]
+fn a_waiting_channel_gets_all_it_asked_for_as_segments_come_free() {
+    let pair = Pair::new(Setup { channels: 2, exclusive: 1, floating: 3, ..Setup::default() });
+    pair.remote(0).on_backlog(Backlog::new(3));
+    pair.remote(1).on_backlog(Backlog::new(9));
+    assert_eq!((pair.remote(0).owned_segments(), pair.remote(1).owned_segments()), (4, 1));
+    pair.remote(0).release();
+    assert_eq!(pair.remote(1).owned_segments(), 5, "three floating ones and the exclusive one of the other");
+    pair.assert_all_segments_home();
+}
+
+#[test]
 fn one_busy_channel_cannot_keep_a_zero_exclusive_one_from_its_segment() {
     let mut pair =
         Pair::new(Setup { channels: 2, exclusive: 0, floating: 1, partition_segments: Some(10), ..Setup::default() });

@@ -38,6 +38,7 @@ fn op() -> impl Strategy<Value = Op> {
     let channel = 0..3u32;
     prop_oneof![
         6 => (channel.clone(), 0..5 * SEGMENT_BYTES).prop_map(|(channel, bytes)| Op::Emit(channel, bytes)),
+        1 => (channel.clone(), 0..1500usize).prop_map(|(channel, bytes)| Op::Emit(channel, bytes)),
         2 => channel.clone().prop_map(Op::Flush),
         1 => Just(Op::FlushDirty),
         2 => channel.clone().prop_map(Op::Watermark),
@@ -55,18 +56,25 @@ fn op() -> impl Strategy<Value = Op> {
 
 fn setup() -> impl Strategy<Value = Setup> {
     let local = prop_oneof![Just((|_| false) as fn(u32) -> bool), Just((|channel| channel == 1) as fn(u32) -> bool)];
-    (0..4u32, 1..6usize, 3..12usize, 0..3u64, any::<u64>(), any::<bool>(), local, 1..20usize).prop_map(
-        |(exclusive, floating, segments, latency_ms, seed, checksums, local, max_buffers_per_turn)| Setup {
-            channels: 3,
-            exclusive,
-            floating,
-            partition_segments: Some(segments),
-            latency_ms,
-            seed: Some(seed),
-            checksums,
-            local,
-            max_buffers_per_turn,
-            ..Setup::default()
+    // Small payloads are copied into runs of frames, large ones are pointed at: both, and the seam between them.
+    let segment_bytes = prop_oneof![3 => Just(SEGMENT_BYTES), 1 => Just(700usize)];
+    let pools = (segment_bytes, 0..4u32, 1..6usize, 3..12usize);
+    (pools, 0..3u64, any::<u64>(), any::<bool>(), local, 1..20usize).prop_map(
+        |(pools, latency_ms, seed, checksums, local, max_buffers_per_turn)| {
+            let (segment_bytes, exclusive, floating, segments) = pools;
+            Setup {
+                segment_bytes,
+                channels: 3,
+                exclusive,
+                floating,
+                partition_segments: Some(segments),
+                latency_ms,
+                seed: Some(seed),
+                checksums,
+                local,
+                max_buffers_per_turn,
+                ..Setup::default()
+            }
         },
     )
 }

@@ -1,9 +1,10 @@
 //! What threads share, under real threads: no lost wake-up, no leak, no deadlock.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Poll;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use flownet_memory::{Buffer, BufferPool, BufferPoolSettings, SegmentPool};
 
@@ -114,37 +115,41 @@ fn a_local_exchange_flushed_by_a_timer_loses_no_wake_up() {
 }
 
 #[test]
-fn a_local_exchange_with_pauses_sees_every_flushed_record() {
-    // The writer waits until each record was read: a record that a skipped flush hid would hang the test.
-    let segments = SegmentPool::new(4, SEGMENT_BYTES).unwrap();
+fn a_flush_that_finds_another_pending_hides_nothing() {
+    let segments = SegmentPool::new(2, 1 << 20).unwrap();
     let mut partition = ResultPartition::new(PartitionId::new(0), pool(&segments, 2), 1);
     let cell = Arc::clone(&partition.subpartitions()[0]);
-    let reader = thread::spawn(move || {
-        let waker = Unpark::current();
-        cell.attach_reader(waker).unwrap();
-        let mut read = 0;
-        loop {
-            match cell.poll().map(|polled| polled.element) {
-                Some(Element::Data(data)) => read += data.len(),
-                Some(Element::Event(Event::EndOfPartition)) => return read,
-                Some(Element::Event(_)) => {}
-                None => thread::park(),
+    let read = Arc::new(AtomicUsize::new(0));
+    let reader = thread::spawn({
+        let read = Arc::clone(&read);
+        move || {
+            cell.attach_reader(Unpark::current()).unwrap();
+            loop {
+                match cell.poll().map(|polled| polled.element) {
+                    Some(Element::Data(data)) => drop(read.fetch_add(data.len(), Ordering::Release)),
+                    Some(Element::Event(Event::EndOfPartition)) => return,
+                    Some(Element::Event(_)) => {}
+                    None => thread::park(),
+                }
             }
         }
     });
     let sub = SubpartitionIndex::new(0);
-    let mut written = 0;
-    for _ in 0..RECORDS {
-        if partition.try_write(sub, &[1]) == 1 {
-            written += 1;
+    for round in 1..=RECORDS as usize {
+        // The second flush mostly finds the first one pending, just when the reader wakes up for it.
+        for _ in 0..2 {
+            assert_eq!(partition.try_write(sub, &[1]), 1);
             partition.end_record(sub);
             partition.flush(sub);
-        } else {
-            thread::yield_now();
+        }
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while read.load(Ordering::Acquire) < 2 * round {
+            assert!(Instant::now() < deadline, "a flushed byte is hidden from the reader");
+            std::hint::spin_loop();
         }
     }
     partition.finish(true);
-    assert_eq!(reader.join().unwrap(), written);
+    reader.join().unwrap();
     drop(partition);
     assert_eq!(segments.available(), segments.total());
 }

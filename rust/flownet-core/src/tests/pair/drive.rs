@@ -2,7 +2,7 @@
 
 use std::io::IoSlice;
 
-use super::{Pair, SEGMENT_BYTES};
+use super::Pair;
 use crate::error::ProtocolError;
 use crate::exchange::consumer::{PayloadSlot, ReceiveSlot};
 use crate::wire::codec::{Decoded, decode};
@@ -61,9 +61,10 @@ impl Pair {
         let cut = self.setup.seed.map(|_| &mut self.random);
         let moved = self.to_producer.receive(self.now_ms, cut);
         let bytes = std::mem::take(&mut self.to_producer.unread);
+        let limits = WireLimits::for_segments(self.setup.segment_bytes as u32);
         let mut at = 0;
         loop {
-            match decode(&bytes[at..], &limits()).expect("the consumer sends only frames") {
+            match decode(&bytes[at..], &limits).expect("the consumer sends only frames") {
                 Decoded::More { .. } => break,
                 Decoded::Data { .. } => panic!("a consumer sends no data"),
                 Decoded::Control { frame, consumed } => {
@@ -128,6 +129,7 @@ impl Pair {
 
     /// What the consumer's driver does with bytes it has read.
     pub(crate) fn consumer_takes(&mut self, bytes: &[u8]) -> Result<(), ProtocolError> {
+        let limits = WireLimits::for_segments(self.setup.segment_bytes as u32);
         let consumer = self.consumer.as_mut().unwrap();
         let receiver = &mut self.receiver;
         receiver.staged.extend_from_slice(bytes);
@@ -156,7 +158,7 @@ impl Pair {
                 }
                 continue;
             }
-            match decode(rest, &limits())? {
+            match decode(rest, &limits)? {
                 Decoded::More { .. } => break,
                 Decoded::Data { header, consumed } => {
                     at += consumed;
@@ -192,8 +194,4 @@ impl Pair {
             assert!(credit as usize <= free, "credit {credit} for {free} segments");
         }
     }
-}
-
-fn limits() -> WireLimits {
-    WireLimits::for_segments(SEGMENT_BYTES as u32)
 }

@@ -41,6 +41,7 @@ pub(crate) const PEER: &str = "producer:1";
 /// What a pair is made of. The defaults are Flink's, on small segments.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
+    pub(crate) segment_bytes: usize,
     pub(crate) channels: u32,
     pub(crate) exclusive: u32,
     pub(crate) floating: usize,
@@ -61,6 +62,7 @@ pub(crate) struct Setup {
 impl Default for Setup {
     fn default() -> Self {
         Self {
+            segment_bytes: SEGMENT_BYTES,
             channels: 1,
             exclusive: 2,
             floating: 8,
@@ -136,7 +138,7 @@ impl Pair {
             Some(segments) => (segments, segments),
             None => (channels + 1, 2 * channels + 8),
         };
-        let producer_segments = SegmentPool::new(max, SEGMENT_BYTES).unwrap();
+        let producer_segments = SegmentPool::new(max, setup.segment_bytes).unwrap();
         let pool = producer_segments.create_buffer_pool(BufferPoolSettings {
             min,
             max: Some(max),
@@ -146,7 +148,7 @@ impl Pair {
         });
         let partition = ResultPartition::new(PARTITION, pool.unwrap(), setup.channels);
         let gate_size = channels * setup.exclusive as usize + setup.floating;
-        let consumer_segments = SegmentPool::new(gate_size.max(1), SEGMENT_BYTES).unwrap();
+        let consumer_segments = SegmentPool::new(gate_size.max(1), setup.segment_bytes).unwrap();
         let gate_pool = consumer_segments.create_buffer_pool(BufferPoolSettings {
             min: gate_size,
             max: Some(gate_size.max(1)),

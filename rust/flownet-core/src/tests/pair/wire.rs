@@ -2,8 +2,6 @@
 
 use std::collections::VecDeque;
 
-use super::SEGMENT_BYTES;
-
 /// Bytes on their way.
 #[derive(Default)]
 pub(crate) struct Wire {
@@ -25,7 +23,7 @@ impl Wire {
 
     /// Moves what has arrived to `unread`, or a random part of it. False if nothing did.
     pub(super) fn receive(&mut self, now_ms: u64, cut: Option<&mut Random>) -> bool {
-        let mut limit = cut.map_or(usize::MAX, |random| random.up_to(3 * SEGMENT_BYTES));
+        let mut limit = cut.map_or(usize::MAX, |random| random.up_to(MAX_CUT_BYTES));
         let mut moved = false;
         while limit > 0
             && let Some((arrival_ms, bytes)) = self.in_flight.front_mut()
@@ -53,3 +51,6 @@ impl Random {
         1 + ((z ^ (z >> 31)) % max.max(1) as u64) as usize
     }
 }
+
+/// Short enough to cut every header somewhere, long enough to join a few small frames.
+const MAX_CUT_BYTES: usize = 96;
