@@ -101,7 +101,7 @@ pub struct WorkerIdentity {
 impl fmt::Display for WorkerIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.worker == 0 {
-            return f.write_str("in the submitting process");
+            return f.write_str("the submitting process");
         }
         write!(f, "worker {}", self.worker)?;
         if let Some(address) = self.address {

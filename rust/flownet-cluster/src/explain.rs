@@ -111,14 +111,15 @@ pub(crate) fn network_config(settings: &JobSettings) -> NetworkConfig {
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let width = self.tasks.iter().map(|task| task.name.chars().count()).max().unwrap_or(0) + NAME_GAP;
+        let (driver, workers): (Vec<_>, Vec<_>) = self.demands.iter().partition(|demand| demand.worker == 0);
         for (position, task) in self.tasks.iter().enumerate() {
             for exchange in self.exchanges.iter().filter(|exchange| exchange.to == position) {
                 self.write_exchange(f, exchange)?;
             }
-            let driver = if task.on_driver { "  on the driver" } else { "" };
-            writeln!(f, "task {}  {:width$}parallelism {}{driver}", position + 1, task.name, task.parallelism)?;
+            // Without workers everything is, and it need not be said.
+            let place = if task.on_driver && !workers.is_empty() { "  on the driver" } else { "" };
+            writeln!(f, "task {}  {:width$}parallelism {}{place}", position + 1, task.name, task.parallelism)?;
         }
-        let (driver, workers): (Vec<_>, Vec<_>) = self.demands.iter().partition(|demand| demand.worker == 0);
         self.write_demand(f, &workers, "a worker")?;
         self.write_demand(f, &driver, "in this process")?;
         match &self.refusal {

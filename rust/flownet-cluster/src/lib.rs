@@ -1,7 +1,7 @@
 //! Plan expansion, coordinator and worker agent of flownet: the control plane.
 //!
-//! - [`plan`]: a [`Dataflow`](plan::Dataflow) becomes tasks placed on workers; no IO.
-//! - [`explain`]: what a plan will take, as numbers and as text.
+//! - [`plan`]: a [`Dataflow`] becomes tasks placed on workers; no IO.
+//! - [`explain()`]: what a plan will take, as numbers and as text.
 //! - [`Coordinator::submit`] starts a job; its [`JobHandle`] waits, watches and cancels.
 //! - [`run_worker`]: the body of a worker process.
 //!

@@ -90,4 +90,4 @@ pub(crate) fn within(limit: Duration) -> tarpc::context::Context {
 }
 
 /// Tasks carry the user's functions and small data; more is a mistake.
-const MAX_FRAME_BYTES: usize = 256 * 1024 * 1024;
+pub(crate) const MAX_FRAME_BYTES: usize = 256 * 1024 * 1024;

@@ -87,6 +87,19 @@ pub enum PlanError {
         /// Name of the operator, or of the one whose output needs the object.
         operator: String,
     },
+    /// More user code and data than a worker can be sent.
+    #[error(
+        "the operators of worker {worker} carry {bytes} bytes of functions and data, at most {max_bytes} can be \
+         shipped; read large data with a source instead"
+    )]
+    TooLargeToShip {
+        /// The worker that would be sent most.
+        worker: u32,
+        /// Bytes for it.
+        bytes: usize,
+        /// Limit.
+        max_bytes: usize,
+    },
     /// More channels than a plan may hold.
     #[error(
         "the exchange from '{from}' to '{to}' would have {channels} channels, at most {max_channels} are allowed; \

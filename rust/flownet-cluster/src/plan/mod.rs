@@ -16,7 +16,7 @@ mod wiring;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use flownet_runtime::spec::{Partitioner, TaskSpec};
+use flownet_runtime::spec::{Partitioner, Payload, TaskSpec};
 
 use self::{dataflow::Checked, execution::Expansion, job_graph::JobGraph};
 pub use self::{
@@ -24,7 +24,7 @@ pub use self::{
     error::PlanError,
     execution::PlacedTask,
 };
-use crate::settings::JobSettings;
+use crate::{rpc::MAX_FRAME_BYTES, settings::JobSettings};
 
 /// Everything a job is made of: tasks placed on workers.
 #[derive(Clone, Debug)]
@@ -73,13 +73,36 @@ impl Plan {
         let checked = Checked::new(dataflow)?;
         let graph = JobGraph::new(&checked);
         let tasks = Expansion::new(&graph, settings)?.tasks();
-        Ok(Self { vertices: vertices(&graph), exchanges: exchanges(&graph), tasks })
+        let plan = Self { vertices: vertices(&graph), exchanges: exchanges(&graph), tasks };
+        plan.check_shipment(settings.workers)?;
+        Ok(plan)
     }
 
     /// Specifications of the tasks that run on `worker`.
     pub fn tasks_on(&self, worker: u32) -> impl Iterator<Item = &TaskSpec> {
         self.tasks.iter().filter(move |task| task.worker == worker).map(|task| &task.spec)
     }
+
+    /// Everything for one worker travels in one message, which has a limit.
+    fn check_shipment(&self, workers: u32) -> Result<(), PlanError> {
+        for worker in 1..=workers {
+            let bytes = self.tasks_on(worker).map(payload_bytes).sum();
+            if bytes > MAX_SHIPMENT_BYTES {
+                return Err(PlanError::TooLargeToShip { worker, bytes, max_bytes: MAX_SHIPMENT_BYTES });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn payload_bytes(task: &TaskSpec) -> usize {
+    let operators = task.operators.iter().map(|operator| &operator.payload);
+    let payloads = operators.chain(task.outputs.iter().map(|output| &output.payload));
+    let bytes = payloads.map(|payload| match payload {
+        Payload::Bytes(bytes) => bytes.len(),
+        Payload::None | Payload::Local(_) => 0,
+    });
+    bytes.sum()
 }
 
 fn vertices(graph: &JobGraph<'_>) -> Vec<Vertex> {
@@ -100,3 +123,6 @@ fn exchanges(graph: &JobGraph<'_>) -> Vec<Exchange> {
         })
         .collect()
 }
+
+/// Leaves room in a frame of the control connection for all that is not payload.
+const MAX_SHIPMENT_BYTES: usize = MAX_FRAME_BYTES / 4 * 3;

@@ -300,3 +300,13 @@ fn an_exchange_too_large_to_plan_is_refused_before_it_is_expanded() {
     let flow = Flow::default().operator("a", 32_768).operator("b", 32_768).edge("a", "b", Partitioner::Broadcast);
     assert!(matches!(flow.refusal(), PlanError::TooManyChannels { channels: 1_073_741_824, .. }));
 }
+
+#[test]
+fn more_data_than_a_message_holds_is_refused_before_it_is_shipped() {
+    let large = |operator: &mut LogicalOperator| operator.payload = Payload::Bytes(vec![0; 100 << 20]);
+    let flow = Flow::word_count().with("count", large);
+    assert!(Plan::new(&flow.0, &settings(2)).is_ok(), "one subtask a worker");
+    let error = Plan::new(&flow.0, &settings(1)).expect_err("two subtasks on one worker");
+    assert_eq!(error, PlanError::TooLargeToShip { worker: 1, bytes: 200 << 20, max_bytes: 192 << 20 });
+    assert!(Plan::new(&flow.0, &settings(0)).is_ok(), "nothing is shipped");
+}

@@ -192,7 +192,7 @@ fn a_worker_without_its_code_says_why() {
 }
 
 #[test]
-fn a_wrong_secret_on_the_control_port_is_refused_and_the_job_goes_on() {
+fn strangers_on_the_control_port_are_refused_and_the_job_goes_on() {
     let rig = Rig::new();
     let job = rig.submit_to(&sums(1000, 2), settings(2), worker_command("intruder")).expect("a job");
     end_of(&job).expect("a finished job");

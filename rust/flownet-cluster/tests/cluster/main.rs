@@ -6,7 +6,12 @@ mod failures;
 mod rig;
 mod runs;
 
-use std::{io::Read, sync::Arc, time::Duration};
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    sync::Arc,
+    time::Duration,
+};
 
 use flownet_cluster::{JobSettings, run_worker};
 use flownet_net::{
@@ -53,7 +58,7 @@ fn worker_process() {
         "hangs" => loop {
             std::thread::park();
         },
-        "intruder" => try_a_wrong_secret(&greeting),
+        "intruder" => disturb(coordinator_of(&greeting)),
         _ => {}
     }
     let ended = run_worker(greeting.as_slice(), |init| {
@@ -66,12 +71,18 @@ fn worker_process() {
     std::process::exit(if ended.is_ok() { 0 } else { 1 });
 }
 
-/// Exits with 4 unless the coordinator turns the wrong secret down.
-fn try_a_wrong_secret(greeting: &[u8]) {
-    let address = coordinator_of(greeting);
+/// What strangers do to the control port: noise, silence, a wrong secret.
+/// Exits with 4 unless the last is turned down.
+fn disturb(coordinator: SocketAddr) {
+    let mut noise = TcpStream::connect(coordinator).expect("the control port");
+    // The port may be closed to us before the last byte.
+    let _ = noise.write_all(&[0xff; 4096]);
+    // Lives as long as this process.
+    std::mem::forget(TcpStream::connect(coordinator).expect("the control port"));
+
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let admitted = runtime.block_on(async {
-        let mut stream = tokio::net::TcpStream::connect(address).await.expect("the control port");
+        let mut stream = tokio::net::TcpStream::connect(coordinator).await.expect("the control port");
         let hello = Hello { role: Role::Control, features: Features::NONE };
         let secret = Secret::from_bytes([0; 32]);
         handshake::initiate(&mut stream, &secret, hello, DEFAULT_HANDSHAKE_TIMEOUT).await
