@@ -31,8 +31,8 @@ enum Native {
     Fail { at: u64, name: String },
     /// Takes `pause` for each record.
     Slow { pause: Duration },
-    /// Neither returns nor looks at being cancelled.
-    Stubborn,
+    /// The same, without looking at being cancelled.
+    Stubborn { pause: Duration },
     /// Panics at the first record.
     Panic,
     /// Keeps everything.
@@ -72,7 +72,7 @@ impl NativeFactory {
             "sum" => Native::Sum { sum: 0 },
             "fail" => Native::Fail { at: number("at"), name: operator.name.clone() },
             "slow" => Native::Slow { pause: Duration::from_micros(number("pause_us")) },
-            "stubborn" => Native::Stubborn,
+            "stubborn" => Native::Stubborn { pause: Duration::from_micros(number("pause_us")) },
             "panic" => Native::Panic,
             "collect" => Native::Collect { into: self.object(&operator.payload)? },
             other => return Err(TaskError::Config(format!("unknown kind '{other}'"))),
@@ -116,7 +116,7 @@ impl NativeChain {
             }
             Native::Fail { .. } => {}
             Native::Slow { pause } => out.pause(*pause)?,
-            Native::Stubborn => std::thread::sleep(Duration::from_secs(600)),
+            Native::Stubborn { pause } => std::thread::sleep(*pause),
             Native::Panic => panic!("told to panic"),
             Native::Collect { into } => into.lock().expect("unpoisoned").push(number),
         }

@@ -145,17 +145,37 @@ fn a_chain_that_cannot_be_built_fails_the_job_before_a_record_moves() {
     rig.assert_nothing_left();
 }
 
+/// Cancels a job whose sink, on `workers`, sleeps through it.
+fn cancel_a_stubborn_job(rig: &Rig, workers: u32, pause: Duration) -> (ClusterError, Duration) {
+    let pause_us = pause.as_micros().to_string();
+    let numbers: Step<'_> = ("numbers", 1, &[("count", "1000"), ("endless", "")]);
+    let flow = line(&[numbers, ("stubborn", 1, &[("pause_us", &pause_us)])], &[Partitioner::Rebalance]);
+    let settings = JobSettings { cancel_timeout: Duration::from_millis(300), ..settings(workers) };
+    let job = rig.submit(&flow, settings);
+    status_with(&job, "a full exchange", |status| (status.vertices[0].back_pressured > 0.0).then_some(()));
+    job.cancel();
+    let cancelled_at = Instant::now();
+    let error = end_of(&job).expect_err("a cancelled job");
+    (error, cancelled_at.elapsed())
+}
+
 #[test]
 fn a_worker_that_ignores_being_cancelled_is_killed() {
     let rig = Rig::new();
-    let numbers: Step<'_> = ("numbers", 1, &[("count", "1000"), ("endless", "")]);
-    let flow = line(&[numbers, ("stubborn", 1, &[])], &[Partitioner::Rebalance]);
-    let settings = JobSettings { cancel_timeout: Duration::from_millis(300), ..settings(1) };
-    let job = rig.submit(&flow, settings);
-    status_with(&job, "a full exchange", |status| (status.vertices[0].back_pressured > 0.0).then_some(()));
-    let dropped_at = Instant::now();
-    drop(job);
-    assert!(dropped_at.elapsed() < Duration::from_secs(10), "took {:?}", dropped_at.elapsed());
+    let (error, took) = cancel_a_stubborn_job(&rig, 1, Duration::from_secs(600));
+    assert_eq!(error, ClusterError::Cancelled);
+    assert!(took < Duration::from_secs(10), "took {took:?}");
+    rig.assert_nothing_left();
+}
+
+#[test]
+fn a_task_of_this_process_that_ignores_being_cancelled_does_not_hold_the_job() {
+    let rig = Rig::new();
+    let pause = Duration::from_secs(6);
+    let (error, took) = cancel_a_stubborn_job(&rig, 0, pause);
+    assert_eq!(error, ClusterError::Cancelled);
+    assert!(took < pause / 2, "took {took:?}");
+    // Its thread ends with the sleep; nobody waits for it.
     rig.assert_nothing_left();
 }
 
