@@ -426,3 +426,46 @@ impl State {
         assert!(matches!(self.phase, Phase::Open) || self.free.is_empty(), "I2: only an open channel holds segments");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use flownet_memory::{BufferPoolSettings, SegmentPool};
+
+    use super::*;
+
+    #[test]
+    fn sequence_numbers_wrap_around() {
+        let segments = SegmentPool::new(2, 8).unwrap();
+        let settings =
+            BufferPoolSettings { min: 2, max: Some(2), lanes: 1, max_per_lane: usize::MAX, max_overdraft: 0 };
+        let (gate, pool) = (InputGate::new(1), segments.create_buffer_pool(settings).unwrap());
+        let channel = RemoteChannel::new(Arc::clone(&gate), ChannelIndex::new(0), pool, 2);
+        assert_eq!(channel.initial_credit(), Credit::new(2));
+        channel.state.lock().expected_sequence = u32::MAX;
+        assert!(channel.take_for_receive(0).is_err());
+        let last = channel.take_for_receive(u32::MAX).unwrap().unwrap();
+        channel.on_buffer(last, 1, Backlog::ZERO).unwrap();
+        channel.on_event(Event::EndOfPartition, 0, Backlog::ZERO).unwrap();
+        assert_eq!((gate.queued_buffers(), channel.free_segments()), (1, 0), "its end gives the segments back");
+        drop((channel, gate));
+        assert_eq!(segments.available(), segments.total());
+    }
+
+    #[test]
+    fn an_announcement_between_header_and_payload_promises_nothing_twice() {
+        let segments = SegmentPool::new(3, 8).unwrap();
+        let settings =
+            BufferPoolSettings { min: 3, max: Some(3), lanes: 1, max_per_lane: usize::MAX, max_overdraft: 0 };
+        let (gate, pool) = (InputGate::new(1), segments.create_buffer_pool(settings).unwrap());
+        let channel = RemoteChannel::new(Arc::clone(&gate), ChannelIndex::new(0), pool, 1);
+        let _ = channel.initial_credit();
+        channel.on_backlog(Backlog::new(1));
+        assert_eq!(channel.take_announcement().credit, Credit::new(1));
+        let segment = channel.take_for_receive(0).unwrap().unwrap();
+        channel.request_segments();
+        assert_eq!((channel.owned_segments(), channel.take_announcement().credit), (2, Credit::ZERO));
+        channel.forfeit(segment);
+        drop((channel, gate));
+        assert_eq!(segments.available(), segments.total());
+    }
+}

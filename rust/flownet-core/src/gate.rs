@@ -30,8 +30,8 @@ use crate::lock::Lock;
 use crate::partition::SubpartitionCell;
 use crate::subpartition::Element;
 
-/// Events one channel may queue. They cost no credit, so this is their bound. A consumer that is stuck behind no data
-/// sees watermarks merge instead; anything else beyond it is the peer's fault.
+/// Events one channel may queue. They cost no credit, so this is their bound: far more than a task falls behind while
+/// no data stops them at the producer. Beyond it watermarks merge, and anything else is the peer's fault.
 pub const MAX_QUEUED_EVENTS: usize = 16_384;
 
 /// See the [module docs](self).

@@ -390,3 +390,18 @@ impl Subpartition {
         assert!(!self.is_released || self.queue.is_empty(), "I5: nothing is queued after release");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sequence_numbers_wrap_around() {
+        let mut subpartition = Subpartition { sequence: u32::MAX, ..Subpartition::new() };
+        for timestamp_ms in 0..2 {
+            assert_eq!(subpartition.add_event(Event::Watermark { timestamp_ms }), Ok(Notify::Nobody));
+        }
+        let sequences = [(); 2].map(|()| subpartition.poll().map(|polled| polled.sequence));
+        assert_eq!(sequences, [Some(u32::MAX), Some(0)]);
+    }
+}

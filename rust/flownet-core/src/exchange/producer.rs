@@ -329,10 +329,8 @@ impl ProducerConnection {
 
     fn remove(&mut self, channel: ChannelId) {
         if let Some(reader) = self.readers.remove(&channel) {
+            // Its turn, if it has one, finds nobody.
             reader.cell.release();
-            if reader.is_queued {
-                self.ready.retain(|&ready| ready != channel);
-            }
         }
     }
 

@@ -7,6 +7,8 @@ use super::pair::{Pair, SEGMENT_BYTES, Setup, watermark};
 use crate::credit::Backlog;
 use crate::ids::SubpartitionIndex;
 use crate::partition::PartitionCounters;
+use crate::record::{Emit, FlushPolicy, RecordWriter};
+use crate::selector::{Selector, Target};
 
 fn broadcast(channels: u32) -> Setup {
     Setup { channels, is_broadcast: true, local: |channel| channel % 2 == 1, ..Setup::default() }
@@ -59,6 +61,36 @@ fn flush_dirty_shows_what_was_written_and_leaves_the_rest_alone() {
     assert!(pair.handle.is_dirty(), "looked at once more, for a writer the first look did not see");
     pair.handle.flush_dirty();
     assert!(!pair.handle.is_dirty());
+    pair.finish_and_assert_all_segments_home();
+}
+
+#[test]
+fn records_of_a_writer_with_a_timer_are_shown_by_flush_dirty() {
+    let mut pair = Pair::new(Setup { channels: 2, local: |_| true, ..Setup::default() });
+    let partition = pair.partition.take().unwrap();
+    let mut writer = RecordWriter::new(partition, Selector::Forward, FlushPolicy::Timer, 100);
+    for round in 0..3 {
+        assert_eq!(writer.try_emit(Target::Any, b"x").unwrap(), Emit::Done);
+        assert!(pair.handle.is_dirty());
+        let mut read = Vec::new();
+        assert!(pair.gate().poll_batch(9, &mut read, Waker::noop()).is_pending(), "round {round}");
+        pair.handle.flush_dirty();
+        assert!(matches!(pair.gate().poll_batch(9, &mut read, Waker::noop()), Poll::Ready(Ok(1))), "round {round}");
+        pair.handle.flush_dirty();
+        assert!(!pair.handle.is_dirty());
+    }
+    drop(writer);
+    pair.assert_all_segments_home();
+}
+
+#[test]
+fn a_failure_after_everything_was_read_concerns_nobody() {
+    let mut pair = Pair::new(Setup { local: |_| true, ..Setup::default() });
+    pair.emit_buffers(0, 1);
+    pair.finish_producer();
+    pair.read(usize::MAX);
+    pair.handle.fail("too late");
+    assert!(pair.handle.subpartitions()[0].failure().is_none());
     pair.finish_and_assert_all_segments_home();
 }
 
