@@ -118,9 +118,6 @@ pub enum NetError {
     /// Called outside a tokio runtime with IO and time enabled.
     #[error("NetworkEnvironment::bind needs a running tokio runtime")]
     NoRuntime,
-    /// The environment has been shut down.
-    #[error("the network environment is shut down")]
-    ShutDown,
     /// Buffers for a partition or a gate could not be had.
     #[error(transparent)]
     Memory(#[from] MemoryError),

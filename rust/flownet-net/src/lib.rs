@@ -2,6 +2,19 @@
 //!
 //! This crate decides nothing about the protocol: it moves bytes between sockets and the machines of
 //! [`flownet_core::exchange`], and calls them when something arrived, when something may leave and when time is up.
+//!
+//! ```text
+//! NetworkEnvironment
+//!   listener ── handshake ── producer driver ── ProducerConnection ── subpartitions of registered partitions
+//!   dialer ──── handshake ── consumer driver ── ConsumerConnection ── channels of this process' gates
+//!   flusher ─── every flush timeout ── partitions that were written
+//! ```
+//! Tasks use it from plain threads: [`PartitionWriter`] and [`GateReader`] block, [`ThreadParker`] lets a thread wait
+//! wherever the core wants a waker.
+//!
+//! # Locks
+//! The table of partitions, the table of connections, the flusher's groups and the set of running tasks have one each.
+//! They are held for a few statements, never two at once, and no code of another crate but tokio runs under them.
 #![forbid(unsafe_code)]
 
 pub mod handshake;
