@@ -277,6 +277,8 @@ class Environment:
         settings, parallelism = self._settings(workers)
         here = settings["workers"] == 0
         plan = self._dataflow.build(parallelism, None if here else serialise.dumps)
+        if not here:
+            plan.check_shipped_size(settings["workers"])
         handle = _flownet.submit(
             plan.operators,
             plan.edges,
@@ -293,10 +295,17 @@ class Environment:
         settings = config.resolve(given, self._overrides)
         return settings, config.parallelism(settings.pop("parallelism"))
 
+    def _network_memory_bytes(self) -> int:
+        """Bytes of buffers that a worker may use."""
+        return int(self._settings(None)[0]["network_memory_bytes"])
+
     def _override(self, settings: dict[str, str]) -> None:
         """Take settings of the command line; they win over all others."""
         config.resolve(self._given, settings)
         self._overrides.update(settings)
+
+    def __repr__(self) -> str:
+        return f"<Environment of {len(self._dataflow.nodes)} operators>"
 
     def _name_after(self, module: str) -> None:
         """Name the job after the module that describes it, unless it has a name."""

@@ -55,7 +55,8 @@ class ProcessContext(TaskContext, Protocol[K_co]):
     def set_timer(self, timestamp_ms: int) -> None:
         """Call ``on_timer`` for this key once that time has come.
 
-        Setting the same time twice gives one call. Timers that are still pending when the input ends fire then.
+        Setting the same time twice gives one call. Timers that are pending when the input ends fire then; those that
+        are set meanwhile do not.
         """
 
     def delete_timer(self, timestamp_ms: int) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 from typing import TextIO
 
+from .config import format_size
 from .job import JobStatus, TaskReport
 
 
@@ -18,10 +19,13 @@ class Progress:
     ----------
     stream
         Where to write; in place if it is a terminal.
+    memory_bytes
+        Memory of a worker for buffers, shown as the bound that it is.
     """
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, memory_bytes: int) -> None:
         self._stream = stream
+        self._memory_bytes = memory_bytes
         self._in_place = stream.isatty()
         self._shown_lines = 0
         self._last_line_at = 0.0
@@ -31,7 +35,7 @@ class Progress:
         if self._in_place:
             self.clear()
             width = shutil.get_terminal_size().columns - 1
-            lines = [line[:width] for line in status_lines(status)]
+            lines = [line[:width] for line in status_lines(status, self._memory_bytes)]
             self._shown_lines = len(lines)
             self._write("".join(f"{line}\n" for line in lines))
         elif status.seconds - self._last_line_at >= _SECONDS_BETWEEN_LINES:
@@ -49,11 +53,12 @@ class Progress:
         self._stream.flush()
 
 
-def status_lines(status: JobStatus) -> list[str]:
+def status_lines(status: JobStatus, memory_bytes: int) -> list[str]:
     """Lines that show ``status``: the job, a line for each task, and the bottleneck."""
     workers = "in this process" if status.workers == 0 else _count(status.workers, "worker")
-    subtasks = sum(task.parallelism for task in status.tasks)
-    lines = [f"{status.name}  {status.state.upper()}  {workers}  {_count(subtasks, 'subtask')}  {status.seconds:.1f} s"]
+    subtasks = _count(sum(task.parallelism for task in status.tasks), "subtask")
+    bound = f"memory bound {format_size(memory_bytes)}{'/worker' if status.workers else ''}"
+    lines = [f"{status.name}  {status.state.upper()}  {workers}  {subtasks}  {bound}  {status.seconds:.1f} s"]
     width = max((len(task.name) for task in status.tasks), default=0)
     lines += [_task_line(task, width) for task in status.tasks]
     if status.bottleneck:

@@ -44,6 +44,9 @@ class _OperatorHandle:
         self._env = env
         self._origins = origins
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {', '.join(origin.node.name for origin in self._origins)}>"
+
     def name(self: Handle, name: str) -> Handle:
         """Name the operator, for plans, metrics and error texts.
 

@@ -72,7 +72,8 @@ def test_run_starts_workers_which_need_not_import_the_script(flownet: Python, sq
     finished = flownet("run", "squares:env", "--workers", "2", "--parallelism", "3", "--json")
     assert finished.returncode == 0, finished.stderr
     result = json.loads(finished.stdout)
-    assert (result["name"], result["workers"]) == ("squares", 2)
+    assert (result["name"], result["workers"], result["records"]) == ("squares", 2, 100)
+    assert result["bytes_tcp"] > 0
     assert [task["parallelism"] for task in result["tasks"]] == [1, 3]
     assert written(squares) == [n * n for n in range(100)]
 

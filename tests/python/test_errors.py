@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 import signal
@@ -222,6 +223,25 @@ def test_a_worker_killed_from_outside_is_named(child_pids: Callable[[], set[int]
             job.wait()
     assert caught.value.pid == victim
     assert "signal 9" in str(caught.value)
+
+
+def test_a_worker_that_falls_silent_is_named_within_the_heartbeat_limit(child_pids: Callable[[], set[int]]) -> None:
+    env = fn.Environment(parallelism=2, heartbeat_interval="100ms", heartbeat_timeout="1s")
+    arrived = threading.Event()
+
+    class Arrived:
+        def extend(self, records: list[int]) -> None:
+            arrived.set()
+
+    env.from_iterable(itertools.count()).rebalance().map(lambda n: n).collect(into=Arrived())
+    before = child_pids()
+    with env.execute_async(workers=2) as job:
+        assert arrived.wait(30)
+        victim = min(child_pids() - before)
+        os.kill(victim, signal.SIGSTOP)
+        with pytest.raises(errors.WorkerLostError, match="silent for") as caught:
+            job.wait()
+    assert caught.value.pid == victim
 
 
 def test_strangers_on_the_ports_of_a_job_change_nothing(child_pids: Callable[[], set[int]]) -> None:

@@ -22,8 +22,8 @@ class Terminal(io.StringIO):
 
 
 def test_a_status_is_the_job_a_line_a_task_and_the_bottleneck() -> None:
-    assert status_lines(status()) == [
-        "wordcount  RUNNING  2 workers  4 subtasks  2.0 s",
+    assert status_lines(status(), 64 << 20) == [
+        "wordcount  RUNNING  2 workers  4 subtasks  memory bound 64 MiB/worker  2.0 s",
         "  read_text -> flat_map  2x   40.0 k/s  busy  97%  pressured   2%  idle   1%",
         "  window(5 s) count      2x   1.90 M/s  busy  61%  pressured   0%  idle  39%",
         "  bottleneck: read_text -> flat_map (97 % busy)",
@@ -32,7 +32,7 @@ def test_a_status_is_the_job_a_line_a_task_and_the_bottleneck() -> None:
 
 def test_on_a_terminal_the_lines_are_rewritten_in_place() -> None:
     terminal = Terminal()
-    progress = Progress(terminal)
+    progress = Progress(terminal, 64 << 20)
     progress.show(status())
     progress.show(status())
     progress.clear()
@@ -43,7 +43,7 @@ def test_on_a_terminal_the_lines_are_rewritten_in_place() -> None:
 
 def test_elsewhere_a_line_is_added_now_and_then() -> None:
     stream = io.StringIO()
-    progress = Progress(stream)
+    progress = Progress(stream, 64 << 20)
     for seconds in (0.5, 5.2, 6.0, 9.9, 10.4):
         progress.show(status(seconds))
     progress.clear()

@@ -16,7 +16,7 @@ from flownet.progress import Progress
 def text() -> Text:
     """A tenth of the standard library, taken over all of it."""
     whole = Text.of_standard_library()
-    return Text("every tenth file", whole.files[::10])
+    return Text("every tenth file", whole.files[::10], whole.files[::10])
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +50,17 @@ def test_the_standard_library_is_tens_of_megabytes_of_text_without_what_was_inst
     assert not any("site-packages" in name for name in text.files)
 
 
+def test_totals_forget_rare_words_where_memory_must_stay_flat() -> None:
+    totals = Totals(max_words=10)
+    for turn in range(1000):
+        totals.extend([("frequent", 3), (f"rare {turn}", 1)])
+    assert len(totals.counts) <= 10
+    assert totals.counts["frequent"] == 3000
+    assert totals.words == 4000
+
+
 def test_live_windows_are_shown_once_their_results_stop_coming(capsys: pytest.CaptureFixture[str]) -> None:
-    windows, progress = LiveWindows(top=2), Progress(sys.stderr)
+    windows, progress = LiveWindows(top=2), Progress(sys.stderr, 64 << 20)
     windows.extend([("a", 1), ("b", 3)])
     windows.show_if_quiet(progress)
     windows.extend([("a", 1), ("c", 1)])

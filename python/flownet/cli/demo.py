@@ -17,7 +17,7 @@ from ..progress import Progress, format_rate
 from ..sources import files_below
 from ..stream import Stream
 from ..window import Tumbling
-from .run import overrides, watch
+from .run import overrides, progress_of, watch
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -67,6 +67,9 @@ class Text:
 
     title: str
     files: list[str]
+    """Every file."""
+    paths: list[str]
+    """The files, or folders that hold nothing but them."""
 
     @classmethod
     def of_standard_library(cls) -> Text:
@@ -78,12 +81,12 @@ class Text:
             for name in files_below(root)
             if name.endswith(".py") and installed.isdisjoint(os.path.relpath(name, root).split(os.sep))
         ]
-        return cls("source text of Python's standard library", files)
+        return cls("source text of Python's standard library", files, files)
 
     @classmethod
     def of_paths(cls, paths: list[str]) -> Text:
         """Take the text of files and of all files below folders."""
-        return cls(" ".join(paths), [name for path in paths for name in files_below(os.path.abspath(path))])
+        return cls(" ".join(paths), [name for path in paths for name in files_below(os.path.abspath(path))], paths)
 
     def __str__(self) -> str:
         size = sum(os.path.getsize(name) for name in self.files)
@@ -97,22 +100,34 @@ class Text:
 
 
 class Totals:
-    """Sums the results of all windows; the job hands them over as they come."""
+    """Sums the results of all windows; the job hands them over as they come.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    max_words
+        Forget the rarer half whenever more words than that are known, so that memory stays flat however long a job
+        runs. A word that is frequent all the time is counted exactly. Default: None, forget nothing.
+    """
+
+    def __init__(self, max_words: int | None = None) -> None:
         self.counts: Counter[str] = Counter()
+        self.words = 0
+        self._max_words = max_words
 
     def extend(self, results: list[Count]) -> None:
         """Take the results of some words in some window."""
         for word, count in results:
             self.counts[word] += count
+            self.words += count
+        if self._max_words is not None and len(self.counts) > self._max_words:
+            self.counts = Counter(dict(self.counts.most_common(self._max_words // 2)))
 
 
 class LiveWindows(Totals):
     """Prints the top words of each window when its results have stopped coming."""
 
     def __init__(self, top: int) -> None:
-        super().__init__()
+        super().__init__(_REMEMBERED_WORDS)
         self._top = top
         self._pending: Counter[str] = Counter()
         self._grew = False
@@ -172,26 +187,27 @@ def _socket(env: Environment, address: str) -> Stream[str]:
 
 
 def _bounded(options: argparse.Namespace, env: Environment, text: Text, window: Tumbling) -> int:
-    totals = Totals()
-    _sink(count_words(env.read_text(text.files, errors="replace"), window), totals, options.throttle)
+    is_exact = options.check or not options.throttle
+    totals = Totals(None if is_exact else _REMEMBERED_WORDS)
+    _sink(count_words(env.read_text(text.paths, errors="replace"), window), totals, options.throttle)
     with env.execute_async() as job:
-        result = watch(job, Progress(sys.stderr))
-    print(f"\ntop {options.top} of {len(totals.counts):,} different words")
+        result = watch(job, progress_of(env))
+    print(f"\ntop {options.top} of {'' if is_exact else 'more than '}{len(totals.counts):,} different words")
     for word, count in totals.counts.most_common(options.top):
         print(f"{count:12,}  {word}")
-    _report(result, totals.counts.total())
+    _report(result, totals.words)
     return _check(text, totals.counts) if options.check else 0
 
 
 def _live(options: argparse.Namespace, env: Environment, lines: Stream[str], window: Tumbling) -> int:
     windows = LiveWindows(options.top)
     _sink(count_words(lines, window), windows, options.throttle)
-    progress = Progress(sys.stderr)
+    progress = progress_of(env)
     print(f"words of {options.socket} by windows of {window}; Ctrl-C ends", flush=True)
     with env.execute_async() as job:
         result = watch(job, progress, lambda: windows.show_if_quiet(progress))
     windows.show(progress)
-    _report(result, windows.counts.total())
+    _report(result, windows.words)
     return 0
 
 
@@ -222,3 +238,4 @@ def _itself(word: str) -> str:
 
 
 _SHOWN_DIFFERENCES = 10
+_REMEMBERED_WORDS = 40_000

@@ -85,6 +85,11 @@ def watch(job: Job, progress: Progress | None, on_tick: Callable[[], None] = lam
             progress.clear()
 
 
+def progress_of(env: Environment) -> Progress:
+    """Make what shows the progress of a job of ``env``."""
+    return Progress(sys.stderr, env._network_memory_bytes())
+
+
 def _run(options: argparse.Namespace) -> int:
     settings = overrides(options)
     env = load_environment(options.target, options.arguments)
@@ -92,7 +97,8 @@ def _run(options: argparse.Namespace) -> int:
     with env.execute_async() as job:
         result = watch(job, _progress(env, options))
     if options.json:
-        print(json.dumps(dataclasses.asdict(result)))
+        sums = {name: getattr(result, name) for name in ("records", "records_per_second", "bytes_local", "bytes_tcp")}
+        print(json.dumps(dataclasses.asdict(result) | sums))
     else:
         print(result, file=sys.stderr)
     return 0
@@ -109,7 +115,7 @@ def _explain(options: argparse.Namespace) -> int:
 def _progress(env: Environment, options: argparse.Namespace) -> Progress | None:
     """No progress where the records themselves are printed: the two would overwrite each other."""
     prints = any(node.kind == "print" for node in env._dataflow.nodes)
-    return None if prints or options.json else Progress(sys.stderr)
+    return None if prints or options.json else progress_of(env)
 
 
 _SECONDS_BETWEEN_LOOKS = 0.5
