@@ -74,7 +74,8 @@ impl Builder<'_> {
         let info = self.info(&operator.name);
         let kind = StageBuilder { builder: self, py, operator, info: &info }.kind()?;
         let brake = match operator.config.get("rate") {
-            Some(_) => Some(Brake::new(setting(operator, "rate")?)?),
+            // The rate is the operator's; its subtasks share it.
+            Some(_) => Some(Brake::new(setting::<f64>(operator, "rate")? / f64::from(self.task.parallelism))?),
             None => None,
         };
         Ok(Stage::new(info, kind, self.links(at, operator)?, brake))

@@ -53,6 +53,11 @@ impl<'a> Decoder<'a> {
         }
     }
 
+    /// What is not read yet.
+    pub(super) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
     #[inline]
     pub(super) fn take(&mut self, len: usize) -> Result<&'a [u8], CodecError> {
         let Some((head, rest)) = self.rest.split_at_checked(len) else {

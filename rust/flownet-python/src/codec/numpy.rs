@@ -5,7 +5,7 @@
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyString, PyTuple, PyType};
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
 
 use super::decode::Decoder;
 use super::encode::Encoder;
@@ -31,6 +31,12 @@ pub(super) fn encode(encoder: &mut Encoder<'_>, value: &Bound<'_, PyAny>) -> Res
     if value.get_type().is(NDARRAY.import(value.py(), "numpy", "ndarray")?) {
         return encode_array(encoder, value);
     }
+    if let Some(common) = common_of(value)? {
+        encoder.out.extend_from_slice(&[tag::NUMPY_SCALAR, DTYPE_PLAIN, common.dtype.len() as u8]);
+        encoder.out.extend_from_slice(common.dtype.as_bytes());
+        put_common(encoder.out, value, common.dtype)?;
+        return Ok(true);
+    }
     if !is_scalar(value)? {
         return Ok(false);
     }
@@ -40,11 +46,7 @@ pub(super) fn encode(encoder: &mut Encoder<'_>, value: &Bound<'_, PyAny>) -> Res
     }
     encoder.out.push(tag::NUMPY_SCALAR);
     put_dtype(encoder.out, &dtype, 0)?;
-    // An empty string has no bytes, but numpy gives those of one character.
-    let item_bytes: usize = dtype.getattr("itemsize")?.extract()?;
-    let bytes = value.call_method0("tobytes")?;
-    let bytes = bytes.cast::<PyBytes>().map_err(PyErr::from)?.as_bytes();
-    encoder.out.extend_from_slice(&bytes[..item_bytes.min(bytes.len())]);
+    put_item(encoder.out, value, dtype.getattr("itemsize")?.extract()?)?;
     Ok(true)
 }
 
@@ -63,6 +65,9 @@ pub(super) fn as_python<'py>(value: &Bound<'py, PyAny>) -> Result<Option<Bound<'
 }
 
 pub(super) fn decode_scalar<'py>(decoder: &mut Decoder<'_>, py: Python<'py>) -> Result<Bound<'py, PyAny>, CodecError> {
+    if let Some(scalar) = take_common(decoder, py)? {
+        return Ok(scalar);
+    }
     let dtype = take_dtype(decoder, py, 0)?;
     let bytes = decoder.take(dtype.getattr("itemsize")?.extract()?)?;
     // Through an array of no dimensions: frombuffer refuses items of zero bytes, such as an empty string.
@@ -78,8 +83,74 @@ pub(super) fn decode_array<'py>(decoder: &mut Decoder<'_>, py: Python<'py>) -> R
     array(py, &dtype, &shape, bytes)
 }
 
+/// A scalar type whose values need no look at their dtype: what aggregations over arrays give.
+struct CommonType {
+    class: Py<PyType>,
+    dtype: &'static str,
+}
+
+static COMMON: PyOnceLock<Vec<CommonType>> = PyOnceLock::new();
+
+/// Little-endian only: elsewhere none of these is a scalar's native dtype, and the general way is taken.
+const COMMON_NAMES: [(&str, &str); 4] = [("float64", "<f8"), ("int64", "<i8"), ("int32", "<i4"), ("float32", "<f4")];
+
+fn common_types(py: Python<'_>) -> PyResult<&[CommonType]> {
+    let look_up = || {
+        let numpy = py.import("numpy")?;
+        let mut common = Vec::new();
+        for (name, dtype) in COMMON_NAMES {
+            let class = numpy.getattr(name)?;
+            if numpy.getattr("dtype")?.call1((&class,))?.getattr("str")?.extract::<String>()? == dtype {
+                common.push(CommonType { class: class.cast_into::<PyType>()?.unbind(), dtype });
+            }
+        }
+        PyResult::Ok(common)
+    };
+    Ok(COMMON.get_or_try_init(py, look_up)?)
+}
+
+fn common_of<'py>(value: &Bound<'py, PyAny>) -> PyResult<Option<&'py CommonType>> {
+    let class = value.get_type();
+    Ok(common_types(value.py())?.iter().find(|common| class.is(&common.class)))
+}
+
+/// As Python numbers, which hold all values of these types: `tobytes` would build an array first.
+fn put_common(out: &mut Vec<u8>, value: &Bound<'_, PyAny>, dtype: &str) -> PyResult<()> {
+    match dtype {
+        "<f8" => out.extend_from_slice(&value.extract::<f64>()?.to_le_bytes()),
+        "<f4" => out.extend_from_slice(&(value.extract::<f64>()? as f32).to_le_bytes()),
+        "<i8" => out.extend_from_slice(&value.extract::<i64>()?.to_le_bytes()),
+        _ => out.extend_from_slice(&value.extract::<i32>()?.to_le_bytes()),
+    }
+    Ok(())
+}
+
+fn take_common<'py>(decoder: &mut Decoder<'_>, py: Python<'py>) -> Result<Option<Bound<'py, PyAny>>, CodecError> {
+    let [DTYPE_PLAIN, 3, dtype @ ..] = decoder.rest() else { return Ok(None) };
+    let Some(common) = common_types(py)?.iter().find(|common| dtype.starts_with(common.dtype.as_bytes())) else {
+        return Ok(None);
+    };
+    decoder.take(2 + common.dtype.len())?;
+    let number = match common.dtype {
+        "<f8" => PyFloat::new(py, f64::from_le_bytes(decoder.array()?)).into_any(),
+        "<f4" => PyFloat::new(py, f64::from(f32::from_le_bytes(decoder.array()?))).into_any(),
+        "<i8" => PyInt::new(py, i64::from_le_bytes(decoder.array()?)).into_any(),
+        _ => PyInt::new(py, i32::from_le_bytes(decoder.array()?)).into_any(),
+    };
+    Ok(Some(common.class.bind(py).call1((number,))?))
+}
+
+/// An empty string has no bytes, but numpy gives those of one character.
+fn put_item(out: &mut Vec<u8>, value: &Bound<'_, PyAny>, item_bytes: usize) -> Result<(), CodecError> {
+    let bytes = value.call_method0("tobytes")?;
+    let bytes = bytes.cast::<PyBytes>().map_err(PyErr::from)?.as_bytes();
+    out.extend_from_slice(&bytes[..item_bytes.min(bytes.len())]);
+    Ok(())
+}
+
 fn is_imported(py: Python<'_>) -> PyResult<bool> {
-    if GENERIC.get(py).is_some() {
+    // Set by the first look at a value after the import was seen.
+    if NDARRAY.get(py).is_some() {
         return Ok(true);
     }
     py.import("sys")?.getattr("modules")?.contains("numpy")
