@@ -6,12 +6,9 @@ until the graph is built, so that ``--parallelism`` can still decide it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
 
-from .config import format_size
 from .errors import DuplicateUidError, PlanError
 from .graph import Chaining, Edge, Operator, PartitionerName
 
@@ -59,28 +56,6 @@ class Plan:
     edges: list[Edge]
     objects: dict[int, object]
     """What operators use directly because they run in this process."""
-
-    def check_shipped_size(self, workers: int) -> None:
-        """Refuse a plan whose functions and collections are too large to be sent to the workers.
-
-        Raises
-        ------
-        PlanError
-            Names the largest of them.
-        """
-        names = {operator.id: operator for operator in self.operators}
-        shipped = [(len(operator.payload or b""), operator) for operator in self.operators]
-        shipped += [(len(edge.payload or b""), names[edge.source]) for edge in self.edges]
-        total = sum(size * math.ceil(operator.parallelism / workers) for size, operator in shipped)
-        if total > _MAX_SHIPPED_BYTES:
-            size, operator = max(shipped, key=lambda item: item[0])
-            raise PlanError(
-                f"the functions and collections of this dataflow take {format_size(total)} a worker, at most "
-                f"{format_size(_MAX_SHIPPED_BYTES)} can be sent; the largest is operator {operator.name!r} with "
-                f"{format_size(size)} for each of its {operator.parallelism} subtasks: read large data with "
-                "from_iterable or read_text, or load it in open() of a KeyedProcessFunction or Sink",
-                operator=operator.name,
-            )
 
 
 class Dataflow:
@@ -190,7 +165,3 @@ def _place(
         return ship(function, name), None
     objects[len(objects)] = function
     return None, len(objects) - 1
-
-
-_MAX_SHIPPED_BYTES: Final = 192 << 20
-"""A worker takes its tasks in one message of at most 256 MiB; the rest is for everything that is not a payload."""

@@ -277,8 +277,6 @@ class Environment:
         settings, parallelism = self._settings(workers)
         here = settings["workers"] == 0
         plan = self._dataflow.build(parallelism, None if here else serialise.dumps)
-        if not here:
-            plan.check_shipped_size(settings["workers"])
         handle = _flownet.submit(
             plan.operators,
             plan.edges,
