@@ -1,11 +1,11 @@
 //! Python bindings of flownet: handles, Python operators, object codec, errors.
 //!
 //! The extension module is `flownet._flownet`; what users see of it is the package `python/flownet`. This crate holds no
-//! policy: it turns Python's description of a job into flownet-cluster's ([`graph`], [`settings`]), runs users' functions
+//! policy: it turns Python's description of a job into flownet-cluster's (`graph`, `settings`), runs users' functions
 //! inside tasks ([`chain`]), moves their records as bytes ([`codec`]), and turns errors back into exceptions ([`errors`]).
 //!
 //! # Invariants
-//! - I1: no wait holds the interpreter: calls that may take long go through [`door`], task threads detach first.
+//! - I1: no wait holds the interpreter: calls that may take long go through `door`, task threads detach first.
 //! - I2: nothing imports numpy, `decimal` or the like before a value asks for it: `import flownet` stays quick.
 
 pub mod chain;
