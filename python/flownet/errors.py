@@ -181,15 +181,6 @@ class ConnectionLostError(FlownetError, ConnectionError):
     """What ended it."""
 
 
-class PeerViolationError(FlownetError):
-    """A peer broke the protocol of the exchange."""
-
-    peer: str | None = None
-    """Address of the other end."""
-    channel: int | None = None
-    """Channel the violation was seen on."""
-
-
 class CancelledError(FlownetError):
     """The job was cancelled before it ended."""
 

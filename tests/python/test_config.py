@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from datetime import timedelta
 from typing import Any
@@ -132,9 +133,8 @@ def test_every_setting_is_an_argument_of_the_environment_and_has_a_default() -> 
 
 
 def test_the_documented_defaults_are_those_of_the_engine() -> None:
-    documented = dict(
-        re.findall(r"^    (\w+)\n(?:        .*\n)*?        .*Default: ([^\n]*)\.", fn.Environment.__doc__ or "", re.M)
-    )
+    doc = inspect.getdoc(fn.Environment) or ""
+    documented = dict(re.findall(r"^(\w+)\n(?:    .*\n)*?    .*Default: ([^\n]*)\.", doc, re.MULTILINE))
     defaults = _flownet.defaults()
     for name in ("network_memory", "segment_size", "exclusive_buffers", "floating_buffers", "max_record_size"):
         setting = config.SETTINGS[name]
