@@ -124,28 +124,17 @@ impl fmt::Display for JobReport {
 }
 
 impl Bottleneck {
-    /// Finds the vertex that is busiest while its upstream is back-pressured.
-    /// Without back-pressure, a vertex that is busy nearly all the time and
-    /// busier than what follows it. `edges` are (from, to) positions.
+    /// Finds the busiest vertex, if it is busy most of the time. Among vertices about equally busy it is the one whose
+    /// upstream is back-pressured: the others are busy because it lets them. `edges` are (from, to) positions.
     pub(crate) fn find(vertices: &[VertexReport], edges: &[(usize, usize)]) -> Option<Self> {
         let is_pressing =
             |vertex: usize| edges.iter().any(|&(from, to)| to == vertex && vertices[from].back_pressured > NOTICEABLE);
-        let is_waited_for = |vertex: usize| {
-            let mut downstream = edges.iter().filter(|&&(from, _)| from == vertex).peekable();
-            downstream.peek().is_some() && downstream.all(|&(_, to)| vertices[to].busiest < vertices[vertex].busiest)
-        };
-        let busiest = |candidates: &dyn Fn(usize) -> bool| {
-            let candidates = (0..vertices.len()).filter(|&vertex| candidates(vertex));
-            candidates.max_by(|&a, &b| vertices[a].busiest.total_cmp(&vertices[b].busiest))
-        };
-        let pressing = busiest(&|vertex| is_pressing(vertex) && vertices[vertex].busiest > NOTICEABLE);
-        let (vertex, waiting) = match pressing {
-            Some(vertex) => (vertex, Waiting::Upstream),
-            None => {
-                let waited_for = busiest(&|vertex| is_waited_for(vertex) && vertices[vertex].busiest > SATURATED)?;
-                (waited_for, Waiting::Downstream)
-            }
-        };
+        let feeds = |vertex: usize| edges.iter().any(|&(from, _)| from == vertex);
+        let blame = |vertex: usize| vertices[vertex].busiest + if is_pressing(vertex) { ABOUT_EQUAL } else { 0.0 };
+        let vertex = (0..vertices.len())
+            .filter(|&vertex| vertices[vertex].busiest > MOST_OF_THE_TIME && (is_pressing(vertex) || feeds(vertex)))
+            .max_by(|&a, &b| blame(a).total_cmp(&blame(b)))?;
+        let waiting = if is_pressing(vertex) { Waiting::Upstream } else { Waiting::Downstream };
         let VertexReport { name, busiest, .. } = &vertices[vertex];
         Some(Self { vertex, name: name.clone(), busy: *busiest, waiting })
     }
@@ -224,8 +213,10 @@ fn scaled(amount: f64) -> (String, &'static str) {
 
 /// Flink's limit between "ok" and "low" back-pressure.
 const NOTICEABLE: f64 = 0.1;
-/// A vertex this busy cannot give more.
-const SATURATED: f64 = 0.8;
+/// A vertex less busy than this could do more: it holds nobody up.
+const MOST_OF_THE_TIME: f64 = 0.5;
+/// Shares of time that differ by less say little about who is to blame.
+const ABOUT_EQUAL: f64 = 0.1;
 
 #[cfg(test)]
 mod tests {
@@ -270,6 +261,24 @@ mod tests {
         let vertices = [vertex("read -> split", 0.97, 0.02), vertex("count", 0.61, 0.0)];
         let bottleneck = Bottleneck::find(&vertices, &LINE[..1]).expect("the source");
         assert_eq!(bottleneck.to_string(), "read -> split (97 % busy; downstream waits for it)");
+    }
+
+    #[test]
+    fn a_busy_source_is_named_rather_than_a_vertex_that_presses_it_now_and_then() {
+        let vertices = [vertex("read", 0.84, 0.16), vertex("count", 0.32, 0.0)];
+        assert_eq!(Bottleneck::find(&vertices, &LINE[..1]).map(|found| found.vertex), Some(0));
+    }
+
+    #[test]
+    fn of_two_busy_vertices_the_one_that_presses_is_named() {
+        let vertices = [vertex("read", 0.8, 0.2), vertex("count", 0.78, 0.0)];
+        assert_eq!(Bottleneck::find(&vertices, &LINE[..1]).map(|found| found.vertex), Some(1));
+    }
+
+    #[test]
+    fn where_nobody_is_busy_nobody_is_named() {
+        let vertices = [vertex("read", 0.2, 0.3), vertex("count", 0.4, 0.0)];
+        assert_eq!(Bottleneck::find(&vertices, &LINE[..1]), None);
     }
 
     #[test]
