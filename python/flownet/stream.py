@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from . import config
 from .collected import Collected
@@ -125,7 +125,8 @@ class _OperatorHandle:
         """Find the one operator that this handle stands for."""
         origins = self._origins
         if len(origins) != 1 or origins[0].partitioner is not None:
-            after = "union" if len(origins) != 1 else (origins[0].partitioner or "")
+            partitioner = origins[0].partitioner if len(origins) == 1 else None
+            after = _METHODS.get(partitioner, partitioner) if partitioner else "union"
             raise PlanError(f"{method}() describes an operator and {after}() is none: call it before {after}()")
         return origins[0].node
 
@@ -390,15 +391,16 @@ class Stream(_OperatorHandle, Generic[T]):
         return StreamSink(self._env, (Origin(node),))
 
 
-class KeyedStream(Generic[K, V]):
+class KeyedStream(Stream[V], Generic[K, V]):
     """Records of type ``V`` brought together by their key of type ``K``.
 
-    What follows works on each key by itself. Results are emitted as records arrive; `window` gives one result for each
-    key and stretch of time instead.
-    """
+    `count`, `sum`, `process` and the like work on each key by itself and emit a result for each record as it arrives;
+    `window` gives one result for each key and stretch of time instead.
 
-    def __init__(self, env: Environment, origins: tuple[Origin, ...]) -> None:
-        self._keyed: Stream[V] = Stream(env, origins)
+    It is a `Stream` too. ``map``, ``flat_map``, ``filter`` and the sinks see the records alone, each record in the
+    subtask of its key, and give a plain stream: to work by key behind them, call `key_by` again. A partitioning that
+    follows, such as `rebalance` or another `key_by`, takes the place of this one.
+    """
 
     def reduce(self, function: Callable[[V, V], V]) -> Stream[V]:
         """Combine the records of each key, two at a time, and emit the value so far for each record.
@@ -412,11 +414,11 @@ class KeyedStream(Generic[K, V]):
         --------
         >>> longest = env.from_collection(["to", "too"]).key_by(lambda w: w[0]).reduce(lambda a, b: max(a, b, key=len))
         """
-        return self._keyed._then("reduce", _function("reduce", function))
+        return self._then("reduce", _function("reduce", function))
 
     def count(self) -> Stream[tuple[K, int]]:
         """Count the records of each key and emit ``(key, count so far)`` for each record."""
-        return self._keyed._then("count")
+        return self._then("count")
 
     def sum(self, field: int | str | None = None) -> Stream[tuple[K, Any]]:
         """Add up the records of each key and emit ``(key, sum so far)`` for each record.
@@ -430,15 +432,15 @@ class KeyedStream(Generic[K, V]):
         --------
         >>> totals = env.from_collection([("a", 1), ("a", 2)]).key_by(lambda pair: pair[0]).sum(1)
         """
-        return self._keyed._then("sum", config=_field("sum", field))
+        return self._then("sum", config=_field("sum", field))
 
     def min(self, field: int | str | None = None) -> Stream[tuple[K, Any]]:
         """Emit ``(key, least value so far)`` for each record; ``field`` as for `sum`."""
-        return self._keyed._then("min", config=_field("min", field))
+        return self._then("min", config=_field("min", field))
 
     def max(self, field: int | str | None = None) -> Stream[tuple[K, Any]]:
         """Emit ``(key, greatest value so far)`` for each record; ``field`` as for `sum`."""
-        return self._keyed._then("max", config=_field("max", field))
+        return self._then("max", config=_field("max", field))
 
     def process(self, function: KeyedProcessFunction[K, V, R]) -> Stream[R]:
         """Work on the records with state and timers for each key.
@@ -457,7 +459,7 @@ class KeyedStream(Generic[K, V]):
             raise PlanError(
                 f"process() needs an instance of a subclass of flownet.KeyedProcessFunction, not {_kind_of(function)}"
             )
-        return self._keyed._then("process", function, name=type(function).__name__)
+        return self._then("process", function, name=type(function).__name__)
 
     def window(self, window: Tumbling) -> WindowedStream[K, V]:
         """Cut the records of each key into windows.
@@ -473,7 +475,7 @@ class KeyedStream(Generic[K, V]):
         """
         if not isinstance(window, Tumbling):
             raise PlanError(f"window() needs a window such as flownet.Tumbling('5s'), not {_kind_of(window)}")
-        return WindowedStream(self._keyed, window)
+        return WindowedStream(self, window)
 
 
 class WindowedStream(Generic[K, V]):
@@ -566,3 +568,7 @@ def _kind_of(value: object) -> str:
     if isinstance(value, type):
         return f"the class {value.__name__}: make an instance of it"
     return f"{type(value).__name__} {value!r}"[:100]
+
+
+_METHODS: Final[dict[PartitionerName, str]] = {"key_group": "key_by", "custom": "partition_custom"}
+"""Partitioners that are not called like the method they come from."""

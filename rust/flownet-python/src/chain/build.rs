@@ -4,12 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use flownet_runtime::spec::{OperatorSpec, OutputSpec, Partitioner, Payload, TaskSpec};
+use flownet_runtime::spec::{InputSpec, OperatorSpec, OutputSpec, Partitioner, Payload, TaskSpec};
 use flownet_runtime::{Chain, ChainFactory, TaskError};
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
 
-use super::PythonChain;
 use super::exit::{Exit, Route};
 use super::failure::OperatorInfo;
 use super::keyed::{
@@ -21,6 +20,7 @@ use super::operators::{Filter, FlatMap, Map};
 use super::sinks::{Collect, CustomSink, Print, WriteText};
 use super::sources::{Collection, Iterable, LineDecoder, ReadText, SocketText, Undecodable};
 use super::stage::{Brake, Kind, Link, Stage};
+use super::{Entry, PythonChain};
 use crate::codec::Pickle;
 
 /// Setting of every operator of a job that opted in to pickle.
@@ -65,8 +65,11 @@ impl Builder<'_> {
         let exits = (self.task.outputs.iter().enumerate())
             .map(|(output, spec)| self.exit(py, output, spec))
             .collect::<Result<_, _>>()?;
-        let entry = |operator: u32| places.get(&operator).copied().ok_or_else(|| unknown_operator(operator));
-        let entries = self.task.inputs.iter().map(|input| entry(input.to_operator)).collect::<Result<_, _>>()?;
+        let entry = |input: &InputSpec| {
+            let stage = places.get(&input.to_operator).copied();
+            Ok(Entry { stage: stage.ok_or_else(|| unknown_operator(input.to_operator))?, keyed: input.keyed })
+        };
+        let entries = self.task.inputs.iter().map(entry).collect::<Result<_, TaskError>>()?;
         Ok(PythonChain { stages, exits, entries, pickle: self.pickle })
     }
 

@@ -46,9 +46,17 @@ pub struct PythonChain {
     /// Upstream first: a stage hands records to stages behind it only.
     stages: Vec<Stage>,
     exits: Vec<Exit>,
-    /// For each input of the task, the stage its records go to.
-    entries: Vec<usize>,
+    /// For each input of the task, where its records go.
+    entries: Vec<Entry>,
     pickle: Pickle,
+}
+
+/// Where the records of an input enter the chain.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    stage: usize,
+    /// Whether they carry their key in front.
+    keyed: bool,
 }
 
 impl PythonChain {
@@ -83,7 +91,7 @@ impl PythonChain {
     fn absorb(&mut self, input: &mut InputBatch<'_>, out: &mut Outputs) -> Result<Absorbed, TaskError> {
         let now_ms = input.now_ms();
         while let Some((index, bytes)) = input.next()? {
-            let at = self.entries[index];
+            let at = self.entries[index].stage;
             let Stage { kind: Kind::Keyed(operator), brake, .. } = &mut self.stages[at] else {
                 return Ok(Absorbed::UpTo(index, bytes.to_vec()));
             };
@@ -105,7 +113,7 @@ impl PythonChain {
         now_ms: i64,
         out: &mut Outputs,
     ) -> Result<(), TaskError> {
-        let at = self.entries[index];
+        let Entry { stage: at, keyed } = self.entries[index];
         let pickle = self.pickle;
         let (head, after) = self.stages[at..].split_first_mut().expect("every input has a stage");
         if let Kind::Keyed(operator) = &mut head.kind {
@@ -115,6 +123,8 @@ impl PythonChain {
             let mut flow = Flow::new(py, after, at + 1, &head.links, &mut self.exits, out);
             return operator.push(&KeyedRecord::parse(bytes)?, now_ms, &mut flow);
         }
+        // An operator that needs no key may still be placed by it: it gets the record alone.
+        let bytes = if keyed { KeyedRecord::parse(bytes)?.value() } else { bytes };
         let record = codec::decode(py, bytes, pickle).map_err(|error| head.info.codec_failed(py, error, None))?;
         head.push(record, Flow::new(py, after, at + 1, &[], &mut self.exits, out))
     }
