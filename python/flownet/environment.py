@@ -201,14 +201,21 @@ class Environment:
         Returns
         -------
         str
-            Tasks and their operators, exchanges and their channels, buffers and memory a worker.
+            Tasks and their operators, exchanges and their channels, buffers and memory a worker. If the buffers do not
+            suffice, the last line begins with ``refused:`` and says how many are missing and which settings help;
+            `execute` would raise `InsufficientBuffersError`.
 
         Raises
         ------
         PlanError
-            The dataflow cannot be run: it is empty, has a cycle, or a forward edge joins unequal parallelisms.
-        InsufficientBuffersError
-            Its minimum of buffers does not fit.
+            There is no plan: the dataflow is empty, has a cycle, or a forward edge joins unequal parallelisms.
+
+        Examples
+        --------
+        >>> sink = env.from_collection(["to be"]).flat_map(str.split).print()
+        >>> print(env.explain())
+        task 1  from_collection -> flat_map -> print    parallelism 1
+        buffers: needs 0, wants 0 of 2048 (32 KiB each) in this process
         """
         settings, parallelism = self._settings(workers)
         plan = self._dataflow.describe(parallelism)

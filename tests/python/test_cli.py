@@ -105,6 +105,17 @@ def test_explain_prints_the_plan_and_runs_nothing(flownet: Python, squares: Path
     assert not (squares / "out").exists()
 
 
+def test_explain_prints_the_plan_of_what_would_be_refused(flownet: Python, squares: Path) -> None:
+    small = ("--workers", "2", "--parallelism", "8", "--set", "network_memory=64KiB")
+    finished = flownet("explain", "squares:env", *small)
+    assert (finished.returncode, finished.stderr) == (0, "")
+    assert "square" in finished.stdout
+    assert finished.stdout.splitlines()[-1].startswith("refused: ")
+    refused = flownet("run", "squares:env", *small)
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("flownet.errors.InsufficientBuffersError: ")
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

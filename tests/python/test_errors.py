@@ -149,13 +149,24 @@ def test_memory_that_does_not_suffice_is_refused_with_the_numbers_before_the_job
     small = fn.Environment(parallelism=8, network_memory="128KiB", segment_size="32KiB")
     small.from_collection(range(10)).rebalance().map(str).rebalance().map(len).print()
     with pytest.raises(errors.InsufficientBuffersError, match="network_memory") as caught:
-        small.explain(workers=2)
+        small.execute(workers=2)
     error = caught.value
     assert (error.total, error.segment_bytes) == (4, 32 << 10)
     assert error.needed is not None
     assert error.needed > 4
-    with pytest.raises(errors.InsufficientBuffersError):
+
+
+def test_what_would_be_refused_is_explained_to_the_end_and_ends_with_the_refusal() -> None:
+    small = fn.Environment(parallelism=8, network_memory="128KiB", segment_size="32KiB")
+    small.from_collection(range(10)).rebalance().map(str).name("text").rebalance().map(len).print()
+    *plan, refusal = small.explain(workers=2).splitlines()
+    assert [line for line in plan if line.startswith("task ") and "text" in line]
+    assert any(line.startswith("buffers: needs ") for line in plan)
+    with pytest.raises(errors.InsufficientBuffersError) as caught:
         small.execute(workers=2)
+    assert refusal == f"refused: {caught.value}"
+    for word in (str(caught.value.needed), "network_memory", "parallelism", "exclusive_buffers"):
+        assert word in refusal
 
 
 def test_more_subtasks_than_key_groups_are_refused_before_the_job_starts() -> None:

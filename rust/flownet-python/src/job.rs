@@ -17,7 +17,7 @@ use crate::graph::{PyEdge, PyOperator, dataflow};
 use crate::logging;
 use crate::settings::Settings;
 
-/// What a job will take, as text; raises what would refuse it.
+/// What a job will take, as text; where its memory would not do, the last line says so.
 #[pyfunction]
 pub(crate) fn explain(
     py: Python<'_>,
@@ -27,13 +27,9 @@ pub(crate) fn explain(
 ) -> PyResult<String> {
     let settings = Settings::from_dict(settings)?;
     let dataflow = dataflow(operators, edges, settings.pickle)?;
-    let explanation = py
-        .detach(|| flownet_cluster::explain(&dataflow, &settings.job))
-        .map_err(|error| errors::cluster(py, error.into()))?;
-    match &explanation.refusal {
-        Some(refusal) => Err(errors::cluster(py, refusal.clone().into())),
-        None => Ok(explanation.to_string()),
-    }
+    let explained = py.detach(|| flownet_cluster::explain(&dataflow, &settings.job));
+    let text = explained.map_err(|error| errors::cluster(py, error.into()))?.to_string();
+    Ok(text.trim_end().to_owned())
 }
 
 /// Start a job. Worker processes run `command` and are given `init`; `objects` are what operators of this process use directly.
