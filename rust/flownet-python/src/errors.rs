@@ -109,6 +109,7 @@ fn plan(py: Python<'_>, error: PlanError) -> PyErr {
         | PlanError::ForwardParallelism { to: operator, .. }
         | PlanError::Unconnected { operator }
         | PlanError::TooManyChannels { to: operator, .. }
+        | PlanError::TooLargeToShip { operator, .. }
         | PlanError::KeyGroups { operator, .. } => about("PlanError", operator).into_err(),
         PlanError::InsufficientBuffers { worker, needed, total, segment_bytes, .. } => {
             let raised = Raised::new(py, "InsufficientBuffersError", message).with("worker", worker);

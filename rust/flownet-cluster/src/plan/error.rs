@@ -90,9 +90,13 @@ pub enum PlanError {
     /// More user code and data than a worker can be sent.
     #[error(
         "the operators of worker {worker} carry {bytes} bytes of functions and data, at most {max_bytes} can be \
-         shipped; read large data with a source instead"
+         shipped; operator '{operator}' carries most of them, {operator_bytes}: read large data with a source instead"
     )]
     TooLargeToShip {
+        /// Name of the operator that carries most.
+        operator: String,
+        /// Bytes of it for the worker.
+        operator_bytes: usize,
         /// The worker that would be sent most.
         worker: u32,
         /// Bytes for it.

@@ -16,6 +16,8 @@ mod wiring;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use std::collections::BTreeMap;
+
 use flownet_runtime::spec::{Partitioner, Payload, TaskSpec};
 
 use self::{dataflow::Checked, execution::Expansion, job_graph::JobGraph};
@@ -86,23 +88,50 @@ impl Plan {
     /// Everything for one worker travels in one message, which has a limit.
     fn check_shipment(&self, workers: u32) -> Result<(), PlanError> {
         for worker in 1..=workers {
-            let bytes = self.tasks_on(worker).map(payload_bytes).sum();
-            if bytes > MAX_SHIPMENT_BYTES {
-                return Err(PlanError::TooLargeToShip { worker, bytes, max_bytes: MAX_SHIPMENT_BYTES });
+            let mut by_operator: BTreeMap<u32, (usize, &str)> = BTreeMap::new();
+            for operator in self.tasks_on(worker).flat_map(shipped) {
+                let (bytes, _) = by_operator.entry(operator.id).or_insert((0, operator.name));
+                *bytes += operator.bytes;
             }
+            let bytes = by_operator.values().map(|(bytes, _)| bytes).sum();
+            if bytes <= MAX_SHIPMENT_BYTES {
+                continue;
+            }
+            let (operator_bytes, operator) = by_operator.into_values().max().unwrap_or_default();
+            let operator = operator.to_owned();
+            return Err(PlanError::TooLargeToShip {
+                operator,
+                operator_bytes,
+                worker,
+                bytes,
+                max_bytes: MAX_SHIPMENT_BYTES,
+            });
         }
         Ok(())
     }
 }
 
-fn payload_bytes(task: &TaskSpec) -> usize {
-    let operators = task.operators.iter().map(|operator| &operator.payload);
-    let payloads = operators.chain(task.outputs.iter().map(|output| &output.payload));
-    let bytes = payloads.map(|payload| match payload {
+/// What one operator of a task adds to the message of its worker.
+struct Shipped<'a> {
+    id: u32,
+    name: &'a str,
+    bytes: usize,
+}
+
+/// The operators of a task, each with its function and those of the edges that leave it.
+fn shipped(task: &TaskSpec) -> impl Iterator<Item = Shipped<'_>> {
+    task.operators.iter().map(|operator| {
+        let outputs = task.outputs.iter().filter(|output| output.from_operator == operator.id);
+        let leaving: usize = outputs.map(|output| payload_bytes(&output.payload)).sum();
+        Shipped { id: operator.id, name: &operator.name, bytes: payload_bytes(&operator.payload) + leaving }
+    })
+}
+
+fn payload_bytes(payload: &Payload) -> usize {
+    match payload {
         Payload::Bytes(bytes) => bytes.len(),
         Payload::None | Payload::Local(_) => 0,
-    });
-    bytes.sum()
+    }
 }
 
 fn vertices(graph: &JobGraph<'_>) -> Vec<Vertex> {

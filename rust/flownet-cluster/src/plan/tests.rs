@@ -306,7 +306,15 @@ fn more_data_than_a_message_holds_is_refused_before_it_is_shipped() {
     let large = |operator: &mut LogicalOperator| operator.payload = Payload::Bytes(vec![0; 100 << 20]);
     let flow = Flow::word_count().with("count", large);
     assert!(Plan::new(&flow.0, &settings(2)).is_ok(), "one subtask a worker");
+    let flow = flow.with("flat_map", |operator| operator.payload = Payload::Bytes(vec![0; 1 << 20]));
     let error = Plan::new(&flow.0, &settings(1)).expect_err("two subtasks on one worker");
-    assert_eq!(error, PlanError::TooLargeToShip { worker: 1, bytes: 200 << 20, max_bytes: 192 << 20 });
+    let expected = PlanError::TooLargeToShip {
+        operator: "count".into(),
+        operator_bytes: 200 << 20,
+        worker: 1,
+        bytes: 202 << 20,
+        max_bytes: 192 << 20,
+    };
+    assert_eq!(error, expected);
     assert!(Plan::new(&flow.0, &settings(0)).is_ok(), "nothing is shipped");
 }
