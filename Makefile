@@ -9,8 +9,13 @@ BIN := $(VENV)/bin
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 # The extension's sources: a change in any of them rebuilds it.
 SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find rust -name '*.rs' -o -name Cargo.toml)
-# Rust tests run without the extension crate: it is tested from Python, in the interpreter that loads it.
+# The extension crate apart: its tests need a libpython to link.
 RUST_PACKAGES := --workspace --exclude flownet-python
+# Prints the folder of the interpreter's libpython; fails where there is none to link.
+LIBPYTHON := import os, sys, sysconfig; \
+	name, folder, system = (sysconfig.get_config_var(key) for key in ("LDLIBRARY", "LIBDIR", "MULTIARCH")); \
+	found = [place for place in (folder, os.path.join(folder, system or "")) if os.path.exists(os.path.join(place, name))]; \
+	print(*found[:1]); sys.exit(not found)
 DEMO_ARGS ?=
 
 .DEFAULT_GOAL := help
@@ -30,11 +35,11 @@ $(BIN)/python: | prerequisites
 
 # What building needs; maturin then installs what the wheel depends on.
 $(BIN)/maturin: | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --upgrade pip maturin
+	$(BIN)/python -m pip install --quiet --upgrade pip "maturin>=1.9,<2"
 
-# What testing and linting need on top: the dependency group "dev".
-$(VENV)/.dev: pyproject.toml | $(BIN)/maturin
-	$(BIN)/python -m pip install --quiet --group dev
+# What testing and linting need on top. The group is not called "dev": maturin would install that one into every build.
+$(VENV)/.tools: pyproject.toml | $(BIN)/maturin
+	$(BIN)/python -m pip install --quiet --group tools
 	@touch $@
 
 $(VENV)/.built: $(SOURCES) | $(BIN)/maturin
@@ -52,25 +57,30 @@ demo: build ## run the main job: word count over real text in two worker process
 test: test-rust test-loom test-python ## run all tests, Rust and Python
 
 .PHONY: test-rust
-test-rust: ## unit, property, simulation, driver and doc tests of the crates
+test-rust: | $(BIN)/python ## unit, property, simulation, driver and doc tests of the crates
 	$(CARGO) test --quiet $(RUST_PACKAGES)
+	@if folder=$$($(BIN)/python -c '$(LIBPYTHON)'); then \
+		LD_LIBRARY_PATH="$$folder" $(CARGO) test --quiet -p flownet-python --lib; \
+	else \
+		echo "skipped: the unit tests of flownet-python need a libpython to link (Debian: apt-get install libpython3-dev)"; \
+	fi
 
 .PHONY: test-loom
 test-loom: ## model-check what threads share, under all interleavings
 	RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=2 $(CARGO) test --quiet --release --target-dir target/loom -p flownet-memory --lib loom
 
 .PHONY: test-python
-test-python: build $(VENV)/.dev ## operators, faults, life cycle, demo, stubs: through the real extension
+test-python: build $(VENV)/.tools ## operators, faults, life cycle, demo, stubs: through the real extension
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 .PHONY: fmt
-fmt: $(VENV)/.dev ## format Rust and Python
+fmt: $(VENV)/.tools ## format Rust and Python
 	$(CARGO) fmt --all
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix-only --quiet .
 
 .PHONY: lint
-lint: build $(VENV)/.dev ## rustfmt, clippy (warnings are errors), ruff, mypy strict, stubs against the built module
+lint: build $(VENV)/.tools ## rustfmt, clippy (warnings are errors), ruff, mypy strict, stubs against the built module
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
 	$(BIN)/ruff format --check .
