@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from .. import __version__
 from ..errors import FlownetError
-from . import demo, run
+from . import bench, demo, run
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -48,4 +48,5 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     run.add_commands(commands)
     demo.add_commands(commands)
+    bench.add_commands(commands)
     return parser

@@ -2,6 +2,7 @@
 //!
 //! The classes are Python's own and are looked up when the first error is raised.
 
+use flownet_bench::BenchError;
 use flownet_cluster::{ClusterError, PlanError, SettingsError, WorkerIdentity};
 use flownet_runtime::error::{ExchangeFailure, ExchangeFailureKind};
 use flownet_runtime::source::SourceError;
@@ -48,6 +49,16 @@ pub(crate) fn flownet(py: Python<'_>, message: &str) -> PyErr {
 /// A setting that cannot be used.
 pub(crate) fn config(py: Python<'_>, setting: &str, message: &str) -> PyErr {
     Raised::new(py, "ConfigError", message).with("setting", setting).into_err()
+}
+
+/// Why a bench has no figures.
+pub(crate) fn bench(py: Python<'_>, error: BenchError) -> PyErr {
+    let message = error.to_string();
+    match error {
+        BenchError::Invalid { setting, .. } => config(py, setting, &message),
+        BenchError::Launch { .. } => Raised::new(py, "LaunchError", message).into_err(),
+        _ => flownet(py, &message),
+    }
 }
 
 /// An error of the codec; an exception that Python raised within becomes its cause.

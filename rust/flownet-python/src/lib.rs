@@ -12,6 +12,7 @@ pub mod chain;
 pub mod codec;
 pub mod errors;
 
+mod bench;
 mod codec_functions;
 mod door;
 mod graph;
@@ -25,6 +26,8 @@ use pyo3::prelude::*;
 /// Private: the Rust side of flownet. Use the package `flownet`.
 #[pymodule]
 mod _flownet {
+    #[pymodule_export]
+    use super::bench::{bench_grid, bench_label, bench_party, bench_run, bench_settings, bench_table};
     #[pymodule_export]
     use super::chain::{PyProcessContext, PyTaskContext, PyWindow};
     #[pymodule_export]

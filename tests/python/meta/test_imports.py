@@ -18,6 +18,9 @@ PACKAGE = ROOT / "python" / "flownet"
 LAYERS = ["flownet-memory", "flownet-core", "flownet-net", "flownet-runtime", "flownet-cluster", "flownet-python"]
 """Each may use those before it."""
 
+BESIDES = {"flownet-bench": {"flownet-memory", "flownet-core", "flownet-net"}}
+"""Crates beside the tower: what they may use. Only flownet-python, at the top, may use them."""
+
 OUTSIDE = {
     "flownet-memory": {"tokio", "pyo3"},
     "flownet-core": {"tokio", "pyo3", "rand", "mio", "socket2"},
@@ -27,7 +30,17 @@ OUTSIDE = {
 }
 """Crates of others that a layer must not know."""
 
-MAY_IMPORT_EXTENSION = {"__init__", "codec", "config", "environment", "errors", "graph", "worker"}
+MAY_IMPORT_EXTENSION = {
+    "__init__",
+    "bench_process",
+    "cli.bench",
+    "codec",
+    "config",
+    "environment",
+    "errors",
+    "graph",
+    "worker",
+}
 
 
 def rust_sources(crate: str) -> list[Path]:
@@ -41,6 +54,19 @@ def test_a_crate_depends_on_the_layers_below_it_only(crate: str) -> None:
     above = set(LAYERS[LAYERS.index(crate) :])
     assert not dependencies & above
     assert not dependencies & OUTSIDE.get(crate, set())
+    assert crate == "flownet-python" or not dependencies & set(BESIDES)
+
+
+@pytest.mark.parametrize("crate", BESIDES)
+def test_a_crate_beside_the_tower_uses_what_it_may(crate: str) -> None:
+    manifest = tomllib.loads((ROOT / "rust" / crate / "Cargo.toml").read_text())
+    ours = {name for name in manifest["dependencies"] if name.startswith("flownet-")}
+    assert ours == BESIDES[crate]
+    others = [layer.replace("-", "_") for layer in LAYERS if layer not in ours]
+    for source in rust_sources(crate):
+        code = re.sub(r"//.*", "", source.read_text())
+        named = [layer for layer in others if re.search(rf"\b{layer}::", code)]
+        assert not named, f"{source.relative_to(ROOT)} uses {named}"
 
 
 @pytest.mark.parametrize("crate", LAYERS)
@@ -65,7 +91,7 @@ def test_core_has_no_io_clock_or_threads() -> None:
 
 
 def test_unsafe_stays_where_it_belongs() -> None:
-    for crate in LAYERS:
+    for crate in [*LAYERS, *BESIDES]:
         if crate in ("flownet-memory", "flownet-python"):
             continue
         for source in rust_sources(crate):
