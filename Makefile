@@ -96,6 +96,11 @@ bench: ## the exchange against raw TCP, two processes, alternating; then the mic
 bench-smoke: ## run every bench once with a tiny size, so that none rots
 	$(CARGO) bench --quiet -p flownet-benches -- --test
 
+.PHONY: bench-peers
+bench-peers: build ## the same work on Flink, PyFlink, Bytewax, Pathway, pyzmq, Flight (PEERS="bytewax zmq" ROUNDS=3 WORKLOADS=...)
+	$(BIN)/python benches/peers/run.py $(if $(PEERS),--peers $(PEERS)) $(if $(WORKLOADS),--workloads $(WORKLOADS)) \
+		$(if $(ROUNDS),--rounds $(ROUNDS)) $(BENCH_PEERS_ARGS)
+
 .PHONY: docs
 docs: ## API documentation of the crates, warnings are errors
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --no-deps $(RUST_PACKAGES)

@@ -1,0 +1,15 @@
+"""The peers, in the order of the table; one module each."""
+
+from adapters import bare, bytewax, flight, flink, flownet, pathway, pyflink, zmq
+from interface import Peer
+
+PEERS: tuple[Peer, ...] = (
+    flownet.PEER,
+    bare.PEER,
+    flink.PEER,
+    pyflink.PEER,
+    bytewax.PEER,
+    pathway.PEER,
+    zmq.PEER,
+    flight.PEER,
+)
