@@ -161,8 +161,8 @@ class Environment:
         paths
             A file or folder, or several. Folders are read with all that is below them. Workers must see the same paths.
         errors
-            For bytes that are not UTF-8: ``"strict"`` fails the job, ``"replace"`` puts U+FFFD in their place,
-            ``"ignore"`` leaves them out.
+            For bytes that are not UTF-8: ``"strict"`` fails the job with `InputError`, ``"replace"`` puts U+FFFD in
+            their place, ``"ignore"`` leaves them out.
 
         Raises
         ------

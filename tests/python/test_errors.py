@@ -134,6 +134,7 @@ def test_a_record_larger_than_the_limit_names_both_sizes(workers: int) -> None:
     assert caught.value.bytes is not None
     assert caught.value.bytes >= 200_000
     assert caught.value.max_bytes == 100 << 10
+    assert "raise max_record_size" in str(caught.value)
 
 
 def test_a_record_larger_than_all_memory_of_the_pool_passes_in_pieces(workers: int) -> None:

@@ -178,6 +178,7 @@ fn task(py: Python<'_>, task: &str, error: TaskError, message: String) -> PyErr 
 fn exchange(py: Python<'_>, task: &str, failure: ExchangeFailure, message: String) -> PyErr {
     match failure.kind {
         ExchangeFailureKind::RecordTooLarge { bytes, max_bytes } => {
+            let message = format!("{message}; raise max_record_size, or emit smaller records");
             let raised = Raised::new(py, "RecordTooLargeError", message).with("operator", task);
             raised.with("bytes", bytes).with("max_bytes", max_bytes).into_err()
         }
@@ -195,6 +196,7 @@ fn input_of(error: SourceError) -> Option<String> {
         | SourceError::Unreadable { path, .. }
         | SourceError::NotAFile { path }
         | SourceError::LineTooLong { input: path, .. }
+        | SourceError::NotUtf8 { input: path, .. }
         | SourceError::Connect { address: path, .. }
         | SourceError::Broken { address: path, .. } => Some(path),
         _ => None,

@@ -44,10 +44,24 @@ def test_one_large_file_is_shared_and_each_line_read_once(env: fn.Environment, r
 def test_bytes_that_are_not_utf_8_fail_the_job_unless_told_otherwise(
     env: fn.Environment, run: Run, tmp_path: Path
 ) -> None:
-    (tmp_path / "latin").write_bytes("gr\u00fcn\n".encode("latin-1"))
-    with pytest.raises(fn.errors.OperatorError, match="operator 'read_text'") as caught:
-        run(env.read_text(tmp_path / "latin"))
-    assert (caught.value.error_type, caught.value.record) == ("UnicodeDecodeError", "b'gr\\xfcn'")
+    for name in ("a", "c"):
+        (tmp_path / name).write_text("all well\n" * 3)
+    (tmp_path / "b").write_bytes("fine\ngr\u00fcn\n".encode("latin-1"))
+    with pytest.raises(fn.errors.InputError, match="task 'read_text'") as caught:
+        run(env.read_text(tmp_path))
+    assert caught.value.path == str(tmp_path / "b")
+    text = str(caught.value)
+    assert f"{tmp_path / 'b'}: a line is not UTF-8, at byte 2 of b'gr\\xfcn'; errors='replace'" in text
+
+
+def test_the_file_of_a_bad_line_is_named_however_many_were_read_before(env: fn.Environment, tmp_path: Path) -> None:
+    for number in range(50):
+        (tmp_path / f"{number:02}").write_text("line\n" * 1000)
+    (tmp_path / "37").write_bytes(b"line\n" * 999 + b"\xff\n")
+    env.read_text(tmp_path).set_parallelism(1).collect()
+    with pytest.raises(fn.errors.InputError) as caught:
+        env.execute()
+    assert caught.value.path == str(tmp_path / "37")
 
 
 @pytest.mark.parametrize(("errors", "line"), [("replace", "gr\ufffdn"), ("ignore", "grn")])

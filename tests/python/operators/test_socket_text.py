@@ -55,6 +55,18 @@ def test_a_server_that_is_not_there_fails_the_job(env: fn.Environment, run: Run,
         run(env.socket_text("127.0.0.1", free_port))
 
 
+def test_a_server_that_sends_no_text_is_named(env: fn.Environment, workers: int, server: socket.socket) -> None:
+    port = server.getsockname()[1]
+    env.socket_text("127.0.0.1", port).collect()
+    with env.execute_async(workers) as job:
+        connection, _ = server.accept()
+        with connection:
+            connection.sendall(b"fine\n\xff\n")
+            with pytest.raises(fn.errors.InputError, match="a line is not UTF-8, at byte 0") as caught:
+                job.wait(30)
+    assert caught.value.path == f"127.0.0.1:{port}"
+
+
 @pytest.mark.parametrize(("host", "port"), [("", 80), (None, 80), ("localhost", 0), ("localhost", 65_536), ("h", "80")])
 def test_addresses_are_checked_at_once(env: fn.Environment, host: Any, port: Any) -> None:
     with pytest.raises(fn.errors.ConfigError):

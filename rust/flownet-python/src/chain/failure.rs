@@ -78,7 +78,7 @@ pub(super) fn log_close_failure(py: Python<'_>, info: &OperatorInfo, error: &PyE
 }
 
 /// `repr(record)`, cut short; a `repr` that raises does not hide the error that is being told.
-fn short_repr(record: &Bound<'_, PyAny>) -> String {
+pub(super) fn short_repr(record: &Bound<'_, PyAny>) -> String {
     let Ok(repr) = record.repr() else {
         return format!("<{} whose repr() raises>", text(record.get_type().qualname()));
     };

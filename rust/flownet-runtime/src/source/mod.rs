@@ -48,6 +48,18 @@ pub enum SourceError {
         /// The limit.
         max_bytes: usize,
     },
+    /// A line that was to be text is not UTF-8.
+    #[error(
+        "{input}: a line is not UTF-8, at byte {at} of {line}; errors='replace' puts U+FFFD there, 'ignore' leaves it out"
+    )]
+    NotUtf8 {
+        /// The path or address.
+        input: String,
+        /// The line as Python would show it, shortened.
+        line: String,
+        /// First byte of the line that begins no character, from 0.
+        at: usize,
+    },
     /// No connection could be made.
     #[error("cannot connect to {address}: {reason}")]
     Connect {

@@ -122,6 +122,7 @@ impl TextSplits {
 pub struct TextReader {
     splits: std::vec::IntoIter<TextSplit>,
     current: Option<OpenSplit>,
+    splits_begun: u64,
     buffer: LineBuffer,
     max_line_bytes: usize,
 }
@@ -136,7 +137,13 @@ struct OpenSplit {
 impl TextReader {
     /// A reader of these splits. A line longer than `max_line_bytes` is an error.
     pub fn new(splits: Vec<TextSplit>, max_line_bytes: usize) -> Self {
-        Self { splits: splits.into_iter(), current: None, buffer: LineBuffer::new(max_line_bytes), max_line_bytes }
+        Self {
+            splits: splits.into_iter(),
+            current: None,
+            splits_begun: 0,
+            buffer: LineBuffer::new(max_line_bytes),
+            max_line_bytes,
+        }
     }
 
     /// The next line, without its end (`\n` or `\r\n`); `None` after the last line of the last split.
@@ -145,6 +152,7 @@ impl TextReader {
             let Some(open) = &mut self.current else {
                 let Some(split) = self.splits.next() else { return Ok(None) };
                 self.current = Some(OpenSplit::open(split, &mut self.buffer)?);
+                self.splits_begun += 1;
                 continue;
             };
             if self.buffer.offset() < open.split.end {
@@ -159,6 +167,12 @@ impl TextReader {
             }
             self.current = None;
         }
+    }
+
+    /// Splits begun so far: while it stays, lines come from the file of [`path`](Self::path).
+    #[inline]
+    pub fn splits_begun(&self) -> u64 {
+        self.splits_begun
     }
 
     /// The file being read, for error messages.

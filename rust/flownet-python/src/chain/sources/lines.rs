@@ -3,12 +3,14 @@
 use std::ffi::CStr;
 use std::sync::Arc;
 
+use flownet_runtime::source::SourceError;
 use flownet_runtime::{TaskContext, TaskError, TaskMetrics};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use super::POLL_RECORDS;
-use crate::chain::failure::OperatorInfo;
+use crate::chain::failure::{OperatorInfo, short_repr};
 use crate::chain::stage::Flow;
 
 /// Lines of one poll end with this many bytes: they are copied once, and should stay in the cache.
@@ -53,11 +55,13 @@ pub(in crate::chain) struct LineDecoder {
     bytes: Vec<u8>,
     /// End of each line in `bytes`.
     ends: Vec<usize>,
+    /// Where lines come from, each with the index of its first line in `ends`; for error texts.
+    inputs: Vec<(usize, String)>,
 }
 
 impl LineDecoder {
     pub(in crate::chain) fn new(undecodable: Undecodable, info: OperatorInfo) -> Self {
-        Self { undecodable, info, metrics: None, bytes: Vec::new(), ends: Vec::new() }
+        Self { undecodable, info, metrics: None, bytes: Vec::new(), ends: Vec::new(), inputs: Vec::new() }
     }
 
     pub(super) fn open(&mut self, cx: &TaskContext) {
@@ -72,6 +76,11 @@ impl LineDecoder {
         self.ends.len() < POLL_RECORDS && self.bytes.len() < POLL_BYTES
     }
 
+    /// Says where the line taken last and those after it come from.
+    pub(super) fn begin_input(&mut self, name: String) {
+        self.inputs.push((self.ends.len().saturating_sub(1), name));
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
@@ -82,26 +91,38 @@ impl LineDecoder {
             metrics.add_records_in(self.ends.len() as u64);
         }
         let mut start = 0;
-        for &end in &self.ends {
+        for (index, &end) in self.ends.iter().enumerate() {
             let line = &self.bytes[start..end];
             start = end;
-            flow.emit(self.decode(flow.py, line)?)?;
+            flow.emit(self.decode(flow.py, line, index)?)?;
         }
         self.bytes.clear();
         self.ends.clear();
+        if let Some((_, input)) = self.inputs.pop() {
+            self.inputs.clear();
+            self.inputs.push((0, input));
+        }
         Ok(())
     }
 
-    fn decode<'py>(&self, py: Python<'py>, line: &[u8]) -> Result<Bound<'py, PyAny>, TaskError> {
+    fn decode<'py>(&self, py: Python<'py>, line: &[u8], index: usize) -> Result<Bound<'py, PyAny>, TaskError> {
         // SAFETY: pointer and length are the slice's, the handler is a C string, and the result is a new reference or null
         // with an exception set. PyO3 wraps this call for `str` objects from objects only.
         let decoded = unsafe {
             let (start, len) = (line.as_ptr().cast(), line.len().cast_signed());
             Bound::from_owned_ptr_or_err(py, ffi::PyUnicode_DecodeUTF8(start, len, self.undecodable.handler().as_ptr()))
         };
-        decoded.map_err(|error| {
-            let line = pyo3::types::PyBytes::new(py, line);
-            self.info.failed(py, &error, Some(line.as_any()))
+        decoded.map_err(|error| match std::str::from_utf8(line) {
+            Err(invalid) => self.not_utf8(py, line, invalid.valid_up_to(), index).into(),
+            // Out of memory and the like.
+            Ok(_) => self.info.failed(py, &error, None),
         })
+    }
+
+    #[cold]
+    fn not_utf8(&self, py: Python<'_>, line: &[u8], at: usize, index: usize) -> SourceError {
+        let input = self.inputs.iter().rfind(|(first, _)| *first <= index).map(|(_, name)| name.clone());
+        let line = short_repr(PyBytes::new(py, line).as_any());
+        SourceError::NotUtf8 { input: input.unwrap_or_else(|| self.info.operator.clone()), line, at }
     }
 }

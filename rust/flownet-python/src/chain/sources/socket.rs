@@ -32,6 +32,7 @@ impl Source for SocketText {
             || SocketLines::connect(&self.host, self.port, CONNECT_TIMEOUT, DEFAULT_MAX_LINE_BYTES, &cx.cancel);
         self.socket = Some(py.detach(connect)?);
         self.lines.open(cx);
+        self.lines.begin_input(format!("{}:{}", self.host, self.port));
         Ok(())
     }
 

@@ -14,12 +14,13 @@ pub(in crate::chain) struct ReadText {
     paths: Vec<PathBuf>,
     lines: LineDecoder,
     reader: Option<TextReader>,
+    splits_named: u64,
     has_ended: bool,
 }
 
 impl ReadText {
     pub(in crate::chain) fn new(paths: Vec<PathBuf>, lines: LineDecoder) -> Self {
-        Self { paths, lines, reader: None, has_ended: false }
+        Self { paths, lines, reader: None, splits_named: 0, has_ended: false }
     }
 }
 
@@ -35,10 +36,17 @@ impl Source for ReadText {
     fn fill(&mut self, _: &mut Outputs) -> Result<Option<SourceStatus>, TaskError> {
         let Some(reader) = &mut self.reader else { return Ok(Some(SourceStatus::Finished)) };
         while !self.has_ended {
-            match reader.next_line()? {
-                Some(line) if self.lines.add(line) => {}
-                Some(_) => break,
-                None => self.has_ended = true,
+            let Some(line) = reader.next_line()? else {
+                self.has_ended = true;
+                break;
+            };
+            let has_room = self.lines.add(line);
+            if reader.splits_begun() != self.splits_named {
+                self.splits_named = reader.splits_begun();
+                self.lines.begin_input(reader.path().map(|path| path.display().to_string()).unwrap_or_default());
+            }
+            if !has_room {
+                break;
             }
         }
         Ok(self.lines.is_empty().then_some(SourceStatus::Finished))
