@@ -1,0 +1,137 @@
+"""A script that uses the whole API as a user would; checked by mypy --strict, and run."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import assert_type
+
+import flownet as fn
+
+
+class Quiet(fn.KeyedProcessFunction[str, str, tuple[str, int]]):
+    """Counts the records of a key and emits the count when a timer fires."""
+
+    def open(self, ctx: fn.TaskContext) -> None:
+        self.place = f"{ctx.operator} {ctx.subtask + 1} of {ctx.parallelism}, {ctx.worker}"
+
+    def process(self, value: str, ctx: fn.ProcessContext[str]) -> None:
+        ctx.state["count"] = ctx.state.get("count", 0) + 1
+        ctx.delete_timer(0)
+        ctx.set_timer(ctx.now_ms() + 60_000)
+
+    def on_timer(self, timestamp_ms: int, ctx: fn.ProcessContext[str]) -> Iterator[tuple[str, int]]:
+        count = ctx.state.pop("count", 0)
+        if count:
+            yield ctx.key, count
+
+
+class Lines(fn.Sink[int]):
+    """Writes numbers into a file a subtask."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def open(self, ctx: fn.TaskContext) -> None:
+        self.file = open(f"{self.folder}/sink-{ctx.subtask}", "w")
+
+    def write(self, records: list[int]) -> None:
+        self.file.writelines(f"{record}\n" for record in records)
+
+    def flush(self) -> None:
+        self.file.flush()
+
+    def close(self) -> None:
+        self.file.close()
+
+
+def numbers() -> Iterator[int]:
+    """Yield what `from_iterable` pulls."""
+    yield from range(10)
+
+
+def spread(key: int, subtasks: int) -> int:
+    """Choose a subtask."""
+    return key % subtasks
+
+
+def ends(word: str, window: fn.Window, words: list[str]) -> list[tuple[str, int]]:
+    """Say how many records a window had."""
+    return [(word, len(words))] if window.start_ms < window.end_ms else []
+
+
+def longest(one: str, other: str) -> str:
+    """Combine two words."""
+    return max(one, other, key=len)
+
+
+def describe(env: fn.Environment, folder: Path) -> tuple[fn.Collected[str], fn.Collected[tuple[str, int]]]:
+    """Describe a dataflow with every source, operator and sink but the socket."""
+    lines = env.read_text([folder / "text"], errors="replace").uid("lines")
+    words = lines.flat_map(str.split).filter(len).name("words").start_new_chain()
+    assert_type(words, fn.Stream[str])
+    keyed = words.key_by(lambda word: word[0])
+    assert_type(keyed, fn.KeyedStream[str, str])
+
+    assert_type(keyed.count(), fn.Stream[tuple[str, int]])
+    assert_type(keyed.reduce(longest), fn.Stream[str])
+    assert_type(keyed.process(Quiet()), fn.Stream[tuple[str, int]])
+    assert_type(keyed.map(len), fn.Stream[int])
+    assert_type(keyed.window(fn.Tumbling("5s")), fn.WindowedStream[str, str])
+    assert_type(keyed.window(fn.Tumbling(timedelta(seconds=5))).count(), fn.Stream[tuple[str, int]])
+    assert_type(keyed.window(fn.Tumbling("5s")).reduce(longest), fn.Stream[tuple[str, str]])
+    assert_type(keyed.window(fn.Tumbling("5s")).process(ends), fn.Stream[tuple[str, int]])
+
+    pairs = env.from_collection([("a", 1), ("b", 2)])
+    for total in (pairs.key_by(lambda pair: pair[0]).sum(1), pairs.key_by(lambda pair: pair[0]).max(1)):
+        total.print("total").name("totals")
+    whole = env.from_iterable(numbers()).union(env.from_collection([10, 11]))
+    assert_type(whole, fn.Stream[int])
+    whole.rebalance().map(str).set_parallelism(2).rescale().map(int).broadcast().map(abs).disable_chaining().forward()
+    whole.partition_custom(spread, key=lambda number: number).sink_to(Lines(str(folder))).name("files")
+    whole.write_text(folder / "out").uid("out")
+    return keyed.collect(), keyed.process(Quiet()).collect()
+
+
+def main(workers: int) -> None:
+    """Run it."""
+    env = fn.Environment(
+        parallelism=2,
+        buffer_timeout=timedelta(milliseconds=5),
+        max_parallelism=64,
+        codec="typed",
+        network_memory="32MiB",
+        segment_size=16_384,
+        exclusive_buffers=2,
+        floating_buffers=4,
+        max_record_size="1MiB",
+        slots_per_worker=None,
+        heartbeat_interval="1s",
+        heartbeat_timeout="10s",
+        name="whole",
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "text").write_text("to be or not to be\n")
+        words, counts = describe(env, Path(folder))
+        plan: str = env.explain(workers)
+        with env.execute_async(workers) as job:
+            status: fn.JobStatus = job.status()
+            result: fn.JobResult = job.wait()
+        task: fn.TaskReport = result.tasks[0]
+        assert task.busy + task.back_pressured + task.idle <= 1.05
+        assert "words" in plan
+        assert status.name == "whole"
+    assert sorted(words) == ["be", "be", "not", "or", "to", "to"]
+    assert dict(counts) == {"t": 2, "b": 2, "o": 1, "n": 1}
+    try:
+        env.execute(workers=-1)
+    except fn.errors.ConfigError as error:
+        if error.setting != "workers":
+            raise
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
