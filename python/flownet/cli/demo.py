@@ -174,8 +174,7 @@ def _wordcount(options: argparse.Namespace) -> int:
     if options.socket:
         return _live(options, env, _socket(env, options.socket), window)
     text = Text.of_paths(options.input) if options.input else Text.of_standard_library()
-    where = "in this process" if settings["workers"] == "0" else f"{settings['workers']} worker processes"
-    print(f"{text}; {where}", flush=True)
+    print(f"{text}; {_place(int(settings['workers']))}", flush=True)
     return _bounded(options, env, text, window)
 
 
@@ -231,6 +230,12 @@ def _check(text: Text, counts: Counter[str]) -> int:
     for word in sorted(wrong, key=lambda word: -expected[word])[:_SHOWN_DIFFERENCES]:
         print(f"  {word!r}: counted {counts[word]:,}, expected {expected[word]:,}", file=sys.stderr)
     return 1
+
+
+def _place(workers: int) -> str:
+    if workers == 0:
+        return "in this process"
+    return f"{workers} worker process{'es' if workers > 1 else ''}"
 
 
 def _itself(word: str) -> str:
