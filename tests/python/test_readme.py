@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+import flownet as fn
+from flownet import config
+
 README = (Path(__file__).parents[2] / "README.md").read_text()
 
 
@@ -34,3 +37,46 @@ def test_the_make_targets_that_the_readme_names_exist() -> None:
     makefile = (Path(__file__).parents[2] / "Makefile").read_text()
     for target in re.findall(r"\bmake ([a-z-]+)", README):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def table(heading: str) -> dict[str, str]:
+    """First and second column of the table under a heading."""
+    section = README.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (.+?) \| (.+?) \|", section, re.MULTILINE)
+    return dict(rows[1:])
+
+
+def test_the_table_of_operators_has_every_public_method() -> None:
+    for described in (fn.Environment, fn.Stream, fn.KeyedStream, fn.WindowedStream):
+        cells = [cell for heading, cell in table("Operators").items() if heading.startswith(f"`{described.__name__}`")]
+        named = [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
+        inherited = vars(fn.Stream.__mro__[1]) if described is fn.Stream else {}
+        methods = {name for name in {**vars(described), **inherited} if not name.startswith("_")}
+        assert sorted(named) == sorted(methods), described.__name__
+
+
+def test_the_table_of_settings_has_all_of_them_with_their_defaults() -> None:
+    rows = {name.strip("`"): default.strip("`") for name, default in table("Settings").items()}
+    assert rows.keys() == config.SETTINGS.keys()
+    defaults = config.resolve({}, {})
+    for name, setting in config.SETTINGS.items():
+        assert setting.check_text(rows[name]) == defaults[setting.key], name
+
+
+def test_every_error_that_the_readme_names_exists() -> None:
+    named = re.findall(r"`(\w+Error)`", README)
+    assert len(set(named)) > 10
+    for name in named:
+        assert issubclass(getattr(fn.errors, name), fn.FlownetError)
+
+
+def test_the_files_that_the_readme_links_to_exist() -> None:
+    for target in re.findall(r"\]\(((?!http)[^)]+)\)", README):
+        assert (Path(__file__).parents[2] / target).exists(), target
+
+
+def test_what_the_readme_shows_of_explain_is_what_it_prints(tmp_path: Path) -> None:
+    env = fn.Environment(parallelism=2, buffer_timeout="10ms")
+    counts = env.read_text(tmp_path).flat_map(str.split).key_by(str).window(fn.Tumbling("5s")).count()
+    counts.print()
+    assert f"```\n{env.explain(workers=2)}\n```" in README
