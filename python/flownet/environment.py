@@ -170,6 +170,10 @@ class Environment:
             A path is missing or cannot be read. Raised here, not when the dataflow runs.
         ConfigError
             ``errors`` is none of the three, or ``paths`` is empty.
+
+        Examples
+        --------
+        >>> lines = env.read_text(["/etc/passwd", "/etc/group"])
         """
         return self._stream(sources.read_text(self._dataflow, paths, errors))
 
@@ -187,6 +191,10 @@ class Environment:
         ------
         ConfigError
             ``port`` is not 1 to 65535, or ``errors`` is none of the three.
+
+        Examples
+        --------
+        >>> lines = env.socket_text("localhost", 9999)
         """
         return self._stream(sources.socket_text(self._dataflow, host, port, errors))
 

@@ -117,6 +117,10 @@ class _OperatorHandle:
 
         Records then cross task borders as bytes. Worth it for an operator so slow that it should not hold up its
         neighbours' thread.
+
+        Examples
+        --------
+        >>> slow = env.from_collection(["to", "be"]).map(len).disable_chaining()
         """
         self._node("disable_chaining").chaining = "never"
         return self
@@ -140,6 +144,10 @@ class Stream(_OperatorHandle, Generic[T]):
 
     Records are values of the built-in types, tuples, lists, dicts, sets, datetimes, decimals, UUIDs, numpy scalars and
     arrays. Other types may pass between operators of one task, and between tasks with ``Environment(codec="pickle")``.
+
+    The functions that operators are given run in worker processes, one record at a time in each subtask. They are sent
+    there once, with what they refer to; `NotShippableError` names what cannot be sent. What they raise ends the job
+    with `OperatorError`, which names the operator and the record.
     """
 
     def map(self, function: Callable[[T], R]) -> Stream[R]:
@@ -148,7 +156,7 @@ class Stream(_OperatorHandle, Generic[T]):
         Parameters
         ----------
         function
-            Called once a record.
+            Called once a record; what it returns is emitted.
 
         Examples
         --------
@@ -236,24 +244,46 @@ class Stream(_OperatorHandle, Generic[T]):
         return Stream(self._env, tuple(origin for stream in (self, *others) for origin in stream._origins))
 
     def rebalance(self) -> Stream[T]:
-        """Deal the records to the next operator's subtasks in turn."""
+        """Deal the records to the next operator's subtasks in turn.
+
+        Each sender begins at a random subtask. This is what happens anyway between operators of unequal parallelism;
+        say it to spread the records of a source that runs once, or of few keys.
+
+        Examples
+        --------
+        >>> squares = env.from_iterable(range(100)).rebalance().map(lambda number: number**2).set_parallelism(4)
+        """
         return Stream(self._env, self._spread("rebalance"))
 
     def rescale(self) -> Stream[T]:
         """Deal the records in turn to a share of the next operator's subtasks.
 
         Opens fewer channels than `rebalance`: each sender serves its own part of the receivers.
+
+        Examples
+        --------
+        >>> texts = env.from_collection([1, 2]).rebalance().map(abs).set_parallelism(2).rescale().map(str)
         """
         return Stream(self._env, self._spread("rescale"))
 
     def broadcast(self) -> Stream[T]:
-        """Send every record to all subtasks of the next operator."""
+        """Send every record to all subtasks of the next operator.
+
+        Examples
+        --------
+        >>> sink = env.from_collection(["reload"]).broadcast().print().set_parallelism(4)
+        """
         return Stream(self._env, self._spread("broadcast"))
 
     def forward(self) -> Stream[T]:
         """Send the records of subtask *i* to subtask *i* of the next operator.
 
-        Both must have the same parallelism; the plan is refused with `PlanError` otherwise.
+        Both must have the same parallelism; the plan is refused with `PlanError` otherwise. This is what happens anyway
+        between operators of equal parallelism, which then share a task.
+
+        Examples
+        --------
+        >>> lengths = env.from_collection(["to", "be"]).forward().map(len).set_parallelism(1)
         """
         return Stream(self._env, self._spread("forward"))
 
@@ -280,7 +310,12 @@ class Stream(_OperatorHandle, Generic[T]):
         return Stream(self._env, self._spread("custom", choose))
 
     def start_new_chain(self) -> Stream[T]:
-        """Run the operator in another task than its upstream; what follows may join it."""
+        """Run the operator in another task than its upstream; what follows may join it.
+
+        Examples
+        --------
+        >>> lengths = env.from_collection(["to", "be"]).map(str.strip).map(len).start_new_chain()
+        """
         self._node("start_new_chain").chaining = "head"
         return self
 
@@ -362,6 +397,13 @@ class Stream(_OperatorHandle, Generic[T]):
         ------
         PlanError
             ``sink`` is not an instance of `Sink`.
+
+        Examples
+        --------
+        >>> class Longest(fn.Sink[str]):
+        ...     def write(self, records):
+        ...         print(max(records, key=len))
+        >>> sink = env.from_collection(["to", "be"]).sink_to(Longest())
         """
         if not isinstance(sink, Sink):
             raise PlanError(f"sink_to() needs an instance of a subclass of flownet.Sink, not {_kind_of(sink)}")
@@ -417,7 +459,15 @@ class KeyedStream(Stream[V], Generic[K, V]):
         return self._then("reduce", _function("reduce", function))
 
     def count(self) -> Stream[tuple[K, int]]:
-        """Count the records of each key and emit ``(key, count so far)`` for each record."""
+        """Count the records of each key and emit ``(key, count so far)`` for each record.
+
+        Examples
+        --------
+        >>> counts = env.from_collection(["to", "be", "to"]).key_by(str).count().collect()
+        >>> result = env.execute()
+        >>> sorted(counts)
+        [('be', 1), ('to', 1), ('to', 2)]
+        """
         return self._then("count")
 
     def sum(self, field: int | str | None = None) -> Stream[tuple[K, Any]]:
@@ -435,11 +485,21 @@ class KeyedStream(Stream[V], Generic[K, V]):
         return self._then("sum", config=_field("sum", field))
 
     def min(self, field: int | str | None = None) -> Stream[tuple[K, Any]]:
-        """Emit ``(key, least value so far)`` for each record; ``field`` as for `sum`."""
+        """Emit ``(key, least value so far)`` for each record; ``field`` as for `sum`.
+
+        Examples
+        --------
+        >>> minima = env.from_collection([("a", 1), ("a", 2)]).key_by(lambda pair: pair[0]).min(1)
+        """
         return self._then("min", config=_field("min", field))
 
     def max(self, field: int | str | None = None) -> Stream[tuple[K, Any]]:
-        """Emit ``(key, greatest value so far)`` for each record; ``field`` as for `sum`."""
+        """Emit ``(key, greatest value so far)`` for each record; ``field`` as for `sum`.
+
+        Examples
+        --------
+        >>> maxima = env.from_collection([("a", 1), ("a", 2)]).key_by(lambda pair: pair[0]).max(1)
+        """
         return self._then("max", config=_field("max", field))
 
     def process(self, function: KeyedProcessFunction[K, V, R]) -> Stream[R]:
@@ -454,6 +514,19 @@ class KeyedStream(Stream[V], Generic[K, V]):
         ------
         PlanError
             ``function`` is not such an instance.
+
+        Examples
+        --------
+        >>> class Changes(fn.KeyedProcessFunction[str, tuple[str, int], tuple[str, int]]):
+        ...     def process(self, value, ctx):
+        ...         if ctx.state.get("last") != value[1]:
+        ...             ctx.state["last"] = value[1]
+        ...             yield value
+        >>> readings = env.from_collection([("a", 1), ("a", 1), ("a", 2)])
+        >>> changes = readings.key_by(lambda pair: pair[0]).process(Changes()).collect()
+        >>> result = env.execute()
+        >>> list(changes)
+        [('a', 1), ('a', 2)]
         """
         if not isinstance(function, KeyedProcessFunction):
             raise PlanError(
@@ -495,23 +568,51 @@ class WindowedStream(Generic[K, V]):
         ----------
         function
             Called with the value so far and the next record, as records arrive: only the value is kept.
+
+        Examples
+        --------
+        >>> words = env.from_collection(["to", "too"]).key_by(lambda word: word[0])
+        >>> longest = words.window(Tumbling("5s")).reduce(lambda a, b: max(a, b, key=len)).collect()
+        >>> result = env.execute()
+        >>> list(longest)
+        [('t', 'too')]
         """
         return self._then("reduce", _function("reduce", function))
 
     def count(self) -> Stream[tuple[K, int]]:
-        """Emit ``(key, number of records)``."""
+        """Emit ``(key, number of records)``.
+
+        Examples
+        --------
+        >>> counts = env.from_collection(["to", "be", "to"]).key_by(str).window(Tumbling("5s")).count()
+        """
         return self._then("count")
 
     def sum(self, field: int | str | None = None) -> Stream[tuple[K, Any]]:
-        """Emit ``(key, sum)``; ``field`` as for `KeyedStream.sum`."""
+        """Emit ``(key, sum)``; ``field`` as for `KeyedStream.sum`.
+
+        Examples
+        --------
+        >>> totals = env.from_collection([("a", 1)]).key_by(lambda pair: pair[0]).window(Tumbling("5s")).sum(1)
+        """
         return self._then("sum", config=_field("sum", field))
 
     def min(self, field: int | str | None = None) -> Stream[tuple[K, Any]]:
-        """Emit ``(key, least value)``; ``field`` as for `KeyedStream.sum`."""
+        """Emit ``(key, least value)``; ``field`` as for `KeyedStream.sum`.
+
+        Examples
+        --------
+        >>> minima = env.from_collection([("a", 1)]).key_by(lambda pair: pair[0]).window(Tumbling("5s")).min(1)
+        """
         return self._then("min", config=_field("min", field))
 
     def max(self, field: int | str | None = None) -> Stream[tuple[K, Any]]:
-        """Emit ``(key, greatest value)``; ``field`` as for `KeyedStream.sum`."""
+        """Emit ``(key, greatest value)``; ``field`` as for `KeyedStream.sum`.
+
+        Examples
+        --------
+        >>> maxima = env.from_collection([("a", 1)]).key_by(lambda pair: pair[0]).window(Tumbling("5s")).max(1)
+        """
         return self._then("max", config=_field("max", field))
 
     def process(self, function: Callable[[K, Window, list[V]], Iterable[R]]) -> Stream[R]:

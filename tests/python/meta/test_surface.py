@@ -50,6 +50,13 @@ def test_everything_public_is_documented() -> None:
     assert not undocumented
 
 
+@pytest.mark.parametrize("described", [fn.Environment, fn.Stream, fn.KeyedStream, fn.WindowedStream])
+def test_everything_that_describes_a_dataflow_shows_an_example(described: type) -> None:
+    for name, function in vars(described).items():
+        if not name.startswith("_") and inspect.isfunction(function):
+            assert ">>>" in (function.__doc__ or ""), f"{described.__name__}.{name}"
+
+
 def test_every_module_is_documented() -> None:
     for module in pkgutil.walk_packages(fn.__path__, "flownet."):
         if module.name not in ("flownet._flownet", "flownet.__main__"):
