@@ -97,7 +97,8 @@ def _rounds_of(row: Sequence[Record], reason: str) -> int:
 
 
 def _note(number: str, text: str) -> list[str]:
-    return textwrap.wrap(text, _WIDTH, initial_indent=f"{number:>3}  ", subsequent_indent="     ")
+    indent = f"{number:>3}  "
+    return textwrap.wrap(text, _WIDTH, initial_indent=indent, subsequent_indent="     ", break_on_hyphens=False)
 
 
 def _cells(row: Sequence[Record], references: dict[str, float], is_latency: bool) -> list[str]:

@@ -36,12 +36,12 @@ def _small(scale: Scale) -> Sequence[Sample]:
 
 def _bulk(scale: Scale) -> Sequence[Sample]:
     report = _exchange(_PAYLOAD, scale, 150_000, 5_000)
-    own = Sample(report["bytes_per_s"], report.get("cpu_ns_per_record"), report.get("peak_rss_mb"))
+    own = Sample(report["records_per_s"] * _PAYLOAD, report.get("cpu_ns_per_record"), report.get("peak_rss_mb"))
     return [own, Sample(report["raw_tcp_records_per_s"] * _PAYLOAD)]
 
 
 def _latency(scale: Scale) -> Sequence[Sample]:
-    report = _bench("latency", "--rate", "1000", "--buffer-timeout", "0", "--records", str(scale.pick(6_000, 500)))
+    report = _bench("latency", "--rate", "1000", "--buffer-timeout", "0", "--seconds", str(scale.pick(6, 1)))
     percentiles = (report["p50_us"], report["p99_us"], report["p999_us"])
     return [Sample(percentiles[0], report.get("cpu_ns_per_record"), report.get("peak_rss_mb"), percentiles)]
 
@@ -66,7 +66,7 @@ def _words(scale: Scale) -> Sequence[Sample]:
 
 
 _PAYLOAD = 32 * 1024
-_TWO = "2 processes, the product's exchange: credit, pools, 32 KiB segments"
+_TWO = "2 processes, a task thread and a network thread each, the product's exchange: credit, pools, 32 KiB segments, tasks in Rust"
 _TWIN = "2 processes, blocking sockets in Rust, run by `flownet bench` alternately with its own"
 _PYTHON = "2 worker processes and the one that started them, TCP between them; typed codec"
 _CLOCK = (
@@ -80,7 +80,11 @@ PEER = Peer(
         Case(
             Workload.EXCHANGE,
             (
-                Row("flownet", "timeout 100 ms", f"{_TWO}; records are 8 bytes; clock: as `flownet bench` says"),
+                Row(
+                    "flownet",
+                    "timeout 100 ms",
+                    f"{_TWO}; clock: first record emitted -> end of the channel; RSS with the two Python interpreters",
+                ),
                 Row("bare Rust", "twin of flownet bench", f"{_TWIN}; length + value encoded, decoded"),
             ),
             _small,
@@ -88,14 +92,14 @@ PEER = Peer(
         Case(
             Workload.BULK,
             (
-                Row("flownet", "records of 32 KiB", f"{_TWO}; clock: as `flownet bench` says"),
+                Row("flownet", "records of 32 KiB", f"{_TWO}; each record spans two segments; clock and RSS as above"),
                 Row("bare Rust", "twin of flownet bench", _TWIN),
             ),
             _bulk,
         ),
         Case(
             Workload.LATENCY,
-            (Row("flownet", "timeout 0", f"{_TWO}; as `flownet bench latency` says"),),
+            (Row("flownet", "timeout 0", f"{_TWO}; emission of a record -> reading thread has it"),),
             _latency,
         ),
         Case(
