@@ -112,7 +112,7 @@ def _run(case: Case, scale: Scale, round_number: int) -> Sequence[Sample | str]:
     try:
         samples = case.run(scale)
     except (Unavailable, KeyError) as error:
-        reason = f"no {error} among its figures" if isinstance(error, KeyError) else str(error)
+        reason = f"no {error} in its figures" if isinstance(error, KeyError) else str(error)
         print(f"{title}: {reason}", file=sys.stderr, flush=True)
         return [reason] * len(case.rows)
     print(f"{title}: {samples[0].value:,.1f} {case.workload.unit}", file=sys.stderr, flush=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import environments
 import processes
@@ -15,35 +17,35 @@ def _prepare() -> str:
     return environments.version_in(sys.executable, "flownet")
 
 
-def _bench(*arguments: str) -> dict[str, float]:
-    report: dict[str, float] = processes.run([sys.executable, "-m", "flownet", "bench", *arguments, "--json"]).report
-    return report
+def _bench(*arguments: str) -> dict[str, Any]:
+    return processes.run([sys.executable, "-m", "flownet", "bench", *arguments, "--json"]).report
 
 
-def _exchange(record_bytes: int, scale: Scale, full: int, smoke: int) -> dict[str, float]:
-    return _bench(
+def _exchange(record_bytes: int, full: int, smoke: int, scale: Scale) -> Sequence[Sample]:
+    report = _bench(
         "exchange",
         *("--writers", "1", "--channels", "1", "--buffer-timeout", "100ms", "--repeat", "1"),
         *("--record-bytes", str(record_bytes), "--records", str(scale.pick(full, smoke))),
     )
-
-
-def _small(scale: Scale) -> Sequence[Sample]:
-    report = _exchange(8, scale, 200_000_000, 1_000_000)
-    own = Sample(report["records_per_s"], report.get("cpu_ns_per_record"), report.get("peak_rss_mb"))
-    return [own, Sample(report["raw_tcp_records_per_s"])]
-
-
-def _bulk(scale: Scale) -> Sequence[Sample]:
-    report = _exchange(_PAYLOAD, scale, 150_000, 5_000)
-    own = Sample(report["records_per_s"] * _PAYLOAD, report.get("cpu_ns_per_record"), report.get("peak_rss_mb"))
-    return [own, Sample(report["raw_tcp_records_per_s"] * _PAYLOAD)]
+    # Bulk counts payload, as the peers do; bytes_per_s of flownet bench has the lengths in it.
+    factor = 1 if record_bytes == _SMALL else record_bytes
+    return [
+        Sample(report["records_per_s"] * factor, report["cpu_ns_per_record"], report["peak_rss_mb"]),
+        Sample(report["raw_tcp_records_per_s"] * factor, report["details"]["raw_tcp_cpu_ns_per_record"]),
+    ]
 
 
 def _latency(scale: Scale) -> Sequence[Sample]:
     report = _bench("latency", "--rate", "1000", "--buffer-timeout", "0", "--seconds", str(scale.pick(6, 1)))
-    percentiles = (report["p50_us"], report["p99_us"], report["p999_us"])
-    return [Sample(percentiles[0], report.get("cpu_ns_per_record"), report.get("peak_rss_mb"), percentiles)]
+    own, twin = _percentiles(report), _percentiles(report["details"]["raw_tcp"])
+    return [
+        Sample(own[0], report["cpu_ns_per_record"], report["peak_rss_mb"], own),
+        Sample(twin[0], percentiles_us=twin),
+    ]
+
+
+def _percentiles(figures: dict[str, float]) -> tuple[float, float, float]:
+    return figures["p50_us"], figures["p99_us"], figures["p999_us"]
 
 
 def _run(job: str, what: str, records: int) -> Sequence[Sample]:
@@ -65,8 +67,12 @@ def _words(scale: Scale) -> Sequence[Sample]:
         return _run("words", name, words)
 
 
+_SMALL = 8
 _PAYLOAD = 32 * 1024
-_TWO = "2 processes, a task thread and a network thread each, the product's exchange: credit, pools, 32 KiB segments, tasks in Rust"
+_TWO = (
+    "2 processes, a task thread and a network thread each; tasks in Rust; the product's exchange: credit, pools, "
+    "32 KiB segments"
+)
 _TWIN = "2 processes, blocking sockets in Rust, run by `flownet bench` alternately with its own"
 _PYTHON = "2 worker processes and the one that started them, TCP between them; typed codec"
 _CLOCK = (
@@ -87,19 +93,22 @@ PEER = Peer(
                 ),
                 Row("bare Rust", "twin of flownet bench", f"{_TWIN}; length + value encoded, decoded"),
             ),
-            _small,
+            functools.partial(_exchange, _SMALL, 200_000_000, 1_000_000),
         ),
         Case(
             Workload.BULK,
             (
                 Row("flownet", "records of 32 KiB", f"{_TWO}; each record spans two segments; clock and RSS as above"),
-                Row("bare Rust", "twin of flownet bench", _TWIN),
+                Row("bare Rust", "twin of flownet bench", f"{_TWIN}; length + payload, copied in and out"),
             ),
-            _bulk,
+            functools.partial(_exchange, _PAYLOAD, 150_000, 5_000),
         ),
         Case(
             Workload.LATENCY,
-            (Row("flownet", "timeout 0", f"{_TWO}; emission of a record -> reading thread has it"),),
+            (
+                Row("flownet", "timeout 0", f"{_TWO}; emission of a record -> reading thread has it"),
+                Row("bare Rust", "twin of flownet bench", f"{_TWIN}; one write a record; write -> read returned"),
+            ),
             _latency,
         ),
         Case(
