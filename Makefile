@@ -89,12 +89,14 @@ lint: build $(VENV)/.tools ## rustfmt, clippy (warnings are errors), ruff, mypy 
 	$(BIN)/python -m mypy.stubtest flownet._flownet
 
 .PHONY: bench
-bench: ## the exchange against raw TCP, two processes, alternating; then the micro-benches
+bench: build ## every part, then the whole exchange beside raw TCP, then the object codec (more to choose from: .venv/bin/flownet bench)
 	$(CARGO) bench -p flownet-benches
+	$(BIN)/python benches/python/object_codec.py
 
 .PHONY: bench-smoke
-bench-smoke: ## run every bench once with a tiny size, so that none rots
+bench-smoke: build ## run every bench once with a tiny size, so that none rots
 	$(CARGO) bench --quiet -p flownet-benches -- --test
+	$(BIN)/python benches/python/object_codec.py --smoke
 
 .PHONY: bench-peers
 bench-peers: build ## the same work on Flink, PyFlink, Bytewax, Pathway, pyzmq, Flight (PEERS="bytewax zmq" ROUNDS=3 WORKLOADS=...)

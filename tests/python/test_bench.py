@@ -1,4 +1,4 @@
-"""``flownet bench``, with sizes at which figures mean nothing: tested is that they are there and that sums are checked."""
+"""``flownet bench`` at sizes at which figures mean nothing: they must be there, and sums must be checked."""
 
 from __future__ import annotations
 

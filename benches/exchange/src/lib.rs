@@ -1,25 +1,60 @@
-//! What the benches share: the cost of this process so far, and the middle of a handful of runs.
+//! What the benches of parts share: pools, partitions and readers without a network.
 
-use std::fs;
-use std::io;
+use std::sync::Arc;
+use std::task::Waker;
 
-/// CPU time this process has used on all its threads, user and system, in nanoseconds.
+use flownet_core::partition::ResultPartition;
+use flownet_core::subpartition::Element;
+use flownet_core::{PartitionId, SubpartitionCell};
+use flownet_memory::{Buffer, BufferPool, BufferPoolSettings, KIB, SegmentPool};
+
+/// Bytes of every segment.
+pub const SEGMENT_BYTES: usize = 32 * KIB;
+
+/// Bytes of the length in front of each record.
+pub const LENGTH_BYTES: usize = 4;
+
+/// The partition of all benches.
+pub const PARTITION: PartitionId = PartitionId::new(1);
+
+/// A pool of `segments` segments, all of them its own.
 ///
-/// Read from `/proc/self/stat`, in steps of a clock tick: measure runs of a second or more.
-pub fn process_cpu_ns() -> io::Result<u64> {
-    let stat = fs::read_to_string("/proc/self/stat")?;
-    // The name of the program, in parentheses, may hold anything; after it come plain numbers.
-    let (_, fields) = stat.rsplit_once(')').ok_or(io::ErrorKind::InvalidData)?;
-    let ticks: u64 =
-        fields.split_ascii_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
-    Ok(ticks * NS_PER_TICK)
+/// # Panics
+/// If the machine has no memory for them.
+#[must_use]
+pub fn new_pool(segments: usize, lanes: usize) -> Arc<BufferPool> {
+    let settings = BufferPoolSettings { min: segments, max: None, lanes, max_per_lane: usize::MAX, max_overdraft: 0 };
+    SegmentPool::new(segments, SEGMENT_BYTES)
+        .and_then(|pool| pool.create_buffer_pool(settings))
+        .expect("a bench takes a few hundred MiB at most")
 }
 
-/// The middle value; the lower one of two. `None` when there are none.
-pub fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len().checked_sub(1)? / 2).copied()
+/// A partition with room for `segments` segments in all.
+#[must_use]
+pub fn new_partition(subpartitions: u32, segments: usize) -> ResultPartition {
+    ResultPartition::new(PARTITION, new_pool(segments, subpartitions as usize), subpartitions)
 }
 
-/// Linux reports process times to user space in hundredths of a second on every architecture we run on.
-const NS_PER_TICK: u64 = 10_000_000;
+/// The subpartitions of a partition, read by hand: nobody is woken.
+///
+/// # Panics
+/// If they have a reader already.
+#[must_use]
+pub fn attach_all(partition: &ResultPartition) -> Vec<Arc<SubpartitionCell>> {
+    let cells = partition.subpartitions().to_vec();
+    for cell in &cells {
+        cell.attach_reader(Waker::noop().clone()).expect("nobody reads a new partition");
+    }
+    cells
+}
+
+/// Takes every buffer that is to be had, subpartition by subpartition.
+pub fn poll_buffers(cells: &[Arc<SubpartitionCell>], mut each: impl FnMut(Buffer)) {
+    for cell in cells {
+        while let Some(polled) = cell.poll() {
+            if let Element::Data(buffer) = polled.element {
+                each(buffer);
+            }
+        }
+    }
+}

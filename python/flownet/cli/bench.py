@@ -62,7 +62,8 @@ def add_commands(commands: Commands) -> None:
         "--records",
         metavar="N",
         type=int,
-        help="records that all writers together emit (default: as many as make 1.2 GB on the wire)",
+        help="records that all writers together emit (default: as many as make 2.4 GB on the wire); runs of less than "
+        "a second say little",
     )
     exchange.add_argument(
         "--partitioner",
@@ -81,7 +82,8 @@ def add_commands(commands: Commands) -> None:
         "--grid",
         choices=["flink"],
         help="run the known grid, each row --repeat times, in turn: 1 writer x 1 channel; 4 writers x 100 channels at "
-        "100 ms; 4 x 1000 at 1 ms and at 100 ms; 10 x 1000 skewed at 1 ms; 4 x 100 broadcast at 100 ms",
+        "100 ms; 4 x 1000 at 1 ms and at 100 ms; 10 x 1000 skewed at 1 ms; 4 x 100 broadcast at "
+        "100 ms. --records then says how many arrive",
     )
     latency = _add_bench(
         benches,
