@@ -292,5 +292,7 @@ SETTINGS: Final = {
         Setting("floating_buffers", "floating_buffers", _between(1, 1 << 20)),
         Setting("heartbeat_interval", "heartbeat_interval_ms", _milliseconds),
         Setting("heartbeat_timeout", "heartbeat_timeout_ms", _milliseconds),
+        Setting("launch_timeout", "launch_timeout_ms", _milliseconds),
+        Setting("cancel_timeout", "cancel_timeout_ms", _milliseconds),
     )
 }

@@ -52,6 +52,11 @@ class Environment:
     heartbeat_interval, heartbeat_timeout
         How often a worker says that it lives, and how long it may be silent before the job fails. Default: ``"1s"`` and
         ``"10s"``.
+    launch_timeout
+        How long the workers may take to start. Default: ``"60s"``.
+    cancel_timeout
+        How long the functions of a job that ends early may go on before they are given up: worker processes are killed
+        then. Default: ``"5s"``.
     name
         Name of the job. Default: ``"job"``; ``flownet run`` takes the name of the module.
 
@@ -88,6 +93,8 @@ class Environment:
         slots_per_worker: int | Unset | None = UNSET,
         heartbeat_interval: str | timedelta | Unset = UNSET,
         heartbeat_timeout: str | timedelta | Unset = UNSET,
+        launch_timeout: str | timedelta | Unset = UNSET,
+        cancel_timeout: str | timedelta | Unset = UNSET,
         name: str | Unset = UNSET,
     ) -> None:
         arguments: dict[str, object] = {
@@ -103,6 +110,8 @@ class Environment:
             "slots_per_worker": slots_per_worker,
             "heartbeat_interval": heartbeat_interval,
             "heartbeat_timeout": heartbeat_timeout,
+            "launch_timeout": launch_timeout,
+            "cancel_timeout": cancel_timeout,
             "name": name,
         }
         self._given = {setting: value for setting, value in arguments.items() if value is not UNSET}

@@ -111,6 +111,8 @@ def main(workers: int) -> None:
         slots_per_worker=None,
         heartbeat_interval="1s",
         heartbeat_timeout="10s",
+        launch_timeout="60s",
+        cancel_timeout=timedelta(seconds=5),
         name="whole",
     )
     with tempfile.TemporaryDirectory() as folder:
