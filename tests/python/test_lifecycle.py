@@ -167,6 +167,61 @@ def test_ctrl_c_ends_the_job_and_its_processes(workers: int) -> None:
         assert process.wait(30) == 0
 
 
+SPINNING = """
+import flownet as fn
+
+def spin(n):
+    print("running", flush=True)
+    while True:
+        try:
+            n += 1
+        except Exception:
+            pass
+
+env = fn.Environment(cancel_timeout="50s")
+env.from_collection([1]).map(spin).print()
+try:
+    env.execute()
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+def test_ctrl_c_ends_a_function_of_this_process_that_computes_without_end() -> None:
+    with subprocess.Popen([sys.executable, "-c", SPINNING], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "running\n"
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "interrupted\n"
+        assert process.wait(30) == 0
+
+
+GIVEN_UP = """
+import flownet as fn
+
+def numbers():
+    yield "1"
+    yield "x"
+    while True:
+        pass
+
+env = fn.Environment(buffer_timeout="1ms", cancel_timeout="100ms")
+env.from_iterable(numbers()).map(int).disable_chaining().collect()
+try:
+    env.execute()
+except fn.errors.OperatorError as error:
+    print(error.message)
+"""
+
+
+def test_a_source_that_computes_without_end_does_not_take_the_process_down(
+    python: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    finished = python("-c", GIVEN_UP)
+    assert (finished.returncode, finished.stderr) == (0, "")
+    assert finished.stdout == "invalid literal for int() with base 10: 'x'\n"
+
+
 def test_workers_end_when_the_process_that_started_them_is_killed() -> None:
     script = ENDLESS.replace("WORKERS", "2")
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:

@@ -10,7 +10,7 @@ use flownet_cluster::{
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::chain::{Objects, PythonChainFactory};
+use crate::chain::{Objects, PythonChainFactory, TaskThreads};
 use crate::door::{Origin, enter, enter_until};
 use crate::errors;
 use crate::graph::{PyEdge, PyOperator, dataflow};
@@ -48,10 +48,11 @@ pub(crate) fn submit(
     let workers = settings.job.workers;
     let dataflow = dataflow(operators, edges, settings.pickle)?;
     let factory = Arc::new(PythonChainFactory::new(Arc::new(Objects::new(objects))));
+    let threads = factory.threads();
     let command = worker_command(command, init);
     let submitted = py.detach(|| Coordinator::submit(&dataflow, settings.job, command, factory));
     let handle = submitted.map_err(|error| errors::cluster(py, error))?;
-    Ok(PyJobHandle::new(handle, workers))
+    Ok(PyJobHandle::new(handle, workers, threads))
 }
 
 fn worker_command(command: Vec<String>, init: Vec<u8>) -> WorkerCommand {
@@ -64,6 +65,7 @@ fn worker_command(command: Vec<String>, init: Vec<u8>) -> WorkerCommand {
 pub(crate) struct PyJobHandle {
     phase: Mutex<Phase>,
     workers: u32,
+    threads: Arc<TaskThreads>,
     origin: Origin,
 }
 
@@ -80,8 +82,8 @@ struct Ended {
 }
 
 impl PyJobHandle {
-    fn new(handle: JobHandle, workers: u32) -> Self {
-        Self { phase: Mutex::new(Phase::Live(Arc::new(handle))), workers, origin: Origin::here() }
+    fn new(handle: JobHandle, workers: u32, threads: Arc<TaskThreads>) -> Self {
+        Self { phase: Mutex::new(Phase::Live(Arc::new(handle))), workers, threads, origin: Origin::here() }
     }
 
     /// Asks the job if it is still there, or what is known of its end. Call detached.
@@ -103,7 +105,14 @@ impl PyJobHandle {
             Phase::Closed(_) => return,
         };
         handle.cancel();
-        let result = handle.wait(None);
+        let result = handle.wait(Some(CANCEL_COURTESY)).or_else(|| {
+            Python::attach(|py| self.threads.interrupt(py));
+            handle.wait(None)
+        });
+        // A thread that is still there was given up by the job. One that still runs Python code when Python ends would take
+        // the process down.
+        Python::attach(|py| self.threads.interrupt(py));
+        self.threads.wait_until_left(INTERRUPT_LIMIT);
         let ended = Arc::new(Ended { result, status: handle.status() });
         let before = std::mem::replace(&mut *self.lock(), Phase::Closed(ended));
         drop((before, handle));
@@ -186,6 +195,11 @@ impl Drop for PyJobHandle {
         }
     }
 }
+
+/// How long functions in this process may go on undisturbed when their job is closed.
+const CANCEL_COURTESY: Duration = Duration::from_secs(1);
+/// How long an interrupted thread may take to leave; one that sleeps does not hear of it.
+const INTERRUPT_LIMIT: Duration = Duration::from_millis(200);
 
 fn task_dict<'py>(py: Python<'py>, vertex: &VertexReport) -> PyResult<Bound<'py, PyDict>> {
     let task = PyDict::new(py);

@@ -4,8 +4,61 @@
 //! `contextvars` of a user's function would forget everything from one batch to the next.
 
 use std::cell::Cell;
+use std::collections::HashSet;
+use std::ffi::c_ulong;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use pyo3::exceptions::PySystemExit;
 use pyo3::ffi;
+use pyo3::prelude::*;
+
+/// The threads of one job that run users' functions in this process.
+#[derive(Debug, Default)]
+pub struct TaskThreads {
+    threads: Mutex<HashSet<c_ulong>>,
+    left: Condvar,
+}
+
+impl TaskThreads {
+    /// Raises `SystemExit` in the Python code that runs on these threads, which ends what computes without end. What waits
+    /// inside a call, `time.sleep` for one, notices when the call returns.
+    pub fn interrupt(&self, py: Python<'_>) {
+        for &thread in self.lock().iter() {
+            // SAFETY: attached, as `py` shows; the exception is a class. A thread that is gone is not found and left alone.
+            unsafe { ffi::PyThreadState_SetAsyncExc(thread.cast_signed(), py.get_type::<PySystemExit>().as_ptr()) };
+        }
+    }
+
+    /// Waits, which must be done detached, until all have left or the time is over.
+    pub fn wait_until_left(&self, limit: Duration) {
+        let _ = self.left.wait_timeout_while(self.lock(), limit, |threads| !threads.is_empty());
+    }
+
+    /// Adds the calling thread.
+    pub(super) fn enter(&self, py: Python<'_>) -> PyResult<()> {
+        let thread = this_thread(py)?;
+        self.lock().insert(thread);
+        Ok(())
+    }
+
+    /// Takes the calling thread out.
+    pub(super) fn leave(&self, py: Python<'_>) {
+        if let Ok(thread) = this_thread(py) {
+            self.lock().remove(&thread);
+            self.left.notify_all();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashSet<c_ulong>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The number by which the interpreter knows the calling thread.
+fn this_thread(py: Python<'_>) -> PyResult<c_ulong> {
+    py.import("_thread")?.call_method0("get_ident")?.extract()
+}
 
 thread_local! {
     /// Belongs to its thread, so it lives here and not in the chain, which was built on another one.

@@ -9,6 +9,7 @@ use flownet_runtime::{Chain, ChainFactory, TaskError};
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
 
+use super::attach::TaskThreads;
 use super::exit::{Exit, Route};
 use super::failure::OperatorInfo;
 use super::keyed::{
@@ -29,18 +30,24 @@ pub(crate) const CODEC_SETTING: &str = "codec";
 /// Builds chains of Python operators.
 pub struct PythonChainFactory {
     objects: Arc<Objects>,
+    threads: Arc<TaskThreads>,
 }
 
 impl PythonChainFactory {
     /// Chains of this process find the objects that were not serialised in `objects`.
     pub fn new(objects: Arc<Objects>) -> Self {
-        Self { objects }
+        Self { objects, threads: Arc::default() }
+    }
+
+    /// Where its chains run.
+    pub fn threads(&self) -> Arc<TaskThreads> {
+        Arc::clone(&self.threads)
     }
 }
 
 impl ChainFactory for PythonChainFactory {
     fn build(&self, task: &TaskSpec) -> Result<Box<dyn Chain>, TaskError> {
-        let builder = Builder { task, objects: &self.objects, pickle: pickle_of(task) };
+        let builder = Builder { task, objects: &self.objects, threads: &self.threads, pickle: pickle_of(task) };
         Ok(Box::new(Python::attach(|py| builder.chain(py))?))
     }
 }
@@ -53,6 +60,7 @@ fn pickle_of(task: &TaskSpec) -> Pickle {
 struct Builder<'a> {
     task: &'a TaskSpec,
     objects: &'a Objects,
+    threads: &'a Arc<TaskThreads>,
     pickle: Pickle,
 }
 
@@ -70,7 +78,7 @@ impl Builder<'_> {
             Ok(Entry { stage: stage.ok_or_else(|| unknown_operator(input.to_operator))?, keyed: input.keyed })
         };
         let entries = self.task.inputs.iter().map(entry).collect::<Result<_, TaskError>>()?;
-        Ok(PythonChain { stages, exits, entries, pickle: self.pickle })
+        Ok(PythonChain { stages, exits, entries, pickle: self.pickle, threads: Arc::clone(self.threads) })
     }
 
     fn stage(&self, py: Python<'_>, at: usize, operator: &OperatorSpec) -> Result<Stage, TaskError> {

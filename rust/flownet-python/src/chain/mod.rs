@@ -25,9 +25,12 @@ mod sinks;
 mod sources;
 mod stage;
 
+use std::sync::Arc;
+
 use flownet_runtime::{Chain, InputBatch, Outputs, SourceStatus, TaskContext, TaskError};
 use pyo3::prelude::*;
 
+pub use attach::TaskThreads;
 pub(crate) use build::CODEC_SETTING;
 pub use build::PythonChainFactory;
 pub use context::{PyProcessContext, PyTaskContext, PyWindow};
@@ -49,6 +52,7 @@ pub struct PythonChain {
     /// For each input of the task, where its records go.
     entries: Vec<Entry>,
     pickle: Pickle,
+    threads: Arc<TaskThreads>,
 }
 
 /// Where the records of an input enter the chain.
@@ -140,7 +144,10 @@ enum Absorbed {
 impl Chain for PythonChain {
     fn open(&mut self, cx: &TaskContext) -> Result<(), TaskError> {
         keep_thread();
-        Python::attach(|py| self.stages.iter_mut().try_for_each(|stage| stage.open(py, cx)))
+        Python::attach(|py| {
+            self.threads.enter(py).map_err(|error| TaskError::Config(error.to_string()))?;
+            self.stages.iter_mut().try_for_each(|stage| stage.open(py, cx))
+        })
     }
 
     fn process(&mut self, input: &mut InputBatch<'_>, out: &mut Outputs) -> Result<(), TaskError> {
@@ -201,6 +208,7 @@ impl Chain for PythonChain {
             self.stages.iter_mut().for_each(|stage| stage.close(py));
             self.stages.clear();
             self.exits.clear();
+            self.threads.leave(py);
         });
         forget_thread();
     }
