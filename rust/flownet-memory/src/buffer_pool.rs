@@ -5,11 +5,23 @@
 //! a task asks that before each batch, and mid-record takes what it must.
 //!
 //! ```text
-//! size  = min + its part of the spare segments (set whenever pools come or go)
+//! size  = guarantee + its part of the spare segments (set whenever pools come or go)
+//! guarantee = min, or more where more stands
 //! held  = idle + in use <= size + max_overdraft   (above it only until a shrunken
 //!                                                  pool's segments come back)
-//! available = something idle and no lane at max_per_lane
+//! available = something idle, no lane at max_per_lane, in use < limit
+//! limit     = max / lanes for each lane in use, and max_per_lane
 //! ```
+//!
+//! The limit makes the work of a few busy lanes no larger in a pool that was made for
+//! many: its buffers would leave the caches, and its queues be longer, for nothing.
+//!
+//! # Standing segments
+//! A segment *stands* when its holder may keep it unused for ever: promised to a
+//! producer that has nothing to send, or open in a subpartition nobody writes to.
+//! Holders book such segments, and a pool that is short of its maximum lets only
+//! three quarters of it stand: the rest circulates, so whoever has data gets on.
+//! A pool is guaranteed what stands in it, since that may never come back.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,7 +33,7 @@ use crate::{MemoryError, MemorySegment, SegmentListener};
 /// How many segments a [`BufferPool`] gets and how its lanes share them.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct BufferPoolSettings {
-    /// Segments guaranteed to the pool. With 0 the pool lives on what is spare.
+    /// Segments guaranteed to the pool from the start. With 0 the pool lives on what is spare.
     pub min: usize,
     /// The most segments the pool may grow to, at least 1 and `min`. `None`: no bound.
     pub max: Option<usize>,
@@ -77,6 +89,39 @@ impl BufferPool {
         self.core.offer_to(listener)
     }
 
+    /// Books one standing segment, which the caller has or is about to take. `false`:
+    /// the pool cannot spare it, or is destroyed.
+    pub fn try_stand(&self) -> bool {
+        self.core.try_stand()
+    }
+
+    /// Ends the booking of `count` standing segments: they came back, or what was
+    /// booked for them did not happen.
+    pub fn end_standing(&self, count: usize) {
+        self.core.end_standing(count);
+    }
+
+    /// Whether a holder should give back a standing segment as soon as it is unused:
+    /// the pool is short, and somebody waits or too much stands. One atomic load.
+    #[inline]
+    pub fn claims_standing(&self) -> bool {
+        self.core.claims_standing()
+    }
+
+    /// How many of `wanted` standing segments a holder may begin with, if the pool's
+    /// maximum was made for all holders to have as many: the same for each, so that
+    /// the first ones do not take what the others need. Each must still be booked.
+    pub fn standing_share(&self, wanted: usize) -> usize {
+        self.core.inspect(|state| state.standing_share(wanted))
+    }
+
+    /// The most one holder should ask for on account of its data: all there is, unless
+    /// the pool is short; then a quarter, and at least 1. One atomic load.
+    #[inline]
+    pub fn lend_limit(&self) -> usize {
+        self.core.lend_limit()
+    }
+
     /// Ends the pool: its guarantee and idle segments go to others now, segments
     /// in use when they come back. Whoever waits is woken and finds
     /// [`MemoryError::Closed`]. Idempotent.
@@ -89,6 +134,16 @@ impl BufferPool {
     #[inline]
     pub fn is_available(&self) -> bool {
         self.core.is_available()
+    }
+
+    /// Segments booked as standing.
+    pub fn standing(&self) -> usize {
+        self.core.inspect(|state| state.standing)
+    }
+
+    /// What the size does not fall below while so much stands.
+    pub fn guaranteed(&self) -> usize {
+        self.core.inspect(|state| state.guarantee)
     }
 
     /// Segments the pool may hold now without overdraft: `min` to `max`.

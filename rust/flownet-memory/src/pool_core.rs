@@ -14,7 +14,7 @@ use std::task::{Poll, Waker};
 
 use crate::pool_state::{NO_LANE, PoolState};
 use crate::region::Slot;
-use crate::sync::{AtomicBool, Mutex, Ordering, lock};
+use crate::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, lock};
 use crate::{BufferPoolSettings, MemoryError, MemorySegment, SegmentListener, SegmentPool};
 
 pub(crate) struct PoolCore {
@@ -22,6 +22,9 @@ pub(crate) struct PoolCore {
     pub(crate) global: Arc<SegmentPool>,
     /// `PoolState::is_available` as of the last change.
     available: AtomicBool,
+    /// `PoolState::claims_standing` and `lend_limit`, likewise. Hints: a holder that acts on an old one does no harm.
+    claims_standing: AtomicBool,
+    lend_limit: AtomicUsize,
     state: Mutex<PoolState>,
 }
 
@@ -40,7 +43,14 @@ pub(crate) struct Effects {
 impl PoolCore {
     pub(crate) fn new(global: Arc<SegmentPool>, settings: BufferPoolSettings) -> Arc<Self> {
         let state = Mutex::new(PoolState::new(&settings));
-        Arc::new(Self { settings, global, available: AtomicBool::new(false), state })
+        Arc::new(Self {
+            settings,
+            global,
+            available: AtomicBool::new(false),
+            claims_standing: AtomicBool::new(false),
+            lend_limit: AtomicUsize::new(1),
+            state,
+        })
     }
 
     pub(crate) fn try_take(self: &Arc<Self>, lane: usize) -> Option<MemorySegment> {
@@ -83,6 +93,45 @@ impl PoolCore {
             None
         });
         refused.is_none()
+    }
+
+    /// Books a standing segment, if the pool can do without it.
+    pub(crate) fn try_stand(self: &Arc<Self>) -> bool {
+        let stands = self.update(|state, _| {
+            let can_stand = state.can_stand();
+            let is_guaranteed = state.guarantee_for(state.standing + 1) <= state.guarantee;
+            state.standing += usize::from(can_stand && is_guaranteed);
+            // Neither yes nor no where the guarantee has to be raised first.
+            (!can_stand || is_guaranteed).then_some(can_stand)
+        });
+        stands.unwrap_or_else(|| self.global.stand_with_higher_guarantee(self))
+    }
+
+    /// As `try_stand`, raising the guarantee. Call with the registry locked.
+    pub(crate) fn stand_with_higher_guarantee(self: &Arc<Self>) -> (bool, Effects) {
+        self.change(|state, _| {
+            let can_stand = state.can_stand();
+            if can_stand {
+                state.guarantee = state.guarantee.max(state.guarantee_for(state.standing + 1));
+                state.standing += 1;
+            }
+            can_stand
+        })
+    }
+
+    /// Standing segments were given back, or hold data now.
+    pub(crate) fn end_standing(self: &Arc<Self>, count: usize) {
+        self.update(|state, _| {
+            debug_assert!(count <= state.standing, "what was booked once ends once");
+            state.standing = state.standing.saturating_sub(count);
+        });
+    }
+
+    /// Lowers the guarantee to what is needed now, and gives it. Call with the registry locked.
+    pub(crate) fn settle_guarantee(&self) -> usize {
+        let mut state = lock(&self.state);
+        state.guarantee = state.guarantee_for(state.standing);
+        state.guarantee
     }
 
     /// Takes back a segment of this pool.
@@ -154,6 +203,16 @@ impl PoolCore {
         self.available.load(Ordering::Acquire)
     }
 
+    #[inline]
+    pub(crate) fn claims_standing(&self) -> bool {
+        self.claims_standing.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn lend_limit(&self) -> usize {
+        self.lend_limit.load(Ordering::Relaxed)
+    }
+
     /// Reads the state.
     pub(crate) fn inspect<R>(&self, read: impl FnOnce(&PoolState) -> R) -> R {
         read(&lock(&self.state))
@@ -186,6 +245,8 @@ impl PoolCore {
         }
         let available = state.is_available();
         self.available.store(available, Ordering::Release);
+        self.claims_standing.store(state.claims_standing(), Ordering::Relaxed);
+        self.lend_limit.store(state.lend_limit(), Ordering::Relaxed);
         if available {
             effects.wakers.append(&mut state.available_waiters);
         }
@@ -196,6 +257,9 @@ impl PoolCore {
     }
 
     fn take(self: &Arc<Self>, state: &mut PoolState, lane: usize) -> Option<MemorySegment> {
+        if !state.may_use_more() {
+            return None;
+        }
         if let Some(slot) = state.idle.pop() {
             return Some(self.hand_out(state, slot, lane));
         }
@@ -206,7 +270,7 @@ impl PoolCore {
 
     /// As `take`, but if only the segment pool is short, waits for it there.
     fn take_or_wait(self: &Arc<Self>, state: &mut PoolState, lane: usize) -> Option<MemorySegment> {
-        if !state.may_hold_more() || state.awaits_global {
+        if !state.may_use_more() || !state.may_hold_more() || state.awaits_global {
             return None;
         }
         let Some(slot) = self.global.free.take_or_wait(self) else {

@@ -7,10 +7,16 @@
 //! - I5: a listener waits only while nothing is idle.
 //! - I6: a pool below its size with nothing idle waits for the segment pool.
 //!   Hence "nothing idle" means "nothing to be had without overdraft".
-//! - I7: `lanes_at_quota` counts the lanes that use their quota or more.
-//! - I8: a task waits for any one segment only while nothing is idle and, if the
-//!   pool may hold more (overdraft included), the pool waits for the segment pool.
+//! - I7: `lanes_at_quota` counts the lanes that use their quota or more, `lanes_in_use`
+//!   those that use any.
+//! - I8: a task waits for any one segment only while its lanes use all they may, or
+//!   nothing is idle and, if the pool may hold more (overdraft included), the pool
+//!   waits for the segment pool.
 //! - I9: a destroyed pool has nothing idle and nobody waiting.
+//! - I12: `min <= guarantee <= size`, and what stands is guaranteed with one more, if
+//!   the size allows.
+//!   Hence segments that may never come back are always within what is guaranteed:
+//!   excess circulates, and so does at least one segment of every pool that is short.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -36,10 +42,19 @@ pub(crate) struct PoolState {
     /// The pool stands in the segment pool's queue, or a segment from there is on its way.
     pub(crate) awaits_global: bool,
     pub(crate) destroyed: bool,
+    /// Segments that their holders may keep unused for as long as they like.
+    pub(crate) standing: usize,
+    /// What the size never falls below. Raised with the registry locked.
+    pub(crate) guarantee: usize,
+    min: usize,
+    max: Option<usize>,
     max_overdraft: usize,
     max_per_lane: usize,
     in_use_by_lane: Box<[usize]>,
     lanes_at_quota: usize,
+    lanes_in_use: usize,
+    /// Segments in use by lanes; others count towards no limit.
+    in_lanes: usize,
 }
 
 impl PoolState {
@@ -54,17 +69,25 @@ impl PoolState {
             take_waiters: Vec::new(),
             awaits_global: false,
             destroyed: false,
+            standing: 0,
+            guarantee: settings.min,
+            min: settings.min,
+            max: settings.max,
             max_overdraft: settings.max_overdraft,
             max_per_lane: settings.max_per_lane,
             in_use_by_lane: vec![0; settings.lanes].into_boxed_slice(),
             lanes_at_quota: 0,
+            lanes_in_use: 0,
+            in_lanes: 0,
         }
     }
 
     /// Counts a segment that goes into use by `lane`.
     pub(crate) fn enter_lane(&mut self, lane: usize) {
         if let Some(in_use) = self.in_use_by_lane.get_mut(lane) {
+            self.lanes_in_use += usize::from(*in_use == 0);
             *in_use += 1;
+            self.in_lanes += 1;
             self.lanes_at_quota += usize::from(*in_use == self.max_per_lane);
         }
     }
@@ -74,12 +97,32 @@ impl PoolState {
         if let Some(in_use) = self.in_use_by_lane.get_mut(lane) {
             self.lanes_at_quota -= usize::from(*in_use == self.max_per_lane);
             *in_use -= 1;
+            self.in_lanes -= 1;
+            self.lanes_in_use -= usize::from(*in_use == 0);
         }
     }
 
-    /// Whether the next take needs no overdraft and no lane is at its quota.
+    /// Segments that the lanes in use may use together: their part of the maximum, and
+    /// one quota more. A maximum made for many idle lanes is no use to a few busy ones.
+    fn working_limit(&self) -> usize {
+        let part = self.max.map(|max| max.div_ceil(self.in_use_by_lane.len()).saturating_mul(self.lanes_in_use));
+        part.map_or(usize::MAX, |part| part.saturating_add(self.max_per_lane))
+    }
+
+    /// Whether one more segment may go into use without overdraft, if there is one.
+    fn is_within_limit(&self) -> bool {
+        self.in_lanes < self.working_limit()
+    }
+
+    /// Whether one more segment may go into use, if need be as overdraft.
+    pub(crate) fn may_use_more(&self) -> bool {
+        self.in_lanes < self.working_limit().saturating_add(self.max_overdraft)
+    }
+
+    /// Whether the next take needs no overdraft, no lane is at its quota, and those in
+    /// use do not use all they may.
     pub(crate) fn is_available(&self) -> bool {
-        !self.idle.is_empty() && self.lanes_at_quota == 0
+        !self.idle.is_empty() && self.lanes_at_quota == 0 && self.is_within_limit()
     }
 
     /// Whether a segment should be fetched ahead of the next take.
@@ -94,12 +137,53 @@ impl PoolState {
 
     /// Whether somebody who waits for any one segment should ask again: there may be one.
     pub(crate) fn can_serve_hard_wait(&self) -> bool {
-        !self.idle.is_empty() || self.may_hold_more() && !self.awaits_global
+        self.may_use_more() && (!self.idle.is_empty() || self.may_hold_more() && !self.awaits_global)
     }
 
     /// Whether a segment that comes back now must leave the pool.
     pub(crate) fn has_excess(&self) -> bool {
         self.destroyed || self.held > self.size
+    }
+
+    /// Whether the pool is smaller than its users would like, as far as it knows.
+    pub(crate) fn is_short(&self) -> bool {
+        self.max.is_none_or(|max| self.size < max)
+    }
+
+    /// Segments that must not stand: they serve whoever has data. A maximum is taken
+    /// to cover all holders, so a pool that has it keeps back nothing.
+    fn reserve(&self) -> usize {
+        if self.is_short() { (self.size / RESERVED_PART).max(1) } else { 0 }
+    }
+
+    /// Whether one more segment may stand.
+    pub(crate) fn can_stand(&self) -> bool {
+        !self.destroyed && self.standing + self.reserve() < self.size
+    }
+
+    /// What must be guaranteed for as many standing segments.
+    pub(crate) fn guarantee_for(&self, standing: usize) -> usize {
+        let backed = if standing == 0 { 0 } else { self.size.min(standing + 1) };
+        self.min.max(backed)
+    }
+
+    /// Whether standing segments that come back should not be kept.
+    pub(crate) fn claims_standing(&self) -> bool {
+        self.is_short() && (!self.listeners.is_empty() || self.standing + self.reserve() > self.size)
+    }
+
+    /// How many of `wanted` standing segments each holder can have if `max` was made
+    /// for all of them to have as many.
+    pub(crate) fn standing_share(&self, wanted: usize) -> usize {
+        match self.max {
+            Some(max) if self.size < max => wanted.saturating_mul(self.size.saturating_sub(self.reserve())) / max,
+            _ => wanted,
+        }
+    }
+
+    /// The most that one holder should ask for on account of its data.
+    pub(crate) fn lend_limit(&self) -> usize {
+        if self.is_short() { (self.size / LENT_PART).max(1) } else { usize::MAX }
     }
 
     pub(crate) fn assert_invariants(&self) {
@@ -112,7 +196,10 @@ impl PoolState {
         assert!(!self.wants_segment() || self.awaits_global, "I6: a short pool waits for the segment pool");
         let at_quota = self.in_use_by_lane.iter().filter(|in_use| **in_use >= self.max_per_lane).count();
         assert_eq!(at_quota, self.lanes_at_quota, "I7: lanes at quota are counted");
+        let lanes_in_use = self.in_use_by_lane.iter().filter(|in_use| **in_use > 0).count();
+        assert_eq!(lanes_in_use, self.lanes_in_use, "I7: lanes in use are counted");
         let in_use_by_lanes: usize = self.in_use_by_lane.iter().sum();
+        assert_eq!(in_use_by_lanes, self.in_lanes, "I7: segments in use by lanes are counted");
         assert!(in_use_by_lanes <= self.held - self.idle.len(), "I3: lanes use no more segments than are in use");
         assert!(
             self.take_waiters.is_empty() || !self.can_serve_hard_wait(),
@@ -121,5 +208,15 @@ impl PoolState {
         let nobody_waits =
             self.listeners.is_empty() && self.available_waiters.is_empty() && self.take_waiters.is_empty();
         assert!(!self.destroyed || self.idle.is_empty() && nobody_waits, "I9: a destroyed pool keeps nothing");
+        let is_guaranteed = self.min <= self.guarantee && self.guarantee <= self.size;
+        assert!(self.destroyed || is_guaranteed, "I12: a pool has what it is guaranteed");
+        let is_backed = self.guarantee_for(self.standing) <= self.guarantee;
+        assert!(self.destroyed || is_backed, "I12: what stands is guaranteed");
     }
 }
+
+/// A short pool keeps one part in so many from standing: enough for active holders to work with, and most of it for
+/// holders that may become active.
+const RESERVED_PART: usize = 4;
+/// No holder is lent more than one part in so many of a short pool.
+const LENT_PART: usize = 4;

@@ -5,10 +5,13 @@
 //! registry.
 //!
 //! # Invariants
-//! - I10: `guaranteed` is the sum of the live pools' minimums and at most `total`.
-//! - I11: every live pool's size is between its minimum and maximum, and the
+//! - I10: what is guaranteed to the live pools (their minimums, and room for what
+//!   stands in them) is at most `total`. A guarantee is raised only with the registry
+//!   locked, and lowered to what is needed when somebody else wants it.
+//! - I11: every live pool's size is between its guarantee and its maximum, and the
 //!   sizes together are at most `total`. So a pool below its size always gets a
-//!   segment once overdraft, shrunken and destroyed pools' segments come back.
+//!   segment once overdraft, shrunken and destroyed pools' segments come back; and
+//!   they do, as what need not come back is within its pool's guarantee (I12).
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,7 +36,6 @@ pub struct SegmentPool {
 struct Registry {
     /// Live pools in order of creation, which makes sharing deterministic.
     pools: Vec<Arc<PoolCore>>,
-    guaranteed: usize,
     closed: bool,
 }
 
@@ -47,7 +49,7 @@ impl SegmentPool {
         at_least("segments", segments, 1)?;
         at_least("segment_bytes", segment_bytes, 1)?;
         let free = FreeList::new(Region::allocate(segments, segment_bytes)?);
-        let registry = Mutex::new(Registry { pools: Vec::new(), guaranteed: 0, closed: false });
+        let registry = Mutex::new(Registry { pools: Vec::new(), closed: false });
         Ok(Arc::new(Self { segment_bytes, total: segments, registry, free }))
     }
 
@@ -65,11 +67,10 @@ impl SegmentPool {
             if registry.closed {
                 return Err(MemoryError::Closed);
             }
-            let available = self.total - registry.guaranteed;
+            let available = self.total - registry.guaranteed();
             if required > available {
                 return Err(MemoryError::Insufficient { required, available, total: self.total });
             }
-            registry.guaranteed += required;
             registry.pools.push(Arc::clone(&core));
             registry.redistribute(self.total)
         };
@@ -83,7 +84,6 @@ impl SegmentPool {
         let due: DueEffects = {
             let mut registry = lock(&self.registry);
             registry.closed = true;
-            registry.guaranteed = 0;
             registry.pools.drain(..).map(retire).collect()
         };
         run_all(due);
@@ -95,12 +95,22 @@ impl SegmentPool {
             let mut registry = lock(&self.registry);
             let Some(at) = registry.pools.iter().position(|pool| Arc::ptr_eq(pool, core)) else { return };
             let pool = registry.pools.remove(at);
-            registry.guaranteed -= pool.settings.min;
             let mut due = vec![retire(pool)];
             due.append(&mut registry.redistribute(self.total));
             due
         };
         run_all(due);
+    }
+
+    /// Books a standing segment of a pool whose guarantee must grow for it.
+    pub(crate) fn stand_with_higher_guarantee(&self, core: &Arc<PoolCore>) -> bool {
+        let (stands, effects) = {
+            // Sizes are shared out with this lock held: none is set below the new guarantee.
+            let _registry = lock(&self.registry);
+            core.stand_with_higher_guarantee()
+        };
+        core.run(effects);
+        stands
     }
 
     /// Length of each segment in bytes.
@@ -118,9 +128,9 @@ impl SegmentPool {
         self.free.len()
     }
 
-    /// The sum of the minimums of live pools.
+    /// What live pools are guaranteed: their minimums and what stands in them.
     pub fn guaranteed(&self) -> usize {
-        lock(&self.registry).guaranteed
+        lock(&self.registry).guaranteed()
     }
 
     /// What the live pools would like (their maximums, or minimums where
@@ -144,9 +154,14 @@ impl fmt::Debug for SegmentPool {
 }
 
 impl Registry {
+    /// What the pools need to be guaranteed as of now.
+    fn guaranteed(&self) -> usize {
+        self.pools.iter().map(|pool| pool.settle_guarantee()).sum()
+    }
+
     /// Sets every pool's size anew.
     fn redistribute(&self, total: usize) -> DueEffects {
-        let bounds = |pool: &Arc<PoolCore>| Bounds { min: pool.settings.min, max: pool.settings.max };
+        let bounds = |pool: &Arc<PoolCore>| Bounds { min: pool.settle_guarantee(), max: pool.settings.max };
         let bounds: Vec<Bounds> = self.pools.iter().map(bounds).collect();
         let sizes = share(total, &bounds);
         self.assert_invariants(total, &bounds, &sizes);
@@ -157,11 +172,10 @@ impl Registry {
         if !cfg!(any(debug_assertions, loom)) {
             return;
         }
-        let minimums: usize = bounds.iter().map(|bounds| bounds.min).sum();
-        assert_eq!(minimums, self.guaranteed, "I10: guaranteed is the sum of the minimums");
-        assert!(self.guaranteed <= total, "I10: no more is guaranteed than there is");
+        let guaranteed: usize = bounds.iter().map(|bounds| bounds.min).sum();
+        assert!(guaranteed <= total, "I10: no more is guaranteed than there is");
         let within = |(b, size): (&Bounds, &usize)| *size >= b.min && b.max.is_none_or(|max| *size <= max);
-        assert!(bounds.iter().zip(sizes).all(within), "I11: sizes are between minimum and maximum");
+        assert!(bounds.iter().zip(sizes).all(within), "I11: sizes are between guarantee and maximum");
         assert!(sizes.iter().sum::<usize>() <= total, "I11: sizes together fit");
     }
 }

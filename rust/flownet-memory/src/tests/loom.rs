@@ -261,6 +261,29 @@ fn loom_shrinking_racing_recycle_serves_the_new_pool() {
 }
 
 #[test]
+fn loom_what_stands_and_what_a_new_pool_is_guaranteed_fit_together() {
+    model(|| {
+        let segments = segments(3);
+        let wide = segments.create_buffer_pool(sized(1, 4)).unwrap();
+        let stands = {
+            let wide = Arc::clone(&wide);
+            thread::spawn(move || (0..2).filter(|_| wide.try_stand()).count())
+        };
+        let narrow = segments.create_buffer_pool(sized(1, 1));
+        let standing = stands.join().unwrap();
+        assert_eq!(wide.standing(), standing);
+        assert!(wide.size() > standing, "one is left to circulate");
+        match &narrow {
+            Ok(narrow) => assert_eq!((standing <= 1, narrow.size()), (true, 1)),
+            Err(_) => assert_eq!(standing, 2, "refused only where what stands leaves too little"),
+        }
+        wide.end_standing(standing);
+        drop((narrow, wide));
+        assert_all_home(&segments);
+    });
+}
+
+#[test]
 fn loom_a_listener_is_served_or_refused_when_it_races_a_recycle() {
     struct Keep(Mutex<Option<MemorySegment>>);
     impl SegmentListener for Keep {

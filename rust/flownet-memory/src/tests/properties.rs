@@ -17,6 +17,8 @@ enum Op {
     WaitForAvailable { pool: usize },
     Offer { pool: usize, accepts: bool },
     GiveBack(usize),
+    Stand(usize),
+    EndStanding(usize),
 }
 
 /// A live pool and what a user of it knows.
@@ -24,6 +26,7 @@ struct Known {
     id: usize,
     pool: Arc<BufferPool>,
     settings: BufferPoolSettings,
+    standing: usize,
     listeners: Vec<Arc<Listener>>,
     waits_for_one: Vec<Arc<CountingWaker>>,
     waits_for_available: Vec<Arc<CountingWaker>>,
@@ -47,6 +50,8 @@ fn op() -> impl Strategy<Value = Op> {
         6 => (pool.clone(), lane.clone()).prop_map(|(pool, lane)| Op::Take { pool, lane }),
         3 => (pool.clone(), lane).prop_map(|(pool, lane)| Op::WaitForOne { pool, lane }),
         3 => pool.clone().prop_map(|pool| Op::WaitForAvailable { pool }),
+        3 => pool.clone().prop_map(Op::Stand),
+        1 => pool.clone().prop_map(Op::EndStanding),
         2 => (pool, any::<bool>()).prop_map(|(pool, accepts)| Op::Offer { pool, accepts }),
         7 => any::<usize>().prop_map(Op::GiveBack),
     ]
@@ -112,6 +117,19 @@ impl Model {
                     known.listeners.push(listener);
                 }
             }
+            Op::Stand(pool) => {
+                if let Some(known) = self.pools.get_mut(pool % count) {
+                    let (before, stands) = (known.pool.guaranteed(), known.pool.try_stand());
+                    known.standing += usize::from(stands);
+                    assert!(stands || known.pool.guaranteed() == before, "who gets nothing costs nothing");
+                }
+            }
+            Op::EndStanding(pool) => {
+                if let Some(known) = self.pools.get_mut(pool % count) {
+                    known.pool.end_standing(known.standing.min(1));
+                    known.standing = known.standing.saturating_sub(1);
+                }
+            }
             Op::GiveBack(at) => {
                 if !self.taken.is_empty() {
                     drop(self.taken.swap_remove(at % self.taken.len()));
@@ -129,7 +147,9 @@ impl Model {
         let Ok(pool) = created else { return };
         self.created += 1;
         let (listeners, waits_for_one, waits_for_available) = Default::default();
-        self.pools.push(Known { id: self.created, pool, settings, listeners, waits_for_one, waits_for_available });
+        let id = self.created;
+        let known = Known { id, pool, settings, standing: 0, listeners, waits_for_one, waits_for_available };
+        self.pools.push(known);
     }
 
     /// What must hold between any two operations, and who was woken and may go.
@@ -141,12 +161,11 @@ impl Model {
         let late = late + self.old_listeners.iter().map(|listener| listener.kept()).sum::<usize>();
         assert_eq!(held + late + free, total, "every segment is held, on its way home, or free");
 
-        let guaranteed: usize = self.pools.iter().map(|known| known.settings.min).sum();
-        let spare = total - guaranteed;
-        let head_room = |known: &Known| known.settings.max.map_or(spare, |max| spare.min(max - known.settings.min));
-        let to_give = spare.min(self.pools.iter().map(head_room).sum());
+        let wanted: usize = self.pools.iter().map(|known| known.settings.max.unwrap_or(total)).sum();
         let sizes: usize = self.pools.iter().map(|known| known.pool.size()).sum();
-        assert_eq!(sizes, guaranteed + to_give, "all that is spare and wanted is given out");
+        assert_eq!(sizes, total.min(wanted), "all that is spare and wanted is given out");
+        let guaranteed: usize = self.pools.iter().map(|known| known.pool.guaranteed()).sum();
+        assert!(self.segments.guaranteed() <= guaranteed && guaranteed <= total, "what is guaranteed is there");
 
         for known in &mut self.pools {
             let in_use = |lane| self.taken.iter().filter(|(id, at, _)| *id == known.id && *at == lane).count();
@@ -154,7 +173,11 @@ impl Model {
             let kept: usize = known.listeners.iter().map(|listener| listener.kept()).sum();
             let taken = self.taken.iter().filter(|(id, ..)| *id == known.id).count();
             assert_eq!(known.pool.in_use(), taken + kept);
-            known.check(free, at_quota);
+            let lanes_in_use = (0..known.settings.lanes).filter(|lane| in_use(*lane) > 0).count();
+            let in_lanes: usize = (0..known.settings.lanes).map(in_use).sum();
+            let BufferPoolSettings { max, lanes, max_per_lane, .. } = known.settings;
+            let limit = max.map_or(usize::MAX, |max| max.div_ceil(lanes) * lanes_in_use + max_per_lane);
+            known.check(free, at_quota, limit, in_lanes);
         }
     }
 
@@ -168,15 +191,24 @@ impl Model {
 }
 
 impl Known {
-    fn check(&mut self, free: usize, at_quota: bool) {
+    /// Its lanes use `in_lanes` segments of the `limit` they may use without overdraft.
+    fn check(&mut self, free: usize, at_quota: bool, limit: usize, in_lanes: usize) {
         let (size, held) = (self.pool.size(), self.pool.held());
         let idle = held - self.pool.in_use();
         assert!(size >= self.settings.min && self.settings.max.is_none_or(|max| size <= max));
         assert!(idle == 0 || held <= size, "excess is never idle");
         assert!(idle > 0 || held >= size || free == 0, "a short pool takes what is free");
-        assert_eq!(self.pool.is_available(), idle > 0 && !at_quota);
+        assert_eq!(self.pool.is_available(), idle > 0 && !at_quota && in_lanes < limit);
+        assert_eq!(self.pool.standing(), self.standing);
+        let backed = if self.standing == 0 { 0 } else { size.min(self.standing + 1) };
+        let guaranteed = self.pool.guaranteed();
+        assert!(self.settings.min.max(backed) <= guaranteed && guaranteed <= size, "what stands is guaranteed");
+        let is_short = self.settings.max.is_none_or(|max| size < max);
+        assert!(!is_short || self.standing < size.max(1), "a short pool keeps one that circulates");
 
-        let one_can_be_had = idle > 0 || held < size + self.settings.max_overdraft && free > 0;
+        let overdraft = self.settings.max_overdraft;
+        let may_use_more = in_lanes < limit.saturating_add(overdraft);
+        let one_can_be_had = may_use_more && (idle > 0 || held < size + overdraft && free > 0);
         let all_woken = |waits: &[Arc<CountingWaker>]| waits.iter().all(|counter| counter.wakes() > 0);
         assert!(!one_can_be_had || all_woken(&self.waits_for_one), "a hard wait ends when one can be had");
         assert!(!self.pool.is_available() || all_woken(&self.waits_for_available), "a soft wait ends when available");
