@@ -1,17 +1,33 @@
 //! A remote channel: the segments a consumer has promised to one producer, and the credit that says so.
 //!
-//! A channel *owns* its free segments and those its task still reads. Up to `exclusive` of them stay with it for good;
-//! what it owns beyond that are *floating* segments, taken from the gate's pool while the producer has a backlog and
-//! given back one by one as the task is done with them. The pool hands them to waiting channels in the order in which
-//! they began to wait.
+//! A channel *owns* its free segments and those its task still reads. Up to `exclusive` of them are *standing*: promised
+//! while the producer has nothing to send, so that what it sends next finds its credit there. The others are *floating*:
+//! taken from the gate's pool while the producer has a backlog and given back one by one as the task is done with them.
+//! The pool hands them to waiting channels in the order in which they began to wait.
+//!
+//! Standing segments are booked with the pool, which bounds them by what it has, not by the number of channels. Where it
+//! has enough, each channel keeps all its exclusive segments. Where it is short, channels open with equal parts of what
+//! may stand, or with nothing; one that was active keeps a segment while nobody waits for it; and as soon as somebody
+//! does, what the task is done with goes to those who wait. A channel without standing credit lives by its producer's
+//! announcements of backlog.
 //!
 //! # Invariants
 //! - I1: `announced + unannounced == free`. A channel promises no more than it holds, so a payload always finds its
 //!   segment, and holds nothing that it does not promise.
 //! - I2: `free <= owned`, and a released channel owns only what its task still reads.
-//! - I3: a channel with `free < required` waits in the pool's queue, or is just being served by one thread.
+//! - I3: a channel with `free < standing + wanted` waits in the pool's queue, or is just being served by one thread.
 //! - I4: credit that may starve the producer is announced without delay. Credit is handed to the connection once it is
 //!   at least as much as the producer still has; the rest rides along or waits for the next segment.
+//! - I5: `standing <= exclusive`, and every one of them is booked with the pool. What a channel asks for beyond them
+//!   waits at the producer, so it is used and comes back; and it is no more than the pool lends to one channel.
+//! - I6: a blocking event voids all credit, on both sides. What the channel had beyond its standing segments goes back,
+//!   so that others get to their barriers; the standing ones are promised anew with the resume.
+//!
+//! # Progress
+//! The pool keeps at least one segment that does not stand (I12 of the pool). By I5 and I6 a segment that does not stand
+//! is idle, promised to a producer that has data for it and may send, or full and to be read; so it comes back. Those
+//! who wait are served in turn, and a channel that is served and wants more goes to the end of the queue: hence every
+//! channel with data gets a segment, whatever the number of channels. What a channel was promised is never taken back.
 //!
 //! # Threads
 //! The driver receives, the task gives back, other channels' tasks pass segments on. One lock, never held while the
@@ -46,7 +62,10 @@ struct State {
     phase: Phase,
     free: Vec<MemorySegment>,
     owned: u32,
-    required: u32,
+    /// Segments booked as standing.
+    standing: u32,
+    /// Segments the producer's backlog asks for, beyond the standing ones.
+    wanted: u32,
     announced: Credit,
     unannounced: Credit,
     expected_sequence: u32,
@@ -79,7 +98,7 @@ pub struct Announcement {
 }
 
 impl RemoteChannel {
-    /// Channel `index` of `gate`, with `exclusive` segments of its own out of the gate's pool.
+    /// Channel `index` of `gate`, with up to `exclusive` standing segments out of the gate's pool.
     #[must_use]
     pub fn new(gate: Arc<InputGate>, index: ChannelIndex, pool: Arc<BufferPool>, exclusive: u32) -> Arc<Self> {
         let channel = Arc::new_cyclic(|me| Self {
@@ -94,16 +113,22 @@ impl RemoteChannel {
         channel
     }
 
-    /// Opens the channel: takes its exclusive segments, as many as there are, and promises them. Those it did not get
+    /// Opens the channel: takes its part of the segments that may stand and promises them. Those that are not there yet
     /// come later as credit.
     pub fn initial_credit(&self) -> Credit {
+        if self.state.lock().phase != Phase::New {
+            return Credit::ZERO;
+        }
+        let standing = self.book_standing();
         {
             let mut state = self.state.lock();
             if state.phase != Phase::New {
+                drop(state);
+                self.end_standing(standing);
                 return Credit::ZERO;
             }
             state.phase = Phase::Open;
-            state.required = self.exclusive;
+            state.standing = standing;
         }
         self.request_segments();
         self.state.lock().announce()
@@ -119,7 +144,7 @@ impl RemoteChannel {
         state.expect_sequence(sequence)?;
         state.announced.spend_one()?;
         // Until the next backlog is known, what was asked for is now on its way.
-        state.required = state.required.saturating_sub(1);
+        state.wanted = state.wanted.saturating_sub(1);
         let segment = state.free.pop();
         self.finish_change(state, false);
         Ok(Some(segment.expect("I1: every announced credit has its segment")))
@@ -154,32 +179,34 @@ impl RemoteChannel {
     /// Takes an event.
     pub fn on_event(&self, event: Event, sequence: u32, backlog: Backlog) -> Result<(), PeerViolation> {
         let (is_end, is_blocking) = (matches!(event, Event::EndOfPartition), event.is_blocking());
-        {
+        let void = {
             let mut state = self.state.lock();
             if state.phase != Phase::Open {
                 return Ok(());
             }
             state.expect_sequence(sequence)?;
-            state.is_blocked |= is_blocking;
-        }
+            if is_blocking { state.block() } else { Vec::new() }
+        };
+        drop(void);
         if let Some(gate) = self.gate.upgrade() {
             gate.on_element(self.index, Element::Event(event))?;
         }
         if is_end {
             self.close(Phase::Ended);
-        } else if is_blocking && self.exclusive == 0 {
-            self.give_back_floating();
-        } else {
+        } else if !is_blocking {
             self.on_backlog(backlog);
         }
         Ok(())
     }
 
-    /// The producer has this many buffers ready: asks the pool for as many segments beyond the exclusive ones.
+    /// The producer has this many buffers ready: asks the pool for as many segments beyond the standing ones.
     pub fn on_backlog(&self, backlog: Backlog) {
+        let limit = u32::try_from(self.pool.lend_limit()).unwrap_or(u32::MAX);
         {
             let mut state = self.state.lock();
-            state.required = backlog.get().saturating_add(self.exclusive);
+            if !state.is_blocked {
+                state.wanted = backlog.get().min(limit);
+            }
         }
         self.request_segments();
     }
@@ -208,6 +235,8 @@ impl RemoteChannel {
         }
         state.wants_resume = true;
         self.finish_change(state, true);
+        // What stands and was not there yet.
+        self.request_segments();
         true
     }
 
@@ -300,15 +329,6 @@ impl RemoteChannel {
         None
     }
 
-    /// Without exclusive segments a blocked channel must not keep others waiting; the producer forgets its credit when
-    /// it is resumed.
-    fn give_back_floating(&self) {
-        let mut state = self.state.lock();
-        let free = state.drain_free();
-        drop(state);
-        drop(free);
-    }
-
     /// True if the channel was open or new.
     fn close(&self, phase: Phase) -> bool {
         let mut state = self.state.lock();
@@ -316,10 +336,71 @@ impl RemoteChannel {
             return false;
         }
         state.phase = phase;
-        let free = state.drain_free();
+        let (standing, free) = (std::mem::take(&mut state.standing), state.drain_free());
         self.finish_change(state, phase == Phase::Cancelled);
         drop(free);
+        self.end_standing(standing);
         true
+    }
+
+    /// Books what the channel opens with. All channels ask for the same part, so none comes too late for it.
+    fn book_standing(&self) -> u32 {
+        let share = self.pool.standing_share(self.exclusive as usize);
+        // No more than `exclusive`, which is a u32.
+        (0..share).take_while(|_| self.pool.try_stand()).count() as u32
+    }
+
+    fn end_standing(&self, count: u32) {
+        if count > 0 {
+            self.pool.end_standing(count as usize);
+        }
+    }
+
+    /// Finds a segment that the task is done with its place. What of it is to go to the pool is returned.
+    fn keep_or_return(&self, segment: MemorySegment) -> Option<MemorySegment> {
+        let is_claimed = self.pool.claims_standing();
+        let mut state = self.state.lock();
+        if state.phase == Phase::Open && state.owned <= state.standing && !is_claimed {
+            state.keep(segment);
+            self.finish_change(state, false);
+            return None;
+        }
+        if state.phase == Phase::Open && state.owned <= state.standing {
+            // Somebody waits for a segment, and this channel has no data for it.
+            state.standing -= 1;
+            state.owned -= 1;
+            self.finish_change(state, false);
+            self.end_standing(1);
+            return Some(segment);
+        }
+        let may_grow = state.phase == Phase::Open && state.standing < self.exclusive && !is_claimed;
+        if !may_grow {
+            state.owned -= 1;
+            self.finish_change(state, false);
+            return Some(segment);
+        }
+        drop(state);
+        self.keep_as_standing(segment)
+    }
+
+    /// A channel that was active keeps a segment beyond those it has, if the pool can spare it.
+    fn keep_as_standing(&self, segment: MemorySegment) -> Option<MemorySegment> {
+        let is_booked = self.pool.try_stand();
+        let mut state = self.state.lock();
+        let is_kept = is_booked && state.phase == Phase::Open && state.standing < self.exclusive;
+        let surplus = if is_kept {
+            state.standing += 1;
+            state.keep(segment);
+            None
+        } else {
+            state.owned -= 1;
+            Some(segment)
+        };
+        self.finish_change(state, false);
+        if is_booked && !is_kept {
+            self.end_standing(1);
+        }
+        surplus
     }
 
     /// Lets go of the lock, then tells the connection if it must know or credit is due (I4).
@@ -335,17 +416,7 @@ impl RemoteChannel {
 
 impl Recycler for RemoteChannel {
     fn recycle(&self, segment: MemorySegment) {
-        let mut state = self.state.lock();
-        let surplus = if state.phase == Phase::Open && state.owned <= self.exclusive {
-            state.free.push(segment);
-            state.unannounced.earn_one();
-            None
-        } else {
-            state.owned -= 1;
-            Some(segment)
-        };
-        self.finish_change(state, false);
-        drop(surplus);
+        drop(self.keep_or_return(segment));
     }
 }
 
@@ -356,6 +427,12 @@ impl SegmentListener for RemoteChannel {
             self.request_segments();
         }
         refused
+    }
+}
+
+impl Drop for RemoteChannel {
+    fn drop(&mut self) {
+        self.close(Phase::Ended);
     }
 }
 
@@ -371,7 +448,8 @@ impl State {
             phase: Phase::New,
             free: Vec::new(),
             owned: 0,
-            required: 0,
+            standing: 0,
+            wanted: 0,
             announced: Credit::ZERO,
             unannounced: Credit::ZERO,
             expected_sequence: 0,
@@ -383,11 +461,12 @@ impl State {
     }
 
     fn wants_segment(&self) -> bool {
-        self.phase == Phase::Open && self.free.len() < self.required as usize
+        self.phase == Phase::Open && self.free.len() < self.wanted as usize + self.standing as usize
     }
 
     fn is_credit_due(&self) -> bool {
-        self.phase == Phase::Open && !self.unannounced.is_zero() && self.unannounced >= self.announced
+        let may_announce = self.phase == Phase::Open && !self.is_blocked;
+        may_announce && !self.unannounced.is_zero() && self.unannounced >= self.announced
     }
 
     fn expect_sequence(&mut self, got: u32) -> Result<(), PeerViolation> {
@@ -399,7 +478,30 @@ impl State {
         Ok(())
     }
 
+    /// The task is done with a segment that stays.
+    fn keep(&mut self, segment: MemorySegment) {
+        self.free.push(segment);
+        self.unannounced.earn_one();
+    }
+
+    /// I6: voids all credit and gives what is beyond the standing segments.
+    fn block(&mut self) -> Vec<MemorySegment> {
+        self.is_blocked = true;
+        self.wanted = 0;
+        let kept = self.free.len().min(self.standing as usize);
+        let surplus = self.free.split_off(kept);
+        // Both fit: a channel owns fewer than 2^32 segments.
+        self.owned -= surplus.len() as u32;
+        self.announced = Credit::ZERO;
+        self.unannounced = Credit::new(kept as u32);
+        self.assert_invariants();
+        surplus
+    }
+
     fn announce(&mut self) -> Credit {
+        if self.is_blocked {
+            return Credit::ZERO;
+        }
         let credit = self.unannounced.take();
         self.announced = Credit::new(self.announced.get() + credit.get());
         self.assert_invariants();
@@ -409,7 +511,7 @@ impl State {
     fn drain_free(&mut self) -> Vec<MemorySegment> {
         let free = std::mem::take(&mut self.free);
         self.owned -= free.len() as u32;
-        self.required = 0;
+        self.wanted = 0;
         self.announced = Credit::ZERO;
         self.unannounced = Credit::ZERO;
         self.assert_invariants();
@@ -423,7 +525,10 @@ impl State {
         let promised = self.announced.get() as usize + self.unannounced.get() as usize;
         assert_eq!(promised, self.free.len(), "I1: a channel promises exactly the segments it holds");
         assert!(self.free.len() <= self.owned as usize, "I2: a free segment is an owned one");
-        assert!(matches!(self.phase, Phase::Open) || self.free.is_empty(), "I2: only an open channel holds segments");
+        let is_open = matches!(self.phase, Phase::Open);
+        assert!(is_open || self.free.is_empty(), "I2: only an open channel holds segments");
+        assert!(is_open || self.standing == 0, "I5: only in an open channel a segment stands");
+        assert!(!self.is_blocked || !is_open || self.announced.is_zero(), "I6: a blocked channel has promised nothing");
     }
 }
 
@@ -437,7 +542,7 @@ mod tests {
     fn sequence_numbers_wrap_around() {
         let segments = SegmentPool::new(2, 8).unwrap();
         let settings =
-            BufferPoolSettings { min: 2, max: Some(2), lanes: 1, max_per_lane: usize::MAX, max_overdraft: 0 };
+            BufferPoolSettings { min: 1, max: Some(2), lanes: 1, max_per_lane: usize::MAX, max_overdraft: 0 };
         let (gate, pool) = (InputGate::new(1), segments.create_buffer_pool(settings).unwrap());
         let channel = RemoteChannel::new(Arc::clone(&gate), ChannelIndex::new(0), pool, 2);
         assert_eq!(channel.initial_credit(), Credit::new(2));
@@ -455,7 +560,7 @@ mod tests {
     fn an_announcement_between_header_and_payload_promises_nothing_twice() {
         let segments = SegmentPool::new(3, 8).unwrap();
         let settings =
-            BufferPoolSettings { min: 3, max: Some(3), lanes: 1, max_per_lane: usize::MAX, max_overdraft: 0 };
+            BufferPoolSettings { min: 1, max: Some(3), lanes: 1, max_per_lane: usize::MAX, max_overdraft: 0 };
         let (gate, pool) = (InputGate::new(1), segments.create_buffer_pool(settings).unwrap());
         let channel = RemoteChannel::new(Arc::clone(&gate), ChannelIndex::new(0), pool, 1);
         let _ = channel.initial_credit();

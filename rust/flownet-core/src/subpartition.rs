@@ -273,6 +273,12 @@ impl Subpartition {
         }
     }
 
+    /// The last buffer is open and has no unread bytes.
+    #[must_use]
+    pub fn is_open_and_drained(&self) -> bool {
+        self.is_open && matches!(self.queue.back(), Some(Queued::Data(tail)) if !tail.has_data())
+    }
+
     /// A flush was asked for and its bytes are not read yet: a further flush changes nothing.
     #[must_use]
     pub fn is_flush_pending(&self) -> bool {

@@ -10,6 +10,8 @@
 //! - I3: a reader that is not queued sleeps: its subpartition, a credit or a resume queues it again.
 //! - I4: ids are opened in rising order. A frame for a lower id that is not open crossed our end of partition or the
 //!   peer's own cancel and is ignored; one for a higher id ends the connection.
+//! - I5: a reader that sleeps without credit though it has data has told the peer of it, by its last frame or by a
+//!   BACKLOG; the peer then owes it a credit.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -67,8 +69,9 @@ pub struct ProducerConnection {
 struct Reader {
     cell: Arc<SubpartitionCell>,
     credit: Credit,
-    /// Opened without credit: it lives on floating segments and must be told of our backlog.
-    announces_backlog: bool,
+    /// What the peer was last told of our backlog. If that is nothing, it owes us nothing: a reader without credit has
+    /// to tell of what came since, or it waits for ever.
+    told: Backlog,
     is_queued: bool,
 }
 
@@ -245,7 +248,7 @@ impl ProducerConnection {
         };
         match attached {
             Ok(cell) => {
-                let reader = Reader { cell, credit, announces_backlog: credit.is_zero(), is_queued: false };
+                let reader = Reader { cell, credit, told: Backlog::ZERO, is_queued: false };
                 self.readers.insert(channel, reader);
                 // A new reader counts as awake: it looks before it waits (I3).
                 self.on_ready(channel);
@@ -269,10 +272,9 @@ impl ProducerConnection {
 
     fn on_resume(&mut self, channel: ChannelId) -> Result<(), ProtocolError> {
         let Some(reader) = self.readers.get_mut(&channel) else { return self.check_known(channel) };
-        if reader.announces_backlog {
-            // The peer gave its floating segments to others while it was blocked.
-            reader.credit = Credit::ZERO;
-        }
+        // The peer gave our segments to others while it was blocked: what it has for us now, it says anew.
+        reader.credit = Credit::ZERO;
+        reader.told = Backlog::ZERO;
         reader.cell.resume().map_err(|violation| ProtocolError::Peer { channel, violation })
     }
 
@@ -295,6 +297,7 @@ impl ProducerConnection {
             let is_paid = !is_data || reader.credit.spend_one().is_ok();
             debug_assert!(is_paid, "I2: no data without credit");
             is_end |= matches!(polled.element, Element::Event(Event::EndOfPartition));
+            reader.told = polled.backlog;
             push_element(channel, polled, checksums, out);
         });
         if is_end {
@@ -307,14 +310,14 @@ impl ProducerConnection {
         sent
     }
 
-    /// The reader has no credit and no event: it sleeps until one comes. A peer that takes segments only on demand
-    /// must know that there is demand.
+    /// The reader has no credit and no event: it sleeps until one comes. The peer must know that there is demand (I5).
     fn on_starved(&mut self, channel: ChannelId) {
-        let Some(reader) = self.readers.get(&channel) else { return };
+        let Some(reader) = self.readers.get_mut(&channel) else { return };
         let backlog = reader.cell.backlog();
         if backlog.is_zero() {
             self.on_found_nothing(channel);
-        } else if reader.announces_backlog {
+        } else if reader.told.is_zero() {
+            reader.told = backlog;
             self.backlogs.push((channel, backlog));
         }
     }

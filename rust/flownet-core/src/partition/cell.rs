@@ -135,6 +135,11 @@ impl SubpartitionCell {
         self.state.lock().subpartition.is_consumed()
     }
 
+    /// The writer's last buffer is open, and all that is committed to it was read: to finish it brings it home.
+    pub(super) fn is_open_and_drained(&self) -> bool {
+        self.state.lock().subpartition.is_open_and_drained()
+    }
+
     pub(super) fn add_buffer(&self, buffer: BufferConsumer) {
         // A refused buffer is dropped here, outside of the lock: its reader is gone, its bytes go nowhere.
         let _refused = self.write(|subpartition| match subpartition.add_buffer(buffer) {

@@ -10,10 +10,16 @@
 //!   segments back.
 //! - P3: bytes committed before a flush are seen by the poll that follows it (see [`SubpartitionCell`]).
 //! - P4: a write never waits for segments that only open buffers hold: those are finished, so that they come back.
+//! - P5: open buffers are booked as standing with the pool, which bounds them by what it has and not by the number of
+//!   subpartitions. Beyond the bound the buffer that has been open for longest is finished, full or not, before
+//!   another is opened: a busy subpartition fills its buffer and opens the next, so the oldest one is that of an idle
+//!   subpartition, whose bytes were flushed and read long ago. So an idle subpartition keeps no segment that a busy one
+//!   wants, and at least one segment is always on its way to a reader and back.
 
 mod cell;
 mod dirty;
 mod handle;
+mod open;
 mod result;
 
 pub use cell::SubpartitionCell;

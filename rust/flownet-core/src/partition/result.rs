@@ -7,6 +7,7 @@ use flownet_memory::{BufferBuilder, BufferPool, MemorySegment};
 
 use super::cell::SubpartitionCell;
 use super::handle::{PartitionCounters, PartitionHandle, Shared};
+use super::open::OpenBuffers;
 use crate::error::ExchangeError;
 use crate::event::Event;
 use crate::ids::{PartitionId, SubpartitionIndex};
@@ -22,7 +23,7 @@ use crate::ids::{PartitionId, SubpartitionIndex};
 pub struct ResultPartition {
     shared: Arc<Shared>,
     pool: Arc<BufferPool>,
-    open: Box<[Option<BufferBuilder>]>,
+    open: OpenBuffers,
     broadcast: Option<BufferBuilder>,
     is_finished: bool,
 }
@@ -31,7 +32,7 @@ impl ResultPartition {
     /// A partition that takes its segments from `pool`, which has one lane for each subpartition.
     #[must_use]
     pub fn new(id: PartitionId, pool: Arc<BufferPool>, subpartitions: u32) -> Self {
-        let open = (0..subpartitions).map(|_| None).collect();
+        let open = OpenBuffers::new(subpartitions);
         Self { shared: Arc::new(Shared::new(id, subpartitions)), pool, open, broadcast: None, is_finished: false }
     }
 
@@ -42,7 +43,7 @@ impl ResultPartition {
     pub fn try_write(&mut self, subpartition: SubpartitionIndex, bytes: &[u8]) -> usize {
         let mut taken = 0;
         if self.broadcast.is_none()
-            && let Some(builder) = &mut self.open[subpartition.index()]
+            && let Some(builder) = self.open.get_mut(subpartition.index())
         {
             taken = builder.append(bytes);
         }
@@ -55,7 +56,7 @@ impl ResultPartition {
     pub(crate) fn try_write_record(&mut self, subpartition: SubpartitionIndex, prefix: &[u8], record: &[u8]) -> bool {
         let index = subpartition.index();
         if self.broadcast.is_none()
-            && let Some(builder) = &mut self.open[index]
+            && let Some(builder) = self.open.get_mut(index)
             && builder.writable_bytes() > prefix.len() + record.len()
         {
             builder.append(prefix);
@@ -78,7 +79,7 @@ impl ResultPartition {
     #[inline]
     pub fn end_record(&mut self, subpartition: SubpartitionIndex) {
         let index = subpartition.index();
-        if let Some(builder) = &mut self.open[index] {
+        if let Some(builder) = self.open.get_mut(index) {
             builder.commit();
             if builder.is_full() {
                 self.finish_buffer(index);
@@ -111,7 +112,7 @@ impl ResultPartition {
     /// Sends an event to every subpartition, as [`Self::emit_event`] does.
     pub fn broadcast_event(&mut self, event: &Event) {
         self.finish_broadcast_buffer();
-        for index in 0..self.open.len() {
+        for index in 0..self.open.subpartitions() {
             self.finish_buffer(index);
             self.shared.cells[index].add_event(event.clone());
         }
@@ -135,7 +136,7 @@ impl ResultPartition {
     pub fn poll_segment(&mut self, subpartition: SubpartitionIndex, waker: &Waker) -> Poll<Result<(), ExchangeError>> {
         let index = subpartition.index();
         self.close_broadcast();
-        if self.open[index].as_ref().is_some_and(|builder| !builder.is_full()) {
+        if self.open.get_mut(index).is_some_and(|builder| !builder.is_full()) {
             return Poll::Ready(Ok(()));
         }
         let segment = ready!(self.pool.poll_take(index, waker))?;
@@ -185,7 +186,11 @@ impl ResultPartition {
     }
 
     /// Waits until [`Self::is_available`]. An error when the pool is gone.
-    pub fn poll_available(&self, waker: &Waker) -> Poll<Result<(), ExchangeError>> {
+    pub fn poll_available(&mut self, waker: &Waker) -> Poll<Result<(), ExchangeError>> {
+        // What a drained buffer gives back may make it available; if not, the waker is registered already.
+        if self.pool.poll_available(waker).is_pending() {
+            self.close_drained_buffers();
+        }
         self.pool.poll_available(waker).map_err(ExchangeError::from)
     }
 
@@ -224,28 +229,30 @@ impl ResultPartition {
         self.close_broadcast();
         let mut taken = 0;
         while taken < bytes.len() {
-            if let Some(builder) = &mut self.open[index] {
+            if let Some(builder) = self.open.get_mut(index) {
                 taken += builder.append(&bytes[taken..]);
             }
             if taken == bytes.len() {
                 break;
             }
             self.finish_buffer(index);
-            let Some(segment) = self.pool.try_take(index) else {
-                // P2: the reader must see the full buffer, or it never gives a segment back.
-                self.shared.cells[index].finish_buffer();
-                self.close_idle_buffers();
-                break;
-            };
-            self.open_buffer(index, segment);
+            match self.pool.try_take(index) {
+                Some(segment) => self.open_buffer(index, segment),
+                None if self.close_drained_buffers() => {}
+                None => {
+                    // P2: the reader must see the full buffer, or it never gives a segment back.
+                    self.shared.cells[index].finish_buffer();
+                    self.close_idle_buffers();
+                    break;
+                }
+            }
         }
         taken
     }
 
-    /// P4: with fewer segments than subpartitions the open buffers may hold them all; then they must go, full or not.
+    /// P4: where the open buffers hold all segments, they must go, full or not.
     fn close_idle_buffers(&mut self) {
-        let open = self.open.iter().filter(|open| open.is_some()).count();
-        if self.pool.in_use() <= open {
+        if self.pool.in_use() <= self.open.len() {
             self.close_unicast();
         }
     }
@@ -271,9 +278,30 @@ impl ResultPartition {
     }
 
     fn open_buffer(&mut self, index: usize, segment: MemorySegment) {
+        self.make_room();
         let (builder, consumer) = BufferBuilder::new(segment);
         self.shared.cells[index].add_buffer(consumer);
-        self.open[index] = Some(builder);
+        self.open.insert(index, builder);
+    }
+
+    /// P5: before one buffer more is open than may be, the oldest one goes.
+    fn make_room(&mut self) {
+        for _ in 0..self.open.make_room(&self.pool) {
+            if let Some(oldest) = self.open.oldest() {
+                self.close_buffer(oldest);
+            }
+        }
+    }
+
+    /// P5: where segments are short, open buffers that were read to the end give theirs back at once. True if one did.
+    fn close_drained_buffers(&mut self) -> bool {
+        let (cells, mut drained) = (&self.shared.cells, [None; DRAINED_AT_ONCE]);
+        for (place, index) in drained.iter_mut().zip(self.open.oldest_first()) {
+            *place = Some(index).filter(|&index| cells[index].is_open_and_drained());
+        }
+        let found = drained.iter().any(Option::is_some);
+        drained.into_iter().flatten().for_each(|index| self.close_buffer(index));
+        found
     }
 
     fn open_broadcast(&mut self, segment: MemorySegment) {
@@ -288,14 +316,14 @@ impl ResultPartition {
     /// Finishes the open buffer of a subpartition. The caller tells the cell, by what it adds next or by
     /// `finish_buffer`.
     fn finish_buffer(&mut self, index: usize) {
-        if let Some(mut builder) = self.open[index].take() {
+        if let Some(mut builder) = self.open.take(index) {
             self.shared.count(builder.finish(), 1);
         }
     }
 
     fn finish_broadcast_buffer(&mut self) {
         if let Some(mut builder) = self.broadcast.take() {
-            self.shared.count(builder.finish(), self.open.len());
+            self.shared.count(builder.finish(), self.open.subpartitions());
         }
     }
 
@@ -308,11 +336,15 @@ impl ResultPartition {
     }
 
     fn close_unicast(&mut self) {
-        for index in 0..self.open.len() {
-            if self.open[index].is_some() {
-                self.finish_buffer(index);
-                self.shared.cells[index].finish_buffer();
-            }
+        while let Some(oldest) = self.open.oldest() {
+            self.close_buffer(oldest);
+        }
+    }
+
+    fn close_buffer(&mut self, index: usize) {
+        if self.open.get_mut(index).is_some() {
+            self.finish_buffer(index);
+            self.shared.cells[index].finish_buffer();
         }
     }
 }
@@ -322,7 +354,9 @@ impl Drop for ResultPartition {
         if !self.is_finished {
             self.shared.fail_all(&ExchangeError::Released);
         }
-        self.open.iter_mut().for_each(|open| *open = None);
+        while let Some(oldest) = self.open.oldest() {
+            drop(self.open.take(oldest));
+        }
         self.broadcast = None;
         self.pool.destroy();
     }
@@ -330,3 +364,5 @@ impl Drop for ResultPartition {
 
 /// A shared buffer counts against the quota of one lane: it is home only when its slowest reader is done.
 const BROADCAST_LANE: usize = 0;
+/// Open buffers looked at where segments are short: the oldest ones, as those are the idle ones if any are.
+const DRAINED_AT_ONCE: usize = 8;

@@ -181,7 +181,7 @@ impl RecordWriter {
     }
 
     /// Waits until the partition is available; for a blocked record wait with [`Self::poll_ready`].
-    pub fn poll_available(&self, waker: &Waker) -> Poll<Result<(), ExchangeError>> {
+    pub fn poll_available(&mut self, waker: &Waker) -> Poll<Result<(), ExchangeError>> {
         self.partition.poll_available(waker)
     }
 

@@ -6,6 +6,7 @@ mod credit;
 mod events;
 mod failure;
 mod gates;
+mod memory;
 mod pair;
 mod partitions;
 mod random;

@@ -139,7 +139,7 @@ fn a_partition_is_unavailable_while_one_subpartition_is_at_its_quota() {
     assert!(pair.partition.as_ref().unwrap().is_available());
     pair.emit_buffers(0, 1);
     let (waker, wakes) = CountingWaker::new();
-    let partition = pair.partition.as_ref().unwrap();
+    let partition = pair.partition.as_mut().unwrap();
     assert!(!partition.is_available() && partition.poll_available(&waker).is_pending());
     pair.read(1);
     assert_eq!(wakes.count(), 1);

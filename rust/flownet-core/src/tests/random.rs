@@ -58,16 +58,18 @@ fn setup() -> impl Strategy<Value = Setup> {
     let local = prop_oneof![Just((|_| false) as fn(u32) -> bool), Just((|channel| channel == 1) as fn(u32) -> bool)];
     // Small payloads are copied into runs of frames, large ones are pointed at: both, and the seam between them.
     let segment_bytes = prop_oneof![3 => Just(SEGMENT_BYTES), 1 => Just(700usize)];
-    let pools = (segment_bytes, 0..4u32, 1..6usize, 3..12usize);
+    let memory = prop_oneof![3 => Just(None), 2 => (2..6usize, 1..7usize).prop_map(Some)];
+    let pools = (segment_bytes, 0..4u32, 1..6usize, 3..12usize, memory);
     (pools, 0..3u64, any::<u64>(), any::<bool>(), local, 1..20usize).prop_map(
         |(pools, latency_ms, seed, checksums, local, max_buffers_per_turn)| {
-            let (segment_bytes, exclusive, floating, segments) = pools;
+            let (segment_bytes, exclusive, floating, segments, memory) = pools;
             Setup {
                 segment_bytes,
                 channels: 3,
                 exclusive,
                 floating,
                 partition_segments: Some(segments),
+                memory,
                 latency_ms,
                 seed: Some(seed),
                 checksums,

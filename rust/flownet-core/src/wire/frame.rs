@@ -17,7 +17,7 @@
 //! | 4 | ERROR | producer | scope u8 (0 channel, 1 connection), zero u8, code u16, channel u32 (0 for a connection), message in UTF-8 |
 //! | 16 | OPEN | consumer | channel u32, partition u64, subpartition u32, initial credit u32 |
 //! | 17 | CREDIT | consumer | one or more pairs: channel u32, credit u32 |
-//! | 18 | RESUME | consumer | channel u32 |
+//! | 18 | RESUME | consumer | channel u32: goes on behind a blocking event; credit given before is void |
 //! | 19 | CANCEL | consumer | channel u32 |
 //! | 20 | CLOSE | consumer | — |
 //! | 32 | PING | either | token u64 |
@@ -266,7 +266,7 @@ pub enum ControlFrame<'a> {
     Credit(Pairs<'a, Credit>),
     /// The consumer is done with the blocking event of this channel.
     Resume {
-        /// The channel to resume.
+        /// The channel to resume. Credit that came before is void: the consumer has promised nothing while it was blocked.
         channel: ChannelId,
     },
     /// The consumer wants no more of this channel.

@@ -183,8 +183,8 @@ impl Pair {
 
     /// The sender never has more credit than the receiver holds segments for it.
     fn assert_credit_is_backed(&self) {
-        // Blocked without exclusive segments, a channel gives them back at once and the sender's credit is void.
-        if self.setup.exclusive == 0 && self.had_barrier {
+        // A blocked channel voids all credit at once, its sender when it is resumed.
+        if self.had_barrier {
             return;
         }
         for (id, remote) in self.channels.values() {

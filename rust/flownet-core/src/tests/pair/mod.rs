@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use flownet_memory::{Buffer, BufferPool, BufferPoolSettings, SegmentPool};
+use flownet_memory::{Buffer, BufferPool, BufferPoolSettings, MemoryError, SegmentPool};
 
 use self::drive::Receiver;
 use self::ledger::{Emitted, byte_of};
@@ -35,6 +35,8 @@ use crate::subpartition::Element;
 use crate::wire::DataHeader;
 
 pub(crate) const SEGMENT_BYTES: usize = 32;
+/// What a gate's pool is guaranteed before channels open.
+const GATE_MIN: usize = 1;
 pub(crate) const PARTITION: PartitionId = PartitionId::new(7);
 pub(crate) const PEER: &str = "producer:1";
 
@@ -47,6 +49,8 @@ pub(crate) struct Setup {
     pub(crate) floating: usize,
     /// Segments of the partition; `None`: Flink's n + 1 to 2n + 8.
     pub(crate) partition_segments: Option<usize>,
+    /// Segments of the producing and of the consuming worker, whatever the pools would like; `None`: as many as that.
+    pub(crate) memory: Option<(usize, usize)>,
     pub(crate) latency_ms: u64,
     /// Cut reads and writes at random places; otherwise as they come.
     pub(crate) seed: Option<u64>,
@@ -67,6 +71,7 @@ impl Default for Setup {
             exclusive: 2,
             floating: 8,
             partition_segments: None,
+            memory: None,
             latency_ms: 1,
             seed: None,
             checksums: false,
@@ -134,11 +139,14 @@ impl PartitionLookup for Registry {
 impl Pair {
     pub(crate) fn new(setup: Setup) -> Self {
         let channels = setup.channels as usize;
-        let (min, max) = match setup.partition_segments {
-            Some(segments) => (segments, segments),
-            None => (channels + 1, 2 * channels + 8),
+        let (min, max) = match (setup.memory, setup.partition_segments) {
+            (Some(_), _) => (2, 2 * channels + 8),
+            (None, Some(segments)) => (segments, segments),
+            (None, None) => (channels + 1, 2 * channels + 8),
         };
-        let producer_segments = SegmentPool::new(max, setup.segment_bytes).unwrap();
+        let gate_size = channels * setup.exclusive as usize + setup.floating;
+        let (producer_memory, consumer_memory) = setup.memory.unwrap_or((max, gate_size.max(1)));
+        let producer_segments = SegmentPool::new(producer_memory, setup.segment_bytes).unwrap();
         let pool = producer_segments.create_buffer_pool(BufferPoolSettings {
             min,
             max: Some(max),
@@ -147,10 +155,9 @@ impl Pair {
             max_overdraft: 0,
         });
         let partition = ResultPartition::new(PARTITION, pool.unwrap(), setup.channels);
-        let gate_size = channels * setup.exclusive as usize + setup.floating;
-        let consumer_segments = SegmentPool::new(gate_size.max(1), setup.segment_bytes).unwrap();
+        let consumer_segments = SegmentPool::new(consumer_memory, setup.segment_bytes).unwrap();
         let gate_pool = consumer_segments.create_buffer_pool(BufferPoolSettings {
-            min: gate_size,
+            min: GATE_MIN.min(gate_size),
             max: Some(gate_size.max(1)),
             lanes: 1,
             max_per_lane: usize::MAX,
@@ -226,6 +233,12 @@ impl Pair {
 
     pub(crate) fn id(&self, channel: u32) -> ChannelId {
         self.channels[&ChannelIndex::new(channel)].0
+    }
+
+    /// A pool of another job on the consuming worker.
+    pub(crate) fn late_gate_pool(&self, min: usize) -> Result<Arc<BufferPool>, MemoryError> {
+        let settings = BufferPoolSettings { min, max: Some(min), lanes: 1, max_per_lane: usize::MAX, max_overdraft: 0 };
+        self.consumer_segments.create_buffer_pool(settings)
     }
 
     // Writing.
