@@ -42,7 +42,7 @@ class Environment:
     segment_size
         Size of a buffer, ``"32KiB"`` or a number of bytes. Default: 32 KiB.
     exclusive_buffers
-        Buffers that each channel between workers owns. Default: 2. With 0, channels live on the floating ones.
+        Buffers that each channel between workers keeps while it has no data. Default: 2. Where memory is short, fewer.
     floating_buffers
         Buffers that the channels of one input share, at least 1. Default: 8.
     max_record_size

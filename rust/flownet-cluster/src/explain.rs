@@ -92,7 +92,6 @@ impl Plan {
             total: settings.segments(),
             segment_bytes: settings.segment_bytes,
             memory_bytes: largest.needed.saturating_mul(settings.segment_bytes),
-            exclusive_buffers: settings.exclusive_buffers,
         })
     }
 }
@@ -223,31 +222,34 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused_with_numbers_and_settings_but_still_explained() {
-        let settings = JobSettings { network_memory_bytes: 4 * 32 * 1024, ..settings() };
+        let settings = JobSettings { network_memory_bytes: 2 * 32 * 1024, ..settings() };
         let explanation = explain(&Flow::word_count().0, &settings).unwrap();
-        let refusal = explanation.refusal.clone().expect("four buffers are not enough");
-        let PlanError::InsufficientBuffers { needed, total: 4, memory_bytes, .. } = refusal else {
+        let refusal = explanation.refusal.clone().expect("two buffers are not enough");
+        let PlanError::InsufficientBuffers { needed, total: 2, memory_bytes, .. } = refusal else {
             panic!("{refusal}");
         };
         assert_eq!(memory_bytes, needed * 32 * 1024);
         let enough = JobSettings { network_memory_bytes: memory_bytes, ..settings.clone() };
         assert_eq!(explain(&Flow::word_count().0, &enough).unwrap().refusal, None);
         let text = explanation.to_string();
-        for word in ["network_memory", "parallelism", "exclusive_buffers", "refused: worker 1 needs at least"] {
+        for word in ["network_memory", "parallelism", "segment_size", "refused: worker 1 needs at least"] {
             assert!(text.contains(word), "{word} in {text}");
         }
     }
 
     #[test]
-    fn more_channels_need_more_buffers() {
+    fn tasks_need_buffers_and_channels_want_them() {
         let flow = |parallelism| {
             let flow = Flow::default().operator("a", parallelism).operator("b", parallelism);
             flow.edge("a", "b", Partitioner::KeyGroup)
         };
-        let needed = |parallelism| {
+        let demand = |parallelism| {
             let explanation = explain(&flow(parallelism).0, &settings()).unwrap();
-            explanation.demands.iter().map(|demand| demand.needed).max()
+            assert_eq!(explanation.refusal, None, "all to all of parallelism {parallelism} fits");
+            *explanation.demands.iter().max_by_key(|demand| demand.needed).unwrap()
         };
-        assert!(needed(2) < needed(4));
+        let (few, many) = (demand(8), demand(128));
+        assert_eq!(many.needed, 16 * few.needed, "as many times as there are more tasks");
+        assert!(many.wanted > 100 * few.wanted, "but channels go by the square: {few:?}, {many:?}");
     }
 }

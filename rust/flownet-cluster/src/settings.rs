@@ -26,9 +26,8 @@ pub struct JobSettings {
     /// Memory of the data plane of one process. Default: 64 MiB. It is a hard
     /// ceiling: a job whose minimum does not fit is refused.
     pub network_memory_bytes: usize,
-    /// Buffers every remote channel owns outright. Default: 2, one in flight
-    /// while one is read. Zero is allowed: channels then live on floating
-    /// buffers.
+    /// Buffers every remote channel keeps while it has no data. Default: 2, one
+    /// in flight while one is read. Where memory is short, channels keep fewer.
     pub exclusive_buffers: u32,
     /// Buffers a gate lends to whichever of its channels has a backlog.
     /// Default: 8.

@@ -22,11 +22,11 @@ pub struct NetworkConfig {
     ///
     /// On any other address the frames are authenticated at connection time only and travel in the clear.
     pub bind: IpAddr,
-    /// Buffers every remote channel owns outright. Default: 2.
+    /// Buffers every remote channel keeps while its producer has nothing to send, if there are enough. Default: 2.
     ///
-    /// One in flight while one is read keeps a channel busy on a short link. Each step costs
-    /// `channels * segment_bytes`. Zero is allowed: the channel then lives on floating buffers alone, and idle
-    /// channels cost nothing.
+    /// One in flight while one is read keeps a channel busy on a short link, and what is sent after a pause needs no
+    /// round trip for credit. They are wanted, not needed: where memory is short, channels keep fewer, and those that
+    /// have none ask for buffers when there is data. Zero is allowed: idle channels then cost nothing in any case.
     pub exclusive_buffers: u32,
     /// Buffers the remote channels of one gate share, by need. Default: 8, at least 1.
     pub floating_buffers: u32,
@@ -69,27 +69,27 @@ impl Default for NetworkConfig {
 impl NetworkConfig {
     /// What the pool of a partition of `subpartitions` needs and may take.
     ///
-    /// One buffer more than subpartitions is the least with which a task can become available at all: each
-    /// subpartition may hold one half-filled buffer.
+    /// It needs one buffer to write to and one on its way, however many subpartitions there are; with so few, a buffer
+    /// is sent as soon as the next record goes elsewhere. It wants at least one for each subpartition and one more, so
+    /// that each can be filled at leisure.
     pub fn partition_buffers(&self, subpartitions: u32) -> BufferPoolSettings {
         let lanes = to_usize(subpartitions);
-        let min = lanes + 1;
         let wanted = lanes.saturating_mul(to_usize(self.exclusive_buffers)) + to_usize(self.floating_buffers);
         BufferPoolSettings {
-            min,
-            max: Some(wanted.max(min)),
+            min: PARTITION_MIN,
+            max: Some(wanted.max(lanes + 1).max(PARTITION_MIN)),
             lanes,
             max_per_lane: to_usize(self.max_buffers_per_subpartition),
             max_overdraft: to_usize(self.max_overdraft_buffers),
         }
     }
 
-    /// What the pool of a gate with `remote_channels` needs and may take: the exclusive buffers, at least one and at
-    /// most all floating ones. Channels within the process need none.
+    /// What the pool of a gate with `remote_channels` needs and may take: one buffer serves all channels in turn, more
+    /// than the exclusive and the floating ones are not used. Channels within the process need none.
     pub fn gate_buffers(&self, remote_channels: u32) -> BufferPoolSettings {
         let exclusive = to_usize(remote_channels).saturating_mul(to_usize(self.exclusive_buffers));
         BufferPoolSettings {
-            min: exclusive + 1,
+            min: GATE_MIN,
             max: Some(exclusive + to_usize(self.floating_buffers)),
             lanes: 1,
             max_per_lane: usize::MAX,
@@ -122,6 +122,11 @@ impl NetworkConfig {
     }
 }
 
+/// One buffer is written while one is on its way.
+const PARTITION_MIN: usize = 2;
+/// One buffer is received or read; then the next channel has it.
+const GATE_MIN: usize = 1;
+
 fn to_usize(count: u32) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
@@ -131,21 +136,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_partition_needs_one_buffer_more_than_subpartitions() {
+    fn a_partition_needs_two_buffers_and_wants_one_more_than_subpartitions() {
         let settings = NetworkConfig::default().partition_buffers(100);
-        assert_eq!((settings.min, settings.max, settings.lanes), (101, Some(208), 100));
+        assert_eq!((settings.min, settings.max, settings.lanes), (2, Some(208), 100));
 
         let frugal = NetworkConfig { exclusive_buffers: 0, floating_buffers: 1, ..NetworkConfig::default() };
         let settings = frugal.partition_buffers(100);
-        assert_eq!((settings.min, settings.max), (101, Some(101)));
+        assert_eq!((settings.min, settings.max), (2, Some(101)));
     }
 
     #[test]
-    fn a_gate_without_exclusive_buffers_needs_one_however_many_channels() {
+    fn a_gate_needs_one_buffer_however_many_channels() {
         let frugal = NetworkConfig { exclusive_buffers: 0, ..NetworkConfig::default() };
         let settings = frugal.gate_buffers(1000);
         assert_eq!((settings.min, settings.max), (1, Some(8)));
-        assert_eq!(NetworkConfig::default().gate_buffers(3).min, 7);
+        let settings = NetworkConfig::default().gate_buffers(1000);
+        assert_eq!((settings.min, settings.max), (1, Some(2008)));
     }
 
     #[test]

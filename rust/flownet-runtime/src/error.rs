@@ -26,7 +26,7 @@ pub enum TaskError {
     /// The task's buffers do not fit into the worker's memory.
     #[error(
         "task '{task}' needs {required} buffers, {available} of the worker's {total} are left; \
-         raise network_memory, or lower parallelism or exclusive_buffers"
+         raise network_memory, or lower segment_size or the parallelism"
     )]
     InsufficientBuffers {
         /// The task, with its subtask.

@@ -135,9 +135,8 @@ pub enum PlanError {
     /// The minimum of one worker does not fit its memory.
     #[error(
         "{} needs at least {needed} buffers of {segment_bytes} bytes, but has {total}; raise network_memory \
-         to {memory_bytes} bytes or more{}",
-        worker_text(.worker),
-        other_ways(.exclusive_buffers)
+         to {memory_bytes} bytes or more, or lower segment_size or the parallelism",
+        worker_text(.worker)
     )]
     InsufficientBuffers {
         /// The worker that lacks most; 0 is the submitting process.
@@ -150,8 +149,6 @@ pub enum PlanError {
         segment_bytes: usize,
         /// Memory that would do.
         memory_bytes: usize,
-        /// The setting in force.
-        exclusive_buffers: u32,
     },
     /// A setting is wrong.
     #[error(transparent)]
@@ -168,12 +165,5 @@ fn worker_text(worker: &u32) -> String {
     match worker {
         0 => "the submitting process".to_owned(),
         worker => format!("worker {worker}"),
-    }
-}
-
-fn other_ways(exclusive_buffers: &u32) -> String {
-    match exclusive_buffers {
-        0 => " or lower the parallelism".to_owned(),
-        buffers => format!(", lower the parallelism, or set exclusive_buffers below {buffers}"),
     }
 }

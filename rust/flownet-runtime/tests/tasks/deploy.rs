@@ -27,8 +27,8 @@ fn a_task_takes_exactly_the_buffers_that_were_predicted() {
         prepared.push(job.prepare(*worker, spec).unwrap());
         assert_eq!(environment.pool().guaranteed(), predicted[*worker as usize].min);
     }
-    // An output of two subpartitions: 3 to 12. A gate with one remote channel of two: 3 to 10.
-    assert_eq!(predicted, [BufferNeed { min: 6, max: 22 }; 2]);
+    // An output of two subpartitions: 2 to 12. A gate with one remote channel of two: 1 to 10.
+    assert_eq!(predicted, [BufferNeed { min: 3, max: 22 }; 2]);
     drop(prepared);
     job.assert_all_segments_home();
 }
@@ -49,14 +49,14 @@ fn a_gate_whose_producers_are_all_local_needs_no_buffers() {
 
 #[test]
 fn a_task_that_does_not_fit_is_refused_with_the_numbers_and_leaves_nothing() {
-    let job = planned(5);
+    let job = planned(2);
     let specs: Vec<_> = job.specs().cloned().collect();
     let source = job.prepare(0, &specs[0].1).unwrap();
     let error = job.prepare(0, &specs[2].1).unwrap_err();
-    let expected = TaskError::InsufficientBuffers { task: "sink (1/2)".into(), required: 3, available: 2, total: 5 };
+    let expected = TaskError::InsufficientBuffers { task: "sink (1/2)".into(), required: 1, available: 0, total: 2 };
     assert_eq!(error, expected);
     assert!(error.to_string().contains("raise network_memory"), "{error}");
-    assert_eq!(job.environments[0].pool().guaranteed(), 3);
+    assert_eq!(job.environments[0].pool().guaranteed(), 2);
     drop(source);
     job.assert_all_segments_home();
 }
