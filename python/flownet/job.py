@@ -31,7 +31,7 @@ class TaskReport:
     bytes_tcp: int
     """Bytes that came over TCP."""
     busy: float
-    """Share of the time spent on records, 0 to 1, mean over the subtasks."""
+    """Share of the time spent on records, 0 to 1, mean over the subtasks that run."""
     back_pressured: float
     """Share of the time waiting for downstream to take records."""
     idle: float

@@ -106,6 +106,8 @@ struct Sample {
 
 /// What happened over some time: rates and shares of a task.
 struct Spent {
+    /// Whether the task's clock ran at all.
+    has_run: bool,
     records_per_second: f64,
     busy: f64,
     back_pressured: f64,
@@ -142,6 +144,7 @@ impl Spent {
         let seconds = time.total().as_secs_f64();
         let per_second = |amount: f64| if seconds > 0.0 { amount / seconds } else { 0.0 };
         Self {
+            has_run: seconds > 0.0,
             records_per_second: per_second(later.records_in.saturating_sub(earlier.records_in) as f64),
             busy: per_second(time.busy.as_secs_f64()),
             back_pressured: per_second(time.back_pressured().as_secs_f64()),
@@ -157,7 +160,9 @@ fn vertex_report(
     spent: fn(&TaskSamples) -> Spent,
 ) -> VertexReport {
     let spent: Vec<Spent> = tasks.iter().map(|task| spent(task)).collect();
-    let mean = |part: fn(&Spent) -> f64| spent.iter().map(part).sum::<f64>() / spent.len().max(1) as f64;
+    // A subtask that has ended spends no time: counted in, it would keep the shares from adding up to the whole.
+    let running = spent.iter().filter(|task| task.has_run).count().max(1);
+    let mean = |part: fn(&Spent) -> f64| spent.iter().map(part).sum::<f64>() / running as f64;
     let sum = |part: fn(&MetricsSnapshot) -> u64| tasks.iter().map(|task| part(&task.latest.metrics)).sum();
     VertexReport {
         name: name.to_owned(),
@@ -211,7 +216,7 @@ mod tests {
         let status = tracker.status(JobState::Running, SECOND * 15, Vec::new());
         let source = &status.vertices[0];
         assert_eq!((source.records_in, source.records_per_second.round()), (5000, 1000.0));
-        assert_eq!((source.busiest, source.busy), (1.0, 0.5), "the second subtask has not reported");
+        assert_eq!((source.busiest, source.busy), (1.0, 1.0), "the second subtask has not run");
         let source = &tracker.report(SECOND * 15).vertices[0];
         assert_eq!(source.records_per_second.round(), 333.0);
         assert_eq!((source.busiest * 3.0).round(), 1.0);
@@ -228,6 +233,18 @@ mod tests {
         assert_eq!((count.bytes_local, count.bytes_tcp), (20, 40));
         assert_eq!((count.busy, count.idle, count.busiest), (0.75, 0.25, 1.0));
         assert_eq!(count.records_per_second, 20.0);
+    }
+
+    #[test]
+    fn the_shares_of_a_vertex_add_up_when_one_subtask_has_ended() {
+        let mut tracker = tracker();
+        for at in 1..=10 {
+            tracker.sample(2, metrics(0, SECOND, Duration::ZERO), SECOND * at);
+            tracker.sample(3, metrics(0, SECOND * at, SECOND * at), SECOND * at);
+        }
+        tracker.ended(2);
+        let count = &tracker.status(JobState::Running, SECOND * 10, Vec::new()).vertices[1];
+        assert_eq!((count.busy, count.back_pressured, count.idle), (0.5, 0.0, 0.5));
     }
 
     #[test]
