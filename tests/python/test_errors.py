@@ -166,7 +166,7 @@ def test_what_would_be_refused_is_explained_to_the_end_and_ends_with_the_refusal
     with pytest.raises(errors.InsufficientBuffersError) as caught:
         small.execute(workers=2)
     assert refusal == f"refused: {caught.value}"
-    for word in (str(caught.value.needed), "network_memory", "parallelism", "exclusive_buffers"):
+    for word in (str(caught.value.needed), "network_memory", "segment_size", "parallelism"):
         assert word in refusal
 
 
