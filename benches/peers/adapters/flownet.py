@@ -58,7 +58,7 @@ def _run(job: str, what: str, records: int) -> Sequence[Sample]:
 
 
 def _objects(scale: Scale) -> Sequence[Sample]:
-    records = scale.pick(2_000_000, 20_000)
+    records = scale.pick(10_000_000, 20_000)
     return _run("objects", str(records), records)
 
 
@@ -117,7 +117,7 @@ PEER = Peer(
                 Row(
                     "flownet",
                     "workers=2, parallelism 2",
-                    f"{_PYTHON}; numbers made in the workers, 1000 a call; map -> key_by -> reduce; {_CLOCK}; 2 M ints",
+                    f"{_PYTHON}; numbers made in the workers, 1000 a call; map -> key_by -> reduce; {_CLOCK}; 10 M ints",
                 ),
             ),
             _objects,
