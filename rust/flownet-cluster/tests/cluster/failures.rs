@@ -238,8 +238,8 @@ fn a_job_that_does_not_fit_its_memory_is_refused_before_anything_starts() {
 #[test]
 fn the_least_memory_that_is_accepted_is_enough_to_finish() {
     let rig = Rig::new();
-    let flow = sums(20_000, 2);
-    for workers in [0, 2] {
+    for (workers, parallelism) in [(0, 2), (2, 2), (2, 32)] {
+        let flow = sums(20_000, parallelism);
         rig.clear_collected();
         let starved = JobSettings { network_memory_bytes: 32 * 1024, ..settings(workers) };
         let explanation = flownet_cluster::explain(&flow, &starved).expect("a plan");
