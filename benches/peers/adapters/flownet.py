@@ -117,7 +117,8 @@ PEER = Peer(
                 Row(
                     "flownet",
                     "workers=2, parallelism 2",
-                    f"{_PYTHON}; numbers made in the workers, 1000 a call; map -> key_by -> reduce; {_CLOCK}; 10 M ints",
+                    f"{_PYTHON}; numbers made in the workers, 1000 a call; map -> key_by -> reduce; {_CLOCK}; 10 M "
+                    "ints",
                 ),
             ),
             _objects,
