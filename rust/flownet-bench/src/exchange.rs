@@ -112,8 +112,13 @@ impl Tally {
 /// Each writer emits its share on a thread of its own.
 fn emit_all(spec: &ExchangeSpec, writers: &mut [PartitionWriter]) -> Result<(), BenchError> {
     thread::scope(|scope| {
-        let emit = |(index, writer)| scope.spawn(move || emit_share(spec, writer, spec.share(index)));
-        let emitting: Vec<_> = (0..).zip(writers).map(emit).collect();
+        let spawn = |(index, writer)| {
+            // Its name is what a profiler shows.
+            let named = thread::Builder::new().name("flownet-task".to_owned());
+            let spawned = named.spawn_scoped(scope, move || emit_share(spec, writer, spec.share(index)));
+            spawned.map_err(BenchError::io("start a writing thread"))
+        };
+        let emitting: Vec<_> = (0..).zip(writers).map(spawn).collect::<Result<_, _>>()?;
         emitting.into_iter().try_for_each(joined)
     })
 }
