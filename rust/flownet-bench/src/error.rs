@@ -62,8 +62,8 @@ pub enum BenchError {
         /// The sum of theirs.
         expected_sum: u64,
     },
-    /// The network memory does not hold the channels.
-    #[error("{source}; one segment has {segment_bytes} bytes: raise network-memory or lower channels")]
+    /// The network memory does not hold what the exchange needs to move at all.
+    #[error("{source}; one segment has {segment_bytes} bytes: raise network-memory")]
     Memory {
         /// The numbers.
         source: MemoryError,
