@@ -3,7 +3,8 @@
 //! # Invariants
 //! - I1: a request is sent only under the table's lock and only to an entry in the table; an entry leaves the table
 //!   before its receiver is closed. So no request is ever sent to a connection that has ended.
-//! - I2: an entry leaves the table when its connection ends, for whatever reason. Failures are not remembered.
+//! - I2: an entry leaves the table when its connection ends, for whatever reason, and before any channel hears of it.
+//!   Failures are not remembered: who hears of one and tries again dials anew.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -51,7 +52,7 @@ impl Dialer {
             first_requests
         };
         if let Some(receiver) = dialed {
-            let requests = Requests { peer, receiver, shared: Arc::clone(shared), error: None };
+            let requests = Requests { peer, receiver, shared: Arc::clone(shared) };
             shared.spawn(dial(requests));
         }
     }
@@ -62,14 +63,12 @@ impl Dialer {
     }
 }
 
-/// The receiving half of an entry. Dropping it takes the entry out of the table and fails what was still asked for.
+/// The receiving half of an entry. Dropping it ends it.
 #[derive(Debug)]
 pub(crate) struct Requests {
     peer: SocketAddr,
     receiver: mpsc::UnboundedReceiver<OpenRequest>,
     shared: Arc<Shared>,
-    /// Why the connection ended; `None` while it lives and if the environment ended it.
-    error: Option<ExchangeError>,
 }
 
 impl Requests {
@@ -77,7 +76,7 @@ impl Requests {
     #[cfg(test)]
     pub(crate) fn unlisted(shared: Arc<Shared>, peer: SocketAddr) -> (mpsc::UnboundedSender<OpenRequest>, Self) {
         let (sender, receiver) = mpsc::unbounded_channel();
-        (sender, Self { peer, receiver, shared, error: None })
+        (sender, Self { peer, receiver, shared })
     }
 
     /// The next channel to open. Never `None` while the entry is in the table.
@@ -85,9 +84,16 @@ impl Requests {
         self.receiver.poll_recv(cx)
     }
 
-    /// Sets what the requests fail with that nobody takes any more.
-    pub(crate) fn fail_with(&mut self, error: ExchangeError) {
-        self.error = Some(error);
+    /// The connection ended: takes the entry out of the table and fails what was still asked for.
+    pub(crate) fn end(&mut self, error: &ExchangeError) {
+        if self.receiver.is_closed() {
+            return;
+        }
+        self.shared.dialer.lock().remove(&self.peer);
+        self.receiver.close();
+        while let Ok(request) = self.receiver.try_recv() {
+            request.channel.fail(error.clone());
+        }
     }
 
     /// Whom they are for.
@@ -98,12 +104,7 @@ impl Requests {
 
 impl Drop for Requests {
     fn drop(&mut self) {
-        self.shared.dialer.lock().remove(&self.peer);
-        self.receiver.close();
-        let error = self.error.take().unwrap_or_else(|| shut_down(self.peer));
-        while let Ok(request) = self.receiver.try_recv() {
-            request.channel.fail(error.clone());
-        }
+        self.end(&shut_down(self.peer));
     }
 }
 
@@ -119,7 +120,7 @@ async fn dial(mut requests: Requests) {
         Ok(stream) => consumer::run(shared, stream, requests).await,
         Err(reason) => {
             tracing::debug!(%peer, reason, "no data connection");
-            requests.fail_with(ExchangeError::connection_lost(peer.to_string(), reason));
+            requests.end(&ExchangeError::connection_lost(peer.to_string(), reason));
         }
     }
 }

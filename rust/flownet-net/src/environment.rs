@@ -50,7 +50,7 @@ impl NetworkEnvironment {
             registry: Registry::default(),
             flusher: Flusher::default(),
             dialer: Dialer::default(),
-            counters: SharedCounters::default(),
+            counters: Arc::default(),
             stop: watch::Sender::new(false),
             tasks: Mutex::new(Some(JoinSet::new())),
             runtime,
@@ -151,7 +151,7 @@ pub(crate) struct Shared {
     pub(crate) registry: Registry,
     pub(crate) flusher: Flusher,
     pub(crate) dialer: Dialer,
-    pub(crate) counters: SharedCounters,
+    pub(crate) counters: Arc<SharedCounters>,
     stop: watch::Sender<bool>,
     /// `None` after shutdown: nothing starts any more.
     tasks: Mutex<Option<JoinSet<()>>>,

@@ -1,10 +1,9 @@
 //! The consumer's end: payloads come in, straight into the segments of their channels, and credit goes out.
 
 use std::future::poll_fn;
-use std::io;
-use std::pin::Pin;
+use std::io::{self, IoSlice};
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use flownet_core::exchange::consumer::{ConsumerConnection, PayloadSlot, ReceiveSlot};
 use flownet_core::exchange::ready::ReadyList;
@@ -13,9 +12,10 @@ use flownet_core::{ChannelId, ExchangeError};
 use tokio::net::TcpStream;
 
 use super::link::Link;
+use super::sender::{Sender, Transmit};
 use super::staging::Staging;
 use super::{End, poll_rounds};
-use crate::counters::{NetCounters, SharedCounters};
+use crate::counters::NetCounters;
 use crate::dialer::{Requests, shut_down};
 use crate::environment::Shared;
 use crate::socket;
@@ -23,7 +23,7 @@ use crate::socket;
 /// Runs one dialed connection that has proved itself, until it ends; its channels then fail.
 pub(crate) async fn run(shared: Arc<Shared>, stream: TcpStream, requests: Requests) {
     let peer = requests.peer();
-    let mut driver = ConsumerDriver::new(stream, requests, shared.wire_limits(), &shared.counters);
+    let mut driver = ConsumerDriver::new(stream, requests, shared);
     let end = driver.run().await;
     match &end {
         End::Violation(error) => {
@@ -35,21 +35,23 @@ pub(crate) async fn run(shared: Arc<Shared>, stream: TcpStream, requests: Reques
 }
 
 /// One connection, generic over its byte stream so that tests can split it anywhere.
-pub(crate) struct ConsumerDriver<'a, L: Link> {
-    link: L,
-    machine: ConsumerConnection,
-    ready: Arc<ReadyList>,
-    drained: Vec<ChannelId>,
+pub(crate) struct ConsumerDriver<L: Link> {
+    sender: Arc<Sender<L, Outgoing>>,
     requests: Requests,
     staging: Staging,
     inbound: Inbound,
     limits: WireLimits,
-    /// Encoded frames; what lies before `written` is out.
-    outgoing: Vec<u8>,
-    written: usize,
-    counters: &'a SharedCounters,
+    shared: Arc<Shared>,
     turn: NetCounters,
     has_ended: bool,
+}
+
+/// What the peer is told: channels opened and closed, credit.
+struct Outgoing {
+    connection: ConsumerConnection,
+    /// Encoded frames; what lies before `written` is out.
+    frames: Vec<u8>,
+    written: usize,
 }
 
 /// What the next byte of the stream belongs to.
@@ -59,21 +61,18 @@ enum Inbound {
     Skip { left: usize },
 }
 
-impl<'a, L: Link> ConsumerDriver<'a, L> {
-    pub(crate) fn new(link: L, requests: Requests, limits: WireLimits, counters: &'a SharedCounters) -> Self {
+impl<L: Link> ConsumerDriver<L> {
+    pub(crate) fn new(link: L, requests: Requests, shared: Arc<Shared>) -> Self {
         let ready = ReadyList::new();
+        let connection = ConsumerConnection::new(requests.peer().to_string(), Arc::clone(&ready));
+        let outgoing = Outgoing { connection, frames: Vec::new(), written: 0 };
         Self {
-            link,
-            machine: ConsumerConnection::new(requests.peer().to_string(), Arc::clone(&ready)),
-            ready,
-            drained: Vec::new(),
+            sender: Sender::new(link, outgoing, ready, Arc::clone(&shared.counters)),
             requests,
             staging: Staging::new(),
             inbound: Inbound::Header,
-            limits,
-            outgoing: Vec::new(),
-            written: 0,
-            counters,
+            limits: shared.wire_limits(),
+            shared,
             turn: NetCounters::default(),
             has_ended: false,
         }
@@ -96,36 +95,29 @@ impl<'a, L: Link> ConsumerDriver<'a, L> {
     fn fail(&mut self, error: ExchangeError) {
         self.has_ended = true;
         self.inbound = Inbound::Header;
-        self.machine.connection_lost(&error);
-        self.requests.fail_with(error);
+        self.requests.end(&error);
+        self.sender.lock().machine.connection.connection_lost(&error);
     }
 
     fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         self.turn.turns += 1;
+        self.sender.attend(cx.waker());
         let outcome = poll_rounds(cx, |cx| self.round(cx));
-        self.counters.add(&mut self.turn);
+        self.shared.counters.add(&mut self.turn);
         outcome
     }
 
     /// Tries everything once. `false` when nothing moved: then every source has our waker.
     fn round(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
         let has_read = self.read(cx)?;
-        let mut has_news = false;
+        let mut has_opened = false;
         while let Poll::Ready(Some(request)) = self.requests.poll_next(cx) {
-            self.machine.open(request.channel, request.partition, request.subpartition);
-            has_news = true;
+            let mut state = self.sender.lock();
+            state.machine.connection.open(request.channel, request.partition, request.subpartition);
+            has_opened = true;
         }
-        has_news |= self.ready.poll_drain(&mut self.drained, cx.waker()).is_ready();
-        for channel in self.drained.drain(..) {
-            self.machine.on_ready(channel);
-        }
-        if self.written == self.outgoing.len() {
-            self.outgoing.clear();
-            self.written = 0;
-            self.machine.poll_transmit(&mut self.outgoing);
-        }
-        let has_written = self.write(cx)?;
-        Ok(has_read || has_news || has_written)
+        let has_sent = self.sender.poll_round(cx)?;
+        Ok(has_read || has_opened || has_sent)
     }
 
     fn read(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
@@ -141,7 +133,7 @@ impl<'a, L: Link> ConsumerDriver<'a, L> {
             Inbound::Header | Inbound::Skip { .. } => (&mut [][..], spare),
         };
         let direct_len = direct.len();
-        let read = match self.link.poll_read_two(cx, direct, staged) {
+        let read = match self.sender.link.poll_read_two(cx, direct, staged) {
             Poll::Ready(read) => read?,
             Poll::Pending => return Ok(false),
         };
@@ -176,7 +168,7 @@ impl<'a, L: Link> ConsumerDriver<'a, L> {
                 let is_full = copied == rest.len();
                 self.staging.consume(copied);
                 if is_full {
-                    self.machine.handle_payload(slot)?;
+                    self.sender.lock().machine.connection.handle_payload(slot)?;
                 } else {
                     self.inbound = Inbound::Payload { slot, filled: filled + copied };
                 }
@@ -197,14 +189,14 @@ impl<'a, L: Link> ConsumerDriver<'a, L> {
         let consumed = match decode(self.staging.unread(), &self.limits)? {
             Decoded::More { .. } => return Ok(false),
             Decoded::Data { header, consumed } => {
-                self.inbound = match self.machine.handle_header(header)? {
+                self.inbound = match self.sender.lock().machine.connection.handle_header(header)? {
                     PayloadSlot::Segment(slot) => Inbound::Payload { slot, filled: 0 },
                     PayloadSlot::Skip(left) => Inbound::Skip { left },
                 };
                 consumed
             }
             Decoded::Control { frame, consumed } => {
-                self.machine.handle_frame(frame)?;
+                self.sender.lock().machine.connection.handle_frame(frame)?;
                 consumed
             }
         };
@@ -212,33 +204,40 @@ impl<'a, L: Link> ConsumerDriver<'a, L> {
         self.turn.frames_in += 1;
         Ok(true)
     }
+}
 
-    fn write(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
-        if self.written == self.outgoing.len() {
-            return Ok(false);
+impl Transmit for Outgoing {
+    fn on_ready(&mut self, channel: ChannelId) {
+        self.connection.on_ready(channel);
+    }
+
+    fn fill<'a>(&'a mut self, slices: &mut [IoSlice<'a>]) -> usize {
+        if self.is_flushed() {
+            self.frames.clear();
+            self.written = 0;
+            self.connection.poll_transmit(&mut self.frames);
         }
-        match Pin::new(&mut self.link).poll_write(cx, &self.outgoing[self.written..]) {
-            Poll::Ready(Ok(0)) => Err(io::Error::from(io::ErrorKind::WriteZero).into()),
-            Poll::Ready(written) => {
-                let written = written?;
-                self.written += written;
-                self.turn.writes += 1;
-                self.turn.bytes_out += written as u64;
-                Ok(true)
-            }
-            Poll::Pending => Ok(false),
+        if self.is_flushed() {
+            return 0;
         }
+        slices[0] = IoSlice::new(&self.frames[self.written..]);
+        1
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        self.written += bytes;
+    }
+
+    fn is_flushed(&self) -> bool {
+        self.written == self.frames.len()
     }
 }
 
-impl<L: Link> Drop for ConsumerDriver<'_, L> {
+impl<L: Link> Drop for ConsumerDriver<L> {
     fn drop(&mut self) {
         if !self.has_ended {
             self.fail(shut_down(self.requests.peer()));
-            // One attempt to say good-bye: the closed connection says the same.
-            self.machine.close();
-            self.machine.poll_transmit(&mut self.outgoing);
-            let _ = self.write(&mut Context::from_waker(Waker::noop()));
+            self.sender.say_goodbye(|outgoing| outgoing.connection.close());
         }
     }
 }

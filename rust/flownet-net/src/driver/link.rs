@@ -1,19 +1,22 @@
 //! The byte stream a driver moves frames over: a socket, or a pipe in tests.
 
-use std::io::{self, IoSliceMut};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncWrite, Interest};
+use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-/// A stream that is written with vectors, as tokio's are, and read with them too, as tokio's are not.
-pub(crate) trait Link: AsyncWrite + Unpin {
+/// A stream that is read and written with vectors, by whoever has something to move: hence `&self`.
+pub(crate) trait Link: Send + Sync + 'static {
     /// Reads once, filling `first` before `second`. `Ready(Ok(0))` is the end of the stream, given that there is room.
-    fn poll_read_two(&mut self, cx: &mut Context<'_>, first: &mut [u8], second: &mut [u8]) -> Poll<io::Result<usize>>;
+    fn poll_read_two(&self, cx: &mut Context<'_>, first: &mut [u8], second: &mut [u8]) -> Poll<io::Result<usize>>;
+
+    /// Writes once. Only the last caller's waker is kept.
+    fn poll_write(&self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
 }
 
 impl Link for TcpStream {
-    fn poll_read_two(&mut self, cx: &mut Context<'_>, first: &mut [u8], second: &mut [u8]) -> Poll<io::Result<usize>> {
+    fn poll_read_two(&self, cx: &mut Context<'_>, first: &mut [u8], second: &mut [u8]) -> Poll<io::Result<usize>> {
         let wanted = first.len() + second.len();
         loop {
             ready!(self.poll_read_ready(cx))?;
@@ -36,15 +39,36 @@ impl Link for TcpStream {
             }
         }
     }
+
+    fn poll_write(&self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.poll_write_ready(cx))?;
+            match self.try_write_vectored(slices) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                result => return Poll::Ready(result),
+            }
+        }
+    }
 }
 
 #[cfg(test)]
-impl Link for tokio::io::DuplexStream {
-    fn poll_read_two(&mut self, cx: &mut Context<'_>, first: &mut [u8], second: &mut [u8]) -> Poll<io::Result<usize>> {
-        use tokio::io::{AsyncRead, ReadBuf};
+mod pipe {
+    use std::pin::Pin;
+    use std::sync::Mutex;
 
-        let mut target = ReadBuf::new(if first.is_empty() { second } else { first });
-        ready!(std::pin::Pin::new(self).poll_read(cx, &mut target))?;
-        Poll::Ready(Ok(target.filled().len()))
+    use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
+
+    use super::*;
+
+    impl Link for Mutex<DuplexStream> {
+        fn poll_read_two(&self, cx: &mut Context<'_>, first: &mut [u8], second: &mut [u8]) -> Poll<io::Result<usize>> {
+            let mut target = ReadBuf::new(if first.is_empty() { second } else { first });
+            ready!(Pin::new(&mut *self.lock().unwrap()).poll_read(cx, &mut target))?;
+            Poll::Ready(Ok(target.filled().len()))
+        }
+
+        fn poll_write(&self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+            Pin::new(&mut *self.lock().unwrap()).poll_write_vectored(cx, slices)
+        }
     }
 }

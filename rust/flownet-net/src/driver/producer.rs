@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use flownet_core::ChannelId;
@@ -18,20 +18,15 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
 use super::link::Link;
+use super::sender::{Sender, Transmit};
 use super::staging::Staging;
 use super::{End, poll_rounds};
-use crate::counters::{NetCounters, SharedCounters};
+use crate::counters::NetCounters;
 use crate::environment::Shared;
-use crate::registry::Registry;
 
 /// Serves one accepted connection that has proved itself, until it ends.
 pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr) {
-    let settings = ProducerSettings {
-        checksums: shared.config.checksums,
-        request_timeout_ms: u64::try_from(shared.config.partition_timeout.as_millis()).unwrap_or(u64::MAX),
-    };
-    let mut driver = ProducerDriver::new(stream, settings, shared.wire_limits(), &shared.registry, &shared.counters);
-    match driver.run().await {
+    match ProducerDriver::new(stream, shared).run().await {
         End::Closed => tracing::debug!(%peer, "data connection closed by its consumer"),
         End::Lost(error) => tracing::debug!(%peer, %error, "data connection lost"),
         End::Violation(error) => {
@@ -41,47 +36,43 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAd
 }
 
 /// One connection, generic over its byte stream so that tests can split it anywhere.
-pub(crate) struct ProducerDriver<'a, L: Link> {
-    link: L,
-    machine: ProducerConnection,
-    ready: Arc<ReadyList>,
-    drained: Vec<ChannelId>,
-    outbox: Outbox,
+pub(crate) struct ProducerDriver<L: Link> {
+    sender: Arc<Sender<L, Outgoing>>,
     staging: Staging,
     limits: WireLimits,
-    registry: &'a Registry,
+    shared: Arc<Shared>,
     registry_seen: u64,
     tick: Option<Pin<Box<Sleep>>>,
     tick_interval: Duration,
     started: Instant,
-    counters: &'a SharedCounters,
     turn: NetCounters,
     has_ended: bool,
 }
 
-impl<'a, L: Link> ProducerDriver<'a, L> {
-    pub(crate) fn new(
-        link: L,
-        settings: ProducerSettings,
-        limits: WireLimits,
-        registry: &'a Registry,
-        counters: &'a SharedCounters,
-    ) -> Self {
+/// What the peer reads, as frames.
+struct Outgoing {
+    connection: ProducerConnection,
+    outbox: Outbox,
+}
+
+impl<L: Link> ProducerDriver<L> {
+    pub(crate) fn new(link: L, shared: Arc<Shared>) -> Self {
+        let settings = ProducerSettings {
+            checksums: shared.config.checksums,
+            request_timeout_ms: u64::try_from(shared.config.partition_timeout.as_millis()).unwrap_or(u64::MAX),
+        };
         let ready = ReadyList::new();
+        let connection = ProducerConnection::new(Arc::clone(&ready), settings);
+        let outgoing = Outgoing { connection, outbox: Outbox::new() };
         Self {
-            link,
-            machine: ProducerConnection::new(Arc::clone(&ready), settings),
-            ready,
-            drained: Vec::new(),
-            outbox: Outbox::new(),
+            sender: Sender::new(link, outgoing, ready, Arc::clone(&shared.counters)),
             staging: Staging::new(),
-            limits,
-            registry,
+            limits: shared.wire_limits(),
             registry_seen: 0,
             tick: None,
             tick_interval: Duration::from_millis(settings.request_timeout_ms / TICKS_PER_TIMEOUT).max(SHORTEST_TICK),
             started: Instant::now(),
-            counters,
+            shared,
             turn: NetCounters::default(),
             has_ended: false,
         }
@@ -95,8 +86,9 @@ impl<'a, L: Link> ProducerDriver<'a, L> {
 
     fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         self.turn.turns += 1;
+        self.sender.attend(cx.waker());
         let outcome = poll_rounds(cx, |cx| self.round(cx));
-        self.counters.add(&mut self.turn);
+        self.shared.counters.add(&mut self.turn);
         outcome
     }
 
@@ -104,19 +96,12 @@ impl<'a, L: Link> ProducerDriver<'a, L> {
     fn round(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
         let has_read = self.read(cx)?;
         self.serve_parked(cx);
-        let has_news = self.ready.poll_drain(&mut self.drained, cx.waker()).is_ready();
-        for channel in self.drained.drain(..) {
-            self.machine.on_ready(channel);
-        }
-        if self.outbox.queued_bytes() < OUTBOX_BYTES {
-            self.machine.poll_transmit(&mut self.outbox, BUFFERS_PER_TRANSMIT);
-        }
-        let has_written = self.write(cx)?;
-        Ok(has_read || has_news || has_written)
+        let has_sent = self.sender.poll_round(cx)?;
+        Ok(has_read || has_sent)
     }
 
     fn read(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
-        let read = match self.link.poll_read_two(cx, &mut [], self.staging.spare()) {
+        let read = match self.sender.link.poll_read_two(cx, &mut [], self.staging.spare()) {
             Poll::Ready(read) => read?,
             Poll::Pending => return Ok(false),
         };
@@ -132,10 +117,11 @@ impl<'a, L: Link> ProducerDriver<'a, L> {
         }
         self.staging.filled(read);
         self.handle_frames()?;
-        if self.machine.is_closed() { Err(End::Closed) } else { Ok(true) }
+        if self.sender.lock().machine.connection.is_closed() { Err(End::Closed) } else { Ok(true) }
     }
 
     fn handle_frames(&mut self) -> Result<(), End> {
+        let mut state = self.sender.lock();
         loop {
             let consumed = match decode(self.staging.unread(), &self.limits)? {
                 Decoded::More { .. } => return Ok(()),
@@ -144,7 +130,7 @@ impl<'a, L: Link> ProducerDriver<'a, L> {
                     return Err(ProtocolError::Peer { channel: header.channel, violation }.into());
                 }
                 Decoded::Control { frame, consumed } => {
-                    self.machine.handle_frame(frame, self.registry)?;
+                    state.machine.connection.handle_frame(frame, &self.shared.registry)?;
                     consumed
                 }
             };
@@ -155,54 +141,56 @@ impl<'a, L: Link> ProducerDriver<'a, L> {
 
     /// Looks again for partitions that were asked for too early, and gives up on those that do not come.
     fn serve_parked(&mut self, cx: &mut Context<'_>) {
-        if self.machine.parked_requests() == 0 {
+        if self.sender.lock().machine.connection.parked_requests() == 0 {
             self.tick = None;
             return;
         }
-        while self.registry.has_changed(&mut self.registry_seen, cx.waker()) {
-            self.machine.retry_parked(self.registry);
+        while self.shared.registry.has_changed(&mut self.registry_seen, cx.waker()) {
+            self.sender.lock().machine.connection.retry_parked(&self.shared.registry);
         }
         loop {
             let tick = self.tick.get_or_insert_with(|| Box::pin(tokio::time::sleep(self.tick_interval)));
             let is_due = tick.as_mut().poll(cx).is_ready();
             let now_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-            self.machine.expire_parked(now_ms);
+            self.sender.lock().machine.connection.expire_parked(now_ms);
             if !is_due {
                 return;
             }
             self.tick = None;
         }
     }
+}
 
-    fn write(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
-        if self.outbox.is_empty() {
-            return Ok(false);
+impl Transmit for Outgoing {
+    fn on_ready(&mut self, channel: ChannelId) {
+        self.connection.on_ready(channel);
+    }
+
+    fn fill<'a>(&'a mut self, slices: &mut [IoSlice<'a>]) -> usize {
+        if self.outbox.queued_bytes() < OUTBOX_BYTES {
+            self.connection.poll_transmit(&mut self.outbox, BUFFERS_PER_TRANSMIT);
         }
-        let mut slices = [IoSlice::new(&[]); SLICES_PER_WRITE];
-        let filled = self.outbox.io_slices(&mut slices);
-        match Pin::new(&mut self.link).poll_write_vectored(cx, &slices[..filled]) {
-            Poll::Ready(Ok(0)) => Err(io::Error::from(io::ErrorKind::WriteZero).into()),
-            Poll::Ready(written) => {
-                let written = written?;
-                // Segments go home here, as soon as the kernel has their bytes.
-                self.outbox.advance(written);
-                self.turn.writes += 1;
-                self.turn.bytes_out += written as u64;
-                Ok(true)
-            }
-            Poll::Pending => Ok(false),
-        }
+        self.outbox.io_slices(slices)
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        self.outbox.advance(bytes);
+    }
+
+    fn is_flushed(&self) -> bool {
+        self.outbox.is_empty()
     }
 }
 
-impl<L: Link> Drop for ProducerDriver<'_, L> {
+impl<L: Link> Drop for ProducerDriver<L> {
     fn drop(&mut self) {
-        if !self.has_ended {
-            // Our process leaves. One attempt to say so: what the socket does not take now is not worth waiting for,
-            // the closed connection says the same.
-            self.machine.leave("the network of the producing process was shut down");
-            self.machine.poll_transmit(&mut self.outbox, 0);
-            let _ = self.write(&mut Context::from_waker(Waker::noop()));
+        if self.has_ended {
+            self.sender.lock().machine.connection.connection_lost();
+        } else {
+            // Our process leaves. One attempt to say so: what the socket does not take now is not worth waiting for.
+            self.sender.say_goodbye(|outgoing| {
+                outgoing.connection.leave("the network of the producing process was shut down");
+            });
         }
     }
 }
@@ -210,6 +198,5 @@ impl<L: Link> Drop for ProducerDriver<'_, L> {
 /// Above this the outbox takes nothing more before some of it is written.
 const OUTBOX_BYTES: usize = 512 * flownet_memory::KIB;
 const BUFFERS_PER_TRANSMIT: usize = 32;
-const SLICES_PER_WRITE: usize = 64;
 const TICKS_PER_TIMEOUT: u64 = 8;
 const SHORTEST_TICK: Duration = Duration::from_millis(10);

@@ -4,11 +4,10 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use flownet_core::channel::RemoteChannel;
-use flownet_core::exchange::producer::ProducerSettings;
 use flownet_core::gate::InputGate;
 use flownet_core::partition::ResultPartition;
 use flownet_core::record::reader::RecordReader;
@@ -163,12 +162,11 @@ impl Half {
 }
 
 async fn produce(shared: Arc<Shared>, link: DuplexStream) -> End {
-    let settings = ProducerSettings::default();
-    ProducerDriver::new(link, settings, shared.wire_limits(), &shared.registry, &shared.counters).run().await
+    ProducerDriver::new(Mutex::new(link), shared).run().await
 }
 
 async fn consume(shared: Arc<Shared>, link: DuplexStream, requests: Requests) -> End {
-    let mut driver = ConsumerDriver::new(link, requests, shared.wire_limits(), &shared.counters);
+    let mut driver = ConsumerDriver::new(Mutex::new(link), requests, shared);
     let end = driver.run().await;
     driver.fail_because(&end);
     end
