@@ -41,6 +41,27 @@ impl BufferBuilder {
         }
     }
 
+    /// Writes `first` and `second` behind it and commits them, if both fit with room to spare: the whole of a small
+    /// record in one step. `false`: nothing was written.
+    ///
+    /// One step and not two appends: each would have to wait for the position the other has just stored.
+    #[inline]
+    pub fn try_append_both(&mut self, first: &[u8], second: &[u8]) -> bool {
+        let both = first.len() + second.len();
+        if both >= self.writable_bytes() {
+            return false;
+        }
+        // SAFETY: both fit below `capacity`, in the segment, which the lease holds (S2). We are its only writer and
+        // readers stop at `committed <= written` (S3, S4), so nobody else touches what lies behind `written`.
+        unsafe {
+            self.bytes.write(self.written, first);
+            self.bytes.write(self.written + first.len(), second);
+        }
+        self.written += both;
+        self.commit();
+        true
+    }
+
     /// The unwritten rest, to be written in place and then [`advance`](Self::advance)d over.
     #[inline]
     pub fn spare_mut(&mut self) -> &mut [u8] {

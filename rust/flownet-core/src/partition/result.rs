@@ -57,11 +57,8 @@ impl ResultPartition {
         let index = subpartition.index();
         if self.broadcast.is_none()
             && let Some(builder) = self.open.get_mut(index)
-            && builder.writable_bytes() > prefix.len() + record.len()
+            && builder.try_append_both(prefix, record)
         {
-            builder.append(prefix);
-            builder.append(record);
-            builder.commit();
             self.shared.dirty.mark(index);
             return true;
         }

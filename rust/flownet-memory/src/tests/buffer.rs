@@ -54,6 +54,22 @@ fn appending_over_capacity_writes_a_prefix_and_says_how_much() {
 }
 
 #[test]
+fn two_pieces_are_written_and_committed_together_or_not_at_all() {
+    let (segments, pool) = one_segment();
+    let (mut builder, mut consumer) = BufferBuilder::new(pool.try_take(0).unwrap());
+    assert!(builder.try_append_both(b"ab", b"c"));
+    assert_eq!(&*consumer.poll().unwrap(), b"abc");
+    assert!(!builder.try_append_both(b"def", b"gh"), "what would fill the segment is for `append`");
+    assert_eq!((builder.written_bytes(), consumer.has_data()), (3, false));
+    assert!(builder.try_append_both(b"", b"defg"));
+    assert_eq!(&*consumer.poll().unwrap(), b"defg");
+    builder.finish();
+    assert!(!builder.try_append_both(b"", b""), "nothing is written once finished");
+    drop((builder, consumer));
+    assert_home(segments, pool);
+}
+
+#[test]
 fn writing_in_place_counts_once_advanced() {
     let (segments, pool) = one_segment();
     let (mut builder, mut consumer) = BufferBuilder::new(pool.try_take(0).unwrap());
