@@ -139,19 +139,28 @@ class Environment:
         pickle = self._settings(None)[0]["codec"] == "pickle"
         return self._stream(sources.from_collection(self._dataflow, items, pickle=pickle))
 
-    def from_iterable(self, iterable: Iterable[T]) -> Stream[T]:
-        """Start from an iterable or a generator that lives in this process.
+    def from_iterable(self, iterable: Iterable[T] | Callable[[int, int], Iterable[T]]) -> Stream[T]:
+        """Start from an iterable that lives in this process, or from one that each subtask makes for itself.
 
         It is pulled only as fast as the operators downstream take its records, so it may be endless.
 
         Parameters
         ----------
         iterable
-            Iterated over from a thread of the runtime while the job runs. A generator is used up by the first run.
+            Iterated over from a thread of the runtime while the job runs, in one subtask of this process. A generator
+            is used up by the first run.
+
+            Or a function: it is sent to the workers, and every subtask of the source calls it with its own index and
+            the number of subtasks and iterates over what it returns. It has to split the work by these two; what it
+            returns need not be picklable. What is both callable and iterable is iterated over.
 
         Examples
         --------
         >>> numbers = env.from_iterable(range(1_000_000))
+
+        Made in the workers, by as many subtasks as the parallelism says:
+
+        >>> numbers = env.from_iterable(lambda subtask, subtasks: range(subtask, 1_000_000, subtasks))
         """
         return self._stream(sources.from_iterable(self._dataflow, iterable))
 

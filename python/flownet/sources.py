@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterable, Iterator
-from typing import Any, Literal, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal, TypeGuard
 
 from . import codec, config
 from .dataflow import Dataflow, Node
 from .errors import ConfigError, InputError, PlanError
-
-T = TypeVar("T")
 
 TextErrors = Literal["strict", "replace", "ignore"]
 """What to do with bytes that are not UTF-8: fail, replace by U+FFFD, or leave out."""
@@ -30,8 +28,10 @@ def from_collection(dataflow: Dataflow, items: Iterable[Any], *, pickle: bool) -
     )
 
 
-def from_iterable(dataflow: Dataflow, iterable: Iterable[Any]) -> Node:
-    """Add a source that pulls from an iterable in this process."""
+def from_iterable(dataflow: Dataflow, iterable: Iterable[Any] | Callable[[int, int], Iterable[Any]]) -> Node:
+    """Add a source that pulls from an iterable in this process, or from one that each subtask makes for itself."""
+    if callable(iterable) and not _is_iterable(iterable):
+        return dataflow.add("from_iterable", function=iterable, config={"makes_its_own": "true"})
     _iterate("from_iterable", iterable)
     return dataflow.add(
         "from_iterable", prepare=lambda: iter(iterable), parallelism=1, is_parallel=False, on_driver=True
@@ -88,14 +88,18 @@ def files_below(path: str) -> Iterator[str]:
         yield from filter(os.path.isfile, (os.path.join(folder, name) for name in sorted(names)))
 
 
-def _iterate(method: str, items: Iterable[T]) -> Iterable[T]:
-    try:
-        iter(items)
-    except TypeError:
-        raise PlanError(
-            f"{method}() needs something to iterate over, not {type(items).__name__} {items!r:.60}"
-        ) from None
+def _iterate(method: str, items: object) -> Iterable[Any]:
+    if not _is_iterable(items):
+        raise PlanError(f"{method}() needs something to iterate over, not {type(items).__name__} {items!r:.60}")
     return items
+
+
+def _is_iterable(items: object) -> TypeGuard[Iterable[Any]]:
+    try:
+        iter(items)  # type: ignore[call-overload]
+    except TypeError:
+        return False
+    return True
 
 
 def _text_errors(errors: str) -> str:

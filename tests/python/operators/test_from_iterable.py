@@ -3,7 +3,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -83,3 +83,66 @@ def test_an_exception_of_the_generator_is_an_operator_error(env: fn.Environment,
 def test_what_cannot_be_iterated_over_is_refused_at_once(env: fn.Environment) -> None:
     with pytest.raises(fn.errors.PlanError, match="something to iterate over, not int 5"):
         env.from_iterable(5)  # type: ignore[arg-type]
+
+
+def test_a_function_makes_the_iterable_of_each_subtask_where_it_runs(env: fn.Environment, run: Run) -> None:
+    def share(subtask: int, subtasks: int) -> Iterator[tuple[int, int]]:
+        # A generator: it could not be sent to a worker itself.
+        yield from ((number, subtasks) for number in range(subtask, 5000, subtasks))
+
+    records = run(env.from_iterable(share).set_parallelism(3))
+    assert sorted(records) == [(number, 3) for number in range(5000)]
+
+
+def test_a_function_runs_anew_in_each_run_and_by_the_parallelism_of_the_environment(workers: int) -> None:
+    env = fn.Environment(parallelism=2)
+    collected = env.from_iterable(lambda subtask, subtasks: [subtask, subtasks]).collect()
+    for _ in range(2):
+        env.execute(workers)
+        assert sorted(collected) == [0, 1, 2, 2]
+
+
+def test_what_is_callable_and_iterable_is_iterated_over(env: fn.Environment, run: Run) -> None:
+    class Both(list[int]):
+        def __call__(self, subtask: int, subtasks: int) -> list[int]:
+            raise AssertionError
+
+    assert run(env.from_iterable(Both([1, 2]))) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("function", "error_type", "message"),
+    [
+        (lambda subtask, subtasks: 1 // 0, "ZeroDivisionError", "division"),
+        (lambda subtask, subtasks: 5, "TypeError", "'int' object is not iterable"),
+        (lambda: [1], "TypeError", "takes 0 positional arguments but 2 were given"),
+    ],
+)
+def test_a_function_that_makes_no_iterable_is_an_operator_error(
+    env: fn.Environment, run: Run, function: Any, error_type: str, message: str
+) -> None:
+    with pytest.raises(fn.errors.OperatorError, match="operator 'well'") as caught:
+        run(env.from_iterable(function).name("well"))
+    assert caught.value.error_type == error_type
+    assert message in caught.value.message
+
+
+def test_the_generators_that_a_function_makes_are_closed_with_the_job(env: fn.Environment) -> None:
+    closed = list[int]()
+    # A generator that has not begun has nothing to close, so the job is cancelled once both have.
+    begun = threading.Barrier(3, timeout=30)
+
+    def endless(subtask: int, subtasks: int) -> Iterator[int]:
+        try:
+            begun.wait()
+            yield from itertools.count()
+        finally:
+            closed.append(subtask)
+
+    env.from_iterable(endless).map(lambda n: n).collect()
+    with env.execute_async() as job:
+        begun.wait()
+        job.cancel()
+        with pytest.raises(fn.errors.CancelledError):
+            job.wait()
+    assert sorted(closed) == [0, 1]

@@ -19,7 +19,7 @@ use super::keyed::{
 use super::objects::{Objects, required};
 use super::operators::{Filter, FlatMap, Map};
 use super::sinks::{Collect, CustomSink, Print, WriteText};
-use super::sources::{Collection, Iterable, LineDecoder, ReadText, SocketText, Undecodable};
+use super::sources::{Collection, Iterable, LineDecoder, Pulled, ReadText, SocketText, Undecodable};
 use super::stage::{Brake, Kind, Link, Stage};
 use super::{Entry, PythonChain};
 use crate::codec::Pickle;
@@ -166,7 +166,12 @@ impl<'py> StageBuilder<'_, 'py> {
                 };
                 Box::new(Collection::new(encoded.clone(), self.builder.pickle, info))
             }
-            "from_iterable" => Box::new(Iterable::new(self.function()?, info)),
+            "from_iterable" => {
+                let given = self.function()?;
+                let makes_its_own = self.operator.config.contains_key("makes_its_own");
+                let pulled = if makes_its_own { Pulled::MadeBy(given) } else { Pulled::Iterator(given) };
+                Box::new(Iterable::new(pulled, info))
+            }
             "read_text" => Box::new(ReadText::new(self.paths()?, lines()?)),
             _ => Box::new(SocketText::new(self.text("host")?.to_owned(), setting(self.operator, "port")?, lines()?)),
         }))

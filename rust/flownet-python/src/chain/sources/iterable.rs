@@ -1,4 +1,5 @@
-//! `from_iterable`: an iterator of the driver process, pulled as fast as downstream takes its records.
+//! `from_iterable`: an iterator of the driver process, or one that each subtask makes, pulled as fast as downstream takes
+//! its records.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,23 +14,37 @@ use crate::chain::stage::{Flow, Source};
 
 /// Emits what an iterator yields.
 pub(in crate::chain) struct Iterable {
-    iterator: Py<PyAny>,
+    pulled: Pulled,
     info: OperatorInfo,
     metrics: Option<Arc<TaskMetrics>>,
+}
+
+/// Where the iterator comes from.
+pub(in crate::chain) enum Pulled {
+    /// It is here.
+    Iterator(Py<PyAny>),
+    /// This function of a subtask's index and the number of subtasks returns what is to be iterated over.
+    MadeBy(Py<PyAny>),
 }
 
 /// A poll of a slow iterator ends here, so that timers and mail are looked at.
 const LONGEST_POLL: Duration = Duration::from_millis(5);
 
 impl Iterable {
-    pub(in crate::chain) fn new(iterator: Py<PyAny>, info: OperatorInfo) -> Self {
-        Self { iterator, info, metrics: None }
+    pub(in crate::chain) fn new(pulled: Pulled, info: OperatorInfo) -> Self {
+        Self { pulled, info, metrics: None }
     }
 }
 
 impl Source for Iterable {
-    fn open(&mut self, _: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
+    fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.metrics = Some(Arc::clone(&cx.metrics));
+        if let Pulled::MadeBy(function) = &self.pulled {
+            let iterable = function.bind(py).call1((cx.subtask, cx.parallelism));
+            let iterator = iterable.and_then(|iterable| iterable.try_iter());
+            let iterator = iterator.map_err(|error| self.info.failed(py, &error, None))?;
+            self.pulled = Pulled::Iterator(iterator.into_any().unbind());
+        }
         Ok(())
     }
 
@@ -37,7 +52,8 @@ impl Source for Iterable {
     fn emit(&mut self, flow: &mut Flow<'_, '_>) -> Result<SourceStatus, TaskError> {
         let py = flow.py;
         let failed = |error: PyErr| self.info.failed(py, &error, None);
-        let mut iterator = self.iterator.bind(py).cast::<PyIterator>().map_err(|error| failed(error.into()))?.clone();
+        let Pulled::Iterator(iterator) = &self.pulled else { return Ok(SourceStatus::Finished) };
+        let mut iterator = iterator.bind(py).cast::<PyIterator>().map_err(|error| failed(error.into()))?.clone();
         let started = Instant::now();
         for pulled in 0..POLL_RECORDS {
             flow.cancel().check()?;
@@ -58,7 +74,8 @@ impl Source for Iterable {
 
     /// A generator that is not used up runs its `finally` blocks now, and not whenever it is collected.
     fn close(&mut self, py: Python<'_>) {
-        let closed = match self.iterator.bind(py).getattr_opt("close") {
+        let Pulled::Iterator(iterator) = &self.pulled else { return };
+        let closed = match iterator.bind(py).getattr_opt("close") {
             Ok(Some(close)) => close.call0().map(drop),
             Ok(None) => Ok(()),
             Err(error) => Err(error),

@@ -7,7 +7,7 @@ mod socket;
 mod text;
 
 pub(super) use collection::Collection;
-pub(super) use iterable::Iterable;
+pub(super) use iterable::{Iterable, Pulled};
 pub(super) use lines::{LineDecoder, Undecodable};
 pub(super) use socket::SocketText;
 pub(super) use text::ReadText;
