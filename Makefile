@@ -89,14 +89,16 @@ lint: build $(VENV)/.tools ## rustfmt, clippy (warnings are errors), ruff, mypy 
 	$(BIN)/python -m mypy.stubtest flownet._flownet
 
 .PHONY: bench
-bench: build ## every part, then the whole exchange beside raw TCP, then the object codec (more to choose from: .venv/bin/flownet bench)
+bench: build ## every part, the whole exchange beside raw TCP, the object codec, objects through workers (more: .venv/bin/flownet bench)
 	$(CARGO) bench -p flownet-benches
 	$(BIN)/python benches/python/object_codec.py
+	$(BIN)/python benches/python/object_path.py
 
 .PHONY: bench-smoke
 bench-smoke: build ## run every bench once with a tiny size, so that none rots
 	$(CARGO) bench --quiet -p flownet-benches -- --test
 	$(BIN)/python benches/python/object_codec.py --smoke
+	$(BIN)/python benches/python/object_path.py --smoke
 
 .PHONY: bench-peers
 bench-peers: build ## the same work on Flink, PyFlink, Bytewax, Pathway, pyzmq, Flight (PEERS="bytewax zmq" ROUNDS=3 WORKLOADS=...)
