@@ -27,6 +27,7 @@ pub mod window;
 
 mod chain;
 mod input;
+mod key;
 mod outputs;
 mod task;
 

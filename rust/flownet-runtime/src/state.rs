@@ -10,6 +10,8 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use serde::{Deserialize, Serialize};
 
+use crate::key::Key;
+
 /// The key groups that one subtask owns, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyGroupRange {
@@ -96,8 +98,15 @@ pub struct KeyedState<V> {
 #[derive(Debug)]
 struct Slot<V> {
     hash: u32,
-    key: Box<[u8]>,
+    key: Key,
     value: V,
+}
+
+impl<V> Slot<V> {
+    #[inline]
+    fn is(&self, hash: u32, key: &[u8]) -> bool {
+        self.hash == hash && self.key.is(key)
+    }
 }
 
 impl<V> KeyedState<V> {
@@ -117,7 +126,7 @@ impl<V> KeyedState<V> {
     ) -> Result<&mut V, StateError> {
         let slot = self.range.slot(hash)?;
         let group = &mut self.groups[slot];
-        let entry = group.entry(spread(hash), |held| *held.key == *key, |held| spread(held.hash));
+        let entry = group.entry(spread(hash), |held| held.is(hash, key), |held| spread(held.hash));
         Ok(match entry {
             Entry::Occupied(held) => &mut held.into_mut().value,
             Entry::Vacant(free) => {
@@ -138,13 +147,13 @@ impl<V> KeyedState<V> {
     #[inline]
     pub fn get_mut(&mut self, key: &[u8], hash: u32) -> Option<&mut V> {
         let slot = self.range.slot(hash).ok()?;
-        self.groups[slot].find_mut(spread(hash), |held| *held.key == *key).map(|held| &mut held.value)
+        self.groups[slot].find_mut(spread(hash), |held| held.is(hash, key)).map(|held| &mut held.value)
     }
 
     /// Forgets a key and gives back its value.
     pub fn remove(&mut self, key: &[u8], hash: u32) -> Option<V> {
         let slot = self.range.slot(hash).ok()?;
-        let held = self.groups[slot].find_entry(spread(hash), |held| *held.key == *key).ok()?;
+        let held = self.groups[slot].find_entry(spread(hash), |held| held.is(hash, key)).ok()?;
         self.len -= 1;
         Some(held.remove().0.value)
     }
@@ -152,21 +161,24 @@ impl<V> KeyedState<V> {
     /// Forgets everything and yields it, group by group.
     pub fn drain(&mut self) -> impl Iterator<Item = (Box<[u8]>, V)> {
         self.len = 0;
-        self.groups.iter_mut().flat_map(|group| std::mem::take(group).into_iter()).map(|held| (held.key, held.value))
+        self.groups
+            .iter_mut()
+            .flat_map(|group| std::mem::take(group).into_iter())
+            .map(|held| (held.key.into(), held.value))
     }
 
     /// The value of a key.
     #[inline]
     pub fn get(&self, key: &[u8], hash: u32) -> Option<&V> {
         let slot = self.range.slot(hash).ok()?;
-        self.groups[slot].find(spread(hash), |held| *held.key == *key).map(|held| &held.value)
+        self.groups[slot].find(spread(hash), |held| held.is(hash, key)).map(|held| &held.value)
     }
 
     /// Every key with its value: by key group, in no particular order within one.
     pub fn iter(&self) -> impl Iterator<Item = (KeyGroup, &[u8], &V)> {
-        (self.range.first.get()..)
-            .zip(&self.groups)
-            .flat_map(|(group, held)| held.iter().map(move |slot| (KeyGroup::new(group), &*slot.key, &slot.value)))
+        (self.range.first.get()..).zip(&self.groups).flat_map(|(group, held)| {
+            held.iter().map(move |slot| (KeyGroup::new(group), slot.key.as_slice(), &slot.value))
+        })
     }
 
     /// Keys held.

@@ -11,6 +11,7 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
 use crate::error::TaskError;
+use crate::key::Key;
 use crate::state::spread;
 
 /// A span of time: from `start_ms`, included, to `end_ms`, excluded; milliseconds since the epoch.
@@ -64,17 +65,16 @@ pub struct WindowState<V> {
     open: VecDeque<(Window, Pane<V>)>,
 }
 
-/// What one window holds: entries in order of arrival, found by hash.
+/// What one window holds, found by hash. The table holds the entries themselves: a record costs one look at memory.
 #[derive(Debug)]
-struct Pane<V> {
-    index: HashTable<usize>,
-    entries: Vec<PaneEntry<V>>,
-}
+struct Pane<V>(HashTable<PaneEntry<V>>);
 
 #[derive(Debug)]
 struct PaneEntry<V> {
     hash: u32,
-    key: Box<[u8]>,
+    /// Entries that came before; they are told apart up to the first 2^32.
+    order: u32,
+    key: Key,
     value: V,
 }
 
@@ -118,7 +118,7 @@ impl<V> WindowState<V> {
 
     /// Values held, over all open windows.
     pub fn len(&self) -> usize {
-        self.open.iter().map(|(_, pane)| pane.entries.len()).sum()
+        self.open.iter().map(|(_, pane)| pane.0.len()).sum()
     }
 
     /// Whether no window is open.
@@ -129,25 +129,28 @@ impl<V> WindowState<V> {
 
 impl<V> Default for Pane<V> {
     fn default() -> Self {
-        Self { index: HashTable::new(), entries: Vec::new() }
+        Self(HashTable::new())
     }
 }
 
 impl<V> Pane<V> {
     #[inline]
     fn value_of(&mut self, key: &[u8], hash: u32, default: impl FnOnce() -> V) -> &mut V {
-        let entries = &mut self.entries;
-        let found = self.index.entry(spread(hash), |at| *entries[*at].key == *key, |at| spread(entries[*at].hash));
-        let at = match found {
-            Entry::Occupied(held) => *held.get(),
+        let order = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
+        let found = self.0.entry(spread(hash), |held| held.hash == hash && held.key.is(key), |held| spread(held.hash));
+        match found {
+            Entry::Occupied(held) => &mut held.into_mut().value,
             Entry::Vacant(free) => {
-                let at = entries.len();
-                free.insert(at);
-                entries.push(PaneEntry { hash, key: key.into(), value: default() });
-                at
+                &mut free.insert(PaneEntry { hash, order, key: key.into(), value: default() }).into_mut().value
             }
-        };
-        &mut entries[at].value
+        }
+    }
+
+    /// In order of arrival.
+    fn into_entries(self) -> std::vec::IntoIter<PaneEntry<V>> {
+        let mut entries: Vec<_> = self.0.into_iter().collect();
+        entries.sort_unstable_by_key(|entry| entry.order);
+        entries.into_iter()
     }
 }
 
@@ -172,10 +175,10 @@ impl<V> Iterator for Fired<V> {
             if let Some((window, entries)) = &mut self.current
                 && let Some(entry) = entries.next()
             {
-                return Some((*window, entry.key, entry.value));
+                return Some((*window, entry.key.into(), entry.value));
             }
             let (window, pane) = self.panes.next()?;
-            self.current = Some((window, pane.entries.into_iter()));
+            self.current = Some((window, pane.into_entries()));
         }
     }
 }
@@ -224,6 +227,17 @@ mod tests {
         assert_eq!((state.next_fire_ms(), state.len()), (Some(10), 3));
         assert_eq!(shown(state.fire_due(10)), [(0, "b".into(), 2), (0, "a".into(), 1)]);
         assert_eq!((state.next_fire_ms(), state.len()), (Some(20), 1));
+    }
+
+    #[test]
+    fn keys_fire_in_the_order_in_which_they_came_however_many() {
+        let mut state = WindowState::new(Tumbling::new(10, 0).unwrap());
+        let keys: Vec<String> = (0..1000).map(|n| format!("{}{}", n * 7919 % 1000, "-".repeat(n % 40))).collect();
+        for key in keys.iter().chain(&keys) {
+            count(&mut state, key, 1);
+        }
+        let expected: Vec<_> = keys.into_iter().map(|key| (0, key, 2)).collect();
+        assert_eq!(shown(state.fire_all()), expected);
     }
 
     #[test]
