@@ -23,3 +23,11 @@ def test_reduce_of_a_single_record_does_not_call_the_function(env: fn.Environmen
         raise AssertionError((a, b))
 
     assert sorted(run(env.from_collection([1, 2]).key_by(lambda n: n).reduce(never))) == [1, 2]
+
+
+def test_keys_of_any_length_stay_apart(env: fn.Environment, run: Run) -> None:
+    keys = ["x" * length for length in range(200)] + [("x" * length, length) for length in range(40)]
+    records = [(key, 1) for key in keys] * 3
+    stream = env.from_collection(records).rebalance().key_by(lambda record: record[0])
+    sums = run(stream.reduce(lambda a, b: (a[0], a[1] + b[1])))
+    assert sorted(sums, key=repr) == sorted(((key, n) for key in keys for n in (1, 2, 3)), key=repr)

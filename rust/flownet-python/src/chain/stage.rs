@@ -5,10 +5,12 @@ use std::time::{Duration, Instant};
 use flownet_runtime::source::Throttle;
 use flownet_runtime::{CancelToken, Outputs, SourceStatus, TaskContext, TaskError};
 use pyo3::prelude::*;
+use pyo3::types::PyList;
 
 use super::exit::Exit;
 use super::failure::OperatorInfo;
 use super::record::KeyedRecord;
+use crate::codec::exact;
 
 /// A source: the head of a task without inputs.
 pub(super) trait Source: Send {
@@ -222,7 +224,7 @@ impl<'a, 'py> Flow<'a, 'py> {
         items: &Bound<'py, PyAny>,
         failed: impl Fn(PyErr) -> TaskError,
     ) -> Result<(), TaskError> {
-        if let Ok(list) = items.cast_exact::<pyo3::types::PyList>() {
+        if let Some(list) = exact::<PyList>(items) {
             return list.iter().try_for_each(|item| self.emit(item));
         }
         for item in items.try_iter().map_err(&failed)? {

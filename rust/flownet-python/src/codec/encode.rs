@@ -6,6 +6,7 @@ use pyo3::types::{
     PyBool, PyByteArray, PyBytes, PyComplex, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PySet, PyString, PyTuple,
 };
 
+use super::exact::exact;
 use super::varint::{put_varint, zigzag};
 use super::{CodecError, MAX_DEPTH, Pickle, number, numpy, pickle, tag, temporal};
 
@@ -30,11 +31,11 @@ impl<'o> Encoder<'o> {
 
     #[inline]
     pub(super) fn value(&mut self, value: &Bound<'_, PyAny>, depth: usize) -> Result<(), CodecError> {
-        if let Ok(text) = value.cast_exact::<PyString>() {
+        if let Some(text) = exact::<PyString>(value) {
             self.string(text)
-        } else if let Ok(int) = value.cast_exact::<PyInt>() {
+        } else if let Some(int) = exact::<PyInt>(value) {
             self.int(int)
-        } else if let Ok(float) = value.cast_exact::<PyFloat>() {
+        } else if let Some(float) = exact::<PyFloat>(value) {
             self.float(float.value());
             Ok(())
         } else {
@@ -98,17 +99,17 @@ impl<'o> Encoder<'o> {
     fn other(&mut self, value: &Bound<'_, PyAny>, depth: usize) -> Result<(), CodecError> {
         if value.is_none() {
             self.out.push(tag::NONE);
-        } else if let Ok(flag) = value.cast_exact::<PyBool>() {
+        } else if let Some(flag) = exact::<PyBool>(value) {
             self.out.push(if flag.is_true() { tag::TRUE } else { tag::FALSE });
-        } else if let Ok(bytes) = value.cast_exact::<PyBytes>() {
+        } else if let Some(bytes) = exact::<PyBytes>(value) {
             self.blob(tag::BYTES, bytes.as_bytes());
         } else if depth == MAX_DEPTH {
             return Err(CodecError::TooDeep { limit: MAX_DEPTH });
-        } else if let Ok(tuple) = value.cast_exact::<PyTuple>() {
+        } else if let Some(tuple) = exact::<PyTuple>(value) {
             return self.tuple(tuple, depth);
-        } else if let Ok(list) = value.cast_exact::<PyList>() {
+        } else if let Some(list) = exact::<PyList>(value) {
             return self.list(list, depth);
-        } else if let Ok(dict) = value.cast_exact::<PyDict>() {
+        } else if let Some(dict) = exact::<PyDict>(value) {
             return self.dict(dict, depth);
         } else {
             return self.rare(value, depth);
@@ -117,14 +118,14 @@ impl<'o> Encoder<'o> {
     }
 
     fn rare(&mut self, value: &Bound<'_, PyAny>, depth: usize) -> Result<(), CodecError> {
-        if let Ok(set) = value.cast_exact::<PySet>() {
+        if let Some(set) = exact::<PySet>(value) {
             self.items(tag::SET, set.len(), set.try_iter()?, depth)
-        } else if let Ok(set) = value.cast_exact::<PyFrozenSet>() {
+        } else if let Some(set) = exact::<PyFrozenSet>(value) {
             self.items(tag::FROZENSET, set.len(), set.try_iter()?, depth)
-        } else if let Ok(bytes) = value.cast_exact::<PyByteArray>() {
+        } else if let Some(bytes) = exact::<PyByteArray>(value) {
             self.blob(tag::BYTEARRAY, &bytes.to_vec());
             Ok(())
-        } else if let Ok(complex) = value.cast_exact::<PyComplex>() {
+        } else if let Some(complex) = exact::<PyComplex>(value) {
             number::encode_complex(complex, self.out);
             Ok(())
         } else if temporal::encode(self, value)? || number::encode_other(self, value)? || numpy::encode(self, value)? {

@@ -16,6 +16,7 @@ use pyo3::types::{
 };
 
 use super::encode::Encoder;
+use super::exact::exact;
 use super::{CodecError, MAX_DEPTH, Pickle, number, numpy, tag, temporal};
 
 /// How a key's canonical bytes relate to the key.
@@ -33,7 +34,7 @@ pub enum KeyForm {
 #[inline]
 pub fn encode_key(key: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> Result<KeyForm, CodecError> {
     let mut encoder = Encoder::new(Pickle::Refused, out);
-    let as_given = if let Ok(text) = key.cast_exact::<PyString>() {
+    let as_given = if let Some(text) = exact::<PyString>(key) {
         encoder.string(text)?;
         true
     } else {
@@ -49,24 +50,24 @@ const SUPPORTED: &str = "keys are None, bool, int, float, complex, str, bytes, D
 impl Encoder<'_> {
     /// Returns whether decoding gives the key itself.
     fn key(&mut self, key: &Bound<'_, PyAny>, depth: usize) -> Result<bool, CodecError> {
-        if let Ok(text) = key.cast_exact::<PyString>() {
+        if let Some(text) = exact::<PyString>(key) {
             self.string(text)?;
-        } else if let Ok(int) = key.cast_exact::<PyInt>() {
+        } else if let Some(int) = exact::<PyInt>(key) {
             self.int(int)?;
-        } else if let Ok(bytes) = key.cast_exact::<PyBytes>() {
+        } else if let Some(bytes) = exact::<PyBytes>(key) {
             self.blob(tag::BYTES, bytes.as_bytes());
         } else if key.is_none() {
             self.out.push(tag::NONE);
-        } else if let Ok(flag) = key.cast_exact::<PyBool>() {
+        } else if let Some(flag) = exact::<PyBool>(key) {
             self.small_int(i64::from(flag.is_true()));
             return Ok(false);
-        } else if let Ok(float) = key.cast_exact::<PyFloat>() {
+        } else if let Some(float) = exact::<PyFloat>(key) {
             return self.float_key(key.py(), float.value());
         } else if depth == MAX_DEPTH {
             return Err(CodecError::TooDeep { limit: MAX_DEPTH });
-        } else if let Ok(tuple) = key.cast_exact::<PyTuple>() {
+        } else if let Some(tuple) = exact::<PyTuple>(key) {
             return self.tuple_key(tuple, depth);
-        } else if let Ok(set) = key.cast_exact::<PyFrozenSet>() {
+        } else if let Some(set) = exact::<PyFrozenSet>(key) {
             return self.frozenset_key(set, depth);
         } else {
             return self.rare_key(key, depth);
@@ -113,7 +114,7 @@ impl Encoder<'_> {
     }
 
     fn rare_key(&mut self, key: &Bound<'_, PyAny>, depth: usize) -> Result<bool, CodecError> {
-        if let Ok(complex) = key.cast_exact::<PyComplex>() {
+        if let Some(complex) = exact::<PyComplex>(key) {
             return self.complex_key(complex);
         }
         if let Some(as_given) = temporal::encode_key(self, key)? {

@@ -53,6 +53,7 @@
 mod decode;
 mod encode;
 mod error;
+mod exact;
 mod key;
 mod number;
 mod numpy;
@@ -65,6 +66,7 @@ mod varint;
 pub use decode::{Decoder, decode};
 pub use encode::{Encoder, encode};
 pub use error::CodecError;
+pub(crate) use exact::exact;
 pub use key::{KeyForm, encode_key};
 pub use scan::{Number, item_bytes, number};
 pub use tag::KEY_AS_GIVEN;

@@ -15,6 +15,14 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 /// Splits a varint off the front of `bytes`.
 #[inline]
 pub fn take_varint(bytes: &[u8]) -> Result<(u64, &[u8]), CodecError> {
+    // Lengths and counts are one byte as a rule.
+    match bytes.split_first() {
+        Some((&byte, rest)) if byte < 0x80 => Ok((u64::from(byte), rest)),
+        _ => take_long_varint(bytes),
+    }
+}
+
+fn take_long_varint(bytes: &[u8]) -> Result<(u64, &[u8]), CodecError> {
     let mut value = 0u64;
     for (index, &byte) in bytes.iter().enumerate().take(10) {
         let bits = u64::from(byte & 0x7f);
