@@ -97,8 +97,8 @@ impl Selector {
 #[inline]
 fn take_turn(next: &mut u32, subpartitions: u32) -> u32 {
     if *next >= subpartitions {
-        // Reached once a round, and at the start, which may be any number.
-        *next = next.checked_rem(subpartitions).unwrap_or(0);
+        // The start may be any number; after it a round ends here, and a division would be dear for short rounds.
+        *next = if *next == subpartitions { 0 } else { next.checked_rem(subpartitions).unwrap_or(0) };
     }
     let chosen = *next;
     *next += 1;

@@ -130,8 +130,20 @@ impl RawBytes {
     pub(crate) unsafe fn write(self, at: usize, src: &[u8]) {
         self.shadow_write(at, src.len());
         // SAFETY: the caller vouches for the range; `src` cannot overlap it, since
-        // that would be another reader of it.
-        unsafe { std::ptr::copy_nonoverlapping(src.as_ptr(), self.start.as_ptr().add(at), src.len()) }
+        // that would be another reader of it. Both words lie within `src` and within
+        // the range, since neither is shorter than a word.
+        unsafe {
+            let (from, to) = (src.as_ptr(), self.start.as_ptr().add(at));
+            if (WORD..=2 * WORD).contains(&src.len()) {
+                // Two words that may overlap: small records are spared a call.
+                let last = src.len() - WORD;
+                let words = [from.cast::<u64>().read_unaligned(), from.add(last).cast::<u64>().read_unaligned()];
+                to.cast::<u64>().write_unaligned(words[0]);
+                to.add(last).cast::<u64>().write_unaligned(words[1]);
+            } else {
+                std::ptr::copy_nonoverlapping(from, to, src.len());
+            }
+        }
     }
 
     /// The bytes `at..at + len`.
@@ -195,3 +207,6 @@ const ALIGN_BYTES: usize = 16;
 
 /// What [`Layout`] accepts with our alignment.
 const MAX_REGION_BYTES: usize = isize::MAX as usize - (ALIGN_BYTES - 1);
+
+/// Bytes of a `u64`.
+const WORD: usize = size_of::<u64>();

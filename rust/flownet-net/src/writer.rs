@@ -20,7 +20,7 @@ impl PartitionWriter {
     }
 
     /// Emits one record; returns once it is taken whole.
-    #[inline]
+    #[inline(always)] // as `try_emit`
     pub fn emit(&mut self, target: Target, record: &[u8]) -> Result<(), ExchangeError> {
         match self.writer.try_emit(target, record)? {
             Emit::Done => Ok(()),

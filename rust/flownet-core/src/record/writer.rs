@@ -82,7 +82,7 @@ impl RecordWriter {
     }
 
     /// Takes one record. After an error nothing of it was written.
-    #[inline]
+    #[inline(always)] // or a record of known length is copied by a call that does not know it
     pub fn try_emit(&mut self, target: Target, record: &[u8]) -> Result<Emit, ExchangeError> {
         if record.len() > self.max_record_bytes || self.state != State::Open {
             return Err(self.refusal(record.len()));
@@ -91,22 +91,15 @@ impl RecordWriter {
         self.records_out += 1;
         // At most `max_record_bytes`, which fits.
         let prefix = (record.len() as u32).to_le_bytes();
-        let written = match selection {
-            Selection::One(subpartition) => {
-                if !self.partition.try_write_record(subpartition, &prefix, record) {
-                    return Ok(self.emit_over_buffers(subpartition, prefix, record));
-                }
-                if self.flush == FlushPolicy::EveryRecord {
-                    self.partition.flush(subpartition);
-                }
-                return Ok(Emit::Done);
+        if let Selection::One(subpartition) = selection
+            && self.partition.try_write_record(subpartition, &prefix, record)
+        {
+            if self.flush == FlushPolicy::EveryRecord {
+                self.partition.flush(subpartition);
             }
-            Selection::All => {
-                let written = self.partition.try_broadcast_write(&prefix);
-                if written == prefix.len() { written + self.partition.try_broadcast_write(record) } else { written }
-            }
-        };
-        Ok(self.end_or_block(selection, &prefix, record, written))
+            return Ok(Emit::Done);
+        }
+        Ok(self.emit_over_buffers(selection, prefix, record))
     }
 
     /// Goes on with the record that blocks. Does nothing when none does.
@@ -114,12 +107,9 @@ impl RecordWriter {
         let State::Blocked(selection) = self.state else {
             return Ok(Emit::Done);
         };
-        let rest = &self.rest[self.rest_at..];
-        let written = match selection {
-            Selection::One(subpartition) => self.partition.try_write(subpartition, rest),
-            Selection::All => self.partition.try_broadcast_write(rest),
-        };
-        self.rest_at += written;
+        let rest = std::mem::take(&mut self.rest);
+        self.rest_at += self.write(selection, &rest[self.rest_at..]);
+        self.rest = rest;
         if self.rest_at < self.rest.len() {
             return Ok(Emit::Blocked);
         }
@@ -197,28 +187,25 @@ impl RecordWriter {
         self.records_out
     }
 
-    /// Writes a record that reaches the end of the open buffer, or finds none.
+    /// Writes a record that reaches the end of the open buffer, or finds none, or goes to all.
     #[inline(never)]
-    fn emit_over_buffers(
-        &mut self,
-        subpartition: SubpartitionIndex,
-        prefix: [u8; LENGTH_PREFIX_BYTES],
-        record: &[u8],
-    ) -> Emit {
-        let mut written = self.partition.try_write(subpartition, &prefix);
+    fn emit_over_buffers(&mut self, selection: Selection, prefix: [u8; LENGTH_PREFIX_BYTES], record: &[u8]) -> Emit {
+        let mut written = self.write(selection, &prefix);
         if written == prefix.len() {
-            written += self.partition.try_write(subpartition, record);
+            written += self.write(selection, record);
         }
-        self.end_or_block(Selection::One(subpartition), &prefix, record, written)
-    }
-
-    #[inline]
-    fn end_or_block(&mut self, selection: Selection, prefix: &[u8], record: &[u8], written: usize) -> Emit {
         if written == prefix.len() + record.len() {
             self.end_record(selection);
             Emit::Done
         } else {
-            self.block(selection, prefix, record, written)
+            self.block(selection, &prefix, record, written)
+        }
+    }
+
+    fn write(&mut self, selection: Selection, bytes: &[u8]) -> usize {
+        match selection {
+            Selection::One(subpartition) => self.partition.try_write(subpartition, bytes),
+            Selection::All => self.partition.try_broadcast_write(bytes),
         }
     }
 

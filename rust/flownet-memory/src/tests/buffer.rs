@@ -70,6 +70,22 @@ fn two_pieces_are_written_and_committed_together_or_not_at_all() {
 }
 
 #[test]
+fn pieces_of_every_length_arrive_whole() {
+    let segments = SegmentPool::new(1, 64).unwrap();
+    let pool = segments.create_buffer_pool(sized(1, 1)).unwrap();
+    for len in 0..40_u8 {
+        let piece: Vec<u8> = (1..=len).collect();
+        let (mut builder, mut consumer) = BufferBuilder::new(pool.try_take(0).unwrap());
+        builder.append(&[0xee; 3]);
+        builder.append(&piece);
+        builder.append(&[0xff; 3]);
+        builder.commit();
+        assert_eq!(&*consumer.poll().unwrap(), [&[0xee; 3][..], &piece, &[0xff; 3]].concat());
+    }
+    assert_home(segments, pool);
+}
+
+#[test]
 fn writing_in_place_counts_once_advanced() {
     let (segments, pool) = one_segment();
     let (mut builder, mut consumer) = BufferBuilder::new(pool.try_take(0).unwrap());
