@@ -1,6 +1,7 @@
 //! Both drivers over a pipe that splits the stream anywhere: no sockets, no threads, paused time.
 
 mod rig;
+mod sender;
 
 use std::time::Duration;
 
