@@ -44,9 +44,7 @@ impl GateReader {
         match element {
             Element::Data(buffer) => {
                 reader.push(buffer);
-                while let Some(record) = reader.next_record()? {
-                    on_record(channel, record);
-                }
+                reader.read_all(|record| on_record(channel, record))?;
                 Ok(Input::Records)
             }
             Element::Event(event) => {

@@ -64,12 +64,33 @@ impl RecordReader {
     /// The next record, or `None` when the next buffer is needed. An error stays: the channel has to be given up.
     #[inline]
     pub fn next_record(&mut self) -> Result<Option<&[u8]>, RecordError> {
-        if let Some(end) = self.end_of_whole_record() {
+        if let Some(buffer) = &self.current
+            && let Some(end) = end_of_whole_record(buffer, self.at, self.max_record_bytes)
+        {
             let start = self.at + LENGTH_PREFIX_BYTES;
             self.at = end;
             return Ok(self.current.as_ref().and_then(|buffer| buffer.get(start..end)));
         }
         self.next_gathered()
+    }
+
+    /// Hands all records that end in what was pushed to `each`; the next buffer may be pushed then. Faster than
+    /// [`next_record`](Self::next_record) where records are small: the place in the buffer stays in a register.
+    pub fn read_all(&mut self, mut each: impl FnMut(&[u8])) -> Result<(), RecordError> {
+        loop {
+            if let Some(buffer) = &self.current {
+                let (bytes, mut at) = (&**buffer, self.at);
+                while let Some(end) = end_of_whole_record(bytes, at, self.max_record_bytes) {
+                    each(&bytes[at + LENGTH_PREFIX_BYTES..end]);
+                    at = end;
+                }
+                self.at = at;
+            }
+            match self.next_gathered()? {
+                Some(record) => each(record),
+                None => return Ok(()),
+            }
+        }
     }
 
     /// True when part of a record has arrived and the rest has not.
@@ -81,14 +102,6 @@ impl RecordReader {
     /// To be called when an event arrives or the channel ends: neither may stand inside a record.
     pub fn check_boundary(&self) -> Result<(), RecordError> {
         if self.is_mid_record() { Err(RecordError::Cut { have_bytes: self.gathered.len() }) } else { Ok(()) }
-    }
-
-    /// Where the next record ends, if it lies whole in the current buffer and within the limit.
-    #[inline]
-    fn end_of_whole_record(&self) -> Option<usize> {
-        let (prefix, rest) = self.current.as_ref()?.get(self.at..)?.split_first_chunk::<LENGTH_PREFIX_BYTES>()?;
-        let len = u32::from_le_bytes(*prefix) as usize;
-        (len <= rest.len() && len <= self.max_record_bytes).then_some(self.at + LENGTH_PREFIX_BYTES + len)
     }
 
     /// All that is not a whole record in the current buffer: its end, a cut record, a length beyond the limit.
@@ -140,6 +153,14 @@ impl RecordReader {
             self.gathered.clear();
         }
     }
+}
+
+/// Where the record at `at` ends, if it lies whole in `bytes` and within the limit.
+#[inline]
+fn end_of_whole_record(bytes: &[u8], at: usize, max_record_bytes: usize) -> Option<usize> {
+    let (prefix, rest) = bytes.get(at..)?.split_first_chunk::<LENGTH_PREFIX_BYTES>()?;
+    let len = u32::from_le_bytes(*prefix) as usize;
+    (len <= rest.len() && len <= max_record_bytes).then_some(at + LENGTH_PREFIX_BYTES + len)
 }
 
 #[cfg(test)]
@@ -205,10 +226,15 @@ mod tests {
             let stream = stream_of(&records);
             let mut rest = &stream[..];
             let mut read = Vec::new();
-            for cut in cuts.iter().cycle() {
+            for (turn, cut) in cuts.iter().cycle().enumerate() {
                 let (piece, tail) = rest.split_at((*cut).min(rest.len()));
                 rig.push(piece);
-                read.extend(rig.drain().unwrap());
+                // Both ways to read, one after the other on the same stream.
+                if turn % 2 == 0 {
+                    read.extend(rig.drain().unwrap());
+                } else {
+                    rig.reader.read_all(|record| read.push(record.to_vec())).unwrap();
+                }
                 rest = tail;
                 if rest.is_empty() {
                     break;
@@ -261,6 +287,7 @@ mod tests {
             let refused = Err(RecordError::TooLarge { bytes: u32::MAX as usize, max_bytes: 100 });
             assert_eq!(rig.drain(), refused);
             assert_eq!(rig.drain(), refused, "an error stays");
+            assert!(rig.reader.read_all(|_| panic!("no record was sent")).is_err());
             assert!(rig.reader.gathered.capacity() < 100);
             rig.finish_and_assert_all_segments_home();
         }
