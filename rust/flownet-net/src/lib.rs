@@ -15,6 +15,10 @@
 //! # Locks
 //! The table of partitions, the table of connections, the flusher's groups and the set of running tasks have one each.
 //! They are held for a few statements, never two at once, and no code of another crate but tokio runs under them.
+//!
+//! Each end of a connection has one more, that of its `Sender`: whoever has something to send holds it while the
+//! machine runs and the socket is written, neither of which waits. The machine takes the core's locks and wakes tasks
+//! under it; a waker that leads back to the same `Sender` only tries the lock.
 #![forbid(unsafe_code)]
 
 pub mod handshake;
