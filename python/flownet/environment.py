@@ -56,7 +56,7 @@ class Environment:
         How long the workers may take to start. Default: ``"60s"``.
     cancel_timeout
         How long the functions of a job that ends early may go on before they are given up: worker processes are killed
-        then. Default: ``"5s"``.
+        then. Default: ``"500ms"``, so that a failed job is gone within a second.
     name
         Name of the job. Default: ``"job"``; ``flownet run`` takes the name of the module.
 

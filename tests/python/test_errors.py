@@ -53,6 +53,18 @@ def test_an_exception_of_the_user_comes_with_operator_subtask_record_and_traceba
     assert "Traceback (most recent call last)" not in str(error)
 
 
+def test_a_failure_does_not_wait_for_a_neighbour_that_sleeps(env: fn.Environment) -> None:
+    def sleep_or_raise(n: int) -> int:
+        if n == 0:
+            time.sleep(3600)
+        raise ValueError(n)
+
+    # The neighbour's worker is killed; were it waited for, so would this test be until its own time is up.
+    env.from_collection([0, 1]).rebalance().map(sleep_or_raise).name("sleep or raise").collect()
+    with pytest.raises(errors.OperatorError, match="'sleep or raise'"):
+        env.execute(workers=2)
+
+
 def test_a_worker_is_named_when_the_failure_was_in_one(env: fn.Environment) -> None:
     env.from_collection(["x"]).map(int).print()
     with pytest.raises(errors.OperatorError) as caught:

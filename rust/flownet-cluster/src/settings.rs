@@ -54,7 +54,7 @@ pub struct JobSettings {
     /// Time the workers have to start, register and deploy. Default: 60 s.
     pub launch_timeout: Duration,
     /// Time cancelled tasks have to end before their process is killed.
-    /// Default: 5 s.
+    /// Default: 500 ms, so that a job that fails is gone within a second.
     pub cancel_timeout: Duration,
 }
 
@@ -76,7 +76,7 @@ impl Default for JobSettings {
             heartbeat_interval: Duration::from_secs(1),
             heartbeat_timeout: Duration::from_secs(10),
             launch_timeout: Duration::from_secs(60),
-            cancel_timeout: Duration::from_secs(5),
+            cancel_timeout: Duration::from_millis(500),
         }
     }
 }
