@@ -17,13 +17,14 @@ pub const LENGTH_BYTES: usize = 4;
 /// The partition of all benches.
 pub const PARTITION: PartitionId = PartitionId::new(1);
 
-/// A pool of `segments` segments, all of them its own.
+/// A pool of `segments` segments, all of them its own, and not short of any it wants.
 ///
 /// # Panics
 /// If the machine has no memory for them.
 #[must_use]
 pub fn new_pool(segments: usize, lanes: usize) -> Arc<BufferPool> {
-    let settings = BufferPoolSettings { min: segments, max: None, lanes, max_per_lane: usize::MAX, max_overdraft: 0 };
+    let settings =
+        BufferPoolSettings { min: segments, max: Some(segments), lanes, max_per_lane: usize::MAX, max_overdraft: 0 };
     SegmentPool::new(segments, SEGMENT_BYTES)
         .and_then(|pool| pool.create_buffer_pool(settings))
         .expect("a bench takes a few hundred MiB at most")
