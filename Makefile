@@ -118,6 +118,6 @@ ci: test lint docs bench-smoke ## everything CI runs
 
 .PHONY: clean
 clean: ## remove .venv, build output and caches
-	rm -rf $(VENV) target dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) target dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find python -name '*.so' -delete
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

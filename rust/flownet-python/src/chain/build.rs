@@ -13,8 +13,7 @@ use super::attach::TaskThreads;
 use super::exit::{Exit, Route};
 use super::failure::OperatorInfo;
 use super::keyed::{
-    Aggregate, Count, Fold, KeyedBase, Process, Reduce, WindowAggregate, WindowCount, WindowProcess, WindowReduce,
-    WindowSettings,
+    Aggregate, Count, Fold, KeyedBase, Process, Reduce, WindowCount, WindowProcess, WindowReduce, WindowSettings,
 };
 use super::objects::{Objects, required};
 use super::operators::{Filter, FlatMap, Map};
@@ -203,10 +202,10 @@ impl<'py> StageBuilder<'_, 'py> {
     fn windowed(&self, kind: &str) -> Result<Kind, TaskError> {
         let window = WindowSettings { size_ms: setting(self.operator, "window_ms")? };
         Ok(Kind::Keyed(match kind {
-            "reduce" => Box::new(WindowReduce::new(self.base(), self.function()?, window)?),
-            "count" => Box::new(WindowCount::new(self.base(), window)?),
-            "process" => Box::new(WindowProcess::new(self.base(), self.function()?, window)?),
-            other => Box::new(WindowAggregate::new(self.aggregate(other)?, window)?),
+            "reduce" => Box::new(WindowReduce::over(self.base(), self.function()?, window)?),
+            "count" => Box::new(WindowCount::over(self.base(), window)?),
+            "process" => Box::new(WindowProcess::over(self.base(), self.function()?, window)?),
+            other => Box::new(self.aggregate(other)?.over(window)?),
         }))
     }
 

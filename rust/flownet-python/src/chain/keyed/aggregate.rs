@@ -1,13 +1,13 @@
 //! `sum`, `min` and `max`, running and for windows, of the record or of one of its fields.
 
-use flownet_runtime::window::Fired;
+use flownet_runtime::window::Window;
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::prelude::*;
 
 use super::KeyedBase;
 use super::number::Value;
-use super::state::{Held, State};
-use super::window::{WindowSettings, Windows};
+use super::state::State;
+use super::window::{WindowFold, WindowSettings, Windowed};
 use crate::chain::record::KeyedRecord;
 use crate::chain::stage::{Flow, KeyedOperator};
 use crate::codec::{Number, item_bytes, number};
@@ -39,6 +39,11 @@ impl Aggregate {
     /// `sum`, `min` and `max` as records arrive.
     pub(in crate::chain) fn running(self) -> impl KeyedOperator {
         RunningAggregate { aggregate: self, state: State::new() }
+    }
+
+    /// The same for windows.
+    pub(in crate::chain) fn over(self, window: WindowSettings) -> Result<impl KeyedOperator, TaskError> {
+        Windowed::new(self, window)
     }
 
     /// The value, if it is a plain number that can be read from the bytes.
@@ -86,6 +91,11 @@ impl Aggregate {
             self.base.info.failed(py, &error, decoded.as_ref())
         })
     }
+
+    fn emit_pair(&self, key: &[u8], held: Option<&Value>, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        let Some(value) = held else { return Ok(()) };
+        flow.emit(self.base.pair(flow.py, key, value.to_object(flow.py))?)
+    }
 }
 
 /// `(key, value so far)` for each record.
@@ -104,74 +114,32 @@ impl KeyedOperator for RunningAggregate {
         let next = self.aggregate.value(flow.py, record)?;
         let held = self.state.entry(record, || None)?;
         self.aggregate.fold_into(flow.py, record, &mut held.value, next)?;
-        emit_pair(&self.aggregate.base, record.key, held, flow)
+        self.aggregate.emit_pair(held.key_value(record.key), held.value.as_ref(), flow)
     }
 }
 
 /// `(key, value)` for each key and window.
-pub(in crate::chain) struct WindowAggregate {
-    aggregate: Aggregate,
-    windows: Windows<Option<Value>>,
-}
-
-impl WindowAggregate {
-    pub(in crate::chain) fn new(aggregate: Aggregate, window: WindowSettings) -> Result<Self, TaskError> {
-        Ok(Self { aggregate, windows: Windows::new(window)? })
-    }
-
-    fn emit(&self, fired: Fired<Held<Option<Value>>>, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        for (_, key, held) in fired {
-            flow.cancel().check()?;
-            emit_pair(&self.aggregate.base, &key, &held, flow)?;
-        }
-        Ok(())
-    }
-}
-
-impl KeyedOperator for WindowAggregate {
-    fn open(&mut self, _: Python<'_>, _: &TaskContext) -> Result<(), TaskError> {
-        Ok(())
-    }
+impl WindowFold for Aggregate {
+    type Value = Option<Value>;
 
     #[inline]
-    fn absorb(&mut self, record: &KeyedRecord<'_>, now_ms: i64) -> Result<bool, TaskError> {
-        let Some(next) = self.aggregate.native_value(record) else { return Ok(false) };
-        match self.windows.entry(record, now_ms, || None) {
-            Some(so_far) => Ok(so_far.fold_native(self.aggregate.fold, &next)),
+    fn absorb(&self, record: &KeyedRecord<'_>, held: &mut Option<Value>) -> bool {
+        let Some(next) = self.native_value(record) else { return false };
+        match held {
+            Some(so_far) => so_far.fold_native(self.fold, &next),
             first => {
                 *first = Some(next);
-                Ok(true)
+                true
             }
         }
     }
 
-    fn push(&mut self, record: &KeyedRecord<'_>, now_ms: i64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        let next = self.aggregate.value(flow.py, record)?;
-        let held = self.windows.entry(record, now_ms, || None);
-        self.aggregate.fold_into(flow.py, record, held, next)
+    fn fold(&self, py: Python<'_>, record: &KeyedRecord<'_>, held: &mut Option<Value>) -> Result<(), TaskError> {
+        let next = self.value(py, record)?;
+        self.fold_into(py, record, held, next)
     }
 
-    fn next_timer_ms(&self) -> Option<i64> {
-        self.windows.next_timer_ms()
+    fn emit(&self, _: Window, key: &[u8], held: Option<Value>, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        self.emit_pair(key, held.as_ref(), flow)
     }
-
-    fn on_timer(&mut self, now_ms: i64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        let fired = self.windows.fire_due(now_ms);
-        self.emit(fired, flow)
-    }
-
-    fn finish(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        let fired = self.windows.fire_all();
-        self.emit(fired, flow)
-    }
-}
-
-fn emit_pair(
-    base: &KeyedBase,
-    key: &[u8],
-    held: &Held<Option<Value>>,
-    flow: &mut Flow<'_, '_>,
-) -> Result<(), TaskError> {
-    let Some(value) = &held.value else { return Ok(()) };
-    flow.emit(base.pair(flow.py, held.key_value(key), value.to_object(flow.py))?)
 }

@@ -1,13 +1,13 @@
 //! `count` and the count of a window: the record's value is never looked at.
 
-use flownet_runtime::window::Fired;
+use flownet_runtime::window::Window;
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
 
 use super::KeyedBase;
-use super::state::{Held, State};
-use super::window::{WindowSettings, Windows};
+use super::state::State;
+use super::window::{WindowFold, WindowSettings, Windowed};
 use crate::chain::record::KeyedRecord;
 use crate::chain::stage::{Flow, KeyedOperator};
 
@@ -38,52 +38,30 @@ impl KeyedOperator for Count {
 }
 
 /// `window_count`: `(key, records)` for each key and window.
-pub(in crate::chain) struct WindowCount {
-    base: KeyedBase,
-    windows: Windows<u64>,
-}
+pub(in crate::chain) struct WindowCount(KeyedBase);
 
 impl WindowCount {
-    pub(in crate::chain) fn new(base: KeyedBase, window: WindowSettings) -> Result<Self, TaskError> {
-        Ok(Self { base, windows: Windows::new(window)? })
-    }
-
-    fn emit(&self, fired: Fired<Held<u64>>, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        for (_, key, held) in fired {
-            flow.cancel().check()?;
-            let count = PyInt::new(flow.py, held.value).into_any();
-            flow.emit(self.base.pair(flow.py, held.key_value(&key), count)?)?;
-        }
-        Ok(())
+    pub(in crate::chain) fn over(base: KeyedBase, window: WindowSettings) -> Result<impl KeyedOperator, TaskError> {
+        Windowed::new(Self(base), window)
     }
 }
 
-impl KeyedOperator for WindowCount {
-    fn open(&mut self, _: Python<'_>, _: &TaskContext) -> Result<(), TaskError> {
+impl WindowFold for WindowCount {
+    type Value = u64;
+
+    #[inline]
+    fn absorb(&self, _: &KeyedRecord<'_>, records: &mut u64) -> bool {
+        *records += 1;
+        true
+    }
+
+    fn fold(&self, _: Python<'_>, record: &KeyedRecord<'_>, records: &mut u64) -> Result<(), TaskError> {
+        self.absorb(record, records);
         Ok(())
     }
 
-    #[inline]
-    fn absorb(&mut self, record: &KeyedRecord<'_>, now_ms: i64) -> Result<bool, TaskError> {
-        *self.windows.entry(record, now_ms, || 0) += 1;
-        Ok(true)
-    }
-
-    fn push(&mut self, record: &KeyedRecord<'_>, now_ms: i64, _: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        self.absorb(record, now_ms).map(drop)
-    }
-
-    fn next_timer_ms(&self) -> Option<i64> {
-        self.windows.next_timer_ms()
-    }
-
-    fn on_timer(&mut self, now_ms: i64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        let fired = self.windows.fire_due(now_ms);
-        self.emit(fired, flow)
-    }
-
-    fn finish(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        let fired = self.windows.fire_all();
-        self.emit(fired, flow)
+    fn emit(&self, _: Window, key: &[u8], records: u64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        let count = PyInt::new(flow.py, records).into_any();
+        flow.emit(self.0.pair(flow.py, key, count)?)
     }
 }

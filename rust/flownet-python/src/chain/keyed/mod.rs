@@ -12,7 +12,7 @@ mod state;
 mod window;
 mod window_process;
 
-pub(super) use aggregate::{Aggregate, Fold, WindowAggregate};
+pub(super) use aggregate::{Aggregate, Fold};
 pub(super) use count::{Count, WindowCount};
 pub(super) use process::Process;
 pub(super) use reduce::{Reduce, WindowReduce};

@@ -1,12 +1,12 @@
 //! `reduce` with a user's function, running and for windows.
 
-use flownet_runtime::window::Fired;
+use flownet_runtime::window::Window;
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::prelude::*;
 
 use super::KeyedBase;
-use super::state::{Held, State};
-use super::window::{WindowSettings, Windows};
+use super::state::State;
+use super::window::{WindowFold, WindowSettings, Windowed};
 use crate::chain::call::call2;
 use crate::chain::record::KeyedRecord;
 use crate::chain::stage::{Flow, KeyedOperator};
@@ -61,54 +61,27 @@ impl KeyedOperator for Reduce {
 }
 
 /// `window_reduce`: `(key, value)` for each key and window.
-pub(in crate::chain) struct WindowReduce {
-    combine: Combine,
-    windows: Windows<Option<Py<PyAny>>>,
-}
+pub(in crate::chain) struct WindowReduce(Combine);
 
 impl WindowReduce {
-    pub(in crate::chain) fn new(
+    pub(in crate::chain) fn over(
         base: KeyedBase,
         function: Py<PyAny>,
         window: WindowSettings,
-    ) -> Result<Self, TaskError> {
-        Ok(Self { combine: Combine { base, function }, windows: Windows::new(window)? })
-    }
-
-    fn emit(&self, fired: Fired<Held<Option<Py<PyAny>>>>, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        for (_, key, held) in fired {
-            flow.cancel().check()?;
-            let pair =
-                |value: &Py<PyAny>| self.combine.base.pair(flow.py, held.key_value(&key), value.bind(flow.py).clone());
-            if let Some(pair) = held.value.as_ref().map(pair) {
-                flow.emit(pair?)?;
-            }
-        }
-        Ok(())
+    ) -> Result<impl KeyedOperator, TaskError> {
+        Windowed::new(Self(Combine { base, function }), window)
     }
 }
 
-impl KeyedOperator for WindowReduce {
-    fn open(&mut self, _: Python<'_>, _: &TaskContext) -> Result<(), TaskError> {
-        Ok(())
+impl WindowFold for WindowReduce {
+    type Value = Option<Py<PyAny>>;
+
+    fn fold(&self, py: Python<'_>, record: &KeyedRecord<'_>, held: &mut Option<Py<PyAny>>) -> Result<(), TaskError> {
+        self.0.fold(py, record, held).map(drop)
     }
 
-    fn push(&mut self, record: &KeyedRecord<'_>, now_ms: i64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        let held = self.windows.entry(record, now_ms, || None);
-        self.combine.fold(flow.py, record, held).map(drop)
-    }
-
-    fn next_timer_ms(&self) -> Option<i64> {
-        self.windows.next_timer_ms()
-    }
-
-    fn on_timer(&mut self, now_ms: i64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        let fired = self.windows.fire_due(now_ms);
-        self.emit(fired, flow)
-    }
-
-    fn finish(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        let fired = self.windows.fire_all();
-        self.emit(fired, flow)
+    fn emit(&self, _: Window, key: &[u8], held: Option<Py<PyAny>>, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        let Some(value) = held else { return Ok(()) };
+        flow.emit(self.0.base.pair(flow.py, key, value.into_bound(flow.py))?)
     }
 }

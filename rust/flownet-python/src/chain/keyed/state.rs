@@ -21,6 +21,11 @@ impl<V> Held<V> {
     pub(super) fn key_value<'a>(&'a self, key: &'a [u8]) -> &'a [u8] {
         self.given.as_deref().unwrap_or(key)
     }
+
+    /// The form the key was given in, where it was another than the canonical one, and the value.
+    pub(super) fn into_parts(self) -> (Option<Box<[u8]>>, V) {
+        (self.given, self.value)
+    }
 }
 
 /// Keyed state that exists once its key groups are known.

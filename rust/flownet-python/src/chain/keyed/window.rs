@@ -1,10 +1,12 @@
-//! What the operators on tumbling windows share.
+//! Operators on tumbling windows: one value for each key and window, given out when the window is over.
 
-use flownet_runtime::TaskError;
-use flownet_runtime::window::{Fired, Tumbling, WindowState};
+use flownet_runtime::window::{Fired, Tumbling, Window, WindowState};
+use flownet_runtime::{TaskContext, TaskError};
+use pyo3::prelude::*;
 
 use super::state::Held;
 use crate::chain::record::KeyedRecord;
+use crate::chain::stage::{Flow, KeyedOperator};
 
 /// How a windowed operator cuts time.
 #[derive(Clone, Copy, Debug)]
@@ -13,29 +15,78 @@ pub(in crate::chain) struct WindowSettings {
     pub(in crate::chain) size_ms: i64,
 }
 
-/// One value for each key and open window.
-pub(super) struct Windows<V>(WindowState<Held<V>>);
+/// What an operator makes of the records of one key and window.
+pub(super) trait WindowFold: Send {
+    /// What is kept until the window is over; its default stands before the first record.
+    type Value: Default + Send;
 
-impl<V> Windows<V> {
-    pub(super) fn new(settings: WindowSettings) -> Result<Self, TaskError> {
-        Ok(Self(WindowState::new(Tumbling::new(settings.size_ms, 0)?)))
+    /// Takes a record without the interpreter, if this record allows it; false leaves `value` as it was.
+    fn absorb(&self, record: &KeyedRecord<'_>, value: &mut Self::Value) -> bool {
+        let _ = (record, value);
+        false
     }
 
-    /// The value of the record's key in the window of `now_ms`.
+    /// Takes a record that was not absorbed.
+    fn fold(&self, py: Python<'_>, record: &KeyedRecord<'_>, value: &mut Self::Value) -> Result<(), TaskError>;
+
+    /// The window is over.
+    fn emit(&self, window: Window, key: &[u8], value: Self::Value, flow: &mut Flow<'_, '_>) -> Result<(), TaskError>;
+}
+
+/// A fold over tumbling windows.
+pub(in crate::chain) struct Windowed<F: WindowFold> {
+    fold: F,
+    windows: WindowState<Held<F::Value>>,
+}
+
+impl<F: WindowFold> Windowed<F> {
+    pub(super) fn new(fold: F, settings: WindowSettings) -> Result<Self, TaskError> {
+        Ok(Self { fold, windows: WindowState::new(Tumbling::new(settings.size_ms, 0)?) })
+    }
+
     #[inline]
-    pub(super) fn entry(&mut self, record: &KeyedRecord<'_>, now_ms: i64, default: impl FnOnce() -> V) -> &mut V {
-        &mut self.0.add(record.key, record.hash, now_ms, || Held::new(record, default())).value
+    fn parts(&mut self, record: &KeyedRecord<'_>, now_ms: i64) -> (&F, &mut F::Value) {
+        let held = self.windows.add(record.key, record.hash, now_ms, || Held::new(record, F::Value::default()));
+        (&self.fold, &mut held.value)
     }
 
-    pub(super) fn next_timer_ms(&self) -> Option<i64> {
-        self.0.next_fire_ms()
+    fn emit(&self, fired: Fired<Held<F::Value>>, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        for (window, key, held) in fired {
+            flow.cancel().check()?;
+            let (given, value) = held.into_parts();
+            self.fold.emit(window, given.as_deref().unwrap_or(&key), value, flow)?;
+        }
+        Ok(())
+    }
+}
+
+impl<F: WindowFold> KeyedOperator for Windowed<F> {
+    fn open(&mut self, _: Python<'_>, _: &TaskContext) -> Result<(), TaskError> {
+        Ok(())
     }
 
-    pub(super) fn fire_due(&mut self, now_ms: i64) -> Fired<Held<V>> {
-        self.0.fire_due(now_ms)
+    #[inline]
+    fn absorb(&mut self, record: &KeyedRecord<'_>, now_ms: i64) -> Result<bool, TaskError> {
+        let (fold, value) = self.parts(record, now_ms);
+        Ok(fold.absorb(record, value))
     }
 
-    pub(super) fn fire_all(&mut self) -> Fired<Held<V>> {
-        self.0.fire_all()
+    fn push(&mut self, record: &KeyedRecord<'_>, now_ms: i64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        let (fold, value) = self.parts(record, now_ms);
+        fold.fold(flow.py, record, value)
+    }
+
+    fn next_timer_ms(&self) -> Option<i64> {
+        self.windows.next_fire_ms()
+    }
+
+    fn on_timer(&mut self, now_ms: i64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        let fired = self.windows.fire_due(now_ms);
+        self.emit(fired, flow)
+    }
+
+    fn finish(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        let fired = self.windows.fire_all();
+        self.emit(fired, flow)
     }
 }
