@@ -40,6 +40,10 @@ MAX_PARALLELISM: Final = 32768
 """Most subtasks an operator can have, which is also the most key groups."""
 
 
+MAX_WORKERS: Final = 1024
+"""Most worker processes a job can have."""
+
+
 def duration_us(setting: str, value: object) -> int:
     """Read a duration as whole microseconds.
 
@@ -115,7 +119,7 @@ def parallelism(value: object) -> int:
 
 def workers(value: object) -> int:
     """Check a number of worker processes, 0 to 1024; raise `ConfigError` otherwise."""
-    return whole_number("workers", value, 0, 1024)
+    return whole_number("workers", value, 0, MAX_WORKERS)
 
 
 def text(setting: str, value: object) -> str:
@@ -281,7 +285,7 @@ SETTINGS: Final = {
         Setting("name", "job_name", text),
         Setting("parallelism", "parallelism", _between(1, MAX_PARALLELISM)),
         Setting("max_parallelism", "max_parallelism", _between(1, MAX_PARALLELISM), may_be_none=True),
-        Setting("workers", "workers", _between(0, 1024)),
+        Setting("workers", "workers", _between(0, MAX_WORKERS)),
         Setting("slots_per_worker", "slots_per_worker", _between(1, MAX_PARALLELISM), may_be_none=True),
         Setting("buffer_timeout", "buffer_timeout_us", duration_us, may_be_none=True),
         Setting("codec", "codec", _codec),

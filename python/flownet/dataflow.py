@@ -42,6 +42,7 @@ class Node:
     is_parallel: bool = True
     """False for what runs once by nature; `parallelism` is then 1."""
     on_driver: bool = False
+    workers: tuple[int, ...] = ()
     chaining: Chaining = "always"
     uid: str | None = None
     prepare: Callable[[], object] | None = None
@@ -111,6 +112,7 @@ class Dataflow:
                 parallelism=node.parallelism or parallelism,
                 chaining=node.chaining,
                 on_driver=node.on_driver,
+                workers=node.workers,
             )
             for node in self.nodes
         ]

@@ -36,6 +36,8 @@ class Operator:
     """Whether it shares a task with its neighbours."""
     on_driver: bool = False
     """True when it must run in the process that called ``execute()``."""
+    workers: tuple[int, ...] = ()
+    """Workers its subtasks go round, from 1; empty: all of them."""
 
 
 @dataclass(slots=True)

@@ -112,6 +112,38 @@ class _OperatorHandle:
         node.parallelism = parallelism
         return self
 
+    def place_on(self: Handle, *workers: int) -> Handle:
+        """Run the operator's subtasks on these workers, in turn.
+
+        For what belongs somewhere: a source beside its files, a slow operator away from the others. The operator shares
+        a task only with neighbours placed on the same workers.
+
+        Parameters
+        ----------
+        *workers
+            Numbers of workers, from 1. Without workers (``workers=0``) they have no meaning. Default: all workers.
+
+        Raises
+        ------
+        ConfigError
+            No number was given, one twice, or one that is no worker's.
+        PlanError
+            The operator must run in this process, such as `Environment.from_iterable` over an iterable and
+            `Stream.collect`. When the job is planned: it has no such worker.
+
+        Examples
+        --------
+        >>> slow = env.from_collection(["to", "be"]).map(len).place_on(2)
+        """
+        node = self._node("place_on")
+        chosen = tuple(config.whole_number("place_on", worker, 1, config.MAX_WORKERS) for worker in workers)
+        if not chosen or len(set(chosen)) < len(chosen):
+            raise ConfigError(f"place_on{workers!r}: name each worker once, at least one", setting="place_on")
+        if node.on_driver:
+            raise PlanError(f"operator {node.name!r} runs in this process and on no worker", operator=node.name)
+        node.workers = chosen
+        return self
+
     def disable_chaining(self: Handle) -> Handle:
         """Run the operator in a task of its own, apart from what comes before and after it.
 

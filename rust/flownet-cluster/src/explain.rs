@@ -115,8 +115,8 @@ impl fmt::Display for Explanation {
             for exchange in self.exchanges.iter().filter(|exchange| exchange.to == position) {
                 self.write_exchange(f, exchange)?;
             }
-            // Without workers everything is, and it need not be said.
-            let place = if task.on_driver && !workers.is_empty() { "  on the driver" } else { "" };
+            // Without workers everything is on the driver, and it need not be said.
+            let place = if workers.is_empty() { String::new() } else { place_text(task) };
             writeln!(f, "task {}  {:width$}parallelism {}{place}", position + 1, task.name, task.parallelism)?;
         }
         self.write_demand(f, &workers, "a worker")?;
@@ -170,6 +170,15 @@ pub(crate) fn partitioner_name(partitioner: Partitioner) -> &'static str {
     }
 }
 
+fn place_text(task: &Vertex) -> String {
+    match task.workers.as_slice() {
+        _ if task.on_driver => "  on the driver".to_owned(),
+        [] => String::new(),
+        [worker] => format!("  on worker {worker}"),
+        several => format!("  on workers {}", several.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")),
+    }
+}
+
 fn timeout_text(timeout: Option<Duration>) -> String {
     match timeout {
         None => "full buffers only".to_owned(),
@@ -218,6 +227,17 @@ mod tests {
         assert!(text.contains("   | rescale, 1 channel, credit, full buffers only\n"), "{text}");
         assert!(text.contains("task 3  union    parallelism 1  on the driver\n"), "{text}");
         assert!(text.contains(" in this process\n"), "{text}");
+    }
+
+    #[test]
+    fn where_an_operator_was_placed_is_said_unless_there_are_no_workers() {
+        let flow = Flow::word_count().with("count", |count| count.workers = vec![1, 2]);
+        let flow = flow.with("print", |print| print.workers = vec![2]);
+        let text = explain(&flow.0, &settings()).unwrap().to_string();
+        assert!(text.contains("parallelism 2  on workers 1, 2\n"), "{text}");
+        assert!(text.contains("parallelism 2  on worker 2\n"), "{text}");
+        let text = explain(&flow.0, &JobSettings { workers: 0, ..settings() }).unwrap().to_string();
+        assert!(!text.contains("worker"), "{text}");
     }
 
     #[test]

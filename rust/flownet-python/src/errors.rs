@@ -119,6 +119,7 @@ fn plan(py: Python<'_>, error: PlanError) -> PyErr {
         PlanError::Parallelism { operator, .. }
         | PlanError::ForwardParallelism { to: operator, .. }
         | PlanError::Unconnected { operator }
+        | PlanError::UnknownWorker { operator, .. }
         | PlanError::TooManyChannels { to: operator, .. }
         | PlanError::TooLargeToShip { operator, .. }
         | PlanError::KeyGroups { operator, .. } => about("PlanError", operator).into_err(),

@@ -24,6 +24,7 @@ pub(crate) struct PyOperator {
     parallelism: u32,
     chaining: String,
     on_driver: bool,
+    workers: Vec<u32>,
 }
 
 /// `flownet.graph.Edge`.
@@ -66,6 +67,7 @@ impl PyOperator {
                 other => return Err(PyValueError::new_err(format!("unknown chaining {other:?}"))),
             },
             on_driver: self.on_driver,
+            workers: self.workers,
         })
     }
 }

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,44 @@ def test_set_parallelism_sets_the_number_of_subtasks(env: fn.Environment, worker
     assert [task.parallelism for task in result.tasks if task.name == "three"] == [3]
 
 
+def test_subtasks_run_on_the_workers_they_are_placed_on(env: fn.Environment) -> None:
+    def pid(record: tuple[int, ...]) -> tuple[int, ...]:
+        return (*record, os.getpid())
+
+    start = env.from_iterable(lambda subtask, subtasks: [(subtask,)]).place_on(2, 1)
+    pids = start.map(pid).place_on(2).map(pid).place_on(2).map(pid).place_on(1).collect()
+    env.execute(2)
+    (_, two, two_again, one), (_, *others) = sorted(pids)
+    assert two == two_again != one
+    assert others == [two, two, one]
+    assert "on worker 2" in env.explain(2)
+    assert len(pids) == 2
+
+
+def test_placing_is_ignored_where_there_are_no_workers(env: fn.Environment) -> None:
+    numbers = env.from_collection([1]).map(str).place_on(7).collect()
+    env.execute(0)
+    assert list(numbers) == ["1"]
+
+
+@pytest.mark.parametrize("places", [(), (0,), (1, 1), (-1,), ("1",), (1.0,), (True,), (1025,)])
+def test_an_impossible_place_is_refused_at_once(env: fn.Environment, places: tuple[Any, ...]) -> None:
+    with pytest.raises(fn.errors.ConfigError, match="place_on"):
+        env.from_collection([1]).map(str).place_on(*places)
+
+
+def test_a_worker_that_the_job_has_not_is_named_before_anything_starts(env: fn.Environment) -> None:
+    env.from_collection([1]).map(str).name("far").place_on(3)
+    with pytest.raises(fn.errors.PlanError, match="'far' is placed on worker 3, but the job has 2") as caught:
+        env.execute(2)
+    assert caught.value.operator == "far"
+
+
+def test_what_runs_in_this_process_cannot_be_placed_on_a_worker(env: fn.Environment) -> None:
+    with pytest.raises(fn.errors.PlanError, match="runs in this process and on no worker"):
+        env.from_iterable([1]).place_on(1)
+
+
 def test_what_runs_once_by_nature_cannot_be_made_parallel(env: fn.Environment) -> None:
     for source in (env.from_collection([1]), env.from_iterable([1]), env.socket_text("localhost", 9)):
         assert source.set_parallelism(1) is source
@@ -54,6 +93,7 @@ def test_what_describes_an_operator_is_refused_where_there_is_none(env: fn.Envir
         lambda stream: stream.name("x"),
         lambda stream: stream.uid("x"),
         lambda stream: stream.set_parallelism(1),
+        lambda stream: stream.place_on(1),
         lambda stream: stream.start_new_chain(),
         lambda stream: stream.disable_chaining(),
     ]

@@ -37,6 +37,8 @@ pub struct LogicalOperator {
     pub chaining: Chaining,
     /// Whether it runs in the process that submits the job.
     pub on_driver: bool,
+    /// Workers its subtasks go round, from 1; all of them if empty.
+    pub workers: Vec<u32>,
 }
 
 /// Whether an operator may share a task with its neighbours.

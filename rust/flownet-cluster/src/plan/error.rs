@@ -119,13 +119,26 @@ pub enum PlanError {
         /// Limit.
         max_channels: u64,
     },
+    /// An operator was placed on a worker that the job does not have.
+    #[error(
+        "operator '{operator}' is placed on worker {worker}, but the job has {workers}; raise workers to {worker}, \
+         or place it on another"
+    )]
+    UnknownWorker {
+        /// Name of the operator, with those of its task.
+        operator: String,
+        /// Where it should run.
+        worker: u32,
+        /// Workers of the job.
+        workers: u32,
+    },
     /// More subtasks than the workers have slots for.
     #[error(
         "parallelism {parallelism} needs {needed} slots on a worker, slots_per_worker is {available}; \
          raise slots_per_worker or workers, or lower the parallelism"
     )]
     InsufficientSlots {
-        /// Largest parallelism of the dataflow.
+        /// Parallelism that does not fit.
         parallelism: u32,
         /// Slots it needs on the fullest worker.
         needed: u32,

@@ -35,7 +35,7 @@ impl<'a> Expansion<'a> {
         // receiver must agree, and state moves between jobs of one number.
         let max_parallelism = chosen.unwrap_or_else(|| flownet_core::keygroup::default_max_parallelism(parallelism));
         let expansion = Self { graph, settings, max_parallelism };
-        expansion.check_slots(parallelism)?;
+        graph.vertices.iter().try_for_each(|vertex| expansion.check_place(vertex))?;
         for edge in &graph.edges {
             expansion.check_edge(edge)?;
         }
@@ -69,9 +69,13 @@ impl<'a> Expansion<'a> {
     }
 
     /// Slot sharing: subtask `i` of every vertex goes to one worker, so that
-    /// forward neighbours stay together.
+    /// forward neighbours stay together, unless the user has said where to.
     fn worker_of(&self, vertex: &JobVertex<'_>, subtask: u32) -> u32 {
-        if self.runs_on_driver(vertex) { 0 } else { 1 + subtask % self.settings.workers }
+        match vertex.workers {
+            _ if self.runs_on_driver(vertex) => 0,
+            [] => 1 + subtask % self.settings.workers,
+            chosen => chosen[subtask as usize % chosen.len()],
+        }
     }
 
     fn runs_on_driver(&self, vertex: &JobVertex<'_>) -> bool {
@@ -122,9 +126,18 @@ impl<'a> Expansion<'a> {
             .collect()
     }
 
-    fn check_slots(&self, parallelism: u32) -> Result<(), PlanError> {
+    /// The workers a vertex was placed on exist, and have slots for its subtasks.
+    fn check_place(&self, vertex: &JobVertex<'_>) -> Result<(), PlanError> {
+        let (parallelism, workers) = (vertex.parallelism, self.settings.workers);
+        let is_missing = |worker: &&u32| !(1..=workers).contains(worker);
+        if workers > 0
+            && let Some(&worker) = vertex.workers.iter().find(is_missing)
+        {
+            return Err(PlanError::UnknownWorker { operator: vertex.name(), worker, workers });
+        }
         let Some(available) = self.settings.slots_per_worker else { return Ok(()) };
-        let needed = parallelism.div_ceil(self.settings.workers.max(1));
+        let places = if vertex.workers.is_empty() { workers } else { vertex.workers.len() as u32 };
+        let needed = parallelism.div_ceil(places.max(1));
         if needed <= available {
             return Ok(());
         }

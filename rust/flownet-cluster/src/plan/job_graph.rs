@@ -1,8 +1,8 @@
 //! Operators fused into vertices: what runs in one task.
 //!
 //! An operator joins the vertex of its upstream when their edge is a forward
-//! edge, it is the operator's only input, both have one parallelism and one
-//! side of the driver, and neither's [`Chaining`] forbids it. Since the only
+//! edge, it is the operator's only input, both have one parallelism and the
+//! same places to run, and neither's [`Chaining`] forbids it. Since the only
 //! input decides, a vertex is a tree of operators with one head.
 
 use flownet_runtime::spec::Partitioner;
@@ -21,6 +21,8 @@ pub(super) struct JobVertex<'a> {
     pub(super) operators: Vec<ChainedOperator<'a>>,
     pub(super) parallelism: u32,
     pub(super) on_driver: bool,
+    /// As [`LogicalOperator::workers`].
+    pub(super) workers: &'a [u32],
 }
 
 /// An operator and the one in its vertex that feeds it; none for the head.
@@ -55,6 +57,7 @@ impl<'a> JobGraph<'a> {
                     operators: vec![ChainedOperator { operator, upstream: None }],
                     parallelism: operator.parallelism,
                     on_driver: operator.on_driver,
+                    workers: &operator.workers,
                 });
             }
         }
@@ -97,6 +100,7 @@ fn chained_upstream(checked: &Checked<'_>, position: usize) -> Option<usize> {
     let joins = checked.dataflow.edges[edge].partitioner == Partitioner::Forward
         && upstream.parallelism == operator.parallelism
         && upstream.on_driver == operator.on_driver
+        && upstream.workers == operator.workers
         && upstream.chaining != Chaining::Never
         && operator.chaining == Chaining::Always;
     joins.then_some(from)

@@ -48,6 +48,8 @@ pub struct Vertex {
     pub parallelism: u32,
     /// Whether it is pinned to the submitting process.
     pub on_driver: bool,
+    /// Workers it was placed on; all of them if empty.
+    pub workers: Vec<u32>,
 }
 
 /// All channels of one edge between two vertices.
@@ -137,7 +139,12 @@ fn payload_bytes(payload: &Payload) -> usize {
 fn vertices(graph: &JobGraph<'_>) -> Vec<Vertex> {
     let vertices = graph.vertices.iter();
     vertices
-        .map(|vertex| Vertex { name: vertex.name(), parallelism: vertex.parallelism, on_driver: vertex.on_driver })
+        .map(|vertex| Vertex {
+            name: vertex.name(),
+            parallelism: vertex.parallelism,
+            on_driver: vertex.on_driver,
+            workers: vertex.workers.to_vec(),
+        })
         .collect()
 }
 

@@ -22,6 +22,7 @@ impl Flow {
             parallelism,
             chaining: Chaining::Always,
             on_driver: false,
+            workers: Vec::new(),
         });
         self
     }
@@ -182,6 +183,36 @@ fn subtasks_go_round_the_workers_and_equal_indices_meet() {
     let placed: Vec<_> = plan.tasks.iter().map(|task| (task.spec.subtask, task.worker)).collect();
     assert_eq!(placed, [(0, 1), (1, 2), (0, 1), (1, 2), (0, 1), (1, 2)]);
     assert_eq!(plan.tasks_on(3).count(), 0);
+}
+
+#[test]
+fn a_placed_operator_goes_round_its_workers_and_leaves_the_chain() {
+    let flow = Flow::word_count().with("count", |count| count.workers = vec![3]);
+    let plan = flow.with("flat_map", |flat_map| flat_map.workers = vec![3, 2]).plan(3);
+    assert_eq!(names(&plan), ["read_text", "flat_map", "count", "print"]);
+    let placed: Vec<_> = plan.tasks.iter().map(|task| task.worker).collect();
+    assert_eq!(placed, [1, 2, 3, 2, 3, 3, 1, 2]);
+    assert_wired(&plan);
+    let together = |operator: &mut LogicalOperator| operator.workers = vec![2];
+    let plan = Flow::word_count().with("count", together).with("print", together).plan(2);
+    assert_eq!(names(&plan), ["read_text -> flat_map", "count -> print"]);
+}
+
+#[test]
+fn a_worker_that_is_not_there_is_refused_by_number_and_ignored_without_workers() {
+    let flow = Flow::word_count().with("print", |print| print.workers = vec![2, 3]);
+    let expected = PlanError::UnknownWorker { operator: "print".into(), worker: 3, workers: 2 };
+    assert_eq!(flow.refusal(), expected);
+    assert!(flow.plan(0).tasks.iter().all(|task| task.worker == 0));
+}
+
+#[test]
+fn slots_are_counted_on_the_workers_of_the_operator() {
+    let settings = JobSettings { slots_per_worker: Some(1), ..settings(2) };
+    assert!(Plan::new(&Flow::word_count().0, &settings).is_ok());
+    let flow = Flow::word_count().with("print", |print| print.workers = vec![2]);
+    let error = Plan::new(&flow.0, &settings).expect_err("two subtasks, one slot of one worker");
+    assert_eq!(error, PlanError::InsufficientSlots { parallelism: 2, needed: 2, available: 1 });
 }
 
 #[test]

@@ -155,6 +155,7 @@ pub(crate) fn line(operators: &[Step<'_>], partitioners: &[Partitioner]) -> Data
         parallelism,
         chaining: Chaining::Never,
         on_driver: kind == "collect",
+        workers: Vec::new(),
     };
     let edge = |(from, &partitioner): (u32, &Partitioner)| LogicalEdge {
         from,
