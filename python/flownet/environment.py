@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -11,7 +12,8 @@ from typing import Any, ClassVar, Literal, TypeVar
 from . import _flownet, config, serialise, sources
 from .config import UNSET, Unset
 from .dataflow import Dataflow, Node, Origin
-from .errors import LaunchError
+from .errors import ConfigError, LaunchError
+from .host import Host
 from .job import Job, JobResult
 from .stream import Stream
 
@@ -247,7 +249,7 @@ class Environment:
         plan = self._dataflow.describe(parallelism)
         return _flownet.explain(plan.operators, plan.edges, settings)
 
-    def execute(self, workers: int | None = None) -> JobResult:
+    def execute(self, workers: int | None = None, *, on: Host | None = None) -> JobResult:
         """Run the dataflow to the end of its sources.
 
         Ctrl-C cancels the job, waits until nothing of it is left, and raises ``KeyboardInterrupt``.
@@ -256,6 +258,9 @@ class Environment:
         ----------
         workers
             Worker processes to start on this machine. 0 runs all in this process. Default: 0.
+        on
+            Where else the workers run, such as ``flownet.spark.cluster(spark, workers=4)``; in place of ``workers``.
+            Default: None.
 
         Returns
         -------
@@ -276,15 +281,15 @@ class Environment:
         >>> numbers = env.from_collection([1, 2, 3]).collect()
         >>> result = env.execute()
         """
-        with self.execute_async(workers) as job:
+        with self.execute_async(workers, on=on) as job:
             return job.wait()
 
-    def execute_async(self, workers: int | None = None) -> Job:
+    def execute_async(self, workers: int | None = None, *, on: Host | None = None) -> Job:
         """Start the dataflow and return at once.
 
         Parameters
         ----------
-        workers
+        workers, on
             As for `execute`.
 
         Returns
@@ -297,7 +302,7 @@ class Environment:
         PlanError
             The dataflow cannot be run, or does not fit. Nothing was started.
         LaunchError
-            The worker processes could not be started.
+            The workers could not be started.
 
         Examples
         --------
@@ -307,18 +312,23 @@ class Environment:
         """
         if Environment._on_execute is not None:
             Environment._on_execute(self)
+        if on is not None and workers is not None:
+            raise ConfigError("on brings its own workers: leave workers out", setting="workers", value=workers)
         settings, parallelism = self._settings(workers)
+        if on is not None:
+            settings["workers"] = on.workers
         here = settings["workers"] == 0
         plan = self._dataflow.build(parallelism, None if here else serialise.dumps)
-        handle = _flownet.submit(
-            plan.operators,
-            plan.edges,
-            settings,
-            plan.objects,
-            [] if here else _worker_command(),
-            b"" if here else serialise.pack_init(),
-        )
-        return Job(handle)
+        submit = functools.partial(_flownet.submit, plan.operators, plan.edges, settings, plan.objects)
+        init = b"" if here else serialise.pack_init()
+        if on is None:
+            return Job(submit([] if here else _worker_command(), init, None))
+        lease = on.lease(settings["job_name"])
+        try:
+            return Job(submit([], init, lease.crew), lease)
+        except BaseException:
+            lease.close()
+            raise
 
     def _settings(self, workers: int | None) -> tuple[dict[str, Any], int]:
         """Resolve the settings for Rust, and the parallelism of operators that do not set their own."""

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import html
 import time
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .config import format_size
+from .errors import FlownetError
+
+if TYPE_CHECKING:
+    from .host import Lease
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +136,11 @@ class Job:
     Leaving its ``with`` block ends the job: what still runs is cancelled, and nothing of it is left.
     """
 
-    def __init__(self, handle: JobHandle) -> None:
+    def __init__(self, handle: JobHandle, lease: Lease | None = None) -> None:
         self._handle = handle
+        self._lease = lease
+        # A job that nobody waits for or closes gives its workers back when it is collected.
+        self._give_back = (lambda: None) if lease is None else weakref.finalize(self, _end, handle, lease)
 
     def wait(self, timeout: float | None = None) -> JobResult:
         """Wait until the job has ended.
@@ -157,11 +165,19 @@ class Job:
                 left = _TICK if deadline is None else min(_TICK, max(0.0, deadline - time.monotonic()))
                 report = self._handle.wait(int(left * 1000))
                 if report is not None:
+                    self._give_back()
                     return _result(report)
+                if self._lease is not None:
+                    self._lease.watch(self.status)
                 if deadline is not None and time.monotonic() >= deadline:
                     raise TimeoutError(f"the job still runs after {timeout} s")
         except KeyboardInterrupt:
-            self._handle.close()
+            self.close()
+            raise
+        except FlownetError as error:
+            if self._lease is not None:
+                self._lease.explain(error)
+            self.close()
             raise
 
     def status(self) -> JobStatus:
@@ -175,6 +191,7 @@ class Job:
     def close(self) -> None:
         """End the job if it still runs, and wait until nothing of it is left. Harmless when called again."""
         self._handle.close()
+        self._give_back()
 
     def __enter__(self) -> Job:
         return self
@@ -183,6 +200,11 @@ class Job:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _end(handle: JobHandle, lease: Lease) -> None:
+    handle.close()
+    lease.close()
 
 
 def _result(report: Mapping[str, Any]) -> JobResult:

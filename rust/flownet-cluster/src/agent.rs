@@ -13,7 +13,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -23,7 +23,7 @@ use std::{
 
 use flownet_core::PartitionId;
 use flownet_memory::SegmentPool;
-use flownet_net::{NetworkEnvironment, Secret};
+use flownet_net::{NetworkConfig, NetworkEnvironment, Secret};
 use flownet_runtime::{Chain, ChainFactory, PreparedTask, TaskError, TaskHandle, spec::TaskSpec};
 use tokio::{
     runtime::{Builder, Handle, Runtime},
@@ -42,6 +42,8 @@ pub(crate) struct Agent {
     secret: Secret,
     /// An error is kept until a deployment can report it.
     factory: Result<Arc<dyn ChainFactory>, String>,
+    /// Where the data plane listens: an address its peers reach.
+    host: IpAddr,
     /// Runs the data plane.
     network: Handle,
     /// Held over a whole deploy, start or stop: they never overlap.
@@ -76,12 +78,14 @@ impl Agent {
         worker: u32,
         secret: Secret,
         factory: Result<Arc<dyn ChainFactory>, String>,
+        host: IpAddr,
         network: Handle,
     ) -> Arc<Self> {
         Arc::new(Self {
             worker,
             secret,
             factory,
+            host,
             network,
             stage: AsyncMutex::default(),
             running: Mutex::default(),
@@ -167,7 +171,8 @@ impl Agent {
     async fn open_network(&self, settings: &JobSettings) -> Result<NetworkEnvironment, WorkerFault> {
         let failed = |error: &dyn std::fmt::Display| WorkerFault::Worker(error.to_string());
         let pool = SegmentPool::new(settings.segments(), settings.segment_bytes).map_err(|error| failed(&error))?;
-        let bind = NetworkEnvironment::bind(network_config(settings), self.secret.clone(), pool);
+        let config = NetworkConfig { bind: self.host, ..network_config(settings) };
+        let bind = NetworkEnvironment::bind(config, self.secret.clone(), pool);
         let bound = self.network.spawn(bind).await.map_err(|error| failed(&error))?;
         bound.map_err(|error| failed(&error))
     }

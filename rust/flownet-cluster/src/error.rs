@@ -1,6 +1,6 @@
 //! Why a job did not finish, and who was to blame.
 
-use std::{fmt, net::SocketAddr, os::unix::process::ExitStatusExt, process::ExitStatus, time::Duration};
+use std::{fmt, net::SocketAddr, os::unix::process::ExitStatusExt, process::ExitStatus, sync::Arc, time::Duration};
 
 use flownet_runtime::{OperatorFailure, TaskError};
 
@@ -88,7 +88,7 @@ pub enum ClusterError {
 }
 
 /// A worker as people can find it.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct WorkerIdentity {
     /// Its number; 0 is the submitting process.
     pub worker: u32,
@@ -96,6 +96,14 @@ pub struct WorkerIdentity {
     pub address: Option<SocketAddr>,
     /// Its process, once it has registered.
     pub pid: Option<u32>,
+    /// Where it runs, in its own words, if somebody else started it there.
+    pub place: Option<Arc<str>>,
+}
+
+impl WorkerIdentity {
+    pub(crate) fn unknown(worker: u32) -> Self {
+        Self { worker, address: None, pid: None, place: None }
+    }
 }
 
 impl fmt::Display for WorkerIdentity {
@@ -106,6 +114,9 @@ impl fmt::Display for WorkerIdentity {
         write!(f, "worker {}", self.worker)?;
         if let Some(address) = self.address {
             write!(f, " at {address}")?;
+        }
+        if let Some(place) = &self.place {
+            write!(f, " on {place}")?;
         }
         if let Some(pid) = self.pid {
             write!(f, " with pid {pid}")?;

@@ -4,6 +4,7 @@
 //! - [`explain()`]: what a plan will take, as numbers and as text.
 //! - [`Coordinator::submit`] starts a job; its [`JobHandle`] waits, watches and cancels.
 //! - [`run_worker`]: the body of a worker process.
+//! - [`Crew`], [`serve_crew`]: workers that somebody else starts, and their body.
 //!
 //! ```text
 //! Dataflow --plan--> tasks --Coordinator--> JobMachine decides, Driver carries out
@@ -23,7 +24,10 @@ mod error;
 mod explain;
 mod launcher;
 mod machine;
+mod member;
 pub mod plan;
+mod port;
+mod probe;
 mod report;
 mod rpc;
 mod settings;
@@ -34,9 +38,12 @@ pub use self::{
     coordinator::{Coordinator, JobHandle},
     error::{ClusterError, WorkerExit, WorkerIdentity},
     explain::{Explanation, WorkerDemand, explain},
-    launcher::WorkerCommand,
+    launcher::{Crew, CrewMember, Launcher, WorkerCommand},
     machine::JobState,
+    member::{Enlistment, MemberEnd, serve_crew},
     plan::{Dataflow, PlanError},
+    port::DialError,
+    probe::Probe,
     report::{Bottleneck, JobReport, JobStatus, VertexReport, Waiting},
     settings::{JobSettings, MAX_PARALLELISM, SettingsError},
     worker::{WorkerError, run_worker},

@@ -289,7 +289,7 @@ mod tests {
             job_name: "wordcount".into(),
             state: JobState::Running,
             elapsed: Duration::ZERO,
-            workers: vec![WorkerIdentity { worker: 1, address: None, pid: None }],
+            workers: vec![WorkerIdentity::unknown(1)],
             bottleneck: Bottleneck::find(&vertices, &LINE[..1]),
             vertices,
             exchanges: vec![Exchange { from: 0, to: 1, partitioner: Partitioner::KeyGroup, channels: 4 }],

@@ -4,28 +4,23 @@ use std::{
     collections::BTreeMap,
     future::ready,
     io::{self, Read},
-    net::SocketAddr,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-use flownet_net::{
-    HandshakeError, Secret, SecretError,
-    handshake::{self, DEFAULT_HANDSHAKE_TIMEOUT},
+use crate::{
+    agent::{Agent, SHUTDOWN_LIMIT, control_runtime, network_runtime},
+    launcher::{Greeting, Orders},
+    port::{self, DialError},
+    rpc::{self, Deployment, Introduction, News, Worker, WorkerFault},
 };
+use flownet_net::{Secret, SecretError};
 use flownet_runtime::ChainFactory;
 use futures::StreamExt;
 use tarpc::{
     context::Context,
     server::{BaseChannel, Channel},
-};
-use tokio::net::TcpStream;
-
-use crate::{
-    agent::{Agent, SHUTDOWN_LIMIT, control_runtime, network_runtime},
-    coordinator::CONTROL_HELLO,
-    launcher::Greeting,
-    rpc::{self, Deployment, Introduction, News, Worker, WorkerFault},
 };
 
 /// Why a worker process never got to work.
@@ -38,12 +33,13 @@ pub enum WorkerError {
     /// The greeting's secret is none.
     #[error("the greeting holds no secret: {0}")]
     Secret(#[from] SecretError),
-    /// The coordinator could not be reached.
-    #[error("cannot reach the coordinator: {0}")]
-    Connect(#[source] io::Error),
-    /// The coordinator, or this worker, could not prove itself.
+    /// The coordinator could not be reached, or one of the two could not prove
+    /// itself.
     #[error("cannot register with the coordinator: {0}")]
-    Handshake(#[from] HandshakeError),
+    Register(#[from] DialError),
+    /// The crew was reached, and left before it knew who this is.
+    #[error("cannot join the crew: {0}")]
+    Enlist(#[source] io::Error),
     /// The system gave no thread or no timer.
     #[error("cannot start a runtime: {0}")]
     Runtime(#[source] io::Error),
@@ -66,24 +62,33 @@ pub fn run_worker<F>(greeting: impl Read, build: F) -> Result<(), WorkerError>
 where
     F: FnOnce(&[u8]) -> Result<Arc<dyn ChainFactory>, String>,
 {
-    let greeting = Greeting::read(greeting).map_err(WorkerError::Greeting)?;
-    let secret = Secret::from_hex(&greeting.secret_hex)?;
-    let factory = build(&greeting.init);
+    let Greeting { secret_hex, orders } = Greeting::read(greeting).map_err(WorkerError::Greeting)?;
+    let secret = Secret::from_hex(&secret_hex)?;
+    take_part(&orders, &secret, Ipv4Addr::LOCALHOST.into(), build).map(drop)
+}
+
+/// Whether tasks ignored being cancelled, so that their threads still run.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct TasksLeft(pub(crate) bool);
+
+/// Takes part in one job, on the calling thread, until its coordinator lets the
+/// worker go, goes away, or falls silent. The data port is opened on `host`.
+pub(crate) fn take_part<F>(orders: &Orders, secret: &Secret, host: IpAddr, build: F) -> Result<TasksLeft, WorkerError>
+where
+    F: FnOnce(&[u8]) -> Result<Arc<dyn ChainFactory>, String>,
+{
+    let factory = build(&orders.init);
     let network = network_runtime().map_err(WorkerError::Runtime)?;
     let control = control_runtime().map_err(WorkerError::Runtime)?;
-    let agent = Agent::new(greeting.worker, secret.clone(), factory, network.handle().clone());
-    let result = control.block_on(serve(&greeting, &secret, agent));
+    let agent = Agent::new(orders.worker, secret.clone(), factory, host, network.handle().clone());
+    let result = control.block_on(serve(orders, secret, agent));
     control.shutdown_timeout(SHUTDOWN_LIMIT);
     network.shutdown_timeout(SHUTDOWN_LIMIT);
     result
 }
 
-async fn serve(greeting: &Greeting, secret: &Secret, agent: Arc<Agent>) -> Result<(), WorkerError> {
-    let mut stream = TcpStream::connect(greeting.coordinator).await.map_err(WorkerError::Connect)?;
-    handshake::initiate(&mut stream, secret, CONTROL_HELLO, DEFAULT_HANDSHAKE_TIMEOUT).await?;
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "cannot set TCP_NODELAY");
-    }
+async fn serve(orders: &Orders, secret: &Secret, agent: Arc<Agent>) -> Result<TasksLeft, WorkerError> {
+    let stream = port::dial(orders.coordinator, secret).await?;
     let server = Server { agent: Arc::clone(&agent), last_heard: Arc::new(Mutex::new(Instant::now())) };
     let last_heard = Arc::clone(&server.last_heard);
     let requests = BaseChannel::with_defaults(rpc::transport(stream)).execute(server.serve());
@@ -93,17 +98,17 @@ async fn serve(greeting: &Greeting, secret: &Secret, agent: Arc<Agent>) -> Resul
         ready(())
     });
     tokio::select! {
-        () = answer_all => tracing::debug!(worker = greeting.worker, "the coordinator closed the connection"),
-        () = silence(&last_heard, greeting.silence_limit) => {
-            tracing::warn!(worker = greeting.worker, limit = ?greeting.silence_limit, "the coordinator fell silent");
+        () = answer_all => tracing::debug!(worker = orders.worker, "the coordinator closed the connection"),
+        () = silence(&last_heard, orders.silence_limit) => {
+            tracing::warn!(worker = orders.worker, limit = ?orders.silence_limit, "the coordinator fell silent");
         }
     }
     // After a stop call there is nothing left to stop; otherwise this is the end of the job.
-    let stopping = tokio::time::timeout(greeting.cancel_timeout, agent.stop());
-    if stopping.await.is_err() {
-        tracing::warn!(worker = greeting.worker, limit = ?greeting.cancel_timeout, "tasks did not end in time");
+    let stopped = tokio::time::timeout(orders.cancel_timeout, agent.stop()).await;
+    if stopped.is_err() {
+        tracing::warn!(worker = orders.worker, limit = ?orders.cancel_timeout, "tasks did not end in time");
     }
-    Ok(())
+    Ok(TasksLeft(stopped.is_err()))
 }
 
 /// Ends when nothing has been heard for `limit`.

@@ -150,8 +150,7 @@ fn operator(py: Python<'_>, failure: OperatorFailure, worker: WorkerIdentity) ->
         return raised.with("operator", operator).with("type_name", type_name).into_err();
     }
     // None says: in the process of the caller.
-    let worker =
-        (worker.worker != 0).then(|| worker.address.map_or_else(|| worker.to_string(), |address| address.to_string()));
+    let worker = (worker.worker != 0).then(|| name_of(&worker));
     Raised::new(py, "OperatorError", failure.message)
         .with("operator", failure.operator)
         .with("subtask", failure.subtask)
@@ -161,6 +160,15 @@ fn operator(py: Python<'_>, failure: OperatorFailure, worker: WorkerIdentity) ->
         .with("error_type", failure.error_type)
         .with("traceback", failure.traceback)
         .into_err()
+}
+
+/// Its address says all of a worker on this machine.
+fn name_of(worker: &WorkerIdentity) -> String {
+    match (worker.address, &worker.place) {
+        (Some(address), None) => address.to_string(),
+        (Some(address), Some(place)) => format!("{} at {address} on {place}", worker.worker),
+        _ => worker.to_string(),
+    }
 }
 
 fn task(py: Python<'_>, task: &str, error: TaskError, message: String) -> PyErr {

@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use flownet_cluster::{
-    ClusterError, Coordinator, JobHandle, JobReport, JobState, JobStatus, VertexReport, WorkerCommand,
+    ClusterError, Coordinator, JobHandle, JobReport, JobState, JobStatus, Launcher, VertexReport, WorkerCommand,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use crate::chain::{Objects, PythonChainFactory, TaskThreads};
+use crate::crew::PyCrew;
 use crate::door::{Origin, enter, enter_until};
 use crate::errors;
 use crate::graph::{PyEdge, PyOperator, dataflow};
@@ -32,8 +33,11 @@ pub(crate) fn explain(
     Ok(text.trim_end().to_owned())
 }
 
-/// Start a job. Worker processes run `command` and are given `init`; `objects` are what operators of this process use directly.
+/// Start a job. Its workers are those of `crew`, or processes that run `command`; they are given `init`. `objects` are what
+/// operators of this process use directly.
 #[pyfunction]
+#[pyo3(signature = (operators, edges, settings, objects, command, init, crew))]
+#[expect(clippy::too_many_arguments, reason = "called from one place in Python, where each has its name")]
 pub(crate) fn submit(
     py: Python<'_>,
     operators: Vec<PyOperator>,
@@ -42,6 +46,7 @@ pub(crate) fn submit(
     objects: HashMap<u32, Py<PyAny>>,
     command: Vec<String>,
     init: Vec<u8>,
+    crew: Option<&PyCrew>,
 ) -> PyResult<PyJobHandle> {
     logging::install();
     let settings = Settings::from_dict(settings)?;
@@ -49,8 +54,11 @@ pub(crate) fn submit(
     let dataflow = dataflow(operators, edges, settings.pickle)?;
     let factory = Arc::new(PythonChainFactory::new(Arc::new(Objects::new(objects))));
     let threads = factory.threads();
-    let command = worker_command(command, init);
-    let submitted = py.detach(|| Coordinator::submit(&dataflow, settings.job, command, factory));
+    let launcher = match crew {
+        Some(crew) => Launcher::Crew { crew: crew.share(), init },
+        None => worker_command(command, init).into(),
+    };
+    let submitted = py.detach(|| Coordinator::submit(&dataflow, settings.job, launcher, factory));
     let handle = submitted.map_err(|error| errors::cluster(py, error))?;
     Ok(PyJobHandle::new(handle, workers, threads))
 }

@@ -14,6 +14,7 @@ pub mod errors;
 
 mod bench;
 mod codec_functions;
+mod crew;
 mod door;
 mod graph;
 mod job;
@@ -33,6 +34,8 @@ mod _flownet {
     #[pymodule_export]
     use super::codec_functions::{decode, encode, encode_key, key_group, subtask_of};
     #[pymodule_export]
+    use super::crew::{PyCrew, PyMember};
+    #[pymodule_export]
     use super::job::{PyJobHandle, explain, submit};
     #[pymodule_export]
     use super::settings::defaults;
@@ -42,4 +45,7 @@ mod _flownet {
     #[pymodule_export]
     #[allow(non_upper_case_globals, reason = "the name that Python gives to a version")]
     const __version__: &str = env!("CARGO_PKG_VERSION");
+    #[pymodule_export]
+    #[allow(non_upper_case_globals, reason = "as the other version")]
+    const __wire_version__: u16 = flownet_net::handshake::PROTOCOL_VERSION;
 }

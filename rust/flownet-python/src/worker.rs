@@ -33,9 +33,14 @@ pub(crate) fn run_worker(py: Python<'_>) -> PyResult<()> {
 
 /// Brings the process into the state that users' functions need, before any of them is loaded.
 fn chain_factory(init: &[u8]) -> Result<Arc<dyn ChainFactory>, String> {
-    Python::attach(|py| {
-        let apply = || py.import("flownet.serialise")?.call_method1("apply_init", (PyBytes::new(py, init),));
-        apply().map(drop).map_err(|error: PyErr| error.to_string())
-    })?;
+    apply_init("apply_init", init)?;
     Ok(Arc::new(PythonChainFactory::new(Arc::new(Objects::default()))))
+}
+
+/// Gives the init bytes of a job to a function of `flownet.serialise`.
+pub(crate) fn apply_init(function: &str, init: &[u8]) -> Result<(), String> {
+    Python::attach(|py| {
+        let apply = || py.import("flownet.serialise")?.call_method1(function, (PyBytes::new(py, init),));
+        apply().map(drop).map_err(|error: PyErr| error.to_string())
+    })
 }

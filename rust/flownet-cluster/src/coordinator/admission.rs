@@ -1,56 +1,25 @@
-//! The control port: who may become a worker of the job.
+//! The coordinator's control port: who may become a worker of the job.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::net::SocketAddr;
 
-use flownet_net::{
-    Secret,
-    handshake::{self, DEFAULT_HANDSHAKE_TIMEOUT, Features, Hello, Role},
-};
+use flownet_net::{Secret, handshake::DEFAULT_HANDSHAKE_TIMEOUT};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc::UnboundedSender},
+    sync::mpsc::UnboundedSender,
 };
 
 use super::driver::Event;
-use crate::rpc::{self, WorkerClient, within};
+use crate::{
+    port,
+    rpc::{self, WorkerClient, within},
+};
 
-/// What both ends of a control connection say.
-pub(crate) const CONTROL_HELLO: Hello = Hello { role: Role::Control, features: Features::NONE };
-
-/// Admits whoever proves to know the secret, until it is aborted. Everybody
-/// else is logged in one line and shut out; the job does not notice.
+/// Admits whoever proves to know the secret, until it is aborted.
 pub(super) async fn admit_workers(listener: TcpListener, secret: Secret, events: UnboundedSender<Event>) {
-    let places = Arc::new(Semaphore::new(MAX_PENDING));
-    loop {
-        // A stranger who opens connections and says nothing takes places, not memory.
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-        match listener.accept().await {
-            Ok((stream, peer)) => {
-                tokio::spawn(admit(stream, peer, secret.clone(), events.clone(), place));
-            }
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept a control connection");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
+    port::accept_all(listener, secret, move |stream, peer| admit(stream, peer, events.clone())).await;
 }
 
-async fn admit(
-    mut stream: TcpStream,
-    peer: SocketAddr,
-    secret: Secret,
-    events: UnboundedSender<Event>,
-    _place: OwnedSemaphorePermit,
-) {
-    let hello = handshake::accept(&mut stream, &secret, CONTROL_HELLO, DEFAULT_HANDSHAKE_TIMEOUT).await;
-    if let Err(error) = hello {
-        tracing::warn!(%peer, %error, "refused a control connection");
-        return;
-    }
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%peer, %error, "cannot set TCP_NODELAY");
-    }
+async fn admit(stream: TcpStream, peer: SocketAddr, events: UnboundedSender<Event>) {
     let client = WorkerClient::new(tarpc::client::Config::default(), rpc::transport(stream)).spawn();
     match client.introduce(within(DEFAULT_HANDSHAKE_TIMEOUT)).await {
         Ok(introduction) => {
@@ -60,8 +29,3 @@ async fn admit(
         Err(error) => tracing::warn!(%peer, %error, "a worker did not introduce itself"),
     }
 }
-
-/// Control connections that may be in their handshake at once.
-const MAX_PENDING: usize = 64;
-/// Pause after a failed accept: most often too many open files.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);

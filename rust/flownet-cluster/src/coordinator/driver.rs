@@ -25,7 +25,7 @@ use super::{admission::admit_workers, board::Board, link::WorkerLink};
 use crate::{
     agent::Agent,
     error::{ClusterError, WorkerExit, WorkerIdentity},
-    launcher::{Greeting, WorkerCommand, WorkerProcess},
+    launcher::{LaunchedWorker, Launcher, Orders},
     machine::{Command, Input, JobMachine, Limits, Outcome},
     plan::Plan,
     rpc::{Deployment, Introduction, News, WorkerClient, WorkerFault},
@@ -36,7 +36,7 @@ use crate::{
 pub(super) struct Job {
     pub(super) plan: Plan,
     pub(super) settings: JobSettings,
-    pub(super) command: WorkerCommand,
+    pub(super) launcher: Launcher,
     pub(super) factory: Arc<dyn ChainFactory>,
 }
 
@@ -79,7 +79,8 @@ pub(super) struct Driver {
 /// One worker and what is known of it.
 struct Seat {
     identity: WorkerIdentity,
-    process: Option<WorkerProcess>,
+    /// What was launched of it, while it is there.
+    process: Option<LaunchedWorker>,
     link: Option<WorkerLink>,
     polling: Option<AbortHandle>,
     /// Its end is expected: it was told to stop, or killed.
@@ -103,8 +104,8 @@ impl Driver {
         network: Handle,
     ) -> Result<Self, ClusterError> {
         let setup = |message: String| ClusterError::Setup { message };
-        let secret = Secret::generate().map_err(|error| setup(error.to_string()))?;
-        let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0))
+        let secret = job.launcher.secret().map_err(|error| setup(error.to_string()))?;
+        let listener = TcpListener::bind((job.launcher.host(), 0))
             .await
             .map_err(|error| setup(format!("cannot open the control port: {error}")))?;
         let coordinator = listener.local_addr().map_err(|error| setup(error.to_string()))?;
@@ -202,31 +203,31 @@ impl Driver {
     fn launch(&mut self, worker: u32) {
         if worker == 0 {
             let factory = Ok(Arc::clone(&self.job.factory));
-            let agent = Agent::new(0, self.secret.clone(), factory, self.network.clone());
+            let host = self.job.launcher.host();
+            let agent = Agent::new(0, self.secret.clone(), factory, host, self.network.clone());
             self.seat(0).identity.pid = Some(std::process::id());
             self.register(0, WorkerLink::Local(agent));
             return;
         }
-        match self.spawn(worker) {
-            Ok(process) => self.seat(worker).process = Some(process),
+        let settings = &self.job.settings;
+        let orders = Orders {
+            coordinator: self.coordinator,
+            worker,
+            silence_limit: settings.heartbeat_timeout,
+            cancel_timeout: settings.cancel_timeout,
+            init: self.job.launcher.init().to_vec(),
+        };
+        match self.job.launcher.launch(orders, &self.secret) {
+            Ok(process) => {
+                let seat = self.seat(worker);
+                seat.identity.place = process.place();
+                seat.process = Some(process);
+            }
             Err(error) => {
                 let how = WorkerExit::NotStarted { reason: error.to_string() };
                 self.feed(Input::WorkerLost { worker, how });
             }
         }
-    }
-
-    fn spawn(&self, worker: u32) -> std::io::Result<WorkerProcess> {
-        let Job { settings, command, .. } = &*self.job;
-        let greeting = Greeting {
-            coordinator: self.coordinator,
-            secret_hex: self.secret.to_hex(),
-            worker,
-            silence_limit: settings.heartbeat_timeout,
-            cancel_timeout: settings.cancel_timeout,
-            init: command.init.clone(),
-        };
-        WorkerProcess::spawn(command, greeting.encode()?)
     }
 
     fn introduced(&mut self, introduction: Introduction, client: WorkerClient) {
@@ -380,8 +381,8 @@ impl Driver {
             Outcome::Cancelled => Err(ClusterError::Cancelled),
             Outcome::Failed(failure) => {
                 let identity = |worker: u32| match self.seats.get(&worker) {
-                    Some(seat) => seat.identity,
-                    None => WorkerIdentity { worker, address: None, pid: None },
+                    Some(seat) => seat.identity.clone(),
+                    None => WorkerIdentity::unknown(worker),
                 };
                 Err(failure.into_error(&self.job.plan, identity))
             }
@@ -394,7 +395,7 @@ impl Driver {
 
     fn publish_workers(&self) {
         let registered = self.seats.values().filter(|seat| seat.link.is_some());
-        self.board.set_workers(registered.map(|seat| seat.identity).collect());
+        self.board.set_workers(registered.map(|seat| seat.identity.clone()).collect());
     }
 }
 
@@ -407,7 +408,7 @@ impl Drop for Driver {
 impl Seat {
     fn new(worker: u32) -> Self {
         Self {
-            identity: WorkerIdentity { worker, address: None, pid: None },
+            identity: WorkerIdentity::unknown(worker),
             process: None,
             link: None,
             polling: None,

@@ -26,7 +26,6 @@ use std::{
 use flownet_runtime::ChainFactory;
 use tokio::sync::mpsc;
 
-pub(crate) use self::admission::CONTROL_HELLO;
 use self::{
     board::Board,
     driver::{Driver, Event, Events, Job},
@@ -34,7 +33,7 @@ use self::{
 use crate::{
     agent::{SHUTDOWN_LIMIT, control_runtime, network_runtime},
     error::ClusterError,
-    launcher::WorkerCommand,
+    launcher::Launcher,
     plan::{Dataflow, Plan},
     report::{JobReport, JobStatus},
     settings::JobSettings,
@@ -54,9 +53,8 @@ pub struct JobHandle {
 }
 
 impl Coordinator {
-    /// Plans `dataflow` and starts it. Worker processes are started with
-    /// `command`; `factory` builds the chains of the tasks that run in this
-    /// process.
+    /// Plans `dataflow` and starts it. Workers come from `launcher`; `factory`
+    /// builds the chains of the tasks that run in this process.
     ///
     /// # Errors
     /// What is wrong with the dataflow, the settings, or the memory they ask
@@ -65,13 +63,13 @@ impl Coordinator {
     pub fn submit(
         dataflow: &Dataflow,
         settings: JobSettings,
-        command: WorkerCommand,
+        launcher: impl Into<Launcher>,
         factory: Arc<dyn ChainFactory>,
     ) -> Result<JobHandle, ClusterError> {
         let plan = Plan::new(dataflow, &settings)?;
         plan.check_buffers(&settings)?;
         let board = Arc::new(Board::new(&settings, &plan));
-        let job = Arc::new(Job { plan, settings, command, factory });
+        let job = Arc::new(Job { plan, settings, launcher: launcher.into(), factory });
         let (sender, receiver) = mpsc::unbounded_channel();
         let events = Events { sender: sender.clone(), receiver };
         let verdict = Verdict(Arc::clone(&board));

@@ -2,6 +2,7 @@
 //! that are this test binary run again.
 
 mod chains;
+mod crews;
 mod failures;
 mod rig;
 mod runs;

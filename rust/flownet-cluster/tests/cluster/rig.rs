@@ -13,7 +13,8 @@ use std::{
 };
 
 use flownet_cluster::{
-    ClusterError, Coordinator, Dataflow, JobHandle, JobReport, JobSettings, JobState, JobStatus, WorkerCommand,
+    ClusterError, Coordinator, Dataflow, JobHandle, JobReport, JobSettings, JobState, JobStatus, Launcher,
+    WorkerCommand,
     plan::{Chaining, LogicalEdge, LogicalOperator},
 };
 use flownet_runtime::spec::{Partitioner, Payload};
@@ -53,10 +54,10 @@ impl Rig {
         &self,
         dataflow: &Dataflow,
         settings: JobSettings,
-        command: WorkerCommand,
+        launcher: impl Into<Launcher>,
     ) -> Result<JobHandle, ClusterError> {
         let objects = HashMap::from([(COLLECTED, Arc::clone(&self.collected))]);
-        Coordinator::submit(dataflow, settings, command, Arc::new(NativeFactory { objects }))
+        Coordinator::submit(dataflow, settings, launcher, Arc::new(NativeFactory { objects }))
     }
 
     pub(crate) fn collected(&self) -> Vec<u64> {
@@ -92,7 +93,7 @@ pub(crate) fn running(status: &JobStatus) -> Option<()> {
 }
 
 /// Looks until it finds.
-pub(crate) fn eventually<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
+pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(found) = look() {
@@ -189,9 +190,9 @@ pub(crate) fn endless(parallelism: u32) -> Dataflow {
 
 /// The coordinator's address in a greeting, as a worker gets it.
 pub(crate) fn coordinator_of(greeting: &[u8]) -> SocketAddr {
-    type Fields = (SocketAddr, String, u32, Duration, Duration, serde_bytes::ByteBuf);
-    let fields: Fields = rmp_serde::from_slice(&greeting[4..]).expect("a greeting");
-    fields.0
+    type Orders = (SocketAddr, u32, Duration, Duration, serde_bytes::ByteBuf);
+    let (_secret, orders): (String, Orders) = rmp_serde::from_slice(&greeting[4..]).expect("a greeting");
+    orders.0
 }
 
 fn children() -> Vec<String> {

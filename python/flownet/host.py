@@ -1,0 +1,47 @@
+"""Where the workers of a job run, if not as processes of this machine: what ``Environment.execute(on=...)`` takes.
+
+`flownet.spark` is one such host. Nothing else in the package knows any of them by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from ._flownet import Crew
+from .errors import FlownetError
+from .job import JobStatus
+
+
+class Lease(Protocol):
+    """The workers of a host, as long as one job has them."""
+
+    @property
+    def crew(self) -> Crew:
+        """The workers: all there, all idle."""
+
+    def watch(self, status: Callable[[], JobStatus]) -> None:
+        """Be told that the job still runs. Called ten times a second by whoever waits for the job."""
+
+    def explain(self, error: FlownetError) -> None:
+        """Add to an error that ended the job what the host knows about it."""
+
+    def close(self) -> None:
+        """Take the workers back. Called once, when nothing of the job is left."""
+
+
+class Host(Protocol):
+    """Gives jobs their workers."""
+
+    @property
+    def workers(self) -> int:
+        """How many workers a job gets."""
+
+    def lease(self, job_name: str) -> Lease:
+        """Get the workers for a job.
+
+        Raises
+        ------
+        LaunchError
+            They are not to be had: too few places, or they did not come in time.
+        """

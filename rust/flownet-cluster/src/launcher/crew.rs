@@ -1,0 +1,384 @@
+//! Workers that came by themselves, and what each of them does now.
+//!
+//! A crew listens; processes that somebody else started dial it, prove that
+//! they know its secret ([`serve_crew`](crate::serve_crew)), and wait there for
+//! jobs. The connection of a member is its life: when either end closes it, the
+//! member is gone, and so is its part in a job.
+//!
+//! ```text
+//! (nobody) --enlists--> Idle --assign--> Working --reports the end--> Idle
+//!                         \________________\--connection ends--> Gone
+//! ```
+//!
+//! # Invariants
+//! - I1: a member takes part in one job at a time.
+//! - I2: an [`Assignment`] that is dropped has ended, or its member is gone.
+//! - I3: a number that was taken is never given again: the member of a job is
+//!   the process that was seen before it.
+//! - I4: when a [`Crew`] is closed or dropped, its port, its connections and its
+//!   thread are gone.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    net::{IpAddr, SocketAddr, TcpListener},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use flownet_net::Secret;
+use tokio::sync::{Notify, mpsc::UnboundedSender};
+
+use super::{Orders, crew_port};
+use crate::{
+    agent::{SHUTDOWN_LIMIT, control_runtime},
+    error::{ClusterError, WorkerExit},
+};
+
+/// Workers that came by themselves. See the module documentation.
+#[derive(Debug)]
+pub struct Crew {
+    roll: Arc<Roll>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// A process that came, as people can find it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct CrewMember {
+    /// Its number, from 1.
+    pub worker: u32,
+    /// Its process.
+    pub pid: u32,
+    /// Where it runs, in its own words.
+    pub place: Arc<str>,
+}
+
+/// Who there is. Shared by the crew, its connections and its assignments.
+#[derive(Debug)]
+pub(super) struct Roll {
+    address: SocketAddr,
+    pub(super) secret: Secret,
+    pub(super) closing: Notify,
+    seats: Mutex<BTreeMap<u32, Seat>>,
+    changed: Condvar,
+}
+
+/// One member and what it does.
+#[derive(Debug)]
+struct Seat {
+    member: CrewMember,
+    /// Counts its assignments, so that an old one does not take the end of a new one for its own.
+    assignments: u64,
+    duty: Duty,
+    /// Why its last assignment ended, if not as it was told.
+    complaint: Option<String>,
+}
+
+#[derive(Debug)]
+enum Duty {
+    Idle(UnboundedSender<Orders>),
+    Working(UnboundedSender<Orders>),
+    Gone(String),
+}
+
+/// A member's part in one job.
+#[derive(Debug)]
+pub(crate) struct Assignment {
+    roll: Arc<Roll>,
+    worker: u32,
+    number: u64,
+    place: Arc<str>,
+    exit: Option<WorkerExit>,
+}
+
+impl Crew {
+    /// Listens on a port of `host`, an address of this machine that the members
+    /// reach.
+    ///
+    /// # Errors
+    /// [`ClusterError::Setup`] if that cannot be done.
+    pub fn open(host: IpAddr) -> Result<Self, ClusterError> {
+        let setup = |what: &str, error: &dyn std::fmt::Display| ClusterError::Setup {
+            message: format!("cannot {what} on {host}: {error}"),
+        };
+        let secret = Secret::generate().map_err(|error| setup("make a secret", &error))?;
+        let listener = TcpListener::bind((host, 0)).map_err(|error| setup("listen for workers", &error))?;
+        listener.set_nonblocking(true).map_err(|error| setup("listen for workers", &error))?;
+        let address = listener.local_addr().map_err(|error| setup("listen for workers", &error))?;
+        let runtime = control_runtime().map_err(|error| setup("start a runtime", &error))?;
+        let roll = Arc::new(Roll {
+            address,
+            secret,
+            closing: Notify::new(),
+            seats: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let shared = Arc::clone(&roll);
+        let body = move || {
+            runtime.block_on(crew_port::serve(listener, &shared));
+            runtime.shutdown_timeout(SHUTDOWN_LIMIT);
+            shared.all_left();
+        };
+        let thread = thread::Builder::new().name("flownet-crew".to_owned()).spawn(body);
+        let thread = thread.map_err(|error| setup("start a thread", &error))?;
+        Ok(Self { roll, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Where members dial.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.roll.address
+    }
+
+    /// What members prove to know. Whoever has it can run code in them, and
+    /// become one.
+    #[must_use]
+    pub fn secret(&self) -> &Secret {
+        &self.roll.secret
+    }
+
+    /// Who is there now, by number.
+    #[must_use]
+    pub fn members(&self) -> Vec<CrewMember> {
+        let seats = self.roll.seats();
+        seats.values().filter(|seat| seat.is_there()).map(|seat| seat.member.clone()).collect()
+    }
+
+    /// Waits until `count` members are there, at most `timeout`; whether they are.
+    #[must_use]
+    pub fn wait_for(&self, count: usize, timeout: Duration) -> bool {
+        let too_few = |seats: &mut BTreeMap<u32, Seat>| seats.values().filter(|seat| seat.is_there()).count() < count;
+        let waited = self.roll.changed.wait_timeout_while(self.roll.seats(), timeout, too_few);
+        let (mut seats, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        !too_few(&mut seats)
+    }
+
+    /// Lets everybody go and closes the port. Harmless when called again.
+    pub fn close(&self) {
+        self.roll.closing.notify_one();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // It runs none but our code; a panic in it was printed.
+            let _ = thread.join();
+        }
+    }
+
+    pub(super) fn assign(&self, orders: Orders) -> io::Result<Assignment> {
+        let worker = orders.worker;
+        let mut seats = self.roll.seats();
+        let refuse = |reason: String| Err(io::Error::other(reason));
+        let Some(seat) = seats.get_mut(&worker) else {
+            return refuse(format!("the crew has no worker {worker}"));
+        };
+        let place = Arc::clone(&seat.member.place);
+        match &seat.duty {
+            Duty::Idle(desk) => {
+                let desk = desk.clone();
+                // Its connection may have ended just now: seen by the exit.
+                let _ = desk.send(orders);
+                seat.duty = Duty::Working(desk);
+            }
+            Duty::Working(_) => return refuse(format!("worker {worker} on {place} is at work for another job")),
+            Duty::Gone(reason) => return refuse(format!("worker {worker} on {place} has left: {reason}")),
+        }
+        seat.complaint = None;
+        seat.assignments += 1;
+        let number = seat.assignments;
+        Ok(Assignment { roll: Arc::clone(&self.roll), worker, number, place, exit: None })
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Roll {
+    /// Gives a newcomer its number (I3); false if that is taken.
+    pub(super) fn enlist(&self, member: CrewMember, desk: UnboundedSender<Orders>) -> bool {
+        let mut seats = self.seats();
+        if seats.contains_key(&member.worker) {
+            return false;
+        }
+        let seat = Seat { member, assignments: 0, duty: Duty::Idle(desk), complaint: None };
+        seats.insert(seat.member.worker, seat);
+        drop(seats);
+        self.changed.notify_all();
+        true
+    }
+
+    /// A member has done its part in a job.
+    pub(super) fn done(&self, worker: u32, complaint: Option<String>) {
+        if let Some(seat) = self.seats().get_mut(&worker)
+            && let Duty::Working(desk) = &seat.duty
+        {
+            seat.duty = Duty::Idle(desk.clone());
+            seat.complaint = complaint;
+        }
+        self.changed.notify_all();
+    }
+
+    /// The connection of a member has ended.
+    pub(super) fn left(&self, worker: u32, reason: &str) {
+        if let Some(seat) = self.seats().get_mut(&worker)
+            && seat.is_there()
+        {
+            seat.duty = Duty::Gone(reason.to_owned());
+        }
+        self.changed.notify_all();
+    }
+
+    fn all_left(&self) {
+        let workers: Vec<u32> = self.seats().keys().copied().collect();
+        workers.into_iter().for_each(|worker| self.left(worker, "the crew was dismissed"));
+    }
+
+    fn seats(&self) -> MutexGuard<'_, BTreeMap<u32, Seat>> {
+        // Each change is one assignment: whole even after a panic.
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Seat {
+    fn is_there(&self) -> bool {
+        !matches!(self.duty, Duty::Gone(_))
+    }
+}
+
+impl Assignment {
+    pub(super) fn place(&self) -> Arc<str> {
+        Arc::clone(&self.place)
+    }
+
+    /// How the member's part ended, if it has.
+    pub(super) fn try_exit(&mut self) -> Option<WorkerExit> {
+        if self.exit.is_none() {
+            self.exit = self.look();
+        }
+        self.exit.clone()
+    }
+
+    /// Closes the member's connection, upon which its process ends.
+    pub(super) fn dismiss(&mut self) {
+        if self.try_exit().is_none() {
+            // Without its desk, the connection's task ends.
+            self.roll.left(self.worker, "it was dismissed");
+        }
+    }
+
+    fn look(&self) -> Option<WorkerExit> {
+        let seats = self.roll.seats();
+        let seat = seats.get(&self.worker)?;
+        let ended = "its part in the job ended";
+        let reason = match &seat.duty {
+            _ if seat.assignments != self.number => ended.to_owned(),
+            Duty::Working(_) => return None,
+            Duty::Idle(_) => seat.complaint.clone().unwrap_or_else(|| ended.to_owned()),
+            Duty::Gone(reason) => reason.clone(),
+        };
+        Some(WorkerExit::Disconnected { reason })
+    }
+}
+
+impl Drop for Assignment {
+    fn drop(&mut self) {
+        self.dismiss();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    fn orders(worker: u32) -> Orders {
+        Orders {
+            coordinator: SocketAddr::from(([127, 0, 0, 1], 4000)),
+            worker,
+            silence_limit: PATIENCE,
+            cancel_timeout: PATIENCE,
+            init: Vec::new(),
+        }
+    }
+
+    fn member(worker: u32) -> CrewMember {
+        CrewMember { worker, pid: 7, place: "a host".into() }
+    }
+
+    fn crew_of_one() -> (Crew, mpsc::UnboundedReceiver<Orders>) {
+        let crew = Crew::open(IpAddr::from([127, 0, 0, 1])).unwrap();
+        let (desk, received) = mpsc::unbounded_channel();
+        assert!(crew.roll.enlist(member(1), desk));
+        (crew, received)
+    }
+
+    #[test]
+    fn a_member_takes_one_job_after_the_other_and_never_two_at_once() {
+        let (crew, mut received) = crew_of_one();
+        let mut first = crew.assign(orders(1)).unwrap();
+        assert!(received.try_recv().is_ok());
+        assert_eq!(first.try_exit(), None);
+        assert!(crew.assign(orders(1)).unwrap_err().to_string().contains("at work for another job"));
+        crew.roll.done(1, None);
+        let mut second = crew.assign(orders(1)).unwrap();
+        // The first was not asked in between, and must not take the second's state for its own.
+        assert!(first.try_exit().is_some());
+        drop(first);
+        assert_eq!(second.try_exit(), None);
+        crew.roll.done(1, Some("cannot reach the coordinator".to_owned()));
+        let how = WorkerExit::Disconnected { reason: "cannot reach the coordinator".to_owned() };
+        assert_eq!(second.try_exit(), Some(how));
+    }
+
+    #[test]
+    fn a_dropped_assignment_ends_its_member_unless_it_had_ended() {
+        let (crew, _received) = crew_of_one();
+        let ended = crew.assign(orders(1)).unwrap();
+        crew.roll.done(1, None);
+        drop(ended);
+        assert_eq!(crew.members(), [member(1)]);
+        drop(crew.assign(orders(1)).unwrap());
+        assert_eq!(crew.members(), []);
+        assert!(crew.assign(orders(1)).unwrap_err().to_string().ends_with("has left: it was dismissed"));
+    }
+
+    #[test]
+    fn a_number_is_given_once_and_strange_numbers_are_refused() {
+        let (crew, _received) = crew_of_one();
+        assert!(!crew.roll.enlist(member(1), mpsc::unbounded_channel().0));
+        crew.roll.left(1, "it closed its connection");
+        assert!(!crew.roll.enlist(member(1), mpsc::unbounded_channel().0));
+        assert!(crew.assign(orders(2)).is_err());
+    }
+
+    #[test]
+    fn waiting_ends_when_the_last_has_come_or_the_time_is_over() {
+        let (crew, _received) = crew_of_one();
+        assert!(crew.wait_for(1, PATIENCE));
+        assert!(!crew.wait_for(2, Duration::from_millis(1)));
+        let began = Instant::now();
+        thread::scope(|scope| {
+            scope.spawn(|| assert!(crew.roll.enlist(member(2), mpsc::unbounded_channel().0)));
+            assert!(crew.wait_for(2, PATIENCE));
+        });
+        assert!(began.elapsed() < PATIENCE, "not by the time limit");
+    }
+
+    #[test]
+    fn a_closed_crew_has_nobody() {
+        let (crew, _received) = crew_of_one();
+        let mut part = crew.assign(orders(1)).unwrap();
+        crew.close();
+        crew.close();
+        assert_eq!(crew.members(), []);
+        assert!(part.try_exit().is_some());
+        assert!(std::net::TcpStream::connect(crew.address()).is_err(), "the port is closed");
+    }
+}

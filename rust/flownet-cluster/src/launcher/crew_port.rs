@@ -1,0 +1,93 @@
+//! The port of a [`Crew`](super::Crew): who may become a member, and the
+//! messages between the crew and each of them.
+
+use std::{io, net::SocketAddr, sync::Arc};
+
+use flownet_net::handshake::DEFAULT_HANDSHAKE_TIMEOUT;
+use futures::{SinkExt, StreamExt};
+use serde::{Deserialize, Serialize};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::mpsc::{UnboundedReceiver, unbounded_channel},
+};
+
+use super::{
+    Orders,
+    crew::{CrewMember, Roll},
+};
+use crate::{
+    port,
+    rpc::{self, ControlTransport},
+};
+
+/// What a member says. What it is told is its [`Orders`].
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) enum Report {
+    /// Comes first, once.
+    Enlisted { worker: u32, pid: u32, place: String },
+    /// Its part in the job it had orders for has ended; the complaint says what
+    /// kept it from taking part.
+    Done { complaint: Option<String> },
+}
+
+/// Admits whoever proves to know the secret, until the crew closes.
+pub(super) async fn serve(listener: std::net::TcpListener, roll: &Arc<Roll>) {
+    let listener = match TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return tracing::error!(%error, "cannot listen for workers"),
+    };
+    let admitting = Arc::clone(roll);
+    tokio::select! {
+        () = roll.closing.notified() => {}
+        () = port::accept_all(listener, roll.secret.clone(), move |stream, peer| admit(stream, peer, Arc::clone(&admitting))) => {}
+    }
+}
+
+async fn admit(stream: TcpStream, peer: SocketAddr, roll: Arc<Roll>) {
+    let mut link = rpc::transport(stream);
+    let member = match enlistment(&mut link).await {
+        Ok(member) => member,
+        Err(error) => return tracing::warn!(%peer, %error, "a worker did not enlist"),
+    };
+    let (desk, orders) = unbounded_channel();
+    let worker = member.worker;
+    if !roll.enlist(member, desk) {
+        return tracing::warn!(%peer, worker, "a worker came whose number is taken");
+    }
+    tokio::spawn(async move {
+        let reason = attend(worker, &mut link, orders, &roll).await;
+        roll.left(worker, &reason);
+    });
+}
+
+async fn enlistment(link: &mut Link) -> io::Result<CrewMember> {
+    let first = tokio::time::timeout(DEFAULT_HANDSHAKE_TIMEOUT, link.next()).await;
+    match first.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))? {
+        Some(Ok(Report::Enlisted { worker, pid, place })) => Ok(CrewMember { worker, pid, place: place.into() }),
+        Some(Ok(report)) => Err(io::Error::other(format!("it began with {report:?}"))),
+        Some(Err(error)) => Err(error),
+        None => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+/// Carries orders and reports until the connection ends; says why it did.
+async fn attend(worker: u32, link: &mut Link, mut orders: UnboundedReceiver<Orders>, roll: &Roll) -> String {
+    loop {
+        tokio::select! {
+            order = orders.recv() => match order {
+                Some(order) => if let Err(error) = link.send(order).await {
+                    return error.to_string();
+                },
+                None => return "it was dismissed".to_owned(),
+            },
+            report = link.next() => match report {
+                Some(Ok(Report::Done { complaint })) => roll.done(worker, complaint),
+                Some(Ok(report)) => return format!("it said {report:?} out of turn"),
+                Some(Err(error)) => return error.to_string(),
+                None => return "it closed its connection".to_owned(),
+            },
+        }
+    }
+}
+
+type Link = ControlTransport<Report, Orders>;

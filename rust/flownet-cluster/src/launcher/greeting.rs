@@ -1,0 +1,90 @@
+//! The first bytes of a worker process's standard input.
+//!
+//! # Invariants
+//! - I1: the secret reaches a process through a private pipe only, never by
+//!   argument or environment, which other users of the machine can read.
+
+use std::io::{self, Read};
+
+use serde::{Deserialize, Serialize};
+
+use super::Orders;
+
+/// What a worker process is told before it can ask.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Greeting {
+    /// What to prove to the coordinator.
+    pub(crate) secret_hex: String,
+    pub(crate) orders: Orders,
+}
+
+impl Greeting {
+    /// A `u32` (little-endian) of the length, then MessagePack.
+    pub(crate) fn encode(&self) -> io::Result<Vec<u8>> {
+        let body = rmp_serde::to_vec(self).map_err(io::Error::other)?;
+        let length = u32::try_from(body.len()).ok().filter(|&length| length <= MAX_GREETING_BYTES);
+        let length = length.ok_or_else(|| {
+            let text = format!("the init bytes of a worker have {} bytes, limit {MAX_GREETING_BYTES}", body.len());
+            io::Error::new(io::ErrorKind::InvalidInput, text)
+        })?;
+        Ok([&length.to_le_bytes(), body.as_slice()].concat())
+    }
+
+    /// Reads one greeting and not a byte more.
+    pub(crate) fn read(mut input: impl Read) -> io::Result<Self> {
+        let mut length = [0; 4];
+        input.read_exact(&mut length)?;
+        let length = u32::from_le_bytes(length);
+        if length > MAX_GREETING_BYTES {
+            let text = format!("a greeting of {length} bytes, limit {MAX_GREETING_BYTES}");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        }
+        let mut body = Vec::new();
+        input.take(u64::from(length)).read_to_end(&mut body)?;
+        if body.len() < length as usize {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        rmp_serde::from_slice(&body).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    }
+}
+
+const MAX_GREETING_BYTES: u32 = 256 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::{net::SocketAddr, time::Duration};
+
+    use super::*;
+
+    fn greeting() -> Greeting {
+        let orders = Orders {
+            coordinator: SocketAddr::from(([127, 0, 0, 1], 4000)),
+            worker: 3,
+            silence_limit: Duration::from_secs(10),
+            cancel_timeout: Duration::from_secs(5),
+            init: vec![0, 255, 7],
+        };
+        Greeting { secret_hex: "ab".repeat(32), orders }
+    }
+
+    #[test]
+    fn a_greeting_arrives_as_it_was_sent_and_nothing_after_it_is_read() {
+        let mut bytes = greeting().encode().unwrap();
+        bytes.extend_from_slice(b"rest");
+        let mut input = bytes.as_slice();
+        let read = Greeting::read(&mut input).unwrap().orders;
+        assert_eq!((read.worker, read.init, read.coordinator.port()), (3, vec![0, 255, 7], 4000));
+        assert_eq!(input, b"rest");
+    }
+
+    #[test]
+    fn broken_greetings_are_errors() {
+        let bytes = greeting().encode().unwrap();
+        for length in 0..bytes.len() {
+            assert!(Greeting::read(&bytes[..length]).is_err());
+        }
+        assert!(Greeting::read(&[255; 64][..]).is_err(), "a giant length");
+        let noise = [&8_u32.to_le_bytes()[..], &[0xc1; 8]].concat();
+        assert!(Greeting::read(noise.as_slice()).is_err());
+    }
+}

@@ -1,0 +1,135 @@
+//! Where the workers of a job come from: processes that are started for it, or
+//! a [`Crew`] of processes that came by themselves.
+//!
+//! The coordinator launches each worker through its [`Launcher`], with its
+//! [`Orders`], and watches and ends the [`LaunchedWorker`] it gets, whichever it is.
+
+mod crew;
+mod crew_port;
+mod greeting;
+mod process;
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use flownet_net::{Secret, SecretError};
+use serde::{Deserialize, Serialize};
+
+use self::{crew::Assignment, process::WorkerProcess};
+pub use self::{
+    crew::{Crew, CrewMember},
+    process::WorkerCommand,
+};
+pub(crate) use self::{crew_port::Report, greeting::Greeting};
+use crate::error::WorkerExit;
+
+/// Where the workers of a job come from.
+#[derive(Clone, Debug)]
+pub enum Launcher {
+    /// Processes on this machine, started for the job and gone with it.
+    Processes(WorkerCommand),
+    /// Processes that somebody else started, here or elsewhere, and that stay
+    /// for the next job.
+    Crew {
+        /// Who there is.
+        crew: Arc<Crew>,
+        /// Bytes handed to each worker's factory builder; at most 256 MiB.
+        init: Vec<u8>,
+    },
+}
+
+/// What a worker is told about the job it is to take part in.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Orders {
+    /// Where to dial.
+    pub(crate) coordinator: SocketAddr,
+    /// Its number.
+    pub(crate) worker: u32,
+    /// Silence of the coordinator after which the worker ends its tasks.
+    pub(crate) silence_limit: Duration,
+    /// Time they have to end when it does.
+    pub(crate) cancel_timeout: Duration,
+    #[serde(with = "serde_bytes")]
+    pub(crate) init: Vec<u8>,
+}
+
+/// A worker at work. Dropped, it works no longer.
+#[derive(Debug)]
+pub(crate) enum LaunchedWorker {
+    Process(WorkerProcess),
+    Member(Assignment),
+}
+
+impl Launcher {
+    /// The address of this machine that the workers reach.
+    pub(crate) fn host(&self) -> IpAddr {
+        match self {
+            Self::Processes(_) => Ipv4Addr::LOCALHOST.into(),
+            Self::Crew { crew, .. } => crew.address().ip(),
+        }
+    }
+
+    /// What the workers of a new job prove to know. The members of a crew know
+    /// one secret for all jobs of the crew: it never crosses the wire.
+    pub(crate) fn secret(&self) -> Result<Secret, SecretError> {
+        match self {
+            Self::Processes(_) => Secret::generate(),
+            Self::Crew { crew, .. } => Ok(crew.secret().clone()),
+        }
+    }
+
+    /// What every worker gets to prepare itself with.
+    pub(crate) fn init(&self) -> &[u8] {
+        match self {
+            Self::Processes(command) => &command.init,
+            Self::Crew { init, .. } => init,
+        }
+    }
+
+    /// Has a worker begin; it will dial the coordinator and prove itself.
+    pub(crate) fn launch(&self, orders: Orders, secret: &Secret) -> io::Result<LaunchedWorker> {
+        match self {
+            Self::Processes(command) => {
+                let greeting = Greeting { secret_hex: secret.to_hex(), orders };
+                WorkerProcess::spawn(command, greeting.encode()?).map(LaunchedWorker::Process)
+            }
+            Self::Crew { crew, .. } => crew.assign(orders).map(LaunchedWorker::Member),
+        }
+    }
+}
+
+impl From<WorkerCommand> for Launcher {
+    fn from(command: WorkerCommand) -> Self {
+        Self::Processes(command)
+    }
+}
+
+impl LaunchedWorker {
+    /// Where it runs, if not on this machine by our hand.
+    pub(crate) fn place(&self) -> Option<Arc<str>> {
+        match self {
+            Self::Process(_) => None,
+            Self::Member(assignment) => Some(assignment.place()),
+        }
+    }
+
+    /// How its part in the job ended, if it has.
+    pub(crate) fn try_exit(&mut self) -> Option<WorkerExit> {
+        match self {
+            Self::Process(process) => process.try_exit(),
+            Self::Member(assignment) => assignment.try_exit(),
+        }
+    }
+
+    /// Ends it by force; [`try_exit`](Self::try_exit) tells when it is gone.
+    pub(crate) fn kill(&mut self) {
+        match self {
+            Self::Process(process) => process.kill(),
+            Self::Member(assignment) => assignment.dismiss(),
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Whether processes that are to work together can reach each other, found out
+//! before any job needs it. A host's name or address being right for its own
+//! network says nothing about its peers'.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
+
+use flownet_net::Secret;
+use futures::future::join_all;
+use tokio::{net::TcpListener, runtime::Runtime};
+
+use crate::{
+    agent::{SHUTDOWN_LIMIT, network_runtime},
+    port::{self, DialError},
+};
+
+/// A port that answers whoever knows the secret, until it is dropped.
+#[derive(Debug)]
+pub struct Probe {
+    runtime: Option<Runtime>,
+    address: SocketAddr,
+    secret: Secret,
+}
+
+impl Probe {
+    /// Listens on a port of `host`.
+    ///
+    /// # Errors
+    /// If this machine has no such address, or no port is free.
+    pub fn open(host: IpAddr, secret: Secret) -> io::Result<Self> {
+        let runtime = network_runtime()?;
+        let listener = runtime.block_on(TcpListener::bind((host, 0)))?;
+        let address = listener.local_addr()?;
+        runtime.spawn(port::accept_all(listener, secret.clone(), |_, _| std::future::ready(())));
+        Ok(Self { runtime: Some(runtime), address, secret })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Dials all `peers` at once. For those that do not answer, or not as
+    /// someone who knows the secret, within `limit`: their position, and why.
+    #[must_use]
+    pub fn dial_all(&self, peers: &[SocketAddr], limit: Duration) -> Vec<(usize, String)> {
+        let Some(runtime) = &self.runtime else { return Vec::new() };
+        let dial = async |(position, &peer): (usize, &SocketAddr)| {
+            let reason = match tokio::time::timeout(limit, port::dial(peer, &self.secret)).await {
+                Ok(Ok(_)) => return None,
+                Ok(Err(DialError::Connect { error, .. })) => error.to_string(),
+                Ok(Err(DialError::Handshake { error, .. })) => error.to_string(),
+                Err(_) => format!("no answer within {limit:?}"),
+            };
+            Some((position, reason))
+        };
+        let answers = runtime.block_on(join_all(peers.iter().enumerate().map(dial)));
+        answers.into_iter().flatten().collect()
+    }
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_timeout(SHUTDOWN_LIMIT);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn peers_that_answer_are_told_from_those_that_do_not_and_from_strangers() {
+        let secret = Secret::from_bytes([1; 32]);
+        let ours = Probe::open(HOST, secret.clone()).unwrap();
+        let peer = Probe::open(HOST, secret.clone()).unwrap();
+        let stranger = Probe::open(HOST, Secret::from_bytes([2; 32])).unwrap();
+        let gone = Probe::open(HOST, secret).unwrap().address();
+        let silent = std::net::TcpListener::bind((HOST, 0)).unwrap();
+        let peers = [peer.address(), stranger.address(), gone, silent.local_addr().unwrap(), ours.address()];
+        let failures = ours.dial_all(&peers, Duration::from_millis(500));
+        let positions: Vec<usize> = failures.iter().map(|&(position, _)| position).collect();
+        assert_eq!(positions, [1, 2, 3], "{failures:?}");
+        assert!(failures[2].1.contains("no answer within 500ms"), "{failures:?}");
+        assert_eq!(ours.dial_all(&peers[..1], PATIENCE), []);
+    }
+
+    #[test]
+    fn an_address_of_another_machine_cannot_be_opened() {
+        // TEST-NET-1: nobody's.
+        assert!(Probe::open(IpAddr::from([192, 0, 2, 1]), Secret::from_bytes([1; 32])).is_err());
+    }
+}

@@ -1,0 +1,200 @@
+//! Jobs on workers that came by themselves: one crew, several jobs, and what
+//! happens when a member, its tasks or the crew goes.
+
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+
+use flownet_cluster::{ClusterError, Crew, Enlistment, JobSettings, Launcher, MemberEnd, WorkerExit, serve_crew};
+use flownet_net::Secret;
+use flownet_runtime::{ChainFactory, spec::Partitioner};
+
+use crate::{
+    chains::NativeFactory,
+    rig::{PATIENCE, Rig, Step, end_of, endless, eventually, line, running, settings, signal, status_with, sums},
+};
+
+/// Set in a member process: crew, secret, number and host.
+const MEMBER: &str = "FLOWNET_TEST_MEMBER";
+const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+/// How a member that had to leave tasks behind exits.
+const TASKS_LEFT: i32 = 9;
+
+/// Not a test but what member processes run; does nothing in the test process.
+#[test]
+fn member_process() {
+    let Ok(given) = std::env::var(MEMBER) else { return };
+    let words: Vec<&str> = given.split(' ').collect();
+    let enlistment = Enlistment {
+        crew: words[0].parse().expect("an address"),
+        secret: Secret::from_hex(words[1]).expect("a secret"),
+        worker: words[2].parse().expect("a number"),
+        place: format!("host {}", words[2]),
+        host: words[3].parse().expect("an address"),
+    };
+    let build = |init: &[u8]| {
+        assert_eq!(init, b"init bytes");
+        Ok(Arc::new(NativeFactory::default()) as Arc<dyn ChainFactory>)
+    };
+    std::process::exit(match serve_crew(&enlistment, build) {
+        Ok(MemberEnd::Dismissed { .. }) => 0,
+        Ok(_) => TASKS_LEFT,
+        Err(_) => 1,
+    });
+}
+
+/// A crew and the processes of its members; number `n` is at `127.0.0.(n + 1)`.
+struct CrewRig {
+    crew: Arc<Crew>,
+    processes: Vec<Child>,
+}
+
+impl CrewRig {
+    fn new(members: u32) -> Self {
+        let mut rig = Self { crew: Arc::new(Crew::open(LOCALHOST).expect("a crew")), processes: Vec::new() };
+        let secret = rig.crew.secret().to_hex();
+        for worker in 1..=members {
+            let process = rig.start(worker, &secret);
+            rig.processes.push(process);
+        }
+        assert!(rig.crew.wait_for(members as usize, PATIENCE), "all come");
+        rig
+    }
+
+    fn start(&self, worker: u32, secret: &str) -> Child {
+        let given = format!("{} {secret} {worker} 127.0.0.{}", self.crew.address(), worker + 1);
+        let exe = std::env::current_exe().expect("the test binary");
+        let arguments = ["crews::member_process", "--exact", "--nocapture"];
+        Command::new(exe).args(arguments).env(MEMBER, given).stdout(Stdio::null()).spawn().expect("a member")
+    }
+
+    fn launcher(&self) -> Launcher {
+        Launcher::Crew { crew: Arc::clone(&self.crew), init: b"init bytes".to_vec() }
+    }
+
+    /// Lets everybody go; how their processes ended.
+    fn close(mut self) -> Vec<Option<i32>> {
+        self.crew.close();
+        self.processes.iter_mut().map(exit_code).collect()
+    }
+}
+
+fn exit_code(process: &mut Child) -> Option<i32> {
+    eventually("the end of a member", || process.try_wait().expect("a child")).code()
+}
+
+#[test]
+fn a_crew_serves_jobs_in_a_row_each_member_at_its_own_address() {
+    let rig = Rig::new();
+    let crew = CrewRig::new(2);
+    let mut pids = Vec::new();
+    for _ in 0..3 {
+        rig.clear_collected();
+        let job = rig.submit_to(&sums(10_000, 4), settings(2), crew.launcher()).expect("a job that can start");
+        end_of(&job).expect("a finished job");
+        assert_eq!(rig.collected().iter().sum::<u64>(), 10_000 * 9_999 / 2);
+        let workers = job.status().workers;
+        let hosts: Vec<_> = workers.iter().filter_map(|worker| Some(worker.address?.ip().to_string())).collect();
+        assert_eq!(hosts, ["127.0.0.1", "127.0.0.2", "127.0.0.3"]);
+        assert!(workers[2].to_string().contains(" on host 2 with pid "), "{}", workers[2]);
+        pids.push(workers[1..].iter().filter_map(|worker| worker.pid).collect::<Vec<_>>());
+    }
+    let members: Vec<u32> = crew.crew.members().iter().map(|member| member.pid).collect();
+    assert_eq!(pids, vec![members; 3]);
+    assert_eq!(crew.close(), [Some(0), Some(0)]);
+    rig.assert_nothing_left();
+}
+
+#[test]
+fn a_failed_job_and_a_cancelled_one_leave_the_crew_to_the_next() {
+    let rig = Rig::new();
+    let crew = CrewRig::new(2);
+    let numbers: Step<'_> = ("numbers", 2, &[("count", "1000"), ("endless", "")]);
+    let failing = line(&[numbers, ("fail", 2, &[("at", "77")])], &[Partitioner::KeyGroup]);
+    let job = rig.submit_to(&failing, settings(2), crew.launcher()).expect("a job that can start");
+    let text = end_of(&job).expect_err("told to fail").to_string();
+    assert!(text.contains(" on host ") && text.ends_with("ValueError: told to fail"), "{text}");
+
+    let job = rig.submit_to(&endless(2), settings(2), crew.launcher()).expect("a job that can start");
+    status_with(&job, "a running job", running);
+    let refused = rig.submit_to(&sums(10, 2), settings(2), crew.launcher()).expect("a job that can be planned");
+    let text = end_of(&refused).expect_err("the crew is busy").to_string();
+    assert!(text.contains("worker 1 on host 1 is at work for another job"), "{text}");
+    job.cancel();
+    assert_eq!(end_of(&job), Err(ClusterError::Cancelled));
+
+    let job = rig.submit_to(&sums(1000, 2), settings(2), crew.launcher()).expect("a job that can start");
+    end_of(&job).expect("a finished job");
+    assert_eq!(crew.close(), [Some(0), Some(0)]);
+    rig.assert_nothing_left();
+}
+
+#[test]
+fn a_member_that_is_killed_is_named_and_missed_by_the_next_job() {
+    let rig = Rig::new();
+    let crew = CrewRig::new(2);
+    let job = rig.submit_to(&endless(2), settings(2), crew.launcher()).expect("a job that can start");
+    status_with(&job, "a running job", running);
+    signal(crew.processes[1].id(), "-KILL");
+    match end_of(&job) {
+        Err(ClusterError::WorkerLost { worker, how: WorkerExit::Disconnected { .. } }) => {
+            assert_eq!((worker.worker, worker.place.as_deref()), (2, Some("host 2")));
+            assert_eq!(worker.pid, Some(crew.processes[1].id()));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(crew.crew.members().len(), 1);
+    let job = rig.submit_to(&sums(10, 2), settings(2), crew.launcher()).expect("a job that can be planned");
+    let text = end_of(&job).expect_err("a member is missing").to_string();
+    assert!(text.contains("worker 2 on host 2 has left"), "{text}");
+    assert_eq!(crew.close(), [Some(0), None]);
+    rig.assert_nothing_left();
+}
+
+#[test]
+fn a_crew_that_goes_during_a_job_ends_the_job_and_every_member() {
+    let rig = Rig::new();
+    let crew = CrewRig::new(2);
+    let job = rig.submit_to(&endless(2), settings(2), crew.launcher()).expect("a job that can start");
+    status_with(&job, "a running job", running);
+    crew.crew.close();
+    assert!(matches!(end_of(&job), Err(ClusterError::WorkerLost { .. })));
+    assert_eq!(crew.close(), [Some(0), Some(0)]);
+    rig.assert_nothing_left();
+}
+
+#[test]
+fn a_member_whose_tasks_ignore_being_cancelled_says_so_and_is_gone() {
+    let rig = Rig::new();
+    let crew = CrewRig::new(1);
+    let numbers: Step<'_> = ("numbers", 1, &[("count", "1000"), ("endless", "")]);
+    let stubborn: Step<'_> = ("stubborn", 1, &[("pause_us", "600000000")]);
+    let flow = line(&[numbers, stubborn], &[Partitioner::Rebalance]);
+    let settings = JobSettings { cancel_timeout: Duration::from_millis(300), ..settings(1) };
+    let job = rig.submit_to(&flow, settings, crew.launcher()).expect("a job that can start");
+    status_with(&job, "a full exchange", |status| (status.vertices[0].back_pressured > 0.0).then_some(()));
+    job.cancel();
+    assert_eq!(end_of(&job), Err(ClusterError::Cancelled));
+    assert_eq!(crew.crew.members(), []);
+    assert_eq!(crew.close(), [Some(TASKS_LEFT)]);
+    rig.assert_nothing_left();
+}
+
+#[test]
+fn strangers_and_late_comers_do_not_become_members() {
+    let rig = Rig::new();
+    let mut crew = CrewRig::new(1);
+    let mut stranger = crew.start(2, &"00".repeat(32));
+    assert_eq!(exit_code(&mut stranger), Some(1));
+    let secret = crew.crew.secret().to_hex();
+    let mut second = crew.start(1, &secret);
+    assert_eq!(exit_code(&mut second), Some(0), "its number is taken: it is let go at once");
+    assert_eq!(crew.crew.members().len(), 1);
+    assert_eq!(crew.crew.members()[0].pid, crew.processes[0].id());
+    crew.processes.retain_mut(|process| process.try_wait().expect("a child").is_none());
+    assert_eq!(crew.close(), [Some(0)]);
+    rig.assert_nothing_left();
+}

@@ -1,0 +1,133 @@
+//! Workers that came by themselves: the crew in the submitting process, and the member in each of theirs.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use flownet_cluster::{Crew, CrewMember, Enlistment, MemberEnd, Probe, serve_crew};
+use flownet_net::Secret;
+use pyo3::prelude::*;
+
+use crate::chain::{Objects, PythonChainFactory};
+use crate::door::{Origin, enter, enter_until};
+use crate::worker::apply_init;
+use crate::{errors, logging};
+
+/// Workers that came by themselves and serve one job after the other. When it is closed or collected, they are let go.
+#[pyclass(frozen, name = "Crew", module = "flownet._flownet")]
+pub(crate) struct PyCrew {
+    crew: Arc<Crew>,
+    origin: Origin,
+}
+
+impl PyCrew {
+    /// The same crew, for a job.
+    pub(crate) fn share(&self) -> Arc<Crew> {
+        Arc::clone(&self.crew)
+    }
+}
+
+#[pymethods]
+impl PyCrew {
+    /// Listens on a port of `host`, a numeric address of this machine.
+    #[new]
+    fn new(py: Python<'_>, host: &str) -> PyResult<Self> {
+        logging::install();
+        let host: IpAddr = parse(py, "address", host)?;
+        let opened = py.detach(|| Crew::open(host)).map_err(|error| errors::cluster(py, error))?;
+        Ok(Self { crew: Arc::new(opened), origin: Origin::here() })
+    }
+
+    /// Where members dial, `host:port`.
+    #[getter]
+    fn address(&self) -> String {
+        self.crew.address().to_string()
+    }
+
+    /// What members prove to know, as hexadecimal digits.
+    fn secret_hex(&self) -> String {
+        self.crew.secret().to_hex()
+    }
+
+    /// Number, process id and place of each member that is there.
+    fn members(&self) -> Vec<(u32, u32, String)> {
+        let members = self.crew.members().into_iter();
+        members.map(|CrewMember { worker, pid, place }| (worker, pid, place.to_string())).collect()
+    }
+
+    /// Wait until `count` members are there; whether they are when the time is over.
+    fn wait_for(&self, py: Python<'_>, count: usize, timeout_ms: u64) -> PyResult<bool> {
+        let timeout = Duration::from_millis(timeout_ms);
+        let came = enter_until(py, self.origin, timeout, |slice| self.crew.wait_for(count, slice).then_some(()))?;
+        Ok(came.is_some())
+    }
+
+    /// Let everybody go and close the port.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        enter(py, self.origin, || self.crew.close())
+    }
+}
+
+/// A process that is to be a member of a crew. Until it serves, its peers can find out whether they reach it.
+#[pyclass(frozen, name = "Member", module = "flownet._flownet")]
+pub(crate) struct PyMember {
+    host: IpAddr,
+    secret: Secret,
+    probe: Mutex<Option<Probe>>,
+}
+
+#[pymethods]
+impl PyMember {
+    /// Opens a port on `host`, a numeric address of this machine that the other members reach.
+    #[new]
+    fn new(py: Python<'_>, host: &str, secret_hex: &str) -> PyResult<Self> {
+        logging::install();
+        let host = parse(py, "host", host)?;
+        let secret = Secret::from_hex(secret_hex).map_err(|error| errors::flownet(py, &error.to_string()))?;
+        let opened = py.detach(|| Probe::open(host, secret.clone()));
+        let probe = opened.map_err(|error| errors::flownet(py, &format!("cannot listen on {host}: {error}")))?;
+        Ok(Self { host, secret, probe: Mutex::new(Some(probe)) })
+    }
+
+    /// Where it answers its peers, `host:port`.
+    #[getter]
+    fn address(&self) -> Option<String> {
+        self.lock().as_ref().map(|probe| probe.address().to_string())
+    }
+
+    /// Dial all peers at once; for each that cannot be reached, its position and why.
+    fn probe(&self, py: Python<'_>, peers: Vec<String>, timeout_ms: u64) -> PyResult<Vec<(usize, String)>> {
+        let peers: PyResult<Vec<SocketAddr>> = peers.iter().map(|peer| parse(py, "peer", peer)).collect();
+        let (peers, limit) = (peers?, Duration::from_millis(timeout_ms));
+        Ok(py.detach(|| self.lock().as_ref().map_or_else(Vec::new, |probe| probe.dial_all(&peers, limit))))
+    }
+
+    /// Join the crew at `address` as `worker` and serve its jobs until it goes. Returns how many there were, or None if
+    /// tasks of the last one ignore being cancelled: then the process should end at once.
+    fn serve(&self, py: Python<'_>, address: &str, worker: u32, place: String) -> PyResult<Option<u64>> {
+        let crew = parse(py, "address", address)?;
+        let enlistment = Enlistment { crew, secret: self.secret.clone(), worker, place, host: self.host };
+        let served = py.detach(|| {
+            drop(self.lock().take());
+            serve_crew(&enlistment, |init| {
+                apply_init("apply_init_as_guest", init)?;
+                Ok(Arc::new(PythonChainFactory::new(Arc::new(Objects::default()))))
+            })
+        });
+        match served {
+            Ok(MemberEnd::Dismissed { jobs }) => Ok(Some(jobs)),
+            Ok(MemberEnd::TasksLeft) => Ok(None),
+            Err(error) => Err(errors::flownet(py, &error.to_string())),
+        }
+    }
+}
+
+impl PyMember {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Probe>> {
+        self.probe.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn parse<T: std::str::FromStr>(py: Python<'_>, what: &str, text: &str) -> PyResult<T> {
+    text.parse().map_err(|_| errors::config(py, what, &format!("{what} is {text:?}, must be numeric")))
+}
