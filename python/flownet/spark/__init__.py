@@ -1,0 +1,18 @@
+"""Run jobs inside Apache Spark: its tasks host the workers, flownet moves the records between them.
+
+>>> import flownet.spark
+>>> with flownet.spark.cluster(spark, workers=4) as cluster:  # doctest: +SKIP
+...     result = env.execute(on=cluster)
+
+Spark places the workers, one a task of a single barrier stage; the coordinator runs in the process of the caller. Needs
+PySpark 4.0 or later: ``pip install 'flownet[spark]'``. docs/spark.md says what happens when something goes wrong.
+"""
+
+try:
+    import pyspark  # noqa: F401 - only to know that it is there
+except ImportError:
+    raise ImportError("flownet.spark needs PySpark: pip install 'flownet[spark]'") from None
+
+from .cluster import Cluster, cluster
+
+__all__ = ["Cluster", "cluster"]

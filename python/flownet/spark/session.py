@@ -1,0 +1,78 @@
+"""What differs between a classic session of Spark and one of Spark Connect."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from ..errors import ConfigError
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether the driver of Spark is in another process, reached over gRPC."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def own_address(spark: SparkSession) -> str:
+    """Find the numeric address of this machine that executors are most likely to reach.
+
+    Raises
+    ------
+    ConfigError
+        The name that Spark knows this machine by has no address.
+    """
+    if is_connect(spark):
+        client: Any = spark.client
+        return _address_towards(str(client.host), "the Spark Connect server")
+    return resolve(spark.sparkContext.getConf().get("spark.driver.host") or "localhost", "spark.driver.host")
+
+
+def resolve(host: str, what: str) -> str:
+    """Find the numeric address of a host.
+
+    Raises
+    ------
+    ConfigError
+        It has none.
+    """
+    try:
+        return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
+    except OSError as error:
+        text = f"{what} {host!r} has no address ({error}); give cluster(address=...) one that the executors reach"
+        raise ConfigError(text, setting="address", value=host) from error
+
+
+def _address_towards(host: str, what: str) -> str:
+    """Find the address from which this machine reaches ``host``. Nothing is sent."""
+    numeric = resolve(host, what)
+    family = socket.AF_INET6 if ":" in numeric else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as unconnected:
+        unconnected.connect((numeric, 9))
+        return str(unconnected.getsockname()[0])
+
+
+@contextmanager
+def named_job(spark: SparkSession, tag: str, name: str) -> Iterator[None]:
+    """Give the Spark jobs of this thread a name to be found by and a tag to be cancelled by."""
+    if is_connect(spark):
+        spark.addTag(tag)
+        try:
+            yield
+        finally:
+            spark.removeTag(tag)
+    else:
+        # The group is this thread's own, and the thread ends with its job.
+        spark.sparkContext.setJobGroup(tag, name, interruptOnCancel=True)
+        yield
+
+
+def cancel(spark: SparkSession, tag: str) -> None:
+    """Cancel the Spark jobs with this tag."""
+    if is_connect(spark):
+        spark.interruptTag(tag)
+    else:
+        spark.sparkContext.cancelJobGroup(tag)

@@ -1,0 +1,153 @@
+"""The barrier stage whose tasks are the workers: started, watched, ended.
+
+Spark runs `member.serve` once a task, all at the same time or not at all. The stage lives in a thread of its own, which
+waits in Spark's ``collect()`` for its end; everything else is learnt from the crew, which the tasks dial.
+
+The crew's secret travels inside the pickled function, as all that the tasks run does: whoever can read that can run
+code in them anyhow. It is in no configuration, argument list, event log or page of the UI, which others may read.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from .. import _flownet
+from ..errors import LaunchError
+from . import session
+from .versions import Versions, own_versions
+
+
+class Stage:
+    """One barrier stage and the crew that its tasks form.
+
+    Parameters
+    ----------
+    spark
+        Where it runs.
+    workers
+        Number of tasks.
+    address
+        Numeric address on which the crew listens; None finds one.
+    name
+        Shown in the Spark UI.
+    """
+
+    def __init__(self, spark: SparkSession, workers: int, address: str | None, name: str) -> None:
+        self._spark = spark
+        self._workers = workers
+        self._name = name
+        self._tag = f"flownet-{uuid.uuid4()}"
+        self._error: BaseException | None = None
+        self._ended = threading.Event()
+        self.crew = _flownet.Crew(address or session.own_address(spark))
+        self._thread = threading.Thread(target=self._run, name="flownet-spark", daemon=True)
+
+    def start(self, timeout: float) -> None:
+        """Submit the stage and wait until all workers are there.
+
+        Raises
+        ------
+        LaunchError
+            Spark refused or ended the stage, or the workers were not all there after ``timeout`` seconds.
+        """
+        began = time.monotonic()
+        self._thread.start()
+        there = 0
+        while not self.crew.wait_for(self._workers, _LOOK_MS):
+            if self._ended.is_set():
+                raise LaunchError(f"Spark ended the stage of the workers: {self.failure(0.0)}") from self._error
+            if time.monotonic() - began >= timeout:
+                raise LaunchError(self._too_late(timeout))
+            if len(self.crew.members()) > there:
+                there = len(self.crew.members())
+                _LOGGER.info("%d of %d workers are up", there, self._workers)
+        seconds = time.monotonic() - began
+        _LOGGER.info("all %d workers are up after %.1f s", self._workers, seconds)
+        for worker, pid, place in self.crew.members():
+            _LOGGER.debug("worker %d is process %d on %s", worker, pid, place)
+
+    def is_whole(self) -> bool:
+        """Whether every worker is there."""
+        return not self._ended.is_set() and len(self.crew.members()) == self._workers
+
+    def failure(self, patience: float) -> str | None:
+        """Say why Spark ended the stage, if it failed; waits for the end at most ``patience`` seconds."""
+        self._ended.wait(patience)
+        return None if self._error is None else reason_of(self._error)
+
+    def stop(self) -> None:
+        """Let the workers go and wait until Spark has its slots back. Harmless when called again."""
+        came = bool(self.crew.members())
+        self.crew.close()
+        if not self._thread.is_alive():
+            return
+        # Workers that are there leave by themselves; a stage that still waits for slots has to be called off.
+        if not came or not self._ended.wait(_LEAVE_SECONDS):
+            session.cancel(self._spark, self._tag)
+        if not self._ended.wait(_CANCEL_SECONDS):
+            _LOGGER.warning("Spark did not end the stage of the workers within %.0f s of being asked", _CANCEL_SECONDS)
+            return
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            body = _body(self.crew.address, self.crew.secret_hex(), own_versions())
+            with session.named_job(self._spark, self._tag, self._name):
+                tasks = self._spark.range(0, self._workers, 1, self._workers)
+                tasks.mapInArrow(body, "worker int, jobs long", barrier=True).collect()
+        except BaseException as error:
+            self._error = error
+            _LOGGER.debug("the stage of the workers failed", exc_info=error)
+        finally:
+            self._ended.set()
+
+    def _too_late(self, timeout: float) -> str:
+        there = [worker for worker, _, _ in self.crew.members()]
+        missing = [worker for worker in range(1, self._workers + 1) if worker not in there]
+        return (
+            f"{len(there)} of {self._workers} workers came within {timeout:g} s, missing are {missing}: Spark may have "
+            f"too few free slots (see its UI), the executors may not reach this machine at {self.crew.address} (give "
+            "cluster(address=...) one that they do), or raise launch_timeout"
+        )
+
+
+def reason_of(error: BaseException) -> str:
+    """Find the sentence that matters in an error of Spark, which is many pages long."""
+    text = str(error)
+    if ours := re.search(r"flownet\.errors\.\w+: (.*)", text):
+        return ours.group(1).strip()
+    if cause := re.search(r"Most recent failure reason:\s*(.*)", text):
+        return cause.group(1).strip()
+    if python := re.findall(r"^(\w*(?:Error|Exception)\b.*)$", text, flags=re.MULTILINE):
+        return str(python[-1]).strip()
+    return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+
+
+def _body(crew: str, secret_hex: str, versions: Versions) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Make the function that Spark ships. It travels by value, so that executors without flownet can say so."""
+
+    def flownet_worker(batches: Iterator[Any]) -> Iterator[Any]:
+        try:
+            from flownet.spark import member
+        except ImportError as error:
+            import sys
+
+            text = f"flownet.errors.LaunchError: the Python of the executors ({sys.executable}) lacks flownet: {error}"
+            raise RuntimeError(text) from error
+        return member.serve(crew, secret_hex, versions, batches)
+
+    return flownet_worker
+
+
+_LOGGER = logging.getLogger("flownet.spark")
+_LOOK_MS = 200
+_LEAVE_SECONDS = 5.0
+_CANCEL_SECONDS = 20.0

@@ -1,0 +1,211 @@
+"""Sessions of a real Spark, shared by the tests, and the count of what jobs leave behind inside it.
+
+A process has one Spark at a time, and starting one takes seconds: tests of one kind of session stand in one file.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import flownet as fn
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from flownet.host import Host
+
+HERE = Path(__file__).parent
+PATIENCE_SECONDS = 20.0
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    missing = what_is_missing()
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.spark)
+            item.add_marker(pytest.mark.timeout(120))
+            # PySpark leaves closing its sockets to the JVM to the collector.
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+            if missing and "without_pyspark" not in item.name:
+                item.add_marker(pytest.mark.skip(reason=missing))
+
+
+def what_is_missing() -> str | None:
+    """Say what these tests need and this machine does not have."""
+    if importlib.util.find_spec("pyspark") is None:
+        return "needs PySpark: pip install --group tools"
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=f"{home}/bin" if home else None)
+    if java is None:
+        return f"needs Java 17 or later: {JAVA}"
+    said = subprocess.run([java, "-version"], check=False, capture_output=True, text=True).stderr
+    version = re.search(r'version "(\d+)', said)
+    if version is None or int(version[1]) < 17:
+        return f"needs Java 17 or later, not {said.splitlines()[0] if said else 'this one'}: {JAVA}"
+    return None
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _spark_stays_on_this_machine() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.delenv("SPARK_HOME", raising=False)
+        yield
+
+
+@pytest.fixture(scope="session")
+def event_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("event-logs")
+
+
+@pytest.fixture(scope="module")
+def local(event_logs: Path) -> Iterator[SparkSession]:
+    """Spark in one process, with two slots."""
+    yield from session("local[2]", event_logs)
+
+
+@pytest.fixture(scope="module")
+def two_executors(event_logs: Path) -> Iterator[SparkSession]:
+    """Spark with two executors of one slot each."""
+    yield from session("local-cluster[2,1,1024]", event_logs)
+
+
+def session(master: str, event_logs: Path) -> Iterator[SparkSession]:
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(master).appName("flownet tests")
+    settings = {
+        "spark.ui.port": "0",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": event_logs.as_uri(),
+        "spark.eventLog.compress": "false",
+        "spark.sql.warehouse.dir": str(event_logs / "warehouse"),
+        "spark.local.dir": str(event_logs / "local"),
+        "spark.log.level": "OFF",
+    }
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    # The first use makes the Python processes, which Spark keeps.
+    spark.range(0, 2, 1, 2).mapInArrow(lambda batches: batches, "id long", barrier=True).collect()
+    yield spark
+    spark.stop()
+
+
+@pytest.fixture
+def leaves_nothing() -> Iterator[None]:
+    """Nothing of a job is left after the test, neither here nor in a process of Spark: no thread, port or busy slot."""
+    before = sockets()
+    yield
+    eventually("no thread of flownet", lambda: not threads_of_flownet())
+    eventually("no more sockets than before", lambda: sockets() <= before)
+    eventually("no busy slot", slots_are_free)
+
+
+def slots_are_free() -> bool:
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    return context is None or not context.statusTracker().getActiveStageIds()
+
+
+def sockets() -> int:
+    """Count the sockets of this process."""
+    links = [os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
+    return sum(link.startswith("socket:") for link in links)
+
+
+def family() -> list[int]:
+    """List the processes below this one, and this one."""
+    parents = dict[int, int]()
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(process.name)] = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    found = [os.getpid()]
+    for pid in found:
+        found += [child for child, parent in parents.items() if parent == pid]
+    return found
+
+
+def threads_of_flownet() -> list[str]:
+    found = []
+    for pid in family():
+        for thread in Path(f"/proc/{pid}/task").glob("*/comm"):
+            try:
+                name = thread.read_text().strip()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            found += [f"{pid} {name}"] if name.startswith("flownet") else []
+    return found
+
+
+def eventually(what: str, look: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not look():
+        assert time.monotonic() < deadline, f"never saw: {what} ({threads_of_flownet()})"
+        time.sleep(0.01)
+
+
+class Jobs:
+    """Dataflows that more than one test runs."""
+
+    def sums(self, host: Host | None = None, workers: int | None = None) -> list[tuple[int, int]]:
+        """Sum by key numbers that are made in the workers and moved among them."""
+        env = fn.Environment(parallelism=2, buffer_timeout="5ms")
+        numbers = env.from_iterable(lambda subtask, subtasks: range(subtask, 20_000, subtasks))
+        pairs = numbers.map(lambda number: (number % 7, number)).key_by(lambda pair: pair[0])
+        running_sums = pairs.reduce(lambda one, other: (one[0], one[1] + other[1])).collect()
+        self.last = env.execute(workers, on=host)
+        # The last of a key's sums is its largest.
+        return sorted(dict(sorted(running_sums)).items())
+
+    def endless(self) -> fn.Environment:
+        """Numbers until the job is cancelled."""
+        env = fn.Environment(parallelism=2, buffer_timeout="5ms", name="endless")
+        numbers = env.from_iterable(lambda subtask, subtasks: iter(int, 1))
+        numbers.key_by(lambda number: number).map(lambda number: number).filter(lambda number: False).collect()
+        return env
+
+    def broken(self) -> fn.Environment:
+        """A job whose function raises on the record 3."""
+
+        def invert(number: int) -> float:
+            return 1 / (number - 3)
+
+        env = fn.Environment(parallelism=2)
+        env.from_collection(range(8)).rebalance().map(invert).collect()
+        return env
+
+
+@pytest.fixture
+def jobs() -> Jobs:
+    return Jobs()
+
+
+@pytest.fixture
+def running() -> Callable[[fn.Job], fn.Job]:
+    """Waits until a job moves records."""
+
+    def running(job: fn.Job) -> fn.Job:
+        eventually("a running job with records", lambda: job.status().state == "running" and job.status().records > 0)
+        return job
+
+    return running
+
+
+JAVA = "on Debian apt-get install openjdk-17-jre-headless"
