@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from ._flownet import Crew
 from .errors import FlownetError
 from .job import JobStatus
+
+if TYPE_CHECKING:
+    from ._flownet import Crew
 
 
 class Lease(Protocol):

@@ -8,15 +8,18 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
 from .. import config
-from .._flownet import Crew
 from ..errors import ConfigError, FlownetError, LaunchError
 from ..job import JobStatus
 from . import slots
 from .stage import Stage
+
+if TYPE_CHECKING:
+    from .._flownet import Crew
 
 
 def cluster(

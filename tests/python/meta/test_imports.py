@@ -39,6 +39,9 @@ MAY_IMPORT_EXTENSION = {
     "environment",
     "errors",
     "graph",
+    "spark.member",
+    "spark.stage",
+    "spark.versions",
     "worker",
 }
 

@@ -168,7 +168,7 @@ def test_other_versions_are_refused_with_both(cluster: Any, jobs: Jobs, monkeypa
 def test_an_address_that_is_not_ours_or_not_numeric_is_refused(cluster: Any, jobs: Jobs) -> None:
     with pytest.raises(fn.FlownetError, match=r"cannot listen for workers on 192\.0\.2\.1"):
         jobs.sums(cluster(address="192.0.2.1"))
-    with pytest.raises(ConfigError, match='address is "somewhere", must be numeric"):
+    with pytest.raises(ConfigError, match='address is "somewhere", must be numeric'):
         jobs.sums(cluster(address="somewhere"))
 
 
