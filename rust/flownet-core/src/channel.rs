@@ -46,6 +46,7 @@ use crate::gate::InputGate;
 use crate::ids::ChannelIndex;
 use crate::lock::Lock;
 use crate::subpartition::Element;
+use crate::sync::MutexGuard;
 
 /// See the [module docs](self).
 pub struct RemoteChannel {
@@ -404,7 +405,7 @@ impl RemoteChannel {
     }
 
     /// Lets go of the lock, then tells the connection if it must know or credit is due (I4).
-    fn finish_change(&self, state: std::sync::MutexGuard<'_, State>, must_tell: bool) {
+    fn finish_change(&self, state: MutexGuard<'_, State>, must_tell: bool) {
         state.assert_invariants();
         let connection = if must_tell || state.is_credit_due() { state.connection.clone() } else { None };
         drop(state);

@@ -30,6 +30,7 @@ pub mod partition;
 pub mod record;
 pub mod selector;
 pub mod subpartition;
+mod sync;
 pub mod wire;
 
 pub use channel::RemoteChannel;

@@ -20,7 +20,7 @@ use crate::MemoryError;
 pub(crate) struct Region {
     base: NonNull<u8>,
     layout: Layout,
-    #[cfg(all(test, loom))]
+    #[cfg(loom)]
     shadow: Box<[loom::cell::UnsafeCell<()>]>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Slot {
 #[derive(Clone, Copy)]
 pub(crate) struct RawBytes {
     start: NonNull<u8>,
-    #[cfg(all(test, loom))]
+    #[cfg(loom)]
     shadow: NonNull<loom::cell::UnsafeCell<()>>,
 }
 
@@ -62,7 +62,7 @@ impl Region {
         let region = Arc::new(Self {
             base,
             layout,
-            #[cfg(all(test, loom))]
+            #[cfg(loom)]
             shadow: (0..bytes).map(|_| loom::cell::UnsafeCell::new(())).collect(),
         });
         slots.extend((0..segments).map(|index| Slot {
@@ -78,7 +78,7 @@ impl Region {
         RawBytes {
             // SAFETY: the offset is within the allocation, as just checked.
             start: unsafe { self.base.add(offset) },
-            #[cfg(all(test, loom))]
+            #[cfg(loom)]
             shadow: NonNull::from(&self.shadow[offset]),
         }
     }
@@ -170,25 +170,25 @@ impl RawBytes {
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().add(at), len) }
     }
 
-    #[cfg(not(all(test, loom)))]
+    #[cfg(not(loom))]
     #[inline]
     fn shadow_read(self, _at: usize, _len: usize) {}
 
-    #[cfg(not(all(test, loom)))]
+    #[cfg(not(loom))]
     #[inline]
     fn shadow_write(self, _at: usize, _len: usize) {}
 
-    #[cfg(all(test, loom))]
+    #[cfg(loom)]
     fn shadow_read(self, at: usize, len: usize) {
         self.shadow_cells(at, len).iter().for_each(|cell| cell.with(|_| ()));
     }
 
-    #[cfg(all(test, loom))]
+    #[cfg(loom)]
     fn shadow_write(self, at: usize, len: usize) {
         self.shadow_cells(at, len).iter().for_each(|cell| cell.with_mut(|_| ()));
     }
 
-    #[cfg(all(test, loom))]
+    #[cfg(loom)]
     fn shadow_cells<'a>(self, at: usize, len: usize) -> &'a [loom::cell::UnsafeCell<()>] {
         // SAFETY: one cell a byte, allocated and freed with the region, and the
         // range is valid for the bytes as the callers' own callers vouch.

@@ -5,13 +5,13 @@
 
 use std::sync::PoisonError;
 
-#[cfg(not(all(test, loom)))]
+#[cfg(not(loom))]
 pub(crate) use std::sync::{
     Arc as LeaseArc, Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
-#[cfg(all(test, loom))]
+#[cfg(loom)]
 pub(crate) use loom::sync::{
     Arc as LeaseArc, Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicUsize, Ordering},

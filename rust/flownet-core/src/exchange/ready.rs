@@ -1,11 +1,11 @@
 //! What a connection has to look at: a list of channels that many threads push to and one driver drains.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Poll, Wake, Waker};
 
 use crate::ids::ChannelId;
 use crate::lock::Lock;
+use crate::sync::{AtomicBool, Ordering};
 
 /// Channels of one connection that have something to say, each at most once, and the driver to wake for them.
 ///

@@ -1,6 +1,5 @@
 //! The shared form of a subpartition.
 
-use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::task::Waker;
 
 use flownet_memory::BufferConsumer;
@@ -11,6 +10,7 @@ use crate::event::Event;
 use crate::ids::SubpartitionIndex;
 use crate::lock::Lock;
 use crate::subpartition::{Element, NextElement, Notify, Polled, Subpartition};
+use crate::sync::{AtomicBool, Ordering, fence};
 
 /// A [`Subpartition`] between its writer (a task) and its one reader (a connection or the gate of a local task).
 ///

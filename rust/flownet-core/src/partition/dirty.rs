@@ -1,6 +1,6 @@
 //! Which subpartitions were written since the last flush.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering};
 
 const BITS: usize = u64::BITS as usize;
 

@@ -6,6 +6,8 @@ mod credit;
 mod events;
 mod failure;
 mod gates;
+#[cfg(loom)]
+mod loom;
 mod memory;
 mod pair;
 mod partitions;
