@@ -67,11 +67,48 @@ test-rust: | $(BIN)/python ## unit, property, simulation, driver and doc tests o
 
 .PHONY: test-loom
 test-loom: ## model-check what threads share, under all interleavings
-	RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=2 $(CARGO) test --quiet --release --target-dir target/loom -p flownet-memory --lib loom
+	RUSTFLAGS="--cfg loom" CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true $(CARGO) test --quiet --release --target-dir target/loom -p flownet-memory -p flownet-core --lib loom
 
 .PHONY: test-python
 test-python: build $(VENV)/.tools ## operators, faults, life cycle, demo, stubs: through the real extension
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# Coverage for libFuzzer, by the flags that every stable compiler knows; `--target` keeps them from build scripts.
+FUZZ_FLAGS := --cfg fuzzing -Cpasses=sancov-module $(addprefix -Cllvm-args=-sanitizer-coverage-,level=4 inline-8bit-counters pc-table trace-compares)
+FUZZ_HOST = $(shell rustc -vV | sed -n 's/^host: //p')
+FUZZ_BIN = target/fuzz/$(FUZZ_HOST)/fuzz/fuzz
+FUZZ_FEATURES = fuzzer$(if $(FUZZ_LIBPYTHON),$(comma)interpreter)
+# The object codec needs an interpreter to link, and numpy to be found by it.
+FUZZ_LIBPYTHON = $(shell $(BIN)/python -c '$(LIBPYTHON)' 2>/dev/null)
+FUZZ_ENV = LD_LIBRARY_PATH="$(FUZZ_LIBPYTHON)" PYTHONPATH="$(wildcard $(CURDIR)/$(VENV)/lib/python*/site-packages)"
+FUZZ_SMOKE := wire peer handshake record-reader
+SECONDS ?= 60
+comma := ,
+
+.PHONY: fuzz-build
+fuzz-build: | $(BIN)/python
+	@RUSTFLAGS="$(FUZZ_FLAGS)" $(CARGO) build --quiet --profile fuzz --target $(FUZZ_HOST) --target-dir target/fuzz \
+		-p flownet-fuzz --bin fuzz --features $(FUZZ_FEATURES)
+
+.PHONY: fuzz
+fuzz: fuzz-build ## search for bytes that break a decoder (TARGET=wire SECONDS=600), or repeat one that did (INPUT=FILE)
+	@mkdir -p target/fuzz/found/$(TARGET) target/fuzz/corpus/$(TARGET)
+	@FUZZ_TARGET=$(TARGET) $(FUZZ_ENV) $(FUZZ_BIN) $(if $(INPUT),$(INPUT),-max_total_time=$(SECONDS) -verbosity=0 -print_final_stats=1 \
+		-artifact_prefix=target/fuzz/found/$(TARGET)/ target/fuzz/corpus/$(TARGET) tests/fuzz/corpus/$(TARGET)) \
+		|| { echo "repeat it: make fuzz TARGET=$(TARGET) INPUT=$(or $(INPUT),target/fuzz/found/$(TARGET)/...) (the file named above)"; exit 1; }
+
+.PHONY: fuzz-smoke
+fuzz-smoke: fuzz-build ## fuzz every target for some seconds, so that none rots (SECONDS=5)
+	@for target in $(FUZZ_SMOKE) $(if $(FUZZ_LIBPYTHON),object-codec); do \
+		$(MAKE) --no-print-directory fuzz TARGET=$$target SECONDS=$(if $(filter file,$(origin SECONDS)),5,$(SECONDS)) 2>target/fuzz/log \
+			&& echo "$$target: $$(sed -n 's/^stat::number_of_executed_units: *//p' target/fuzz/log) inputs" \
+			|| { cat target/fuzz/log; exit 1; }; \
+	done
+	@$(if $(FUZZ_LIBPYTHON),true,echo "skipped: fuzzing the object codec needs a libpython to link (Debian: apt-get install libpython3-dev)")
+
+.PHONY: fuzz-seeds
+fuzz-seeds: | $(BIN)/python ## write the seeds of the corpus anew, after a change of a format
+	$(FUZZ_ENV) $(CARGO) run --quiet -p flownet-fuzz --example seeds $(if $(FUZZ_LIBPYTHON),--features interpreter) -- tests/fuzz/corpus
 
 .PHONY: fmt
 fmt: $(VENV)/.tools ## format Rust and Python
@@ -114,7 +151,7 @@ wheel: $(BIN)/maturin ## build the abi3 wheel into dist/
 	$(BIN)/maturin build --release --out dist
 
 .PHONY: ci
-ci: test lint docs bench-smoke ## everything CI runs
+ci: test lint docs bench-smoke fuzz-smoke ## everything CI runs
 
 .PHONY: clean
 clean: ## remove .venv, build output and caches
