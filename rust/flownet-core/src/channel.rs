@@ -33,6 +33,8 @@
 //! The driver receives, the task gives back, other channels' tasks pass segments on. One lock, never held while the
 //! pool, the gate or a waker is called.
 
+mod uncontrolled;
+
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
@@ -45,6 +47,7 @@ use crate::event::Event;
 use crate::gate::InputGate;
 use crate::ids::ChannelIndex;
 use crate::lock::Lock;
+use crate::record::cutter::RecordCutter;
 use crate::subpartition::Element;
 use crate::sync::MutexGuard;
 
@@ -55,7 +58,27 @@ pub struct RemoteChannel {
     index: ChannelIndex,
     pool: Arc<BufferPool>,
     exclusive: u32,
+    control: ChannelControl,
     state: Lock<State>,
+}
+
+/// What keeps a producer from sending more than its consumer can hold.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub enum ChannelControl {
+    /// Credit: the producer sends only what the consumer has promised to hold.
+    #[default]
+    Credit,
+    /// TCP alone: a payload that finds no segment stops the socket, and all channels of the exchange that share it.
+    /// Exchanges have sockets of their own, as in Flink before 1.5: on one socket, an exchange could wait for another
+    /// one downstream of it for ever.
+    Tcp {
+        /// The exchange whose channels share a socket.
+        exchange: u32,
+    },
+    /// Nothing: records that do not fit into the gate's queue are thrown away, and counted.
+    Drop,
+    /// Nothing: the gate's queue grows on the heap, up to a limit at which the gate fails.
+    Unbounded,
 }
 
 #[derive(Debug)]
@@ -75,6 +98,11 @@ struct State {
     is_blocked: bool,
     wants_resume: bool,
     connection: Option<Waker>,
+    /// U1: what a `Tcp` channel waited for, and who reads its socket once it is there.
+    awaited: Option<MemorySegment>,
+    reader: Option<Waker>,
+    /// Where a `Drop` channel is in its stream of records.
+    cutter: RecordCutter,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -102,12 +130,26 @@ impl RemoteChannel {
     /// Channel `index` of `gate`, with up to `exclusive` standing segments out of the gate's pool.
     #[must_use]
     pub fn new(gate: Arc<InputGate>, index: ChannelIndex, pool: Arc<BufferPool>, exclusive: u32) -> Arc<Self> {
+        Self::with_control(gate, index, pool, exclusive, ChannelControl::Credit)
+    }
+
+    /// Channel `index` of `gate` under any control; `exclusive` segments stand only under credit.
+    #[must_use]
+    pub fn with_control(
+        gate: Arc<InputGate>,
+        index: ChannelIndex,
+        pool: Arc<BufferPool>,
+        exclusive: u32,
+        control: ChannelControl,
+    ) -> Arc<Self> {
+        let exclusive = if control == ChannelControl::Credit { exclusive } else { 0 };
         let channel = Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             gate: Arc::downgrade(&gate),
             index,
             pool,
             exclusive,
+            control,
             state: Lock::new(State::new()),
         });
         gate.set_remote(index, &channel, &channel.pool);
@@ -131,6 +173,9 @@ impl RemoteChannel {
             state.phase = Phase::Open;
             state.standing = standing;
         }
+        if self.control != ChannelControl::Credit {
+            return Credit::UNLIMITED;
+        }
         self.request_segments();
         self.state.lock().announce()
     }
@@ -153,6 +198,9 @@ impl RemoteChannel {
 
     /// Takes a payload that lies in the segment of [`Self::take_for_receive`].
     pub fn on_buffer(&self, segment: MemorySegment, len: usize, backlog: Backlog) -> Result<(), PeerViolation> {
+        if self.control != ChannelControl::Credit {
+            return self.on_uncontrolled(segment, len);
+        }
         let is_open = self.state.lock().phase == Phase::Open;
         if let (true, Some(me), Some(gate)) = (is_open, self.me.upgrade(), self.gate.upgrade()) {
             let buffer = Buffer::with_recycler(segment, len, me);
@@ -169,8 +217,10 @@ impl RemoteChannel {
         let mut state = self.state.lock();
         if state.phase == Phase::Open {
             state.expect_sequence(sequence)?;
-            state.announced.spend_one()?;
-            state.unannounced.earn_one();
+            if self.control == ChannelControl::Credit {
+                state.announced.spend_one()?;
+                state.unannounced.earn_one();
+            }
         }
         self.finish_change(state, false);
         self.on_backlog(backlog);
@@ -202,6 +252,9 @@ impl RemoteChannel {
 
     /// The producer has this many buffers ready: asks the pool for as many segments beyond the standing ones.
     pub fn on_backlog(&self, backlog: Backlog) {
+        if self.control != ChannelControl::Credit {
+            return;
+        }
         let limit = u32::try_from(self.pool.lend_limit()).unwrap_or(u32::MAX);
         {
             let mut state = self.state.lock();
@@ -261,6 +314,12 @@ impl RemoteChannel {
         self.state.lock().phase == Phase::Open
     }
 
+    /// What controls it.
+    #[must_use]
+    pub fn control(&self) -> ChannelControl {
+        self.control
+    }
+
     /// Its place in the gate.
     #[must_use]
     pub fn index(&self) -> ChannelIndex {
@@ -286,7 +345,9 @@ impl RemoteChannel {
 
     /// A segment taken for receive that nothing was received into.
     pub(crate) fn forfeit(&self, segment: MemorySegment) {
-        self.state.lock().owned -= 1;
+        if self.control == ChannelControl::Credit {
+            self.state.lock().owned -= 1;
+        }
         drop(segment);
     }
 
@@ -338,9 +399,14 @@ impl RemoteChannel {
         }
         state.phase = phase;
         let (standing, free) = (std::mem::take(&mut state.standing), state.drain_free());
+        let (awaited, reader) = (state.awaited.take(), state.reader.take());
         self.finish_change(state, phase == Phase::Cancelled);
-        drop(free);
+        drop((free, awaited));
         self.end_standing(standing);
+        if let Some(reader) = reader {
+            // What follows on its socket is for others.
+            reader.wake();
+        }
         true
     }
 
@@ -423,6 +489,9 @@ impl Recycler for RemoteChannel {
 
 impl SegmentListener for RemoteChannel {
     fn on_segment(&self, segment: MemorySegment) -> Option<MemorySegment> {
+        if self.control != ChannelControl::Credit {
+            return self.on_awaited(segment);
+        }
         let refused = self.accept(segment);
         if refused.is_none() {
             self.request_segments();
@@ -458,6 +527,9 @@ impl State {
             is_blocked: false,
             wants_resume: false,
             connection: None,
+            awaited: None,
+            reader: None,
+            cutter: RecordCutter::default(),
         }
     }
 

@@ -12,6 +12,9 @@ impl Credit {
     /// No buffer promised.
     pub const ZERO: Self = Self(0);
 
+    /// No promise and no bound: the consumer of such a channel does not control it by credit.
+    pub const UNLIMITED: Self = Self(u32::MAX);
+
     /// A promise of `buffers` buffers.
     #[must_use]
     pub const fn new(buffers: u32) -> Self {
@@ -20,13 +23,16 @@ impl Credit {
 
     /// Adds what the peer announced. A sum no memory can back is the peer's fault.
     pub fn grant(&mut self, more: Self) -> Result<(), PeerViolation> {
-        self.0 = self.0.checked_add(more.0).ok_or(PeerViolation::CreditOverflow)?;
+        let sum = self.0.checked_add(more.0).filter(|sum| *sum < Self::UNLIMITED.0);
+        self.0 = sum.ok_or(PeerViolation::CreditOverflow)?;
         Ok(())
     }
 
     /// Pays for one data buffer.
     pub fn spend_one(&mut self) -> Result<(), PeerViolation> {
-        self.0 = self.0.checked_sub(1).ok_or(PeerViolation::CreditOverdrawn)?;
+        if !self.is_unlimited() {
+            self.0 = self.0.checked_sub(1).ok_or(PeerViolation::CreditOverdrawn)?;
+        }
         Ok(())
     }
 
@@ -45,6 +51,12 @@ impl Credit {
     #[must_use]
     pub const fn get(self) -> u32 {
         self.0
+    }
+
+    /// True for [`Self::UNLIMITED`].
+    #[must_use]
+    pub const fn is_unlimited(self) -> bool {
+        self.0 == Self::UNLIMITED.0
     }
 
     /// True when no data buffer may be sent.

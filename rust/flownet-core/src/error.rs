@@ -9,7 +9,7 @@ use std::sync::Arc;
 use flownet_memory::MemoryError;
 
 use crate::event::EventError;
-use crate::ids::{ChannelId, PartitionId, SubpartitionIndex};
+use crate::ids::{ChannelId, ChannelIndex, PartitionId, SubpartitionIndex};
 use crate::keygroup::MAX_PARALLELISM_LIMIT;
 
 /// What a task learns when its input or output fails.
@@ -69,6 +69,20 @@ pub enum ExchangeError {
     /// The stream of record bytes of one channel makes no sense.
     #[error(transparent)]
     Record(RecordError),
+    /// An exchange without bound ran into its limit.
+    #[error(
+        "input channel {channel}: {queued_bytes} bytes are queued, receive_limit is {limit_bytes}: the task falls behind \
+         and nothing holds its producers back; set flow_control to 'credit', slow the source by rate_limit, or raise \
+         receive_limit"
+    )]
+    ReceiveLimit {
+        /// The channel whose data was the last straw.
+        channel: ChannelIndex,
+        /// Bytes queued by all channels of the gate.
+        queued_bytes: usize,
+        /// The limit.
+        limit_bytes: usize,
+    },
     /// The selector could not say where a record goes.
     #[error(transparent)]
     Select(#[from] SelectError),

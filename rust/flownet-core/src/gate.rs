@@ -9,18 +9,24 @@
 //!   producer has woken it and was not found empty since.
 //! - I2: a channel gives nothing behind its end of partition.
 //! - I3: the task's waker is called once, by the first change after the task found nothing.
-//! - I4: a channel queues at most [`MAX_QUEUED_EVENTS`] events; data is bounded by credit.
+//! - I4: a channel queues at most [`MAX_QUEUED_EVENTS`] events; data is bounded by credit, or by [`IntakeBounds`] where
+//!   a channel has none.
 //!
 //! # Lock
 //! One, held for a few statements by the driver and by the task; taken once a batch by the task. Local producers are
 //! polled while it is not held: they wake this gate from under no lock of theirs, and their buffers go home from under
 //! no lock of ours.
 
+mod intake;
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::task::{Poll, Wake, Waker};
 
-use flownet_memory::BufferPool;
+use flownet_memory::{Buffer, BufferPool};
+
+use self::intake::Intake;
+pub use self::intake::{HIGH_WATERMARK, IntakeBounds, IntakeCounters, LOW_WATERMARK};
 
 use crate::channel::RemoteChannel;
 use crate::error::{ExchangeError, PeerViolation};
@@ -52,6 +58,7 @@ struct State {
     is_closed: bool,
     /// Where the remote channels have their segments from.
     pool: Option<Arc<BufferPool>>,
+    intake: Intake,
 }
 
 #[derive(Debug, Default)]
@@ -90,6 +97,16 @@ impl InputGate {
     #[must_use]
     pub fn new(channels: u32) -> Arc<Self> {
         Arc::new_cyclic(|me| Self { me: Weak::clone(me), state: Lock::new(State::new(channels)) })
+    }
+
+    /// Bounds what channels without credit may queue. Before they open; without, nothing bounds them.
+    pub fn set_bounds(&self, bounds: IntakeBounds) {
+        self.state.lock().intake.set_bounds(bounds);
+    }
+
+    /// Wakes `monitor` whenever [`Self::is_congested`] changes.
+    pub fn set_monitor(&self, monitor: Waker) {
+        self.state.lock().intake.set_monitor(monitor);
     }
 
     /// Connects a channel to a producer of this process. A subpartition that has a reader already, or failed, fails
@@ -202,6 +219,19 @@ impl InputGate {
         self.state.lock().channels.iter().map(|channel| channel.queue.len() - channel.queued_events).sum()
     }
 
+    /// The queue passed [`HIGH_WATERMARK`] of its bound and has not come down to [`LOW_WATERMARK`] since. Only told while
+    /// there is a monitor.
+    #[must_use]
+    pub fn is_congested(&self) -> bool {
+        self.state.lock().intake.is_congested()
+    }
+
+    /// Bytes of remote channels that are queued, and records that were dropped.
+    #[must_use]
+    pub fn intake(&self) -> IntakeCounters {
+        self.state.lock().intake.counters()
+    }
+
     /// True when every channel ended and all was read.
     #[must_use]
     pub fn is_finished(&self) -> bool {
@@ -219,6 +249,21 @@ impl InputGate {
         }
     }
 
+    /// Lets a channel decide which of the records that arrived come in. One lock a buffer.
+    pub(crate) fn admit<R>(&self, decide: impl FnOnce(&mut Intake) -> R) -> R {
+        decide(&mut self.state.lock().intake)
+    }
+
+    /// Queues bytes of records that were admitted.
+    pub(crate) fn on_admitted(&self, channel: ChannelIndex, buffer: Buffer) -> Result<(), PeerViolation> {
+        let bytes = buffer.len();
+        let mut element = Some(Element::Data(buffer));
+        self.change(|state| {
+            state.intake.redeem(bytes);
+            state.push(channel, &mut element)
+        })
+    }
+
     fn on_local_ready(&self, channel: ChannelIndex) {
         self.change(|state| state.enqueue(channel));
     }
@@ -231,7 +276,13 @@ impl InputGate {
     ) -> Poll<Result<usize, ExchangeError>> {
         let mut taken = 0;
         loop {
-            let step = self.state.lock().take_ready(max, &mut taken, waker, &mut sink);
+            let (step, monitor) = {
+                let mut state = self.state.lock();
+                (state.take_ready(max, &mut taken, waker, &mut sink), state.intake.take_flip())
+            };
+            if let Some(monitor) = monitor {
+                monitor.wake();
+            }
             match step {
                 Step::Local(channel, cell, share) => taken += self.poll_local(channel, &cell, share, &mut sink),
                 Step::Idle if taken == 0 => return Poll::Pending,
@@ -273,10 +324,11 @@ impl InputGate {
         let result = change(&mut state);
         let is_news = !state.ready.is_empty() || state.failure.is_some() || state.is_closed || state.unfinished == 0;
         let sleeper = if is_news { state.sleeper.take() } else { None };
+        let monitor = state.intake.take_flip();
         state.assert_invariants();
         drop(state);
-        if let Some(sleeper) = sleeper {
-            sleeper.wake();
+        for waker in [sleeper, monitor].into_iter().flatten() {
+            waker.wake();
         }
         result
     }
@@ -298,6 +350,7 @@ impl State {
             unfinished: channels as usize,
             is_closed: false,
             pool: None,
+            intake: Intake::new(),
         }
     }
 
@@ -334,6 +387,13 @@ impl State {
         {
             return channel.merge_watermark(event);
         }
+        if let Some(Element::Data(buffer)) = slot {
+            if self.intake.excess().is_some() {
+                // The gate has failed for it: what still comes must not make it worse.
+                return Ok(());
+            }
+            self.intake.arrive(buffer.len());
+        }
         if let Some(element) = slot.take()
             && channel.push(element)
         {
@@ -341,6 +401,9 @@ impl State {
             self.enqueue_first(index);
         } else {
             self.enqueue(index);
+        }
+        if let Some((queued_bytes, limit_bytes)) = self.intake.excess() {
+            self.fail(ExchangeError::ReceiveLimit { channel: index, queued_bytes, limit_bytes });
         }
         Ok(())
     }
@@ -387,6 +450,9 @@ impl State {
                 return Step::Local(index, Arc::clone(cell), share);
             }
             if let Some(element) = channel.pop() {
+                if let Element::Data(buffer) = &element {
+                    self.intake.leave(buffer.len());
+                }
                 self.unfinished -= usize::from(matches!(element, Element::Event(Event::EndOfPartition)));
                 *taken += 1;
                 sink(index, element);

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::MemoryError;
 use crate::pool_core::PoolCore;
-use crate::region::{RawBytes, Slot};
+use crate::region::{RawBytes, Region, Slot};
 
 /// The only owner of one segment. Dropped, it goes home to its [`BufferPool`](crate::BufferPool),
 /// which keeps it, hands it to a listener or returns it to the [`SegmentPool`](crate::SegmentPool).
@@ -14,7 +15,8 @@ pub struct MemorySegment {
     /// `None` only while being taken apart.
     slot: Option<Slot>,
     lane: usize,
-    home: Arc<PoolCore>,
+    /// `None` for one that no pool has: it is freed.
+    home: Option<Arc<PoolCore>>,
 }
 
 /// Waits in a [`BufferPool`](crate::BufferPool)'s queue for one segment.
@@ -37,12 +39,19 @@ pub trait Recycler: Send + Sync {
 
 impl MemorySegment {
     pub(crate) fn new(slot: Slot, lane: usize, home: Arc<PoolCore>) -> Self {
-        Self { slot: Some(slot), lane, home }
+        Self { slot: Some(slot), lane, home: Some(home) }
+    }
+
+    /// A segment outside of every pool, of a size of its own, freed when it is dropped. For who has to take bytes that
+    /// no pool has room for: nothing bounds these but their caller.
+    pub fn unpooled(bytes: usize) -> Result<Self, MemoryError> {
+        let slot = Region::allocate(1, bytes)?.pop();
+        Ok(Self { slot, lane: 0, home: None })
     }
 
     /// The slot and its lane if this is a segment of `pool`; others go home.
     pub(crate) fn into_slot_of(mut self, pool: &Arc<PoolCore>) -> Option<(Slot, usize)> {
-        if Arc::ptr_eq(&self.home, pool) { self.slot.take().map(|slot| (slot, self.lane)) } else { None }
+        if self.home.as_ref().is_some_and(|home| Arc::ptr_eq(home, pool)) { self.slot.take().map(|slot| (slot, self.lane)) } else { None }
     }
 
     /// The whole segment, to be written.
@@ -74,8 +83,8 @@ impl MemorySegment {
 
 impl Drop for MemorySegment {
     fn drop(&mut self) {
-        if let Some(slot) = self.slot.take() {
-            self.home.recycle(slot, self.lane);
+        if let (Some(slot), Some(home)) = (self.slot.take(), &self.home) {
+            home.recycle(slot, self.lane);
         }
     }
 }

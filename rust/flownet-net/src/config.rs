@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
+use flownet_core::gate::IntakeBounds;
 use flownet_memory::BufferPoolSettings;
 
 use crate::error::NetError;
@@ -30,6 +31,11 @@ pub struct NetworkConfig {
     pub exclusive_buffers: u32,
     /// Buffers the remote channels of one gate share, by need. Default: 8, at least 1.
     pub floating_buffers: u32,
+    /// Buffers that all remote channels of one gate may hold together, at least one more than their exclusive ones.
+    /// Default: none, the exclusive ones and [`floating_buffers`](Self::floating_buffers).
+    pub receive_buffers: Option<u32>,
+    /// What a gate may queue for channels without credit.
+    pub receive_bounds: ReceiveBounds,
     /// Buffers one subpartition may hold before its whole partition counts as unavailable. Default: 10, at least 1.
     ///
     /// Less keeps a slow subpartition from taking the pool of the others; more rides out longer pauses of a reader.
@@ -49,12 +55,38 @@ pub struct NetworkConfig {
     pub max_pending_handshakes: usize,
 }
 
+/// Bounds of what the channels of one gate may queue without credit. Those under credit or TCP cannot exceed the pool.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ReceiveBounds {
+    /// Bytes beyond which channels that drop take no record. Default: none, as many as the gate's buffers hold.
+    pub queue_bytes: Option<usize>,
+    /// Bytes at which a gate without bound fails. Default: 1 GiB.
+    pub limit_bytes: usize,
+}
+
+impl Default for ReceiveBounds {
+    fn default() -> Self {
+        Self { queue_bytes: None, limit_bytes: 1 << 30 }
+    }
+}
+
+impl NetworkConfig {
+    /// The bounds of a gate with `remote_channels` and segments of this size.
+    pub fn intake_bounds(&self, remote_channels: u32, segment_bytes: usize) -> IntakeBounds {
+        let buffers = self.gate_buffers(remote_channels).max.unwrap_or(usize::MAX);
+        let ReceiveBounds { queue_bytes, limit_bytes } = self.receive_bounds;
+        IntakeBounds { queue_bytes: queue_bytes.unwrap_or(buffers.saturating_mul(segment_bytes)), limit_bytes }
+    }
+}
+
 impl Default for NetworkConfig {
     fn default() -> Self {
         Self {
             bind: IpAddr::V4(Ipv4Addr::LOCALHOST),
             exclusive_buffers: 2,
             floating_buffers: 8,
+            receive_buffers: None,
+            receive_bounds: ReceiveBounds::default(),
             max_buffers_per_subpartition: 10,
             max_overdraft_buffers: 5,
             checksums: false,
@@ -90,7 +122,9 @@ impl NetworkConfig {
         let exclusive = to_usize(remote_channels).saturating_mul(to_usize(self.exclusive_buffers));
         BufferPoolSettings {
             min: GATE_MIN,
-            max: Some(exclusive + to_usize(self.floating_buffers)),
+            max: Some(self.receive_buffers.map_or(exclusive + to_usize(self.floating_buffers), |buffers| {
+                to_usize(buffers).max(exclusive + 1)
+            })),
             lanes: 1,
             max_per_lane: usize::MAX,
             max_overdraft: 0,
@@ -150,6 +184,8 @@ mod tests {
         let frugal = NetworkConfig { exclusive_buffers: 0, ..NetworkConfig::default() };
         let settings = frugal.gate_buffers(1000);
         assert_eq!((settings.min, settings.max), (1, Some(8)));
+        let settings = NetworkConfig { receive_buffers: Some(153), ..NetworkConfig::default() };
+        assert_eq!((settings.gate_buffers(1).max, settings.gate_buffers(1000).max), (Some(153), Some(2001)));
         let settings = NetworkConfig::default().gate_buffers(1000);
         assert_eq!((settings.min, settings.max), (1, Some(2008)));
     }

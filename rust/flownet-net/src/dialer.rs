@@ -1,4 +1,5 @@
-//! The connections of this process to its producers: one for each peer address, shared by all channels to it.
+//! The connections of this process to its producers: one for each peer address and control, shared by all channels to
+//! it under that control.
 //!
 //! # Invariants
 //! - I1: a request is sent only under the table's lock and only to an entry in the table; an entry leaves the table
@@ -11,7 +12,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use flownet_core::channel::RemoteChannel;
+use flownet_core::channel::{ChannelControl, RemoteChannel};
 use flownet_core::{ExchangeError, PartitionId, SubpartitionIndex};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -33,31 +34,35 @@ pub(crate) struct OpenRequest {
 /// The table.
 #[derive(Debug, Default)]
 pub(crate) struct Dialer {
-    entries: Mutex<HashMap<SocketAddr, mpsc::UnboundedSender<OpenRequest>>>,
+    entries: Mutex<HashMap<Line, mpsc::UnboundedSender<OpenRequest>>>,
 }
+
+/// What a connection is for. A socket that may stop takes no channels of another control along.
+type Line = (SocketAddr, ChannelControl);
 
 impl Dialer {
     /// Hands the request to the connection to `peer`, which is dialed first if there is none.
     pub(crate) fn open(&self, shared: &Arc<Shared>, peer: SocketAddr, request: OpenRequest) {
         let dialed = {
             let mut entries = self.lock();
+            let line = (peer, request.channel.control());
             let mut first_requests = None;
-            let entry = entries.entry(peer).or_insert_with(|| {
+            let entry = entries.entry(line).or_insert_with(|| {
                 let (sender, receiver) = mpsc::unbounded_channel();
                 first_requests = Some(receiver);
                 sender
             });
             // I1: the receiver lives as long as the entry.
             let _sent = entry.send(request);
-            first_requests
+            (line, first_requests)
         };
-        if let Some(receiver) = dialed {
-            let requests = Requests { peer, receiver, shared: Arc::clone(shared) };
+        if let (line, Some(receiver)) = dialed {
+            let requests = Requests { line, receiver, shared: Arc::clone(shared) };
             shared.spawn(dial(requests));
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<SocketAddr, mpsc::UnboundedSender<OpenRequest>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Line, mpsc::UnboundedSender<OpenRequest>>> {
         // No code of others runs under this lock: a poisoned map is still whole.
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -66,7 +71,7 @@ impl Dialer {
 /// The receiving half of an entry. Dropping it ends it.
 #[derive(Debug)]
 pub(crate) struct Requests {
-    peer: SocketAddr,
+    line: Line,
     receiver: mpsc::UnboundedReceiver<OpenRequest>,
     shared: Arc<Shared>,
 }
@@ -76,7 +81,7 @@ impl Requests {
     #[cfg(test)]
     pub(crate) fn unlisted(shared: Arc<Shared>, peer: SocketAddr) -> (mpsc::UnboundedSender<OpenRequest>, Self) {
         let (sender, receiver) = mpsc::unbounded_channel();
-        (sender, Self { peer, receiver, shared })
+        (sender, Self { line: (peer, ChannelControl::Credit), receiver, shared })
     }
 
     /// The next channel to open. Never `None` while the entry is in the table.
@@ -89,7 +94,7 @@ impl Requests {
         if self.receiver.is_closed() {
             return;
         }
-        self.shared.dialer.lock().remove(&self.peer);
+        self.shared.dialer.lock().remove(&self.line);
         self.receiver.close();
         while let Ok(request) = self.receiver.try_recv() {
             request.channel.fail(error.clone());
@@ -98,13 +103,13 @@ impl Requests {
 
     /// Whom they are for.
     pub(crate) fn peer(&self) -> SocketAddr {
-        self.peer
+        self.line.0
     }
 }
 
 impl Drop for Requests {
     fn drop(&mut self) {
-        self.end(&shut_down(self.peer));
+        self.end(&shut_down(self.peer()));
     }
 }
 
@@ -115,7 +120,7 @@ pub(crate) fn shut_down(peer: SocketAddr) -> ExchangeError {
 
 async fn dial(mut requests: Requests) {
     let shared = Arc::clone(&requests.shared);
-    let peer = requests.peer;
+    let peer = requests.peer();
     match connect(&shared, peer).await {
         Ok(stream) => consumer::run(shared, stream, requests).await,
         Err(reason) => {

@@ -13,6 +13,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::task::{Poll, Waker};
 
 use flownet_memory::MemorySegment;
 
@@ -51,6 +52,10 @@ pub enum PayloadSlot {
     Segment(ReceiveSlot),
     /// Nowhere: the driver throws away this many bytes (which may be none).
     Skip(usize),
+    /// Nowhere yet, and nothing behind this header may be read: the driver brings the same header again when its waker
+    /// was woken, and not before reads on. Only channels under [`ChannelControl::Tcp`](crate::channel::ChannelControl)
+    /// ask for this.
+    Wait,
 }
 
 /// A segment of a channel, as long as the payload it is to take. Dropped unfilled, it goes home.
@@ -93,15 +98,17 @@ impl ConsumerConnection {
         id
     }
 
-    /// Takes the header of a DATA frame and says where its payload goes. An `Err` ends the connection.
-    pub fn handle_header(&mut self, header: DataHeader) -> Result<PayloadSlot, ProtocolError> {
+    /// Takes the header of a DATA frame and says where its payload goes. An `Err` ends the connection. `waker` is woken
+    /// after a [`PayloadSlot::Wait`].
+    pub fn handle_header(&mut self, header: DataHeader, waker: &Waker) -> Result<PayloadSlot, ProtocolError> {
         let skip = PayloadSlot::Skip(header.payload_bytes as usize);
         let Some(open) = self.find(header.channel)? else { return Ok(skip) };
         let channel = Arc::clone(&open.channel);
-        match receive(channel, header) {
-            Ok(Some(slot)) => Ok(PayloadSlot::Segment(slot)),
-            Ok(None) => Ok(skip),
-            Err(violation) => {
+        match receive(channel, header, waker) {
+            Poll::Pending => Ok(PayloadSlot::Wait),
+            Poll::Ready(Ok(Some(slot))) => Ok(PayloadSlot::Segment(slot)),
+            Poll::Ready(Ok(None)) => Ok(skip),
+            Poll::Ready(Err(violation)) => {
                 self.fail_violator(header.channel, violation);
                 Ok(skip)
             }
@@ -285,18 +292,26 @@ impl OpenChannel {
     }
 }
 
-fn receive(channel: Arc<RemoteChannel>, header: DataHeader) -> Result<Option<ReceiveSlot>, PeerViolation> {
+fn receive(
+    channel: Arc<RemoteChannel>,
+    header: DataHeader,
+    waker: &Waker,
+) -> Poll<Result<Option<ReceiveSlot>, PeerViolation>> {
     if header.payload_bytes == 0 {
-        header.verify(&[])?;
-        return channel.on_empty_buffer(header.sequence, header.backlog).map(|()| None);
+        let taken = header.verify(&[]).and_then(|()| channel.on_empty_buffer(header.sequence, header.backlog));
+        return Poll::Ready(taken.map(|()| None));
     }
-    let Some(segment) = channel.take_for_receive(header.sequence)? else { return Ok(None) };
-    let max_bytes = segment.len() as u32;
-    let slot = ReceiveSlot { channel, header, segment: Some(segment) };
-    if header.payload_bytes > max_bytes {
-        return Err(PeerViolation::PayloadTooLong { len_bytes: header.payload_bytes, max_bytes });
-    }
-    Ok(Some(slot))
+    let place = channel.poll_place(header.sequence, header.payload_bytes as usize, waker);
+    place.map_ok(|segment| segment.map(|segment| ReceiveSlot { channel, header, segment: Some(segment) })).map(|placed| {
+        let max_bytes = match &placed {
+            Ok(Some(slot)) => slot.segment.as_ref().map_or(0, MemorySegment::len) as u32,
+            _ => return placed,
+        };
+        if header.payload_bytes > max_bytes {
+            return Err(PeerViolation::PayloadTooLong { len_bytes: header.payload_bytes, max_bytes });
+        }
+        placed
+    })
 }
 
 pub(super) fn wrong_side(channel: ChannelId, kind: FrameKind) -> ProtocolError {

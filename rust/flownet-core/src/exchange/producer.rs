@@ -12,6 +12,7 @@
 //!   peer's own cancel and is ignored; one for a higher id ends the connection.
 //! - I5: a reader that sleeps without credit though it has data has told the peer of it, by its last frame or by a
 //!   BACKLOG; the peer then owes it a credit.
+//! - I6: a connection without credit takes no data between passing its high watermark and reaching the low one.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -40,11 +41,33 @@ pub struct ProducerSettings {
     pub checksums: bool,
     /// How long a request waits for a partition that is not registered yet. Default: 10,000.
     pub request_timeout_ms: u64,
+    /// Bytes that may wait for the socket of a connection without credit before it takes no more, and the bytes it must
+    /// come down to before it takes more again. Flink before 1.5 set Netty's watermarks to two segments, and one segment
+    /// and a byte; so are the defaults, of segments of 32 KiB.
+    pub watermarks: Watermarks,
+}
+
+/// When the sending side of a connection without credit stops and goes on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Watermarks {
+    /// Above so many bytes it stops.
+    pub high_bytes: usize,
+    /// Below so many bytes it goes on.
+    pub low_bytes: usize,
+}
+
+impl Watermarks {
+    /// Those of Flink before 1.5.
+    #[must_use]
+    pub const fn for_segments(segment_bytes: usize) -> Self {
+        Self { high_bytes: 2 * segment_bytes, low_bytes: segment_bytes + 1 }
+    }
 }
 
 impl Default for ProducerSettings {
     fn default() -> Self {
-        Self { checksums: false, request_timeout_ms: 10_000 }
+        let watermarks = Watermarks::for_segments(32 * flownet_memory::KIB);
+        Self { checksums: false, request_timeout_ms: 10_000, watermarks }
     }
 }
 
@@ -62,6 +85,10 @@ pub struct ProducerConnection {
     /// Encoded frames that are not bound to a place among the elements: errors, answers.
     control: Vec<u8>,
     backlogs: Vec<(ChannelId, Backlog)>,
+    /// Channels without credit were opened: the watermarks apply.
+    is_uncontrolled: bool,
+    /// The high watermark was passed, and the low one was not reached since.
+    is_stopped: bool,
     is_closed: bool,
 }
 
@@ -100,6 +127,8 @@ impl ProducerConnection {
             next_id: 0,
             control: Vec::new(),
             backlogs: Vec::new(),
+            is_uncontrolled: false,
+            is_stopped: false,
             is_closed: false,
         }
     }
@@ -178,6 +207,7 @@ impl ProducerConnection {
     pub fn poll_transmit(&mut self, out: &mut Outbox, max_buffers: usize) -> bool {
         let mut room = max_buffers;
         while room > 0
+            && self.may_queue(out)
             && let Some(channel) = self.ready.pop_front()
         {
             room = room.saturating_sub(self.serve(channel, room, out));
@@ -189,6 +219,14 @@ impl ProducerConnection {
             });
         }
         !self.ready.is_empty()
+    }
+
+    /// I6. What waits for the socket wakes the driver when some of it is written; then it asks again.
+    fn may_queue(&mut self, out: &Outbox) -> bool {
+        let Watermarks { high_bytes, low_bytes } = self.settings.watermarks;
+        let queued_bytes = out.queued_bytes();
+        self.is_stopped = self.is_uncontrolled && queued_bytes > if self.is_stopped { low_bytes - 1 } else { high_bytes };
+        !self.is_stopped
     }
 
     /// Asks for a sign of life. The peer's PONG needs no handling.
@@ -248,6 +286,7 @@ impl ProducerConnection {
         };
         match attached {
             Ok(cell) => {
+                self.is_uncontrolled |= credit.is_unlimited();
                 let reader = Reader { cell, credit, told: Backlog::ZERO, is_queued: false };
                 self.readers.insert(channel, reader);
                 // A new reader counts as awake: it looks before it waits (I3).
@@ -273,7 +312,9 @@ impl ProducerConnection {
     fn on_resume(&mut self, channel: ChannelId) -> Result<(), ProtocolError> {
         let Some(reader) = self.readers.get_mut(&channel) else { return self.check_known(channel) };
         // The peer gave our segments to others while it was blocked: what it has for us now, it says anew.
-        reader.credit = Credit::ZERO;
+        if !reader.credit.is_unlimited() {
+            reader.credit = Credit::ZERO;
+        }
         reader.told = Backlog::ZERO;
         reader.cell.resume().map_err(|violation| ProtocolError::Peer { channel, violation })
     }
@@ -283,7 +324,7 @@ impl ProducerConnection {
         let Some(reader) = self.readers.get_mut(&channel) else { return 0 };
         reader.is_queued = false;
         // In turn with others, one buffer each; alone, all it may send.
-        let share = if self.ready.is_empty() { room } else { 1 };
+        let share = if self.ready.is_empty() && !self.is_uncontrolled { room } else { 1 };
         let max_data = share.min(reader.credit.get() as usize);
         if max_data == 0 && !reader.cell.is_available(false) {
             self.on_starved(channel);

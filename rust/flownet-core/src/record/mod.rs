@@ -3,6 +3,7 @@
 //! A record is its length as a `u32` (little-endian), then its bytes. Records follow each other without gap or
 //! alignment and may be cut anywhere by the end of a segment, also inside the length. Events stand between records.
 
+pub mod cutter;
 pub mod reader;
 pub mod writer;
 

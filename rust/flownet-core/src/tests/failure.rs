@@ -68,7 +68,7 @@ fn a_payload_beyond_the_segment_fails_the_channel_and_is_skipped() {
         payload_bytes: SEGMENT_BYTES as u32 + 1,
         checksum: None,
     };
-    let slot = pair.consumer.as_mut().unwrap().handle_header(header).unwrap();
+    let slot = pair.consumer.as_mut().unwrap().handle_header(header, std::task::Waker::noop()).unwrap();
     assert!(matches!(slot, crate::exchange::consumer::PayloadSlot::Skip(bytes) if bytes == SEGMENT_BYTES + 1));
     let error = pair.try_read().unwrap_err();
     let (len_bytes, max_bytes) = (SEGMENT_BYTES as u32 + 1, SEGMENT_BYTES as u32);

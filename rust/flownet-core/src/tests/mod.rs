@@ -2,6 +2,7 @@
 //! real threads. Tests of one type alone stand in that type's file.
 
 mod cancel;
+mod controls;
 mod credit;
 mod events;
 mod failure;

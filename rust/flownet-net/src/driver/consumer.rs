@@ -59,6 +59,8 @@ enum Inbound {
     Header,
     Payload { slot: ReceiveSlot, filled: usize },
     Skip { left: usize },
+    /// A header that was told to wait: it is asked about again before anything more is read.
+    Held,
 }
 
 impl<L: Link> ConsumerDriver<L> {
@@ -121,6 +123,13 @@ impl<L: Link> ConsumerDriver<L> {
     }
 
     fn read(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
+        if matches!(self.inbound, Inbound::Held) {
+            let has_advanced = self.advance(cx)?;
+            while self.advance(cx)? {}
+            if !has_advanced || matches!(self.inbound, Inbound::Held) {
+                return Ok(has_advanced);
+            }
+        }
         let spare = self.staging.spare();
         let (direct, staged) = match &mut self.inbound {
             Inbound::Payload { slot, filled } => {
@@ -130,7 +139,7 @@ impl<L: Link> ConsumerDriver<L> {
                 let staged = if rest.len() >= LARGE_PAYLOAD_BYTES { &mut spare[..LOOK_AHEAD_BYTES] } else { spare };
                 (rest, staged)
             }
-            Inbound::Header | Inbound::Skip { .. } => (&mut [][..], spare),
+            Inbound::Header | Inbound::Skip { .. } | Inbound::Held => (&mut [][..], spare),
         };
         let direct_len = direct.len();
         let read = match self.sender.link.poll_read_two(cx, direct, staged) {
@@ -152,14 +161,14 @@ impl<L: Link> ConsumerDriver<L> {
             *filled += direct_read;
         }
         self.staging.filled(read - direct_read);
-        while self.advance()? {}
+        while self.advance(cx)? {}
         Ok(true)
     }
 
     /// Takes one step through what was read; `false` when more bytes are needed for the next.
-    fn advance(&mut self) -> Result<bool, End> {
+    fn advance(&mut self, cx: &Context<'_>) -> Result<bool, End> {
         match std::mem::replace(&mut self.inbound, Inbound::Header) {
-            Inbound::Header => self.next_frame(),
+            Inbound::Header | Inbound::Held => self.next_frame(cx),
             Inbound::Payload { mut slot, filled } => {
                 let rest = &mut slot.as_mut_slice()[filled..];
                 let unread = self.staging.unread();
@@ -185,13 +194,17 @@ impl<L: Link> ConsumerDriver<L> {
         }
     }
 
-    fn next_frame(&mut self) -> Result<bool, End> {
+    fn next_frame(&mut self, cx: &Context<'_>) -> Result<bool, End> {
         let consumed = match decode(self.staging.unread(), &self.limits)? {
             Decoded::More { .. } => return Ok(false),
             Decoded::Data { header, consumed } => {
-                self.inbound = match self.sender.lock().machine.connection.handle_header(header)? {
+                self.inbound = match self.sender.lock().machine.connection.handle_header(header, cx.waker())? {
                     PayloadSlot::Segment(slot) => Inbound::Payload { slot, filled: 0 },
                     PayloadSlot::Skip(left) => Inbound::Skip { left },
+                    PayloadSlot::Wait => {
+                        self.inbound = Inbound::Held;
+                        return Ok(false);
+                    }
                 };
                 consumed
             }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use flownet_core::ChannelId;
 use flownet_core::exchange::outbox::Outbox;
-use flownet_core::exchange::producer::{ProducerConnection, ProducerSettings};
+use flownet_core::exchange::producer::{ProducerConnection, ProducerSettings, Watermarks};
 use flownet_core::exchange::ready::ReadyList;
 use flownet_core::wire::{Decoded, FrameKind, WireLimits, decode};
 use flownet_core::{PeerViolation, ProtocolError};
@@ -60,6 +60,7 @@ impl<L: Link> ProducerDriver<L> {
         let settings = ProducerSettings {
             checksums: shared.config.checksums,
             request_timeout_ms: u64::try_from(shared.config.partition_timeout.as_millis()).unwrap_or(u64::MAX),
+            watermarks: Watermarks::for_segments(shared.pool.segment_bytes()),
         };
         let ready = ReadyList::new();
         let connection = ProducerConnection::new(Arc::clone(&ready), settings);

@@ -1,8 +1,10 @@
 //! The two drivers: they move bytes between machines and wires as real ones do between machines and sockets.
 
 use std::io::IoSlice;
+use std::task::Waker;
 
 use super::Pair;
+use crate::channel::ChannelControl;
 use crate::error::ProtocolError;
 use crate::exchange::consumer::{PayloadSlot, ReceiveSlot};
 use crate::wire::codec::{Decoded, decode};
@@ -163,9 +165,13 @@ impl Pair {
                 Decoded::Data { header, consumed } => {
                     at += consumed;
                     self.data_headers.push(header);
-                    match consumer.handle_header(header)? {
+                    match consumer.handle_header(header, Waker::noop())? {
                         PayloadSlot::Segment(slot) => receiver.filling = Some((slot, 0)),
                         PayloadSlot::Skip(bytes) => receiver.skip = bytes,
+                        PayloadSlot::Wait => {
+                            at -= consumed;
+                            break;
+                        }
                     }
                 }
                 Decoded::Control { frame, consumed } => {
@@ -184,7 +190,7 @@ impl Pair {
     /// The sender never has more credit than the receiver holds segments for it.
     fn assert_credit_is_backed(&self) {
         // A blocked channel voids all credit at once, its sender when it is resumed.
-        if self.had_barrier {
+        if self.had_barrier || self.setup.control != ChannelControl::Credit {
             return;
         }
         for (id, remote) in self.channels.values() {

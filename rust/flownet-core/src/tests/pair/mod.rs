@@ -20,7 +20,7 @@ use self::drive::Receiver;
 use self::ledger::{Emitted, byte_of};
 use self::wire::{Random, Wire};
 use super::CountingWaker;
-use crate::channel::RemoteChannel;
+use crate::channel::{ChannelControl, RemoteChannel};
 use crate::credit::Backlog;
 use crate::error::ExchangeError;
 use crate::event::{Barrier, BarrierKind, Event};
@@ -46,6 +46,7 @@ pub(crate) struct Setup {
     pub(crate) segment_bytes: usize,
     pub(crate) channels: u32,
     pub(crate) exclusive: u32,
+    pub(crate) control: ChannelControl,
     pub(crate) floating: usize,
     /// Segments of the partition; `None`: Flink's n + 1 to 2n + 8.
     pub(crate) partition_segments: Option<usize>,
@@ -69,6 +70,7 @@ impl Default for Setup {
             segment_bytes: SEGMENT_BYTES,
             channels: 1,
             exclusive: 2,
+            control: ChannelControl::Credit,
             floating: 8,
             partition_segments: None,
             memory: None,
@@ -217,8 +219,8 @@ impl Pair {
             self.gate().set_local(index, Arc::clone(self.handle.subpartition(subpartition).unwrap()));
             return;
         }
-        let remote =
-            RemoteChannel::new(Arc::clone(self.gate()), index, Arc::clone(&self.gate_pool), self.setup.exclusive);
+        let (pool, &Setup { exclusive, control, .. }) = (Arc::clone(&self.gate_pool), &self.setup);
+        let remote = RemoteChannel::with_control(Arc::clone(self.gate()), index, pool, exclusive, control);
         let id = self.consumer.as_mut().unwrap().open(Arc::clone(&remote), PARTITION, subpartition);
         self.channels.insert(index, (id, remote));
     }

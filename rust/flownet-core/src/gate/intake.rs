@@ -1,0 +1,185 @@
+//! What a gate holds for its remote channels, in bytes, and what it does about it where no credit bounds it.
+//!
+//! # Invariants
+//! - N1: `queued` is the sum of the data in the gate's queues of remote channels.
+//! - N2: `queued + reserved <= bounds.queue_bytes` as far as only channels that drop fill the gate: a record is admitted
+//!   with all its bytes or not at all.
+//! - N3: between the two watermarks the gate stays as it was: congested if it came from above.
+
+use std::task::Waker;
+
+/// How much a gate may queue where no credit bounds it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct IntakeBounds {
+    /// Bytes beyond which channels that drop take no further record, and that the watermarks refer to.
+    pub queue_bytes: usize,
+    /// Bytes beyond which channels without bound fail the gate.
+    pub limit_bytes: usize,
+}
+
+/// Bytes in and out of a gate, as of one moment.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct IntakeCounters {
+    /// Data of remote channels that arrived and was not read.
+    pub queued_bytes: u64,
+    /// Records thrown away.
+    pub dropped_records: u64,
+    /// Bytes of these records, length prefixes included.
+    pub dropped_bytes: u64,
+}
+
+/// See the [module docs](self).
+#[derive(Debug)]
+pub(crate) struct Intake {
+    bounds: IntakeBounds,
+    queued: usize,
+    /// Bytes of admitted records that are still to come.
+    reserved: usize,
+    dropped_records: u64,
+    dropped_bytes: u64,
+    is_congested: bool,
+    /// Woken whenever `is_congested` changes.
+    monitor: Option<Waker>,
+    has_flipped: bool,
+}
+
+impl Intake {
+    pub(super) fn new() -> Self {
+        Self {
+            bounds: IntakeBounds { queue_bytes: usize::MAX, limit_bytes: usize::MAX },
+            queued: 0,
+            reserved: 0,
+            dropped_records: 0,
+            dropped_bytes: 0,
+            is_congested: false,
+            monitor: None,
+            has_flipped: false,
+        }
+    }
+
+    pub(super) fn set_bounds(&mut self, bounds: IntakeBounds) {
+        self.bounds = bounds;
+    }
+
+    pub(super) fn set_monitor(&mut self, monitor: Waker) {
+        self.monitor = Some(monitor);
+    }
+
+    /// May a record of so many bytes come in? If so, there will be room for it.
+    pub(crate) fn admit(&mut self, bytes: usize) -> bool {
+        let is_admitted = self.queued.saturating_add(self.reserved).saturating_add(bytes) <= self.bounds.queue_bytes;
+        if is_admitted {
+            self.reserved += bytes;
+        } else {
+            self.dropped_records += 1;
+            self.dropped_bytes += bytes as u64;
+        }
+        is_admitted
+    }
+
+    /// Part of an admitted record arrived.
+    pub(super) fn redeem(&mut self, bytes: usize) {
+        self.reserved = self.reserved.saturating_sub(bytes);
+    }
+
+    pub(super) fn arrive(&mut self, bytes: usize) {
+        self.queued += bytes;
+        self.look();
+    }
+
+    pub(super) fn leave(&mut self, bytes: usize) {
+        self.queued = self.queued.saturating_sub(bytes);
+        self.look();
+    }
+
+    /// Bytes queued and the limit, once there are more than that.
+    pub(super) fn excess(&self) -> Option<(usize, usize)> {
+        let limit = self.bounds.limit_bytes;
+        (self.queued > limit).then_some((self.queued, limit))
+    }
+
+    pub(super) fn is_congested(&self) -> bool {
+        self.is_congested
+    }
+
+    pub(super) fn counters(&self) -> IntakeCounters {
+        let Self { queued, dropped_records, dropped_bytes, .. } = *self;
+        IntakeCounters { queued_bytes: queued as u64, dropped_records, dropped_bytes }
+    }
+
+    /// Whom to tell of a change of `is_congested`, once, when no lock is held.
+    pub(super) fn take_flip(&mut self) -> Option<Waker> {
+        if std::mem::take(&mut self.has_flipped) { self.monitor.clone() } else { None }
+    }
+
+    /// N3.
+    fn look(&mut self) {
+        if self.monitor.is_none() {
+            return;
+        }
+        let part = |watermark: f64| (self.bounds.queue_bytes as f64 * watermark) as usize;
+        let flips = if self.is_congested { self.queued <= part(LOW_WATERMARK) } else { self.queued >= part(HIGH_WATERMARK) };
+        if flips {
+            self.is_congested = !self.is_congested;
+            self.has_flipped = true;
+        }
+    }
+}
+
+/// Storm's `backpressure.disruptor.high.watermark`: a queue this full is congested.
+pub const HIGH_WATERMARK: f64 = 0.9;
+
+/// Storm's `backpressure.disruptor.low.watermark`: a congested queue is no longer, once it is this full.
+pub const LOW_WATERMARK: f64 = 0.4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::CountingWaker;
+
+    fn intake(queue_bytes: usize) -> Intake {
+        let mut intake = Intake::new();
+        intake.set_bounds(IntakeBounds { queue_bytes, limit_bytes: 2 * queue_bytes });
+        intake
+    }
+
+    #[test]
+    fn a_record_is_admitted_with_all_its_bytes_or_counted_as_dropped() {
+        let mut intake = intake(10);
+        assert!(intake.admit(6));
+        assert!(!intake.admit(5), "what is reserved is taken, though it has not arrived");
+        assert!(intake.admit(4));
+        intake.redeem(10);
+        intake.arrive(10);
+        assert!(!intake.admit(1));
+        intake.leave(10);
+        assert!(intake.admit(10));
+        assert_eq!(intake.counters(), IntakeCounters { queued_bytes: 0, dropped_records: 2, dropped_bytes: 6 });
+    }
+
+    #[test]
+    fn a_gate_is_congested_from_nine_tenths_on_until_four_tenths() {
+        let (monitor, wakes) = CountingWaker::new();
+        let mut intake = intake(100);
+        intake.set_monitor(monitor);
+        let mut seen = Vec::new();
+        for bytes in [89, 90, 41, 40, 89, 100] {
+            let queued = intake.counters().queued_bytes as usize;
+            if bytes > queued { intake.arrive(bytes - queued) } else { intake.leave(queued - bytes) }
+            if let Some(monitor) = intake.take_flip() {
+                monitor.wake();
+            }
+            seen.push(intake.is_congested());
+        }
+        assert_eq!(seen, [false, true, true, false, false, true]);
+        assert_eq!(wakes.count(), 3, "told of each change, once");
+    }
+
+    #[test]
+    fn nobody_looks_where_nobody_is_told() {
+        let mut intake = intake(100);
+        intake.arrive(1000);
+        assert!(!intake.is_congested());
+        assert_eq!(intake.excess(), Some((1000, 200)));
+    }
+}
