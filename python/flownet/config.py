@@ -19,10 +19,11 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Final, cast
 
 from . import _flownet
 from .errors import ConfigError
+from .graph import FlowControl
 
 
 class Unset(enum.Enum):
@@ -250,10 +251,55 @@ def _milliseconds(setting: str, value: object) -> int:
     return milliseconds
 
 
-def _codec(setting: str, value: object) -> str:
-    if value not in ("typed", "pickle"):
-        raise _refuse(setting, value, "must be 'typed' or 'pickle'")
-    return str(value)
+def _one_of(*allowed: str) -> Callable[[str, object], str]:
+    def read(setting: str, value: object) -> str:
+        if value not in allowed:
+            *others, last = (repr(name) for name in allowed)
+            raise _refuse(setting, value, f"must be {', '.join(others)} or {last}")
+        return str(value)
+
+    return read
+
+
+def flow_control(value: object) -> FlowControl:
+    """Check a way to control the flow of one exchange; raise `ConfigError` otherwise."""
+    if value in ("storm", "pid"):
+        raise _refuse("flow_control", value, "acts on the sources of the whole job: set it for the Environment")
+    return cast(FlowControl, _one_of("credit", "tcp", "drop", "unbounded")("flow_control", value))
+
+
+def rate(setting: str, value: object) -> tuple[float, str]:
+    """Read a rate as a number a second and its unit.
+
+    Parameters
+    ----------
+    setting
+        Name for the error text.
+    value
+        A number of records a second, such as ``1000`` or ``0.5``; ``"1000/s"`` for the same; or ``"2MB/s"`` for bytes a
+        second, with the units of sizes.
+
+    Returns
+    -------
+    tuple[float, str]
+        How many a second, and ``"records"`` or ``"bytes"``.
+
+    Raises
+    ------
+    ConfigError
+        Not a rate, or not above 0.
+    """
+    unit = "records"
+    if _is_number(value):
+        per_second = float(value)  # type: ignore[arg-type]
+    elif isinstance(value, str) and (match := _RATE.fullmatch(value.strip())):
+        unit = "bytes" if match[2] else "records"
+        per_second = float(match[1]) * _SIZE_UNITS.get(match[2], 1)
+    else:
+        raise _refuse(setting, value, "is not a rate such as 1000 or '1000/s' (records) or '2MB/s' (bytes)")
+    if not 0 < per_second < math.inf:
+        raise _refuse(setting, value, "must be above 0 and finite")
+    return per_second, unit
 
 
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(us|µs|ms|s|min|m|h|d)")
@@ -279,6 +325,8 @@ _SIZE_UNITS: Final = {
     "GB": 1000**3,
 }
 
+_RATE: Final = re.compile(rf"(\d+(?:\.\d+)?)\s*({'|'.join(_SIZE_UNITS)})?\s*/\s*s")
+
 SETTINGS: Final = {
     setting.name: setting
     for setting in (
@@ -288,12 +336,16 @@ SETTINGS: Final = {
         Setting("workers", "workers", _between(0, MAX_WORKERS)),
         Setting("slots_per_worker", "slots_per_worker", _between(1, MAX_PARALLELISM), may_be_none=True),
         Setting("buffer_timeout", "buffer_timeout_us", duration_us, may_be_none=True),
-        Setting("codec", "codec", _codec),
+        Setting("codec", "codec", _one_of("typed", "pickle")),
         Setting("network_memory", "network_memory_bytes", _size_between(256, 1 << 40)),
         Setting("segment_size", "segment_bytes", _size_between(256, 16 << 20)),
         Setting("max_record_size", "max_record_bytes", _size_between(1, 1 << 31)),
         Setting("exclusive_buffers", "exclusive_buffers", _between(0, 1 << 20)),
         Setting("floating_buffers", "floating_buffers", _between(1, 1 << 20)),
+        Setting("flow_control", "flow_control", _one_of("credit", "tcp", "drop", "unbounded")),
+        Setting("receive_buffer", "receive_buffer_bytes", _size_between(1, 1 << 40), may_be_none=True),
+        Setting("receive_limit", "receive_limit_bytes", _size_between(1, 1 << 40)),
+        Setting("status_interval", "status_interval_ms", _milliseconds),
         Setting("heartbeat_interval", "heartbeat_interval_ms", _milliseconds),
         Setting("heartbeat_timeout", "heartbeat_timeout_ms", _milliseconds),
         Setting("launch_timeout", "launch_timeout_ms", _milliseconds),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from .errors import DuplicateUidError, PlanError
-from .graph import Chaining, Edge, Operator, PartitionerName
+from .graph import Chaining, Edge, FlowControl, Operator, PartitionerName
 
 
 @dataclass(slots=True, eq=False)
@@ -45,6 +45,8 @@ class Node:
     workers: tuple[int, ...] = ()
     chaining: Chaining = "always"
     uid: str | None = None
+    flow_control: FlowControl | None = None
+    """Of the exchanges behind the operator. None: the environment's."""
     prepare: Callable[[], object] | None = None
     """Makes the function anew for each run: the iterator of an iterable, an emptied result."""
 
@@ -121,6 +123,7 @@ class Dataflow:
                 source=origin.node.id,
                 target=node.id,
                 partitioner=origin.partitioner or _natural(origin.node, node, parallelism),
+                flow_control=origin.node.flow_control,
             )
             for node, origin in self._links()
         ]

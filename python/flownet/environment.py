@@ -13,6 +13,7 @@ from . import _flownet, config, serialise, sources
 from .config import UNSET, Unset
 from .dataflow import Dataflow, Node, Origin
 from .errors import ConfigError, LaunchError
+from .graph import FlowControl
 from .host import Host
 from .job import Job, JobResult
 from .stream import Stream
@@ -47,10 +48,29 @@ class Environment:
         Buffers that each channel between workers keeps while it has no data. Default: 2. Where memory is short, fewer.
     floating_buffers
         Buffers that the channels of one input share, at least 1. Default: 8.
+    flow_control
+        What keeps producers from sending more than their consumers on other workers take. Default: ``"credit"``.
+
+        - ``"credit"``: each channel's receiver says how many buffers it has. A slow consumer slows its own producers,
+          and nobody else.
+        - ``"tcp"``: no credit, as in Flink before 1.5. A consumer without buffers stops the socket that all channels of
+          the exchange between two workers share, so its neighbours wait with it.
+        - ``"drop"``: nothing. Records that do not fit into ``receive_buffer`` are dropped, whole, and counted.
+        - ``"unbounded"``: nothing. What is not read yet is queued, up to ``receive_limit``.
+
+        All but the first are there to be compared with it. Between operators of one process it is always as with
+        credit.
+    receive_buffer
+        How much one input may queue from other workers: ``"5MB"``, a number of bytes, or None for what its exclusive
+        and floating buffers hold. With ``"credit"`` and ``"tcp"`` it stands in for the floating buffers. Default: None.
+    receive_limit
+        How much an input may queue that nothing bounds, before the job fails with `ReceiveLimitError`. Default: 1 GiB.
     max_record_size
         Largest record, ``"64MiB"`` or a number of bytes. A larger one fails the job. Default: 64 MiB.
     slots_per_worker
         Subtasks of one operator that a worker process may run. None: as many as it takes. Default: None.
+    status_interval
+        How old the counters of a running job may be, see `Job.status`. Default: ``"200ms"``.
     heartbeat_interval, heartbeat_timeout
         How often a worker says that it lives, and how long it may be silent before the job fails. Default: ``"1s"`` and
         ``"10s"``.
@@ -91,8 +111,12 @@ class Environment:
         segment_size: str | int | Unset = UNSET,
         exclusive_buffers: int | Unset = UNSET,
         floating_buffers: int | Unset = UNSET,
+        flow_control: FlowControl | Unset = UNSET,
+        receive_buffer: str | int | Unset | None = UNSET,
+        receive_limit: str | int | Unset = UNSET,
         max_record_size: str | int | Unset = UNSET,
         slots_per_worker: int | Unset | None = UNSET,
+        status_interval: str | timedelta | Unset = UNSET,
         heartbeat_interval: str | timedelta | Unset = UNSET,
         heartbeat_timeout: str | timedelta | Unset = UNSET,
         launch_timeout: str | timedelta | Unset = UNSET,
@@ -108,8 +132,12 @@ class Environment:
             "segment_size": segment_size,
             "exclusive_buffers": exclusive_buffers,
             "floating_buffers": floating_buffers,
+            "flow_control": flow_control,
+            "receive_buffer": receive_buffer,
+            "receive_limit": receive_limit,
             "max_record_size": max_record_size,
             "slots_per_worker": slots_per_worker,
+            "status_interval": status_interval,
             "heartbeat_interval": heartbeat_interval,
             "heartbeat_timeout": heartbeat_timeout,
             "launch_timeout": launch_timeout,
@@ -121,27 +149,37 @@ class Environment:
         self._dataflow = Dataflow()
         config.resolve(self._given, {})
 
-    def from_collection(self, items: Iterable[T]) -> Stream[T]:
+    def from_collection(self, items: Iterable[T], *, rate_limit: sources.RateLimit | None = None) -> Stream[T]:
         """Start from values that are at hand.
 
         Parameters
         ----------
         items
             Read completely, now. For what is too large for that, see `from_iterable`.
+        rate_limit
+            The most that the source emits, all its subtasks together: records a second as a number or ``"1000/s"``, or
+            bytes a second, as records are encoded, as ``"2MB/s"``. Default: None, as fast as downstream takes them.
 
         Raises
         ------
         CodecError
             An item is of a type that no exchange can carry.
+        ConfigError
+            ``rate_limit`` is no rate.
 
         Examples
         --------
         >>> numbers = env.from_collection([1, 2, 3])
         """
         pickle = self._settings(None)[0]["codec"] == "pickle"
-        return self._stream(sources.from_collection(self._dataflow, items, pickle=pickle))
+        return self._stream(sources.from_collection(self._dataflow, items, pickle=pickle, rate_limit=rate_limit))
 
-    def from_iterable(self, iterable: Iterable[T] | Callable[[int, int], Iterable[T]]) -> Stream[T]:
+    def from_iterable(
+        self,
+        iterable: Iterable[T] | Callable[[int, int], Iterable[T]],
+        *,
+        rate_limit: sources.RateLimit | None = None,
+    ) -> Stream[T]:
         """Start from an iterable that lives in this process, or from one that each subtask makes for itself.
 
         It is pulled only as fast as the operators downstream take its records, so it may be endless.
@@ -155,6 +193,21 @@ class Environment:
             Or a function: it is sent to the workers, and every subtask of the source calls it with its own index and
             the number of subtasks and iterates over what it returns. It has to split the work by these two; what it
             returns need not be picklable. What is both callable and iterable is iterated over.
+        rate_limit
+            The most that the source emits, all its subtasks together: records a second as a number or ``"1000/s"``, or
+            bytes a second, as records are encoded, as ``"2MB/s"``. Default: None, as fast as downstream takes them.
+
+        Raises
+        ------
+        ConfigError
+            ``rate_limit`` is no rate.
+
+        Notes
+        -----
+        A rate limit is a bucket of tokens for each subtask, which has an equal part of the rate. It begins with one
+        record and never holds more than 100 ms worth of them: over any time a source emits no more than its rate
+        allows, 100 ms worth beyond, and one record. What has been late for less than that is made up for. Operators,
+        timers and cancelling do not wait for it.
 
         Examples
         --------
@@ -163,14 +216,23 @@ class Environment:
         Made in the workers, by as many subtasks as the parallelism says:
 
         >>> numbers = env.from_iterable(lambda subtask, subtasks: range(subtask, 1_000_000, subtasks))
+
+        At most 500 records a second, so that an external store which cannot push back is spared:
+
+        >>> store = {}
+        >>> class Store(fn.Sink[int]):
+        ...     def write(self, records):
+        ...         store.update((number, True) for number in records)
+        >>> sink = env.from_iterable(range(50), rate_limit=500).sink_to(Store())
         """
-        return self._stream(sources.from_iterable(self._dataflow, iterable))
+        return self._stream(sources.from_iterable(self._dataflow, iterable, rate_limit=rate_limit))
 
     def read_text(
         self,
         paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
         *,
         errors: sources.TextErrors = "strict",
+        rate_limit: sources.RateLimit | None = None,
     ) -> Stream[str]:
         """Start from the lines of text files, without their line ends.
 
@@ -183,21 +245,31 @@ class Environment:
         errors
             For bytes that are not UTF-8: ``"strict"`` fails the job with `InputError`, ``"replace"`` puts U+FFFD in
             their place, ``"ignore"`` leaves them out.
+        rate_limit
+            The most that the source emits, all its subtasks together: records a second as a number or ``"1000/s"``, or
+            bytes a second, as records are encoded, as ``"2MB/s"``. Default: None, as fast as downstream takes them.
 
         Raises
         ------
         InputError
             A path is missing or cannot be read. Raised here, not when the dataflow runs.
         ConfigError
-            ``errors`` is none of the three, or ``paths`` is empty.
+            ``errors`` is none of the three, ``paths`` is empty, or ``rate_limit`` is no rate.
 
         Examples
         --------
         >>> lines = env.read_text(["/etc/passwd", "/etc/group"])
         """
-        return self._stream(sources.read_text(self._dataflow, paths, errors))
+        return self._stream(sources.read_text(self._dataflow, paths, errors, rate_limit=rate_limit))
 
-    def socket_text(self, host: str, port: int, *, errors: sources.TextErrors = "strict") -> Stream[str]:
+    def socket_text(
+        self,
+        host: str,
+        port: int,
+        *,
+        errors: sources.TextErrors = "strict",
+        rate_limit: sources.RateLimit | None = None,
+    ) -> Stream[str]:
         """Start from the lines that a TCP server sends, without their line ends, until it closes the connection.
 
         Parameters
@@ -206,17 +278,21 @@ class Environment:
             Where the server listens. The subtask connects when the job starts; the job fails when it cannot.
         errors
             As for `read_text`.
+        rate_limit
+            The most that the source emits, all its subtasks together: records a second as a number or ``"1000/s"``, or
+            bytes a second, as records are encoded, as ``"2MB/s"``. Default: None, as fast as downstream takes them.
+            The server is held back by TCP.
 
         Raises
         ------
         ConfigError
-            ``port`` is not 1 to 65535, or ``errors`` is none of the three.
+            ``port`` is not 1 to 65535, ``errors`` is none of the three, or ``rate_limit`` is no rate.
 
         Examples
         --------
         >>> lines = env.socket_text("localhost", 9999)
         """
-        return self._stream(sources.socket_text(self._dataflow, host, port, errors))
+        return self._stream(sources.socket_text(self._dataflow, host, port, errors, rate_limit=rate_limit))
 
     def explain(self, workers: int | None = None) -> str:
         """Say what the job will take, without running it.

@@ -161,6 +161,17 @@ class RecordTooLargeError(FlownetError):
     """Largest size allowed."""
 
 
+class ReceiveLimitError(FlownetError):
+    """An input that nothing bounds queued more than ``receive_limit``: its task is slower than its producers."""
+
+    operator: str | None = None
+    """Name of the task whose input it is."""
+    queued_bytes: int | None = None
+    """Bytes that were queued."""
+    limit_bytes: int | None = None
+    """Bytes allowed."""
+
+
 class WorkerLostError(FlownetError):
     """A worker process died or fell silent."""
 

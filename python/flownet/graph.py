@@ -8,6 +8,9 @@ from typing import Literal
 Chaining = Literal["always", "head", "never"]
 """May the operator share a task with its upstream? ``head``: only with its downstream; ``never``: with nobody."""
 
+FlowControl = Literal["credit", "tcp", "storm", "pid", "drop", "unbounded"]
+"""What keeps producers from sending more than their consumers on other workers take."""
+
 PartitionerName = Literal["forward", "rebalance", "rescale", "broadcast", "key_group", "custom"]
 """How the records of an edge spread over the subtasks downstream."""
 
@@ -56,3 +59,5 @@ class Edge:
     """Key of that function among the objects kept in this process."""
     config: dict[str, str] = field(default_factory=dict)
     """Settings of the partitioner."""
+    flow_control: FlowControl | None = None
+    """What controls the flow between workers; None: the job's setting."""

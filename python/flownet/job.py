@@ -43,6 +43,10 @@ class TaskReport:
     """Share of the time waiting for records."""
     busiest: float
     """``busy`` of the busiest subtask: a hot key shows here and not in the mean."""
+    dropped_records: int = 0
+    """Records that arrived and were dropped, where ``flow_control="drop"`` allows it."""
+    dropped_bytes: int = 0
+    """Bytes of these records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +103,7 @@ class JobResult(JobStatus):
                 cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)
             ]
             lines.append("  ".join(padded))
-        return "\n".join([_summary(self), *lines, *([f"bottleneck: {self.bottleneck}"] if self.bottleneck else [])])
+        return "\n".join([_summary(self), *lines, *_remarks(self)])
 
     def _repr_html_(self) -> str:
         head, *rows = _table(self)
@@ -109,8 +113,7 @@ class JobResult(JobStatus):
         for row in rows:
             parts.append("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>")
         parts.append("</table>")
-        if self.bottleneck:
-            parts.append(f"<p>bottleneck: {html.escape(self.bottleneck)}</p>")
+        parts += [f"<p>{html.escape(remark)}</p>" for remark in _remarks(self)]
         return "".join(parts)
 
 
@@ -220,6 +223,15 @@ def _summary(result: JobStatus) -> str:
         f"{result.records:,} records in {result.seconds:.2f} s, {result.records_per_second:,.0f} a second; "
         f"{format_size(result.bytes_local)} moved locally, {format_size(result.bytes_tcp)} over TCP"
     )
+
+
+def _remarks(status: JobStatus) -> list[str]:
+    dropped = [
+        f"dropped: {task.dropped_records:,} records, {format_size(task.dropped_bytes)}, before {task.name}"
+        for task in status.tasks
+        if task.dropped_records
+    ]
+    return [*dropped, *([f"bottleneck: {status.bottleneck}"] if status.bottleneck else [])]
 
 
 def _table(status: JobStatus) -> list[list[str]]:

@@ -79,7 +79,9 @@ def format_rate(per_second: float) -> str:
 def _task_line(task: TaskReport, width: int) -> str:
     busy, pressured, idle = (f"{share:4.0%}" for share in (task.busy, task.back_pressured, task.idle))
     rate = format_rate(task.records_per_second)
-    return f"  {task.name:{width}}  {task.parallelism}x  {rate:>9}  busy {busy}  pressured {pressured}  idle {idle}"
+    dropped = f"  dropped {task.dropped_records:,}" if task.dropped_records else ""
+    shares = f"busy {busy}  pressured {pressured}  idle {idle}"
+    return f"  {task.name:{width}}  {task.parallelism}x  {rate:>9}  {shares}{dropped}"
 
 
 def _one_line(status: JobStatus) -> str:

@@ -16,7 +16,11 @@ TextErrors = Literal["strict", "replace", "ignore"]
 """What to do with bytes that are not UTF-8: fail, replace by U+FFFD, or leave out."""
 
 
-def from_collection(dataflow: Dataflow, items: Iterable[Any], *, pickle: bool) -> Node:
+RateLimit = float | str
+"""Records a second as a number or ``"1000/s"``, or bytes a second as ``"2MB/s"``."""
+
+
+def from_collection(dataflow: Dataflow, items: Iterable[Any], *, pickle: bool, rate_limit: RateLimit | None) -> Node:
     """Add a source of values that are at hand."""
     if isinstance(items, str | bytes):
         raise PlanError(
@@ -24,17 +28,31 @@ def from_collection(dataflow: Dataflow, items: Iterable[Any], *, pickle: bool) -
         )
     records = list(_iterate("from_collection", items))
     return dataflow.add(
-        "from_collection", payload=codec.encode(records, pickle=pickle), parallelism=1, is_parallel=False
+        "from_collection",
+        payload=codec.encode(records, pickle=pickle),
+        parallelism=1,
+        is_parallel=False,
+        config=_limits(rate_limit),
     )
 
 
-def from_iterable(dataflow: Dataflow, iterable: Iterable[Any] | Callable[[int, int], Iterable[Any]]) -> Node:
+def from_iterable(
+    dataflow: Dataflow,
+    iterable: Iterable[Any] | Callable[[int, int], Iterable[Any]],
+    *,
+    rate_limit: RateLimit | None,
+) -> Node:
     """Add a source that pulls from an iterable in this process, or from one that each subtask makes for itself."""
     if callable(iterable) and not _is_iterable(iterable):
-        return dataflow.add("from_iterable", function=iterable, config={"makes_its_own": "true"})
+        return dataflow.add("from_iterable", function=iterable, config={"makes_its_own": "true", **_limits(rate_limit)})
     _iterate("from_iterable", iterable)
     return dataflow.add(
-        "from_iterable", prepare=lambda: iter(iterable), parallelism=1, is_parallel=False, on_driver=True
+        "from_iterable",
+        prepare=lambda: iter(iterable),
+        parallelism=1,
+        is_parallel=False,
+        on_driver=True,
+        config=_limits(rate_limit),
     )
 
 
@@ -42,6 +60,8 @@ def read_text(
     dataflow: Dataflow,
     paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     errors: TextErrors,
+    *,
+    rate_limit: RateLimit | None,
 ) -> Node:
     """Add a source of the lines of files."""
     given = [paths] if isinstance(paths, str | os.PathLike) else paths
@@ -50,13 +70,15 @@ def read_text(
         raise ConfigError("read_text([]): name at least one file or folder", setting="paths", value=listed)
     for path in listed:
         _check_readable(path)
-    return dataflow.add("read_text", config={"paths": json.dumps(listed), "errors": _text_errors(errors)})
+    settings = {"paths": json.dumps(listed), "errors": _text_errors(errors), **_limits(rate_limit)}
+    return dataflow.add("read_text", config=settings)
 
 
-def socket_text(dataflow: Dataflow, host: str, port: int, errors: TextErrors) -> Node:
+def socket_text(dataflow: Dataflow, host: str, port: int, errors: TextErrors, *, rate_limit: RateLimit | None) -> Node:
     """Add a source of the lines that a server sends."""
     port = config.whole_number("port", port, 1, 65535)
     settings = {"host": config.text("host", host), "port": str(port), "errors": _text_errors(errors)}
+    settings.update(_limits(rate_limit))
     return dataflow.add("socket_text", config=settings, parallelism=1, is_parallel=False)
 
 
@@ -86,6 +108,13 @@ def files_below(path: str) -> Iterator[str]:
     for folder, folders, names in os.walk(path, onerror=refuse):
         folders.sort()
         yield from filter(os.path.isfile, (os.path.join(folder, name) for name in sorted(names)))
+
+
+def _limits(rate_limit: RateLimit | None) -> dict[str, str]:
+    if rate_limit is None:
+        return {}
+    per_second, unit = config.rate("rate_limit", rate_limit)
+    return {"rate_limit": repr(per_second), "rate_limit_unit": unit}
 
 
 def _iterate(method: str, items: object) -> Iterable[Any]:

@@ -17,7 +17,7 @@ from .collected import Collected
 from .dataflow import Node, Origin
 from .errors import ConfigError, PlanError
 from .functions import KeyedProcessFunction, Sink, Window
-from .graph import PartitionerName
+from .graph import FlowControl, PartitionerName
 from .window import Tumbling
 
 if TYPE_CHECKING:
@@ -274,6 +274,27 @@ class Stream(_OperatorHandle, Generic[T]):
             if other._env is not self._env:
                 raise PlanError("union() merges streams of one environment, and these belong to two")
         return Stream(self._env, tuple(origin for stream in (self, *others) for origin in stream._origins))
+
+    def set_flow_control(self, flow_control: FlowControl) -> Stream[T]:
+        """Choose what keeps this operator from sending more than those behind it take.
+
+        Parameters
+        ----------
+        flow_control
+            ``"credit"``, ``"tcp"``, ``"drop"`` or ``"unbounded"``, as `Environment` describes them, for every exchange
+            between workers that begins at this operator. Default: the environment's.
+
+        Raises
+        ------
+        ConfigError
+            None of the four. ``"storm"`` and ``"pid"`` act on all sources of a job: set them for the environment.
+
+        Examples
+        --------
+        >>> stream = env.from_collection([1, 2]).map(str).set_flow_control("tcp").key_by(len)
+        """
+        self._node("set_flow_control").flow_control = config.flow_control(flow_control)
+        return self
 
     def rebalance(self) -> Stream[T]:
         """Deal the records to the next operator's subtasks in turn.

@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-use flownet_net::NetworkConfig;
+use flownet_net::{NetworkConfig, ReceiveBounds};
 use flownet_runtime::{buffers_needed, spec::Partitioner};
 
 use crate::{
@@ -101,10 +101,19 @@ pub(crate) fn network_config(settings: &JobSettings) -> NetworkConfig {
     NetworkConfig {
         exclusive_buffers: settings.exclusive_buffers,
         floating_buffers: settings.floating_buffers,
+        receive_buffers: settings.receive_buffer_bytes.map(|bytes| buffers_of(bytes, settings.segment_bytes)),
+        receive_bounds: ReceiveBounds {
+            queue_bytes: settings.receive_buffer_bytes,
+            limit_bytes: settings.receive_limit_bytes,
+        },
         max_buffers_per_subpartition: settings.max_buffers_per_channel,
         max_overdraft_buffers: settings.max_overdraft_buffers,
         ..NetworkConfig::default()
     }
+}
+
+fn buffers_of(bytes: usize, segment_bytes: usize) -> u32 {
+    u32::try_from(bytes.div_ceil(segment_bytes.max(1))).unwrap_or(u32::MAX)
 }
 
 impl fmt::Display for Explanation {
@@ -130,7 +139,7 @@ impl fmt::Display for Explanation {
 
 impl Explanation {
     fn write_exchange(&self, f: &mut fmt::Formatter<'_>, exchange: &Exchange) -> fmt::Result {
-        let Exchange { from, to, partitioner, channels } = exchange;
+        let Exchange { from, to, partitioner, channels, flow_control } = exchange;
         let kind = partitioner_name(*partitioner);
         write!(f, "   | {kind}, ")?;
         if from + 1 != *to {
@@ -142,7 +151,7 @@ impl Explanation {
             _ => write!(f, "{producers} x {consumers} = {channels}")?,
         }
         let plural = if *channels == 1 { "" } else { "s" };
-        writeln!(f, " channel{plural}, credit, {}", timeout_text(self.buffer_timeout))
+        writeln!(f, " channel{plural}, {}, {}", flow_control.name(), timeout_text(self.buffer_timeout))
     }
 
     fn write_demand(&self, f: &mut fmt::Formatter<'_>, demands: &[&WorkerDemand], place: &str) -> fmt::Result {

@@ -65,6 +65,10 @@ pub struct VertexReport {
     pub idle: f64,
     /// `busy` of the busiest subtask: a hot key shows here and not in the mean.
     pub busiest: f64,
+    /// Records thrown away in front of it, where its exchange may.
+    pub dropped_records: u64,
+    /// Bytes of these.
+    pub dropped_bytes: u64,
 }
 
 /// The vertex that holds a job up.
@@ -220,7 +224,7 @@ const ABOUT_EQUAL: f64 = 0.1;
 
 #[cfg(test)]
 mod tests {
-    use flownet_runtime::spec::Partitioner;
+    use flownet_runtime::spec::{FlowControl, Partitioner};
 
     use super::*;
 
@@ -238,6 +242,8 @@ mod tests {
             back_pressured,
             idle: 1.0 - busy - back_pressured,
             busiest: busy,
+            dropped_records: 0,
+            dropped_bytes: 0,
         }
     }
 
@@ -292,7 +298,13 @@ mod tests {
             workers: vec![WorkerIdentity::unknown(1)],
             bottleneck: Bottleneck::find(&vertices, &LINE[..1]),
             vertices,
-            exchanges: vec![Exchange { from: 0, to: 1, partitioner: Partitioner::KeyGroup, channels: 4 }],
+            exchanges: vec![Exchange {
+                from: 0,
+                to: 1,
+                partitioner: Partitioner::KeyGroup,
+                channels: 4,
+                flow_control: FlowControl::Credit,
+            }],
             network_memory_bytes: 64 << 20,
         };
         let expected = "\

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use flownet_runtime::spec::FlowControl;
 use serde::{Deserialize, Serialize};
 
 /// What a job needs to know besides its dataflow.
@@ -32,6 +33,17 @@ pub struct JobSettings {
     /// Buffers a gate lends to whichever of its channels has a backlog.
     /// Default: 8.
     pub floating_buffers: u32,
+    /// What keeps producers from sending more than consumers take, of all
+    /// exchanges between workers that do not set their own. Default: credit.
+    pub flow_control: FlowControl,
+    /// Bytes one input may queue at its receiver. Default: none, what its
+    /// exclusive and floating buffers hold. Under credit and TCP in place of
+    /// the floating buffers; elsewhere what may be queued before records are
+    /// dropped, and what watermarks refer to.
+    pub receive_buffer_bytes: Option<usize>,
+    /// Bytes one input without bound may queue before the job is stopped.
+    /// Default: 1 GiB.
+    pub receive_limit_bytes: usize,
     /// Buffers one subpartition may hold before its task counts as
     /// back-pressured. Default: 10.
     pub max_buffers_per_channel: u32,
@@ -46,6 +58,8 @@ pub struct JobSettings {
     /// Key groups, and so the largest parallelism the keyed state can ever be
     /// spread over. Default: none, chosen from the parallelism.
     pub max_parallelism: Option<u32>,
+    /// How old the counters of running tasks may be. Default: 200 ms.
+    pub status_interval: Duration,
     /// How often a worker reports at the latest. Default: 1 s.
     pub heartbeat_interval: Duration,
     /// Silence after which a worker is given up, and a coordinator by its
@@ -68,11 +82,15 @@ impl Default for JobSettings {
             network_memory_bytes: 64 * KIB * KIB,
             exclusive_buffers: 2,
             floating_buffers: 8,
+            flow_control: FlowControl::Credit,
+            receive_buffer_bytes: None,
+            receive_limit_bytes: KIB * KIB * KIB,
             max_buffers_per_channel: 10,
             max_overdraft_buffers: 5,
             buffer_timeout: Some(Duration::from_millis(100)),
             max_record_bytes: 64 * KIB * KIB,
             max_parallelism: None,
+            status_interval: Duration::from_millis(200),
             heartbeat_interval: Duration::from_secs(1),
             heartbeat_timeout: Duration::from_secs(10),
             launch_timeout: Duration::from_secs(60),
@@ -101,6 +119,10 @@ impl JobSettings {
         within("network_memory_bytes", self.network_memory_bytes, self.segment_bytes, MAX_NETWORK_MEMORY_BYTES)?;
         within("exclusive_buffers", self.exclusive_buffers as usize, 0, MAX_BUFFERS)?;
         within("floating_buffers", self.floating_buffers as usize, 1, MAX_BUFFERS)?;
+        if let Some(bytes) = self.receive_buffer_bytes {
+            within("receive_buffer_bytes", bytes, 1, MAX_NETWORK_MEMORY_BYTES)?;
+        }
+        within("receive_limit_bytes", self.receive_limit_bytes, 1, MAX_NETWORK_MEMORY_BYTES)?;
         within("max_buffers_per_channel", self.max_buffers_per_channel as usize, 1, MAX_BUFFERS)?;
         within("max_overdraft_buffers", self.max_overdraft_buffers as usize, 0, MAX_BUFFERS)?;
         within("max_record_bytes", self.max_record_bytes, 1, MAX_RECORD_BYTES)?;
@@ -120,6 +142,7 @@ impl JobSettings {
         if let Some(timeout) = self.buffer_timeout {
             bounded("buffer_timeout", timeout, Duration::ZERO)?;
         }
+        bounded("status_interval", self.status_interval, Duration::from_millis(1))?;
         bounded("heartbeat_interval", self.heartbeat_interval, Duration::from_millis(1))?;
         bounded("heartbeat_timeout", self.heartbeat_timeout, Duration::from_millis(1))?;
         bounded("launch_timeout", self.launch_timeout, Duration::from_millis(1))?;

@@ -176,6 +176,8 @@ fn vertex_report(
         busy: mean(|task| task.busy),
         back_pressured: mean(|task| task.back_pressured),
         idle: mean(|task| task.idle),
+        dropped_records: sum(|metrics| metrics.dropped_records),
+        dropped_bytes: sum(|metrics| metrics.dropped_bytes),
         busiest: spent.iter().map(|task| task.busy).fold(0.0, f64::max),
     }
 }

@@ -195,6 +195,7 @@ impl InputGate {
         let (channels, pool) = self.change(|state| {
             state.is_closed = true;
             state.ready.clear();
+            state.intake.clear();
             let empty = state.channels.iter().map(|_| Channel::default()).collect();
             (std::mem::replace(&mut state.channels, empty), state.pool.take())
         });

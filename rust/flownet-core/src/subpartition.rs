@@ -31,6 +31,15 @@ pub enum Element {
     Event(Event),
 }
 
+/// Data in a subpartition's queue.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct QueuedData {
+    /// Buffers, the one being filled included.
+    pub buffers: u64,
+    /// Bytes committed to them and not read.
+    pub bytes: u64,
+}
+
 /// One element on its way out of a subpartition.
 #[derive(Clone, Debug)]
 pub struct Polled {
@@ -301,6 +310,19 @@ impl Subpartition {
     #[must_use]
     pub fn queued_buffers(&self) -> u32 {
         self.buffers.get()
+    }
+
+    /// What is in the queue, readable or not. Looks at each element: for who looks now and then.
+    #[must_use]
+    pub fn queued(&self) -> QueuedData {
+        let mut queued = QueuedData::default();
+        for element in &self.queue {
+            if let Queued::Data(buffer) = element {
+                queued.buffers += 1;
+                queued.bytes += buffer.unread_bytes() as u64;
+            }
+        }
+        queued
     }
 
     fn is_closed(&self) -> bool {

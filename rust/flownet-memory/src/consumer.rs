@@ -47,6 +47,12 @@ impl BufferConsumer {
         self.lease.committed().len() > self.read
     }
 
+    /// Bytes that a poll would return, as of now.
+    #[inline]
+    pub fn unread_bytes(&self) -> usize {
+        self.lease.committed().len().saturating_sub(self.read)
+    }
+
     /// Another reader of the same bytes, from this one's position on.
     pub fn copy(&self) -> Self {
         Self { lease: LeaseArc::clone(&self.lease), read: self.read, seen: self.seen }

@@ -51,7 +51,11 @@ impl MemorySegment {
 
     /// The slot and its lane if this is a segment of `pool`; others go home.
     pub(crate) fn into_slot_of(mut self, pool: &Arc<PoolCore>) -> Option<(Slot, usize)> {
-        if self.home.as_ref().is_some_and(|home| Arc::ptr_eq(home, pool)) { self.slot.take().map(|slot| (slot, self.lane)) } else { None }
+        if self.home.as_ref().is_some_and(|home| Arc::ptr_eq(home, pool)) {
+            self.slot.take().map(|slot| (slot, self.lane))
+        } else {
+            None
+        }
     }
 
     /// The whole segment, to be written.

@@ -122,9 +122,11 @@ impl NetworkConfig {
         let exclusive = to_usize(remote_channels).saturating_mul(to_usize(self.exclusive_buffers));
         BufferPoolSettings {
             min: GATE_MIN,
-            max: Some(self.receive_buffers.map_or(exclusive + to_usize(self.floating_buffers), |buffers| {
-                to_usize(buffers).max(exclusive + 1)
-            })),
+            max: Some(
+                self.receive_buffers.map_or(exclusive + to_usize(self.floating_buffers), |buffers| {
+                    to_usize(buffers).max(exclusive + 1)
+                }),
+            ),
             lanes: 1,
             max_per_lane: usize::MAX,
             max_overdraft: 0,

@@ -38,7 +38,7 @@ mod secret;
 mod socket;
 mod writer;
 
-pub use config::NetworkConfig;
+pub use config::{NetworkConfig, ReceiveBounds};
 pub use counters::NetCounters;
 pub use environment::NetworkEnvironment;
 pub use error::{HandshakeError, NetError, SecretError};

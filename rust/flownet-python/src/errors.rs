@@ -191,6 +191,10 @@ fn exchange(py: Python<'_>, task: &str, failure: ExchangeFailure, message: Strin
             let raised = Raised::new(py, "RecordTooLargeError", message).with("operator", task);
             raised.with("bytes", bytes).with("max_bytes", max_bytes).into_err()
         }
+        ExchangeFailureKind::ReceiveLimit { queued_bytes, limit_bytes } => {
+            let raised = Raised::new(py, "ReceiveLimitError", message).with("operator", task);
+            raised.with("queued_bytes", queued_bytes).with("limit_bytes", limit_bytes).into_err()
+        }
         ExchangeFailureKind::ConnectionLost { peer } => {
             let raised = Raised::new(py, "ConnectionLostError", message).with("peer", peer);
             raised.with("reason", failure.message).into_err()

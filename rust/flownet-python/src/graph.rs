@@ -10,6 +10,7 @@ use pyo3::pybacked::PyBackedBytes;
 
 use crate::chain::CODEC_SETTING;
 use crate::codec::Pickle;
+use crate::settings::flow_control;
 
 /// `flownet.graph.Operator`.
 #[derive(FromPyObject)]
@@ -36,6 +37,7 @@ pub(crate) struct PyEdge {
     payload: Option<PyBackedBytes>,
     local: Option<u32>,
     config: BTreeMap<String, String>,
+    flow_control: Option<String>,
 }
 
 /// The dataflow that these describe. The codec travels in the operators' configuration, where the chains find it.
@@ -88,6 +90,7 @@ impl PyEdge {
             },
             payload: payload(self.payload, self.local),
             config: self.config,
+            flow_control: self.flow_control.as_deref().map(flow_control).transpose()?,
         })
     }
 }

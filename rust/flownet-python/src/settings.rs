@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use flownet_cluster::JobSettings;
+use flownet_runtime::spec::FlowControl;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
@@ -34,10 +35,14 @@ pub(crate) fn defaults(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     settings.set_item("network_memory_bytes", job.network_memory_bytes)?;
     settings.set_item("exclusive_buffers", job.exclusive_buffers)?;
     settings.set_item("floating_buffers", job.floating_buffers)?;
+    settings.set_item("flow_control", job.flow_control.name())?;
+    settings.set_item("receive_buffer_bytes", job.receive_buffer_bytes)?;
+    settings.set_item("receive_limit_bytes", job.receive_limit_bytes)?;
     settings.set_item("max_buffers_per_channel", job.max_buffers_per_channel)?;
     settings.set_item("max_overdraft_buffers", job.max_overdraft_buffers)?;
     settings.set_item("max_record_bytes", job.max_record_bytes)?;
     settings.set_item("buffer_timeout_us", job.buffer_timeout.map(|timeout| timeout.as_micros()))?;
+    settings.set_item("status_interval_ms", job.status_interval.as_millis())?;
     settings.set_item("heartbeat_interval_ms", job.heartbeat_interval.as_millis())?;
     settings.set_item("heartbeat_timeout_ms", job.heartbeat_timeout.as_millis())?;
     settings.set_item("launch_timeout_ms", job.launch_timeout.as_millis())?;
@@ -72,12 +77,16 @@ impl Settings {
             "network_memory_bytes" => job.network_memory_bytes = value.extract()?,
             "exclusive_buffers" => job.exclusive_buffers = value.extract()?,
             "floating_buffers" => job.floating_buffers = value.extract()?,
+            "flow_control" => job.flow_control = flow_control(&value.extract::<String>()?)?,
+            "receive_buffer_bytes" => job.receive_buffer_bytes = value.extract()?,
+            "receive_limit_bytes" => job.receive_limit_bytes = value.extract()?,
             "max_buffers_per_channel" => job.max_buffers_per_channel = value.extract()?,
             "max_overdraft_buffers" => job.max_overdraft_buffers = value.extract()?,
             "max_record_bytes" => job.max_record_bytes = value.extract()?,
             "buffer_timeout_us" => {
                 job.buffer_timeout = value.extract::<Option<u64>>()?.map(Duration::from_micros);
             }
+            "status_interval_ms" => job.status_interval = milliseconds(value)?,
             "heartbeat_interval_ms" => job.heartbeat_interval = milliseconds(value)?,
             "heartbeat_timeout_ms" => job.heartbeat_timeout = milliseconds(value)?,
             "launch_timeout_ms" => job.launch_timeout = milliseconds(value)?,
@@ -102,6 +111,14 @@ fn codec(value: &Bound<'_, PyAny>) -> PyResult<Pickle> {
         "pickle" => Ok(Pickle::Allowed),
         _ => Err(pyo3::exceptions::PyValueError::new_err("codec is 'typed' or 'pickle'")),
     }
+}
+
+/// Reads a way to control flow as users write it.
+pub(crate) fn flow_control(name: &str) -> PyResult<FlowControl> {
+    FlowControl::from_name(name).ok_or_else(|| {
+        let known = FlowControl::ALL.map(FlowControl::name).join(", ");
+        pyo3::exceptions::PyValueError::new_err(format!("{name:?} is none of {known}"))
+    })
 }
 
 fn milliseconds(value: &Bound<'_, PyAny>) -> PyResult<Duration> {

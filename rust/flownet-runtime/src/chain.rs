@@ -8,6 +8,7 @@ use crate::input::InputBatch;
 use crate::mailbox::CancelToken;
 use crate::metrics::TaskMetrics;
 use crate::outputs::Outputs;
+use crate::source::RateLimit;
 use crate::spec::TaskSpec;
 use crate::state::KeyGroupRange;
 
@@ -30,10 +31,16 @@ pub trait Chain: Send {
         Err(TaskError::Config("a chain without process() was given an input".into()))
     }
 
-    /// Produces some records; called only while the outputs are available.
+    /// Produces some records; called only while the outputs are available. After each record it should ask
+    /// [`Outputs::spend`] whether that was enough; what it produces beyond counts as a debt.
     fn poll_source(&mut self, out: &mut Outputs) -> Result<SourceStatus, TaskError> {
         let _ = out;
         Err(TaskError::Config("a chain without poll_source() was given no input".into()))
+    }
+
+    /// The most that a source may produce, as the job's author says; asked once, before the first poll.
+    fn rate_limit(&self) -> Option<RateLimit> {
+        None
     }
 
     /// Every input has passed `timestamp_ms` in event time. The task forwards the watermark afterwards.

@@ -155,6 +155,9 @@ impl From<ExchangeError> for ExchangeFailure {
             ExchangeError::RecordTooLarge { bytes, max_bytes } => {
                 ExchangeFailureKind::RecordTooLarge { bytes: *bytes, max_bytes: *max_bytes }
             }
+            ExchangeError::ReceiveLimit { queued_bytes, limit_bytes, .. } => {
+                ExchangeFailureKind::ReceiveLimit { queued_bytes: *queued_bytes, limit_bytes: *limit_bytes }
+            }
             _ => ExchangeFailureKind::Other,
         };
         Self { kind, message: error.to_string() }
@@ -189,13 +192,20 @@ pub enum ExchangeFailureKind {
         /// The limit.
         max_bytes: usize,
     },
+    /// An input without flow control queued more than its limit.
+    ReceiveLimit {
+        /// Bytes queued.
+        queued_bytes: usize,
+        /// The limit.
+        limit_bytes: usize,
+    },
     /// Anything else: a protocol violation, a wrong target, closed memory.
     Other,
 }
 
 impl ExchangeFailureKind {
     fn is_secondary(&self) -> bool {
-        !matches!(self, Self::RecordTooLarge { .. } | Self::Other)
+        !matches!(self, Self::RecordTooLarge { .. } | Self::ReceiveLimit { .. } | Self::Other)
     }
 }
 

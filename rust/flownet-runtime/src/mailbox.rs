@@ -10,13 +10,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use crate::error::TaskError;
+use crate::source::SourceOrder;
 
 /// What can be said to a running task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Mail {
     /// Stop without finishing.
     Cancel,
+    /// How fast the source may go from now on.
+    Order(SourceOrder),
 }
 
 /// The letter box of one task. Clones share it.

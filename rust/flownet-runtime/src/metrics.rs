@@ -42,8 +42,17 @@ impl TaskMetrics {
             bytes_in_local: self.bytes_in_local.load(Ordering::Relaxed),
             bytes_in_remote: self.bytes_in_remote.load(Ordering::Relaxed),
             bytes_out: 0,
+            dropped_records: 0,
+            dropped_bytes: 0,
+            queues: QueueSnapshot::default(),
             time: self.time.snapshot(self.now_ns()),
         }
+    }
+
+    /// Records read so far.
+    #[inline]
+    pub fn records_in(&self) -> u64 {
+        self.records_in.load(Ordering::Relaxed)
     }
 
     /// Adds to the records read. Sources call it: their records pass no gate.
@@ -98,8 +107,31 @@ pub struct MetricsSnapshot {
     pub bytes_in_remote: u64,
     /// Bytes handed to consumers.
     pub bytes_out: u64,
+    /// Records that arrived and were thrown away, where an exchange may.
+    pub dropped_records: u64,
+    /// Bytes of these, length prefixes included.
+    pub dropped_bytes: u64,
+    /// What the task's buffers hold.
+    pub queues: QueueSnapshot,
     /// Wall time by what it was spent on.
     pub time: TimeShares,
+}
+
+/// What the buffers of one task hold at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueSnapshot {
+    /// Buffers written and not yet taken by a reader or a connection.
+    pub send_buffers: u64,
+    /// Bytes in these.
+    pub send_bytes: u64,
+    /// Buffers that arrived from other workers and were not read.
+    pub receive_buffers: u64,
+    /// Bytes in these.
+    pub receive_bytes: u64,
+    /// Segments that the task's pools have given out.
+    pub pool_used: u64,
+    /// Segments that the task's pools may hold now.
+    pub pool_size: u64,
 }
 
 // One writer: a plain load and store costs less than a locked add and loses nothing.

@@ -17,6 +17,7 @@ use crate::error::TaskError;
 use crate::ledger::TimeState;
 use crate::mailbox::CancelToken;
 use crate::metrics::TaskMetrics;
+use crate::source::Pace;
 
 /// The outputs of one task, one for each edge that leaves it, in the order of
 /// [`TaskSpec::outputs`](crate::spec::TaskSpec::outputs).
@@ -26,6 +27,8 @@ pub struct Outputs {
     parker: Arc<ThreadParker>,
     cancel: CancelToken,
     metrics: Arc<TaskMetrics>,
+    /// Of a source; without limits elsewhere.
+    pub(crate) pace: Pace,
 }
 
 impl Outputs {
@@ -73,6 +76,18 @@ impl Outputs {
         }
     }
 
+    /// A source produced a record, of `bytes` bytes if they are [counted](Self::counts_bytes). False: its poll should end.
+    #[inline]
+    pub fn spend(&mut self, bytes: usize) -> bool {
+        self.pace.spend(bytes)
+    }
+
+    /// Whether the source is limited by bytes: [`spend`](Self::spend) then has to be told how many a record has.
+    #[inline]
+    pub fn counts_bytes(&self) -> bool {
+        self.pace.counts_bytes()
+    }
+
     /// Runs `wait`, which waits for something outside the exchange, and counts its time as idle.
     pub fn idle_while<R>(&mut self, wait: impl FnOnce() -> R) -> R {
         self.metrics.switch(TimeState::Idle);
@@ -114,7 +129,7 @@ impl Outputs {
         cancel: CancelToken,
         metrics: Arc<TaskMetrics>,
     ) -> Self {
-        Self { writers, parker, cancel, metrics }
+        Self { writers, parker, cancel, metrics, pace: Pace::default() }
     }
 
     /// Registers the task's waker with every output that is not available; `true` if all are.

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use flownet_core::PartitionId;
+use flownet_core::channel::ChannelControl;
 use serde::{Deserialize, Serialize};
 
 /// One subtask of one vertex of the job: a chain of operators with its inputs and outputs.
@@ -97,6 +98,61 @@ pub enum Partitioner {
     Custom,
 }
 
+/// What keeps the producers of an exchange between workers from sending more than their consumers take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum FlowControl {
+    /// Credit of each channel's receiver: a slow consumer slows its own producers and nobody else.
+    #[default]
+    Credit,
+    /// TCP's: a consumer without buffers stops the socket that all channels of the exchange between two workers share.
+    Tcp,
+    /// Storm's: queues grow, a monitor with two watermarks stops all sources of the job.
+    Storm,
+    /// Spark Streaming's: queues grow, a rate estimator sets the rate of all sources of the job.
+    Pid,
+    /// None: what does not fit is dropped.
+    Drop,
+    /// None: queues grow up to a limit at which the job fails.
+    Unbounded,
+}
+
+impl FlowControl {
+    /// All of them.
+    pub const ALL: [Self; 6] = [Self::Credit, Self::Tcp, Self::Storm, Self::Pid, Self::Drop, Self::Unbounded];
+
+    /// How users write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Credit => "credit",
+            Self::Tcp => "tcp",
+            Self::Storm => "storm",
+            Self::Pid => "pid",
+            Self::Drop => "drop",
+            Self::Unbounded => "unbounded",
+        }
+    }
+
+    /// The one that users write so.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|control| control.name() == name)
+    }
+
+    /// Whether it acts on the sources of a job and so on all of its exchanges.
+    pub fn is_of_the_job(self) -> bool {
+        matches!(self, Self::Storm | Self::Pid)
+    }
+
+    /// What it makes of the channels of one exchange.
+    pub fn of_channels(self, exchange: u32) -> ChannelControl {
+        match self {
+            Self::Credit => ChannelControl::Credit,
+            Self::Tcp => ChannelControl::Tcp { exchange },
+            Self::Drop => ChannelControl::Drop,
+            Self::Storm | Self::Pid | Self::Unbounded => ChannelControl::Unbounded,
+        }
+    }
+}
+
 /// One edge out of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputSpec {
@@ -134,6 +190,8 @@ pub struct InputSpec {
     pub to_operator: u32,
     /// Whether records carry their key in front.
     pub keyed: bool,
+    /// What keeps its producers on other workers from sending too much.
+    pub flow_control: FlowControl,
     /// What to read.
     pub channels: Vec<ChannelSpec>,
 }
@@ -175,7 +233,8 @@ mod tests {
     #[test]
     fn channels_are_counted_by_where_their_producer_runs() {
         let channel = |producer_worker| ChannelSpec { producer_worker, partition: 1, subpartition: 0 };
-        let input = |channels| InputSpec { edge: 0, to_operator: 0, keyed: false, channels };
+        let input =
+            |channels| InputSpec { edge: 0, to_operator: 0, keyed: false, flow_control: FlowControl::Credit, channels };
         let task = TaskSpec {
             task_id: 0,
             vertex: 0,

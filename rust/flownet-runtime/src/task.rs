@@ -20,7 +20,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use flownet_core::Event;
 use flownet_core::partition::PartitionHandle;
@@ -33,6 +33,7 @@ use crate::input::{Arrival, TaskInput, TimeSignal};
 use crate::ledger::TimeState;
 use crate::mailbox::{Mail, Mailbox};
 use crate::outputs::Outputs;
+use crate::source::Turn;
 
 /// Longest sleep towards a timer: the wall clock may be set meanwhile.
 const MAX_TIMER_SLEEP: Duration = Duration::from_secs(1);
@@ -48,6 +49,7 @@ pub(crate) struct Task {
     pub(crate) partitions: Vec<PartitionHandle>,
     pub(crate) mailbox: Mailbox,
     pub(crate) parker: Arc<ThreadParker>,
+    pub(crate) started: Instant,
 }
 
 enum Step {
@@ -55,6 +57,8 @@ enum Step {
     More,
     /// Nothing to do for now, at most for this long.
     Wait(Option<Duration>),
+    /// The coordinator holds the source back, at least for this long or until it says otherwise.
+    Held(Option<Duration>),
     /// The input has ended.
     End { drain: bool },
 }
@@ -85,6 +89,9 @@ impl Task {
     fn run_chain(&mut self) -> Result<(), TaskError> {
         self.switch(TimeState::Busy);
         self.chain.open(&self.cx)?;
+        if self.input.is_none() {
+            self.outputs.pace.set_limit(self.chain.rate_limit())?;
+        }
         let drain = self.run_to_end_of_input()?;
         self.finish(drain)
     }
@@ -101,6 +108,7 @@ impl Task {
             match self.step()? {
                 Step::More => {}
                 Step::Wait(limit) => self.sleep(TimeState::Idle, shorter(timer, limit)),
+                Step::Held(limit) => self.sleep(TimeState::SoftBackPressured, shorter(timer, limit)),
                 Step::End { drain } => return Ok(drain),
             }
         }
@@ -121,6 +129,10 @@ impl Task {
     fn read_mail(&mut self) -> Result<(), TaskError> {
         match self.mailbox.take() {
             Some(Mail::Cancel) => Err(TaskError::Cancelled),
+            Some(Mail::Order(order)) => {
+                self.outputs.pace.follow(order, self.started.elapsed());
+                Ok(())
+            }
             None => Ok(()),
         }
     }
@@ -143,8 +155,17 @@ impl Task {
     }
 
     fn step_source(&mut self) -> Result<Step, TaskError> {
+        let now = if self.outputs.pace.is_free() { Duration::ZERO } else { self.started.elapsed() };
+        match self.outputs.pace.begin(now) {
+            Turn::Go => {}
+            Turn::Wait(wait) => return Ok(Step::Wait(Some(wait))),
+            Turn::Held(limit) => return Ok(Step::Held(limit)),
+        }
         self.switch(TimeState::Busy);
-        Ok(match self.chain.poll_source(&mut self.outputs)? {
+        let before = self.cx.metrics.records_in();
+        let status = self.chain.poll_source(&mut self.outputs)?;
+        self.outputs.pace.end(self.cx.metrics.records_in() - before, now);
+        Ok(match status {
             SourceStatus::More => Step::More,
             SourceStatus::Idle { wake_after } => Step::Wait(Some(wake_after)),
             SourceStatus::Finished => Step::End { drain: true },

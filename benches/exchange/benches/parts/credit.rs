@@ -125,7 +125,9 @@ impl Pair {
                 Decoded::Data { header, consumed } => {
                     rest = &rest[consumed..];
                     let bytes = header.payload_bytes as usize;
-                    if let PayloadSlot::Segment(mut slot) = self.consumer.handle_header(header, Waker::noop()).expect("in order") {
+                    if let PayloadSlot::Segment(mut slot) =
+                        self.consumer.handle_header(header, Waker::noop()).expect("in order")
+                    {
                         slot.as_mut_slice().copy_from_slice(&rest[..bytes]);
                         self.consumer.handle_payload(slot).expect("in order");
                     }

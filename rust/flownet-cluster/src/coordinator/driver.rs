@@ -247,7 +247,7 @@ impl Driver {
     }
 
     fn register(&mut self, worker: u32, link: WorkerLink) {
-        let wait = self.job.settings.heartbeat_interval.min(NEWS_INTERVAL);
+        let wait = self.job.settings.heartbeat_interval.min(self.job.settings.status_interval);
         let polling = tokio::spawn(poll_news(worker, link.clone(), wait, self.sender.clone()));
         let seat = self.seat(worker);
         seat.link = Some(link);
@@ -452,9 +452,6 @@ fn disconnection(worker: u32, error: &RpcError) -> Event {
     Event::Disconnected { worker, reason: error.to_string() }
 }
 
-/// Counters of running tasks are at most this old, besides answering at once
-/// when a task ends.
-const NEWS_INTERVAL: Duration = Duration::from_millis(200);
 /// How long an ended connection waits to learn how the process ended.
 const EXIT_GRACE: Duration = Duration::from_millis(300);
 /// How often running processes are looked after.

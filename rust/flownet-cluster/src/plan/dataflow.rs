@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use flownet_runtime::spec::{Partitioner, Payload};
+use flownet_runtime::spec::{FlowControl, Partitioner, Payload};
 
 use super::error::PlanError;
 use crate::settings::MAX_PARALLELISM;
@@ -66,6 +66,8 @@ pub struct LogicalEdge {
     pub payload: Payload,
     /// Settings of the edge.
     pub config: BTreeMap<String, String>,
+    /// What controls its flow between workers; none: as the job's settings say.
+    pub flow_control: Option<FlowControl>,
 }
 
 /// A [`Dataflow`] found sound: ids resolved to positions, no cycle.

@@ -94,6 +94,7 @@ impl<'a> Expansion<'a> {
                 edge: edge.id,
                 to_operator: edge.logical.to,
                 keyed: edge.logical.partitioner == Partitioner::KeyGroup,
+                flow_control: edge.logical.flow_control.unwrap_or(self.settings.flow_control),
                 channels: self.channels(edge, subtask),
             })
             .collect()

@@ -18,7 +18,7 @@ pub(crate) mod tests;
 
 use std::collections::BTreeMap;
 
-use flownet_runtime::spec::{Partitioner, Payload, TaskSpec};
+use flownet_runtime::spec::{FlowControl, Partitioner, Payload, TaskSpec};
 
 use self::{dataflow::Checked, execution::Expansion, job_graph::JobGraph};
 pub use self::{
@@ -63,6 +63,8 @@ pub struct Exchange {
     pub partitioner: Partitioner,
     /// Channels between the subtasks.
     pub channels: u64,
+    /// What controls those between workers.
+    pub flow_control: FlowControl,
 }
 
 impl Plan {
@@ -77,7 +79,7 @@ impl Plan {
         let checked = Checked::new(dataflow)?;
         let graph = JobGraph::new(&checked);
         let tasks = Expansion::new(&graph, settings)?.tasks();
-        let plan = Self { vertices: vertices(&graph), exchanges: exchanges(&graph), tasks };
+        let plan = Self { vertices: vertices(&graph), exchanges: exchanges(&graph, settings), tasks };
         plan.check_shipment(settings.workers)?;
         Ok(plan)
     }
@@ -148,14 +150,20 @@ fn vertices(graph: &JobGraph<'_>) -> Vec<Vertex> {
         .collect()
 }
 
-fn exchanges(graph: &JobGraph<'_>) -> Vec<Exchange> {
+fn exchanges(graph: &JobGraph<'_>, settings: &JobSettings) -> Vec<Exchange> {
     let parallelism = |vertex: usize| graph.vertices[vertex].parallelism;
     let edges = graph.edges.iter();
     edges
         .map(|edge| {
             let partitioner = edge.logical.partitioner;
             let wiring = wiring::Wiring::new(&partitioner, parallelism(edge.from), parallelism(edge.to));
-            Exchange { from: edge.from, to: edge.to, partitioner, channels: wiring.channel_count() }
+            Exchange {
+                from: edge.from,
+                to: edge.to,
+                partitioner,
+                channels: wiring.channel_count(),
+                flow_control: edge.logical.flow_control.unwrap_or(settings.flow_control),
+            }
         })
         .collect()
 }

@@ -34,6 +34,7 @@ impl Flow {
             partitioner,
             payload: Payload::None,
             config: BTreeMap::new(),
+            flow_control: None,
         };
         self.0.edges.push(edge);
         self

@@ -164,6 +164,7 @@ pub(crate) fn line(operators: &[Step<'_>], partitioners: &[Partitioner]) -> Data
         partitioner,
         payload: Payload::None,
         config: BTreeMap::new(),
+        flow_control: None,
     };
     Dataflow {
         operators: (0..).zip(operators).map(operator).collect(),

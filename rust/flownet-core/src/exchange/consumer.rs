@@ -302,16 +302,18 @@ fn receive(
         return Poll::Ready(taken.map(|()| None));
     }
     let place = channel.poll_place(header.sequence, header.payload_bytes as usize, waker);
-    place.map_ok(|segment| segment.map(|segment| ReceiveSlot { channel, header, segment: Some(segment) })).map(|placed| {
-        let max_bytes = match &placed {
-            Ok(Some(slot)) => slot.segment.as_ref().map_or(0, MemorySegment::len) as u32,
-            _ => return placed,
-        };
-        if header.payload_bytes > max_bytes {
-            return Err(PeerViolation::PayloadTooLong { len_bytes: header.payload_bytes, max_bytes });
-        }
-        placed
-    })
+    place.map_ok(|segment| segment.map(|segment| ReceiveSlot { channel, header, segment: Some(segment) })).map(
+        |placed| {
+            let max_bytes = match &placed {
+                Ok(Some(slot)) => slot.segment.as_ref().map_or(0, MemorySegment::len) as u32,
+                _ => return placed,
+            };
+            if header.payload_bytes > max_bytes {
+                return Err(PeerViolation::PayloadTooLong { len_bytes: header.payload_bytes, max_bytes });
+            }
+            placed
+        },
+    )
 }
 
 pub(super) fn wrong_side(channel: ChannelId, kind: FrameKind) -> ProtocolError {

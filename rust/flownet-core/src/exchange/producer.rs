@@ -225,7 +225,8 @@ impl ProducerConnection {
     fn may_queue(&mut self, out: &Outbox) -> bool {
         let Watermarks { high_bytes, low_bytes } = self.settings.watermarks;
         let queued_bytes = out.queued_bytes();
-        self.is_stopped = self.is_uncontrolled && queued_bytes > if self.is_stopped { low_bytes - 1 } else { high_bytes };
+        self.is_stopped =
+            self.is_uncontrolled && queued_bytes > if self.is_stopped { low_bytes - 1 } else { high_bytes };
         !self.is_stopped
     }
 

@@ -92,6 +92,12 @@ impl Intake {
         self.look();
     }
 
+    /// The gate is closed: nothing is queued any more, and nobody is congested.
+    pub(super) fn clear(&mut self) {
+        (self.queued, self.reserved) = (0, 0);
+        self.look();
+    }
+
     /// Bytes queued and the limit, once there are more than that.
     pub(super) fn excess(&self) -> Option<(usize, usize)> {
         let limit = self.bounds.limit_bytes;
@@ -118,7 +124,8 @@ impl Intake {
             return;
         }
         let part = |watermark: f64| (self.bounds.queue_bytes as f64 * watermark) as usize;
-        let flips = if self.is_congested { self.queued <= part(LOW_WATERMARK) } else { self.queued >= part(HIGH_WATERMARK) };
+        let flips =
+            if self.is_congested { self.queued <= part(LOW_WATERMARK) } else { self.queued >= part(HIGH_WATERMARK) };
         if flips {
             self.is_congested = !self.is_congested;
             self.has_flipped = true;
@@ -165,7 +172,11 @@ mod tests {
         let mut seen = Vec::new();
         for bytes in [89, 90, 41, 40, 89, 100] {
             let queued = intake.counters().queued_bytes as usize;
-            if bytes > queued { intake.arrive(bytes - queued) } else { intake.leave(queued - bytes) }
+            if bytes > queued {
+                intake.arrive(bytes - queued)
+            } else {
+                intake.leave(queued - bytes)
+            }
             if let Some(monitor) = intake.take_flip() {
                 monitor.wake();
             }

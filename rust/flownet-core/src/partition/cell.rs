@@ -9,7 +9,7 @@ use crate::error::{ExchangeError, PeerViolation};
 use crate::event::Event;
 use crate::ids::SubpartitionIndex;
 use crate::lock::Lock;
-use crate::subpartition::{Element, NextElement, Notify, Polled, Subpartition};
+use crate::subpartition::{Element, NextElement, Notify, Polled, QueuedData, Subpartition};
 use crate::sync::{AtomicBool, Ordering, fence};
 
 /// A [`Subpartition`] between its writer (a task) and its one reader (a connection or the gate of a local task).
@@ -128,6 +128,11 @@ impl SubpartitionCell {
     /// Data buffers in the queue, readable or not.
     pub fn queued_buffers(&self) -> u32 {
         self.state.lock().subpartition.queued_buffers()
+    }
+
+    /// The same with their bytes, by looking at each.
+    pub fn queued(&self) -> QueuedData {
+        self.state.lock().subpartition.queued()
     }
 
     /// The end of the partition was read, or the subpartition released.

@@ -57,8 +57,13 @@ struct Outgoing {
 /// What the next byte of the stream belongs to.
 enum Inbound {
     Header,
-    Payload { slot: ReceiveSlot, filled: usize },
-    Skip { left: usize },
+    Payload {
+        slot: ReceiveSlot,
+        filled: usize,
+    },
+    Skip {
+        left: usize,
+    },
     /// A header that was told to wait: it is asked about again before anything more is read.
     Held,
 }

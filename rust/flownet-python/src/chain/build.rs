@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use flownet_runtime::source::{RateLimit, RateUnit};
 use flownet_runtime::spec::{InputSpec, OperatorSpec, OutputSpec, Partitioner, Payload, TaskSpec};
 use flownet_runtime::{Chain, ChainFactory, TaskError};
 use pyo3::prelude::*;
@@ -77,7 +78,22 @@ impl Builder<'_> {
             Ok(Entry { stage: stage.ok_or_else(|| unknown_operator(input.to_operator))?, keyed: input.keyed })
         };
         let entries = self.task.inputs.iter().map(entry).collect::<Result<_, TaskError>>()?;
-        Ok(PythonChain { stages, exits, entries, pickle: self.pickle, threads: Arc::clone(self.threads) })
+        let rate_limit = self.rate_limit()?;
+        Ok(PythonChain { stages, exits, entries, rate_limit, pickle: self.pickle, threads: Arc::clone(self.threads) })
+    }
+
+    /// This subtask's part of the rate of the source that heads the chain.
+    fn rate_limit(&self) -> Result<Option<RateLimit>, TaskError> {
+        let Some(source) = self.task.operators.first().filter(|source| source.config.contains_key("rate_limit")) else {
+            return Ok(None);
+        };
+        let unit = match text(&source.config, "rate_limit_unit", &source.kind)? {
+            "records" => RateUnit::Records,
+            "bytes" => RateUnit::Bytes,
+            other => return Err(TaskError::Config(format!("rate_limit_unit={other:?} is none of records, bytes"))),
+        };
+        let per_second = setting::<f64>(source, "rate_limit")? / f64::from(self.task.parallelism);
+        Ok(Some(RateLimit { per_second, unit }))
     }
 
     fn stage(&self, py: Python<'_>, at: usize, operator: &OperatorSpec) -> Result<Stage, TaskError> {
@@ -156,7 +172,7 @@ impl<'py> StageBuilder<'_, 'py> {
         let info = self.info.clone();
         let lines = || {
             let undecodable = Undecodable::parse(self.operator.config.get("errors").map(String::as_str))?;
-            Ok::<_, TaskError>(LineDecoder::new(undecodable, self.info.clone()))
+            Ok::<_, TaskError>(LineDecoder::new(undecodable, self.builder.pickle, self.info.clone()))
         };
         Ok(Kind::Source(match kind {
             "from_collection" => {
@@ -169,7 +185,7 @@ impl<'py> StageBuilder<'_, 'py> {
                 let given = self.function()?;
                 let makes_its_own = self.operator.config.contains_key("makes_its_own");
                 let pulled = if makes_its_own { Pulled::MadeBy(given) } else { Pulled::Iterator(given) };
-                Box::new(Iterable::new(pulled, info))
+                Box::new(Iterable::new(pulled, self.builder.pickle, info))
             }
             "read_text" => Box::new(ReadText::new(self.paths()?, lines()?)),
             _ => Box::new(SocketText::new(self.text("host")?.to_owned(), setting(self.operator, "port")?, lines()?)),

@@ -27,6 +27,7 @@ mod stage;
 
 use std::sync::Arc;
 
+use flownet_runtime::source::RateLimit;
 use flownet_runtime::{Chain, InputBatch, Outputs, SourceStatus, TaskContext, TaskError};
 use pyo3::prelude::*;
 
@@ -51,6 +52,8 @@ pub struct PythonChain {
     exits: Vec<Exit>,
     /// For each input of the task, where its records go.
     entries: Vec<Entry>,
+    /// Of its source.
+    rate_limit: Option<RateLimit>,
     pickle: Pickle,
     threads: Arc<TaskThreads>,
 }
@@ -179,6 +182,10 @@ impl Chain for PythonChain {
             self.end_batch(py, out)?;
             Ok(status)
         })
+    }
+
+    fn rate_limit(&self) -> Option<RateLimit> {
+        self.rate_limit
     }
 
     fn next_timer_ms(&self) -> Option<i64> {

@@ -10,7 +10,7 @@ use pyo3::types::PyList;
 use super::exit::Exit;
 use super::failure::OperatorInfo;
 use super::record::KeyedRecord;
-use crate::codec::exact;
+use crate::codec::{Pickle, encode, exact};
 
 /// A source: the head of a task without inputs.
 pub(super) trait Source: Send {
@@ -218,6 +218,14 @@ impl<'a, 'py> Flow<'a, 'py> {
         self.follow(*last, record)
     }
 
+    /// Hands on a record of a source. False when it was the last for this poll: more would pass the source's rate.
+    #[inline]
+    pub(super) fn emit_paced(&mut self, record: Bound<'py, PyAny>, meter: &mut Meter) -> Result<bool, TaskError> {
+        let bytes = if self.out.counts_bytes() { meter.bytes_of(&record)? } else { 0 };
+        self.emit(record)?;
+        Ok(self.out.spend(bytes))
+    }
+
     /// Emits each item of what a user's function returned; `failed` tells of an iteration that raises.
     pub(super) fn emit_each(
         &mut self,
@@ -260,6 +268,26 @@ impl<'a, 'py> Flow<'a, 'py> {
                 stage.push(record, Flow::new(self.py, after, index + 1, &[], self.exits, self.out))
             }
         }
+    }
+}
+
+/// Measures the records of a source whose rate is in bytes.
+pub(super) struct Meter {
+    pickle: Pickle,
+    info: OperatorInfo,
+    bytes: Vec<u8>,
+}
+
+impl Meter {
+    pub(super) fn new(pickle: Pickle, info: OperatorInfo) -> Self {
+        Self { pickle, info, bytes: Vec::new() }
+    }
+
+    fn bytes_of(&mut self, record: &Bound<'_, PyAny>) -> Result<usize, TaskError> {
+        self.bytes.clear();
+        let encoded = encode(record, self.pickle, &mut self.bytes);
+        encoded.map_err(|error| self.info.codec_failed(record.py(), error, Some(record)))?;
+        Ok(self.bytes.len())
     }
 }
 

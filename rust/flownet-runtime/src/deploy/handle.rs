@@ -1,12 +1,16 @@
 //! A task that runs, or has ended.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
+
+use flownet_core::gate::InputGate;
+use flownet_memory::BufferPool;
 
 use super::Registered;
 use crate::error::TaskError;
 use crate::mailbox::{Mail, Mailbox};
-use crate::metrics::{MetricsSnapshot, TaskMetrics};
+use crate::metrics::{MetricsSnapshot, QueueSnapshot, TaskMetrics};
+use crate::source::SourceOrder;
 use crate::spec::TaskSpec;
 
 /// A running task. Drop it when the job is over: that takes its partitions away from whoever still reads them, and
@@ -16,10 +20,18 @@ pub struct TaskHandle {
     spec: TaskSpec,
     name: String,
     mailbox: Mailbox,
-    metrics: Arc<TaskMetrics>,
     outcome: Arc<OnceLock<Result<(), TaskError>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     registered: Registered,
+    watched: Watched,
+}
+
+/// What can be looked at while the task runs. Keeps nothing alive that the task gives back.
+#[derive(Debug)]
+pub(super) struct Watched {
+    pub(super) metrics: Arc<TaskMetrics>,
+    pub(super) gate: Option<Arc<InputGate>>,
+    pub(super) pools: Vec<Weak<BufferPool>>,
 }
 
 impl TaskHandle {
@@ -27,12 +39,12 @@ impl TaskHandle {
         spec: TaskSpec,
         name: String,
         mailbox: Mailbox,
-        metrics: Arc<TaskMetrics>,
         outcome: Arc<OnceLock<Result<(), TaskError>>>,
         thread: JoinHandle<()>,
         registered: Registered,
+        watched: Watched,
     ) -> Self {
-        Self { spec, name, mailbox, metrics, outcome, thread: Mutex::new(Some(thread)), registered }
+        Self { spec, name, mailbox, outcome, thread: Mutex::new(Some(thread)), registered, watched }
     }
 
     /// Tells the task to stop; it does so as soon as its operator returns or waits. Harmless when it has ended.
@@ -62,7 +74,44 @@ impl TaskHandle {
     /// Counters so far.
     pub fn metrics(&self) -> MetricsSnapshot {
         let bytes_out = self.registered.partitions.iter().map(|partition| partition.counters().bytes_out).sum();
-        MetricsSnapshot { bytes_out, ..self.metrics.snapshot() }
+        let intake = self.watched.gate.as_ref().map(|gate| gate.intake()).unwrap_or_default();
+        MetricsSnapshot {
+            bytes_out,
+            dropped_records: intake.dropped_records,
+            dropped_bytes: intake.dropped_bytes,
+            queues: self.queues(),
+            ..self.watched.metrics.snapshot()
+        }
+    }
+
+    /// Tells a source how fast it may go; other tasks do not mind.
+    pub fn order(&self, order: SourceOrder) {
+        if self.spec.is_source() {
+            self.mailbox.post(Mail::Order(order));
+        }
+    }
+
+    /// Whether its input is congested, where its flow control asks.
+    pub fn is_congested(&self) -> bool {
+        self.watched.gate.as_ref().is_some_and(|gate| gate.is_congested())
+    }
+
+    fn queues(&self) -> QueueSnapshot {
+        let mut queues = QueueSnapshot::default();
+        for cell in self.registered.partitions.iter().flat_map(|partition| partition.subpartitions()) {
+            let queued = cell.queued();
+            queues.send_buffers += queued.buffers;
+            queues.send_bytes += queued.bytes;
+        }
+        if let Some(gate) = &self.watched.gate {
+            queues.receive_buffers = gate.queued_buffers() as u64;
+            queues.receive_bytes = gate.intake().queued_bytes;
+        }
+        for pool in self.watched.pools.iter().filter_map(Weak::upgrade) {
+            queues.pool_used += pool.in_use() as u64;
+            queues.pool_size += pool.size() as u64;
+        }
+        queues
     }
 
     /// What the task is.

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
+use std::task::Waker;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use flownet_core::channel::RemoteChannel;
+use flownet_core::channel::{ChannelControl, RemoteChannel};
 use flownet_core::gate::InputGate;
 use flownet_core::keygroup::MAX_PARALLELISM_LIMIT;
 use flownet_core::partition::{PartitionHandle, ResultPartition};
@@ -15,6 +16,7 @@ use flownet_core::{ChannelIndex, ExchangeError, PartitionId, Selector, Subpartit
 use flownet_memory::{BufferPool, BufferPoolSettings, MemoryError};
 use flownet_net::{NetworkEnvironment, ThreadParker};
 
+use super::handle::Watched;
 use super::{Registered, TaskHandle, gate_settings};
 use crate::chain::{Chain, TaskContext};
 use crate::error::TaskError;
@@ -22,7 +24,7 @@ use crate::input::{ChannelPlace, TaskInput};
 use crate::mailbox::Mailbox;
 use crate::metrics::TaskMetrics;
 use crate::outputs::Outputs;
-use crate::spec::{ChannelSpec, OutputSpec, Partitioner, TaskSpec};
+use crate::spec::{ChannelSpec, FlowControl, OutputSpec, Partitioner, TaskSpec};
 use crate::state::KeyGroupRange;
 use crate::task::{Task, catching};
 
@@ -106,15 +108,18 @@ impl PreparedTask {
         local: impl Fn(PartitionId) -> Option<PartitionHandle>,
     ) -> Result<(), TaskError> {
         let Some(prepared) = &mut self.gate else { return Ok(()) };
-        let channels = self.spec.inputs.iter().flat_map(|input| &input.channels);
-        for (index, channel) in (0..).map(ChannelIndex::new).zip(channels) {
+        let channels = self.spec.inputs.iter().flat_map(|input| {
+            let control = input.flow_control.of_channels(input.edge);
+            input.channels.iter().map(move |channel| (channel, control))
+        });
+        for (index, (channel, control)) in (0..).map(ChannelIndex::new).zip(channels) {
             if channel.producer_worker == self.worker {
                 prepared.connect_local(index, channel, &local)?;
             } else {
                 let peer = addresses
                     .get(&channel.producer_worker)
                     .ok_or_else(|| TaskError::Config(format!("no address for worker {}", channel.producer_worker)))?;
-                prepared.connect_remote(index, channel, *peer, &self.registered.environment);
+                prepared.connect_remote(index, channel, control, *peer, &self.registered.environment);
             }
         }
         Ok(())
@@ -134,6 +139,7 @@ impl PreparedTask {
         let outcome = Arc::new(OnceLock::new());
         let name = full_name(&self.spec);
         let cx = self.context(worker_name.into(), &mailbox, &metrics);
+        let watched = self.watched(&metrics);
         let Self { spec, max_record_bytes, writers, output_pools, gate, registered, .. } = self;
         let partitions = registered.partitions.clone();
         let parts = TaskParts { cx, chain, max_record_bytes, writers, output_pools, gate, partitions };
@@ -148,7 +154,15 @@ impl PreparedTask {
         };
         let thread = thread::Builder::new().name(name.replace('\0', " ")).stack_size(STACK_BYTES).spawn(body);
         let thread = thread.map_err(|error| TaskError::NoThread { task: name.clone(), reason: error.to_string() })?;
-        Ok(TaskHandle::new(spec, name, mailbox, metrics, outcome, thread, registered))
+        Ok(TaskHandle::new(spec, name, mailbox, outcome, thread, registered, watched))
+    }
+
+    /// Wakes `monitor` when the task's input becomes congested or is no longer, where its flow control asks for it.
+    pub fn set_monitor(&self, monitor: &Waker) {
+        let is_watched = self.spec.inputs.iter().any(|input| input.flow_control == FlowControl::Storm);
+        if let Some(prepared) = self.gate.as_ref().filter(|_| is_watched) {
+            prepared.gate.set_monitor(monitor.clone());
+        }
     }
 
     /// What the task is.
@@ -191,8 +205,22 @@ impl PreparedTask {
             places.extend(spec.channels.iter().map(|channel| ChannelPlace { input, is_local: is_local(channel) }));
         }
         let gate = InputGate::new(u32::try_from(places.len()).unwrap_or(u32::MAX));
+        gate.set_bounds(environment.config().intake_bounds(self.remote_channels(), environment.pool().segment_bytes()));
         let resources = GateResources { gate: Arc::clone(&gate), pool, remote: Vec::new() };
         Ok(PreparedGate { gate, places, resources })
+    }
+
+    fn watched(&self, metrics: &Arc<TaskMetrics>) -> Watched {
+        let gate_pool = self.gate.iter().filter_map(|prepared| prepared.resources.pool.as_ref());
+        Watched {
+            metrics: Arc::clone(metrics),
+            gate: self.gate.as_ref().map(|prepared| Arc::clone(&prepared.gate)),
+            pools: self.output_pools.iter().chain(gate_pool).map(Arc::downgrade).collect(),
+        }
+    }
+
+    fn remote_channels(&self) -> u32 {
+        u32::try_from(self.spec.channels(self.worker, false)).unwrap_or(u32::MAX)
     }
 
     fn context(&self, worker: String, mailbox: &Mailbox, metrics: &Arc<TaskMetrics>) -> TaskContext {
@@ -237,7 +265,8 @@ impl TaskParts {
             }
             None => (None, None),
         };
-        let task = Task { cx, chain, input, outputs, output_pools, partitions, mailbox, parker };
+        let task =
+            Task { cx, chain, input, outputs, output_pools, partitions, mailbox, parker, started: Instant::now() };
         task.run(name)
     }
 }
@@ -262,12 +291,14 @@ impl PreparedGate {
         &mut self,
         index: ChannelIndex,
         channel: &ChannelSpec,
+        control: ChannelControl,
         peer: SocketAddr,
         environment: &NetworkEnvironment,
     ) {
         let Some(pool) = &self.resources.pool else { return };
         let exclusive = environment.config().exclusive_buffers;
-        let remote = RemoteChannel::new(Arc::clone(&self.gate), index, Arc::clone(pool), exclusive);
+        let (gate, pool) = (Arc::clone(&self.gate), Arc::clone(pool));
+        let remote = RemoteChannel::with_control(gate, index, pool, exclusive, control);
         self.resources.remote.push(Arc::clone(&remote));
         let subpartition = SubpartitionIndex::new(channel.subpartition);
         environment.open_channel(peer, channel.partition_id(), subpartition, remote);

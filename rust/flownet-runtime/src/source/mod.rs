@@ -1,10 +1,12 @@
-//! Sources of records that need no exchange: text files, text sockets, and a brake.
+//! Sources of records that need no exchange: text files, text sockets, a brake, and the pace of a source.
 
 mod lines;
+mod pace;
 mod socket;
 mod text;
 mod throttle;
 
+pub use self::pace::{BURST, Pace, RateLimit, RateUnit, SourceOrder, Turn};
 pub use self::socket::{SocketLines, SocketPoll};
 pub use self::text::{DEFAULT_SPLIT_BYTES, TextReader, TextSplit, TextSplits};
 pub use self::throttle::Throttle;

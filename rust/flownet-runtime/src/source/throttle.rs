@@ -32,13 +32,45 @@ impl Throttle {
         Ok(Self { rate, burst, tokens: burst, last: Duration::ZERO })
     }
 
-    /// Lets `records` pass at `now` (since any fixed moment) and says how long to wait before going on.
-    pub fn take(&mut self, records: u32, now: Duration) -> Duration {
+    /// The same with so many tokens in the bucket.
+    #[must_use]
+    pub fn with_tokens(self, tokens: f64) -> Self {
+        Self { tokens: tokens.min(self.burst), ..self }
+    }
+
+    /// Goes on at another rate and with another burst. A rate that is none changes nothing.
+    pub fn set_rate(&mut self, rate: f64, burst: f64, now: Duration) {
+        if rate.is_finite() && rate > 0.0 {
+            self.available(now);
+            (self.rate, self.burst) = (rate, burst.max(1.0));
+            self.tokens = self.tokens.min(self.burst);
+        }
+    }
+
+    /// How many may pass at `now`; below 0 a debt.
+    pub fn available(&mut self, now: Duration) -> f64 {
         let since = now.saturating_sub(self.last);
         self.last = self.last.max(now);
-        self.tokens = (self.tokens + since.as_secs_f64() * self.rate).min(self.burst) - f64::from(records);
+        self.tokens = (self.tokens + since.as_secs_f64() * self.rate).min(self.burst);
+        self.tokens
+    }
+
+    /// Takes tokens, or makes a debt, at `now`.
+    pub fn spend(&mut self, tokens: f64, now: Duration) {
+        self.available(now);
+        self.tokens -= tokens;
+    }
+
+    /// How long until there are so many tokens.
+    pub fn wait_for(&self, tokens: f64) -> Duration {
         // A debt of hundreds of years still is a duration.
-        Duration::try_from_secs_f64(-self.tokens.min(0.0) / self.rate).unwrap_or(Duration::MAX)
+        Duration::try_from_secs_f64((tokens - self.tokens).max(0.0) / self.rate).unwrap_or(Duration::MAX)
+    }
+
+    /// Lets `records` pass at `now` (since any fixed moment) and says how long to wait before going on.
+    pub fn take(&mut self, records: u32, now: Duration) -> Duration {
+        self.spend(f64::from(records), now);
+        self.wait_for(0.0)
     }
 }
 

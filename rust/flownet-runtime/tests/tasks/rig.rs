@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use flownet_core::partition::PartitionHandle;
 use flownet_memory::SegmentPool;
 use flownet_net::{NetworkConfig, NetworkEnvironment, Secret};
-use flownet_runtime::spec::{ChannelSpec, InputSpec, OutputSpec, Partitioner, Payload, TaskSpec, partition_id};
+use flownet_runtime::spec::{
+    ChannelSpec, FlowControl, InputSpec, OutputSpec, Partitioner, Payload, TaskSpec, partition_id,
+};
 use flownet_runtime::{Chain, PreparedTask, TaskError, TaskHandle};
 use tokio::runtime::Runtime;
 
@@ -26,6 +28,7 @@ pub(crate) struct Job {
     chains: Vec<(u32, TaskSpec, Box<dyn Chain>)>,
     edges: u32,
     pub(crate) flush_timeout_us: Option<u64>,
+    pub(crate) flow_control: FlowControl,
 }
 
 pub(crate) struct Running {
@@ -51,7 +54,9 @@ impl Job {
             runtime.block_on(NetworkEnvironment::bind(NetworkConfig::default(), secret.clone(), pool)).unwrap()
         };
         let environments = (0..workers).map(|_| environment()).collect();
-        Self { runtime, environments, vertices: vec![], chains: vec![], edges: 0, flush_timeout_us: Some(1000) }
+        let flow_control = FlowControl::Credit;
+        let flush_timeout_us = Some(1000);
+        Self { runtime, environments, vertices: vec![], chains: vec![], edges: 0, flush_timeout_us, flow_control }
     }
 
     /// Adds subtasks without edges.
@@ -102,7 +107,8 @@ impl Job {
                 subpartition: if is_forward { 0 } else { consumer.subtask },
             });
             let keyed = partitioner == Partitioner::KeyGroup;
-            consumer.inputs.push(InputSpec { edge, to_operator: 0, keyed, channels: channels.collect() });
+            let (flow_control, channels) = (self.flow_control, channels.collect());
+            consumer.inputs.push(InputSpec { edge, to_operator: 0, keyed, flow_control, channels });
         }
     }
 

@@ -5,7 +5,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use flownet_core::channel::RemoteChannel;
+use flownet_core::channel::{ChannelControl, RemoteChannel};
 use flownet_core::exchange::consumer::{ConsumerConnection, PayloadSlot};
 use flownet_core::exchange::outbox::Outbox;
 use flownet_core::exchange::producer::{PartitionLookup, ProducerConnection, ProducerSettings};
@@ -21,14 +21,17 @@ use flownet_memory::{BufferPool, BufferPoolSettings, SegmentPool};
 use super::wire::{LIMITS, SEGMENT_BYTES, barrier, data, event, open};
 
 const CHANNELS: u32 = 2;
+const CONTROLS: [ChannelControl; 4] =
+    [ChannelControl::Credit, ChannelControl::Tcp { exchange: 0 }, ChannelControl::Drop, ChannelControl::Unbounded];
 
-/// First byte: which end is ours (the lowest bit), and how often our task has its turn. Then frames.
+/// First byte: which end is ours (the lowest bit), how often our task has its turn (two bits), and what controls our
+/// channels if we receive (two bits). Then frames.
 pub(super) fn run(data: &[u8]) {
     let Some((&shape, frames)) = data.split_first() else { return };
     let segments = SegmentPool::new(8, SEGMENT_BYTES as usize).expect("eight segments");
     let turns = Turns { every: usize::from(shape >> 1 & 3) + 1, now: 0 };
     if shape & 1 == 0 {
-        Consumer::new(&segments).receive(frames, turns);
+        Consumer::new(&segments, CONTROLS[usize::from(shape >> 3 & 3)]).receive(frames, turns);
     } else {
         Producer::new(&segments).receive(frames, turns);
     }
@@ -55,12 +58,13 @@ struct Consumer {
 }
 
 impl Consumer {
-    fn new(segments: &Arc<SegmentPool>) -> Self {
+    fn new(segments: &Arc<SegmentPool>, control: ChannelControl) -> Self {
         let (ready, gate) = (ReadyList::new(), InputGate::new(CHANNELS));
         let mut connection = ConsumerConnection::new("fuzz", Arc::clone(&ready));
         let pool = pool(segments, 5, 1);
         for index in 0..CHANNELS {
-            let channel = RemoteChannel::new(Arc::clone(&gate), ChannelIndex::new(index), Arc::clone(&pool), 1);
+            let (gate, pool) = (Arc::clone(&gate), Arc::clone(&pool));
+            let channel = RemoteChannel::with_control(gate, ChannelIndex::new(index), pool, 1, control);
             connection.open(channel, PartitionId::new(0), SubpartitionIndex::new(index));
         }
         Self { connection, ready, gate }
@@ -95,12 +99,18 @@ impl Consumer {
 
     /// False at the end of the connection: a payload that does not come, or a breach.
     fn take(&mut self, header: DataHeader, payload: &[u8]) -> bool {
-        match self.connection.handle_header(header) {
+        let mut slot = self.connection.handle_header(header, Waker::noop());
+        if matches!(slot, Ok(PayloadSlot::Wait)) {
+            // What the task reads comes back, so the header has its place then.
+            self.read();
+            slot = self.connection.handle_header(header, Waker::noop());
+        }
+        match slot {
             Ok(PayloadSlot::Segment(mut slot)) if payload.len() == header.payload_bytes as usize => {
                 slot.as_mut_slice().copy_from_slice(payload);
                 self.connection.handle_payload(slot).is_ok()
             }
-            Ok(PayloadSlot::Segment(_)) | Err(_) => false,
+            Ok(PayloadSlot::Segment(_) | PayloadSlot::Wait) | Err(_) => false,
             Ok(PayloadSlot::Skip(_)) => true,
         }
     }

@@ -8,7 +8,7 @@ use pyo3::types::PyList;
 
 use super::POLL_RECORDS;
 use crate::chain::failure::OperatorInfo;
-use crate::chain::stage::{Flow, Source};
+use crate::chain::stage::{Flow, Meter, Source};
 use crate::codec::{self, Pickle};
 
 /// Emits the items of an encoded list.
@@ -19,11 +19,13 @@ pub(in crate::chain) struct Collection {
     items: Option<Py<PyList>>,
     position: usize,
     metrics: Option<Arc<TaskMetrics>>,
+    meter: Meter,
 }
 
 impl Collection {
     pub(in crate::chain) fn new(encoded: Vec<u8>, pickle: Pickle, info: OperatorInfo) -> Self {
-        Self { encoded, pickle, info, items: None, position: 0, metrics: None }
+        let meter = Meter::new(pickle, info.clone());
+        Self { encoded, pickle, info, items: None, position: 0, metrics: None, meter }
     }
 }
 
@@ -43,12 +45,14 @@ impl Source for Collection {
         let (Some(items), Some(metrics)) = (&self.items, &self.metrics) else { return Ok(SourceStatus::Finished) };
         let items = items.bind(flow.py);
         let end = items.len().min(self.position + POLL_RECORDS);
-        metrics.add_records_in((end - self.position) as u64);
         while self.position < end {
             let item = items.get_item(self.position).map_err(|error| self.info.failed(flow.py, &error, None))?;
             self.position += 1;
-            flow.emit(item)?;
+            metrics.add_records_in(1);
+            if !flow.emit_paced(item, &mut self.meter)? {
+                break;
+            }
         }
-        Ok(if end == items.len() { SourceStatus::Finished } else { SourceStatus::More })
+        Ok(if self.position == items.len() { SourceStatus::Finished } else { SourceStatus::More })
     }
 }

@@ -10,13 +10,15 @@ use pyo3::types::PyIterator;
 
 use super::POLL_RECORDS;
 use crate::chain::failure::{OperatorInfo, log_close_failure};
-use crate::chain::stage::{Flow, Source};
+use crate::chain::stage::{Flow, Meter, Source};
+use crate::codec::Pickle;
 
 /// Emits what an iterator yields.
 pub(in crate::chain) struct Iterable {
     pulled: Pulled,
     info: OperatorInfo,
     metrics: Option<Arc<TaskMetrics>>,
+    meter: Meter,
 }
 
 /// Where the iterator comes from.
@@ -31,8 +33,9 @@ pub(in crate::chain) enum Pulled {
 const LONGEST_POLL: Duration = Duration::from_millis(5);
 
 impl Iterable {
-    pub(in crate::chain) fn new(pulled: Pulled, info: OperatorInfo) -> Self {
-        Self { pulled, info, metrics: None }
+    pub(in crate::chain) fn new(pulled: Pulled, pickle: Pickle, info: OperatorInfo) -> Self {
+        let meter = Meter::new(pickle, info.clone());
+        Self { pulled, info, metrics: None, meter }
     }
 }
 
@@ -62,8 +65,11 @@ impl Source for Iterable {
             if let Some(metrics) = &self.metrics {
                 metrics.add_records_in(1);
             }
-            flow.emit(record)?;
+            let may_go_on = flow.emit_paced(record, &mut self.meter)?;
             flow.end_batch()?;
+            if !may_go_on {
+                break;
+            }
             // The clock costs as much as a cheap record, so it is read now and then.
             if pulled % 16 == 15 && started.elapsed() > LONGEST_POLL {
                 break;

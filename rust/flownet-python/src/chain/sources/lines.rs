@@ -11,7 +11,8 @@ use pyo3::types::PyBytes;
 
 use super::POLL_RECORDS;
 use crate::chain::failure::{OperatorInfo, short_repr};
-use crate::chain::stage::Flow;
+use crate::chain::stage::{Flow, Meter};
+use crate::codec::Pickle;
 
 /// Lines of one poll end with this many bytes: they are copied once, and should stay in the cache.
 const POLL_BYTES: usize = 64 * 1024;
@@ -57,11 +58,24 @@ pub(in crate::chain) struct LineDecoder {
     ends: Vec<usize>,
     /// Where lines come from, each with the index of its first line in `ends`; for error texts.
     inputs: Vec<(usize, String)>,
+    /// Lines that were emitted already.
+    emitted: usize,
+    meter: Meter,
 }
 
 impl LineDecoder {
-    pub(in crate::chain) fn new(undecodable: Undecodable, info: OperatorInfo) -> Self {
-        Self { undecodable, info, metrics: None, bytes: Vec::new(), ends: Vec::new(), inputs: Vec::new() }
+    pub(in crate::chain) fn new(undecodable: Undecodable, pickle: Pickle, info: OperatorInfo) -> Self {
+        let meter = Meter::new(pickle, info.clone());
+        Self {
+            undecodable,
+            info,
+            metrics: None,
+            bytes: Vec::new(),
+            ends: Vec::new(),
+            inputs: Vec::new(),
+            emitted: 0,
+            meter,
+        }
     }
 
     pub(super) fn open(&mut self, cx: &TaskContext) {
@@ -85,17 +99,21 @@ impl LineDecoder {
         self.ends.is_empty()
     }
 
-    /// Emits what was taken.
+    /// Emits what was taken, as far as the rate of the source allows; the rest stays.
     pub(super) fn emit(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        if let Some(metrics) = &self.metrics {
-            metrics.add_records_in(self.ends.len() as u64);
-        }
-        let mut start = 0;
-        for (index, &end) in self.ends.iter().enumerate() {
-            let line = &self.bytes[start..end];
+        let mut start = if self.emitted == 0 { 0 } else { self.ends[self.emitted - 1] };
+        while let Some(&end) = self.ends.get(self.emitted) {
+            let line = self.decode(flow.py, &self.bytes[start..end], self.emitted)?;
             start = end;
-            flow.emit(self.decode(flow.py, line, index)?)?;
+            self.emitted += 1;
+            if let Some(metrics) = &self.metrics {
+                metrics.add_records_in(1);
+            }
+            if !flow.emit_paced(line, &mut self.meter)? && self.emitted < self.ends.len() {
+                return Ok(());
+            }
         }
+        self.emitted = 0;
         self.bytes.clear();
         self.ends.clear();
         if let Some((_, input)) = self.inputs.pop() {

@@ -38,7 +38,9 @@ impl Source for SocketText {
 
     fn fill(&mut self, out: &mut Outputs) -> Result<Option<SourceStatus>, TaskError> {
         let Some(socket) = &mut self.socket else { return Ok(Some(SourceStatus::Finished)) };
-        take_lines(socket, &mut self.lines)?;
+        if self.lines.is_empty() {
+            take_lines(socket, &mut self.lines)?;
+        }
         if !self.lines.is_empty() {
             return Ok(None);
         }

@@ -35,6 +35,10 @@ impl Source for ReadText {
 
     fn fill(&mut self, _: &mut Outputs) -> Result<Option<SourceStatus>, TaskError> {
         let Some(reader) = &mut self.reader else { return Ok(Some(SourceStatus::Finished)) };
+        if !self.lines.is_empty() {
+            // The source's rate held them back.
+            return Ok(None);
+        }
         while !self.has_ended {
             let Some(line) = reader.next_line()? else {
                 self.has_ended = true;
@@ -54,6 +58,6 @@ impl Source for ReadText {
 
     fn emit(&mut self, flow: &mut Flow<'_, '_>) -> Result<SourceStatus, TaskError> {
         self.lines.emit(flow)?;
-        Ok(if self.has_ended { SourceStatus::Finished } else { SourceStatus::More })
+        Ok(if self.has_ended && self.lines.is_empty() { SourceStatus::Finished } else { SourceStatus::More })
     }
 }

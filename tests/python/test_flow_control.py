@@ -1,0 +1,107 @@
+"""Every way of controlling flow: what arrives, what is lost and counted, and what stops the job."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+import flownet as fn
+from flownet.errors import ConfigError, ReceiveLimitError
+from flownet.graph import FlowControl
+
+RECORDS = 20_000
+TEXT = "x" * 200
+
+
+def numbered(subtask: int, subtasks: int) -> list[tuple[int, str]]:
+    """Give a subtask its share of the records."""
+    return [(number, TEXT) for number in range(subtask, RECORDS, subtasks)]
+
+
+def slow(record: tuple[int, str]) -> int:
+    """Fall behind now and then."""
+    if record[0] % 1000 == 0:
+        time.sleep(0.02)
+    return record[0]
+
+
+def describe(env: fn.Environment) -> fn.Collected[int]:
+    """Send numbered records between workers to operators that fall behind."""
+    source = env.from_iterable(numbered)
+    return source.rebalance().map(slow).disable_chaining().collect()
+
+
+@pytest.mark.parametrize("control", ["credit", "tcp", "unbounded"])
+@pytest.mark.parametrize("segment_size", ["1KiB", "32KiB"])
+def test_every_record_arrives_once(control: FlowControl, segment_size: str) -> None:
+    env = fn.Environment(
+        parallelism=2, flow_control=control, segment_size=segment_size, network_memory="2MiB", buffer_timeout="1ms"
+    )
+    numbers = describe(env)
+    result = env.execute(workers=2)
+    assert sorted(numbers) == list(range(RECORDS))
+    assert sum(task.dropped_records for task in result.tasks) == 0
+
+
+def test_what_is_dropped_and_what_is_delivered_is_what_was_sent() -> None:
+    env = fn.Environment(parallelism=2, flow_control="drop", receive_buffer="20KB", segment_size="1KiB")
+    sent = env.from_iterable(numbered).set_flow_control("drop").rebalance()
+    seen = sent.map(slow).disable_chaining().set_flow_control("credit").collect()
+    result = env.execute(workers=2)
+    numbers = list(seen)
+    (_, mapped, _) = result.tasks
+    assert mapped.dropped_records > 0
+    assert len(numbers) + mapped.dropped_records == RECORDS
+    assert len(set(numbers)) == len(numbers)
+    assert mapped.dropped_bytes > mapped.dropped_records * len(TEXT)
+    assert f"dropped: {mapped.dropped_records:,} records" in str(result)
+
+
+def test_an_input_without_bound_stops_the_job_at_its_limit() -> None:
+    env = fn.Environment(parallelism=1, flow_control="unbounded", receive_limit="100KB")
+
+    def crawl(record: tuple[int, str]) -> int:
+        time.sleep(0.001)
+        return record[0]
+
+    env.from_iterable(numbered).place_on(1).map(crawl).place_on(2).collect()
+    with pytest.raises(ReceiveLimitError) as caught:
+        env.execute(workers=2)
+    error = caught.value
+    assert error.operator == "map"
+    assert error.limit_bytes == 100_000
+    assert error.queued_bytes is not None
+    assert error.queued_bytes > error.limit_bytes
+    assert "receive_limit is 100000" in str(error)
+
+
+def test_explain_names_the_control_of_each_exchange() -> None:
+    env = fn.Environment(parallelism=2, flow_control="unbounded")
+    env.from_iterable(numbered).set_flow_control("tcp").key_by(lambda record: record[0]).map(slow).rebalance().print()
+    lines = [line for line in env.explain(workers=2).splitlines() if line.startswith("   |")]
+    assert [line.split(", ")[2] for line in lines] == ["tcp", "unbounded"]
+
+
+def test_a_receive_buffer_takes_the_place_of_the_floating_buffers() -> None:
+    def wanted(**settings: object) -> int:
+        env = fn.Environment(**settings)  # type: ignore[arg-type]
+        env.from_iterable(numbered).place_on(1).map(slow).place_on(2).rebalance().print()
+        return int(env.explain(workers=2).splitlines()[-1].split("wants ")[1].split()[0])
+
+    assert (wanted(), wanted(receive_buffer="5MB")) == (20, 163)
+
+
+@pytest.mark.parametrize("control", ["credits", "", None, 1])
+def test_a_control_that_there_is_not_is_refused_with_those_that_there_are(control: object) -> None:
+    with pytest.raises(ConfigError, match="flow_control=.* must be 'credit', 'tcp'") as caught:
+        fn.Environment(flow_control=control)  # type: ignore[arg-type]
+    assert caught.value.setting == "flow_control"
+
+
+def test_controls_of_the_whole_job_are_refused_for_one_exchange() -> None:
+    stream = fn.Environment().from_collection([1])
+    with pytest.raises(ConfigError, match="whole job"):
+        stream.set_flow_control("storm")
+    with pytest.raises(ConfigError, match="'drop' or 'unbounded'"):
+        stream.set_flow_control("none")  # type: ignore[arg-type]
