@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import sys
 from typing import TYPE_CHECKING, Any
 
 from .. import _flownet
+from ..bench_process import run_bench
 from ..config import duration_us, size_bytes
-from ..errors import ConfigError, LaunchError
+from ..errors import ConfigError
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -142,7 +142,7 @@ def _bench(options: argparse.Namespace) -> int:
     plan = rows * options.repeat
     runs = []
     for number, settings in enumerate(plan, start=1):
-        run = _run(kind, settings)
+        run = run_bench(kind, settings)
         if options.json:
             print(json.dumps(run), flush=True)
         elif len(plan) > 1:
@@ -153,18 +153,6 @@ def _bench(options: argparse.Namespace) -> int:
         print(_where(runs[0]))
         print(_flownet.bench_table([json.dumps(run) for run in runs]))
     return 0
-
-
-def _run(kind: str, settings: str) -> dict[str, Any]:
-    run: dict[str, Any] = json.loads(_flownet.bench_run(kind, settings, _process_command()))
-    run["versions"]["python"] = platform.python_version()
-    return run
-
-
-def _process_command() -> list[str]:
-    if not sys.executable:
-        raise LaunchError("cannot start the processes of a bench: sys.executable is not set")
-    return [sys.executable, "-P", "-m", "flownet.bench_process"]
 
 
 def _settings(options: argparse.Namespace) -> dict[str, object]:

@@ -39,6 +39,7 @@ MAY_IMPORT_EXTENSION = {
     "environment",
     "errors",
     "graph",
+    "lab.buffer_timeout",
     "spark.member",
     "spark.stage",
     "spark.versions",
@@ -105,14 +106,13 @@ def test_unsafe_stays_where_it_belongs() -> None:
 def imported(source: Path) -> set[str]:
     """Modules of the package that a file imports, by their name inside it; ``TYPE_CHECKING`` blocks do not count."""
     names = set[str]()
-    depth = len(source.relative_to(PACKAGE).parts)
     pending: list[ast.AST] = [ast.parse(source.read_text())]
     while pending:
         node = pending.pop()
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
             continue
         if isinstance(node, ast.ImportFrom) and node.level:
-            package = source.parent if node.level == depth else PACKAGE
+            package = source.parents[node.level - 1]
             prefix = ".".join((*package.relative_to(PACKAGE).parts, *(node.module or "").split(".")))
             names |= {prefix.strip(".")} if node.module else {alias.name for alias in node.names}
         pending.extend(ast.iter_child_nodes(node))

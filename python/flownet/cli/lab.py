@@ -1,0 +1,195 @@
+"""``flownet lab``: shows flow control at work, beside other ways of controlling it."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import ConfigError
+from ..lab.controls import CONTROLS
+from ..lab.rows import write_rows
+from ..lab.scenario import Result, Scenario
+from ..lab.scenarios import SCENARIOS
+from ..lab.settings import described, with_settings
+from ..lab.trace import Trace
+from ..lab.words import text_table
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def add_commands(commands: Commands) -> None:
+    """Add ``lab`` to the command line."""
+    parser = commands.add_parser(
+        "lab",
+        help="show flow control at work",
+        description="Run a scenario in real workers, over real sockets, under each way of controlling flow; print what "
+        "came of it.",
+        epilog=_explained(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("scenario", metavar="SCENARIO", help=f"{', '.join(SCENARIOS)}, or all")
+    parser.add_argument(
+        "--control",
+        metavar="C",
+        action="append",
+        default=[],
+        help="only under this control; can be repeated, or a list with commas (default: all that apply)",
+    )
+    parser.add_argument(
+        "--set",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        dest="settings",
+        help="change a setting of the scenario, such as seconds=10s",
+    )
+    parser.add_argument("--json", action="store_true", help="write one line of JSON a control instead of a table")
+    parser.add_argument("--plot", metavar="FILE", help="draw the scenario: a .png, .svg or .html file")
+    parser.add_argument("--rows", metavar="FILE", help="write every sample, one a row: a .csv or .parquet file")
+    parser.add_argument("--report", metavar="FILE", help="write one page with all pictures and tables: an .html file")
+    parser.set_defaults(command=_lab)
+
+
+def _lab(options: argparse.Namespace) -> int:
+    try:
+        scenarios = _scenarios(options)
+        controls = _controls(options, scenarios)
+        files = _files(options)
+    except ConfigError as error:
+        print(f"flownet lab: {error}", file=sys.stderr)
+        return 2
+    traces: list[Trace] = []
+    answers: list[tuple[Scenario, list[Result]]] = []
+    with _rows_kept(files.get("rows"), traces):
+        for scenario in scenarios:
+            answers.append((scenario, _run(scenario, controls, traces, as_json=options.json)))
+    _show(answers, files)
+    return 0
+
+
+def _scenarios(options: argparse.Namespace) -> list[Scenario]:
+    """Check and make the scenarios that were asked for."""
+    if options.scenario == "all":
+        if options.settings or options.plot:
+            given = "--set" if options.settings else "--plot"
+            raise ConfigError(f"{given} is for one scenario, not for all" + (": use --report" if options.plot else ""))
+        return [scenario() for scenario in SCENARIOS.values()]
+    if options.scenario not in SCENARIOS:
+        raise ConfigError(f"unknown scenario {options.scenario!r}; there are: {', '.join(SCENARIOS)}, all")
+    scenario = with_settings(SCENARIOS[options.scenario](), options.settings)
+    scenario.check()
+    return [scenario]
+
+
+def _controls(options: argparse.Namespace, scenarios: Sequence[Scenario]) -> list[str]:
+    """Check the controls that were asked for; none stands for all that apply."""
+    asked = [name for given in options.control for name in given.split(",")]
+    for name in asked:
+        if name not in CONTROLS:
+            raise ConfigError(f"unknown control {name!r}; there are: {', '.join(CONTROLS)}")
+        for scenario in scenarios:
+            if len(scenarios) == 1 and name not in scenario.controls:
+                applicable = ", ".join(scenario.controls)
+                raise ConfigError(f"control {name!r} does not apply to {scenario.name}; there are: {applicable}")
+    return asked
+
+
+def _files(options: argparse.Namespace) -> dict[str, Path]:
+    """Check that the files to be written can be, before anything runs."""
+    endings = {"plot": (".png", ".svg", ".html"), "rows": (".csv", ".parquet"), "report": (".html",)}
+    files = {}
+    for option, allowed in endings.items():
+        if (given := getattr(options, option)) is None:
+            continue
+        path = Path(given)
+        if path.suffix not in allowed:
+            raise ConfigError(f"--{option} {given}: the name must end with {' or '.join(allowed)}")
+        _check_writable(option, path)
+        needed = "pyarrow" if path.suffix == ".parquet" else None if path.suffix == ".csv" else "matplotlib"
+        if needed and importlib.util.find_spec(needed) is None:
+            raise ConfigError(f"--{option} {given}: needs {needed}, which is not installed: pip install 'flownet[lab]'")
+        files[option] = path
+    return files
+
+
+def _check_writable(option: str, path: Path) -> None:
+    existed = path.exists()
+    try:
+        # Permissions alone do not tell: a file system can be read-only, a parent can be a file.
+        with open(path, "ab"):
+            pass
+    except OSError as error:
+        raise ConfigError(f"--{option} {path}: cannot be written: {error.strerror}") from error
+    if not existed:
+        os.unlink(path)
+
+
+def _run(scenario: Scenario, asked: Sequence[str], traces: list[Trace], *, as_json: bool) -> list[Result]:
+    """Run a scenario under its controls and print what came of it."""
+    controls = [name for name in scenario.controls if name in asked or not asked]
+    results = []
+    for number, control in enumerate(controls, start=1):
+        if sys.stderr.isatty():
+            about = f"about {scenario.duration():.0f} s"
+            print(f"{scenario.name} under {control} ({number} of {len(controls)}), {about}", file=sys.stderr)
+        trace = Trace(scenario.name, control)
+        traces.append(trace)
+        scenario.run(trace)
+        results.append(scenario.result(trace))
+        if as_json:
+            print(json.dumps(results[-1].as_json()), flush=True)
+    if not as_json and results:
+        print(f"\n{scenario.name}: {scenario.question}\n")
+        print(text_table(scenario.table(results)))
+        print(f"\n{scenario.finding(results)}.", flush=True)
+    return results
+
+
+@contextmanager
+def _rows_kept(path: Path | None, traces: list[Trace]) -> Iterator[None]:
+    """Write the rows there are, whether the runs come to their end or not."""
+    try:
+        yield
+    finally:
+        if path is not None:
+            count = write_rows(path, traces)
+            print(f"{count:,} rows in {path}", file=sys.stderr)
+
+
+def _show(answers: Sequence[tuple[Scenario, list[Result]]], files: dict[str, Path]) -> None:
+    """Write the pictures and the page."""
+    if "plot" not in files and "report" not in files:
+        return
+    # Slow to import, and not there without the extra.
+    from ..lab import plots
+    from ..lab.report import page
+
+    command = shlex.join(["flownet", *sys.argv[1:]])
+    if path := files.get("plot"):
+        scenario, results = answers[0]
+        if path.suffix == ".html":
+            path.write_text(page(answers, command), encoding="utf-8")
+        else:
+            path.write_bytes(plots.written(scenario.draw(results), path.suffix[1:]))
+    if path := files.get("report"):
+        path.write_text(page(answers, command), encoding="utf-8")
+    print(f"written: {', '.join(str(files[kind]) for kind in ('plot', 'report') if kind in files)}", file=sys.stderr)
+
+
+def _explained() -> str:
+    lines = ["scenarios and their settings:"]
+    for scenario in SCENARIOS.values():
+        lines.append(f"\n  {scenario.name}: {scenario.question}")
+        lines += [f"    {name}={written:<10} {help}" for name, written, help in described(scenario)]
+    lines.append("\ncontrols:")
+    lines += [f"  {control.name:10} {control.how}" for control in CONTROLS.values()]
+    return "\n".join(lines)

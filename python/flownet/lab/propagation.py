@@ -1,0 +1,180 @@
+"""``propagation``: four stages in four workers, and the last one stalls for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from . import settings
+from .controls import CONTROLS, environment, pool_bound_bytes
+from .experiment import meters, observe
+from .pace import Pace
+from .parts import Consumer, Producer, Relay, to_the_same
+from .scenario import Column, Figures, Result, Scenario, pick
+from .trace import Series, Trace
+from .words import megabytes, span
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Propagation(Scenario):
+    """Source, two maps and a sink, each in a worker of its own."""
+
+    name: ClassVar[str] = "propagation"
+    question: ClassVar[str] = (
+        "The sink of a pipeline stalls. When does each stage feel it, and when is the flow whole again?"
+    )
+    controls: ClassVar[tuple[str, ...]] = tuple(CONTROLS)
+    columns: ClassVar[tuple[Column, ...]] = (
+        Column("map 2", lambda figures: span(figures["throttled_after_s"]["map 2"])),
+        Column("map 1", lambda figures: span(figures["throttled_after_s"]["map 1"])),
+        Column("source stops after", lambda figures: span(figures["throttled_after_s"]["source"])),
+        Column("most in flight", lambda figures: megabytes(figures["peak_in_flight_bytes"])),
+        Column("bound", lambda figures: megabytes(figures["bound_bytes"])),
+        Column("whole again", lambda figures: span(figures["recovered_after_s"])),
+        Column("dropped", lambda figures: megabytes(figures["dropped_bytes"])),
+    )
+
+    speed: float = settings.rate("2MB/s", "speed of the source")
+    sink: float = settings.rate("4MB/s", "what the sink can take when it does not stall")
+    stall: float = settings.seconds("2s", "when the sink stalls")
+    resume: float = settings.seconds("6s", "when it goes on")
+    seconds: float = settings.seconds("9s", "how long the source goes on")
+    limit: int = settings.size("40MB", "without bound: memory at which the run is stopped")
+
+    def check(self) -> None:
+        """Require that the sink can catch up, and that the stall lies within the run."""
+        require = settings.require
+        require(self.sink > self.speed, "sink", self.sink, "must exceed speed, or it could never catch up")
+        require(self.stall >= 1, "stall", self.stall, "must be at least 1 s, to see the speed before")
+        require(self.stall < self.resume, "resume", self.resume, "must be after stall")
+        require(self.resume + 1 <= self.seconds, "seconds", self.seconds, "must be at least resume and 1 s")
+
+    def duration(self) -> float:
+        """Take the time of the source; what is left then arrives at once."""
+        return self.seconds + 3
+
+    def run(self, trace: Trace) -> None:
+        """Run it."""
+        trace.sources, trace.sinks = ("source",), ("sink",)
+        source = Pace([(0, self.speed)], self.seconds)
+        sink = Pace([(0, self.sink), (self.stall, 0), (self.resume, self.sink)], self.seconds)
+        env = environment(trace.control, receive_limit=self.limit)
+        with meters(dict.fromkeys(STAGES, 1)) as made:
+            stream = (
+                env.from_iterable(Producer(made, (("source", 0),), (source,), RECORD_BYTES, to_the_same))
+                .name("source")
+                .place_on(1)
+            )
+            for worker, stage in enumerate(STAGES[1:-1], start=2):
+                stream = stream.map(Relay(made.of(stage))).name(stage).place_on(worker)
+            stream.filter(Consumer(made, (("sink", 0),), (sink,))).name("sink").place_on(len(STAGES))
+            observe(env, len(STAGES), made, trace, self.seconds, INTERVAL)
+
+    def figures(self, trace: Trace) -> Figures:
+        """Find when each stage stops and goes on, and what is in flight meanwhile."""
+        bound = pool_bound_bytes(trace.control, len(STAGES) - 1)
+        in_flight = trace.in_flight()
+        throttled = {stage: self._throttled_after(trace, trace.given(stage)) for stage in STAGES[:-1]}
+        stopped = throttled["source"] is not None
+        peak = int(in_flight.max())
+        return {
+            "throttled_after_s": throttled,
+            "drain_s": peak / self.speed,
+            "peak_in_flight_bytes": peak,
+            "bound_bytes": bound,
+            "within_bound": None if bound is None else bool((in_flight <= bound).all()),
+            "recovered_after_s": self._recovered_after(trace) if stopped else None,
+            "dropped_bytes": trace.dropped[-1],
+            "sent_bytes": trace.counts[-1]["source"].bytes_out,
+            "lost_bytes": None if trace.stopped else trace.lost_bytes(),
+            "stopped_after_s": float(trace.seconds[-1]) if trace.stopped else None,
+        }
+
+    def verdict(self, figures: Figures) -> str:
+        """Say how far the stall went, and what it cost."""
+        if figures["stopped_after_s"] is not None:
+            return "the source never stops; memory grows until the run is stopped"
+        lost = f"{megabytes(figures['dropped_bytes'])} are lost" if figures["dropped_bytes"] else "nothing lost"
+        stopped, again = figures["throttled_after_s"]["source"], figures["recovered_after_s"]
+        if stopped is None:
+            return f"the source never stops; {lost}"
+        back = "does not get back to its speed" if again is None else f"is back at full speed {span(again)} after it"
+        return f"the source stops {span(stopped)} after the stall and {back}; {lost}"
+
+    def finding(self, results: Sequence[Result]) -> str:
+        """Say it for the title."""
+        credit = pick(results, "credit")
+        if credit is None or credit.figures["throttled_after_s"]["source"] is None:
+            return results[0].verdict[:1].upper() + results[0].verdict[1:]
+        figures = credit.figures
+        return (
+            f"Credit carries the stall to the source in {span(figures['throttled_after_s']['source'])}, holds "
+            f"{megabytes(figures['peak_in_flight_bytes'])} at most, and is at full speed "
+            f"{span(figures['recovered_after_s'])} after it"
+        )
+
+    def draw(self, results: Sequence[Result]) -> Figure:
+        """Draw a row for each control: how fast each stage is, and what is in flight."""
+        from . import plots
+
+        figure, panels = plots.grid(
+            results,
+            self.finding(results),
+            f"source -> map 1 -> map 2 -> sink, a worker each; the source goes at {self.speed / 1e6:g} MB/s; the sink "
+            f"stalls from {self.stall:g} s to {self.resume:g} s",
+            ("passed on, MB/s", "in flight, MB"),
+        )
+        colours = (plots.BLUE, plots.SKY, plots.PURPLE, plots.ORANGE)
+        for number, (result, (left, right)) in enumerate(zip(results, panels, strict=True)):
+            trace = result.trace
+            series = [trace.given(stage) for stage in STAGES[:-1]] + [trace.taken("sink")]
+            speeds = [
+                (stage, trace.rate(done, 0.2) / 1e6, colour)
+                for stage, done, colour in zip(STAGES, series, colours, strict=True)
+            ]
+            plots.curves(left, trace.seconds, speeds, self.seconds)
+            held = [("in flight", trace.in_flight() / 1e6, plots.BLUE), ("dropped", trace.drops() / 1e6, plots.RED)]
+            plots.curves(right, trace.seconds, held, self.seconds, filled=True)
+            if bound := result.figures["bound_bytes"]:
+                plots.level(right, bound / 1e6, "bound of the pools")
+            for panel in (left, right):
+                label = "sink stalls" if panel is left and number == 0 else ""
+                plots.phase(panel, self.stall, self.resume, label)
+        return figure
+
+    def _throttled_after(self, trace: Trace, given: Series) -> float | None:
+        """Seconds from the stall until a stage, for `WINDOW` at least, passes on less than half of its speed."""
+        slow = self._ahead(trace, given) < 0.5 * self.speed
+        times = trace.seconds[slow & (trace.seconds >= self.stall) & (trace.seconds < self.resume)]
+        return float(times[0] - self.stall) if times.size else None
+
+    def _recovered_after(self, trace: Trace) -> float | None:
+        """Seconds from the end of the stall until the last stage that hands on moves, and keeps 95 % of its speed."""
+        seconds, found = trace.seconds, []
+        for stage in STAGES[:-1]:
+            given = trace.given(stage)
+            moves = given > np.interp(self.resume, seconds, given)
+            whole = moves & (self._ahead(trace, given) >= 0.95 * self.speed)
+            times = seconds[whole & (seconds >= self.resume) & (seconds <= self.seconds - WINDOW)]
+            if not times.size:
+                return None
+            found.append(float(times[0] - self.resume))
+        return max(found)
+
+    def _ahead(self, trace: Trace, given: Series) -> Series:
+        """Speed over the `WINDOW` that begins with each sample."""
+        later: Series = np.interp(trace.seconds + WINDOW, trace.seconds, given)
+        return (later - given) / WINDOW
+
+
+STAGES = ("source", "map 1", "map 2", "sink")
+RECORD_BYTES = 1000
+INTERVAL = 0.02
+WINDOW = 0.2
+"""Seconds over which a speed is told: several buffers at the speed of the source."""

@@ -1,0 +1,102 @@
+"""Scenario: a question about flow control, how to answer it by an experiment, and how to show the answer."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from .trace import Trace
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Figures = dict[str, Any]
+"""What a run comes down to: numbers by name, with the unit; None where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One run of a scenario under one control."""
+
+    control: str
+    trace: Trace
+    figures: Figures
+    verdict: str
+    """What happened, in a clause."""
+
+    def as_json(self) -> dict[str, Any]:
+        """As one line of JSON."""
+        return {
+            "scenario": self.trace.scenario,
+            "control": self.control,
+            **self.figures,
+            "verdict": self.verdict,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a scenario's table."""
+
+    head: str
+    cell: Callable[[Figures], str]
+
+
+class Scenario(ABC):
+    """One scenario. Subclasses are dataclasses; their fields are the settings."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+    name: ClassVar[str]
+    question: ClassVar[str]
+    """What it asks, for people."""
+    controls: ClassVar[tuple[str, ...]]
+    """Controls it can be run under, in the order in which they are shown."""
+    columns: ClassVar[tuple[Column, ...]]
+    """Its table, without the names of the controls and the verdicts."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Refuse settings that make no sense together; raises `ConfigError`."""
+
+    @abstractmethod
+    def duration(self) -> float:
+        """Estimate the seconds that one run takes."""
+
+    @abstractmethod
+    def run(self, trace: Trace) -> None:
+        """Run it under the control of ``trace`` and fill that."""
+
+    @abstractmethod
+    def figures(self, trace: Trace) -> Figures:
+        """Bring a complete trace down to figures."""
+
+    @abstractmethod
+    def verdict(self, figures: Figures) -> str:
+        """Say what the figures mean, in a clause."""
+
+    @abstractmethod
+    def finding(self, results: Sequence[Result]) -> str:
+        """Say what all results together show, in a sentence: the title of the picture."""
+
+    @abstractmethod
+    def draw(self, results: Sequence[Result]) -> Figure:
+        """Draw the results."""
+
+    def table(self, results: Sequence[Result]) -> list[list[str]]:
+        """Write the rows of the table for people, the head first."""
+        rows = [["control", *(column.head for column in self.columns), "verdict"]]
+        for result in results:
+            rows.append([result.control, *(column.cell(result.figures) for column in self.columns), result.verdict])
+        return rows
+
+    def result(self, trace: Trace) -> Result:
+        """Judge a complete trace."""
+        figures = self.figures(trace)
+        return Result(trace.control, trace, figures, self.verdict(figures))
+
+
+def pick(results: Sequence[Result], control: str) -> Result | None:
+    """Find the result of a control, if it was run."""
+    return next((result for result in results if result.control == control), None)
