@@ -22,6 +22,7 @@ pub mod credit;
 pub mod error;
 pub mod event;
 pub mod exchange;
+mod fence;
 pub mod gate;
 pub mod ids;
 pub mod keygroup;

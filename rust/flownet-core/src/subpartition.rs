@@ -9,7 +9,8 @@
 //! - I2: a closed buffer in the queue has unread bytes. An empty one is dropped when it is closed, so a backlog once
 //!   reported is a promise: each buffer of it costs one credit and no credit is left without a buffer. (Flink sends
 //!   empty buffers to channels without exclusive buffers for that purpose; here none exist.)
-//! - I3: `flush_requested` only while the last buffer is open and has unread bytes.
+//! - I3: what the reader sees of an open buffer, it sees until it has taken it: a flush ends with the next poll, a watch
+//!   when the reader has found the buffer drained and goes to sleep, and both when the buffer is closed.
 //! - I4: the first `priority` elements are the priority events, in order of arrival.
 //! - I5: nothing is accepted behind the end of the partition or after release; after release the queue is empty.
 //! - I6: a reader that was told that nothing is there is woken once, by the first change that gives it something.
@@ -81,14 +82,15 @@ pub struct Subpartition {
     /// Data buffers in the queue, the open one included.
     buffers: Backlog,
     priority: usize,
-    is_open: bool,
-    flush_requested: bool,
+    tail: Tail,
     is_blocked: bool,
     is_ended: bool,
     is_consumed: bool,
     is_released: bool,
     sequence: u32,
     reader: Reader,
+    /// The reader went to sleep on a buffer that it had watched.
+    has_ended_watch: bool,
     /// Consumers whose drop may send a segment home: dropped by the caller, outside of any lock.
     discarded: Vec<BufferConsumer>,
 }
@@ -97,6 +99,19 @@ pub struct Subpartition {
 enum Queued {
     Data(BufferConsumer),
     Event(Event),
+}
+
+/// The last element, as far as it is still being filled.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Tail {
+    /// It is not.
+    Closed,
+    /// The reader may not see it yet.
+    Hidden,
+    /// The next poll takes what is committed by then.
+    Flushed,
+    /// The reader takes what is committed, poll by poll, until it has found nothing new.
+    Watched,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -123,14 +138,14 @@ impl Subpartition {
             queue: VecDeque::new(),
             buffers: Backlog::ZERO,
             priority: 0,
-            is_open: false,
-            flush_requested: false,
+            tail: Tail::Closed,
             is_blocked: false,
             is_ended: false,
             is_consumed: false,
             is_released: false,
             sequence: 0,
             reader: Reader::Absent,
+            has_ended_watch: false,
             discarded: Vec::new(),
         }
     }
@@ -148,7 +163,7 @@ impl Subpartition {
         self.close_tail();
         self.queue.push_back(Queued::Data(buffer));
         self.buffers.grow();
-        self.is_open = true;
+        self.tail = Tail::Hidden;
         self.assert_invariants();
         Ok(self.notify())
     }
@@ -178,13 +193,14 @@ impl Subpartition {
         self.notify()
     }
 
-    /// Lets the reader see what is committed to the open buffer. The buffer stays open.
+    /// Lets the reader see what is committed to the open buffer, once. The buffer stays open.
     pub fn flush(&mut self) -> Notify {
-        if !self.flush_requested && self.is_open && self.open_tail().is_some_and(|tail| tail.has_data()) {
-            self.flush_requested = true;
-        }
-        self.assert_invariants();
-        self.notify()
+        self.show(Tail::Flushed)
+    }
+
+    /// As [`Self::flush`], and what is committed from now on too, until the reader has found nothing new.
+    pub fn watch(&mut self) -> Notify {
+        self.show(Tail::Watched)
     }
 
     /// The next element, if the reader may see one. The caller pays the credit.
@@ -237,8 +253,7 @@ impl Subpartition {
     /// Drops all that is queued and refuses more. Tells the reader, if there is one.
     pub fn release(&mut self) -> Notify {
         self.is_released = true;
-        self.is_open = false;
-        self.flush_requested = false;
+        self.tail = Tail::Closed;
         self.priority = 0;
         self.buffers = Backlog::ZERO;
         for queued in self.queue.drain(..) {
@@ -261,7 +276,7 @@ impl Subpartition {
     pub fn backlog(&self) -> Backlog {
         if self.is_blocked {
             Backlog::ZERO
-        } else if self.is_open && !self.flush_requested {
+        } else if self.is_tail_hidden() {
             self.buffers.without_open_tail()
         } else {
             self.buffers
@@ -275,9 +290,7 @@ impl Subpartition {
             _ if self.is_blocked => NextElement::None,
             None => NextElement::None,
             Some(Queued::Event(_)) => NextElement::Event,
-            Some(Queued::Data(_)) if self.is_open && self.queue.len() == 1 && !self.flush_requested => {
-                NextElement::None
-            }
+            Some(Queued::Data(_)) if self.queue.len() == 1 && self.is_tail_hidden() => NextElement::None,
             Some(Queued::Data(_)) => NextElement::Data,
         }
     }
@@ -285,13 +298,20 @@ impl Subpartition {
     /// The last buffer is open and has no unread bytes.
     #[must_use]
     pub fn is_open_and_drained(&self) -> bool {
-        self.is_open && matches!(self.queue.back(), Some(Queued::Data(tail)) if !tail.has_data())
+        self.tail != Tail::Closed && !self.tail_has_data()
     }
 
-    /// A flush was asked for and its bytes are not read yet: a further flush changes nothing.
+    /// The reader looks at the open buffer once more before it sleeps: a further flush changes nothing.
     #[must_use]
-    pub fn is_flush_pending(&self) -> bool {
-        self.flush_requested
+    pub fn is_watched(&self) -> bool {
+        self.tail == Tail::Watched
+    }
+
+    /// The reader went to sleep on a buffer it had watched, and a writer may just have relied on it: it must call
+    /// [`Self::watch`] for itself before it really sleeps, and go on if that notifies it. Asked once.
+    #[must_use]
+    pub fn take_ended_watch(&mut self) -> bool {
+        std::mem::take(&mut self.has_ended_watch)
     }
 
     /// True between a blocking event and its resume.
@@ -329,20 +349,32 @@ impl Subpartition {
         self.is_ended || self.is_released
     }
 
-    fn open_tail(&mut self) -> Option<&mut BufferConsumer> {
-        match self.queue.back_mut() {
-            Some(Queued::Data(buffer)) => Some(buffer),
-            _ => None,
+    fn show(&mut self, how: Tail) -> Notify {
+        if self.tail != Tail::Closed && self.tail < how && self.tail_has_data() {
+            self.tail = how;
+        }
+        self.assert_invariants();
+        self.notify()
+    }
+
+    fn tail_has_data(&self) -> bool {
+        matches!(self.queue.back(), Some(Queued::Data(tail)) if tail.has_data())
+    }
+
+    fn is_tail_hidden(&self) -> bool {
+        match self.tail {
+            Tail::Closed | Tail::Flushed => false,
+            Tail::Hidden => true,
+            Tail::Watched => !self.tail_has_data(),
         }
     }
 
     fn close_tail(&mut self) {
-        if !self.is_open {
+        if std::mem::replace(&mut self.tail, Tail::Closed) == Tail::Closed {
             return;
         }
-        self.is_open = false;
-        self.flush_requested = false;
-        if self.open_tail().is_some_and(BufferConsumer::is_drained)
+        if let Some(Queued::Data(tail)) = self.queue.back_mut()
+            && tail.is_drained()
             && let Some(Queued::Data(empty)) = self.queue.pop_back()
         {
             self.buffers.shrink();
@@ -359,15 +391,17 @@ impl Subpartition {
     }
 
     fn pop_data(&mut self) -> Option<Buffer> {
-        let is_open_tail = self.is_open && self.queue.len() == 1;
-        if is_open_tail {
-            self.flush_requested = false;
+        let is_open_tail = self.tail != Tail::Closed && self.queue.len() == 1;
+        if is_open_tail && self.tail == Tail::Flushed {
+            self.tail = Tail::Hidden;
         }
         let Some(Queued::Data(consumer)) = self.queue.front_mut() else { return None };
         let buffer = consumer.poll();
         // A closed buffer is finished, so its first poll is also its last. An open one may have been finished since.
         if !is_open_tail || consumer.is_finished() {
-            self.is_open &= !is_open_tail;
+            if is_open_tail {
+                self.tail = Tail::Closed;
+            }
             self.buffers.shrink();
             if let Some(Queued::Data(read)) = self.queue.pop_front()
                 && buffer.is_none()
@@ -381,6 +415,11 @@ impl Subpartition {
     fn fall_asleep(&mut self, how: Reader) {
         if self.reader != Reader::Absent {
             self.reader = how;
+        }
+        // Whether or not there is data by now: there was none when the reader looked.
+        if how == Reader::AwaitsAny && self.tail == Tail::Watched {
+            self.tail = Tail::Hidden;
+            self.has_ended_watch = true;
         }
     }
 
@@ -404,10 +443,10 @@ impl Subpartition {
         let data = self.queue.iter().filter(|queued| matches!(queued, Queued::Data(_))).count();
         assert_eq!(data, self.buffers.get() as usize, "the backlog counts every queued data buffer");
         assert!(
-            !self.is_open || matches!(self.queue.back(), Some(Queued::Data(_))),
+            self.tail == Tail::Closed || matches!(self.queue.back(), Some(Queued::Data(_))),
             "I1: what is open is the last element"
         );
-        assert!(self.is_open || !self.flush_requested, "I3: only an open buffer is flushed");
+        assert!(self.tail != Tail::Flushed || self.tail_has_data(), "I3: what is flushed has unread bytes");
         assert!(
             self.queue.iter().take(self.priority).all(|queued| match queued {
                 Queued::Event(event) => event.is_priority(),

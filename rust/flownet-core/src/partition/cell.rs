@@ -7,10 +7,11 @@ use flownet_memory::BufferConsumer;
 use crate::credit::Backlog;
 use crate::error::{ExchangeError, PeerViolation};
 use crate::event::Event;
+use crate::fence;
 use crate::ids::SubpartitionIndex;
 use crate::lock::Lock;
 use crate::subpartition::{Element, NextElement, Notify, Polled, QueuedData, Subpartition};
-use crate::sync::{AtomicBool, Ordering, fence};
+use crate::sync::{AtomicBool, Ordering};
 
 /// A [`Subpartition`] between its writer (a task) and its one reader (a connection or the gate of a local task).
 ///
@@ -19,14 +20,15 @@ use crate::sync::{AtomicBool, Ordering, fence};
 /// polls until it gets `None`; it never needs to look again without having been woken.
 ///
 /// # Flush without the lock
-/// A writer that flushes after every record would fight with the reader for the lock. `flush_pending` mirrors the
-/// machine's flag: while it is set, the reader has yet to look at the open buffer and will see what was just
+/// A writer that flushes after every record would fight with the reader for the lock. `is_watched` mirrors the
+/// machine: while it is set, the reader looks at the open buffer again before it sleeps and will see what was just
 /// committed. This is the store-then-load pattern on both sides (writer: commit, then read the flag; reader: clear the
-/// flag, then read the commit), so both have a sequentially consistent fence in between: one of them sees the other.
+/// flag, then read the commit), so both have a [`fence`](crate::fence) in between: one of them sees the other. The
+/// writer's is next to free; the reader pays, when it falls asleep on a buffer that it watched.
 #[derive(Debug)]
 pub struct SubpartitionCell {
     index: SubpartitionIndex,
-    flush_pending: AtomicBool,
+    is_watched: AtomicBool,
     state: Lock<State>,
 }
 
@@ -40,7 +42,7 @@ struct State {
 
 impl SubpartitionCell {
     pub(super) fn new(index: SubpartitionIndex) -> Self {
-        Self { index, flush_pending: AtomicBool::new(false), state: Lock::new(State::default()) }
+        Self { index, is_watched: AtomicBool::new(false), state: Lock::new(State::default()) }
     }
 
     /// Makes the caller the reader, once and for ever. It counts as awake: it polls before it waits for `waker`.
@@ -74,9 +76,9 @@ impl SubpartitionCell {
     /// Gives up to `max_elements` elements, of which `max_data` may be data, to `sink`, under one lock. `sink` must
     /// only store them. Returns how many there were; none for a positive limit means that the reader sleeps.
     pub(crate) fn poll_each(&self, max_data: usize, max_elements: usize, mut sink: impl FnMut(Polled)) -> usize {
-        let mut taken = 0;
-        let mut data = 0;
         self.read(|subpartition| {
+            let mut taken = 0;
+            let mut data = 0;
             while taken < max_elements && !(data == max_data && subpartition.next() == NextElement::Data) {
                 let Some(polled) = subpartition.poll() else { break };
                 taken += 1;
@@ -87,8 +89,8 @@ impl SubpartitionCell {
                     break;
                 }
             }
-        });
-        taken
+            taken
+        })
     }
 
     /// Can a reader with or without credit take something? When not, it is woken as soon as that changes.
@@ -115,7 +117,7 @@ impl SubpartitionCell {
         let _ = state.subpartition.release();
         let waker = state.waker.take();
         let discarded = state.subpartition.take_discarded();
-        self.flush_pending.store(false, Ordering::Relaxed);
+        self.is_watched.store(false, Ordering::Relaxed);
         drop(state);
         drop((waker, discarded));
     }
@@ -164,11 +166,18 @@ impl SubpartitionCell {
         self.write(|subpartition| ((), subpartition.finish_buffer()));
     }
 
-    #[inline]
+    /// Shows the reader what is committed, once.
     pub(super) fn flush(&self) {
-        fence(Ordering::SeqCst);
-        if !self.flush_pending.load(Ordering::Relaxed) {
-            self.write(|subpartition| ((), subpartition.flush()));
+        self.write(|subpartition| ((), subpartition.flush()));
+    }
+
+    /// Shows the reader what is committed, for a writer that does so after every record: the reader then looks on, and
+    /// the writer need not come here while it does.
+    #[inline]
+    pub(super) fn flush_record(&self) {
+        fence::light();
+        if !self.is_watched.load(Ordering::Relaxed) {
+            self.write(|subpartition| ((), subpartition.watch()));
         }
     }
 
@@ -190,7 +199,7 @@ impl SubpartitionCell {
     fn write_state<R>(&self, change: impl FnOnce(&mut State) -> (R, Notify)) -> R {
         let mut state = self.state.lock();
         let (result, notify) = change(&mut state);
-        self.flush_pending.store(state.subpartition.is_flush_pending(), Ordering::Relaxed);
+        self.is_watched.store(state.subpartition.is_watched(), Ordering::Relaxed);
         let discarded = state.subpartition.take_discarded();
         let waker = match notify {
             Notify::Reader => state.waker.clone(),
@@ -204,15 +213,29 @@ impl SubpartitionCell {
         result
     }
 
-    fn read<R>(&self, look: impl FnOnce(&mut Subpartition) -> R) -> R {
+    /// Looks as the reader, and once more where it fell asleep while the writer may have relied on it.
+    fn read<R>(&self, mut look: impl FnMut(&mut Subpartition) -> R) -> R {
+        loop {
+            let mut state = self.state.lock();
+            let result = look(&mut state.subpartition);
+            let has_ended_watch = state.subpartition.take_ended_watch();
+            self.is_watched.store(state.subpartition.is_watched(), Ordering::Relaxed);
+            let discarded = state.subpartition.take_discarded();
+            drop(state);
+            drop(discarded);
+            if !has_ended_watch || !self.finds_more() {
+                return result;
+            }
+        }
+    }
+
+    /// The reader sleeps; is there something after all? Then it is awake again.
+    #[cold]
+    fn finds_more(&self) -> bool {
+        fence::heavy();
         let mut state = self.state.lock();
-        self.flush_pending.store(false, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-        let result = look(&mut state.subpartition);
-        self.flush_pending.store(state.subpartition.is_flush_pending(), Ordering::Relaxed);
-        let discarded = state.subpartition.take_discarded();
-        drop(state);
-        drop(discarded);
-        result
+        let notify = state.subpartition.watch();
+        self.is_watched.store(state.subpartition.is_watched(), Ordering::Relaxed);
+        notify == Notify::Reader
     }
 }

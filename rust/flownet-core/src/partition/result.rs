@@ -115,16 +115,17 @@ impl ResultPartition {
         }
     }
 
-    /// Shows the reader of one subpartition all complete records. The open buffer stays open.
+    /// Shows the reader of one subpartition all complete records, and is cheap where that is done after every record.
+    /// The open buffer stays open.
     #[inline]
     pub fn flush(&mut self, subpartition: SubpartitionIndex) {
-        self.shared.cells[subpartition.index()].flush();
+        self.shared.cells[subpartition.index()].flush_record();
     }
 
-    /// Shows all readers all complete records.
+    /// Shows all readers all complete records, likewise.
     pub fn flush_all(&mut self) {
         for cell in &self.shared.cells {
-            cell.flush();
+            cell.flush_record();
         }
     }
 

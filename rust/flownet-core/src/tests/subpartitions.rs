@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::pair::{SEGMENT_BYTES, barrier, watermark};
 use crate::error::PeerViolation;
 use crate::event::{BarrierKind, Event};
-use crate::subpartition::{Element, NextElement, Notify, Subpartition};
+use crate::subpartition::{Element, NextElement, Notify, Polled, Subpartition};
 
 const SEGMENTS: usize = 64;
 
@@ -60,10 +60,19 @@ impl Rig {
         self.subpartition.add_event(event).unwrap()
     }
 
+    /// Polls as a reader does: looks again where it fell asleep on a buffer that it watched.
+    fn poll(&mut self) -> Option<Polled> {
+        let polled = self.subpartition.poll();
+        if self.subpartition.take_ended_watch() {
+            assert_eq!(self.subpartition.watch(), Notify::Nobody, "no other thread has written meanwhile");
+        }
+        polled
+    }
+
     /// Polls until nothing is there and says how many data buffers and events there were.
     fn drain(&mut self) -> (u32, u32) {
         let (mut data, mut events) = (0, 0);
-        while let Some(polled) = self.subpartition.poll() {
+        while let Some(polled) = self.poll() {
             match polled.element {
                 Element::Data(_) => data += 1,
                 Element::Event(_) => events += 1,
@@ -124,10 +133,42 @@ fn a_flush_notifies_only_for_unread_bytes_of_an_open_buffer() {
     rig.write(2);
     assert_eq!(rig.subpartition.flush(), Notify::Reader);
     assert_eq!(rig.subpartition.flush(), Notify::Nobody, "already flushed");
-    assert!(rig.subpartition.is_flush_pending());
     rig.drain();
-    assert!(!rig.subpartition.is_flush_pending());
     assert_eq!(rig.subpartition.flush(), Notify::Nobody, "all was read");
+    rig.assert_all_segments_home();
+}
+
+#[test]
+fn a_watched_buffer_is_read_until_nothing_new_is_found() {
+    let mut rig = Rig::new();
+    rig.add(2);
+    assert_eq!(rig.subpartition.watch(), Notify::Reader);
+    let first = rig.subpartition.poll().unwrap();
+    assert_eq!((first.next, rig.backlog()), (NextElement::None, 0));
+    drop(first);
+    assert!(rig.subpartition.is_watched() && !rig.subpartition.take_ended_watch());
+    rig.write(3);
+    assert_eq!(rig.backlog(), 1, "seen without a further flush");
+    assert!(rig.subpartition.poll().is_some() && rig.subpartition.poll().is_none());
+    assert!(rig.subpartition.take_ended_watch() && !rig.subpartition.is_watched());
+    assert_eq!(rig.subpartition.watch(), Notify::Nobody, "all was read");
+    rig.write(1);
+    assert_eq!(rig.backlog(), 0, "nobody looks any more");
+    assert_eq!(rig.subpartition.watch(), Notify::Reader);
+    rig.assert_all_segments_home();
+}
+
+#[test]
+fn a_reader_that_may_not_take_what_it_watches_goes_on_watching() {
+    let mut rig = Rig::new();
+    rig.add(2);
+    rig.subpartition.watch();
+    assert!(!rig.subpartition.is_available(false), "no credit");
+    assert!(rig.subpartition.is_watched() && !rig.subpartition.take_ended_watch());
+    rig.event(barrier(1, BarrierKind::Unaligned));
+    rig.drain();
+    rig.add(2);
+    assert_eq!(rig.subpartition.watch(), Notify::Reader);
     rig.assert_all_segments_home();
 }
 
@@ -265,6 +306,7 @@ enum Op {
     Write(usize),
     Finish,
     Flush,
+    Watch,
     Event(bool),
     Priority,
     Poll,
@@ -277,6 +319,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         (0..6usize).prop_map(Op::Write),
         Just(Op::Finish),
         Just(Op::Flush),
+        Just(Op::Watch),
         any::<bool>().prop_map(Op::Event),
         Just(Op::Priority),
         Just(Op::Poll),
@@ -292,16 +335,17 @@ proptest! {
     fn the_backlog_is_exact_after_any_operations(ops in ops()) {
         let mut rig = Rig::new();
         for op in ops {
-            let was_asleep = rig.subpartition.next() == NextElement::None && rig.subpartition.poll().is_none();
+            let was_asleep = rig.subpartition.next() == NextElement::None && rig.poll().is_none();
             let notify = match op {
                 Op::Add(bytes) => { let notify = rig.add(bytes); if rig.pool.in_use() + 2 > SEGMENTS { rig.drain(); } notify }
                 Op::Write(bytes) => { rig.write(bytes); Notify::Nobody }
                 Op::Finish => { rig.finish(); rig.subpartition.finish_buffer() }
                 Op::Flush => rig.subpartition.flush(),
+                Op::Watch => rig.subpartition.watch(),
                 Op::Event(true) => rig.event(barrier(1, BarrierKind::Aligned)),
                 Op::Event(false) => rig.event(watermark(1)),
                 Op::Priority => rig.event(barrier(1, BarrierKind::Unaligned)),
-                Op::Poll => { rig.subpartition.poll(); continue }
+                Op::Poll => { rig.poll(); continue }
                 Op::Resume => rig.subpartition.resume().unwrap_or(Notify::Nobody),
             };
             let is_news = was_asleep && rig.subpartition.next() != NextElement::None;
@@ -313,7 +357,7 @@ proptest! {
         }
         let mut left = rig.backlog();
         loop {
-            if let Some(polled) = rig.subpartition.poll() {
+            if let Some(polled) = rig.poll() {
                 if let Element::Data(buffer) = &polled.element {
                     prop_assert!(!buffer.is_empty());
                     left -= 1;
