@@ -103,7 +103,7 @@ impl ResultPartition {
     pub fn emit_event(&mut self, subpartition: SubpartitionIndex, event: &Event) {
         self.close_broadcast();
         self.finish_buffer(subpartition.index());
-        self.shared.cells[subpartition.index()].add_event(event.clone());
+        self.add_event(subpartition.index(), event);
     }
 
     /// Sends an event to every subpartition, as [`Self::emit_event`] does.
@@ -111,7 +111,7 @@ impl ResultPartition {
         self.finish_broadcast_buffer();
         for index in 0..self.open.subpartitions() {
             self.finish_buffer(index);
-            self.shared.cells[index].add_event(event.clone());
+            self.add_event(index, event);
         }
     }
 
@@ -220,6 +220,15 @@ impl ResultPartition {
     #[must_use]
     pub fn is_consumed(&self) -> bool {
         self.handle().is_consumed()
+    }
+
+    fn add_event(&self, index: usize, event: &Event) {
+        let cell = &self.shared.cells[index];
+        cell.add_event(event.clone());
+        if event.is_priority() {
+            // It overtook the buffer that was finished for it. Unseen, that would be neither open nor on its way (P5).
+            cell.finish_buffer();
+        }
     }
 
     fn write_rest(&mut self, subpartition: SubpartitionIndex, bytes: &[u8]) -> usize {

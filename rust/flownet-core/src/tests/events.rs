@@ -46,6 +46,17 @@ fn an_unaligned_barrier_overtakes_data_that_is_queued() {
 }
 
 #[test]
+fn what_an_unaligned_barrier_overtakes_needs_no_flush_to_follow() {
+    for mut pair in remote_and_local() {
+        pair.emit_bytes(0, 3);
+        pair.emit_event(0, barrier(1, BarrierKind::Unaligned));
+        pair.run_until_idle();
+        assert_eq!(pair.read(usize::MAX), 2, "the buffer was finished for the barrier, so it is on its way too");
+        pair.finish_and_assert_all_segments_home();
+    }
+}
+
+#[test]
 fn an_unaligned_barrier_passes_a_channel_without_credit() {
     let mut pair = Pair::with_exclusive_buffers(1);
     pair.emit_buffers(0, 4);
