@@ -17,6 +17,11 @@ LIBPYTHON := import os, sys, sysconfig; \
 	found = [place for place in (folder, os.path.join(folder, system or "")) if os.path.exists(os.path.join(place, name))]; \
 	print(*found[:1]); sys.exit(not found)
 DEMO_ARGS ?=
+# flownet-sim runs optimized, with every invariant asserted, and can plant the bugs that it has to find.
+SIM := --profile simulate -p flownet-sim --features planted-bugs
+SEEDS ?= 100000
+FROM ?= 0
+WORKERS ?= 1000
 
 .DEFAULT_GOAL := help
 
@@ -54,11 +59,11 @@ demo: build ## run the main job: word count over real text in two worker process
 	$(BIN)/flownet demo wordcount $(DEMO_ARGS)
 
 .PHONY: test
-test: test-rust test-loom test-python ## run all tests, Rust and Python
+test: test-rust test-loom test-sim test-python ## run all tests, Rust and Python
 
 .PHONY: test-rust
 test-rust: | $(BIN)/python ## unit, property, simulation, driver and doc tests of the crates
-	$(CARGO) test --quiet $(RUST_PACKAGES)
+	$(CARGO) test --quiet $(RUST_PACKAGES) --exclude flownet-sim
 	@if folder=$$($(BIN)/python -c '$(LIBPYTHON)'); then \
 		LD_LIBRARY_PATH="$$folder" $(CARGO) test --quiet -p flownet-python --lib; \
 	else \
@@ -68,6 +73,22 @@ test-rust: | $(BIN)/python ## unit, property, simulation, driver and doc tests o
 .PHONY: test-loom
 test-loom: ## model-check what threads share, under all interleavings
 	RUSTFLAGS="--cfg loom" CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true $(CARGO) test --quiet --release --target-dir target/loom -p flownet-memory -p flownet-core --lib loom
+
+.PHONY: test-sim
+test-sim: ## flow control: thousands of simulated seeds, every interleaving of small cases, planted bugs found
+	$(CARGO) test --quiet $(SIM)
+
+.PHONY: simulate
+simulate: ## simulate SEEDS=100000 seeds from FROM=0; the first that fails is shortened and shown
+	$(CARGO) run --quiet $(SIM) -- seeds $(FROM) $(SEEDS)
+
+.PHONY: simulate-grid
+simulate-grid: ## one world of WORKERS=1000 with a channel from each to each: memory a channel, actions a second
+	$(CARGO) run --quiet $(SIM) -- grid $(WORKERS) $$((10 * $(WORKERS) * $(WORKERS)))
+
+.PHONY: prove
+prove: ## every interleaving of the small cases and of larger ones (minutes)
+	$(CARGO) run --quiet $(SIM) -- prove
 
 .PHONY: test-python
 test-python: build $(VENV)/.tools ## operators, faults, life cycle, demo, stubs: through the real extension
@@ -120,6 +141,7 @@ fmt: $(VENV)/.tools ## format Rust and Python
 lint: build $(VENV)/.tools ## rustfmt, clippy (warnings are errors), ruff, mypy strict, stubs against the built module
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --quiet -p flownet-sim --all-targets --features planted-bugs -- -D warnings
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy

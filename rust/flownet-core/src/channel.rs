@@ -381,7 +381,7 @@ impl RemoteChannel {
     fn accept(&self, segment: MemorySegment) -> Option<MemorySegment> {
         let mut state = self.state.lock();
         state.is_waiting = false;
-        if !state.wants_segment() {
+        if !state.wants_segment() && !planted!(LentAfterRelease) {
             return Some(segment);
         }
         state.owned += 1;

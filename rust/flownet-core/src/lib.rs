@@ -17,6 +17,9 @@
 //! [`gate`] for the two ends a task holds, [`exchange`] for the credit protocol between two processes.
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod planting;
+
 pub mod channel;
 pub mod credit;
 pub mod error;
@@ -44,6 +47,9 @@ pub use partition::{PartitionCounters, PartitionHandle, ResultPartition, Subpart
 pub use record::{Emit, FlushPolicy, RecordReader, RecordWriter};
 pub use selector::{Selection, Selector, Target};
 pub use subpartition::{Element, NextElement, Polled};
+
+#[cfg(feature = "planted-bugs")]
+pub use planting::{Bug, plant};
 
 #[cfg(test)]
 mod tests;

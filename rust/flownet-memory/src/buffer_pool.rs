@@ -185,13 +185,12 @@ impl Drop for BufferPool {
 
 impl fmt::Debug for BufferPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (size, held, idle) = self.core.inspect(|state| (state.size, state.held, state.idle.len()));
         f.debug_struct("BufferPool")
+            .field("at", &Arc::as_ptr(&self.core))
             .field("settings", &self.core.settings)
-            .field("size", &size)
-            .field("held", &held)
-            .field("idle", &idle)
-            .finish_non_exhaustive()
+            .field("waiting", &self.core.waiting())
+            .field("state", &self.core.inspect(ToString::to_string))
+            .finish()
     }
 }
 

@@ -61,6 +61,10 @@ impl BufferConsumer {
 
 impl fmt::Debug for BufferConsumer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BufferConsumer").field("read", &self.read).field("seen", &self.seen).finish_non_exhaustive()
+        f.debug_struct("BufferConsumer")
+            .field("read", &self.read)
+            .field("seen", &self.seen)
+            .field("committed", &self.lease.committed())
+            .finish()
     }
 }

@@ -30,6 +30,11 @@ impl FreeList {
         lock(&self.state).free.len()
     }
 
+    /// The pools that wait, first come first: where they are in memory, which is who they are.
+    pub(crate) fn waiting(&self) -> Vec<*const PoolCore> {
+        lock(&self.state).waiting.iter().map(Arc::as_ptr).collect()
+    }
+
     /// A free segment, if there is one.
     pub(crate) fn take(&self) -> Option<Slot> {
         lock(&self.state).free.pop()

@@ -213,6 +213,11 @@ impl PoolCore {
         self.lend_limit.load(Ordering::Relaxed)
     }
 
+    /// Who waits here for a segment, first come first: where they are in memory, which is who they are.
+    pub(crate) fn waiting(&self) -> Vec<*const ()> {
+        self.inspect(|state| state.listeners.iter().map(|waiting| Arc::as_ptr(waiting).cast()).collect())
+    }
+
     /// Reads the state.
     pub(crate) fn inspect<R>(&self, read: impl FnOnce(&PoolState) -> R) -> R {
         read(&lock(&self.state))

@@ -19,6 +19,7 @@
 //!   excess circulates, and so does at least one segment of every pool that is short.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -212,6 +213,17 @@ impl PoolState {
         assert!(self.destroyed || is_guaranteed, "I12: a pool has what it is guaranteed");
         let is_backed = self.guarantee_for(self.standing) <= self.guarantee;
         assert!(self.destroyed || is_backed, "I12: what stands is guaranteed");
+    }
+}
+
+impl fmt::Display for PoolState {
+    /// All that decides what the pool does next, but for who its listeners are.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} idle of {} held, size {}", self.idle.len(), self.held, self.size)?;
+        write!(f, ", {} standing, {} guaranteed, in use {:?}", self.standing, self.guarantee, self.in_use_by_lane)?;
+        write!(f, ", takers {:?}, waiters {:?}", self.take_waiters, self.available_waiters)?;
+        f.write_str(if self.awaits_global { ", awaits the segment pool" } else { "" })?;
+        f.write_str(if self.destroyed { ", destroyed" } else { "" })
     }
 }
 

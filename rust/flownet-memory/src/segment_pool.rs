@@ -148,6 +148,7 @@ impl fmt::Debug for SegmentPool {
             .field("segment_bytes", &self.segment_bytes)
             .field("total", &self.total)
             .field("available", &self.available())
+            .field("waiting", &self.free.waiting())
             .field("guaranteed", &self.guaranteed())
             .finish_non_exhaustive()
     }

@@ -31,5 +31,5 @@ def test_every_behaviour_has_a_test_or_a_reason() -> None:
 def test_every_test_that_the_list_names_exists() -> None:
     for number, _, answer in ROWS:
         for place, name in re.findall(r"`([^`]+)::([^`]+)`", answer):
-            file = ROOT / re.sub(r"^(memory|core|net|runtime)/", r"rust/flownet-\1/", place)
+            file = ROOT / re.sub(r"^(memory|core|net|runtime|sim)/", r"rust/flownet-\1/", place)
             assert name in named_tests(file), f"behaviour {number}: no test {name} in {place}"

@@ -14,7 +14,7 @@
 //!   BACKLOG; the peer then owes it a credit.
 //! - I6: a connection without credit takes no data between passing its high watermark and reaching the low one.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::consumer::wrong_side;
@@ -76,7 +76,7 @@ impl Default for ProducerSettings {
 pub struct ProducerConnection {
     settings: ProducerSettings,
     ready_list: Arc<ReadyList>,
-    readers: HashMap<ChannelId, Reader>,
+    readers: BTreeMap<ChannelId, Reader>,
     /// Readers that may have something to send, in the order of their turns.
     ready: VecDeque<ChannelId>,
     parked: Vec<Parked>,
@@ -121,7 +121,7 @@ impl ProducerConnection {
         Self {
             settings,
             ready_list: ready,
-            readers: HashMap::new(),
+            readers: BTreeMap::new(),
             ready: VecDeque::new(),
             parked: Vec::new(),
             next_id: 0,
@@ -211,6 +211,11 @@ impl ProducerConnection {
             && let Some(channel) = self.ready.pop_front()
         {
             room = room.saturating_sub(self.serve(channel, room, out));
+            if planted!(ClearedAfterLooking)
+                && let Some(reader) = self.readers.get_mut(&channel)
+            {
+                reader.is_queued = false;
+            }
         }
         if !self.control.is_empty() || !self.backlogs.is_empty() {
             out.push_control(|run| {
@@ -246,7 +251,7 @@ impl ProducerConnection {
     pub fn connection_lost(&mut self) {
         self.ready.clear();
         self.parked.clear();
-        for (_, reader) in self.readers.drain() {
+        for reader in std::mem::take(&mut self.readers).into_values() {
             reader.cell.release();
         }
     }
@@ -313,7 +318,7 @@ impl ProducerConnection {
     fn on_resume(&mut self, channel: ChannelId) -> Result<(), ProtocolError> {
         let Some(reader) = self.readers.get_mut(&channel) else { return self.check_known(channel) };
         // The peer gave our segments to others while it was blocked: what it has for us now, it says anew.
-        if !reader.credit.is_unlimited() {
+        if !reader.credit.is_unlimited() && !planted!(CreditOutlivesBlock) {
             reader.credit = Credit::ZERO;
         }
         reader.told = Backlog::ZERO;
@@ -323,10 +328,10 @@ impl ProducerConnection {
     /// One turn of a reader that was taken off the queue. Returns the elements it sent, data at most `room` of them.
     fn serve(&mut self, channel: ChannelId, room: usize, out: &mut Outbox) -> usize {
         let Some(reader) = self.readers.get_mut(&channel) else { return 0 };
-        reader.is_queued = false;
+        reader.is_queued = planted!(ClearedAfterLooking);
         // In turn with others, one buffer each; alone, all it may send.
         let share = if self.ready.is_empty() && !self.is_uncontrolled { room } else { 1 };
-        let max_data = share.min(reader.credit.get() as usize);
+        let max_data = share.min(reader.credit.get() as usize + usize::from(planted!(Overdraft)));
         if max_data == 0 && !reader.cell.is_available(false) {
             self.on_starved(channel);
             return 0;
@@ -358,7 +363,7 @@ impl ProducerConnection {
         let backlog = reader.cell.backlog();
         if backlog.is_zero() {
             self.on_found_nothing(channel);
-        } else if reader.told.is_zero() {
+        } else if reader.told.is_zero() && !planted!(SilentBacklog) {
             reader.told = backlog;
             self.backlogs.push((channel, backlog));
         }

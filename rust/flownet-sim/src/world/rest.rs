@@ -1,0 +1,163 @@
+//! How a world comes to rest, and what must be true then.
+//!
+//! # Progress
+//! When nobody is awake, no byte is on its way and every consumer reads, nothing that was written may be undelivered:
+//! nothing is left that could deliver it later.
+
+use super::World;
+use crate::action::{Action, Turn};
+
+impl World {
+    /// Lets everything run to its end, with consumers that read, and checks that all is delivered and all segments are
+    /// home.
+    ///
+    /// # Panics
+    /// When it is not.
+    pub fn finish_all(&mut self) {
+        self.deliver_all();
+        for producer in 0..self.writers.len() {
+            self.apply(Action::Finish { producer });
+        }
+        self.run_to_rest();
+        self.assert_delivered();
+        self.assert_finished();
+        self.assert_all_segments_home();
+    }
+
+    /// Delivers what was written.
+    pub fn deliver_all(&mut self) {
+        for producer in 0..self.writers.len() {
+            self.apply(Action::Register { producer });
+        }
+        self.run_to_rest();
+        self.end_stranded_writers();
+        // Twice, as what a flush finds is known to be new once the flush is over.
+        for _ in 0..2 {
+            for producer in 0..self.writers.len() {
+                self.apply(Action::Flush { producer });
+            }
+            self.run_to_rest();
+        }
+        self.assert_delivered();
+    }
+
+    /// Gives everybody who is awake a turn, in the order of waking, until nobody is and nothing is on its way.
+    fn run_to_rest(&mut self) {
+        for consumer in 0..self.readers.len() {
+            self.let_go(consumer);
+        }
+        // However the schedule got here, this goes on in the same way.
+        let turns = self.all_awake();
+        self.awake.with(|awake| *awake = turns.into());
+        let mut left = MANY_TURNS + MANY_TURNS_EACH * self.channels.len();
+        loop {
+            let Some(turn) = self.take_awake(|_| 0) else {
+                if !self.apply(Action::Wait) {
+                    return;
+                }
+                continue;
+            };
+            self.apply(Action::of(turn, usize::MAX));
+            if let Turn::Read(consumer) = turn {
+                self.let_go(consumer);
+            }
+            left -= 1;
+            assert!(left > 0, "it never comes to rest: {turn:?} again");
+        }
+    }
+
+    /// A consumer that is done with all it has.
+    fn let_go(&mut self, consumer: usize) {
+        self.apply(Action::Drop { consumer, buffers: usize::MAX });
+        while self.apply(Action::Resume { consumer }) {}
+    }
+
+    /// A writer waits for ever only where nobody came to read because a connection broke before, or where such a one
+    /// keeps the segments. Nobody needs a flush to go on.
+    fn end_stranded_writers(&mut self) {
+        while let Some(producer) = (0..self.writers.len()).find(|&producer| self.is_stranded(producer)) {
+            self.end_writer(producer, None);
+            self.run_to_rest();
+        }
+        self.assert_nobody_waits();
+    }
+
+    fn is_stranded(&self, producer: usize) -> bool {
+        let consumers = self.readers.len();
+        let mut channels = self.channels[producer * consumers..][..consumers].iter();
+        self.writers[producer].pending.is_some()
+            && channels.any(|channel| channel.is_excused && channel.cell.queued_buffers() > 0)
+    }
+
+    fn assert_nobody_waits(&self) {
+        for (producer, writer) in self.writers.iter().enumerate() {
+            assert!(writer.pending.is_none(), "producer {producer} waits for a segment and everybody reads");
+        }
+    }
+
+    /// Nothing is undelivered but what a fault hit.
+    pub fn assert_delivered(&self) {
+        let consumers = self.readers.len();
+        for (place, channel) in self.channels.iter().enumerate() {
+            let (producer, consumer) = (place / consumers, place % consumers);
+            assert!(
+                channel.is_excused || channel.stream.is_empty(),
+                "consumer {consumer} waits for what producer {producer} wrote: {:?}",
+                channel.stream
+            );
+        }
+        self.assert_nobody_waits();
+    }
+
+    fn assert_finished(&self) {
+        for (consumer, reader) in self.readers.iter().enumerate() {
+            let mut channels = self.channels.iter().skip(consumer).step_by(self.readers.len());
+            let is_whole = channels.all(|channel| !channel.is_excused);
+            let is_finished = reader.gate.as_ref().is_some_and(|gate| gate.is_finished());
+            assert!(is_finished || !is_whole, "every channel of consumer {consumer} came to its end");
+        }
+        for channel in &self.channels {
+            assert!(channel.is_excused || channel.cell.is_consumed(), "a subpartition was read to its end");
+        }
+    }
+
+    /// Ends everything where it stands and counts: every segment of every worker must be home.
+    ///
+    /// # Panics
+    /// If one is not.
+    pub fn assert_all_segments_home(&mut self) {
+        for reader in &mut self.readers {
+            reader.held.clear();
+            reader.gate = None;
+        }
+        self.writers.iter_mut().for_each(|writer| writer.partition = None);
+        self.channels.clear();
+        self.connections.clear();
+        for (consumer, reader) in self.readers.iter().enumerate() {
+            assert_eq!(reader.pool.in_use(), 0, "segments that consumer {consumer} has not given back");
+            reader.pool.destroy();
+        }
+        self.writers.clear();
+        self.registry.0.clear();
+        for (worker, segments) in self.segments.iter().enumerate() {
+            assert_eq!(segments.available(), segments.total(), "segments of worker {worker} that are home");
+        }
+    }
+}
+
+impl Action {
+    /// The turn as an action that does at most so much.
+    #[must_use]
+    pub fn of(turn: Turn, amount: usize) -> Self {
+        match turn {
+            Turn::Write(producer) => Self::Continue { producer },
+            Turn::Read(consumer) => Self::Read { consumer, elements: amount },
+            Turn::Send(connection, side) => Self::Send { connection, side, bytes: amount },
+            Turn::Receive(connection, side) => Self::Receive { connection, side, bytes: amount },
+        }
+    }
+}
+
+/// Turns that a world may need to come to rest; more mean that it goes round and round.
+const MANY_TURNS: usize = 1_000_000;
+const MANY_TURNS_EACH: usize = 10_000;
