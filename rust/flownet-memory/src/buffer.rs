@@ -7,9 +7,10 @@ use std::fmt;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
+use crate::part::PartOwner;
 use crate::region::RawBytes;
 use crate::sync::{AtomicUsize, LeaseArc, Ordering};
-use crate::{MemorySegment, Recycler};
+use crate::{MemorySegment, Recycler, SegmentPart};
 
 /// Bytes that were written once and are only read since. Cloning and slicing
 /// share them; when the last one is dropped the segment goes home or to its
@@ -21,14 +22,15 @@ pub struct Buffer {
     lease: LeaseArc<Lease>,
 }
 
-/// One use of a segment, from its first writer to its last reader.
+/// One use of a segment or of a part of it, from its first writer to its last reader.
 pub(crate) struct Lease {
     /// How many bytes are readable, with [`FINISHED`] once no more will be. One
     /// word, so that a reader cannot see the end without the bytes before it.
     committed: AtomicUsize,
     bytes: RawBytes,
+    len: usize,
     /// `None` only within `drop`.
-    segment: Option<MemorySegment>,
+    owner: Option<PartOwner>,
     recycler: Option<Arc<dyn Recycler>>,
 }
 
@@ -101,17 +103,18 @@ impl fmt::Debug for Buffer {
 
 impl Lease {
     /// A lease that its builder is about to fill.
-    pub(crate) fn unwritten(segment: MemorySegment) -> Self {
-        Self::new(segment, 0, None)
+    pub(crate) fn unwritten(part: SegmentPart) -> Self {
+        Self::new(part, 0, None)
     }
 
     fn finished(segment: MemorySegment, len: usize, recycler: Option<Arc<dyn Recycler>>) -> Self {
         assert!(len <= segment.len(), "{len} bytes cannot lie in a segment of {}", segment.len());
-        Self::new(segment, len | FINISHED, recycler)
+        Self::new(segment.into(), len | FINISHED, recycler)
     }
 
-    fn new(segment: MemorySegment, committed: usize, recycler: Option<Arc<dyn Recycler>>) -> Self {
-        Self { committed: AtomicUsize::new(committed), bytes: segment.raw(), segment: Some(segment), recycler }
+    fn new(part: SegmentPart, committed: usize, recycler: Option<Arc<dyn Recycler>>) -> Self {
+        let SegmentPart { bytes, len, owner } = part;
+        Self { committed: AtomicUsize::new(committed), bytes, len, owner: Some(owner), recycler }
     }
 
     /// Makes the first `len` bytes readable.
@@ -137,8 +140,9 @@ impl Lease {
         self.bytes
     }
 
-    pub(crate) fn segment_len(&self) -> usize {
-        self.segment.as_ref().map_or(0, MemorySegment::len)
+    /// Bytes there are to write to.
+    pub(crate) fn len(&self) -> usize {
+        self.len
     }
 }
 
@@ -146,10 +150,9 @@ impl Drop for Lease {
     fn drop(&mut self) {
         // The reference count was dropped to zero with Acquire and Release, so all
         // users' accesses are over before the next owner's begin (S5).
-        let Some(segment) = self.segment.take() else { return };
-        match self.recycler.take() {
-            Some(recycler) => recycler.recycle(segment),
-            None => drop(segment),
+        match (self.owner.take(), self.recycler.take()) {
+            (Some(PartOwner::Whole(segment)), Some(recycler)) => recycler.recycle(segment),
+            (owner, _) => drop(owner),
         }
     }
 }

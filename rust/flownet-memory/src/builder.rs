@@ -7,9 +7,9 @@ use std::fmt;
 use crate::buffer::Lease;
 use crate::region::RawBytes;
 use crate::sync::LeaseArc;
-use crate::{BufferConsumer, MemorySegment};
+use crate::{BufferConsumer, SegmentPart};
 
-/// The one writer of a segment. What it appends becomes readable by [`commit`](Self::commit).
+/// The one writer of a segment, or of its part of one. What it appends becomes readable by [`commit`](Self::commit).
 ///
 /// Dropping it finishes it: everything appended is committed.
 pub struct BufferBuilder {
@@ -21,10 +21,10 @@ pub struct BufferBuilder {
 }
 
 impl BufferBuilder {
-    /// A builder for `segment`, and the consumer that reads what it commits.
-    pub fn new(segment: MemorySegment) -> (Self, BufferConsumer) {
-        let capacity = segment.len();
-        let lease = LeaseArc::new(Lease::unwritten(segment));
+    /// A builder for a segment or a part of one, and the consumer that reads what it commits.
+    pub fn new(part: impl Into<SegmentPart>) -> (Self, BufferConsumer) {
+        let lease = LeaseArc::new(Lease::unwritten(part.into()));
+        let capacity = lease.len();
         let consumer = BufferConsumer::new(LeaseArc::clone(&lease));
         (Self { bytes: lease.raw(), written: 0, capacity, finished: false, lease }, consumer)
     }
@@ -101,7 +101,7 @@ impl BufferBuilder {
     /// already and to the segment's length. No effect once finished.
     pub fn trim(&mut self, capacity: usize) {
         if !self.finished {
-            self.capacity = capacity.clamp(self.written, self.lease.segment_len());
+            self.capacity = capacity.clamp(self.written, self.lease.len());
         }
     }
 

@@ -29,6 +29,8 @@
 //! - S1: a `Slot` is the only owner of its bytes. A region makes each slot once,
 //!   slots cannot be cloned and do not overlap. Exclusive access to a segment is
 //!   exclusive access to its slot.
+//!   A segment that is split hands its bytes on to parts that are made once and do
+//!   not overlap either; a part or its lease keeps the segment, and so the slot.
 //! - S2: a slot keeps its region allocated. A lease holds its segment, and with
 //!   it the slot, until the last builder, consumer and buffer of it is dropped.
 //! - S3: within a lease the bytes from `committed` on belong to its one builder,
@@ -50,6 +52,7 @@ mod builder;
 mod consumer;
 mod error;
 mod free_list;
+mod part;
 mod pool_core;
 mod pool_state;
 mod region;
@@ -66,6 +69,7 @@ pub use buffer_pool::{BufferPool, BufferPoolSettings};
 pub use builder::BufferBuilder;
 pub use consumer::BufferConsumer;
 pub use error::MemoryError;
+pub use part::SegmentPart;
 pub use segment::{MemorySegment, Recycler, SegmentListener};
 pub use segment_pool::SegmentPool;
 

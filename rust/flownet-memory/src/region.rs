@@ -11,6 +11,7 @@
 #![allow(unsafe_code, reason = "allocates the segments and is the only place that makes references into them")]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::num::NonZero;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -121,6 +122,17 @@ impl Slot {
 }
 
 impl RawBytes {
+    /// Where the bytes `offset` further on are. An address as any: using it is what is unsafe.
+    #[inline]
+    pub(crate) fn offset(self, offset: usize) -> Self {
+        let further = |bytes: usize| move |at: NonZero<usize>| at.checked_add(bytes).expect("within one allocation");
+        Self {
+            start: self.start.map_addr(further(offset)),
+            #[cfg(loom)]
+            shadow: self.shadow.map_addr(further(offset * size_of::<loom::cell::UnsafeCell<()>>())),
+        }
+    }
+
     /// Copies `src` to `at..at + src.len()`.
     ///
     /// # Safety

@@ -14,7 +14,8 @@
 //!   subpartitions. Beyond the bound the buffer that has been open for longest is finished, full or not, before
 //!   another is opened: a busy subpartition fills its buffer and opens the next, so the oldest one is that of an idle
 //!   subpartition, whose bytes were flushed and read long ago. So an idle subpartition keeps no segment that a busy one
-//!   wants, and at least one segment is always on its way to a reader and back.
+//!   wants, and at least one segment is always on its way to a reader and back. Where all that are open are busy, the
+//!   segments are split into smaller buffers: what is bounded and finished is then all open parts of a segment.
 
 mod cell;
 mod dirty;

@@ -1,32 +1,51 @@
 //! The buffers a partition has open: at most one for each subpartition, in the order in which they were opened.
 //!
+//! Where more subpartitions are busy than buffers may be open, a buffer would be closed with a record or two in it to
+//! make room for the next. Segments are then split, and each part is a buffer.
+//!
 //! # Invariants
 //! - I1: every open buffer has one entry in `order` that bears its stamp. Entries of buffers closed since are passed
 //!   over, and cleared away before they are more than the open ones.
-//! - I2: at most `booked` buffers are open, or one: as many as the pool knows to stand.
+//! - I2: at most `booked` segments have an open buffer or a part to spare, or one: as many as the pool knows to stand.
+//! - I3: parts to spare are of the segment begun last, and count as one open buffer of it.
 
 use std::collections::VecDeque;
 
-use flownet_memory::{BufferBuilder, BufferPool};
+use flownet_memory::{BufferBuilder, BufferPool, MemorySegment, SegmentPart};
 
 /// Builders by subpartition.
 #[derive(Debug)]
 pub(super) struct OpenBuffers {
     builders: Box<[Option<BufferBuilder>]>,
-    /// By subpartition: which of its entries in `order` counts.
-    stamps: Box<[u32]>,
+    places: Box<[Place]>,
     order: VecDeque<(u32, u32)>,
     open: usize,
+    segments: OpenSegments,
+    spare: Vec<SegmentPart>,
+    counts_spare: bool,
+    parts: Parts,
     booked: usize,
+}
+
+/// Of the buffer that was last opened in a subpartition.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    /// Which of its entries in `order` counts.
+    stamp: u32,
+    segment: u32,
 }
 
 impl OpenBuffers {
     pub(super) fn new(subpartitions: u32) -> Self {
         Self {
             builders: (0..subpartitions).map(|_| None).collect(),
-            stamps: (0..subpartitions).map(|_| 0).collect(),
+            places: (0..subpartitions).map(|_| Place::default()).collect(),
             order: VecDeque::new(),
             open: 0,
+            segments: OpenSegments::default(),
+            spare: Vec::new(),
+            counts_spare: false,
+            parts: Parts::default(),
             booked: 0,
         }
     }
@@ -37,70 +56,189 @@ impl OpenBuffers {
         self.builders[index].as_mut()
     }
 
-    /// Buffers that are open.
-    pub(super) fn len(&self) -> usize {
-        self.open
+    /// Segments that open buffers and parts to spare keep from coming back.
+    pub(super) fn segments(&self) -> usize {
+        self.segments.open()
     }
 
     pub(super) fn subpartitions(&self) -> usize {
         self.builders.len()
     }
 
-    /// How many must be closed before one more is opened. What is booked stays booked, unless the pool has become too
-    /// small for it.
-    pub(super) fn make_room(&mut self, pool: &BufferPool) -> usize {
+    /// How many segments may be kept open. What is booked stays booked, unless the pool has become too small for it.
+    pub(super) fn limit(&mut self, pool: &BufferPool) -> usize {
         if pool.claims_standing() && self.booked > 1 {
             self.booked -= 1;
             pool.end_standing(1);
-        } else if self.open == self.booked && pool.try_stand() {
+        } else if self.segments() == self.booked && pool.try_stand() {
             self.booked += 1;
         }
-        (self.open + 1).saturating_sub(self.booked.max(1))
+        self.booked.max(1)
+    }
+
+    /// A part that is left of the last segment.
+    pub(super) fn take_spare(&mut self) -> Option<SegmentPart> {
+        self.spare.pop()
+    }
+
+    /// Gives the spare parts back.
+    pub(super) fn drop_spare(&mut self) {
+        self.spare.clear();
+        self.end_spare();
+    }
+
+    /// Begins a segment: a buffer of all of it, or of a part, with the others to spare.
+    pub(super) fn begin(&mut self, segment: MemorySegment) -> SegmentPart {
+        debug_assert!(self.spare.is_empty(), "I3: what is left of the last segment is used first");
+        self.segments.begin();
+        let parts = self.parts.of(segment.len());
+        if parts == 1 {
+            return segment.into();
+        }
+        self.spare.extend(segment.split(parts));
+        self.segments.enter();
+        self.counts_spare = true;
+        self.spare.pop().expect("a segment has at least one part")
     }
 
     pub(super) fn insert(&mut self, index: usize, builder: BufferBuilder) {
         debug_assert!(self.builders[index].is_none(), "the buffer before it is finished");
         self.builders[index] = Some(builder);
         self.open += 1;
-        if self.order.len() > 2 * self.open + SPARE_ENTRIES {
-            let (builders, stamps) = (&self.builders, &self.stamps);
-            self.order.retain(|&(at, stamp)| is_current(builders, stamps, at, stamp));
+        let segment = self.segments.enter();
+        if self.spare.is_empty() {
+            self.end_spare();
         }
-        let stamp = self.stamps[index].wrapping_add(1);
-        self.stamps[index] = stamp;
+        if self.order.len() > 2 * self.open + SPARE_ENTRIES {
+            let (builders, places) = (&self.builders, &self.places);
+            self.order.retain(|&(at, stamp)| is_current(builders, places, at, stamp));
+        }
+        let stamp = self.places[index].stamp.wrapping_add(1);
+        self.places[index] = Place { stamp, segment };
         // A partition has at most 2^32 subpartitions.
         self.order.push_back((index as u32, stamp));
     }
 
     pub(super) fn take(&mut self, index: usize) -> Option<BufferBuilder> {
-        let taken = self.builders[index].take();
-        self.open -= usize::from(taken.is_some());
-        taken
+        let taken = self.builders[index].take()?;
+        self.open -= 1;
+        self.segments.leave(self.places[index].segment);
+        if taken.is_full() {
+            self.parts.on_filled();
+        }
+        Some(taken)
+    }
+
+    /// A buffer was closed for another before anybody could read it.
+    pub(super) fn on_cut_short(&mut self) {
+        self.parts.on_cut_short();
     }
 
     /// The subpartitions with an open buffer, those first whose buffer has been open for longest.
     pub(super) fn oldest_first(&self) -> impl Iterator<Item = usize> {
         let current =
-            self.order.iter().filter(|&&(index, stamp)| is_current(&self.builders, &self.stamps, index, stamp));
+            self.order.iter().filter(|&&(index, stamp)| is_current(&self.builders, &self.places, index, stamp));
         current.map(|&(index, _)| index as usize)
     }
 
     /// The subpartition whose buffer has been open for longest.
     pub(super) fn oldest(&mut self) -> Option<usize> {
         while let Some(&(index, stamp)) = self.order.front() {
-            if is_current(&self.builders, &self.stamps, index, stamp) {
+            if is_current(&self.builders, &self.places, index, stamp) {
                 return Some(index as usize);
             }
             self.order.pop_front();
         }
         None
     }
+
+    fn end_spare(&mut self) {
+        if std::mem::take(&mut self.counts_spare) {
+            self.segments.leave(self.segments.newest);
+        }
+    }
 }
 
-fn is_current(builders: &[Option<BufferBuilder>], stamps: &[u32], index: u32, stamp: u32) -> bool {
+fn is_current(builders: &[Option<BufferBuilder>], places: &[Place], index: u32, stamp: u32) -> bool {
     let index = index as usize;
-    stamps[index] == stamp && builders[index].is_some()
+    places[index].stamp == stamp && builders[index].is_some()
+}
+
+/// How many buffers are open in each segment that has any.
+#[derive(Debug, Default)]
+struct OpenSegments {
+    buffers: Vec<u32>,
+    /// Places in `buffers` that are not in use.
+    free: Vec<u32>,
+    newest: u32,
+}
+
+impl OpenSegments {
+    fn open(&self) -> usize {
+        self.buffers.len() - self.free.len()
+    }
+
+    /// Counts a segment, of which a buffer is about to be opened.
+    fn begin(&mut self) {
+        self.newest = self.free.pop().unwrap_or_else(|| {
+            self.buffers.push(0);
+            // No more than there are subpartitions, and a spare one.
+            self.buffers.len() as u32 - 1
+        });
+    }
+
+    /// One more buffer of the newest segment is open.
+    fn enter(&mut self) -> u32 {
+        self.buffers[self.newest as usize] += 1;
+        self.newest
+    }
+
+    fn leave(&mut self, segment: u32) {
+        let buffers = &mut self.buffers[segment as usize];
+        *buffers -= 1;
+        if *buffers == 0 {
+            self.free.push(segment);
+        }
+    }
+}
+
+/// Into how many buffers a segment is split: more, when buffers are closed for others before their time; fewer, when
+/// they fill up one after the other.
+#[derive(Debug)]
+struct Parts {
+    now: usize,
+    filled: u32,
+}
+
+impl Default for Parts {
+    fn default() -> Self {
+        Self { now: 1, filled: 0 }
+    }
+}
+
+impl Parts {
+    fn of(&self, segment_bytes: usize) -> usize {
+        self.now.min(segment_bytes / SMALLEST_PART_BYTES).max(1)
+    }
+
+    fn on_cut_short(&mut self) {
+        self.now = (self.now * 2).min(MOST_PARTS);
+        self.filled = 0;
+    }
+
+    fn on_filled(&mut self) {
+        self.filled += 1;
+        if self.filled >= FILLED_BEFORE_FEWER {
+            self.now = (self.now / 2).max(1);
+            self.filled = 0;
+        }
+    }
 }
 
 /// Entries of closed buffers that are not worth clearing away.
 const SPARE_ENTRIES: usize = 64;
+const MOST_PARTS: usize = 16;
+/// A frame's costs show below this.
+const SMALLEST_PART_BYTES: usize = 1024;
+/// Trying fewer parts costs up to a segment's worth of short buffers if it was too early.
+const FILLED_BEFORE_FEWER: u32 = 1024;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::{Poll, Waker, ready};
 
-use flownet_memory::{BufferBuilder, BufferPool, MemorySegment};
+use flownet_memory::{BufferBuilder, BufferPool, MemorySegment, SegmentPart};
 
 use super::cell::SubpartitionCell;
 use super::handle::{PartitionCounters, PartitionHandle, Shared};
@@ -137,9 +137,15 @@ impl ResultPartition {
         if self.open.get_mut(index).is_some_and(|builder| !builder.is_full()) {
             return Poll::Ready(Ok(()));
         }
-        let segment = ready!(self.pool.poll_take(index, waker))?;
+        let part = match self.open.take_spare() {
+            Some(part) => part,
+            None => {
+                let segment = ready!(self.pool.poll_take(index, waker))?;
+                self.begin(segment)
+            }
+        };
         self.finish_buffer(index);
-        self.open_buffer(index, segment);
+        self.open_buffer(index, part);
         Poll::Ready(Ok(()))
     }
 
@@ -163,6 +169,7 @@ impl ResultPartition {
         }
         self.broadcast_event(&Event::EndOfData { drain });
         self.broadcast_event(&Event::EndOfPartition);
+        self.open.drop_spare();
         self.is_finished = true;
     }
 
@@ -243,8 +250,8 @@ impl ResultPartition {
                 break;
             }
             self.finish_buffer(index);
-            match self.pool.try_take(index) {
-                Some(segment) => self.open_buffer(index, segment),
+            match self.try_take_part(index) {
+                Some(part) => self.open_buffer(index, part),
                 None if self.close_drained_buffers() => {}
                 None => {
                     // P2: the reader must see the full buffer, or it never gives a segment back.
@@ -259,7 +266,7 @@ impl ResultPartition {
 
     /// P4: where the open buffers hold all segments, they must go, full or not.
     fn close_idle_buffers(&mut self) {
-        if self.pool.in_use() <= self.open.len() {
+        if self.pool.in_use() <= self.open.segments() {
             self.close_unicast();
         }
     }
@@ -284,19 +291,34 @@ impl ResultPartition {
         taken
     }
 
-    fn open_buffer(&mut self, index: usize, segment: MemorySegment) {
+    fn try_take_part(&mut self, index: usize) -> Option<SegmentPart> {
+        let spare = self.open.take_spare();
+        spare.or_else(|| self.pool.try_take(index).map(|segment| self.begin(segment)))
+    }
+
+    fn begin(&mut self, segment: MemorySegment) -> SegmentPart {
         self.make_room();
-        let (builder, consumer) = BufferBuilder::new(segment);
+        self.open.begin(segment)
+    }
+
+    fn open_buffer(&mut self, index: usize, part: SegmentPart) {
+        let (builder, consumer) = BufferBuilder::new(part);
         self.shared.cells[index].add_buffer(consumer);
         self.open.insert(index, builder);
     }
 
-    /// P5: before one buffer more is open than may be, the oldest one goes.
+    /// P5: before one segment more is open than may be, the oldest one goes.
     fn make_room(&mut self) {
-        for _ in 0..self.open.make_room(&self.pool) {
-            if let Some(oldest) = self.open.oldest() {
-                self.close_buffer(oldest);
-            }
+        let limit = self.open.limit(&self.pool);
+        let mut is_cut_short = false;
+        while self.open.segments() >= limit
+            && let Some(oldest) = self.open.oldest()
+        {
+            is_cut_short |= !self.shared.cells[oldest].is_open_and_drained();
+            self.close_buffer(oldest);
+        }
+        if is_cut_short {
+            self.open.on_cut_short();
         }
     }
 
@@ -343,6 +365,7 @@ impl ResultPartition {
     }
 
     fn close_unicast(&mut self) {
+        self.open.drop_spare();
         while let Some(oldest) = self.open.oldest() {
             self.close_buffer(oldest);
         }

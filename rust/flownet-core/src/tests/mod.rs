@@ -12,6 +12,7 @@ mod loom;
 mod memory;
 mod pair;
 mod partitions;
+mod parts;
 mod random;
 mod subpartitions;
 mod threads;

@@ -277,3 +277,22 @@ fn handles_cross_threads() {
     is_send::<SegmentPool>();
     is_sync::<SegmentPool>();
 }
+
+#[test]
+fn parts_of_a_segment_are_written_and_read_apart_and_the_last_one_sends_it_home() {
+    let (segments, pool) = one_segment();
+    let (mut builders, mut consumers): (Vec<_>, Vec<_>) =
+        pool.try_take(0).unwrap().split(3).map(BufferBuilder::new).unzip();
+    for (byte, builder) in (b'a'..).zip(&mut builders) {
+        assert_eq!(builder.append(&[byte; 8]), 2, "eight bytes are three parts of two");
+    }
+    drop(builders);
+    let read: Vec<Buffer> = consumers.iter_mut().map(|consumer| consumer.poll().unwrap()).collect();
+    assert_eq!(read.iter().map(AsRef::as_ref).collect::<Vec<&[u8]>>(), [b"aa", b"bb", b"cc"]);
+    drop(consumers);
+    for buffer in read {
+        assert!(!pool.is_available(), "a part is in use");
+        drop(buffer);
+    }
+    assert_home(segments, pool);
+}

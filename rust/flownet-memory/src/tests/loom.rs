@@ -107,6 +107,33 @@ fn loom_last_drop_among_clones_sends_the_segment_home_once() {
 }
 
 #[test]
+fn loom_the_last_part_sends_its_segment_home_once() {
+    model(|| {
+        let segments = segments(1);
+        let pool = segments.create_buffer_pool(sized(1, 1)).unwrap();
+        let users: Vec<_> = pool
+            .try_take(0)
+            .unwrap()
+            .split(2)
+            .zip([1, 2])
+            .map(|(part, byte)| {
+                thread::spawn(move || {
+                    let (mut builder, mut consumer) = BufferBuilder::new(part);
+                    assert_eq!(builder.append(&[byte, byte]), 1);
+                    drop(builder);
+                    assert_eq!(*consumer.poll().unwrap(), [byte]);
+                })
+            })
+            .collect();
+        // The next owner writes as soon as it can: unordered with a use of either part, this is a race.
+        wait_take(&pool).unwrap().as_mut_slice().fill(9);
+        users.into_iter().for_each(|user| user.join().unwrap());
+        drop(pool);
+        assert_all_home(&segments);
+    });
+}
+
+#[test]
 fn loom_a_copied_consumer_and_its_builder_share_the_way_home() {
     model(|| {
         let segments = segments(1);

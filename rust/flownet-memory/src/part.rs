@@ -1,0 +1,50 @@
+//! What a builder fills: a whole segment, or one of several equal parts of it.
+
+use std::fmt;
+
+use crate::MemorySegment;
+use crate::region::RawBytes;
+use crate::sync::LeaseArc;
+
+/// The only owner of a whole segment or of one part of it. Parts of a segment are used and given back each for itself;
+/// the segment goes home with the last of them.
+pub struct SegmentPart {
+    pub(crate) bytes: RawBytes,
+    pub(crate) len: usize,
+    pub(crate) owner: PartOwner,
+}
+
+/// What keeps the bytes of a part.
+pub(crate) enum PartOwner {
+    Whole(MemorySegment),
+    Shared(#[expect(dead_code, reason = "dropped with the part")] LeaseArc<MemorySegment>),
+}
+
+impl From<MemorySegment> for SegmentPart {
+    fn from(segment: MemorySegment) -> Self {
+        Self { bytes: segment.raw(), len: segment.len(), owner: PartOwner::Whole(segment) }
+    }
+}
+
+impl MemorySegment {
+    /// Cuts the segment into `parts` of equal length; what is left over is not used.
+    ///
+    /// # Panics
+    /// If there are more parts than bytes.
+    pub fn split(self, parts: usize) -> impl Iterator<Item = SegmentPart> {
+        assert!((1..=self.len()).contains(&parts), "a segment of {} bytes has no {parts} parts", self.len());
+        let (bytes, len) = (self.raw(), self.len() / parts);
+        let segment = LeaseArc::new(self);
+        (0..parts).map(move |part| SegmentPart {
+            bytes: bytes.offset(part * len),
+            len,
+            owner: PartOwner::Shared(LeaseArc::clone(&segment)),
+        })
+    }
+}
+
+impl fmt::Debug for SegmentPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SegmentPart").field("len", &self.len).finish_non_exhaustive()
+    }
+}
