@@ -46,11 +46,12 @@ impl Region {
     ///
     /// Pages are not touched: until a segment is first written it costs no memory.
     pub(crate) fn allocate(segments: usize, segment_bytes: usize) -> Result<Vec<Slot>, MemoryError> {
-        let bytes = segments.saturating_mul(segment_bytes);
+        let stride = stride_of(segment_bytes);
+        let bytes = segments.saturating_mul(stride);
         let layout = Layout::from_size_align(bytes, ALIGN_BYTES).ok().filter(|layout| layout.size() > 0);
         let layout = layout.ok_or(MemoryError::InvalidSize {
             what: "segments * segment_bytes",
-            value: bytes,
+            value: segments.saturating_mul(segment_bytes),
             min: 1,
             max: MAX_REGION_BYTES,
         })?;
@@ -67,7 +68,7 @@ impl Region {
             shadow: (0..bytes).map(|_| loom::cell::UnsafeCell::new(())).collect(),
         });
         slots.extend((0..segments).map(|index| Slot {
-            bytes: region.raw_at(index * segment_bytes),
+            bytes: region.raw_at(index * stride),
             len: segment_bytes,
             _region: Arc::clone(&region),
         }));
@@ -212,6 +213,20 @@ impl RawBytes {
 unsafe impl Send for RawBytes {}
 // SAFETY: as above.
 unsafe impl Sync for RawBytes {}
+
+/// From the start of one segment to that of the next: a cache line more than a segment of whole pages. A writer of many
+/// channels is at about the same place in all their segments, and places that lie a multiple of a page apart fight for
+/// the few lines of one cache set.
+fn stride_of(segment_bytes: usize) -> usize {
+    if segment_bytes.is_multiple_of(PAGE_BYTES) {
+        segment_bytes.saturating_add(CACHE_LINE_BYTES)
+    } else {
+        segment_bytes
+    }
+}
+
+const PAGE_BYTES: usize = 4096;
+const CACHE_LINE_BYTES: usize = 64;
 
 /// Alignment of the region. Not more than the allocator's natural alignment:
 /// beyond it `alloc_zeroed` zeroes by hand and so touches every page.

@@ -214,3 +214,17 @@ fn segments_outlive_the_pools_they_came_from() {
     drop((pool, segments));
     segment.as_mut_slice().fill(1);
 }
+
+#[test]
+fn segments_of_whole_pages_do_not_lie_a_multiple_of_a_page_apart() {
+    let segments = SegmentPool::new(4, 4096).unwrap();
+    let pool = segments.create_buffer_pool(sized(4, 4)).unwrap();
+    let mut taken = take(&pool, 4);
+    let mut places: Vec<usize> =
+        taken.iter_mut().map(|segment| segment.as_mut_slice().as_ptr().addr() % 4096).collect();
+    places.sort_unstable();
+    places.dedup();
+    assert_eq!(places.len(), 4, "each begins in a cache set of its own");
+    drop((taken, pool));
+    assert_all_home(&segments);
+}
