@@ -3,14 +3,18 @@
 //! The sender emits by the clock: it sleeps until the next record is due, then emits all that are. A record carries the
 //! time of its emission, so a late wake-up of the sender itself is not counted against the exchange.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use flownet_core::Target;
 use flownet_net::{GateReader, Input, PartitionWriter};
 use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Serializer as _, V2DeflateSerializer};
 
 use crate::clock::{monotonic_ns, process_cpu_ns};
 use crate::error::BenchError;
@@ -61,8 +65,9 @@ pub(crate) fn receive(
     let cpu_ns = process_cpu_ns();
     let mut arrivals = Arrivals::new(spec)?;
     read_all(&mut reader, &mut arrivals)?;
-    let latency = Some(arrivals.finish(spec)?);
-    control.report(&Answer::Done(Box::new(Usage { latency, ..network.usage(cpu_ns)? })))?;
+    let latencies = arrivals.finish(spec)?;
+    let (latency, histogram) = (Some(latencies.figures()), Some(latencies.encoded()?));
+    control.report(&Answer::Done(Box::new(Usage { latency, histogram, ..network.usage(cpu_ns)? })))?;
     drop(reader);
     network.stop();
     Ok(())
@@ -118,6 +123,15 @@ impl Latencies {
             max_us: us(self.0.max()),
         }
     }
+
+    /// All of them, in the form that HdrHistogram's libraries of other languages read and can add up.
+    pub(crate) fn encoded(&self) -> Result<String, BenchError> {
+        let mut bytes = Vec::new();
+        V2DeflateSerializer::new()
+            .serialize(&self.0, &mut bytes)
+            .map_err(|error| BenchError::io("write a histogram")(io::Error::other(error)))?;
+        Ok(BASE64.encode(bytes))
+    }
 }
 
 /// The records that arrive, and the time that each took once the warm-up is over.
@@ -143,10 +157,10 @@ impl Arrivals {
         }
     }
 
-    fn finish(self, spec: &LatencySpec) -> Result<LatencyFigures, BenchError> {
+    fn finish(self, spec: &LatencySpec) -> Result<Latencies, BenchError> {
         let (received, expected) = (self.received, spec.records());
         if received == expected {
-            return Ok(self.latencies.figures());
+            return Ok(self.latencies);
         }
         Err(BenchError::WrongSum { received, sum: 0, expected, expected_sum: 0 })
     }
@@ -191,7 +205,7 @@ fn receive_raw(spec: &LatencySpec, sender: SocketAddr, control: &mut Control) ->
     let mut arrivals = Arrivals::new(spec)?;
     raw::decode(&mut stream, spec.record_bytes, spec.records(), |record| arrivals.add(record))
         .map_err(BenchError::io("read from the raw twin's socket"))?;
-    let latency = Some(arrivals.finish(spec)?);
+    let latency = Some(arrivals.finish(spec)?.figures());
     control.report(&Answer::Done(Box::new(Usage { latency, ..usage(cpu_ns)? })))
 }
 
@@ -220,6 +234,8 @@ const WAKE_UP_INTERVAL: Duration = Duration::from_micros(500);
 
 #[cfg(test)]
 mod tests {
+    use hdrhistogram::serialization::Deserializer;
+
     use super::*;
 
     #[test]
@@ -233,6 +249,15 @@ mod tests {
         {
             assert!((figure / expected - 1.0).abs() < 0.002, "{figure} for {expected}");
         }
+    }
+
+    #[test]
+    fn what_was_recorded_can_be_written_down_and_read_again() {
+        let mut latencies = Latencies::new().unwrap();
+        (1..=1000).for_each(|us| latencies.record(us * 1000));
+        let bytes = BASE64.decode(latencies.encoded().unwrap()).unwrap();
+        let read: Histogram<u64> = Deserializer::new().deserialize(&mut bytes.as_slice()).unwrap();
+        assert_eq!(read, latencies.0);
     }
 
     #[test]
@@ -259,6 +284,6 @@ mod tests {
         for stamp in [1_u64, 99_999_999, 100_000_001] {
             arrivals.add(&stamp.to_le_bytes());
         }
-        assert_eq!(arrivals.finish(&spec).unwrap().samples, 1);
+        assert_eq!(arrivals.finish(&spec).unwrap().figures().samples, 1);
     }
 }

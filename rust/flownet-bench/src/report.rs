@@ -68,6 +68,8 @@ pub struct Details {
     pub raw_tcp_cpu_ns_per_record: Option<f64>,
     /// Records whose latency was counted.
     pub samples: Option<u64>,
+    /// These latencies, in nanoseconds: an HdrHistogram, V2, deflated, in base64. Histograms of several runs can be added.
+    pub histogram: Option<String>,
     /// One-way latency of the raw twin, one write a record, at the same rate.
     pub raw_tcp: Option<LatencyFigures>,
     /// Half the time of round trips of the same size over a raw socket, back to back.

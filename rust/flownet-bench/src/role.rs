@@ -95,6 +95,8 @@ pub(crate) struct Usage {
     /// Its pool; 0 without one.
     pub(crate) network_memory_bytes: u64,
     pub(crate) latency: Option<LatencyFigures>,
+    /// All latencies, encoded.
+    pub(crate) histogram: Option<String>,
     pub(crate) net: NetFigures,
 }
 

@@ -56,6 +56,7 @@ pub fn run_latency(spec: &LatencySpec, launcher: &Launcher, stop: &Stop) -> Resu
 
     let records = spec.records() as f64;
     let latency = pair.receiver.latency.filter(|latency| latency.samples > 0);
+    let histogram = latency.and(pair.receiver.histogram.clone());
     let limit_us = twin.as_ref().map(|twin| twin.half_ping_pong.p50_us + twin.wake_up.p50_us);
     Ok(Run {
         p50_us: latency.map(|latency| latency.p50_us),
@@ -66,6 +67,7 @@ pub fn run_latency(spec: &LatencySpec, launcher: &Launcher, stop: &Stop) -> Resu
         ratio_to_raw_tcp: latency.zip(limit_us).map(|(latency, limit_us)| latency.p50_us / limit_us),
         details: Details {
             samples: latency.map(|latency| latency.samples),
+            histogram,
             raw_tcp: twin.as_ref().map(|twin| twin.raw),
             half_ping_pong: twin.as_ref().map(|twin| twin.half_ping_pong),
             wake_up: twin.as_ref().map(|twin| twin.wake_up),
