@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from .. import __version__
 from ..errors import FlownetError
-from . import bench, demo, lab, run
+from . import bench, demo, experiment, lab, run
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -49,5 +49,6 @@ def _parser() -> argparse.ArgumentParser:
     run.add_commands(commands)
     demo.add_commands(commands)
     bench.add_commands(commands)
+    experiment.add_commands(commands)
     lab.add_commands(commands)
     return parser

@@ -7,8 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from .. import _flownet
-from ..bench_process import run_bench
+from .. import bench
 from ..config import duration_us, size_bytes
 from ..errors import ConfigError
 
@@ -31,7 +30,8 @@ figures, here and in --json (one line a run; null where a bench does not measure
                         32 KiB and decoded from reads of up to 256 KiB; no channels, no credit, no pool
   ratio_to_raw_tcp      exchange: records_per_s by the twin's. latency: p50_us by half a ping-pong over a raw socket
                         plus one wake-up of a thread, which is the least that two processes can do
-  details               pool sizes, the twin's own figures, what the network threads did
+  details               pool sizes, the twin's own figures, what the network threads did; histogram: all latencies in
+                        ns, an HdrHistogram (V2, deflated, base64), which can be added to those of other runs
   machine, versions     where and with what; load_before is the machine's load average when the run began
 """
 
@@ -134,24 +134,24 @@ def _add_bench(benches: Commands, name: str, help: str, description: str) -> arg
 def _bench(options: argparse.Namespace) -> int:
     if options.repeat < 1:
         raise ConfigError(f"--repeat {options.repeat}: must be at least 1", setting="repeat", value=options.repeat)
-    kind: str = options.kind
-    given = json.dumps(_settings(options))
-    rows = _flownet.bench_grid(given) if options.grid else [given]
-    rows = [_flownet.bench_settings(kind, row) for row in rows]
+    kind: bench.Kind = options.kind
+    given = _settings(options)
+    rows = bench.flink_grid(given) if options.grid else [given]
+    rows = [bench.settings(kind, row) for row in rows]
     # Row by row, then again: what else happens on the machine meets all rows alike.
     plan = rows * options.repeat
     runs = []
     for number, settings in enumerate(plan, start=1):
-        run = run_bench(kind, settings)
+        run = bench.run(kind, settings)
         if options.json:
             print(json.dumps(run), flush=True)
         elif len(plan) > 1:
-            label = _flownet.bench_label(kind, settings)
+            label = bench.label(kind, settings)
             print(f"run {number} of {len(plan)}: {label}: {_figures(run)}", file=sys.stderr, flush=True)
         runs.append(run)
     if not options.json:
         print(_where(runs[0]))
-        print(_flownet.bench_table([json.dumps(run) for run in runs]))
+        print(bench.table(runs))
     return 0
 
 

@@ -6,14 +6,12 @@ slowly, and latency at a steady rate.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from .. import _flownet
-from ..bench_process import run_bench
+from .. import bench
 from . import settings
 from .scenario import Column, Figures, Result, Scenario
 from .trace import Row, Trace
@@ -113,19 +111,15 @@ class BufferTimeout(Scenario):
         """Measure with so many records or more, as long as it takes; return their number and the rate."""
         while True:
             given = {"channels": self.channels, "records": records, "buffer_timeout_us": _microseconds(timeout_ms)}
-            rate = float(_run("exchange", given)["records_per_s"])
+            rate = float(bench.run("exchange", bench.settings("exchange", given))["records_per_s"])
             if records >= 0.4 * rate * self.seconds:
                 return records, rate
             records = int(rate * self.seconds)
 
     def _latency(self, timeout_ms: int) -> dict[str, float]:
         given = {"rate": self.rate, "seconds": self.seconds, "buffer_timeout_us": _microseconds(timeout_ms)}
-        run = _run("latency", given)
+        run = bench.run("latency", bench.settings("latency", given))
         return {measure: float(run[measure]) for measure in ("p50_us", "p99_us")}
-
-
-def _run(kind: str, given: dict[str, Any]) -> dict[str, Any]:
-    return run_bench(kind, _flownet.bench_settings(kind, json.dumps(given)))
 
 
 def _microseconds(timeout_ms: int) -> int | None:

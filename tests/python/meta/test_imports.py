@@ -35,14 +35,13 @@ OUTSIDE = {
 
 MAY_IMPORT_EXTENSION = {
     "__init__",
+    "bench",
     "bench_process",
-    "cli.bench",
     "codec",
     "config",
     "environment",
     "errors",
     "graph",
-    "lab.buffer_timeout",
     "spark.member",
     "spark.stage",
     "spark.versions",

@@ -95,6 +95,8 @@ def session(master: str, event_logs: Path) -> Iterator[SparkSession]:
         "spark.sql.warehouse.dir": str(event_logs / "warehouse"),
         "spark.local.dir": str(event_logs / "local"),
         "spark.log.level": "OFF",
+        # Tests run everything once or twice: compiling it well would take most of the time.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
     for name, value in settings.items():
         builder = builder.config(name, value)

@@ -1,0 +1,39 @@
+"""Experiments: a workload, a grid of its parameters, repetitions in random order, and what comes of it as a DataFrame.
+
+>>> from flownet.experiments import Experiment
+>>> experiment = Experiment(
+...     "timeouts", "exchange", parameters={"records": 1000}, grid={"buffer_timeout": ["1ms", "10ms"]}
+... )
+>>> len(experiment.all_cells) * experiment.repetitions
+6
+
+`run` runs one on this machine or spread over Spark, `load` reads the rows, `report` writes a page about them. On the
+command line it is ``flownet experiment``.
+"""
+
+from __future__ import annotations
+
+from .analysis import load
+from .description import Cell, Experiment
+from .files import find_experiment, ready_made
+from .parameter import Parameter
+from .report import report
+from .run import Mode, Outcome, run
+from .workload import Figure, Measurement, Place, Workload
+
+__all__ = [
+    "Cell",
+    "Experiment",
+    "Figure",
+    "Measurement",
+    "Mode",
+    "Outcome",
+    "Parameter",
+    "Place",
+    "Workload",
+    "find_experiment",
+    "load",
+    "ready_made",
+    "report",
+    "run",
+]

@@ -1,0 +1,71 @@
+"""Shows on a terminal how an experiment goes; elsewhere it adds a line now and then."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TextIO
+
+from .tally import Tally
+from .units import format_seconds, format_value
+
+
+class Progress:
+    """Prints a `Tally` as it changes.
+
+    Parameters
+    ----------
+    stream
+        Where to write; in place if it is a terminal.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._in_place = stream.isatty()
+        self._shown_lines = 0
+        self._last_line_at = float("-inf")
+        self._last_done = -1
+
+    def show(self, tally: Tally) -> None:
+        """Show ``tally``."""
+        if self._in_place:
+            self.clear()
+            width = shutil.get_terminal_size().columns - 1
+            lines = [line[:width] for line in progress_lines(tally)]
+            self._shown_lines = len(lines)
+            self._write("".join(f"{line}\n" for line in lines))
+        elif tally.done != self._last_done and (
+            tally.seconds - self._last_line_at >= _SECONDS_BETWEEN_LINES or tally.done == tally.total
+        ):
+            self._last_line_at, self._last_done = tally.seconds, tally.done
+            self._write("; ".join(line.strip() for line in progress_lines(tally)) + "\n")
+
+    def clear(self) -> None:
+        """Take away what was shown in place."""
+        if self._shown_lines:
+            self._write(f"\x1b[{self._shown_lines}A\x1b[J")
+            self._shown_lines = 0
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
+
+
+def progress_lines(tally: Tally) -> list[str]:
+    """Lines that show ``tally``: the counts, what runs, the best so far, the last failure."""
+    left = "" if tally.seconds_left is None else f", {format_seconds(tally.seconds_left)} left"
+    lines = [
+        f"{tally.experiment.name}  {tally.done} of {tally.total} done, {len(tally.running)} running, "
+        f"{tally.failed} failed  {format_seconds(tally.seconds)}{left}"
+    ]
+    if tally.running:
+        lines.append(f"  running: {' | '.join(tally.running)}")
+    if tally.best is not None:
+        cell, value = tally.best
+        name, figure = tally.experiment.headline
+        lines.append(f"  best {name}: {format_value(value, figure.unit)} with {cell}")
+    if tally.last_error is not None:
+        lines.append(f"  last failure: {tally.last_error.splitlines()[0]}")
+    return lines
+
+
+_SECONDS_BETWEEN_LINES = 5.0

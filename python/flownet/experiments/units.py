@@ -1,0 +1,54 @@
+"""Numbers with their units, for people."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+
+def format_value(value: float, unit: str) -> str:
+    """Write a value with three digits and a unit that fits: ``182 M records/s``, ``1.20 ms``, ``0.42``."""
+    factor, prefixed = scale(value, unit)
+    return f"{format_number(value / factor)} {prefixed}".strip()
+
+
+def scale(largest: float, unit: str) -> tuple[float, str]:
+    """Choose a unit for values up to ``largest``: what to divide them by, and how it is called."""
+    steps = _STEPS.get(unit)
+    if steps is None:
+        steps = [(factor, f"{prefix} {unit}") for factor, prefix in _PREFIXES] if unit.endswith("/s") else [(1.0, unit)]
+    for factor, name in reversed(steps):
+        if abs(largest) >= factor * 0.9995:
+            return factor, name.strip()
+    return steps[0][0], steps[0][1].strip()
+
+
+def format_number(value: float) -> str:
+    """Write three digits, and all of those in front of the point: ``0.420``, ``18.2``, ``1,820``."""
+    if not math.isfinite(value):
+        return "-"
+    if value == 0:
+        return "0"
+    rounded = float(f"{value:.3g}")
+    digits = max(0, 2 - math.floor(math.log10(abs(rounded))))
+    return f"{rounded if abs(rounded) < 1000 else value:,.{min(digits, 5)}f}"
+
+
+def format_seconds(seconds: float) -> str:
+    """Write a time as a clock does: ``7 s``, ``3:05 min``, ``1:02:03 h``."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02} min"
+    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02} h"
+
+
+_PREFIXES: Final = [(1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G")]
+_STEPS: Final = {
+    "us": [(1.0, "us"), (1e3, "ms"), (1e6, "s")],
+    "ns": [(1.0, "ns"), (1e3, "us"), (1e6, "ms"), (1e9, "s")],
+    "s": [(1e-6, "us"), (1e-3, "ms"), (1.0, "s")],
+    "MB": [(1.0, "MB"), (1e3, "GB")],
+    "B/s": [(1.0, "B/s"), (1e3, "kB/s"), (1e6, "MB/s"), (1e9, "GB/s")],
+}
