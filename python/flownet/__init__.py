@@ -24,7 +24,7 @@ from .collected import Collected
 from .environment import Environment
 from .errors import FlownetError
 from .functions import KeyedProcessFunction, ProcessContext, Sink, TaskContext, Window
-from .job import Job, JobResult, JobStatus, TaskReport
+from .job import Job, JobResult, JobSample, JobStatus, TaskReport, TaskSample, WorkerSample
 from .stream import KeyedStream, Stream, StreamSink, WindowedStream
 from .window import Tumbling
 
@@ -34,6 +34,7 @@ __all__ = [
     "FlownetError",
     "Job",
     "JobResult",
+    "JobSample",
     "JobStatus",
     "KeyedProcessFunction",
     "KeyedStream",
@@ -43,9 +44,11 @@ __all__ = [
     "StreamSink",
     "TaskContext",
     "TaskReport",
+    "TaskSample",
     "Tumbling",
     "Window",
     "WindowedStream",
+    "WorkerSample",
     "__version__",
     "errors",
 ]

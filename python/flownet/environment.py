@@ -58,6 +58,10 @@ class Environment:
           and nobody else.
         - ``"tcp"``: no credit, as in Flink before 1.5. A consumer without buffers stops the socket that all channels of
           the exchange between two workers share, so its neighbours wait with it.
+        - ``"storm"``: as Apache Storm 1.0. Queues grow; when one of them is filled to 0.9 of ``receive_buffer``, all
+          sources of the job stop, and go on when all are down to 0.4.
+        - ``"pid"``: as Spark Streaming. Queues grow; once a second a rate estimator (proportional 1.0, integral 0.2,
+          derivative 0.0, at least 100 records a second) sets the rate of all sources by how long records take and wait.
         - ``"drop"``: nothing. Records that do not fit into ``receive_buffer`` are dropped, whole, and counted.
         - ``"unbounded"``: nothing. What is not read yet is queued, up to ``receive_limit``.
 

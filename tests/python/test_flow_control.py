@@ -32,7 +32,7 @@ def describe(env: fn.Environment) -> fn.Collected[int]:
     return source.rebalance().map(slow).disable_chaining().collect()
 
 
-@pytest.mark.parametrize("control", ["credit", "tcp", "unbounded"])
+@pytest.mark.parametrize("control", ["credit", "tcp", "storm", "pid", "unbounded"])
 @pytest.mark.parametrize("segment_size", ["1KiB", "32KiB"])
 def test_every_record_arrives_once(control: FlowControl, segment_size: str) -> None:
     env = fn.Environment(
@@ -58,12 +58,76 @@ def test_what_is_dropped_and_what_is_delivered_is_what_was_sent() -> None:
     assert f"dropped: {mapped.dropped_records:,} records" in str(result)
 
 
+def crawl(record: tuple[int, str]) -> int:
+    """Take a millisecond for each record."""
+    time.sleep(0.001)
+    return record[0]
+
+
+def crawling(env: fn.Environment, records: int, rate_limit: int | None = None) -> fn.Collected[int]:
+    """Send records to a worker that takes a thousand a second."""
+    source = env.from_iterable(
+        lambda subtask, subtasks: ((number, TEXT) for number in range(records)), rate_limit=rate_limit
+    )
+    return source.place_on(1).map(crawl).place_on(2).collect()
+
+
+def test_storm_stops_the_sources_while_a_queue_is_congested() -> None:
+    env = fn.Environment(
+        flow_control="storm", receive_buffer="100KB", segment_size="1KiB", status_interval="20ms", buffer_timeout="1ms"
+    )
+    numbers = crawling(env, 2500, rate_limit=4000)
+    queued, held = [], 0.0
+    with env.execute_async(workers=2) as job:
+        while job.status().state != "ended":
+            source, mapped, _ = job.sample().tasks
+            queued.append(mapped.receive_bytes)
+            held = max(held, source.back_pressured)
+            time.sleep(0.01)
+        job.wait()
+    assert list(numbers) == list(range(2500))
+    assert held > 0.5, "the source was made to wait"
+    # Beyond the watermark by what is sent while the news of it travels; all records are 500 KB.
+    assert 50_000 < max(queued) < 350_000
+
+
+def test_pid_brings_the_source_to_the_rate_of_its_consumer() -> None:
+    env = fn.Environment(flow_control="pid", status_interval="50ms", buffer_timeout="1ms")
+    crawling(env, 10_000_000)
+    rates: list[float] = []
+    with env.execute_async(workers=2) as job:
+        while len(rates) < 40 or sum(rates[-20:]) / 20 > 3000:
+            time.sleep(0.1)
+            source, mapped, _ = job.sample().tasks
+            rates.append(source.records_out_per_second)
+            assert job.status().state != "failing"
+    assert max(rates) > 5000, "before the first batch it goes as fast as it can"
+
+
+def test_a_sample_tells_what_each_subtask_and_process_holds() -> None:
+    env = fn.Environment(status_interval="20ms", buffer_timeout="1ms")
+    crawling(env, 10_000_000)
+    with env.execute_async(workers=2) as job:
+        while True:
+            sample = job.sample()
+            source, mapped, _ = sample.tasks
+            if mapped.receive_bytes and source.send_bytes and source.back_pressured:
+                break
+            time.sleep(0.01)
+    assert (source.name, source.worker, mapped.worker) == ("from_iterable", 1, 2)
+    assert mapped.receive_buffers * 32 * 1024 >= mapped.receive_bytes
+    assert source.send_buffers * 32 * 1024 >= source.send_bytes
+    assert 0 < mapped.pool_used <= mapped.pool_size
+    assert source.records_out >= mapped.records_in
+    assert [worker.worker for worker in sample.workers] == [0, 1, 2]
+    for worker in sample.workers[1:]:
+        assert worker.resident_bytes is not None
+        assert worker.resident_bytes > 1 << 20
+        assert 0 < worker.segments_used < worker.segments == 2048
+
+
 def test_an_input_without_bound_stops_the_job_at_its_limit() -> None:
     env = fn.Environment(parallelism=1, flow_control="unbounded", receive_limit="100KB")
-
-    def crawl(record: tuple[int, str]) -> int:
-        time.sleep(0.001)
-        return record[0]
 
     env.from_iterable(numbered).place_on(1).map(crawl).place_on(2).collect()
     with pytest.raises(ReceiveLimitError) as caught:

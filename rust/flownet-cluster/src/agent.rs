@@ -18,13 +18,14 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
+    task::{Wake, Waker},
     time::Duration,
 };
 
 use flownet_core::PartitionId;
 use flownet_memory::SegmentPool;
 use flownet_net::{NetworkConfig, NetworkEnvironment, Secret};
-use flownet_runtime::{Chain, ChainFactory, PreparedTask, TaskError, TaskHandle, spec::TaskSpec};
+use flownet_runtime::{Chain, ChainFactory, PreparedTask, TaskError, TaskHandle, source::SourceOrder, spec::TaskSpec};
 use tokio::{
     runtime::{Builder, Handle, Runtime},
     sync::{Mutex as AsyncMutex, Notify},
@@ -32,6 +33,7 @@ use tokio::{
 
 use crate::{
     explain::network_config,
+    resources::Resources,
     rpc::{Deployment, News, TaskEnd, WorkerFault},
     settings::JobSettings,
 };
@@ -48,7 +50,7 @@ pub(crate) struct Agent {
     network: Handle,
     /// Held over a whole deploy, start or stop: they never overlap.
     stage: AsyncMutex<Stage>,
-    running: Mutex<Vec<TaskHandle>>,
+    running: Mutex<Running>,
     stopping: AtomicBool,
     ended: Arc<Ended>,
 }
@@ -58,6 +60,16 @@ pub(crate) struct Agent {
 struct Stage {
     environment: Option<NetworkEnvironment>,
     built: Vec<BuiltTask>,
+}
+
+/// Tasks that were started, and what they have in common.
+#[derive(Default)]
+struct Running {
+    tasks: Vec<TaskHandle>,
+    /// The order that holds and its number: for sources that start later, too.
+    order: (u64, SourceOrder),
+    /// The network memory of this process, once there is one.
+    segments: Option<Arc<SegmentPool>>,
 }
 
 /// A task that waits for its peers.
@@ -70,6 +82,8 @@ struct BuiltTask {
 #[derive(Default)]
 struct Ended {
     news: Mutex<Vec<TaskEnd>>,
+    /// Congestion has changed since it was last told.
+    has_flipped: AtomicBool,
     changed: Notify,
 }
 
@@ -139,8 +153,18 @@ impl Agent {
     /// What happened since the last call; waits for it, at most `wait`.
     pub(crate) async fn poll(&self, wait: Duration) -> News {
         // Running out of time is an answer too: that nothing has ended.
-        let _ = tokio::time::timeout(wait, self.ended.wait_until(|news| !news.is_empty())).await;
+        let has_news = |news: &[TaskEnd]| !news.is_empty() || self.ended.has_flipped.load(Ordering::Acquire);
+        let _ = tokio::time::timeout(wait, self.ended.wait_until(has_news)).await;
         self.news()
+    }
+
+    /// Tells the sources how fast they may go, unless a later order came before.
+    pub(crate) fn order(&self, number: u64, order: SourceOrder) {
+        let mut running = self.running();
+        if number > running.order.0 {
+            running.order = (number, order);
+            running.tasks.iter().for_each(|task| task.order(order));
+        }
     }
 
     /// Cancels what runs, waits for its end and gives everything back. Called
@@ -150,9 +174,9 @@ impl Agent {
         let mut stage = self.stage.lock().await;
         stage.built.clear();
         self.cancel();
-        self.ended.wait_until(|_| self.running().iter().all(|task| task.outcome().is_some())).await;
+        self.ended.wait_until(|_| self.running().tasks.iter().all(|task| task.outcome().is_some())).await;
         let news = self.news();
-        for task in std::mem::take(&mut *self.running()) {
+        for task in std::mem::take(&mut self.running().tasks) {
             // It has ended but for the last instructions of its thread; how was reported.
             let _ = task.join();
         }
@@ -165,13 +189,14 @@ impl Agent {
     /// Tells every task to end; returns at once.
     pub(crate) fn cancel(&self) {
         self.stopping.store(true, Ordering::Release);
-        self.running().iter().for_each(TaskHandle::cancel);
+        self.running().tasks.iter().for_each(TaskHandle::cancel);
     }
 
     async fn open_network(&self, settings: &JobSettings) -> Result<NetworkEnvironment, WorkerFault> {
         let failed = |error: &dyn std::fmt::Display| WorkerFault::Worker(error.to_string());
         let pool = SegmentPool::new(settings.segments(), settings.segment_bytes).map_err(|error| failed(&error))?;
         let config = NetworkConfig { bind: self.host, ..network_config(settings) };
+        self.running().segments = Some(Arc::clone(&pool));
         let bind = NetworkEnvironment::bind(config, self.secret.clone(), pool);
         let bound = self.network.spawn(bind).await.map_err(|error| failed(&error))?;
         bound.map_err(|error| failed(&error))
@@ -204,20 +229,41 @@ impl Agent {
         let on_exit = move |result: Result<(), TaskError>| {
             ended.push(TaskEnd { task: task_id, error: result.err() });
         };
+        task.prepared.set_monitor(&Waker::from(Arc::clone(&self.ended)));
         let started = task.prepared.start(task.chain, name, on_exit);
         let handle = started.map_err(|error| fault(&spec, error))?;
-        self.running().push(handle);
+        let mut running = self.running();
+        handle.order(running.order.1);
+        running.tasks.push(handle);
         Ok(())
     }
 
     fn news(&self) -> News {
         let ended = std::mem::take(&mut *self.ended.lock());
-        let metrics = self.running().iter().map(|task| (task.spec().task_id, task.metrics())).collect();
-        News { ended, metrics }
+        // Before looking: what changes from now on is told again.
+        self.ended.has_flipped.store(false, Ordering::Release);
+        let running = self.running();
+        let metrics = running.tasks.iter().map(|task| (task.spec().task_id, task.metrics())).collect();
+        let is_congested = running.tasks.iter().any(TaskHandle::is_congested);
+        let segments = running.segments.clone();
+        drop(running);
+        News { ended, metrics, is_congested, resources: Resources::now(segments.as_deref()) }
     }
 
-    fn running(&self) -> MutexGuard<'_, Vec<TaskHandle>> {
+    fn running(&self) -> MutexGuard<'_, Running> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Woken when the congestion of an input changes.
+impl Wake for Ended {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.has_flipped.store(true, Ordering::Release);
+        self.changed.notify_waiters();
     }
 }
 

@@ -22,6 +22,7 @@ mod agent;
 mod coordinator;
 mod error;
 mod explain;
+mod flow;
 mod launcher;
 mod machine;
 mod member;
@@ -29,7 +30,9 @@ pub mod plan;
 mod port;
 mod probe;
 mod report;
+mod resources;
 mod rpc;
+mod sample;
 mod settings;
 mod tracker;
 mod worker;
@@ -45,6 +48,7 @@ pub use self::{
     port::DialError,
     probe::Probe,
     report::{Bottleneck, JobReport, JobStatus, VertexReport, Waiting},
+    sample::{JobSample, TaskSample, WorkerSample},
     settings::{JobSettings, MAX_PARALLELISM, SettingsError},
     worker::{WorkerError, run_worker},
 };

@@ -6,14 +6,14 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
-use flownet_runtime::{MetricsSnapshot, TaskError, spec::TaskSpec};
+use flownet_runtime::{MetricsSnapshot, TaskError, source::SourceOrder, spec::TaskSpec};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tarpc::serde_transport::{self, Transport};
 use tokio::net::TcpStream;
 use tokio_serde::formats::MessagePack;
 use tokio_util::codec::LengthDelimitedCodec;
 
-use crate::settings::JobSettings;
+use crate::{resources::Resources, settings::JobSettings};
 
 /// What a worker does for its coordinator.
 #[tarpc::service]
@@ -24,8 +24,11 @@ pub(crate) trait Worker {
     async fn deploy(request: Deployment) -> Result<SocketAddr, WorkerFault>;
     /// Connects the tasks to the workers at these addresses and starts them.
     async fn start(peers: BTreeMap<u32, SocketAddr>) -> Result<(), WorkerFault>;
-    /// Answers as soon as a task has ended, at the latest after `wait`.
+    /// Answers as soon as a task has ended or congestion has changed, at the latest after `wait`.
     async fn poll(wait: Duration) -> News;
+    /// Says how fast its sources may go; of several orders the one of the
+    /// highest number holds, whichever comes first.
+    async fn order(number: u64, order: SourceOrder);
     /// Cancels what runs, gives back everything, answers with the last news.
     async fn stop() -> News;
 }
@@ -60,6 +63,10 @@ pub(crate) struct News {
     pub(crate) ended: Vec<TaskEnd>,
     /// Counters of all its tasks.
     pub(crate) metrics: Vec<(u32, MetricsSnapshot)>,
+    /// One of its tasks has a congested input, where flow control asks.
+    pub(crate) is_congested: bool,
+    /// What its process uses.
+    pub(crate) resources: Resources,
 }
 
 /// How a task ended.

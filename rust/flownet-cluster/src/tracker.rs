@@ -1,14 +1,15 @@
 //! From the workers' samples to rates, ratios and sums. No IO, no clock.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
-use flownet_runtime::MetricsSnapshot;
+use flownet_runtime::{MetricsSnapshot, spec::TaskSpec};
 
 use crate::{
     error::WorkerIdentity,
     machine::JobState,
     plan::{Exchange, Plan},
     report::{Bottleneck, JobReport, JobStatus, VertexReport},
+    sample::{JobSample, TaskPlace, WorkerSample},
     settings::JobSettings,
 };
 
@@ -20,18 +21,20 @@ pub(crate) struct Tracker {
     exchanges: Vec<Exchange>,
     network_memory_bytes: usize,
     tasks: Vec<TaskSamples>,
+    workers: BTreeMap<u32, WorkerSample>,
 }
 
 impl Tracker {
     pub(crate) fn new(settings: &JobSettings, plan: &Plan) -> Self {
         let vertices = plan.vertices.iter().map(|vertex| (vertex.name.clone(), vertex.parallelism));
-        let tasks = plan.tasks.iter().map(|task| TaskSamples::new(task.spec.vertex as usize));
+        let tasks = plan.tasks.iter().map(|task| TaskSamples::new(&task.spec, task.worker));
         Self {
             job_name: settings.job_name.clone(),
             vertices: vertices.collect(),
             exchanges: plan.exchanges.clone(),
             network_memory_bytes: settings.network_memory_bytes,
             tasks: tasks.collect(),
+            workers: BTreeMap::new(),
         }
     }
 
@@ -40,6 +43,17 @@ impl Tracker {
         if let Some(task) = self.tasks.get_mut(task as usize) {
             task.sample(Sample { at: now, metrics });
         }
+    }
+
+    /// Takes what a worker says of its process.
+    pub(crate) fn worker(&mut self, sample: WorkerSample) {
+        self.workers.insert(sample.worker, sample);
+    }
+
+    /// What was reported last, task by task.
+    pub(crate) fn job_sample(&self, state: JobState, elapsed: Duration) -> JobSample {
+        let tasks = self.tasks.iter().map(|task| task.place.sample(task.ended, &task.previous, &task.latest));
+        JobSample { state, elapsed, tasks: tasks.collect(), workers: self.workers.values().copied().collect() }
     }
 
     /// A task has ended; its last sample stays.
@@ -78,7 +92,8 @@ impl Tracker {
         let vertices = self.vertices.iter().enumerate();
         vertices
             .map(|(position, (name, parallelism))| {
-                let tasks: Vec<&TaskSamples> = self.tasks.iter().filter(|task| task.vertex == position).collect();
+                let tasks: Vec<&TaskSamples> =
+                    self.tasks.iter().filter(|task| task.place.vertex as usize == position).collect();
                 vertex_report(name, *parallelism, &tasks, spent)
             })
             .collect()
@@ -88,20 +103,22 @@ impl Tracker {
 /// What is known of one task.
 #[derive(Debug)]
 struct TaskSamples {
-    vertex: usize,
+    place: TaskPlace,
     ended: bool,
     /// Rates are measured from here: one to two windows before `latest`.
     base: Sample,
     /// Becomes the base when it is a window old.
     next_base: Sample,
     latest: Sample,
+    /// The one before `latest`.
+    previous: Sample,
 }
 
 /// Counters at one time.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sample {
-    at: Duration,
-    metrics: MetricsSnapshot,
+pub(crate) struct Sample {
+    pub(crate) at: Duration,
+    pub(crate) metrics: MetricsSnapshot,
 }
 
 /// What happened over some time: rates and shares of a task.
@@ -115,13 +132,14 @@ struct Spent {
 }
 
 impl TaskSamples {
-    fn new(vertex: usize) -> Self {
+    fn new(spec: &TaskSpec, worker: u32) -> Self {
         let zero = Sample::default();
-        Self { vertex, ended: false, base: zero, next_base: zero, latest: zero }
+        let place = TaskPlace { name: spec.name.clone(), vertex: spec.vertex, subtask: spec.subtask, worker };
+        Self { place, ended: false, base: zero, next_base: zero, latest: zero, previous: zero }
     }
 
     fn sample(&mut self, sample: Sample) {
-        self.latest = sample;
+        self.previous = std::mem::replace(&mut self.latest, sample);
         if sample.at >= self.next_base.at + WINDOW {
             self.base = self.next_base;
             self.next_base = sample;
@@ -247,6 +265,19 @@ mod tests {
         tracker.ended(2);
         let count = &tracker.status(JobState::Running, SECOND * 10, Vec::new()).vertices[1];
         assert_eq!((count.busy, count.back_pressured, count.idle), (0.5, 0.0, 0.5));
+    }
+
+    #[test]
+    fn a_sample_shows_what_happened_between_the_last_two_reports() {
+        let mut tracker = tracker();
+        tracker.sample(2, metrics(10, SECOND, Duration::ZERO), SECOND);
+        tracker.sample(2, metrics(40, SECOND * 2, SECOND), SECOND * 3);
+        let sample = tracker.job_sample(JobState::Running, SECOND * 4);
+        let task = &sample.tasks[2];
+        assert_eq!((task.vertex, task.subtask, task.at), (1, 0, SECOND * 3));
+        assert_eq!((task.metrics.records_in, task.records_in_per_second), (40, 15.0));
+        assert_eq!((task.busy, task.idle), (0.5, 0.5));
+        assert_eq!(sample.tasks.len(), 4, "those without a report are there too");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::{
     rpc::{self, Deployment, Introduction, News, Worker, WorkerFault},
 };
 use flownet_net::{Secret, SecretError};
-use flownet_runtime::ChainFactory;
+use flownet_runtime::{ChainFactory, source::SourceOrder};
 use futures::StreamExt;
 use tarpc::{
     context::Context,
@@ -151,6 +151,10 @@ impl Worker for Server {
 
     async fn poll(self, _: Context, wait: Duration) -> News {
         self.heard().poll(wait).await
+    }
+
+    async fn order(self, _: Context, number: u64, order: SourceOrder) {
+        self.heard().order(number, order);
     }
 
     async fn stop(self, _: Context) -> News {

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use flownet_cluster::{
-    ClusterError, Coordinator, JobHandle, JobReport, JobState, JobStatus, Launcher, VertexReport, WorkerCommand,
+    ClusterError, Coordinator, JobHandle, JobReport, JobSample, JobState, JobStatus, Launcher, TaskSample,
+    VertexReport, WorkerCommand, WorkerSample,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -87,6 +88,7 @@ enum Phase {
 struct Ended {
     result: Option<Result<JobReport, ClusterError>>,
     status: JobStatus,
+    sample: JobSample,
 }
 
 impl PyJobHandle {
@@ -121,7 +123,7 @@ impl PyJobHandle {
         // the process down.
         Python::attach(|py| self.threads.interrupt(py));
         self.threads.wait_until_left(INTERRUPT_LIMIT);
-        let ended = Arc::new(Ended { result, status: handle.status() });
+        let ended = Arc::new(Ended { result, status: handle.status(), sample: handle.sample() });
         let before = std::mem::replace(&mut *self.lock(), Phase::Closed(ended));
         drop((before, handle));
     }
@@ -182,6 +184,20 @@ impl PyJobHandle {
         self.dict(py, &job_name, state, elapsed, &vertices, bottleneck.map(|bottleneck| bottleneck.to_string()))
     }
 
+    /// Every subtask and process, as last reported.
+    fn sample<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let JobSample { state, elapsed, tasks, workers } =
+            enter(py, self.origin, || self.ask(JobHandle::sample, |ended| ended.sample.clone()))?;
+        let dict = PyDict::new(py);
+        dict.set_item("state", state_name(state))?;
+        dict.set_item("seconds", elapsed.as_secs_f64())?;
+        let tasks: Vec<_> = tasks.iter().map(|task| task_sample(py, task)).collect::<PyResult<_>>()?;
+        dict.set_item("tasks", tasks)?;
+        let workers: Vec<_> = workers.iter().map(|worker| worker_sample(py, worker)).collect::<PyResult<_>>()?;
+        dict.set_item("workers", workers)?;
+        Ok(dict)
+    }
+
     /// Ask the job to end. Returns at once.
     fn cancel(&self, py: Python<'_>) -> PyResult<()> {
         enter(py, self.origin, || self.ask(JobHandle::cancel, |_| ()))
@@ -225,6 +241,47 @@ fn task_dict<'py>(py: Python<'py>, vertex: &VertexReport) -> PyResult<Bound<'py,
     task.set_item("dropped_records", vertex.dropped_records)?;
     task.set_item("dropped_bytes", vertex.dropped_bytes)?;
     Ok(task)
+}
+
+fn task_sample<'py>(py: Python<'py>, sample: &TaskSample) -> PyResult<Bound<'py, PyDict>> {
+    let TaskSample { name, metrics, .. } = sample;
+    let queues = &metrics.queues;
+    let task = PyDict::new(py);
+    task.set_item("name", name)?;
+    task.set_item("task", sample.vertex)?;
+    task.set_item("subtask", sample.subtask)?;
+    task.set_item("worker", sample.worker)?;
+    task.set_item("ended", sample.has_ended)?;
+    task.set_item("seconds", sample.at.as_secs_f64())?;
+    task.set_item("records_in", metrics.records_in)?;
+    task.set_item("records_out", metrics.records_out)?;
+    task.set_item("records_in_per_second", sample.records_in_per_second)?;
+    task.set_item("records_out_per_second", sample.records_out_per_second)?;
+    task.set_item("bytes_local", metrics.bytes_in_local)?;
+    task.set_item("bytes_tcp", metrics.bytes_in_remote)?;
+    task.set_item("bytes_out", metrics.bytes_out)?;
+    task.set_item("dropped_records", metrics.dropped_records)?;
+    task.set_item("dropped_bytes", metrics.dropped_bytes)?;
+    task.set_item("send_buffers", queues.send_buffers)?;
+    task.set_item("send_bytes", queues.send_bytes)?;
+    task.set_item("receive_buffers", queues.receive_buffers)?;
+    task.set_item("receive_bytes", queues.receive_bytes)?;
+    task.set_item("pool_used", queues.pool_used)?;
+    task.set_item("pool_size", queues.pool_size)?;
+    task.set_item("busy", sample.busy)?;
+    task.set_item("back_pressured", sample.back_pressured)?;
+    task.set_item("idle", sample.idle)?;
+    Ok(task)
+}
+
+fn worker_sample<'py>(py: Python<'py>, sample: &WorkerSample) -> PyResult<Bound<'py, PyDict>> {
+    let worker = PyDict::new(py);
+    worker.set_item("worker", sample.worker)?;
+    worker.set_item("seconds", sample.at.as_secs_f64())?;
+    worker.set_item("resident_bytes", sample.resident_bytes)?;
+    worker.set_item("segments_used", sample.segments_used)?;
+    worker.set_item("segments", sample.segments)?;
+    Ok(worker)
 }
 
 fn state_name(state: JobState) -> &'static str {

@@ -18,6 +18,10 @@ pub struct TaskMetrics {
     records_out: AtomicU64,
     bytes_in_local: AtomicU64,
     bytes_in_remote: AtomicU64,
+    buffers_in: AtomicU64,
+    // Out of the gate, read or not.
+    bytes_taken: AtomicU64,
+    buffers_taken: AtomicU64,
 }
 
 impl TaskMetrics {
@@ -31,6 +35,9 @@ impl TaskMetrics {
             records_out: AtomicU64::new(0),
             bytes_in_local: AtomicU64::new(0),
             bytes_in_remote: AtomicU64::new(0),
+            buffers_in: AtomicU64::new(0),
+            bytes_taken: AtomicU64::new(0),
+            buffers_taken: AtomicU64::new(0),
         }
     }
 
@@ -70,6 +77,22 @@ impl TaskMetrics {
     #[inline]
     pub(crate) fn add_bytes_in(&self, bytes: u64, local: bool) {
         bump(if local { &self.bytes_in_local } else { &self.bytes_in_remote }, bytes);
+        bump(&self.buffers_in, 1);
+    }
+
+    /// Buffers left the gate, to be read one after the other.
+    #[inline]
+    pub(crate) fn add_taken(&self, buffers: u64, bytes: u64) {
+        bump(&self.buffers_taken, buffers);
+        bump(&self.bytes_taken, bytes);
+    }
+
+    /// Buffers and bytes that left the gate and were not read yet.
+    pub(crate) fn unread(&self) -> (u64, u64) {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let bytes_in = load(&self.bytes_in_local) + load(&self.bytes_in_remote);
+        let buffers = load(&self.buffers_taken).saturating_sub(load(&self.buffers_in));
+        (buffers, load(&self.bytes_taken).saturating_sub(bytes_in))
     }
 
     pub(crate) fn switch(&self, state: TimeState) {
@@ -124,7 +147,7 @@ pub struct QueueSnapshot {
     pub send_buffers: u64,
     /// Bytes in these.
     pub send_bytes: u64,
-    /// Buffers that arrived from other workers and were not read.
+    /// Buffers that arrived and were not read: from other workers, or taken from a queue of this one.
     pub receive_buffers: u64,
     /// Bytes in these.
     pub receive_bytes: u64,

@@ -11,6 +11,7 @@ use crate::{
     plan::Plan,
     report::{JobReport, JobStatus},
     rpc::News,
+    sample::{JobSample, WorkerSample},
     settings::JobSettings,
     tracker::Tracker,
 };
@@ -50,12 +51,13 @@ impl Board {
         self.lock().workers = workers;
     }
 
-    pub(super) fn take_metrics(&self, news: &News) {
+    pub(super) fn take_metrics(&self, worker: u32, news: &News) {
         let now = self.began.elapsed();
         let tracker = &mut self.lock().tracker;
         for &(task, metrics) in &news.metrics {
             tracker.sample(task, metrics, now);
         }
+        tracker.worker(WorkerSample::new(worker, news, now));
         for end in &news.ended {
             tracker.ended(end.task);
         }
@@ -76,6 +78,11 @@ impl Board {
     pub(super) fn status(&self) -> JobStatus {
         let posted = self.lock();
         posted.tracker.status(posted.state, self.began.elapsed(), posted.workers.clone())
+    }
+
+    pub(super) fn sample(&self) -> JobSample {
+        let posted = self.lock();
+        posted.tracker.job_sample(posted.state, self.began.elapsed())
     }
 
     /// Waits until the job has ended, at most `timeout`.

@@ -5,7 +5,7 @@
 //! kind is under way to a worker, so the queue of events stays short.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
@@ -25,6 +25,7 @@ use super::{admission::admit_workers, board::Board, link::WorkerLink};
 use crate::{
     agent::Agent,
     error::{ClusterError, WorkerExit, WorkerIdentity},
+    flow::FlowLoop,
     launcher::{LaunchedWorker, Launcher, Orders},
     machine::{Command, Input, JobMachine, Limits, Outcome},
     plan::Plan,
@@ -56,6 +57,8 @@ pub(super) enum Event {
     News { worker: u32, news: News },
     /// Answer to a stop call.
     Stopped { worker: u32, news: News },
+    /// Answer to an order.
+    Ordered,
     /// A call failed: the connection is gone.
     Disconnected { worker: u32, reason: String },
 }
@@ -65,6 +68,8 @@ pub(super) struct Driver {
     job: Arc<Job>,
     board: Arc<Board>,
     machine: JobMachine,
+    flow: FlowLoop,
+    orders: u64,
     began: Instant,
     secret: Secret,
     coordinator: SocketAddr,
@@ -122,7 +127,10 @@ impl Driver {
             cancel: job.settings.cancel_timeout,
         };
         let machine = JobMachine::new(&seats.keys().copied().collect::<Vec<_>>(), &placement, limits);
+        let flow = FlowLoop::new(job.settings.flow_control, job.plan.tasks.iter().map(|task| &task.spec));
         Ok(Self {
+            flow,
+            orders: 0,
             job,
             machine,
             began: board.began(),
@@ -154,6 +162,8 @@ impl Driver {
                 () = tokio::time::sleep_until(wake_at.into()) => self.feed(Input::Tick),
             }
             self.look_after_processes();
+            self.flow.on_time(self.began.elapsed());
+            self.send_order();
         }
     }
 
@@ -179,6 +189,7 @@ impl Driver {
                 self.feed(Input::WorkerFailed { worker, message });
             }
             Event::News { worker, news } => self.news(worker, news),
+            Event::Ordered => {}
             Event::Stopped { worker, news } => self.stopped(worker, news),
             Event::Disconnected { worker, reason } => self.disconnected(worker, reason),
         }
@@ -301,6 +312,18 @@ impl Driver {
         self.feed(Input::WorkerGone { worker });
     }
 
+    /// An order goes to everybody who runs sources.
+    fn send_order(&mut self) {
+        let Some(order) = self.flow.poll_order() else { return };
+        tracing::debug!(job = self.job.settings.job_name, ?order);
+        self.orders += 1;
+        let number = self.orders;
+        let sources = self.job.plan.tasks.iter().filter(|task| task.spec.is_source());
+        for worker in sources.map(|task| task.worker).collect::<BTreeSet<_>>() {
+            self.call(worker, async move |link| link.order(number, order).await.map(|()| Event::Ordered));
+        }
+    }
+
     fn call<F>(&mut self, worker: u32, call: impl FnOnce(WorkerLink) -> F)
     where
         F: Future<Output = Result<Event, RpcError>> + Send + 'static,
@@ -314,7 +337,9 @@ impl Driver {
     }
 
     fn news(&mut self, worker: u32, news: News) {
-        self.board.take_metrics(&news);
+        self.board.take_metrics(worker, &news);
+        self.flow.on_congestion(worker, news.is_congested);
+        news.metrics.iter().for_each(|(task, metrics)| self.flow.on_metrics(*task, metrics));
         self.feed(Input::Heartbeat { worker });
         for end in news.ended {
             let task = end.task;
@@ -327,7 +352,7 @@ impl Driver {
 
     /// A worker has given back everything. Its process ends with its connection.
     fn stopped(&mut self, worker: u32, news: News) {
-        self.board.take_metrics(&news);
+        self.board.take_metrics(worker, &news);
         let seat = self.seat(worker);
         seat.leave();
         if seat.process.is_none() {
@@ -372,7 +397,8 @@ impl Driver {
             (true, true) => ENDING_LOOK,
         };
         let look_at = Instant::now() + look;
-        self.machine.poll_timeout().map_or(look_at, |timeout| look_at.min(self.began + timeout))
+        let timeouts = [self.machine.poll_timeout(), self.flow.poll_timeout()];
+        timeouts.into_iter().flatten().fold(look_at, |look_at, timeout| look_at.min(self.began + timeout))
     }
 
     fn verdict(self, outcome: Outcome) -> Result<(), ClusterError> {

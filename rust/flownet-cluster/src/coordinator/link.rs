@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
+use flownet_runtime::source::SourceOrder;
 use tarpc::client::RpcError;
 
 use crate::{
@@ -39,6 +40,16 @@ impl WorkerLink {
         match self {
             Self::Local(agent) => Ok(agent.poll(wait).await),
             Self::Remote(client) => client.poll(within(NEVER), wait).await,
+        }
+    }
+
+    pub(super) async fn order(&self, number: u64, order: SourceOrder) -> Result<(), RpcError> {
+        match self {
+            Self::Local(agent) => {
+                agent.order(number, order);
+                Ok(())
+            }
+            Self::Remote(client) => client.order(within(NEVER), number, order).await,
         }
     }
 

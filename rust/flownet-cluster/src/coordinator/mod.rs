@@ -36,6 +36,7 @@ use crate::{
     launcher::Launcher,
     plan::{Dataflow, Plan},
     report::{JobReport, JobStatus},
+    sample::JobSample,
     settings::JobSettings,
 };
 
@@ -96,6 +97,13 @@ impl JobHandle {
     #[must_use]
     pub fn status(&self) -> JobStatus {
         self.board.status()
+    }
+
+    /// What every subtask and process does now, as last reported: counters and
+    /// queues are at most as old as the status interval.
+    #[must_use]
+    pub fn sample(&self) -> JobSample {
+        self.board.sample()
     }
 
     /// Asks the job to end without finishing; returns at once. A job that has

@@ -104,8 +104,9 @@ impl TaskHandle {
             queues.send_bytes += queued.bytes;
         }
         if let Some(gate) = &self.watched.gate {
-            queues.receive_buffers = gate.queued_buffers() as u64;
-            queues.receive_bytes = gate.intake().queued_bytes;
+            let (buffers, bytes) = self.watched.metrics.unread();
+            queues.receive_buffers = gate.queued_buffers() as u64 + buffers;
+            queues.receive_bytes = gate.intake().queued_bytes + bytes;
         }
         for pool in self.watched.pools.iter().filter_map(Weak::upgrade) {
             queues.pool_used += pool.in_use() as u64;

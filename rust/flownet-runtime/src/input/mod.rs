@@ -141,11 +141,23 @@ impl TaskInput {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
                 Poll::Ready(Ok(0)) => return Poll::Ready(Ok(Arrival::End { drain: self.drain })),
-                Poll::Ready(Ok(_)) => self.arrived.extend(self.scratch.drain(..)),
+                Poll::Ready(Ok(_)) => self.take_arrived(),
             }
         }
         let found = self.load().map(|found| if found { Arrival::Buffer } else { Arrival::Events });
         Poll::Ready(found)
+    }
+
+    fn take_arrived(&mut self) {
+        let (mut buffers, mut bytes) = (0, 0);
+        for (_, element) in &self.scratch {
+            if let Element::Data(buffer) = element {
+                buffers += 1;
+                bytes += buffer.len() as u64;
+            }
+        }
+        self.metrics.add_taken(buffers, bytes);
+        self.arrived.extend(self.scratch.drain(..));
     }
 
     /// The batch that begins with the buffer that is loaded.

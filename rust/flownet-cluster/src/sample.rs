@@ -1,0 +1,114 @@
+//! A running job, subtask by subtask and process by process, for whoever draws
+//! curves. [`JobStatus`](crate::JobStatus) is the same for people.
+
+use std::time::Duration;
+
+use flownet_runtime::MetricsSnapshot;
+
+use crate::{machine::JobState, rpc::News, tracker::Sample};
+
+/// All that is known of a job at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobSample {
+    /// Where the job is.
+    pub state: JobState,
+    /// Time since it was submitted.
+    pub elapsed: Duration,
+    /// All subtasks, in the order of the plan.
+    pub tasks: Vec<TaskSample>,
+    /// Processes that have reported.
+    pub workers: Vec<WorkerSample>,
+}
+
+/// One subtask, as of its worker's last report.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskSample {
+    /// Names of its operators.
+    pub name: String,
+    /// Position of its vertex, upstream first.
+    pub vertex: u32,
+    /// Index among the subtasks of the vertex.
+    pub subtask: u32,
+    /// Worker it runs on; 0 is the submitting process.
+    pub worker: u32,
+    /// Whether it has ended.
+    pub has_ended: bool,
+    /// When it was reported, since the job was submitted.
+    pub at: Duration,
+    /// Counters since the start, and what is queued.
+    pub metrics: MetricsSnapshot,
+    /// Records read, or produced, a second since the report before.
+    pub records_in_per_second: f64,
+    /// Records sent on, or written, a second since the report before.
+    pub records_out_per_second: f64,
+    /// Share of the time at work since the report before, 0 to 1.
+    pub busy: f64,
+    /// Share of the time waiting for what is downstream, or for the
+    /// coordinator's leave.
+    pub back_pressured: f64,
+    /// Share of the time without input.
+    pub idle: f64,
+}
+
+/// One process.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WorkerSample {
+    /// Its number; 0 is the submitting process.
+    pub worker: u32,
+    /// When it was reported, since the job was submitted.
+    pub at: Duration,
+    /// Memory that is in RAM; none where the system does not tell.
+    pub resident_bytes: Option<u64>,
+    /// Segments of its network memory that pools have taken.
+    pub segments_used: u64,
+    /// All of them.
+    pub segments: u64,
+}
+
+impl WorkerSample {
+    pub(crate) fn new(worker: u32, news: &News, at: Duration) -> Self {
+        let resources = news.resources;
+        Self {
+            worker,
+            at,
+            resident_bytes: resources.resident_bytes,
+            segments_used: resources.segments_used,
+            segments: resources.segments,
+        }
+    }
+}
+
+/// Who a task is, for its samples.
+#[derive(Clone, Debug)]
+pub(crate) struct TaskPlace {
+    pub(crate) name: String,
+    pub(crate) vertex: u32,
+    pub(crate) subtask: u32,
+    pub(crate) worker: u32,
+}
+
+impl TaskPlace {
+    pub(crate) fn sample(&self, has_ended: bool, previous: &Sample, latest: &Sample) -> TaskSample {
+        let time = latest.metrics.time.since(&previous.metrics.time);
+        let seconds = time.total().as_secs_f64();
+        let per_second = |amount: f64| if seconds > 0.0 { amount / seconds } else { 0.0 };
+        let rate = |count: fn(&MetricsSnapshot) -> u64| {
+            per_second(count(&latest.metrics).saturating_sub(count(&previous.metrics)) as f64)
+        };
+        let Self { name, vertex, subtask, worker } = self.clone();
+        TaskSample {
+            name,
+            vertex,
+            subtask,
+            worker,
+            has_ended,
+            at: latest.at,
+            metrics: latest.metrics,
+            records_in_per_second: rate(|metrics| metrics.records_in),
+            records_out_per_second: rate(|metrics| metrics.records_out),
+            busy: per_second(time.busy.as_secs_f64()),
+            back_pressured: per_second(time.back_pressured().as_secs_f64()),
+            idle: per_second(time.idle.as_secs_f64()),
+        }
+    }
+}
