@@ -220,7 +220,10 @@ impl fmt::Display for PoolState {
     /// All that decides what the pool does next, but for who its listeners are.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} idle of {} held, size {}", self.idle.len(), self.held, self.size)?;
-        write!(f, ", {} standing, {} guaranteed, in use {:?}", self.standing, self.guarantee, self.in_use_by_lane)?;
+        write!(f, ", {} standing, {} guaranteed", self.standing, self.guarantee)?;
+        if self.max_per_lane < usize::MAX {
+            write!(f, ", in use {:?}", self.in_use_by_lane)?;
+        }
         write!(f, ", takers {:?}, waiters {:?}", self.take_waiters, self.available_waiters)?;
         f.write_str(if self.awaits_global { ", awaits the segment pool" } else { "" })?;
         f.write_str(if self.destroyed { ", destroyed" } else { "" })

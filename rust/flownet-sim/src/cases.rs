@@ -49,6 +49,7 @@ pub fn small() -> Vec<Proof> {
             scripts: vec![buffers(0, &[0, 0]), buffers(1, &[0])],
             faults: vec![Action::Release { consumer: 0, producer: 0 }],
             holds: true,
+            splits: true,
             ..case(&[0, 1], &[2], 0, 1)
         },
         Proof {
@@ -128,7 +129,7 @@ fn case(producers: &[usize], consumers: &[usize], exclusive: u32, floating: usiz
         bug: None,
     };
     plan.share_out_segments(|_, _, wanted| wanted);
-    Proof { name: "", plan, opening: Vec::new(), scripts: Vec::new(), faults: Vec::new(), holds: false }
+    Proof { name: "", plan, opening: Vec::new(), scripts: Vec::new(), faults: Vec::new(), holds: false, splits: false }
 }
 
 /// As the case, from where all channels are open on.

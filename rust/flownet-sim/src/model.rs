@@ -39,6 +39,8 @@ pub struct Proof {
     pub faults: Vec<Action>,
     /// Consumers keep what they read for as long as they like; otherwise they drop it at once.
     pub holds: bool,
+    /// Anything may happen between a data frame's header and its payload.
+    pub splits: bool,
 }
 
 /// What an exploration found.
@@ -144,7 +146,7 @@ impl Proof {
             Turn::Read(consumer) => Action::Read { consumer, elements: 1 },
             Turn::Receive(connection, side) => {
                 // What was on its way may be gone with its connection.
-                let bytes = world.next_frame_bytes(connection, side).max(1);
+                let bytes = world.next_frame_bytes(connection, side, self.splits).max(1);
                 Action::Receive { connection, side, bytes }
             }
             turn => Action::of(turn, usize::MAX),

@@ -9,12 +9,10 @@ use flownet_sim::shrink::shorten;
 #[test]
 fn the_model_checker_finds_every_planted_bug() {
     for bug in Bug::ALL {
-        let found = small().into_iter().find_map(|mut proof| {
-            proof.plan.bug = Some(bug);
-            proof.explore().failure.map(|failure| (proof.name, failure))
-        });
-        let (case, (failure, path)) = found.unwrap_or_else(|| panic!("{bug:?} is not found"));
-        println!("{bug:?} in \"{case}\" after {} actions: {failure}", path.len());
+        let mut proof = small().into_iter().find(|proof| proof.name == case_of(bug)).expect("the case is there");
+        proof.plan.bug = Some(bug);
+        let (failure, path) = proof.explore().failure.unwrap_or_else(|| panic!("{bug:?} is not found"));
+        println!("{bug:?} in \"{}\" after {} actions: {failure}", proof.name, path.len());
         path.iter().for_each(|action| println!("  {action}"));
     }
 }
@@ -42,6 +40,15 @@ fn a_shortened_schedule_has_no_action_too_many() {
         shorter.remove(left_out);
         let outcome = replay(&run.plan, &shorter);
         assert!(outcome.err().is_none_or(|other| other.place != failure.place), "action {left_out} is not needed");
+    }
+}
+
+/// The first small case that meets the bug.
+fn case_of(bug: Bug) -> &'static str {
+    match bug {
+        Bug::SilentBacklog | Bug::ClearedAfterLooking | Bug::Overdraft => "2 x 1, one segment for both, none exclusive",
+        Bug::LentAfterRelease => "2 x 1 on one connection, one exclusive segment, to the end",
+        Bug::CreditOutlivesBlock => "2 x 1, a barrier in between, one exclusive segment",
     }
 }
 

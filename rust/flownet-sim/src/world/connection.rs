@@ -62,6 +62,7 @@ enum Inbound {
     Payload {
         slot: ReceiveSlot,
         filled: usize,
+        len: usize,
     },
     Skip(usize),
 }
@@ -228,13 +229,17 @@ impl Connection {
         }
     }
 
-    /// Bytes of the next frame that has arrived at this end whole; of a data frame, its header and its payload.
-    pub(super) fn next_frame_bytes(&self, side: Side) -> usize {
-        let arrived = match side {
-            Side::Producer => self.up.arrived(),
-            Side::Consumer => self.down.arrived(),
+    /// Bytes of the next frame that arrived at this end; of a data frame, its header and its payload come one after the
+    /// other if it is to be `split`.
+    pub(super) fn next_frame_bytes(&self, side: Side, split: bool) -> usize {
+        let arrived = match (side, &self.consumer.inbound) {
+            (Side::Producer, _) => self.up.arrived(),
+            (Side::Consumer, Inbound::Header) => self.down.arrived(),
+            (Side::Consumer, Inbound::Payload { filled, len, .. }) => return len - filled,
+            (Side::Consumer, Inbound::Skip(left)) => return *left,
         };
         match decode(arrived, &self.limits) {
+            Ok(Decoded::Data { consumed, .. }) if split => consumed,
             Ok(Decoded::Data { header, consumed }) => consumed + header.payload_bytes as usize,
             Ok(Decoded::Control { consumed, .. }) => consumed,
             Ok(Decoded::More { .. }) | Err(_) => arrived.len(),
@@ -255,7 +260,7 @@ impl ConsumerEnd {
         let Some(machine) = &mut self.machine else { return false };
         let rest = &staged[*at..];
         match std::mem::take(&mut self.inbound) {
-            Inbound::Payload { mut slot, filled } => {
+            Inbound::Payload { mut slot, filled, len } => {
                 let target = &mut slot.as_mut_slice()[filled..];
                 let taken = target.len().min(rest.len());
                 target[..taken].copy_from_slice(&rest[..taken]);
@@ -264,7 +269,7 @@ impl ConsumerEnd {
                 if is_full {
                     machine.handle_payload(slot).expect("the producer keeps to the protocol");
                 } else {
-                    self.inbound = Inbound::Payload { slot, filled: filled + taken };
+                    self.inbound = Inbound::Payload { slot, filled: filled + taken, len };
                 }
                 is_full
             }
@@ -280,11 +285,12 @@ impl ConsumerEnd {
                 Decoded::More { .. } => false,
                 Decoded::Data { header, consumed } => {
                     *at += consumed;
+                    let len = header.payload_bytes as usize;
                     note_data_received(header.channel, header.sequence, ids, channels);
                     self.inbound =
                         match machine.handle_header(header, Waker::noop()).expect("the producer keeps to the protocol")
                         {
-                            PayloadSlot::Segment(slot) => Inbound::Payload { slot, filled: 0 },
+                            PayloadSlot::Segment(slot) => Inbound::Payload { slot, filled: 0, len },
                             PayloadSlot::Skip(bytes) => Inbound::Skip(bytes),
                             PayloadSlot::Wait => panic!("a payload that credit was given for waits for a segment"),
                         };

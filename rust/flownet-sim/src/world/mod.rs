@@ -278,10 +278,11 @@ impl World {
         self.connections.len()
     }
 
-    /// Bytes of the next whole frame that can be read at this end.
+    /// Bytes of the next whole frame that can be read at this end, or of the next half of a data frame if those are to be
+    /// `split`.
     #[must_use]
-    pub fn next_frame_bytes(&self, connection: usize, side: Side) -> usize {
-        self.connections[connection].next_frame_bytes(side)
+    pub fn next_frame_bytes(&self, connection: usize, side: Side, split: bool) -> usize {
+        self.connections[connection].next_frame_bytes(side, split)
     }
 }
 

@@ -72,11 +72,15 @@ impl World {
         while self.apply(Action::Resume { consumer }) {}
     }
 
-    /// A writer waits for ever only where nobody came to read because a connection broke before, or where such a one
-    /// keeps the segments. Nobody needs a flush to go on.
+    /// A writer waits for ever only where somebody's segments are with a subpartition that nobody came to read, because
+    /// something broke before. A job would end those. Nobody needs a flush to go on.
     fn end_stranded_writers(&mut self) {
-        while let Some(producer) = (0..self.writers.len()).find(|&producer| self.is_stranded(producer)) {
+        while self.writers.iter().any(|writer| writer.pending.is_some())
+            && let Some(producer) = (0..self.writers.len()).find(|&producer| self.is_stranded(producer))
+        {
             self.end_writer(producer, None);
+            // It may have finished before.
+            self.writers[producer].handle.release();
             self.run_to_rest();
         }
         self.assert_nobody_waits();
@@ -85,8 +89,7 @@ impl World {
     fn is_stranded(&self, producer: usize) -> bool {
         let consumers = self.readers.len();
         let mut channels = self.channels[producer * consumers..][..consumers].iter();
-        self.writers[producer].pending.is_some()
-            && channels.any(|channel| channel.is_excused && channel.cell.queued_buffers() > 0)
+        channels.any(|channel| channel.is_excused && channel.cell.queued_buffers() > 0)
     }
 
     fn assert_nobody_waits(&self) {
