@@ -84,7 +84,7 @@ simulate: ## simulate SEEDS=100000 seeds from FROM=0; the first that fails is sh
 
 .PHONY: simulate-grid
 simulate-grid: ## one world of WORKERS=1000 with a channel from each to each: memory a channel, actions a second
-	$(CARGO) run --quiet $(SIM) -- grid $(WORKERS) $$((10 * $(WORKERS) * $(WORKERS)))
+	$(CARGO) run --quiet $(SIM) -- grid $(WORKERS) $$((3 * $(WORKERS) * $(WORKERS)))
 
 .PHONY: prove
 prove: ## every interleaving of the small cases and of larger ones (minutes)

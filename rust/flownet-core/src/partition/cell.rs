@@ -23,7 +23,7 @@ use crate::sync::{AtomicBool, Ordering};
 /// A writer that flushes after every record would fight with the reader for the lock. `is_watched` mirrors the
 /// machine: while it is set, the reader looks at the open buffer again before it sleeps and will see what was just
 /// committed. This is the store-then-load pattern on both sides (writer: commit, then read the flag; reader: clear the
-/// flag, then read the commit), so both have a [`fence`](crate::fence) in between: one of them sees the other. The
+/// flag, then read the commit), so both have a fence (module `fence`) in between: one of them sees the other. The
 /// writer's is next to free; the reader pays, when it falls asleep on a buffer that it watched.
 #[derive(Debug)]
 pub struct SubpartitionCell {
