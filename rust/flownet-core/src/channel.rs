@@ -17,7 +17,7 @@
 //! - I2: `free <= owned`, and a released channel owns only what its task still reads.
 //! - I3: a channel with `free < standing + wanted` waits in the pool's queue, or is just being served by one thread.
 //! - I4: credit that may starve the producer is announced without delay. Credit is handed to the connection once it is
-//!   at least as much as the producer still has; the rest rides along or waits for the next segment.
+//!   at least as much as the producer still has, or [`CREDIT_BATCH`]; the rest rides along or waits for the next segment.
 //! - I5: `standing <= exclusive`, and every one of them is booked with the pool. What a channel asks for beyond them
 //!   waits at the producer, so it is used and comes back; and it is no more than the pool lends to one channel.
 //! - I6: a blocking event voids all credit, on both sides. What the channel had beyond its standing segments goes back,
@@ -50,6 +50,10 @@ use crate::lock::Lock;
 use crate::record::cutter::RecordCutter;
 use crate::subpartition::Element;
 use crate::sync::MutexGuard;
+
+/// Credit that waits at the consumer, at most. Many buffers are on their way on a long link only: to gather half of them
+/// before any is announced would leave the link empty in between.
+pub const CREDIT_BATCH: u32 = 8;
 
 /// See the [module docs](self).
 pub struct RemoteChannel {
@@ -539,7 +543,7 @@ impl State {
 
     fn is_credit_due(&self) -> bool {
         let may_announce = self.phase == Phase::Open && !self.is_blocked;
-        may_announce && !self.unannounced.is_zero() && self.unannounced >= self.announced
+        may_announce && !self.unannounced.is_zero() && self.unannounced >= self.announced.min(Credit::new(CREDIT_BATCH))
     }
 
     fn expect_sequence(&mut self, got: u32) -> Result<(), PeerViolation> {
@@ -625,6 +629,27 @@ mod tests {
         channel.on_buffer(last, 1, Backlog::ZERO).unwrap();
         channel.on_event(Event::EndOfPartition, 0, Backlog::ZERO).unwrap();
         assert_eq!((gate.queued_buffers(), channel.free_segments()), (1, 0), "its end gives the segments back");
+        drop((channel, gate));
+        assert_eq!(segments.available(), segments.total());
+    }
+
+    #[test]
+    fn a_channel_with_much_credit_hands_it_back_in_batches_that_keep_a_long_link_busy() {
+        let segments = SegmentPool::new(40, 8).unwrap();
+        let settings =
+            BufferPoolSettings { min: 1, max: Some(40), lanes: 1, max_per_lane: usize::MAX, max_overdraft: 0 };
+        let (gate, pool) = (InputGate::new(1), segments.create_buffer_pool(settings).unwrap());
+        let channel = RemoteChannel::new(Arc::clone(&gate), ChannelIndex::new(0), pool, 40);
+        let (connection, wakes) = crate::tests::CountingWaker::new();
+        assert_eq!(channel.initial_credit(), Credit::new(40));
+        channel.connect(connection);
+        for sequence in 0..CREDIT_BATCH {
+            assert_eq!(wakes.count(), 0, "{sequence} are not a batch");
+            let segment = channel.take_for_receive(sequence).unwrap().unwrap();
+            channel.on_buffer(segment, 1, Backlog::ZERO).unwrap();
+            assert!(gate.poll_next(Waker::noop()).is_ready(), "read and dropped");
+        }
+        assert_eq!((wakes.count(), channel.take_announcement().credit), (1, Credit::new(CREDIT_BATCH)));
         drop((channel, gate));
         assert_eq!(segments.available(), segments.total());
     }
