@@ -342,6 +342,7 @@ SETTINGS: Final = {
         Setting("max_record_size", "max_record_bytes", _size_between(1, 1 << 31)),
         Setting("exclusive_buffers", "exclusive_buffers", _between(0, 1 << 20)),
         Setting("floating_buffers", "floating_buffers", _between(1, 1 << 20)),
+        Setting("bandwidth_delay", "bandwidth_delay_bytes", _size_between(1, 1 << 40), may_be_none=True),
         Setting("flow_control", "flow_control", _one_of("credit", "tcp", "storm", "pid", "drop", "unbounded")),
         Setting("receive_buffer", "receive_buffer_bytes", _size_between(1, 1 << 40), may_be_none=True),
         Setting("receive_limit", "receive_limit_bytes", _size_between(1, 1 << 40)),

@@ -7,19 +7,16 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from . import _flownet, config, serialise, sources
 from .config import UNSET, Unset
 from .dataflow import Dataflow, Node, Origin
-from .errors import ConfigError, LaunchError, PlanError
+from .errors import ConfigError, LaunchError
 from .graph import FlowControl
 from .host import Host
 from .job import Job, JobResult
 from .stream import Stream
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 T = TypeVar("T")
 
@@ -51,6 +48,10 @@ class Environment:
         Buffers that each channel between workers keeps while it has no data. Default: 2. Where memory is short, fewer.
     floating_buffers
         Buffers that the channels of one input share, at least 1. Default: 8.
+    bandwidth_delay
+        How much one channel between workers may have on its way, ``"4MB"`` or a number of bytes: the rate of the longest
+        link times its round trip, and more where packets get lost. Both ends then hold as many buffers as that takes, if
+        there are enough. None: links are short, and the buffers above fill them. Default: None.
     flow_control
         What keeps producers from sending more than their consumers on other workers take. Default: ``"credit"``.
 
@@ -118,6 +119,7 @@ class Environment:
         segment_size: str | int | Unset = UNSET,
         exclusive_buffers: int | Unset = UNSET,
         floating_buffers: int | Unset = UNSET,
+        bandwidth_delay: str | int | Unset | None = UNSET,
         flow_control: FlowControl | Unset = UNSET,
         receive_buffer: str | int | Unset | None = UNSET,
         receive_limit: str | int | Unset = UNSET,
@@ -139,6 +141,7 @@ class Environment:
             "segment_size": segment_size,
             "exclusive_buffers": exclusive_buffers,
             "floating_buffers": floating_buffers,
+            "bandwidth_delay": bandwidth_delay,
             "flow_control": flow_control,
             "receive_buffer": receive_buffer,
             "receive_limit": receive_limit,
@@ -301,36 +304,6 @@ class Environment:
         """
         return self._stream(sources.socket_text(self._dataflow, host, port, errors, rate_limit=rate_limit))
 
-    def from_spark(self, frame: DataFrame, *, as_dicts: bool = False) -> Stream[Any]:
-        """Start from the rows of a DataFrame of Spark, read by the workers themselves where Spark has them.
-
-        The job then runs inside Spark: by `Stream.to_spark`, or by ``execute(on=flownet.spark.cluster(...))``. Spark's
-        tasks that read the DataFrame are the workers. Each has one subtask of this source, which pulls rows only as
-        fast as the operators downstream take them. A job can read one DataFrame.
-
-        Parameters
-        ----------
-        frame
-            Of a classic session or of Spark Connect. If its partitions are not as many as the workers, it is
-            repartitioned.
-        as_dicts
-            Records are dicts by column name, rather than tuples in the order of the columns. Default: False.
-
-        Raises
-        ------
-        ConfigError
-            It is no DataFrame, or one without columns.
-        ImportError
-            PySpark is missing: ``pip install 'flownet[spark]'``.
-
-        Examples
-        --------
-        >>> flights = env.from_spark(spark.read.parquet("flights"), as_dicts=True)  # doctest: +SKIP
-        """
-        from .spark import frames
-
-        return self._stream(frames.read(self._dataflow, frame, as_dicts))
-
     def explain(self, workers: int | None = None) -> str:
         """Say what the job will take, without running it.
 
@@ -359,7 +332,7 @@ class Environment:
         buffers: needs 0, wants 0 of 2048 (32 KiB each) in this process
         """
         settings, parallelism = self._settings(workers)
-        plan = self._dataflow.describe(parallelism, settings["workers"])
+        plan = self._dataflow.describe(parallelism)
         return _flownet.explain(plan.operators, plan.edges, settings)
 
     def execute(self, workers: int | None = None, *, on: Host | None = None) -> JobResult:
@@ -428,21 +401,15 @@ class Environment:
         if on is not None and workers is not None:
             raise ConfigError("on brings its own workers: leave workers out", setting="workers", value=workers)
         settings, parallelism = self._settings(workers)
-        inputs = self._dataflow.host_inputs()
-        if inputs and on is None:
-            raise PlanError(
-                "from_spark() reads inside Spark: run the job there, "
-                "execute(on=flownet.spark.cluster(spark, workers=...))"
-            )
         if on is not None:
             settings["workers"] = on.workers
         here = settings["workers"] == 0
-        plan = self._dataflow.build(parallelism, None if here else serialise.dumps, settings["workers"])
+        plan = self._dataflow.build(parallelism, None if here else serialise.dumps)
         submit = functools.partial(_flownet.submit, plan.operators, plan.edges, settings, plan.objects)
         init = b"" if here else serialise.pack_init()
         if on is None:
             return Job(submit([] if here else _worker_command(), init, None))
-        lease = on.lease(settings["job_name"], inputs)
+        lease = on.lease(settings["job_name"])
         try:
             return Job(submit([], init, lease.crew), lease)
         except BaseException:

@@ -156,6 +156,15 @@ def test_a_receive_buffer_takes_the_place_of_the_floating_buffers() -> None:
     assert (wanted(), wanted(receive_buffer="5MB")) == (20, 163)
 
 
+def test_a_long_link_is_lent_as_many_buffers_as_it_holds() -> None:
+    env = fn.Environment(bandwidth_delay="1.25MB")
+    env.from_iterable(numbered).place_on(1).map(slow).place_on(2).rebalance().print()
+    *_, exchange, _, _, buffers = env.explain(workers=2).splitlines()
+    assert "credit for 1221 KiB on the way" in exchange, env.explain(workers=2)
+    # One channel: the link, two batches of credit, and what the channel keeps.
+    assert f"wants {(39 + 16 + 2) * 2}" in buffers
+
+
 @pytest.mark.parametrize("control", ["credits", "", None, 1])
 def test_a_control_that_there_is_not_is_refused_with_those_that_there_are(control: object) -> None:
     with pytest.raises(ConfigError, match="flow_control=.* must be 'credit', 'tcp'") as caught:

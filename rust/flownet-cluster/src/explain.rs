@@ -6,7 +6,10 @@
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use flownet_net::{NetworkConfig, ReceiveBounds};
-use flownet_runtime::{buffers_needed, spec::Partitioner};
+use flownet_runtime::{
+    buffers_needed,
+    spec::{FlowControl, Partitioner},
+};
 
 use crate::{
     plan::{Dataflow, Exchange, Plan, PlanError, Vertex},
@@ -28,6 +31,8 @@ pub struct Explanation {
     pub segment_bytes: usize,
     /// How long a record may wait in a buffer.
     pub buffer_timeout: Option<Duration>,
+    /// Bytes that credit keeps on the way, where that was set.
+    pub bandwidth_delay_bytes: Option<usize>,
     /// Why the job would be refused, if it would.
     pub refusal: Option<PlanError>,
 }
@@ -58,6 +63,7 @@ pub fn explain(dataflow: &Dataflow, settings: &JobSettings) -> Result<Explanatio
         total_buffers: settings.segments(),
         segment_bytes: settings.segment_bytes,
         buffer_timeout: settings.buffer_timeout,
+        bandwidth_delay_bytes: settings.bandwidth_delay_bytes,
     })
 }
 
@@ -98,7 +104,7 @@ impl Plan {
 
 /// The settings of the data plane, for the plan and for the workers alike.
 pub(crate) fn network_config(settings: &JobSettings) -> NetworkConfig {
-    NetworkConfig {
+    let config = NetworkConfig {
         exclusive_buffers: settings.exclusive_buffers,
         floating_buffers: settings.floating_buffers,
         receive_buffers: settings.receive_buffer_bytes.map(|bytes| buffers_of(bytes, settings.segment_bytes)),
@@ -109,6 +115,10 @@ pub(crate) fn network_config(settings: &JobSettings) -> NetworkConfig {
         max_buffers_per_subpartition: settings.max_buffers_per_channel,
         max_overdraft_buffers: settings.max_overdraft_buffers,
         ..NetworkConfig::default()
+    };
+    match settings.bandwidth_delay_bytes {
+        Some(bytes) => config.with_bandwidth_delay(bytes, settings.segment_bytes),
+        None => config,
     }
 }
 
@@ -151,7 +161,15 @@ impl Explanation {
             _ => write!(f, "{producers} x {consumers} = {channels}")?,
         }
         let plural = if *channels == 1 { "" } else { "s" };
-        writeln!(f, " channel{plural}, {}, {}", flow_control.name(), timeout_text(self.buffer_timeout))
+        let timeout = timeout_text(self.buffer_timeout);
+        writeln!(f, " channel{plural}, {}{}, {timeout}", flow_control.name(), self.on_the_way_text(*flow_control))
+    }
+
+    fn on_the_way_text(&self, flow_control: FlowControl) -> String {
+        match (flow_control, self.bandwidth_delay_bytes) {
+            (FlowControl::Credit, Some(bytes)) => format!(" for {} KiB on the way", bytes.div_ceil(1024)),
+            _ => String::new(),
+        }
     }
 
     fn write_demand(&self, f: &mut fmt::Formatter<'_>, demands: &[&WorkerDemand], place: &str) -> fmt::Result {
@@ -219,6 +237,20 @@ mod tests {
         assert_eq!(lines[2], "task 2  count -> print           parallelism 2");
         assert!(lines[3].starts_with("buffers: needs ") && lines[3].ends_with(" of 2048 (32 KiB each) a worker"));
         assert_eq!(lines.len(), 4, "{text}");
+    }
+
+    #[test]
+    fn what_a_long_link_holds_is_said_and_wanted() {
+        let explained = |settings| explain(&Flow::word_count().0, &settings).unwrap();
+        let long = JobSettings { bandwidth_delay_bytes: Some(1_250_000), ..settings() };
+        let (short, long) = (explained(settings()), explained(long));
+        assert!(
+            long.to_string().contains("channels, credit for 1221 KiB on the way, buffer timeout 10 ms\n"),
+            "{long}"
+        );
+        // Each worker has a partition and a gate, each with room for the link in place of its floating buffers.
+        assert_eq!(long.demands[0].wanted, short.demands[0].wanted + 2 * (39 + 16 - 8));
+        assert_eq!(long.demands[0].needed, short.demands[0].needed);
     }
 
     #[test]

@@ -33,6 +33,10 @@ pub struct JobSettings {
     /// Buffers a gate lends to whichever of its channels has a backlog.
     /// Default: 8.
     pub floating_buffers: u32,
+    /// Bytes that one channel may have on its way: the rate of the longest link
+    /// between workers times its round trip. Default: none, links are short and
+    /// the buffers above fill them.
+    pub bandwidth_delay_bytes: Option<usize>,
     /// What keeps producers from sending more than consumers take, of all
     /// exchanges between workers that do not set their own. Default: credit.
     pub flow_control: FlowControl,
@@ -82,6 +86,7 @@ impl Default for JobSettings {
             network_memory_bytes: 64 * KIB * KIB,
             exclusive_buffers: 2,
             floating_buffers: 8,
+            bandwidth_delay_bytes: None,
             flow_control: FlowControl::Credit,
             receive_buffer_bytes: None,
             receive_limit_bytes: KIB * KIB * KIB,
@@ -119,6 +124,9 @@ impl JobSettings {
         within("network_memory_bytes", self.network_memory_bytes, self.segment_bytes, MAX_NETWORK_MEMORY_BYTES)?;
         within("exclusive_buffers", self.exclusive_buffers as usize, 0, MAX_BUFFERS)?;
         within("floating_buffers", self.floating_buffers as usize, 1, MAX_BUFFERS)?;
+        if let Some(bytes) = self.bandwidth_delay_bytes {
+            within("bandwidth_delay_bytes", bytes, 1, MAX_NETWORK_MEMORY_BYTES)?;
+        }
         if let Some(bytes) = self.receive_buffer_bytes {
             within("receive_buffer_bytes", bytes, 1, MAX_NETWORK_MEMORY_BYTES)?;
         }

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
+use flownet_core::channel::CREDIT_BATCH;
 use flownet_core::gate::IntakeBounds;
 use flownet_memory::BufferPoolSettings;
 
@@ -71,6 +72,23 @@ impl Default for ReceiveBounds {
 }
 
 impl NetworkConfig {
+    /// The same, but with enough floating buffers, and quota for producers, to keep so many bytes on their way.
+    ///
+    /// A channel has at most as much on its way as its consumer has buffers, so it moves at most
+    /// `(exclusive + floating) * segment_bytes / round trip` bytes a second, and a producer asks for no more than it may
+    /// queue. A link of 100 Mbit/s and a round trip of 100 ms holds 1.25 MB, four times the default.
+    #[must_use]
+    pub fn with_bandwidth_delay(self, bytes: usize, segment_bytes: usize) -> Self {
+        let on_the_way = u32::try_from(bytes.div_ceil(segment_bytes.max(1))).unwrap_or(u32::MAX);
+        // A batch is on its way back, in credit; the other is with the task that reads it, or not yet announced.
+        let lent = on_the_way.saturating_add(2 * CREDIT_BATCH);
+        Self {
+            floating_buffers: self.floating_buffers.max(lent),
+            max_buffers_per_subpartition: self.max_buffers_per_subpartition.max(lent),
+            ..self
+        }
+    }
+
     /// The bounds of a gate with `remote_channels` and segments of this size.
     pub fn intake_bounds(&self, remote_channels: u32, segment_bytes: usize) -> IntakeBounds {
         let buffers = self.gate_buffers(remote_channels).max.unwrap_or(usize::MAX);
@@ -190,6 +208,15 @@ mod tests {
         assert_eq!((settings.gate_buffers(1).max, settings.gate_buffers(1000).max), (Some(153), Some(2001)));
         let settings = NetworkConfig::default().gate_buffers(1000);
         assert_eq!((settings.min, settings.max), (1, Some(2008)));
+    }
+
+    #[test]
+    fn a_link_full_of_bytes_is_lent_to_a_gate_and_queued_by_a_partition() {
+        let config = NetworkConfig::default().with_bandwidth_delay(1_250_000, 32 * 1024);
+        assert_eq!((config.floating_buffers, config.max_buffers_per_subpartition), (39 + 16, 39 + 16));
+        assert_eq!((config.gate_buffers(1).max, config.partition_buffers(1).max), (Some(57), Some(57)));
+        let generous = NetworkConfig { floating_buffers: 100, ..NetworkConfig::default() };
+        assert_eq!(generous.with_bandwidth_delay(1, 1024).floating_buffers, 100, "nothing is taken away");
     }
 
     #[test]

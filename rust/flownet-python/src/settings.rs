@@ -35,6 +35,7 @@ pub(crate) fn defaults(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     settings.set_item("network_memory_bytes", job.network_memory_bytes)?;
     settings.set_item("exclusive_buffers", job.exclusive_buffers)?;
     settings.set_item("floating_buffers", job.floating_buffers)?;
+    settings.set_item("bandwidth_delay_bytes", job.bandwidth_delay_bytes)?;
     settings.set_item("flow_control", job.flow_control.name())?;
     settings.set_item("receive_buffer_bytes", job.receive_buffer_bytes)?;
     settings.set_item("receive_limit_bytes", job.receive_limit_bytes)?;
@@ -77,6 +78,7 @@ impl Settings {
             "network_memory_bytes" => job.network_memory_bytes = value.extract()?,
             "exclusive_buffers" => job.exclusive_buffers = value.extract()?,
             "floating_buffers" => job.floating_buffers = value.extract()?,
+            "bandwidth_delay_bytes" => job.bandwidth_delay_bytes = value.extract()?,
             "flow_control" => job.flow_control = flow_control(&value.extract::<String>()?)?,
             "receive_buffer_bytes" => job.receive_buffer_bytes = value.extract()?,
             "receive_limit_bytes" => job.receive_limit_bytes = value.extract()?,

@@ -108,6 +108,7 @@ def main(workers: int) -> None:
         segment_size=16_384,
         exclusive_buffers=2,
         floating_buffers=4,
+        bandwidth_delay="1MB",
         max_record_size="1MiB",
         slots_per_worker=None,
         heartbeat_interval="1s",
