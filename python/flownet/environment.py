@@ -49,9 +49,9 @@ class Environment:
     floating_buffers
         Buffers that the channels of one input share, at least 1. Default: 8.
     bandwidth_delay
-        How much one channel between workers may have on its way, ``"4MB"`` or a number of bytes: the rate of the longest
-        link times its round trip, and more where packets get lost. Both ends then hold as many buffers as that takes, if
-        there are enough. None: links are short, and the buffers above fill them. Default: None.
+        How much one channel between workers may have on its way, ``"4MB"`` or a number of bytes: the rate of the
+        longest link times its round trip, and more where packets get lost. Both ends then hold as many buffers as that
+        takes, if there are enough. None: links are short, and the buffers above fill them. Default: None.
     flow_control
         What keeps producers from sending more than their consumers on other workers take. Default: ``"credit"``.
 

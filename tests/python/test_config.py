@@ -116,7 +116,7 @@ def test_settings_in_text_are_read_by_their_type(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_setting_that_does_not_exist_lists_those_that_do() -> None:
-    with pytest.raises(ConfigError, match="unknown setting 'bufer_timeout'; there are: buffer_timeout, cancel_timeout"):
+    with pytest.raises(ConfigError, match="unknown setting 'bufer_timeout'; there are: bandwidth_delay, buffer_"):
         config.parse_assignment("bufer_timeout=1ms")
 
 

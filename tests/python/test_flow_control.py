@@ -159,7 +159,7 @@ def test_a_receive_buffer_takes_the_place_of_the_floating_buffers() -> None:
 def test_a_long_link_is_lent_as_many_buffers_as_it_holds() -> None:
     env = fn.Environment(bandwidth_delay="1.25MB")
     env.from_iterable(numbered).place_on(1).map(slow).place_on(2).rebalance().print()
-    *_, exchange, _, _, buffers = env.explain(workers=2).splitlines()
+    *_, exchange, _, buffers = env.explain(workers=2).splitlines()
     assert "credit for 1221 KiB on the way" in exchange, env.explain(workers=2)
     # One channel: the link, two batches of credit, and what the channel keeps.
     assert f"wants {(39 + 16 + 2) * 2}" in buffers
