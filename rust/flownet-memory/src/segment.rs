@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::MemoryError;
+use crate::buffer_pool::at_least;
 use crate::pool_core::PoolCore;
 use crate::region::{RawBytes, Region, Slot};
 
@@ -45,6 +46,7 @@ impl MemorySegment {
     /// A segment outside of every pool, of a size of its own, freed when it is dropped. For who has to take bytes that
     /// no pool has room for: nothing bounds these but their caller.
     pub fn unpooled(bytes: usize) -> Result<Self, MemoryError> {
+        at_least("bytes", bytes, 1)?;
         let slot = Region::allocate(1, bytes)?.pop();
         Ok(Self { slot, lane: 0, home: None })
     }

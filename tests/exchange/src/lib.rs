@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use flownet_core::channel::RemoteChannel;
+use flownet_core::channel::{ChannelControl, RemoteChannel};
 use flownet_core::gate::InputGate;
 use flownet_core::partition::ResultPartition;
 use flownet_core::record::writer::{FlushPolicy, RecordWriter};
@@ -93,13 +93,20 @@ impl Worker {
 
     /// A gate that reads all of these over the network.
     pub fn reader(&self, sources: &[Source]) -> GateReader {
+        self.reader_under(ChannelControl::Credit, sources)
+    }
+
+    /// The same under another control than credit, bounded as the settings say.
+    pub fn reader_under(&self, control: ChannelControl, sources: &[Source]) -> GateReader {
         let channels = u32::try_from(sources.len()).expect("few channels");
         let pool = self.env.create_gate_pool(channels).expect("test pools fit");
         let gate = InputGate::new(channels);
+        gate.set_bounds(self.env.config().intake_bounds(channels, self.pool.segment_bytes()));
         let reader = GateReader::new(Arc::clone(&gate), channels, MAX_RECORD_BYTES);
         let exclusive = self.env.config().exclusive_buffers;
         for (index, source) in (0..).map(ChannelIndex::new).zip(sources) {
-            let channel = RemoteChannel::new(Arc::clone(&gate), index, Arc::clone(&pool), exclusive);
+            let (gate, pool) = (Arc::clone(&gate), Arc::clone(&pool));
+            let channel = RemoteChannel::with_control(gate, index, pool, exclusive, control);
             self.env.open_channel(source.worker, source.partition, source.subpartition, channel);
         }
         reader

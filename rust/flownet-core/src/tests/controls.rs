@@ -4,6 +4,7 @@ use super::pair::{Pair, SEGMENT_BYTES, Setup};
 use crate::channel::ChannelControl;
 use crate::error::ExchangeError;
 use crate::gate::IntakeBounds;
+use crate::wire::frame::DATA_HEADER_BYTES;
 
 const TCP: ChannelControl = ChannelControl::Tcp { exchange: 0 };
 
@@ -41,15 +42,26 @@ fn under_credit_the_same_traffic_stops_nobody_else() {
 }
 
 #[test]
-fn under_tcp_the_sender_stops_at_its_high_watermark() {
-    let mut pair = pair(TCP, 1, 2);
-    pair.is_unwritable = true;
+fn under_tcp_the_sender_stops_at_its_high_watermark_and_goes_on_below_the_low_one() {
+    let mut pair = pair(TCP, 1, 8);
     pair.run_until_idle();
     pair.emit_buffers(0, 8);
-    pair.is_unwritable = false;
-    pair.run_until_idle();
-    assert_eq!((pair.consumer_queue(), pair.backlog(0).get()), (2, 0), "the wire takes what the socket would");
-    pair.finish_and_assert_all_segments_home();
+    let frame_bytes = DATA_HEADER_BYTES + SEGMENT_BYTES;
+    let fill = |pair: &mut Pair| {
+        let mut ready = Vec::new();
+        pair.producer_ready.drain(&mut ready);
+        let producer = pair.producer.as_mut().unwrap();
+        ready.into_iter().for_each(|channel| producer.on_ready(channel));
+        producer.poll_transmit(&mut pair.outbox, 16);
+        pair.outbox.queued_bytes() / frame_bytes
+    };
+    assert_eq!(fill(&mut pair), 2, "two segments are the high watermark");
+    assert_eq!(fill(&mut pair), 2, "the socket takes nothing");
+    pair.outbox.advance(frame_bytes);
+    assert_eq!(fill(&mut pair), 1, "between the watermarks it stays stopped");
+    pair.outbox.advance(frame_bytes);
+    assert_eq!(fill(&mut pair), 2, "below the low one it goes on to the high one");
+    pair.assert_all_segments_home();
 }
 
 #[test]

@@ -19,6 +19,20 @@ fn assert_home(segments: Arc<SegmentPool>, pool: Arc<BufferPool>) {
 }
 
 #[test]
+fn a_segment_outside_of_every_pool_is_as_long_as_asked_and_touches_no_pool() {
+    let (segments, pool) = one_segment();
+    let mut segment = MemorySegment::unpooled(3).unwrap();
+    segment.as_mut_slice().copy_from_slice(b"abc");
+    let buffer = Buffer::from_segment(segment, 3);
+    let copy = buffer.clone();
+    drop(buffer);
+    assert_eq!((&*copy, pool.in_use()), (&b"abc"[..], 0));
+    drop(copy);
+    assert!(MemorySegment::unpooled(0).is_err());
+    assert_home(segments, pool);
+}
+
+#[test]
 fn bytes_are_invisible_until_committed_and_then_read_once_in_order() {
     let (segments, pool) = one_segment();
     let (mut builder, mut consumer) = BufferBuilder::new(pool.try_take(0).unwrap());

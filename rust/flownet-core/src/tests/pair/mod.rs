@@ -26,7 +26,7 @@ use crate::error::ExchangeError;
 use crate::event::{Barrier, BarrierKind, Event};
 use crate::exchange::consumer::ConsumerConnection;
 use crate::exchange::outbox::Outbox;
-use crate::exchange::producer::{PartitionLookup, ProducerConnection, ProducerSettings};
+use crate::exchange::producer::{PartitionLookup, ProducerConnection, ProducerSettings, Watermarks};
 use crate::exchange::ready::ReadyList;
 use crate::gate::InputGate;
 use crate::ids::{ChannelId, ChannelIndex, CheckpointId, PartitionId, SubpartitionIndex};
@@ -97,7 +97,7 @@ pub(crate) struct Pair {
     pub(crate) gate_pool: Arc<BufferPool>,
     pub(crate) channels: HashMap<ChannelIndex, (ChannelId, Arc<RemoteChannel>)>,
     pub(crate) producer: Option<ProducerConnection>,
-    producer_ready: Arc<ReadyList>,
+    pub(crate) producer_ready: Arc<ReadyList>,
     pub(crate) outbox: Outbox,
     /// A socket that takes nothing.
     pub(crate) is_unwritable: bool,
@@ -166,7 +166,8 @@ impl Pair {
             max_overdraft: 0,
         });
         let (producer_ready, consumer_ready) = (ReadyList::new(), ReadyList::new());
-        let settings = ProducerSettings { checksums: setup.checksums, ..ProducerSettings::default() };
+        let watermarks = Watermarks::for_segments(setup.segment_bytes);
+        let settings = ProducerSettings { checksums: setup.checksums, watermarks, ..ProducerSettings::default() };
         let (task_waker, task_wakes) = CountingWaker::new();
         let mut pair = Self {
             now_ms: 0,

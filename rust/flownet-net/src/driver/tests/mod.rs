@@ -5,6 +5,7 @@ mod sender;
 
 use std::time::Duration;
 
+use flownet_core::channel::ChannelControl;
 use flownet_core::wire::{ControlFrame, DataHeader};
 use flownet_core::{Backlog, ChannelId, Credit, Event, ExchangeError, PartitionId, PeerViolation, ProtocolError};
 use flownet_core::{SubpartitionIndex, Target, WireError};
@@ -23,6 +24,21 @@ async fn records_arrive_once_and_in_order_however_the_stream_is_split() {
         let (received, ()) = rig.drive(async { tokio::join!(reader.read_all(), writer.emit_all(&records)) }).await;
         assert_eq!(received.unwrap(), records, "pipe of {pipe_bytes} bytes");
         rig.finish_and_assert_all_segments_home().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_credit_records_arrive_once_and_in_order_too() {
+    for control in [ChannelControl::Tcp { exchange: 0 }, ChannelControl::Unbounded] {
+        for pipe_bytes in [1, 3, 20, 33, 500, 1 << 20] {
+            let rig = Rig::new(pipe_bytes).await;
+            let writer = rig.writer(1);
+            let reader = rig.open_under(control, 0);
+            let records = numbered(300);
+            let (received, ()) = rig.drive(async { tokio::join!(reader.read_all(), writer.emit_all(&records)) }).await;
+            assert_eq!(received.unwrap(), records, "{control:?}, pipe of {pipe_bytes} bytes");
+            rig.finish_and_assert_all_segments_home().await;
+        }
     }
 }
 

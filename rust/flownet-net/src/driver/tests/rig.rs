@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
-use flownet_core::channel::RemoteChannel;
+use flownet_core::channel::{ChannelControl, RemoteChannel};
 use flownet_core::gate::InputGate;
 use flownet_core::partition::ResultPartition;
 use flownet_core::record::reader::RecordReader;
@@ -84,9 +84,13 @@ impl Rig {
     }
 
     pub(super) fn open(&self, subpartition: u32) -> Reader {
+        self.open_under(ChannelControl::Credit, subpartition)
+    }
+
+    pub(super) fn open_under(&self, control: ChannelControl, subpartition: u32) -> Reader {
         let gate = InputGate::new(1);
         let pool = self.env.create_gate_pool(1).unwrap();
-        let channel = RemoteChannel::new(Arc::clone(&gate), ChannelIndex::new(0), pool, 2);
+        let channel = RemoteChannel::with_control(Arc::clone(&gate), ChannelIndex::new(0), pool, 2, control);
         let (partition, subpartition) = (PartitionId::new(PARTITION), SubpartitionIndex::new(subpartition));
         assert!(self.requests.send(OpenRequest { partition, subpartition, channel }).is_ok());
         Reader { gate, records: RecordReader::new(MAX_RECORD_BYTES) }
