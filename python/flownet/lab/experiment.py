@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ..environment import Environment
-from ..errors import FlownetError
-from ..job import Job
+from ..errors import FlownetError, ReceiveLimitError
+from ..job import Job, JobSample
 from .meters import Meters
-from .trace import Trace
+from .parts import RECORD_BYTES
+from .trace import Engine, Trace
 
 
 @contextmanager
@@ -53,31 +54,37 @@ def observe(env: Environment, workers: int, meters: Meters, trace: Trace, second
         meters.start()
         trace.until = seconds
         zero = time.monotonic()
-        for number in range(int((seconds + _DRAIN_SECONDS) / interval)):
-            now = time.monotonic() - zero
-            _sample(job, meters, trace, now)
-            if _ended(job, max(0.0, (number + 1) * interval - now)):
-                break
-        else:
-            raise FlownetError(
-                f"{trace.scenario} under {trace.control} did not end within {_DRAIN_SECONDS:.0f} s of its sources"
-            )
-        _sample(job, meters, trace, time.monotonic() - zero)
+        try:
+            _sample_to_the_end(job, meters, trace, zero, interval)
+        except ReceiveLimitError as error:
+            trace.stopped = str(error)
+        _sample(job.sample(), meters, trace, time.monotonic() - zero)
 
 
-def _sample(job: Job, meters: Meters, trace: Trace, seconds: float) -> None:
-    pids = set[int]().union(*(meters.pids(task) for task in trace.sinks))
-    trace.add(seconds, meters.read(), 0, sum(map(_resident_bytes, pids)))
+def _sample_to_the_end(job: Job, meters: Meters, trace: Trace, zero: float, interval: float) -> None:
+    for number in range(int((trace.until + _DRAIN_SECONDS) / interval)):
+        now = time.monotonic() - zero
+        _sample(job.sample(), meters, trace, now)
+        if _has_ended(job, max(0.0, (number + 1) * interval - now)):
+            return
+    raise FlownetError(f"{trace.scenario} under {trace.control} did not end {_DRAIN_SECONDS:.0f} s after its sources")
+
+
+def _sample(sample: JobSample, meters: Meters, trace: Trace, seconds: float) -> None:
+    dropped = sum(task.dropped_records for task in sample.tasks) * RECORD_BYTES
+    queued = sum(task.send_bytes + task.receive_bytes for task in sample.tasks)
+    resident = sum(worker.resident_bytes or 0 for worker in sample.workers if worker.worker > 0)
+    trace.add(seconds, meters.read(), Engine(dropped, queued, resident))
 
 
 def _await(job: Job, is_true: Callable[[], bool], seconds: float, what: str) -> None:
     deadline = time.monotonic() + seconds
     while not is_true():
-        if _ended(job, 0.01) or time.monotonic() > deadline:
+        if _has_ended(job, 0.01) or time.monotonic() > deadline:
             raise FlownetError(f"the sources did not {what} within {seconds:.0f} s")
 
 
-def _ended(job: Job, timeout: float) -> bool:
+def _has_ended(job: Job, timeout: float) -> bool:
     """Wait for the end of a job, at most so long."""
     try:
         job.wait(timeout)
@@ -86,14 +93,5 @@ def _ended(job: Job, timeout: float) -> bool:
     return True
 
 
-def _resident_bytes(pid: int) -> int:
-    try:
-        with open(f"/proc/{pid}/statm") as file:
-            return int(file.read().split()[1]) * _PAGE_BYTES
-    except (FileNotFoundError, ProcessLookupError):
-        return 0  # It has just ended.
-
-
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _LAUNCH_SECONDS = 60.0
 _DRAIN_SECONDS = 60.0

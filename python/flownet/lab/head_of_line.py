@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from . import settings
-from .controls import CONTROLS, environment
+from .controls import CONTROLS, environment, rate_limit
 from .experiment import meters, observe
 from .pace import Pace
 from .parts import Consumer, Producer, to_the_same
@@ -38,19 +38,19 @@ class HeadOfLine(Scenario):
         Column("dropped", lambda figures: megabytes(figures["dropped_bytes"])),
     )
 
-    speed: float = settings.rate("2MB/s", "what B.3 and B.4 can take")
+    speed: float = settings.rate("2500kB/s", "what B.3 and B.4 can take")
     crawl: float = settings.rate("20kB/s", "what B.4 can take when it crawls")
-    offered: float = settings.rate("2500kB/s", "what A.1 and A.2 each have to send")
+    offered: float = settings.rate("2MB/s", "what A.1 and A.2 each have to send")
     buffer: int = settings.size("1MB", "receive buffer of the input of B.3, and of B.4")
-    limit: int = settings.size("40MB", "without bound: memory at which the run is stopped")
+    limit: int = settings.size("12MB", "without bound: memory at which the run is stopped")
     alone: float = settings.seconds("3s", "how long B.3 has the connection for itself")
     both: float = settings.seconds("3s", "how long both go at full speed")
     crawling: float = settings.seconds("6s", "how long B.4 crawls")
 
     def check(self) -> None:
-        """Require that B.3 is its own limit, and that B.4 becomes slower."""
-        settings.require(self.offered >= self.speed, "offered", self.offered, "must be at least speed")
-        settings.require(self.crawl < self.speed, "crawl", self.crawl, "must be less than speed")
+        """Require that all goes well until B.4 becomes slower."""
+        settings.require(self.offered <= self.speed, "offered", self.offered, "must not exceed speed")
+        settings.require(self.crawl < self.offered, "crawl", self.crawl, "must be less than offered")
         for name in ("alone", "both", "crawling"):
             settings.require(getattr(self, name) > 0, name, getattr(self, name), "must be more than 0 s")
 
@@ -78,9 +78,11 @@ class HeadOfLine(Scenario):
         slowing = Pace([(0, self.speed), (self.crawls_at, self.crawl)], end)
         env = environment(trace.control, receive_buffer=self.buffer, receive_limit=self.limit, parallelism=2)
         with meters(dict.fromkeys((*trace.sources, *trace.sinks), 1)) as made:
-            source = Producer(made, (("A.1", 0), ("A.2", 0)), (first, second), RECORD_BYTES, to_the_same)
+            source = Producer(made, (("A.1", 0), ("A.2", 0)), (first, second), to_the_same)
             sink = Consumer(made, (("B.3", 0), ("B.4", 0)), (steady, slowing))
-            env.from_iterable(source).name("A").place_on(1).forward().filter(sink).name("B").place_on(2)
+            limit = rate_limit(trace.control, 2 * self.offered)
+            produced = env.from_iterable(source, rate_limit=limit).name("A").place_on(1)
+            produced.forward().filter(sink).name("B").place_on(2)
             observe(env, 2, made, trace, end, INTERVAL)
 
     def figures(self, trace: Trace) -> Figures:
@@ -101,7 +103,7 @@ class HeadOfLine(Scenario):
             "b4_ratio": rate(b4, *crawling) / max(before, 1.0),
             "b3_alone_bytes_per_s": alone,
             "peak_in_flight_bytes": int(trace.in_flight().max()),
-            "dropped_bytes": trace.dropped[-1],
+            "dropped_bytes": trace.dropped_bytes,
             "sent_bytes": sum(trace.counts[-1][task].bytes_out for task in trace.sources),
             "lost_bytes": None if trace.stopped else trace.lost_bytes(),
             "stopped_after_s": end if trace.stopped else None,
@@ -142,13 +144,9 @@ class HeadOfLine(Scenario):
         )
         for number, (result, (left, right)) in enumerate(zip(results, panels, strict=True)):
             trace = result.trace
-            speeds = [
-                (task, trace.rate(trace.taken(task), 0.3) / 1e6, colour)
-                for task, colour in (("B.3", plots.BLUE), ("B.4", plots.ORANGE))
-            ]
-            plots.curves(left, trace.seconds, speeds, self.seconds)
-            held = [("in flight", trace.in_flight() / 1e6, plots.BLUE), ("dropped", trace.drops() / 1e6, plots.RED)]
-            plots.curves(right, trace.seconds, held, self.seconds, filled=True)
+            named = [("B.3", trace.taken("B.3"), plots.BLUE), ("B.4", trace.taken("B.4"), plots.ORANGE)]
+            plots.speeds(left, trace, named, 0.3)
+            plots.in_flight(right, trace, 2 * self.buffer, "receive buffers")
             for panel in (left, right):
                 label = "B.4 crawls" if panel is left and number == 0 else ""
                 plots.phase(panel, self.crawls_at, self.seconds, label)
@@ -156,5 +154,4 @@ class HeadOfLine(Scenario):
         return figure
 
 
-RECORD_BYTES = 1000
 INTERVAL = 0.05

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from . import settings
-from .controls import CONTROLS, SEGMENT_BYTES, environment
+from .controls import CONTROLS, SEGMENT_BYTES, environment, rate_limit
 from .experiment import meters, observe
 from .pace import Pace
 from .parts import Consumer, Producer, to_the_same
@@ -40,7 +40,7 @@ class Overflow(Scenario):
     consume: float = settings.rate("1MB/s", "speed of the consumer")
     slow: float = settings.rate("250kB/s", "speed of the consumer in the end")
     buffer: int = settings.size("5MB", "receive buffer")
-    limit: int = settings.size("20MB", "without bound: memory at which the run is stopped")
+    limit: int = settings.size("12MB", "without bound: memory at which the run is stopped")
     change: float = settings.seconds("15s", "when the consumer becomes slower")
     seconds: float = settings.seconds("25s", "how long the producer goes on")
 
@@ -67,9 +67,10 @@ class Overflow(Scenario):
         # Only full buffers are sent, so that the receive buffer holds as many bytes as its size says.
         env = environment(trace.control, receive_buffer=self.buffer, receive_limit=self.limit, buffer_timeout=None)
         with meters({"producer": 1, "consumer": 1}) as made:
-            source = Producer(made, (("producer", 0),), (produce,), RECORD_BYTES, to_the_same)
+            source = Producer(made, (("producer", 0),), (produce,), to_the_same)
             sink = Consumer(made, (("consumer", 0),), (consume,))
-            produced = env.from_iterable(source).name("producer").place_on(1)
+            limit = rate_limit(trace.control, self.consume)
+            produced = env.from_iterable(source, rate_limit=limit).name("producer").place_on(1)
             produced.filter(sink).name("consumer").place_on(2)
             observe(env, 2, made, trace, self.seconds, INTERVAL)
 
@@ -122,7 +123,7 @@ class Overflow(Scenario):
             parts.append(f"Credit holds {most} at most and loses nothing")
         if others:
             worst = max(others, key=lambda result: result.figures["dropped_bytes"])
-            parts.append(f"{worst.control} drops {megabytes(worst.figures['dropped_bytes'])}")
+            parts.append(f"{worst.control} loses {megabytes(worst.figures['dropped_bytes'])}")
         return "; ".join(parts) or results[0].verdict
 
     def draw(self, results: Sequence[Result]) -> Figure:
@@ -137,20 +138,13 @@ class Overflow(Scenario):
             ("in flight, MB", "speed, MB/s"),
         )
         for result, (left, right) in zip(results, panels, strict=True):
-            trace = result.trace
-            held, dropped = trace.in_flight() / 1e6, trace.drops() / 1e6
-            named = [("in flight", held, plots.BLUE), ("dropped", dropped, plots.RED)]
-            plots.curves(left, trace.seconds, named, self.seconds, filled=True)
-            plots.level(left, self.buffer / 1e6, "receive buffer")
+            plots.in_flight(left, result.trace, self.buffer, "receive buffer")
+            producer, consumer = result.trace.given("producer"), result.trace.taken("consumer")
+            named = [("producer", producer, plots.ORANGE), ("consumer", consumer, plots.GREEN)]
+            plots.speeds(right, result.trace, named, 0.5)
             plots.moment(left, self.change)
-            speeds = [
-                ("producer", trace.rate(trace.given("producer"), 0.5) / 1e6, plots.ORANGE),
-                ("consumer", trace.rate(trace.taken("consumer"), 0.5) / 1e6, plots.GREEN),
-            ]
-            plots.curves(right, trace.seconds, speeds, self.seconds)
             plots.moment(right, self.change, "consumer slower")
         return figure
 
 
-RECORD_BYTES = 1000
 INTERVAL = 0.05

@@ -9,9 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from .meters import Meter, Meters
 from .pace import Pace, Pacer
+
+RECORD_BYTES: Final = 1000
+"""Size of a record."""
 
 
 def destination(record: bytes) -> int:
@@ -41,8 +45,6 @@ class Producer:
         Name and subtask of the meter of each subtask of the source.
     paces
         Pace of each.
-    record_bytes
-        Size of a record.
     route
         Given a subtask and the number of a record, from 0: the subtask downstream that it is for.
     """
@@ -50,24 +52,23 @@ class Producer:
     meters: Meters
     tasks: tuple[tuple[str, int], ...]
     paces: tuple[Pace, ...]
-    record_bytes: int
     route: Callable[[int, int], int]
 
     def __call__(self, subtask: int, subtasks: int) -> Iterator[bytes]:
         """Offer the records of one subtask."""
         meter = self.meters.of(*self.tasks[subtask])
-        pace, padding = self.paces[subtask], bytes(self.record_bytes - 2)
+        pace, padding = self.paces[subtask], bytes(RECORD_BYTES - 2)
         meter.open()
         while meter.clock() < 0:
             time.sleep(0.001)
         pacer, number = Pacer(pace, meter.clock), 0
         while True:
-            pacer.work(self.record_bytes)
+            pacer.work(RECORD_BYTES)
             if meter.clock() >= pace.until:
                 return
             yield self.route(subtask, number).to_bytes(2, "big") + padding
             # Back here, so the record is with the exchange.
-            meter.give(self.record_bytes)
+            meter.give(RECORD_BYTES)
             number += 1
 
 

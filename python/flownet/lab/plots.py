@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from .scenario import Result
-from .trace import Series
+from .trace import Series, Trace
 
 BLUE: Final = "#0072B2"
 ORANGE: Final = "#E69F00"
@@ -76,8 +76,7 @@ def grid(
             above = box.y1 + 0.09 / height
             name = figure.text(box.x0, above, result.control, weight="bold", size=10.5, va="bottom")
             width = name.get_window_extent().width / figure.dpi / WIDTH_INCHES
-            verdict = result.trace.stopped or result.verdict
-            figure.text(box.x0 + width + 0.012, above, verdict, color=GREY, size=9.5, va="bottom")
+            figure.text(box.x0 + width + 0.012, above, result.verdict, color=GREY, size=9.5, va="bottom")
             for axes in row:
                 axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
                 axes.margins(x=0)
@@ -99,32 +98,31 @@ def single(title: str, subtitle: str, height: float = 4.4) -> tuple[Figure, Axes
     return figure, axes
 
 
-def curves(
-    axes: Axes,
-    seconds: Series,
-    named: Sequence[tuple[str, Series, str]],
-    end: float,
-    *,
-    filled: bool = False,
-    labels: bool = True,
-) -> None:
-    """Draw quantities over time up to ``end``: (name, values, colour), the name where the line ends.
+def speeds(axes: Axes, trace: Trace, named: Sequence[tuple[str, Series, str]], window: float) -> None:
+    """Draw how fast bytes went, in MB/s: (name, bytes so far, colour). What was dropped joins them, if anything was."""
+    dropped = [("dropped", trace.drops(), RED)] if trace.dropped_bytes else []
+    curves(axes, trace, [(name, trace.rate(done, window) / 1e6, colour) for name, done, colour in (*named, *dropped)])
 
-    What is 0 all the time is left out where areas are filled.
-    """
-    shown = seconds <= end + 1e-9
-    ends = []
+
+def in_flight(axes: Axes, trace: Trace, bound: float, label: str) -> None:
+    """Draw what is in flight, in MB, and the bound it should keep."""
+    curves(axes, trace, [("in flight", trace.in_flight() / 1e6, BLUE)], filled=True)
+    level(axes, bound / 1e6, label)
+
+
+def curves(axes: Axes, trace: Trace, named: Sequence[tuple[str, Series, str]], *, filled: bool = False) -> None:
+    """Draw quantities over time, while the sources go on: (name, values, colour), the name where the line ends."""
+    shown = trace.seconds <= trace.until
+    seconds = trace.seconds[shown]
     for name, values, colour in named:
-        if filled and not values.any():
-            continue
-        axes.plot(seconds[shown], values[shown], color=colour, linewidth=1.5, solid_capstyle="round")
+        axes.plot(seconds, values[shown], color=colour, linewidth=1.5, solid_capstyle="round")
         if filled:
-            axes.fill_between(seconds[shown], values[shown], color=colour, alpha=0.2, linewidth=0)
-        ends.append((float(values[shown][-1]), name, colour))
-    axes.set_xlim(0, end)
-    axes.set_ylim(0, max(axes.get_ylim()[1], 1.18 * max(float(values[shown].max()) for _, values, _ in named), 1e-3))
-    if labels:
-        _ENDS.setdefault(axes, []).extend(ends)
+            axes.fill_between(seconds, values[shown], color=colour, alpha=0.2, linewidth=0)
+        end = float(seconds[-1]) / trace.until
+        _ENDS.setdefault(axes, []).append((end if end < 0.95 else 1.0, float(values[shown][-1]), name, colour))
+    axes.set_xlim(0, trace.until)
+    highest = max(float(values[shown].max()) for _, values, _ in named)
+    axes.set_ylim(0, max(axes.get_ylim()[1], 1.18 * highest, 1e-3))
 
 
 def level(axes: Axes, value: float, label: str) -> None:
@@ -172,13 +170,13 @@ def _note(
 def _name_ends(figure: Figure) -> None:
     """Write the names at the ends of the curves, apart from each other; called when all scales are settled."""
     for axes in figure.axes:
-        ends = sorted(_ENDS.pop(axes, []), key=lambda end: end[0])
+        ends = sorted(_ENDS.pop(axes, []), key=lambda end: end[1])
         height = axes.get_window_extent().height / figure.dpi * 72
         bottom, top = axes.get_ylim()
-        places = _apart([(value - bottom) / (top - bottom) * height for value, _, _ in ends])
-        for place, (_, name, colour) in zip(places, ends, strict=True):
+        places = _apart([(value - bottom) / (top - bottom) * height for _, value, _, _ in ends])
+        for place, (across, _, name, colour) in zip(places, ends, strict=True):
             at: Any = {"xycoords": "axes fraction", "textcoords": "offset points", "size": 8, "va": "center"}
-            axes.annotate(name, (1, 0), (4, place), color=colour, **at)
+            axes.annotate(name, (across, 0), (4, place), color=colour, **at)
 
 
 def _apart(places: list[float]) -> list[float]:
@@ -195,7 +193,7 @@ def _apart(places: list[float]) -> list[float]:
     ]
 
 
-_ENDS: Final[dict[Axes, list[tuple[float, str, str]]]] = {}
-"""Values, names and colours of the curves of pictures that are not finished."""
+_ENDS: Final[dict[Axes, list[tuple[float, float, str, str]]]] = {}
+"""Place along the axis, value, name and colour of each curve of pictures that are not finished."""
 _LABEL_POINTS: Final = 10.0
 WIDTH_INCHES: Final = 9.2

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from . import settings
-from .controls import CONTROLS, environment, pool_bound_bytes
+from .controls import CONTROLS, RECEIVE_BYTES, environment, pool_bound_bytes, rate_limit
 from .experiment import meters, observe
 from .pace import Pace
 from .parts import Consumer, Producer, Relay, to_the_same
@@ -45,7 +45,7 @@ class Propagation(Scenario):
     stall: float = settings.seconds("2s", "when the sink stalls")
     resume: float = settings.seconds("6s", "when it goes on")
     seconds: float = settings.seconds("9s", "how long the source goes on")
-    limit: int = settings.size("40MB", "without bound: memory at which the run is stopped")
+    limit: int = settings.size("6MB", "without bound: memory at which the run is stopped")
 
     def check(self) -> None:
         """Require that the sink can catch up, and that the stall lies within the run."""
@@ -66,11 +66,9 @@ class Propagation(Scenario):
         sink = Pace([(0, self.sink), (self.stall, 0), (self.resume, self.sink)], self.seconds)
         env = environment(trace.control, receive_limit=self.limit)
         with meters(dict.fromkeys(STAGES, 1)) as made:
-            stream = (
-                env.from_iterable(Producer(made, (("source", 0),), (source,), RECORD_BYTES, to_the_same))
-                .name("source")
-                .place_on(1)
-            )
+            producer = Producer(made, (("source", 0),), (source,), to_the_same)
+            stream = env.from_iterable(producer, rate_limit=rate_limit(trace.control, self.speed))
+            stream = stream.name("source").place_on(1)
             for worker, stage in enumerate(STAGES[1:-1], start=2):
                 stream = stream.map(Relay(made.of(stage))).name(stage).place_on(worker)
             stream.filter(Consumer(made, (("sink", 0),), (sink,))).name("sink").place_on(len(STAGES))
@@ -90,7 +88,7 @@ class Propagation(Scenario):
             "bound_bytes": bound,
             "within_bound": None if bound is None else bool((in_flight <= bound).all()),
             "recovered_after_s": self._recovered_after(trace) if stopped else None,
-            "dropped_bytes": trace.dropped[-1],
+            "dropped_bytes": trace.dropped_bytes,
             "sent_bytes": trace.counts[-1]["source"].bytes_out,
             "lost_bytes": None if trace.stopped else trace.lost_bytes(),
             "stopped_after_s": float(trace.seconds[-1]) if trace.stopped else None,
@@ -134,15 +132,11 @@ class Propagation(Scenario):
         for number, (result, (left, right)) in enumerate(zip(results, panels, strict=True)):
             trace = result.trace
             series = [trace.given(stage) for stage in STAGES[:-1]] + [trace.taken("sink")]
-            speeds = [
-                (stage, trace.rate(done, 0.2) / 1e6, colour)
-                for stage, done, colour in zip(STAGES, series, colours, strict=True)
-            ]
-            plots.curves(left, trace.seconds, speeds, self.seconds)
-            held = [("in flight", trace.in_flight() / 1e6, plots.BLUE), ("dropped", trace.drops() / 1e6, plots.RED)]
-            plots.curves(right, trace.seconds, held, self.seconds, filled=True)
-            if bound := result.figures["bound_bytes"]:
-                plots.level(right, bound / 1e6, "bound of the pools")
+            named = list(zip(STAGES, series, colours, strict=True))
+            plots.speeds(left, trace, named, WINDOW)
+            bound = result.figures["bound_bytes"]
+            named_bound = "bound of the pools" if bound else "receive buffers"
+            plots.in_flight(right, trace, bound or (len(STAGES) - 1) * RECEIVE_BYTES, named_bound)
             for panel in (left, right):
                 label = "sink stalls" if panel is left and number == 0 else ""
                 plots.phase(panel, self.stall, self.resume, label)
@@ -174,7 +168,6 @@ class Propagation(Scenario):
 
 
 STAGES = ("source", "map 1", "map 2", "sink")
-RECORD_BYTES = 1000
 INTERVAL = 0.02
 WINDOW = 0.2
 """Seconds over which a speed is told: several buffers at the speed of the source."""

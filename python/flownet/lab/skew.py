@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from . import settings
-from .controls import CONTROLS, environment
+from .controls import CONTROLS, environment, rate_limit
 from .experiment import meters, observe
 from .pace import Pace
-from .parts import Consumer, Producer, to_destination
+from .parts import RECORD_BYTES, Consumer, Producer, to_destination
 from .scenario import Column, Figures, Result, Scenario, pick
 from .trace import Trace
 from .words import megabytes
@@ -54,7 +54,7 @@ class Skew(Scenario):
     produce: float = settings.rate("2MB/s", "what the producer has to send")
     consume: float = settings.rate("500kB/s", "what each consumer can take")
     buffer: int = settings.size("250kB", "receive buffer of each consumer")
-    limit: int = settings.size("20MB", "without bound: memory at which the run is stopped")
+    limit: int = settings.size("2MB", "without bound: memory at which the run is stopped")
     seconds: float = settings.seconds("8s", "how long the producer goes on")
 
     def check(self) -> None:
@@ -77,11 +77,13 @@ class Skew(Scenario):
         env = environment(trace.control, receive_buffer=self.buffer, receive_limit=self.limit, segment_size=4096)
         with meters({"producer": 1, "hot": 1, "others": self.channels - 1}) as made:
             route = HotRoute(self.channels, self.share)
-            source = Producer(made, (("producer", 0),), (produce,), RECORD_BYTES, route)
+            source = Producer(made, (("producer", 0),), (produce,), route)
             tasks = (("hot", 0), *(("others", number) for number in range(self.channels - 1)))
+            limit = rate_limit(trace.control, self.consume / self.share)
             sink = Consumer(made, tasks, (consume,) * self.channels)
-            produced = env.from_iterable(source).name("producer").place_on(1).partition_custom(to_destination)
-            produced.filter(sink).name("consumers").place_on(2).set_parallelism(self.channels)
+            produced = env.from_iterable(source, rate_limit=limit).name("producer").place_on(1)
+            consumed = produced.partition_custom(to_destination).filter(sink)
+            consumed.name("consumers").place_on(2).set_parallelism(self.channels)
             observe(env, 2, made, trace, self.seconds, INTERVAL)
 
     def figures(self, trace: Trace) -> Figures:
@@ -91,7 +93,7 @@ class Skew(Scenario):
         last = trace.counts[-1]
         sent = last["producer"].bytes_out
         hot_sent = round(sent / RECORD_BYTES * self.share) * RECORD_BYTES
-        dropped = trace.dropped[-1]
+        dropped = trace.dropped_bytes
         others_dropped = max(0, sent - hot_sent - last["others"].bytes_in) if dropped else 0
         given = trace.given("producer")
         return {
@@ -112,6 +114,8 @@ class Skew(Scenario):
         if figures["dropped_bytes"]:
             of_others = " of its own" if figures["others_dropped_bytes"] < 0.01 * figures["dropped_bytes"] else ""
             return f"nobody waits; the hot channel loses {megabytes(figures['dropped_bytes'])}{of_others}"
+        if figures["sent_ratio"] > 0.95:
+            return f"nobody waits yet; {megabytes(figures['peak_in_flight_bytes'])} in flight, and growing"
         if figures["hot_efficiency"] > 0.95:
             return "the producer goes as fast as the hot consumer can take its share; nothing lost"
         return f"the hot consumer lacks input {1 - figures['hot_efficiency']:.0%} of the time; nothing lost"
@@ -140,16 +144,10 @@ class Skew(Scenario):
         )
         for result, (left, right) in zip(results, panels, strict=True):
             trace = result.trace
-            speeds = [
-                ("hot", trace.rate(trace.taken("hot"), 0.3) / 1e6, plots.ORANGE),
-                ("all others", trace.rate(trace.taken("others"), 0.3) / 1e6, plots.BLUE),
-            ]
-            plots.curves(left, trace.seconds, speeds, self.seconds)
-            plots.level(left, self.consume / 1e6, "one consumer's speed")
-            held = [("in flight", trace.in_flight() / 1e6, plots.BLUE), ("dropped", trace.drops() / 1e6, plots.RED)]
-            plots.curves(right, trace.seconds, held, self.seconds, filled=True)
+            named = [("hot", trace.taken("hot"), plots.ORANGE), ("all others", trace.taken("others"), plots.BLUE)]
+            plots.speeds(left, trace, named, 0.3)
+            plots.in_flight(right, trace, self.buffer, "receive buffer of one")
         return figure
 
 
-RECORD_BYTES = 1000
 INTERVAL = 0.05

@@ -28,6 +28,17 @@ class Row(NamedTuple):
     value: float
 
 
+class Engine(NamedTuple):
+    """What the engine says of itself at one time, by `Job.sample`: as its workers last reported."""
+
+    dropped_bytes: int
+    """Bytes of records dropped so far."""
+    queued_bytes: int
+    """Bytes in buffers of senders and receivers."""
+    resident_bytes: int
+    """Memory of all workers that is in RAM."""
+
+
 @dataclass(slots=True)
 class Trace:
     """Samples of one run, while it goes on and afterwards.
@@ -41,10 +52,7 @@ class Trace:
     sinks: tuple[str, ...] = ()
     times: list[float] = field(default_factory=list)
     counts: list[dict[str, Count]] = field(default_factory=list)
-    dropped: list[int] = field(default_factory=list)
-    """Bytes dropped by each time."""
-    resident: list[int] = field(default_factory=list)
-    """Memory in RAM of the processes that run sinks."""
+    engine: list[Engine] = field(default_factory=list)
     until: float = 0.0
     """When the sources stop."""
     stopped: str | None = None
@@ -52,12 +60,11 @@ class Trace:
     rows_only: list[Row] = field(default_factory=list)
     """Of scenarios that are not sampled over time."""
 
-    def add(self, seconds: float, counts: dict[str, Count], dropped: int, resident: int) -> None:
+    def add(self, seconds: float, counts: dict[str, Count], engine: Engine) -> None:
         """Add a sample."""
         self.times.append(seconds)
         self.counts.append(counts)
-        self.dropped.append(dropped)
-        self.resident.append(resident)
+        self.engine.append(engine)
 
     @property
     def seconds(self) -> Series:
@@ -81,13 +88,18 @@ class Trace:
 
     def drops(self) -> Series:
         """Tell the bytes dropped, by sample."""
-        return np.array(self.dropped, float)
+        return np.array([engine.dropped_bytes for engine in self.engine], float)
+
+    @property
+    def dropped_bytes(self) -> int:
+        """Bytes dropped until the last sample."""
+        return self.engine[-1].dropped_bytes
 
     def lost_bytes(self) -> int:
         """Count the bytes that have neither arrived nor been counted as dropped, after the end."""
         last = self.counts[-1]
         given = sum(last[task].bytes_out for task in self.sources)
-        return given - sum(last[task].bytes_in for task in self.sinks) - self.dropped[-1]
+        return given - sum(last[task].bytes_in for task in self.sinks) - self.dropped_bytes
 
     def end(self) -> float:
         """Tell the time of the last sample before the sources stopped: what comes then is not the flow's."""
@@ -120,5 +132,5 @@ class Trace:
                 yield row(task, "in_bytes", count.bytes_in)
                 yield row(task, "out_bytes", count.bytes_out)
             yield row("flow", "in_flight_bytes", float(in_flight[position]))
-            yield row("flow", "dropped_bytes", self.dropped[position])
-            yield row("flow", "resident_bytes", self.resident[position])
+            for measure, value in self.engine[position]._asdict().items():
+                yield row("flow", measure, value)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from . import settings
-from .controls import CONTROLS, environment, pool_bound_bytes
+from .controls import CONTROLS, environment, pool_bound_bytes, rate_limit
 from .experiment import meters, observe
 from .pace import Pace
 from .parts import Consumer, Producer, to_the_same
@@ -43,7 +43,7 @@ class Varying(Scenario):
     seed: int = settings.number("7", "of the walk", 0, 2**31)
     produce: float = settings.rate("3MB/s", "speed of the producer")
     buffer: int = settings.size("1MB", "receive buffer")
-    limit: int = settings.size("15MB", "without bound: memory at which the run is stopped")
+    limit: int = settings.size("8MB", "without bound: memory at which the run is stopped")
     seconds: float = settings.seconds("15s", "how long the producer goes on")
 
     def check(self) -> None:
@@ -76,10 +76,12 @@ class Varying(Scenario):
         trace.sources, trace.sinks = ("producer",), ("consumer",)
         produce = Pace([(0, self.produce)], self.seconds)
         env = environment(trace.control, receive_buffer=self.buffer, receive_limit=self.limit)
+        # Who sets a limit beforehand knows the consumer's mean speed, at best.
+        limit = rate_limit(trace.control, self.walk().amount(self.seconds) / self.seconds)
         with meters({"producer": 1, "consumer": 1}) as made:
-            source = Producer(made, (("producer", 0),), (produce,), RECORD_BYTES, to_the_same)
+            source = Producer(made, (("producer", 0),), (produce,), to_the_same)
             sink = Consumer(made, (("consumer", 0),), (self.walk(),))
-            produced = env.from_iterable(source).name("producer").place_on(1)
+            produced = env.from_iterable(source, rate_limit=limit).name("producer").place_on(1)
             produced.filter(sink).name("consumer").place_on(2)
             observe(env, 2, made, trace, self.seconds, INTERVAL)
 
@@ -92,7 +94,7 @@ class Varying(Scenario):
             "efficiency": delivered / (walk.amount(end) - walk.amount(SETTLED)),
             "peak_in_flight_bytes": int(trace.in_flight().max()),
             "bound_bytes": pool_bound_bytes(trace.control, receive_buffer=self.buffer),
-            "dropped_bytes": trace.dropped[-1],
+            "dropped_bytes": trace.dropped_bytes,
             "sent_bytes": trace.counts[-1]["producer"].bytes_out,
             "lost_bytes": None if trace.stopped else trace.lost_bytes(),
             "stopped_after_s": end if trace.stopped else None,
@@ -130,22 +132,14 @@ class Varying(Scenario):
         walk = self.walk()
         for result, (left, right) in zip(results, panels, strict=True):
             trace = result.trace
-            possible = np.array([walk.speed(second) for second in trace.seconds])
-            speeds = [
-                ("possible", possible / 1e6, plots.GREY),
-                ("taken", trace.rate(trace.taken("consumer"), 0.3) / 1e6, plots.GREEN),
-            ]
-            plots.curves(left, trace.seconds, speeds, self.seconds)
-            held = [("in flight", trace.in_flight() / 1e6, plots.BLUE), ("dropped", trace.drops() / 1e6, plots.RED)]
-            plots.curves(right, trace.seconds, held, self.seconds, filled=True)
-            if bound := result.figures["bound_bytes"]:
-                plots.level(right, bound / 1e6, "bound of the pools")
-            else:
-                plots.level(right, self.buffer / 1e6, "receive buffer")
+            possible = np.array([walk.amount(second) for second in trace.seconds])
+            named = [("possible", possible, plots.GREY), ("taken", trace.taken("consumer"), plots.GREEN)]
+            plots.speeds(left, trace, named, 0.3)
+            bound = result.figures["bound_bytes"]
+            plots.in_flight(right, trace, bound or self.buffer, "bound of the pools" if bound else "receive buffer")
         return figure
 
 
-RECORD_BYTES = 1000
 INTERVAL = 0.05
 SETTLED = 0.5
 """Seconds after which the flow has begun."""
