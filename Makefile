@@ -17,6 +17,7 @@ LIBPYTHON := import os, sys, sysconfig; \
 	found = [place for place in (folder, os.path.join(folder, system or "")) if os.path.exists(os.path.join(place, name))]; \
 	print(*found[:1]); sys.exit(not found)
 DEMO_ARGS ?=
+LAB_ARGS ?=
 # flownet-sim runs optimized, with every invariant asserted, and can plant the bugs that it has to find.
 SIM := --profile simulate -p flownet-sim --features planted-bugs
 SEEDS ?= 100000
@@ -152,6 +153,10 @@ bench: build ## every part, the whole exchange beside raw TCP, the object codec,
 	$(CARGO) bench -p flownet-benches
 	$(BIN)/python benches/python/object_codec.py
 	$(BIN)/python benches/python/object_path.py
+
+.PHONY: lab
+lab: build $(VENV)/.tools ## flow control at work: all scenarios under all controls into lab.html, about ten minutes (LAB_ARGS="--control credit,tcp")
+	$(BIN)/flownet lab all --report lab.html $(LAB_ARGS)
 
 .PHONY: bench-smoke
 bench-smoke: build ## run every bench once with a tiny size, so that none rots

@@ -89,12 +89,15 @@ class Overflow(Scenario):
                 return None  # The run was stopped before.
             return trace.between(given, start, end) / max(trace.between(taken, start, end), 1.0)
 
+        steady = (seconds >= settled[0]) & (seconds <= settled[1])
+        speed = trace.rate(given, 1.0)[steady]
         return {
             "time_to_full_s": float(seconds[full[0]]) if full.size else None,
             "dropped_bytes": int(dropped[-1]),
             "dropped_before_change_bytes": int(np.interp(self.change, seconds, dropped)),
             "settled_rate_ratio": share(*settled),
             "slow_rate_ratio": share(*slow),
+            "unevenness": float(speed.std() / max(speed.mean(), 1.0)) if speed.size else None,
             "peak_in_flight_bytes": int(in_flight.max()),
             "sent_bytes": int(given[-1]),
             "lost_bytes": None if trace.stopped else trace.lost_bytes(),
@@ -110,6 +113,8 @@ class Overflow(Scenario):
             return f"loses {dropped / sent:.0%} of what is sent"
         if dropped:
             return f"fine until the consumer slows down; then {megabytes(dropped)} are lost"
+        if (figures["unevenness"] or 0.0) > 0.3:
+            return "nothing lost; the source stops and goes"
         if figures["settled_rate_ratio"] < 1.1:
             return "nothing lost; the source goes at the consumer's speed"
         return "nothing lost yet; the source is still too fast"

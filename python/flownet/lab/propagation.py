@@ -143,10 +143,12 @@ class Propagation(Scenario):
         return figure
 
     def _throttled_after(self, trace: Trace, given: Series) -> float | None:
-        """Seconds from the stall until a stage, for `WINDOW` at least, passes on less than half of its speed."""
-        slow = self._ahead(trace, given) < 0.5 * self.speed
-        times = trace.seconds[slow & (trace.seconds >= self.stall) & (trace.seconds < self.resume)]
-        return float(times[0] - self.stall) if times.size else None
+        """Seconds from the stall until a stage passes on less than half of its speed, to the end of the stall."""
+        seconds = trace.seconds
+        during = (seconds >= self.stall) & (seconds <= min(self.resume, float(seconds[-1])) - WINDOW)
+        times, is_slow = seconds[during], self._ahead(trace, given)[during] < 0.5 * self.speed
+        began = np.flatnonzero(~is_slow)[-1] + 1 if not is_slow.all() else 0
+        return float(times[began] - self.stall) if began < len(times) else None
 
     def _recovered_after(self, trace: Trace) -> float | None:
         """Seconds from the end of the stall until the last stage that hands on moves, and keeps 95 % of its speed."""

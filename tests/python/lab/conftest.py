@@ -12,7 +12,7 @@ Python = Callable[..., subprocess.CompletedProcess[str]]
 
 SHORT = {
     "overflow": ["buffer=400kB", "limit=1200kB", "change=1200ms", "seconds=2s", "slow=100kB/s"],
-    "head-of-line": ["speed=1MB/s", "offered=1500kB/s", "buffer=200kB", "alone=500ms", "both=500ms", "crawling=1500ms"],
+    "head-of-line": ["speed=1500kB/s", "offered=1MB/s", "buffer=200kB", "alone=500ms", "both=500ms", "crawling=1500ms"],
     "propagation": ["stall=1s", "resume=2500ms", "seconds=3500ms"],
     "buffer-timeout": ["channels=10", "rounds=1", "seconds=50ms"],
     "varying": ["seconds=2s", "step=200ms", "buffer=200kB", "limit=2MB"],

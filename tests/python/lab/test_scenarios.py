@@ -32,23 +32,28 @@ def assert_accounts(line: dict[str, Any]) -> None:
 
 def test_overflow(lab: Python) -> None:
     lines = by_control(lab, "overflow")
-    assert list(lines) == list(SCENARIOS["overflow"].controls)
+    assert list(lines) == ["credit", "tcp", "static", "storm", "pid", "drop", "unbounded"]
     for line in lines.values():
         assert_accounts(line)
     credit = lines["credit"]
-    assert credit["dropped_bytes"] == 0
     assert credit["time_to_full_s"] is not None
     assert credit["peak_in_flight_bytes"] < 1_000_000
     assert credit["settled_rate_ratio"] < 1.5
+    assert {name for name, line in lines.items() if line["dropped_bytes"]} == {"static", "drop"}
+    assert lines["static"]["dropped_before_change_bytes"] == 0
+    assert lines["drop"]["dropped_before_change_bytes"] > 0
+    assert [name for name, line in lines.items() if line["stopped_after_s"] is not None] == ["unbounded"]
 
 
 def test_head_of_line(lab: Python) -> None:
-    lines = by_control(lab, "head-of-line")
+    lines = by_control(lab, "head-of-line", "--control", "credit,tcp,drop")
     for line in lines.values():
         assert_accounts(line)
-    credit = lines["credit"]
+    credit, tcp, drop = lines["credit"], lines["tcp"], lines["drop"]
     assert credit["b4_ratio"] < 0.2 < 0.5 < credit["b3_ratio"]
-    assert credit["dropped_bytes"] == 0
+    assert tcp["b3_ratio"] < 0.5
+    assert credit["dropped_bytes"] == tcp["dropped_bytes"] == 0
+    assert drop["dropped_bytes"] > 0
 
 
 def test_propagation(lab: Python) -> None:
@@ -64,17 +69,21 @@ def test_propagation(lab: Python) -> None:
 
 
 def test_varying(lab: Python) -> None:
-    credit = by_control(lab, "varying", "--control", "credit")["credit"]
-    assert_accounts(credit)
+    lines = by_control(lab, "varying", "--control", "credit,static")
+    for line in lines.values():
+        assert_accounts(line)
+    credit = lines["credit"]
     assert 0.3 < credit["efficiency"] <= 1.02
     assert credit["peak_in_flight_bytes"] <= credit["bound_bytes"]
 
 
 def test_skew(lab: Python) -> None:
-    credit = by_control(lab, "skew", "--control", "credit")["credit"]
-    assert_accounts(credit)
-    assert credit["dropped_bytes"] == 0
-    assert credit["sent_ratio"] < 0.9
+    lines = by_control(lab, "skew", "--control", "credit", "--control", "drop")
+    for line in lines.values():
+        assert_accounts(line)
+    assert lines["credit"]["dropped_bytes"] == 0
+    assert lines["credit"]["sent_ratio"] < 0.9
+    assert lines["drop"]["dropped_bytes"] > 0
 
 
 def test_buffer_timeout(lab: Python) -> None:
