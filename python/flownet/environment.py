@@ -78,7 +78,7 @@ class Environment:
     slots_per_worker
         Subtasks of one operator that a worker process may run. None: as many as it takes. Default: None.
     status_interval
-        How old the counters of a running job may be, see `Job.status`. Default: ``"200ms"``.
+        How old the counters of `Job.status` and `Job.sample` may be. Default: ``"200ms"``.
     heartbeat_interval, heartbeat_timeout
         How often a worker says that it lives, and how long it may be silent before the job fails. Default: ``"1s"`` and
         ``"10s"``.
