@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from .errors import DuplicateUidError, PlanError
 from .graph import Chaining, Edge, FlowControl, Operator, PartitionerName
@@ -45,6 +46,8 @@ class Node:
     workers: tuple[int, ...] = ()
     chaining: Chaining = "always"
     uid: str | None = None
+    host_input: Any = None
+    """What the host of the workers must bring for the operator, which then has one subtask in every worker."""
     flow_control: FlowControl | None = None
     """Of the exchanges behind the operator. None: the environment's."""
     prepare: Callable[[], object] | None = None
@@ -92,8 +95,23 @@ class Dataflow:
                 )
         node.uid = uid
 
-    def describe(self, parallelism: int) -> Plan:
+    def remove(self, node: Node) -> None:
+        """Forget an operator that nothing follows."""
+        self.nodes.remove(node)
+
+    def host_inputs(self) -> list[Any]:
+        """List what the host of the workers must bring."""
+        return [node.host_input for node in self.nodes if node.host_input is not None]
+
+    def describe(self, parallelism: int, workers: int = 0) -> Plan:
         """Turn the nodes into a graph without their functions, for planning alone.
+
+        Parameters
+        ----------
+        parallelism
+            For operators that do not set their own.
+        workers
+            Number of workers, for operators of which each has a subtask.
 
         Raises
         ------
@@ -102,6 +120,7 @@ class Dataflow:
         """
         if not self.nodes:
             raise PlanError("the dataflow is empty: begin with a source, for example env.from_collection([1, 2, 3])")
+        subtasks = {node.id: _subtasks(node, parallelism, workers) for node in self.nodes}
         operators = [
             Operator(
                 id=node.id,
@@ -111,7 +130,7 @@ class Dataflow:
                 payload=None,
                 local=None,
                 config=dict(node.config),
-                parallelism=node.parallelism or parallelism,
+                parallelism=subtasks[node.id],
                 chaining=node.chaining,
                 on_driver=node.on_driver,
                 workers=node.workers,
@@ -122,14 +141,14 @@ class Dataflow:
             Edge(
                 source=origin.node.id,
                 target=node.id,
-                partitioner=origin.partitioner or _natural(origin.node, node, parallelism),
+                partitioner=origin.partitioner or _natural(subtasks[origin.node.id], subtasks[node.id]),
                 flow_control=origin.node.flow_control,
             )
             for node, origin in self._links()
         ]
         return Plan(operators, edges, {})
 
-    def build(self, parallelism: int, ship: Callable[[object, str], bytes] | None) -> Plan:
+    def build(self, parallelism: int, ship: Callable[[object, str], bytes] | None, workers: int = 0) -> Plan:
         """Turn the nodes into a graph that can run.
 
         Parameters
@@ -138,8 +157,10 @@ class Dataflow:
             For operators that do not set their own.
         ship
             Serialises what runs in a worker process. None: everything runs in this one and is used directly.
+        workers
+            As for `describe`.
         """
-        plan = self.describe(parallelism)
+        plan = self.describe(parallelism, workers)
         for node, operator in zip(self.nodes, plan.operators, strict=True):
             function = node.prepare() if node.prepare else node.function
             operator.payload = node.payload
@@ -157,9 +178,12 @@ class Dataflow:
         return ((node, origin) for node in self.nodes for origin in node.inputs)
 
 
-def _natural(source: Node, target: Node, parallelism: int) -> PartitionerName:
-    same = (source.parallelism or parallelism) == (target.parallelism or parallelism)
-    return "forward" if same else "rebalance"
+def _subtasks(node: Node, parallelism: int, workers: int) -> int:
+    return max(1, workers) if node.host_input is not None else node.parallelism or parallelism
+
+
+def _natural(source_subtasks: int, target_subtasks: int) -> PartitionerName:
+    return "forward" if source_subtasks == target_subtasks else "rebalance"
 
 
 def _place(

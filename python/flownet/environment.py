@@ -7,16 +7,19 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from . import _flownet, config, serialise, sources
 from .config import UNSET, Unset
 from .dataflow import Dataflow, Node, Origin
-from .errors import ConfigError, LaunchError
+from .errors import ConfigError, LaunchError, PlanError
 from .graph import FlowControl
 from .host import Host
 from .job import Job, JobResult
 from .stream import Stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 T = TypeVar("T")
 
@@ -304,6 +307,36 @@ class Environment:
         """
         return self._stream(sources.socket_text(self._dataflow, host, port, errors, rate_limit=rate_limit))
 
+    def from_spark(self, frame: DataFrame, *, as_dicts: bool = False) -> Stream[Any]:
+        """Start from the rows of a DataFrame of Spark, read by the workers themselves where Spark has them.
+
+        The job then runs inside Spark: by `Stream.to_spark`, or by ``execute(on=flownet.spark.cluster(...))``. Spark's
+        tasks that read the DataFrame are the workers. Each has one subtask of this source, which pulls rows only as
+        fast as the operators downstream take them. A job can read one DataFrame.
+
+        Parameters
+        ----------
+        frame
+            Of a classic session or of Spark Connect. If its partitions are not as many as the workers, it is
+            repartitioned.
+        as_dicts
+            Records are dicts by column name, rather than tuples in the order of the columns. Default: False.
+
+        Raises
+        ------
+        ConfigError
+            It is no DataFrame, or one without columns.
+        ImportError
+            PySpark is missing: ``pip install 'flownet[spark]'``.
+
+        Examples
+        --------
+        >>> flights = env.from_spark(spark.read.parquet("flights"), as_dicts=True)  # doctest: +SKIP
+        """
+        from .spark import frames
+
+        return self._stream(frames.read(self._dataflow, frame, as_dicts))
+
     def explain(self, workers: int | None = None) -> str:
         """Say what the job will take, without running it.
 
@@ -332,7 +365,7 @@ class Environment:
         buffers: needs 0, wants 0 of 2048 (32 KiB each) in this process
         """
         settings, parallelism = self._settings(workers)
-        plan = self._dataflow.describe(parallelism)
+        plan = self._dataflow.describe(parallelism, settings["workers"])
         return _flownet.explain(plan.operators, plan.edges, settings)
 
     def execute(self, workers: int | None = None, *, on: Host | None = None) -> JobResult:
@@ -401,15 +434,21 @@ class Environment:
         if on is not None and workers is not None:
             raise ConfigError("on brings its own workers: leave workers out", setting="workers", value=workers)
         settings, parallelism = self._settings(workers)
+        inputs = self._dataflow.host_inputs()
+        if inputs and on is None:
+            raise PlanError(
+                "from_spark() reads inside Spark: run the job there, "
+                "execute(on=flownet.spark.cluster(spark, workers=...))"
+            )
         if on is not None:
             settings["workers"] = on.workers
         here = settings["workers"] == 0
-        plan = self._dataflow.build(parallelism, None if here else serialise.dumps)
+        plan = self._dataflow.build(parallelism, None if here else serialise.dumps, settings["workers"])
         submit = functools.partial(_flownet.submit, plan.operators, plan.edges, settings, plan.objects)
         init = b"" if here else serialise.pack_init()
         if on is None:
             return Job(submit([] if here else _worker_command(), init, None))
-        lease = on.lease(settings["job_name"])
+        lease = on.lease(settings["job_name"], inputs)
         try:
             return Job(submit([], init, lease.crew), lease)
         except BaseException:

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .errors import FlownetError
 from .job import JobStatus
@@ -39,11 +39,20 @@ class Host(Protocol):
     def workers(self) -> int:
         """How many workers a job gets."""
 
-    def lease(self, job_name: str) -> Lease:
+    def lease(self, job_name: str, inputs: Sequence[Any] = ()) -> Lease:
         """Get the workers for a job.
+
+        Parameters
+        ----------
+        job_name
+            Name of the job.
+        inputs
+            What its sources read from the host, such as a DataFrame of Spark.
 
         Raises
         ------
+        ConfigError
+            The host cannot bring the inputs.
         LaunchError
             They are not to be had: too few places, or they did not come in time.
         """

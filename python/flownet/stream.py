@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from . import config
@@ -21,6 +22,9 @@ from .graph import FlowControl, PartitionerName
 from .window import Tumbling
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
     from .environment import Environment
 
 T = TypeVar("T")
@@ -437,6 +441,45 @@ class Stream(_OperatorHandle, Generic[T]):
                 f"write_text({os.fspath(path)!r}): is a file; name a folder", setting="path", value=os.fspath(path)
             )
         return self._sink("write_text", config={"path": folder})
+
+    def to_spark(
+        self, schema: str | StructType, *, workers: int | None = None, launch_timeout: str | timedelta = "60s"
+    ) -> DataFrame:
+        """Run the dataflow inside Spark, now, and return this stream's records as a DataFrame.
+
+        Spark's tasks take the rows from the operators as they come, so nothing is gathered in one place. The executors
+        keep the result (``DataFrame.localCheckpoint``): reading it again does not run the dataflow again.
+
+        Parameters
+        ----------
+        schema
+            Columns of the DataFrame, such as ``"carrier string, flights long"``. Records are tuples in their order,
+            dicts by their names, or the value itself if there is one column.
+        workers
+            Tasks of Spark to run in. None: as many as Spark can run at once, at most one for each partition of the
+            DataFrame of `Environment.from_spark`. Over Spark Connect it must be given. Default: None.
+        launch_timeout
+            How long Spark may take until all workers run. Default: ``"60s"``.
+
+        Raises
+        ------
+        ConfigError
+            The schema is none, or there is no Spark session.
+        OperatorError
+            A record does not fit the schema, or a function of the user raised.
+        FlownetError
+            Anything else that ended the job: see `flownet.errors`.
+
+        Examples
+        --------
+        >>> flights = env.from_spark(df, as_dicts=True)  # doctest: +SKIP
+        >>> late = flights.filter(lambda flight: flight["delay"] > 60)  # doctest: +SKIP
+        >>> by_carrier = late.key_by(lambda flight: flight["carrier"])  # doctest: +SKIP
+        >>> by_carrier.count().to_spark("carrier string, late long")  # doctest: +SKIP
+        """
+        from .spark import frames
+
+        return frames.write(self, schema, workers, launch_timeout)
 
     def sink_to(self, sink: Sink[T]) -> StreamSink:
         """Hand the records to a sink of your own.

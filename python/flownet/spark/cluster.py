@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from .. import config
 from ..errors import ConfigError, FlownetError, LaunchError
@@ -68,13 +69,23 @@ def cluster(
 class Cluster:
     """Workers inside a Spark application. Made by `cluster`, which says more."""
 
-    def __init__(self, spark: SparkSession, workers: int, address: str | None, launch_timeout: float) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        workers: int,
+        address: str | None,
+        launch_timeout: float,
+        *,
+        result: StructType | None = None,
+    ) -> None:
         self._spark = spark
         self._workers = workers
         self._address = address
         self._launch_timeout = launch_timeout
+        self._result_columns = result
         self._entered = False
         self._stage: Stage | None = None
+        self._ended: Stage | None = None
         self._job: str | None = None
         self._lock = threading.Lock()
 
@@ -89,14 +100,27 @@ class Cluster:
         stage = self._stage
         return [place for _, _, place in stage.crew.members()] if stage else []
 
-    def lease(self, job_name: str) -> _Lease:
+    def lease(self, job_name: str, inputs: Sequence[DataFrame] = ()) -> _Lease:
         """Give the workers to one job. Called by ``execute()``.
 
         Raises
         ------
         LaunchError
             Spark has too few slots, the workers did not come in time, or another job has them.
+        ConfigError
+            The job reads DataFrames that these workers cannot bring.
         """
+        if inputs and self._entered:
+            raise ConfigError(
+                f"job {job_name!r} reads a DataFrame, whose tasks become its workers: give it a cluster of its own, "
+                "execute(on=flownet.spark.cluster(...)), outside of a with block",
+                setting="on",
+            )
+        if len(inputs) > 1:
+            raise ConfigError(
+                f"job {job_name!r} reads {len(inputs)} DataFrames; Spark's tasks bring one: unite or join them there",
+                setting="frame",
+            )
         with self._lock:
             if self._job is not None:
                 raise LaunchError(
@@ -105,7 +129,7 @@ class Cluster:
                 )
             if self._stage is None or not self._stage.is_whole():
                 self._stop()
-                self._start(self._speaking_name(None if self._entered else job_name))
+                self._start(self._speaking_name(None if self._entered else job_name), *inputs)
             assert self._stage is not None
             self._job = job_name
             return _Lease(self, self._stage)
@@ -124,9 +148,14 @@ class Cluster:
         self._entered = False
         self._stop()
 
-    def _start(self, name: str) -> None:
+    def result(self) -> DataFrame:
+        """Return the rows that the job wrote; it has ended well."""
+        assert self._ended is not None
+        return self._ended.result()
+
+    def _start(self, name: str, feed: DataFrame | None = None) -> None:
         slots.check(self._spark, self._workers, self._launch_timeout)
-        stage = Stage(self._spark, self._workers, self._address, name)
+        stage = Stage(self._spark, self._workers, self._address, name, feed=feed, result=self._result_columns)
         try:
             stage.start(self._launch_timeout)
         except BaseException:
@@ -137,7 +166,7 @@ class Cluster:
     def _stop(self) -> None:
         if self._stage is not None:
             self._stage.stop()
-            self._stage = None
+            self._stage, self._ended = None, self._stage
 
     def _give_back(self) -> None:
         """End the lease of the job."""

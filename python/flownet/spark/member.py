@@ -2,7 +2,7 @@
 
 In that process, not in a child of it: Spark ends its Python process when the task is killed, and the worker with it;
 and the task's own input and output are at hand. The interpreter is free for the tasks of the job: the thread of the
-Spark task waits in Rust, which serves the crew.
+Spark task hands results to Spark, and one beside it waits in Rust, which serves the crew.
 """
 
 from __future__ import annotations
@@ -11,19 +11,30 @@ import json
 import os
 import socket
 import sys
+import threading
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import pyarrow
 from pyspark import BarrierTaskContext
 
 from .._flownet import Member
 from ..errors import FlownetError, LaunchError
+from .door import Door, hang
 from .versions import Versions, describe, own_versions
 
 
+class Load(NamedTuple):
+    """What a task of the stage carries besides its worker."""
+
+    has_input: bool
+    """Its input are rows for the job."""
+    has_results: bool
+    """Its output are rows of the job."""
+
+
 def serve(
-    crew: str, secret_hex: str, versions: Versions, batches: Iterator[pyarrow.RecordBatch]
+    crew: str, secret_hex: str, versions: Versions, load: Load, batches: Iterator[pyarrow.RecordBatch]
 ) -> Iterator[pyarrow.RecordBatch]:
     """Join the crew and serve its jobs until it goes.
 
@@ -35,21 +46,24 @@ def serve(
         What it asks for proof of.
     versions
         Those of the process of the caller.
+    load
+        What the task carries besides the worker.
     batches
-        Input of the Spark task: a row that is of no interest.
+        Input of the Spark task.
 
     Yields
     ------
     pyarrow.RecordBatch
-        One row: the number of the worker and of the jobs it took part in.
+        What sinks give if the load has results, else one row: the number of the worker and of the jobs it took part in.
 
     Raises
     ------
     LaunchError
         The processes do not run the same versions, or cannot reach each other.
     """
-    for _ in batches:
-        pass  # read to its end, or Spark does not use the process again
+    if not load.has_input:
+        for _ in batches:
+            pass  # read to its end, or Spark does not use the process again
     context = BarrierTaskContext.get()
     worker = context.partitionId() + 1
     executor = context.getTaskInfos()[context.partitionId()].address
@@ -59,17 +73,44 @@ def serve(
     except FlownetError as error:
         raise LaunchError(f"worker {worker} on {place}: {error}", worker=worker) from error
     _meet(context, member, place, versions)
-    path = list(sys.path)
-    try:
-        jobs = member.serve(crew, worker, place)
-    except FlownetError as error:
-        text = f"worker {worker} on {place}: {error}; give cluster(address=...) an address that the executors reach"
-        raise LaunchError(text, worker=worker) from error
-    finally:
-        sys.path[:] = path
-    if jobs is None:
-        _leave()
-    yield pyarrow.record_batch({"worker": pyarrow.array([worker], "int32"), "jobs": pyarrow.array([jobs], "int64")})
+    door = Door(batches)
+    hang(door)
+    service = _Service(member, crew, worker, place)
+    service.start()
+    yield from door.results(service)
+    jobs = service.jobs()
+    if not load.has_results:
+        yield pyarrow.record_batch({"worker": pyarrow.array([worker], "int32"), "jobs": pyarrow.array([jobs], "int64")})
+
+
+class _Service(threading.Thread):
+    """Serves the crew beside the thread of the Spark task, which takes out the results meanwhile."""
+
+    def __init__(self, member: Member, crew: str, worker: int, place: str) -> None:
+        super().__init__(name="flownet-member", daemon=True)
+        self._member, self._crew, self._worker, self._place = member, crew, worker, place
+        self._jobs: int | None = None
+        self._error: FlownetError | None = None
+
+    def run(self) -> None:
+        path = list(sys.path)
+        try:
+            self._jobs = self._member.serve(self._crew, self._worker, self._place)
+        except FlownetError as error:
+            self._error = error
+        finally:
+            sys.path[:] = path
+
+    def jobs(self) -> int:
+        """Return the number of jobs when the crew has gone."""
+        self.join()
+        if self._error is not None:
+            text = f"worker {self._worker} on {self._place}: {self._error}"
+            way_out = "give cluster(address=...) an address that the executors reach"
+            raise LaunchError(f"{text}; {way_out}", worker=self._worker) from self._error
+        if self._jobs is None:
+            _leave()
+        return self._jobs
 
 
 def _meet(context: BarrierTaskContext, member: Member, place: str, versions: Versions) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from ..errors import ConfigError
 
@@ -53,6 +53,15 @@ def _address_towards(host: str, what: str) -> str:
     with socket.socket(family, socket.SOCK_DGRAM) as unconnected:
         unconnected.connect((numeric, 9))
         return str(unconnected.getsockname()[0])
+
+
+def partitions(frame: DataFrame) -> int | None:
+    """Count the partitions that a DataFrame will have, where that is certain before it runs."""
+    if is_connect(frame.sparkSession):
+        return None
+    plan: Any = frame._jdf.queryExecution().executedPlan()
+    # Behind a shuffle the number is decided while the query runs.
+    return None if plan.nodeName() == "AdaptiveSparkPlan" else frame.rdd.getNumPartitions()
 
 
 @contextmanager

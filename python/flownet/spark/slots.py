@@ -41,7 +41,7 @@ def check(spark: SparkSession, workers: int, patience: float) -> None:
     if is_connect(spark):
         return
     deadline = time.monotonic() + min(patience, _STARTING_SECONDS)
-    while (slots := _slots(spark)) < workers:
+    while (slots := count(spark)) < workers:
         if _is_local(spark) or time.monotonic() >= deadline:
             raise LaunchError(
                 f"{workers} workers need {workers} task slots of Spark at once, and {spark.sparkContext.master} has "
@@ -50,7 +50,7 @@ def check(spark: SparkSession, workers: int, patience: float) -> None:
         time.sleep(0.1)
 
 
-def _slots(spark: SparkSession) -> int:
+def count(spark: SparkSession) -> int:
     """Count the tasks that all executors together can run at once."""
     context: Any = spark.sparkContext._jsc.sc()
     profile = context.resourceProfileManager().defaultResourceProfile()

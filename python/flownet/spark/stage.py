@@ -17,11 +17,13 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from .. import _flownet
 from ..errors import LaunchError
 from . import session
+from .member import Load
 from .versions import Versions, own_versions
 
 
@@ -38,12 +40,28 @@ class Stage:
         Numeric address on which the crew listens; None finds one.
     name
         Shown in the Spark UI.
+    feed
+        The DataFrame whose rows the tasks read, or None.
+    result
+        Columns of the DataFrame that the tasks write, or None.
     """
 
-    def __init__(self, spark: SparkSession, workers: int, address: str | None, name: str) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        workers: int,
+        address: str | None,
+        name: str,
+        *,
+        feed: DataFrame | None = None,
+        result: StructType | None = None,
+    ) -> None:
         self._spark = spark
         self._workers = workers
         self._name = name
+        self._feed = feed
+        self._columns = result
+        self._result: DataFrame | None = None
         self._tag = f"flownet-{uuid.uuid4()}"
         self._error: BaseException | None = None
         self._ended = threading.Event()
@@ -90,24 +108,50 @@ class Stage:
         if not self._thread.is_alive():
             return
         # Workers that are there leave by themselves; a stage that still waits for slots has to be called off.
-        if not came or not self._ended.wait(_LEAVE_SECONDS):
+        # Results may take Spark as long as they take.
+        if not came or not self._ended.wait(_LEAVE_SECONDS if self._columns is None else None):
             session.cancel(self._spark, self._tag)
         if not self._ended.wait(_CANCEL_SECONDS):
             _LOGGER.warning("Spark did not end the stage of the workers within %.0f s of being asked", _CANCEL_SECONDS)
             return
         self._thread.join()
 
+    def result(self) -> DataFrame:
+        """Return what the tasks wrote, once the stage has ended.
+
+        Raises
+        ------
+        LaunchError
+            Spark did not keep it.
+        """
+        if self._result is None:
+            raise LaunchError(f"Spark lost the results: {self.failure(0.0)}") from self._error
+        return self._result
+
     def _run(self) -> None:
         try:
-            body = _body(self.crew.address, self.crew.secret_hex(), own_versions())
+            load = Load(has_input=self._feed is not None, has_results=self._columns is not None)
+            body = _body(self.crew.address, self.crew.secret_hex(), own_versions(), load)
             with session.named_job(self._spark, self._tag, self._name):
-                tasks = self._spark.range(0, self._workers, 1, self._workers)
-                tasks.mapInArrow(body, "worker int, jobs long", barrier=True).collect()
+                tasks = self._tasks().mapInArrow(body, self._columns or "worker int, jobs long", barrier=True)
+                if self._columns is None:
+                    tasks.collect()
+                else:
+                    # Kept by the executors: reading the result again must not run the job again.
+                    self._result = tasks.localCheckpoint(eager=True)
         except BaseException as error:
             self._error = error
             _LOGGER.debug("the stage of the workers failed", exc_info=error)
         finally:
             self._ended.set()
+
+    def _tasks(self) -> DataFrame:
+        """One partition a worker."""
+        if self._feed is None:
+            return self._spark.range(0, self._workers, 1, self._workers)
+        if session.partitions(self._feed) == self._workers:
+            return self._feed
+        return self._feed.repartition(self._workers)
 
     def _too_late(self, timeout: float) -> str:
         there = [worker for worker, _, _ in self.crew.members()]
@@ -131,7 +175,7 @@ def reason_of(error: BaseException) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
 
 
-def _body(crew: str, secret_hex: str, versions: Versions) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _body(crew: str, secret_hex: str, versions: Versions, load: Load) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """Make the function that Spark ships. It travels by value, so that executors without flownet can say so."""
 
     def flownet_worker(batches: Iterator[Any]) -> Iterator[Any]:
@@ -142,7 +186,7 @@ def _body(crew: str, secret_hex: str, versions: Versions) -> Callable[[Iterator[
 
             text = f"flownet.errors.LaunchError: the Python of the executors ({sys.executable}) lacks flownet: {error}"
             raise RuntimeError(text) from error
-        return member.serve(crew, secret_hex, versions, batches)
+        return member.serve(crew, secret_hex, versions, load, batches)
 
     return flownet_worker
 

@@ -1,0 +1,92 @@
+"""The door between a Spark task and the operators of the worker in it: Arrow batches in, Arrow batches out.
+
+The operators run in threads of the process that Spark made for the task, so they find the door as a global of it. Both
+ways are back-pressured: input is pulled from Spark as the source needs it, and a sink waits while Spark has not taken
+what it gave before.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any
+
+import pyarrow
+
+from ..errors import FlownetError
+
+
+class Door:
+    """Input and output of one Spark task.
+
+    Parameters
+    ----------
+    batches
+        What Spark hands to the task, for one reader.
+    """
+
+    def __init__(self, batches: Iterator[pyarrow.RecordBatch]) -> None:
+        self._batches = batches
+        self._results = queue.Queue[pyarrow.RecordBatch](_MAX_QUEUED)
+        self._is_shut = threading.Event()
+
+    def records(self, as_dicts: bool) -> Iterable[Any]:
+        """Read the rows of the input, converted a batch at a time: tuples, or dicts by column name."""
+        if as_dicts:
+            return chain.from_iterable(batch.to_pylist() for batch in self._batches)
+        return chain.from_iterable(
+            zip(*(column.to_pylist() for column in batch.columns), strict=True) for batch in self._batches
+        )
+
+    def give(self, batch: pyarrow.RecordBatch) -> None:
+        """Hand a batch to Spark; waits while it is busy with earlier ones.
+
+        Raises
+        ------
+        FlownetError
+            Spark takes no more: the task is ending.
+        """
+        while not self._is_shut.is_set():
+            try:
+                return self._results.put(batch, timeout=_LOOK_SECONDS)
+            except queue.Full:
+                continue
+        raise FlownetError("Spark ended the task that takes the results")
+
+    def results(self, worker: threading.Thread) -> Iterator[pyarrow.RecordBatch]:
+        """Yield what the sinks give, until the worker has ended and all is out."""
+        try:
+            while worker.is_alive() or not self._results.empty():
+                try:
+                    yield self._results.get(timeout=_LOOK_SECONDS)
+                except queue.Empty:
+                    continue
+        finally:
+            self._is_shut.set()
+
+
+def hang(door: Door) -> None:
+    """Make this the door of the process."""
+    global _door
+    _door = door
+
+
+def the_door() -> Door:
+    """Return the door of this process.
+
+    Raises
+    ------
+    FlownetError
+        The process is no task of Spark that brings or takes rows.
+    """
+    if _door is None:
+        raise FlownetError("this worker is not in a Spark task that has a DataFrame for it")
+    return _door
+
+
+_door: Door | None = None
+_MAX_QUEUED = 4
+"""Batches that wait for Spark, beyond which sinks wait."""
+_LOOK_SECONDS = 0.05

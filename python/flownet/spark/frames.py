@@ -1,0 +1,163 @@
+"""DataFrames as sources and results of dataflows: read and written by the tasks of the barrier stage themselves."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import pyarrow
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from .. import config
+from ..dataflow import Dataflow, Node
+from ..errors import ConfigError, PlanError
+from ..functions import Sink
+from . import slots
+from .cluster import Cluster
+from .door import the_door
+from .session import is_connect
+
+if TYPE_CHECKING:
+    from ..stream import Stream
+
+
+def read(dataflow: Dataflow, frame: DataFrame, as_dicts: bool) -> Node:
+    """Add a source of the rows of a DataFrame."""
+    if not hasattr(frame, "mapInArrow"):
+        raise ConfigError(f"from_spark() takes a DataFrame of PySpark, not {type(frame).__name__}", setting="frame")
+    if not frame.columns:
+        raise ConfigError("from_spark() takes a DataFrame with at least one column", setting="frame")
+    return dataflow.add(
+        "from_iterable",
+        name="from_spark",
+        function=functools.partial(_own_share, as_dicts),
+        config={"makes_its_own": "true"},
+        host_input=frame,
+    )
+
+
+def write(stream: Stream[Any], schema: str | StructType, workers: int | None, launch_timeout: Any) -> DataFrame:
+    """Run the dataflow inside Spark and return the records of ``stream`` as a DataFrame."""
+    columns = _columns(schema)
+    env = stream._env
+    inputs = env._dataflow.host_inputs()
+    spark = inputs[0].sparkSession if inputs else SparkSession.getActiveSession()
+    if spark is None:
+        raise ConfigError("to_spark() found no Spark session: make one, or begin with env.from_spark(df)")
+    if workers is None:
+        workers = _usual_workers(spark, inputs[0] if inputs else None)
+    limit = config.duration_us("launch_timeout", launch_timeout) / 1e6
+    host = Cluster(spark, config.whole_number("workers", workers, 1, 1024), None, limit, result=columns)
+    sink = stream._sink("sink", function=FrameSink(columns), name="to_spark")
+    try:
+        env.execute(on=host)
+        return host.result()
+    finally:
+        # Another call runs the dataflow anew, without this sink.
+        env._dataflow.remove(sink._node("to_spark"))
+
+
+class FrameSink(Sink[Any]):
+    """Gives records to Spark as rows: tuples, dicts by column name, or the value itself if there is one column.
+
+    Parameters
+    ----------
+    columns
+        Of the DataFrame.
+    """
+
+    def __init__(self, columns: StructType) -> None:
+        self._columns = columns
+
+    def open(self, ctx: object) -> None:
+        """Prepare the subtask."""
+        self._schema = to_arrow_schema(self._columns, timezone="UTC")
+        self._gathered = list[Any]()
+
+    def write(self, records: list[Any]) -> None:
+        """Gather rows; small batches would cost Spark more than the rows in them."""
+        self._gathered += records
+        if len(self._gathered) >= _ROWS_PER_BATCH:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand on what is gathered."""
+        if self._gathered:
+            rows, self._gathered = self._gathered, []
+            the_door().give(to_batch(rows, self._schema))
+
+
+def to_batch(rows: list[Any], schema: pyarrow.Schema) -> pyarrow.RecordBatch:
+    """Turn rows into a batch, column by column.
+
+    Raises
+    ------
+    TypeError
+        A row does not fit; the message names it and the column.
+    """
+    try:
+        if isinstance(rows[0], dict):
+            columns: Iterable[Any] = [[row[name] for row in rows] for name in schema.names]
+        elif isinstance(rows[0], tuple):
+            columns = zip(*rows, strict=True)
+        else:
+            columns = [rows]
+        arrays = [pyarrow.array(column, type=field.type) for column, field in zip(columns, schema, strict=True)]
+        return pyarrow.RecordBatch.from_arrays(arrays, schema=schema)
+    except (pyarrow.ArrowException, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise TypeError(_misfit(rows, schema) or str(error)) from error
+
+
+def _misfit(rows: list[Any], schema: pyarrow.Schema) -> str | None:
+    """Find the first row that does not fit, and say why."""
+    for row in rows:
+        if isinstance(row, dict):
+            missing = [name for name in schema.names if name not in row]
+            if missing:
+                return f"record {row!r:.200} has no {missing[0]!r}; the schema has the columns {schema.names}"
+            values = [row[name] for name in schema.names]
+        elif isinstance(row, tuple):
+            values = list(row)
+        else:
+            values = [row]
+        if len(values) != len(schema):
+            return f"record {row!r:.200} has {len(values)} fields; the schema has {len(schema)}: {schema.names}"
+        for value, field in zip(values, schema, strict=True):
+            try:
+                pyarrow.array([value], type=field.type)
+            except (pyarrow.ArrowException, AttributeError, TypeError, ValueError) as error:
+                return f"record {row!r:.200} does not fit column {field.name!r} of type {field.type}: {error}"
+    return None
+
+
+def _own_share(as_dicts: bool, subtask: int, subtasks: int) -> Iterable[Any]:
+    return the_door().records(as_dicts)
+
+
+def _columns(schema: str | StructType) -> StructType:
+    try:
+        columns: Any = schema if isinstance(schema, StructType) else StructType.fromDDL(schema)
+        if not columns.fields:
+            raise ConfigError("schema has no column", setting="schema", value=schema)
+        to_arrow_schema(columns, timezone="UTC")
+    except (PySparkException, AttributeError, TypeError) as error:
+        # Where Spark says where the text goes wrong, its first line says what.
+        reason = str(error).strip().partition("\n")[0]
+        text = f"schema={schema!r} is no schema of Spark such as 'carrier string, flights long': {reason}"
+        raise ConfigError(text, setting="schema", value=schema) from error
+    return StructType(columns.fields)
+
+
+def _usual_workers(spark: SparkSession, frame: DataFrame | None) -> int:
+    """As many as Spark can run at once, at most one for each partition."""
+    if is_connect(spark):
+        raise PlanError("over Spark Connect nobody can count the free task slots: give to_spark(workers=...)")
+    places = slots.count(spark)
+    return max(1, places if frame is None else min(places, frame.rdd.getNumPartitions()))
+
+
+_ROWS_PER_BATCH = 8192
