@@ -60,6 +60,7 @@ def runs_of(finished: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
         ["--channels", "9", "--active", "2", "--exclusive-buffers", "0", "--segment-size", "4KiB"],
         ["--record-bytes", "40000"],
         ["--local", "--channels", "2"],
+        ["--flow-control", "tcp", "--writers", "2", "--channels", "3"],
     ],
     ids=" ".join,
 )

@@ -127,6 +127,11 @@ def _add_bench(benches: Commands, name: str, help: str, description: str) -> arg
     parser.add_argument("--segment-size", metavar="SIZE", help="size of a buffer (default: 32KiB)")
     parser.add_argument("--exclusive-buffers", metavar="N", type=int, help="buffers each channel owns (default: 2)")
     parser.add_argument("--floating-buffers", metavar="N", type=int, help="buffers all channels share (default: 8)")
+    parser.add_argument(
+        "--flow-control",
+        choices=["credit", "tcp"],
+        help="what holds the sender back; tcp: a buffer that finds no place stops all channels (default: credit)",
+    )
     parser.set_defaults(command=_bench, kind=name)
     return parser
 
@@ -162,6 +167,7 @@ def _settings(options: argparse.Namespace) -> dict[str, object]:
         "segment_bytes": _size("segment_size", options.segment_size),
         "exclusive_buffers": options.exclusive_buffers,
         "floating_buffers": options.floating_buffers,
+        "flow_control": options.flow_control,
     }
     names = {
         "exchange": ("writers", "channels", "record_bytes", "records", "partitioner", "local"),

@@ -139,7 +139,7 @@ def _report(options: argparse.Namespace) -> int:
     from ..experiments import report
     from ..experiments.session import spark_session
 
-    with spark_session("a report", options.master) as spark:
+    with spark_session("a report", options.master, is_brief=True) as spark:
         for page in report(spark, options.folder, options.experiment):
             print(page)
     return 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import plots
 from .extras import need
-from .units import scale
+from .units import heading, scale
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,7 +42,7 @@ def figures(said: Mapping[str, Any], rows: Sequence[Row], cells: Sequence[Row]) 
                         markersize=4,
                         markeredgewidth=0,
                     )
-            panel.set_title(f"{name}, {written}".removesuffix(", "))
+            panel.set_title(heading(name, written))
             axis.label(panel)
             panel.set_ylim(bottom=0)
         if len(axis.series) > 1:
@@ -67,7 +67,7 @@ def ratios(said: Mapping[str, Any], found: Sequence[Row]) -> str:
             above = [max(row.high - row.median, 0) for row in own]
             panel.axvline(1, color="#8a939c", linewidth=1)
             panel.errorbar(middles, places, xerr=[below, above], fmt="o", capsize=3, color=plots.COLOURS[number])
-            panel.set_title(f"{name}, ratio")
+            panel.set_title(heading(name, "ratio"))
             panel.set_yticks(range(len(labels)), labels)
             panel.margins(x=0.15)
         panels[0].invert_yaxis()
@@ -98,8 +98,8 @@ def knees(said: Mapping[str, Any], found: Sequence[Row]) -> str:
         panel.margins(0.08, 0.15)
         _logarithmic(panel, panel.xaxis)
         _logarithmic(panel, panel.yaxis)
-        panel.set_xlabel(f"{throughput}, {x_unit}")
-        panel.set_ylabel(f"{latency}, {y_unit}")
+        panel.set_xlabel(heading(throughput, x_unit))
+        panel.set_ylabel(heading(latency, y_unit))
         _legend(panel)
         return plots.svg(figure)
 

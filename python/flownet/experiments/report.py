@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..pages import Page
 from . import analysis, drawings
 from .analysis import LEVEL
-from .units import format_number, format_seconds, format_value, scale
+from .units import format_number, format_seconds, format_value, heading, scale
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -162,7 +162,7 @@ def _figures(page: Page, found: Found) -> None:
             row = summaries[name].get(index)
             cells.append(_summary(row, scales[name][0]))
         rows.append(cells)
-    page.table(["cell", "runs", *(f"{name}, {scales[name][1]}".removesuffix(", ") for name in shown)], rows)
+    page.table(["cell", "runs", *(heading(name, scales[name][1]) for name in shown)], rows)
 
 
 def _compared(page: Page, found: Found) -> None:
@@ -182,7 +182,7 @@ def _compared(page: Page, found: Found) -> None:
         [context or "all", f"{compare}={value}", *(_summary(ratio.get((index, name)), 1) for name in said["shown"])]
         for index, context, value in pairs
     ]
-    page.table(["where", "what", *(f"{name}, ratio" for name in said["shown"])], rows)
+    page.table(["where", "what", *(heading(name, "ratio") for name in said["shown"])], rows)
 
 
 def _knee(page: Page, found: Found) -> None:

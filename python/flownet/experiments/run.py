@@ -117,7 +117,9 @@ def _check_mode(experiment: Experiment, on: Mode, spark: SparkSession | None) ->
             setting="on",
             value=on,
         )
-    if work.needs_spark and on != "across":
-        raise ConfigError(f"the workload {work.name!r} needs Spark itself: run it on 'across'", setting="on", value=on)
+    if on != "across" and (
+        cell := next((cell for cell in experiment.all_cells if work.needs_spark(cell.parameters)), None)
+    ):
+        raise ConfigError(f"cell {cell.label} needs Spark itself: run it on 'across'", setting="on", value=on)
     if on != "local" and spark is None:
         raise ConfigError(f"on={on!r} needs a Spark session: pass spark", setting="on", value=on)

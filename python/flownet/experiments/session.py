@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def spark_session(purpose: str, master: str | None = None) -> Iterator[SparkSession]:
+def spark_session(purpose: str, master: str | None = None, *, is_brief: bool = False) -> Iterator[SparkSession]:
     """Open a session, quiet on the terminal, and stop it at the end.
 
     Parameters
@@ -25,6 +25,8 @@ def spark_session(purpose: str, master: str | None = None) -> Iterator[SparkSess
         What needs it, for error texts.
     master
         Where Spark runs. Default: what ``spark-submit`` or Spark's own settings say, else all cores of this machine.
+    is_brief
+        Nothing is measured in it, and it ends soon.
 
     Raises
     ------
@@ -36,7 +38,7 @@ def spark_session(purpose: str, master: str | None = None) -> Iterator[SparkSess
     # Spark would take the python3 of the PATH, which need not be this one, and may not know flownet.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = sql.SparkSession.builder.appName("flownet experiment")
-    for name, value in _QUIET.items():
+    for name, value in (_QUIET | (_BRIEF if is_brief else {})).items():
         builder = builder.config(name, value)
     try:
         spark: SparkSession = (builder.master(master) if master else builder).getOrCreate()
@@ -53,6 +55,8 @@ _QUIET = {
     "spark.log.level": "OFF",
     # Rows are few and small: many partitions would only take time.
     "spark.sql.shuffle.partitions": "4",
-    # A short life: the JVM would take half of it to compile what runs a few times, on the cores that runs need.
+}
+_BRIEF = {
+    # The JVM would take half of a short life to compile well what runs once or twice.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }

@@ -23,6 +23,13 @@ def scale(largest: float, unit: str) -> tuple[float, str]:
     return steps[0][0], steps[0][1].strip()
 
 
+def heading(name: str, unit: str) -> str:
+    """Name a figure and the unit it is shown in, once: ``p99, ms`` for ``p99_us`` in milliseconds."""
+    for suffix in ("_us", "_ns", "_mb", "_bytes"):
+        name = name.removesuffix(suffix)
+    return f"{name}, {unit}" if unit else name
+
+
 def format_number(value: float) -> str:
     """Write three digits, and all of those in front of the point: ``0.420``, ``18.2``, ``1,820``."""
     if not math.isfinite(value):
@@ -50,5 +57,6 @@ _STEPS: Final = {
     "ns": [(1.0, "ns"), (1e3, "us"), (1e6, "ms"), (1e9, "s")],
     "s": [(1e-6, "us"), (1e-3, "ms"), (1.0, "s")],
     "MB": [(1.0, "MB"), (1e3, "GB")],
+    "B": [(1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB")],
     "B/s": [(1.0, "B/s"), (1e3, "kB/s"), (1e6, "MB/s"), (1e9, "GB/s")],
 }

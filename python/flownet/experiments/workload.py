@@ -93,7 +93,7 @@ class Workload:
     goes_across
         It can run with its workers on different executors.
     needs_spark
-        It runs in the driver of a Spark session and nowhere else.
+        With these parameters it runs in the driver of a Spark session and nowhere else.
     """
 
     name: str
@@ -104,4 +104,4 @@ class Workload:
     check: Callable[[Mapping[str, Value]], None] = lambda parameters: None
     cores: Callable[[Mapping[str, Value]], int] = lambda parameters: 1
     goes_across: bool = False
-    needs_spark: bool = False
+    needs_spark: Callable[[Mapping[str, Value]], bool] = lambda parameters: False

@@ -39,5 +39,5 @@ pub use machine::Machine;
 pub use party::{Launcher, ProcessCommand, Stop, run_party};
 pub use report::{Details, LatencyFigures, Run, Workload, table};
 pub use run::{run_exchange, run_latency};
-pub use spec::{ExchangeSpec, LatencySpec, NetworkSpec, Partitioner, flink_grid};
+pub use spec::{ExchangeSpec, FlowControl, LatencySpec, NetworkSpec, Partitioner, flink_grid};
 pub use stats::{Spread, median};

@@ -62,9 +62,13 @@ impl Network {
         let gate = InputGate::new(channels);
         let pool = self.env.create_gate_pool(channels).map_err(|error| self.memory_error(error))?;
         let exclusive = self.env.config().exclusive_buffers;
+        let control = spec.network.control();
         let mut opened = Vec::new();
         for index in 0..channels {
-            let channel = RemoteChannel::new(Arc::clone(&gate), ChannelIndex::new(index), Arc::clone(&pool), exclusive);
+            let channel = {
+                let (gate, pool) = (Arc::clone(&gate), Arc::clone(&pool));
+                RemoteChannel::with_control(gate, ChannelIndex::new(index), pool, exclusive, control)
+            };
             let (writer, subpartition) = (index / spec.channels, index % spec.channels);
             let (partition, subpartition) = (partition_id(writer), SubpartitionIndex::new(subpartition));
             self.env.open_channel(sender, partition, subpartition, Arc::clone(&channel));

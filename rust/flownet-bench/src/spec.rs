@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use flownet_core::channel::ChannelControl;
 use flownet_memory::KIB;
 use flownet_net::NetworkConfig;
 use serde::{Deserialize, Serialize};
@@ -22,7 +23,18 @@ pub enum Partitioner {
     Skewed,
 }
 
-/// Network memory of each side. The defaults are those of a job, but for the size, which is made to fit.
+/// What holds a sender back.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FlowControl {
+    /// Credit, channel by channel.
+    #[default]
+    Credit,
+    /// TCP alone: a buffer that finds no place stops all channels of the connection.
+    Tcp,
+}
+
+/// Network memory of each side, and what bounds its use. The defaults are those of a job, but for the size, which is made to fit.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct NetworkSpec {
@@ -35,6 +47,8 @@ pub struct NetworkSpec {
     pub exclusive_buffers: u32,
     /// Buffers the channels of the gate share.
     pub floating_buffers: u32,
+    /// What holds the sender back.
+    pub flow_control: FlowControl,
 }
 
 /// A throughput bench. Records carry their number in their first 8 bytes; the receiver adds them up.
@@ -82,7 +96,13 @@ pub struct LatencySpec {
 impl Default for NetworkSpec {
     fn default() -> Self {
         let NetworkConfig { exclusive_buffers, floating_buffers, .. } = NetworkConfig::default();
-        Self { network_memory_bytes: None, segment_bytes: 32 * KIB, exclusive_buffers, floating_buffers }
+        Self {
+            network_memory_bytes: None,
+            segment_bytes: 32 * KIB,
+            exclusive_buffers,
+            floating_buffers,
+            flow_control: FlowControl::Credit,
+        }
     }
 }
 
@@ -234,6 +254,14 @@ impl NetworkSpec {
     pub(crate) fn config(&self) -> NetworkConfig {
         let Self { exclusive_buffers, floating_buffers, .. } = *self;
         NetworkConfig { exclusive_buffers, floating_buffers, ..NetworkConfig::default() }
+    }
+
+    /// What the channels are told of it.
+    pub(crate) fn control(&self) -> ChannelControl {
+        match self.flow_control {
+            FlowControl::Credit => ChannelControl::Credit,
+            FlowControl::Tcp => ChannelControl::Tcp { exchange: 0 },
+        }
     }
 
     /// Segments of a side whose pools use `wanted` of them at most.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -60,7 +61,11 @@ def test_what_comes_with_flownet_can_be_run(name: str) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "text"),
     [
-        ('"exchange"', '"exchang"', "workload: there is no workload 'exchang'; there are: exchange, latency"),
+        (
+            '"exchange"',
+            '"exchang"',
+            "workload: there is no workload 'exchang'; there are: exchange, head-of-line, latency, live-counts",
+        ),
         ('"exchange"', "3", "workload: 3 must be the name of a workload"),
         ('workload = "exchange"', "", "workload: is missing"),
         ('"mine"', '"Mine/../x"', "name: 'Mine/../x' must be small letters"),
@@ -140,3 +145,16 @@ def test_without_any_cell_there_is_no_experiment() -> None:
 def test_a_parameter_of_another_kind_is_refused_with_what_is_allowed(toy: Callable[..., Experiment]) -> None:
     with pytest.raises(ConfigError, match="way='left' must be one of 'up', 'down'"):
         toy("grid={'way': ['left']}")
+
+
+def test_what_the_documentation_shows_can_be_run(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[3] / "docs" / "experiments.md").read_text()
+    (toml,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "segments.toml").write_text(toml)
+    assert len(find_experiment(str(tmp_path / "segments.toml")).all_cells) == 6
+    (python, _) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "sums.py").write_text(python)
+    experiment = find_experiment(str(tmp_path / "sums.py"))
+    assert [cell.label for cell in experiment.all_cells] == ["numbers=10", "numbers=100"]
+    table = re.findall(r"^\| `([a-z-]+)` \| ", text.split("\n## ")[0], re.MULTILINE)
+    assert table == list(ready_made())

@@ -136,3 +136,44 @@ def test_progress_says_done_running_failed_left_and_best(toy: Toy, tmp_path: Pat
 
 def lines(tally: Tally) -> list[str]:
     return progress_lines(tally)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_live_stream_is_counted_and_every_line_has_its_latency(tmp_path: Path, workers: int) -> None:
+    experiment = Experiment(
+        "live",
+        "live-counts",
+        parameters={"seconds": 0.4, "workers": workers},
+        grid={"rate": [2000]},
+        repetitions=1,
+    )
+    run(experiment, tmp_path / "out")
+    (row,) = rows_of(tmp_path / "out", "live")
+    assert row["error"] is None
+    figures = dict(row["figures"])
+    assert 0 < figures["p50_us"] <= figures["p99_us"] <= figures["p999_us"]
+    assert figures["records_per_s"] > 0
+
+
+def test_what_needs_spark_is_not_started_without(tmp_path: Path) -> None:
+    experiment = Experiment("live", "live-counts", grid={"engine": ["spark", "flownet"]})
+    with pytest.raises(ConfigError, match="cell engine=spark needs Spark itself: run it on 'across'"):
+        run(experiment, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_scenario_of_the_laboratory_is_a_row(tmp_path: Path) -> None:
+    experiment = Experiment(
+        "lab",
+        "head-of-line",
+        parameters={"alone": "400ms", "both": "400ms", "crawling": "1200ms"},
+        grid={"control": ["credit"]},
+        repetitions=1,
+    )
+    run(experiment, tmp_path / "out")
+    (row,) = rows_of(tmp_path / "out", "lab")
+    assert row["error"] is None
+    assert dict(row["figures"])["b3_ratio"] > 0
+    assert dict(row["figures"])["dropped_bytes"] == 0
+    with pytest.raises(ConfigError, match="offered=1000.0 must be at least speed"):
+        Experiment("lab", "head-of-line", parameters={"offered": "1kB/s"}, grid={"control": ["credit"]})

@@ -101,22 +101,22 @@ def test_cells_that_use_all_cores_never_run_at_once(spark: SparkSession, tmp_pat
 
 def test_an_interrupt_cancels_the_tasks_and_keeps_what_has_ended(spark: SparkSession, tmp_path: Path) -> None:
     def slow(parameters: Any, place: Place) -> Measurement:
-        time.sleep(0.2 if place.seed % 2 else 0.1)
+        time.sleep(0.3)
         return Measurement({})
 
     def interrupt(tally: Any) -> None:
         if tally.done >= 2:
             raise KeyboardInterrupt
 
-    experiment = Experiment("toy", workload(slow), grid={"load": list(range(40))}, repetitions=2)
+    experiment = Experiment("toy", workload(slow), grid={"load": list(range(10))}, repetitions=2)
     with pytest.raises(KeyboardInterrupt):
         run(experiment, tmp_path, on="spread", spark=spark, watch=interrupt)
     done = load(spark, tmp_path).count()
-    assert 2 <= done < 80
+    assert 2 <= done < 20
     assert not spark.sparkContext.statusTracker().getActiveStageIds()
-    quick = Experiment("toy", workload(), grid={"load": list(range(40))}, repetitions=2)
-    assert run(quick, tmp_path, on="spread", spark=spark, resume=True).done == 80
-    assert load(spark, tmp_path).select("cell", "repetition").distinct().count() == 80
+    quick = Experiment("toy", workload(), grid={"load": list(range(10))}, repetitions=2)
+    assert run(quick, tmp_path, on="spread", spark=spark, resume=True).done == 20
+    assert load(spark, tmp_path).select("cell", "repetition").distinct().count() == 20
 
 
 def test_what_spark_cannot_run_is_one_error_with_the_cause(spark: SparkSession, tmp_path: Path) -> None:
@@ -128,6 +128,26 @@ def test_what_spark_cannot_run_is_one_error_with_the_cause(spark: SparkSession, 
     experiment = Experiment("toy", workload(lambda parameters, place: broken), grid={"load": [1]})
     with pytest.raises(FlownetError, match="Spark gave up on the experiment: ValueError: invalid literal for int"):
         run(experiment, tmp_path, on="spread", spark=spark)
+
+
+def test_across_runs_flownet_and_spark_over_the_same_live_lines(spark: SparkSession, tmp_path: Path) -> None:
+    experiment = Experiment(
+        "live",
+        "live-counts",
+        parameters={"seconds": 0.5, "keys": 5},
+        grid={"engine": ["spark", "flownet"], "rate": [200]},
+        repetitions=1,
+    )
+    with pytest.raises(ConfigError, match="engine=spark needs Spark itself"):
+        run(experiment, tmp_path, on="spread", spark=spark)
+    outcome = run(experiment, tmp_path, on="across", spark=spark)
+    rows = load(spark, tmp_path).collect()
+    assert [row.error for row in rows] == [None, None]
+    assert outcome.done == 2
+    for row in rows:
+        assert row.mode == "across"
+        assert 0 < row.p50_us <= row.p99_us
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "200"
 
 
 def rows_of(spark: SparkSession, runs: Sequence[dict[str, Any]]) -> DataFrame:
@@ -303,7 +323,13 @@ def test_the_command_spreads_is_interrupted_goes_on_and_reports(tmp_path: Path) 
     spread = [*command, "run", "toy.py", "--out", "out", "--on", "spread", "--master", "local[2]"]
     results = tmp_path / "out" / "experiment=toy"
     with subprocess.Popen(
-        spread, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+        spread,
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
     ) as process:
         deadline = time.monotonic() + 90
         while not list(results.glob("*.parquet")):

@@ -5,8 +5,10 @@ from __future__ import annotations
 from ...errors import ConfigError
 from ..workload import Workload
 from .bench import EXCHANGE, LATENCY
+from .laboratory import HEAD_OF_LINE
+from .live import LIVE_COUNTS
 
-WORKLOADS = {workload.name: workload for workload in (EXCHANGE, LATENCY)}
+WORKLOADS = {workload.name: workload for workload in (EXCHANGE, LATENCY, HEAD_OF_LINE, LIVE_COUNTS)}
 
 
 def find(name: str) -> Workload:

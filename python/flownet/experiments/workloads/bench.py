@@ -48,7 +48,7 @@ _NAMES: Final = {
     "network_memory": "network_memory_bytes",
     "segment_size": "segment_bytes",
 }
-_OF_NETWORK: Final = ("network_memory_bytes", "segment_bytes", "exclusive_buffers", "floating_buffers")
+_OF_NETWORK: Final = ("network_memory_bytes", "segment_bytes", "exclusive_buffers", "floating_buffers", "flow_control")
 _COMMON: Final = {
     "buffer_timeout": Parameter(
         "duration", "how long a record may wait for its buffer to fill; 0: not at all", may_be_none=True
@@ -59,6 +59,7 @@ _COMMON: Final = {
     "segment_size": Parameter("size", "size of a buffer (default: 32KiB)"),
     "exclusive_buffers": Parameter("count", "buffers that each channel owns (default: 2)"),
     "floating_buffers": Parameter("count", "buffers that all channels share (default: 8)"),
+    "flow_control": Parameter("choice", "what holds the sender back (default: credit)", choices=("credit", "tcp")),
 }
 _COSTS: Final = {
     "cpu_ns_per_record": Figure("ns", "CPU time of all threads of both processes by record", higher_is_better=False),
