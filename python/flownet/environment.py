@@ -448,6 +448,8 @@ class Environment:
         init = b"" if here else serialise.pack_init()
         if on is None:
             return Job(submit([] if here else _worker_command(), init, None))
+        # Before the host is asked, which takes seconds.
+        _flownet.check(plan.operators, plan.edges, settings)
         lease = on.lease(settings["job_name"], inputs)
         try:
             return Job(submit([], init, lease.crew), lease)

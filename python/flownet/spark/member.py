@@ -13,7 +13,7 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 import pyarrow
 from pyspark import BarrierTaskContext
@@ -72,7 +72,7 @@ def serve(
         member = Member(_numeric(executor.rpartition(":")[0]), secret_hex)
     except FlownetError as error:
         raise LaunchError(f"worker {worker} on {place}: {error}", worker=worker) from error
-    _meet(context, member, place, versions)
+    _meet(context, member, worker, place, versions)
     door = Door(batches)
     hang(door)
     service = _Service(member, crew, worker, place)
@@ -113,10 +113,13 @@ class _Service(threading.Thread):
         return self._jobs
 
 
-def _meet(context: BarrierTaskContext, member: Member, place: str, versions: Versions) -> None:
-    """Find out whether all workers fit together and reach each other. All raise the same, or none does."""
+def _meet(context: BarrierTaskContext, member: Member, worker: int, place: str, versions: Versions) -> None:
+    """Find out whether all workers fit together, and whether this one reaches the others.
+
+    Whoever complains ends the stage for all. There is one exchange through Spark, because it answers once a second.
+    """
     card = {"address": member.address, "place": place, "versions": own_versions()}
-    everyone = _gather(context, card)
+    everyone = [json.loads(text) for text in context.allGather(json.dumps(card))]
     for number, other in enumerate(everyone, start=1):
         if other["versions"] != versions:
             raise LaunchError(
@@ -124,21 +127,13 @@ def _meet(context: BarrierTaskContext, member: Member, place: str, versions: Ver
                 f"{describe(versions)}: install the same on all",
                 worker=number,
             )
-    unreachable = member.probe([other["address"] for other in everyone], _PROBE_MS)
-    # The ports stay open until all have been dialed by all: this waits for everybody.
-    for number, failures in enumerate(_gather(context, unreachable), start=1):
-        for peer, reason in failures:
-            one, other = everyone[number - 1], everyone[peer]
-            raise LaunchError(
-                f"worker {number} on {one['place']} cannot reach worker {peer + 1} on {other['place']} "
-                f"at {other['address']}: {reason}. The executors need open TCP ports between them",
-                worker=peer + 1,
-            )
-
-
-def _gather(context: BarrierTaskContext, message: object) -> list[Any]:
-    """Exchange a message with all workers; answers come in the order of their numbers."""
-    return [json.loads(text) for text in context.allGather(json.dumps(message))]
+    for peer, reason in member.probe([other["address"] for other in everyone], _PROBE_MS):
+        other = everyone[peer]
+        raise LaunchError(
+            f"worker {worker} on {place} cannot reach worker {peer + 1} on {other['place']} at {other['address']}: "
+            f"{reason}. The executors need open TCP ports between them",
+            worker=peer + 1,
+        )
 
 
 def _numeric(host: str) -> str:

@@ -25,7 +25,7 @@ def check(spark: SparkSession, workers: int, patience: float) -> None:
     workers
         Slots needed at once.
     patience
-        Seconds that executors which are still starting may take to show up, at most 10 of them.
+        Seconds that executors which are still starting may take to show up, at most 30 of them.
 
     Raises
     ------
@@ -70,4 +70,5 @@ def _way_out(spark: SparkSession, slots: int) -> str:
     return f"{fewer}give the application more executors (spark.executor.instances, spark.executor.cores)"
 
 
-_STARTING_SECONDS = 10.0
+_STARTING_SECONDS = 30.0
+"""Executors take this long to start, on YARN for one."""

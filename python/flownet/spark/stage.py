@@ -143,6 +143,8 @@ class Stage:
             self._error = error
             _LOGGER.debug("the stage of the workers failed", exc_info=error)
         finally:
+            # Whoever is left of the workers should not wait for Spark to kill it.
+            self.crew.close()
             self._ended.set()
 
     def _tasks(self) -> DataFrame:
@@ -166,12 +168,9 @@ class Stage:
 def reason_of(error: BaseException) -> str:
     """Find the sentence that matters in an error of Spark, which is many pages long."""
     text = str(error)
-    if ours := re.search(r"flownet\.errors\.\w+: (.*)", text):
-        return ours.group(1).strip()
-    if cause := re.search(r"Most recent failure reason:\s*(.*)", text):
-        return cause.group(1).strip()
-    if python := re.findall(r"^(\w*(?:Error|Exception)\b.*)$", text, flags=re.MULTILINE):
-        return str(python[-1]).strip()
+    for pattern in _REASONS:
+        if found := pattern.findall(text):
+            return " ".join(found[-1].split())
     return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
 
 
@@ -192,6 +191,16 @@ def _body(crew: str, secret_hex: str, versions: Versions, load: Load) -> Callabl
 
 
 _LOGGER = logging.getLogger("flownet.spark")
+_REASONS = [
+    re.compile(pattern, flags=re.MULTILINE | re.DOTALL)
+    for pattern in (
+        r"flownet\.errors\.\w+: ([^\n]*)",
+        r"^((?:\w+\.)*\w+(?:Error|Exception): [^\n]*)(?=\n\n)",
+        r"Most recent failure reason: (.*?)(?=\n\s+at |\Z)",
+        r"org\.apache\.spark\.\w+: (.*?)(?=\n\s+at |\Z)",
+    )
+]
+"""Our own words, else the last line of a Python traceback, else Spark's words before its stack."""
 _LOOK_MS = 200
 _LEAVE_SECONDS = 5.0
 _CANCEL_SECONDS = 20.0

@@ -68,7 +68,7 @@ impl PyCrew {
     }
 }
 
-/// A process that is to be a member of a crew. Until it serves, its peers can find out whether they reach it.
+/// A process that is to be a member of a crew. Until its first job, its peers can find out whether they reach it.
 #[pyclass(frozen, name = "Member", module = "flownet._flownet")]
 pub(crate) struct PyMember {
     host: IpAddr,
@@ -108,12 +108,14 @@ impl PyMember {
         let crew = parse(py, "address", address)?;
         let enlistment = Enlistment { crew, secret: self.secret.clone(), worker, place, host: self.host };
         let served = py.detach(|| {
-            drop(self.lock().take());
             serve_crew(&enlistment, |init| {
+                // There is a job only when all members have come, and each comes when it has dialed its peers.
+                drop(self.lock().take());
                 apply_init("apply_init_as_guest", init)?;
                 Ok(Arc::new(PythonChainFactory::new(Arc::new(Objects::default()))))
             })
         });
+        drop(py.detach(|| self.lock().take()));
         match served {
             Ok(MemberEnd::Dismissed { jobs }) => Ok(Some(jobs)),
             Ok(MemberEnd::TasksLeft) => Ok(None),

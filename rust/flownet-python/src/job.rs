@@ -34,6 +34,20 @@ pub(crate) fn explain(
     Ok(text.trim_end().to_owned())
 }
 
+/// Raise what `submit` would raise of the plan, without starting anything.
+#[pyfunction]
+pub(crate) fn check(
+    py: Python<'_>,
+    operators: Vec<PyOperator>,
+    edges: Vec<PyEdge>,
+    settings: &Bound<'_, PyDict>,
+) -> PyResult<()> {
+    let settings = Settings::from_dict(settings)?;
+    let dataflow = dataflow(operators, edges, settings.pickle)?;
+    let checked = py.detach(|| Coordinator::check(&dataflow, &settings.job));
+    checked.map_err(|error| errors::cluster(py, error))
+}
+
 /// Start a job. Its workers are those of `crew`, or processes that run `command`; they are given `init`. `objects` are what
 /// operators of this process use directly.
 #[pyfunction]

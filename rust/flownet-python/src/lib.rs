@@ -36,7 +36,7 @@ mod _flownet {
     #[pymodule_export]
     use super::crew::{PyCrew, PyMember};
     #[pymodule_export]
-    use super::job::{PyJobHandle, explain, submit};
+    use super::job::{PyJobHandle, check, explain, submit};
     #[pymodule_export]
     use super::settings::defaults;
     #[pymodule_export]

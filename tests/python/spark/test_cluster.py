@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import flownet as fn
-from flownet.errors import CancelledError, ConfigError, LaunchError, OperatorError
+from flownet.errors import CancelledError, ConfigError, InsufficientBuffersError, LaunchError, OperatorError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -170,6 +170,13 @@ def test_an_address_that_is_not_ours_or_not_numeric_is_refused(cluster: Any, job
         jobs.sums(cluster(address="192.0.2.1"))
     with pytest.raises(ConfigError, match='address is "somewhere", must be numeric'):
         jobs.sums(cluster(address="somewhere"))
+
+
+def test_a_plan_that_cannot_run_is_refused_before_spark_is_asked(cluster: Any) -> None:
+    env = fn.Environment(parallelism=2, network_memory="32KiB")
+    env.from_collection([1]).key_by(lambda number: number).count().collect()
+    with pytest.raises(InsufficientBuffersError):
+        env.execute(on=cluster(workers=99))
 
 
 def test_what_does_not_go_together_is_refused(cluster: Any, jobs: Jobs) -> None:

@@ -67,8 +67,7 @@ impl Coordinator {
         launcher: impl Into<Launcher>,
         factory: Arc<dyn ChainFactory>,
     ) -> Result<JobHandle, ClusterError> {
-        let plan = Plan::new(dataflow, &settings)?;
-        plan.check_buffers(&settings)?;
+        let plan = Self::plan(dataflow, &settings)?;
         let board = Arc::new(Board::new(&settings, &plan));
         let job = Arc::new(Job { plan, settings, launcher: launcher.into(), factory });
         let (sender, receiver) = mpsc::unbounded_channel();
@@ -82,6 +81,23 @@ impl Coordinator {
             })
             .map_err(|error| ClusterError::Setup { message: format!("cannot start a thread: {error}") })?;
         Ok(JobHandle { board, events: sender, thread: Some(thread) })
+    }
+}
+
+impl Coordinator {
+    /// Whether `dataflow` could be submitted with these settings, for callers
+    /// to whom getting the workers is dear. Starts nothing.
+    ///
+    /// # Errors
+    /// Those of [`submit`](Self::submit).
+    pub fn check(dataflow: &Dataflow, settings: &JobSettings) -> Result<(), ClusterError> {
+        Self::plan(dataflow, settings).map(drop)
+    }
+
+    fn plan(dataflow: &Dataflow, settings: &JobSettings) -> Result<Plan, ClusterError> {
+        let plan = Plan::new(dataflow, settings)?;
+        plan.check_buffers(settings)?;
+        Ok(plan)
     }
 }
 
