@@ -1,6 +1,7 @@
 """Sessions of a real Spark, shared by the tests, and the count of what jobs leave behind inside it.
 
-A process has one Spark at a time, and starting one takes seconds: tests of one kind of session stand in one file.
+A process has one Spark at a time, and starting one takes seconds: tests of one kind of session stand in one file, and
+the session stays for the next file that wants its kind.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ PATIENCE_SECONDS = 20.0
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     missing = what_is_missing()
+    # One change of sessions for all: who wants two executors comes last.
+    items.sort(key=lambda item: "two_executors" in getattr(item, "fixturenames", ()))
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.spark)
@@ -70,19 +73,46 @@ def event_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("event-logs")
 
 
+@pytest.fixture(scope="session")
+def sessions(event_logs: Path) -> Iterator[Sessions]:
+    sessions = Sessions(event_logs)
+    yield sessions
+    sessions.stop()
+
+
 @pytest.fixture(scope="module")
-def local(event_logs: Path) -> Iterator[SparkSession]:
+def local(sessions: Sessions) -> SparkSession:
     """Spark in one process, with two slots."""
-    yield from session("local[2]", event_logs)
+    return sessions.on("local[2]")
 
 
 @pytest.fixture(scope="module")
-def two_executors(event_logs: Path) -> Iterator[SparkSession]:
+def two_executors(sessions: Sessions) -> SparkSession:
     """Spark with two executors of one slot each."""
-    yield from session("local-cluster[2,1,1024]", event_logs)
+    return sessions.on("local-cluster[2,1,1024]")
 
 
-def session(master: str, event_logs: Path) -> Iterator[SparkSession]:
+class Sessions:
+    """The one session of this process: kept while tests want the same kind, for a new one takes seconds."""
+
+    def __init__(self, event_logs: Path) -> None:
+        self._event_logs = event_logs
+        self._master = ""
+        self._spark: SparkSession | None = None
+
+    def on(self, master: str) -> SparkSession:
+        if self._spark is None or master != self._master:
+            self.stop()
+            self._spark, self._master = start(master, self._event_logs), master
+        return self._spark
+
+    def stop(self) -> None:
+        if self._spark is not None:
+            self._spark.stop()
+            self._spark = None
+
+
+def start(master: str, event_logs: Path) -> SparkSession:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(master).appName("flownet tests")
@@ -103,8 +133,7 @@ def session(master: str, event_logs: Path) -> Iterator[SparkSession]:
     spark = builder.getOrCreate()
     # The first use makes the Python processes, which Spark keeps.
     spark.range(0, 2, 1, 2).mapInArrow(lambda batches: batches, "id long", barrier=True).collect()
-    yield spark
-    spark.stop()
+    return spark
 
 
 @pytest.fixture
