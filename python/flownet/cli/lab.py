@@ -71,7 +71,8 @@ def _lab(options: argparse.Namespace) -> int:
     answers: list[tuple[Scenario, list[Result]]] = []
     with _rows_kept(files.get("rows"), traces):
         for scenario in scenarios:
-            answers.append((scenario, _run(scenario, controls, traces, as_json=options.json)))
+            if results := _run(scenario, controls, traces, as_json=options.json):
+                answers.append((scenario, results))
     _show(answers, files)
     return 0
 
@@ -147,7 +148,7 @@ def _run(scenario: Scenario, asked: Sequence[str], traces: list[Trace], *, as_js
         results.append(scenario.result(trace))
         if as_json:
             print(json.dumps(results[-1].as_json()), flush=True)
-    if not as_json and results:
+    if results and not as_json:
         print(f"\n{scenario.name}: {scenario.question}\n")
         print(text_table(scenario.table(results)))
         print(f"\n{scenario.finding(results)}.", flush=True)

@@ -11,7 +11,7 @@ from .controls import CONTROLS, environment, rate_limit
 from .experiment import meters, observe
 from .pace import Pace
 from .parts import Consumer, Producer, to_the_same
-from .scenario import Column, Figures, Result, Scenario
+from .scenario import Column, Figures, Result, Scenario, pick
 from .trace import Series, Trace
 from .words import listed, megabytes, ratio
 
@@ -42,7 +42,7 @@ class HeadOfLine(Scenario):
     crawl: float = settings.rate("20kB/s", "what B.4 can take when it crawls")
     offered: float = settings.rate("2MB/s", "what A.1 and A.2 each have to send")
     buffer: int = settings.size("1MB", "receive buffer of the input of B.3, and of B.4")
-    limit: int = settings.size("12MB", "without bound: memory at which the run is stopped")
+    limit: int = settings.size("8MB", "without bound: memory at which the run is stopped")
     alone: float = settings.seconds("3s", "how long B.3 has the connection for itself")
     both: float = settings.seconds("3s", "how long both go at full speed")
     crawling: float = settings.seconds("6s", "how long B.4 crawls")
@@ -121,15 +121,16 @@ class HeadOfLine(Scenario):
 
     def finding(self, results: Sequence[Result]) -> str:
         """Say it for the title."""
-        free = [result.control for result in results if result.figures["b3_ratio"] >= 0.95]
-        clean = [result.control for result in results if result.control in free and "nothing lost" in result.verdict]
+        credit = pick(results, "credit")
         starved = [result.control for result in results if result.figures["b3_ratio"] < 0.2]
         parts = []
-        if clean:
-            parts.append(f"Under {listed(clean)} B.3 keeps its rate beside a crawling neighbour, and nothing is lost")
+        if credit:
+            kept = min(credit.figures["b3_ratio"], 1.0)
+            parts.append(f"under credit B.3 keeps {kept:.0%} of its rate beside a crawling neighbour")
         if starved:
             parts.append(f"under {listed(starved)} it starves")
-        return "; ".join(parts) or results[0].verdict
+        text = "; ".join(parts) or results[0].verdict
+        return text[:1].upper() + text[1:]
 
     def draw(self, results: Sequence[Result]) -> Figure:
         """Draw a row for each control: how fast the two consumers are, and what is in flight."""

@@ -104,7 +104,7 @@ class Trace:
     def end(self) -> float:
         """Tell the time of the last sample before the sources stopped: what comes then is not the flow's."""
         times = self.seconds
-        return float(times[times <= self.until][-1])
+        return max(float(times[times <= self.until][-1]), 1e-3)
 
     def between(self, series: Series, start: float, end: float) -> float:
         """Tell by how much a series that only grows grew between two times."""

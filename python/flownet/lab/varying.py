@@ -88,10 +88,10 @@ class Varying(Scenario):
     def figures(self, trace: Trace) -> Figures:
         """Compare what was delivered with what could have been, once the flow has begun."""
         end = trace.end()
-        walk = self.walk()
-        delivered = trace.between(trace.taken("consumer"), SETTLED, end)
+        walk, begin = self.walk(), min(SETTLED, end / 2)
+        delivered = trace.between(trace.taken("consumer"), begin, end)
         return {
-            "efficiency": delivered / (walk.amount(end) - walk.amount(SETTLED)),
+            "efficiency": delivered / (walk.amount(end) - walk.amount(begin)),
             "peak_in_flight_bytes": int(trace.in_flight().max()),
             "bound_bytes": pool_bound_bytes(trace.control, receive_buffer=self.buffer),
             "dropped_bytes": trace.dropped_bytes,
@@ -115,7 +115,7 @@ class Varying(Scenario):
         lossy = [result.control for result in results if result.figures["dropped_bytes"]]
         parts = [f"Credit {credit.verdict}"] if credit else [results[0].verdict]
         if lossy:
-            parts.append(f"{listed(lossy)} lose records")
+            parts.append(f"records are lost under {listed(lossy)}")
         return "; ".join(parts)
 
     def draw(self, results: Sequence[Result]) -> Figure:
