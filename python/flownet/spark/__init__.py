@@ -4,6 +4,8 @@
 >>> with flownet.spark.cluster(spark, workers=4) as cluster:  # doctest: +SKIP
 ...     result = env.execute(on=cluster)
 
+A job and a streaming query meet in an `Outlet` or an `Inlet`, for which `register` adds the format ``flownet``.
+
 Spark places the workers, one a task of a single barrier stage; the coordinator runs in the process of the caller. Needs
 PySpark 4.0 or later: ``pip install 'flownet[spark]'``. docs/spark.md says what happens when something goes wrong.
 """
@@ -14,5 +16,8 @@ except ImportError:
     raise ImportError("flownet.spark needs PySpark: pip install 'flownet[spark]'") from None
 
 from .cluster import Cluster, cluster
+from .inlet import Inlet
+from .outlet import Outlet
+from .register import register
 
-__all__ = ["Cluster", "cluster"]
+__all__ = ["Cluster", "Inlet", "Outlet", "cluster", "register"]

@@ -34,11 +34,7 @@ class Door:
 
     def records(self, as_dicts: bool) -> Iterable[Any]:
         """Read the rows of the input, converted a batch at a time: tuples, or dicts by column name."""
-        if as_dicts:
-            return chain.from_iterable(batch.to_pylist() for batch in self._batches)
-        return chain.from_iterable(
-            zip(*(column.to_pylist() for column in batch.columns), strict=True) for batch in self._batches
-        )
+        return chain.from_iterable(rows_of(batch, as_dicts) for batch in self._batches)
 
     def give(self, batch: pyarrow.RecordBatch) -> None:
         """Hand a batch to Spark; waits while it is busy with earlier ones.
@@ -65,6 +61,14 @@ class Door:
                     continue
         finally:
             self._is_shut.set()
+
+
+def rows_of(batch: pyarrow.RecordBatch, as_dicts: bool) -> Iterable[Any]:
+    """Return the rows of a batch: tuples, or dicts by column name."""
+    if as_dicts:
+        rows: list[dict[str, Any]] = batch.to_pylist()
+        return rows
+    return zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
 def hang(door: Door) -> None:

@@ -42,7 +42,7 @@ def read(dataflow: Dataflow, frame: DataFrame, as_dicts: bool) -> Node:
 
 def write(stream: Stream[Any], schema: str | StructType, workers: int | None, launch_timeout: Any) -> DataFrame:
     """Run the dataflow inside Spark and return the records of ``stream`` as a DataFrame."""
-    columns = _columns(schema)
+    columns = columns_of(schema)
     env = stream._env
     inputs = env._dataflow.host_inputs()
     spark = inputs[0].sparkSession if inputs else SparkSession.getActiveSession()
@@ -138,7 +138,14 @@ def _own_share(as_dicts: bool, subtask: int, subtasks: int) -> Iterable[Any]:
     return the_door().records(as_dicts)
 
 
-def _columns(schema: str | StructType) -> StructType:
+def columns_of(schema: str | StructType) -> StructType:
+    """Read a schema.
+
+    Raises
+    ------
+    ConfigError
+        It is none, or has no columns.
+    """
     try:
         columns: Any = schema if isinstance(schema, StructType) else StructType.fromDDL(schema)
         if not columns.fields:

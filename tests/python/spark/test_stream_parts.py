@@ -1,0 +1,270 @@
+"""The parts of streams that need no Spark: the wire, what an outlet holds and what an inlet takes."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow
+import pytest
+
+from flownet.errors import ConnectionLostError, FlownetError
+
+from .conftest import eventually, sockets
+
+if TYPE_CHECKING:
+    from flownet.spark.shelf import Shelf
+    from flownet.spark.wire import Server
+
+SECRET = b"s" * 32
+
+
+class Echo:
+    """Answers with what it was asked, or refuses."""
+
+    def answer(self, header: dict[str, Any], payload: bytes) -> tuple[dict[str, Any], bytes]:
+        if header["op"] == "refuse":
+            raise FlownetError("not today")
+        return header, payload
+
+    def gone(self) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    from flownet.spark import wire
+
+    before = sockets()
+    server = wire.Server("127.0.0.1", SECRET, lambda connection: Echo())
+    yield server
+    server.close()
+    assert sockets() == before
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("flownet-")]
+
+
+def raw(server: Server) -> socket.socket:
+    host, _, port = server.address.rpartition(":")
+    return socket.create_connection((host, int(port)), timeout=20)
+
+
+def test_a_request_has_an_answer_and_a_refusal_leaves_the_connection_in_use(server: Server) -> None:
+    from flownet.spark import wire
+
+    with wire.dial(server.address, SECRET) as connection:
+        assert connection.call({"op": "echo"}, b"x" * 100_000) == ({"op": "echo"}, b"x" * 100_000)
+        with pytest.raises(FlownetError, match="not today"):
+            connection.call({"op": "refuse"})
+        with pytest.raises(FlownetError, match="no such request: KeyError: 'op'"):
+            connection.call({})
+        assert connection.call({"op": "echo"}) == ({"op": "echo"}, b"")
+
+
+def test_a_wrong_secret_is_refused_by_either_end(server: Server) -> None:
+    from flownet.spark import wire
+
+    with pytest.raises(ConnectionLostError, match="refuses: the secret does not fit"):
+        wire.dial(server.address, b"t" * 32)
+    with raw(server) as impostor:
+        impostor.recv(32)
+        impostor.sendall(bytes(64))
+        assert impostor.recv(1) == b""
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        struct.pack("!II", 0xFFFFFFFF, 0),
+        struct.pack("!II", 2, 0xFFFFFFFF) + b"{}",
+        struct.pack("!II", 4, 0) + b"null",
+        struct.pack("!II", 9, 0) + b"[" * 9,
+        struct.pack("!II", 100_000, 0) + b"[" * 100_000,
+        struct.pack("!II", 4, 0) + b"\xff\xfe\xfd\xfc",
+        struct.pack("!II", 0, 0),
+    ],
+)
+def test_bytes_that_are_no_message_end_the_connection(server: Server, message: bytes) -> None:
+    from flownet.spark import wire
+
+    with wire.dial(server.address, SECRET) as connection:
+        connection._socket.sendall(message)
+        with pytest.raises(ConnectionLostError):
+            connection.call({"op": "echo"})
+    with wire.dial(server.address, SECRET) as connection:
+        assert connection.call({"op": "echo"})[0] == {"op": "echo"}
+
+
+def test_strangers_and_their_bytes_do_not_hold_up_others(server: Server) -> None:
+    from flownet.spark import wire
+
+    with raw(server), raw(server) as noisy:
+        noisy.sendall(os.urandom(100_000))
+        with wire.dial(server.address, SECRET) as connection:
+            assert connection.call({"op": "echo"})[0] == {"op": "echo"}
+
+
+def test_a_payload_that_is_no_batch_of_the_schema_is_an_error() -> None:
+    from flownet.spark import wire
+
+    schema = pyarrow.schema([("word", "string")])
+    batch = pyarrow.record_batch({"word": ["to", "be"]}, schema=schema)
+    [payload] = wire.pack(batch)
+    assert wire.unpack(payload, schema) == batch
+    for broken in (b"", b"\xff" * 64, payload[: len(payload) // 2]):
+        with pytest.raises(FlownetError, match="are no batch with the columns"):
+            wire.unpack(broken, schema)
+
+
+def test_a_large_batch_travels_in_parts() -> None:
+    from flownet.spark import wire
+
+    batch = pyarrow.record_batch({"number": pyarrow.array(range(2_000_000), "int64")})
+    payloads = list(wire.pack(batch))
+    assert max(map(len, payloads)) < 5 << 20
+    joined = pyarrow.Table.from_batches([wire.unpack(payload, batch.schema) for payload in payloads])
+    assert joined == pyarrow.Table.from_batches([batch])
+
+
+def numbers(*values: int) -> pyarrow.RecordBatch:
+    return pyarrow.record_batch({"number": pyarrow.array(values, "int64")})
+
+
+def taken(shelf: Shelf, start: int, end: int) -> list[int]:
+    found = list[int]()
+    while start < end:
+        batch, start = shelf.read(start, end)
+        found += [] if batch is None else batch.column(0).to_pylist()
+    return found
+
+
+def test_a_range_is_read_again_with_the_same_rows_until_it_is_committed() -> None:
+    from flownet.spark.shelf import Shelf
+
+    shelf = Shelf(1000)
+    shelf.put(numbers(1, 2))
+    shelf.put(numbers(3))
+    assert shelf.latest() == 2
+    shelf.put(numbers(4))
+    assert taken(shelf, 0, 2) == taken(shelf, 0, 2) == [1, 2, 3]
+    shelf.commit(1)
+    assert taken(shelf, 1, 3) == [3, 4]
+    with pytest.raises(FlownetError, match="batches 0 to 1 are asked for, but Spark has committed those below 1"):
+        shelf.read(0, 2)
+    with pytest.raises(FlownetError, match="batches 1 to 6 are asked for, but the newest is 2"):
+        shelf.read(1, 7)
+    with pytest.raises(FlownetError, match="commit up to batch 9"):
+        shelf.commit(9)
+
+
+def test_a_full_shelf_moves_its_number_so_that_spark_commits() -> None:
+    from flownet.spark.shelf import Shelf
+
+    shelf = Shelf(16)
+    shelf.put(numbers(1, 2))
+    writer = threading.Thread(target=shelf.put, args=(numbers(3),))
+    writer.start()
+    eventually("a writer that waits", lambda: shelf.status()["is_waiting"])
+    assert shelf.latest() == 1
+    assert shelf.latest() == 2
+    assert not shelf.has_rows(1, 2)
+    shelf.commit(1)
+    writer.join()
+    assert shelf.status() == {"held_bytes": 8, "peak_bytes": 16, "limit_bytes": 16, "waits": 1, "is_waiting": False}
+    assert taken(shelf, 1, 3) == [3]
+
+
+def test_a_shelf_is_finished_when_all_is_committed_and_the_end_is_known() -> None:
+    from flownet.spark.shelf import Shelf
+
+    shelf = Shelf(1000)
+    shelf.put(numbers(1))
+    found = list[tuple[int, int]]()
+    writer = threading.Thread(target=lambda: found.append(shelf.finish()))
+    writer.start()
+    assert shelf.latest() == 1
+    eventually("a number that moves without a batch", lambda: shelf.latest() > 1)
+    assert shelf.final() is None
+    shelf.commit(1)
+    assert writer.is_alive()
+    assert shelf.final() == (2, 1)
+    writer.join()
+    assert found == [(2, 1)]
+
+
+def test_a_closed_shelf_lets_nobody_wait() -> None:
+    from flownet.spark.shelf import Shelf
+
+    shelf = Shelf(8)
+    shelf.put(numbers(1))
+    shelf.close("the end")
+    for wait in (lambda: shelf.put(numbers(2)), shelf.finish):
+        with pytest.raises(FlownetError, match="the end"):
+            wait()
+
+
+def test_a_partition_is_passed_on_once_and_as_a_whole() -> None:
+    from flownet.spark.intake import Intake, Name
+
+    intake = Intake(1000)
+    name = Name("query", 3, 0)
+    first, second = intake.begin(name), intake.begin(name)
+    assert first is not None
+    assert second is not None
+    intake.add(first, b"one")
+    intake.add(second, b"one")
+    intake.give_up(first)
+    third = intake.begin(name)
+    assert third is not None
+    intake.add(third, b"one")
+    intake.add(third, b"two")
+    assert intake.complete(third)
+    assert not intake.complete(second)
+    assert intake.begin(name) is None
+    assert intake.begin(Name("query", 2, 5)) is None, "a straggler of a micro-batch that is over"
+    other = intake.begin(Name("other", 0, 0))
+    assert other is not None
+    intake.close()
+    with pytest.raises(FlownetError, match="the inlet is closed"):
+        intake.complete(other)
+    assert list(intake.payloads()) == [b"one", b"two"]
+    intake.discard()
+    assert intake.status()["held_bytes"] == 0
+    assert all(attempt.file.closed for attempt in (first, second, third, other))
+
+
+def test_partitions_wait_for_room_and_the_eldest_gets_on() -> None:
+    from flownet.spark.intake import Intake, Name
+
+    intake = Intake(10)
+    eldest, younger = intake.begin(Name("query", 0, 0)), intake.begin(Name("query", 0, 1))
+    assert eldest is not None
+    assert younger is not None
+    intake.add(younger, bytes(6))
+    intake.add(eldest, bytes(6))  # beyond the limit, or nothing would ever be complete
+    waiting = threading.Thread(target=intake.add, args=(younger, bytes(6)))
+    waiting.start()
+    eventually("a partition that waits", lambda: intake.status()["is_waiting"])
+    assert intake.complete(eldest)
+    payloads = intake.payloads()
+    assert next(payloads) == bytes(6)
+    assert waiting.is_alive()
+    rest = list[bytes]()
+    reader = threading.Thread(target=lambda: rest.extend(payloads))
+    reader.start()
+    waiting.join()
+    assert intake.complete(younger)
+    intake.close()
+    reader.join()
+    assert rest == [bytes(6), bytes(6)]
+    assert intake.status() | {"repeats": 0} == {
+        "held_bytes": 0,
+        "peak_bytes": 12,
+        "limit_bytes": 10,
+        "waits": 1,
+        "is_waiting": False,
+        "repeats": 0,
+    }
