@@ -10,7 +10,7 @@ use flownet_core::partition::ResultPartition;
 use flownet_core::record::writer::{FlushPolicy, RecordWriter};
 use flownet_core::{ChannelIndex, PartitionId, Selector, SubpartitionIndex};
 use flownet_memory::{BufferPoolSettings, MemoryError, SegmentPool};
-use flownet_net::{GateReader, NetError, NetworkEnvironment, PartitionWriter, Secret};
+use flownet_net::{GateReader, Inlets, NetError, NetworkEnvironment, PartitionWriter, Secret};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::error::BenchError;
@@ -60,6 +60,7 @@ impl Network {
     pub(crate) fn reader(&self, spec: &ExchangeSpec, sender: SocketAddr) -> Result<GateReader, BenchError> {
         let channels = all_channels(spec);
         let gate = InputGate::new(channels);
+        let inlets = Inlets::new();
         let pool = self.env.create_gate_pool(channels).map_err(|error| self.memory_error(error))?;
         let exclusive = self.env.config().exclusive_buffers;
         let control = spec.network.control();
@@ -71,10 +72,10 @@ impl Network {
             };
             let (writer, subpartition) = (index / spec.channels, index % spec.channels);
             let (partition, subpartition) = (partition_id(writer), SubpartitionIndex::new(subpartition));
-            self.env.open_channel(sender, partition, subpartition, Arc::clone(&channel));
+            self.env.open_channel(sender, partition, subpartition, Arc::clone(&channel), &inlets);
             opened.push(channel);
         }
-        let reader = GateReader::new(gate, channels, spec.record_bytes);
+        let reader = GateReader::new(gate, inlets, channels, spec.record_bytes);
         // A channel is open once its request is on its way, and let go of when the connection failed, which shows when
         // the gate is read.
         let is_pending = |channel: &Arc<RemoteChannel>| !channel.is_open() && Arc::strong_count(channel) > 1;
@@ -92,7 +93,7 @@ impl Network {
         for (index, cell) in (0..).zip(cells) {
             gate.set_local(ChannelIndex::new(index), cell);
         }
-        GateReader::new(gate, channels, spec.record_bytes)
+        GateReader::new(gate, Inlets::new(), channels, spec.record_bytes)
     }
 
     /// What was used since the CPU clock showed `cpu_ns_before`.
@@ -119,8 +120,9 @@ impl Network {
             Some(timeout) if timeout.is_zero() => FlushPolicy::EveryRecord,
             Some(_) => FlushPolicy::Timer,
         };
-        self.env.register_partition(partition.handle(), timeout);
-        Ok(PartitionWriter::new(RecordWriter::new(partition, selector(spec), flush, spec.record_bytes)))
+        let inlets = Inlets::new();
+        self.env.register_partition(partition.handle(), timeout, &inlets);
+        Ok(PartitionWriter::new(RecordWriter::new(partition, selector(spec), flush, spec.record_bytes), inlets))
     }
 
     fn memory_error(&self, error: NetError) -> BenchError {

@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
 
 use flownet_core::channel::{ChannelControl, RemoteChannel};
@@ -21,6 +21,7 @@ use tokio::time::timeout;
 use crate::driver::consumer;
 use crate::environment::Shared;
 use crate::handshake;
+use crate::inlets::Inlets;
 use crate::socket;
 
 /// A channel to be opened on a connection.
@@ -29,6 +30,8 @@ pub(crate) struct OpenRequest {
     pub(crate) partition: PartitionId,
     pub(crate) subpartition: SubpartitionIndex,
     pub(crate) channel: Arc<RemoteChannel>,
+    /// Where the task waits that reads the channel.
+    pub(crate) inlets: Weak<Inlets>,
 }
 
 /// The table.

@@ -19,6 +19,7 @@ use crate::counters::{NetCounters, SharedCounters};
 use crate::dialer::{Dialer, OpenRequest};
 use crate::error::NetError;
 use crate::flusher::Flusher;
+use crate::inlets::Inlets;
 use crate::listener;
 use crate::registry::Registry;
 use crate::secret::Secret;
@@ -89,11 +90,18 @@ impl NetworkEnvironment {
     ///
     /// With a `flush_timeout` above zero it is also flushed at most so late by the one flusher of the process; `None`
     /// and zero leave flushing to the writer.
-    pub fn register_partition(&self, partition: PartitionHandle, flush_timeout: Option<Duration>) {
+    ///
+    /// Its writer waits at `inlets`; see there.
+    pub fn register_partition(
+        &self,
+        partition: PartitionHandle,
+        flush_timeout: Option<Duration>,
+        inlets: &Arc<Inlets>,
+    ) {
         if let Some(timeout) = flush_timeout.filter(|timeout| !timeout.is_zero()) {
             self.shared().flusher.register(partition.clone(), timeout);
         }
-        self.shared().registry.insert(partition);
+        self.shared().registry.insert(partition, Arc::downgrade(inlets));
     }
 
     /// Serves a partition no longer. Channels that read it already go on.
@@ -106,16 +114,19 @@ impl NetworkEnvironment {
     /// once.
     ///
     /// Channels to one peer share one connection, dialed with the first of them. Whatever goes wrong arrives as an
-    /// error in the channel's gate; a failed connection is forgotten, so the next call dials again.
+    /// error in the channel's gate; a failed connection is forgotten, so the next call dials again. The gate's task waits
+    /// at `inlets`; see there.
     pub fn open_channel(
         &self,
         peer: SocketAddr,
         partition: PartitionId,
         subpartition: SubpartitionIndex,
         channel: Arc<RemoteChannel>,
+        inlets: &Arc<Inlets>,
     ) {
         let shared = self.shared();
-        shared.dialer.open(shared, peer, OpenRequest { partition, subpartition, channel });
+        let request = OpenRequest { partition, subpartition, channel, inlets: Arc::downgrade(inlets) };
+        shared.dialer.open(shared, peer, request);
     }
 
     /// What went over the sockets so far.

@@ -1,16 +1,19 @@
-//! Lets a plain thread wait where the core expects a [`Waker`].
+//! Lets a plain thread wait where the core expects a [`Waker`], alone or on file descriptors as well.
 //!
 //! # Invariants
 //! - I1: a wake between two parks is remembered: the next park returns at once.
 //! - I2: a park returns only after a wake (or its timeout), never spuriously.
+//! - I3: a wake costs a system call only if the thread sleeps, or is about to: of the kind that ends that sleep.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
-use std::task::{Poll, Wake, Waker};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::{read, write};
 
 /// A thread's own waker and the place where it sleeps until woken.
 ///
@@ -34,7 +37,8 @@ pub struct ThreadParker {
 impl ThreadParker {
     /// A parker for the calling thread.
     pub fn current() -> Self {
-        let signal = Arc::new(Signal { woken: AtomicBool::new(false), thread: thread::current() });
+        let signal = Signal { state: AtomicU8::new(AWAKE), thread: thread::current(), event: OnceLock::new() };
+        let signal = Arc::new(signal);
         let waker = Waker::from(Arc::clone(&signal));
         Self { signal, waker }
     }
@@ -46,29 +50,40 @@ impl ThreadParker {
 
     /// Sleeps until the waker fires; returns at once if it fired since the last park.
     pub fn park(&self) {
-        self.assert_owner();
-        while !self.take_signal() {
-            thread::park();
-        }
+        self.park_at_most(None);
     }
 
     /// Like [`park`](Self::park), at most for `timeout`. `true` if woken, `false` if the time ran out.
     pub fn park_timeout(&self, timeout: Duration) -> bool {
+        self.park_at_most(Some(timeout))
+    }
+
+    pub(crate) fn park_at_most(&self, limit: Option<Duration>) -> bool {
         self.assert_owner();
-        let start = Instant::now();
+        let deadline = limit.map(|limit| Instant::now() + limit);
         loop {
-            if self.take_signal() {
+            if self.signal.take() {
                 return true;
             }
-            let Some(left) = timeout.checked_sub(start.elapsed()).filter(|left| !left.is_zero()) else {
-                return false;
-            };
-            thread::park_timeout(left);
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            match left {
+                Some(Duration::ZERO) => return false,
+                _ if !self.signal.fall_asleep(PARKED) => {}
+                Some(left) => thread::park_timeout(left),
+                None => thread::park(),
+            }
+            self.signal.wake_up(PARKED);
         }
     }
 
-    fn take_signal(&self) -> bool {
-        self.signal.woken.swap(false, Ordering::Acquire)
+    /// For sleeps on file descriptors. `None` where the system has none to spare for that.
+    pub(crate) fn sleeper(&self) -> Option<Sleeper<'_>> {
+        self.assert_owner();
+        if self.signal.event.get().is_none() {
+            let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
+            self.signal.event.get_or_init(|| event);
+        }
+        self.signal.event.get().map(|event| Sleeper { signal: &self.signal, event: event.as_fd() })
     }
 
     fn assert_owner(&self) {
@@ -80,28 +95,80 @@ impl ThreadParker {
     }
 }
 
-/// Calls `poll` on this thread until it is ready, asleep in between until the waker it was given fires.
-///
-/// The thread's parker is kept from one wait to the next; a wake left over from an earlier wait costs one more poll.
-pub fn wait_until<T>(mut poll: impl FnMut(&Waker) -> Poll<T>) -> T {
-    PARKER.with(|parker| {
-        loop {
-            if let Poll::Ready(value) = poll(parker.waker()) {
-                return value;
-            }
-            parker.park();
-        }
-    })
+/// Calls `work` with the calling thread's own parker.
+pub(crate) fn with_parker<R>(work: impl FnOnce(&ThreadParker) -> R) -> R {
+    PARKER.with(work)
 }
 
 thread_local! {
     static PARKER: ThreadParker = ThreadParker::current();
 }
 
+/// A parker whose thread sleeps on file descriptors.
+#[derive(Debug)]
+pub(crate) struct Sleeper<'a> {
+    signal: &'a Signal,
+    event: BorrowedFd<'a>,
+}
+
+impl Sleeper<'_> {
+    /// Whether the waker fired since the last time.
+    pub(crate) fn take_signal(&self) -> bool {
+        self.signal.take()
+    }
+
+    /// Sleeps until the waker fires, one of `descriptors` is ready, or `limit` is over; perhaps less.
+    pub(crate) fn sleep(&self, descriptors: &[(BorrowedFd<'_>, PollFlags)], limit: Option<Duration>) {
+        if !self.signal.fall_asleep(POLLING) {
+            return;
+        }
+        let mut descriptors: Vec<_> = std::iter::once(&(self.event, PollFlags::IN))
+            .chain(descriptors)
+            .map(|(descriptor, flags)| PollFd::from_borrowed_fd(*descriptor, *flags))
+            .collect();
+        let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
+        // An error is an interruption: the caller looks again.
+        let _ = poll(&mut descriptors, limit.as_ref());
+        self.signal.wake_up(POLLING);
+        if descriptors[0].revents().contains(PollFlags::IN) {
+            // What is left of a wake, perhaps of one that an earlier sleep was too quick for.
+            let _ = read(self.event, &mut [0; 8]);
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Signal {
-    woken: AtomicBool,
+    state: AtomicU8,
     thread: Thread,
+    /// What wakes the thread when it sleeps on file descriptors. There before it first does.
+    event: OnceLock<OwnedFd>,
+}
+
+/// The thread has work, or looks for some.
+const AWAKE: u8 = 0;
+/// The waker has fired, and the thread has not seen it.
+const WOKEN: u8 = 1;
+/// Asleep in `thread::park`, or about to be.
+const PARKED: u8 = 2;
+/// Asleep on file descriptors, or about to be.
+const POLLING: u8 = 3;
+
+impl Signal {
+    fn take(&self) -> bool {
+        self.state.compare_exchange(WOKEN, AWAKE, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// `false` if the waker has fired already.
+    fn fall_asleep(&self, how: u8) -> bool {
+        // Whoever sees it sees what that sleep is ended with as well.
+        self.state.compare_exchange(AWAKE, how, Ordering::Release, Ordering::Relaxed).is_ok()
+    }
+
+    /// Awake again, for whatever reason. A wake stays to be taken.
+    fn wake_up(&self, how: u8) {
+        let _ = self.state.compare_exchange(how, AWAKE, Ordering::Relaxed, Ordering::Relaxed);
+    }
 }
 
 impl Wake for Signal {
@@ -110,9 +177,16 @@ impl Wake for Signal {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // A second wake before the thread has looked adds nothing: skip the system call.
-        if !self.woken.swap(true, Ordering::Release) {
-            self.thread.unpark();
+        // A second wake before the thread has looked adds nothing, and one that does not sleep will look: no system call.
+        match self.state.swap(WOKEN, Ordering::AcqRel) {
+            PARKED => self.thread.unpark(),
+            POLLING => {
+                if let Some(event) = self.event.get() {
+                    // It holds far more wakes than there can be threads between this swap and this write.
+                    let _ = write(event, &1_u64.to_ne_bytes());
+                }
+            }
+            _ => {}
         }
     }
 }

@@ -7,7 +7,7 @@ use flownet_core::record::reader::RecordReader;
 use flownet_core::subpartition::Element;
 use flownet_core::{ChannelIndex, Event, ExchangeError};
 
-use crate::parker::wait_until;
+use crate::inlets::Inlets;
 
 /// What [`GateReader::next`] found.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -24,15 +24,17 @@ pub enum Input {
 #[derive(Debug)]
 pub struct GateReader {
     gate: Arc<InputGate>,
+    inlets: Arc<Inlets>,
     readers: Vec<RecordReader>,
     batch: std::vec::IntoIter<(ChannelIndex, Element)>,
 }
 
 impl GateReader {
-    /// Reads `gate`, which has `channels` channels, and refuses records above `max_record_bytes`.
-    pub fn new(gate: Arc<InputGate>, channels: u32, max_record_bytes: usize) -> Self {
+    /// Reads `gate`, which has `channels` channels that were opened with `inlets`, and refuses records above
+    /// `max_record_bytes`.
+    pub fn new(gate: Arc<InputGate>, inlets: Arc<Inlets>, channels: u32, max_record_bytes: usize) -> Self {
         let readers = (0..channels).map(|_| RecordReader::new(max_record_bytes)).collect();
-        Self { gate, readers, batch: Vec::new().into_iter() }
+        Self { gate, inlets, readers, batch: Vec::new().into_iter() }
     }
 
     /// Waits for the next buffer or event. The records that end in a buffer go to `on_record`, in order.
@@ -64,7 +66,7 @@ impl GateReader {
             return Ok(Some(element));
         }
         let mut batch = Vec::with_capacity(BATCH_ELEMENTS);
-        wait_until(|waker| self.gate.poll_batch(BATCH_ELEMENTS, &mut batch, waker))?;
+        self.inlets.wait_until(|waker| self.gate.poll_batch(BATCH_ELEMENTS, &mut batch, waker))?;
         self.batch = batch.into_iter();
         Ok(self.batch.next())
     }

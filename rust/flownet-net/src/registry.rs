@@ -1,12 +1,13 @@
 //! The partitions of this process, by id, and who waits for one that is not there yet.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
 
 use flownet_core::PartitionId;
-use flownet_core::exchange::producer::PartitionLookup;
 use flownet_core::partition::PartitionHandle;
+
+use crate::inlets::Inlets;
 
 /// Where producer connections look for what a consumer asks for.
 ///
@@ -19,16 +20,16 @@ pub(crate) struct Registry {
 
 #[derive(Debug, Default)]
 struct State {
-    partitions: HashMap<PartitionId, PartitionHandle>,
+    partitions: HashMap<PartitionId, (PartitionHandle, Weak<Inlets>)>,
     waiting: Vec<Waker>,
     registrations: u64,
 }
 
 impl Registry {
-    pub(crate) fn insert(&self, partition: PartitionHandle) {
+    pub(crate) fn insert(&self, partition: PartitionHandle, inlets: Weak<Inlets>) {
         let waiting = {
             let mut state = self.lock();
-            state.partitions.insert(partition.id(), partition);
+            state.partitions.insert(partition.id(), (partition, inlets));
             state.registrations += 1;
             std::mem::take(&mut state.waiting)
         };
@@ -42,6 +43,11 @@ impl Registry {
 
     pub(crate) fn clear(&self) {
         let _removed = std::mem::take(&mut self.lock().partitions);
+    }
+
+    /// The partition, and what its writer waits at.
+    pub(crate) fn find(&self, id: PartitionId) -> Option<(PartitionHandle, Weak<Inlets>)> {
+        self.lock().partitions.get(&id).cloned()
     }
 
     /// Whether something was registered since `seen`, which is brought up to date. If not, `waker` is woken once by the
@@ -61,11 +67,5 @@ impl Registry {
     fn lock(&self) -> MutexGuard<'_, State> {
         // No code of others runs under this lock: a poisoned map is still whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl PartitionLookup for Registry {
-    fn find(&self, id: PartitionId) -> Option<PartitionHandle> {
-        self.lock().partitions.get(&id).cloned()
     }
 }

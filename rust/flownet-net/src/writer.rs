@@ -1,9 +1,11 @@
 //! Blocking output for Rust users: a record writer on a plain thread.
 
+use std::sync::Arc;
+
 use flownet_core::record::writer::{Emit, RecordWriter};
 use flownet_core::{Event, ExchangeError, Target};
 
-use crate::parker::wait_until;
+use crate::inlets::Inlets;
 
 /// Emits records from a plain thread, asleep while the partition has no buffer for them.
 ///
@@ -11,12 +13,13 @@ use crate::parker::wait_until;
 #[derive(Debug)]
 pub struct PartitionWriter {
     writer: RecordWriter,
+    inlets: Arc<Inlets>,
 }
 
 impl PartitionWriter {
-    /// Wraps a record writer.
-    pub fn new(writer: RecordWriter) -> Self {
-        Self { writer }
+    /// Wraps a record writer whose partition is registered with `inlets`.
+    pub fn new(writer: RecordWriter, inlets: Arc<Inlets>) -> Self {
+        Self { writer, inlets }
     }
 
     /// Emits one record; returns once it is taken whole.
@@ -51,7 +54,7 @@ impl PartitionWriter {
     #[cold]
     fn emit_rest(&mut self) -> Result<(), ExchangeError> {
         loop {
-            wait_until(|waker| self.writer.poll_ready(waker))?;
+            self.inlets.wait_until(|waker| self.writer.poll_ready(waker))?;
             if let Emit::Done = self.writer.resume()? {
                 return Ok(());
             }

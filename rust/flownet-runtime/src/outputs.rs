@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use flownet_core::record::writer::{Emit, RecordWriter};
 use flownet_core::{Event, Target};
-use flownet_net::ThreadParker;
+use flownet_net::{Inlets, ThreadParker};
 
 use crate::error::TaskError;
 use crate::ledger::TimeState;
@@ -25,6 +25,8 @@ use crate::source::Pace;
 pub struct Outputs {
     writers: Vec<RecordWriter>,
     parker: Arc<ThreadParker>,
+    /// Where the connections are that take what the writers wait to be rid of.
+    inlets: Arc<Inlets>,
     cancel: CancelToken,
     metrics: Arc<TaskMetrics>,
     /// Of a source; without limits elsewhere.
@@ -126,10 +128,11 @@ impl Outputs {
     pub(crate) fn new(
         writers: Vec<RecordWriter>,
         parker: Arc<ThreadParker>,
+        inlets: Arc<Inlets>,
         cancel: CancelToken,
         metrics: Arc<TaskMetrics>,
     ) -> Self {
-        Self { writers, parker, cancel, metrics, pace: Pace::default() }
+        Self { writers, parker, inlets, cancel, metrics, pace: Pace::default() }
     }
 
     /// Registers the task's waker with every output that is not available; `true` if all are.
@@ -162,6 +165,11 @@ impl Outputs {
         Ok(())
     }
 
+    /// Sleeps until the task's waker fires, at most for `limit`.
+    pub(crate) fn park(&self, limit: Option<Duration>) {
+        self.inlets.park(&self.parker, limit);
+    }
+
     fn wait_for_segments(&mut self) -> Result<(), TaskError> {
         for writer in &mut self.writers {
             while writer.is_blocked() {
@@ -172,7 +180,9 @@ impl Outputs {
                         // `is_blocked` says whether that was all of it.
                         let _ = writer.resume()?;
                     }
-                    Poll::Pending => self.parker.park(),
+                    Poll::Pending => {
+                        self.inlets.park(&self.parker, None);
+                    }
                 }
             }
         }

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use flownet_core::Event;
 use flownet_core::partition::PartitionHandle;
 use flownet_memory::BufferPool;
-use flownet_net::ThreadParker;
+use flownet_net::{Inlets, ThreadParker};
 
 use crate::chain::{Chain, SourceStatus, TaskContext};
 use crate::error::TaskError;
@@ -44,6 +44,8 @@ pub(crate) struct Task {
     pub(crate) chain: Box<dyn Chain>,
     /// `None` for a source.
     pub(crate) input: Option<TaskInput>,
+    /// Where the connections are that bring it.
+    pub(crate) inlets: Arc<Inlets>,
     pub(crate) outputs: Outputs,
     pub(crate) output_pools: Vec<Arc<BufferPool>>,
     pub(crate) partitions: Vec<PartitionHandle>,
@@ -212,18 +214,14 @@ impl Task {
     }
 
     fn sleep(&mut self, state: TimeState, limit: Option<Duration>) {
-        if self.mailbox.has_mail() {
+        if self.mailbox.has_mail() || limit.is_some_and(|limit| limit.is_zero()) {
             return;
         }
-        match limit {
-            Some(Duration::ZERO) => {}
-            Some(limit) => {
-                self.switch(state);
-                self.parker.park_timeout(limit);
-            }
-            None => {
-                self.switch(state);
-                self.parker.park();
+        self.switch(state);
+        match state {
+            TimeState::SoftBackPressured => self.outputs.park(limit),
+            _ => {
+                self.inlets.park(&self.parker, limit);
             }
         }
     }

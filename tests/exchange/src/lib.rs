@@ -16,7 +16,7 @@ use flownet_core::record::writer::{FlushPolicy, RecordWriter};
 use flownet_core::selector::Selector;
 use flownet_core::{ChannelIndex, Event, ExchangeError, PartitionId, SubpartitionIndex};
 use flownet_memory::SegmentPool;
-use flownet_net::{GateReader, Input, NetworkConfig, NetworkEnvironment, PartitionWriter, Secret};
+use flownet_net::{GateReader, Inlets, Input, NetworkConfig, NetworkEnvironment, PartitionWriter, Secret};
 
 /// A worker process in miniature: segments and a network.
 #[derive(Debug)]
@@ -62,13 +62,11 @@ impl Worker {
 
     /// A registered partition and its writer.
     pub fn writer(&self, id: u64, subpartitions: u32, selector: Selector, flush: Flush) -> PartitionWriter {
-        let (writer, partition) = self.unregistered_writer(id, subpartitions, selector, flush);
-        self.env.register_partition(partition, flush.timeout());
-        writer
+        self.writer_and_handle(id, subpartitions, selector, flush).0
     }
 
-    /// A writer whose partition the network does not know yet, and what to register.
-    pub fn unregistered_writer(
+    /// The same, and what others know of the partition.
+    pub fn writer_and_handle(
         &self,
         id: u64,
         subpartitions: u32,
@@ -79,7 +77,9 @@ impl Worker {
         let partition = ResultPartition::new(PartitionId::new(id), pool, subpartitions);
         let handle = partition.handle();
         let writer = RecordWriter::new(partition, selector, flush.policy(), MAX_RECORD_BYTES);
-        (PartitionWriter::new(writer), handle)
+        let inlets = Inlets::new();
+        self.env.register_partition(handle.clone(), flush.timeout(), &inlets);
+        (PartitionWriter::new(writer, inlets), handle)
     }
 
     /// A subpartition of this worker.
@@ -102,12 +102,13 @@ impl Worker {
         let pool = self.env.create_gate_pool(channels).expect("test pools fit");
         let gate = InputGate::new(channels);
         gate.set_bounds(self.env.config().intake_bounds(channels, self.pool.segment_bytes()));
-        let reader = GateReader::new(Arc::clone(&gate), channels, MAX_RECORD_BYTES);
+        let inlets = Inlets::new();
+        let reader = GateReader::new(Arc::clone(&gate), Arc::clone(&inlets), channels, MAX_RECORD_BYTES);
         let exclusive = self.env.config().exclusive_buffers;
         for (index, source) in (0..).map(ChannelIndex::new).zip(sources) {
             let (gate, pool) = (Arc::clone(&gate), Arc::clone(&pool));
             let channel = RemoteChannel::with_control(gate, index, pool, exclusive, control);
-            self.env.open_channel(source.worker, source.partition, source.subpartition, channel);
+            self.env.open_channel(source.worker, source.partition, source.subpartition, channel, &inlets);
         }
         reader
     }

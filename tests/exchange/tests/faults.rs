@@ -231,8 +231,7 @@ async fn strangers_beyond_the_limit_wait_and_a_peer_still_gets_in() {
 async fn the_failure_of_one_partition_reaches_its_readers_only() {
     let producer = Worker::start(SMALL, NetworkConfig::default()).await;
     let consumer = Worker::start(SMALL, NetworkConfig::default()).await;
-    let (mut failing, handle) = producer.unregistered_writer(1, 1, Selector::Forward, Flush::EveryRecord);
-    producer.env.register_partition(handle.clone(), None);
+    let (mut failing, handle) = producer.writer_and_handle(1, 1, Selector::Forward, Flush::EveryRecord);
     let mut healthy = producer.writer(2, 1, Selector::Forward, Flush::EveryRecord);
     let (failing_reader, healthy_reader) =
         (consumer.reader(&[producer.source(1, 0)]), consumer.reader(&[producer.source(2, 0)]));

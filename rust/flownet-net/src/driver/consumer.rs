@@ -1,9 +1,9 @@
 //! The consumer's end: payloads come in, straight into the segments of their channels, and credit goes out.
 
 use std::future::poll_fn;
-use std::io::{self, IoSlice};
+use std::io::IoSlice;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use flownet_core::exchange::consumer::{ConsumerConnection, PayloadSlot, ReceiveSlot};
 use flownet_core::exchange::ready::ReadyList;
@@ -11,19 +11,28 @@ use flownet_core::wire::{Decoded, WireLimits, decode};
 use flownet_core::{ChannelId, ExchangeError};
 use tokio::net::TcpStream;
 
-use super::link::Link;
+use super::link::{Link, SocketLink};
+use super::receiver::{Intake, ReadTask, Receiver};
 use super::sender::{Sender, Transmit};
 use super::staging::Staging;
 use super::{End, poll_rounds};
 use crate::counters::NetCounters;
-use crate::dialer::{Requests, shut_down};
+use crate::dialer::{OpenRequest, Requests, shut_down};
 use crate::environment::Shared;
+use crate::inlets::Inlet;
 use crate::socket;
 
 /// Runs one dialed connection that has proved itself, until it ends; its channels then fail.
-pub(crate) async fn run(shared: Arc<Shared>, stream: TcpStream, requests: Requests) {
+pub(crate) async fn run(shared: Arc<Shared>, stream: TcpStream, mut requests: Requests) {
     let peer = requests.peer();
-    let mut driver = ConsumerDriver::new(stream, requests, shared);
+    let link = match stream.into_std().and_then(|stream| SocketLink::new(stream.into())) {
+        Ok(link) => link,
+        Err(error) => {
+            let reason = format!("the socket cannot be watched: {error}");
+            return requests.end(&ExchangeError::connection_lost(peer.to_string(), reason));
+        }
+    };
+    let mut driver = ConsumerDriver::new(link, requests, &shared);
     let end = driver.run().await;
     match &end {
         End::Violation(error) => {
@@ -36,14 +45,17 @@ pub(crate) async fn run(shared: Arc<Shared>, stream: TcpStream, requests: Reques
 
 /// One connection, generic over its byte stream so that tests can split it anywhere.
 pub(crate) struct ConsumerDriver<L: Link> {
-    sender: Arc<Sender<L, Outgoing>>,
+    receiver: Arc<Receiver<L, Outgoing, Incoming>>,
+    read: ReadTask,
     requests: Requests,
+    has_ended: bool,
+}
+
+/// What the peer sends: payloads, events, backlogs.
+struct Incoming {
     staging: Staging,
     inbound: Inbound,
     limits: WireLimits,
-    shared: Arc<Shared>,
-    turn: NetCounters,
-    has_ended: bool,
 }
 
 /// What the peer is told: channels opened and closed, credit.
@@ -69,20 +81,13 @@ enum Inbound {
 }
 
 impl<L: Link> ConsumerDriver<L> {
-    pub(crate) fn new(link: L, requests: Requests, shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(link: L, requests: Requests, shared: &Arc<Shared>) -> Self {
         let ready = ReadyList::new();
         let connection = ConsumerConnection::new(requests.peer().to_string(), Arc::clone(&ready));
         let outgoing = Outgoing { connection, frames: Vec::new(), written: 0 };
-        Self {
-            sender: Sender::new(link, outgoing, ready, Arc::clone(&shared.counters)),
-            requests,
-            staging: Staging::new(),
-            inbound: Inbound::Header,
-            limits: shared.wire_limits(),
-            shared,
-            turn: NetCounters::default(),
-            has_ended: false,
-        }
+        let sender = Sender::new(link, outgoing, ready, Arc::clone(&shared.counters));
+        let incoming = Incoming { staging: Staging::new(), inbound: Inbound::Header, limits: shared.wire_limits() };
+        Self { receiver: Receiver::new(sender, incoming), read: ReadTask::new(), requests, has_ended: false }
     }
 
     pub(crate) async fn run(&mut self) -> End {
@@ -101,42 +106,49 @@ impl<L: Link> ConsumerDriver<L> {
 
     fn fail(&mut self, error: ExchangeError) {
         self.has_ended = true;
-        self.inbound = Inbound::Header;
+        self.receiver.end();
         self.requests.end(&error);
-        self.sender.lock().machine.connection.connection_lost(&error);
+        self.receiver.sender.with(|outgoing| outgoing.connection.connection_lost(&error));
     }
 
     fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<End> {
-        self.turn.turns += 1;
-        self.sender.attend(cx.waker());
-        let outcome = poll_rounds(cx, |cx| self.round(cx));
-        self.shared.counters.add(&mut self.turn);
-        outcome
+        self.receiver.sender.attend(cx.waker());
+        self.receiver.sender.counters.add(&mut NetCounters { turns: 1, ..NetCounters::default() });
+        poll_rounds(cx, |cx| self.round(cx))
     }
 
     /// Tries everything once. `false` when nothing moved: then every source has our waker.
     fn round(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
-        let has_read = self.read(cx)?;
+        let has_read = self.read.read(&self.receiver)?;
         let mut has_opened = false;
         while let Poll::Ready(Some(request)) = self.requests.poll_next(cx) {
-            let mut state = self.sender.lock();
-            state.machine.connection.open(request.channel, request.partition, request.subpartition);
+            self.open(request);
             has_opened = true;
         }
-        let has_sent = self.sender.poll_round(cx)?;
-        Ok(has_read || has_opened || has_sent)
+        let has_sent = self.receiver.sender.poll_round()?;
+        if has_read || has_opened || has_sent {
+            return Ok(true);
+        }
+        match self.read.poll_event(cx, &self.receiver) {
+            Poll::Ready(event) => event.map(|()| true),
+            Poll::Pending => Ok(false),
+        }
     }
 
-    fn read(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
-        if matches!(self.inbound, Inbound::Held) {
-            let has_advanced = self.advance(cx)?;
-            while self.advance(cx)? {}
-            if !has_advanced || matches!(self.inbound, Inbound::Held) {
-                return Ok(has_advanced);
-            }
+    fn open(&self, request: OpenRequest) {
+        let OpenRequest { partition, subpartition, channel, inlets } = request;
+        if let Some(inlets) = inlets.upgrade() {
+            let receiver: Arc<dyn Inlet> = Arc::clone(&self.receiver) as _;
+            inlets.add(Arc::downgrade(&receiver));
         }
+        self.receiver.sender.with(|outgoing| outgoing.connection.open(channel, partition, subpartition));
+    }
+}
+
+impl Intake<Outgoing> for Incoming {
+    fn targets(&mut self) -> (&mut [u8], &mut [u8]) {
         let spare = self.staging.spare();
-        let (direct, staged) = match &mut self.inbound {
+        match &mut self.inbound {
             Inbound::Payload { slot, filled } => {
                 let rest = &mut slot.as_mut_slice()[*filled..];
                 // Behind a large payload, only enough of the next frame to learn where *its* payload goes: whatever
@@ -144,36 +156,48 @@ impl<L: Link> ConsumerDriver<L> {
                 let staged = if rest.len() >= LARGE_PAYLOAD_BYTES { &mut spare[..LOOK_AHEAD_BYTES] } else { spare };
                 (rest, staged)
             }
-            Inbound::Header | Inbound::Skip { .. } | Inbound::Held => (&mut [][..], spare),
-        };
-        let direct_len = direct.len();
-        let read = match self.sender.link.poll_read_two(cx, direct, staged) {
-            Poll::Ready(read) => read?,
-            Poll::Pending => return Ok(false),
-        };
-        self.turn.reads += 1;
-        self.turn.bytes_in += read as u64;
-        if read == 0 {
-            let is_between_frames = matches!(self.inbound, Inbound::Header) && self.staging.unread().is_empty();
-            return Err(if is_between_frames {
-                End::Closed
-            } else {
-                io::Error::from(io::ErrorKind::UnexpectedEof).into()
-            });
+            Inbound::Header | Inbound::Skip { .. } | Inbound::Held => (&mut [], spare),
         }
-        let direct_read = read.min(direct_len);
-        if let Inbound::Payload { filled, .. } = &mut self.inbound {
-            *filled += direct_read;
-        }
-        self.staging.filled(read - direct_read);
-        while self.advance(cx)? {}
-        Ok(true)
     }
 
+    fn filled(&mut self, bytes: usize) {
+        let mut direct = 0;
+        if let Inbound::Payload { slot, filled } = &mut self.inbound {
+            direct = bytes.min(slot.as_mut_slice().len() - *filled);
+            *filled += direct;
+        }
+        self.staging.filled(bytes - direct);
+    }
+
+    fn handle(&mut self, machine: &mut Outgoing, resume: &Waker) -> Result<u64, End> {
+        let mut frames = 0;
+        while self.advance(&mut machine.connection, &mut frames, resume)? {}
+        Ok(frames)
+    }
+
+    fn is_held(&self) -> bool {
+        matches!(self.inbound, Inbound::Held)
+    }
+
+    fn is_between_frames(&self) -> bool {
+        matches!(self.inbound, Inbound::Header) && self.staging.unread().is_empty()
+    }
+
+    fn clear(&mut self) {
+        self.inbound = Inbound::Header;
+    }
+}
+
+impl Incoming {
     /// Takes one step through what was read; `false` when more bytes are needed for the next.
-    fn advance(&mut self, cx: &Context<'_>) -> Result<bool, End> {
+    fn advance(
+        &mut self,
+        connection: &mut ConsumerConnection,
+        frames: &mut u64,
+        resume: &Waker,
+    ) -> Result<bool, End> {
         match std::mem::replace(&mut self.inbound, Inbound::Header) {
-            Inbound::Header | Inbound::Held => self.next_frame(cx),
+            Inbound::Header | Inbound::Held => self.next_frame(connection, frames, resume),
             Inbound::Payload { mut slot, filled } => {
                 let rest = &mut slot.as_mut_slice()[filled..];
                 let unread = self.staging.unread();
@@ -182,7 +206,7 @@ impl<L: Link> ConsumerDriver<L> {
                 let is_full = copied == rest.len();
                 self.staging.consume(copied);
                 if is_full {
-                    self.sender.lock().machine.connection.handle_payload(slot)?;
+                    connection.handle_payload(slot)?;
                 } else {
                     self.inbound = Inbound::Payload { slot, filled: filled + copied };
                 }
@@ -199,11 +223,16 @@ impl<L: Link> ConsumerDriver<L> {
         }
     }
 
-    fn next_frame(&mut self, cx: &Context<'_>) -> Result<bool, End> {
+    fn next_frame(
+        &mut self,
+        connection: &mut ConsumerConnection,
+        frames: &mut u64,
+        resume: &Waker,
+    ) -> Result<bool, End> {
         let consumed = match decode(self.staging.unread(), &self.limits)? {
             Decoded::More { .. } => return Ok(false),
             Decoded::Data { header, consumed } => {
-                self.inbound = match self.sender.lock().machine.connection.handle_header(header, cx.waker())? {
+                self.inbound = match connection.handle_header(header, resume)? {
                     PayloadSlot::Segment(slot) => Inbound::Payload { slot, filled: 0 },
                     PayloadSlot::Skip(left) => Inbound::Skip { left },
                     PayloadSlot::Wait => {
@@ -214,12 +243,12 @@ impl<L: Link> ConsumerDriver<L> {
                 consumed
             }
             Decoded::Control { frame, consumed } => {
-                self.sender.lock().machine.connection.handle_frame(frame)?;
+                connection.handle_frame(frame)?;
                 consumed
             }
         };
         self.staging.consume(consumed);
-        self.turn.frames_in += 1;
+        *frames += 1;
         Ok(true)
     }
 }
@@ -230,12 +259,12 @@ impl Transmit for Outgoing {
     }
 
     fn fill<'a>(&'a mut self, slices: &mut [IoSlice<'a>]) -> usize {
-        if self.is_flushed() {
+        if self.written == self.frames.len() {
             self.frames.clear();
             self.written = 0;
             self.connection.poll_transmit(&mut self.frames);
         }
-        if self.is_flushed() {
+        if self.frames.is_empty() {
             return 0;
         }
         slices[0] = IoSlice::new(&self.frames[self.written..]);
@@ -245,17 +274,13 @@ impl Transmit for Outgoing {
     fn advance(&mut self, bytes: usize) {
         self.written += bytes;
     }
-
-    fn is_flushed(&self) -> bool {
-        self.written == self.frames.len()
-    }
 }
 
 impl<L: Link> Drop for ConsumerDriver<L> {
     fn drop(&mut self) {
         if !self.has_ended {
             self.fail(shut_down(self.requests.peer()));
-            self.sender.say_goodbye(|outgoing| outgoing.connection.close());
+            self.receiver.sender.say_goodbye(|outgoing| outgoing.connection.close());
         }
     }
 }

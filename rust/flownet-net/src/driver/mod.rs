@@ -12,12 +12,17 @@
 
 pub(crate) mod consumer;
 mod link;
+mod noted;
 pub(crate) mod producer;
+mod receiver;
+mod role;
 mod sender;
 mod staging;
 
 use std::io;
 use std::task::{Context, Poll};
+
+pub(crate) use role::ReaderId;
 
 use flownet_core::{ProtocolError, WireError};
 

@@ -1,32 +1,38 @@
 //! The producer's end: subpartitions go out, credit comes in.
 
 use std::future::poll_fn;
-use std::io::{self, IoSlice};
+use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::sync::{Arc, OnceLock, Weak};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use flownet_core::ChannelId;
 use flownet_core::exchange::outbox::Outbox;
-use flownet_core::exchange::producer::{ProducerConnection, ProducerSettings, Watermarks};
+use flownet_core::exchange::producer::{PartitionLookup, ProducerConnection, ProducerSettings, Watermarks};
 use flownet_core::exchange::ready::ReadyList;
+use flownet_core::partition::PartitionHandle;
 use flownet_core::wire::{Decoded, FrameKind, WireLimits, decode};
-use flownet_core::{PeerViolation, ProtocolError};
+use flownet_core::{ChannelId, PartitionId, PeerViolation, ProtocolError};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
-use super::link::Link;
+use super::link::{Link, SocketLink};
+use super::receiver::{Intake, ReadTask, Receiver};
 use super::sender::{Sender, Transmit};
 use super::staging::Staging;
 use super::{End, poll_rounds};
 use crate::counters::NetCounters;
 use crate::environment::Shared;
+use crate::inlets::Inlet;
 
 /// Serves one accepted connection that has proved itself, until it ends.
 pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr) {
-    match ProducerDriver::new(stream, shared).run().await {
+    let end = match stream.into_std().and_then(|stream| SocketLink::new(stream.into())) {
+        Ok(link) => ProducerDriver::new(link, shared).run().await,
+        Err(error) => End::Lost(error),
+    };
+    match end {
         End::Closed => tracing::debug!(%peer, "data connection closed by its consumer"),
         End::Lost(error) => tracing::debug!(%peer, %error, "data connection lost"),
         End::Violation(error) => {
@@ -37,15 +43,13 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAd
 
 /// One connection, generic over its byte stream so that tests can split it anywhere.
 pub(crate) struct ProducerDriver<L: Link> {
-    sender: Arc<Sender<L, Outgoing>>,
-    staging: Staging,
-    limits: WireLimits,
-    shared: Arc<Shared>,
+    receiver: Arc<Receiver<L, Outgoing, Incoming>>,
+    read: ReadTask,
+    lookup: Arc<Lookup>,
     registry_seen: u64,
     tick: Option<Pin<Box<Sleep>>>,
     tick_interval: Duration,
     started: Instant,
-    turn: NetCounters,
     has_ended: bool,
 }
 
@@ -53,6 +57,19 @@ pub(crate) struct ProducerDriver<L: Link> {
 struct Outgoing {
     connection: ProducerConnection,
     outbox: Outbox,
+}
+
+/// What the peer asks for: channels opened and closed, credit.
+struct Incoming {
+    staging: Staging,
+    limits: WireLimits,
+    lookup: Arc<Lookup>,
+}
+
+/// Finds partitions for a connection, and lets their writers read it while they wait for the peer.
+struct Lookup {
+    shared: Arc<Shared>,
+    connection: OnceLock<Weak<dyn Inlet>>,
 }
 
 impl<L: Link> ProducerDriver<L> {
@@ -65,16 +82,20 @@ impl<L: Link> ProducerDriver<L> {
         let ready = ReadyList::new();
         let connection = ProducerConnection::new(Arc::clone(&ready), settings);
         let outgoing = Outgoing { connection, outbox: Outbox::new() };
+        let sender = Sender::new(link, outgoing, ready, Arc::clone(&shared.counters));
+        let limits = shared.wire_limits();
+        let lookup = Arc::new(Lookup { shared, connection: OnceLock::new() });
+        let receiver = Receiver::new(sender, Incoming { staging: Staging::new(), limits, lookup: Arc::clone(&lookup) });
+        let inlet: Arc<dyn Inlet> = Arc::clone(&receiver) as _;
+        lookup.connection.get_or_init(|| Arc::downgrade(&inlet));
         Self {
-            sender: Sender::new(link, outgoing, ready, Arc::clone(&shared.counters)),
-            staging: Staging::new(),
-            limits: shared.wire_limits(),
+            receiver,
+            read: ReadTask::new(),
             registry_seen: 0,
             tick: None,
             tick_interval: Duration::from_millis(settings.request_timeout_ms / TICKS_PER_TIMEOUT).max(SHORTEST_TICK),
             started: Instant::now(),
-            shared,
-            turn: NetCounters::default(),
+            lookup,
             has_ended: false,
         }
     }
@@ -86,79 +107,94 @@ impl<L: Link> ProducerDriver<L> {
     }
 
     fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<End> {
-        self.turn.turns += 1;
-        self.sender.attend(cx.waker());
-        let outcome = poll_rounds(cx, |cx| self.round(cx));
-        self.shared.counters.add(&mut self.turn);
-        outcome
+        self.receiver.sender.attend(cx.waker());
+        self.receiver.sender.counters.add(&mut NetCounters { turns: 1, ..NetCounters::default() });
+        poll_rounds(cx, |cx| self.round(cx))
     }
 
     /// Tries everything once. `false` when nothing moved: then every source has our waker.
     fn round(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
-        let has_read = self.read(cx)?;
+        let has_read = self.read.read(&self.receiver)?;
         self.serve_parked(cx);
-        let has_sent = self.sender.poll_round(cx)?;
-        Ok(has_read || has_sent)
-    }
-
-    fn read(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
-        let read = match self.sender.link.poll_read_two(cx, &mut [], self.staging.spare()) {
-            Poll::Ready(read) => read?,
-            Poll::Pending => return Ok(false),
-        };
-        self.turn.reads += 1;
-        self.turn.bytes_in += read as u64;
-        if read == 0 {
-            let is_between_frames = self.staging.unread().is_empty();
-            return Err(if is_between_frames {
-                End::Closed
-            } else {
-                io::Error::from(io::ErrorKind::UnexpectedEof).into()
-            });
+        if self.receiver.sender.poll_round()? || has_read {
+            return Ok(true);
         }
-        self.staging.filled(read);
-        self.handle_frames()?;
-        if self.sender.lock().machine.connection.is_closed() { Err(End::Closed) } else { Ok(true) }
-    }
-
-    fn handle_frames(&mut self) -> Result<(), End> {
-        let mut state = self.sender.lock();
-        loop {
-            let consumed = match decode(self.staging.unread(), &self.limits)? {
-                Decoded::More { .. } => return Ok(()),
-                Decoded::Data { header, .. } => {
-                    let violation = PeerViolation::WrongSide { kind: FrameKind::Data.code() };
-                    return Err(ProtocolError::Peer { channel: header.channel, violation }.into());
-                }
-                Decoded::Control { frame, consumed } => {
-                    state.machine.connection.handle_frame(frame, &self.shared.registry)?;
-                    consumed
-                }
-            };
-            self.staging.consume(consumed);
-            self.turn.frames_in += 1;
+        match self.read.poll_event(cx, &self.receiver) {
+            Poll::Ready(event) => event.map(|()| true),
+            Poll::Pending => Ok(false),
         }
     }
 
     /// Looks again for partitions that were asked for too early, and gives up on those that do not come.
     fn serve_parked(&mut self, cx: &mut Context<'_>) {
-        if self.sender.lock().machine.connection.parked_requests() == 0 {
+        let sender = &self.receiver.sender;
+        if sender.with(|outgoing| outgoing.connection.parked_requests()) == 0 {
             self.tick = None;
             return;
         }
-        while self.shared.registry.has_changed(&mut self.registry_seen, cx.waker()) {
-            self.sender.lock().machine.connection.retry_parked(&self.shared.registry);
+        while self.lookup.shared.registry.has_changed(&mut self.registry_seen, cx.waker()) {
+            sender.with(|outgoing| outgoing.connection.retry_parked(&*self.lookup));
         }
         loop {
             let tick = self.tick.get_or_insert_with(|| Box::pin(tokio::time::sleep(self.tick_interval)));
             let is_due = tick.as_mut().poll(cx).is_ready();
             let now_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-            self.sender.lock().machine.connection.expire_parked(now_ms);
+            sender.with(|outgoing| outgoing.connection.expire_parked(now_ms));
             if !is_due {
                 return;
             }
             self.tick = None;
         }
+    }
+}
+
+impl Intake<Outgoing> for Incoming {
+    fn targets(&mut self) -> (&mut [u8], &mut [u8]) {
+        (&mut [], self.staging.spare())
+    }
+
+    fn filled(&mut self, bytes: usize) {
+        self.staging.filled(bytes);
+    }
+
+    fn handle(&mut self, machine: &mut Outgoing, _resume: &Waker) -> Result<u64, End> {
+        let mut frames = 0;
+        loop {
+            let consumed = match decode(self.staging.unread(), &self.limits)? {
+                Decoded::More { .. } if machine.connection.is_closed() => return Err(End::Closed),
+                Decoded::More { .. } => return Ok(frames),
+                Decoded::Data { header, .. } => {
+                    let violation = PeerViolation::WrongSide { kind: FrameKind::Data.code() };
+                    return Err(ProtocolError::Peer { channel: header.channel, violation }.into());
+                }
+                Decoded::Control { frame, consumed } => {
+                    machine.connection.handle_frame(frame, &*self.lookup)?;
+                    consumed
+                }
+            };
+            self.staging.consume(consumed);
+            frames += 1;
+        }
+    }
+
+    fn is_held(&self) -> bool {
+        false
+    }
+
+    fn is_between_frames(&self) -> bool {
+        self.staging.unread().is_empty()
+    }
+
+    fn clear(&mut self) {}
+}
+
+impl PartitionLookup for Lookup {
+    fn find(&self, id: PartitionId) -> Option<PartitionHandle> {
+        let (partition, inlets) = self.shared.registry.find(id)?;
+        if let (Some(inlets), Some(connection)) = (inlets.upgrade(), self.connection.get()) {
+            inlets.add(Weak::clone(connection));
+        }
+        Some(partition)
     }
 }
 
@@ -177,19 +213,17 @@ impl Transmit for Outgoing {
     fn advance(&mut self, bytes: usize) {
         self.outbox.advance(bytes);
     }
-
-    fn is_flushed(&self) -> bool {
-        self.outbox.is_empty()
-    }
 }
 
 impl<L: Link> Drop for ProducerDriver<L> {
     fn drop(&mut self) {
+        self.receiver.end();
+        let sender = &self.receiver.sender;
         if self.has_ended {
-            self.sender.lock().machine.connection.connection_lost();
+            sender.with(|outgoing| outgoing.connection.connection_lost());
         } else {
             // Our process leaves. One attempt to say so: what the socket does not take now is not worth waiting for.
-            self.sender.say_goodbye(|outgoing| {
+            sender.say_goodbye(|outgoing| {
                 outgoing.connection.leave("the network of the producing process was shut down");
             });
         }

@@ -2,23 +2,25 @@
 //!
 //! A task that made a buffer visible wakes the connection. If that sleeps, the task's own thread writes: handing the
 //! buffer to the connection's task would cost a wake-up, which is dearer than the write and often on another core.
-//! Where a thread finds the connection at work, or the socket full, it leaves the rest to the connection's task.
+//! Where a thread finds the connection at work, it leaves a note, and who is at work writes for both.
 //!
 //! # Invariants
-//! - D1: unwritten bytes are the connection's task's: a thread that leaves some behind wakes it, and no other thread
-//!   touches the socket before they are out.
-//! - D2: news is lost by nobody: a thread that cannot get the lock wakes the connection's task, and a thread that has
-//!   it looks for news once more after its last write, leaving its waker if there is none.
+//! - D1: bytes that the socket does not take wait for room, and no thread tries before there is some. The connection's
+//!   task is told of it, or a thread that sleeps on the socket.
+//! - D2: news is lost by nobody: a thread that cannot get the lock leaves a note, and a thread that has it looks for
+//!   news once more after its last write, leaving its waker if there is none.
 //! - D3: a thread that came to bring news writes for a bounded number of rounds, however much there is.
 
 use std::io::{self, IoSlice};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
-use std::task::{Context, Poll, Wake, Waker};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Wake, Waker};
 
 use flownet_core::ChannelId;
 use flownet_core::exchange::ready::ReadyList;
 
-use super::link::Link;
+use super::link::{Event, Link};
+use super::noted::{Noted, Notes};
 use crate::counters::{NetCounters, SharedCounters};
 
 /// What a connection machine has to send, and how it learns that there is more.
@@ -31,25 +33,24 @@ pub(crate) trait Transmit: Send + 'static {
 
     /// The next `bytes` bytes are written.
     fn advance(&mut self, bytes: usize);
-
-    /// Nothing encoded waits to be written.
-    fn is_flushed(&self) -> bool;
 }
 
-/// Shared by the connection's task and the wakers of its channels.
+/// Shared by the connection's task, the threads that read for it, and the wakers of its channels.
 pub(crate) struct Sender<L, M> {
     pub(crate) link: L,
+    pub(crate) counters: Arc<SharedCounters>,
     ready: Arc<ReadyList>,
-    counters: Arc<SharedCounters>,
-    state: Mutex<State<M>>,
+    state: Noted<State<M>>,
+    /// Changed under the lock, but read without it.
+    is_full: AtomicBool,
     /// The connection's task, to be woken when a thread leaves work behind.
     task: Mutex<Waker>,
     waker: Waker,
 }
 
-/// Under the lock; see [`Sender::lock`].
-pub(crate) struct State<M> {
-    pub(crate) machine: M,
+/// Under the lock; see [`Sender::with`].
+struct State<M> {
+    machine: M,
     drained: Vec<ChannelId>,
     /// What a thread met that had no means to end the connection.
     error: Option<io::Error>,
@@ -62,45 +63,101 @@ impl<L: Link, M: Transmit> Sender<L, M> {
     pub(crate) fn new(link: L, machine: M, ready: Arc<ReadyList>, counters: Arc<SharedCounters>) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             link,
-            ready,
             counters,
-            state: Mutex::new(State { machine, drained: Vec::new(), error: None }),
+            ready,
+            state: Noted::new(State { machine, drained: Vec::new(), error: None }),
+            is_full: AtomicBool::new(false),
             task: Mutex::new(Waker::noop().clone()),
             waker: Waker::from(Arc::new(News(Weak::clone(me)))),
         })
     }
 
-    /// The machine, for the connection's task. Threads hold the lock no longer than for a few writes that never wait.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State<M>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Calls `work` with the machine. What others wanted of it meanwhile is done afterwards.
+    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut M) -> R) -> R {
+        let result = work(&mut self.state.lock().machine);
+        self.read_notes();
+        result
+    }
+
+    /// As [`with`](Self::with), then sends what the machine has to say to that.
+    pub(crate) fn feed<R>(&self, work: impl FnOnce(&mut M) -> R) -> R {
+        let mut state = self.state.lock();
+        let result = work(&mut state.machine);
+        self.write_news(state);
+        self.read_notes();
+        result
     }
 
     /// Leaves the waker of the connection's task with everybody who may have to wake it.
     pub(crate) fn attend(&self, task: &Waker) {
-        let mut known = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.lock_task();
         if !known.will_wake(task) {
             known.clone_from(task);
         }
     }
 
-    /// One round of the connection's task: takes the news and writes once. `false` when nothing moved.
-    pub(crate) fn poll_round(&self, cx: &mut Context<'_>) -> io::Result<bool> {
-        let mut state = self.lock();
-        match state.error.take() {
+    pub(crate) fn wake_task(&self) {
+        let task = self.lock_task().clone();
+        task.wake();
+    }
+
+    /// One round of the connection's task: takes the news and writes once. `false` when nothing moved; the task is
+    /// woken when that was because a thread is at it.
+    pub(crate) fn poll_round(&self) -> io::Result<bool> {
+        let Some(mut state) = self.state.lock_or_leave(TASK) else { return Ok(false) };
+        let moved = match state.error.take() {
             Some(error) => Err(error),
-            None => Ok(self.round(&mut state, cx)? != Moved::Nothing),
-        }
+            None => self.round(&mut state),
+        };
+        drop(state);
+        self.read_notes();
+        Ok(moved? != Moved::Nothing)
     }
 
     /// Tells the peer what the machine has to say in the end, if the socket takes it at once.
     pub(crate) fn say_goodbye(&self, prepare: impl FnOnce(&mut M)) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         prepare(&mut state.machine);
         // The closed connection says the same.
-        let _ = self.round(&mut state, &mut Context::from_waker(Waker::noop()));
+        let _ = self.round(&mut state);
     }
 
-    fn round(&self, state: &mut State<M>, cx: &mut Context<'_>) -> io::Result<Moved> {
+    /// Whether bytes wait for room. Then the caller is the one to be told of it, and not the connection's task, until
+    /// [`leave_room`](Self::leave_room).
+    pub(crate) fn take_room(&self) -> bool {
+        self.is_full.load(Ordering::Acquire) && self.watch_room(false)
+    }
+
+    /// Undoes [`take_room`](Self::take_room).
+    pub(crate) fn leave_room(&self) {
+        if self.is_full.load(Ordering::Acquire) {
+            self.watch_room(true);
+        }
+    }
+
+    /// Writes what waited for room, if there is some now. `false` when nothing moved.
+    pub(crate) fn write_waiting(&self) -> bool {
+        if !self.is_full.load(Ordering::Acquire) {
+            return false;
+        }
+        let mut state = self.state.lock();
+        let has_moved = self.write_rounds(&mut state);
+        drop(state);
+        self.read_notes();
+        has_moved
+    }
+
+    fn watch_room(&self, is_watched: bool) -> bool {
+        let state = self.state.lock();
+        let is_full = self.is_full.load(Ordering::Relaxed);
+        // A socket that cannot be watched is seen to by the task, which finds the same.
+        let is_ours = is_full && self.link.watch(Event::Room, is_watched).is_ok();
+        drop(state);
+        self.read_notes();
+        is_ours
+    }
+
+    fn round(&self, state: &mut State<M>) -> io::Result<Moved> {
         let has_news = self.ready.poll_drain(&mut state.drained, &self.waker).is_ready();
         for channel in state.drained.drain(..) {
             state.machine.on_ready(channel);
@@ -110,11 +167,14 @@ impl<L: Link, M: Transmit> Sender<L, M> {
         if filled == 0 {
             return Ok(if has_news { Moved::Something } else { Moved::Nothing });
         }
-        let written = match self.link.poll_write(cx, &slices[..filled]) {
-            Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
-            Poll::Ready(written) => written?,
-            Poll::Pending => return Ok(Moved::Nothing),
+        let written = match self.link.write(&slices[..filled]) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => written,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return self.note_full(true).map(|()| Moved::Nothing),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(Moved::Something),
+            Err(error) => return Err(error),
         };
+        self.note_full(false)?;
         // Segments go home here, as soon as the kernel has their bytes.
         state.machine.advance(written);
         let mut turn = NetCounters { writes: 1, bytes_out: written as u64, ..NetCounters::default() };
@@ -122,35 +182,66 @@ impl<L: Link, M: Transmit> Sender<L, M> {
         Ok(Moved::Something)
     }
 
-    /// Brings the news oneself, or wakes the connection's task.
-    fn write_here(&self) {
-        let mut state = match self.state.try_lock() {
-            Ok(state) => state,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return self.wake_task(),
-        };
-        if !state.machine.is_flushed() {
-            // D1: the task waits for the socket and looks for news when it has written.
-            return;
+    /// D1. Under the lock.
+    fn note_full(&self, is_full: bool) -> io::Result<()> {
+        if self.is_full.load(Ordering::Relaxed) != is_full {
+            self.link.watch(Event::Room, is_full)?;
+            self.is_full.store(is_full, Ordering::Release);
         }
+        Ok(())
+    }
+
+    /// Brings the news oneself, or leaves it to who is at work.
+    fn bring_news(&self) {
+        if let Some(state) = self.state.lock_or_leave(NEWS) {
+            self.write_news(state);
+            self.read_notes();
+        }
+    }
+
+    fn write_news(&self, mut state: MutexGuard<'_, State<M>>) {
+        // D1: who waits for room looks for news when it has written.
+        if !self.is_full.load(Ordering::Relaxed) {
+            self.write_rounds(&mut state);
+        }
+    }
+
+    /// D3. Leaves the rest to the connection's task. `false` when nothing moved.
+    fn write_rounds(&self, state: &mut State<M>) -> bool {
+        let mut has_moved = false;
         for _ in 0..ROUNDS_PER_NEWS {
-            match self.round(&mut state, &mut Context::from_waker(Waker::noop())) {
-                Ok(Moved::Something) => {}
-                Ok(Moved::Nothing) if state.machine.is_flushed() => return,
-                Ok(Moved::Nothing) => break,
+            match self.round(state) {
+                Ok(Moved::Something) => has_moved = true,
+                Ok(Moved::Nothing) => return has_moved,
                 Err(error) => {
                     state.error = Some(error);
                     break;
                 }
             }
         }
-        drop(state);
+        self.wake_task();
+        has_moved
+    }
+
+    /// After each unlock: does what others left for us to do.
+    fn read_notes(&self) {
+        for _ in 0..ROUNDS_PER_NEWS {
+            let notes = self.state.take_notes();
+            if notes & TASK != 0 {
+                self.wake_task();
+            }
+            if notes & NEWS == 0 {
+                return;
+            }
+            let Some(state) = self.state.lock_or_leave(NEWS) else { return };
+            self.write_news(state);
+        }
+        // D3: the task takes the news in each of its rounds.
         self.wake_task();
     }
 
-    fn wake_task(&self) {
-        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        task.wake();
+    fn lock_task(&self) -> MutexGuard<'_, Waker> {
+        self.task.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -167,11 +258,15 @@ impl<L: Link, M: Transmit> Wake for News<L, M> {
 
     fn wake_by_ref(self: &Arc<Self>) {
         if let Some(sender) = self.0.upgrade() {
-            sender.write_here();
+            sender.bring_news();
         }
     }
 }
 
+/// Channels have news.
+const NEWS: Notes = 1;
+/// The connection's task wants a round.
+const TASK: Notes = 2;
 const SLICES_PER_WRITE: usize = 64;
 /// One to write, one to find nothing more, and one in between for what came meanwhile.
 const ROUNDS_PER_NEWS: usize = 3;

@@ -14,7 +14,7 @@ use flownet_core::partition::{PartitionHandle, ResultPartition};
 use flownet_core::record::writer::{FlushPolicy, RecordWriter};
 use flownet_core::{ChannelIndex, ExchangeError, PartitionId, Selector, SubpartitionIndex};
 use flownet_memory::{BufferPool, BufferPoolSettings, MemoryError};
-use flownet_net::{NetworkEnvironment, ThreadParker};
+use flownet_net::{Inlets, NetworkEnvironment, ThreadParker};
 
 use super::handle::Watched;
 use super::{Registered, TaskHandle, gate_settings};
@@ -41,6 +41,7 @@ pub struct PreparedTask {
     max_record_bytes: usize,
     writers: Vec<RecordWriter>,
     output_pools: Vec<Arc<BufferPool>>,
+    output_inlets: Arc<Inlets>,
     gate: Option<PreparedGate>,
     registered: Registered,
 }
@@ -48,6 +49,7 @@ pub struct PreparedTask {
 #[derive(Debug)]
 struct PreparedGate {
     gate: Arc<InputGate>,
+    inlets: Arc<Inlets>,
     places: Vec<ChannelPlace>,
     resources: GateResources,
 }
@@ -87,6 +89,7 @@ impl PreparedTask {
             max_record_bytes,
             writers: Vec::with_capacity(spec.outputs.len()),
             output_pools: Vec::with_capacity(spec.outputs.len()),
+            output_inlets: Inlets::new(),
             gate: None,
             registered,
             spec,
@@ -140,9 +143,9 @@ impl PreparedTask {
         let name = full_name(&self.spec);
         let cx = self.context(worker_name.into(), &mailbox, &metrics);
         let watched = self.watched(&metrics);
-        let Self { spec, max_record_bytes, writers, output_pools, gate, registered, .. } = self;
+        let Self { spec, max_record_bytes, writers, output_pools, output_inlets, gate, registered, .. } = self;
         let partitions = registered.partitions.clone();
-        let parts = TaskParts { cx, chain, max_record_bytes, writers, output_pools, gate, partitions };
+        let parts = TaskParts { cx, chain, max_record_bytes, writers, output_pools, output_inlets, gate, partitions };
 
         let body = {
             let (name, mailbox, outcome) = (name.clone(), mailbox.clone(), Arc::clone(&outcome));
@@ -187,7 +190,8 @@ impl PreparedTask {
             Some(0) => FlushPolicy::EveryRecord,
             Some(_) => FlushPolicy::Timer,
         };
-        environment.register_partition(handle.clone(), output.flush_timeout_us.map(Duration::from_micros));
+        let flush_timeout = output.flush_timeout_us.map(Duration::from_micros);
+        environment.register_partition(handle.clone(), flush_timeout, &self.output_inlets);
         self.registered.partitions.push(handle);
         let selector = selector(output, &self.spec);
         self.writers.push(RecordWriter::new(partition, selector, flush, self.max_record_bytes));
@@ -207,7 +211,7 @@ impl PreparedTask {
         let gate = InputGate::new(u32::try_from(places.len()).unwrap_or(u32::MAX));
         gate.set_bounds(environment.config().intake_bounds(self.remote_channels(), environment.pool().segment_bytes()));
         let resources = GateResources { gate: Arc::clone(&gate), pool, remote: Vec::new() };
-        Ok(PreparedGate { gate, places, resources })
+        Ok(PreparedGate { gate, inlets: Inlets::new(), places, resources })
     }
 
     fn watched(&self, metrics: &Arc<TaskMetrics>) -> Watched {
@@ -246,27 +250,28 @@ struct TaskParts {
     max_record_bytes: usize,
     writers: Vec<RecordWriter>,
     output_pools: Vec<Arc<BufferPool>>,
+    output_inlets: Arc<Inlets>,
     gate: Option<PreparedGate>,
     partitions: Vec<PartitionHandle>,
 }
 
 impl TaskParts {
     fn run(self, name: &str, mailbox: Mailbox) -> Result<(), TaskError> {
-        let Self { cx, chain, max_record_bytes, writers, output_pools, gate, partitions } = self;
+        let Self { cx, chain, max_record_bytes, writers, output_pools, output_inlets, gate, partitions } = self;
         let parker = Arc::new(ThreadParker::current());
         mailbox.set_owner(parker.waker().clone());
         let (cancel, metrics) = (&cx.cancel, &cx.metrics);
-        let outputs = Outputs::new(writers, Arc::clone(&parker), cancel.clone(), Arc::clone(metrics));
+        let outputs = Outputs::new(writers, Arc::clone(&parker), output_inlets, cancel.clone(), Arc::clone(metrics));
         // The gate's segments go home when `_resources` is dropped: after the task has dropped what it read.
-        let (input, _resources) = match gate {
-            Some(PreparedGate { gate, places, resources }) => {
+        let (input, inlets, _resources) = match gate {
+            Some(PreparedGate { gate, inlets, places, resources }) => {
                 let input = TaskInput::new(gate, &places, max_record_bytes, cancel.clone(), Arc::clone(metrics));
-                (Some(input), Some(resources))
+                (Some(input), inlets, Some(resources))
             }
-            None => (None, None),
+            None => (None, Inlets::new(), None),
         };
-        let task =
-            Task { cx, chain, input, outputs, output_pools, partitions, mailbox, parker, started: Instant::now() };
+        let started = Instant::now();
+        let task = Task { cx, chain, input, inlets, outputs, output_pools, partitions, mailbox, parker, started };
         task.run(name)
     }
 }
@@ -301,7 +306,7 @@ impl PreparedGate {
         let remote = RemoteChannel::with_control(gate, index, pool, exclusive, control);
         self.resources.remote.push(Arc::clone(&remote));
         let subpartition = SubpartitionIndex::new(channel.subpartition);
-        environment.open_channel(peer, channel.partition_id(), subpartition, remote);
+        environment.open_channel(peer, channel.partition_id(), subpartition, remote, &self.inlets);
     }
 }
 

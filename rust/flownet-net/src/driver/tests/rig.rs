@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use flownet_core::channel::{ChannelControl, RemoteChannel};
@@ -21,9 +21,10 @@ use tokio::sync::mpsc;
 use crate::dialer::{OpenRequest, Requests};
 use crate::driver::End;
 use crate::driver::consumer::ConsumerDriver;
+use crate::driver::link::pipe::PipeLink;
 use crate::driver::producer::ProducerDriver;
 use crate::environment::Shared;
-use crate::{NetworkConfig, NetworkEnvironment, Secret};
+use crate::{Inlets, NetworkConfig, NetworkEnvironment, Secret};
 
 /// The partition that writers write and readers ask for.
 pub(super) const PARTITION: u64 = 7;
@@ -78,7 +79,7 @@ impl Rig {
     pub(super) fn writer(&self, subpartitions: u32) -> Writer {
         let pool = self.env.create_partition_pool(subpartitions).unwrap();
         let partition = ResultPartition::new(PartitionId::new(PARTITION), pool, subpartitions);
-        self.env.register_partition(partition.handle(), None);
+        self.env.register_partition(partition.handle(), None, &Inlets::new());
         let selector = if subpartitions == 1 { Selector::Forward } else { Selector::Custom };
         Writer(RecordWriter::new(partition, selector, FlushPolicy::WhenFull, MAX_RECORD_BYTES))
     }
@@ -92,7 +93,7 @@ impl Rig {
         let pool = self.env.create_gate_pool(1).unwrap();
         let channel = RemoteChannel::with_control(Arc::clone(&gate), ChannelIndex::new(0), pool, 2, control);
         let (partition, subpartition) = (PartitionId::new(PARTITION), SubpartitionIndex::new(subpartition));
-        assert!(self.requests.send(OpenRequest { partition, subpartition, channel }).is_ok());
+        assert!(self.requests.send(OpenRequest { partition, subpartition, channel, inlets: Weak::new() }).is_ok());
         Reader { gate, records: RecordReader::new(MAX_RECORD_BYTES) }
     }
 
@@ -166,11 +167,11 @@ impl Half {
 }
 
 async fn produce(shared: Arc<Shared>, link: DuplexStream) -> End {
-    ProducerDriver::new(Mutex::new(link), shared).run().await
+    ProducerDriver::new(PipeLink::new(link), shared).run().await
 }
 
 async fn consume(shared: Arc<Shared>, link: DuplexStream, requests: Requests) -> End {
-    let mut driver = ConsumerDriver::new(Mutex::new(link), requests, shared);
+    let mut driver = ConsumerDriver::new(PipeLink::new(link), requests, &shared);
     let end = driver.run().await;
     driver.fail_because(&end);
     end

@@ -11,6 +11,8 @@ use flownet_core::exchange::ready::ReadyList;
 use tokio::io::{AsyncReadExt, DuplexStream, duplex};
 
 use crate::counters::SharedCounters;
+use crate::driver::link::Link;
+use crate::driver::link::pipe::PipeLink;
 use crate::driver::sender::{Sender, Transmit};
 
 /// One byte for each time its channel had news.
@@ -33,10 +35,6 @@ impl Transmit for Bytes {
     fn advance(&mut self, bytes: usize) {
         self.unwritten.drain(..bytes);
     }
-
-    fn is_flushed(&self) -> bool {
-        self.unwritten.is_empty()
-    }
 }
 
 #[derive(Default)]
@@ -49,7 +47,7 @@ impl Wake for Wakes {
 }
 
 struct Rig {
-    sender: Arc<Sender<Mutex<DuplexStream>, Bytes>>,
+    sender: Arc<Sender<PipeLink, Bytes>>,
     news: Arc<Mutex<VecDeque<u8>>>,
     channel: Waker,
     task: Waker,
@@ -65,7 +63,7 @@ impl Rig {
         let machine = Bytes::default();
         let news = Arc::clone(&machine.news);
         let channel = ready.waker_for(ChannelId::new(1));
-        let sender = Sender::new(Mutex::new(ours), machine, ready, Arc::new(SharedCounters::default()));
+        let sender = Sender::new(PipeLink::new(ours), machine, ready, Arc::new(SharedCounters::default()));
         let wakes = Arc::new(Wakes::default());
         let task = Waker::from(Arc::clone(&wakes));
         sender.attend(&task);
@@ -80,7 +78,8 @@ impl Rig {
     }
 
     fn run_task(&self) -> bool {
-        self.sender.poll_round(&mut Context::from_waker(&self.task)).unwrap()
+        while self.sender.link.poll_event(&mut Context::from_waker(&self.task)).is_ready() {}
+        self.sender.poll_round().unwrap()
     }
 
     fn wakes(&self) -> usize {
@@ -110,12 +109,12 @@ async fn what_the_socket_does_not_take_is_left_to_the_task() {
     for byte in 1..=3 {
         rig.bring(byte);
     }
-    assert_eq!(rig.wakes(), 1);
     // The third waits for the socket, so the fourth stays behind it.
     rig.bring(4);
-    assert_eq!(rig.wakes(), 1, "a task that waits for the socket is not woken for more");
     assert!(!rig.run_task());
+    assert_eq!(rig.wakes(), 0, "nobody is woken before there is room");
     assert_eq!(rig.receive(2).await, [1, 2]);
+    assert_eq!(rig.wakes(), 1);
     while rig.run_task() {}
     assert_eq!(rig.receive(2).await, [3, 4]);
     rig.bring(5);
@@ -123,24 +122,45 @@ async fn what_the_socket_does_not_take_is_left_to_the_task() {
 }
 
 #[tokio::test]
-async fn news_that_finds_the_connection_at_work_wakes_its_task() {
+async fn news_that_finds_the_connection_at_work_is_written_by_who_is_at_work() {
     let mut rig = Rig::asleep(64);
-    let at_work = rig.sender.lock();
-    rig.bring(1);
-    drop(at_work);
-    assert_eq!(rig.wakes(), 1);
-    while rig.run_task() {}
+    rig.sender.with(|_| rig.bring(1));
     assert_eq!(rig.receive(1).await, [1]);
+    assert_eq!(rig.wakes(), 0);
+}
+
+#[tokio::test]
+async fn a_task_that_finds_the_connection_at_work_is_woken_afterwards() {
+    let rig = Rig::asleep(64);
+    rig.sender.with(|_| {
+        assert!(!rig.run_task());
+        assert_eq!(rig.wakes(), 0);
+    });
+    assert_eq!(rig.wakes(), 1);
+}
+
+#[tokio::test]
+async fn who_waits_for_room_is_told_instead_of_the_task() {
+    let mut rig = Rig::asleep(1);
+    assert!(!rig.sender.take_room());
+    rig.bring(1);
+    rig.bring(2);
+    assert!(rig.sender.take_room());
+    assert!(!rig.sender.write_waiting());
+    assert_eq!(rig.receive(1).await, [1]);
+    assert!(rig.sender.write_waiting());
+    assert!(!rig.sender.take_room());
+    assert_eq!(rig.receive(1).await, [2]);
 }
 
 #[tokio::test]
 async fn a_thread_that_finds_the_peer_gone_lets_the_task_end_the_connection() {
-    let Rig { sender, news, channel, task, wakes, peer } = Rig::asleep(64);
+    let Rig { sender, news, channel, wakes, peer, .. } = Rig::asleep(64);
     drop(peer);
     news.lock().unwrap().push_back(1);
     channel.wake();
     assert_eq!(wakes.0.load(Ordering::SeqCst), 1);
-    assert!(sender.poll_round(&mut Context::from_waker(&task)).is_err());
+    assert!(sender.poll_round().is_err());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -152,7 +172,7 @@ async fn no_news_is_lost_however_many_threads_bring_it() {
         let sender = Arc::clone(&sender);
         std::future::poll_fn(move |cx| {
             sender.attend(cx.waker());
-            while sender.poll_round(cx).unwrap() {}
+            while sender.poll_round().unwrap() || sender.link.poll_event(cx).is_ready() {}
             std::task::Poll::<()>::Pending
         })
     });

@@ -1,0 +1,56 @@
+//! A lock that nobody has to wait for: who finds it taken leaves a note, and who lets go of it reads the notes.
+//!
+//! # Invariants
+//! - N1: a note is lost by nobody: whoever left it and did not get the lock has it read by the holder, after that one
+//!   has let go of the lock.
+
+use std::sync::atomic::{AtomicU8, Ordering, fence};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+/// Notes for the holder of a lock: bits, so that each is left any number of times and read once.
+pub(crate) type Notes = u8;
+
+/// See the [module docs](self). Whoever unlocks it calls [`Noted::take_notes`] and does what they ask for.
+#[derive(Debug)]
+pub(crate) struct Noted<T> {
+    value: Mutex<T>,
+    notes: AtomicU8,
+}
+
+impl<T> Noted<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self { value: Mutex::new(value), notes: AtomicU8::new(0) }
+    }
+
+    /// The value, after a wait if need be: holders do a bounded amount of work and wait for nothing.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        self.value.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The value, or nothing: then its holder finds `note`.
+    pub(crate) fn lock_or_leave(&self, note: Notes) -> Option<MutexGuard<'_, T>> {
+        if let Some(value) = self.try_lock() {
+            return Some(value);
+        }
+        self.notes.fetch_or(note, Ordering::Release);
+        // N1: either the holder sees the note after its unlock, or we see that unlock. See `take_notes`.
+        fence(Ordering::SeqCst);
+        let value = self.try_lock()?;
+        self.notes.fetch_and(!note, Ordering::Acquire);
+        Some(value)
+    }
+
+    /// After an unlock: what was asked for meanwhile.
+    pub(crate) fn take_notes(&self) -> Notes {
+        fence(Ordering::SeqCst);
+        if self.notes.load(Ordering::Relaxed) == 0 { 0 } else { self.notes.swap(0, Ordering::Acquire) }
+    }
+
+    fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        match self.value.try_lock() {
+            Ok(value) => Some(value),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+}

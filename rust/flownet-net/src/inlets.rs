@@ -1,0 +1,175 @@
+//! Where a thread waits for what comes over sockets: it reads them itself.
+//!
+//! A thread that waits for its gate, or for segments that its partition's readers still have to take, would sleep until
+//! the network's thread has read a socket and wakes it. It reads that socket itself instead, and sleeps on it, so that
+//! bytes wake the one who wants them. What ends a wait is still the thread's waker: mail, a timer of others, a local
+//! producer or another connection wake it as ever.
+//!
+//! # Invariants
+//! - W1: the wait ends when the waker has fired, or the time is up; not because something was read.
+//! - W2: whoever leaves leaves every connection attended to, by the network's thread or by a tick of it.
+
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use rustix::event::PollFlags;
+
+use crate::driver::ReaderId;
+use crate::parker::{Sleeper, ThreadParker, with_parker};
+
+/// The connections whose bytes one thread waits for: those of the channels of its gate, or those that serve its
+/// partition.
+///
+/// Given to [`open_channel`](crate::NetworkEnvironment::open_channel) with each channel of a gate, or to
+/// [`register_partition`](crate::NetworkEnvironment::register_partition); then the thread waits with [`Self::wait_until`]
+/// or [`Self::park`]. One thread at a time may. Where nothing was registered both are waits without sockets.
+#[derive(Debug)]
+pub struct Inlets {
+    id: ReaderId,
+    connected: Mutex<Vec<Weak<dyn Inlet>>>,
+    /// Where the next look begins, so that no connection goes first for ever.
+    next: AtomicUsize,
+}
+
+/// A connection that a thread can read.
+pub(crate) trait Inlet: Send + Sync {
+    /// Reads once, and writes what waits for room, unless another thread does.
+    fn attend(&self, reader: ReaderId) -> Attended;
+
+    /// The thread goes to work.
+    fn leave(&self, reader: ReaderId);
+
+    /// The thread does not come back.
+    fn resign(&self, reader: ReaderId);
+
+    /// What to sleep on.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+}
+
+/// What [`Inlet::attend`] came to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Attended {
+    /// Something moved: there may be more.
+    Moved,
+    /// Nothing to be done before bytes come, or room where that is wanted: sleep on it.
+    Nothing { wants_room: bool },
+    /// Somebody else attends to it, or nobody any more.
+    Refused,
+}
+
+impl Inlets {
+    /// None yet.
+    pub fn new() -> Arc<Self> {
+        let id = ReaderId(NEXT_ID.fetch_add(1, Ordering::Relaxed));
+        Arc::new(Self { id, connected: Mutex::new(Vec::new()), next: AtomicUsize::new(0) })
+    }
+
+    /// Calls `poll` on this thread until it is ready. In between, reads the sockets and sleeps on them until the waker
+    /// that `poll` was given fires.
+    ///
+    /// The thread's parker is kept from one wait to the next; a wake left over from an earlier wait costs one more poll.
+    pub fn wait_until<T>(&self, mut poll: impl FnMut(&Waker) -> Poll<T>) -> T {
+        with_parker(|parker| {
+            loop {
+                if let Poll::Ready(value) = poll(parker.waker()) {
+                    return value;
+                }
+                self.park(parker, None);
+            }
+        })
+    }
+
+    /// As [`ThreadParker::park`], with a limit as [`ThreadParker::park_timeout`], reading the sockets meanwhile.
+    pub fn park(&self, parker: &ThreadParker, limit: Option<Duration>) -> bool {
+        let inlets = self.attended();
+        let Some(sleeper) = parker.sleeper().filter(|_| !inlets.is_empty()) else {
+            return parker.park_at_most(limit);
+        };
+        let is_woken = self.read_until_woken(&inlets, &sleeper, limit);
+        inlets.iter().for_each(|inlet| inlet.leave(self.id));
+        is_woken
+    }
+
+    /// A connection brings bytes for this thread.
+    pub(crate) fn add(&self, inlet: Weak<dyn Inlet>) {
+        let mut connected = self.lock();
+        // By address: one connection brings the bytes of many channels.
+        let is_known = connected.iter().any(|known| Weak::as_ptr(known).cast::<()>() == inlet.as_ptr().cast());
+        if !is_known {
+            connected.push(inlet);
+        }
+    }
+
+    /// Connections that are alive, up to as many as are worth a look each time. The network's thread reads the others.
+    fn attended(&self) -> Vec<Arc<dyn Inlet>> {
+        let mut connected = self.lock();
+        if connected.len() > MAX_ATTENDED {
+            return Vec::new();
+        }
+        let mut alive = Vec::with_capacity(connected.len());
+        connected.retain(|inlet| inlet.upgrade().map(|inlet| alive.push(inlet)).is_some());
+        alive
+    }
+
+    fn read_until_woken(&self, inlets: &[Arc<dyn Inlet>], sleeper: &Sleeper<'_>, limit: Option<Duration>) -> bool {
+        let deadline = limit.map(|limit| Instant::now() + limit);
+        let mut watched = Vec::with_capacity(inlets.len());
+        loop {
+            if sleeper.take_signal() {
+                return true;
+            }
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return false;
+            }
+            if !self.attend(inlets, &mut watched) {
+                sleeper.sleep(&watched, left);
+            }
+        }
+    }
+
+    /// Attends to one after the other until something moves, or lists what to sleep on and says `false`.
+    fn attend<'a>(&self, inlets: &'a [Arc<dyn Inlet>], watched: &mut Vec<(BorrowedFd<'a>, PollFlags)>) -> bool {
+        watched.clear();
+        let first = self.next.load(Ordering::Relaxed);
+        for index in (first..).take(inlets.len()) {
+            let inlet = &inlets[index % inlets.len()];
+            match inlet.attend(self.id) {
+                Attended::Moved => {
+                    self.next.store((index + 1) % inlets.len(), Ordering::Relaxed);
+                    return true;
+                }
+                Attended::Nothing { wants_room } => {
+                    let flags = if wants_room { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+                    watched.extend(inlet.descriptor().map(|descriptor| (descriptor, flags)));
+                }
+                Attended::Refused => {}
+            }
+        }
+        false
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Weak<dyn Inlet>>> {
+        self.connected.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Inlets {
+    fn drop(&mut self) {
+        let connected = std::mem::take(&mut *self.lock());
+        connected.iter().filter_map(Weak::upgrade).for_each(|inlet| inlet.resign(self.id));
+    }
+}
+
+impl std::fmt::Debug for dyn Inlet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Inlet").field(&self.descriptor()).finish()
+    }
+}
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+/// Sockets a thread looks at each time before it sleeps.
+const MAX_ATTENDED: usize = 8;
