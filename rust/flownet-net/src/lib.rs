@@ -10,15 +10,16 @@
 //!   flusher ─── every flush timeout ── partitions that were written
 //! ```
 //! Tasks use it from plain threads: [`PartitionWriter`] and [`GateReader`] block, [`ThreadParker`] lets a thread wait
-//! wherever the core wants a waker.
+//! wherever the core wants a waker, and [`Inlets`] lets it read the sockets it waits for itself.
 //!
 //! # Locks
 //! The table of partitions, the table of connections, the flusher's groups and the set of running tasks have one each.
 //! They are held for a few statements, never two at once, and no code of another crate but tokio runs under them.
 //!
-//! Each end of a connection has one more, that of its `Sender`: whoever has something to send holds it while the
-//! machine runs and the socket is written, neither of which waits. The machine takes the core's locks and wakes tasks
-//! under it; a waker that leads back to the same `Sender` only tries the lock.
+//! Each end of a connection has two more. That of its `Sender`: whoever has something to send holds it while the machine
+//! runs and the socket is written, neither of which waits. The machine takes the core's locks and wakes tasks under it; a
+//! waker that leads back to the same `Sender` only tries the lock. And that of its `Receiver`, held by whoever reads, who
+//! takes the `Sender`'s, and for a partition just opened that of an [`Inlets`], in it.
 #![forbid(unsafe_code)]
 
 pub mod handshake;

@@ -190,12 +190,7 @@ impl Intake<Outgoing> for Incoming {
 
 impl Incoming {
     /// Takes one step through what was read; `false` when more bytes are needed for the next.
-    fn advance(
-        &mut self,
-        connection: &mut ConsumerConnection,
-        frames: &mut u64,
-        resume: &Waker,
-    ) -> Result<bool, End> {
+    fn advance(&mut self, connection: &mut ConsumerConnection, frames: &mut u64, resume: &Waker) -> Result<bool, End> {
         match std::mem::replace(&mut self.inbound, Inbound::Header) {
             Inbound::Header | Inbound::Held => self.next_frame(connection, frames, resume),
             Inbound::Payload { mut slot, filled } => {

@@ -57,7 +57,10 @@ pub(crate) struct SocketLink {
 
 impl SocketLink {
     /// Takes over a socket that no reactor watches. To be called on the runtime that is to watch it.
-    #[expect(deprecated, reason = "what replaces it is unsafe; for an `OwnedFd`, which keeps its promises, both are sound")]
+    #[expect(
+        deprecated,
+        reason = "what replaces it is unsafe; for an `OwnedFd`, which keeps its promises, both are sound"
+    )]
     pub(crate) fn new(socket: OwnedFd) -> io::Result<Self> {
         let watcher = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let watched = epoll::EventFlags::ET | epoll::EventFlags::IN;

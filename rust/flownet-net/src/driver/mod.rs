@@ -2,7 +2,7 @@
 //!
 //! Each end of a connection is one future, polled by one tokio task. It never awaits in the middle: all that is half
 //! done (a frame half read, a vector half written) lies in the driver, so it can be woken by any of its sources and
-//! dropped at any time. Only its writing half is shared: see [`sender`].
+//! dropped at any time. Both halves are shared with the threads of tasks: see [`sender`] and [`receiver`].
 //!
 //! # Invariants
 //! - I1: reading never waits for writing, nor the reverse: each turn tries both.

@@ -170,7 +170,9 @@ impl<L: Link, M: Transmit> Sender<L, M> {
         let written = match self.link.write(&slices[..filled]) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(written) => written,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return self.note_full(true).map(|()| Moved::Nothing),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return self.note_full(true).map(|()| Moved::Nothing);
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(Moved::Something),
             Err(error) => return Err(error),
         };

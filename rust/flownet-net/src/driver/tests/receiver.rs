@@ -1,0 +1,313 @@
+//! Who reads: the connection's task, or threads that wait, over real sockets that give a few bytes at a time.
+
+use std::io::{self, IoSlice, Write};
+use std::os::fd::BorrowedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::Duration;
+
+use flownet_core::ChannelId;
+use flownet_core::exchange::ready::ReadyList;
+use tokio::task::JoinHandle;
+
+use crate::counters::SharedCounters;
+use crate::driver::End;
+use crate::driver::link::{Event, Link, SocketLink};
+use crate::driver::receiver::{Intake, ReadTask, Receiver};
+use crate::driver::sender::{Sender, Transmit};
+use crate::inlets::{Inlet, Inlets};
+use crate::parker::ThreadParker;
+
+/// A socket that gives at most three bytes a read.
+struct Chopped(SocketLink);
+
+impl Link for Chopped {
+    fn read(&self, _first: &mut [u8], second: &mut [u8]) -> io::Result<usize> {
+        self.0.read(&mut [], &mut second[..3])
+    }
+
+    fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0.write(slices)
+    }
+
+    fn watch(&self, event: Event, is_watched: bool) -> io::Result<()> {
+        self.0.watch(event, is_watched)
+    }
+
+    fn poll_event(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.poll_event(cx)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.0.descriptor()
+    }
+}
+
+/// Bytes for mailboxes: each names whose it is.
+struct Mail {
+    bytes: [u8; 8],
+    filled: usize,
+    boxes: Vec<Arc<Mailbox>>,
+}
+
+#[derive(Default)]
+struct Mailbox {
+    received: Mutex<(usize, bool, Option<Waker>)>,
+}
+
+impl Mailbox {
+    fn put(&self, is_end: bool) {
+        let waker = {
+            let mut received = self.received.lock().unwrap();
+            received.0 += usize::from(!is_end);
+            received.1 |= is_end;
+            received.2.take()
+        };
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// What has come since the last time; waits while that is nothing.
+    fn poll_take(&self, waker: &Waker) -> Poll<usize> {
+        let mut received = self.received.lock().unwrap();
+        if received.0 == 0 && !received.1 {
+            received.2 = Some(waker.clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(std::mem::take(&mut received.0))
+    }
+}
+
+struct Silent;
+
+impl Transmit for Silent {
+    fn on_ready(&mut self, _channel: ChannelId) {}
+
+    fn fill<'a>(&'a mut self, _slices: &mut [IoSlice<'a>]) -> usize {
+        0
+    }
+
+    fn advance(&mut self, _bytes: usize) {}
+}
+
+impl Intake<Silent> for Mail {
+    fn targets(&mut self) -> (&mut [u8], &mut [u8]) {
+        (&mut [], &mut self.bytes)
+    }
+
+    fn filled(&mut self, bytes: usize) {
+        self.filled = bytes;
+    }
+
+    fn handle(&mut self, _machine: &mut Silent, _resume: &Waker) -> Result<u64, End> {
+        for byte in &self.bytes[..self.filled] {
+            self.boxes[usize::from(*byte)].put(false);
+        }
+        Ok(0)
+    }
+
+    fn is_held(&self) -> bool {
+        false
+    }
+
+    fn is_between_frames(&self) -> bool {
+        true
+    }
+
+    fn clear(&mut self) {}
+}
+
+struct Rig {
+    receiver: Arc<Receiver<Chopped, Silent, Mail>>,
+    task: JoinHandle<End>,
+    boxes: Vec<Arc<Mailbox>>,
+    inlets: Vec<Arc<Inlets>>,
+    peer: UnixStream,
+}
+
+impl Rig {
+    /// A connection with its task, and so many threads that may wait for it.
+    fn new(readers: usize) -> Self {
+        let (ours, peer) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let link = Chopped(SocketLink::new(ours.into()).unwrap());
+        let sender = Sender::new(link, Silent, ReadyList::new(), Arc::new(SharedCounters::default()));
+        let boxes: Vec<Arc<Mailbox>> = (0..readers).map(|_| Arc::default()).collect();
+        let receiver = Receiver::new(sender, Mail { bytes: [0; 8], filled: 0, boxes: boxes.clone() });
+        let inlets = (0..readers).map(|_| Inlets::new()).collect::<Vec<_>>();
+        let inlet: Arc<dyn Inlet> = Arc::clone(&receiver) as _;
+        inlets.iter().for_each(|inlets| inlets.add(Arc::downgrade(&inlet)));
+        let task = tokio::spawn(run(Arc::clone(&receiver), boxes.clone()));
+        Self { receiver, task, boxes, inlets, peer }
+    }
+
+    /// A thread that waits for `expected` bytes, with a pause now and then.
+    fn read(&self, reader: usize, expected: usize, pause: Option<Duration>) -> thread::JoinHandle<()> {
+        let (mailbox, inlets) = (Arc::clone(&self.boxes[reader]), Arc::clone(&self.inlets[reader]));
+        thread::spawn(move || {
+            let mut read = 0;
+            while read < expected {
+                read += inlets.wait_until(|waker| mailbox.poll_take(waker));
+                if let Some(pause) = pause {
+                    thread::sleep(pause);
+                }
+            }
+            assert_eq!(read, expected);
+        })
+    }
+
+    fn send(&mut self, reader: usize, count: usize) {
+        self.peer.write_all(&vec![u8::try_from(reader).unwrap(); count]).unwrap();
+    }
+}
+
+/// The connection's task, which ends the mailboxes with the connection.
+async fn run(receiver: Arc<Receiver<Chopped, Silent, Mail>>, boxes: Vec<Arc<Mailbox>>) -> End {
+    let mut read = ReadTask::new();
+    let end = std::future::poll_fn(|cx| {
+        receiver.sender.attend(cx.waker());
+        loop {
+            match read.read(&receiver) {
+                Ok(true) => continue,
+                Ok(false) => {}
+                Err(end) => return Poll::Ready(end),
+            }
+            match read.poll_event(cx, &receiver) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(end)) => return Poll::Ready(end),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    })
+    .await;
+    receiver.end();
+    boxes.iter().for_each(|mailbox| mailbox.put(true));
+    end
+}
+
+async fn join(threads: Vec<thread::JoinHandle<()>>) {
+    tokio::task::spawn_blocking(|| threads.into_iter().for_each(|thread| thread.join().unwrap())).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_byte_reaches_its_thread_however_many_take_turns_at_reading() {
+    const READERS: usize = 4;
+    const ROUNDS: usize = 500;
+    let mut rig = Rig::new(READERS);
+    let pauses = [None, Some(Duration::from_micros(50)), None, Some(Duration::from_millis(1))];
+    let threads = (0..READERS).map(|reader| rig.read(reader, 7 * ROUNDS, pauses[reader])).collect();
+    let mut rig = tokio::task::spawn_blocking(move || {
+        for round in 0..ROUNDS {
+            (0..READERS).for_each(|reader| rig.send(reader, 7));
+            if round % 10 == 0 {
+                // Long enough for all to fall asleep.
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+        rig
+    })
+    .await
+    .unwrap();
+    join(threads).await;
+    rig.peer.flush().unwrap();
+    rig.task.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thread_that_stays_at_work_does_not_keep_bytes_from_another() {
+    let mut rig = Rig::new(2);
+    rig.send(0, 1);
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let (mailbox, inlets) = (Arc::clone(&rig.boxes[0]), Arc::clone(&rig.inlets[0]));
+    let busy = thread::spawn(move || {
+        assert_eq!(inlets.wait_until(|waker| mailbox.poll_take(waker)), 1);
+        // In user code, with the role perhaps.
+        wait.recv().unwrap();
+    });
+    let live = rig.read(1, 100, None);
+    for _ in 0..100 {
+        rig.send(1, 1);
+        tokio::time::sleep(Duration::from_micros(100)).await;
+    }
+    join(vec![live]).await;
+    go.send(()).unwrap();
+    join(vec![busy]).await;
+    rig.task.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_of_the_peer_is_noticed_while_the_reader_sleeps_and_while_it_works() {
+    for is_asleep in [true, false] {
+        let mut rig = Rig::new(1);
+        rig.send(0, 1);
+        let (mailbox, inlets) = (Arc::clone(&rig.boxes[0]), Arc::clone(&rig.inlets[0]));
+        let (go, wait) = std::sync::mpsc::channel::<()>();
+        let reader = thread::spawn(move || {
+            assert_eq!(inlets.wait_until(|waker| mailbox.poll_take(waker)), 1);
+            if is_asleep {
+                // The end itself is what comes next.
+                inlets.wait_until(|waker| mailbox.poll_take(waker));
+            } else {
+                wait.recv().unwrap();
+            }
+        });
+        drop(rig.peer);
+        assert!(matches!(rig.task.await.unwrap(), End::Closed));
+        let _ = go.send(());
+        join(vec![reader]).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thread_asleep_on_a_socket_is_woken_by_anything_else() {
+    let rig = Rig::new(1);
+    let inlets = Arc::clone(&rig.inlets[0]);
+    let (ask, asked) = std::sync::mpsc::channel::<Waker>();
+    let other = thread::spawn(move || asked.iter().for_each(Waker::wake));
+    let sleeper = thread::spawn(move || {
+        let parker = ThreadParker::current();
+        for _ in 0..1000 {
+            ask.send(parker.waker().clone()).unwrap();
+            assert!(inlets.park(&parker, None));
+        }
+        assert!(!inlets.park(&parker, Some(Duration::from_millis(1))), "and by nothing at all in time");
+    });
+    join(vec![sleeper, other]).await;
+    rig.task.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_is_gone_is_waited_for_no_longer() {
+    let rig = Rig::new(1);
+    rig.task.abort();
+    let _ = rig.task.await;
+    drop(rig.receiver);
+    let inlets = Arc::clone(&rig.inlets[0]);
+    let sleeper = thread::spawn(move || {
+        let parker = ThreadParker::current();
+        parker.waker().wake_by_ref();
+        assert!(inlets.park(&parker, None));
+        assert!(!inlets.park(&parker, Some(Duration::from_millis(1))));
+    });
+    join(vec![sleeper]).await;
+}
+
+/// A thread takes the role with each wait and the connection's task has it back with each end of one: bytes that come
+/// in between must be told to whoever has it then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bytes_that_lie_there_when_the_role_goes_back_are_read() {
+    let mut rig = Rig::new(1);
+    let reader = crate::driver::ReaderId(u64::MAX);
+    for _ in 0..200 {
+        let _ = rig.receiver.attend(reader);
+        rig.send(0, 2);
+        rig.receiver.resign(reader);
+        let mailbox = Arc::clone(&rig.boxes[0]);
+        let mut read = 0;
+        while read < 2 {
+            read += std::future::poll_fn(|cx| mailbox.poll_take(cx.waker())).await;
+        }
+    }
+    rig.task.abort();
+}
