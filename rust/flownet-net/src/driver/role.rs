@@ -91,7 +91,7 @@ impl Role {
             return Left::Alone;
         }
         if !self.waiting.is_empty() {
-            return self.to_connection();
+            return self.fall_to_connection();
         }
         self.holder = Holder::Away(reader);
         self.was_active = true;
@@ -101,7 +101,7 @@ impl Role {
     /// A thread never comes back.
     pub(crate) fn resign(&mut self, reader: ReaderId) -> Left {
         self.forget(reader);
-        if self.is_held_by(reader) { self.to_connection() } else { Left::Alone }
+        if self.is_held_by(reader) { self.fall_to_connection() } else { Left::Alone }
     }
 
     /// Time to see whether the holder is still about.
@@ -112,7 +112,7 @@ impl Role {
         }
         self.is_ticking = false;
         if let Holder::Away(_) = self.holder {
-            self.to_connection();
+            self.fall_to_connection();
             return Tick::ToConnection;
         }
         Tick::Stop
@@ -128,7 +128,7 @@ impl Role {
         self.holder == Holder::Connection
     }
 
-    fn to_connection(&mut self) -> Left {
+    fn fall_to_connection(&mut self) -> Left {
         self.holder = Holder::Connection;
         Left::ToConnection
     }
