@@ -30,6 +30,7 @@ pub mod gate;
 pub mod ids;
 pub mod keygroup;
 mod lock;
+pub mod noted;
 pub mod partition;
 pub mod record;
 pub mod selector;

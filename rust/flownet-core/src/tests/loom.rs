@@ -16,6 +16,7 @@ use crate::event::{Barrier, BarrierKind, Event};
 use crate::exchange::ready::ReadyList;
 use crate::gate::InputGate;
 use crate::ids::{ChannelId, ChannelIndex, CheckpointId, PartitionId, SubpartitionIndex};
+use crate::noted::Noted;
 use crate::partition::ResultPartition;
 use crate::subpartition::Element;
 
@@ -412,5 +413,32 @@ fn loom_a_resume_gives_a_blocked_channel_its_credit_again() {
         network.join().unwrap();
         drop(gate);
         assert_all_home(&segments);
+    });
+}
+
+#[test]
+fn loom_work_that_finds_the_lock_taken_is_done_by_its_holder() {
+    model(|| {
+        let wanted = Arc::new(AtomicUsize::new(0));
+        let done = Arc::new(Noted::new(0));
+        let bring = |wanted: &AtomicUsize, done: &Noted<usize>| {
+            wanted.fetch_add(1, Ordering::Relaxed);
+            let Some(mut value) = done.lock_or_leave(1) else { return };
+            loop {
+                *value = wanted.load(Ordering::Relaxed);
+                drop(value);
+                if done.take_notes() == 0 {
+                    return;
+                }
+                value = done.lock();
+            }
+        };
+        let others = [(); 2].map(|()| {
+            let (wanted, done) = (Arc::clone(&wanted), Arc::clone(&done));
+            thread::spawn(move || bring(&wanted, &done))
+        });
+        bring(&wanted, &done);
+        others.into_iter().for_each(|other| other.join().unwrap());
+        assert_eq!((*done.lock(), done.take_notes()), (3, 0));
     });
 }

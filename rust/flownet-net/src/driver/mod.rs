@@ -12,7 +12,6 @@
 
 pub(crate) mod consumer;
 mod link;
-mod noted;
 pub(crate) mod producer;
 mod receiver;
 mod role;

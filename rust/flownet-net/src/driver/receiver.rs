@@ -20,11 +20,11 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use flownet_core::noted::{Noted, Notes};
 use tokio::time::Sleep;
 
 use super::End;
 use super::link::{Event, Link};
-use super::noted::{Noted, Notes};
 use super::role::{Left, ReaderId, Role, Taken, Tick};
 use super::sender::{Sender, Transmit};
 use crate::counters::NetCounters;

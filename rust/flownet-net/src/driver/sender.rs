@@ -18,9 +18,9 @@ use std::task::{Wake, Waker};
 
 use flownet_core::ChannelId;
 use flownet_core::exchange::ready::ReadyList;
+use flownet_core::noted::{Noted, Notes};
 
 use super::link::{Event, Link};
-use super::noted::{Noted, Notes};
 use crate::counters::{NetCounters, SharedCounters};
 
 /// What a connection machine has to send, and how it learns that there is more.

@@ -1,34 +1,38 @@
 //! A lock that nobody has to wait for: who finds it taken leaves a note, and who lets go of it reads the notes.
 //!
+//! For drivers, whose machines are driven by whoever has time. It stands here because its models do.
+//!
 //! # Invariants
 //! - N1: a note is lost by nobody: whoever left it and did not get the lock has it read by the holder, after that one
 //!   has let go of the lock.
 
-use std::sync::atomic::{AtomicU8, Ordering, fence};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{PoisonError, TryLockError};
+
+use crate::sync::{AtomicU8, Mutex, MutexGuard, Ordering, fence};
 
 /// Notes for the holder of a lock: bits, so that each is left any number of times and read once.
-pub(crate) type Notes = u8;
+pub type Notes = u8;
 
 /// See the [module docs](self). Whoever unlocks it calls [`Noted::take_notes`] and does what they ask for.
 #[derive(Debug)]
-pub(crate) struct Noted<T> {
+pub struct Noted<T> {
     value: Mutex<T>,
     notes: AtomicU8,
 }
 
 impl<T> Noted<T> {
-    pub(crate) fn new(value: T) -> Self {
+    /// Unlocked, without notes.
+    pub fn new(value: T) -> Self {
         Self { value: Mutex::new(value), notes: AtomicU8::new(0) }
     }
 
     /// The value, after a wait if need be: holders do a bounded amount of work and wait for nothing.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+    pub fn lock(&self) -> MutexGuard<'_, T> {
         self.value.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The value, or nothing: then its holder finds `note`.
-    pub(crate) fn lock_or_leave(&self, note: Notes) -> Option<MutexGuard<'_, T>> {
+    pub fn lock_or_leave(&self, note: Notes) -> Option<MutexGuard<'_, T>> {
         if let Some(value) = self.try_lock() {
             return Some(value);
         }
@@ -41,7 +45,7 @@ impl<T> Noted<T> {
     }
 
     /// After an unlock: what was asked for meanwhile.
-    pub(crate) fn take_notes(&self) -> Notes {
+    pub fn take_notes(&self) -> Notes {
         fence(Ordering::SeqCst);
         if self.notes.load(Ordering::Relaxed) == 0 { 0 } else { self.notes.swap(0, Ordering::Acquire) }
     }
