@@ -32,8 +32,8 @@ class Outlet:
         Columns, in DDL such as ``"carrier string, late long"`` or as a ``StructType``. Records are tuples, dicts by
         column name, or the value itself if there is one column.
     buffer
-        Bytes that each subtask holds at most, as Arrow; more than one batch of up to 8192 records. Default:
-        ``"64MiB"``.
+        Bytes that each subtask holds at most, as Arrow, or one batch of 8192 records if that is more; up to 8191
+        records besides wait to become a batch. Default: ``"64MiB"``.
     address
         Numeric address of this machine that the workers, and the driver of Spark, reach. Default: ``"127.0.0.1"``,
         for workers and a Spark on this machine.
@@ -125,8 +125,8 @@ class OutletSink(Sink[Any]):
 
     def open(self, ctx: TaskContext) -> None:
         """Open the port of the subtask."""
-        self._schema = to_arrow_schema(self._columns, timezone="UTC")
-        self._shelf = shelf = Shelf(self._limit)
+        schema = to_arrow_schema(self._columns, timezone="UTC")
+        self._shelf = shelf = Shelf(self._limit, lambda records: to_batch(records, schema))
         self._member = Membership(
             self._hub,
             self._secret,
@@ -138,8 +138,7 @@ class OutletSink(Sink[Any]):
 
     def write(self, records: list[Any]) -> None:
         """Put records on the shelf; waits while it is full."""
-        for start in range(0, len(records), _ROWS_PER_BATCH):
-            self._shelf.put(to_batch(records[start : start + _ROWS_PER_BATCH], self._schema))
+        self._shelf.put(records)
 
     def flush(self) -> None:
         """Wait until Spark has committed all."""
@@ -177,6 +176,3 @@ class _OutletSession:
 
     def gone(self) -> None:
         pass
-
-
-_ROWS_PER_BATCH = 8192

@@ -4,6 +4,9 @@ Structured Streaming asks for the newest number, reads a range as often as it li
 of a micro-batch only when it begins the next, and begins one only when the number has moved. So that a full shelf, or
 the last one of a job, does not wait for a micro-batch that waits for it, the number then moves without a batch.
 
+Records come one at a time, and a batch of one would cost a kilobyte and Spark more than that. So they are gathered, and
+made a batch when they are many or when Spark asks what is there.
+
 Invariants
 ----------
 - S1: numbers below `first` are committed and gone; those from `first` to below `next` give the same rows every time.
@@ -14,6 +17,7 @@ Invariants
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow
@@ -28,10 +32,14 @@ class Shelf:
     ----------
     limit_bytes
         Beyond this the writer waits.
+    to_batch
+        Makes a batch of records; raises `TypeError` if one does not fit.
     """
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(self, limit_bytes: int, to_batch: Callable[[list[Any]], pyarrow.RecordBatch]) -> None:
         self._limit = limit_bytes
+        self._to_batch = to_batch
+        self._gathered = list[Any]()
         self._changed = threading.Condition()
         self._batches = dict[int, pyarrow.RecordBatch]()
         self._first = self._next = self._told = self._data = 0
@@ -39,27 +47,21 @@ class Shelf:
         self._is_waiting = self._is_ended = self._is_end_known = False
         self._closed: str | None = None
 
-    def put(self, batch: pyarrow.RecordBatch) -> None:
-        """Add a batch; waits while there is no room.
+    def put(self, records: list[Any]) -> None:
+        """Add records; waits while there is no room for the batch that they fill.
 
         Raises
         ------
         FlownetError
             The shelf was closed.
+        TypeError
+            A record does not fit.
         """
         with self._changed:
-            if not self._has_room(batch.nbytes):
-                self._waits += 1
-                self._is_waiting = True
-                self._changed.wait_for(lambda: self._closed is not None or self._has_room(batch.nbytes))
-                self._is_waiting = False
             self._check_open()
-            self._batches[self._next] = batch
-            self._next += 1
-            self._data = self._next
-            self._held += batch.nbytes
-            self._peak = max(self._peak, self._held)
-            self._assert_invariants()
+            self._gathered += records
+            while len(self._gathered) >= _ROWS_PER_BATCH:
+                self._wait_and_add()
 
     def finish(self) -> tuple[int, int]:
         """Wait until Spark has committed everything and knows that nothing follows.
@@ -70,8 +72,12 @@ class Shelf:
         ------
         FlownetError
             The shelf was closed before.
+        TypeError
+            A record does not fit.
         """
         with self._changed:
+            if self._gathered:
+                self._wait_and_add()
             self._is_ended = True
             self._changed.wait_for(lambda: self._closed is not None or self._is_end_known)
             if not self._is_end_known:
@@ -79,9 +85,18 @@ class Shelf:
             return self._next, self._data
 
     def latest(self) -> int:
-        """Return the number behind the newest batch; moves it without one where a commit has to be brought about."""
+        """Return the number behind the newest batch; moves it without one where a commit has to be brought about.
+
+        Raises
+        ------
+        FlownetError
+            A record of the job does not fit.
+        """
         with self._changed:
-            if self._told == self._next and self._batches and (self._is_waiting or self._is_ended):
+            if self._gathered and not self._is_waiting:
+                self._add_what_fits()
+            is_full = bool(self._gathered)
+            if self._told == self._next and self._batches and (is_full or self._is_ended):
                 self._next += 1
             self._told = self._next
             return self._told
@@ -159,6 +174,35 @@ class Shelf:
                 "is_waiting": self._is_waiting,
             }
 
+    def _wait_and_add(self) -> None:
+        """Make a batch of what is gathered, at most a full one. What is gathered stays so until there is room."""
+        batch = self._to_batch(self._gathered[:_ROWS_PER_BATCH])
+        if not self._has_room(batch.nbytes):
+            self._waits += 1
+            self._is_waiting = True
+            self._changed.wait_for(lambda: self._closed is not None or self._has_room(batch.nbytes))
+            self._is_waiting = False
+        self._check_open()
+        self._add(batch)
+
+    def _add_what_fits(self) -> None:
+        try:
+            batch = self._to_batch(self._gathered)
+        except TypeError as error:
+            # The job learns it too, with the next record or at its end.
+            raise FlownetError(str(error)) from error
+        if self._has_room(batch.nbytes):
+            self._add(batch)
+
+    def _add(self, batch: pyarrow.RecordBatch) -> None:
+        del self._gathered[: batch.num_rows]
+        self._batches[self._next] = batch
+        self._next += 1
+        self._data = self._next
+        self._held += batch.nbytes
+        self._peak = max(self._peak, self._held)
+        self._assert_invariants()
+
     def _has_room(self, size: int) -> bool:
         return self._held == 0 or self._held + size <= self._limit
 
@@ -180,5 +224,6 @@ class Shelf:
         assert self._held <= self._limit or len(self._batches) <= 1, "S2"
 
 
+_ROWS_PER_BATCH = 8192
 _ROWS_PER_READ = 8192
 _BYTES_PER_READ = 4 << 20

@@ -129,8 +129,13 @@ def test_a_large_batch_travels_in_parts() -> None:
     assert joined == pyarrow.Table.from_batches([batch])
 
 
-def numbers(*values: int) -> pyarrow.RecordBatch:
-    return pyarrow.record_batch({"number": pyarrow.array(values, "int64")})
+def a_shelf(limit_bytes: int) -> Shelf:
+    from flownet.spark.shelf import Shelf
+
+    def to_batch(records: list[Any]) -> pyarrow.RecordBatch:
+        return pyarrow.record_batch({"number": pyarrow.array(records, "int64")})
+
+    return Shelf(limit_bytes, to_batch)
 
 
 def taken(shelf: Shelf, start: int, end: int) -> list[int]:
@@ -142,15 +147,16 @@ def taken(shelf: Shelf, start: int, end: int) -> list[int]:
 
 
 def test_a_range_is_read_again_with_the_same_rows_until_it_is_committed() -> None:
-    from flownet.spark.shelf import Shelf
-
-    shelf = Shelf(1000)
-    shelf.put(numbers(1, 2))
-    shelf.put(numbers(3))
+    shelf = a_shelf(1000)
+    shelf.put([1])
+    shelf.put([2])
+    assert shelf.latest() == 1
+    shelf.put([3])
     assert shelf.latest() == 2
-    shelf.put(numbers(4))
+    shelf.put([4])
     assert taken(shelf, 0, 2) == taken(shelf, 0, 2) == [1, 2, 3]
     shelf.commit(1)
+    assert shelf.latest() == 3
     assert taken(shelf, 1, 3) == [3, 4]
     with pytest.raises(FlownetError, match="batches 0 to 1 are asked for, but Spark has committed those below 1"):
         shelf.read(0, 2)
@@ -161,11 +167,11 @@ def test_a_range_is_read_again_with_the_same_rows_until_it_is_committed() -> Non
 
 
 def test_a_full_shelf_moves_its_number_so_that_spark_commits() -> None:
-    from flownet.spark.shelf import Shelf
-
-    shelf = Shelf(16)
-    shelf.put(numbers(1, 2))
-    writer = threading.Thread(target=shelf.put, args=(numbers(3),))
+    batch = list(range(8192))
+    size = 8 * len(batch)
+    shelf = a_shelf(size)
+    shelf.put(batch)
+    writer = threading.Thread(target=shelf.put, args=(batch,))
     writer.start()
     eventually("a writer that waits", lambda: shelf.status()["is_waiting"])
     assert shelf.latest() == 1
@@ -173,15 +179,31 @@ def test_a_full_shelf_moves_its_number_so_that_spark_commits() -> None:
     assert not shelf.has_rows(1, 2)
     shelf.commit(1)
     writer.join()
-    assert shelf.status() == {"held_bytes": 8, "peak_bytes": 16, "limit_bytes": 16, "waits": 1, "is_waiting": False}
-    assert taken(shelf, 1, 3) == [3]
+    assert shelf.status() == {
+        "held_bytes": size,
+        "peak_bytes": size,
+        "limit_bytes": size,
+        "waits": 1,
+        "is_waiting": False,
+    }
+    assert taken(shelf, 1, 3) == batch
+
+
+def test_records_that_are_too_few_for_a_batch_wait_for_room_without_a_writer() -> None:
+    shelf = a_shelf(16)
+    shelf.put([1, 2])
+    assert shelf.latest() == 1
+    shelf.put([3])
+    assert shelf.latest() == 2
+    assert not shelf.has_rows(1, 2)
+    shelf.commit(1)
+    assert shelf.latest() == 3
+    assert taken(shelf, 2, 3) == [3]
 
 
 def test_a_shelf_is_finished_when_all_is_committed_and_the_end_is_known() -> None:
-    from flownet.spark.shelf import Shelf
-
-    shelf = Shelf(1000)
-    shelf.put(numbers(1))
+    shelf = a_shelf(1000)
+    shelf.put([1])
     found = list[tuple[int, int]]()
     writer = threading.Thread(target=lambda: found.append(shelf.finish()))
     writer.start()
@@ -195,13 +217,23 @@ def test_a_shelf_is_finished_when_all_is_committed_and_the_end_is_known() -> Non
     assert found == [(2, 1)]
 
 
-def test_a_closed_shelf_lets_nobody_wait() -> None:
+def test_a_record_that_does_not_fit_is_told_to_the_query_and_to_the_job() -> None:
+    from flownet.spark.frames import to_batch
     from flownet.spark.shelf import Shelf
 
-    shelf = Shelf(8)
-    shelf.put(numbers(1))
+    shelf = Shelf(1000, lambda records: to_batch(records, pyarrow.schema([("number", "int64")])))
+    shelf.put(["one"])
+    with pytest.raises(FlownetError, match="record 'one' does not fit column 'number' of type int64"):
+        shelf.latest()
+    with pytest.raises(TypeError, match="record 'one' does not fit"):
+        shelf.finish()
+
+
+def test_a_closed_shelf_lets_nobody_wait() -> None:
+    shelf = a_shelf(8)
+    shelf.put([1])
     shelf.close("the end")
-    for wait in (lambda: shelf.put(numbers(2)), shelf.finish):
+    for wait in (lambda: shelf.put([2]), shelf.finish):
         with pytest.raises(FlownetError, match="the end"):
             wait()
 

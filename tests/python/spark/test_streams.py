@@ -120,35 +120,35 @@ def test_a_job_waits_for_the_query_and_its_memory_is_bounded(spark: SparkSession
 
     def numbers() -> Iterator[int]:
         nonlocal pulled
-        while pulled < 20_000:
+        while pulled < 60_000:
             pulled += 1
             yield pulled - 1
 
-    with Outlet(SCHEMA, buffer="64KiB") as outlet:
+    with Outlet(SCHEMA, buffer="256KiB") as outlet:
         env = fn.Environment(buffer_timeout="5ms", network_memory="1MiB", segment_size="4KiB")
         env.from_iterable(numbers()).map(lambda number: (number, f"number {number}")).sink_to(outlet.sink)
         job = env.execute_async()
         eventually("a sink that waits", lambda: [held["is_waiting"] for held in outlet.status()] == [True])
         [held] = outlet.status()
-        assert 0 < held["peak_bytes"] <= held["limit_bytes"] == 64 << 10
-        assert pulled < 20_000
+        assert 0 < held["peak_bytes"] <= held["limit_bytes"] == 256 << 10
+        assert pulled < 60_000
         files = Files(spark, tmp_path, outlet)
         query = files.start()
         job.wait()
         query.stop()
-    assert files.rows() == expected(20_000)
+    assert files.rows() == expected(60_000)
 
 
 def test_a_query_goes_on_from_its_checkpoint_and_an_old_one_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     from flownet.spark import Outlet
 
     with Outlet(SCHEMA, buffer="64KiB", name="numbers") as outlet:
-        job = pairs(outlet, 20_000).execute_async()
+        job = pairs(outlet, 60_000).execute_async()
         files = Files(spark, tmp_path, outlet)
         eventually("two sinks that wait", lambda: [held["is_waiting"] for held in outlet.status()] == [True] * 2)
         files.start(available_now=True).awaitTermination()
         first = files.rows()
-        assert 0 < len(first) < 20_000
+        assert 0 < len(first) < 60_000
         shutil.copytree(tmp_path / "checkpoint", tmp_path / "old")
         for _ in range(3):
             files.start(available_now=True).awaitTermination()
@@ -159,7 +159,7 @@ def test_a_query_goes_on_from_its_checkpoint_and_an_old_one_is_refused(spark: Sp
         query = files.start()
         job.wait()
         query.stop()
-    assert files.rows() == expected(20_000)
+    assert files.rows() == expected(60_000)
 
 
 def test_a_checkpoint_of_another_run_is_refused(spark: SparkSession, tmp_path: Path) -> None:
