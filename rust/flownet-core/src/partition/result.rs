@@ -29,7 +29,9 @@ pub struct ResultPartition {
 }
 
 impl ResultPartition {
-    /// A partition that takes its segments from `pool`, which has one lane for each subpartition.
+    /// A partition that takes its segments from `pool`, which has one lane for each subpartition and a maximum above
+    /// their number. With a lower one, open buffers that nobody flushes could hold all of it, and
+    /// [`Self::poll_available`] would wait for ever.
     #[must_use]
     pub fn new(id: PartitionId, pool: Arc<BufferPool>, subpartitions: u32) -> Self {
         let open = OpenBuffers::new(subpartitions);
