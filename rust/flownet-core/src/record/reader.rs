@@ -76,6 +76,7 @@ impl RecordReader {
 
     /// Hands all records that end in what was pushed to `each`; the next buffer may be pushed then. Faster than
     /// [`next_record`](Self::next_record) where records are small: the place in the buffer stays in a register.
+    #[inline]
     pub fn read_all(&mut self, mut each: impl FnMut(&[u8])) -> Result<(), RecordError> {
         loop {
             if let Some(buffer) = &self.current {
