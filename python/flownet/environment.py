@@ -44,8 +44,8 @@ class Environment:
         ``"typed"`` moves values of the built-in types, datetimes and numpy values. ``"pickle"`` moves anything that
         pickle can, at its price in speed. Default: ``"typed"``.
     network_memory
-        Memory of a worker for buffers, ``"64MiB"`` or a number of bytes. Never exceeded, but for 512 bytes a buffer that
-        keep buffers apart in the caches. Default: 64 MiB.
+        Memory of a worker for buffers, ``"64MiB"`` or a number of bytes. Never exceeded, but for 512 bytes a buffer
+        that keep buffers apart in the caches. Default: 64 MiB.
     segment_size
         Size of a buffer, ``"32KiB"`` or a number of bytes. Default: 32 KiB.
     exclusive_buffers
