@@ -43,7 +43,7 @@ pub struct SourceOrder {
     pub records_per_second: Option<f64>,
 }
 
-/// See the [module docs](self).
+/// How fast a source may go: the strictest of its own limit and what the coordinator orders. Its clock is the caller's.
 #[derive(Debug, Default)]
 pub struct Pace {
     limit: Option<(RateUnit, Throttle)>,
