@@ -5,11 +5,11 @@ On a terminal the lines are rewritten in place; elsewhere a line is added now an
 
 from __future__ import annotations
 
-import shutil
 from typing import TextIO
 
 from .config import format_size
 from .job import JobStatus, TaskReport
+from .terminal import Lines
 
 
 class Progress:
@@ -24,33 +24,21 @@ class Progress:
     """
 
     def __init__(self, stream: TextIO, memory_bytes: int) -> None:
-        self._stream = stream
+        self._lines = Lines(stream)
         self._memory_bytes = memory_bytes
-        self._in_place = stream.isatty()
-        self._shown_lines = 0
         self._last_line_at = 0.0
 
     def show(self, status: JobStatus) -> None:
         """Show ``status``."""
-        if self._in_place:
-            self.clear()
-            width = shutil.get_terminal_size().columns - 1
-            lines = [line[:width] for line in status_lines(status, self._memory_bytes)]
-            self._shown_lines = len(lines)
-            self._write("".join(f"{line}\n" for line in lines))
+        if self._lines.in_place:
+            self._lines.rewrite(status_lines(status, self._memory_bytes))
         elif status.seconds - self._last_line_at >= _SECONDS_BETWEEN_LINES:
             self._last_line_at = status.seconds
-            self._write(f"{_one_line(status)}\n")
+            self._lines.add(_one_line(status))
 
     def clear(self) -> None:
         """Take away what was shown in place, so that other text can be printed."""
-        if self._shown_lines:
-            self._write(f"\x1b[{self._shown_lines}A\x1b[J")
-            self._shown_lines = 0
-
-    def _write(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()
+        self._lines.clear()
 
 
 def status_lines(status: JobStatus, memory_bytes: int) -> list[str]:

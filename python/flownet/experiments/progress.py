@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import TextIO
 
+from ..terminal import Lines
 from .tally import Tally
 from .units import format_seconds, format_value
 
@@ -19,35 +19,23 @@ class Progress:
     """
 
     def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._in_place = stream.isatty()
-        self._shown_lines = 0
+        self._lines = Lines(stream)
         self._last_line_at = float("-inf")
         self._last_done = -1
 
     def show(self, tally: Tally) -> None:
         """Show ``tally``."""
-        if self._in_place:
-            self.clear()
-            width = shutil.get_terminal_size().columns - 1
-            lines = [line[:width] for line in progress_lines(tally)]
-            self._shown_lines = len(lines)
-            self._write("".join(f"{line}\n" for line in lines))
+        if self._lines.in_place:
+            self._lines.rewrite(progress_lines(tally))
         elif tally.done != self._last_done and (
             tally.seconds - self._last_line_at >= _SECONDS_BETWEEN_LINES or tally.done == tally.total
         ):
             self._last_line_at, self._last_done = tally.seconds, tally.done
-            self._write("; ".join(line.strip() for line in progress_lines(tally)) + "\n")
+            self._lines.add("; ".join(line.strip() for line in progress_lines(tally)))
 
     def clear(self) -> None:
         """Take away what was shown in place."""
-        if self._shown_lines:
-            self._write(f"\x1b[{self._shown_lines}A\x1b[J")
-            self._shown_lines = 0
-
-    def _write(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()
+        self._lines.clear()
 
 
 def progress_lines(tally: Tally) -> list[str]:

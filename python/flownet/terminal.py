@@ -1,0 +1,45 @@
+"""Lines that follow something that goes on: rewritten in place on a terminal, added one by one elsewhere."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from typing import TextIO
+
+
+class Lines:
+    """The lines shown last on a stream.
+
+    Parameters
+    ----------
+    stream
+        Where to write.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._shown = 0
+        self.in_place = stream.isatty()
+        """Whether `rewrite` works here."""
+
+    def rewrite(self, lines: Iterable[str]) -> None:
+        """Show these in place of those shown before, cut to the width of the terminal."""
+        self.clear()
+        width = shutil.get_terminal_size().columns - 1
+        cut = [line[:width] for line in lines]
+        self._shown = len(cut)
+        self.add(*cut)
+
+    def clear(self) -> None:
+        """Take away what was shown in place, so that other text can be printed."""
+        if self._shown:
+            self._write(f"\x1b[{self._shown}A\x1b[J")
+            self._shown = 0
+
+    def add(self, *lines: str) -> None:
+        """Write lines that stay."""
+        self._write("".join(f"{line}\n" for line in lines))
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
