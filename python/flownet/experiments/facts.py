@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import os
 import platform
 import socket
@@ -11,19 +10,14 @@ import subprocess
 from pathlib import Path
 
 from .. import __version__
+from ..machine import cpu_model, installed, system
 from . import cores
 
 
 @functools.cache
 def versions() -> dict[str, str]:
     """Versions of what runs here."""
-    found = {"flownet": __version__, "python": platform.python_version()}
-    for package in ("pyspark", "numpy"):
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
+    return {"flownet": __version__, "python": platform.python_version(), **installed(("pyspark", "numpy"))}
 
 
 @functools.cache
@@ -32,9 +26,9 @@ def host() -> dict[str, str]:
     return {
         "name": socket.gethostname(),
         "cores": str(cores.count()),
-        "cpu": _cpu_model(),
+        "cpu": cpu_model(),
         "memory_mb": str(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 1_000_000),
-        "system": f"{platform.system()} {platform.release()}",
+        "system": system(),
     }
 
 
@@ -57,12 +51,3 @@ def _git(folder: Path, *arguments: str) -> str | None:
     except (OSError, subprocess.CalledProcessError):
         return None
     return finished.stdout.strip()
-
-
-def _cpu_model() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.machine()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()

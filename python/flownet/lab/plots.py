@@ -1,6 +1,6 @@
 """Plots: the style of all pictures, and the pieces they are made of. The one module that imports matplotlib.
 
-Colours are those of Okabe and Ito, which people with any kind of colour vision can tell apart; each also has a label
+Colours are those of all drawings, which people with any kind of colour vision can tell apart; each also has a label
 where the line ends, so that no picture needs its colours.
 """
 
@@ -17,15 +17,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from ..plots import COLOURS
 from .scenario import Result
 from .trace import Series, Trace
 
-BLUE: Final = "#0072B2"
-ORANGE: Final = "#E69F00"
-GREEN: Final = "#009E73"
-RED: Final = "#D55E00"
-PURPLE: Final = "#CC79A7"
-SKY: Final = "#56B4E9"
+BLUE, RED, GREEN, PURPLE, ORANGE, SKY = COLOURS[:6]
 GREY: Final = "#6b6b6b"
 
 STYLE: Final[Any] = {
