@@ -9,17 +9,16 @@ from typing import Any
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from .. import config
 from ..errors import FlownetError
 from . import wire
 from .door import rows_of
-from .frames import columns_of
-from .hub import Hub, Membership
+from .hub import Membership
 from .intake import Attempt, Intake, Name
+from .stream_end import StreamEnd
 from .wire import Header, Message
 
 
-class Inlet:
+class Inlet(StreamEnd):
     """Brings the rows of a streaming query of Spark into a job: ``env.from_iterable(inlet.source)``.
 
     The query writes with ``df.writeStream.format("flownet").option("endpoint", inlet.endpoint)``: its tasks send their
@@ -78,21 +77,14 @@ class Inlet:
         endpoint: str | None = None,
         name: str = "flownet",
     ) -> None:
-        columns = columns_of(schema)
-        limit = config.size_bytes("buffer", buffer)
-        self._hub = Hub("inlet", config.text("name", name), columns, address, endpoint)
+        super().__init__("inlet", schema, buffer, address, endpoint, name)
         handle = self._hub.handle
-        self._source = InletSource(handle.hub, handle.key, columns, limit, as_dicts)
+        self._source = InletSource(handle.hub, handle.key, self._columns, self._limit_bytes, as_dicts)
 
     @property
     def source(self) -> Callable[[int, int], Iterable[Any]]:
         """For `Environment.from_iterable`."""
         return self._source
-
-    @property
-    def endpoint(self) -> str:
-        """Path of the handle: the option ``endpoint`` of the query."""
-        return self._hub.endpoint
 
     def status(self) -> list[dict[str, Any]]:
         """Ask the subtasks what they hold.

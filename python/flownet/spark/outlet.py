@@ -8,16 +8,16 @@ from typing import Any
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from .. import config
 from ..errors import FlownetError
 from ..functions import Sink, TaskContext
-from .frames import columns_of, to_batch
-from .hub import Hub, Membership
+from .frames import to_batch
+from .hub import Membership
 from .shelf import Shelf
+from .stream_end import StreamEnd
 from .wire import Header, Message
 
 
-class Outlet:
+class Outlet(StreamEnd):
     """Gives the records of a job to a streaming query of Spark: ``stream.sink_to(outlet.sink)``.
 
     Each subtask of the sink keeps its records as Arrow batches, in a buffer of its own, and serves them on a port of
@@ -75,21 +75,14 @@ class Outlet:
         endpoint: str | None = None,
         name: str = "flownet",
     ) -> None:
-        columns = columns_of(schema)
-        limit = config.size_bytes("buffer", buffer)
-        self._hub = Hub("outlet", config.text("name", name), columns, address, endpoint)
+        super().__init__("outlet", schema, buffer, address, endpoint, name)
         handle = self._hub.handle
-        self._sink = OutletSink(handle.hub, handle.key, columns, limit)
+        self._sink = OutletSink(handle.hub, handle.key, self._columns, self._limit_bytes)
 
     @property
     def sink(self) -> Sink[Any]:
         """For `Stream.sink_to`."""
         return self._sink
-
-    @property
-    def endpoint(self) -> str:
-        """Path of the handle: the option ``endpoint`` of the query."""
-        return self._hub.endpoint
 
     def status(self) -> list[dict[str, Any]]:
         """Ask the subtasks what they hold.

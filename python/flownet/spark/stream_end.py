@@ -1,0 +1,25 @@
+"""What an outlet and an inlet are alike in: the caller's end of a stream between a job and a query."""
+
+from __future__ import annotations
+
+from pyspark.sql.types import StructType
+
+from .. import config
+from .frames import columns_of
+from .hub import Hub, Kind
+
+
+class StreamEnd:
+    """A hub, and the handle by which queries find it. Made as an `Outlet` or an `Inlet`, which say more."""
+
+    def __init__(
+        self, kind: Kind, schema: str | StructType, buffer: int | str, address: str, endpoint: str | None, name: str
+    ) -> None:
+        self._columns = columns_of(schema)
+        self._limit_bytes = config.size_bytes("buffer", buffer)
+        self._hub = Hub(kind, config.text("name", name), self._columns, address, endpoint)
+
+    @property
+    def endpoint(self) -> str:
+        """Path of the handle: the option ``endpoint`` of the query."""
+        return self._hub.endpoint
