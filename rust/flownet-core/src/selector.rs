@@ -72,9 +72,22 @@ impl Selector {
     /// Says where the next record goes. Selectors that decide by themselves ignore the target.
     #[inline]
     pub fn select(&mut self, target: Target, subpartitions: u32) -> Result<Selection, SelectError> {
+        if let Self::Rebalance { next } | Self::Rescale { next } = self {
+            return take_turn(next, subpartitions);
+        }
+        self.select_by_target(target, subpartitions)
+    }
+
+    /// The one subpartition that every record goes to, whatever its target.
+    pub(crate) fn only(&self, subpartitions: u32) -> Option<SubpartitionIndex> {
+        let is_turn = matches!(self, Self::Forward | Self::Rebalance { .. } | Self::Rescale { .. });
+        (is_turn && subpartitions == 1).then(|| SubpartitionIndex::new(0))
+    }
+
+    #[inline]
+    fn select_by_target(&self, target: Target, subpartitions: u32) -> Result<Selection, SelectError> {
         let chosen = match (self, target) {
-            (Self::Forward, _) => 0,
-            (Self::Rebalance { next } | Self::Rescale { next }, _) => take_turn(next, subpartitions),
+            (Self::Forward | Self::Rebalance { .. } | Self::Rescale { .. }, _) => 0,
             (Self::Broadcast, _) => return Ok(Selection::All),
             (Self::KeyGroup { max_parallelism }, Target::KeyHash(hash)) => {
                 let max_parallelism = *max_parallelism;
@@ -95,14 +108,18 @@ impl Selector {
 }
 
 #[inline]
-fn take_turn(next: &mut u32, subpartitions: u32) -> u32 {
+fn take_turn(next: &mut u32, subpartitions: u32) -> Result<Selection, SelectError> {
     if *next >= subpartitions {
         // The start may be any number; after it a round ends here, and a division would be dear for short rounds.
-        *next = if *next == subpartitions { 0 } else { next.checked_rem(subpartitions).unwrap_or(0) };
+        *next = match subpartitions {
+            0 => return Err(SelectError::OutOfRange { chosen: 0, subpartitions }),
+            _ if *next == subpartitions => 0,
+            _ => *next % subpartitions,
+        };
     }
     let chosen = *next;
     *next += 1;
-    chosen
+    Ok(Selection::One(SubpartitionIndex::new(chosen)))
 }
 
 #[cfg(test)]

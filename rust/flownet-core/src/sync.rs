@@ -6,11 +6,11 @@
 #[cfg(not(loom))]
 pub(crate) use std::sync::{
     Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence},
+    atomic::{AtomicBool, AtomicU8, Ordering, fence},
 };
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{
     Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence},
+    atomic::{AtomicBool, AtomicU8, Ordering, fence},
 };

@@ -129,6 +129,12 @@ impl Lease {
         self.committed.store(len | flag, Ordering::Release);
     }
 
+    /// What its builder has committed, asked by the builder itself: nobody else changes it.
+    #[inline]
+    pub(crate) fn committed_by_us(&self) -> Committed {
+        Committed(self.committed.load(Ordering::Relaxed))
+    }
+
     /// What can be read now (S4).
     #[inline]
     pub(crate) fn committed(&self) -> Committed {
@@ -158,6 +164,12 @@ impl Drop for Lease {
 }
 
 impl Committed {
+    /// How much, or far more than a lease can have if it is finished.
+    #[inline]
+    pub(crate) fn position(self) -> usize {
+        self.0
+    }
+
     #[inline]
     pub(crate) fn len(self) -> usize {
         self.0 & !FINISHED

@@ -13,20 +13,21 @@ use crate::{BufferConsumer, SegmentPart};
 ///
 /// Dropping it finishes it: everything appended is committed.
 pub struct BufferBuilder {
-    bytes: RawBytes,
-    written: usize,
-    capacity: usize,
-    finished: bool,
     lease: LeaseArc<Lease>,
+    /// Where a record may end that is written and committed in one step: nowhere, if there are uncommitted bytes or the
+    /// builder is finished.
+    record_limit: usize,
+    /// Bytes written behind those that are committed. How many those are the lease knows: a record touches it and its
+    /// own bytes, and only reads what is here.
+    uncommitted: usize,
 }
 
 impl BufferBuilder {
     /// A builder for a segment or a part of one, and the consumer that reads what it commits.
     pub fn new(part: impl Into<SegmentPart>) -> (Self, BufferConsumer) {
         let lease = LeaseArc::new(Lease::unwritten(part.into()));
-        let capacity = lease.len();
         let consumer = BufferConsumer::new(LeaseArc::clone(&lease));
-        (Self { bytes: lease.raw(), written: 0, capacity, finished: false, lease }, consumer)
+        (Self { record_limit: lease.len(), lease, uncommitted: 0 }, consumer)
     }
 
     /// Writes the prefix of `src` that fits and returns its length. Not yet readable.
@@ -41,103 +42,72 @@ impl BufferBuilder {
         }
     }
 
-    /// Writes `first` and `second` behind it and commits them, if both fit with room to spare: the whole of a small
-    /// record in one step. `false`: nothing was written.
+    /// For small records: each is written and committed in one step, while there is room to spare.
     ///
-    /// One step and not two appends: each would have to wait for the position the other has just stored.
+    /// There is none where appended bytes are not committed.
     #[inline]
-    pub fn try_append_both(&mut self, first: &[u8], second: &[u8]) -> bool {
-        let both = first.len() + second.len();
-        if both >= self.writable_bytes() {
-            return false;
-        }
-        // SAFETY: both fit below `capacity`, in the segment, which the lease holds (S2). We are its only writer and
-        // readers stop at `committed <= written` (S3, S4), so nobody else touches what lies behind `written`.
-        unsafe {
-            self.bytes.write(self.written, first);
-            self.bytes.write(self.written + first.len(), second);
-        }
-        self.written += both;
-        self.commit();
-        true
-    }
-
-    /// The unwritten rest, to be written in place and then [`advance`](Self::advance)d over.
-    #[inline]
-    pub fn spare_mut(&mut self) -> &mut [u8] {
-        // SAFETY: `written..capacity` lies in the segment, which the lease holds (S2).
-        // It is at or after `committed`, so it is ours alone (S3); `&mut self` makes
-        // this the only reference into it.
-        unsafe { self.bytes.slice_mut(self.written, self.capacity - self.written) }
-    }
-
-    /// Counts `n` bytes of [`spare_mut`](Self::spare_mut) as appended.
-    ///
-    /// # Panics
-    /// If fewer than `n` are writable.
-    #[inline]
-    pub fn advance(&mut self, n: usize) {
-        assert!(n <= self.writable_bytes(), "advanced by {n} of {} writable bytes", self.writable_bytes());
-        self.written += n;
+    pub fn records(&mut self) -> RecordAppender<'_> {
+        // Behind every limit if the builder is finished, and nothing is written there.
+        let at = self.lease.committed_by_us().position();
+        RecordAppender { bytes: self.lease.raw(), at, limit: self.record_limit, lease: &self.lease }
     }
 
     /// Makes everything appended readable. One Release store.
     #[inline]
     pub fn commit(&mut self) {
-        // SAFETY: we are the lease's builder, and `written` only grows (S3).
-        unsafe { self.lease.publish(self.written, self.finished) };
+        if !self.is_finished() {
+            // SAFETY: we are the lease's builder, and the position only grows (S3).
+            unsafe { self.lease.publish(self.written_bytes(), false) };
+            self.uncommitted = 0;
+            self.record_limit = self.lease.len();
+        }
     }
 
     /// Commits, marks the end, and returns how many bytes were written in all.
     /// Nothing fits any more. Idempotent.
     pub fn finish(&mut self) -> usize {
-        self.capacity = self.written;
-        self.finished = true;
-        self.commit();
-        self.written
-    }
-
-    /// Sets how many bytes the segment may hold in all, clamped to what is written
-    /// already and to the segment's length. No effect once finished.
-    pub fn trim(&mut self, capacity: usize) {
-        if !self.finished {
-            self.capacity = capacity.clamp(self.written, self.lease.len());
-        }
+        let written = self.written_bytes();
+        // SAFETY: as in `commit`; nothing is written once finished (S3).
+        unsafe { self.lease.publish(written, true) };
+        self.uncommitted = 0;
+        self.record_limit = 0;
+        written
     }
 
     /// Bytes that still fit.
     #[inline]
     pub fn writable_bytes(&self) -> usize {
-        self.capacity - self.written
+        if self.is_finished() { 0 } else { self.lease.len() - self.written_bytes() }
     }
 
     /// Bytes appended, committed or not.
     #[inline]
     pub fn written_bytes(&self) -> usize {
-        self.written
+        self.lease.committed_by_us().len() + self.uncommitted
     }
 
     /// Whether nothing more fits.
     #[inline]
     pub fn is_full(&self) -> bool {
-        self.written == self.capacity
+        self.writable_bytes() == 0
     }
 
     /// Whether [`finish`](Self::finish) was called.
     #[inline]
     pub fn is_finished(&self) -> bool {
-        self.finished
+        self.lease.committed_by_us().is_finished()
     }
 
     /// Writes `src`, which fits.
     #[inline]
     fn put(&mut self, src: &[u8]) {
         debug_assert!(src.len() <= self.writable_bytes(), "checked by the callers");
-        // SAFETY: `src` fits below `capacity`, in the segment, which the lease holds
-        // (S2). We are its only writer and readers stop at `committed <= written`
-        // (S3, S4), so nobody else touches `written..written + src.len()`.
-        unsafe { self.bytes.write(self.written, src) };
-        self.written += src.len();
+        // SAFETY: `src` fits behind what is written, in the segment, which the lease
+        // holds (S2). We are its only writer and readers stop at what is committed
+        // (S3, S4), so nobody else touches this range.
+        unsafe { self.lease.raw().write(self.written_bytes(), src) };
+        self.uncommitted += src.len();
+        self.record_limit = 0;
     }
 
     #[cold]
@@ -146,6 +116,42 @@ impl BufferBuilder {
         let fits = src.len().min(self.writable_bytes());
         self.put(&src[..fits]);
         fits
+    }
+}
+
+/// Appends to a [`BufferBuilder`] and commits with each append. A local variable of a loop: where it is, the next record
+/// need not be looked up.
+pub struct RecordAppender<'a> {
+    bytes: RawBytes,
+    /// Everything before it is committed, and nothing behind it is written.
+    at: usize,
+    limit: usize,
+    lease: &'a Lease,
+}
+
+impl RecordAppender<'_> {
+    /// Writes `first` and `second` behind it and commits them, if both fit with room to spare. `false`: nothing was
+    /// written.
+    ///
+    /// One step and not two appends: each would have to wait for the position the other has just stored.
+    #[inline]
+    pub fn try_append_both(&mut self, first: &[u8], second: &[u8]) -> bool {
+        let end = self.at.checked_add(first.len() + second.len());
+        let Some(end) = end.filter(|&end| end < self.limit) else {
+            return false;
+        };
+        // SAFETY: both fit in the segment, which the lease holds (S2). Its builder is borrowed by us alone, so we are
+        // its only writer, and readers stop at what is committed (S3, S4): nobody else touches this range.
+        unsafe {
+            self.bytes.write(self.at, first);
+            self.bytes.write(self.at + first.len(), second);
+        }
+        // A writer of many buffers comes back to this one when others have long taken the place of its next line.
+        self.bytes.prefetch(end + LINE_BYTES);
+        // SAFETY: we act for the lease's builder, which is not finished, and have written up to `end` (S3).
+        unsafe { self.lease.publish(end, false) };
+        self.at = end;
+        true
     }
 }
 
@@ -158,9 +164,12 @@ impl Drop for BufferBuilder {
 impl fmt::Debug for BufferBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BufferBuilder")
-            .field("written", &self.written)
-            .field("capacity", &self.capacity)
-            .field("finished", &self.finished)
+            .field("written", &self.written_bytes())
+            .field("capacity", &self.lease.len())
+            .field("finished", &self.is_finished())
             .finish_non_exhaustive()
     }
 }
+
+/// Of a cache line.
+const LINE_BYTES: usize = 64;

@@ -35,8 +35,8 @@
 //!   it the slot, until the last builder, consumer and buffer of it is dropped.
 //! - S3: within a lease the bytes from `committed` on belong to its one builder,
 //!   and those before it are never written again. Only the builder stores
-//!   `committed`, with Release, and never lowers it;
-//!   `committed <= written <= capacity <= segment length`.
+//!   `committed`, with Release, and never lowers it; bytes written behind it are
+//!   the builder's to count, and never lie beyond the segment's length.
 //! - S4: readers touch only ranges that end at or before a `committed` they
 //!   loaded with Acquire.
 //! - S5: a segment leaves its lease only when the lease is dropped. The lease's
@@ -66,7 +66,7 @@ mod tests;
 
 pub use buffer::Buffer;
 pub use buffer_pool::{BufferPool, BufferPoolSettings};
-pub use builder::BufferBuilder;
+pub use builder::{BufferBuilder, RecordAppender};
 pub use consumer::BufferConsumer;
 pub use error::MemoryError;
 pub use part::SegmentPart;

@@ -1,95 +1,123 @@
 //! Which subpartitions were written since the last flush.
 
-use crate::sync::{AtomicU64, Ordering};
+use std::sync::Arc;
 
-const BITS: usize = u64::BITS as usize;
+use crate::sync::{AtomicU8, Ordering};
 
-/// One bit a subpartition, set by the writer a record at a time and taken by the flusher.
+/// One mark a subpartition, set by the writer a record at a time and taken by the flusher. Clones are one.
 ///
-/// The writer only reads a bit that is set already, without a fence, so it may see a bit that the flusher is just
-/// taking while the flusher does not see the writer's last commit. Therefore a bit that was taken is given once more
+/// The writer only reads a mark that is set already, without a fence, so it may see a mark that the flusher is just
+/// taking while the flusher does not see the writer's last commit. Therefore a mark that was taken is given once more
 /// by the next [`Self::take`]: by then the commit is visible, and a flush that finds nothing is cheap. The price is
-/// paid per flush and subpartition; a fence would be paid per record.
-#[derive(Debug)]
-pub(super) struct DirtyBits {
-    now: Box<[AtomicU64]>,
-    before: Box<[AtomicU64]>,
-    len: usize,
+/// paid per flush and subpartition; a fence would be paid per record. For the writer's sake, too, a mark is a byte: it
+/// has to find it and to compare, and neither to shift nor to share it with a neighbour.
+#[derive(Clone, Debug)]
+pub(super) struct DirtyMarks {
+    each: Arc<[DirtyMark]>,
+    /// For what is written to all at once.
+    all: Arc<DirtyMark>,
 }
 
-impl DirtyBits {
+/// Of one subpartition, or of all together.
+#[derive(Debug)]
+pub(super) struct DirtyMark(AtomicU8);
+
+impl DirtyMarks {
     pub(super) fn new(len: usize) -> Self {
-        let words = || (0..len.div_ceil(BITS)).map(|_| AtomicU64::new(0)).collect();
-        Self { now: words(), before: words(), len }
+        let clean = || DirtyMark(AtomicU8::new(CLEAN));
+        Self { each: (0..len).map(|_| clean()).collect(), all: Arc::new(clean()) }
     }
 
+    /// The marks of all subpartitions.
     #[inline]
-    pub(super) fn mark(&self, index: usize) {
-        set(&self.now[index / BITS], 1 << (index % BITS));
+    pub(super) fn each(&self) -> &[DirtyMark] {
+        &self.each
     }
 
     pub(super) fn mark_all(&self) {
-        let mut left = self.len;
-        for word in &self.now {
-            set(word, if left >= BITS { u64::MAX } else { (1 << left) - 1 });
-            left = left.saturating_sub(BITS);
-        }
+        self.all.set();
     }
 
-    /// Clears and gives all marks, and once more those the last call gave.
-    pub(super) fn take(&self, mut each: impl FnMut(usize)) {
-        for (place, (now, before)) in self.now.iter().zip(&self.before).enumerate() {
-            let current = if now.load(Ordering::Relaxed) == 0 { 0 } else { now.swap(0, Ordering::AcqRel) };
-            let mut marks = current | before.swap(current, Ordering::Relaxed);
-            while marks != 0 {
-                each(place * BITS + marks.trailing_zeros() as usize);
-                marks &= marks - 1;
+    /// Gives all that are marked, and once more those the last call gave.
+    pub(super) fn take(&self, mut give: impl FnMut(usize)) {
+        let gives_all = self.all.take();
+        for (index, mark) in self.each.iter().enumerate() {
+            if mark.take() | gives_all {
+                give(index);
             }
         }
     }
 
     pub(super) fn any(&self) -> bool {
-        self.now.iter().chain(&self.before).any(|word| word.load(Ordering::Relaxed) != 0)
+        self.all.is_set() || self.each.iter().any(DirtyMark::is_set)
     }
 }
 
-#[inline]
-fn set(word: &AtomicU64, marks: u64) {
-    if word.load(Ordering::Relaxed) & marks != marks {
-        word.fetch_or(marks, Ordering::AcqRel);
+impl DirtyMark {
+    #[inline]
+    pub(super) fn set(&self) {
+        if self.0.load(Ordering::Relaxed) != WRITTEN {
+            // Release: who takes the mark sees what was committed before it.
+            self.0.store(WRITTEN, Ordering::Release);
+        }
+    }
+
+    /// Whether it is to be given.
+    fn take(&self) -> bool {
+        let seen = self.0.load(Ordering::Relaxed);
+        if seen != CLEAN {
+            let left = if seen == WRITTEN { TAKEN } else { CLEAN };
+            // If it fails, the writer has just marked it again, for the next call.
+            let _ = self.0.compare_exchange(seen, left, Ordering::AcqRel, Ordering::Relaxed);
+        }
+        seen != CLEAN
+    }
+
+    fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != CLEAN
     }
 }
+
+/// Not written since the flush before the last.
+const CLEAN: u8 = 0;
+/// Given by the last flush.
+const TAKEN: u8 = 1;
+/// Written since the last flush, or while it went on.
+const WRITTEN: u8 = 2;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn taken(bits: &DirtyBits) -> Vec<usize> {
+    fn taken(marks: &DirtyMarks) -> Vec<usize> {
         let mut indices = Vec::new();
-        bits.take(|index| indices.push(index));
+        marks.take(|index| indices.push(index));
         indices
     }
 
     #[test]
     fn a_mark_is_given_by_two_takes_and_then_forgotten() {
-        let bits = DirtyBits::new(130);
-        bits.mark(129);
-        bits.mark(0);
-        assert_eq!(taken(&bits), [0, 129]);
-        bits.mark(64);
-        assert_eq!(taken(&bits), [0, 64, 129]);
-        assert!(bits.any());
-        assert_eq!(taken(&bits), [64]);
-        assert!(!bits.any());
-        assert_eq!(taken(&bits), []);
+        let marks = DirtyMarks::new(130);
+        marks.each()[129].set();
+        marks.each()[0].set();
+        assert_eq!(taken(&marks), [0, 129]);
+        marks.each()[64].set();
+        assert_eq!(taken(&marks), [0, 64, 129]);
+        assert!(marks.any());
+        assert_eq!(taken(&marks), [64]);
+        assert!(!marks.any());
+        assert_eq!(taken(&marks), []);
     }
 
     #[test]
     fn marking_all_marks_only_what_exists() {
         for len in [1, 63, 64, 65, 128] {
-            let bits = DirtyBits::new(len);
-            bits.mark_all();
-            assert_eq!(taken(&bits), (0..len).collect::<Vec<_>>());
+            let marks = DirtyMarks::new(len);
+            marks.mark_all();
+            for _ in 0..2 {
+                assert_eq!(taken(&marks), (0..len).collect::<Vec<_>>());
+            }
+            assert!(!marks.any());
         }
     }
 }

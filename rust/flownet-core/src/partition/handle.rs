@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::cell::SubpartitionCell;
-use super::dirty::DirtyBits;
+use super::dirty::DirtyMarks;
 use crate::error::ExchangeError;
 use crate::ids::{PartitionId, SubpartitionIndex};
 
@@ -27,7 +27,7 @@ pub struct PartitionCounters {
 pub(super) struct Shared {
     pub(super) id: PartitionId,
     pub(super) cells: Box<[Arc<SubpartitionCell>]>,
-    pub(super) dirty: DirtyBits,
+    pub(super) dirty: DirtyMarks,
     bytes_out: AtomicU64,
     buffers_out: AtomicU64,
 }
@@ -91,15 +91,9 @@ impl PartitionHandle {
 }
 
 impl Shared {
-    pub(super) fn new(id: PartitionId, subpartitions: u32) -> Self {
+    pub(super) fn new(id: PartitionId, subpartitions: u32, dirty: DirtyMarks) -> Self {
         let cells = (0..subpartitions).map(|index| Arc::new(SubpartitionCell::new(SubpartitionIndex::new(index))));
-        Self {
-            id,
-            cells: cells.collect(),
-            dirty: DirtyBits::new(subpartitions as usize),
-            bytes_out: AtomicU64::new(0),
-            buffers_out: AtomicU64::new(0),
-        }
+        Self { id, cells: cells.collect(), dirty, bytes_out: AtomicU64::new(0), buffers_out: AtomicU64::new(0) }
     }
 
     pub(super) fn count(&self, bytes: usize, copies: usize) {

@@ -22,7 +22,9 @@ mod dirty;
 mod handle;
 mod open;
 mod result;
+mod runs;
 
 pub use cell::SubpartitionCell;
 pub use handle::{PartitionCounters, PartitionHandle};
 pub use result::ResultPartition;
+pub(crate) use runs::Run;

@@ -56,6 +56,12 @@ impl OpenBuffers {
         self.builders[index].as_mut()
     }
 
+    /// All of them, by subpartition.
+    #[inline]
+    pub(super) fn builders(&mut self) -> &mut [Option<BufferBuilder>] {
+        &mut self.builders
+    }
+
     /// Segments that open buffers and parts to spare keep from coming back.
     pub(super) fn segments(&self) -> usize {
         self.segments.open()

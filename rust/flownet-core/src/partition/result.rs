@@ -6,8 +6,10 @@ use std::task::{Poll, Waker, ready};
 use flownet_memory::{BufferBuilder, BufferPool, MemorySegment, SegmentPart};
 
 use super::cell::SubpartitionCell;
+use super::dirty::DirtyMarks;
 use super::handle::{PartitionCounters, PartitionHandle, Shared};
 use super::open::OpenBuffers;
+use super::runs::Runs;
 use crate::error::ExchangeError;
 use crate::event::Event;
 use crate::ids::{PartitionId, SubpartitionIndex};
@@ -24,6 +26,8 @@ pub struct ResultPartition {
     shared: Arc<Shared>,
     pool: Arc<BufferPool>,
     open: OpenBuffers,
+    /// Those of `shared`, at hand.
+    dirty: DirtyMarks,
     broadcast: Option<BufferBuilder>,
     is_finished: bool,
 }
@@ -34,8 +38,9 @@ impl ResultPartition {
     /// [`Self::poll_available`] would wait for ever.
     #[must_use]
     pub fn new(id: PartitionId, pool: Arc<BufferPool>, subpartitions: u32) -> Self {
-        let open = OpenBuffers::new(subpartitions);
-        Self { shared: Arc::new(Shared::new(id, subpartitions)), pool, open, broadcast: None, is_finished: false }
+        let dirty = DirtyMarks::new(subpartitions as usize);
+        let shared = Arc::new(Shared::new(id, subpartitions, dirty.clone()));
+        Self { shared, pool, open: OpenBuffers::new(subpartitions), dirty, broadcast: None, is_finished: false }
     }
 
     /// Appends to one subpartition and takes new segments as they are needed. Returns how many bytes were taken: all
@@ -52,19 +57,13 @@ impl ResultPartition {
         if taken == bytes.len() { taken } else { taken + self.write_rest(subpartition, &bytes[taken..]) }
     }
 
-    /// Writes a whole record where the open buffer has room for it and more: the case to be fast in. `false`: nothing
-    /// was written, [`Self::try_write`] and [`Self::end_record`] know what to do.
+    /// The open buffers, to write whole records to: the case to be fast in.
     #[inline]
-    pub(crate) fn try_write_record(&mut self, subpartition: SubpartitionIndex, prefix: &[u8], record: &[u8]) -> bool {
-        let index = subpartition.index();
-        if self.broadcast.is_none()
-            && let Some(builder) = self.open.get_mut(index)
-            && builder.try_append_both(prefix, record)
-        {
-            self.shared.dirty.mark(index);
-            return true;
-        }
-        false
+    pub(crate) fn runs(&mut self) -> Runs<'_> {
+        let (builders, marks) = (self.open.builders(), self.dirty.each());
+        // As many, which the compiler should know.
+        let marks = &marks[..builders.len()];
+        Runs { builders, marks, cells: &self.shared.cells }
     }
 
     /// Appends once for all subpartitions: they share the buffer. Otherwise as [`Self::try_write`].
@@ -85,7 +84,7 @@ impl ResultPartition {
                 self.shared.cells[index].finish_buffer();
             }
         }
-        self.shared.dirty.mark(index);
+        self.dirty.each()[index].set();
     }
 
     /// As [`Self::end_record`], for a record that was broadcast.
@@ -97,7 +96,7 @@ impl ResultPartition {
                 self.close_broadcast();
             }
         }
-        self.shared.dirty.mark_all();
+        self.dirty.mark_all();
     }
 
     /// Sends an event to one subpartition, behind all records written to it (a priority event: before what is still

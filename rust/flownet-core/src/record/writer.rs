@@ -15,7 +15,7 @@ use super::LENGTH_PREFIX_BYTES;
 use crate::error::ExchangeError;
 use crate::event::Event;
 use crate::ids::SubpartitionIndex;
-use crate::partition::ResultPartition;
+use crate::partition::{ResultPartition, Run};
 use crate::selector::{Selection, Selector, Target};
 
 /// When readers get to see a buffer that is not full. An event always shows what is in front of it.
@@ -49,10 +49,11 @@ pub struct RecordWriter {
     flush: FlushPolicy,
     max_record_bytes: usize,
     state: State,
+    /// Records shorter than this may be written now: none where the state is not open.
+    welcome_below: usize,
     /// What is left to write of a record that blocks. Kept for its allocation.
     rest: Vec<u8>,
     rest_at: usize,
-    records_out: u64,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -68,38 +69,99 @@ impl RecordWriter {
     #[must_use]
     pub fn new(partition: ResultPartition, selector: Selector, flush: FlushPolicy, max_record_bytes: usize) -> Self {
         let format_limit = usize::try_from(u32::MAX).unwrap_or(usize::MAX);
+        let max_record_bytes = max_record_bytes.min(format_limit);
         Self {
             subpartitions: u32::try_from(partition.subpartitions().len()).unwrap_or(u32::MAX),
             partition,
             selector,
             flush,
-            max_record_bytes: max_record_bytes.min(format_limit),
+            max_record_bytes,
             state: State::Open,
+            welcome_below: max_record_bytes.saturating_add(1), // as in `enter`
             rest: Vec::new(),
             rest_at: 0,
-            records_out: 0,
         }
     }
 
     /// Takes one record. After an error nothing of it was written.
     #[inline(always)] // or a record of known length is copied by a call that does not know it
     pub fn try_emit(&mut self, target: Target, record: &[u8]) -> Result<Emit, ExchangeError> {
-        if record.len() > self.max_record_bytes || self.state != State::Open {
+        if record.len() >= self.welcome_below {
             return Err(self.refusal(record.len()));
         }
         let selection = self.selector.select(target, self.subpartitions)?;
-        self.records_out += 1;
-        // At most `max_record_bytes`, which fits.
-        let prefix = (record.len() as u32).to_le_bytes();
         if let Selection::One(subpartition) = selection
-            && self.partition.try_write_record(subpartition, &prefix, record)
+            && write_whole(self.partition.runs().run(subpartition).as_mut(), record, self.flush)
         {
-            if self.flush == FlushPolicy::EveryRecord {
-                self.partition.flush(subpartition);
-            }
             return Ok(Emit::Done);
         }
-        Ok(self.emit_over_buffers(selection, prefix, record))
+        Ok(self.emit_over_buffers(selection, record))
+    }
+
+    /// Takes records until one blocks or there are no more: what [`Self::try_emit`] does for each, with less to do
+    /// between two of them. An error is that of the record taken last, of which nothing was written.
+    #[inline]
+    pub fn try_emit_all<R: AsRef<[u8]>>(
+        &mut self,
+        records: &mut impl Iterator<Item = (Target, R)>,
+    ) -> Result<Emit, ExchangeError> {
+        loop {
+            let left = match self.selector.only(self.subpartitions) {
+                Some(only) => self.emit_run(only, records)?,
+                None => self.emit_runs(records)?,
+            };
+            let Some((selection, record)) = left else { return Ok(Emit::Done) };
+            if self.emit_over_buffers(selection, record.as_ref()) == Emit::Blocked {
+                return Ok(Emit::Blocked);
+            }
+        }
+    }
+
+    /// Writes records to the open buffer of one subpartition. Gives back the first that has to go another way.
+    #[inline]
+    fn emit_run<R: AsRef<[u8]>>(
+        &mut self,
+        only: SubpartitionIndex,
+        records: &mut impl Iterator<Item = (Target, R)>,
+    ) -> Result<Option<(Selection, R)>, ExchangeError> {
+        let (welcome_below, flush) = (self.welcome_below, self.flush);
+        let mut runs = self.partition.runs();
+        let mut run = runs.run(only);
+        for (_, record) in records {
+            let bytes = record.as_ref();
+            if bytes.len() >= welcome_below {
+                return Err(self.refusal(bytes.len()));
+            }
+            if !write_whole(run.as_mut(), bytes, flush) {
+                return Ok(Some((Selection::One(only), record)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// As [`Self::emit_run`], to the open buffers of all subpartitions.
+    #[inline]
+    fn emit_runs<R: AsRef<[u8]>>(
+        &mut self,
+        records: &mut impl Iterator<Item = (Target, R)>,
+    ) -> Result<Option<(Selection, R)>, ExchangeError> {
+        let (subpartitions, welcome_below, flush) = (self.subpartitions, self.welcome_below, self.flush);
+        let mut runs = self.partition.runs();
+        for (target, record) in records {
+            let bytes = record.as_ref();
+            if bytes.len() >= welcome_below {
+                return Err(self.refusal(bytes.len()));
+            }
+            let selection = self.selector.select(target, subpartitions)?;
+            let run = match selection {
+                Selection::One(subpartition) => &mut runs.run(subpartition),
+                Selection::All => &mut None,
+            };
+            if !write_whole(run.as_mut(), bytes, flush) {
+                return Ok(Some((selection, record)));
+            }
+        }
+        Ok(None)
     }
 
     /// Goes on with the record that blocks. Does nothing when none does.
@@ -113,7 +175,7 @@ impl RecordWriter {
         if self.rest_at < self.rest.len() {
             return Ok(Emit::Blocked);
         }
-        self.state = State::Open;
+        self.enter(State::Open);
         self.forget_rest();
         self.end_record(selection);
         Ok(Emit::Done)
@@ -152,7 +214,7 @@ impl RecordWriter {
     pub fn finish(&mut self, drain: bool) -> Result<(), ExchangeError> {
         self.check_open()?;
         self.partition.finish(drain);
-        self.state = State::Finished;
+        self.enter(State::Finished);
         Ok(())
     }
 
@@ -181,15 +243,10 @@ impl RecordWriter {
         &self.partition
     }
 
-    /// Records taken so far; a broadcast record counts once.
-    #[must_use]
-    pub fn records_out(&self) -> u64 {
-        self.records_out
-    }
-
     /// Writes a record that reaches the end of the open buffer, or finds none, or goes to all.
     #[inline(never)]
-    fn emit_over_buffers(&mut self, selection: Selection, prefix: [u8; LENGTH_PREFIX_BYTES], record: &[u8]) -> Emit {
+    fn emit_over_buffers(&mut self, selection: Selection, record: &[u8]) -> Emit {
+        let prefix = prefix_of(record);
         let mut written = self.write(selection, &prefix);
         if written == prefix.len() {
             written += self.write(selection, record);
@@ -234,8 +291,13 @@ impl RecordWriter {
         let prefix_written = written.min(prefix.len());
         self.rest.extend_from_slice(&prefix[prefix_written..]);
         self.rest.extend_from_slice(&record[written - prefix_written..]);
-        self.state = State::Blocked(selection);
+        self.enter(State::Blocked(selection));
         Emit::Blocked
+    }
+
+    fn enter(&mut self, state: State) {
+        self.state = state;
+        self.welcome_below = if state == State::Open { self.max_record_bytes.saturating_add(1) } else { 0 };
     }
 
     fn forget_rest(&mut self) {
@@ -260,6 +322,23 @@ impl RecordWriter {
             State::Open => ExchangeError::RecordTooLarge { bytes, max_bytes: self.max_record_bytes },
         }
     }
+}
+
+/// Writes a record where an open buffer has room for it and more. `false`: nothing was written.
+#[inline]
+fn write_whole(run: Option<&mut Run<'_>>, record: &[u8], flush: FlushPolicy) -> bool {
+    let Some(run) = run else { return false };
+    let is_written = run.try_write(&prefix_of(record), record);
+    if is_written && flush == FlushPolicy::EveryRecord {
+        run.flush();
+    }
+    is_written
+}
+
+#[inline]
+fn prefix_of(record: &[u8]) -> [u8; LENGTH_PREFIX_BYTES] {
+    // At most `max_record_bytes`, which fits.
+    (record.len() as u32).to_le_bytes()
 }
 
 /// A vector for the rest of a record that is larger than this is not kept for the next one.

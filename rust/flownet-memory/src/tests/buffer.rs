@@ -71,14 +71,14 @@ fn appending_over_capacity_writes_a_prefix_and_says_how_much() {
 fn two_pieces_are_written_and_committed_together_or_not_at_all() {
     let (segments, pool) = one_segment();
     let (mut builder, mut consumer) = BufferBuilder::new(pool.try_take(0).unwrap());
-    assert!(builder.try_append_both(b"ab", b"c"));
+    assert!(builder.records().try_append_both(b"ab", b"c"));
     assert_eq!(&*consumer.poll().unwrap(), b"abc");
-    assert!(!builder.try_append_both(b"def", b"gh"), "what would fill the segment is for `append`");
+    assert!(!builder.records().try_append_both(b"def", b"gh"), "what would fill the segment is for `append`");
     assert_eq!((builder.written_bytes(), consumer.has_data()), (3, false));
-    assert!(builder.try_append_both(b"", b"defg"));
+    assert!(builder.records().try_append_both(b"", b"defg"));
     assert_eq!(&*consumer.poll().unwrap(), b"defg");
     builder.finish();
-    assert!(!builder.try_append_both(b"", b""), "nothing is written once finished");
+    assert!(!builder.records().try_append_both(b"", b""), "nothing is written once finished");
     drop((builder, consumer));
     assert_home(segments, pool);
 }
@@ -100,27 +100,22 @@ fn pieces_of_every_length_arrive_whole() {
 }
 
 #[test]
-fn writing_in_place_counts_once_advanced() {
+fn records_are_not_written_behind_bytes_that_are_not_committed() {
     let (segments, pool) = one_segment();
     let (mut builder, mut consumer) = BufferBuilder::new(pool.try_take(0).unwrap());
     builder.append(b"a");
-    builder.spare_mut()[..2].copy_from_slice(b"bc");
+    assert!(!builder.records().try_append_both(b"b", b"c"));
     builder.commit();
-    assert_eq!(consumer.poll().unwrap().len(), 1);
-    builder.advance(2);
+    let mut records = builder.records();
+    assert!(records.try_append_both(b"b", b"c"));
+    assert!(records.try_append_both(b"d", b"e"));
+    assert!(!records.try_append_both(b"f", b"gh"), "what would fill the segment is for `append`");
+    assert!(records.try_append_both(b"", b"fg"));
+    assert_eq!(builder.append(b"hi"), 1);
     builder.commit();
-    assert_eq!(&*consumer.poll().unwrap(), b"bc");
-    assert_eq!(builder.spare_mut().len(), 5);
+    assert_eq!(&*consumer.poll().unwrap(), b"abcdefgh");
     drop((builder, consumer));
     assert_home(segments, pool);
-}
-
-#[test]
-#[should_panic(expected = "advanced by 9 of 8 writable bytes")]
-fn advancing_past_the_end_panics() {
-    let (_segments, pool) = one_segment();
-    let (mut builder, _consumer) = BufferBuilder::new(pool.try_take(0).unwrap());
-    builder.advance(9);
 }
 
 #[test]
@@ -149,8 +144,7 @@ fn nothing_can_be_written_once_finished() {
     let (mut builder, mut consumer) = BufferBuilder::new(pool.try_take(0).unwrap());
     builder.append(b"ab");
     builder.finish();
-    builder.trim(8);
-    assert!(builder.is_full() && builder.spare_mut().is_empty());
+    assert!(builder.is_full());
     assert_eq!(builder.append(b"c"), 0);
     builder.commit();
     assert_eq!(&*consumer.poll().unwrap(), b"ab");
@@ -189,22 +183,6 @@ fn the_segment_goes_home_only_after_builder_consumer_and_slices() {
     assert!(!pool.is_available());
     assert_eq!(copy.as_ref(), b"cd");
     drop(copy);
-    assert_home(segments, pool);
-}
-
-#[test]
-fn trimming_is_clamped_to_what_is_written_and_to_the_segment() {
-    let (segments, pool) = one_segment();
-    let (mut builder, consumer) = BufferBuilder::new(pool.try_take(0).unwrap());
-    builder.append(b"abc");
-    builder.trim(5);
-    assert_eq!(builder.append(b"defgh"), 2);
-    builder.trim(1);
-    assert!(builder.is_full());
-    assert_eq!(builder.written_bytes(), 5);
-    builder.trim(100);
-    assert_eq!(builder.writable_bytes(), 3);
-    drop((builder, consumer));
     assert_home(segments, pool);
 }
 

@@ -59,14 +59,13 @@ fn wait_take(pool: &BufferPool) -> Result<MemorySegment, MemoryError> {
 #[test]
 fn loom_committed_bytes_are_visible_and_others_are_not() {
     model(|| {
-        let segments = segments(1);
+        let segments = SegmentPool::new(1, 3).unwrap();
         let pool = segments.create_buffer_pool(sized(1, 1)).unwrap();
         let (mut builder, mut consumer) = BufferBuilder::new(pool.try_take(0).unwrap());
         let writer = thread::spawn(move || {
             builder.append(&[1]);
             builder.commit();
-            builder.spare_mut()[0] = 2;
-            builder.advance(1);
+            assert!(builder.records().try_append_both(&[2], &[]));
         });
         let mut read = Vec::new();
         read.extend(consumer.poll().into_iter().flat_map(|buffer| buffer.to_vec()));

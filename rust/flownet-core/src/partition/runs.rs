@@ -1,0 +1,54 @@
+//! Whole records into open buffers: what a loop over many records keeps in registers.
+
+use std::sync::Arc;
+
+use flownet_memory::{BufferBuilder, RecordAppender};
+
+use super::cell::SubpartitionCell;
+use super::dirty::DirtyMark;
+use crate::ids::SubpartitionIndex;
+
+/// The open buffers of a partition. By P1 none is while all subpartitions share one.
+pub(crate) struct Runs<'a> {
+    pub(super) builders: &'a mut [Option<BufferBuilder>],
+    pub(super) marks: &'a [DirtyMark],
+    pub(super) cells: &'a [Arc<SubpartitionCell>],
+}
+
+/// The open buffer of one subpartition.
+pub(crate) struct Run<'a> {
+    records: RecordAppender<'a>,
+    mark: &'a DirtyMark,
+    cells: &'a [Arc<SubpartitionCell>],
+    index: usize,
+}
+
+impl Runs<'_> {
+    /// That of one subpartition, if it has one.
+    #[inline]
+    pub(crate) fn run(&mut self, subpartition: SubpartitionIndex) -> Option<Run<'_>> {
+        let index = subpartition.index();
+        let records = self.builders.get_mut(index)?.as_mut()?.records();
+        Some(Run { records, mark: self.marks.get(index)?, cells: self.cells, index })
+    }
+}
+
+impl Run<'_> {
+    /// Writes a record where there is room for it and more. `false`: nothing was written, and
+    /// [`try_write`](super::ResultPartition::try_write) and [`end_record`](super::ResultPartition::end_record) know
+    /// what to do.
+    #[inline]
+    pub(crate) fn try_write(&mut self, prefix: &[u8], record: &[u8]) -> bool {
+        let is_written = self.records.try_append_both(prefix, record);
+        if is_written {
+            self.mark.set();
+        }
+        is_written
+    }
+
+    /// As [`flush`](super::ResultPartition::flush).
+    #[inline]
+    pub(crate) fn flush(&self) {
+        self.cells[self.index].flush_record();
+    }
+}
