@@ -80,12 +80,7 @@ impl RecordReader {
     pub fn read_all(&mut self, mut each: impl FnMut(&[u8])) -> Result<(), RecordError> {
         loop {
             if let Some(buffer) = &self.current {
-                let (bytes, mut at) = (&**buffer, self.at);
-                while let Some(end) = end_of_whole_record(bytes, at, self.max_record_bytes) {
-                    each(&bytes[at + LENGTH_PREFIX_BYTES..end]);
-                    at = end;
-                }
-                self.at = at;
+                self.at = read_whole_records(buffer, self.at, self.max_record_bytes, &mut each);
             }
             match self.next_gathered()? {
                 Some(record) => each(record),
@@ -154,6 +149,29 @@ impl RecordReader {
             self.gathered.clear();
         }
     }
+}
+
+/// Hands the records from `at` on to `each`, up to the first that does not lie whole in `bytes` or is beyond the limit.
+/// Says where that one begins.
+#[inline]
+pub fn read_whole_records(bytes: &[u8], mut at: usize, max_record_bytes: usize, each: &mut impl FnMut(&[u8])) -> usize {
+    while let Some(end) = end_of_whole_record(bytes, at, max_record_bytes) {
+        let (prefix, first) = bytes[at..end].split_at(LENGTH_PREFIX_BYTES);
+        each(first);
+        // Records of one length mostly come in a row. The processor knows where each of them is without waiting for the
+        // length of the one before.
+        let step = end - at;
+        at = end;
+        for record in bytes[end..].chunks_exact(step) {
+            let (next_prefix, record) = record.split_at(LENGTH_PREFIX_BYTES);
+            if next_prefix != prefix {
+                break;
+            }
+            each(record);
+            at += step;
+        }
+    }
+    at
 }
 
 /// Where the record at `at` ends, if it lies whole in `bytes` and within the limit.
