@@ -155,25 +155,18 @@ fn emit_to(
     spec: &ExchangeSpec,
     writer: &mut PartitionWriter,
     values: Range<u64>,
-    target: impl FnMut(u64) -> Target,
-) -> Result<(), BenchError> {
-    // A length that the compiler knows is what an operator with a fixed record has too.
-    match spec.record_bytes {
-        8 => emit_records(writer, values, target, [0; 8]),
-        bytes => emit_records(writer, values, target, vec![0; bytes]),
-    }
-}
-
-#[inline]
-fn emit_records(
-    writer: &mut PartitionWriter,
-    values: Range<u64>,
     mut target: impl FnMut(u64) -> Target,
-    mut record: impl AsMut<[u8]> + AsRef<[u8]>,
 ) -> Result<(), BenchError> {
-    for value in values {
-        record.as_mut()[..8].copy_from_slice(&value.to_le_bytes());
-        writer.emit(target(value), record.as_ref())?;
+    match spec.record_bytes {
+        // A length that the compiler knows is what an operator with a fixed record has too.
+        8 => writer.emit_all(values.map(|value| (target(value), value.to_le_bytes())))?,
+        bytes => {
+            let mut record = vec![0; bytes];
+            for value in values {
+                record[..8].copy_from_slice(&value.to_le_bytes());
+                writer.emit(target(value), &record)?;
+            }
+        }
     }
     Ok(writer.finish(true)?)
 }

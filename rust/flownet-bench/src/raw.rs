@@ -4,6 +4,8 @@
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 
+use flownet_core::record::reader::read_whole_records;
+
 use crate::clock::{monotonic_ns, process_cpu_ns};
 use crate::error::BenchError;
 use crate::exchange::Tally;
@@ -109,14 +111,11 @@ pub(crate) fn decode(
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         have += read;
-        let mut at = 0;
-        while let Some((length, rest)) = buffer[at..have].split_first_chunk::<{ LENGTH_BYTES as usize }>() {
-            let length = u32::from_le_bytes(*length) as usize;
-            let Some(record) = rest.get(..length) else { break };
+        // As the exchange decodes, or the twin would measure another loop as well.
+        let at = read_whole_records(&buffer[..have], 0, record_bytes, &mut |record| {
             on_record(record);
-            at += LENGTH_BYTES as usize + length;
             received += 1;
-        }
+        });
         if have - at > buffer.len() - READ_BYTES {
             return Err(io::ErrorKind::InvalidData.into());
         }
