@@ -18,6 +18,8 @@
 //! - I3: a channel with `free < standing + wanted` waits in the pool's queue, or is just being served by one thread.
 //! - I4: credit that may starve the producer is announced without delay. Credit is handed to the connection once it is
 //!   at least as much as the producer still has, or [`CREDIT_BATCH`]; the rest rides along or waits for the next segment.
+//!   While the producer has some and it is less than half a batch, the connection is not woken for it: it goes out with
+//!   what is said next, at the latest when the producer has used what it had.
 //! - I5: `standing <= exclusive`, and every one of them is booked with the pool. What a channel asks for beyond them
 //!   waits at the producer, so it is used and comes back; and it is no more than the pool lends to one channel.
 //! - I6: a blocking event voids all credit, on both sides. What the channel had beyond its standing segments goes back,
@@ -44,6 +46,7 @@ use flownet_memory::{Buffer, BufferPool, MemorySegment, Recycler, SegmentListene
 use crate::credit::{Backlog, Credit};
 use crate::error::{ExchangeError, PeerViolation};
 use crate::event::Event;
+use crate::exchange::ready::Listing;
 use crate::gate::InputGate;
 use crate::ids::ChannelIndex;
 use crate::lock::Lock;
@@ -101,7 +104,7 @@ struct State {
     /// A blocking event arrived and was not resumed.
     is_blocked: bool,
     wants_resume: bool,
-    connection: Option<Waker>,
+    connection: Option<Listing>,
     /// U1: what a `Tcp` channel waited for, and who reads its socket once it is there.
     awaited: Option<MemorySegment>,
     reader: Option<Waker>,
@@ -343,7 +346,7 @@ impl RemoteChannel {
     }
 
     /// Where announcements are collected from now on.
-    pub(crate) fn connect(&self, connection: Waker) {
+    pub(crate) fn connect(&self, connection: Listing) {
         self.state.lock().connection = Some(connection);
     }
 
@@ -477,10 +480,13 @@ impl RemoteChannel {
     /// Lets go of the lock, then tells the connection if it must know or credit is due (I4).
     fn finish_change(&self, state: MutexGuard<'_, State>, must_tell: bool) {
         state.assert_invariants();
-        let connection = if must_tell || state.is_credit_due() { state.connection.clone() } else { None };
+        let is_urgent = must_tell || state.is_credit_urgent();
+        let connection = if is_urgent || state.is_credit_due() { state.connection.clone() } else { None };
         drop(state);
-        if let Some(connection) = connection {
-            connection.wake();
+        match connection {
+            Some(connection) if is_urgent => connection.wake(),
+            Some(connection) => connection.list(),
+            None => {}
         }
     }
 }
@@ -544,6 +550,10 @@ impl State {
     fn is_credit_due(&self) -> bool {
         let may_announce = self.phase == Phase::Open && !self.is_blocked;
         may_announce && !self.unannounced.is_zero() && self.unannounced >= self.announced.min(Credit::new(CREDIT_BATCH))
+    }
+
+    fn is_credit_urgent(&self) -> bool {
+        self.is_credit_due() && (self.announced.is_zero() || self.unannounced.get() >= CREDIT_BATCH / 2)
     }
 
     fn expect_sequence(&mut self, got: u32) -> Result<(), PeerViolation> {
@@ -614,6 +624,8 @@ mod tests {
     use flownet_memory::{BufferPoolSettings, SegmentPool};
 
     use super::*;
+    use crate::exchange::ready::ReadyList;
+    use crate::ids::ChannelId;
 
     #[test]
     fn sequence_numbers_wrap_around() {
@@ -642,7 +654,9 @@ mod tests {
         let channel = RemoteChannel::new(Arc::clone(&gate), ChannelIndex::new(0), pool, 40);
         let (connection, wakes) = crate::tests::CountingWaker::new();
         assert_eq!(channel.initial_credit(), Credit::new(40));
-        channel.connect(connection);
+        let ready = ReadyList::new();
+        assert!(ready.poll_drain(&mut Vec::new(), &connection).is_pending());
+        channel.connect(ready.listing_for(ChannelId::new(0)));
         for sequence in 0..CREDIT_BATCH {
             assert_eq!(wakes.count(), 0, "{sequence} are not a batch");
             let segment = channel.take_for_receive(sequence).unwrap().unwrap();
@@ -650,6 +664,37 @@ mod tests {
             assert!(gate.poll_next(Waker::noop()).is_ready(), "read and dropped");
         }
         assert_eq!((wakes.count(), channel.take_announcement().credit), (1, Credit::new(CREDIT_BATCH)));
+        drop((channel, gate));
+        assert_eq!(segments.available(), segments.total());
+    }
+
+    #[test]
+    fn nobody_is_woken_for_a_little_credit_while_the_producer_has_some() {
+        let segments = SegmentPool::new(4, 8).unwrap();
+        let settings =
+            BufferPoolSettings { min: 1, max: Some(4), lanes: 1, max_per_lane: usize::MAX, max_overdraft: 0 };
+        let (gate, pool) = (InputGate::new(1), segments.create_buffer_pool(settings).unwrap());
+        let channel = RemoteChannel::new(Arc::clone(&gate), ChannelIndex::new(0), pool, 2);
+        let (connection, wakes) = crate::tests::CountingWaker::new();
+        assert_eq!(channel.initial_credit(), Credit::new(2));
+        let ready = ReadyList::new();
+        assert!(ready.poll_drain(&mut Vec::new(), &connection).is_pending());
+        channel.connect(ready.listing_for(ChannelId::new(0)));
+
+        let receive = |sequence| {
+            let segment = channel.take_for_receive(sequence).unwrap().unwrap();
+            channel.on_buffer(segment, 1, Backlog::ZERO).unwrap();
+        };
+        receive(0);
+        assert!(gate.poll_next(Waker::noop()).is_ready(), "read and dropped");
+        assert_eq!(
+            (wakes.count(), ready.has_any()),
+            (0, true),
+            "it has one more, so that this one may wait for company"
+        );
+        receive(1);
+        assert_eq!(wakes.count(), 1, "it has none: what waits is announced before the task has read");
+        assert!(!channel.take_announcement().credit.is_zero());
         drop((channel, gate));
         assert_eq!(segments.available(), segments.total());
     }

@@ -36,6 +36,9 @@ pub struct Inlets {
 
 /// A connection that a thread can read.
 pub(crate) trait Inlet: Send + Sync {
+    /// The thread is about to sleep: what it has to tell the peer is told.
+    fn flush(&self);
+
     /// Reads once, and writes what waits for room, unless another thread does.
     fn attend(&self, reader: ReaderId) -> Attended;
 
@@ -84,7 +87,11 @@ impl Inlets {
 
     /// As [`ThreadParker::park`], with a limit as [`ThreadParker::park_timeout`], reading the sockets meanwhile.
     pub fn park(&self, parker: &ThreadParker, limit: Option<Duration>) -> bool {
-        let inlets = self.attended();
+        let mut inlets = self.alive();
+        inlets.iter().for_each(|inlet| inlet.flush());
+        if inlets.len() > MAX_ATTENDED {
+            inlets.clear();
+        }
         let Some(sleeper) = parker.sleeper().filter(|_| !inlets.is_empty()) else {
             return parker.park_at_most(limit);
         };
@@ -103,12 +110,9 @@ impl Inlets {
         }
     }
 
-    /// Connections that are alive, up to as many as are worth a look each time. The network's thread reads the others.
-    fn attended(&self) -> Vec<Arc<dyn Inlet>> {
+    /// Connections that are alive.
+    fn alive(&self) -> Vec<Arc<dyn Inlet>> {
         let mut connected = self.lock();
-        if connected.len() > MAX_ATTENDED {
-            return Vec::new();
-        }
         let mut alive = Vec::with_capacity(connected.len());
         connected.retain(|inlet| inlet.upgrade().map(|inlet| alive.push(inlet)).is_some());
         alive
@@ -171,5 +175,5 @@ impl std::fmt::Debug for dyn Inlet {
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
-/// Sockets a thread looks at each time before it sleeps.
+/// Sockets a thread looks at each time before it sleeps. Where there are more, the network's thread reads them all.
 const MAX_ATTENDED: usize = 8;

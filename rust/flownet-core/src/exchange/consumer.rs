@@ -89,7 +89,7 @@ impl ConsumerConnection {
     ) -> ChannelId {
         let id = ChannelId::new(self.next_id);
         self.next_id += 1;
-        channel.connect(self.ready.waker_for(id));
+        channel.connect(self.ready.listing_for(id));
         let initial_credit = channel.initial_credit();
         ControlFrame::Open { channel: id, partition, subpartition, initial_credit }.encode(&mut self.control);
         self.channels.insert(id, OpenChannel { channel, partition, subpartition });

@@ -5,12 +5,12 @@ use std::task::{Poll, Wake, Waker};
 
 use crate::ids::ChannelId;
 use crate::lock::Lock;
-use crate::sync::{AtomicBool, Ordering};
+use crate::sync::{AtomicBool, AtomicU8, Ordering};
 
 /// Channels of one connection that have something to say, each at most once, and the driver to wake for them.
 ///
-/// Pushed to by the wakers of [`Self::waker_for`]: those of a producer's subpartitions (data is there), those of a
-/// consumer's channels (credit to announce, cancelled, resumed). Bounded by the number of channels.
+/// Pushed to by the wakers of [`Self::waker_for`], those of a producer's subpartitions (data is there), and by the
+/// [`Listing`]s of a consumer's channels (credit to announce, cancelled, resumed). Bounded by the number of channels.
 #[derive(Debug, Default)]
 pub struct ReadyList {
     state: Lock<State>,
@@ -22,12 +22,25 @@ struct State {
     driver: Option<Waker>,
 }
 
+/// A channel's place on the list of its connection.
+#[derive(Clone, Debug)]
+pub struct Listing(Arc<Entry>);
+
 #[derive(Debug)]
 struct Entry {
     list: Weak<ReadyList>,
     channel: ChannelId,
-    is_queued: AtomicBool,
+    /// [`UNLISTED`], [`LISTED`] or [`TOLD`]: what there is still to do for who comes next.
+    state: AtomicU8,
+    /// Changed and read under the list's lock only.
+    is_listed: AtomicBool,
 }
+
+const UNLISTED: u8 = 0;
+/// The driver finds it when it next looks.
+const LISTED: u8 = 1;
+/// The driver does not sleep, or was woken.
+const TOLD: u8 = 2;
 
 impl ReadyList {
     /// An empty list.
@@ -39,7 +52,31 @@ impl ReadyList {
     /// A waker that puts `channel` on the list and wakes the driver if it sleeps.
     #[must_use]
     pub fn waker_for(self: &Arc<Self>, channel: ChannelId) -> Waker {
-        Arc::new(Entry { list: Arc::downgrade(self), channel, is_queued: AtomicBool::new(false) }).into()
+        self.listing_for(channel).0.into()
+    }
+
+    /// A place on the list for `channel`.
+    #[must_use]
+    pub fn listing_for(self: &Arc<Self>, channel: ChannelId) -> Listing {
+        Listing(Arc::new(Entry {
+            list: Arc::downgrade(self),
+            channel,
+            state: AtomicU8::new(UNLISTED),
+            is_listed: AtomicBool::new(false),
+        }))
+    }
+
+    /// Whether a channel is listed.
+    #[must_use]
+    pub fn has_any(&self) -> bool {
+        !self.state.lock().ready.is_empty()
+    }
+
+    /// Whether the driver has to look: it was woken, or at least `many` channels are listed.
+    #[must_use]
+    pub fn is_pressing(&self, many: usize) -> bool {
+        let state = self.state.lock();
+        state.driver.is_none() || state.ready.len() >= many
     }
 
     /// Moves all channels to `out`; ready when there was one. Otherwise `waker` is woken once by the next.
@@ -62,11 +99,34 @@ impl ReadyList {
 }
 
 impl State {
+    fn list(&mut self, entry: &Arc<Entry>) {
+        if !entry.is_listed.swap(true, Ordering::Relaxed) {
+            self.ready.push(Arc::clone(entry));
+        }
+    }
+
     fn drain(&mut self, out: &mut Vec<ChannelId>) {
         for entry in self.ready.drain(..) {
+            entry.is_listed.store(false, Ordering::Relaxed);
             // Before the driver looks at the channel: what happens from now on queues it again.
-            entry.is_queued.store(false, Ordering::SeqCst);
+            entry.state.store(UNLISTED, Ordering::SeqCst);
             out.push(entry.channel);
+        }
+    }
+}
+
+impl Listing {
+    /// Puts the channel on the list and wakes the driver if it sleeps.
+    pub fn wake(&self) {
+        self.0.wake_by_ref();
+    }
+
+    /// Puts the channel on the list, for the driver to find when it looks for another reason.
+    pub fn list(&self) {
+        if let Some(list) = self.0.list.upgrade()
+            && self.0.state.compare_exchange(UNLISTED, LISTED, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        {
+            list.state.lock().list(&self.0);
         }
     }
 }
@@ -78,11 +138,12 @@ impl Wake for Entry {
 
     fn wake_by_ref(self: &Arc<Self>) {
         let Some(list) = self.list.upgrade() else { return };
-        if self.is_queued.swap(true, Ordering::SeqCst) {
+        if self.state.swap(TOLD, Ordering::SeqCst) == TOLD {
             return;
         }
         let mut state = list.state.lock();
-        state.ready.push(Arc::clone(self));
+        // Who has marked it as listed may not have come to the lock yet.
+        state.list(self);
         let driver = state.driver.take();
         drop(state);
         if let Some(driver) = driver {
@@ -114,6 +175,29 @@ mod tests {
         out.clear();
         list.drain(&mut out);
         assert_eq!(out, [ChannelId::new(1)]);
+    }
+
+    #[test]
+    fn a_channel_that_is_only_listed_is_found_but_wakes_nobody_before_there_is_news() {
+        let list = ReadyList::new();
+        let (driver, wakes) = CountingWaker::new();
+        let mut out = Vec::new();
+        assert!(list.poll_drain(&mut out, &driver).is_pending());
+        let one = list.listing_for(ChannelId::new(1));
+        one.list();
+        one.list();
+        assert_eq!((wakes.count(), list.has_any()), (0, true));
+        assert_eq!((list.is_pressing(2), list.is_pressing(1)), (false, true));
+        one.wake();
+        assert_eq!((wakes.count(), list.is_pressing(2)), (1, true));
+        assert!(list.poll_drain(&mut out, &driver).is_ready());
+        assert!(list.poll_drain(&mut out, &driver).is_pending());
+        assert_eq!(out, [ChannelId::new(1)]);
+        one.list();
+        list.waker_for(ChannelId::new(2)).wake();
+        out.clear();
+        assert!(list.poll_drain(&mut out, &driver).is_ready());
+        assert_eq!((wakes.count(), out), (2, vec![ChannelId::new(1), ChannelId::new(2)]));
     }
 
     #[test]

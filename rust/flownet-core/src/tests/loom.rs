@@ -89,7 +89,7 @@ impl Driver {
     fn open(gate: &Arc<InputGate>, index: u32, pool: Arc<BufferPool>, exclusive: u32) -> Self {
         let (ready, index) = (ReadyList::new(), ChannelIndex::new(index));
         let channel = RemoteChannel::new(Arc::clone(gate), index, pool, exclusive);
-        channel.connect(ready.waker_for(ChannelId::new(0)));
+        channel.connect(ready.listing_for(ChannelId::new(0)));
         let credit = channel.initial_credit().get();
         Self { channel, ready, credit, sequence: 0 }
     }
@@ -263,6 +263,30 @@ fn loom_a_ready_list_loses_no_news_and_no_wake_up() {
             }
         }
         tellers.into_iter().for_each(|teller| teller.join().unwrap());
+    });
+}
+
+#[test]
+fn loom_news_of_a_channel_that_was_only_listed_wakes_the_driver() {
+    model(|| {
+        let list = ReadyList::new();
+        let news = Arc::new(AtomicUsize::new(0));
+        let listing = list.listing_for(ChannelId::new(0));
+        let tellers = [false, true].map(|is_urgent| {
+            let (news, listing) = (Arc::clone(&news), listing.clone());
+            thread::spawn(move || {
+                news.fetch_add(1, Ordering::SeqCst);
+                if is_urgent { listing.wake() } else { listing.list() }
+            })
+        });
+        let (mut seen, mut drained) = (0, Vec::new());
+        while seen == 0 {
+            block_on(|waker| list.poll_drain(&mut drained, waker));
+            seen = news.load(Ordering::SeqCst);
+        }
+        tellers.into_iter().for_each(|teller| teller.join().unwrap());
+        list.drain(&mut drained);
+        assert!(news.load(Ordering::SeqCst) == 2 && drained.len() <= 2);
     });
 }
 

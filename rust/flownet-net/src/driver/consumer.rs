@@ -269,6 +269,10 @@ impl Transmit for Outgoing {
     fn advance(&mut self, bytes: usize) {
         self.written += bytes;
     }
+
+    fn patience(&self) -> usize {
+        (self.connection.open_channels() / CHANNELS_PER_LISTED).clamp(1, MOST_LISTED)
+    }
 }
 
 impl<L: Link> Drop for ConsumerDriver<L> {
@@ -282,5 +286,9 @@ impl<L: Link> Drop for ConsumerDriver<L> {
 
 /// From here on a payload is worth a read of its own.
 const LARGE_PAYLOAD_BYTES: usize = 8 * flownet_memory::KIB;
+/// Where few channels have credit to announce, it is likely that the next buffer is for another one.
+const CHANNELS_PER_LISTED: usize = 4;
+/// A write of its own for the credit of each buffer would cost as much as reading it.
+const MOST_LISTED: usize = 16;
 /// Enough for the header of the next frame.
 const LOOK_AHEAD_BYTES: usize = 64;

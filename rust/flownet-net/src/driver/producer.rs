@@ -213,6 +213,10 @@ impl Transmit for Outgoing {
     fn advance(&mut self, bytes: usize) {
         self.outbox.advance(bytes);
     }
+
+    fn patience(&self) -> usize {
+        1
+    }
 }
 
 impl<L: Link> Drop for ProducerDriver<L> {

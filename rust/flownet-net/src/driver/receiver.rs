@@ -188,6 +188,10 @@ impl<L: Link, M: Transmit, I: Intake<M>> Receiver<L, M, I> {
 }
 
 impl<L: Link, M: Transmit, I: Intake<M>> Inlet for Receiver<L, M, I> {
+    fn flush(&self) {
+        self.sender.bring_quiet_news();
+    }
+
     fn attend(&self, reader: ReaderId) -> Attended {
         let attended = self.with(|state| {
             self.read_for_thread(state, reader).unwrap_or_else(|end| {

@@ -33,6 +33,9 @@ pub(crate) trait Transmit: Send + 'static {
 
     /// The next `bytes` bytes are written.
     fn advance(&mut self, bytes: usize);
+
+    /// How much news that nobody was woken for is worth a write.
+    fn patience(&self) -> usize;
 }
 
 /// Shared by the connection's task, the threads that read for it, and the wakers of its channels.
@@ -83,7 +86,8 @@ impl<L: Link, M: Transmit> Sender<L, M> {
     pub(crate) fn feed<R>(&self, work: impl FnOnce(&mut M) -> R) -> R {
         let mut state = self.state.lock();
         let result = work(&mut state.machine);
-        self.write_news(state);
+        self.write_news(&mut state, Patience::Some);
+        drop(state);
         self.read_notes();
         result
     }
@@ -107,7 +111,7 @@ impl<L: Link, M: Transmit> Sender<L, M> {
         let Some(mut state) = self.state.lock_or_leave(TASK) else { return Ok(false) };
         let moved = match state.error.take() {
             Some(error) => Err(error),
-            None => self.round(&mut state),
+            None => self.round(&mut state, Patience::None),
         };
         drop(state);
         self.read_notes();
@@ -119,13 +123,21 @@ impl<L: Link, M: Transmit> Sender<L, M> {
         let mut state = self.state.lock();
         prepare(&mut state.machine);
         // The closed connection says the same.
-        let _ = self.round(&mut state);
+        let _ = self.round(&mut state, Patience::None);
     }
 
     /// Whether bytes wait for room. Then the caller is the one to be told of it, and not the connection's task, until
     /// [`leave_room`](Self::leave_room).
     pub(crate) fn take_room(&self) -> bool {
         self.is_full.load(Ordering::Acquire) && self.watch_room(false)
+    }
+
+    /// Brings the news that nobody was woken for, where that is worth it. For a thread that is about to sleep, which it
+    /// may be for long.
+    pub(crate) fn bring_quiet_news(&self) {
+        if self.ready.has_any() {
+            self.feed(|_| ());
+        }
     }
 
     /// Undoes [`take_room`](Self::take_room).
@@ -141,7 +153,7 @@ impl<L: Link, M: Transmit> Sender<L, M> {
             return false;
         }
         let mut state = self.state.lock();
-        let has_moved = self.write_rounds(&mut state);
+        let has_moved = self.write_rounds(&mut state, Patience::None);
         drop(state);
         self.read_notes();
         has_moved
@@ -157,8 +169,9 @@ impl<L: Link, M: Transmit> Sender<L, M> {
         is_ours
     }
 
-    fn round(&self, state: &mut State<M>) -> io::Result<Moved> {
-        let has_news = self.ready.poll_drain(&mut state.drained, &self.waker).is_ready();
+    fn round(&self, state: &mut State<M>, patience: Patience) -> io::Result<Moved> {
+        let is_due = patience == Patience::None || self.ready.is_pressing(state.machine.patience());
+        let has_news = is_due && self.ready.poll_drain(&mut state.drained, &self.waker).is_ready();
         for channel in state.drained.drain(..) {
             state.machine.on_ready(channel);
         }
@@ -195,24 +208,25 @@ impl<L: Link, M: Transmit> Sender<L, M> {
 
     /// Brings the news oneself, or leaves it to who is at work.
     fn bring_news(&self) {
-        if let Some(state) = self.state.lock_or_leave(NEWS) {
-            self.write_news(state);
+        if let Some(mut state) = self.state.lock_or_leave(NEWS) {
+            self.write_news(&mut state, Patience::None);
+            drop(state);
             self.read_notes();
         }
     }
 
-    fn write_news(&self, mut state: MutexGuard<'_, State<M>>) {
+    fn write_news(&self, state: &mut State<M>, patience: Patience) {
         // D1: who waits for room looks for news when it has written.
         if !self.is_full.load(Ordering::Relaxed) {
-            self.write_rounds(&mut state);
+            self.write_rounds(state, patience);
         }
     }
 
     /// D3. Leaves the rest to the connection's task. `false` when nothing moved.
-    fn write_rounds(&self, state: &mut State<M>) -> bool {
+    fn write_rounds(&self, state: &mut State<M>, patience: Patience) -> bool {
         let mut has_moved = false;
         for _ in 0..ROUNDS_PER_NEWS {
-            match self.round(state) {
+            match self.round(state, patience) {
                 Ok(Moved::Something) => has_moved = true,
                 Ok(Moved::Nothing) => return has_moved,
                 Err(error) => {
@@ -235,8 +249,8 @@ impl<L: Link, M: Transmit> Sender<L, M> {
             if notes & NEWS == 0 {
                 return;
             }
-            let Some(state) = self.state.lock_or_leave(NEWS) else { return };
-            self.write_news(state);
+            let Some(mut state) = self.state.lock_or_leave(NEWS) else { return };
+            self.write_news(&mut state, Patience::None);
         }
         // D3: the task takes the news in each of its rounds.
         self.wake_task();
@@ -245,6 +259,13 @@ impl<L: Link, M: Transmit> Sender<L, M> {
     fn lock_task(&self) -> MutexGuard<'_, Waker> {
         self.task.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// With news that nobody was woken for: whoever comes to read brings it only where there is much.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Patience {
+    None,
+    Some,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

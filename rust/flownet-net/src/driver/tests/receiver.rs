@@ -89,6 +89,10 @@ impl Transmit for Silent {
     }
 
     fn advance(&mut self, _bytes: usize) {}
+
+    fn patience(&self) -> usize {
+        1
+    }
 }
 
 impl Intake<Silent> for Mail {

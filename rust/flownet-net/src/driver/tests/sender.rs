@@ -35,6 +35,10 @@ impl Transmit for Bytes {
     fn advance(&mut self, bytes: usize) {
         self.unwritten.drain(..bytes);
     }
+
+    fn patience(&self) -> usize {
+        PATIENCE
+    }
 }
 
 #[derive(Default)]
@@ -46,8 +50,12 @@ impl Wake for Wakes {
     }
 }
 
+/// Channels that must be listed before somebody writes for them who was not woken.
+const PATIENCE: usize = 2;
+
 struct Rig {
     sender: Arc<Sender<PipeLink, Bytes>>,
+    ready: Arc<ReadyList>,
     news: Arc<Mutex<VecDeque<u8>>>,
     channel: Waker,
     task: Waker,
@@ -63,11 +71,12 @@ impl Rig {
         let machine = Bytes::default();
         let news = Arc::clone(&machine.news);
         let channel = ready.waker_for(ChannelId::new(1));
-        let sender = Sender::new(PipeLink::new(ours), machine, ready, Arc::new(SharedCounters::default()));
+        let counters = Arc::new(SharedCounters::default());
+        let sender = Sender::new(PipeLink::new(ours), machine, Arc::clone(&ready), counters);
         let wakes = Arc::new(Wakes::default());
         let task = Waker::from(Arc::clone(&wakes));
         sender.attend(&task);
-        let rig = Self { sender, news, channel, task, wakes, peer };
+        let rig = Self { sender, ready, news, channel, task, wakes, peer };
         assert!(!rig.run_task());
         rig
     }
@@ -75,6 +84,12 @@ impl Rig {
     fn bring(&self, byte: u8) {
         self.news.lock().unwrap().push_back(byte);
         self.channel.wake_by_ref();
+    }
+
+    /// News that nobody is woken for.
+    fn list(&self, byte: u8) {
+        self.news.lock().unwrap().push_back(byte);
+        self.ready.listing_for(ChannelId::new(byte.into())).list();
     }
 
     fn run_task(&self) -> bool {
@@ -119,6 +134,34 @@ async fn what_the_socket_does_not_take_is_left_to_the_task() {
     assert_eq!(rig.receive(2).await, [3, 4]);
     rig.bring(5);
     assert_eq!(rig.receive(1).await, [5], "and then threads write again");
+}
+
+#[tokio::test]
+async fn news_that_nobody_is_woken_for_goes_out_once_it_is_worth_a_write() {
+    let mut rig = Rig::asleep(64);
+    rig.list(1);
+    rig.sender.feed(|_| ());
+    rig.sender.bring_quiet_news();
+    assert_eq!(rig.news.lock().unwrap().len(), 1, "one is not");
+    rig.list(2);
+    rig.sender.bring_quiet_news();
+    assert_eq!(rig.receive(2).await, [1, 2]);
+    rig.list(3);
+    rig.list(4);
+    rig.sender.feed(|_| ());
+    assert_eq!(rig.receive(2).await, [3, 4]);
+    assert_eq!(rig.wakes(), 0);
+}
+
+#[tokio::test]
+async fn news_that_nobody_is_woken_for_goes_out_with_other_news_and_with_the_task() {
+    let mut rig = Rig::asleep(64);
+    rig.list(1);
+    rig.bring(2);
+    assert_eq!(rig.receive(2).await, [1, 2]);
+    rig.list(3);
+    assert!(rig.run_task());
+    assert_eq!(rig.receive(1).await, [3]);
 }
 
 #[tokio::test]
