@@ -1,19 +1,20 @@
 //! One timer for all partitions of a process that want to be flushed at most so late.
 //!
 //! # Invariants
-//! - I1: bytes written to a registered partition are visible to its reader after at most its timeout, plus the
-//!   precision of the runtime's timer (a millisecond).
+//! - I1: bytes written to a registered partition are visible to its reader after at most its timeout, plus the time in
+//!   which the system wakes a thread.
 //! - I2: with nothing registered the flusher sleeps without a timer.
 //! - I3: partitions are flushed with no lock of ours held.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flownet_core::PartitionId;
 use flownet_core::partition::PartitionHandle;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until};
+
+use crate::alarm::Alarm;
 
 /// Shared between the task that flushes and those who register.
 #[derive(Debug, Default)]
@@ -64,11 +65,11 @@ impl Flusher {
 
     /// Flushes for ever; the environment ends it by dropping the future.
     pub(crate) async fn run(&self) {
-        let mut due = Vec::new();
+        let (alarm, mut due) = (Alarm::new(), Vec::new());
         loop {
-            let next = self.next_due();
+            let left = self.next_due().map(|next| next.saturating_duration_since(Instant::now()));
             tokio::select! {
-                () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
+                () = alarm.wait(left.unwrap_or_default()), if left.is_some() => {}
                 () = self.changed.notified() => continue,
             }
             self.collect_due(Instant::now(), &mut due);
@@ -85,8 +86,12 @@ impl Flusher {
     fn collect_due(&self, now: Instant, due: &mut Vec<PartitionHandle>) {
         for (timeout, group) in self.lock().iter_mut() {
             if group.due <= now {
-                // From now, not from when it was due: a late timer must not be followed by a burst.
-                group.due = now + *timeout;
+                // From when it was due, or each flush would come later in its turn. But not when that is over as well:
+                // one that is late must not be followed by a burst.
+                group.due += *timeout;
+                if group.due <= now {
+                    group.due = now + *timeout;
+                }
                 due.extend(group.partitions.iter().filter(|partition| partition.is_dirty()).cloned());
             }
         }
@@ -140,8 +145,44 @@ mod tests {
         wakes.0.load(Ordering::Relaxed)
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn each_partition_is_flushed_in_its_own_time_and_not_before() {
+    fn flush(flusher: &Flusher, now: Instant) {
+        let mut due = Vec::new();
+        flusher.collect_due(now, &mut due);
+        due.iter().for_each(PartitionHandle::flush_dirty);
+    }
+
+    #[test]
+    fn each_partition_is_flushed_in_its_own_time_and_not_before() {
+        let segments = SegmentPool::new(4, 64).unwrap();
+        let flusher = Flusher::default();
+        let (mut slow, slow_wakes) = partition(&segments, 1);
+        let (mut fast, fast_wakes) = partition(&segments, 2);
+        let start = Instant::now();
+        flusher.register(slow.handle(), Duration::from_secs(100));
+        flusher.register(fast.handle(), Duration::from_secs(10));
+        let after = |seconds| start + Duration::from_secs(seconds);
+        write(&mut slow);
+        write(&mut fast);
+        flush(&flusher, after(9));
+        assert_eq!((wakes(&slow_wakes), wakes(&fast_wakes)), (0, 0));
+        flush(&flusher, after(15));
+        assert_eq!((wakes(&slow_wakes), wakes(&fast_wakes)), (0, 1));
+        flush(&flusher, after(115));
+        assert_eq!((wakes(&slow_wakes), wakes(&fast_wakes)), (1, 1), "what is flushed is not flushed again");
+
+        flusher.remove(PartitionId::new(1));
+        assert!(slow.subpartitions()[0].poll().is_some());
+        assert!(slow.subpartitions()[0].poll().is_none());
+        write(&mut slow);
+        flush(&flusher, after(1000));
+        assert_eq!(wakes(&slow_wakes), 1, "a removed partition is left alone");
+        drop((slow, fast));
+        flusher.clear();
+        assert_eq!(segments.available(), 4);
+    }
+
+    #[tokio::test]
+    async fn a_running_flusher_comes_by_for_what_is_registered_while_it_sleeps() {
         let segments = SegmentPool::new(4, 64).unwrap();
         let flusher = Arc::new(Flusher::default());
         let running = tokio::spawn({
@@ -150,39 +191,46 @@ mod tests {
         });
         let (mut slow, slow_wakes) = partition(&segments, 1);
         let (mut fast, fast_wakes) = partition(&segments, 2);
-        flusher.register(slow.handle(), Duration::from_millis(100));
+        flusher.register(slow.handle(), Duration::from_secs(3600));
         tokio::time::sleep(Duration::from_millis(1)).await;
-        flusher.register(fast.handle(), Duration::from_millis(10));
+        flusher.register(fast.handle(), Duration::from_millis(2));
         write(&mut slow);
         write(&mut fast);
-        assert_eq!((wakes(&slow_wakes), wakes(&fast_wakes)), (0, 0));
-
-        tokio::time::sleep(Duration::from_millis(15)).await;
-        assert_eq!((wakes(&slow_wakes), wakes(&fast_wakes)), (0, 1));
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        assert_eq!((wakes(&slow_wakes), wakes(&fast_wakes)), (1, 1), "what is flushed is not flushed again");
-
-        flusher.remove(PartitionId::new(1));
-        assert!(slow.subpartitions()[0].poll().is_some());
-        assert!(slow.subpartitions()[0].poll().is_none());
-        write(&mut slow);
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        assert_eq!(wakes(&slow_wakes), 1, "a removed partition is left alone");
-
+        while wakes(&fast_wakes) == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(wakes(&slow_wakes), 0);
         running.abort();
         drop((slow, fast));
         flusher.clear();
         assert_eq!(segments.available(), 4);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_flusher_with_nothing_to_do_waits_for_no_time() {
+    #[test]
+    fn late_timers_do_not_add_up_and_are_not_made_up_for() {
+        let segments = SegmentPool::new(2, 64).unwrap();
+        let flusher = Flusher::default();
+        let (partition, _wakes) = partition(&segments, 1);
+        let timeout = Duration::from_millis(10);
+        flusher.register(partition.handle(), timeout);
+        let due = flusher.next_due().unwrap();
+        let mut collected = Vec::new();
+        flusher.collect_due(due + Duration::from_millis(1), &mut collected);
+        assert_eq!(flusher.next_due(), Some(due + timeout));
+        let late = due + Duration::from_millis(35);
+        flusher.collect_due(late, &mut collected);
+        assert_eq!(flusher.next_due(), Some(late + timeout));
+    }
+
+    #[test]
+    fn a_flusher_with_nothing_to_do_waits_for_no_time() {
         let segments = SegmentPool::new(4, 64).unwrap();
         let flusher = Flusher::default();
         assert_eq!(flusher.next_due(), None);
         let (partition, _wakes) = partition(&segments, 1);
+        let before = Instant::now();
         flusher.register(partition.handle(), Duration::from_millis(10));
-        assert_eq!(flusher.next_due(), Some(Instant::now() + Duration::from_millis(10)));
+        assert!(flusher.next_due() >= Some(before + Duration::from_millis(10)));
         flusher.remove(PartitionId::new(1));
         assert_eq!(flusher.next_due(), None);
     }

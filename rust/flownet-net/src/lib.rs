@@ -24,6 +24,7 @@
 
 pub mod handshake;
 
+mod alarm;
 mod config;
 mod counters;
 mod dialer;
