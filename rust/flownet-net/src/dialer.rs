@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use crate::driver::consumer;
 use crate::environment::Shared;
 use crate::handshake;
-use crate::inlets::Inlets;
+use crate::inlets::Connected;
 use crate::socket;
 
 /// A channel to be opened on a connection.
@@ -31,7 +31,7 @@ pub(crate) struct OpenRequest {
     pub(crate) subpartition: SubpartitionIndex,
     pub(crate) channel: Arc<RemoteChannel>,
     /// Where the task waits that reads the channel.
-    pub(crate) inlets: Weak<Inlets>,
+    pub(crate) inlets: Weak<Connected>,
 }
 
 /// The table.

@@ -92,16 +92,11 @@ impl NetworkEnvironment {
     /// and zero leave flushing to the writer.
     ///
     /// Its writer waits at `inlets`; see there.
-    pub fn register_partition(
-        &self,
-        partition: PartitionHandle,
-        flush_timeout: Option<Duration>,
-        inlets: &Arc<Inlets>,
-    ) {
+    pub fn register_partition(&self, partition: PartitionHandle, flush_timeout: Option<Duration>, inlets: &Inlets) {
         if let Some(timeout) = flush_timeout.filter(|timeout| !timeout.is_zero()) {
             self.shared().flusher.register(partition.clone(), timeout);
         }
-        self.shared().registry.insert(partition, Arc::downgrade(inlets));
+        self.shared().registry.insert(partition, inlets.connected());
     }
 
     /// Serves a partition no longer. Channels that read it already go on.
@@ -122,10 +117,10 @@ impl NetworkEnvironment {
         partition: PartitionId,
         subpartition: SubpartitionIndex,
         channel: Arc<RemoteChannel>,
-        inlets: &Arc<Inlets>,
+        inlets: &Inlets,
     ) {
         let shared = self.shared();
-        let request = OpenRequest { partition, subpartition, channel, inlets: Arc::downgrade(inlets) };
+        let request = OpenRequest { partition, subpartition, channel, inlets: inlets.connected() };
         shared.dialer.open(shared, peer, request);
     }
 

@@ -29,10 +29,15 @@ use crate::parker::{Sleeper, ThreadParker, with_parker};
 #[derive(Debug)]
 pub struct Inlets {
     id: ReaderId,
-    connected: Mutex<Vec<Weak<dyn Inlet>>>,
+    connected: Arc<Connected>,
     /// Where the next look begins, so that no connection goes first for ever.
     next: AtomicUsize,
 }
+
+/// The list of them. By itself, because the end of an [`Inlets`] calls its connections: nobody may come to end it who
+/// only adds one, and perhaps holds that connection's lock.
+#[derive(Debug, Default)]
+pub(crate) struct Connected(Mutex<Vec<Weak<dyn Inlet>>>);
 
 /// A connection that a thread can read.
 pub(crate) trait Inlet: Send + Sync {
@@ -67,7 +72,7 @@ impl Inlets {
     /// None yet.
     pub fn new() -> Arc<Self> {
         let id = ReaderId(NEXT_ID.fetch_add(1, Ordering::Relaxed));
-        Arc::new(Self { id, connected: Mutex::new(Vec::new()), next: AtomicUsize::new(0) })
+        Arc::new(Self { id, connected: Arc::default(), next: AtomicUsize::new(0) })
     }
 
     /// Calls `poll` on this thread until it is ready. In between, reads the sockets and sleeps on them until the waker
@@ -100,19 +105,14 @@ impl Inlets {
         is_woken
     }
 
-    /// A connection brings bytes for this thread.
-    pub(crate) fn add(&self, inlet: Weak<dyn Inlet>) {
-        let mut connected = self.lock();
-        // By address: one connection brings the bytes of many channels.
-        let is_known = connected.iter().any(|known| Weak::as_ptr(known).cast::<()>() == inlet.as_ptr().cast());
-        if !is_known {
-            connected.push(inlet);
-        }
+    /// Where connections are added that bring bytes for this thread.
+    pub(crate) fn connected(&self) -> Weak<Connected> {
+        Arc::downgrade(&self.connected)
     }
 
     /// Connections that are alive.
     fn alive(&self) -> Vec<Arc<dyn Inlet>> {
-        let mut connected = self.lock();
+        let mut connected = self.connected.lock();
         let mut alive = Vec::with_capacity(connected.len());
         connected.retain(|inlet| inlet.upgrade().map(|inlet| alive.push(inlet)).is_some());
         alive
@@ -155,15 +155,27 @@ impl Inlets {
         }
         false
     }
+}
+
+impl Connected {
+    /// A connection brings bytes for this thread.
+    pub(crate) fn add(&self, inlet: Weak<dyn Inlet>) {
+        let mut connected = self.lock();
+        // By address: one connection brings the bytes of many channels.
+        let is_known = connected.iter().any(|known| Weak::as_ptr(known).cast::<()>() == inlet.as_ptr().cast());
+        if !is_known {
+            connected.push(inlet);
+        }
+    }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Weak<dyn Inlet>>> {
-        self.connected.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Inlets {
     fn drop(&mut self) {
-        let connected = std::mem::take(&mut *self.lock());
+        let connected = std::mem::take(&mut *self.connected.lock());
         connected.iter().filter_map(Weak::upgrade).for_each(|inlet| inlet.resign(self.id));
     }
 }
@@ -177,3 +189,43 @@ impl std::fmt::Debug for dyn Inlet {
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 /// Sockets a thread looks at each time before it sleeps. Where there are more, the network's thread reads them all.
 const MAX_ATTENDED: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Resigned(AtomicUsize);
+
+    impl Inlet for Resigned {
+        fn flush(&self) {}
+
+        fn attend(&self, _reader: ReaderId) -> Attended {
+            Attended::Refused
+        }
+
+        fn leave(&self, _reader: ReaderId) {}
+
+        fn resign(&self, _reader: ReaderId) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+            None
+        }
+    }
+
+    #[test]
+    fn who_adds_a_connection_while_the_inlets_end_does_not_end_them() {
+        let inlet = Arc::new(Resigned::default());
+        let weak: Weak<dyn Inlet> = Arc::downgrade(&(Arc::clone(&inlet) as Arc<dyn Inlet>));
+        let inlets = Inlets::new();
+        let adding = inlets.connected().upgrade().unwrap();
+        adding.add(Weak::clone(&weak));
+        drop(inlets);
+        assert_eq!(inlet.0.load(Ordering::Relaxed), 1);
+        adding.add(weak);
+        drop(adding);
+        assert_eq!(inlet.0.load(Ordering::Relaxed), 1, "it may be called by who holds the connection's lock");
+    }
+}

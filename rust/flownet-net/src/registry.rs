@@ -7,7 +7,7 @@ use std::task::Waker;
 use flownet_core::PartitionId;
 use flownet_core::partition::PartitionHandle;
 
-use crate::inlets::Inlets;
+use crate::inlets::Connected;
 
 /// Where producer connections look for what a consumer asks for.
 ///
@@ -20,13 +20,13 @@ pub(crate) struct Registry {
 
 #[derive(Debug, Default)]
 struct State {
-    partitions: HashMap<PartitionId, (PartitionHandle, Weak<Inlets>)>,
+    partitions: HashMap<PartitionId, (PartitionHandle, Weak<Connected>)>,
     waiting: Vec<Waker>,
     registrations: u64,
 }
 
 impl Registry {
-    pub(crate) fn insert(&self, partition: PartitionHandle, inlets: Weak<Inlets>) {
+    pub(crate) fn insert(&self, partition: PartitionHandle, inlets: Weak<Connected>) {
         let waiting = {
             let mut state = self.lock();
             state.partitions.insert(partition.id(), (partition, inlets));
@@ -46,7 +46,7 @@ impl Registry {
     }
 
     /// The partition, and what its writer waits at.
-    pub(crate) fn find(&self, id: PartitionId) -> Option<(PartitionHandle, Weak<Inlets>)> {
+    pub(crate) fn find(&self, id: PartitionId) -> Option<(PartitionHandle, Weak<Connected>)> {
         self.lock().partitions.get(&id).cloned()
     }
 

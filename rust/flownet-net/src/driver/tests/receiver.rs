@@ -141,7 +141,7 @@ impl Rig {
         let receiver = Receiver::new(sender, Mail { bytes: [0; 8], filled: 0, boxes: boxes.clone() });
         let inlets = (0..readers).map(|_| Inlets::new()).collect::<Vec<_>>();
         let inlet: Arc<dyn Inlet> = Arc::clone(&receiver) as _;
-        inlets.iter().for_each(|inlets| inlets.add(Arc::downgrade(&inlet)));
+        inlets.iter().for_each(|inlets| inlets.connected().upgrade().unwrap().add(Arc::downgrade(&inlet)));
         let task = tokio::spawn(run(Arc::clone(&receiver), boxes.clone()));
         Self { receiver, task, boxes, inlets, peer }
     }
