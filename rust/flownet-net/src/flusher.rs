@@ -3,11 +3,12 @@
 //! # Invariants
 //! - I1: bytes written to a registered partition are visible to its reader after at most its timeout, plus the time in
 //!   which the system wakes a thread.
-//! - I2: with nothing registered the flusher sleeps without a timer.
+//! - I2: where nothing is written the flusher sleeps without a timer, until a writer wakes it.
 //! - I3: partitions are flushed with no lock of ours held.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
 use flownet_core::PartitionId;
@@ -20,7 +21,17 @@ use crate::alarm::Alarm;
 #[derive(Debug, Default)]
 pub(crate) struct Flusher {
     groups: Mutex<Groups>,
-    changed: Notify,
+    changed: Arc<Bell>,
+}
+
+/// Rung where there is a new group, and by the writer of a partition that was idle.
+#[derive(Debug, Default)]
+struct Bell(Notify);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.notify_one();
+    }
 }
 
 /// Partitions by timeout: one due time for each distinct timeout.
@@ -28,24 +39,25 @@ type Groups = BTreeMap<Duration, Group>;
 
 #[derive(Debug)]
 struct Group {
-    due: Instant,
+    /// `None` while all its partitions are idle, and wake the flusher when they are not.
+    due: Option<Instant>,
+    /// Flushes one after the other that found nothing to do.
+    idle_rounds: u32,
     partitions: Vec<PartitionHandle>,
 }
 
 impl Flusher {
     /// Flushes `partition` every `timeout` from now on.
     pub(crate) fn register(&self, partition: PartitionHandle, timeout: Duration) {
-        let group_is_new = {
+        let begins = {
             let mut groups = self.lock();
-            let before = groups.len();
-            let group = groups
-                .entry(timeout)
-                .or_insert_with(|| Group { due: Instant::now() + timeout, partitions: Vec::new() });
+            let group =
+                groups.entry(timeout).or_insert_with(|| Group { due: None, idle_rounds: 0, partitions: Vec::new() });
             group.partitions.push(partition);
-            groups.len() > before
+            group.due.is_none()
         };
-        if group_is_new {
-            self.changed.notify_one();
+        if begins {
+            self.changed.0.notify_one();
         }
     }
 
@@ -66,33 +78,64 @@ impl Flusher {
     /// Flushes for ever; the environment ends it by dropping the future.
     pub(crate) async fn run(&self) {
         let (alarm, mut due) = (Alarm::new(), Vec::new());
+        let waker = Waker::from(Arc::clone(&self.changed));
         loop {
             let left = self.next_due().map(|next| next.saturating_duration_since(Instant::now()));
             tokio::select! {
                 () = alarm.wait(left.unwrap_or_default()), if left.is_some() => {}
-                () = self.changed.notified() => continue,
+                () = self.changed.0.notified() => {
+                    self.resume(Instant::now());
+                    continue;
+                }
             }
             self.collect_due(Instant::now(), &mut due);
             for partition in due.drain(..) {
                 partition.flush_dirty();
             }
+            self.doze(&waker);
         }
     }
 
     fn next_due(&self) -> Option<Instant> {
-        self.lock().values().map(|group| group.due).min()
+        self.lock().values().filter_map(|group| group.due).min()
     }
 
     fn collect_due(&self, now: Instant, due: &mut Vec<PartitionHandle>) {
         for (timeout, group) in self.lock().iter_mut() {
-            if group.due <= now {
-                // From when it was due, or each flush would come later in its turn. But not when that is over as well:
-                // one that is late must not be followed by a burst.
-                group.due += *timeout;
-                if group.due <= now {
-                    group.due = now + *timeout;
-                }
-                due.extend(group.partitions.iter().filter(|partition| partition.is_dirty()).cloned());
+            let Some(was_due) = group.due.filter(|due| *due <= now) else { continue };
+            // From when it was due, or each flush would come later in its turn. But not when that is over as well: one
+            // that is late must not be followed by a burst.
+            let next = was_due + *timeout;
+            group.due = Some(if next > now { next } else { now + *timeout });
+            let before = due.len();
+            due.extend(group.partitions.iter().filter(|partition| partition.is_dirty()).cloned());
+            group.idle_rounds = if due.len() > before { 0 } else { group.idle_rounds.saturating_add(1) };
+        }
+    }
+
+    /// Ends the timer of groups in which nothing was written for some time.
+    fn doze(&self, waker: &Waker) {
+        let idle = |group: &&mut Group| group.due.is_some() && group.idle_rounds >= IDLE_ROUNDS;
+        let partitions: Vec<PartitionHandle> =
+            self.lock().values_mut().filter(idle).flat_map(|group| group.partitions.iter().cloned()).collect();
+        for partition in &partitions {
+            // Whether it may is asked below.
+            let _ = partition.doze(waker);
+        }
+        for group in self.lock().values_mut().filter(idle) {
+            // Not where a writer was quick, or a partition has come meanwhile.
+            if group.partitions.iter().all(PartitionHandle::is_dozing) {
+                group.due = None;
+            }
+        }
+    }
+
+    /// Starts the timer of groups in which something was written, or which are new.
+    fn resume(&self, now: Instant) {
+        for (timeout, group) in self.lock().iter_mut().filter(|(_, group)| group.due.is_none()) {
+            if !group.partitions.iter().all(PartitionHandle::is_dozing) {
+                group.due = Some(now + *timeout);
+                group.idle_rounds = 0;
             }
         }
     }
@@ -103,15 +146,15 @@ impl Flusher {
     }
 }
 
+/// To doze and to be woken costs about as much as so many rounds.
+const IDLE_ROUNDS: u32 = 16;
+
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicU32, Ordering};
-    use std::task::Wake;
-
     use flownet_core::SubpartitionIndex;
     use flownet_core::partition::ResultPartition;
     use flownet_memory::{BufferPoolSettings, SegmentPool};
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
 
@@ -160,6 +203,7 @@ mod tests {
         let start = Instant::now();
         flusher.register(slow.handle(), Duration::from_secs(100));
         flusher.register(fast.handle(), Duration::from_secs(10));
+        flusher.resume(start);
         let after = |seconds| start + Duration::from_secs(seconds);
         write(&mut slow);
         write(&mut fast);
@@ -213,6 +257,7 @@ mod tests {
         let (partition, _wakes) = partition(&segments, 1);
         let timeout = Duration::from_millis(10);
         flusher.register(partition.handle(), timeout);
+        flusher.resume(Instant::now());
         let due = flusher.next_due().unwrap();
         let mut collected = Vec::new();
         flusher.collect_due(due + Duration::from_millis(1), &mut collected);
@@ -223,15 +268,48 @@ mod tests {
     }
 
     #[test]
-    fn a_flusher_with_nothing_to_do_waits_for_no_time() {
+    fn a_flusher_with_nothing_to_do_waits_for_no_time_but_for_a_writer() {
         let segments = SegmentPool::new(4, 64).unwrap();
         let flusher = Flusher::default();
         assert_eq!(flusher.next_due(), None);
-        let (partition, _wakes) = partition(&segments, 1);
-        let before = Instant::now();
-        flusher.register(partition.handle(), Duration::from_millis(10));
-        assert!(flusher.next_due() >= Some(before + Duration::from_millis(10)));
+        let (mut partition, _wakes) = partition(&segments, 1);
+        let (bell, rung) = (Arc::new(Wakes::default()), |bell: &Arc<Wakes>| wakes(bell));
+        let (waker, timeout, start) = (Waker::from(Arc::clone(&bell)), Duration::from_secs(10), Instant::now());
+        flusher.register(partition.handle(), timeout);
+        flusher.resume(start);
+        for round in 1..=IDLE_ROUNDS {
+            assert_eq!(flusher.next_due(), Some(start + timeout * round));
+            flush(&flusher, start + timeout * round);
+            flusher.doze(&waker);
+        }
+        assert_eq!((flusher.next_due(), rung(&bell)), (None, 0));
+
+        write(&mut partition);
+        write(&mut partition);
+        assert_eq!(rung(&bell), 1);
+        let later = start + Duration::from_secs(1_000_000);
+        flusher.resume(later);
+        assert_eq!(flusher.next_due(), Some(later + timeout), "bytes wait for the timeout, and no longer");
         flusher.remove(PartitionId::new(1));
         assert_eq!(flusher.next_due(), None);
+    }
+
+    #[test]
+    fn a_flusher_does_not_doze_while_one_partition_is_written() {
+        let segments = SegmentPool::new(4, 64).unwrap();
+        let flusher = Flusher::default();
+        let (idle, _) = partition(&segments, 1);
+        let (mut busy, _) = partition(&segments, 2);
+        let (waker, timeout, start) = (Waker::noop(), Duration::from_secs(10), Instant::now());
+        flusher.register(idle.handle(), timeout);
+        flusher.register(busy.handle(), timeout);
+        flusher.resume(start);
+        for round in 1..=2 * IDLE_ROUNDS {
+            write(&mut busy);
+            flush(&flusher, start + timeout * round);
+            flusher.doze(waker);
+            while busy.subpartitions()[0].poll().is_some() {}
+        }
+        assert!(flusher.next_due().is_some());
     }
 }

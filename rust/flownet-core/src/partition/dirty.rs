@@ -1,8 +1,11 @@
 //! Which subpartitions were written since the last flush.
 
 use std::sync::Arc;
+use std::task::Waker;
 
-use crate::sync::{AtomicU8, Ordering};
+use crate::fence;
+use crate::lock::Lock;
+use crate::sync::{AtomicBool, AtomicU8, Ordering};
 
 /// One mark a subpartition, set by the writer a record at a time and taken by the flusher. Clones are one.
 ///
@@ -11,11 +14,29 @@ use crate::sync::{AtomicU8, Ordering};
 /// by the next [`Self::take`]: by then the commit is visible, and a flush that finds nothing is cheap. The price is
 /// paid per flush and subpartition; a fence would be paid per record. For the writer's sake, too, a mark is a byte: it
 /// has to find it and to compare, and neither to shift nor to share it with a neighbour.
+///
+/// # Where nothing is written
+/// the flusher need not look again and again: it [dozes](Self::doze), and the writer wakes it when it sets a mark. Who
+/// sets one looks whether the flusher dozes, who begins to doze looks for marks, both with a fence (module
+/// [`fence`](crate::fence)) in between, so that one sees the other.
 #[derive(Clone, Debug)]
 pub(super) struct DirtyMarks {
     each: Arc<[DirtyMark]>,
+    common: Arc<Common>,
+}
+
+#[derive(Debug)]
+struct Common {
     /// For what is written to all at once.
-    all: Arc<DirtyMark>,
+    all: DirtyMark,
+    flusher: Flusher,
+}
+
+/// The flusher, as the writer knows it.
+#[derive(Debug, Default)]
+pub(super) struct Flusher {
+    is_dozing: AtomicBool,
+    waker: Lock<Option<Waker>>,
 }
 
 /// Of one subpartition, or of all together.
@@ -25,7 +46,8 @@ pub(super) struct DirtyMark(AtomicU8);
 impl DirtyMarks {
     pub(super) fn new(len: usize) -> Self {
         let clean = || DirtyMark(AtomicU8::new(CLEAN));
-        Self { each: (0..len).map(|_| clean()).collect(), all: Arc::new(clean()) }
+        let common = Common { all: clean(), flusher: Flusher::default() };
+        Self { each: (0..len).map(|_| clean()).collect(), common: Arc::new(common) }
     }
 
     /// The marks of all subpartitions.
@@ -34,13 +56,25 @@ impl DirtyMarks {
         &self.each
     }
 
+    /// To be told of marks.
+    #[inline]
+    pub(super) fn flusher(&self) -> &Flusher {
+        &self.common.flusher
+    }
+
+    #[inline]
+    pub(super) fn mark(&self, index: usize) {
+        self.each[index].set(self.flusher());
+    }
+
+    #[inline]
     pub(super) fn mark_all(&self) {
-        self.all.set();
+        self.common.all.set(self.flusher());
     }
 
     /// Gives all that are marked, and once more those the last call gave.
     pub(super) fn take(&self, mut give: impl FnMut(usize)) {
-        let gives_all = self.all.take();
+        let gives_all = self.common.all.take();
         for (index, mark) in self.each.iter().enumerate() {
             if mark.take() | gives_all {
                 give(index);
@@ -49,16 +83,45 @@ impl DirtyMarks {
     }
 
     pub(super) fn any(&self) -> bool {
-        self.all.is_set() || self.each.iter().any(DirtyMark::is_set)
+        self.common.all.is_set() || self.each.iter().any(DirtyMark::is_set)
+    }
+
+    /// Has the next mark wake `waker`. `false`: there is one already.
+    pub(super) fn doze(&self, waker: &Waker) -> bool {
+        let flusher = self.flusher();
+        *flusher.waker.lock() = Some(waker.clone());
+        flusher.is_dozing.store(true, Ordering::Relaxed);
+        fence::heavy();
+        let may_doze = !self.any();
+        if !may_doze {
+            flusher.rouse();
+        }
+        may_doze
+    }
+
+    pub(super) fn is_dozing(&self) -> bool {
+        self.flusher().is_dozing.load(Ordering::Acquire)
     }
 }
 
 impl DirtyMark {
     #[inline]
-    pub(super) fn set(&self) {
+    pub(super) fn set(&self, flusher: &Flusher) {
         if self.0.load(Ordering::Relaxed) != WRITTEN {
-            // Release: who takes the mark sees what was committed before it.
-            self.0.store(WRITTEN, Ordering::Release);
+            self.set_anew(flusher);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn set_anew(&self, flusher: &Flusher) {
+        // Release: who takes the mark sees what was committed before it.
+        self.0.store(WRITTEN, Ordering::Release);
+        fence::light();
+        if flusher.is_dozing.load(Ordering::Relaxed)
+            && let Some(waker) = flusher.rouse()
+        {
+            waker.wake();
         }
     }
 
@@ -78,6 +141,14 @@ impl DirtyMark {
     }
 }
 
+impl Flusher {
+    /// It dozes no more. Gives what wakes it, once.
+    fn rouse(&self) -> Option<Waker> {
+        self.is_dozing.store(false, Ordering::Release);
+        self.waker.lock().take()
+    }
+}
+
 /// Not written since the flush before the last.
 const CLEAN: u8 = 0;
 /// Given by the last flush.
@@ -88,6 +159,7 @@ const WRITTEN: u8 = 2;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::CountingWaker;
 
     fn taken(marks: &DirtyMarks) -> Vec<usize> {
         let mut indices = Vec::new();
@@ -98,15 +170,34 @@ mod tests {
     #[test]
     fn a_mark_is_given_by_two_takes_and_then_forgotten() {
         let marks = DirtyMarks::new(130);
-        marks.each()[129].set();
-        marks.each()[0].set();
+        marks.mark(129);
+        marks.mark(0);
         assert_eq!(taken(&marks), [0, 129]);
-        marks.each()[64].set();
+        marks.mark(64);
         assert_eq!(taken(&marks), [0, 64, 129]);
         assert!(marks.any());
         assert_eq!(taken(&marks), [64]);
         assert!(!marks.any());
         assert_eq!(taken(&marks), []);
+    }
+
+    #[test]
+    fn a_flusher_that_dozes_is_woken_once_by_the_next_mark() {
+        let marks = DirtyMarks::new(3);
+        let (waker, wakes) = CountingWaker::new();
+        marks.mark(1);
+        assert!(!marks.doze(&waker) && !marks.is_dozing(), "there is a mark");
+        assert_eq!((taken(&marks), taken(&marks)), (vec![1], vec![1]));
+        for mark in [|marks: &DirtyMarks| marks.mark(2), DirtyMarks::mark_all] {
+            let before = wakes.count();
+            assert!(marks.doze(&waker) && marks.is_dozing());
+            mark(&marks);
+            marks.mark(0);
+            assert_eq!((wakes.count(), marks.is_dozing()), (before + 1, false));
+            while marks.any() {
+                taken(&marks);
+            }
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Waker;
 
 use super::cell::SubpartitionCell;
 use super::dirty::DirtyMarks;
@@ -43,6 +44,18 @@ impl PartitionHandle {
     #[must_use]
     pub fn is_dirty(&self) -> bool {
         self.0.dirty.any()
+    }
+
+    /// Has the next record wake `waker`, once. False, and nobody is woken: [`Self::flush_dirty`] has
+    /// something to do first. So a flusher with nothing to do need not come by.
+    pub fn doze(&self, waker: &Waker) -> bool {
+        self.0.dirty.doze(waker)
+    }
+
+    /// Nothing was written since [`Self::doze`].
+    #[must_use]
+    pub fn is_dozing(&self) -> bool {
+        self.0.dirty.is_dozing()
     }
 
     /// The partition's name.

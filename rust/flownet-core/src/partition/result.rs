@@ -63,7 +63,7 @@ impl ResultPartition {
         let (builders, marks) = (self.open.builders(), self.dirty.each());
         // As many, which the compiler should know.
         let marks = &marks[..builders.len()];
-        Runs { builders, marks, cells: &self.shared.cells }
+        Runs { builders, marks, flusher: self.dirty.flusher(), cells: &self.shared.cells }
     }
 
     /// Appends once for all subpartitions: they share the buffer. Otherwise as [`Self::try_write`].
@@ -84,7 +84,7 @@ impl ResultPartition {
                 self.shared.cells[index].finish_buffer();
             }
         }
-        self.dirty.each()[index].set();
+        self.dirty.mark(index);
     }
 
     /// As [`Self::end_record`], for a record that was broadcast.

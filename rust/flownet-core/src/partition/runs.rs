@@ -5,13 +5,14 @@ use std::sync::Arc;
 use flownet_memory::{BufferBuilder, RecordAppender};
 
 use super::cell::SubpartitionCell;
-use super::dirty::DirtyMark;
+use super::dirty::{DirtyMark, Flusher};
 use crate::ids::SubpartitionIndex;
 
 /// The open buffers of a partition. By P1 none is while all subpartitions share one.
 pub(crate) struct Runs<'a> {
     pub(super) builders: &'a mut [Option<BufferBuilder>],
     pub(super) marks: &'a [DirtyMark],
+    pub(super) flusher: &'a Flusher,
     pub(super) cells: &'a [Arc<SubpartitionCell>],
 }
 
@@ -19,6 +20,7 @@ pub(crate) struct Runs<'a> {
 pub(crate) struct Run<'a> {
     records: RecordAppender<'a>,
     mark: &'a DirtyMark,
+    flusher: &'a Flusher,
     cells: &'a [Arc<SubpartitionCell>],
     index: usize,
 }
@@ -29,7 +31,7 @@ impl Runs<'_> {
     pub(crate) fn run(&mut self, subpartition: SubpartitionIndex) -> Option<Run<'_>> {
         let index = subpartition.index();
         let records = self.builders.get_mut(index)?.as_mut()?.records();
-        Some(Run { records, mark: self.marks.get(index)?, cells: self.cells, index })
+        Some(Run { records, mark: self.marks.get(index)?, flusher: self.flusher, cells: self.cells, index })
     }
 }
 
@@ -41,7 +43,7 @@ impl Run<'_> {
     pub(crate) fn try_write(&mut self, prefix: &[u8], record: &[u8]) -> bool {
         let is_written = self.records.try_append_both(prefix, record);
         if is_written {
-            self.mark.set();
+            self.mark.set(self.flusher);
         }
         is_written
     }

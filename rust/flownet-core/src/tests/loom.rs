@@ -197,6 +197,31 @@ fn loom_a_record_whose_mark_is_just_taken_is_flushed_with_the_next() {
 }
 
 #[test]
+fn loom_a_record_written_while_the_flusher_falls_asleep_wakes_it() {
+    model(|| {
+        let segments = SegmentPool::new(1, 4).unwrap();
+        let mut partition = partition(0, pool(&segments, 1));
+        let handle = partition.handle();
+        let writer = thread::spawn(move || {
+            assert_eq!(partition.try_write(FIRST, &[1]), 1);
+            partition.end_record(FIRST);
+            partition
+        });
+        let notify = Arc::new(NotifyWaker(Notify::new()));
+        let waker = Waker::from(Arc::clone(&notify));
+        let _ = handle.doze(&waker);
+        while handle.is_dozing() {
+            notify.0.wait();
+        }
+        assert!(handle.is_dirty());
+        handle.flush_dirty();
+        assert!(handle.subpartitions()[0].poll().is_some(), "what woke it was committed before");
+        drop((writer.join().unwrap(), handle));
+        assert_all_home(&segments);
+    });
+}
+
+#[test]
 fn loom_a_subpartition_released_while_it_is_written_keeps_nothing() {
     model(|| {
         let segments = segments(2);
