@@ -18,8 +18,9 @@
 //! - I3: a channel with `free < standing + wanted` waits in the pool's queue, or is just being served by one thread.
 //! - I4: credit that may starve the producer is announced without delay. Credit is handed to the connection once it is
 //!   at least as much as the producer still has, or [`CREDIT_BATCH`]; the rest rides along or waits for the next segment.
-//!   While the producer has some and it is less than half a batch, the connection is not woken for it: it goes out with
-//!   what is said next, at the latest when the producer has used what it had.
+//!   While the producer has some, as far as its headers were read, and it is less than half a batch, the connection is
+//!   not woken for it: it goes out with what others are woken for, at the latest when the header is read with which the
+//!   producer has used what it had.
 //! - I5: `standing <= exclusive`, and every one of them is booked with the pool. What a channel asks for beyond them
 //!   waits at the producer, so it is used and comes back; and it is no more than the pool lends to one channel.
 //! - I6: a blocking event voids all credit, on both sides. What the channel had beyond its standing segments goes back,

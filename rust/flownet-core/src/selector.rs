@@ -72,6 +72,7 @@ impl Selector {
     /// Says where the next record goes. Selectors that decide by themselves ignore the target.
     #[inline]
     pub fn select(&mut self, target: Target, subpartitions: u32) -> Result<Selection, SelectError> {
+        // First, and by itself: it takes no more than a comparison to be found.
         if let Self::Rebalance { next } | Self::Rescale { next } = self {
             return take_turn(next, subpartitions);
         }
@@ -80,14 +81,15 @@ impl Selector {
 
     /// The one subpartition that every record goes to, whatever its target.
     pub(crate) fn only(&self, subpartitions: u32) -> Option<SubpartitionIndex> {
-        let is_turn = matches!(self, Self::Forward | Self::Rebalance { .. } | Self::Rescale { .. });
-        (is_turn && subpartitions == 1).then(|| SubpartitionIndex::new(0))
+        let ignores_target = matches!(self, Self::Forward | Self::Rebalance { .. } | Self::Rescale { .. });
+        (ignores_target && subpartitions == 1).then(|| SubpartitionIndex::new(0))
     }
 
     #[inline]
     fn select_by_target(&self, target: Target, subpartitions: u32) -> Result<Selection, SelectError> {
         let chosen = match (self, target) {
-            (Self::Forward | Self::Rebalance { .. } | Self::Rescale { .. }, _) => 0,
+            (Self::Forward, _) => 0,
+            (Self::Rebalance { .. } | Self::Rescale { .. }, _) => unreachable!("they take turns"),
             (Self::Broadcast, _) => return Ok(Selection::All),
             (Self::KeyGroup { max_parallelism }, Target::KeyHash(hash)) => {
                 let max_parallelism = *max_parallelism;

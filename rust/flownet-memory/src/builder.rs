@@ -119,8 +119,8 @@ impl BufferBuilder {
     }
 }
 
-/// Appends to a [`BufferBuilder`] and commits with each append. A local variable of a loop: where it is, the next record
-/// need not be looked up.
+/// Appends to a [`BufferBuilder`] and commits with each append. Made once for many records, as a local variable of the
+/// loop that writes them, it spares each to look up where to.
 pub struct RecordAppender<'a> {
     bytes: RawBytes,
     /// Everything before it is committed, and nothing behind it is written.

@@ -229,7 +229,8 @@ unsafe impl Sync for RawBytes {}
 
 /// From the start of one segment to that of the next: five cache lines more than a segment of whole pages. A writer of
 /// many channels is at about the same place in all their segments, and places that lie a multiple of a page apart fight
-/// for the few lines of one cache set. An odd number of lines spreads them over all sets.
+/// for the few lines of one cache set. An odd number of lines spreads them over all sets: steps of 1, 5 and 13 lines
+/// measured alike, of 8 slower.
 fn stride_of(segment_bytes: usize) -> usize {
     if segment_bytes.is_multiple_of(PAGE_BYTES) { segment_bytes.saturating_add(STEP_BYTES) } else { segment_bytes }
 }

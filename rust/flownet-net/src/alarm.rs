@@ -47,7 +47,10 @@ async fn wait_for(timer: &AsyncFd<OwnedFd>, time: Duration) -> io::Result<()> {
         let mut ready = timer.readable().await?;
         // What is left of a wait that was given up is not there to be read: the timer was set since.
         match rustix::io::read(timer, &mut [0; 8]) {
-            Ok(_) => return Ok(()),
+            Ok(_) => {
+                ready.clear_ready();
+                return Ok(());
+            }
             Err(rustix::io::Errno::AGAIN) => ready.clear_ready(),
             Err(error) => return Err(error.into()),
         }

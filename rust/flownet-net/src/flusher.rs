@@ -118,14 +118,16 @@ impl Flusher {
         let idle = |group: &&mut Group| group.due.is_some() && group.idle_rounds >= IDLE_ROUNDS;
         let partitions: Vec<PartitionHandle> =
             self.lock().values_mut().filter(idle).flat_map(|group| group.partitions.iter().cloned()).collect();
-        for partition in &partitions {
-            // Whether it may is asked below.
-            let _ = partition.doze(waker);
+        if partitions.is_empty() {
+            return;
         }
+        PartitionHandle::doze(&partitions, waker);
         for group in self.lock().values_mut().filter(idle) {
-            // Not where a writer was quick, or a partition has come meanwhile.
             if group.partitions.iter().all(PartitionHandle::is_dozing) {
                 group.due = None;
+            } else {
+                // A writer was quick, or a partition has come meanwhile.
+                group.idle_rounds = 0;
             }
         }
     }
@@ -248,6 +250,29 @@ mod tests {
         drop((slow, fast));
         flusher.clear();
         assert_eq!(segments.available(), 4);
+    }
+
+    #[tokio::test]
+    async fn a_running_flusher_that_has_fallen_asleep_comes_by_for_the_next_record() {
+        let segments = SegmentPool::new(4, 64).unwrap();
+        let flusher = Arc::new(Flusher::default());
+        let running = tokio::spawn({
+            let flusher = Arc::clone(&flusher);
+            async move { flusher.run().await }
+        });
+        let (mut partition, wakes_of_it) = partition(&segments, 1);
+        flusher.register(partition.handle(), Duration::from_micros(100));
+        for round in 1..=3 {
+            while !partition.handle().is_dozing() || flusher.next_due().is_some() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            write(&mut partition);
+            while wakes(&wakes_of_it) < round {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            while partition.subpartitions()[0].poll().is_some() {}
+        }
+        running.abort();
     }
 
     #[test]

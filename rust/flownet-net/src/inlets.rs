@@ -41,7 +41,7 @@ pub(crate) struct Connected(Mutex<Vec<Weak<dyn Inlet>>>);
 
 /// A connection that a thread can read.
 pub(crate) trait Inlet: Send + Sync {
-    /// The thread is about to sleep: what it has to tell the peer is told.
+    /// The thread is about to sleep: what it has to tell the peer is told, if it is worth a write.
     fn flush(&self);
 
     /// Reads once, and writes what waits for room, unless another thread does.

@@ -79,7 +79,7 @@ impl ReadyList {
         state.driver.is_none() || state.ready.len() >= many
     }
 
-    /// Moves all channels to `out`; ready when there was one. Otherwise `waker` is woken once by the next.
+    /// Moves all channels to `out`; ready when there was one. Otherwise `waker` is woken once, by the next that wakes.
     pub fn poll_drain(&self, out: &mut Vec<ChannelId>, waker: &Waker) -> Poll<()> {
         let mut state = self.state.lock();
         if state.ready.is_empty() {

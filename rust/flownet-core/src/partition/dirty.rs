@@ -20,7 +20,7 @@ use crate::sync::{AtomicBool, AtomicU8, Ordering};
 /// sets one looks whether the flusher dozes, who begins to doze looks for marks, both with a fence (module
 /// [`fence`](crate::fence)) in between, so that one sees the other.
 #[derive(Clone, Debug)]
-pub(super) struct DirtyMarks {
+pub(crate) struct DirtyMarks {
     each: Arc<[DirtyMark]>,
     common: Arc<Common>,
 }
@@ -44,7 +44,7 @@ pub(super) struct Flusher {
 pub(super) struct DirtyMark(AtomicU8);
 
 impl DirtyMarks {
-    pub(super) fn new(len: usize) -> Self {
+    pub(crate) fn new(len: usize) -> Self {
         let clean = || DirtyMark(AtomicU8::new(CLEAN));
         let common = Common { all: clean(), flusher: Flusher::default() };
         Self { each: (0..len).map(|_| clean()).collect(), common: Arc::new(common) }
@@ -63,7 +63,7 @@ impl DirtyMarks {
     }
 
     #[inline]
-    pub(super) fn mark(&self, index: usize) {
+    pub(crate) fn mark(&self, index: usize) {
         self.each[index].set(self.flusher());
     }
 
@@ -73,7 +73,7 @@ impl DirtyMarks {
     }
 
     /// Gives all that are marked, and once more those the last call gave.
-    pub(super) fn take(&self, mut give: impl FnMut(usize)) {
+    pub(crate) fn take(&self, mut give: impl FnMut(usize)) {
         let gives_all = self.common.all.take();
         for (index, mark) in self.each.iter().enumerate() {
             if mark.take() | gives_all {
@@ -82,24 +82,21 @@ impl DirtyMarks {
         }
     }
 
-    pub(super) fn any(&self) -> bool {
+    pub(crate) fn any(&self) -> bool {
         self.common.all.is_set() || self.each.iter().any(DirtyMark::is_set)
     }
 
-    /// Has the next mark wake `waker`. `false`: there is one already.
-    pub(super) fn doze(&self, waker: &Waker) -> bool {
-        let flusher = self.flusher();
-        *flusher.waker.lock() = Some(waker.clone());
-        flusher.is_dozing.store(true, Ordering::Relaxed);
+    /// Has the next mark of each of `all` wake `waker`, once; where there is a mark already, nobody dozes.
+    pub(crate) fn doze<'a>(all: impl Iterator<Item = &'a Self> + Clone, waker: &Waker) {
+        all.clone().for_each(|marks| marks.flusher().lie_down(waker));
         fence::heavy();
-        let may_doze = !self.any();
-        if !may_doze {
-            flusher.rouse();
+        for marks in all.filter(|marks| marks.any()) {
+            // Whoever set it finds nobody to wake, or has found somebody: then that is one look too many.
+            marks.flusher().rouse();
         }
-        may_doze
     }
 
-    pub(super) fn is_dozing(&self) -> bool {
+    pub(crate) fn is_dozing(&self) -> bool {
         self.flusher().is_dozing.load(Ordering::Acquire)
     }
 }
@@ -142,10 +139,18 @@ impl DirtyMark {
 }
 
 impl Flusher {
-    /// It dozes no more. Gives what wakes it, once.
+    fn lie_down(&self, waker: &Waker) {
+        let mut known = self.waker.lock();
+        *known = Some(waker.clone());
+        self.is_dozing.store(true, Ordering::Relaxed);
+    }
+
+    /// It dozes no more. Gives what wakes it, once. Flag and waker change together: between the two, it could fall asleep
+    /// anew, and lose the waker of that sleep.
     fn rouse(&self) -> Option<Waker> {
+        let mut known = self.waker.lock();
         self.is_dozing.store(false, Ordering::Release);
-        self.waker.lock().take()
+        known.take()
     }
 }
 
@@ -186,11 +191,14 @@ mod tests {
         let marks = DirtyMarks::new(3);
         let (waker, wakes) = CountingWaker::new();
         marks.mark(1);
-        assert!(!marks.doze(&waker) && !marks.is_dozing(), "there is a mark");
+        let doze = || DirtyMarks::doze([&marks].into_iter(), &waker);
+        doze();
+        assert!(!marks.is_dozing(), "there is a mark");
         assert_eq!((taken(&marks), taken(&marks)), (vec![1], vec![1]));
         for mark in [|marks: &DirtyMarks| marks.mark(2), DirtyMarks::mark_all] {
             let before = wakes.count();
-            assert!(marks.doze(&waker) && marks.is_dozing());
+            doze();
+            assert!(marks.is_dozing());
             mark(&marks);
             marks.mark(0);
             assert_eq!((wakes.count(), marks.is_dozing()), (before + 1, false));

@@ -46,13 +46,13 @@ impl PartitionHandle {
         self.0.dirty.any()
     }
 
-    /// Has the next record wake `waker`, once. False, and nobody is woken: [`Self::flush_dirty`] has
-    /// something to do first. So a flusher with nothing to do need not come by.
-    pub fn doze(&self, waker: &Waker) -> bool {
-        self.0.dirty.doze(waker)
+    /// Has the next record of each of `partitions` wake `waker`, once, so that a flusher with nothing to do need not come
+    /// by. Not where [`Self::flush_dirty`] has something to do first: see [`Self::is_dozing`].
+    pub fn doze(partitions: &[Self], waker: &Waker) {
+        DirtyMarks::doze(partitions.iter().map(|partition| &partition.0.dirty), waker);
     }
 
-    /// Nothing was written since [`Self::doze`].
+    /// Nothing was written since [`Self::doze`], nor had to be flushed then.
     #[must_use]
     pub fn is_dozing(&self) -> bool {
         self.0.dirty.is_dozing()

@@ -18,7 +18,7 @@
 //!   segments are split into smaller buffers: what is bounded and finished is then all open parts of a segment.
 
 mod cell;
-mod dirty;
+pub(crate) mod dirty;
 mod handle;
 mod open;
 mod result;

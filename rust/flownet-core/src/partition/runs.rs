@@ -8,7 +8,7 @@ use super::cell::SubpartitionCell;
 use super::dirty::{DirtyMark, Flusher};
 use crate::ids::SubpartitionIndex;
 
-/// The open buffers of a partition. By P1 none is while all subpartitions share one.
+/// The open buffers of a partition. By P1 there are none while all subpartitions share one.
 pub(crate) struct Runs<'a> {
     pub(super) builders: &'a mut [Option<BufferBuilder>],
     pub(super) marks: &'a [DirtyMark],

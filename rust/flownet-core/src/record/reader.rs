@@ -280,6 +280,33 @@ mod tests {
         }
     }
 
+    proptest! {
+        #[test]
+        fn records_read_all_at_once_are_those_read_one_by_one_whatever_the_bytes(
+            bytes in proptest::collection::vec(prop_oneof![8 => 0u8..4, 1 => any::<u8>()], 1..200),
+            max_record_bytes in 0usize..12,
+        ) {
+            let read = [false, true].map(|at_once| {
+                let mut rig = Rig::new(200, max_record_bytes);
+                rig.push(&bytes);
+                let mut records = Vec::new();
+                let ended = if at_once {
+                    rig.reader.read_all(|record| records.push(record.to_vec()))
+                } else {
+                    loop {
+                        match rig.reader.next_record() {
+                            Ok(Some(record)) => records.push(record.to_vec()),
+                            Ok(None) => break Ok(()),
+                            Err(error) => break Err(error),
+                        }
+                    }
+                };
+                (records, ended, rig.reader.check_boundary())
+            });
+            prop_assert_eq!(&read[0], &read[1]);
+        }
+    }
+
     #[test]
     fn a_length_prefix_cut_byte_by_byte_is_put_together() {
         let mut rig = Rig::new(16, 100);

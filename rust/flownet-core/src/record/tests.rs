@@ -391,6 +391,41 @@ fn of_records_taken_at_once_those_before_a_bad_one_are_written() {
 }
 
 #[test]
+fn no_record_is_taken_from_the_row_while_one_blocks_or_once_finished() {
+    let mut rig = Rig::new(2, 16, 1, Selector::Forward, FlushPolicy::EveryRecord);
+    let mut records = (0..3).map(|fill| (Target::Any, [fill; 40]));
+    assert_eq!(rig.writer.try_emit_all(&mut records).unwrap(), Emit::Blocked);
+    let misused = rig.writer.try_emit_all(&mut records);
+    assert!(matches!(misused, Err(ExchangeError::Misuse(_))));
+    rig.wait(Emit::Blocked);
+    while rig.writer.try_emit_all(&mut records).unwrap() == Emit::Blocked {
+        rig.wait(Emit::Blocked);
+    }
+    rig.finish();
+    let mut late = std::iter::once((Target::Any, [9]));
+    assert!(matches!(rig.writer.try_emit_all(&mut late), Err(ExchangeError::Misuse(_))));
+    assert!(late.next().is_some());
+    let expected = [0, 1, 2].map(|fill| Read::Record(vec![fill; 40]));
+    assert_eq!(rig.inputs[0].read[..3], expected);
+}
+
+#[test]
+fn a_record_in_a_row_that_has_no_place_is_an_error_and_those_around_it_arrive() {
+    let wrong = [
+        (Selector::Custom, Target::Subpartition(2), Target::Subpartition(1)),
+        (Selector::key_group(128), Target::Any, Target::KeyHash(7)),
+    ];
+    for (selector, bad, good) in wrong {
+        let mut rig = Rig::new(4, 64, 2, selector, FlushPolicy::Timer);
+        let mut records = [(good, [1]), (bad, [2]), (good, [3])].into_iter();
+        assert!(matches!(rig.writer.try_emit_all(&mut records), Err(ExchangeError::Select(_))));
+        assert_eq!(rig.writer.try_emit_all(&mut records).unwrap(), Emit::Done);
+        let read = rig.finish_and_assert_all_segments_home().concat();
+        assert_eq!(read, [1, 3].map(|fill| Read::Record(vec![fill])));
+    }
+}
+
+#[test]
 fn a_record_that_cannot_be_placed_is_refused_before_a_byte_is_written() {
     let mut rig = Rig::new(2, 16, 2, Selector::Custom, FlushPolicy::EveryRecord);
     let refused = rig.writer.try_emit(Target::Subpartition(2), &[1]);

@@ -99,19 +99,26 @@ impl RecordWriter {
     }
 
     /// Takes records until one blocks or there are no more: what [`Self::try_emit`] does for each, with less to do
-    /// between two of them. An error is that of the record taken last, of which nothing was written.
+    /// between two of them. An error is that of the record taken last, of which nothing was written; none is taken while
+    /// one blocks.
     #[inline]
     pub fn try_emit_all<R: AsRef<[u8]>>(
         &mut self,
         records: &mut impl Iterator<Item = (Target, R)>,
     ) -> Result<Emit, ExchangeError> {
+        self.check_open()?;
         loop {
             let left = match self.selector.only(self.subpartitions) {
                 Some(only) => self.emit_run(only, records)?,
                 None => self.emit_runs(records)?,
             };
             let Some((selection, record)) = left else { return Ok(Emit::Done) };
-            if self.emit_over_buffers(selection, record.as_ref()) == Emit::Blocked {
+            let record = record.as_ref();
+            // Asked again: another call may give other bytes.
+            if record.len() >= self.welcome_below {
+                return Err(self.refusal(record.len()));
+            }
+            if self.emit_over_buffers(selection, record) == Emit::Blocked {
                 return Ok(Emit::Blocked);
             }
         }

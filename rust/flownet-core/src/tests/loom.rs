@@ -17,7 +17,8 @@ use crate::exchange::ready::ReadyList;
 use crate::gate::InputGate;
 use crate::ids::{ChannelId, ChannelIndex, CheckpointId, PartitionId, SubpartitionIndex};
 use crate::noted::Noted;
-use crate::partition::ResultPartition;
+use crate::partition::dirty::DirtyMarks;
+use crate::partition::{PartitionHandle, ResultPartition};
 use crate::subpartition::Element;
 
 const FIRST: SubpartitionIndex = SubpartitionIndex::new(0);
@@ -209,7 +210,7 @@ fn loom_a_record_written_while_the_flusher_falls_asleep_wakes_it() {
         });
         let notify = Arc::new(NotifyWaker(Notify::new()));
         let waker = Waker::from(Arc::clone(&notify));
-        let _ = handle.doze(&waker);
+        PartitionHandle::doze(std::slice::from_ref(&handle), &waker);
         while handle.is_dozing() {
             notify.0.wait();
         }
@@ -219,6 +220,54 @@ fn loom_a_record_written_while_the_flusher_falls_asleep_wakes_it() {
         drop((writer.join().unwrap(), handle));
         assert_all_home(&segments);
     });
+}
+
+#[test]
+fn loom_a_writer_that_is_late_to_wake_the_flusher_takes_nothing_of_its_next_sleep() {
+    let mut builder = loom::model::Builder::new();
+    // Two threads and few steps, but the writer has to be overtaken by a whole round of the flusher.
+    builder.preemption_bound = None;
+    builder.check(|| {
+        let marks = DirtyMarks::new(1);
+        let bell = Arc::new(Bell(AtomicUsize::new(0)));
+        let waker = Waker::from(Arc::clone(&bell));
+        fn doze(marks: &DirtyMarks, waker: &Waker) {
+            DirtyMarks::doze(std::iter::once(marks), waker);
+        }
+        doze(&marks, &waker);
+        let flusher = {
+            let (marks, bell) = (marks.clone(), Arc::clone(&bell));
+            // Its timer runs for another partition. This one was marked, is flushed twice, and dozes again.
+            thread::spawn(move || {
+                marks.take(|_| ());
+                marks.take(|_| ());
+                doze(&marks, &waker);
+                let has_timer = !marks.is_dozing();
+                has_timer || (bell.take() && !marks.is_dozing())
+            })
+        };
+        // The writer is this thread: of a thread it has spawned, a model shows the older values of an atomic less often.
+        marks.mark(0);
+        marks.mark(0);
+        let has_timer = flusher.join().unwrap();
+        let comes = has_timer || (bell.take() && !marks.is_dozing());
+        assert!(comes || !marks.any(), "written, and nobody comes to flush it");
+    });
+}
+
+/// Rung by a waker, and looked at by who does not wait for it.
+struct Bell(AtomicUsize);
+
+impl Bell {
+    fn take(&self) -> bool {
+        self.0.swap(0, Ordering::SeqCst) > 0
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
 }
 
 #[test]

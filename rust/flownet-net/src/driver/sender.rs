@@ -10,6 +10,8 @@
 //! - D2: news is lost by nobody: a thread that cannot get the lock leaves a note, and a thread that has it looks for
 //!   news once more after its last write, leaving its waker if there is none.
 //! - D3: a thread that came to bring news writes for a bounded number of rounds, however much there is.
+//! - D4: news that nobody is woken for goes out with other news, with the next round of the connection's task, or once
+//!   there is as much of it as is worth a write. It is the machine's to see that nobody waits for it.
 
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -82,7 +84,7 @@ impl<L: Link, M: Transmit> Sender<L, M> {
         result
     }
 
-    /// As [`with`](Self::with), then sends what the machine has to say to that.
+    /// As [`with`](Self::with), then sends what the machine has to say to that, and news by D4.
     pub(crate) fn feed<R>(&self, work: impl FnOnce(&mut M) -> R) -> R {
         let mut state = self.state.lock();
         let result = work(&mut state.machine);
