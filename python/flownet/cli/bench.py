@@ -27,7 +27,8 @@ figures, here and in --json (one line a run; null where a bench does not measure
   peak_rss_mb           most memory in RAM of both processes added, their Python interpreters (13 MB each) included
   p50_us ... max_us     from the emission of a record to the reading thread that has it
   raw_tcp_records_per_s the raw twin: one thread a side, one blocking socket, the same records encoded into writes of
-                        32 KiB and decoded from reads of up to 256 KiB; no channels, no credit, no pool
+                        32 KiB and decoded from reads of up to 256 KiB; no channels, no credit, no pool. The exchange
+                        takes records of 8 bytes in a row (PartitionWriter::emit_all), larger ones one by one (emit)
   ratio_to_raw_tcp      exchange: records_per_s by the twin's. latency: p50_us by half a ping-pong over a raw socket
                         plus one wake-up of a thread, which is the least that two processes can do
   details               pool sizes, the twin's own figures, what the network threads did; histogram: all latencies in
