@@ -627,14 +627,29 @@ mod tests {
     use super::*;
     use crate::exchange::ready::ReadyList;
     use crate::ids::ChannelId;
+    use crate::tests::CountingWaker;
+
+    /// A channel of a gate that has `segments` segments for it.
+    fn channel_of(segments: usize, exclusive: u32) -> (Arc<SegmentPool>, Arc<InputGate>, Arc<RemoteChannel>) {
+        let all = SegmentPool::new(segments, 8).unwrap();
+        let settings =
+            BufferPoolSettings { min: 1, max: Some(segments), lanes: 1, max_per_lane: usize::MAX, max_overdraft: 0 };
+        let (gate, pool) = (InputGate::new(1), all.create_buffer_pool(settings).unwrap());
+        let channel = RemoteChannel::new(Arc::clone(&gate), ChannelIndex::new(0), pool, exclusive);
+        (all, gate, channel)
+    }
+
+    /// Connects it to a driver that sleeps.
+    fn connect(channel: &RemoteChannel) -> (Arc<ReadyList>, Arc<CountingWaker>) {
+        let (ready, (driver, wakes)) = (ReadyList::new(), CountingWaker::new());
+        assert!(ready.poll_drain(&mut Vec::new(), &driver).is_pending());
+        channel.connect(ready.listing_for(ChannelId::new(0)));
+        (ready, wakes)
+    }
 
     #[test]
     fn sequence_numbers_wrap_around() {
-        let segments = SegmentPool::new(2, 8).unwrap();
-        let settings =
-            BufferPoolSettings { min: 1, max: Some(2), lanes: 1, max_per_lane: usize::MAX, max_overdraft: 0 };
-        let (gate, pool) = (InputGate::new(1), segments.create_buffer_pool(settings).unwrap());
-        let channel = RemoteChannel::new(Arc::clone(&gate), ChannelIndex::new(0), pool, 2);
+        let (segments, gate, channel) = channel_of(2, 2);
         assert_eq!(channel.initial_credit(), Credit::new(2));
         channel.state.lock().expected_sequence = u32::MAX;
         assert!(channel.take_for_receive(0).is_err());
@@ -648,16 +663,9 @@ mod tests {
 
     #[test]
     fn a_channel_with_much_credit_hands_it_back_in_batches_that_keep_a_long_link_busy() {
-        let segments = SegmentPool::new(40, 8).unwrap();
-        let settings =
-            BufferPoolSettings { min: 1, max: Some(40), lanes: 1, max_per_lane: usize::MAX, max_overdraft: 0 };
-        let (gate, pool) = (InputGate::new(1), segments.create_buffer_pool(settings).unwrap());
-        let channel = RemoteChannel::new(Arc::clone(&gate), ChannelIndex::new(0), pool, 40);
-        let (connection, wakes) = crate::tests::CountingWaker::new();
+        let (segments, gate, channel) = channel_of(40, 40);
         assert_eq!(channel.initial_credit(), Credit::new(40));
-        let ready = ReadyList::new();
-        assert!(ready.poll_drain(&mut Vec::new(), &connection).is_pending());
-        channel.connect(ready.listing_for(ChannelId::new(0)));
+        let (_ready, wakes) = connect(&channel);
         for sequence in 0..CREDIT_BATCH {
             assert_eq!(wakes.count(), 0, "{sequence} are not a batch");
             let segment = channel.take_for_receive(sequence).unwrap().unwrap();
@@ -671,16 +679,9 @@ mod tests {
 
     #[test]
     fn nobody_is_woken_for_a_little_credit_while_the_producer_has_some() {
-        let segments = SegmentPool::new(4, 8).unwrap();
-        let settings =
-            BufferPoolSettings { min: 1, max: Some(4), lanes: 1, max_per_lane: usize::MAX, max_overdraft: 0 };
-        let (gate, pool) = (InputGate::new(1), segments.create_buffer_pool(settings).unwrap());
-        let channel = RemoteChannel::new(Arc::clone(&gate), ChannelIndex::new(0), pool, 2);
-        let (connection, wakes) = crate::tests::CountingWaker::new();
+        let (segments, gate, channel) = channel_of(4, 2);
         assert_eq!(channel.initial_credit(), Credit::new(2));
-        let ready = ReadyList::new();
-        assert!(ready.poll_drain(&mut Vec::new(), &connection).is_pending());
-        channel.connect(ready.listing_for(ChannelId::new(0)));
+        let (ready, wakes) = connect(&channel);
 
         let receive = |sequence| {
             let segment = channel.take_for_receive(sequence).unwrap().unwrap();
@@ -702,11 +703,7 @@ mod tests {
 
     #[test]
     fn an_announcement_between_header_and_payload_promises_nothing_twice() {
-        let segments = SegmentPool::new(3, 8).unwrap();
-        let settings =
-            BufferPoolSettings { min: 1, max: Some(3), lanes: 1, max_per_lane: usize::MAX, max_overdraft: 0 };
-        let (gate, pool) = (InputGate::new(1), segments.create_buffer_pool(settings).unwrap());
-        let channel = RemoteChannel::new(Arc::clone(&gate), ChannelIndex::new(0), pool, 1);
+        let (segments, gate, channel) = channel_of(3, 1);
         let _ = channel.initial_credit();
         channel.on_backlog(Backlog::new(1));
         assert_eq!(channel.take_announcement().credit, Credit::new(1));

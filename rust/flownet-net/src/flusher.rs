@@ -153,10 +153,11 @@ const IDLE_ROUNDS: u32 = 16;
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use flownet_core::SubpartitionIndex;
     use flownet_core::partition::ResultPartition;
     use flownet_memory::{BufferPoolSettings, SegmentPool};
-    use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
 

@@ -5,7 +5,7 @@ use std::task::{Poll, Wake, Waker};
 
 use crate::ids::ChannelId;
 use crate::lock::Lock;
-use crate::sync::{AtomicBool, AtomicU8, Ordering};
+use crate::sync::{AtomicBool, Ordering};
 
 /// Channels of one connection that have something to say, each at most once, and the driver to wake for them.
 ///
@@ -30,17 +30,11 @@ pub struct Listing(Arc<Entry>);
 struct Entry {
     list: Weak<ReadyList>,
     channel: ChannelId,
-    /// [`UNLISTED`], [`LISTED`] or [`TOLD`]: what there is still to do for who comes next.
-    state: AtomicU8,
+    /// The driver was woken for it, or was awake, and has not drained it since.
+    is_told: AtomicBool,
     /// Changed and read under the list's lock only.
     is_listed: AtomicBool,
 }
-
-const UNLISTED: u8 = 0;
-/// The driver finds it when it next looks.
-const LISTED: u8 = 1;
-/// The driver does not sleep, or was woken.
-const TOLD: u8 = 2;
 
 impl ReadyList {
     /// An empty list.
@@ -61,7 +55,7 @@ impl ReadyList {
         Listing(Arc::new(Entry {
             list: Arc::downgrade(self),
             channel,
-            state: AtomicU8::new(UNLISTED),
+            is_told: AtomicBool::new(false),
             is_listed: AtomicBool::new(false),
         }))
     }
@@ -109,7 +103,7 @@ impl State {
         for entry in self.ready.drain(..) {
             entry.is_listed.store(false, Ordering::Relaxed);
             // Before the driver looks at the channel: what happens from now on queues it again.
-            entry.state.store(UNLISTED, Ordering::SeqCst);
+            entry.is_told.store(false, Ordering::SeqCst);
             out.push(entry.channel);
         }
     }
@@ -123,9 +117,7 @@ impl Listing {
 
     /// Puts the channel on the list, for the driver to find when it looks for another reason.
     pub fn list(&self) {
-        if let Some(list) = self.0.list.upgrade()
-            && self.0.state.compare_exchange(UNLISTED, LISTED, Ordering::SeqCst, Ordering::SeqCst).is_ok()
-        {
+        if let Some(list) = self.0.list.upgrade() {
             list.state.lock().list(&self.0);
         }
     }
@@ -138,11 +130,10 @@ impl Wake for Entry {
 
     fn wake_by_ref(self: &Arc<Self>) {
         let Some(list) = self.list.upgrade() else { return };
-        if self.state.swap(TOLD, Ordering::SeqCst) == TOLD {
+        if self.is_told.swap(true, Ordering::SeqCst) {
             return;
         }
         let mut state = list.state.lock();
-        // Who has marked it as listed may not have come to the lock yet.
         state.list(self);
         let driver = state.driver.take();
         drop(state);

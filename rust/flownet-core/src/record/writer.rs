@@ -69,18 +69,19 @@ impl RecordWriter {
     #[must_use]
     pub fn new(partition: ResultPartition, selector: Selector, flush: FlushPolicy, max_record_bytes: usize) -> Self {
         let format_limit = usize::try_from(u32::MAX).unwrap_or(usize::MAX);
-        let max_record_bytes = max_record_bytes.min(format_limit);
-        Self {
+        let mut writer = Self {
             subpartitions: u32::try_from(partition.subpartitions().len()).unwrap_or(u32::MAX),
             partition,
             selector,
             flush,
-            max_record_bytes,
+            max_record_bytes: max_record_bytes.min(format_limit),
             state: State::Open,
-            welcome_below: max_record_bytes.saturating_add(1), // as in `enter`
+            welcome_below: 0,
             rest: Vec::new(),
             rest_at: 0,
-        }
+        };
+        writer.enter(State::Open);
+        writer
     }
 
     /// Takes one record. After an error nothing of it was written.
