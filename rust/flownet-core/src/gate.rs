@@ -18,15 +18,19 @@
 //! no lock of ours.
 
 mod intake;
+mod queue;
+mod source;
+mod state;
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
-use std::task::{Poll, Wake, Waker};
+use std::task::{Poll, Waker};
 
-use flownet_memory::{Buffer, BufferPool};
+use flownet_memory::BufferPool;
 
-use self::intake::Intake;
 pub use self::intake::{HIGH_WATERMARK, IntakeBounds, IntakeCounters, LOW_WATERMARK};
+use self::queue::ChannelQueue;
+use self::source::{LocalWaker, Source};
+use self::state::{State, Step};
 
 use crate::channel::RemoteChannel;
 use crate::error::{ExchangeError, PeerViolation};
@@ -47,66 +51,11 @@ pub struct InputGate {
     state: Lock<State>,
 }
 
-#[derive(Debug)]
-struct State {
-    channels: Box<[Channel]>,
-    ready: VecDeque<ChannelIndex>,
-    /// The task that found nothing.
-    sleeper: Option<Waker>,
-    failure: Option<ExchangeError>,
-    unfinished: usize,
-    is_closed: bool,
-    /// Where the remote channels have their segments from.
-    pool: Option<Arc<BufferPool>>,
-    intake: Intake,
-}
-
-#[derive(Debug, Default)]
-struct Channel {
-    source: Source,
-    queue: VecDeque<Element>,
-    queued_events: usize,
-    /// Leading elements of the queue that are priority events.
-    priority: usize,
-    is_ready: bool,
-    /// Its end of partition arrived (remote) or was read (local).
-    has_end: bool,
-}
-
-#[derive(Debug, Default)]
-enum Source {
-    #[default]
-    Unset,
-    Remote(Weak<RemoteChannel>),
-    Local(Arc<SubpartitionCell>),
-}
-
-/// What the task has to do after looking at the queues.
-enum Step {
-    /// Poll this producer for up to so many elements.
-    Local(ChannelIndex, Arc<SubpartitionCell>, usize),
-    /// Nothing more now.
-    Idle,
-    /// Every channel ended.
-    Ended,
-    Failed(ExchangeError),
-}
-
 impl InputGate {
     /// A gate with this many channels, each to be connected by [`Self::set_local`] or by a [`RemoteChannel`].
     #[must_use]
     pub fn new(channels: u32) -> Arc<Self> {
         Arc::new_cyclic(|me| Self { me: Weak::clone(me), state: Lock::new(State::new(channels)) })
-    }
-
-    /// Bounds what channels without credit may queue. Before they open; without, nothing bounds them.
-    pub fn set_bounds(&self, bounds: IntakeBounds) {
-        self.state.lock().intake.set_bounds(bounds);
-    }
-
-    /// Wakes `monitor` whenever [`Self::is_congested`] changes.
-    pub fn set_monitor(&self, monitor: Waker) {
-        self.state.lock().intake.set_monitor(monitor);
     }
 
     /// Connects a channel to a producer of this process. A subpartition that has a reader already, or failed, fails
@@ -196,7 +145,7 @@ impl InputGate {
             state.is_closed = true;
             state.ready.clear();
             state.intake.clear();
-            let empty = state.channels.iter().map(|_| Channel::default()).collect();
+            let empty = state.channels.iter().map(|_| ChannelQueue::default()).collect();
             (std::mem::replace(&mut state.channels, empty), state.pool.take())
         });
         // First the pool: it forgets channels that wait for a segment, which would keep it alive for ever.
@@ -220,19 +169,6 @@ impl InputGate {
         self.state.lock().channels.iter().map(|channel| channel.queue.len() - channel.queued_events).sum()
     }
 
-    /// The queue passed [`HIGH_WATERMARK`] of its bound and has not come down to [`LOW_WATERMARK`] since. Only told while
-    /// there is a monitor.
-    #[must_use]
-    pub fn is_congested(&self) -> bool {
-        self.state.lock().intake.is_congested()
-    }
-
-    /// Bytes of remote channels that are queued, and records that were dropped.
-    #[must_use]
-    pub fn intake(&self) -> IntakeCounters {
-        self.state.lock().intake.counters()
-    }
-
     /// True when every channel ended and all was read.
     #[must_use]
     pub fn is_finished(&self) -> bool {
@@ -248,21 +184,6 @@ impl InputGate {
         if !is_set {
             remote.release();
         }
-    }
-
-    /// Lets a channel decide which of the records that arrived come in. One lock a buffer.
-    pub(crate) fn admit<R>(&self, decide: impl FnOnce(&mut Intake) -> R) -> R {
-        decide(&mut self.state.lock().intake)
-    }
-
-    /// Queues bytes of records that were admitted.
-    pub(crate) fn on_admitted(&self, channel: ChannelIndex, buffer: Buffer) -> Result<(), PeerViolation> {
-        let bytes = buffer.len();
-        let mut element = Some(Element::Data(buffer));
-        self.change(|state| {
-            state.intake.redeem(bytes);
-            state.push(channel, &mut element)
-        })
     }
 
     fn on_local_ready(&self, channel: ChannelIndex) {
@@ -341,250 +262,4 @@ impl Drop for InputGate {
     }
 }
 
-impl State {
-    fn new(channels: u32) -> Self {
-        Self {
-            channels: (0..channels).map(|_| Channel::default()).collect(),
-            ready: VecDeque::new(),
-            sleeper: None,
-            failure: None,
-            unfinished: channels as usize,
-            is_closed: false,
-            pool: None,
-            intake: Intake::new(),
-        }
-    }
-
-    fn set_source(&mut self, index: ChannelIndex, source: Source) -> bool {
-        if self.is_closed {
-            return false;
-        }
-        match self.channels.get_mut(index.index()) {
-            Some(channel) if matches!(channel.source, Source::Unset) => {
-                channel.source = source;
-                true
-            }
-            Some(_) => {
-                self.fail(ExchangeError::Misuse("connected a channel twice"));
-                false
-            }
-            None => {
-                self.fail(ExchangeError::Misuse("connected a channel that the gate does not have"));
-                false
-            }
-        }
-    }
-
-    fn push(&mut self, index: ChannelIndex, slot: &mut Option<Element>) -> Result<(), PeerViolation> {
-        let Some(channel) = self.channels.get_mut(index.index()) else { return Ok(()) };
-        if self.is_closed {
-            return Ok(());
-        }
-        if channel.has_end {
-            return Err(PeerViolation::AfterEnd);
-        }
-        if let Some(Element::Event(event)) = slot
-            && channel.queued_events >= MAX_QUEUED_EVENTS
-        {
-            return channel.merge_watermark(event);
-        }
-        if let Some(Element::Data(buffer)) = slot {
-            if self.intake.excess().is_some() {
-                // The gate has failed for it: what still comes must not make it worse.
-                return Ok(());
-            }
-            self.intake.arrive(buffer.len());
-        }
-        if let Some(element) = slot.take()
-            && channel.push(element)
-        {
-            // Ahead of the channels that only have data.
-            self.enqueue_first(index);
-        } else {
-            self.enqueue(index);
-        }
-        if let Some((queued_bytes, limit_bytes)) = self.intake.excess() {
-            self.fail(ExchangeError::ReceiveLimit { channel: index, queued_bytes, limit_bytes });
-        }
-        Ok(())
-    }
-
-    fn enqueue(&mut self, index: ChannelIndex) {
-        if let Some(channel) = self.channels.get_mut(index.index())
-            && !self.is_closed
-            && (!channel.has_end || !channel.queue.is_empty())
-            && !std::mem::replace(&mut channel.is_ready, true)
-        {
-            self.ready.push_back(index);
-        }
-    }
-
-    fn enqueue_first(&mut self, index: ChannelIndex) {
-        if let Some(channel) = self.channels.get_mut(index.index())
-            && std::mem::replace(&mut channel.is_ready, true)
-        {
-            self.ready.retain(|&ready| ready != index);
-        }
-        self.ready.push_front(index);
-    }
-
-    fn take_ready(
-        &mut self,
-        max: usize,
-        taken: &mut usize,
-        waker: &Waker,
-        sink: &mut impl FnMut(ChannelIndex, Element),
-    ) -> Step {
-        if self.is_closed {
-            return Step::Failed(ExchangeError::Closed);
-        }
-        if let Some(failure) = &self.failure {
-            return Step::Failed(failure.clone());
-        }
-        while *taken < max {
-            let Some(index) = self.ready.pop_front() else { break };
-            let channel = &mut self.channels[index.index()];
-            channel.is_ready = false;
-            if let Source::Local(cell) = &channel.source {
-                // In turn with others, one buffer each; alone, all that is asked for.
-                let share = if self.ready.is_empty() { max - *taken } else { 1 };
-                return Step::Local(index, Arc::clone(cell), share);
-            }
-            if let Some(element) = channel.pop() {
-                if let Element::Data(buffer) = &element {
-                    self.intake.leave(buffer.len());
-                }
-                self.unfinished -= usize::from(matches!(element, Element::Event(Event::EndOfPartition)));
-                *taken += 1;
-                sink(index, element);
-            }
-            self.requeue(index);
-        }
-        if self.unfinished == 0 {
-            return Step::Ended;
-        }
-        if *taken == 0 {
-            self.sleeper = Some(waker.clone());
-        }
-        Step::Idle
-    }
-
-    fn requeue(&mut self, index: ChannelIndex) {
-        let channel = &self.channels[index.index()];
-        match (channel.queue.is_empty(), channel.priority) {
-            (true, _) => {}
-            (false, 0) => self.enqueue(index),
-            (false, _) => self.enqueue_first(index),
-        }
-    }
-
-    fn end_local(&mut self, index: ChannelIndex) {
-        if let Some(channel) = self.channels.get_mut(index.index())
-            && !self.is_closed
-        {
-            channel.has_end = true;
-            self.unfinished -= 1;
-        }
-    }
-
-    fn fail(&mut self, error: ExchangeError) {
-        if !self.is_closed {
-            self.failure.get_or_insert(error);
-        }
-    }
-
-    fn assert_invariants(&self) {
-        if !cfg!(debug_assertions) {
-            return;
-        }
-        let ready = self.channels.iter().filter(|channel| channel.is_ready).count();
-        assert_eq!(ready, self.ready.len(), "I1: a channel is in the ready list once, and only if it says so");
-        assert!(
-            self.channels.iter().all(|channel| channel.is_ready || channel.queue.is_empty()),
-            "I1: a channel with elements is in the ready list"
-        );
-        assert!(
-            self.channels.iter().all(|channel| channel.queued_events <= MAX_QUEUED_EVENTS),
-            "I4: a channel's queued events are bounded"
-        );
-    }
-}
-
-impl Channel {
-    /// True if the element is a priority event, and the first.
-    fn push(&mut self, element: Element) -> bool {
-        let Element::Event(event) = &element else {
-            self.queue.push_back(element);
-            return false;
-        };
-        self.queued_events += 1;
-        self.has_end = matches!(event, Event::EndOfPartition);
-        if !event.is_priority() {
-            self.queue.push_back(element);
-            return false;
-        }
-        self.queue.insert(self.priority, element);
-        self.priority += 1;
-        self.priority == 1
-    }
-
-    fn pop(&mut self) -> Option<Element> {
-        let element = self.queue.pop_front()?;
-        self.queued_events -= usize::from(matches!(element, Element::Event(_)));
-        self.priority = self.priority.saturating_sub(1);
-        Some(element)
-    }
-
-    /// A watermark directly behind a watermark says all that the first one said.
-    fn merge_watermark(&mut self, event: &Event) -> Result<(), PeerViolation> {
-        match (self.queue.back_mut(), event) {
-            (Some(Element::Event(last @ Event::Watermark { .. })), Event::Watermark { .. }) => {
-                *last = event.clone();
-                Ok(())
-            }
-            _ => Err(PeerViolation::TooManyEvents { limit: MAX_QUEUED_EVENTS as u32 }),
-        }
-    }
-}
-
-impl Source {
-    fn share(&self) -> Self {
-        match self {
-            Self::Unset => Self::Unset,
-            Self::Remote(remote) => Self::Remote(Weak::clone(remote)),
-            Self::Local(cell) => Self::Local(Arc::clone(cell)),
-        }
-    }
-
-    fn release(self) {
-        match self {
-            Self::Unset => {}
-            Self::Remote(remote) => {
-                if let Some(remote) = remote.upgrade() {
-                    remote.release();
-                }
-            }
-            Self::Local(cell) => cell.release(),
-        }
-    }
-}
-
 const NOT_BLOCKED: ExchangeError = ExchangeError::Misuse("resumed a channel that is not blocked");
-
-/// Called by a local producer that has something for a gate that found nothing.
-struct LocalWaker {
-    gate: Weak<InputGate>,
-    channel: ChannelIndex,
-}
-
-impl Wake for LocalWaker {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        if let Some(gate) = self.gate.upgrade() {
-            gate.on_local_ready(self.channel);
-        }
-    }
-}

@@ -1,5 +1,6 @@
 //! Connection machines: the two ends of one data connection.
 
+mod brake;
 pub mod consumer;
 pub mod outbox;
 pub mod producer;

@@ -12,11 +12,15 @@
 //!   peer's own cancel and is ignored; one for a higher id ends the connection.
 //! - I5: a reader that sleeps without credit though it has data has told the peer of it, by its last frame or by a
 //!   BACKLOG; the peer then owes it a credit.
-//! - I6: a connection without credit takes no data between passing its high watermark and reaching the low one.
+//!
+//! Channels without credit ([`Credit::UNLIMITED`]) are no business of it, but for a [`Brake`] between its queue and the
+//! socket.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use super::brake::Brake;
+pub use super::brake::Watermarks;
 use super::consumer::wrong_side;
 use super::outbox::Outbox;
 use super::ready::ReadyList;
@@ -47,23 +51,6 @@ pub struct ProducerSettings {
     pub watermarks: Watermarks,
 }
 
-/// When the sending side of a connection without credit stops and goes on.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Watermarks {
-    /// Above so many bytes it stops.
-    pub high_bytes: usize,
-    /// Below so many bytes it goes on.
-    pub low_bytes: usize,
-}
-
-impl Watermarks {
-    /// Those of Flink before 1.5.
-    #[must_use]
-    pub const fn for_segments(segment_bytes: usize) -> Self {
-        Self { high_bytes: 2 * segment_bytes, low_bytes: segment_bytes + 1 }
-    }
-}
-
 impl Default for ProducerSettings {
     fn default() -> Self {
         let watermarks = Watermarks::for_segments(32 * flownet_memory::KIB);
@@ -85,10 +72,7 @@ pub struct ProducerConnection {
     /// Encoded frames that are not bound to a place among the elements: errors, answers.
     control: Vec<u8>,
     backlogs: Vec<(ChannelId, Backlog)>,
-    /// Channels without credit were opened: the watermarks apply.
-    is_uncontrolled: bool,
-    /// The high watermark was passed, and the low one was not reached since.
-    is_stopped: bool,
+    brake: Brake,
     is_closed: bool,
 }
 
@@ -119,6 +103,7 @@ impl ProducerConnection {
     #[must_use]
     pub fn new(ready: Arc<ReadyList>, settings: ProducerSettings) -> Self {
         Self {
+            brake: Brake::new(settings.watermarks),
             settings,
             ready_list: ready,
             readers: BTreeMap::new(),
@@ -127,8 +112,6 @@ impl ProducerConnection {
             next_id: 0,
             control: Vec::new(),
             backlogs: Vec::new(),
-            is_uncontrolled: false,
-            is_stopped: false,
             is_closed: false,
         }
     }
@@ -207,7 +190,7 @@ impl ProducerConnection {
     pub fn poll_transmit(&mut self, out: &mut Outbox, max_buffers: usize) -> bool {
         let mut room = max_buffers;
         while room > 0
-            && self.may_queue(out)
+            && self.brake.may_queue(out.queued_bytes())
             && let Some(channel) = self.ready.pop_front()
         {
             room = room.saturating_sub(self.serve(channel, room, out));
@@ -224,15 +207,6 @@ impl ProducerConnection {
             });
         }
         !self.ready.is_empty()
-    }
-
-    /// I6. What waits for the socket wakes the driver when some of it is written; then it asks again.
-    fn may_queue(&mut self, out: &Outbox) -> bool {
-        let Watermarks { high_bytes, low_bytes } = self.settings.watermarks;
-        let queued_bytes = out.queued_bytes();
-        self.is_stopped =
-            self.is_uncontrolled && queued_bytes > if self.is_stopped { low_bytes - 1 } else { high_bytes };
-        !self.is_stopped
     }
 
     /// Asks for a sign of life. The peer's PONG needs no handling.
@@ -292,7 +266,7 @@ impl ProducerConnection {
         };
         match attached {
             Ok(cell) => {
-                self.is_uncontrolled |= credit.is_unlimited();
+                self.brake.on_open(credit);
                 let reader = Reader { cell, credit, told: Backlog::ZERO, is_queued: false };
                 self.readers.insert(channel, reader);
                 // A new reader counts as awake: it looks before it waits (I3).
@@ -330,7 +304,7 @@ impl ProducerConnection {
         let Some(reader) = self.readers.get_mut(&channel) else { return 0 };
         reader.is_queued = planted!(ClearedAfterLooking);
         // In turn with others, one buffer each; alone, all it may send.
-        let share = if self.ready.is_empty() && !self.is_uncontrolled { room } else { 1 };
+        let share = if self.ready.is_empty() && !self.brake.is_on() { room } else { 1 };
         let max_data = share.min(reader.credit.get() as usize + usize::from(planted!(Overdraft)));
         if max_data == 0 && !reader.cell.is_available(false) {
             self.on_starved(channel);

@@ -1,4 +1,5 @@
-//! What a gate holds for its remote channels, in bytes, and what it does about it where no credit bounds it.
+//! What a gate holds for its remote channels, in bytes, and what it does about it where no credit bounds it: all that a
+//! gate knows of ways without credit.
 //!
 //! # Invariants
 //! - N1: `queued` is the sum of the data in the gate's queues of remote channels.
@@ -7,6 +8,13 @@
 //! - N3: between the two watermarks the gate stays as it was: congested if it came from above.
 
 use std::task::Waker;
+
+use flownet_memory::Buffer;
+
+use super::InputGate;
+use crate::error::PeerViolation;
+use crate::ids::ChannelIndex;
+use crate::subpartition::Element;
 
 /// How much a gate may queue where no credit bounds it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -41,6 +49,46 @@ pub(crate) struct Intake {
     /// Woken whenever `is_congested` changes.
     monitor: Option<Waker>,
     has_flipped: bool,
+}
+
+impl InputGate {
+    /// Bounds what channels without credit may queue. Before they open; without, nothing bounds them.
+    pub fn set_bounds(&self, bounds: IntakeBounds) {
+        self.state.lock().intake.set_bounds(bounds);
+    }
+
+    /// Wakes `monitor` whenever [`Self::is_congested`] changes.
+    pub fn set_monitor(&self, monitor: Waker) {
+        self.state.lock().intake.set_monitor(monitor);
+    }
+
+    /// The queue passed [`HIGH_WATERMARK`] of its bound and has not come down to [`LOW_WATERMARK`] since. Only told while
+    /// there is a monitor.
+    #[must_use]
+    pub fn is_congested(&self) -> bool {
+        self.state.lock().intake.is_congested()
+    }
+
+    /// Bytes of remote channels that are queued, and records that were dropped.
+    #[must_use]
+    pub fn intake(&self) -> IntakeCounters {
+        self.state.lock().intake.counters()
+    }
+
+    /// Lets a channel decide which of the records that arrived come in. One lock a buffer.
+    pub(crate) fn admit<R>(&self, decide: impl FnOnce(&mut Intake) -> R) -> R {
+        decide(&mut self.state.lock().intake)
+    }
+
+    /// Queues bytes of records that were admitted.
+    pub(crate) fn on_admitted(&self, channel: ChannelIndex, buffer: Buffer) -> Result<(), PeerViolation> {
+        let bytes = buffer.len();
+        let mut element = Some(Element::Data(buffer));
+        self.change(|state| {
+            state.intake.redeem(bytes);
+            state.push(channel, &mut element)
+        })
+    }
 }
 
 impl Intake {

@@ -1,0 +1,59 @@
+//! Records that do not fit into the gate's queue are thrown away, and counted.
+//!
+//! # Invariants
+//! - L1: of a record, every byte is handed on or none.
+
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use flownet_memory::{Buffer, BufferPool, MemorySegment};
+
+use super::{ReceivePolicy, pooled_or_not, unpooled};
+use crate::channel::RemoteChannel;
+use crate::error::PeerViolation;
+use crate::gate::InputGate;
+use crate::lock::Lock;
+use crate::record::cutter::RecordCutter;
+
+/// See the [module docs](self).
+#[derive(Debug)]
+pub(super) struct Lossy {
+    pool: Arc<BufferPool>,
+    /// Where the channel is in its stream of records.
+    cutter: Lock<RecordCutter>,
+}
+
+impl Lossy {
+    pub(super) fn new(pool: Arc<BufferPool>) -> Self {
+        Self { pool, cutter: Lock::default() }
+    }
+}
+
+impl ReceivePolicy for Lossy {
+    fn poll_place(&self, channel: &RemoteChannel, bytes: usize, _: &Waker) -> Poll<Option<MemorySegment>> {
+        Poll::Ready(pooled_or_not(&self.pool, channel, bytes))
+    }
+
+    fn hand_on(
+        &self,
+        channel: &RemoteChannel,
+        gate: &InputGate,
+        mut segment: MemorySegment,
+        len: usize,
+    ) -> Result<(), PeerViolation> {
+        // Nobody else cuts: a connection is read by one thread at a time.
+        let mut cutter = *self.cutter.lock();
+        let cut = gate.admit(|intake| cutter.cut(&mut segment.as_mut_slice()[..len], |bytes| intake.admit(bytes)));
+        *self.cutter.lock() = cutter;
+        if let Some(carried) = cut.carried()
+            && let Some(mut front) = unpooled(channel, carried.len())
+        {
+            front.as_mut_slice().copy_from_slice(carried);
+            gate.on_admitted(channel.index(), Buffer::from_segment(front, carried.len()))?;
+        }
+        if cut.kept > 0 {
+            gate.on_admitted(channel.index(), Buffer::from_segment(segment, cut.kept))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,40 @@
+//! Whatever comes is taken: by the gate's pool while it has segments, then by the heap.
+
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use flownet_memory::{Buffer, BufferPool, MemorySegment};
+
+use super::{ReceivePolicy, pooled_or_not};
+use crate::channel::RemoteChannel;
+use crate::error::PeerViolation;
+use crate::gate::InputGate;
+use crate::subpartition::Element;
+
+/// See the [module docs](self). The gate fails at its limit.
+#[derive(Debug)]
+pub(super) struct Unbounded {
+    pool: Arc<BufferPool>,
+}
+
+impl Unbounded {
+    pub(super) fn new(pool: Arc<BufferPool>) -> Self {
+        Self { pool }
+    }
+}
+
+impl ReceivePolicy for Unbounded {
+    fn poll_place(&self, channel: &RemoteChannel, bytes: usize, _: &Waker) -> Poll<Option<MemorySegment>> {
+        Poll::Ready(pooled_or_not(&self.pool, channel, bytes))
+    }
+
+    fn hand_on(
+        &self,
+        channel: &RemoteChannel,
+        gate: &InputGate,
+        segment: MemorySegment,
+        len: usize,
+    ) -> Result<(), PeerViolation> {
+        gate.on_element(channel.index(), Element::Data(Buffer::from_segment(segment, len)))
+    }
+}

@@ -1,0 +1,93 @@
+//! One channel alone: its credit, its segments, its sequence.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use flownet_memory::{BufferPoolSettings, SegmentPool};
+
+use super::*;
+use crate::exchange::ready::ReadyList;
+use crate::ids::ChannelId;
+use crate::tests::CountingWaker;
+
+/// A channel of a gate that has `segments` segments for it.
+fn channel_of(segments: usize, exclusive: u32) -> (Arc<SegmentPool>, Arc<InputGate>, Arc<RemoteChannel>) {
+    let all = SegmentPool::new(segments, 8).unwrap();
+    let settings =
+        BufferPoolSettings { min: 1, max: Some(segments), lanes: 1, max_per_lane: usize::MAX, max_overdraft: 0 };
+    let (gate, pool) = (InputGate::new(1), all.create_buffer_pool(settings).unwrap());
+    let channel = RemoteChannel::new(Arc::clone(&gate), ChannelIndex::new(0), pool, exclusive);
+    (all, gate, channel)
+}
+
+/// Connects it to a driver that sleeps.
+fn connect(channel: &RemoteChannel) -> (Arc<ReadyList>, Arc<CountingWaker>) {
+    let (ready, (driver, wakes)) = (ReadyList::new(), CountingWaker::new());
+    assert!(ready.poll_drain(&mut Vec::new(), &driver).is_pending());
+    channel.connect(ready.listing_for(ChannelId::new(0)));
+    (ready, wakes)
+}
+
+#[test]
+fn sequence_numbers_wrap_around() {
+    let (segments, gate, channel) = channel_of(2, 2);
+    assert_eq!(channel.initial_credit(), Credit::new(2));
+    channel.state.lock().expected_sequence = u32::MAX;
+    assert!(channel.take_for_receive(0).is_err());
+    let last = channel.take_for_receive(u32::MAX).unwrap().unwrap();
+    channel.on_buffer(last, 1, Backlog::ZERO).unwrap();
+    channel.on_event(Event::EndOfPartition, 0, Backlog::ZERO).unwrap();
+    assert_eq!((gate.queued_buffers(), channel.free_segments()), (1, 0), "its end gives the segments back");
+    drop((channel, gate));
+    assert_eq!(segments.available(), segments.total());
+}
+
+#[test]
+fn a_channel_with_much_credit_hands_it_back_in_batches_that_keep_a_long_link_busy() {
+    let (segments, gate, channel) = channel_of(40, 40);
+    assert_eq!(channel.initial_credit(), Credit::new(40));
+    let (_ready, wakes) = connect(&channel);
+    for sequence in 0..CREDIT_BATCH {
+        assert_eq!(wakes.count(), 0, "{sequence} are not a batch");
+        let segment = channel.take_for_receive(sequence).unwrap().unwrap();
+        channel.on_buffer(segment, 1, Backlog::ZERO).unwrap();
+        assert!(gate.poll_next(Waker::noop()).is_ready(), "read and dropped");
+    }
+    assert_eq!((wakes.count(), channel.take_announcement().credit), (1, Credit::new(CREDIT_BATCH)));
+    drop((channel, gate));
+    assert_eq!(segments.available(), segments.total());
+}
+
+#[test]
+fn nobody_is_woken_for_a_little_credit_while_the_producer_has_some() {
+    let (segments, gate, channel) = channel_of(4, 2);
+    assert_eq!(channel.initial_credit(), Credit::new(2));
+    let (ready, wakes) = connect(&channel);
+
+    let receive = |sequence| {
+        let segment = channel.take_for_receive(sequence).unwrap().unwrap();
+        channel.on_buffer(segment, 1, Backlog::ZERO).unwrap();
+    };
+    receive(0);
+    assert!(gate.poll_next(Waker::noop()).is_ready(), "read and dropped");
+    assert_eq!((wakes.count(), ready.has_any()), (0, true), "it has one more, so that this one may wait for company");
+    receive(1);
+    assert_eq!(wakes.count(), 1, "it has none: what waits is announced before the task has read");
+    assert!(!channel.take_announcement().credit.is_zero());
+    drop((channel, gate));
+    assert_eq!(segments.available(), segments.total());
+}
+
+#[test]
+fn an_announcement_between_header_and_payload_promises_nothing_twice() {
+    let (segments, gate, channel) = channel_of(3, 1);
+    let _ = channel.initial_credit();
+    channel.on_backlog(Backlog::new(1));
+    assert_eq!(channel.take_announcement().credit, Credit::new(1));
+    let segment = channel.take_for_receive(0).unwrap().unwrap();
+    channel.request_segments();
+    assert_eq!((channel.owned_segments(), channel.take_announcement().credit), (2, Credit::ZERO));
+    channel.forfeit(segment);
+    drop((channel, gate));
+    assert_eq!(segments.available(), segments.total());
+}

@@ -1,0 +1,57 @@
+//! Where the elements of a channel come from.
+
+use std::sync::{Arc, Weak};
+use std::task::Wake;
+
+use super::InputGate;
+use crate::channel::RemoteChannel;
+use crate::ids::ChannelIndex;
+use crate::partition::SubpartitionCell;
+
+#[derive(Debug, Default)]
+pub(super) enum Source {
+    #[default]
+    Unset,
+    Remote(Weak<RemoteChannel>),
+    Local(Arc<SubpartitionCell>),
+}
+
+impl Source {
+    pub(super) fn share(&self) -> Self {
+        match self {
+            Self::Unset => Self::Unset,
+            Self::Remote(remote) => Self::Remote(Weak::clone(remote)),
+            Self::Local(cell) => Self::Local(Arc::clone(cell)),
+        }
+    }
+
+    pub(super) fn release(self) {
+        match self {
+            Self::Unset => {}
+            Self::Remote(remote) => {
+                if let Some(remote) = remote.upgrade() {
+                    remote.release();
+                }
+            }
+            Self::Local(cell) => cell.release(),
+        }
+    }
+}
+
+/// Called by a local producer that has something for a gate that found nothing.
+pub(super) struct LocalWaker {
+    pub(super) gate: Weak<InputGate>,
+    pub(super) channel: ChannelIndex,
+}
+
+impl Wake for LocalWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if let Some(gate) = self.gate.upgrade() {
+            gate.on_local_ready(self.channel);
+        }
+    }
+}

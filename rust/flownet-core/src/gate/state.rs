@@ -1,0 +1,211 @@
+//! What the gate's lock guards: the queues, whose turn it is, and who waits. No call leaves it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::Waker;
+
+use flownet_memory::BufferPool;
+
+use super::MAX_QUEUED_EVENTS;
+use super::intake::Intake;
+use super::queue::ChannelQueue;
+use super::source::Source;
+use crate::error::{ExchangeError, PeerViolation};
+use crate::event::Event;
+use crate::ids::ChannelIndex;
+use crate::partition::SubpartitionCell;
+use crate::subpartition::Element;
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) channels: Box<[ChannelQueue]>,
+    pub(super) ready: VecDeque<ChannelIndex>,
+    /// The task that found nothing.
+    pub(super) sleeper: Option<Waker>,
+    pub(super) failure: Option<ExchangeError>,
+    pub(super) unfinished: usize,
+    pub(super) is_closed: bool,
+    /// Where the remote channels have their segments from.
+    pub(super) pool: Option<Arc<BufferPool>>,
+    pub(super) intake: Intake,
+}
+
+/// What the task has to do after looking at the queues.
+pub(super) enum Step {
+    /// Poll this producer for up to so many elements.
+    Local(ChannelIndex, Arc<SubpartitionCell>, usize),
+    /// Nothing more now.
+    Idle,
+    /// Every channel ended.
+    Ended,
+    Failed(ExchangeError),
+}
+
+impl State {
+    pub(super) fn new(channels: u32) -> Self {
+        Self {
+            channels: (0..channels).map(|_| ChannelQueue::default()).collect(),
+            ready: VecDeque::new(),
+            sleeper: None,
+            failure: None,
+            unfinished: channels as usize,
+            is_closed: false,
+            pool: None,
+            intake: Intake::new(),
+        }
+    }
+
+    pub(super) fn set_source(&mut self, index: ChannelIndex, source: Source) -> bool {
+        if self.is_closed {
+            return false;
+        }
+        match self.channels.get_mut(index.index()) {
+            Some(channel) if matches!(channel.source, Source::Unset) => {
+                channel.source = source;
+                true
+            }
+            Some(_) => {
+                self.fail(ExchangeError::Misuse("connected a channel twice"));
+                false
+            }
+            None => {
+                self.fail(ExchangeError::Misuse("connected a channel that the gate does not have"));
+                false
+            }
+        }
+    }
+
+    pub(super) fn push(&mut self, index: ChannelIndex, slot: &mut Option<Element>) -> Result<(), PeerViolation> {
+        let Some(channel) = self.channels.get_mut(index.index()) else { return Ok(()) };
+        if self.is_closed {
+            return Ok(());
+        }
+        if channel.has_end {
+            return Err(PeerViolation::AfterEnd);
+        }
+        if let Some(Element::Event(event)) = slot
+            && channel.queued_events >= MAX_QUEUED_EVENTS
+        {
+            return channel.merge_watermark(event);
+        }
+        if let Some(Element::Data(buffer)) = slot {
+            if self.intake.excess().is_some() {
+                // The gate has failed for it: what still comes must not make it worse.
+                return Ok(());
+            }
+            self.intake.arrive(buffer.len());
+        }
+        if let Some(element) = slot.take()
+            && channel.push(element)
+        {
+            // Ahead of the channels that only have data.
+            self.enqueue_first(index);
+        } else {
+            self.enqueue(index);
+        }
+        if let Some((queued_bytes, limit_bytes)) = self.intake.excess() {
+            self.fail(ExchangeError::ReceiveLimit { channel: index, queued_bytes, limit_bytes });
+        }
+        Ok(())
+    }
+
+    pub(super) fn enqueue(&mut self, index: ChannelIndex) {
+        if let Some(channel) = self.channels.get_mut(index.index())
+            && !self.is_closed
+            && (!channel.has_end || !channel.queue.is_empty())
+            && !std::mem::replace(&mut channel.is_ready, true)
+        {
+            self.ready.push_back(index);
+        }
+    }
+
+    fn enqueue_first(&mut self, index: ChannelIndex) {
+        if let Some(channel) = self.channels.get_mut(index.index())
+            && std::mem::replace(&mut channel.is_ready, true)
+        {
+            self.ready.retain(|&ready| ready != index);
+        }
+        self.ready.push_front(index);
+    }
+
+    pub(super) fn take_ready(
+        &mut self,
+        max: usize,
+        taken: &mut usize,
+        waker: &Waker,
+        sink: &mut impl FnMut(ChannelIndex, Element),
+    ) -> Step {
+        if self.is_closed {
+            return Step::Failed(ExchangeError::Closed);
+        }
+        if let Some(failure) = &self.failure {
+            return Step::Failed(failure.clone());
+        }
+        while *taken < max {
+            let Some(index) = self.ready.pop_front() else { break };
+            let channel = &mut self.channels[index.index()];
+            channel.is_ready = false;
+            if let Source::Local(cell) = &channel.source {
+                // In turn with others, one buffer each; alone, all that is asked for.
+                let share = if self.ready.is_empty() { max - *taken } else { 1 };
+                return Step::Local(index, Arc::clone(cell), share);
+            }
+            if let Some(element) = channel.pop() {
+                if let Element::Data(buffer) = &element {
+                    self.intake.leave(buffer.len());
+                }
+                self.unfinished -= usize::from(matches!(element, Element::Event(Event::EndOfPartition)));
+                *taken += 1;
+                sink(index, element);
+            }
+            self.requeue(index);
+        }
+        if self.unfinished == 0 {
+            return Step::Ended;
+        }
+        if *taken == 0 {
+            self.sleeper = Some(waker.clone());
+        }
+        Step::Idle
+    }
+
+    fn requeue(&mut self, index: ChannelIndex) {
+        let channel = &self.channels[index.index()];
+        match (channel.queue.is_empty(), channel.priority) {
+            (true, _) => {}
+            (false, 0) => self.enqueue(index),
+            (false, _) => self.enqueue_first(index),
+        }
+    }
+
+    pub(super) fn end_local(&mut self, index: ChannelIndex) {
+        if let Some(channel) = self.channels.get_mut(index.index())
+            && !self.is_closed
+        {
+            channel.has_end = true;
+            self.unfinished -= 1;
+        }
+    }
+
+    pub(super) fn fail(&mut self, error: ExchangeError) {
+        if !self.is_closed {
+            self.failure.get_or_insert(error);
+        }
+    }
+
+    pub(super) fn assert_invariants(&self) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        let ready = self.channels.iter().filter(|channel| channel.is_ready).count();
+        assert_eq!(ready, self.ready.len(), "I1: a channel is in the ready list once, and only if it says so");
+        assert!(
+            self.channels.iter().all(|channel| channel.is_ready || channel.queue.is_empty()),
+            "I1: a channel with elements is in the ready list"
+        );
+        assert!(
+            self.channels.iter().all(|channel| channel.queued_events <= MAX_QUEUED_EVENTS),
+            "I4: a channel's queued events are bounded"
+        );
+    }
+}
