@@ -41,14 +41,20 @@ struct Input {
 
 impl Rig {
     fn new(segments: usize, segment_bytes: usize, subpartitions: u32, selector: Selector, flush: FlushPolicy) -> Self {
+        Self::with_quota(usize::MAX, segments, segment_bytes, subpartitions, selector, flush)
+    }
+
+    fn with_quota(
+        max_per_lane: usize,
+        segments: usize,
+        segment_bytes: usize,
+        subpartitions: u32,
+        selector: Selector,
+        flush: FlushPolicy,
+    ) -> Self {
         let all = SegmentPool::new(segments, segment_bytes).unwrap();
-        let settings = BufferPoolSettings {
-            min: segments,
-            max: None,
-            lanes: subpartitions as usize,
-            max_per_lane: usize::MAX,
-            max_overdraft: 0,
-        };
+        let lanes = subpartitions as usize;
+        let settings = BufferPoolSettings { min: segments, max: None, lanes, max_per_lane, max_overdraft: 0 };
         let pool = all.create_buffer_pool(settings).unwrap();
         let partition = ResultPartition::new(PartitionId::new(1), Arc::clone(&pool), subpartitions);
         let inputs = partition.subpartitions().iter().map(Input::new).collect();
@@ -361,6 +367,29 @@ fn availability_follows_the_pool() {
     rig.read_all();
     assert!(rig.writer.is_available());
     assert!(matches!(rig.writer.poll_available(Waker::noop()), Poll::Ready(Ok(()))));
+    rig.finish_and_assert_all_segments_home();
+}
+
+#[test]
+fn a_writer_is_unavailable_while_one_of_its_readers_has_all_it_may() {
+    let mut rig = Rig::with_quota(2, 8, 16, 2, Selector::Custom, FlushPolicy::WhenFull);
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(Arc::clone(&woken));
+    rig.emit(Target::Subpartition(0), &[1; 12]);
+    rig.emit(Target::Subpartition(1), &[1; 12]);
+    assert!(rig.writer.is_available());
+    rig.emit(Target::Subpartition(0), &[2; 12]);
+    assert!(!rig.writer.is_available(), "of eight segments three are in use, two of them by one reader");
+    assert!(rig.writer.poll_available(&waker).is_pending());
+    rig.emit(Target::Subpartition(1), &[2; 6]);
+    rig.inputs[1].read_all();
+    assert!(!rig.writer.is_available(), "the other reader's segments change nothing");
+    assert_eq!(woken.0.load(Ordering::Relaxed), 0);
+
+    rig.inputs[0].read_all();
+    assert!(rig.writer.is_available());
+    assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+    assert!(matches!(rig.writer.poll_available(&waker), Poll::Ready(Ok(()))));
     rig.finish_and_assert_all_segments_home();
 }
 

@@ -1,8 +1,11 @@
 //! Consumers that leave, at any step.
 
+use std::task::Waker;
+
 use super::pair::{Pair, SEGMENT_BYTES, Setup};
-use crate::error::ExchangeError;
-use crate::ids::ChannelIndex;
+use crate::error::{ExchangeError, PeerViolation, ProtocolError};
+use crate::ids::{ChannelId, ChannelIndex};
+use crate::wire::ControlFrame;
 
 #[test]
 fn a_released_channel_is_cancelled_once_and_the_others_go_on() {
@@ -65,6 +68,71 @@ fn a_channel_released_before_its_partition_is_registered_takes_its_request_along
     pair.run_until_idle();
     assert_eq!(pair.producer.as_ref().unwrap().parked_requests(), 0);
     pair.assert_all_segments_home();
+}
+
+#[test]
+fn a_cancel_ends_queued_and_idle_readers_and_twice_is_harmless() {
+    let mut pair = Pair::new(Setup { channels: 3, ..Setup::default() });
+    pair.run_until_idle();
+    pair.is_unwritable = true;
+    [0, 2].into_iter().for_each(|channel| pair.emit_buffers(channel, 2));
+    // 0 and 2 have their turn before them, 1 has nothing to send.
+    pair.run_until_idle();
+    for (channel, left) in [(0, 2), (0, 2), (1, 1), (1, 1)] {
+        let frame = ControlFrame::Cancel { channel: pair.id(channel) };
+        pair.producer.as_mut().unwrap().handle_frame(frame, &pair.registry).unwrap();
+        assert_eq!(pair.producer.as_ref().unwrap().open_channels(), left);
+        let cell = &pair.handle.subpartitions()[channel as usize];
+        assert!(cell.is_consumed() && cell.queued_buffers() == 0, "{channel} was released");
+    }
+    pair.is_unwritable = false;
+    pair.run_until_idle();
+    let served: Vec<ChannelId> = pair.data_headers.iter().map(|header| header.channel).collect();
+    assert_eq!(served, [pair.id(2); 2], "the turn of a reader that is gone finds nobody, and the next has its own");
+
+    let never = ControlFrame::Cancel { channel: ChannelId::new(99) };
+    let refused = pair.producer.as_mut().unwrap().handle_frame(never, &pair.registry);
+    let expected = PeerViolation::UnknownChannel;
+    assert!(matches!(refused, Err(ProtocolError::Peer { violation, .. }) if violation == expected), "{refused:?}");
+    pair.assert_all_segments_home();
+}
+
+/// Each order in which a consumer's leaving, the news of it and the registration can meet, and each state of what is on
+/// the wires meanwhile.
+#[test]
+fn a_partition_that_comes_while_its_channel_leaves_is_released() {
+    for (before_release, before_registration) in (0..8).flat_map(|first| (0..8).map(move |second| (first, second))) {
+        let mut pair = Pair::new(Setup { channels: 2, registered: false, latency_ms: 2, ..Setup::default() });
+        pair.emit_buffers(0, 2);
+        pair.emit_buffers(1, 2);
+        for now_ms in 0..=before_release.max(before_registration) {
+            pair.now_ms = now_ms;
+            pair.step();
+            if now_ms == before_release {
+                pair.remote(0).release();
+            }
+            if now_ms == before_registration {
+                pair.registry.register(pair.handle.clone());
+                pair.producer.as_mut().unwrap().retry_parked(&pair.registry);
+            }
+        }
+        pair.run_until_idle();
+        let producer = pair.producer.as_ref().unwrap();
+        assert_eq!(
+            (producer.parked_requests(), producer.open_channels()),
+            (0, 1),
+            "{before_release} {before_registration}"
+        );
+        // A request that left with its channel never had a reader; one that came in time was released.
+        let cell = &pair.handle.subpartitions()[0];
+        let never_read = cell.attach_reader(Waker::noop().clone()).is_ok();
+        assert!(never_read || (cell.is_consumed() && cell.queued_buffers() == 0));
+        while pair.read(1) == 1 {
+            pair.run_until_idle();
+        }
+        assert_eq!(pair.unread_bytes(1), 0, "the other channel is served");
+        pair.assert_all_segments_home();
+    }
 }
 
 #[test]

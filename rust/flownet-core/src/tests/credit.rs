@@ -60,33 +60,30 @@ fn floating_segments_go_back_when_the_backlog_is_gone() {
     let mut pair = Pair::new(Setup { exclusive: 2, floating: 8, ..Setup::default() });
     pair.emit_buffers(0, 8);
     pair.run_until_idle();
-    assert!(pair.remote(0).owned_segments() > 2);
-    pair.read(8);
-    pair.run_until_idle();
-    assert!(pair.gate_pool.in_use() <= pair.remote(0).owned_segments() as usize);
-    // What the sender was promised stays promised; of what it uses only the exclusive ones stay.
-    pair.emit_buffers(0, 8);
-    pair.run_until_idle();
-    pair.read(8);
-    pair.emit_buffers(0, 2);
-    pair.run_until_idle();
-    pair.read(2);
-    assert_eq!(pair.remote(0).owned_segments(), pair.remote(0).free_segments() as u32);
+    // Seven waited behind the first: 7 + 2 exclusive - 1 free = 8 floating, one of which the sender has no use for.
+    assert_eq!((pair.remote(0).owned_segments(), pair.gate_pool.in_use()), (10, 10));
+    pair.hold(8);
+    for (kept, in_use) in [(7, 9), (6, 8), (5, 7), (4, 6), (3, 5), (2, 4), (1, 3), (0, 2)] {
+        pair.drop_all_held_but(kept);
+        assert_eq!((pair.remote(0).owned_segments(), pair.gate_pool.in_use()), (in_use, in_use as usize));
+    }
+    assert_eq!(pair.remote(0).free_segments(), 2, "as many as are exclusive, ready for what comes next");
     pair.finish_and_assert_all_segments_home();
 }
 
 #[test]
 fn waiting_channels_get_floating_segments_in_turn() {
     let mut pair =
-        Pair::new(Setup { channels: 3, exclusive: 1, floating: 2, partition_segments: Some(24), ..Setup::default() });
+        Pair::new(Setup { channels: 3, exclusive: 0, floating: 2, partition_segments: Some(24), ..Setup::default() });
     (0..3).for_each(|channel| pair.emit_buffers(channel, 8));
-    let mut read = [0; 3];
-    for _ in 0..8 {
+    for _ in 0..24 {
         pair.run_until_idle();
-        pair.read(3);
+        assert_eq!(pair.read(1), 1, "who waits is served as soon as a segment comes back");
     }
-    pair.read_order.iter().for_each(|channel| read[channel.index()] += 1);
-    assert_eq!(read, [8, 8, 8], "nobody was left behind");
+    // The first was alone when it asked: both segments and the first place in the queue are its own.
+    let order: Vec<u32> = pair.read_order.iter().map(|channel| channel.get()).collect();
+    let expected = [&[0; 3][..], &[1, 2, 0].repeat(5), &[1, 2].repeat(3)].concat();
+    assert_eq!(order, expected, "nobody is served twice while another waits");
     pair.finish_and_assert_all_segments_home();
 }
 
@@ -149,15 +146,19 @@ fn without_exclusive_buffers_a_flushed_byte_arrives() {
 #[test]
 fn a_blocked_channel_without_exclusive_buffers_gives_its_segments_to_others() {
     let mut pair = Pair::new(Setup { channels: 2, exclusive: 0, floating: 2, ..Setup::default() });
+    pair.emit_buffers(0, 1);
     pair.emit_event(0, barrier(1, BarrierKind::Aligned));
     pair.emit_buffers(0, 2);
     pair.run_until_idle();
-    assert_eq!(pair.remote(0).owned_segments(), 0);
+    // Three were announced, so both segments were lent to it. One holds what is in front of the barrier.
+    assert_eq!((pair.remote(0).owned_segments(), pair.remote(0).free_segments()), (1, 0), "the other went back");
     pair.emit_buffers(1, 2);
     pair.run_until_idle();
-    assert_eq!(pair.consumer_queue(), 2);
-    pair.read(3);
+    assert_eq!(pair.consumer_queue(), 2, "the second channel has it, though nothing was read");
+    assert_eq!(pair.hold(usize::MAX), 3);
+    pair.drop_held();
     pair.run_until_idle();
+    assert_eq!((pair.remote(0).owned_segments(), pair.read(usize::MAX)), (0, 1), "all is the second channel's");
     pair.resume_all();
     pair.run_until_idle();
     assert_eq!(pair.read(2), 2, "resumed, it announces its backlog and goes on");
@@ -260,14 +261,17 @@ fn an_unwritable_socket_sends_nothing_and_goes_on_when_writable() {
 
 #[test]
 fn a_reader_is_served_once_however_often_it_is_announced() {
-    let mut pair = Pair::with_exclusive_buffers(4);
+    let mut pair =
+        Pair::new(Setup { channels: 2, exclusive: 4, floating: 0, partition_segments: Some(8), ..Setup::default() });
+    pair.is_unwritable = true;
+    (0..2).for_each(|channel| pair.emit_buffers(channel, 4));
     pair.run_until_idle();
-    pair.emit_buffers(0, 3);
     let id = pair.id(0);
     (0..10).for_each(|_| pair.producer.as_mut().unwrap().on_ready(id));
+    pair.is_unwritable = false;
     pair.run_until_idle();
-    let sequences: Vec<u32> = pair.data_headers.iter().map(|header| header.sequence).collect();
-    assert_eq!(sequences, [0, 1, 2]);
+    let order: Vec<u32> = pair.data_headers.iter().map(|header| header.channel.get()).collect();
+    assert_eq!(order, [0, 1].repeat(4), "ten announcements give no second turn before the other channel's first");
     pair.finish_and_assert_all_segments_home();
 }
 

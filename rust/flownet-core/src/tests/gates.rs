@@ -5,6 +5,7 @@ use std::task::{Poll, Waker};
 
 use super::CountingWaker;
 use super::pair::{Pair, Setup, watermark};
+use crate::credit::Backlog;
 use crate::error::ExchangeError;
 use crate::event::Event;
 use crate::gate::InputGate;
@@ -22,12 +23,32 @@ fn ready_channels_are_read_round_robin_local_and_remote_alike() {
     (0..4).for_each(|channel| pair.emit_buffers(channel, 4));
     pair.run_until_idle();
     assert_eq!(pair.read(usize::MAX), 16);
-    for turn in pair.read_order.chunks(4) {
-        let mut turn = turn.to_vec();
-        turn.sort_unstable();
-        assert_eq!(turn, [0, 1, 2, 3].map(ChannelIndex::new));
-    }
+    assert_round_robin(&pair.read_order);
     pair.finish_and_assert_all_segments_home();
+}
+
+#[test]
+fn channels_that_are_filled_while_they_are_read_keep_their_turns() {
+    let mut pair = Pair::new(mixed(4));
+    (0..4).for_each(|channel| pair.emit_buffers(channel, 1));
+    for _ in 0..32 {
+        pair.run_until_idle();
+        assert_eq!(pair.read(1), 1);
+        let last = *pair.read_order.last().unwrap();
+        // What was just read has something again, and more than the others.
+        pair.emit_buffers(last.get(), 1);
+    }
+    assert_round_robin(&pair.read_order);
+    pair.finish_and_assert_all_segments_home();
+}
+
+/// Of four channels, each has its turn, local or remote.
+fn assert_round_robin(order: &[ChannelIndex]) {
+    let first = &order[..4];
+    let mut channels = first.to_vec();
+    channels.sort_unstable();
+    assert_eq!(channels, [0, 1, 2, 3].map(ChannelIndex::new));
+    assert!(order.chunks(4).all(|turn| turn == first), "{order:?}");
 }
 
 #[test]
@@ -98,17 +119,38 @@ fn a_gate_ends_when_the_end_of_every_partition_was_read() {
 
 #[test]
 fn nothing_wakes_the_task_behind_the_end_of_partition() {
-    let mut pair = Pair::new(Setup { channels: 2, ..mixed(2) });
-    pair.finish_producer();
+    let mut pair = Pair::new(mixed(3));
+    // A remote and a local channel end; the third goes on.
+    (0..2).for_each(|ended| pair.emit_event(ended, Event::EndOfPartition));
     pair.run_until_idle();
-    pair.read(usize::MAX);
+    assert_eq!(pair.read(usize::MAX), 2);
     let gate = Arc::clone(pair.gate());
-    gate.fail_all(ExchangeError::Cancelled);
-    assert!(matches!(gate.poll_next(Waker::noop()), Poll::Ready(Ok(None))), "an ended gate cannot fail");
-    let late = gate.on_element(ChannelIndex::new(0), Element::Event(watermark(1)));
-    assert_eq!(late, Err(crate::PeerViolation::AfterEnd));
+    let (waker, wakes) = CountingWaker::new();
+    assert!(gate.poll_next(&waker).is_pending());
+    for ended in [0, 1].map(ChannelIndex::new) {
+        gate.fail_channel(ended, ExchangeError::Cancelled);
+        let late = gate.on_element(ended, Element::Event(watermark(1)));
+        assert_eq!(late, Err(crate::PeerViolation::AfterEnd));
+        pair.flush(ended.get());
+    }
+    pair.remote(0).on_backlog(Backlog::new(9));
+    pair.remote(0).fail(ExchangeError::Cancelled);
+    pair.run_until_idle();
+    assert_eq!(wakes.count(), 0, "of a channel that ended the task hears nothing");
+
+    pair.emit_event(2, Event::EndOfPartition);
+    pair.run_until_idle();
+    assert_eq!(wakes.count(), 1);
+    let last = gate.poll_next(&waker);
+    assert!(matches!(last, Poll::Ready(Ok(Some((_, Element::Event(Event::EndOfPartition)))))));
+    for _ in 0..2 {
+        assert!(matches!(gate.poll_next(&waker), Poll::Ready(Ok(None))), "an ended gate cannot fail");
+        gate.fail_all(ExchangeError::Cancelled);
+    }
+    gate.close();
+    assert_eq!(wakes.count(), 1, "nor is it woken by anything behind the last end");
     drop(gate);
-    pair.finish_and_assert_all_segments_home();
+    pair.assert_all_segments_home();
 }
 
 #[test]

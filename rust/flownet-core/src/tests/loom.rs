@@ -12,6 +12,7 @@ use loom::thread;
 
 use crate::channel::RemoteChannel;
 use crate::credit::Backlog;
+use crate::error::ExchangeError;
 use crate::event::{Barrier, BarrierKind, Event};
 use crate::exchange::ready::ReadyList;
 use crate::gate::InputGate;
@@ -486,6 +487,54 @@ fn loom_a_channel_released_while_it_waits_for_a_segment_keeps_none() {
         gives.join().unwrap();
         assert!(driver.channel.take_announcement().cancel);
         drop((driver, gate, pool));
+        assert_all_home(&segments);
+    });
+}
+
+#[test]
+fn loom_a_channel_released_while_its_segment_comes_back_keeps_none() {
+    model(|| {
+        let segments = segments(2);
+        let gate = InputGate::new(1);
+        let mut driver = Driver::open(&gate, 0, pool(&segments, 2), 1);
+        // One segment is read by the task, another was asked for.
+        assert!(driver.send(1, 1));
+        let (_, read) = block_on(|waker| gate.poll_next(waker)).unwrap().unwrap();
+        let channel = Arc::clone(&driver.channel);
+        let gives_back = thread::spawn(move || drop(read));
+        let announces = thread::spawn(move || {
+            channel.take_announcement();
+        });
+        driver.channel.release();
+        gives_back.join().unwrap();
+        announces.join().unwrap();
+        assert!(driver.channel.take_announcement().cancel);
+        assert_eq!((driver.channel.owned_segments(), driver.channel.free_segments()), (0, 0));
+        drop((driver, gate));
+        assert_all_home(&segments);
+    });
+}
+
+#[test]
+fn loom_a_channel_that_fails_while_its_task_reads_wakes_it_and_keeps_nothing() {
+    model(|| {
+        let segments = segments(1);
+        let gate = InputGate::new(1);
+        let mut driver = Driver::open(&gate, 0, pool(&segments, 1), 1);
+        let network = thread::spawn(move || {
+            assert!(driver.send(1, 0));
+            driver.channel.fail(ExchangeError::Cancelled);
+            driver
+        });
+        let mut read = 0;
+        let error = loop {
+            match block_on(|waker| gate.poll_next(waker)) {
+                Ok(element) => read += usize::from(element.is_some()),
+                Err(error) => break error,
+            }
+        };
+        assert!(read <= 1 && matches!(error, ExchangeError::Cancelled));
+        drop((network.join().unwrap(), gate));
         assert_all_home(&segments);
     });
 }

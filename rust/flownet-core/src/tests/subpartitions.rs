@@ -274,19 +274,24 @@ fn a_reader_without_credit_is_woken_by_an_event_at_the_head_only() {
 fn nothing_is_accepted_behind_the_end_or_after_release() {
     let mut rig = Rig::new();
     rig.event(Event::EndOfPartition);
-    let (_builder, consumer) = BufferBuilder::new(rig.pool.try_take(0).unwrap());
+    let (builder, consumer) = BufferBuilder::new(rig.pool.try_take(0).unwrap());
     assert!(rig.subpartition.add_buffer(consumer).is_err());
     assert!(rig.subpartition.add_event(watermark(1)).is_err());
     assert!(!rig.subpartition.is_consumed());
-    rig.drain();
+    assert_eq!(rig.drain(), (0, 1));
     assert!(rig.subpartition.is_consumed());
-    drop(_builder);
+    drop(builder);
+    assert_eq!(rig.pool.in_use(), 0, "the segment of what was refused is back");
     rig.assert_all_segments_home();
 
     let mut rig = Rig::new();
     rig.add(3);
     assert_eq!(rig.subpartition.release(), Notify::Reader);
     assert!(rig.subpartition.add_event(watermark(1)).is_err() && rig.subpartition.poll().is_none());
+    let (builder, consumer) = BufferBuilder::new(rig.pool.try_take(0).unwrap());
+    assert!(rig.subpartition.add_buffer(consumer).is_err() && rig.subpartition.poll().is_none());
+    drop((builder, rig.subpartition.take_discarded(), rig.open.take()));
+    assert_eq!(rig.pool.in_use(), 0, "neither what was queued nor what was refused is kept");
     assert_eq!(rig.subpartition.resume(), Ok(Notify::Nobody));
     rig.assert_all_segments_home();
 }

@@ -1,7 +1,7 @@
 //! What threads share, under real threads: no lost wake-up, no leak, no deadlock.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
 use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -162,8 +162,13 @@ fn race(first: impl Fn(&Arc<RemoteChannel>) + Sync, second: impl Fn(&Arc<RemoteC
         let channels =
             [0, 1].map(|index| RemoteChannel::new(Arc::clone(&gate), ChannelIndex::new(index), Arc::clone(&pool), 2));
         channels.iter().for_each(|channel| assert_eq!(channel.initial_credit().get(), 2));
+        let both = Barrier::new(2);
         thread::scope(|scope| {
-            scope.spawn(|| first(&channels[0]));
+            scope.spawn(|| {
+                both.wait();
+                first(&channels[0]);
+            });
+            both.wait();
             second(&channels[0]);
         });
         gate.close();

@@ -331,6 +331,11 @@ impl Pair {
         self.held.clear();
     }
 
+    /// The task is done with the oldest of the buffers it keeps.
+    pub(crate) fn drop_all_held_but(&mut self, kept: usize) {
+        self.held.drain(..self.held.len() - kept);
+    }
+
     pub(crate) fn try_read(&mut self) -> Result<bool, ExchangeError> {
         self.read_one()
     }
