@@ -62,6 +62,33 @@ fn a_task_that_does_not_fit_is_refused_with_the_numbers_and_leaves_nothing() {
 }
 
 #[test]
+fn a_task_gets_all_its_pools_or_none() {
+    let job = |segments| {
+        let mut job = Job::with_segments(2, segments, 1024);
+        let [source, middle, sink] = ["source", "middle", "sink"].map(|name| job.vertex(name, &[0, 1]));
+        job.edge(source, middle, Partitioner::Rebalance);
+        // Two outputs and a gate: three pools.
+        job.edge(middle, sink, Partitioner::Rebalance);
+        job.edge(middle, sink, Partitioner::Broadcast);
+        let (worker, spec) = job.specs().nth(2).unwrap().clone();
+        (job, worker, spec)
+    };
+    let (planned, worker, spec) = job(64);
+    let needed = buffers_needed(&spec, worker, planned.environments[0].config()).min;
+    for segments in 1..needed {
+        let (job, worker, spec) = job(segments);
+        let error = job.prepare(worker, &spec).unwrap_err();
+        assert!(matches!(error, TaskError::InsufficientBuffers { total, .. } if total == segments), "{error}");
+        let pool = job.environments[0].pool();
+        assert_eq!((pool.guaranteed(), pool.available()), (0, segments), "what it had got is given back");
+        job.assert_all_segments_home();
+    }
+    let (exact, worker, spec) = job(needed);
+    drop(exact.prepare(worker, &spec).unwrap());
+    exact.assert_all_segments_home();
+}
+
+#[test]
 fn plans_that_cannot_work_are_refused() {
     let job = planned(64);
     let (_, sink) = job.specs().last().unwrap().clone();

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use flownet_runtime::spec::Partitioner;
+use flownet_runtime::{Chain, InputBatch, Outputs, TaskContext, TaskError};
 
 use crate::chains::{Numbers, PassOn, Seen, Silent, Sink};
 use crate::rig::{Job, wait_until};
@@ -61,6 +62,70 @@ fn a_fan_out_in_the_middle_of_a_batch_waits_hard_and_loses_nothing() {
 
     assert_eq!(seen.len(), 20_000);
     running.finish_and_assert_all_segments_home();
+}
+
+#[test]
+fn time_is_back_pressured_only_while_the_task_is_blocked() {
+    let mut job = Job::with_segments(1, 64, 256);
+    let seen = Seen::default();
+    let open = Arc::new(AtomicBool::new(false));
+    let source = job.vertex("source", &[0]);
+    let middle = job.vertex("middle", &[0]);
+    let sink = job.vertex("sink", &[0]);
+    job.edge(source, middle, Partitioner::Forward);
+    job.edge(middle, sink, Partitioner::KeyGroup);
+    job.run(source, |_| Silent(1));
+    let may_end = Arc::new(AtomicBool::new(false));
+    job.run(middle, |_| ThenBusy { first: PassOn { copies: 20_000 }, may_end: Arc::clone(&may_end) });
+    job.run(sink, |_| Sink::shut(&seen, &open));
+
+    let running = job.start();
+    let time = || running.task("middle", 0).metrics().time;
+    wait_until("the fan-out has filled all buffers", || time().hard_back_pressured > Duration::from_millis(20));
+    let blocked = time();
+    wait_until("it is blocked for some time", || time().since(&blocked).total() > Duration::from_millis(20));
+    let passed = time().since(&blocked);
+    assert_eq!(passed.total(), passed.hard_back_pressured, "all of it in the middle of its batch");
+
+    open.store(true, Ordering::Release);
+    wait_until("everything arrived", || seen.len() == 20_000);
+    let busy = time();
+    wait_until("it works for some time", || time().since(&busy).total() > Duration::from_millis(20));
+    let passed = time().since(&busy);
+    assert_eq!((passed.back_pressured(), passed.busy), (Duration::ZERO, passed.total()), "blocked no more");
+
+    may_end.store(true, Ordering::Release);
+    let before = time().idle;
+    wait_until("the task idles", || time().idle > before + Duration::from_millis(5));
+    let idle = time();
+    wait_until("some time has passed", || time().since(&idle).total() > Duration::from_millis(20));
+    let passed = time().since(&idle);
+    assert_eq!(
+        (passed.back_pressured(), passed.idle),
+        (Duration::ZERO, passed.total()),
+        "nor while it waits for input"
+    );
+    running.finish_and_assert_all_segments_home();
+}
+
+/// Is busy behind its first batch until it may end.
+struct ThenBusy {
+    first: PassOn,
+    may_end: Arc<AtomicBool>,
+}
+
+impl Chain for ThenBusy {
+    fn open(&mut self, _: &TaskContext) -> Result<(), TaskError> {
+        Ok(())
+    }
+
+    fn process(&mut self, input: &mut InputBatch<'_>, out: &mut Outputs) -> Result<(), TaskError> {
+        self.first.process(input, out)?;
+        while !self.may_end.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
 }
 
 #[test]
