@@ -29,6 +29,8 @@ pub(crate) struct Lease {
     committed: AtomicUsize,
     bytes: RawBytes,
     len: usize,
+    /// How far its builder fills it, up to the end of a record.
+    fill_limit: usize,
     /// `None` only within `drop`.
     owner: Option<PartOwner>,
     recycler: Option<Arc<dyn Recycler>>,
@@ -113,8 +115,8 @@ impl Lease {
     }
 
     fn new(part: SegmentPart, committed: usize, recycler: Option<Arc<dyn Recycler>>) -> Self {
-        let SegmentPart { bytes, len, owner } = part;
-        Self { committed: AtomicUsize::new(committed), bytes, len, owner: Some(owner), recycler }
+        let SegmentPart { bytes, len, fill_limit, owner } = part;
+        Self { committed: AtomicUsize::new(committed), bytes, len, fill_limit, owner: Some(owner), recycler }
     }
 
     /// Makes the first `len` bytes readable.
@@ -149,6 +151,11 @@ impl Lease {
     /// Bytes there are to write to.
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+
+    /// How many of them are to be written, up to the end of a record.
+    pub(crate) fn fill_limit(&self) -> usize {
+        self.fill_limit
     }
 }
 

@@ -27,7 +27,7 @@ impl BufferBuilder {
     pub fn new(part: impl Into<SegmentPart>) -> (Self, BufferConsumer) {
         let lease = LeaseArc::new(Lease::unwritten(part.into()));
         let consumer = BufferConsumer::new(LeaseArc::clone(&lease));
-        (Self { record_limit: lease.len(), lease, uncommitted: 0 }, consumer)
+        (Self { record_limit: lease.fill_limit(), lease, uncommitted: 0 }, consumer)
     }
 
     /// Writes the prefix of `src` that fits and returns its length. Not yet readable.
@@ -59,7 +59,7 @@ impl BufferBuilder {
             // SAFETY: we are the lease's builder, and the position only grows (S3).
             unsafe { self.lease.publish(self.written_bytes(), false) };
             self.uncommitted = 0;
-            self.record_limit = self.lease.len();
+            self.record_limit = self.lease.fill_limit();
         }
     }
 
@@ -90,6 +90,13 @@ impl BufferBuilder {
     #[inline]
     pub fn is_full(&self) -> bool {
         self.writable_bytes() == 0
+    }
+
+    /// Whether no further record is to be begun: nothing more fits, or the part's
+    /// [fill limit](SegmentPart::with_fill_limit) is reached.
+    #[inline]
+    pub fn is_filled(&self) -> bool {
+        self.is_finished() || self.written_bytes() >= self.lease.fill_limit()
     }
 
     /// Whether [`finish`](Self::finish) was called.
@@ -130,8 +137,8 @@ pub struct RecordAppender<'a> {
 }
 
 impl RecordAppender<'_> {
-    /// Writes `first` and `second` behind it and commits them, if both fit with room to spare. `false`: nothing was
-    /// written.
+    /// Writes `first` and `second` behind it and commits them, if both fit below the fill limit with room to spare.
+    /// `false`: nothing was written.
     ///
     /// One step and not two appends: each would have to wait for the position the other has just stored.
     #[inline]

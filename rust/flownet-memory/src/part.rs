@@ -11,6 +11,8 @@ use crate::sync::LeaseArc;
 pub struct SegmentPart {
     pub(crate) bytes: RawBytes,
     pub(crate) len: usize,
+    /// No more than `len`, and no less than a byte.
+    pub(crate) fill_limit: usize,
     pub(crate) owner: PartOwner,
 }
 
@@ -22,7 +24,8 @@ pub(crate) enum PartOwner {
 
 impl From<MemorySegment> for SegmentPart {
     fn from(segment: MemorySegment) -> Self {
-        Self { bytes: segment.raw(), len: segment.len(), owner: PartOwner::Whole(segment) }
+        let len = segment.len();
+        Self { bytes: segment.raw(), len, fill_limit: len, owner: PartOwner::Whole(segment) }
     }
 }
 
@@ -38,8 +41,18 @@ impl MemorySegment {
         (0..parts).map(move |part| SegmentPart {
             bytes: bytes.offset(part * len),
             len,
+            fill_limit: len,
             owner: PartOwner::Shared(LeaseArc::clone(&segment)),
         })
+    }
+}
+
+impl SegmentPart {
+    /// The same, to be filled so far only: the record that reaches `bytes` is the last one, see
+    /// [`BufferBuilder::is_filled`](crate::BufferBuilder::is_filled). It may take all of the part.
+    #[must_use]
+    pub fn with_fill_limit(self, bytes: usize) -> Self {
+        Self { fill_limit: bytes.clamp(1, self.len), ..self }
     }
 }
 

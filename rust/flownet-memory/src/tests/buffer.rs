@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use super::support::{assert_all_home, sized};
-use crate::{Buffer, BufferBuilder, BufferPool, MemorySegment, Recycler, SegmentPool};
+use crate::{Buffer, BufferBuilder, BufferPool, MemorySegment, Recycler, SegmentPart, SegmentPool};
 
 /// A pool of one segment of 8 bytes.
 fn one_segment() -> (Arc<SegmentPool>, Arc<BufferPool>) {
@@ -48,6 +48,31 @@ fn bytes_are_invisible_until_committed_and_then_read_once_in_order() {
     assert_eq!(&*consumer.poll().unwrap(), b"d");
     drop((builder, consumer));
     assert_home(segments, pool);
+}
+
+#[test]
+fn a_part_with_a_fill_limit_takes_the_record_that_reaches_it_and_no_other() {
+    for (limit, records) in [(1, 1), (2, 1), (3, 2), (5, 3), (100, 4)] {
+        let (segments, pool) = one_segment();
+        let part = SegmentPart::from(pool.try_take(0).unwrap()).with_fill_limit(limit);
+        let (mut builder, mut consumer) = BufferBuilder::new(part);
+        let mut written = 0;
+        while !builder.is_filled() {
+            if !builder.records().try_append_both(b"a", b"b") {
+                assert_eq!(builder.append(b"ab"), 2, "there is room, up to the end of the part");
+                builder.commit();
+            }
+            written += 1;
+        }
+        assert_eq!((written, builder.is_full()), (records, records == 4), "limit {limit}");
+        assert!(!builder.records().try_append_both(b"", b""), "what reached the limit is not gone on with");
+        assert_eq!(builder.append(b"rest of a record"), 8 - 2 * records);
+        builder.finish();
+        assert!(builder.is_filled());
+        assert_eq!(consumer.poll().unwrap().len(), 8);
+        drop((builder, consumer));
+        assert_home(segments, pool);
+    }
 }
 
 #[test]
