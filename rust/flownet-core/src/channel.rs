@@ -52,6 +52,7 @@ pub use self::policy::ChannelControl;
 use self::policy::ReceivePolicy;
 use self::state::{Phase, State};
 use crate::credit::{Backlog, Credit};
+use crate::debloat::FillLimit;
 use crate::error::{ExchangeError, PeerViolation};
 use crate::event::Event;
 use crate::exchange::ready::Listing;
@@ -87,6 +88,8 @@ pub struct Announcement {
     pub resume: bool,
     /// New credit.
     pub credit: Credit,
+    /// How far buffers are to be filled from now on, if that has changed.
+    pub fill_limit: Option<FillLimit>,
 }
 
 impl RemoteChannel {
@@ -190,7 +193,8 @@ impl RemoteChannel {
             Phase::Cancelled => Announcement { cancel: true, ..Announcement::default() },
             Phase::Open => {
                 let resume = std::mem::take(&mut state.wants_resume);
-                Announcement { cancel: false, resume, credit: state.announce() }
+                let fill_limit = state.fill_limit.take();
+                Announcement { cancel: false, resume, credit: state.announce(), fill_limit }
             }
         }
     }
@@ -209,6 +213,15 @@ impl RemoteChannel {
         // What stands and was not there yet.
         self.request_segments();
         true
+    }
+
+    /// The producer is to fill buffers so far, from now on. Without credit they are filled to their end, always.
+    pub fn set_fill_limit(&self, limit: FillLimit) {
+        let mut state = self.state.lock();
+        if matches!(state.phase, Phase::New | Phase::Open) && self.policy.is_none() {
+            state.fill_limit = Some(limit);
+            self.finish_change(state, true);
+        }
     }
 
     /// The consumer wants no more: free segments go home now, those in use when the task drops them.
@@ -253,6 +266,13 @@ impl RemoteChannel {
     #[must_use]
     pub fn owned_segments(&self) -> u32 {
         self.state.lock().owned
+    }
+
+    /// Buffers that hold data for the task, here or at the producer as far as that has told.
+    #[must_use]
+    pub fn buffers_in_use(&self) -> usize {
+        let state = self.state.lock();
+        state.owned as usize - state.free.len() + state.wanted as usize
     }
 
     /// Where announcements are collected from now on.

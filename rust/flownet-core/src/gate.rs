@@ -33,6 +33,7 @@ use self::source::{LocalWaker, Source};
 use self::state::{State, Step};
 
 use crate::channel::RemoteChannel;
+use crate::debloat::FillLimit;
 use crate::error::{ExchangeError, PeerViolation};
 use crate::event::Event;
 use crate::ids::ChannelIndex;
@@ -157,6 +158,19 @@ impl InputGate {
         }
     }
 
+    /// Tells all producers how far to fill buffers from now on, those of channels without credit excepted.
+    pub fn set_fill_limit(&self, limit: FillLimit) {
+        self.sources().iter().for_each(|source| source.set_fill_limit(limit));
+    }
+
+    /// Buffers that hold data for the task, here or at its producers as far as they have told. What was taken from the
+    /// gate counts until it is dropped if it came from another process, and not if it came from this one. Looks at each
+    /// channel: for who looks now and then.
+    #[must_use]
+    pub fn buffers_in_use(&self) -> usize {
+        self.sources().iter().map(Source::buffers_in_use).sum()
+    }
+
     /// Number of channels.
     #[must_use]
     pub fn channels(&self) -> usize {
@@ -184,6 +198,10 @@ impl InputGate {
         if !is_set {
             remote.release();
         }
+    }
+
+    fn sources(&self) -> Vec<Source> {
+        self.state.lock().channels.iter().map(|channel| channel.source.share()).collect()
     }
 
     fn on_local_ready(&self, channel: ChannelIndex) {

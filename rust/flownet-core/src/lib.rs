@@ -22,6 +22,7 @@ mod planting;
 
 pub mod channel;
 pub mod credit;
+pub mod debloat;
 pub mod error;
 pub mod event;
 pub mod exchange;
@@ -40,6 +41,7 @@ pub mod wire;
 
 pub use channel::RemoteChannel;
 pub use credit::{Backlog, Credit};
+pub use debloat::{Debloater, FillLimit};
 pub use error::{ExchangeError, PeerViolation, ProtocolError, RecordError, SelectError, WireError};
 pub use event::{Barrier, BarrierKind, CustomEvent, Event, EventError};
 pub use gate::InputGate;

@@ -5,6 +5,7 @@ use flownet_memory::MemorySegment;
 
 use super::CREDIT_BATCH;
 use crate::credit::Credit;
+use crate::debloat::FillLimit;
 use crate::error::PeerViolation;
 use crate::exchange::ready::Listing;
 
@@ -24,6 +25,8 @@ pub(super) struct State {
     /// A blocking event arrived and was not resumed.
     pub(super) is_blocked: bool,
     pub(super) wants_resume: bool,
+    /// To be told to the producer.
+    pub(super) fill_limit: Option<FillLimit>,
     pub(super) connection: Option<Listing>,
 }
 
@@ -51,6 +54,7 @@ impl State {
             is_waiting: false,
             is_blocked: false,
             wants_resume: false,
+            fill_limit: None,
             connection: None,
         }
     }

@@ -18,12 +18,11 @@ use std::task::{Poll, Waker};
 use flownet_memory::MemorySegment;
 
 use super::ready::ReadyList;
-use crate::channel::RemoteChannel;
-use crate::credit::Credit;
+use crate::channel::{Announcement, RemoteChannel};
 use crate::error::{ExchangeError, PeerViolation, ProtocolError};
 use crate::event::Event;
 use crate::ids::{ChannelId, PartitionId, SubpartitionIndex};
-use crate::wire::{ControlFrame, DataHeader, ErrorCode, ErrorScope, FrameKind, encode_credits};
+use crate::wire::{ControlFrame, DataHeader, ErrorCode, ErrorScope, FrameKind, encode_credits, encode_fill_limits};
 
 /// See the [module docs](self).
 #[derive(Debug)]
@@ -164,7 +163,7 @@ impl ConsumerConnection {
             ControlFrame::Open { channel, .. }
             | ControlFrame::Resume { channel }
             | ControlFrame::Cancel { channel } => return Err(wrong_side(channel, frame.kind())),
-            ControlFrame::Credit(_) | ControlFrame::Close => {
+            ControlFrame::Credit(_) | ControlFrame::Fill(_) | ControlFrame::Close => {
                 return Err(wrong_side(ChannelId::default(), frame.kind()));
             }
         }
@@ -176,17 +175,21 @@ impl ConsumerConnection {
         self.to_announce.push(channel);
     }
 
-    /// Appends all frames that wait to be written, the credit of all channels in one of them. False when there were
+    /// Appends all frames that wait to be written, the credit of all channels in one of them, how far to fill in another. False when there were
     /// none.
     pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> bool {
         let before = out.len();
-        let mut credits = Vec::new();
+        let (mut credits, mut fill_limits) = (Vec::new(), Vec::new());
         for id in std::mem::take(&mut self.to_announce) {
-            if let Some(credit) = self.announce(id) {
+            let Announcement { credit, fill_limit, .. } = self.announce(id);
+            if !credit.is_zero() {
                 credits.push((id, credit));
             }
+            fill_limits.extend(fill_limit.map(|limit| (id, limit)));
         }
         out.append(&mut self.control);
+        // First, so that what the credit is for is filled so far already.
+        encode_fill_limits(fill_limits, out);
         encode_credits(credits, out);
         out.len() > before
     }
@@ -227,17 +230,17 @@ impl ConsumerConnection {
         }
     }
 
-    fn announce(&mut self, id: ChannelId) -> Option<Credit> {
-        let announcement = self.channels.get(&id)?.channel.take_announcement();
+    /// Takes what a channel wants to be told, and writes what has a frame of its own.
+    fn announce(&mut self, id: ChannelId) -> Announcement {
+        let Some(open) = self.channels.get(&id) else { return Announcement::default() };
+        let announcement = open.channel.take_announcement();
         if announcement.cancel {
             ControlFrame::Cancel { channel: id }.encode(&mut self.control);
             self.channels.remove(&id);
-            return None;
-        }
-        if announcement.resume {
+        } else if announcement.resume {
             ControlFrame::Resume { channel: id }.encode(&mut self.control);
         }
-        Some(announcement.credit).filter(|credit| !credit.is_zero())
+        announcement
     }
 
     /// I2: the channel ends, the peer stops sending for it.

@@ -25,6 +25,7 @@ use super::consumer::wrong_side;
 use super::outbox::Outbox;
 use super::ready::ReadyList;
 use crate::credit::{Backlog, Credit};
+use crate::debloat::FillLimit;
 use crate::error::{ExchangeError, PeerViolation, ProtocolError};
 use crate::event::Event;
 use crate::ids::{ChannelId, PartitionId, SubpartitionIndex};
@@ -93,6 +94,7 @@ struct Parked {
     partition: PartitionId,
     subpartition: SubpartitionIndex,
     credit: Credit,
+    fill_limit: Option<FillLimit>,
     /// Set by the first tick that sees it.
     since_ms: Option<u64>,
 }
@@ -128,12 +130,18 @@ impl ProducerConnection {
                     return Err(ProtocolError::Peer { channel, violation: PeerViolation::ChannelReopened });
                 }
                 self.next_id = channel.get().saturating_add(1);
-                let request = Parked { channel, partition, subpartition, credit: initial_credit, since_ms: None };
+                let (credit, fill_limit) = (initial_credit, None);
+                let request = Parked { channel, partition, subpartition, credit, fill_limit, since_ms: None };
                 self.open(request, lookup);
             }
             ControlFrame::Credit(credits) => {
                 for (channel, credit) in credits {
                     self.on_credit(channel, credit)?;
+                }
+            }
+            ControlFrame::Fill(limits) => {
+                for (channel, limit) in limits {
+                    self.on_fill_limit(channel, limit)?;
                 }
             }
             ControlFrame::Resume { channel } => self.on_resume(channel)?,
@@ -255,7 +263,7 @@ impl ProducerConnection {
     }
 
     fn open(&mut self, request: Parked, lookup: &impl PartitionLookup) {
-        let Parked { channel, partition, subpartition, credit, .. } = request;
+        let Parked { channel, partition, subpartition, credit, fill_limit, .. } = request;
         let Some(handle) = lookup.find(partition) else {
             self.parked.push(request);
             return;
@@ -267,6 +275,10 @@ impl ProducerConnection {
         match attached {
             Ok(cell) => {
                 self.brake.on_open(credit);
+                // Who does not control us by credit does not measure for us either.
+                if let Some(limit) = fill_limit.or(credit.is_unlimited().then_some(FillLimit::NONE)) {
+                    cell.set_fill_limit(limit);
+                }
                 let reader = Reader { cell, credit, told: Backlog::ZERO, is_queued: false };
                 self.readers.insert(channel, reader);
                 // A new reader counts as awake: it looks before it waits (I3).
@@ -286,6 +298,18 @@ impl ProducerConnection {
         };
         credited.map_err(|violation| ProtocolError::Peer { channel, violation })?;
         self.on_ready(channel);
+        Ok(())
+    }
+
+    /// Nobody is woken: it is for buffers that the task begins later.
+    fn on_fill_limit(&mut self, channel: ChannelId, limit: FillLimit) -> Result<(), ProtocolError> {
+        if let Some(reader) = self.readers.get(&channel) {
+            reader.cell.set_fill_limit(limit);
+        } else if let Some(parked) = self.parked.iter_mut().find(|parked| parked.channel == channel) {
+            parked.fill_limit = Some(limit);
+        } else {
+            return self.check_known(channel);
+        }
         Ok(())
     }
 

@@ -1,10 +1,12 @@
 //! The shared form of a subpartition.
 
+use std::sync::atomic::AtomicU32;
 use std::task::Waker;
 
 use flownet_memory::BufferConsumer;
 
 use crate::credit::Backlog;
+use crate::debloat::FillLimit;
 use crate::error::{ExchangeError, PeerViolation};
 use crate::event::Event;
 use crate::fence;
@@ -29,6 +31,8 @@ use crate::sync::{AtomicBool, Ordering};
 pub struct SubpartitionCell {
     index: SubpartitionIndex,
     is_watched: AtomicBool,
+    /// The reader's, for buffers that the writer begins from now on. A number that may be late: no model need see it.
+    fill_limit: AtomicU32,
     state: Lock<State>,
 }
 
@@ -42,7 +46,8 @@ struct State {
 
 impl SubpartitionCell {
     pub(super) fn new(index: SubpartitionIndex) -> Self {
-        Self { index, is_watched: AtomicBool::new(false), state: Lock::new(State::default()) }
+        let fill_limit = AtomicU32::new(FillLimit::NONE.get());
+        Self { index, is_watched: AtomicBool::new(false), fill_limit, state: Lock::new(State::default()) }
     }
 
     /// Makes the caller the reader, once and for ever. It counts as awake: it polls before it waits for `waker`.
@@ -101,6 +106,16 @@ impl SubpartitionCell {
     /// Data buffers a reader with credit could take now.
     pub fn backlog(&self) -> Backlog {
         self.state.lock().subpartition.backlog()
+    }
+
+    /// Buffers that the writer begins from now on are filled so far.
+    pub fn set_fill_limit(&self, limit: FillLimit) {
+        self.fill_limit.store(limit.get(), Ordering::Relaxed);
+    }
+
+    /// How far the next buffer is filled.
+    pub fn fill_limit(&self) -> FillLimit {
+        FillLimit::new(self.fill_limit.load(Ordering::Relaxed))
     }
 
     /// Ends the silence behind a blocking event; the reader is woken if there is something for it.

@@ -129,7 +129,7 @@ impl OpenBuffers {
         let taken = self.builders[index].take()?;
         self.open -= 1;
         self.segments.leave(self.places[index].segment);
-        if taken.is_full() {
+        if taken.is_filled() {
             self.parts.on_filled();
         }
         Some(taken)

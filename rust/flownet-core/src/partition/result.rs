@@ -10,6 +10,7 @@ use super::dirty::DirtyMarks;
 use super::handle::{PartitionCounters, PartitionHandle, Shared};
 use super::open::OpenBuffers;
 use super::runs::Runs;
+use crate::debloat::FillLimit;
 use crate::error::ExchangeError;
 use crate::event::Event;
 use crate::ids::{PartitionId, SubpartitionIndex};
@@ -73,13 +74,14 @@ impl ResultPartition {
         if taken == bytes.len() { taken } else { taken + self.broadcast_rest(&bytes[taken..]) }
     }
 
-    /// A record ends here: its bytes may be flushed from now on. A buffer that is full with it is finished at once.
+    /// A record ends here: its bytes may be flushed from now on. A buffer that is filled with it, to its end or to the
+    /// limit of its reader, is finished at once.
     #[inline]
     pub fn end_record(&mut self, subpartition: SubpartitionIndex) {
         let index = subpartition.index();
         if let Some(builder) = self.open.get_mut(index) {
             builder.commit();
-            if builder.is_full() {
+            if builder.is_filled() {
                 self.finish_buffer(index);
                 self.shared.cells[index].finish_buffer();
             }
@@ -92,7 +94,7 @@ impl ResultPartition {
     pub fn end_broadcast_record(&mut self) {
         if let Some(builder) = &mut self.broadcast {
             builder.commit();
-            if builder.is_full() {
+            if builder.is_filled() {
                 self.close_broadcast();
             }
         }
@@ -172,6 +174,11 @@ impl ResultPartition {
         self.broadcast_event(&Event::EndOfPartition);
         self.open.drop_spare();
         self.is_finished = true;
+    }
+
+    /// How far buffers are filled until the reader of each says otherwise. Without, to their end.
+    pub fn set_fill_limit(&self, limit: FillLimit) {
+        self.shared.cells.iter().for_each(|cell| cell.set_fill_limit(limit));
     }
 
     /// Ends the partition with a cause that every reader gets to see.
@@ -303,8 +310,9 @@ impl ResultPartition {
     }
 
     fn open_buffer(&mut self, index: usize, part: SegmentPart) {
-        let (builder, consumer) = BufferBuilder::new(part);
-        self.shared.cells[index].add_buffer(consumer);
+        let cell = &self.shared.cells[index];
+        let (builder, consumer) = BufferBuilder::new(limited(part, cell.fill_limit()));
+        cell.add_buffer(consumer);
         self.open.insert(index, builder);
     }
 
@@ -335,7 +343,10 @@ impl ResultPartition {
     }
 
     fn open_broadcast(&mut self, segment: MemorySegment) {
-        let (builder, consumer) = BufferBuilder::new(segment);
+        // The reader who wants least says how much: all read the same buffer.
+        let limit = self.shared.cells.iter().map(|cell| cell.fill_limit().get()).min();
+        let limit = limit.map_or(FillLimit::NONE, FillLimit::new);
+        let (builder, consumer) = BufferBuilder::new(limited(segment.into(), limit));
         if let Some((last, others)) = self.shared.cells.split_last() {
             others.iter().for_each(|cell| cell.add_buffer(consumer.copy()));
             last.add_buffer(consumer);
@@ -391,6 +402,11 @@ impl Drop for ResultPartition {
         self.broadcast = None;
         self.pool.destroy();
     }
+}
+
+fn limited(part: SegmentPart, limit: FillLimit) -> SegmentPart {
+    // No target has segments beyond what its usize counts.
+    part.with_fill_limit(usize::try_from(limit.get()).unwrap_or(usize::MAX))
 }
 
 /// A shared buffer counts against the quota of one lane: it is home only when its slowest reader is done.

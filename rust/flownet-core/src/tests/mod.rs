@@ -6,6 +6,7 @@ mod controls;
 mod credit;
 mod events;
 mod failure;
+mod fill;
 mod gates;
 #[cfg(loom)]
 mod loom;

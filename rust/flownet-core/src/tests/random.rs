@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::pair::{Pair, SEGMENT_BYTES, Setup, barrier, watermark};
+use crate::debloat::FillLimit;
 use crate::error::ExchangeError;
 use crate::event::BarrierKind;
 
@@ -21,6 +22,7 @@ enum Op {
     DropHeld,
     Resume,
     Writable(bool),
+    Limit(u32),
 }
 
 /// What breaks an exchange.
@@ -51,6 +53,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => Just(Op::DropHeld),
         2 => Just(Op::Resume),
         1 => any::<bool>().prop_map(Op::Writable),
+        1 => prop_oneof![0..2 * SEGMENT_BYTES as u32, Just(u32::MAX)].prop_map(Op::Limit),
     ]
 }
 
@@ -111,6 +114,7 @@ fn run(pair: &mut Pair, ops: &[Op]) -> Result<(), ExchangeError> {
             Op::DropHeld => pair.drop_held(),
             Op::Resume => pair.resume_all(),
             Op::Writable(is_writable) => pair.is_unwritable = !is_writable,
+            Op::Limit(bytes) => pair.gate().set_fill_limit(FillLimit::new(bytes)),
         }
     }
     Ok(())

@@ -6,6 +6,7 @@ use super::frame::{
     PAIR_BYTES, PairCount, Pairs, WireLimits,
 };
 use crate::credit::{Backlog, Credit};
+use crate::debloat::FillLimit;
 use crate::error::WireError;
 use crate::event::{Event, MAX_EVENT_BYTES};
 use crate::ids::{ChannelId, PartitionId, SubpartitionIndex};
@@ -87,7 +88,9 @@ fn check_body_bytes(header: FrameHeader, limits: &WireLimits) -> Result<(), Wire
             let longest = (ERROR_BYTES + MAX_ERROR_MESSAGE_BYTES) as u32;
             (ERROR_BYTES as u32, limits.max_control_bytes.min(longest), 1)
         }
-        FrameKind::Backlog | FrameKind::Credit => (PAIR_BYTES as u32, limits.max_control_bytes, PAIR_BYTES as u32),
+        FrameKind::Backlog | FrameKind::Credit | FrameKind::Fill => {
+            (PAIR_BYTES as u32, limits.max_control_bytes, PAIR_BYTES as u32)
+        }
         FrameKind::Open => (20, 20, 1),
         FrameKind::Resume | FrameKind::Cancel => (4, 4, 1),
         FrameKind::Close => (0, 0, 1),
@@ -142,6 +145,7 @@ fn decode_control(header: FrameHeader, body: &[u8]) -> Result<ControlFrame<'_>, 
         FrameKind::Resume => ControlFrame::Resume { channel: fields.channel()? },
         FrameKind::Cancel => ControlFrame::Cancel { channel: fields.channel()? },
         FrameKind::Close => ControlFrame::Close,
+        FrameKind::Fill => ControlFrame::Fill(Pairs::new(body.as_chunks().0)),
         FrameKind::Ping => ControlFrame::Ping { token: fields.u64()? },
         FrameKind::Pong => ControlFrame::Pong { token: fields.u64()? },
     })
@@ -194,6 +198,7 @@ impl ControlFrame<'_> {
             Self::Credit(pairs) => extend_with_pairs(pairs.clone(), out),
             Self::Resume { channel } | Self::Cancel { channel } => out.extend_from_slice(&channel.get().to_le_bytes()),
             Self::Close => {}
+            Self::Fill(pairs) => extend_with_pairs(pairs.clone(), out),
             Self::Ping { token } | Self::Pong { token } => out.extend_from_slice(&token.to_le_bytes()),
         }
         end_frame(start, out);
@@ -208,6 +213,11 @@ pub fn encode_credits(credits: impl IntoIterator<Item = (ChannelId, Credit)>, ou
 /// Appends BACKLOG frames for these channels: one for up to 1,024 of them, none for none.
 pub fn encode_backlogs(backlogs: impl IntoIterator<Item = (ChannelId, Backlog)>, out: &mut Vec<u8>) {
     encode_pairs(FrameKind::Backlog, backlogs, out);
+}
+
+/// Appends FILL frames for these channels: one for up to 1,024 of them, none for none.
+pub fn encode_fill_limits(limits: impl IntoIterator<Item = (ChannelId, FillLimit)>, out: &mut Vec<u8>) {
+    encode_pairs(FrameKind::Fill, limits, out);
 }
 
 fn encode_pairs<T: PairCount>(kind: FrameKind, pairs: impl IntoIterator<Item = (ChannelId, T)>, out: &mut Vec<u8>) {

@@ -20,12 +20,14 @@
 //! | 18 | RESUME | consumer | channel u32: goes on behind a blocking event; credit given before is void |
 //! | 19 | CANCEL | consumer | channel u32 |
 //! | 20 | CLOSE | consumer | — |
+//! | 21 | FILL | consumer | one or more pairs: channel u32, bytes u32: buffers begun from now on are closed by the record that reaches them; 2^32 - 1: when they are full |
 //! | 32 | PING | either | token u64 |
 //! | 33 | PONG | either | the token of the PING |
 //!
 //! The checksum covers the first 20 bytes of the frame (header, channel, sequence, backlog), then the payload.
 
 use crate::credit::{Backlog, Credit};
+use crate::debloat::FillLimit;
 use crate::error::PeerViolation;
 use crate::event::{Event, MAX_EVENT_BYTES};
 use crate::ids::{ChannelId, PartitionId, SubpartitionIndex};
@@ -96,6 +98,8 @@ pub enum FrameKind {
     Cancel = 19,
     /// The consumer leaves.
     Close = 20,
+    /// How far the buffers of channels are to be filled.
+    Fill = 21,
     /// Asks for a sign of life.
     Ping = 32,
     /// The sign of life.
@@ -116,6 +120,7 @@ impl FrameKind {
             18 => Self::Resume,
             19 => Self::Cancel,
             20 => Self::Close,
+            21 => Self::Fill,
             32 => Self::Ping,
             33 => Self::Pong,
             _ => return None,
@@ -276,6 +281,8 @@ pub enum ControlFrame<'a> {
     },
     /// The consumer leaves.
     Close,
+    /// How far buffers are to be filled.
+    Fill(Pairs<'a, FillLimit>),
     /// Asks for a sign of life.
     Ping {
         /// To be sent back.
@@ -301,6 +308,7 @@ impl ControlFrame<'_> {
             Self::Resume { .. } => FrameKind::Resume,
             Self::Cancel { .. } => FrameKind::Cancel,
             Self::Close => FrameKind::Close,
+            Self::Fill(_) => FrameKind::Fill,
             Self::Ping { .. } => FrameKind::Ping,
             Self::Pong { .. } => FrameKind::Pong,
         }
@@ -369,7 +377,7 @@ impl ErrorCode {
     }
 }
 
-/// A count that CREDIT and BACKLOG frames list by channel.
+/// A count that CREDIT, BACKLOG and FILL frames list by channel.
 pub trait PairCount: Copy {
     /// The count of a number on the wire.
     fn from_number(number: u32) -> Self;

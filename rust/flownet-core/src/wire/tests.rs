@@ -8,6 +8,7 @@ use super::frame::{
 };
 use super::*;
 use crate::credit::{Backlog, Credit};
+use crate::debloat::FillLimit;
 use crate::error::{PeerViolation, WireError};
 use crate::event::{CustomEvent, Event, EventError, MAX_EVENT_BYTES};
 use crate::ids::{ChannelId, PartitionId, SubpartitionIndex};
@@ -21,6 +22,7 @@ enum Sent {
     Event { channel: u32, sequence: u32, backlog: u32, priority: bool, event: Event },
     Backlogs(Vec<(u32, u32)>),
     Credits(Vec<(u32, u32)>),
+    FillLimits(Vec<(u32, u32)>),
     Error { channel: Option<u32>, code: u16, message: String },
     Open { channel: u32, partition: u64, subpartition: u32, credit: u32 },
     Resume(u32),
@@ -44,6 +46,9 @@ impl Sent {
             }
             Self::Credits(pairs) => {
                 encode_credits(pairs.iter().map(|&(c, n)| (ChannelId::new(c), Credit::new(n))), out);
+            }
+            Self::FillLimits(pairs) => {
+                encode_fill_limits(pairs.iter().map(|&(c, n)| (ChannelId::new(c), FillLimit::new(n))), out);
             }
             other => other.as_control().encode(out),
         }
@@ -74,7 +79,9 @@ impl Sent {
             Self::Close => ControlFrame::Close,
             Self::Ping(token) => ControlFrame::Ping { token: *token },
             Self::Pong(token) => ControlFrame::Pong { token: *token },
-            Self::Data { .. } | Self::Backlogs(_) | Self::Credits(_) => panic!("encoded by functions of their own"),
+            Self::Data { .. } | Self::Backlogs(_) | Self::Credits(_) | Self::FillLimits(_) => {
+                panic!("encoded by functions of their own")
+            }
         }
     }
 
@@ -85,6 +92,7 @@ impl Sent {
             }
             ControlFrame::Backlog(pairs) => Self::Backlogs(pairs.map(|(c, n)| (c.get(), n.get())).collect()),
             ControlFrame::Credit(pairs) => Self::Credits(pairs.map(|(c, n)| (c.get(), n.get())).collect()),
+            ControlFrame::Fill(pairs) => Self::FillLimits(pairs.map(|(c, n)| (c.get(), n.get())).collect()),
             ControlFrame::Error { scope, code, message } => {
                 let channel = match scope {
                     ErrorScope::Channel(channel) => Some(channel.get()),
@@ -128,6 +136,7 @@ fn any_sent() -> impl Strategy<Value = Sent> {
         }),
         vec(any::<(u32, u32)>(), 1..5).prop_map(Sent::Backlogs),
         vec(any::<(u32, u32)>(), 1..5).prop_map(Sent::Credits),
+        vec(any::<(u32, u32)>(), 1..5).prop_map(Sent::FillLimits),
         (any::<Option<u32>>(), 0u16..10, "\\PC{0,12}").prop_map(|(channel, code, message)| Sent::Error {
             channel,
             code,

@@ -11,10 +11,12 @@ use flownet_core::exchange::outbox::Outbox;
 use flownet_core::exchange::producer::{PartitionLookup, ProducerConnection, ProducerSettings};
 use flownet_core::exchange::ready::ReadyList;
 use flownet_core::partition::PartitionHandle;
-use flownet_core::wire::{ControlFrame, DataHeader, Decoded, decode, encode_backlogs, encode_credits};
+use flownet_core::wire::{
+    ControlFrame, DataHeader, Decoded, decode, encode_backlogs, encode_credits, encode_fill_limits,
+};
 use flownet_core::{
-    Backlog, BarrierKind, ChannelId, ChannelIndex, Credit, Element, Event, InputGate, PartitionId, ResultPartition,
-    SubpartitionIndex,
+    Backlog, BarrierKind, ChannelId, ChannelIndex, Credit, Element, Event, FillLimit, InputGate, PartitionId,
+    ResultPartition, SubpartitionIndex,
 };
 use flownet_memory::{BufferPool, BufferPoolSettings, SegmentPool};
 
@@ -237,6 +239,11 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         encode_credits([(channel, Credit::new(credit))], &mut bytes);
         bytes
     };
+    let fill = |channel, limit| {
+        let mut bytes = Vec::new();
+        encode_fill_limits([(channel, FillLimit::new(limit))], &mut bytes);
+        bytes
+    };
     let mut backlog = Vec::new();
     encode_backlogs([(one, Backlog::new(2)), (other, Backlog::new(1))], &mut backlog);
     let end = |channel, sequence| {
@@ -261,6 +268,10 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
             let pings: Vec<_> = (0..8).map(ping).collect();
             frames(1, &[control(open(one, 9)), pings.concat(), control(ControlFrame::Resume { channel: one })])
         }),
+        (
+            "send-little-in-a-buffer",
+            frames(1, &[control(open(one, 2)), fill(one, 5), fill(one, 0), fill(one, u32::MAX)]),
+        ),
         ("send-and-close", frames(1, &[control(open(one, 2)), control(ControlFrame::Close)])),
     ]
 }

@@ -1,9 +1,10 @@
 //! The frame decoder: any bytes are a frame, a request for more, or an error.
 
 use flownet_core::wire::{ControlFrame, DataHeader, Decoded, ErrorCode, ErrorScope, WireLimits, decode};
-use flownet_core::wire::{encode_backlogs, encode_credits};
+use flownet_core::wire::{encode_backlogs, encode_credits, encode_fill_limits};
 use flownet_core::{
-    Backlog, Barrier, BarrierKind, ChannelId, CheckpointId, Credit, CustomEvent, Event, PartitionId, SubpartitionIndex,
+    Backlog, Barrier, BarrierKind, ChannelId, CheckpointId, Credit, CustomEvent, Event, FillLimit, PartitionId,
+    SubpartitionIndex,
 };
 
 /// Segments of the peers of all targets that speak frames.
@@ -68,6 +69,8 @@ fn frames() -> Vec<(&'static str, Vec<u8>)> {
     encode_credits([(channel, Credit::new(2)), (ChannelId::new(2), Credit::new(1))], &mut credit);
     let mut backlog = Vec::new();
     encode_backlogs([(channel, Backlog::new(9))], &mut backlog);
+    let mut fill = Vec::new();
+    encode_fill_limits([(channel, FillLimit::new(300)), (ChannelId::new(2), FillLimit::NONE)], &mut fill);
     let scope = ErrorScope::Channel(channel);
     vec![
         ("data", data(channel, 0, 3, b"\x05\0\0\0hello", false)),
@@ -81,6 +84,7 @@ fn frames() -> Vec<(&'static str, Vec<u8>)> {
         ("open", control(open(channel, 2))),
         ("credit", credit),
         ("backlog", backlog),
+        ("fill", fill),
         ("resume", control(ControlFrame::Resume { channel })),
         ("cancel", control(ControlFrame::Cancel { channel })),
         ("error", control(ControlFrame::Error { scope, code: ErrorCode::ProducerFailed, message: "oops" })),
