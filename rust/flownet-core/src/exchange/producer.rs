@@ -222,11 +222,11 @@ impl ProducerConnection {
         ControlFrame::Ping { token }.encode(&mut self.control);
     }
 
-    /// Tells the peer, with the next transmit, that this process leaves. Its channels fail.
-    pub fn leave(&mut self, reason: &str) {
+    /// Tells the peer, with the next transmit, that this process leaves, or ends the connection for another cause. Its
+    /// channels fail.
+    pub fn leave(&mut self, code: ErrorCode, reason: &str) {
         self.connection_lost();
-        ControlFrame::Error { scope: ErrorScope::Connection, code: ErrorCode::Leaving, message: reason }
-            .encode(&mut self.control);
+        ControlFrame::Error { scope: ErrorScope::Connection, code, message: reason }.encode(&mut self.control);
     }
 
     /// The connection is gone: every subpartition it read is released.

@@ -9,7 +9,7 @@ use crate::exchange::consumer::ConsumerConnection;
 use crate::exchange::producer::{ProducerConnection, ProducerSettings};
 use crate::exchange::ready::ReadyList;
 use crate::ids::{ChannelId, PartitionId, SubpartitionIndex};
-use crate::wire::{ControlFrame, DataHeader, FrameKind, encode_credits};
+use crate::wire::{ControlFrame, DataHeader, ErrorCode, FrameKind, encode_credits};
 
 fn violation_of(error: &ExchangeError) -> PeerViolation {
     match error {
@@ -247,7 +247,7 @@ fn a_lost_connection_fails_open_channels_in_the_peers_name_and_spares_ended_ones
 fn a_peer_that_leaves_fails_all_channels_with_its_reason() {
     let mut pair = Pair::new(Setup { channels: 2, ..Setup::default() });
     pair.run_until_idle();
-    pair.producer.as_mut().unwrap().leave("shutting down");
+    pair.producer.as_mut().unwrap().leave(ErrorCode::Leaving, "shutting down");
     pair.run_until_idle();
     assert_eq!(pair.consumer.as_ref().unwrap().open_channels(), 0);
     assert_eq!(pair.try_read().unwrap_err().to_string(), "connection to producer:1 lost: shutting down");

@@ -6,6 +6,7 @@ use super::pair::{Pair, SEGMENT_BYTES, Setup, barrier, watermark};
 use crate::debloat::FillLimit;
 use crate::error::ExchangeError;
 use crate::event::BarrierKind;
+use crate::wire::ErrorCode;
 
 #[derive(Clone, Copy, Debug)]
 enum Op {
@@ -132,7 +133,7 @@ fn break_off(pair: &mut Pair, end: End) {
             pair.consumer.as_mut().unwrap().connection_lost(&ExchangeError::Cancelled);
             pair.producer.as_mut().unwrap().connection_lost();
         }
-        End::LeavePeer => pair.producer.as_mut().unwrap().leave("on purpose"),
+        End::LeavePeer => pair.producer.as_mut().unwrap().leave(ErrorCode::Leaving, "on purpose"),
     }
 }
 

@@ -48,7 +48,6 @@ pub(crate) struct ConsumerDriver<L: Link> {
     receiver: Arc<Receiver<L, Outgoing, Incoming>>,
     read: ReadTask,
     requests: Requests,
-    has_ended: bool,
 }
 
 /// What the peer sends: payloads, events, backlogs.
@@ -87,7 +86,7 @@ impl<L: Link> ConsumerDriver<L> {
         let outgoing = Outgoing { connection, frames: Vec::new(), written: 0 };
         let sender = Sender::new(link, outgoing, ready, Arc::clone(&shared.counters));
         let incoming = Incoming { staging: Staging::new(), inbound: Inbound::Header, limits: shared.wire_limits() };
-        Self { receiver: Receiver::new(sender, incoming), read: ReadTask::new(), requests, has_ended: false }
+        Self { receiver: Receiver::new(sender, incoming), read: ReadTask::new(), requests }
     }
 
     pub(crate) async fn run(&mut self) -> End {
@@ -101,14 +100,15 @@ impl<L: Link> ConsumerDriver<L> {
             End::Lost(error) => socket::describe(error),
             End::Violation(error) => error.to_string(),
         };
-        self.fail(ExchangeError::connection_lost(self.requests.peer().to_string(), reason));
+        self.fail(&ExchangeError::connection_lost(self.requests.peer().to_string(), reason));
     }
 
-    fn fail(&mut self, error: ExchangeError) {
-        self.has_ended = true;
-        self.receiver.end();
-        self.requests.end(&error);
-        self.receiver.sender.with(|outgoing| outgoing.connection.connection_lost(&error));
+    fn fail(&mut self, error: &ExchangeError) {
+        self.requests.end(error);
+        self.receiver.end(|outgoing| {
+            outgoing.connection.connection_lost(error);
+            outgoing.connection.close();
+        });
     }
 
     fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<End> {
@@ -273,14 +273,17 @@ impl Transmit for Outgoing {
     fn patience(&self) -> usize {
         (self.connection.open_channels() / CHANNELS_PER_LISTED).clamp(1, MOST_LISTED)
     }
+
+    fn end(&mut self) {
+        self.frames = Vec::new();
+        self.written = 0;
+    }
 }
 
 impl<L: Link> Drop for ConsumerDriver<L> {
     fn drop(&mut self) {
-        if !self.has_ended {
-            self.fail(shut_down(self.requests.peer()));
-            self.receiver.sender.say_goodbye(|outgoing| outgoing.connection.close());
-        }
+        // If it has not ended, our process leaves.
+        self.fail(&shut_down(self.requests.peer()));
     }
 }
 

@@ -1,5 +1,17 @@
 //! The byte stream a driver moves frames over: a socket, or a pipe in tests.
 //!
+//! # What a link promises
+//! - L1: what an outcome says, it says in words. Nobody infers from a length that nothing is left or that nothing fits:
+//!   after [`Received::Drained`], `is_drained`, and [`Sent::WantsRoom`] there is an [`Event`] to come, and only then.
+//! - L2: events are edges, and those of the same time may be one: bytes and the stream's end, and both for two chunks.
+//!   Who was told reads until the link is drained or closed, and writes until it has nothing or the link wants room.
+//! - L3: the end is told once all bytes before it are read, and then with each read.
+//! - L4: a link may hold bytes of its own on either side, as one that encrypts does: what its descriptor does not show
+//!   any more ([`Link::has_buffered`]), and what it took and its descriptor has not ([`Link::has_unsent`]). Drained is
+//!   only who has no buffered bytes, so nobody sleeps on a descriptor over them; who hands the reading over asks.
+//! - L5: reading never waits for writing. A read may leave something to be written, an answer of the link's own: that is
+//!   unsent, and written as soon as there is room, whether frames wait or not.
+//!
 //! # Why a socket lies in an epoll instance of its own
 //! tokio registers a socket once, for edges in both directions: each arrival would wake its thread, even while another
 //! thread reads. What tokio watches here is an epoll instance with that one socket in it, whose interest is changed by
@@ -10,38 +22,74 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use rustix::event::{Timespec, epoll};
-use rustix::io::{readv, writev};
+use rustix::io::{Errno, readv, retry_on_intr, writev};
+use rustix::net::{Shutdown, shutdown};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// A stream that is read and written with vectors, by whoever has something to move: hence `&self`. Nothing waits:
-/// where there is nothing to be done the error is [`WouldBlock`](io::ErrorKind::WouldBlock).
+/// A stream that is read and written with vectors, by whoever has something to move: hence `&self`. Nothing waits. One
+/// reads at a time, under the lock of the [`Receiver`](super::receiver::Receiver), and one writes, under that of the
+/// [`Sender`](super::sender::Sender); one of each at the same time.
 pub(crate) trait Link: Send + Sync + 'static {
-    /// Reads once, filling `first` before `second`. Zero is the end of the stream, given that there is room.
-    fn read(&self, first: &mut [u8], second: &mut [u8]) -> io::Result<usize>;
+    /// Reads, filling `first` before `second`, which have room together.
+    fn read(&self, first: &mut [u8], second: &mut [u8]) -> io::Result<Received>;
 
-    /// Writes once.
-    fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
+    /// Takes of `slices` what it has room for, and writes what it has [unsent](Self::has_unsent), which is all it does
+    /// if they are empty.
+    fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<Sent>;
 
-    /// Says whether [`poll_event`](Self::poll_event) is to tell of this. At first it tells of bytes, not of room.
+    /// Whether it holds bytes that were not read, and of which no event and no descriptor tells. Asked under the
+    /// receiver's lock.
+    fn has_buffered(&self) -> bool;
+
+    /// Whether it holds bytes that still have to be written. Asked under the sender's lock.
+    fn has_unsent(&self) -> bool;
+
+    /// Says whether [`poll_event`](Self::poll_event) is to tell of this. At first it tells of bytes, not of room. What
+    /// is there already when that begins is an event.
     fn watch(&self, event: Event, is_watched: bool) -> io::Result<()>;
 
     /// Ready when what is watched has happened since the last time it was ready: then try. Pending otherwise, and the
     /// connection's task is woken when it does. Which event it was is not said.
     fn poll_event(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// What a thread can sleep on, if it can.
+    /// What a thread can sleep on, if it can, when it has been told to wait for an event.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Ends it, both ways and at once, whoever still holds it: the peer is told, behind what was written, and who sleeps
+    /// on the descriptor wakes up.
+    fn close(&self);
+}
+
+/// What a read came to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Received {
+    /// So many bytes, one at least. If that did not drain the link there may be more, which only a read can tell.
+    Bytes { count: usize, is_drained: bool },
+    /// Nothing: whatever comes is an event.
+    Drained,
+    /// The peer has closed its side: nothing comes any more.
+    Closed,
+}
+
+/// What a write came to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Sent {
+    /// So many bytes are the link's, one at least if there were any; it may have room for more.
+    Accepted(usize),
+    /// None: there is room with the next event.
+    WantsRoom,
 }
 
 /// What a link can tell of.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Event {
-    /// There are bytes to read, or the stream's end.
+    /// There are bytes to read, or the stream's end, or its failure.
     Bytes,
     /// There is room to write.
     Room,
@@ -53,6 +101,8 @@ pub(crate) struct SocketLink {
     socket: OwnedFd,
     watcher: AsyncFd<OwnedFd>,
     watched: Mutex<epoll::EventFlags>,
+    /// An event told of the stream's end as well, for which there will not be another.
+    is_ending: AtomicBool,
 }
 
 impl SocketLink {
@@ -63,25 +113,49 @@ impl SocketLink {
     )]
     pub(crate) fn new(socket: OwnedFd) -> io::Result<Self> {
         let watcher = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let watched = epoll::EventFlags::ET | epoll::EventFlags::IN;
+        let watched = epoll::EventFlags::ET | BYTES;
         epoll::add(&watcher, &socket, epoll::EventData::new_u64(0), watched)?;
         let watcher = AsyncFd::with_interest(watcher, Interest::READABLE)?;
-        Ok(Self { socket, watcher, watched: Mutex::new(watched) })
+        Ok(Self { socket, watcher, watched: Mutex::new(watched), is_ending: AtomicBool::new(false) })
     }
 }
 
 impl Link for SocketLink {
-    fn read(&self, first: &mut [u8], second: &mut [u8]) -> io::Result<usize> {
-        Ok(readv(&self.socket, &mut [IoSliceMut::new(first), IoSliceMut::new(second)])?)
+    fn read(&self, first: &mut [u8], second: &mut [u8]) -> io::Result<Received> {
+        let room = first.len() + second.len();
+        match retry_on_intr(|| readv(&self.socket, &mut [IoSliceMut::new(first), IoSliceMut::new(second)])) {
+            Ok(0) => Ok(Received::Closed),
+            // As epoll(7) has it: less than there was room for is all of it, and what comes later is a new edge. Not so
+            // the end, if the edge that told of these bytes told of it too.
+            Ok(count) => {
+                let is_drained = count < room && !self.is_ending.load(Ordering::Relaxed);
+                Ok(Received::Bytes { count, is_drained })
+            }
+            Err(Errno::AGAIN) => Ok(Received::Drained),
+            Err(error) => Err(error.into()),
+        }
     }
 
-    fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        Ok(writev(&self.socket, slices)?)
+    fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<Sent> {
+        match retry_on_intr(|| writev(&self.socket, slices)) {
+            Ok(0) if !slices.is_empty() => Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => Ok(Sent::Accepted(count)),
+            Err(Errno::AGAIN) => Ok(Sent::WantsRoom),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn has_buffered(&self) -> bool {
+        false
+    }
+
+    fn has_unsent(&self) -> bool {
+        false
     }
 
     fn watch(&self, event: Event, is_watched: bool) -> io::Result<()> {
         let flag = match event {
-            Event::Bytes => epoll::EventFlags::IN,
+            Event::Bytes => BYTES,
             Event::Room => epoll::EventFlags::OUT,
         };
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
@@ -98,13 +172,27 @@ impl Link for SocketLink {
         ready!(self.watcher.poll_read_ready(cx))?.clear_ready();
         let mut taken = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }];
         epoll::wait(self.watcher.get_ref(), &mut taken, Some(&Timespec::default()))?;
+        let flags = taken[0].flags;
+        if flags.intersects(ENDS) {
+            self.is_ending.store(true, Ordering::Relaxed);
+        }
         Poll::Ready(Ok(()))
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.socket.as_fd())
     }
+
+    fn close(&self) {
+        // It fails where the peer was quicker.
+        let _ = shutdown(&self.socket, Shutdown::Both);
+    }
 }
+
+/// Of interest to who reads.
+const BYTES: epoll::EventFlags = epoll::EventFlags::IN.union(epoll::EventFlags::RDHUP);
+/// The stream has ended, or failed, which the kernel tells of whatever is of interest.
+const ENDS: epoll::EventFlags = epoll::EventFlags::RDHUP.union(epoll::EventFlags::HUP).union(epoll::EventFlags::ERR);
 
 #[cfg(test)]
 pub(crate) mod pipe {
@@ -119,7 +207,8 @@ pub(crate) mod pipe {
 
     /// One end of a pipe within the process.
     pub(crate) struct PipeLink {
-        stream: Mutex<DuplexStream>,
+        /// `None` once it is closed.
+        stream: Mutex<Option<DuplexStream>>,
         relay: Arc<Relay>,
     }
 
@@ -132,34 +221,50 @@ pub(crate) mod pipe {
 
     impl PipeLink {
         pub(crate) fn new(stream: DuplexStream) -> Self {
-            Self { stream: Mutex::new(stream), relay: Arc::default() }
+            Self { stream: Mutex::new(Some(stream)), relay: Arc::default() }
         }
 
         fn poll<T>(
             &self,
             poll: impl FnOnce(Pin<&mut DuplexStream>, &mut Context<'_>) -> Poll<io::Result<T>>,
-        ) -> io::Result<T> {
+        ) -> Poll<io::Result<T>> {
             let waker = Waker::from(Arc::clone(&self.relay));
-            match poll(Pin::new(&mut *self.stream.lock().unwrap()), &mut Context::from_waker(&waker)) {
-                Poll::Ready(result) => {
-                    // No waker was left, so the next wait must not be for one.
-                    self.relay.has_fired.store(true, Ordering::SeqCst);
-                    result
-                }
-                Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+            let mut stream = self.stream.lock().unwrap();
+            let Some(stream) = &mut *stream else { return Poll::Ready(Err(io::ErrorKind::NotConnected.into())) };
+            let polled = poll(Pin::new(stream), &mut Context::from_waker(&waker));
+            if polled.is_ready() {
+                // No waker was left, so the next wait must not be for one.
+                self.relay.has_fired.store(true, Ordering::SeqCst);
             }
+            polled
         }
     }
 
     impl Link for PipeLink {
-        fn read(&self, first: &mut [u8], second: &mut [u8]) -> io::Result<usize> {
+        fn read(&self, first: &mut [u8], second: &mut [u8]) -> io::Result<Received> {
             let mut target = ReadBuf::new(if first.is_empty() { second } else { first });
-            self.poll(|stream, cx| stream.poll_read(cx, &mut target))?;
-            Ok(target.filled().len())
+            match self.poll(|stream, cx| stream.poll_read(cx, &mut target)) {
+                Poll::Ready(result) => result.map(|()| match target.filled().len() {
+                    0 => Received::Closed,
+                    count => Received::Bytes { count, is_drained: false },
+                }),
+                Poll::Pending => Ok(Received::Drained),
+            }
         }
 
-        fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-            self.poll(|stream, cx| stream.poll_write_vectored(cx, slices))
+        fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<Sent> {
+            match self.poll(|stream, cx| stream.poll_write_vectored(cx, slices)) {
+                Poll::Ready(result) => result.map(Sent::Accepted),
+                Poll::Pending => Ok(Sent::WantsRoom),
+            }
+        }
+
+        fn has_buffered(&self) -> bool {
+            false
+        }
+
+        fn has_unsent(&self) -> bool {
+            false
         }
 
         fn watch(&self, _event: Event, _is_watched: bool) -> io::Result<()> {
@@ -173,6 +278,10 @@ pub(crate) mod pipe {
 
         fn descriptor(&self) -> Option<BorrowedFd<'_>> {
             None
+        }
+
+        fn close(&self) {
+            drop(self.stream.lock().unwrap().take());
         }
     }
 

@@ -12,7 +12,7 @@ use flownet_core::exchange::outbox::Outbox;
 use flownet_core::exchange::producer::{PartitionLookup, ProducerConnection, ProducerSettings, Watermarks};
 use flownet_core::exchange::ready::ReadyList;
 use flownet_core::partition::PartitionHandle;
-use flownet_core::wire::{Decoded, FrameKind, WireLimits, decode};
+use flownet_core::wire::{Decoded, ErrorCode, FrameKind, WireLimits, decode};
 use flownet_core::{ChannelId, PartitionId, PeerViolation, ProtocolError};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
@@ -50,7 +50,6 @@ pub(crate) struct ProducerDriver<L: Link> {
     tick: Option<Pin<Box<Sleep>>>,
     tick_interval: Duration,
     started: Instant,
-    has_ended: bool,
 }
 
 /// What the peer reads, as frames.
@@ -96,13 +95,16 @@ impl<L: Link> ProducerDriver<L> {
             tick_interval: Duration::from_millis(settings.request_timeout_ms / TICKS_PER_TIMEOUT).max(SHORTEST_TICK),
             started: Instant::now(),
             lookup,
-            has_ended: false,
         }
     }
 
     pub(crate) async fn run(&mut self) -> End {
         let end = poll_fn(|cx| self.poll_turn(cx)).await;
-        self.has_ended = true;
+        self.receiver.end(|outgoing| {
+            if let End::Violation(error) = &end {
+                outgoing.connection.leave(ErrorCode::Protocol, &error.to_string());
+            }
+        });
         end
     }
 
@@ -157,12 +159,19 @@ impl Intake<Outgoing> for Incoming {
         self.staging.filled(bytes);
     }
 
-    fn handle(&mut self, machine: &mut Outgoing, _resume: &Waker) -> Result<u64, End> {
+    fn handle(&mut self, machine: &mut Outgoing, resume: &Waker) -> Result<u64, End> {
         let mut frames = 0;
+        let parked = machine.connection.parked_requests();
         loop {
             let consumed = match decode(self.staging.unread(), &self.limits)? {
                 Decoded::More { .. } if machine.connection.is_closed() => return Err(End::Closed),
-                Decoded::More { .. } => return Ok(frames),
+                Decoded::More { .. } => {
+                    if machine.connection.parked_requests() > parked {
+                        // Only the connection's task waits for partitions.
+                        resume.wake_by_ref();
+                    }
+                    return Ok(frames);
+                }
                 Decoded::Data { header, .. } => {
                     let violation = PeerViolation::WrongSide { kind: FrameKind::Data.code() };
                     return Err(ProtocolError::Peer { channel: header.channel, violation }.into());
@@ -217,20 +226,19 @@ impl Transmit for Outgoing {
     fn patience(&self) -> usize {
         1
     }
+
+    fn end(&mut self) {
+        self.connection.connection_lost();
+        self.outbox.clear();
+    }
 }
 
 impl<L: Link> Drop for ProducerDriver<L> {
     fn drop(&mut self) {
-        self.receiver.end();
-        let sender = &self.receiver.sender;
-        if self.has_ended {
-            sender.with(|outgoing| outgoing.connection.connection_lost());
-        } else {
-            // Our process leaves. One attempt to say so: what the socket does not take now is not worth waiting for.
-            sender.say_goodbye(|outgoing| {
-                outgoing.connection.leave("the network of the producing process was shut down");
-            });
-        }
+        // If it has not ended, our process leaves.
+        self.receiver.end(|outgoing| {
+            outgoing.connection.leave(ErrorCode::Leaving, "the network of the producing process was shut down");
+        });
     }
 }
 

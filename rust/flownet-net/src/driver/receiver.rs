@@ -24,7 +24,7 @@ use flownet_core::noted::{Noted, Notes};
 use tokio::time::Sleep;
 
 use super::End;
-use super::link::{Event, Link};
+use super::link::{Event, Link, Received};
 use super::role::{Left, ReaderId, Role, Taken, Tick};
 use super::sender::{Sender, Transmit};
 use crate::counters::NetCounters;
@@ -39,7 +39,7 @@ pub(crate) trait Intake<M>: Send + 'static {
     fn filled(&mut self, bytes: usize);
 
     /// Takes what is complete; says how many frames that was. It may be told to wait; then `resume` wakes the
-    /// connection's task when this is to be called again.
+    /// connection's task when this is to be called again. It also calls that task where something is left to it to do.
     fn handle(&mut self, machine: &mut M, resume: &Waker) -> Result<u64, End>;
 
     /// Whether it was told to wait: nothing more is read meanwhile.
@@ -80,9 +80,9 @@ struct State<I> {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Read {
     Nothing,
-    /// All that was there.
+    /// All that was there: whatever comes is an event.
     Rest,
-    /// As much as was asked for.
+    /// There may be more.
     Part,
 }
 
@@ -108,11 +108,13 @@ impl<L: Link, M: Transmit, I: Intake<M>> Receiver<L, M, I> {
         read
     }
 
-    /// The connection has ended, as far as bytes matter.
-    pub(crate) fn end(&self) {
+    /// The one way a connection ends, after which it holds nothing (D5) and nobody reads it. The first call does; the
+    /// others find it done. `last_words` is what the machine still does and says.
+    pub(crate) fn end(&self, last_words: impl FnOnce(&mut M)) {
         self.with(|state| {
             state.role.end();
             state.intake.clear();
+            self.sender.end(last_words);
         });
     }
 
@@ -140,6 +142,10 @@ impl<L: Link, M: Transmit, I: Intake<M>> Receiver<L, M, I> {
 
     /// E2: the role is the task's.
     fn watch(&self, state: &mut State<I>) {
+        if self.sender.link.has_buffered() {
+            // L4: no event tells of that.
+            self.resume.wake_by_ref();
+        }
         if let Err(error) = self.sender.link.watch(Event::Bytes, true) {
             self.leave_end(state, error.into());
         }
@@ -147,7 +153,7 @@ impl<L: Link, M: Transmit, I: Intake<M>> Receiver<L, M, I> {
 
     /// E3.
     fn leave_end(&self, state: &mut State<I>, end: End) {
-        state.end = Some(end);
+        state.end.get_or_insert(end);
         state.role.end();
         self.resume.wake_by_ref();
     }
@@ -237,22 +243,25 @@ impl<I> State<I> {
             return Ok(if self.intake.is_held() { Read::Nothing } else { Read::Part });
         }
         let (first, second) = self.intake.targets();
-        let wanted = first.len() + second.len();
-        let read = match sender.link.read(first, second) {
-            Ok(read) => read,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Read::Nothing),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(Read::Part),
-            Err(error) => return Err(error.into()),
-        };
+        let received = sender.link.read(first, second)?;
         self.counted.reads += 1;
-        self.counted.bytes_in += read as u64;
-        if read == 0 {
-            let is_expected = self.intake.is_between_frames();
-            return Err(if is_expected { End::Closed } else { io::Error::from(io::ErrorKind::UnexpectedEof).into() });
+        match received {
+            Received::Bytes { count, is_drained } => {
+                self.counted.bytes_in += count as u64;
+                self.intake.filled(count);
+                self.counted.frames_in += sender.feed(|machine| self.intake.handle(machine, resume))?;
+                Ok(if is_drained { Read::Rest } else { Read::Part })
+            }
+            Received::Drained => {
+                // L5: it may have been read that the link has to answer.
+                if sender.link.has_unsent() {
+                    sender.feed(|_| ());
+                }
+                Ok(Read::Nothing)
+            }
+            Received::Closed if self.intake.is_between_frames() => Err(End::Closed),
+            Received::Closed => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
         }
-        self.intake.filled(read);
-        self.counted.frames_in += sender.feed(|machine| self.intake.handle(machine, resume))?;
-        Ok(if read < wanted { Read::Rest } else { Read::Part })
     }
 
     fn count<L: Link, M: Transmit>(&mut self, sender: &Sender<L, M>) {
@@ -292,8 +301,6 @@ impl ReadTask {
             return Ok(false);
         }
         let Some(read) = from.read_for_task()? else { return Ok(false) };
-        // A short read has emptied the socket; what comes later is a new event. To ask the kernel only to hear so would
-        // be a system call a turn.
         self.may_read = read == Read::Part;
         Ok(read != Read::Nothing)
     }

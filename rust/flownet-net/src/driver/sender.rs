@@ -12,6 +12,8 @@
 //! - D3: a thread that came to bring news writes for a bounded number of rounds, however much there is.
 //! - D4: news that nobody is woken for goes out with other news, with the next round of the connection's task, or once
 //!   there is as much of it as is worth a write. It is the machine's to see that nobody waits for it.
+//! - D5: a connection that has ended holds nothing, whoever holds it: no segment, no channel, no open link. Its sleepers
+//!   are woken by their channels and pools, and by the link.
 
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +24,7 @@ use flownet_core::ChannelId;
 use flownet_core::exchange::ready::ReadyList;
 use flownet_core::noted::{Noted, Notes};
 
-use super::link::{Event, Link};
+use super::link::{Event, Link, Sent};
 use crate::counters::{NetCounters, SharedCounters};
 
 /// What a connection machine has to send, and how it learns that there is more.
@@ -38,6 +40,9 @@ pub(crate) trait Transmit: Send + 'static {
 
     /// How much news that nobody was woken for is worth a write.
     fn patience(&self) -> usize;
+
+    /// Nothing is written any more: lets go of everything, though others may still hold the connection.
+    fn end(&mut self);
 }
 
 /// Shared by the connection's task, the threads that read for it, and the wakers of its channels.
@@ -59,6 +64,8 @@ struct State<M> {
     drained: Vec<ChannelId>,
     /// What a thread met that had no means to end the connection.
     error: Option<io::Error>,
+    /// D5.
+    has_ended: bool,
 }
 
 /// Called by the ready list on the thread that brings the news.
@@ -70,7 +77,7 @@ impl<L: Link, M: Transmit> Sender<L, M> {
             link,
             counters,
             ready,
-            state: Noted::new(State { machine, drained: Vec::new(), error: None }),
+            state: Noted::new(State { machine, drained: Vec::new(), error: None, has_ended: false }),
             is_full: AtomicBool::new(false),
             task: Mutex::new(Waker::noop().clone()),
             waker: Waker::from(Arc::new(News(Weak::clone(me)))),
@@ -120,12 +127,25 @@ impl<L: Link, M: Transmit> Sender<L, M> {
         Ok(moved? != Moved::Nothing)
     }
 
-    /// Tells the peer what the machine has to say in the end, if the socket takes it at once.
-    pub(crate) fn say_goodbye(&self, prepare: impl FnOnce(&mut M)) {
+    /// D5. The first call ends it: `last_words` is what the machine still does and says, and the peer hears what the
+    /// socket takes of that at once.
+    pub(crate) fn end(&self, last_words: impl FnOnce(&mut M)) {
         let mut state = self.state.lock();
-        prepare(&mut state.machine);
-        // The closed connection says the same.
-        let _ = self.round(&mut state, Patience::None);
+        if !state.has_ended {
+            last_words(&mut state.machine);
+            // The closed connection says the same, if less well.
+            for _ in 0..ROUNDS_PER_NEWS {
+                if !matches!(self.round(&mut state, Patience::None), Ok(Moved::Something)) {
+                    break;
+                }
+            }
+            state.machine.end();
+            state.has_ended = true;
+            self.is_full.store(false, Ordering::Release);
+            self.link.close();
+        }
+        drop(state);
+        self.read_notes();
     }
 
     /// Whether bytes wait for room. Then the caller is the one to be told of it, and not the connection's task, until
@@ -172,6 +192,9 @@ impl<L: Link, M: Transmit> Sender<L, M> {
     }
 
     fn round(&self, state: &mut State<M>, patience: Patience) -> io::Result<Moved> {
+        if state.has_ended {
+            return Ok(Moved::Nothing);
+        }
         let is_due = patience == Patience::None || self.ready.is_pressing(state.machine.patience());
         let has_news = is_due && self.ready.poll_drain(&mut state.drained, &self.waker).is_ready();
         for channel in state.drained.drain(..) {
@@ -179,17 +202,12 @@ impl<L: Link, M: Transmit> Sender<L, M> {
         }
         let mut slices = [IoSlice::new(&[]); SLICES_PER_WRITE];
         let filled = state.machine.fill(&mut slices);
-        if filled == 0 {
+        if filled == 0 && !self.link.has_unsent() {
             return Ok(if has_news { Moved::Something } else { Moved::Nothing });
         }
-        let written = match self.link.write(&slices[..filled]) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => written,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return self.note_full(true).map(|()| Moved::Nothing);
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(Moved::Something),
-            Err(error) => return Err(error),
+        let written = match self.link.write(&slices[..filled])? {
+            Sent::Accepted(written) => written,
+            Sent::WantsRoom => return self.note_full(true).map(|()| Moved::Nothing),
         };
         self.note_full(false)?;
         // Segments go home here, as soon as the kernel has their bytes.

@@ -1,5 +1,7 @@
 //! What breaks. Whoever it hits need not deliver; everybody else must.
 
+use flownet_core::wire::ErrorCode;
+
 use super::World;
 use crate::action::Action;
 
@@ -73,7 +75,7 @@ impl World {
             return false;
         };
         let Some(machine) = &mut end.machine else { return false };
-        machine.leave("on purpose");
+        machine.leave(ErrorCode::Leaving, "on purpose");
         end.send.set();
         self.excuse(connection);
         true

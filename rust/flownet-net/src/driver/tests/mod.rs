@@ -3,6 +3,7 @@
 mod receiver;
 mod rig;
 mod sender;
+mod sockets;
 
 use std::time::Duration;
 

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use crate::counters::SharedCounters;
 use crate::driver::End;
-use crate::driver::link::{Event, Link, SocketLink};
+use crate::driver::link::{Event, Link, Received, Sent, SocketLink};
 use crate::driver::receiver::{Intake, ReadTask, Receiver};
 use crate::driver::sender::{Sender, Transmit};
 use crate::inlets::{Inlet, Inlets};
@@ -24,12 +24,24 @@ use crate::parker::ThreadParker;
 struct Chopped(SocketLink);
 
 impl Link for Chopped {
-    fn read(&self, _first: &mut [u8], second: &mut [u8]) -> io::Result<usize> {
+    fn read(&self, _first: &mut [u8], second: &mut [u8]) -> io::Result<Received> {
         self.0.read(&mut [], &mut second[..3])
     }
 
-    fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<Sent> {
         self.0.write(slices)
+    }
+
+    fn has_buffered(&self) -> bool {
+        self.0.has_buffered()
+    }
+
+    fn has_unsent(&self) -> bool {
+        self.0.has_unsent()
+    }
+
+    fn close(&self) {
+        self.0.close();
     }
 
     fn watch(&self, event: Event, is_watched: bool) -> io::Result<()> {
@@ -93,6 +105,8 @@ impl Transmit for Silent {
     fn patience(&self) -> usize {
         1
     }
+
+    fn end(&mut self) {}
 }
 
 impl Intake<Silent> for Mail {
@@ -185,7 +199,7 @@ async fn run(receiver: Arc<Receiver<Chopped, Silent, Mail>>, boxes: Vec<Arc<Mail
         }
     })
     .await;
-    receiver.end();
+    receiver.end(|_| ());
     boxes.iter().for_each(|mailbox| mailbox.put(true));
     end
 }

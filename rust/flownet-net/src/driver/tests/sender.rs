@@ -39,6 +39,10 @@ impl Transmit for Bytes {
     fn patience(&self) -> usize {
         PATIENCE
     }
+
+    fn end(&mut self) {
+        self.unwritten.clear();
+    }
 }
 
 #[derive(Default)]

@@ -1,0 +1,269 @@
+//! Drivers over real TCP sockets, whose peer is the test: it sends what it likes and closes as it likes.
+//!
+//! All tests run on one thread, where a driver moves only while the test waits: what the test does between two waits
+//! meets a connection that stands still.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use flownet_core::channel::{ChannelControl, RemoteChannel};
+use flownet_core::gate::InputGate;
+use flownet_core::partition::ResultPartition;
+use flownet_core::record::writer::{Emit, FlushPolicy, RecordWriter};
+use flownet_core::wire::{ControlFrame, Decoded, WireLimits, decode, encode_credits};
+use flownet_core::{Backlog, ChannelId, ChannelIndex, Credit, Event, PartitionId, Selector, SubpartitionIndex, Target};
+use flownet_memory::SegmentPool;
+use socket2::SockRef;
+use tokio::task::JoinHandle;
+
+use crate::dialer::{OpenRequest, Requests};
+use crate::driver::End;
+use crate::driver::consumer::ConsumerDriver;
+use crate::driver::link::SocketLink;
+use crate::driver::producer::ProducerDriver;
+use crate::parker::ThreadParker;
+use crate::{Inlets, NetworkConfig, NetworkEnvironment, Secret};
+
+/// The test's end of a connection.
+struct Peer {
+    socket: TcpStream,
+    bytes: Vec<u8>,
+}
+
+/// How a peer goes.
+#[derive(Clone, Copy, Debug)]
+enum Leaves {
+    WithFin,
+    WithReset,
+}
+
+struct Rig {
+    env: NetworkEnvironment,
+    segments: Arc<SegmentPool>,
+}
+
+impl Rig {
+    async fn new(segments: usize, segment_bytes: usize) -> Self {
+        let segments = SegmentPool::new(segments, segment_bytes).unwrap();
+        let config = NetworkConfig::default();
+        let env = NetworkEnvironment::bind(config, Secret::from_bytes([1; 32]), Arc::clone(&segments)).await.unwrap();
+        Self { env, segments }
+    }
+
+    /// A producer's end that has found nothing to do and sleeps.
+    fn producer(&self) -> (Peer, JoinHandle<End>) {
+        let (link, peer) = connect();
+        let mut driver = ProducerDriver::new(link, Arc::clone(self.env.shared()));
+        (peer, tokio::spawn(async move { driver.run().await }))
+    }
+
+    /// A consumer's end with one channel, whose reader polls without ever sleeping at its inlets.
+    fn consumer(&self) -> (Peer, JoinHandle<End>, Arc<InputGate>) {
+        let (link, peer) = connect();
+        let gate = InputGate::new(1);
+        let pool = self.env.create_gate_pool(1).unwrap();
+        let control = ChannelControl::Credit;
+        let channel = RemoteChannel::with_control(Arc::clone(&gate), ChannelIndex::new(0), pool, 2, control);
+        let (requests, receiver) = Requests::unlisted(Arc::clone(self.env.shared()), "192.0.2.1:7".parse().unwrap());
+        let mut driver = ConsumerDriver::new(link, receiver, self.env.shared());
+        let (partition, subpartition) = (PartitionId::new(1), SubpartitionIndex::new(0));
+        let inlets = std::sync::Weak::new();
+        assert!(requests.send(OpenRequest { partition, subpartition, channel, inlets }).is_ok());
+        let run = async move {
+            // The requests' sender lives as long as the driver.
+            let _requests = requests;
+            let end = driver.run().await;
+            driver.fail_because(&end);
+            end
+        };
+        (peer, tokio::spawn(run), gate)
+    }
+
+    fn partition(&self, id: u64, inlets: &Inlets) -> RecordWriter {
+        let pool = self.env.create_partition_pool(1).unwrap();
+        let partition = ResultPartition::new(PartitionId::new(id), pool, 1);
+        self.env.register_partition(partition.handle(), None, inlets);
+        RecordWriter::new(partition, Selector::Forward, FlushPolicy::WhenFull, 1 << 26)
+    }
+
+    async fn finish_and_assert_all_segments_home(self) {
+        self.env.shutdown().await;
+        assert_eq!(self.segments.available(), self.segments.total(), "every segment is home");
+    }
+}
+
+fn connect() -> (SocketLink, Peer) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (ours, _) = listener.accept().unwrap();
+    for socket in [&ours, &peer] {
+        SockRef::from(socket).set_send_buffer_size(1 << 14).unwrap();
+        SockRef::from(socket).set_recv_buffer_size(1 << 14).unwrap();
+        socket.set_nodelay(true).unwrap();
+        socket.set_nonblocking(true).unwrap();
+    }
+    (SocketLink::new(ours.into()).unwrap(), Peer { socket: peer, bytes: Vec::new() })
+}
+
+impl Peer {
+    fn send(&mut self, frame: &ControlFrame<'_>) {
+        let mut bytes = Vec::new();
+        frame.encode(&mut bytes);
+        self.socket.write_all(&bytes).unwrap();
+    }
+
+    fn open(&mut self, channel: u32, partition: u64, credit: u32) {
+        self.send(&ControlFrame::Open {
+            channel: ChannelId::new(channel),
+            partition: PartitionId::new(partition),
+            subpartition: SubpartitionIndex::new(0),
+            initial_credit: Credit::new(credit),
+        });
+    }
+
+    /// The first byte of the next frame, which is its kind, if it is there.
+    fn try_frame(&mut self) -> Option<u8> {
+        let limits = WireLimits::for_segments(1 << 26);
+        loop {
+            let whole = match decode(&self.bytes, &limits).unwrap() {
+                Decoded::Data { header, consumed } => Some(consumed + header.payload_bytes as usize),
+                Decoded::Control { consumed, .. } => Some(consumed),
+                Decoded::More { .. } => None,
+            };
+            if let Some(whole) = whole.filter(|whole| *whole <= self.bytes.len()) {
+                return self.bytes.drain(..whole).next();
+            }
+            let mut more = [0; 4096];
+            match self.socket.read(&mut more) {
+                Ok(0) => panic!("the connection was closed"),
+                Ok(read) => self.bytes.extend_from_slice(&more[..read]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    async fn frame(&mut self) -> u8 {
+        loop {
+            if let Some(kind) = self.try_frame() {
+                return kind;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// While the drivers stand still.
+    fn frame_from_a_thread(&mut self) -> u8 {
+        loop {
+            if let Some(kind) = self.try_frame() {
+                return kind;
+            }
+            thread::yield_now();
+        }
+    }
+
+    fn leave(self, how: Leaves) {
+        if let Leaves::WithReset = how {
+            SockRef::from(&self.socket).set_linger(Some(Duration::ZERO)).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_end_that_comes_with_the_last_bytes_is_found_by_the_connections_task() {
+    for how in [Leaves::WithFin, Leaves::WithReset] {
+        let rig = Rig::new(8, 1024).await;
+        let (mut peer, driver, gate) = rig.consumer();
+        assert_eq!(peer.frame().await, 16, "its OPEN; then it sleeps");
+        let (sequence, backlog, priority) = (0, Backlog::ZERO, false);
+        let event = Event::EndOfData { drain: true };
+        peer.send(&ControlFrame::Event { channel: ChannelId::new(0), sequence, backlog, priority, event });
+        peer.leave(how);
+        let end = driver.await.unwrap();
+        match how {
+            Leaves::WithFin => assert!(matches!(end, End::Closed), "{end:?}"),
+            Leaves::WithReset => {
+                assert!(matches!(&end, End::Lost(error) if error.kind() == io::ErrorKind::ConnectionReset), "{end:?}");
+            }
+        }
+        drop(gate);
+        rig.finish_and_assert_all_segments_home().await;
+    }
+}
+
+#[tokio::test]
+async fn a_writer_that_waits_for_segments_has_them_back_when_its_consumer_is_killed() {
+    for how in [Leaves::WithFin, Leaves::WithReset] {
+        let rig = Rig::new(2, 1 << 17).await;
+        let (mut peer, driver) = rig.producer();
+        let inlets = Inlets::new();
+        let mut writer = rig.partition(1, &inlets);
+        peer.open(0, 1, 0);
+        peer.send(&ControlFrame::Ping { token: 5 });
+        assert_eq!(peer.frame().await, 33, "it is open: the writer may read for it");
+        let waits = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&waits);
+        let writing = thread::spawn(move || {
+            for _ in 0..16 {
+                let mut emitted = writer.try_emit(Target::Any, &[7; 1 << 18]).unwrap();
+                while emitted == Emit::Blocked {
+                    inlets
+                        .wait_until(|waker| {
+                            counted.fetch_add(1, Ordering::SeqCst);
+                            writer.poll_ready(waker)
+                        })
+                        .unwrap();
+                    emitted = writer.resume().unwrap();
+                }
+            }
+        });
+        while rig.segments.available() > 0 || waits.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        // Both segments are full. Once there is credit they are on their way to a socket that does not take them.
+        let mut credit = Vec::new();
+        encode_credits([(ChannelId::new(0), Credit::new(2))], &mut credit);
+        peer.socket.write_all(&credit).unwrap();
+        while peer.socket.peek(&mut [0]).is_err() {
+            tokio::task::yield_now().await;
+        }
+        peer.leave(how);
+        let _ = driver.await.unwrap();
+        tokio::task::spawn_blocking(|| writing.join().unwrap()).await.unwrap();
+        rig.finish_and_assert_all_segments_home().await;
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_a_task_s_thread_read_too_early_is_served_when_its_partition_comes() {
+    let rig = Rig::new(16, 1024).await;
+    let (mut peer, driver) = rig.producer();
+    let inlets = Inlets::new();
+    let mut early = rig.partition(1, &inlets);
+    early.broadcast_event(&Event::EndOfData { drain: true }).unwrap();
+    peer.open(0, 1, 2);
+    assert_eq!(peer.frame().await, 2, "the event; from now on the thread that waits at the inlets may read");
+    let (give, given) = std::sync::mpsc::channel();
+    let reading = thread::spawn(move || {
+        let parker = ThreadParker::current();
+        give.send(parker.waker().clone()).unwrap();
+        inlets.park(&parker, None);
+    });
+    peer.open(1, 2, 2);
+    peer.send(&ControlFrame::Ping { token: 5 });
+    assert_eq!(peer.frame_from_a_thread(), 33, "nobody else can have answered");
+
+    let mut late = rig.partition(2, &Inlets::new());
+    late.broadcast_event(&Event::EndOfData { drain: true }).unwrap();
+    assert_eq!(peer.frame().await, 2);
+
+    given.recv().unwrap().wake();
+    tokio::task::spawn_blocking(|| reading.join().unwrap()).await.unwrap();
+    drop((peer, early, late));
+    let _ = driver.await.unwrap();
+    rig.finish_and_assert_all_segments_home().await;
+}
