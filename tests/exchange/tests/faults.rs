@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::task::Poll;
 use std::time::Duration;
 
+use flownet_core::wire::{ControlFrame, Decoded, ErrorCode, ErrorScope, WireLimits, decode};
 use flownet_core::{ExchangeError, Selector, Target};
 use flownet_exchange_tests::{Flush, Size, Worker, eventually, job_secret, join, on_thread, read_all};
 use flownet_net::handshake::{self, Features, Hello, Role};
@@ -191,7 +192,14 @@ async fn strangers_on_the_data_port_are_turned_away_while_the_exchange_goes_on()
         let mut stream = TcpStream::connect(addr).await.unwrap();
         handshake::initiate(&mut stream, &job_secret(), DATA, TIMEOUT).await.unwrap();
         stream.write_all(&garbage).await.unwrap();
-        assert_eq!(until_closed(&mut stream).await, 0);
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        let Ok(Decoded::Control { frame, .. }) = decode(&answer, &WireLimits::for_segments(0)) else {
+            panic!("{answer:?}")
+        };
+        let is_why =
+            matches!(frame, ControlFrame::Error { scope: ErrorScope::Connection, code: ErrorCode::Protocol, .. });
+        assert!(is_why, "{frame:?}");
     }
     let stranger = Worker::start_with_secret(SMALL, config, wrong).await;
     let error = read_to_error(stranger.reader(&[producer.source(1, 0)])).await;
