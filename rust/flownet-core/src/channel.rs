@@ -24,7 +24,8 @@
 //! - I5: `standing <= exclusive`, and every one of them is booked with the pool. What a channel asks for beyond them
 //!   waits at the producer, so it is used and comes back; and it is no more than the pool lends to one channel.
 //! - I6: a blocking event voids all credit, on both sides. What the channel had beyond its standing segments goes back,
-//!   so that others get to their barriers; the standing ones are promised anew with the resume.
+//!   so that others get to their barriers; the standing ones are promised anew with the resume. Until that is announced
+//!   nothing else may come.
 //!
 //! # Progress
 //! The pool keeps at least one segment that does not stand (I12 of the pool). By I5 and I6 a segment that does not stand

@@ -185,6 +185,15 @@ pub enum PeerViolation {
         /// Events a channel may queue.
         limit: u32,
     },
+    /// More requests than any correct peer has waiting for an answer.
+    #[error("more than {limit} requests wait for an answer")]
+    TooManyRequests {
+        /// Requests of one peer that may wait.
+        limit: u32,
+    },
+    /// An element behind a blocking event, before the RESUME.
+    #[error("element behind a blocking event that was not resumed")]
+    Blocked,
     /// A frame that only the other side may send.
     #[error("frame of kind {kind} from the wrong side")]
     WrongSide {

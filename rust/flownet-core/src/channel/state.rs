@@ -73,6 +73,10 @@ impl State {
     }
 
     pub(super) fn expect_sequence(&mut self, got: u32) -> Result<(), PeerViolation> {
+        if self.is_blocked || self.wants_resume {
+            // I6: the peer cannot know of a resume that was not announced.
+            return Err(PeerViolation::Blocked);
+        }
         let expected = self.expected_sequence;
         if got != expected {
             return Err(PeerViolation::Reordered { expected, got });

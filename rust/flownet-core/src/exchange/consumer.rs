@@ -33,6 +33,8 @@ pub struct ConsumerConnection {
     next_id: u32,
     /// Encoded frames that wait to be written, credit excepted.
     control: Vec<u8>,
+    /// The newest PING that was not answered: who does not read gets one PONG for all that it sent.
+    unanswered_ping: Option<u64>,
     /// Channels with something to announce.
     to_announce: Vec<ChannelId>,
 }
@@ -75,6 +77,7 @@ impl ConsumerConnection {
             channels: BTreeMap::new(),
             next_id: 0,
             control: Vec::new(),
+            unanswered_ping: None,
             to_announce: Vec::new(),
         }
     }
@@ -158,7 +161,7 @@ impl ConsumerConnection {
                     open.channel.fail(open.error(code, message, &self.peer));
                 }
             }
-            ControlFrame::Ping { token } => ControlFrame::Pong { token }.encode(&mut self.control),
+            ControlFrame::Ping { token } => self.unanswered_ping = Some(token),
             ControlFrame::Pong { .. } => {}
             ControlFrame::Open { channel, .. }
             | ControlFrame::Resume { channel }
@@ -186,6 +189,9 @@ impl ConsumerConnection {
                 credits.push((id, credit));
             }
             fill_limits.extend(fill_limit.map(|limit| (id, limit)));
+        }
+        if let Some(token) = self.unanswered_ping.take() {
+            ControlFrame::Pong { token }.encode(&mut self.control);
         }
         out.append(&mut self.control);
         // First, so that what the credit is for is filled so far already.
@@ -288,9 +294,11 @@ impl OpenChannel {
             ErrorCode::AlreadyRead => ExchangeError::AlreadyRead { subpartition: self.subpartition },
             ErrorCode::ProducerFailed => ExchangeError::producer_failed(self.partition, message),
             ErrorCode::Released => ExchangeError::Released,
-            ErrorCode::Protocol | ErrorCode::Leaving | ErrorCode::Other(_) => {
-                ExchangeError::connection_lost(Arc::clone(peer), message)
+            ErrorCode::Protocol => {
+                let reason = format!("it says that this process broke the protocol: {message}");
+                ExchangeError::connection_lost(Arc::clone(peer), reason)
             }
+            ErrorCode::Leaving | ErrorCode::Other(_) => ExchangeError::connection_lost(Arc::clone(peer), message),
         }
     }
 }

@@ -12,6 +12,9 @@
 //!   peer's own cancel and is ignored; one for a higher id ends the connection.
 //! - I5: a reader that sleeps without credit though it has data has told the peer of it, by its last frame or by a
 //!   BACKLOG; the peer then owes it a credit.
+//! - I7: what a peer that does not read makes us keep is bounded: of its PINGs the newest is answered, its requests that
+//!   wait, for their partition or for their refusal to be written, are at most [`MAX_UNANSWERED_REQUESTS`], and what a
+//!   refusal says is encoded when the socket has room for it.
 //!
 //! Channels without credit ([`Credit::UNLIMITED`]) are no business of it, but for a [`Brake`] between its queue and the
 //! socket.
@@ -67,11 +70,15 @@ pub struct ProducerConnection {
     readers: BTreeMap<ChannelId, Reader>,
     /// Readers that may have something to send, in the order of their turns.
     ready: VecDeque<ChannelId>,
-    parked: Vec<Parked>,
-    /// The lowest id the peer may open next.
-    next_id: u32,
-    /// Encoded frames that are not bound to a place among the elements: errors, answers.
+    parked: BTreeMap<ChannelId, Parked>,
+    /// The lowest id the peer may open next: beyond all of them, none.
+    next_id: u64,
+    /// Channels whose end the peer is to be told of, encoded when the socket takes them.
+    refusals: VecDeque<Refusal>,
+    /// Encoded frames of our own that are not bound to a place among the elements.
     control: Vec<u8>,
+    /// I7: the newest PING that was not answered.
+    unanswered_ping: Option<u64>,
     backlogs: Vec<(ChannelId, Backlog)>,
     brake: Brake,
     is_closed: bool,
@@ -87,10 +94,16 @@ struct Reader {
     is_queued: bool,
 }
 
+/// What an ERROR frame of a channel says.
+#[derive(Debug)]
+struct Refusal {
+    channel: ChannelId,
+    error: ExchangeError,
+}
+
 /// A request for a partition that is not registered yet.
 #[derive(Debug)]
 struct Parked {
-    channel: ChannelId,
     partition: PartitionId,
     subpartition: SubpartitionIndex,
     credit: Credit,
@@ -110,9 +123,11 @@ impl ProducerConnection {
             ready_list: ready,
             readers: BTreeMap::new(),
             ready: VecDeque::new(),
-            parked: Vec::new(),
+            parked: BTreeMap::new(),
             next_id: 0,
+            refusals: VecDeque::new(),
             control: Vec::new(),
+            unanswered_ping: None,
             backlogs: Vec::new(),
             is_closed: false,
         }
@@ -126,13 +141,10 @@ impl ProducerConnection {
     ) -> Result<(), ProtocolError> {
         match frame {
             ControlFrame::Open { channel, partition, subpartition, initial_credit } => {
-                if channel.get() < self.next_id {
-                    return Err(ProtocolError::Peer { channel, violation: PeerViolation::ChannelReopened });
-                }
-                self.next_id = channel.get().saturating_add(1);
+                self.check_new(channel)?;
+                self.next_id = u64::from(channel.get()) + 1;
                 let (credit, fill_limit) = (initial_credit, None);
-                let request = Parked { channel, partition, subpartition, credit, fill_limit, since_ms: None };
-                self.open(request, lookup);
+                self.open(channel, Parked { partition, subpartition, credit, fill_limit, since_ms: None }, lookup);
             }
             ControlFrame::Credit(credits) => {
                 for (channel, credit) in credits {
@@ -148,13 +160,13 @@ impl ProducerConnection {
             ControlFrame::Cancel { channel } => {
                 self.check_known(channel)?;
                 self.remove(channel);
-                self.parked.retain(|parked| parked.channel != channel);
+                self.parked.remove(&channel);
             }
             ControlFrame::Close => {
                 self.connection_lost();
                 self.is_closed = true;
             }
-            ControlFrame::Ping { token } => ControlFrame::Pong { token }.encode(&mut self.control),
+            ControlFrame::Ping { token } => self.unanswered_ping = Some(token),
             ControlFrame::Pong { .. } => {}
             ControlFrame::Event { channel, .. } => return Err(wrong_side(channel, frame.kind())),
             ControlFrame::Backlog(_) | ControlFrame::Error { .. } => {
@@ -175,21 +187,24 @@ impl ProducerConnection {
 
     /// Serves the requests whose partition was registered meanwhile. Call it after each registration.
     pub fn retry_parked(&mut self, lookup: &impl PartitionLookup) {
-        for request in std::mem::take(&mut self.parked) {
-            self.open(request, lookup);
+        for (channel, request) in std::mem::take(&mut self.parked) {
+            self.open(channel, request, lookup);
         }
     }
 
     /// Answers requests that waited too long. Call it now and then, a few times within the timeout; the clock may
     /// start anywhere. A request begins to wait with the first call after it came.
     pub fn expire_parked(&mut self, now_ms: u64) {
-        for request in std::mem::take(&mut self.parked) {
-            let since_ms = *request.since_ms.as_ref().unwrap_or(&now_ms);
-            if now_ms.saturating_sub(since_ms) < self.settings.request_timeout_ms {
-                self.parked.push(Parked { since_ms: Some(since_ms), ..request });
-            } else {
-                self.refuse(request.channel, &ExchangeError::PartitionNotFound { partition: request.partition });
-            }
+        // They came in the order of their ids: the new ones are the last, those that expire the first.
+        for request in self.parked.values_mut().rev().take_while(|request| request.since_ms.is_none()) {
+            request.since_ms = Some(now_ms);
+        }
+        let timeout_ms = self.settings.request_timeout_ms;
+        while let Some(first) = self.parked.first_entry()
+            && now_ms.saturating_sub(first.get().since_ms.unwrap_or(now_ms)) >= timeout_ms
+        {
+            let (channel, Parked { partition, .. }) = first.remove_entry();
+            self.refuse(channel, ExchangeError::PartitionNotFound { partition });
         }
     }
 
@@ -208,13 +223,24 @@ impl ProducerConnection {
                 reader.is_queued = false;
             }
         }
+        self.push_answers(out);
+        !self.ready.is_empty() || !self.refusals.is_empty()
+    }
+
+    /// I7.
+    fn push_answers(&mut self, out: &mut Outbox) {
+        if let Some(token) = self.unanswered_ping.take() {
+            ControlFrame::Pong { token }.encode(&mut self.control);
+        }
         if !self.control.is_empty() || !self.backlogs.is_empty() {
             out.push_control(|run| {
                 run.append(&mut self.control);
                 encode_backlogs(self.backlogs.drain(..), run);
             });
         }
-        !self.ready.is_empty()
+        for Refusal { channel, error } in self.refusals.drain(..self.refusals.len().min(REFUSALS_PER_TRANSMIT)) {
+            out.push_control(|run| encode_refusal(channel, &error, run));
+        }
     }
 
     /// Asks for a sign of life. The peer's PONG needs no handling.
@@ -233,6 +259,7 @@ impl ProducerConnection {
     pub fn connection_lost(&mut self) {
         self.ready.clear();
         self.parked.clear();
+        self.refusals.clear();
         for reader in std::mem::take(&mut self.readers).into_values() {
             reader.cell.release();
         }
@@ -262,10 +289,10 @@ impl ProducerConnection {
         self.readers.get(&channel).map(|reader| reader.credit)
     }
 
-    fn open(&mut self, request: Parked, lookup: &impl PartitionLookup) {
-        let Parked { channel, partition, subpartition, credit, fill_limit, .. } = request;
+    fn open(&mut self, channel: ChannelId, request: Parked, lookup: &impl PartitionLookup) {
+        let Parked { partition, subpartition, credit, fill_limit, .. } = request;
         let Some(handle) = lookup.find(partition) else {
-            self.parked.push(request);
+            self.parked.insert(channel, request);
             return;
         };
         let attached = match handle.subpartition(subpartition) {
@@ -284,14 +311,14 @@ impl ProducerConnection {
                 // A new reader counts as awake: it looks before it waits (I3).
                 self.on_ready(channel);
             }
-            Err(error) => self.refuse(channel, &error),
+            Err(error) => self.refuse(channel, error),
         }
     }
 
     fn on_credit(&mut self, channel: ChannelId, credit: Credit) -> Result<(), ProtocolError> {
         let credited = if let Some(reader) = self.readers.get_mut(&channel) {
             reader.credit.grant(credit)
-        } else if let Some(parked) = self.parked.iter_mut().find(|parked| parked.channel == channel) {
+        } else if let Some(parked) = self.parked.get_mut(&channel) {
             parked.credit.grant(credit)
         } else {
             return self.check_known(channel);
@@ -305,7 +332,7 @@ impl ProducerConnection {
     fn on_fill_limit(&mut self, channel: ChannelId, limit: FillLimit) -> Result<(), ProtocolError> {
         if let Some(reader) = self.readers.get(&channel) {
             reader.cell.set_fill_limit(limit);
-        } else if let Some(parked) = self.parked.iter_mut().find(|parked| parked.channel == channel) {
+        } else if let Some(parked) = self.parked.get_mut(&channel) {
             parked.fill_limit = Some(limit);
         } else {
             return self.check_known(channel);
@@ -371,7 +398,7 @@ impl ProducerConnection {
     fn on_found_nothing(&mut self, channel: ChannelId) {
         if let Some(failure) = self.readers.get(&channel).and_then(|reader| reader.cell.failure()) {
             self.remove(channel);
-            self.refuse(channel, &failure);
+            self.refuse(channel, failure);
         }
     }
 
@@ -382,18 +409,25 @@ impl ProducerConnection {
         }
     }
 
-    fn refuse(&mut self, channel: ChannelId, error: &ExchangeError) {
-        let message = match error {
-            ExchangeError::ProducerFailed { cause, .. } => cause.to_string(),
-            other => other.to_string(),
+    fn refuse(&mut self, channel: ChannelId, error: ExchangeError) {
+        self.refusals.push_back(Refusal { channel, error });
+    }
+
+    /// I4, I7.
+    fn check_new(&self, channel: ChannelId) -> Result<(), ProtocolError> {
+        let violation = if u64::from(channel.get()) < self.next_id {
+            PeerViolation::ChannelReopened
+        } else if self.parked.len() + self.refusals.len() >= MAX_UNANSWERED_REQUESTS {
+            PeerViolation::TooManyRequests { limit: MAX_UNANSWERED_REQUESTS as u32 }
+        } else {
+            return Ok(());
         };
-        ControlFrame::Error { scope: ErrorScope::Channel(channel), code: code_of(error), message: &message }
-            .encode(&mut self.control);
+        Err(ProtocolError::Peer { channel, violation })
     }
 
     /// I4: an id that is not open must at least have been.
     fn check_known(&self, channel: ChannelId) -> Result<(), ProtocolError> {
-        if channel.get() < self.next_id {
+        if u64::from(channel.get()) < self.next_id {
             return Ok(());
         }
         Err(ProtocolError::Peer { channel, violation: PeerViolation::UnknownChannel })
@@ -425,6 +459,14 @@ fn push_element(channel: ChannelId, polled: Polled, checksums: bool, out: &mut O
     }
 }
 
+fn encode_refusal(channel: ChannelId, error: &ExchangeError, run: &mut Vec<u8>) {
+    let (code, scope) = (code_of(error), ErrorScope::Channel(channel));
+    match error {
+        ExchangeError::ProducerFailed { cause, .. } => ControlFrame::Error { scope, code, message: cause }.encode(run),
+        other => ControlFrame::Error { scope, code, message: &other.to_string() }.encode(run),
+    }
+}
+
 fn code_of(error: &ExchangeError) -> ErrorCode {
     match error {
         ExchangeError::PartitionNotFound { .. } => ErrorCode::PartitionNotFound,
@@ -434,6 +476,13 @@ fn code_of(error: &ExchangeError) -> ErrorCode {
         _ => ErrorCode::Released,
     }
 }
+
+/// Requests of one peer that wait for an answer. A request takes some 100 bytes here, so all of them take 26 MB; two
+/// tasks of a parallelism of 500 each, one here and one there, are connected by as many channels.
+pub const MAX_UNANSWERED_REQUESTS: usize = 1 << 18;
+
+/// Of up to 4 KiB each; more are asked for when these are written.
+const REFUSALS_PER_TRANSMIT: usize = 16;
 
 /// Elements of one turn; events beyond it wait for the next, so that a burst of them does not hold up the others.
 const ELEMENTS_PER_TURN: usize = 16;

@@ -1,6 +1,7 @@
 //! Scenarios on two simulated workers (see [`pair`]), properties over random operations, and what threads share under
 //! real threads. Tests of one type alone stand in that type's file.
 
+mod budgets;
 mod cancel;
 mod controls;
 mod credit;

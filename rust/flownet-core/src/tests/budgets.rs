@@ -1,0 +1,157 @@
+//! What a peer may cost that proved itself and then does not read, asks for too much, or says what nobody asked for.
+
+use std::task::{Poll, Waker};
+
+use super::pair::{PARTITION, PEER, Pair, Registry, Setup, barrier, watermark};
+use crate::credit::{Backlog, Credit};
+use crate::error::{ExchangeError, PeerViolation, ProtocolError};
+use crate::event::{BarrierKind, Event};
+use crate::exchange::consumer::ConsumerConnection;
+use crate::exchange::outbox::Outbox;
+use crate::exchange::producer::{MAX_UNANSWERED_REQUESTS, ProducerConnection, ProducerSettings};
+use crate::exchange::ready::ReadyList;
+use crate::ids::{ChannelId, PartitionId, SubpartitionIndex};
+use crate::wire::codec::{Decoded, decode};
+use crate::wire::frame::{HEADER_BYTES, MAX_ERROR_MESSAGE_BYTES};
+use crate::wire::{ControlFrame, WireLimits};
+
+const FLOOD: u64 = 100_000;
+const PONG_BYTES: usize = HEADER_BYTES + 8;
+
+fn producer() -> ProducerConnection {
+    ProducerConnection::new(ReadyList::new(), ProducerSettings::default())
+}
+
+fn open(channel: u32, partition: PartitionId) -> ControlFrame<'static> {
+    let (channel, subpartition) = (ChannelId::new(channel), SubpartitionIndex::new(0));
+    ControlFrame::Open { channel, partition, subpartition, initial_credit: Credit::ZERO }
+}
+
+fn violation(result: Result<(), ProtocolError>) -> PeerViolation {
+    match result.unwrap_err() {
+        ProtocolError::Peer { violation, .. } => violation,
+        other => panic!("{other} is no violation"),
+    }
+}
+
+/// Takes all there is, as a socket does, and says which frames it was.
+fn take(outbox: &mut Outbox, count: &mut impl FnMut(&ControlFrame<'_>)) {
+    let mut bytes = Vec::new();
+    while !outbox.is_empty() {
+        let mut slices = [std::io::IoSlice::new(&[]); 64];
+        let filled = outbox.io_slices(&mut slices);
+        let before = bytes.len();
+        slices[..filled].iter().for_each(|slice| bytes.extend_from_slice(slice));
+        outbox.advance(bytes.len() - before);
+    }
+    let mut rest = &bytes[..];
+    while let Decoded::Control { frame, consumed } = decode(rest, &WireLimits::for_segments(32)).unwrap() {
+        count(&frame);
+        rest = &rest[consumed..];
+    }
+    assert!(rest.is_empty());
+}
+
+#[test]
+fn a_flood_of_pings_is_answered_once_by_either_end() {
+    let (mut producer, mut outbox) = (producer(), Outbox::new());
+    let mut consumer = ConsumerConnection::new(PEER, ReadyList::new());
+    for token in 0..FLOOD {
+        producer.handle_frame(ControlFrame::Ping { token }, &Registry::default()).unwrap();
+        consumer.handle_frame(ControlFrame::Ping { token }).unwrap();
+    }
+    producer.poll_transmit(&mut outbox, 16);
+    let mut answer = Vec::new();
+    consumer.poll_transmit(&mut answer);
+    assert_eq!((outbox.queued_bytes(), answer.len()), (PONG_BYTES, PONG_BYTES));
+    take(&mut outbox, &mut |frame| assert_eq!(*frame, ControlFrame::Pong { token: FLOOD - 1 }, "of the newest"));
+}
+
+#[test]
+fn the_text_of_refusals_waits_as_one_until_the_socket_has_room() {
+    let pair = Pair::new(Setup::default());
+    let cause = "x".repeat(2 * MAX_ERROR_MESSAGE_BYTES);
+    pair.partition.as_ref().unwrap().fail(cause);
+    let (mut producer, mut outbox) = (producer(), Outbox::new());
+    const REQUESTS: u32 = 10_000;
+    for channel in 0..REQUESTS {
+        producer.handle_frame(open(channel, PARTITION), &pair.registry).unwrap();
+    }
+    let mut told = 0;
+    loop {
+        let has_more = producer.poll_transmit(&mut outbox, 16);
+        let queued_bytes = outbox.queued_bytes();
+        assert!(queued_bytes <= 128 * 1024, "{queued_bytes} bytes at once");
+        take(&mut outbox, &mut |frame| told += u32::from(matches!(frame, ControlFrame::Error { .. })));
+        if !has_more {
+            break;
+        }
+    }
+    assert_eq!(told, REQUESTS, "each is told in the end");
+    pair.assert_all_segments_home();
+}
+
+#[test]
+fn more_requests_than_any_correct_peer_has_waiting_end_the_connection() {
+    let (mut producer, registry) = (producer(), Registry::default());
+    let last = u32::try_from(MAX_UNANSWERED_REQUESTS).unwrap();
+    for channel in 0..last {
+        producer.handle_frame(open(channel, PARTITION), &registry).unwrap();
+    }
+    // None of them is looked for to find one.
+    for channel in 0..last {
+        let mut bytes = Vec::new();
+        crate::wire::encode_credits([(ChannelId::new(channel), Credit::new(1))], &mut bytes);
+        let Ok(Decoded::Control { frame, .. }) = decode(&bytes, &WireLimits::for_segments(32)) else { panic!() };
+        producer.handle_frame(frame, &registry).unwrap();
+        producer.expire_parked(u64::from(channel) % 1000);
+    }
+    let refused = violation(producer.handle_frame(open(last, PARTITION), &registry));
+    assert_eq!(refused, PeerViolation::TooManyRequests { limit: last });
+}
+
+#[test]
+fn the_highest_id_is_opened_once() {
+    let mut pair = Pair::new(Setup::default());
+    let producer = pair.producer.as_mut().unwrap();
+    producer.handle_frame(open(u32::MAX, PARTITION), &pair.registry).unwrap();
+    let reopened = violation(producer.handle_frame(open(u32::MAX, PARTITION), &pair.registry));
+    assert_eq!(reopened, PeerViolation::ChannelReopened);
+    pair.assert_all_segments_home();
+}
+
+#[test]
+fn what_follows_a_blocking_event_unasked_is_the_peers_fault() {
+    for has_resumed in [false, true] {
+        for behind in [watermark(1), barrier(2, BarrierKind::Aligned), barrier(2, BarrierKind::Unaligned)] {
+            let mut pair = Pair::new(Setup { channels: 2, ..Setup::default() });
+            pair.run_until_idle();
+            let channel = pair.id(0);
+            let send = |pair: &mut Pair, sequence, event: Event| {
+                let priority = event.is_priority();
+                let frame = ControlFrame::Event { channel, sequence, backlog: Backlog::ZERO, priority, event };
+                let mut bytes = Vec::new();
+                frame.encode(&mut bytes);
+                pair.consumer_takes(&bytes).unwrap();
+            };
+            send(&mut pair, 0, barrier(1, BarrierKind::Aligned));
+            if has_resumed {
+                assert!(matches!(pair.gate().poll_next(Waker::noop()), Poll::Ready(Ok(Some(_)))));
+                pair.gate().resume(crate::ChannelIndex::new(0)).unwrap();
+            }
+            send(&mut pair, 1, behind);
+            let error = loop {
+                match pair.gate().poll_next(Waker::noop()) {
+                    Poll::Ready(Ok(Some(_))) => {}
+                    Poll::Ready(Err(error)) => break error,
+                    other => panic!("{other:?}"),
+                }
+            };
+            assert!(
+                matches!(error, ExchangeError::Protocol(ProtocolError::Peer { violation: PeerViolation::Blocked, .. })),
+                "{error}"
+            );
+            pair.assert_all_segments_home();
+        }
+    }
+}
