@@ -192,6 +192,21 @@ class ConnectionLostError(FlownetError, ConnectionError):
     """What ended it."""
 
 
+class PeerBreachError(FlownetError):
+    """A worker sent what no correct worker sends: it is another build than this process, or has a bug."""
+
+    operator: str | None = None
+    """Name of the task that received it."""
+    peer: str | None = None
+    """Address of the worker that sent it."""
+    partition: int | None = None
+    """The partition it was to send: the output of one subtask there."""
+    channel: int | None = None
+    """Index of the input channel it arrived on."""
+    reason: str | None = None
+    """What it did."""
+
+
 class CancelledError(FlownetError):
     """The job was cancelled before it ended."""
 

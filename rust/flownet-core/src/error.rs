@@ -55,9 +55,23 @@ pub enum ExchangeError {
     /// The partition was released before its reader came to its end.
     #[error("partition released before it was read to its end")]
     Released,
-    /// The connection that carried this channel ended by a breach of the protocol.
-    #[error(transparent)]
-    Protocol(#[from] ProtocolError),
+    /// The peer broke the protocol on this channel: it is another program than it should be, or has a bug.
+    #[error(
+        "{peer} broke the protocol on input channel {channel} (subpartition {subpartition} of partition {partition}): \
+         {violation}"
+    )]
+    PeerBreach {
+        /// Address or name of the peer.
+        peer: Arc<str>,
+        /// The partition it sends.
+        partition: PartitionId,
+        /// Which part of it.
+        subpartition: SubpartitionIndex,
+        /// The channel of the gate that reads it.
+        channel: ChannelIndex,
+        /// What the peer did.
+        violation: PeerViolation,
+    },
     /// A record larger than the exchange allows, refused before anything was allocated for it.
     #[error("record of {bytes} bytes, limit {max_bytes}")]
     RecordTooLarge {

@@ -199,6 +199,10 @@ fn exchange(py: Python<'_>, task: &str, failure: ExchangeFailure, message: Strin
             let raised = Raised::new(py, "ConnectionLostError", message).with("peer", peer);
             raised.with("reason", failure.message).into_err()
         }
+        ExchangeFailureKind::PeerBreach { peer, partition, channel } => {
+            let raised = Raised::new(py, "PeerBreachError", message).with("peer", peer).with("operator", task);
+            raised.with("partition", partition).with("channel", channel).with("reason", failure.message).into_err()
+        }
         _ => flownet(py, &message),
     }
 }

@@ -66,12 +66,30 @@ impl TaskError {
     /// Whether this is the echo of a failure elsewhere (a lost peer, a failed producer, a cancel), so that a
     /// coordinator should wait a moment for the root before it reports this one.
     pub fn is_secondary(&self) -> bool {
+        self.evidence() < Evidence::Cause
+    }
+
+    /// What this error says about why a job fails.
+    pub fn evidence(&self) -> Evidence {
         match self {
-            Self::Cancelled => true,
-            Self::Exchange(failure) => failure.kind.is_secondary(),
-            _ => false,
+            Self::Cancelled => Evidence::Nothing,
+            Self::Exchange(failure) => failure.kind.evidence(),
+            _ => Evidence::Cause,
         }
     }
+}
+
+/// What the error of a task says about why its job fails; the more, the greater.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Evidence {
+    /// That somebody else ended, for whatever reason.
+    Nothing,
+    /// That somebody else failed, who will say so himself.
+    Hearsay,
+    /// Where the job came apart: a connection was lost. Why, others may know.
+    Break,
+    /// The cause.
+    Cause,
 }
 
 impl From<OperatorFailure> for TaskError {
@@ -144,6 +162,11 @@ impl From<ExchangeError> for ExchangeFailure {
             ExchangeError::ConnectionLost { peer, .. } => {
                 ExchangeFailureKind::ConnectionLost { peer: peer.as_ref().to_owned() }
             }
+            ExchangeError::PeerBreach { peer, partition, channel, .. } => ExchangeFailureKind::PeerBreach {
+                peer: peer.as_ref().to_owned(),
+                partition: partition.get(),
+                channel: channel.get(),
+            },
             ExchangeError::ProducerFailed { partition, .. } => {
                 ExchangeFailureKind::ProducerFailed { partition: partition.get() }
             }
@@ -173,6 +196,15 @@ pub enum ExchangeFailureKind {
         /// Address of that worker.
         peer: String,
     },
+    /// A worker broke the protocol.
+    PeerBreach {
+        /// Address of that worker.
+        peer: String,
+        /// The partition it sent.
+        partition: u64,
+        /// The channel of the input that read it.
+        channel: u32,
+    },
     /// The task that produces an input failed.
     ProducerFailed {
         /// The partition it filled.
@@ -199,13 +231,18 @@ pub enum ExchangeFailureKind {
         /// The limit.
         limit_bytes: usize,
     },
-    /// Anything else: a protocol violation, a wrong target, closed memory.
+    /// Anything else: a wrong target, closed memory.
     Other,
 }
 
 impl ExchangeFailureKind {
-    fn is_secondary(&self) -> bool {
-        !matches!(self, Self::RecordTooLarge { .. } | Self::ReceiveLimit { .. } | Self::Other)
+    fn evidence(&self) -> Evidence {
+        match self {
+            Self::Released => Evidence::Nothing,
+            Self::ProducerFailed { .. } | Self::PartitionNotFound { .. } => Evidence::Hearsay,
+            Self::ConnectionLost { .. } => Evidence::Break,
+            _ => Evidence::Cause,
+        }
     }
 }
 
@@ -245,6 +282,7 @@ mod tests {
             assert!(echo.is_secondary(), "{echo}");
         }
         assert_eq!(cancelled, TaskError::Cancelled);
+        assert!(lost.evidence() > failed.evidence() && failed.evidence() > released.evidence());
         let too_large = TaskError::from(ExchangeError::RecordTooLarge { bytes: 10, max_bytes: 5 });
         for root in [too_large, TaskError::Config("x".into())] {
             assert!(!root.is_secondary(), "{root}");

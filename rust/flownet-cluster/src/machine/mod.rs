@@ -22,8 +22,11 @@
 //!
 //! # Which failure is the cause
 //! A task that lost its connection, or whose producer failed, is the echo of
-//! something else. The machine waits [`ROOT_GRACE`] for the news of it before
-//! it takes the echo for the cause. The first root wins over all that follows.
+//! something else. The machine waits for the news of it before it takes the echo
+//! for the cause: [`ROOT_GRACE`], or [`HEARSAY_GRACE`] where somebody who failed
+//! has yet to say so. Of several echoes the one that says the most is taken, a
+//! lost connection before what it did to others. The first root wins over all
+//! that follows.
 
 mod worker;
 
@@ -32,7 +35,7 @@ mod tests;
 
 use std::{collections::VecDeque, fmt, time::Duration};
 
-use flownet_runtime::TaskError;
+use flownet_runtime::{TaskError, error::Evidence};
 
 use self::worker::{Phase, WorkerState};
 use crate::{
@@ -106,6 +109,13 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    fn evidence(&self) -> Evidence {
+        match self {
+            Self::Task { error, .. } => error.evidence(),
+            _ => Evidence::Cause,
+        }
+    }
+
     /// The same in the terms of users: names, addresses and processes.
     pub(crate) fn into_error(self, plan: &Plan, identity: impl Fn(u32) -> WorkerIdentity) -> ClusterError {
         match self {
@@ -357,13 +367,21 @@ impl JobMachine {
         if self.outcome.is_some() {
             return;
         }
-        let is_echo = matches!(&failure, Failure::Task { error, .. } if error.is_secondary());
-        if !is_echo {
-            self.end_with(Outcome::Failed(failure), JobState::Failing, now);
-        } else if self.suspicion.is_none() {
-            self.suspicion = Some((failure, now + ROOT_GRACE));
-            self.state = JobState::Failing;
+        let evidence = failure.evidence();
+        if evidence == Evidence::Cause {
+            return self.end_with(Outcome::Failed(failure), JobState::Failing, now);
         }
+        let grace = if evidence == Evidence::Hearsay { HEARSAY_GRACE } else { ROOT_GRACE };
+        match &mut self.suspicion {
+            Some((known, deadline)) if evidence > known.evidence() => {
+                *known = failure;
+                // What says nothing is no reason to hurry, and what says more none to wait longer.
+                *deadline = if evidence == Evidence::Break { (*deadline).min(now + grace) } else { now + grace };
+            }
+            Some(_) => {}
+            none => *none = Some((failure, now + grace)),
+        }
+        self.state = JobState::Failing;
     }
 
     fn check_times(&mut self, now: Duration) {
@@ -476,6 +494,9 @@ impl JobMachine {
 
 /// How long an echo of a failure waits for its root.
 pub(crate) const ROOT_GRACE: Duration = Duration::from_millis(500);
+/// The same where the echo names a task that failed: it has told its peers so, and
+/// is reported as soon as its user code has closed.
+pub(crate) const HEARSAY_GRACE: Duration = Duration::from_secs(5);
 /// How long a killed process may take to be gone before the job ends without
 /// it; only an in-process worker with a stuck task gets there.
 pub(crate) const KILL_LIMIT: Duration = Duration::from_secs(2);

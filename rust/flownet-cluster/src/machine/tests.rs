@@ -206,6 +206,35 @@ fn an_echo_without_a_root_is_the_cause_after_the_grace() {
 }
 
 #[test]
+fn a_lost_connection_wins_over_what_it_did_to_others_whichever_is_told_first() {
+    let hearsay = |kind| TaskError::Exchange(ExchangeFailure { kind, message: "an echo of it".into() });
+    let failed = hearsay(ExchangeFailureKind::ProducerFailed { partition: 1 });
+    let released = hearsay(ExchangeFailureKind::Released);
+    for order in [[&released, &failed, &echo()], [&failed, &echo(), &released], [&echo(), &released, &failed]] {
+        let mut rig = Rig::running();
+        for (task, error) in (0..).zip(order) {
+            rig.fail_task(task, error.clone());
+            assert_eq!(rig.advance(Duration::from_millis(100)), []);
+        }
+        rig.advance(ROOT_GRACE);
+        let outcome = rig.outcome();
+        assert!(matches!(&outcome, Outcome::Failed(Failure::Task { error, .. }) if *error == echo()), "{outcome:?}");
+    }
+}
+
+#[test]
+fn who_is_said_to_have_failed_has_time_to_say_so() {
+    let mut rig = Rig::running();
+    let kind = ExchangeFailureKind::ProducerFailed { partition: 1 };
+    let failed = TaskError::Exchange(ExchangeFailure { kind, message: "producer failed".into() });
+    rig.fail_task(0, failed.clone());
+    assert_eq!(rig.advance(HEARSAY_GRACE - Duration::from_millis(1)), []);
+    rig.fail_task(1, echo());
+    rig.advance(Duration::from_millis(1));
+    assert_eq!(rig.outcome(), Outcome::Failed(Failure::Task { task: 1, error: echo() }), "and no longer than that");
+}
+
+#[test]
 fn the_first_root_cause_wins_over_later_ones() {
     let mut rig = Rig::running();
     rig.fail_task(1, operator_error());

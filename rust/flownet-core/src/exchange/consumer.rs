@@ -252,7 +252,13 @@ impl ConsumerConnection {
     /// I2: the channel ends, the peer stops sending for it.
     fn fail_violator(&mut self, id: ChannelId, violation: PeerViolation) {
         if let Some(open) = self.channels.remove(&id) {
-            open.channel.fail(ExchangeError::Protocol(ProtocolError::Peer { channel: id, violation }));
+            open.channel.fail(ExchangeError::PeerBreach {
+                peer: Arc::clone(&self.peer),
+                partition: open.partition,
+                subpartition: open.subpartition,
+                channel: open.channel.index(),
+                violation,
+            });
             ControlFrame::Cancel { channel: id }.encode(&mut self.control);
         }
     }

@@ -147,10 +147,7 @@ fn what_follows_a_blocking_event_unasked_is_the_peers_fault() {
                     other => panic!("{other:?}"),
                 }
             };
-            assert!(
-                matches!(error, ExchangeError::Protocol(ProtocolError::Peer { violation: PeerViolation::Blocked, .. })),
-                "{error}"
-            );
+            assert!(matches!(error, ExchangeError::PeerBreach { violation: PeerViolation::Blocked, .. }), "{error}");
             pair.assert_all_segments_home();
         }
     }

@@ -133,6 +133,6 @@ fn other_events_beyond_the_bound_are_the_peers_fault() {
         pair.emit_event(0, crate::event::Event::CancelBarrier { checkpoint_id: crate::CheckpointId::new(checkpoint) });
     }
     pair.run_until_idle();
-    assert!(matches!(pair.try_read(), Err(ExchangeError::Protocol(_))));
+    assert!(matches!(pair.try_read(), Err(ExchangeError::PeerBreach { .. })));
     pair.assert_all_segments_home();
 }

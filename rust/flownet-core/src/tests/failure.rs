@@ -13,7 +13,7 @@ use crate::wire::{ControlFrame, DataHeader, ErrorCode, FrameKind, encode_credits
 
 fn violation_of(error: &ExchangeError) -> PeerViolation {
     match error {
-        ExchangeError::Protocol(ProtocolError::Peer { violation, .. }) => *violation,
+        ExchangeError::PeerBreach { violation, .. } => *violation,
         other => panic!("{other:?} is no peer violation"),
     }
 }
@@ -54,6 +54,11 @@ fn a_wrong_sequence_number_fails_the_channel() {
 fn data_without_credit_fails_the_channel() {
     let (pair, error) = with_forged(|channel| [data(channel, 0, b"x"), data(channel, 1, b"x")].concat());
     assert_eq!(violation_of(&error), PeerViolation::CreditOverdrawn);
+    assert_eq!(
+        error.to_string(),
+        "producer:1 broke the protocol on input channel 0 (subpartition 0 of partition 7): \
+         data buffer sent with no credit left"
+    );
     pair.assert_all_segments_home();
 }
 

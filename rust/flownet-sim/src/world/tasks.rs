@@ -272,7 +272,7 @@ impl World {
 
     fn on_gate_failed(&mut self, consumer: usize, error: &ExchangeError) {
         assert!(self.faults > 0, "consumer {consumer} failed though nothing broke: {error}");
-        assert!(!matches!(error, ExchangeError::Protocol(_)), "consumer {consumer} blames its peer: {error}");
+        assert!(!matches!(error, ExchangeError::PeerBreach { .. }), "consumer {consumer} blames its peer: {error}");
         self.close_gate(consumer);
     }
 
