@@ -84,8 +84,8 @@ class Environment:
     status_interval
         How old the counters of `Job.status` and `Job.sample` may be. Default: ``"200ms"``.
     heartbeat_interval, heartbeat_timeout
-        How often a worker says that it lives, and how long it may be silent before the job fails. Default: ``"1s"`` and
-        ``"10s"``.
+        How often a worker says that it lives and a data connection that hears nothing is asked, and how long either may
+        be silent before the job fails. Default: ``"1s"`` and ``"10s"``.
     launch_timeout
         How long the workers may take to start. Default: ``"60s"``.
     cancel_timeout

@@ -114,6 +114,8 @@ pub(crate) fn network_config(settings: &JobSettings) -> NetworkConfig {
         },
         max_buffers_per_subpartition: settings.max_buffers_per_channel,
         max_overdraft_buffers: settings.max_overdraft_buffers,
+        heartbeat_interval: settings.heartbeat_interval,
+        heartbeat_timeout: settings.heartbeat_timeout,
         ..NetworkConfig::default()
     };
     match settings.bandwidth_delay_bytes {

@@ -64,10 +64,11 @@ pub struct JobSettings {
     pub max_parallelism: Option<u32>,
     /// How old the counters of running tasks may be. Default: 200 ms.
     pub status_interval: Duration,
-    /// How often a worker reports at the latest. Default: 1 s.
+    /// How often a worker reports at the latest, and a data connection that
+    /// hears nothing asks its peer whether it lives. Default: 1 s.
     pub heartbeat_interval: Duration,
-    /// Silence after which a worker is given up, and a coordinator by its
-    /// workers. Default: 10 s.
+    /// Silence after which a worker is given up, a coordinator by its workers,
+    /// and a data connection by its ends. Default: 10 s.
     pub heartbeat_timeout: Duration,
     /// Time the workers have to start, register and deploy. Default: 60 s.
     pub launch_timeout: Duration,

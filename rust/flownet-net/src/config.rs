@@ -7,6 +7,7 @@ use flownet_core::channel::CREDIT_BATCH;
 use flownet_core::gate::IntakeBounds;
 use flownet_memory::BufferPoolSettings;
 
+use crate::driver::Limits;
 use crate::error::NetError;
 use crate::handshake::DEFAULT_HANDSHAKE_TIMEOUT;
 
@@ -52,6 +53,11 @@ pub struct NetworkConfig {
     pub connect_timeout: Duration,
     /// How long a request may wait for its partition to be registered at the producer. Default: 10 s.
     pub partition_timeout: Duration,
+    /// How often a connection that hears nothing asks its peer for a sign of life. Default: 1 s.
+    pub heartbeat_interval: Duration,
+    /// How long a peer may owe a sign of life, or the rest of a frame, before its connection is given up. Default: 10 s,
+    /// at least twice the interval. A peer that lives but whose task has no room is never given up.
+    pub heartbeat_timeout: Duration,
     /// Connections that may be in their handshake at once; further ones wait in the system's backlog. Default: 64.
     pub max_pending_handshakes: usize,
 }
@@ -111,6 +117,8 @@ impl Default for NetworkConfig {
             handshake_timeout: DEFAULT_HANDSHAKE_TIMEOUT,
             connect_timeout: Duration::from_secs(10),
             partition_timeout: Duration::from_secs(10),
+            heartbeat_interval: Duration::from_secs(1),
+            heartbeat_timeout: Duration::from_secs(10),
             max_pending_handshakes: 64,
         }
     }
@@ -151,6 +159,10 @@ impl NetworkConfig {
         }
     }
 
+    pub(crate) fn liveness(&self) -> Limits {
+        Limits { interval: self.heartbeat_interval, timeout: self.heartbeat_timeout }
+    }
+
     pub(crate) fn validate(&self) -> Result<(), NetError> {
         let at_least_one = [
             ("floating_buffers", to_usize(self.floating_buffers)),
@@ -166,11 +178,17 @@ impl NetworkConfig {
             ("handshake_timeout", self.handshake_timeout),
             ("connect_timeout", self.connect_timeout),
             ("partition_timeout", self.partition_timeout),
+            ("heartbeat_interval", self.heartbeat_interval),
         ];
         for (setting, value) in durations {
             if value.is_zero() {
                 return Err(NetError::InvalidConfig { setting, value: "0 s".into(), allowed: "more than zero" });
             }
+        }
+        if self.heartbeat_timeout < self.heartbeat_interval * 2 {
+            let value = format!("{:?}", self.heartbeat_timeout);
+            let allowed = "at least twice heartbeat_interval";
+            return Err(NetError::InvalidConfig { setting: "heartbeat_timeout", value, allowed });
         }
         Ok(())
     }

@@ -19,6 +19,7 @@ use crate::counters::{NetCounters, SharedCounters};
 use crate::dialer::{Dialer, OpenRequest};
 use crate::error::NetError;
 use crate::flusher::Flusher;
+use crate::heartbeat::Heartbeat;
 use crate::inlets::Inlets;
 use crate::listener;
 use crate::registry::Registry;
@@ -50,6 +51,7 @@ impl NetworkEnvironment {
             local_addr,
             registry: Registry::default(),
             flusher: Flusher::default(),
+            heartbeat: Heartbeat::default(),
             dialer: Dialer::default(),
             counters: Arc::default(),
             stop: watch::Sender::new(false),
@@ -58,6 +60,7 @@ impl NetworkEnvironment {
         });
         shared.spawn(listener::serve(Arc::clone(&shared), listener));
         shared.spawn(flush(Arc::clone(&shared)));
+        shared.spawn(beat(Arc::clone(&shared)));
         Ok(Self { owner: Arc::new(Owner(shared)) })
     }
 
@@ -156,6 +159,7 @@ pub(crate) struct Shared {
     pub(crate) local_addr: SocketAddr,
     pub(crate) registry: Registry,
     pub(crate) flusher: Flusher,
+    pub(crate) heartbeat: Heartbeat,
     pub(crate) dialer: Dialer,
     pub(crate) counters: Arc<SharedCounters>,
     stop: watch::Sender<bool>,
@@ -207,6 +211,10 @@ impl Drop for Owner {
     fn drop(&mut self) {
         self.0.stop.send_replace(true);
     }
+}
+
+async fn beat(shared: Arc<Shared>) {
+    shared.heartbeat.run(shared.config.heartbeat_interval).await;
 }
 
 async fn flush(shared: Arc<Shared>) {

@@ -8,12 +8,14 @@
 //!   listener ── handshake ── producer driver ── ProducerConnection ── subpartitions of registered partitions
 //!   dialer ──── handshake ── consumer driver ── ConsumerConnection ── channels of this process' gates
 //!   flusher ─── every flush timeout ── partitions that were written
+//!   heartbeat ─ every interval ─────── both drivers: is the peer still there?
 //! ```
 //! Tasks use it from plain threads: [`PartitionWriter`] and [`GateReader`] block, [`ThreadParker`] lets a thread wait
 //! wherever the core wants a waker, and [`Inlets`] lets it read the sockets it waits for itself.
 //!
 //! # Locks
-//! The table of partitions, the table of connections, the flusher's groups and the set of running tasks have one each.
+//! The table of partitions, that of dialed connections, the flusher's groups, the heartbeat's connections and the set of
+//! running tasks have one each.
 //! They are held for a few statements, never two at once, and no code of another crate but tokio runs under them.
 //!
 //! Each end of a connection has two more. That of its `Sender`: whoever has something to send holds it while the machine
@@ -32,6 +34,7 @@ mod driver;
 mod environment;
 mod error;
 mod flusher;
+mod heartbeat;
 mod inlets;
 mod listener;
 mod parker;

@@ -1,9 +1,7 @@
 //! What both ends of a data connection set on their socket and say in their hello.
 
 use std::io;
-use std::time::Duration;
 
-use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 
 use crate::handshake::{Features, Hello, Role};
@@ -11,13 +9,12 @@ use crate::handshake::{Features, Hello, Role};
 /// The hello of a data connection.
 pub(crate) const HELLO: Hello = Hello { role: Role::Data, features: Features::NONE };
 
-/// Sends small frames at once, and notices in the end when the machine of an idle peer is gone.
+/// Sends small frames at once. Nothing else: that a peer is gone is found by the frames it owes, see
+/// [`liveness`](crate::driver).
 ///
-/// Neither option is needed to be correct, so a system that refuses one is not an error.
+/// The option is not needed to be correct, so a system that refuses it is not an error.
 pub(crate) fn prepare(stream: &TcpStream) {
-    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_INTERVAL);
-    let set = stream.set_nodelay(true).and_then(|()| SockRef::from(stream).set_tcp_keepalive(&keepalive));
-    if let Err(error) = set {
+    if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "socket options refused");
     }
 }
@@ -31,6 +28,3 @@ pub(crate) fn describe(error: &io::Error) -> String {
         _ => error.to_string(),
     }
 }
-
-const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);

@@ -205,6 +205,11 @@ impl ConsumerConnection {
         ControlFrame::Ping { token }.encode(&mut self.control);
     }
 
+    /// Gives a sign of life unasked.
+    pub fn pong(&mut self, token: u64) {
+        ControlFrame::Pong { token }.encode(&mut self.control);
+    }
+
     /// Leaves: every channel is released, and a last frame tells the peer.
     pub fn close(&mut self) {
         for open in std::mem::take(&mut self.channels).into_values() {

@@ -248,6 +248,11 @@ impl ProducerConnection {
         ControlFrame::Ping { token }.encode(&mut self.control);
     }
 
+    /// Gives a sign of life unasked.
+    pub fn pong(&mut self, token: u64) {
+        ControlFrame::Pong { token }.encode(&mut self.control);
+    }
+
     /// Tells the peer, with the next transmit, that this process leaves, or ends the connection for another cause. Its
     /// channels fail.
     pub fn leave(&mut self, code: ErrorCode, reason: &str) {
@@ -269,6 +274,12 @@ impl ProducerConnection {
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.is_closed
+    }
+
+    /// Channels without credit were opened: the peer may leave unread what it asked for.
+    #[must_use]
+    pub fn is_uncontrolled(&self) -> bool {
+        self.brake.is_on()
     }
 
     /// Subpartitions being read.

@@ -15,7 +15,7 @@ use super::link::{Link, SocketLink};
 use super::receiver::{Intake, ReadTask, Receiver};
 use super::sender::{Sender, Transmit};
 use super::staging::Staging;
-use super::{End, poll_rounds};
+use super::{End, describe_silence, poll_rounds};
 use crate::counters::NetCounters;
 use crate::dialer::{OpenRequest, Requests, shut_down};
 use crate::environment::Shared;
@@ -38,7 +38,7 @@ pub(crate) async fn run(shared: Arc<Shared>, stream: TcpStream, mut requests: Re
         End::Violation(error) => {
             tracing::warn!(%peer, %error, "closed a data connection: the producer broke the protocol");
         }
-        End::Closed | End::Lost(_) => tracing::debug!(%peer, ?end, "data connection ended"),
+        End::Closed | End::Lost(_) | End::Silent(_) => tracing::debug!(%peer, ?end, "data connection ended"),
     }
     driver.fail_because(&end);
 }
@@ -86,7 +86,9 @@ impl<L: Link> ConsumerDriver<L> {
         let outgoing = Outgoing { connection, frames: Vec::new(), written: 0 };
         let sender = Sender::new(link, outgoing, ready, Arc::clone(&shared.counters));
         let incoming = Incoming { staging: Staging::new(), inbound: Inbound::Header, limits: shared.wire_limits() };
-        Self { receiver: Receiver::new(sender, incoming), read: ReadTask::new(), requests }
+        let receiver = Receiver::new(sender, incoming, shared.config.liveness());
+        shared.heartbeat.watch(&receiver);
+        Self { receiver, read: ReadTask::new(), requests }
     }
 
     pub(crate) async fn run(&mut self) -> End {
@@ -98,6 +100,7 @@ impl<L: Link> ConsumerDriver<L> {
         let reason = match end {
             End::Closed => "closed by the peer".into(),
             End::Lost(error) => socket::describe(error),
+            End::Silent(owed_for) => describe_silence(*owed_for),
             End::Violation(error) => error.to_string(),
         };
         self.fail(&ExchangeError::connection_lost(self.requests.peer().to_string(), reason));
@@ -272,6 +275,19 @@ impl Transmit for Outgoing {
 
     fn patience(&self) -> usize {
         (self.connection.open_channels() / CHANNELS_PER_LISTED).clamp(1, MOST_LISTED)
+    }
+
+    fn ping(&mut self, token: u64) {
+        self.connection.ping(token);
+    }
+
+    fn pong(&mut self, token: u64) {
+        self.connection.pong(token);
+    }
+
+    fn may_be_stopped(&self) -> bool {
+        // A producer reads whatever it has to write.
+        false
     }
 
     fn end(&mut self) {

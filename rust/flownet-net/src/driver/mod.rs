@@ -12,6 +12,7 @@
 
 pub(crate) mod consumer;
 mod link;
+mod liveness;
 pub(crate) mod producer;
 mod receiver;
 mod role;
@@ -20,7 +21,9 @@ mod staging;
 
 use std::io;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
+pub(crate) use liveness::Limits;
 pub(crate) use role::ReaderId;
 
 use flownet_core::{ProtocolError, WireError};
@@ -32,6 +35,8 @@ pub(crate) enum End {
     Closed,
     /// The socket failed, or the stream ended within a frame.
     Lost(io::Error),
+    /// The peer owed something for so long: a sign of life, the rest of a frame, or room for what it asked for.
+    Silent(Duration),
     /// The peer broke the protocol.
     Violation(ProtocolError),
 }
@@ -52,6 +57,11 @@ impl From<WireError> for End {
     fn from(error: WireError) -> Self {
         Self::Violation(error.into())
     }
+}
+
+/// What [`End::Silent`] is to those who had to do with the peer.
+fn describe_silence(owed_for: Duration) -> String {
+    format!("silent for {owed_for:.1?}; if it was only slow, raise heartbeat_timeout")
 }
 
 /// One turn of a driver: rounds until nothing moves, the connection ends, or others should have a turn (I3).

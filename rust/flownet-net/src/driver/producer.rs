@@ -21,7 +21,7 @@ use super::link::{Link, SocketLink};
 use super::receiver::{Intake, ReadTask, Receiver};
 use super::sender::{Sender, Transmit};
 use super::staging::Staging;
-use super::{End, poll_rounds};
+use super::{End, describe_silence, poll_rounds};
 use crate::counters::NetCounters;
 use crate::environment::Shared;
 use crate::inlets::Inlet;
@@ -35,6 +35,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAd
     match end {
         End::Closed => tracing::debug!(%peer, "data connection closed by its consumer"),
         End::Lost(error) => tracing::debug!(%peer, %error, "data connection lost"),
+        End::Silent(owed_for) => tracing::warn!(%peer, ?owed_for, "closed a data connection: the consumer was silent"),
         End::Violation(error) => {
             tracing::warn!(%peer, %error, "closed a data connection: the consumer broke the protocol")
         }
@@ -84,7 +85,9 @@ impl<L: Link> ProducerDriver<L> {
         let sender = Sender::new(link, outgoing, ready, Arc::clone(&shared.counters));
         let limits = shared.wire_limits();
         let lookup = Arc::new(Lookup { shared, connection: OnceLock::new() });
-        let receiver = Receiver::new(sender, Incoming { staging: Staging::new(), limits, lookup: Arc::clone(&lookup) });
+        let incoming = Incoming { staging: Staging::new(), limits, lookup: Arc::clone(&lookup) };
+        let receiver = Receiver::new(sender, incoming, lookup.shared.config.liveness());
+        lookup.shared.heartbeat.watch(&receiver);
         let inlet: Arc<dyn Inlet> = Arc::clone(&receiver) as _;
         lookup.connection.get_or_init(|| Arc::downgrade(&inlet));
         Self {
@@ -100,10 +103,10 @@ impl<L: Link> ProducerDriver<L> {
 
     pub(crate) async fn run(&mut self) -> End {
         let end = poll_fn(|cx| self.poll_turn(cx)).await;
-        self.receiver.end(|outgoing| {
-            if let End::Violation(error) = &end {
-                outgoing.connection.leave(ErrorCode::Protocol, &error.to_string());
-            }
+        self.receiver.end(|outgoing| match &end {
+            End::Violation(error) => outgoing.connection.leave(ErrorCode::Protocol, &error.to_string()),
+            End::Silent(owed_for) => outgoing.connection.leave(ErrorCode::Leaving, &describe_silence(*owed_for)),
+            End::Closed | End::Lost(_) => {}
         });
         end
     }
@@ -225,6 +228,18 @@ impl Transmit for Outgoing {
 
     fn patience(&self) -> usize {
         1
+    }
+
+    fn ping(&mut self, token: u64) {
+        self.connection.ping(token);
+    }
+
+    fn pong(&mut self, token: u64) {
+        self.connection.pong(token);
+    }
+
+    fn may_be_stopped(&self) -> bool {
+        self.connection.is_uncontrolled()
     }
 
     fn end(&mut self) {

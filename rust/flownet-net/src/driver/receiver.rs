@@ -25,9 +25,11 @@ use tokio::time::Sleep;
 
 use super::End;
 use super::link::{Event, Link, Received};
+use super::liveness::{Limits, Liveness, PROGRESS_BYTES, Seen, Verdict};
 use super::role::{Left, ReaderId, Role, Taken, Tick};
 use super::sender::{Sender, Transmit};
 use crate::counters::NetCounters;
+use crate::heartbeat::Pulse;
 use crate::inlets::{Attended, Inlet};
 
 /// Makes frames of bytes and hands them to a connection machine.
@@ -75,6 +77,10 @@ struct State<I> {
     /// E3.
     end: Option<End>,
     counted: NetCounters,
+    liveness: Liveness,
+    /// Of the whole life.
+    frames: u64,
+    bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -87,10 +93,18 @@ enum Read {
 }
 
 impl<L: Link, M: Transmit, I: Intake<M>> Receiver<L, M, I> {
-    pub(crate) fn new(sender: Arc<Sender<L, M>>, intake: I) -> Arc<Self> {
+    pub(crate) fn new(sender: Arc<Sender<L, M>>, intake: I, limits: Limits) -> Arc<Self> {
         let task = Arc::new(TaskCall { sender: Arc::downgrade(&sender), is_called: AtomicBool::new(false) });
         let resume = Waker::from(Arc::clone(&task));
-        let state = State { intake, role: Role::default(), end: None, counted: NetCounters::default() };
+        let state = State {
+            intake,
+            role: Role::default(),
+            end: None,
+            counted: NetCounters::default(),
+            liveness: Liveness::new(limits),
+            frames: 0,
+            bytes: 0,
+        };
         Arc::new(Self { sender, state: Noted::new(state), is_ticking: AtomicBool::new(false), task, resume })
     }
 
@@ -193,6 +207,25 @@ impl<L: Link, M: Transmit, I: Intake<M>> Receiver<L, M, I> {
     }
 }
 
+impl<L: Link, M: Transmit, I: Intake<M>> Pulse for Receiver<L, M, I> {
+    fn on_heartbeat(&self, now: Duration) {
+        self.with(|state| {
+            if state.role.has_ended() {
+                return;
+            }
+            let (written, is_stuck) = self.sender.progress();
+            let is_listening = !state.intake.is_held();
+            let heard = state.frames + state.bytes / PROGRESS_BYTES;
+            match state.liveness.on_tick(now, Seen { heard, is_listening, written, is_stuck }) {
+                Verdict::Well => {}
+                Verdict::Ask => self.sender.feed(|machine| machine.ping(state.frames)),
+                Verdict::Tell => self.sender.feed(|machine| machine.pong(state.frames)),
+                Verdict::Silent(owed_for) => self.leave_end(state, End::Silent(owed_for)),
+            }
+        });
+    }
+}
+
 impl<L: Link, M: Transmit, I: Intake<M>> Inlet for Receiver<L, M, I> {
     fn flush(&self) {
         self.sender.bring_quiet_news();
@@ -239,7 +272,7 @@ impl<I> State<I> {
         I: Intake<M>,
     {
         if self.intake.is_held() {
-            self.counted.frames_in += sender.feed(|machine| self.intake.handle(machine, resume))?;
+            self.handle(sender, resume)?;
             return Ok(if self.intake.is_held() { Read::Nothing } else { Read::Part });
         }
         let (first, second) = self.intake.targets();
@@ -248,8 +281,9 @@ impl<I> State<I> {
         match received {
             Received::Bytes { count, is_drained } => {
                 self.counted.bytes_in += count as u64;
+                self.bytes += count as u64;
                 self.intake.filled(count);
-                self.counted.frames_in += sender.feed(|machine| self.intake.handle(machine, resume))?;
+                self.handle(sender, resume)?;
                 Ok(if is_drained { Read::Rest } else { Read::Part })
             }
             Received::Drained => {
@@ -262,6 +296,16 @@ impl<I> State<I> {
             Received::Closed if self.intake.is_between_frames() => Err(End::Closed),
             Received::Closed => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
         }
+    }
+
+    fn handle<L: Link, M: Transmit>(&mut self, sender: &Sender<L, M>, resume: &Waker) -> Result<(), End>
+    where
+        I: Intake<M>,
+    {
+        let frames = sender.feed(|machine| self.intake.handle(machine, resume))?;
+        self.counted.frames_in += frames;
+        self.frames += frames;
+        Ok(())
     }
 
     fn count<L: Link, M: Transmit>(&mut self, sender: &Sender<L, M>) {

@@ -123,6 +123,11 @@ impl Role {
         *self = Self { has_ended: true, ..Self::default() };
     }
 
+    /// Nobody reads any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
     /// The connection's own task reads.
     pub(crate) fn is_with_connection(&self) -> bool {
         self.holder == Holder::Connection

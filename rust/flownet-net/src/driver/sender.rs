@@ -41,6 +41,15 @@ pub(crate) trait Transmit: Send + 'static {
     /// How much news that nobody was woken for is worth a write.
     fn patience(&self) -> usize;
 
+    /// Asks the peer for a sign of life.
+    fn ping(&mut self, token: u64);
+
+    /// Gives it one, unasked.
+    fn pong(&mut self, token: u64);
+
+    /// Whether the peer may leave unread what it asked for, for as long as it likes.
+    fn may_be_stopped(&self) -> bool;
+
     /// Nothing is written any more: lets go of everything, though others may still hold the connection.
     fn end(&mut self);
 }
@@ -64,6 +73,8 @@ struct State<M> {
     drained: Vec<ChannelId>,
     /// What a thread met that had no means to end the connection.
     error: Option<io::Error>,
+    /// Bytes, of the whole life.
+    written: u64,
     /// D5.
     has_ended: bool,
 }
@@ -77,7 +88,7 @@ impl<L: Link, M: Transmit> Sender<L, M> {
             link,
             counters,
             ready,
-            state: Noted::new(State { machine, drained: Vec::new(), error: None, has_ended: false }),
+            state: Noted::new(State { machine, drained: Vec::new(), error: None, written: 0, has_ended: false }),
             is_full: AtomicBool::new(false),
             task: Mutex::new(Waker::noop().clone()),
             waker: Waker::from(Arc::new(News(Weak::clone(me)))),
@@ -148,6 +159,15 @@ impl<L: Link, M: Transmit> Sender<L, M> {
         self.read_notes();
     }
 
+    /// Bytes written so far, and whether there are more for a peer that does not take them though it always should.
+    pub(crate) fn progress(&self) -> (u64, bool) {
+        let state = self.state.lock();
+        let progress = (state.written, self.is_full.load(Ordering::Relaxed) && !state.machine.may_be_stopped());
+        drop(state);
+        self.read_notes();
+        progress
+    }
+
     /// Whether bytes wait for room. Then the caller is the one to be told of it, and not the connection's task, until
     /// [`leave_room`](Self::leave_room).
     pub(crate) fn take_room(&self) -> bool {
@@ -212,6 +232,7 @@ impl<L: Link, M: Transmit> Sender<L, M> {
         self.note_full(false)?;
         // Segments go home here, as soon as the kernel has their bytes.
         state.machine.advance(written);
+        state.written += written as u64;
         let mut turn = NetCounters { writes: 1, bytes_out: written as u64, ..NetCounters::default() };
         self.counters.add(&mut turn);
         Ok(Moved::Something)

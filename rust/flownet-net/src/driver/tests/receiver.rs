@@ -12,6 +12,7 @@ use flownet_core::ChannelId;
 use flownet_core::exchange::ready::ReadyList;
 use tokio::task::JoinHandle;
 
+use crate::NetworkConfig;
 use crate::counters::SharedCounters;
 use crate::driver::End;
 use crate::driver::link::{Event, Link, Received, Sent, SocketLink};
@@ -106,6 +107,14 @@ impl Transmit for Silent {
         1
     }
 
+    fn ping(&mut self, _token: u64) {}
+
+    fn pong(&mut self, _token: u64) {}
+
+    fn may_be_stopped(&self) -> bool {
+        false
+    }
+
     fn end(&mut self) {}
 }
 
@@ -152,7 +161,8 @@ impl Rig {
         let link = Chopped(SocketLink::new(ours.into()).unwrap());
         let sender = Sender::new(link, Silent, ReadyList::new(), Arc::new(SharedCounters::default()));
         let boxes: Vec<Arc<Mailbox>> = (0..readers).map(|_| Arc::default()).collect();
-        let receiver = Receiver::new(sender, Mail { bytes: [0; 8], filled: 0, boxes: boxes.clone() });
+        let limits = NetworkConfig::default().liveness();
+        let receiver = Receiver::new(sender, Mail { bytes: [0; 8], filled: 0, boxes: boxes.clone() }, limits);
         let inlets = (0..readers).map(|_| Inlets::new()).collect::<Vec<_>>();
         let inlet: Arc<dyn Inlet> = Arc::clone(&receiver) as _;
         inlets.iter().for_each(|inlets| inlets.connected().upgrade().unwrap().add(Arc::downgrade(&inlet)));

@@ -40,6 +40,14 @@ impl Transmit for Bytes {
         PATIENCE
     }
 
+    fn ping(&mut self, _token: u64) {}
+
+    fn pong(&mut self, _token: u64) {}
+
+    fn may_be_stopped(&self) -> bool {
+        false
+    }
+
     fn end(&mut self) {
         self.unwritten.clear();
     }

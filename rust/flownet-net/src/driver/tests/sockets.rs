@@ -7,6 +7,7 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -14,8 +15,10 @@ use flownet_core::channel::{ChannelControl, RemoteChannel};
 use flownet_core::gate::InputGate;
 use flownet_core::partition::ResultPartition;
 use flownet_core::record::writer::{Emit, FlushPolicy, RecordWriter};
-use flownet_core::wire::{ControlFrame, Decoded, WireLimits, decode, encode_credits};
-use flownet_core::{Backlog, ChannelId, ChannelIndex, Credit, Event, PartitionId, Selector, SubpartitionIndex, Target};
+use flownet_core::wire::{ControlFrame, DataHeader, Decoded, WireLimits, decode, encode_credits};
+use flownet_core::{
+    Backlog, ChannelId, ChannelIndex, Credit, Event, ExchangeError, PartitionId, Selector, SubpartitionIndex, Target,
+};
 use flownet_memory::SegmentPool;
 use socket2::SockRef;
 use tokio::task::JoinHandle;
@@ -41,6 +44,9 @@ enum Leaves {
     WithReset,
 }
 
+const INTERVAL: Duration = Duration::from_millis(10);
+const TIMEOUT: Duration = Duration::from_millis(100);
+
 struct Rig {
     env: NetworkEnvironment,
     segments: Arc<SegmentPool>,
@@ -48,8 +54,18 @@ struct Rig {
 
 impl Rig {
     async fn new(segments: usize, segment_bytes: usize) -> Self {
+        Self::with_config(segments, segment_bytes, NetworkConfig::default()).await
+    }
+
+    /// Whose patience is short.
+    async fn impatient() -> Self {
+        let (heartbeat_interval, heartbeat_timeout) = (INTERVAL, TIMEOUT);
+        Self::with_config(8, 1024, NetworkConfig { heartbeat_interval, heartbeat_timeout, ..NetworkConfig::default() })
+            .await
+    }
+
+    async fn with_config(segments: usize, segment_bytes: usize, config: NetworkConfig) -> Self {
         let segments = SegmentPool::new(segments, segment_bytes).unwrap();
-        let config = NetworkConfig::default();
         let env = NetworkEnvironment::bind(config, Secret::from_bytes([1; 32]), Arc::clone(&segments)).await.unwrap();
         Self { env, segments }
     }
@@ -264,6 +280,92 @@ async fn a_request_that_a_task_s_thread_read_too_early_is_served_when_its_partit
     given.recv().unwrap().wake();
     tokio::task::spawn_blocking(|| reading.join().unwrap()).await.unwrap();
     drop((peer, early, late));
+    let _ = driver.await.unwrap();
+    rig.finish_and_assert_all_segments_home().await;
+}
+
+fn error_in(gate: &InputGate) -> ExchangeError {
+    let mut batch = Vec::new();
+    match gate.poll_batch(8, &mut batch, Waker::noop()) {
+        Poll::Ready(Err(error)) => error,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_peer_that_stops_in_the_middle_of_a_frame_is_lost_and_named() {
+    let header = DataHeader {
+        channel: ChannelId::new(0),
+        sequence: 0,
+        backlog: Backlog::ZERO,
+        payload_bytes: 40,
+        checksum: None,
+    };
+    // In a header, and in a payload.
+    for sent in [7, 30] {
+        let rig = Rig::impatient().await;
+        let (mut peer, driver, gate) = rig.consumer();
+        assert_eq!(peer.frame().await, 16);
+        let bytes: Vec<u8> = header.encode().iter().copied().chain([7; 40]).take(sent).collect();
+        peer.socket.write_all(&bytes).unwrap();
+        assert!(matches!(driver.await.unwrap(), End::Silent(owed_for) if owed_for >= TIMEOUT));
+        let error = error_in(&gate).to_string();
+        assert!(error.contains("192.0.2.1:7 lost: silent for") && error.contains("heartbeat_timeout"), "{error}");
+        assert_eq!([peer.frame().await, peer.frame().await], [32, 20], "it was asked, and told in the end");
+        drop(gate);
+        rig.finish_and_assert_all_segments_home().await;
+    }
+}
+
+#[tokio::test]
+async fn a_peer_that_gives_a_byte_now_and_then_is_lost() {
+    let rig = Rig::impatient().await;
+    let (mut peer, driver, gate) = rig.consumer();
+    assert_eq!(peer.frame().await, 16);
+    let header = DataHeader {
+        channel: ChannelId::new(0),
+        sequence: 0,
+        backlog: Backlog::ZERO,
+        payload_bytes: 900,
+        checksum: None,
+    };
+    let mut bytes = header.encode().iter().copied().chain([7; 900]).collect::<Vec<u8>>().into_iter();
+    while !driver.is_finished() {
+        let byte = bytes.next().expect("it is given up before the frame is whole");
+        // The last one may come too late.
+        let _ = peer.socket.write(&[byte]);
+        tokio::time::sleep(INTERVAL / 2).await;
+    }
+    assert!(matches!(driver.await.unwrap(), End::Silent(_)));
+    drop(gate);
+    rig.finish_and_assert_all_segments_home().await;
+}
+
+#[tokio::test]
+async fn a_consumer_that_answers_nothing_is_lost_and_releases_its_partition() {
+    let rig = Rig::impatient().await;
+    let (mut peer, driver) = rig.producer();
+    let mut writer = rig.partition(1, &Inlets::new());
+    peer.open(0, 1, 2);
+    assert!(matches!(driver.await.unwrap(), End::Silent(_)));
+    assert_eq!([peer.frame().await, peer.frame().await], [32, 4], "it was asked, and told in the end");
+    writer.broadcast_event(&Event::EndOfData { drain: true }).unwrap();
+    drop(writer);
+    rig.finish_and_assert_all_segments_home().await;
+}
+
+#[tokio::test]
+async fn idle_peers_that_answer_are_kept() {
+    let rig = Rig::impatient().await;
+    let (mut peer, driver, gate) = rig.consumer();
+    assert_eq!(peer.frame().await, 16);
+    let began = std::time::Instant::now();
+    while began.elapsed() < 5 * TIMEOUT {
+        assert_eq!(peer.frame().await, 32);
+        peer.send(&ControlFrame::Pong { token: 0 });
+    }
+    assert!(!driver.is_finished());
+    drop((peer, gate));
     let _ = driver.await.unwrap();
     rig.finish_and_assert_all_segments_home().await;
 }

@@ -1,0 +1,179 @@
+//! Whether a peer is still there: a machine that is asked now and then, without IO or clock.
+//!
+//! Who has heard nothing since it was last asked sends a PING; the peer then owes a sign of life: any frame, or enough of
+//! a large one. Who may not read, because its task has no room, cannot hear an answer: it asks for none and tells the
+//! peer that it lives, which hears it, since under whatever control at most one of two peers does not read.
+//!
+//! TCP has a time-out of its own for what a peer does not acknowledge. It would end connections whose peer has
+//! deliberately closed its window, so it is not set: a peer that is gone is silent, and one that lives and takes nothing
+//! where it always should is found here as well.
+//!
+//! # Invariants
+//! - L1: a peer is given up only after it owed something for the whole timeout, asked for it, and we were there to hear.
+//! - L2: a peer that gives less than [`PROGRESS_BYTES`] of a frame, or nothing at all, is given up within the timeout and
+//!   two intervals.
+//! - L3: a peer of ours hears something each interval in which we do not read, and an answer to each PING otherwise.
+
+use std::time::Duration;
+
+/// When peers are asked and given up.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Limits {
+    /// How often [`Liveness::on_tick`] is called.
+    pub(crate) interval: Duration,
+    /// How long a peer may owe something.
+    pub(crate) timeout: Duration,
+}
+
+/// What there is to be seen of a connection.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Seen {
+    /// Grows with each sign of life.
+    pub(crate) heard: u64,
+    /// Whether we read.
+    pub(crate) is_listening: bool,
+    /// Grows with what the peer's socket takes.
+    pub(crate) written: u64,
+    /// Bytes wait for a peer that always reads.
+    pub(crate) is_stuck: bool,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Verdict {
+    Well,
+    /// Ask the peer for a sign of life.
+    Ask,
+    /// Give it one of ours.
+    Tell,
+    /// It is lost.
+    Silent(Duration),
+}
+
+/// See the [module docs](self).
+#[derive(Debug)]
+pub(crate) struct Liveness {
+    limits: Limits,
+    last_tick: Option<Duration>,
+    heard: Debt,
+    written: Debt,
+}
+
+/// Something that has to grow.
+#[derive(Debug, Default)]
+struct Debt {
+    /// Of the tick before, if there was one.
+    last: Option<u64>,
+    since: Option<Duration>,
+}
+
+impl Liveness {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self { limits, last_tick: None, heard: Debt::default(), written: Debt::default() }
+    }
+
+    /// Time has passed; clocks may begin anywhere.
+    pub(crate) fn on_tick(&mut self, now: Duration, seen: Seen) -> Verdict {
+        // L1: where a tick is late it was us who stood still.
+        let missed = self.last_tick.map_or(Duration::ZERO, |last| now.saturating_sub(last + 2 * self.limits.interval));
+        self.last_tick = Some(now);
+        let began = self.heard.since.is_none();
+        let silent_for = self.heard.grow(now, missed, seen.heard, seen.is_listening);
+        let stuck_for = self.written.grow(now, missed, seen.written, seen.is_stuck);
+        let owed_for = silent_for.max(stuck_for);
+        match owed_for {
+            Some(owed_for) if owed_for >= self.limits.timeout => Verdict::Silent(owed_for),
+            _ if !seen.is_listening => Verdict::Tell,
+            _ if silent_for.is_some() && began => Verdict::Ask,
+            _ => Verdict::Well,
+        }
+    }
+}
+
+impl Debt {
+    /// How long it is due, if it is.
+    fn grow(&mut self, now: Duration, missed: Duration, count: u64, is_due: bool) -> Option<Duration> {
+        if self.last.replace(count) != Some(count) || !is_due {
+            self.since = None;
+            return None;
+        }
+        let since = *self.since.get_or_insert(now) + missed;
+        self.since = Some(since.min(now));
+        Some(now.saturating_sub(since))
+    }
+}
+
+/// So much of a frame is a sign of life too: a large one may take long on a slow link.
+pub(crate) const PROGRESS_BYTES: u64 = 4 * flownet_memory::KIB as u64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits { interval: Duration::from_secs(1), timeout: Duration::from_secs(10) };
+    const QUIET: Seen = Seen { heard: 0, is_listening: true, written: 0, is_stuck: false };
+
+    /// The verdicts of one tick a second.
+    fn verdicts(
+        liveness: &mut Liveness,
+        seconds: std::ops::Range<u64>,
+        mut seen: impl FnMut(u64) -> Seen,
+    ) -> Vec<Verdict> {
+        seconds.map(|second| liveness.on_tick(Duration::from_secs(second), seen(second))).collect()
+    }
+
+    #[test]
+    fn a_peer_that_answers_nothing_is_asked_once_and_given_up_after_the_timeout() {
+        let mut liveness = Liveness::new(LIMITS);
+        let verdicts = verdicts(&mut liveness, 4..16, |_| QUIET);
+        assert_eq!(verdicts[..2], [Verdict::Well, Verdict::Ask], "after an interval without a sign of life");
+        assert_eq!(verdicts[2..11], [Verdict::Well; 9]);
+        assert_eq!(verdicts[11], Verdict::Silent(LIMITS.timeout));
+    }
+
+    #[test]
+    fn a_peer_that_answers_is_asked_every_other_tick_and_never_given_up() {
+        let mut liveness = Liveness::new(LIMITS);
+        let mut heard = 0;
+        for second in 0..100 {
+            let verdict = liveness.on_tick(Duration::from_secs(second), Seen { heard, ..QUIET });
+            assert_eq!(verdict, if second % 2 == 1 { Verdict::Ask } else { Verdict::Well });
+            heard += u64::from(verdict == Verdict::Ask);
+        }
+    }
+
+    #[test]
+    fn a_peer_that_sends_is_not_asked() {
+        let mut liveness = Liveness::new(LIMITS);
+        let verdicts = verdicts(&mut liveness, 1..50, |second| Seen { heard: second, ..QUIET });
+        assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Well));
+    }
+
+    #[test]
+    fn who_does_not_read_tells_each_time_and_gives_nobody_up() {
+        let mut liveness = Liveness::new(LIMITS);
+        let held = verdicts(&mut liveness, 0..100, |_| Seen { is_listening: false, ..QUIET });
+        assert!(held.iter().all(|verdict| *verdict == Verdict::Tell));
+        assert_eq!(verdicts(&mut liveness, 100..110, |_| QUIET)[9], Verdict::Well, "it begins anew");
+    }
+
+    #[test]
+    fn the_time_in_which_we_stood_still_is_not_the_peers() {
+        let mut liveness = Liveness::new(LIMITS);
+        verdicts(&mut liveness, 0..4, |_| QUIET);
+        assert_eq!(liveness.on_tick(Duration::from_secs(3600), QUIET), Verdict::Well);
+        assert_eq!(liveness.on_tick(Duration::from_secs(3601), Seen { heard: 1, ..QUIET }), Verdict::Well);
+        let verdicts = verdicts(&mut liveness, 3602..3613, |_| Seen { heard: 1, ..QUIET });
+        assert_eq!((verdicts[0], verdicts[10]), (Verdict::Ask, Verdict::Silent(LIMITS.timeout)));
+    }
+
+    #[test]
+    fn a_peer_that_lives_but_takes_nothing_where_it_must_is_given_up() {
+        let mut liveness = Liveness::new(LIMITS);
+        let stuck = |second| Seen { heard: second, is_stuck: true, ..QUIET };
+        assert_eq!(verdicts(&mut liveness, 0..12, stuck).last(), Some(&Verdict::Silent(LIMITS.timeout)));
+        let mut liveness = Liveness::new(LIMITS);
+        let slow = |second| Seen { heard: second, is_stuck: true, written: second / 9, ..QUIET };
+        assert!(verdicts(&mut liveness, 1..100, slow).iter().all(|verdict| *verdict == Verdict::Well));
+    }
+}
