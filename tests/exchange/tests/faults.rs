@@ -6,7 +6,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use flownet_core::wire::{ControlFrame, Decoded, ErrorCode, ErrorScope, WireLimits, decode};
-use flownet_core::{ExchangeError, Selector, Target};
+use flownet_core::{
+    Backlog, ChannelId, Credit, Event, ExchangeError, PartitionId, Selector, SubpartitionIndex, Target,
+};
 use flownet_exchange_tests::{Flush, Size, Worker, eventually, job_secret, join, on_thread, read_all};
 use flownet_net::handshake::{self, Features, Hello, Role};
 use flownet_net::{GateReader, NetworkConfig, PartitionWriter, Secret};
@@ -81,17 +83,50 @@ async fn a_producer_that_dies_is_named_to_all_its_readers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_socket_that_is_reset_in_the_middle_of_a_frame_is_a_lost_connection() {
-    let consumer = Worker::start(SMALL, NetworkConfig::default()).await;
-    let (reader, mut stream, addr) = reader_of_a_scripted_producer(&consumer).await;
-    // OPEN, then the first half of a DATA header, then an end without a good-bye.
-    stream.read_exact(&mut [0; 28]).await.unwrap();
-    stream.write_all(&[1, 0, 0, 0, 20, 0]).await.unwrap();
+async fn a_socket_that_ends_or_is_reset_in_the_middle_of_a_frame_is_a_lost_connection() {
+    for (is_reset, what) in [(false, "closed by the peer"), (true, "reset by the peer")] {
+        let consumer = Worker::start(SMALL, NetworkConfig::default()).await;
+        let (reader, mut stream, addr) = reader_of_a_scripted_producer(&consumer).await;
+        // OPEN, then the first half of a DATA header, then an end without a good-bye.
+        stream.read_exact(&mut [0; 28]).await.unwrap();
+        stream.write_all(&[1, 0, 0, 0, 20, 0]).await.unwrap();
+        if is_reset {
+            stream.set_zero_linger().unwrap();
+        }
+        drop(stream);
+        let error = read_to_error(reader).await;
+        assert!(matches!(&error, ExchangeError::ConnectionLost { peer, .. } if **peer == *addr.to_string()), "{error}");
+        assert!(error.to_string().contains(what), "{error}");
+        consumer.finish_and_assert_all_segments_home().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_consumer_that_is_reset_frees_its_writer() {
+    let producer = Worker::start(SMALL, NetworkConfig::default()).await;
+    let mut writer = producer.writer(1, 1, Selector::Forward, Flush::EveryRecord);
+    let mut stream = TcpStream::connect(producer.env.local_addr()).await.unwrap();
+    handshake::initiate(&mut stream, &job_secret(), DATA, TIMEOUT).await.unwrap();
+    let mut open = Vec::new();
+    let frame = ControlFrame::Open {
+        channel: ChannelId::new(0),
+        partition: PartitionId::new(1),
+        subpartition: SubpartitionIndex::new(0),
+        initial_credit: Credit::new(1),
+    };
+    frame.encode(&mut open);
+    stream.write_all(&open).await.unwrap();
+    emit(&mut writer, 1);
+    stream.read_exact(&mut [0; 20]).await.unwrap();
+    // Far more than memory holds: it waits for credit that does not come.
+    let writing = on_thread(move || {
+        emit(&mut writer, 100_000);
+        writer.finish(true).unwrap();
+    });
+    stream.set_zero_linger().unwrap();
     drop(stream);
-    let error = read_to_error(reader).await;
-    assert!(error.to_string().contains(&addr.to_string()), "{error}");
-    assert!(error.to_string().contains("by the peer"), "{error}");
-    consumer.finish_and_assert_all_segments_home().await;
+    join(writing).await;
+    producer.finish_and_assert_all_segments_home().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -128,6 +163,35 @@ async fn a_connection_that_broke_is_replaced_by_the_next_request() {
         stream.read_exact(&mut [0; 28]).await.unwrap();
         drop(stream);
         assert!(matches!(read_to_error(reader).await, ExchangeError::ConnectionLost { .. }));
+    }
+    consumer.finish_and_assert_all_segments_home().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_connection_is_used_again_and_one_its_peer_closed_is_replaced() {
+    let consumer = Worker::start(SMALL, NetworkConfig::default()).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    for _ in 0..3 {
+        let mut reader = reader_of(&consumer, addr);
+        let (mut stream, _) = listener.accept().await.unwrap();
+        handshake::accept(&mut stream, &job_secret(), DATA, TIMEOUT).await.unwrap();
+        for channel in [0, 1] {
+            stream.read_exact(&mut [0; 28]).await.unwrap();
+            let mut end = Vec::new();
+            let (channel, backlog, event) = (ChannelId::new(channel), Backlog::ZERO, Event::EndOfPartition);
+            ControlFrame::Event { channel, sequence: 0, backlog, priority: false, event }.encode(&mut end);
+            stream.write_all(&end).await.unwrap();
+            // Its only channel has ended: the connection is idle. The second request finds it.
+            join(on_thread(move || read_all(reader, 1).unwrap())).await;
+            if channel == ChannelId::new(1) {
+                break;
+            }
+            reader = reader_of(&consumer, addr);
+        }
+        // The idle connection ends; the other side has let go of it once it closes its own half. Nobody is told.
+        stream.shutdown().await.unwrap();
+        until_closed(&mut stream).await;
     }
     consumer.finish_and_assert_all_segments_home().await;
 }
@@ -314,7 +378,7 @@ async fn reader_of_a_scripted_producer(consumer: &Worker) -> (GateReader, TcpStr
 fn reader_of(consumer: &Worker, addr: SocketAddr) -> GateReader {
     consumer.reader(&[flownet_exchange_tests::Source {
         worker: addr,
-        partition: flownet_core::PartitionId::new(1),
-        subpartition: flownet_core::SubpartitionIndex::new(0),
+        partition: PartitionId::new(1),
+        subpartition: SubpartitionIndex::new(0),
     }])
 }

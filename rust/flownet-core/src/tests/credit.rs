@@ -247,19 +247,6 @@ fn ready_readers_share_the_connection_buffer_by_buffer() {
 }
 
 #[test]
-fn an_unwritable_socket_sends_nothing_and_goes_on_when_writable() {
-    let mut pair = Pair::with_exclusive_buffers(2);
-    pair.is_unwritable = true;
-    pair.emit_buffers(0, 3);
-    pair.run_until_idle();
-    assert_eq!((pair.consumer_queue(), pair.backlog(0)), (0, Backlog::new(3)));
-    pair.is_unwritable = false;
-    pair.run_until_idle();
-    assert_eq!(pair.consumer_queue(), 2);
-    pair.finish_and_assert_all_segments_home();
-}
-
-#[test]
 fn a_reader_is_served_once_however_often_it_is_announced() {
     let mut pair =
         Pair::new(Setup { channels: 2, exclusive: 4, floating: 0, partition_segments: Some(8), ..Setup::default() });

@@ -242,14 +242,21 @@ pub(crate) mod pipe {
 
     impl Link for PipeLink {
         fn read(&self, first: &mut [u8], second: &mut [u8]) -> io::Result<Received> {
-            let mut target = ReadBuf::new(if first.is_empty() { second } else { first });
-            match self.poll(|stream, cx| stream.poll_read(cx, &mut target)) {
-                Poll::Ready(result) => result.map(|()| match target.filled().len() {
-                    0 => Received::Closed,
-                    count => Received::Bytes { count, is_drained: false },
-                }),
-                Poll::Pending => Ok(Received::Drained),
+            // As a vectored read: the second takes what comes behind the first.
+            let mut count = 0;
+            for target in [first, second].into_iter().filter(|target| !target.is_empty()) {
+                let mut target = ReadBuf::new(target);
+                match self.poll(|stream, cx| stream.poll_read(cx, &mut target)) {
+                    Poll::Ready(result) => result?,
+                    Poll::Pending if count == 0 => return Ok(Received::Drained),
+                    Poll::Pending => break,
+                }
+                count += target.filled().len();
+                if target.remaining() > 0 {
+                    break;
+                }
             }
+            Ok(if count == 0 { Received::Closed } else { Received::Bytes { count, is_drained: false } })
         }
 
         fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<Sent> {

@@ -4,6 +4,7 @@ mod receiver;
 mod rig;
 mod sender;
 mod sockets;
+mod streams;
 
 use std::time::Duration;
 

@@ -31,7 +31,7 @@ pub(super) const PARTITION: u64 = 7;
 
 const SEGMENTS: usize = 64;
 const SEGMENT_BYTES: usize = 64;
-const MAX_RECORD_BYTES: usize = 1024;
+const MAX_RECORD_BYTES: usize = 1 << 20;
 
 /// Both ends run inside [`Rig::drive`] only, on the test's own task.
 pub(super) struct Rig {
@@ -53,7 +53,11 @@ enum Half {
 
 impl Rig {
     pub(super) async fn new(pipe_bytes: usize) -> Self {
-        let segments = SegmentPool::new(SEGMENTS, SEGMENT_BYTES).unwrap();
+        Self::with_segments(pipe_bytes, SEGMENT_BYTES).await
+    }
+
+    pub(super) async fn with_segments(pipe_bytes: usize, segment_bytes: usize) -> Self {
+        let segments = SegmentPool::new(SEGMENTS, segment_bytes).unwrap();
         let secret = Secret::from_bytes([1; 32]);
         let env = NetworkEnvironment::bind(NetworkConfig::default(), secret, Arc::clone(&segments)).await.unwrap();
         let peer: SocketAddr = "192.0.2.1:7".parse().unwrap();
@@ -89,10 +93,18 @@ impl Rig {
     }
 
     pub(super) fn open_under(&self, control: ChannelControl, subpartition: u32) -> Reader {
+        self.open_channel(control, PARTITION, subpartition)
+    }
+
+    pub(super) fn open_partition(&self, partition: u64, subpartition: u32) -> Reader {
+        self.open_channel(ChannelControl::Credit, partition, subpartition)
+    }
+
+    fn open_channel(&self, control: ChannelControl, partition: u64, subpartition: u32) -> Reader {
         let gate = InputGate::new(1);
         let pool = self.env.create_gate_pool(1).unwrap();
         let channel = RemoteChannel::with_control(Arc::clone(&gate), ChannelIndex::new(0), pool, 2, control);
-        let (partition, subpartition) = (PartitionId::new(PARTITION), SubpartitionIndex::new(subpartition));
+        let (partition, subpartition) = (PartitionId::new(partition), SubpartitionIndex::new(subpartition));
         assert!(self.requests.send(OpenRequest { partition, subpartition, channel, inlets: Weak::new() }).is_ok());
         Reader { gate, records: RecordReader::new(MAX_RECORD_BYTES) }
     }
