@@ -12,7 +12,6 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    io,
     net::{IpAddr, SocketAddr},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -27,7 +26,7 @@ use flownet_memory::SegmentPool;
 use flownet_net::{NetworkConfig, NetworkEnvironment, Secret};
 use flownet_runtime::{Chain, ChainFactory, PreparedTask, TaskError, TaskHandle, source::SourceOrder, spec::TaskSpec};
 use tokio::{
-    runtime::{Builder, Handle, Runtime},
+    runtime::Handle,
     sync::{Mutex as AsyncMutex, Notify},
 };
 
@@ -36,6 +35,7 @@ use crate::{
     resources::Resources,
     rpc::{Deployment, News, TaskEnd, WorkerFault},
     settings::JobSettings,
+    threads::on_build_thread,
 };
 
 /// The tasks of one worker and what they need.
@@ -122,7 +122,7 @@ impl Agent {
         stage.environment = Some(environment.clone());
         let agent = Arc::clone(self);
         let build = move || agent.build_all(tasks, &environment, &*factory, settings.max_record_bytes);
-        let built = tokio::task::spawn_blocking(build).await;
+        let built = on_build_thread(build).await;
         stage.built = built.map_err(|error| WorkerFault::Worker(format!("building its tasks failed: {error}")))??;
         Ok(address)
     }
@@ -292,26 +292,6 @@ impl Ended {
     }
 }
 
-/// The runtime of a data plane: one thread moves the bytes of a process.
-pub(crate) fn network_runtime() -> io::Result<Runtime> {
-    Builder::new_multi_thread().worker_threads(1).thread_name("flownet-net").enable_all().build()
-}
-
-/// The runtime of a control plane; its only other thread builds chains.
-pub(crate) fn control_runtime() -> io::Result<Runtime> {
-    Builder::new_current_thread()
-        .thread_name("flownet-build")
-        // User code recurses: unpickling follows the depth of what it reads.
-        .thread_stack_size(BUILD_STACK_BYTES)
-        .enable_all()
-        .build()
-}
-
 fn fault(spec: &TaskSpec, error: TaskError) -> WorkerFault {
     WorkerFault::Task { task: spec.task_id, error }
 }
-
-/// How long the runtimes of a job wait for their threads to end.
-pub(crate) const SHUTDOWN_LIMIT: Duration = Duration::from_secs(1);
-/// As large as the stack of a main thread; untouched pages cost nothing.
-const BUILD_STACK_BYTES: usize = 8 << 20;

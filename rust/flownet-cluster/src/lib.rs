@@ -34,6 +34,7 @@ mod resources;
 mod rpc;
 mod sample;
 mod settings;
+mod threads;
 mod tracker;
 mod worker;
 

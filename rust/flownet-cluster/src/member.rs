@@ -11,10 +11,10 @@ use flownet_runtime::ChainFactory;
 use futures::{SinkExt, StreamExt};
 
 use crate::{
-    agent::control_runtime,
     launcher::{Orders, Report},
     port,
     rpc::{self, ControlTransport},
+    threads::control_runtime,
     worker::{TasksLeft, WorkerError, take_part},
 };
 

@@ -10,17 +10,17 @@ use std::{
 
 use flownet_net::Secret;
 use futures::future::join_all;
-use tokio::{net::TcpListener, runtime::Runtime};
+use tokio::net::TcpListener;
 
 use crate::{
-    agent::{SHUTDOWN_LIMIT, network_runtime},
     port::{self, DialError},
+    threads::NetworkThread,
 };
 
 /// A port that answers whoever knows the secret, until it is dropped.
 #[derive(Debug)]
 pub struct Probe {
-    runtime: Option<Runtime>,
+    network: NetworkThread,
     address: SocketAddr,
     secret: Secret,
 }
@@ -31,11 +31,11 @@ impl Probe {
     /// # Errors
     /// If this machine has no such address, or no port is free.
     pub fn open(host: IpAddr, secret: Secret) -> io::Result<Self> {
-        let runtime = network_runtime()?;
-        let listener = runtime.block_on(TcpListener::bind((host, 0)))?;
+        let network = NetworkThread::start()?;
+        let listener = network.handle().block_on(TcpListener::bind((host, 0)))?;
         let address = listener.local_addr()?;
-        runtime.spawn(port::accept_all(listener, secret.clone(), |_, _| std::future::ready(())));
-        Ok(Self { runtime: Some(runtime), address, secret })
+        network.handle().spawn(port::accept_all(listener, secret.clone(), |_, _| std::future::ready(())));
+        Ok(Self { network, address, secret })
     }
 
     /// Where it listens.
@@ -48,7 +48,6 @@ impl Probe {
     /// someone who knows the secret, within `limit`: their position, and why.
     #[must_use]
     pub fn dial_all(&self, peers: &[SocketAddr], limit: Duration) -> Vec<(usize, String)> {
-        let Some(runtime) = &self.runtime else { return Vec::new() };
         let dial = async |(position, &peer): (usize, &SocketAddr)| {
             let reason = match tokio::time::timeout(limit, port::dial(peer, &self.secret)).await {
                 Ok(Ok(_)) => return None,
@@ -58,16 +57,8 @@ impl Probe {
             };
             Some((position, reason))
         };
-        let answers = runtime.block_on(join_all(peers.iter().enumerate().map(dial)));
+        let answers = self.network.handle().block_on(join_all(peers.iter().enumerate().map(dial)));
         answers.into_iter().flatten().collect()
-    }
-}
-
-impl Drop for Probe {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_timeout(SHUTDOWN_LIMIT);
-        }
     }
 }
 

@@ -10,10 +10,11 @@ use std::{
 };
 
 use crate::{
-    agent::{Agent, SHUTDOWN_LIMIT, control_runtime, network_runtime},
+    agent::Agent,
     launcher::{Greeting, Orders},
     port::{self, DialError},
     rpc::{self, Deployment, Introduction, News, Worker, WorkerFault},
+    threads::{NetworkThread, SHUTDOWN_LIMIT, control_runtime},
 };
 use flownet_net::{Secret, SecretError};
 use flownet_runtime::{ChainFactory, source::SourceOrder};
@@ -78,12 +79,12 @@ where
     F: FnOnce(&[u8]) -> Result<Arc<dyn ChainFactory>, String>,
 {
     let factory = build(&orders.init);
-    let network = network_runtime().map_err(WorkerError::Runtime)?;
+    let network = NetworkThread::start().map_err(WorkerError::Runtime)?;
     let control = control_runtime().map_err(WorkerError::Runtime)?;
     let agent = Agent::new(orders.worker, secret.clone(), factory, host, network.handle().clone());
     let result = control.block_on(serve(orders, secret, agent));
     control.shutdown_timeout(SHUTDOWN_LIMIT);
-    network.shutdown_timeout(SHUTDOWN_LIMIT);
+    drop(network);
     result
 }
 

@@ -331,7 +331,12 @@ impl Driver {
         let Some(link) = self.seat(worker).link.clone() else { return };
         let (call, sender) = (call(link), self.sender.clone());
         tokio::spawn(async move {
-            let event = call.await.unwrap_or_else(|error| disconnection(worker, &error));
+            // A task of its own: what panics in it has to be told, too.
+            let event = match tokio::spawn(call).await {
+                Ok(Ok(event)) => event,
+                Ok(Err(error)) => disconnection(worker, &error),
+                Err(error) => Event::Faulty { worker, fault: WorkerFault::Worker(format!("a bug: {error}")) },
+            };
             let _ = sender.send(event);
         });
     }

@@ -31,13 +31,13 @@ use self::{
     driver::{Driver, Event, Events, Job},
 };
 use crate::{
-    agent::{SHUTDOWN_LIMIT, control_runtime, network_runtime},
     error::ClusterError,
     launcher::Launcher,
     plan::{Dataflow, Plan},
     report::{JobReport, JobStatus},
     sample::JobSample,
     settings::JobSettings,
+    threads::{NetworkThread, SHUTDOWN_LIMIT, control_runtime},
 };
 
 /// Starts jobs.
@@ -152,12 +152,12 @@ impl Drop for Verdict {
 /// The body of the coordinator's thread. The runtimes end in here, so that
 /// their threads are gone before the result is posted.
 fn coordinate(job: Arc<Job>, board: Arc<Board>, events: Events) -> Result<(), ClusterError> {
-    let setup = |error: std::io::Error| ClusterError::Setup { message: format!("cannot start a runtime: {error}") };
-    let network = network_runtime().map_err(setup)?;
+    let setup = |error: std::io::Error| ClusterError::Setup { message: format!("cannot start a thread: {error}") };
+    let network = NetworkThread::start().map_err(setup)?;
     let control = control_runtime().map_err(setup)?;
     let handle = network.handle().clone();
     let result = control.block_on(async { Driver::new(job, board, events, handle).await?.run().await });
     control.shutdown_timeout(SHUTDOWN_LIMIT);
-    network.shutdown_timeout(SHUTDOWN_LIMIT);
+    drop(network);
     result
 }

@@ -32,8 +32,8 @@ use tokio::sync::{Notify, mpsc::UnboundedSender};
 
 use super::{Orders, crew_port};
 use crate::{
-    agent::{SHUTDOWN_LIMIT, control_runtime},
     error::{ClusterError, WorkerExit},
+    threads::{SHUTDOWN_LIMIT, control_runtime},
 };
 
 /// Workers that came by themselves. See the module documentation.

@@ -12,6 +12,10 @@ pub(crate) const CODEC_ERROR: &str = "flownet.errors.CodecError";
 /// Longest `repr` of a record in an error, in characters.
 const RECORD_CHARS: usize = 200;
 
+/// Longest text of an exception, and of its traceback, in bytes. An error travels to the coordinator, to every peer and
+/// to the user's screen; far more than anybody reads must not keep it from getting there.
+const TEXT_BYTES: usize = 64 << 10;
+
 /// Who an operator is, for errors and contexts.
 #[derive(Clone, Debug)]
 pub(super) struct OperatorInfo {
@@ -30,8 +34,8 @@ impl OperatorInfo {
             parallelism: self.parallelism,
             record: record.map(short_repr),
             error_type: type_name(py, error),
-            message: text(error.value(py).str()),
-            traceback: format_traceback(py, error),
+            message: shortened(text(error.value(py).str())),
+            traceback: format_traceback(py, error).map(shortened),
         };
         failure.into()
     }
@@ -59,7 +63,7 @@ impl OperatorInfo {
             parallelism: self.parallelism,
             record: record.map(short_repr),
             error_type: error_type.to_owned(),
-            message,
+            message: shortened(message),
             traceback: None,
         };
         failure.into()
@@ -87,6 +91,21 @@ pub(super) fn short_repr(record: &Bound<'_, PyAny>) -> String {
         Some((at, _)) => format!("{}...", &repr[..at]),
         None => repr.into_owned(),
     }
+}
+
+/// Beginning and end of a text that is too long to be told whole, and how much is missing in between.
+fn shortened(text: String) -> String {
+    if text.len() <= TEXT_BYTES {
+        return text;
+    }
+    let boundary = |mut at: usize| {
+        while !text.is_char_boundary(at) {
+            at -= 1;
+        }
+        at
+    };
+    let (front, back) = (boundary(TEXT_BYTES / 2), boundary(text.len() - TEXT_BYTES / 2));
+    format!("{}\n... [{} bytes left out] ...\n{}", &text[..front], back - front, &text[back..])
 }
 
 /// The class as tracebacks print it: without the module where that is `builtins` or `__main__`.
