@@ -1,22 +1,19 @@
 //! A control port: who may speak to the coordinator's process at all.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, time::Duration};
 
 use flownet_net::{
-    Secret,
+    HandshakeError, PendingHandshake, PendingHandshakes, Secret,
     handshake::{self, DEFAULT_HANDSHAKE_TIMEOUT, Features, Hello, Role},
 };
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::Semaphore,
-};
+use tokio::net::{TcpListener, TcpStream};
 
 /// What both ends of a control connection say.
 pub(crate) const CONTROL_HELLO: Hello = Hello { role: Role::Control, features: Features::NONE };
 
 /// Hands every connection that proves to know the secret to `admit`, until it
 /// is dropped. Everybody else is logged in one line and shut out; nobody else
-/// notices. `admit` should be over soon: it counts as pending until then.
+/// notices, however many they are: see [`PendingHandshakes`].
 pub(crate) async fn accept_all<F>(
     listener: TcpListener,
     secret: Secret,
@@ -24,34 +21,43 @@ pub(crate) async fn accept_all<F>(
 ) where
     F: Future<Output = ()> + Send,
 {
-    let places = Arc::new(Semaphore::new(MAX_PENDING));
+    let pending = PendingHandshakes::new(MAX_PENDING);
     loop {
-        // A stranger who opens connections and says nothing takes places, not memory.
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, peer)) => {
-                let (secret, admit) = (secret.clone(), admit.clone());
+                let (secret, admit, place) = (secret.clone(), admit.clone(), pending.enter(peer.ip()));
                 tokio::spawn(async move {
-                    if let Some(stream) = prove(stream, peer, &secret).await {
+                    if let Some(stream) = prove(stream, peer, &secret, place).await {
                         admit(stream, peer).await;
                     }
-                    drop(place);
                 });
+                // Who has spoken already is seen to have before the next one may take its place.
+                tokio::task::yield_now().await;
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a control connection");
+                pending.give_up_one();
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
 }
 
-async fn prove(mut stream: TcpStream, peer: SocketAddr, secret: &Secret) -> Option<TcpStream> {
-    let hello = handshake::accept(&mut stream, secret, CONTROL_HELLO, DEFAULT_HANDSHAKE_TIMEOUT).await;
-    if let Err(error) = hello {
-        tracing::warn!(%peer, %error, "refused a control connection");
-        return None;
-    }
+async fn prove(stream: TcpStream, peer: SocketAddr, secret: &Secret, place: PendingHandshake) -> Option<TcpStream> {
+    let accept = async |mut stream: TcpStream| {
+        handshake::accept(&mut stream, secret, CONTROL_HELLO, DEFAULT_HANDSHAKE_TIMEOUT).await.map(|_| stream)
+    };
+    let stream = match place.prove(stream, DEFAULT_HANDSHAKE_TIMEOUT, accept).await {
+        Ok(stream) => stream,
+        Err(error @ HandshakeError::Displaced) => {
+            tracing::debug!(%peer, %error, "refused a control connection");
+            return None;
+        }
+        Err(error) => {
+            tracing::warn!(%peer, %error, "refused a control connection");
+            return None;
+        }
+    };
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "cannot set TCP_NODELAY");
     }
@@ -63,6 +69,21 @@ async fn prove(mut stream: TcpStream, peer: SocketAddr, secret: &Secret) -> Opti
 /// # Errors
 /// If nobody listens there, or the two ends do not know the same secret.
 pub(crate) async fn dial(port: SocketAddr, secret: &Secret) -> Result<TcpStream, DialError> {
+    let mut attempt = 1;
+    loop {
+        match dial_once(port, secret).await {
+            // It is crowded, and we gave way to others before it knew us.
+            Err(DialError::Handshake { error, .. }) if error.is_hang_up() && attempt < ATTEMPTS => {
+                tracing::debug!(%port, %error, attempt, "trying again to connect");
+                tokio::time::sleep(attempt * RETRY_PAUSE).await;
+                attempt += 1;
+            }
+            dialed => return dialed,
+        }
+    }
+}
+
+async fn dial_once(port: SocketAddr, secret: &Secret) -> Result<TcpStream, DialError> {
     let connecting = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(port)).await;
     let connected = connecting.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
     let mut stream = connected.map_err(|error| DialError::Connect { port, error })?;
@@ -95,12 +116,16 @@ pub enum DialError {
         port: SocketAddr,
         /// What went wrong.
         #[source]
-        error: flownet_net::HandshakeError,
+        error: HandshakeError,
     },
 }
 
 /// Connections that may be in their handshake at once.
 const MAX_PENDING: usize = 64;
+/// Connections tried in a row where the other end hangs up during the handshake.
+const ATTEMPTS: u32 = 5;
+/// Pause after the first of them; longer by as much after each.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// Pause after a failed accept: most often too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long the system may try to reach a port; a packet filter may say nothing at all.

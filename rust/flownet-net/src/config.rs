@@ -58,7 +58,8 @@ pub struct NetworkConfig {
     /// How long a peer may owe a sign of life, or the rest of a frame, before its connection is given up. Default: 10 s,
     /// at least twice the interval. A peer that lives but whose task has no room is never given up.
     pub heartbeat_timeout: Duration,
-    /// Connections that may be in their handshake at once; further ones wait in the system's backlog. Default: 64.
+    /// Connections that may be about to prove themselves at once; a further one takes the place of one that says nothing,
+    /// see [`PendingHandshakes`](crate::PendingHandshakes). Default: 64.
     pub max_pending_handshakes: usize,
 }
 

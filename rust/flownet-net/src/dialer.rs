@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use flownet_core::channel::{ChannelControl, RemoteChannel};
 use flownet_core::{ExchangeError, PartitionId, SubpartitionIndex};
@@ -20,6 +21,7 @@ use tokio::time::timeout;
 
 use crate::driver::consumer;
 use crate::environment::Shared;
+use crate::error::HandshakeError;
 use crate::handshake;
 use crate::inlets::Connected;
 use crate::socket;
@@ -133,15 +135,34 @@ async fn dial(mut requests: Requests) {
     }
 }
 
+/// Tries again where the peer hangs up on us before it knows us: it is crowded, and we gave way to others.
 async fn connect(shared: &Shared, peer: SocketAddr) -> Result<TcpStream, String> {
+    let mut attempt = 1;
+    loop {
+        match connect_once(shared, peer).await? {
+            Ok(stream) => return Ok(stream),
+            Err(error) if error.is_hang_up() && attempt < ATTEMPTS => {
+                tracing::debug!(%peer, %error, attempt, "trying again to connect");
+                tokio::time::sleep(attempt * RETRY_PAUSE).await;
+                attempt += 1;
+            }
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+}
+
+async fn connect_once(shared: &Shared, peer: SocketAddr) -> Result<Result<TcpStream, HandshakeError>, String> {
     let config = &shared.config;
     let mut stream = timeout(config.connect_timeout, TcpStream::connect(peer))
         .await
         .map_err(|_| format!("no connection within {} ms", config.connect_timeout.as_millis()))?
         .map_err(|error| socket::describe(&error))?;
     socket::prepare(&stream);
-    handshake::initiate(&mut stream, &shared.secret, socket::HELLO, config.handshake_timeout)
-        .await
-        .map_err(|error| error.to_string())?;
-    Ok(stream)
+    let proved = handshake::initiate(&mut stream, &shared.secret, socket::HELLO, config.handshake_timeout).await;
+    Ok(proved.map(|_| stream))
 }
+
+/// Connections tried in a row where the peer hangs up during the handshake.
+const ATTEMPTS: u32 = 5;
+/// Pause after the first of them; longer by as much after each.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);

@@ -76,6 +76,9 @@ pub enum HandshakeError {
         /// The deadline that passed.
         timeout: Duration,
     },
+    /// Too many connections were about to prove themselves, and this one was not.
+    #[error("gave way to a newer connection before it had proved itself")]
+    Displaced,
     /// The stream ended or broke in the middle.
     #[error("connection lost during the handshake: {0}")]
     Io(Arc<io::Error>),
@@ -85,6 +88,14 @@ pub enum HandshakeError {
         /// The system's own words.
         reason: String,
     },
+}
+
+impl HandshakeError {
+    /// Whether the other end may just have been too busy: it hung up, without a word against us.
+    #[must_use]
+    pub fn is_hang_up(&self) -> bool {
+        matches!(self, Self::Io(_))
+    }
 }
 
 impl From<io::Error> for HandshakeError {

@@ -6,38 +6,47 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::driver::producer;
 use crate::environment::Shared;
+use crate::error::HandshakeError;
 use crate::handshake;
+use crate::pending::{PendingHandshake, PendingHandshakes};
 use crate::socket;
 
 /// Accepts for ever; the environment ends it by dropping the future, which closes the port.
 ///
-/// A connection holds one of a limited number of permits until its handshake is over, so strangers cannot pile up:
-/// beyond the limit they wait in the system's backlog until one of the earlier ones ran into its deadline.
+/// Strangers cannot pile up, nor keep a peer out: see [`PendingHandshakes`].
 pub(crate) async fn serve(shared: Arc<Shared>, listener: TcpListener) {
-    let permits = Arc::new(Semaphore::new(shared.config.max_pending_handshakes));
-    while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
+    let pending = PendingHandshakes::new(shared.config.max_pending_handshakes);
+    loop {
         match listener.accept().await {
-            Ok((stream, peer)) => shared.spawn(welcome(Arc::clone(&shared), stream, peer, permit)),
+            Ok((stream, peer)) => {
+                let place = pending.enter(peer.ip());
+                shared.spawn(welcome(Arc::clone(&shared), stream, peer, place));
+                // Who has spoken already is seen to have before the next one may take its place.
+                tokio::task::yield_now().await;
+            }
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
-                // Out of file descriptors, as a rule: trying again at once would spin.
+                // Out of file descriptors, as a rule. Trying again at once would spin; and a stranger may have one.
                 tracing::warn!(%error, "cannot accept data connections");
+                pending.give_up_one();
                 tokio::time::sleep(ACCEPT_RETRY).await;
             }
         }
     }
 }
 
-async fn welcome(shared: Arc<Shared>, mut stream: TcpStream, peer: SocketAddr, permit: OwnedSemaphorePermit) {
+async fn welcome(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, place: PendingHandshake) {
     socket::prepare(&stream);
-    let accepted = handshake::accept(&mut stream, &shared.secret, socket::HELLO, shared.config.handshake_timeout).await;
-    drop(permit);
-    match accepted {
-        Ok(_) => producer::serve(shared, stream, peer).await,
+    let timeout = shared.config.handshake_timeout;
+    let accept = async |mut stream: TcpStream| {
+        handshake::accept(&mut stream, &shared.secret, socket::HELLO, timeout).await.map(|_| stream)
+    };
+    match place.prove(stream, timeout, accept).await {
+        Ok(stream) => producer::serve(shared, stream, peer).await,
+        Err(error @ HandshakeError::Displaced) => tracing::debug!(%peer, %error, "refused a data connection"),
         Err(error) => tracing::warn!(%peer, %error, "refused a data connection"),
     }
 }

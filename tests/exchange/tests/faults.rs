@@ -281,21 +281,30 @@ async fn strangers_on_the_data_port_are_turned_away_while_the_exchange_goes_on()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn strangers_beyond_the_limit_wait_and_a_peer_still_gets_in() {
-    let config = NetworkConfig {
-        handshake_timeout: Duration::from_millis(300),
-        max_pending_handshakes: 2,
-        ..NetworkConfig::default()
-    };
+async fn strangers_beyond_the_limit_take_each_others_places_and_a_peer_gets_in_at_once() {
+    // Nobody is shut out for being slow.
+    let config = NetworkConfig { handshake_timeout: Duration::from_secs(3600), ..NetworkConfig::default() };
     let producer = Worker::start(SMALL, config.clone()).await;
+    let consumer = Worker::start(SMALL, config.clone()).await;
     let addr = producer.env.local_addr();
-    let mut silent = Vec::new();
-    for _ in 0..4 {
-        silent.push(TcpStream::connect(addr).await.unwrap());
+    let mut writer = producer.writer(1, 1, Selector::Forward, Flush::EveryRecord);
+    emit(&mut writer, 1);
+    writer.finish(true).unwrap();
+    let mut strangers = Vec::new();
+    for said in [&b""[..], b"FLOWNET\0"] {
+        for _ in 0..300 {
+            let mut stranger = TcpStream::connect(addr).await.unwrap();
+            stranger.write_all(said).await.unwrap();
+            strangers.push(stranger);
+        }
+        let mut peer = TcpStream::connect(addr).await.unwrap();
+        handshake::initiate(&mut peer, &job_secret(), DATA, config.handshake_timeout).await.unwrap();
     }
-    let mut peer = TcpStream::connect(addr).await.unwrap();
-    handshake::initiate(&mut peer, &job_secret(), DATA, TIMEOUT).await.unwrap();
-    drop((peer, silent));
+    let reader = consumer.reader(&[producer.source(1, 0)]);
+    assert_eq!(join(on_thread(move || read_all(reader, 1).unwrap())).await[0].len(), 1);
+    assert_eq!(until_closed(&mut strangers[0]).await, 0, "the oldest of the silent ones gave way");
+    drop((strangers, writer));
+    consumer.finish_and_assert_all_segments_home().await;
     producer.finish_and_assert_all_segments_home().await;
 }
 
