@@ -30,8 +30,8 @@ impl Network {
     pub(crate) fn start(spec: &ExchangeSpec, secret: &str, sends: bool, receives: bool) -> Result<Self, BenchError> {
         let config = spec.network.config();
         let most = |settings: BufferPoolSettings| settings.max.unwrap_or(settings.min);
-        let partitions = most(config.partition_buffers(spec.channels)) * spec.writers as usize;
-        let gate = most(config.gate_buffers(all_channels(spec)));
+        let partitions = most(config.sizing().partition(spec.channels)) * spec.writers as usize;
+        let gate = most(config.sizing().gate(all_channels(spec)));
         let wanted = if sends { partitions } else { 0 } + if receives { gate } else { 0 };
 
         let segment_bytes = spec.network.segment_bytes;

@@ -49,7 +49,8 @@ pub struct JobSettings {
     /// Default: 1 GiB.
     pub receive_limit_bytes: usize,
     /// Buffers one subpartition may hold before its task counts as
-    /// back-pressured. Default: 10.
+    /// back-pressured. Default: 10, at least 2: with one, a buffer that is
+    /// still written would hold up its own task.
     pub max_buffers_per_channel: u32,
     /// Buffers a partition may take beyond its size to finish a record begun.
     /// Default: 5.
@@ -132,7 +133,7 @@ impl JobSettings {
             within("receive_buffer_bytes", bytes, 1, MAX_NETWORK_MEMORY_BYTES)?;
         }
         within("receive_limit_bytes", self.receive_limit_bytes, 1, MAX_NETWORK_MEMORY_BYTES)?;
-        within("max_buffers_per_channel", self.max_buffers_per_channel as usize, 1, MAX_BUFFERS)?;
+        within("max_buffers_per_channel", self.max_buffers_per_channel as usize, 2, MAX_BUFFERS)?;
         within("max_overdraft_buffers", self.max_overdraft_buffers as usize, 0, MAX_BUFFERS)?;
         within("max_record_bytes", self.max_record_bytes, 1, MAX_RECORD_BYTES)?;
         if let Some(groups) = self.max_parallelism {

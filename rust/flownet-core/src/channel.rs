@@ -32,6 +32,7 @@
 //! is idle, promised to a producer that has data for it and may send, or full and to be read; so it comes back. Those
 //! who wait are served in turn, and a channel that is served and wants more goes to the end of the queue: hence every
 //! channel with data gets a segment, whatever the number of channels. What a channel was promised is never taken back.
+//! That the task reads, also where it writes on, is for [`crate::sizing`] to show.
 //!
 //! # Threads
 //! The driver receives, the task gives back, other channels' tasks pass segments on. One lock, never held while the

@@ -17,9 +17,6 @@
 //! [`gate`] for the two ends a task holds, [`exchange`] for the credit protocol between two processes.
 #![forbid(unsafe_code)]
 
-#[macro_use]
-mod planting;
-
 pub mod channel;
 pub mod credit;
 pub mod debloat;
@@ -35,6 +32,7 @@ pub mod noted;
 pub mod partition;
 pub mod record;
 pub mod selector;
+pub mod sizing;
 pub mod subpartition;
 mod sync;
 pub mod wire;
@@ -49,10 +47,11 @@ pub use ids::{ChannelId, ChannelIndex, CheckpointId, KeyGroup, PartitionId, Subp
 pub use partition::{PartitionCounters, PartitionHandle, ResultPartition, SubpartitionCell};
 pub use record::{Emit, FlushPolicy, RecordReader, RecordWriter};
 pub use selector::{Selection, Selector, Target};
+pub use sizing::PoolSizing;
 pub use subpartition::{Element, NextElement, Polled};
 
 #[cfg(feature = "planted-bugs")]
-pub use planting::{Bug, plant};
+pub use flownet_memory::{Bug, plant};
 
 #[cfg(test)]
 mod tests;

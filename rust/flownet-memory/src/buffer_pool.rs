@@ -6,9 +6,9 @@
 //!
 //! ```text
 //! size  = guarantee + its part of the spare segments (set whenever pools come or go)
-//! guarantee = min, or more where more stands
-//! held  = idle + in use <= size + max_overdraft   (above it only until a shrunken
-//!                                                  pool's segments come back)
+//! guarantee = min, or more where more stands; never anybody else's
+//! guarantee <= held = idle + in use <= size + max_overdraft   (above it only until a
+//!                                                  shrunken pool's segments come back)
 //! available = something idle, no lane at max_per_lane, in use < limit
 //! limit     = max / lanes for each lane in use, and max_per_lane
 //! ```
@@ -33,7 +33,7 @@ use crate::{MemoryError, MemorySegment, SegmentListener};
 /// How many segments a [`BufferPool`] gets and how its lanes share them.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct BufferPoolSettings {
-    /// Segments guaranteed to the pool from the start. With 0 the pool lives on what is spare.
+    /// Segments that are the pool's own, from the start to its end. With 0 the pool lives on what is spare.
     pub min: usize,
     /// The most segments the pool may grow to, at least 1 and `min`. `None`: no bound.
     pub max: Option<usize>,
@@ -43,8 +43,8 @@ pub struct BufferPoolSettings {
     /// Segments one lane may use before the pool counts as unavailable, at least
     /// 1. A soft limit: it refuses no take. `usize::MAX`: no limit.
     pub max_per_lane: usize,
-    /// Segments that may be taken beyond the pool's size, if the segment pool has
-    /// any free, so that a record begun can be finished.
+    /// Segments that may be taken beyond the pool's size, if the segment pool has any
+    /// free that nobody was promised, so that a record begun can be finished.
     pub max_overdraft: usize,
 }
 
@@ -141,7 +141,7 @@ impl BufferPool {
         self.core.inspect(|state| state.standing)
     }
 
-    /// What the size does not fall below while so much stands.
+    /// What the pool holds for itself while so much stands.
     pub fn guaranteed(&self) -> usize {
         self.core.inspect(|state| state.guarantee)
     }

@@ -4,12 +4,14 @@
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemoryError {
-    /// The minimum asked for is not free of other pools' guarantees. Nothing was changed.
-    #[error("insufficient segments: {required} required, but only {available} of {total} are not guaranteed to others")]
+    /// The minimum asked for is not to be had now. Nothing was changed.
+    #[error(
+        "insufficient segments: {required} required, but only {available} of {total} are neither promised to others nor in use"
+    )]
     Insufficient {
-        /// Segments the new pool must be guaranteed.
+        /// Segments the new pool must have.
         required: usize,
-        /// Segments no pool is guaranteed so far.
+        /// Segments that neither are other pools' own nor in use.
         available: usize,
         /// Segments there are.
         total: usize,

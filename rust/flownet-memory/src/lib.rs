@@ -46,6 +46,9 @@
 
 #![deny(unsafe_code)]
 
+#[macro_use]
+mod planting;
+
 mod buffer;
 mod buffer_pool;
 mod builder;
@@ -72,6 +75,9 @@ pub use error::MemoryError;
 pub use part::SegmentPart;
 pub use segment::{MemorySegment, Recycler, SegmentListener};
 pub use segment_pool::SegmentPool;
+
+#[cfg(feature = "planted-bugs")]
+pub use planting::{Bug, is_planted, plant};
 
 /// 1024 bytes, the unit segment sizes are usually given in.
 pub const KIB: usize = 1024;

@@ -40,6 +40,18 @@ pub(crate) struct Effects {
     released: VecDeque<Arc<dyn SegmentListener>>,
 }
 
+impl Effects {
+    /// Segments on their way home that are wanted elsewhere, at most so many.
+    pub(crate) fn intercept(&mut self, most: usize) -> Vec<Slot> {
+        self.home.split_off(self.home.len().saturating_sub(most))
+    }
+
+    /// Sends segments home.
+    pub(crate) fn send_home(slots: Vec<Slot>) -> Self {
+        Self { home: slots, ..Self::default() }
+    }
+}
+
 impl PoolCore {
     pub(crate) fn new(global: Arc<SegmentPool>, settings: BufferPoolSettings) -> Arc<Self> {
         let state = Mutex::new(PoolState::new(&settings));
@@ -107,15 +119,16 @@ impl PoolCore {
         stands.unwrap_or_else(|| self.global.stand_with_higher_guarantee(self))
     }
 
-    /// As `try_stand`, raising the guarantee. Call with the registry locked.
+    /// As `try_stand`, raising the guarantee if the segments for it are to be had now. Call with the registry locked.
     pub(crate) fn stand_with_higher_guarantee(self: &Arc<Self>) -> (bool, Effects) {
-        self.change(|state, _| {
-            let can_stand = state.can_stand();
-            if can_stand {
-                state.guarantee = state.guarantee.max(state.guarantee_for(state.standing + 1));
+        self.change(|state, effects| {
+            let guarantee = state.guarantee_for(state.standing + 1);
+            let stands = state.can_stand() && self.hold(state, guarantee, effects);
+            if stands {
+                state.guarantee = state.guarantee.max(guarantee);
                 state.standing += 1;
             }
-            can_stand
+            stands
         })
     }
 
@@ -130,8 +143,19 @@ impl PoolCore {
     /// Lowers the guarantee to what is needed now, and gives it. Call with the registry locked.
     pub(crate) fn settle_guarantee(&self) -> usize {
         let mut state = lock(&self.state);
-        state.guarantee = state.guarantee_for(state.standing);
+        state.guarantee = state.guarantee.min(state.guarantee_for(state.standing));
         state.guarantee
+    }
+
+    /// Begins with the minimum in hand. Call with the registry locked.
+    pub(crate) fn begin(self: &Arc<Self>, minimum: Vec<Slot>, size: usize) -> Effects {
+        let ((), effects) = self.change(|state, _| {
+            state.guarantee = self.settings.min;
+            state.held = minimum.len();
+            state.idle = minimum;
+            state.size = size;
+        });
+        effects
     }
 
     /// Takes back a segment of this pool.
@@ -284,6 +308,16 @@ impl PoolCore {
         };
         state.held += 1;
         Some(self.hand_out(state, slot, lane))
+    }
+
+    /// Takes free segments until the pool holds so many. False: there are too few.
+    fn hold(self: &Arc<Self>, state: &mut PoolState, count: usize, effects: &mut Effects) -> bool {
+        while state.held < count {
+            let Some(slot) = self.global.free.take() else { return false };
+            state.held += 1;
+            self.place(state, slot, effects);
+        }
+        true
     }
 
     fn hand_out(self: &Arc<Self>, state: &mut PoolState, slot: Slot, lane: usize) -> MemorySegment {

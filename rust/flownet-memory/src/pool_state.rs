@@ -13,10 +13,11 @@
 //!   nothing is idle and, if the pool may hold more (overdraft included), the pool
 //!   waits for the segment pool.
 //! - I9: a destroyed pool has nothing idle and nobody waiting.
-//! - I12: `min <= guarantee <= size`, and what stands is guaranteed with one more, if
-//!   the size allows.
-//!   Hence segments that may never come back are always within what is guaranteed:
-//!   excess circulates, and so does at least one segment of every pool that is short.
+//! - I12: `min <= guarantee <= size`, the pool holds what it is guaranteed, and what
+//!   stands is guaranteed with one more, if the size allows.
+//!   Hence what is promised to a pool is there, whatever others hold, and segments that
+//!   may never come back are always within it: excess circulates, and so does at least
+//!   one segment of every pool that is short.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -45,7 +46,7 @@ pub(crate) struct PoolState {
     pub(crate) destroyed: bool,
     /// Segments that their holders may keep unused for as long as they like.
     pub(crate) standing: usize,
-    /// What the size never falls below. Raised with the registry locked.
+    /// What the pool never holds less of. Raised with the registry locked, and with the segments in hand.
     pub(crate) guarantee: usize,
     min: usize,
     max: Option<usize>,
@@ -59,7 +60,7 @@ pub(crate) struct PoolState {
 }
 
 impl PoolState {
-    /// An empty pool of size 0.
+    /// A pool that holds nothing yet, not even its minimum.
     pub(crate) fn new(settings: &BufferPoolSettings) -> Self {
         Self {
             size: 0,
@@ -71,7 +72,7 @@ impl PoolState {
             awaits_global: false,
             destroyed: false,
             standing: 0,
-            guarantee: settings.min,
+            guarantee: 0,
             min: settings.min,
             max: settings.max,
             max_overdraft: settings.max_overdraft,
@@ -210,7 +211,9 @@ impl PoolState {
             self.listeners.is_empty() && self.available_waiters.is_empty() && self.take_waiters.is_empty();
         assert!(!self.destroyed || self.idle.is_empty() && nobody_waits, "I9: a destroyed pool keeps nothing");
         let is_guaranteed = self.min <= self.guarantee && self.guarantee <= self.size;
-        assert!(self.destroyed || is_guaranteed, "I12: a pool has what it is guaranteed");
+        assert!(self.destroyed || is_guaranteed, "I12: a pool may hold what it is guaranteed");
+        let is_in_hand = self.guarantee <= self.held || planted!(LazyPromise);
+        assert!(self.destroyed || is_in_hand, "I12: a pool holds what it is guaranteed");
         let is_backed = self.guarantee_for(self.standing) <= self.guarantee;
         assert!(self.destroyed || is_backed, "I12: what stands is guaranteed");
     }

@@ -5,13 +5,16 @@
 //! registry.
 //!
 //! # Invariants
-//! - I10: what is guaranteed to the live pools (their minimums, and room for what
-//!   stands in them) is at most `total`. A guarantee is raised only with the registry
-//!   locked, and lowered to what is needed when somebody else wants it.
+//! - I10: every live pool holds what it is guaranteed: its minimum, and room for what
+//!   stands in it. A guarantee is given with the segments for it in hand, or not at all;
+//!   it is raised only with the registry locked, and lowered to what is needed when
+//!   somebody else wants it. So what a pool was promised is there whenever it asks,
+//!   whatever others took beyond their own: overdraft, their part of the spare ones, or
+//!   what a shrunken or destroyed pool has still in use.
 //! - I11: every live pool's size is between its guarantee and its maximum, and the
-//!   sizes together are at most `total`. So a pool below its size always gets a
-//!   segment once overdraft, shrunken and destroyed pools' segments come back; and
-//!   they do, as what need not come back is within its pool's guarantee (I12).
+//!   sizes together are at most `total`. So a pool below its size gets a segment once
+//!   overdraft, shrunken and destroyed pools' segments come back. Nobody may depend on
+//!   that to get on: who holds them may himself wait for who wants them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -53,29 +56,53 @@ impl SegmentPool {
         Ok(Arc::new(Self { segment_bytes, total: segments, registry, free }))
     }
 
-    /// Makes a pool that is guaranteed `settings.min` segments and gets a part of
-    /// the spare ones. Other pools may shrink for it.
+    /// Makes a pool that has `settings.min` segments for itself and gets a part of the
+    /// spare ones. Other pools may shrink for it.
     ///
-    /// Fails with [`MemoryError::Insufficient`] if the guarantees together would
-    /// exceed what there is, no matter how many segments are free right now.
+    /// Fails with [`MemoryError::Insufficient`] if the minimum is not to be had now:
+    /// others are guaranteed it, or have it in use. So make the pools of a dataflow
+    /// before it runs, the consumers' too: a producer that has begun may have taken all
+    /// that was spare, and give it back only when it is read.
     pub fn create_buffer_pool(self: &Arc<Self>, settings: BufferPoolSettings) -> Result<Arc<BufferPool>, MemoryError> {
         settings.check()?;
-        let required = settings.min;
         let core = PoolCore::new(Arc::clone(self), settings);
-        let due = {
+        let (made, due) = {
             let mut registry = lock(&self.registry);
             if registry.closed {
                 return Err(MemoryError::Closed);
             }
-            let available = self.total - registry.guaranteed();
-            if required > available {
-                return Err(MemoryError::Insufficient { required, available, total: self.total });
-            }
-            registry.pools.push(Arc::clone(&core));
-            registry.redistribute(self.total)
+            self.begin(&mut registry, &core)
         };
         run_all(due);
-        Ok(Arc::new(BufferPool::new(core)))
+        made.map(|()| Arc::new(BufferPool::new(core)))
+    }
+
+    /// Enters a pool with its minimum, which is taken from what is free and what others give up for it.
+    fn begin(&self, registry: &mut Registry, core: &Arc<PoolCore>) -> (Result<(), MemoryError>, DueEffects) {
+        let (required, total) = (core.settings.min, self.total);
+        let insufficient = |available| MemoryError::Insufficient { required, available, total };
+        let available = total - registry.guaranteed();
+        if required > available {
+            return (Err(insufficient(available)), DueEffects::new());
+        }
+        let (size, mut due) = registry.make_room(total, Bounds { min: required, max: core.settings.max });
+        let mut minimum = Vec::with_capacity(required);
+        for (_, effects) in &mut due {
+            minimum.append(&mut effects.intercept(required - minimum.len()));
+        }
+        minimum.extend(std::iter::from_fn(|| self.free.take()).take(required - minimum.len()));
+        if minimum.len() < required {
+            let available = minimum.len();
+            due.push((Arc::clone(core), Effects::send_home(minimum)));
+            due.append(&mut registry.redistribute(total));
+            return (Err(insufficient(available)), due);
+        }
+        registry.pools.push(Arc::clone(core));
+        if planted!(LazyPromise) {
+            due.push((Arc::clone(core), Effects::send_home(minimum.split_off(required.min(1)))));
+        }
+        due.push((Arc::clone(core), core.begin(minimum, size)));
+        (Ok(()), due)
     }
 
     /// Destroys every pool and refuses new ones. Whoever waits is woken and finds
@@ -162,23 +189,37 @@ impl Registry {
 
     /// Sets every pool's size anew.
     fn redistribute(&self, total: usize) -> DueEffects {
-        let bounds = |pool: &Arc<PoolCore>| Bounds { min: pool.settle_guarantee(), max: pool.settings.max };
-        let bounds: Vec<Bounds> = self.pools.iter().map(bounds).collect();
-        let sizes = share(total, &bounds);
-        self.assert_invariants(total, &bounds, &sizes);
-        self.pools.iter().zip(sizes).map(|(pool, size)| (Arc::clone(pool), pool.resize(size))).collect()
+        self.set_sizes(&self.sizes(total, None))
     }
 
-    fn assert_invariants(&self, total: usize, bounds: &[Bounds], sizes: &[usize]) {
-        if !cfg!(any(debug_assertions, loom)) {
-            return;
-        }
-        let guaranteed: usize = bounds.iter().map(|bounds| bounds.min).sum();
-        assert!(guaranteed <= total, "I10: no more is guaranteed than there is");
-        let within = |(b, size): (&Bounds, &usize)| *size >= b.min && b.max.is_none_or(|max| *size <= max);
-        assert!(bounds.iter().zip(sizes).all(within), "I11: sizes are between guarantee and maximum");
-        assert!(sizes.iter().sum::<usize>() <= total, "I11: sizes together fit");
+    /// Sets every pool's size anew, with one more that is to come. Gives the size of that one.
+    fn make_room(&self, total: usize, newcomer: Bounds) -> (usize, DueEffects) {
+        let sizes = self.sizes(total, Some(newcomer));
+        (sizes[self.pools.len()], self.set_sizes(&sizes))
     }
+
+    fn sizes(&self, total: usize, newcomer: Option<Bounds>) -> Vec<usize> {
+        let bounds = |pool: &Arc<PoolCore>| Bounds { min: pool.settle_guarantee(), max: pool.settings.max };
+        let bounds: Vec<Bounds> = self.pools.iter().map(bounds).chain(newcomer).collect();
+        let sizes = share(total, &bounds);
+        assert_invariants(total, &bounds, &sizes);
+        sizes
+    }
+
+    fn set_sizes(&self, sizes: &[usize]) -> DueEffects {
+        self.pools.iter().zip(sizes).map(|(pool, &size)| (Arc::clone(pool), pool.resize(size))).collect()
+    }
+}
+
+fn assert_invariants(total: usize, bounds: &[Bounds], sizes: &[usize]) {
+    if !cfg!(any(debug_assertions, loom)) {
+        return;
+    }
+    let guaranteed: usize = bounds.iter().map(|bounds| bounds.min).sum();
+    assert!(guaranteed <= total, "I10: no more is guaranteed than there is");
+    let within = |(b, size): (&Bounds, &usize)| *size >= b.min && b.max.is_none_or(|max| *size <= max);
+    assert!(bounds.iter().zip(sizes).all(within), "I11: sizes are between guarantee and maximum");
+    assert!(sizes.iter().sum::<usize>() <= total, "I11: sizes together fit");
 }
 
 fn retire(pool: Arc<PoolCore>) -> (Arc<PoolCore>, Effects) {

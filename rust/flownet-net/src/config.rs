@@ -3,9 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
+use flownet_core::PoolSizing;
 use flownet_core::channel::CREDIT_BATCH;
 use flownet_core::gate::IntakeBounds;
-use flownet_memory::BufferPoolSettings;
 
 use crate::driver::Limits;
 use crate::error::NetError;
@@ -38,7 +38,8 @@ pub struct NetworkConfig {
     pub receive_buffers: Option<u32>,
     /// What a gate may queue for channels without credit.
     pub receive_bounds: ReceiveBounds,
-    /// Buffers one subpartition may hold before its whole partition counts as unavailable. Default: 10, at least 1.
+    /// Buffers one subpartition may hold before its whole partition counts as unavailable. Default: 10, at least 2: one
+    /// that is written and one on its way.
     ///
     /// Less keeps a slow subpartition from taking the pool of the others; more rides out longer pauses of a reader.
     pub max_buffers_per_subpartition: u32,
@@ -98,7 +99,7 @@ impl NetworkConfig {
 
     /// The bounds of a gate with `remote_channels` and segments of this size.
     pub fn intake_bounds(&self, remote_channels: u32, segment_bytes: usize) -> IntakeBounds {
-        let buffers = self.gate_buffers(remote_channels).max.unwrap_or(usize::MAX);
+        let buffers = self.sizing().gate(remote_channels).max.unwrap_or(usize::MAX);
         let ReceiveBounds { queue_bytes, limit_bytes } = self.receive_bounds;
         IntakeBounds { queue_bytes: queue_bytes.unwrap_or(buffers.saturating_mul(segment_bytes)), limit_bytes }
     }
@@ -106,14 +107,15 @@ impl NetworkConfig {
 
 impl Default for NetworkConfig {
     fn default() -> Self {
+        let sizing = PoolSizing::default();
         Self {
             bind: IpAddr::V4(Ipv4Addr::LOCALHOST),
-            exclusive_buffers: 2,
-            floating_buffers: 8,
-            receive_buffers: None,
+            exclusive_buffers: sizing.exclusive_buffers,
+            floating_buffers: sizing.floating_buffers,
+            receive_buffers: sizing.receive_buffers,
             receive_bounds: ReceiveBounds::default(),
-            max_buffers_per_subpartition: 10,
-            max_overdraft_buffers: 5,
+            max_buffers_per_subpartition: sizing.max_buffers_per_subpartition,
+            max_overdraft_buffers: sizing.max_overdraft_buffers,
             checksums: false,
             handshake_timeout: DEFAULT_HANDSHAKE_TIMEOUT,
             connect_timeout: Duration::from_secs(10),
@@ -126,37 +128,14 @@ impl Default for NetworkConfig {
 }
 
 impl NetworkConfig {
-    /// What the pool of a partition of `subpartitions` needs and may take.
-    ///
-    /// It needs one buffer to write to and one on its way, however many subpartitions there are; with so few, a buffer
-    /// is sent as soon as the next record goes elsewhere. It wants at least one for each subpartition and one more, so
-    /// that each can be filled at leisure.
-    pub fn partition_buffers(&self, subpartitions: u32) -> BufferPoolSettings {
-        let lanes = to_usize(subpartitions);
-        let wanted = lanes.saturating_mul(to_usize(self.exclusive_buffers)) + to_usize(self.floating_buffers);
-        BufferPoolSettings {
-            min: PARTITION_MIN,
-            max: Some(wanted.max(lanes + 1).max(PARTITION_MIN)),
-            lanes,
-            max_per_lane: to_usize(self.max_buffers_per_subpartition),
-            max_overdraft: to_usize(self.max_overdraft_buffers),
-        }
-    }
-
-    /// What the pool of a gate with `remote_channels` needs and may take: one buffer serves all channels in turn, more
-    /// than the exclusive and the floating ones are not used. Channels within the process need none.
-    pub fn gate_buffers(&self, remote_channels: u32) -> BufferPoolSettings {
-        let exclusive = to_usize(remote_channels).saturating_mul(to_usize(self.exclusive_buffers));
-        BufferPoolSettings {
-            min: GATE_MIN,
-            max: Some(
-                self.receive_buffers.map_or(exclusive + to_usize(self.floating_buffers), |buffers| {
-                    to_usize(buffers).max(exclusive + 1)
-                }),
-            ),
-            lanes: 1,
-            max_per_lane: usize::MAX,
-            max_overdraft: 0,
+    /// The same numbers, as pools are sized by them.
+    pub fn sizing(&self) -> PoolSizing {
+        PoolSizing {
+            exclusive_buffers: self.exclusive_buffers,
+            floating_buffers: self.floating_buffers,
+            receive_buffers: self.receive_buffers,
+            max_buffers_per_subpartition: self.max_buffers_per_subpartition,
+            max_overdraft_buffers: self.max_overdraft_buffers,
         }
     }
 
@@ -165,14 +144,14 @@ impl NetworkConfig {
     }
 
     pub(crate) fn validate(&self) -> Result<(), NetError> {
-        let at_least_one = [
-            ("floating_buffers", to_usize(self.floating_buffers)),
-            ("max_buffers_per_subpartition", to_usize(self.max_buffers_per_subpartition)),
-            ("max_pending_handshakes", self.max_pending_handshakes),
+        let least = [
+            ("floating_buffers", to_usize(self.floating_buffers), 1, "at least 1"),
+            ("max_buffers_per_subpartition", to_usize(self.max_buffers_per_subpartition), 2, "at least 2"),
+            ("max_pending_handshakes", self.max_pending_handshakes, 1, "at least 1"),
         ];
-        for (setting, value) in at_least_one {
-            if value == 0 {
-                return Err(NetError::InvalidConfig { setting, value: "0".into(), allowed: "at least 1" });
+        for (setting, value, least, allowed) in least {
+            if value < least {
+                return Err(NetError::InvalidConfig { setting, value: value.to_string(), allowed });
             }
         }
         let durations = [
@@ -195,11 +174,6 @@ impl NetworkConfig {
     }
 }
 
-/// One buffer is written while one is on its way.
-const PARTITION_MIN: usize = 2;
-/// One buffer is received or read; then the next channel has it.
-const GATE_MIN: usize = 1;
-
 fn to_usize(count: u32) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
@@ -209,31 +183,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_partition_needs_two_buffers_and_wants_one_more_than_subpartitions() {
-        let settings = NetworkConfig::default().partition_buffers(100);
-        assert_eq!((settings.min, settings.max, settings.lanes), (2, Some(208), 100));
-
-        let frugal = NetworkConfig { exclusive_buffers: 0, floating_buffers: 1, ..NetworkConfig::default() };
-        let settings = frugal.partition_buffers(100);
-        assert_eq!((settings.min, settings.max), (2, Some(101)));
-    }
-
-    #[test]
-    fn a_gate_needs_one_buffer_however_many_channels() {
-        let frugal = NetworkConfig { exclusive_buffers: 0, ..NetworkConfig::default() };
-        let settings = frugal.gate_buffers(1000);
-        assert_eq!((settings.min, settings.max), (1, Some(8)));
-        let settings = NetworkConfig { receive_buffers: Some(153), ..NetworkConfig::default() };
-        assert_eq!((settings.gate_buffers(1).max, settings.gate_buffers(1000).max), (Some(153), Some(2001)));
-        let settings = NetworkConfig::default().gate_buffers(1000);
-        assert_eq!((settings.min, settings.max), (1, Some(2008)));
-    }
-
-    #[test]
     fn a_link_full_of_bytes_is_lent_to_a_gate_and_queued_by_a_partition() {
         let config = NetworkConfig::default().with_bandwidth_delay(1_250_000, 32 * 1024);
         assert_eq!((config.floating_buffers, config.max_buffers_per_subpartition), (39 + 16, 39 + 16));
-        assert_eq!((config.gate_buffers(1).max, config.partition_buffers(1).max), (Some(57), Some(57)));
+        assert_eq!((config.sizing().gate(1).max, config.sizing().partition(1).max), (Some(57), Some(57)));
         let generous = NetworkConfig { floating_buffers: 100, ..NetworkConfig::default() };
         assert_eq!(generous.with_bandwidth_delay(1, 1024).floating_buffers, 100, "nothing is taken away");
     }
@@ -242,6 +195,8 @@ mod tests {
     fn settings_that_could_never_work_are_refused_by_name() {
         let broken = NetworkConfig { floating_buffers: 0, ..NetworkConfig::default() };
         assert_eq!(broken.validate().unwrap_err().to_string(), "floating_buffers is 0, must be at least 1");
+        let broken = NetworkConfig { max_buffers_per_subpartition: 1, ..NetworkConfig::default() };
+        assert_eq!(broken.validate().unwrap_err().to_string(), "max_buffers_per_subpartition is 1, must be at least 2");
         let broken = NetworkConfig { handshake_timeout: Duration::ZERO, ..NetworkConfig::default() };
         assert_eq!(broken.validate().unwrap_err().to_string(), "handshake_timeout is 0 s, must be more than zero");
     }

@@ -81,12 +81,12 @@ impl NetworkEnvironment {
 
     /// A pool for a partition of `subpartitions`, sized by the settings.
     pub fn create_partition_pool(&self, subpartitions: u32) -> Result<Arc<BufferPool>, NetError> {
-        Ok(self.pool().create_buffer_pool(self.config().partition_buffers(subpartitions))?)
+        Ok(self.pool().create_buffer_pool(self.config().sizing().partition(subpartitions))?)
     }
 
     /// A pool for a gate with `remote_channels`, sized by the settings. Gates without remote channels need none.
     pub fn create_gate_pool(&self, remote_channels: u32) -> Result<Arc<BufferPool>, NetError> {
-        Ok(self.pool().create_buffer_pool(self.config().gate_buffers(remote_channels))?)
+        Ok(self.pool().create_buffer_pool(self.config().sizing().gate(remote_channels))?)
     }
 
     /// Serves a partition to whoever asks for it, now or since some time.

@@ -91,7 +91,7 @@ async fn a_reader_that_leaves_with_its_socket_stopped_lets_its_neighbour_go_on()
         writer
     });
     let gate = Arc::clone(stalled.gate());
-    let buffers = consumer.env.config().gate_buffers(1).max.unwrap();
+    let buffers = consumer.env.config().sizing().gate(1).max.unwrap();
     eventually("the stalled gate is full", || gate.queued_buffers() >= buffers).await;
     drop((stalled, gate));
     let received = join(on_thread(move || read_all(neighbour, 1).unwrap())).await;

@@ -87,7 +87,7 @@ def test_the_code_of_a_crate_names_no_layer_above_it(crate: str) -> None:
 def test_no_bug_is_planted_in_the_product() -> None:
     manifests = [*(ROOT / "rust").glob("*/Cargo.toml"), ROOT / "Cargo.toml", ROOT / "pyproject.toml"]
     naming = {manifest.parent.name for manifest in manifests if "planted-bugs" in manifest.read_text()}
-    assert naming == {"flownet-core", "flownet-sim"}
+    assert naming == {"flownet-memory", "flownet-core", "flownet-sim"}
     command = ["cargo", "tree", "--locked", "-p", "flownet-python", "-e", "features", "--prefix", "none"]
     wheel = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout
     assert "flownet-core feature" in wheel

@@ -3,7 +3,7 @@
 
 use std::task::{Poll, Waker};
 
-use flownet_memory::{MemorySegment, Recycler, SegmentListener};
+use flownet_memory::{MemorySegment, Recycler, SegmentListener, planted};
 
 use super::{Phase, RemoteChannel};
 

@@ -22,6 +22,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use flownet_memory::planted;
+
 use super::brake::Brake;
 pub use super::brake::Watermarks;
 use super::consumer::wrong_side;

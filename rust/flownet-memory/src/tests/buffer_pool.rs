@@ -40,9 +40,13 @@ fn available_means_the_next_take_needs_no_overdraft() {
 }
 
 #[test]
-fn a_new_pool_fetches_one_segment_and_no_more() {
+fn a_new_pool_has_its_minimum_or_one_segment_and_no_more() {
     let segments = segments(8);
     let pool = segments.create_buffer_pool(sized(2, 8)).unwrap();
+    assert!(pool.is_available());
+    assert_eq!((pool.held(), pool.in_use(), segments.available()), (2, 0, 6));
+    drop(pool);
+    let pool = segments.create_buffer_pool(sized(0, 8)).unwrap();
     assert!(pool.is_available());
     assert_eq!((pool.held(), pool.in_use(), segments.available()), (1, 0, 7));
     drop(pool);
@@ -120,13 +124,13 @@ fn shrinking_returns_idle_segments_at_once_and_used_ones_when_recycled() {
     drop(taken.drain(4..));
     assert_eq!((pool.held(), segments.available()), (7, 1), "one was fetched ahead of the next take");
 
-    let other = segments.create_buffer_pool(sized(6, 6)).unwrap();
-    // 4 in use remain of which 2 are excess; the 3 idle ones went.
-    assert_eq!((pool.size(), pool.held(), pool.in_use()), (2, 4, 4));
-    assert_eq!((other.held(), segments.available()), (1, 3));
+    let other = segments.create_buffer_pool(sized(4, 6)).unwrap();
+    // 4 in use remain of which 1 is excess; the 3 idle ones went.
+    assert_eq!((pool.size(), pool.held(), pool.in_use()), (3, 4, 4));
+    assert_eq!((other.size(), other.held(), segments.available()), (5, 4, 0));
     assert!(!pool.is_available());
-    drop(taken.drain(..2));
-    assert_eq!((pool.held(), segments.available()), (2, 5));
+    drop(taken.drain(..1));
+    assert_eq!((pool.held(), segments.available()), (3, 1));
     assert!(!pool.is_available());
     drop(taken.pop());
     assert!(pool.is_available());
@@ -221,14 +225,14 @@ fn a_listener_is_served_by_growth_and_by_the_segment_pool() {
     let segments = segments(4);
     let greedy = segments.create_buffer_pool(sized(0, None)).unwrap();
     let mut taken = take(&greedy, 4);
-    let pool = segments.create_buffer_pool(sized(1, 4)).unwrap();
-    assert_eq!((pool.size(), greedy.size()), (3, 1), "3 spare; head room 3 each: the later gets the rounding");
+    let pool = segments.create_buffer_pool(sized(0, 4)).unwrap();
+    assert_eq!((pool.size(), greedy.size()), (2, 2), "4 spare; head room 4 each");
     let listeners: Vec<_> = (0..4).map(|_| Listener::accepting()).collect();
     assert!(listeners.iter().all(|listener| pool.offer_to(listener.clone())));
     drop(taken.drain(..));
-    assert_eq!(listeners.iter().map(|listener| listener.kept()).collect::<Vec<_>>(), [1, 1, 1, 0]);
+    assert_eq!(listeners.iter().map(|listener| listener.kept()).collect::<Vec<_>>(), [1, 1, 0, 0]);
     drop(greedy);
-    assert_eq!(listeners[3].kept(), 1);
+    assert_eq!(listeners.iter().map(|listener| listener.kept()).collect::<Vec<_>>(), [1; 4]);
     listeners.iter().for_each(|listener| drop(listener.empty()));
     drop(pool);
     assert_all_home(&segments);
@@ -339,7 +343,7 @@ fn a_hard_wait_goes_on_for_overdraft_when_a_listener_was_served_first() {
     let segments = segments(2);
     let greedy = segments.create_buffer_pool(sized(0, None)).unwrap();
     let mut theirs = take(&greedy, 2);
-    let pool = segments.create_buffer_pool(with_overdraft(1, 1, 1)).unwrap();
+    let pool = segments.create_buffer_pool(with_overdraft(0, 1, 1)).unwrap();
     let (counter, waker) = CountingWaker::pair();
     assert!(pool.poll_take(0, &waker).is_pending());
     let listener = Listener::accepting();
@@ -374,10 +378,9 @@ fn a_hard_wait_at_the_overdraft_limit_ends_with_the_next_recycle() {
 fn a_pool_without_guarantee_lives_on_spare_segments() {
     let segments = segments(2);
     let spare = segments.create_buffer_pool(sized(0, 2)).unwrap();
-    let taken = take(&spare, 2);
+    drop(take(&spare, 2));
     let demanding = segments.create_buffer_pool(sized(2, 2)).unwrap();
     assert_eq!(spare.size(), 0);
-    drop(taken);
     assert!(spare.try_take(0).is_none());
     drop(take(&demanding, 2));
     drop(demanding);

@@ -197,11 +197,11 @@ fn loom_no_wake_up_is_lost_between_poll_available_and_recycle() {
 fn loom_pools_blocked_on_the_segment_pool_all_make_progress() {
     model(|| {
         let segments = segments(2);
-        let greedy = segments.create_buffer_pool(sized(0, 2)).unwrap();
+        let greedy = segments.create_buffer_pool(BufferPoolSettings { max_overdraft: 1, ..sized(0, 1) }).unwrap();
         let held = (greedy.try_take(0).unwrap(), greedy.try_take(0).unwrap());
         let blocked: Vec<_> = (0..2)
             .map(|_| {
-                let pool = segments.create_buffer_pool(sized(1, 1)).unwrap();
+                let pool = segments.create_buffer_pool(sized(0, 1)).unwrap();
                 thread::spawn(move || drop(wait_take(&pool).unwrap()))
             })
             .collect();
@@ -276,7 +276,7 @@ fn loom_shrinking_racing_recycle_serves_the_new_pool() {
         let wide = segments.create_buffer_pool(sized(1, 2)).unwrap();
         let (first, second) = (wide.try_take(0).unwrap(), wide.try_take(0).unwrap());
         let recyclers = [thread::spawn(move || drop(first)), thread::spawn(move || drop(second))];
-        let narrow = segments.create_buffer_pool(sized(1, 1)).unwrap();
+        let narrow = segments.create_buffer_pool(sized(0, 1)).unwrap();
         drop(wait_take(&narrow).unwrap());
         recyclers.into_iter().for_each(|recycler| recycler.join().unwrap());
         assert!(wide.is_available() && narrow.is_available());

@@ -27,6 +27,8 @@ struct Known {
     pool: Arc<BufferPool>,
     settings: BufferPoolSettings,
     standing: usize,
+    /// Its lanes use all they may, overdraft included.
+    is_at_limit: bool,
     listeners: Vec<Arc<Listener>>,
     waits_for_one: Vec<Arc<CountingWaker>>,
     waits_for_available: Vec<Arc<CountingWaker>>,
@@ -86,7 +88,9 @@ impl Model {
             Op::Take { pool, lane } => {
                 if let Some(known) = self.pools.get(pool % count) {
                     let was_available = known.pool.is_available();
+                    let is_promised = known.pool.in_use() < known.pool.guaranteed();
                     let segment = known.pool.try_take(lane);
+                    assert!(segment.is_some() || !is_promised || known.is_at_limit, "what is promised is there");
                     assert!(segment.is_some() || !was_available, "available means that a take succeeds");
                     assert!(!was_available || known.pool.held() <= known.pool.size(), "and needs no overdraft");
                     self.taken.extend(segment.map(|segment| (known.id, lane, segment)));
@@ -141,25 +145,42 @@ impl Model {
     fn create(&mut self, settings: BufferPoolSettings) {
         let (required, guaranteed) = (settings.min, self.segments.guaranteed());
         let fits = guaranteed + required <= self.segments.total();
+        let unpromised = |known: &Known| known.pool.in_use().saturating_sub(known.pool.guaranteed());
+        let in_the_way = self.pools.iter().map(unpromised).sum::<usize>() + self.late();
         let created = self.segments.create_buffer_pool(settings.clone());
-        assert_eq!(created.is_ok(), fits, "a pool is made if and only if its minimum can be guaranteed");
-        assert_eq!(self.segments.guaranteed(), guaranteed + if fits { required } else { 0 });
+        assert!(created.is_err() || fits, "a pool is made only if its minimum can be guaranteed");
+        assert!(created.is_ok() || !fits || in_the_way > 0, "it is made if nobody uses what is not promised to him");
+        assert_eq!(self.segments.guaranteed(), guaranteed + if created.is_ok() { required } else { 0 });
         let Ok(pool) = created else { return };
+        assert!(pool.held() >= required, "it has its minimum in hand");
         self.created += 1;
         let (listeners, waits_for_one, waits_for_available) = Default::default();
         let id = self.created;
-        let known = Known { id, pool, settings, standing: 0, listeners, waits_for_one, waits_for_available };
+        let known = Known {
+            id,
+            pool,
+            settings,
+            standing: 0,
+            is_at_limit: false,
+            listeners,
+            waits_for_one,
+            waits_for_available,
+        };
         self.pools.push(known);
+    }
+
+    /// Segments of destroyed pools that are still in use.
+    fn late(&self) -> usize {
+        let live = |id: usize| self.pools.iter().any(|known| known.id == id);
+        let taken = self.taken.iter().filter(|(id, ..)| !live(*id)).count();
+        taken + self.old_listeners.iter().map(|listener| listener.kept()).sum::<usize>()
     }
 
     /// What must hold between any two operations, and who was woken and may go.
     fn check(&mut self) {
         let (total, free) = (self.segments.total(), self.segments.available());
         let held: usize = self.pools.iter().map(|known| known.pool.held()).sum();
-        let live = |id: usize| self.pools.iter().any(|known| known.id == id);
-        let late = self.taken.iter().filter(|(id, ..)| !live(*id)).count();
-        let late = late + self.old_listeners.iter().map(|listener| listener.kept()).sum::<usize>();
-        assert_eq!(held + late + free, total, "every segment is held, on its way home, or free");
+        assert_eq!(held + self.late() + free, total, "every segment is held, on its way home, or free");
 
         let wanted: usize = self.pools.iter().map(|known| known.settings.max.unwrap_or(total)).sum();
         let sizes: usize = self.pools.iter().map(|known| known.pool.size()).sum();
@@ -203,11 +224,13 @@ impl Known {
         let backed = if self.standing == 0 { 0 } else { size.min(self.standing + 1) };
         let guaranteed = self.pool.guaranteed();
         assert!(self.settings.min.max(backed) <= guaranteed && guaranteed <= size, "what stands is guaranteed");
+        assert!(guaranteed <= held, "what is guaranteed is in hand");
         let is_short = self.settings.max.is_none_or(|max| size < max);
         assert!(!is_short || self.standing < size.max(1), "a short pool keeps one that circulates");
 
         let overdraft = self.settings.max_overdraft;
         let may_use_more = in_lanes < limit.saturating_add(overdraft);
+        self.is_at_limit = !may_use_more;
         let one_can_be_had = may_use_more && (idle > 0 || held < size + overdraft && free > 0);
         let all_woken = |waits: &[Arc<CountingWaker>]| waits.iter().all(|counter| counter.wakes() > 0);
         assert!(!one_can_be_had || all_woken(&self.waits_for_one), "a hard wait ends when one can be had");

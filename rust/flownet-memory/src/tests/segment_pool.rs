@@ -14,7 +14,10 @@ fn a_minimum_beyond_what_is_guaranteed_is_refused_and_changes_nothing() {
 
     let refused = segments.create_buffer_pool(sized(5, 5)).unwrap_err();
     assert_eq!(refused, MemoryError::Insufficient { required: 5, available: 4, total: 10 });
-    assert_eq!(refused.to_string(), "insufficient segments: 5 required, but only 4 of 10 are not guaranteed to others");
+    assert_eq!(
+        refused.to_string(),
+        "insufficient segments: 5 required, but only 4 of 10 are neither promised to others nor in use"
+    );
     assert_eq!((first.size(), segments.available(), segments.guaranteed()), (size, available, 6));
 
     drop(segments.create_buffer_pool(sized(4, 4)).unwrap());
@@ -23,18 +26,65 @@ fn a_minimum_beyond_what_is_guaranteed_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn guarantees_count_and_not_what_is_free_right_now() {
+fn a_minimum_that_others_have_in_use_is_refused_until_it_is_back() {
     let segments = segments(4);
     let greedy = segments.create_buffer_pool(sized(1, None)).unwrap();
-    let taken = take(&greedy, 4);
-    assert_eq!(segments.available(), 0);
+    let mut taken = take(&greedy, 4);
+
+    let refused = segments.create_buffer_pool(sized(3, 3)).unwrap_err();
+    assert_eq!(refused, MemoryError::Insufficient { required: 3, available: 0, total: 4 });
+    assert_eq!((greedy.size(), segments.guaranteed()), (4, 1), "nothing has changed");
+    drop(taken.drain(..2));
+    let refused = segments.create_buffer_pool(sized(3, 3)).unwrap_err();
+    assert_eq!(refused, MemoryError::Insufficient { required: 3, available: 2, total: 4 });
+    drop(taken.pop());
+    assert_eq!((greedy.size(), greedy.held()), (4, 3), "what was gathered in vain is back, one ahead of the next take");
 
     let late = segments.create_buffer_pool(sized(3, 3)).unwrap();
-    assert!(!late.is_available());
-    drop(taken);
     assert!(late.is_available());
-    drop(take(&late, 3));
+    drop((take(&late, 3), taken));
     drop((greedy, late));
+    assert_all_home(&segments);
+}
+
+#[test]
+fn what_a_pool_is_promised_is_there_whatever_others_take() {
+    let segments = segments(12);
+    let lazy = segments.create_buffer_pool(sized(2, 4)).unwrap();
+    let idle = segments.create_buffer_pool(sized(1, 9)).unwrap();
+    let greedy = segments.create_buffer_pool(BufferPoolSettings { max_overdraft: 5, ..sized(2, 3) }).unwrap();
+    let mut taken = Vec::new();
+    while let Some(segment) = greedy.try_take(0) {
+        taken.push(segment);
+    }
+    assert_eq!((lazy.held(), idle.held(), segments.available()), (2, 1, 12 - 3 - taken.len()));
+    assert!(taken.len() > greedy.size(), "there was something to be had beyond its size");
+    assert_eq!(take(&lazy, 2).len() + take(&idle, 1).len(), 3);
+
+    assert!(lazy.try_stand());
+    assert_eq!(lazy.guaranteed(), 2, "one that stands, and one that goes round");
+    drop(taken);
+    drop((lazy, idle, greedy));
+    assert_all_home(&segments);
+}
+
+#[test]
+fn nothing_stands_that_cannot_be_had() {
+    let segments = segments(6);
+    let pool = segments.create_buffer_pool(sized(1, None)).unwrap();
+    let hog = segments.create_buffer_pool(BufferPoolSettings { max_overdraft: 5, ..sized(1, 2) }).unwrap();
+    let mut taken = Vec::new();
+    while let Some(segment) = hog.try_take(0) {
+        taken.push(segment);
+    }
+    assert!(pool.size() > 2 && segments.available() == 0);
+    assert!(!pool.try_stand(), "it has one, which must go round");
+    assert_eq!((pool.standing(), pool.guaranteed()), (0, 1));
+    drop(taken);
+    assert!(pool.try_stand());
+    assert_eq!((pool.standing(), pool.guaranteed()), (1, 2));
+    pool.end_standing(1);
+    drop((pool, hog));
     assert_all_home(&segments);
 }
 
@@ -126,7 +176,7 @@ fn several_pools_blocked_on_the_segment_pool_all_make_progress() {
     let segments = segments(6);
     let greedy = segments.create_buffer_pool(sized(0, None)).unwrap();
     let taken = take(&greedy, 6);
-    let pools: Vec<_> = (0..3).map(|_| segments.create_buffer_pool(sized(1, 1)).unwrap()).collect();
+    let pools: Vec<_> = (0..3).map(|_| segments.create_buffer_pool(sized(0, 2)).unwrap()).collect();
     let waiting: Vec<_> = pools
         .iter()
         .map(|pool| {
@@ -152,8 +202,8 @@ fn a_pool_that_no_longer_wants_a_segment_passes_it_on() {
     let segments = segments(3);
     let greedy = segments.create_buffer_pool(sized(0, None)).unwrap();
     let mut taken = take(&greedy, 3);
-    let first = segments.create_buffer_pool(sized(1, 1)).unwrap();
-    let second = segments.create_buffer_pool(sized(1, 1)).unwrap();
+    let first = segments.create_buffer_pool(sized(0, 1)).unwrap();
+    let second = segments.create_buffer_pool(sized(0, 1)).unwrap();
     assert!(!first.is_available() && !second.is_available());
     first.destroy();
     drop(taken.pop());
@@ -168,7 +218,7 @@ fn a_destroyed_pool_does_not_linger_among_the_waiting() {
     let greedy = segments.create_buffer_pool(sized(0, None)).unwrap();
     let taken = take(&greedy, 1);
     let before = Arc::strong_count(&segments);
-    let waiting = segments.create_buffer_pool(sized(1, 1)).unwrap();
+    let waiting = segments.create_buffer_pool(sized(0, 1)).unwrap();
     assert!(!waiting.is_available());
     drop(waiting);
     assert_eq!(Arc::strong_count(&segments), before);

@@ -51,14 +51,14 @@ impl From<BufferPoolSettings> for BufferNeed {
 
 /// The buffers that `spec` takes when it runs on `worker`.
 pub fn buffers_needed(spec: &TaskSpec, worker: u32, config: &NetworkConfig) -> BufferNeed {
-    let outputs = spec.outputs.iter().map(|output| config.partition_buffers(output.subpartitions));
+    let outputs = spec.outputs.iter().map(|output| config.sizing().partition(output.subpartitions));
     outputs.chain(gate_settings(spec, worker, config)).map(BufferNeed::from).sum()
 }
 
 /// A gate whose channels are all local holds its producers' buffers and needs none.
 fn gate_settings(spec: &TaskSpec, worker: u32, config: &NetworkConfig) -> Option<BufferPoolSettings> {
     let remote = u32::try_from(spec.channels(worker, false)).unwrap_or(u32::MAX);
-    (remote > 0).then(|| config.gate_buffers(remote))
+    (remote > 0).then(|| config.sizing().gate(remote))
 }
 
 /// Partitions known to the environment; forgotten and released on drop.

@@ -181,7 +181,7 @@ impl PreparedTask {
     fn add_output(&mut self, index: usize) -> Result<(), TaskError> {
         let output = &self.spec.outputs[index];
         let environment = &self.registered.environment;
-        let settings = environment.config().partition_buffers(output.subpartitions);
+        let settings = environment.config().sizing().partition(output.subpartitions);
         let pool = create_pool(environment, settings, &self.spec)?;
         let partition = ResultPartition::new(output.partition_id(), Arc::clone(&pool), output.subpartitions);
         let handle = partition.handle();

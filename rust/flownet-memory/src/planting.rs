@@ -6,6 +6,8 @@
 
 /// True when this bug is planted on this thread.
 #[cfg(not(feature = "planted-bugs"))]
+#[doc(hidden)]
+#[macro_export]
 macro_rules! planted {
     ($bug:ident) => {
         false
@@ -14,13 +16,15 @@ macro_rules! planted {
 
 /// True when this bug is planted on this thread.
 #[cfg(feature = "planted-bugs")]
+#[doc(hidden)]
+#[macro_export]
 macro_rules! planted {
     ($bug:ident) => {
-        $crate::planting::is_planted($crate::planting::Bug::$bug)
+        $crate::is_planted($crate::Bug::$bug)
     };
 }
 
-/// What can be planted: the known traps of a credit protocol.
+/// What can be planted: the known traps of a credit protocol, and of the pools below it.
 #[cfg(feature = "planted-bugs")]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Bug {
@@ -35,17 +39,21 @@ pub enum Bug {
     ClearedAfterLooking,
     /// One data buffer more than there is credit.
     Overdraft,
+    /// A pool is promised its minimum and has one segment of it in hand: others take the rest as overdraft, and wait for
+    /// who waits for it.
+    LazyPromise,
 }
 
 #[cfg(feature = "planted-bugs")]
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::SilentBacklog,
         Self::LentAfterRelease,
         Self::CreditOutlivesBlock,
         Self::ClearedAfterLooking,
         Self::Overdraft,
+        Self::LazyPromise,
     ];
 }
 
@@ -60,7 +68,9 @@ pub fn plant(bug: Option<Bug>) {
     PLANTED.set(bug);
 }
 
+/// For the macro.
 #[cfg(feature = "planted-bugs")]
-pub(crate) fn is_planted(bug: Bug) -> bool {
+#[doc(hidden)]
+pub fn is_planted(bug: Bug) -> bool {
     PLANTED.get() == Some(bug)
 }
