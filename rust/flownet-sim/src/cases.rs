@@ -1,8 +1,10 @@
 //! The small cases that are explored to the end.
 
+use flownet_core::PoolSizing;
+
 use crate::action::{Action, Side, Turn};
 use crate::model::Proof;
-use crate::plan::{ConsumerPlan, LinkPlan, Plan, ProducerPlan, WorkerPlan};
+use crate::plan::{ExchangePlan, LinkPlan, Plan, Spread, TaskPlan, Work, WorkerPlan};
 
 /// Those that every run of the tests explores.
 #[must_use]
@@ -64,6 +66,21 @@ pub fn small() -> Vec<Proof> {
             holds: true,
             ..case(&[0], &[1, 2], 0, 1)
         },
+        Proof {
+            name: "two tasks, one behind them and a last one in one process, at need",
+            scripts: vec![to_end(0, &[4]), to_end(1, &[2])],
+            ..row(&[&[0, 0], &[0], &[0]], SEGMENT_BYTES - 1)
+        },
+        Proof {
+            name: "three tasks in a row in two processes, at need",
+            scripts: vec![to_end(0, &[3, 1])],
+            ..row(&[&[0], &[1], &[0]], SEGMENT_BYTES - 1)
+        },
+        Proof {
+            name: "apart and together again in one process, at need",
+            scripts: vec![[records(0, 0, &[2]), records(0, 1, &[3]), records(0, 0, &[1])].concat()],
+            ..row(&[&[0], &[0, 0], &[0]], SEGMENT_BYTES)
+        },
     ]
 }
 
@@ -111,24 +128,50 @@ fn faults() -> Vec<Action> {
     ]
 }
 
-/// Producers and consumers on these workers. Each gate has `floating` segments beside what is exclusive.
-fn case(producers: &[usize], consumers: &[usize], exclusive: u32, floating: usize) -> Proof {
-    let workers = producers.iter().chain(consumers).max().map_or(1, |last| last + 1);
-    let worker =
-        WorkerPlan { segments: 0, exclusive, checksums: false, buffers_per_turn: 8, outbox_bytes: 8 * SEGMENT_BYTES };
-    let max_segments = consumers.len() + 1;
-    let producer = |&worker: &usize| ProducerPlan { worker, max_segments, overdraft: 0, is_registered: true };
-    let gate_segments = exclusive as usize * producers.len() + floating;
-    let mut plan = Plan {
+/// Sources and sinks on these workers, each source with all sinks. Each gate has `floating` segments beside what is
+/// exclusive.
+fn case(sources: &[usize], sinks: &[usize], exclusive: u32, floating: u32) -> Proof {
+    let gates: Vec<usize> = (sources.len()..sources.len() + sinks.len()).collect();
+    let tasks = sources.iter().chain(sinks).map(|&worker| TaskPlan::on(worker));
+    let exchange = ExchangePlan { edges: (0..sources.len()).map(|source| (source, gates.clone())).collect() };
+    let sizing = PoolSizing { exclusive_buffers: exclusive, floating_buffers: floating, ..PoolSizing::default() };
+    let mut proof = of_tasks(tasks.collect(), vec![exchange], sizing);
+    proof.plan.share_out_segments(|_, _, wanted| wanted);
+    proof
+}
+
+/// Stages of tasks on these workers, each with all of the next one: sources, tasks that write what they read in records
+/// of this size, sinks. With the product's settings, and exactly the memory that they need.
+fn row(stages: &[&[usize]], record_bytes: usize) -> Proof {
+    let work = Work { percent: 100, record_bytes, spread: Spread::One };
+    let tasks = stages.iter().copied().flatten().map(|&worker| TaskPlan { worker, work }).collect();
+    let mut first = 0;
+    let exchanges = stages.windows(2).map(|pair| {
+        let from = first..first + pair[0].len();
+        first = from.end;
+        let to: Vec<usize> = (first..first + pair[1].len()).collect();
+        ExchangePlan { edges: from.map(|task| (task, to.clone())).collect() }
+    });
+    let exchanges = exchanges.collect();
+    let mut proof = of_tasks(tasks, exchanges, PoolSizing::default());
+    proof.plan.share_out_segments(|_, needed, _| needed);
+    proof
+}
+
+fn of_tasks(tasks: Vec<TaskPlan>, exchanges: Vec<ExchangePlan>, sizing: PoolSizing) -> Proof {
+    let workers = tasks.iter().map(|task| task.worker).max().map_or(1, |last| last + 1);
+    let worker = WorkerPlan { segments: 0, checksums: false, buffers_per_turn: 8, outbox_bytes: 8 * SEGMENT_BYTES };
+    let plan = Plan {
         segment_bytes: SEGMENT_BYTES,
+        sizing,
         workers: vec![worker; workers],
-        producers: producers.iter().map(producer).collect(),
-        consumers: consumers.iter().map(|&worker| ConsumerPlan { worker, max_segments: gate_segments }).collect(),
+        tasks,
+        exchanges,
+        registered_late: Vec::new(),
         links: vec![LinkPlan { capacity_bytes: usize::MAX, ..LinkPlan::default() }],
         answers_at_once: true,
         bug: None,
     };
-    plan.share_out_segments(|_, _, wanted| wanted);
     Proof { name: "", plan, opening: Vec::new(), scripts: Vec::new(), faults: Vec::new(), holds: false, splits: false }
 }
 
@@ -146,6 +189,16 @@ fn opened(case: Proof, connections: usize) -> Proof {
 /// One full buffer for each of these consumers.
 fn buffers(producer: usize, consumers: &[usize]) -> Vec<Action> {
     consumers.iter().map(|&consumer| Action::Write { producer, consumer, bytes: SEGMENT_BYTES }).collect()
+}
+
+/// Records of so many buffers each for one consumer.
+fn records(producer: usize, consumer: usize, buffers: &[usize]) -> Vec<Action> {
+    buffers.iter().map(|count| Action::Write { producer, consumer, bytes: count * SEGMENT_BYTES }).collect()
+}
+
+/// Records of so many buffers each, for the only consumer, and the end.
+fn to_end(producer: usize, buffers: &[usize]) -> Vec<Action> {
+    then(records(producer, 0, buffers), Action::Finish { producer })
 }
 
 /// A byte for each of these consumers, flushed each time.

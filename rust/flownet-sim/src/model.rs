@@ -151,7 +151,7 @@ impl Proof {
             }
             turn => Action::of(turn, usize::MAX),
         }));
-        for consumer in 0..self.plan.consumers.len() {
+        for consumer in 0..world.ends().1 {
             let (holds, blocks) = world.holds_and_blocks(consumer);
             enabled.extend(holds.then_some(Action::Drop { consumer, buffers: 1 }));
             enabled.extend(blocks.then_some(Action::Resume { consumer }));

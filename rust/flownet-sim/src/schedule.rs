@@ -60,6 +60,8 @@ pub struct Chance {
     breaks_at: Option<usize>,
     made: usize,
     stalled: Vec<Turn>,
+    /// The consumers of each partition that a source writes.
+    sources: Vec<Vec<usize>>,
     producers: usize,
     consumers: usize,
     connections: usize,
@@ -71,14 +73,16 @@ impl Chance {
     #[must_use]
     pub fn new(mut rng: Rng, world: &World) -> Self {
         let decisions = rng.usize(20..600);
+        let (producers, consumers) = world.ends();
         let breaks_at = rng.bool().then(|| rng.usize(..decisions));
         Self {
             decisions,
             breaks_at,
             made: 0,
             stalled: Vec::new(),
-            producers: world.plan().producers.len(),
-            consumers: world.plan().consumers.len(),
+            sources: world.sources(),
+            producers,
+            consumers,
             connections: world.connections(),
             segment_bytes: world.plan().segment_bytes,
             rng,
@@ -127,18 +131,22 @@ impl Chance {
     }
 
     fn task(&mut self) -> Action {
-        let (producer, consumer) = (self.rng.usize(..self.producers), self.rng.usize(..self.consumers));
+        let (any_producer, any_consumer) = (self.rng.usize(..self.producers), self.rng.usize(..self.consumers));
+        let producer = self.rng.usize(..self.sources.len());
+        let consumers = &self.sources[producer];
+        let consumer = consumers[self.rng.usize(..consumers.len())];
         match self.rng.u8(..32) {
-            0..10 => Action::Write { producer, consumer, bytes: self.rng.usize(1..5 * self.segment_bytes) },
+            0..4 => Action::Write { producer, consumer, bytes: self.rng.usize(1..self.segment_bytes) },
+            4..10 => Action::Write { producer, consumer, bytes: self.rng.usize(1..5 * self.segment_bytes) },
             10 => Action::Write { producer, consumer, bytes: self.rng.usize(1..40 * self.segment_bytes) },
             11 => Action::Broadcast { producer, bytes: self.rng.usize(1..3 * self.segment_bytes) },
-            12..16 => Action::Flush { producer },
+            12..16 => Action::Flush { producer: any_producer },
             16..18 => Action::Watermark { producer, consumer },
             18 => Action::Barrier { producer, is_aligned: self.rng.bool() },
             19 if self.rng.u8(..8) == 0 => Action::Finish { producer },
-            20 => Action::Register { producer },
-            21..29 => Action::Drop { consumer, buffers: self.rng.usize(1..8) },
-            _ => Action::Resume { consumer },
+            20 => Action::Register { producer: any_producer },
+            21..29 => Action::Drop { consumer: any_consumer, buffers: self.rng.usize(1..8) },
+            _ => Action::Resume { consumer: any_consumer },
         }
     }
 

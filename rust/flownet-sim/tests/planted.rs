@@ -48,6 +48,7 @@ fn case_of(bug: Bug) -> &'static str {
     match bug {
         Bug::SilentBacklog | Bug::ClearedAfterLooking | Bug::Overdraft => "2 x 1, one segment for both, none exclusive",
         Bug::LentAfterRelease => "2 x 1 on one connection, one exclusive segment, to the end",
+        Bug::LazyPromise => "two tasks, one behind them and a last one in one process, at need",
         Bug::CreditOutlivesBlock => "2 x 1, a barrier in between, one exclusive segment",
     }
 }

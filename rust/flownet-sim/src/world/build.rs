@@ -1,19 +1,20 @@
 //! A world as it is when the tasks start: pools made, channels opened, nothing sent.
 
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
-use flownet_core::{ChannelIndex, InputGate, PartitionId, RemoteChannel, ResultPartition};
+use flownet_core::{ChannelIndex, InputGate, PartitionId, RemoteChannel, ResultPartition, SubpartitionIndex};
 use flownet_memory::{BufferPool, BufferPoolSettings, SegmentPool};
 
 use super::World;
 use super::book::Book;
 use super::connection::Connection;
+use super::relay::Relay;
 use super::stream::Stream;
-use super::tasks::{Channel, Reader, Registry, Remote, Writer, subpartition};
+use super::tasks::{Channel, Reader, Registry, Remote, Writer};
 use crate::action::Turn;
 use crate::alarm::{Alarm, Awake};
-use crate::plan::{BUFFERS_PER_LANE, ConsumerPlan, GATE_MIN, PARTITION_MIN, Plan, ProducerPlan};
+use crate::plan::{Plan, ProducerEnd, Wiring};
 
 impl World {
     /// Builds what is planned.
@@ -26,27 +27,33 @@ impl World {
         flownet_core::plant(plan.bug);
         let awake = Arc::new(Awake::default());
         let segments: Vec<_> = plan.workers.iter().map(|worker| memory(worker.segments, &plan)).collect();
-        let writer = |(index, of): (usize, &ProducerPlan)| {
-            let pool = partition_pool(&segments[of.worker], of, plan.consumers.len());
-            let partition = ResultPartition::new(PartitionId::new(index as u64), pool, plan.consumers.len() as u32);
-            Writer::new(of.worker, partition, Alarm::new(Turn::Write(index), &awake))
+        let wiring = plan.wiring();
+        let readers = wiring.consumers.iter().enumerate().map(|(index, end)| {
+            let worker = plan.tasks[end.task].worker;
+            let pool = plan.gate_settings(&wiring, end).map(|settings| pool(&segments[worker], settings));
+            let relay = (!end.outputs.is_empty()).then(|| Relay::new(end.outputs.clone(), plan.tasks[end.task].work));
+            let gate = InputGate::new(end.channels.len() as u32);
+            Reader::new(end.task, worker, gate, pool, relay, Alarm::new(Turn::Read(index), &awake))
+        });
+        let readers: Vec<_> = readers.collect();
+        let writer = |(index, end): (usize, &ProducerEnd)| {
+            let worker = plan.tasks[end.task].worker;
+            let pool = pool(&segments[worker], plan.sizing.partition(end.consumers.len() as u32));
+            let partition = ResultPartition::new(PartitionId::new(index as u64), pool, end.consumers.len() as u32);
+            // A task between two exchanges waits for both as one.
+            let reader = readers.iter().find(|reader| reader.task == end.task);
+            let alarm = reader.map(|reader| Arc::clone(&reader.alarm));
+            let alarm = alarm.unwrap_or_else(|| Alarm::new(Turn::Write(index), &awake));
+            Writer::new(end.task, worker, end.is_source, partition, alarm)
         };
-        let writers: Vec<_> = plan.producers.iter().enumerate().map(writer).collect();
-        let reader = |(index, of): (usize, &ConsumerPlan)| Reader {
-            worker: of.worker,
-            gate: Some(InputGate::new(plan.producers.len() as u32)),
-            pool: gate_pool(&segments[of.worker], of),
-            held: VecDeque::new(),
-            blocked: VecDeque::new(),
-            alarm: Alarm::new(Turn::Read(index), &awake),
-        };
-        let readers = plan.consumers.iter().enumerate().map(reader).collect();
-        let registered = writers.iter().zip(&plan.producers);
+        let writers: Vec<_> = wiring.producers.iter().enumerate().map(writer).collect();
+        let is_late = |producer: usize| plan.registered_late.contains(&producer);
+        let registered = writers.iter().enumerate();
         let mut world = Self {
             now_us: 0,
             segments,
             registry: Registry(
-                registered.map(|(writer, of)| of.is_registered.then(|| writer.handle.clone())).collect(),
+                registered.map(|(producer, writer)| (!is_late(producer)).then(|| writer.handle.clone())).collect(),
             ),
             writers,
             readers,
@@ -58,19 +65,27 @@ impl World {
             actions: 0,
             plan,
         };
-        world.connect_all();
+        world.connect_all(&wiring);
         world.check();
         world
     }
 
-    fn connect_all(&mut self) {
+    fn connect_all(&mut self, wiring: &Wiring) {
         let mut connections = HashMap::new();
-        for producer in 0..self.writers.len() {
-            for consumer in 0..self.readers.len() {
-                let cell = Arc::clone(&self.writers[producer].handle.subpartitions()[consumer]);
+        for (producer, end) in wiring.producers.iter().enumerate() {
+            for (subpartition, &consumer) in end.consumers.iter().enumerate() {
+                let cell = Arc::clone(&self.writers[producer].handle.subpartitions()[subpartition]);
                 let (from, to) = (self.writers[producer].worker, self.readers[consumer].worker);
-                let mut channel = Channel { stream: Stream::default(), cell, remote: None, is_excused: false };
-                let index = ChannelIndex::new(producer as u32);
+                let mut channel = Channel {
+                    producer,
+                    consumer,
+                    subpartition: SubpartitionIndex::new(subpartition as u32),
+                    stream: Stream::default(),
+                    cell,
+                    remote: None,
+                    is_excused: false,
+                };
+                let index = ChannelIndex::new(self.readers[consumer].channels.len() as u32);
                 if from == to {
                     if let Some(gate) = &self.readers[consumer].gate {
                         gate.set_local(index, Arc::clone(&channel.cell));
@@ -81,8 +96,10 @@ impl World {
                         self.connections.push(Connection::new(&self.plan, place, from, to, &self.awake));
                         place
                     });
-                    channel.remote = self.open(producer, consumer, connection);
+                    channel.remote = self.open(&channel, index, connection);
                 }
+                self.writers[producer].channels.push(self.channels.len());
+                self.readers[consumer].channels.push(self.channels.len());
                 self.channels.push(channel);
             }
         }
@@ -91,15 +108,15 @@ impl World {
         }
     }
 
-    fn open(&mut self, producer: usize, consumer: usize, connection: usize) -> Option<Remote> {
-        let reader = &self.readers[consumer];
+    fn open(&mut self, edge: &Channel, index: ChannelIndex, connection: usize) -> Option<Remote> {
+        let reader = &self.readers[edge.consumer];
         let place = self.channels.len();
         let opening = &mut self.connections[connection];
         let (gate, machine) = (reader.gate.as_ref()?, opening.consumer.machine.as_mut()?);
-        let exclusive = self.plan.workers[reader.worker].exclusive;
-        let index = ChannelIndex::new(producer as u32);
-        let channel = RemoteChannel::new(Arc::clone(gate), index, Arc::clone(&reader.pool), exclusive);
-        let id = machine.open(Arc::clone(&channel), PartitionId::new(producer as u64), subpartition(consumer));
+        let pool = reader.pool.as_ref().expect("a gate with channels between workers has a pool");
+        let exclusive = self.plan.sizing.exclusive_buffers;
+        let channel = RemoteChannel::new(Arc::clone(gate), index, Arc::clone(pool), exclusive);
+        let id = machine.open(Arc::clone(&channel), PartitionId::new(edge.producer as u64), edge.subpartition);
         opening.channels.push(place);
         opening.consumer.send.set();
         Some(Remote { channel, id, book: Book::default() })
@@ -110,24 +127,6 @@ fn memory(segments: usize, plan: &Plan) -> Arc<SegmentPool> {
     SegmentPool::new(segments, plan.segment_bytes).expect("a plan has segments")
 }
 
-fn partition_pool(segments: &Arc<SegmentPool>, plan: &ProducerPlan, consumers: usize) -> Arc<BufferPool> {
-    let settings = BufferPoolSettings {
-        min: PARTITION_MIN,
-        max: Some(plan.max_segments.max(PARTITION_MIN)),
-        lanes: consumers,
-        max_per_lane: BUFFERS_PER_LANE,
-        max_overdraft: plan.overdraft,
-    };
-    segments.create_buffer_pool(settings).expect("a plan gives every task what it needs")
-}
-
-fn gate_pool(segments: &Arc<SegmentPool>, plan: &ConsumerPlan) -> Arc<BufferPool> {
-    let settings = BufferPoolSettings {
-        min: GATE_MIN,
-        max: Some(plan.max_segments.max(GATE_MIN)),
-        lanes: 1,
-        max_per_lane: usize::MAX,
-        max_overdraft: 0,
-    };
+fn pool(segments: &Arc<SegmentPool>, settings: BufferPoolSettings) -> Arc<BufferPool> {
     segments.create_buffer_pool(settings).expect("a plan gives every task what it needs")
 }

@@ -25,39 +25,52 @@ impl World {
         has_happened
     }
 
+    /// Only of a sink: a task that lets go of one input only would wait for its end.
     fn release(&mut self, consumer: usize, producer: usize) -> bool {
-        let place = producer * self.readers.len() + consumer;
-        let Some(channel) = self.channels.get_mut(place).filter(|_| consumer < self.readers.len()) else {
+        if self.readers.get(consumer).is_none_or(|reader| reader.relay.is_some()) {
             return false;
-        };
+        }
+        let Some(place) = self.channel_between(producer, consumer) else { return false };
+        let channel = &mut self.channels[place];
         let Some(remote) = channel.remote.as_ref().filter(|remote| remote.channel.is_open()) else { return false };
         remote.channel.release();
         channel.is_excused = true;
         true
     }
 
-    /// A task that fails or is cancelled closes its gate.
-    pub(super) fn close_gate(&mut self, consumer: usize) -> bool {
-        let Some(reader) = self.readers.get_mut(consumer) else { return false };
-        let Some(gate) = reader.gate.take() else { return false };
-        gate.close();
-        reader.blocked.clear();
-        for channel in self.channels.iter_mut().skip(consumer).step_by(self.readers.len()) {
-            channel.is_excused = true;
-        }
-        true
+    /// A task that fails or is cancelled closes its gate, and ends what it writes.
+    fn close_gate(&mut self, consumer: usize) -> bool {
+        let Some(reader) = self.readers.get(consumer).filter(|reader| reader.gate.is_some()) else { return false };
+        self.end_task(reader.task, Some("its input was closed"))
     }
 
-    pub(super) fn end_writer(&mut self, producer: usize, cause: Option<&str>) -> bool {
-        let consumers = self.readers.len();
-        let Some(writer) = self.writers.get_mut(producer) else { return false };
-        let Some(partition) = writer.partition.take() else { return false };
-        if let Some(cause) = cause {
-            partition.fail(cause);
+    fn end_writer(&mut self, producer: usize, cause: Option<&str>) -> bool {
+        let Some(writer) = self.writers.get(producer).filter(|writer| writer.partition.is_some()) else { return false };
+        self.end_task(writer.task, cause)
+    }
+
+    /// A task ends where it stands, with all it reads and writes.
+    pub(super) fn end_task(&mut self, task: usize, cause: Option<&str>) -> bool {
+        let mut has_happened = false;
+        for writer in self.writers.iter_mut().filter(|writer| writer.task == task) {
+            let Some(partition) = writer.partition.take() else { continue };
+            if let Some(cause) = cause {
+                partition.fail(cause);
+            }
+            (writer.is_gone, writer.pending, has_happened) = (true, None, true);
+            writer.channels.iter().for_each(|&place| self.channels[place].is_excused = true);
         }
-        (writer.is_gone, writer.pending) = (true, None);
-        self.channels[producer * consumers..][..consumers].iter_mut().for_each(|channel| channel.is_excused = true);
-        true
+        for reader in self.readers.iter_mut().filter(|reader| reader.task == task) {
+            let Some(gate) = reader.gate.take() else { continue };
+            has_happened = true;
+            gate.close();
+            reader.blocked.clear();
+            if let Some(relay) = &mut reader.relay {
+                relay.clear();
+            }
+            reader.channels.iter().for_each(|&place| self.channels[place].is_excused = true);
+        }
+        has_happened
     }
 
     pub(super) fn lose(&mut self, connection: usize) -> bool {
@@ -123,17 +136,18 @@ impl World {
                 has_happened |= self.lose(index);
             }
         }
-        for producer in 0..self.writers.len() {
-            if self.writers[producer].worker == worker {
-                self.registry.0[producer] = None;
-                has_happened |= self.end_writer(producer, None);
+        for (found, writer) in self.registry.0.iter_mut().zip(&self.writers) {
+            if writer.worker == worker {
+                *found = None;
             }
         }
-        for consumer in 0..self.readers.len() {
-            if self.readers[consumer].worker == worker {
-                has_happened |= self.close_gate(consumer);
-                self.readers[consumer].held.clear();
+        for task in 0..self.plan.tasks.len() {
+            if self.plan.tasks[task].worker == worker {
+                has_happened |= self.end_task(task, None);
             }
+        }
+        for reader in self.readers.iter_mut().filter(|reader| reader.worker == worker) {
+            reader.held.clear();
         }
         has_happened
     }

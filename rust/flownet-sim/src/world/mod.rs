@@ -13,6 +13,7 @@ mod book;
 mod build;
 mod connection;
 mod faults;
+mod relay;
 mod rest;
 mod stream;
 mod tasks;
@@ -39,7 +40,7 @@ pub struct World {
     registry: Registry,
     writers: Vec<Writer>,
     readers: Vec<Reader>,
-    /// By producer, then by consumer.
+    /// By producer, then by subpartition.
     channels: Vec<Channel>,
     connections: Vec<Connection>,
     arrivals: BinaryHeap<Reverse<(u64, usize, Side)>>,
@@ -200,10 +201,10 @@ impl World {
             connection.check(&self.channels);
         }
         for (consumer, reader) in self.readers.iter().enumerate() {
-            let of_this_gate = self.channels.iter().skip(consumer).step_by(self.readers.len());
-            let remotes = of_this_gate.filter_map(|channel| channel.remote.as_ref());
+            let remotes = reader.channels.iter().filter_map(|&place| self.channels[place].remote.as_ref());
             let owned: u32 = remotes.map(|remote| remote.channel.owned_segments()).sum();
-            assert_eq!(owned as usize, reader.pool.in_use(), "segments owned by the channels of consumer {consumer}");
+            let in_use = reader.pool.as_ref().map_or(0, |pool| pool.in_use());
+            assert_eq!(owned as usize, in_use, "segments owned by the channels of consumer {consumer}");
         }
     }
 
@@ -259,10 +260,18 @@ impl World {
         self.actions
     }
 
-    /// The producer can begin something new: it neither ended nor waits for room.
+    /// The partitions of sources, and of each the consumers it leads to: what is written by decision.
     #[must_use]
-    pub fn is_free(&self, producer: usize) -> bool {
-        self.writers[producer].is_free()
+    pub fn sources(&self) -> Vec<Vec<usize>> {
+        let sources = self.writers.iter().take_while(|writer| writer.is_source);
+        let consumers = |writer: &Writer| writer.channels.iter().map(|&place| self.channels[place].consumer).collect();
+        sources.map(consumers).collect()
+    }
+
+    /// Partitions and gates there are.
+    #[must_use]
+    pub fn ends(&self) -> (usize, usize) {
+        (self.writers.len(), self.readers.len())
     }
 
     /// The consumer keeps buffers, and has blocking events to resume.

@@ -1,4 +1,5 @@
-//! The two ends that tasks hold: partitions that are written and gates that are read.
+//! The two ends that tasks hold: partitions that are written and gates that are read. Sources write by decision, sinks
+//! read and keep what they like; what is between them is in [`super::relay`].
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,11 +15,17 @@ use flownet_memory::{Buffer, BufferPool};
 
 use super::World;
 use super::book::Book;
+use super::relay::Relay;
 use super::stream::{Record, Stream};
 use crate::alarm::Alarm;
 
 pub(super) struct Writer {
+    pub(super) task: usize,
     pub(super) worker: usize,
+    /// Its task reads nothing: records are written by decision.
+    pub(super) is_source: bool,
+    /// Where its subpartitions are among the world's channels.
+    pub(super) channels: Vec<usize>,
     pub(super) partition: Option<ResultPartition>,
     pub(super) handle: PartitionHandle,
     /// It ended before its end.
@@ -33,8 +40,8 @@ pub(super) struct Writer {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pending {
     record: Record,
-    /// One consumer, or all.
-    target: Option<usize>,
+    /// One subpartition, or all.
+    target: Option<SubpartitionIndex>,
     written: usize,
     /// The partition had room for a new record.
     is_begun: bool,
@@ -42,9 +49,15 @@ pub(super) struct Pending {
 
 #[derive(Debug)]
 pub(super) struct Reader {
+    pub(super) task: usize,
     pub(super) worker: usize,
+    /// Where its channels are among the world's.
+    pub(super) channels: Vec<usize>,
     pub(super) gate: Option<Arc<InputGate>>,
-    pub(super) pool: Arc<BufferPool>,
+    /// None if all its channels are local.
+    pub(super) pool: Option<Arc<BufferPool>>,
+    /// What its task makes of what it reads, unless it is a sink.
+    pub(super) relay: Option<Relay>,
     pub(super) held: VecDeque<Buffer>,
     pub(super) blocked: VecDeque<ChannelIndex>,
     pub(super) alarm: Arc<Alarm>,
@@ -52,6 +65,9 @@ pub(super) struct Reader {
 
 /// One (producer, consumer) edge.
 pub(super) struct Channel {
+    pub(super) producer: usize,
+    pub(super) consumer: usize,
+    pub(super) subpartition: SubpartitionIndex,
     pub(super) stream: Stream,
     pub(super) cell: Arc<SubpartitionCell>,
     pub(super) remote: Option<Remote>,
@@ -101,11 +117,34 @@ impl Channel {
     }
 }
 
+impl Reader {
+    pub(super) fn new(
+        task: usize,
+        worker: usize,
+        gate: Arc<InputGate>,
+        pool: Option<Arc<BufferPool>>,
+        relay: Option<Relay>,
+        alarm: Arc<Alarm>,
+    ) -> Self {
+        let (channels, held, blocked) = Default::default();
+        Self { task, worker, channels, gate: Some(gate), pool, relay, held, blocked, alarm }
+    }
+}
+
 impl Writer {
-    pub(super) fn new(worker: usize, partition: ResultPartition, alarm: Arc<Alarm>) -> Self {
+    pub(super) fn new(
+        task: usize,
+        worker: usize,
+        is_source: bool,
+        partition: ResultPartition,
+        alarm: Arc<Alarm>,
+    ) -> Self {
         let handle = partition.handle();
         Self {
+            task,
             worker,
+            is_source,
+            channels: Vec::new(),
             partition: Some(partition),
             handle,
             is_gone: false,
@@ -123,17 +162,49 @@ impl Writer {
 }
 
 impl World {
-    /// Begins a record for one consumer or for all.
-    pub(super) fn write(&mut self, producer: usize, target: Option<usize>, bytes: usize) -> bool {
-        let Some(writer) = self.writers.get_mut(producer) else { return false };
-        if !writer.is_free() || bytes == 0 || target.is_some_and(|consumer| consumer >= self.readers.len()) {
+    /// Begins a record of a source, for one consumer or for all.
+    pub(super) fn write(&mut self, producer: usize, consumer: Option<usize>, bytes: usize) -> bool {
+        if bytes == 0 || !self.is_free(producer) {
             return false;
         }
-        let record = Record { seed: (producer as u64) << 32 | writer.records, bytes };
-        writer.records += 1;
-        writer.pending = Some(Pending { record, target, written: 0, is_begun: false });
+        let target = match consumer {
+            None => None,
+            Some(consumer) => match self.channel_between(producer, consumer) {
+                Some(place) => Some(self.channels[place].subpartition),
+                None => return false,
+            },
+        };
+        self.begin_record(producer, target, bytes, false);
         self.go_on(producer);
         true
+    }
+
+    /// Whether this partition of a source can be written to now: its task waits with none of them.
+    #[must_use]
+    pub fn is_free(&self, producer: usize) -> bool {
+        let Some(writer) = self.writers.get(producer).filter(|writer| writer.is_source && writer.is_free()) else {
+            return false;
+        };
+        self.writers.iter().all(|other| other.task != writer.task || other.pending.is_none())
+    }
+
+    pub(super) fn channel_between(&self, producer: usize, consumer: usize) -> Option<usize> {
+        let mut places = self.writers.get(producer)?.channels.iter().copied();
+        places.find(|&place| self.channels[place].consumer == consumer)
+    }
+
+    /// A record that waits for nothing yet. `is_begun`: nor need it wait until the partition has room for a new one.
+    pub(super) fn begin_record(
+        &mut self,
+        producer: usize,
+        target: Option<SubpartitionIndex>,
+        bytes: usize,
+        is_begun: bool,
+    ) {
+        let writer = &mut self.writers[producer];
+        let record = Record { seed: (producer as u64) << 32 | writer.records, bytes };
+        writer.records += 1;
+        writer.pending = Some(Pending { record, target, written: 0, is_begun });
     }
 
     /// Writes as much of the begun record as finds room.
@@ -147,26 +218,25 @@ impl World {
         }
         pending.is_begun = true;
         let content = pending.record.content();
-        let consumers = self.readers.len();
         loop {
             let rest = &content[pending.written..];
             let (taken, targets) = match pending.target {
-                Some(consumer) => (partition.try_write(subpartition(consumer), rest), consumer..consumer + 1),
-                None => (partition.try_broadcast_write(rest), 0..consumers),
+                Some(one) => (partition.try_write(one, rest), one.index()..one.index() + 1),
+                None => (partition.try_broadcast_write(rest), 0..writer.channels.len()),
             };
-            for channel in &mut self.channels[producer * consumers..][targets] {
-                channel.stream.note(pending.record, pending.written, pending.written + taken);
+            for &place in &writer.channels[targets] {
+                self.channels[place].stream.note(pending.record, pending.written, pending.written + taken);
             }
             pending.written += taken;
             if pending.written == content.len() {
                 match pending.target {
-                    Some(consumer) => partition.end_record(subpartition(consumer)),
+                    Some(one) => partition.end_record(one),
                     None => partition.end_broadcast_record(),
                 }
                 return;
             }
             let polled = match pending.target {
-                Some(consumer) => partition.poll_segment(subpartition(consumer), &waker),
+                Some(one) => partition.poll_segment(one, &waker),
                 None => partition.poll_broadcast_segment(&waker),
             };
             match polled {
@@ -179,17 +249,22 @@ impl World {
     }
 
     pub(super) fn watermark(&mut self, producer: usize, consumer: usize) -> bool {
-        let consumers = self.readers.len();
-        let Some(writer) = self.writers.get_mut(producer).filter(|writer| writer.is_free()) else { return false };
-        let Some(partition) = writer.partition.as_mut().filter(|_| consumer < consumers) else { return false };
+        let Some(place) = self.channel_between(producer, consumer).filter(|_| self.is_free(producer)) else {
+            return false;
+        };
+        let (channel, writer) = (&mut self.channels[place], &mut self.writers[producer]);
+        let Some(partition) = writer.partition.as_mut() else { return false };
         let event = Event::Watermark { timestamp_ms: writer.records as i64 };
-        partition.emit_event(subpartition(consumer), &event);
-        self.channels[producer * consumers + consumer].stream.note_event(event);
+        partition.emit_event(channel.subpartition, &event);
+        channel.stream.note_event(event);
         true
     }
 
     pub(super) fn barrier(&mut self, producer: usize, is_aligned: bool) -> bool {
-        let Some(writer) = self.writers.get_mut(producer).filter(|writer| writer.is_free()) else { return false };
+        if !self.is_free(producer) {
+            return false;
+        }
+        let writer = &mut self.writers[producer];
         writer.barriers += 1;
         let kind = if is_aligned { BarrierKind::Aligned } else { BarrierKind::Unaligned };
         let checkpoint_id = CheckpointId::new(writer.barriers);
@@ -197,10 +272,14 @@ impl World {
         true
     }
 
-    /// Ends a partition and lets go of it, as a task does.
+    /// Ends the partition of a source.
     pub(super) fn finish(&mut self, producer: usize) -> bool {
-        let Some(writer) = self.writers.get_mut(producer).filter(|writer| writer.is_free()) else { return false };
-        let Some(mut partition) = writer.partition.take() else { return false };
+        self.is_free(producer) && self.finish_partition(producer)
+    }
+
+    /// Ends a partition and lets go of it, as a task does.
+    pub(super) fn finish_partition(&mut self, producer: usize) -> bool {
+        let Some(mut partition) = self.writers[producer].partition.take() else { return false };
         partition.finish(true);
         drop(partition);
         for event in [Event::EndOfData { drain: true }, Event::EndOfPartition] {
@@ -215,7 +294,7 @@ impl World {
         true
     }
 
-    fn broadcast_event(&mut self, producer: usize, event: &Event) {
+    pub(super) fn broadcast_event(&mut self, producer: usize, event: &Event) {
         if let Some(partition) = &mut self.writers[producer].partition {
             partition.broadcast_event(event);
             self.note_broadcast(producer, event);
@@ -223,9 +302,8 @@ impl World {
     }
 
     fn note_broadcast(&mut self, producer: usize, event: &Event) {
-        let consumers = self.readers.len();
-        for channel in &mut self.channels[producer * consumers..][..consumers] {
-            channel.stream.note_event(event.clone());
+        for &place in &self.writers[producer].channels {
+            self.channels[place].stream.note_event(event.clone());
         }
     }
 
@@ -234,6 +312,10 @@ impl World {
         let Some(reader) = self.readers.get(consumer) else { return false };
         if !reader.alarm.take() {
             return false;
+        }
+        if reader.relay.is_some() {
+            self.relay(consumer, elements);
+            return true;
         }
         let Some(gate) = reader.gate.clone() else { return true };
         let waker = reader.alarm.waker();
@@ -252,28 +334,32 @@ impl World {
     }
 
     fn take(&mut self, consumer: usize, index: ChannelIndex, element: Element) {
-        let consumers = self.readers.len();
+        self.check_element(consumer, index, &element);
         let reader = &mut self.readers[consumer];
-        let stream = &mut self.channels[index.index() * consumers + consumer].stream;
         match element {
             Element::Data(buffer) => {
                 assert!(!reader.blocked.contains(&index), "a blocked channel gave data");
-                stream.check_data(&buffer);
                 reader.held.push_back(buffer);
             }
-            Element::Event(event) => {
-                stream.check_event(&event);
-                if event.is_blocking() {
-                    reader.blocked.push_back(index);
-                }
-            }
+            Element::Event(event) if event.is_blocking() => reader.blocked.push_back(index),
+            Element::Event(_) => {}
         }
     }
 
-    fn on_gate_failed(&mut self, consumer: usize, error: &ExchangeError) {
+    /// What a gate gives is what was written, in its turn (W3).
+    pub(super) fn check_element(&mut self, consumer: usize, index: ChannelIndex, element: &Element) {
+        let place = self.readers[consumer].channels[index.index()];
+        let stream = &mut self.channels[place].stream;
+        match element {
+            Element::Data(buffer) => stream.check_data(buffer),
+            Element::Event(event) => stream.check_event(event),
+        }
+    }
+
+    pub(super) fn on_gate_failed(&mut self, consumer: usize, error: &ExchangeError) {
         assert!(self.faults > 0, "consumer {consumer} failed though nothing broke: {error}");
         assert!(!matches!(error, ExchangeError::PeerBreach { .. }), "consumer {consumer} blames its peer: {error}");
-        self.close_gate(consumer);
+        self.end_task(self.readers[consumer].task, Some("its input failed"));
     }
 
     pub(super) fn drop_held(&mut self, consumer: usize, buffers: usize) -> bool {
@@ -293,8 +379,4 @@ impl World {
         assert!(resumed.is_ok() || self.faults > 0, "a blocked channel can be resumed");
         true
     }
-}
-
-pub(super) fn subpartition(consumer: usize) -> SubpartitionIndex {
-    SubpartitionIndex::new(consumer as u32)
 }
