@@ -88,7 +88,7 @@ impl<L: Link> ConsumerDriver<L> {
         let incoming = Incoming { staging: Staging::new(), inbound: Inbound::Header, limits: shared.wire_limits() };
         let receiver = Receiver::new(sender, incoming, shared.config.liveness());
         shared.heartbeat.watch(&receiver);
-        Self { receiver, read: ReadTask::new(), requests }
+        Self { receiver, read: ReadTask::default(), requests }
     }
 
     pub(crate) async fn run(&mut self) -> End {
@@ -122,7 +122,7 @@ impl<L: Link> ConsumerDriver<L> {
 
     /// Tries everything once. `false` when nothing moved: then every source has our waker.
     fn round(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
-        let has_read = self.read.read(&self.receiver)?;
+        let has_read = self.receiver.read_for_task()?;
         let mut has_opened = false;
         while let Poll::Ready(Some(request)) = self.requests.poll_next(cx) {
             self.open(request);

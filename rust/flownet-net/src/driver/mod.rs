@@ -13,9 +13,9 @@
 pub(crate) mod consumer;
 mod link;
 mod liveness;
+mod ownership;
 pub(crate) mod producer;
 mod receiver;
-mod role;
 mod sender;
 mod staging;
 
@@ -24,7 +24,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 pub(crate) use liveness::Limits;
-pub(crate) use role::ReaderId;
+pub(crate) use ownership::ReaderId;
 
 use flownet_core::{ProtocolError, WireError};
 

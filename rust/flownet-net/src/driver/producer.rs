@@ -92,7 +92,7 @@ impl<L: Link> ProducerDriver<L> {
         lookup.connection.get_or_init(|| Arc::downgrade(&inlet));
         Self {
             receiver,
-            read: ReadTask::new(),
+            read: ReadTask::default(),
             registry_seen: 0,
             tick: None,
             tick_interval: Duration::from_millis(settings.request_timeout_ms / TICKS_PER_TIMEOUT).max(SHORTEST_TICK),
@@ -119,7 +119,7 @@ impl<L: Link> ProducerDriver<L> {
 
     /// Tries everything once. `false` when nothing moved: then every source has our waker.
     fn round(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
-        let has_read = self.read.read(&self.receiver)?;
+        let has_read = self.receiver.read_for_task()?;
         self.serve_parked(cx);
         if self.receiver.sender.poll_round()? || has_read {
             return Ok(true);

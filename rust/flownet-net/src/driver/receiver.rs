@@ -2,15 +2,16 @@
 //! has read for it.
 //!
 //! A task's thread whose gate is empty takes the role of the reader, reads what the socket has, and sleeps on the socket
-//! if that is nothing: one wake-up for a batch, on the core that is to use it. Who has the role is told by [`role`].
+//! if that is nothing: one wake-up for a batch, on the core that is to use it. Who has the role is told by [`ownership`].
 //! What is read goes where it belongs, to whichever gate; a thread reads for others as the connection's task does.
 //!
 //! # Invariants
 //! - E1: bytes are read and decoded under one lock, hence in order. No holder of it waits for anything.
-//! - E2: the connection's task is told of bytes exactly while it has the role.
-//! - E3: what a thread meets that ends the connection is left for the connection's task, which is woken.
+//! - E2: what [`ownership`] orders is carried out under the lock under which it was ordered.
+//! - E3: the connection's task reads only when it was called: by the link, by who leaves work to it, or by itself while
+//!   there may be more.
 //!
-//! [`role`]: super::role
+//! [`ownership`]: super::ownership
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -26,7 +27,7 @@ use tokio::time::Sleep;
 use super::End;
 use super::link::{Event, Link, Received};
 use super::liveness::{Limits, Liveness, PROGRESS_BYTES, Seen, Verdict};
-use super::role::{Left, ReaderId, Role, Taken, Tick};
+use super::ownership::{Orders, ReaderId, Reading, Turn};
 use super::sender::{Sender, Transmit};
 use crate::counters::NetCounters;
 use crate::heartbeat::Pulse;
@@ -68,14 +69,13 @@ pub(crate) struct Receiver<L, M, I> {
 /// Calls the connection's task to read, whatever it knows of the socket.
 struct TaskCall<L, M> {
     sender: Weak<Sender<L, M>>,
+    /// E3.
     is_called: AtomicBool,
 }
 
 struct State<I> {
     intake: I,
-    role: Role,
-    /// E3.
-    end: Option<End>,
+    reading: Reading<End>,
     counted: NetCounters,
     liveness: Liveness,
     /// Of the whole life.
@@ -94,12 +94,11 @@ enum Read {
 
 impl<L: Link, M: Transmit, I: Intake<M>> Receiver<L, M, I> {
     pub(crate) fn new(sender: Arc<Sender<L, M>>, intake: I, limits: Limits) -> Arc<Self> {
-        let task = Arc::new(TaskCall { sender: Arc::downgrade(&sender), is_called: AtomicBool::new(false) });
+        let task = Arc::new(TaskCall { sender: Arc::downgrade(&sender), is_called: AtomicBool::new(true) });
         let resume = Waker::from(Arc::clone(&task));
         let state = State {
             intake,
-            role: Role::default(),
-            end: None,
+            reading: Reading::new(),
             counted: NetCounters::default(),
             liveness: Liveness::new(limits),
             frames: 0,
@@ -108,90 +107,85 @@ impl<L: Link, M: Transmit, I: Intake<M>> Receiver<L, M, I> {
         Arc::new(Self { sender, state: Noted::new(state), is_ticking: AtomicBool::new(false), task, resume })
     }
 
-    /// Reads once for the connection's task, if that has the role. `None` when a thread is at it: then the task is woken.
-    fn read_for_task(&self) -> Result<Option<Read>, End> {
-        let Some(mut state) = self.state.lock_or_leave(TASK) else { return Ok(None) };
-        let read = match state.end.take() {
-            Some(end) => Err(end),
-            None if state.role.is_with_connection() => state.read(&self.sender, &self.resume).map(Some),
-            None => Ok(Some(Read::Nothing)),
+    /// Reads once for the connection's task, if that was called and has the role. `false` when nothing moved.
+    pub(crate) fn read_for_task(&self) -> Result<bool, End> {
+        if !self.task.is_called.swap(false, Ordering::Acquire) {
+            return Ok(false);
+        }
+        let Some(mut state) = self.state.lock_or_leave(TASK) else {
+            // A thread is at it, and then wakes the task.
+            self.task.is_called.store(true, Ordering::Relaxed);
+            return Ok(false);
+        };
+        let read = match state.reading.on_turn() {
+            Turn::Read => state.read(&self.sender, &self.resume),
+            Turn::Rest => Ok(Read::Nothing),
+            Turn::End(end) => Err(end),
         };
         state.count(&self.sender);
         drop(state);
         self.read_notes();
-        read
+        let read = read?;
+        if read == Read::Part {
+            self.task.is_called.store(true, Ordering::Relaxed);
+        }
+        Ok(read != Read::Nothing)
     }
 
     /// The one way a connection ends, after which it holds nothing (D5) and nobody reads it. The first call does; the
     /// others find it done. `last_words` is what the machine still does and says.
     pub(crate) fn end(&self, last_words: impl FnOnce(&mut M)) {
         self.with(|state| {
-            state.role.end();
+            state.reading.on_end();
             state.intake.clear();
             self.sender.end(last_words);
         });
     }
 
     fn on_tick(&self) {
-        self.with(|state| match state.role.on_tick() {
-            Tick::Again => {}
-            Tick::Stop => self.is_ticking.store(false, Ordering::Relaxed),
-            Tick::ToConnection => {
-                self.is_ticking.store(false, Ordering::Relaxed);
-                self.watch(state);
-            }
+        self.with(|state| {
+            let orders = state.reading.on_tick(self.sender.link.has_buffered());
+            self.carry_out(state, orders);
         });
     }
 
-    fn on_left(&self, state: &mut State<I>, left: Left) {
-        match left {
-            Left::Alone => {}
-            Left::Ticking => {
-                self.is_ticking.store(true, Ordering::Relaxed);
-                self.sender.wake_task();
-            }
-            Left::ToConnection => self.watch(state),
+    /// E2.
+    fn carry_out(&self, state: &mut State<I>, orders: Orders) {
+        let Orders { watch_bytes, mut call_task } = orders;
+        if let Some(is_watched) = watch_bytes
+            && let Err(error) = self.sender.link.watch(Event::Bytes, is_watched)
+        {
+            call_task |= state.reading.on_failure(error.into()).call_task;
         }
-    }
-
-    /// E2: the role is the task's.
-    fn watch(&self, state: &mut State<I>) {
-        if self.sender.link.has_buffered() {
-            // L4: no event tells of that.
+        self.is_ticking.store(state.reading.is_ticking(), Ordering::Relaxed);
+        if call_task {
             self.resume.wake_by_ref();
         }
-        if let Err(error) = self.sender.link.watch(Event::Bytes, true) {
-            self.leave_end(state, error.into());
-        }
     }
 
-    /// E3.
-    fn leave_end(&self, state: &mut State<I>, end: End) {
-        state.end.get_or_insert(end);
-        state.role.end();
-        self.resume.wake_by_ref();
-    }
-
-    /// Takes the role and reads once. An error is left for the connection's task.
-    fn read_for_thread(&self, state: &mut State<I>, reader: ReaderId) -> Result<Attended, End> {
+    /// Takes the role and reads once.
+    fn read_for_thread(&self, state: &mut State<I>, reader: ReaderId) -> Attended {
+        let (may_read, orders) = state.reading.on_park(reader, state.intake.is_held());
+        self.carry_out(state, orders);
+        if !may_read {
+            return Attended::Refused;
+        }
+        let read = match state.read(&self.sender, &self.resume) {
+            Ok(read) => read,
+            Err(end) => {
+                let orders = state.reading.on_failure(end);
+                self.carry_out(state, orders);
+                return Attended::Refused;
+            }
+        };
         if state.intake.is_held() {
-            // Who waits with it is served by the connection's task, which is the one to be called.
-            return Ok(Attended::Refused);
+            let orders = state.reading.on_resign(reader, self.sender.link.has_buffered());
+            self.carry_out(state, orders);
         }
-        match state.role.take(reader) {
-            Taken::Refused => return Ok(Attended::Refused),
-            Taken::FromConnection => self.sender.link.watch(Event::Bytes, false)?,
-            Taken::FromThread => {}
-        }
-        let read = state.read(&self.sender, &self.resume)?;
-        if state.intake.is_held() {
-            let left = state.role.resign(reader);
-            self.on_left(state, left);
-        }
-        Ok(match read {
+        match read {
             Read::Nothing => Attended::Nothing { wants_room: false },
             Read::Rest | Read::Part => Attended::Moved,
-        })
+        }
     }
 
     fn with<R>(&self, work: impl FnOnce(&mut State<I>) -> R) -> R {
@@ -210,7 +204,7 @@ impl<L: Link, M: Transmit, I: Intake<M>> Receiver<L, M, I> {
 impl<L: Link, M: Transmit, I: Intake<M>> Pulse for Receiver<L, M, I> {
     fn on_heartbeat(&self, now: Duration) {
         self.with(|state| {
-            if state.role.has_ended() {
+            if !state.reading.is_open() {
                 return;
             }
             let (written, is_stuck) = self.sender.progress();
@@ -220,7 +214,10 @@ impl<L: Link, M: Transmit, I: Intake<M>> Pulse for Receiver<L, M, I> {
                 Verdict::Well => {}
                 Verdict::Ask => self.sender.feed(|machine| machine.ping(state.frames)),
                 Verdict::Tell => self.sender.feed(|machine| machine.pong(state.frames)),
-                Verdict::Silent(owed_for) => self.leave_end(state, End::Silent(owed_for)),
+                Verdict::Silent(owed_for) => {
+                    let orders = state.reading.on_failure(End::Silent(owed_for));
+                    self.carry_out(state, orders);
+                }
             }
         });
     }
@@ -232,13 +229,7 @@ impl<L: Link, M: Transmit, I: Intake<M>> Inlet for Receiver<L, M, I> {
     }
 
     fn attend(&self, reader: ReaderId) -> Attended {
-        let attended = self.with(|state| {
-            self.read_for_thread(state, reader).unwrap_or_else(|end| {
-                self.leave_end(state, end);
-                Attended::Refused
-            })
-        });
-        match attended {
+        match self.with(|state| self.read_for_thread(state, reader)) {
             Attended::Nothing { .. } if self.sender.write_waiting() => Attended::Moved,
             Attended::Nothing { .. } => Attended::Nothing { wants_room: self.sender.take_room() },
             other => other,
@@ -249,15 +240,15 @@ impl<L: Link, M: Transmit, I: Intake<M>> Inlet for Receiver<L, M, I> {
         self.sender.leave_room();
         self.with(|state| {
             state.count(&self.sender);
-            let left = state.role.leave(reader);
-            self.on_left(state, left);
+            let orders = state.reading.on_leave(reader, self.sender.link.has_buffered());
+            self.carry_out(state, orders);
         });
     }
 
     fn resign(&self, reader: ReaderId) {
         self.with(|state| {
-            let left = state.role.resign(reader);
-            self.on_left(state, left);
+            let orders = state.reading.on_resign(reader, self.sender.link.has_buffered());
+            self.carry_out(state, orders);
         });
     }
 
@@ -326,29 +317,13 @@ impl<L: Link, M: Transmit> Wake for TaskCall<L, M> {
     }
 }
 
-/// What the connection's task keeps about its reading half.
-#[derive(Debug)]
+/// How the connection's task waits.
+#[derive(Debug, Default)]
 pub(crate) struct ReadTask {
-    may_read: bool,
     tick: Option<Pin<Box<Sleep>>>,
 }
 
 impl ReadTask {
-    pub(crate) fn new() -> Self {
-        Self { may_read: true, tick: None }
-    }
-
-    /// Reads once. `false` when nothing moved.
-    pub(crate) fn read<L: Link, M: Transmit, I: Intake<M>>(&mut self, from: &Receiver<L, M, I>) -> Result<bool, End> {
-        self.may_read |= from.task.is_called.swap(false, Ordering::Acquire);
-        if !self.may_read {
-            return Ok(false);
-        }
-        let Some(read) = from.read_for_task()? else { return Ok(false) };
-        self.may_read = read == Read::Part;
-        Ok(read != Read::Nothing)
-    }
-
     /// When nothing moves: waits for an event of the link, and ticks if need be. Ready to be tried again.
     pub(crate) fn poll_event<L: Link, M: Transmit, I: Intake<M>>(
         &mut self,
@@ -357,7 +332,9 @@ impl ReadTask {
     ) -> Poll<Result<(), End>> {
         self.poll_tick(cx, from);
         let event = from.sender.link.poll_event(cx).map_err(End::from);
-        self.may_read |= event.is_ready();
+        if event.is_ready() {
+            from.task.is_called.store(true, Ordering::Relaxed);
+        }
         event
     }
 
@@ -376,5 +353,5 @@ impl ReadTask {
 
 /// The connection's task wants a turn.
 const TASK: Notes = 1;
-/// How long frames that no thread sleeps for may lie in a socket whose reader is at work: R3 of [`super::role`].
+/// How long frames that no thread sleeps for may lie in a socket whose reader is at work: O3 of [`super::ownership`].
 const TICK: Duration = Duration::from_millis(10);

@@ -5,8 +5,8 @@
 //! Where a thread finds the connection at work, it leaves a note, and who is at work writes for both.
 //!
 //! # Invariants
-//! - D1: bytes that the socket does not take wait for room, and no thread tries before there is some. The connection's
-//!   task is told of it, or a thread that sleeps on the socket.
+//! - D1: what [`ownership`](super::ownership) orders is carried out under the lock. No thread that brings news tries while
+//!   bytes wait for room.
 //! - D2: news is lost by nobody: a thread that cannot get the lock leaves a note, and a thread that has it looks for
 //!   news once more after its last write, leaving its waker if there is none.
 //! - D3: a thread that came to bring news writes for a bounded number of rounds, however much there is.
@@ -25,6 +25,7 @@ use flownet_core::exchange::ready::ReadyList;
 use flownet_core::noted::{Noted, Notes};
 
 use super::link::{Event, Link, Sent};
+use super::ownership::Writing;
 use crate::counters::{NetCounters, SharedCounters};
 
 /// What a connection machine has to send, and how it learns that there is more.
@@ -60,7 +61,7 @@ pub(crate) struct Sender<L, M> {
     pub(crate) counters: Arc<SharedCounters>,
     ready: Arc<ReadyList>,
     state: Noted<State<M>>,
-    /// Changed under the lock, but read without it.
+    /// As [`Writing`] has it, but read without the lock.
     is_full: AtomicBool,
     /// The connection's task, to be woken when a thread leaves work behind.
     task: Mutex<Waker>,
@@ -75,8 +76,7 @@ struct State<M> {
     error: Option<io::Error>,
     /// Bytes, of the whole life.
     written: u64,
-    /// D5.
-    has_ended: bool,
+    writing: Writing,
 }
 
 /// Called by the ready list on the thread that brings the news.
@@ -88,7 +88,13 @@ impl<L: Link, M: Transmit> Sender<L, M> {
             link,
             counters,
             ready,
-            state: Noted::new(State { machine, drained: Vec::new(), error: None, written: 0, has_ended: false }),
+            state: Noted::new(State {
+                machine,
+                drained: Vec::new(),
+                error: None,
+                written: 0,
+                writing: Writing::default(),
+            }),
             is_full: AtomicBool::new(false),
             task: Mutex::new(Waker::noop().clone()),
             waker: Waker::from(Arc::new(News(Weak::clone(me)))),
@@ -142,7 +148,7 @@ impl<L: Link, M: Transmit> Sender<L, M> {
     /// socket takes of that at once.
     pub(crate) fn end(&self, last_words: impl FnOnce(&mut M)) {
         let mut state = self.state.lock();
-        if !state.has_ended {
+        if state.writing.may_write() {
             last_words(&mut state.machine);
             // The closed connection says the same, if less well.
             for _ in 0..ROUNDS_PER_NEWS {
@@ -151,7 +157,7 @@ impl<L: Link, M: Transmit> Sender<L, M> {
                 }
             }
             state.machine.end();
-            state.has_ended = true;
+            state.writing.on_end();
             self.is_full.store(false, Ordering::Release);
             self.link.close();
         }
@@ -162,7 +168,7 @@ impl<L: Link, M: Transmit> Sender<L, M> {
     /// Bytes written so far, and whether there are more for a peer that does not take them though it always should.
     pub(crate) fn progress(&self) -> (u64, bool) {
         let state = self.state.lock();
-        let progress = (state.written, self.is_full.load(Ordering::Relaxed) && !state.machine.may_be_stopped());
+        let progress = (state.written, state.writing.is_full() && !state.machine.may_be_stopped());
         drop(state);
         self.read_notes();
         progress
@@ -171,7 +177,7 @@ impl<L: Link, M: Transmit> Sender<L, M> {
     /// Whether bytes wait for room. Then the caller is the one to be told of it, and not the connection's task, until
     /// [`leave_room`](Self::leave_room).
     pub(crate) fn take_room(&self) -> bool {
-        self.is_full.load(Ordering::Acquire) && self.watch_room(false)
+        self.is_full.load(Ordering::Acquire) && self.watch_room(Writing::on_park)
     }
 
     /// Brings the news that nobody was woken for, where that is worth it. For a thread that is about to sleep, which it
@@ -185,7 +191,7 @@ impl<L: Link, M: Transmit> Sender<L, M> {
     /// Undoes [`take_room`](Self::take_room).
     pub(crate) fn leave_room(&self) {
         if self.is_full.load(Ordering::Acquire) {
-            self.watch_room(true);
+            self.watch_room(Writing::on_leave);
         }
     }
 
@@ -201,18 +207,18 @@ impl<L: Link, M: Transmit> Sender<L, M> {
         has_moved
     }
 
-    fn watch_room(&self, is_watched: bool) -> bool {
+    /// As ordered. A socket that cannot be watched is seen to by the task, which finds the same.
+    fn watch_room(&self, ordered: impl FnOnce(&Writing) -> Option<bool>) -> bool {
         let state = self.state.lock();
-        let is_full = self.is_full.load(Ordering::Relaxed);
-        // A socket that cannot be watched is seen to by the task, which finds the same.
-        let is_ours = is_full && self.link.watch(Event::Room, is_watched).is_ok();
+        let is_done =
+            ordered(&state.writing).is_some_and(|is_watched| self.link.watch(Event::Room, is_watched).is_ok());
         drop(state);
         self.read_notes();
-        is_ours
+        is_done
     }
 
     fn round(&self, state: &mut State<M>, patience: Patience) -> io::Result<Moved> {
-        if state.has_ended {
+        if !state.writing.may_write() {
             return Ok(Moved::Nothing);
         }
         let is_due = patience == Patience::None || self.ready.is_pressing(state.machine.patience());
@@ -227,9 +233,9 @@ impl<L: Link, M: Transmit> Sender<L, M> {
         }
         let written = match self.link.write(&slices[..filled])? {
             Sent::Accepted(written) => written,
-            Sent::WantsRoom => return self.note_full(true).map(|()| Moved::Nothing),
+            Sent::WantsRoom => return self.note_sent(&mut state.writing, true).map(|()| Moved::Nothing),
         };
-        self.note_full(false)?;
+        self.note_sent(&mut state.writing, false)?;
         // Segments go home here, as soon as the kernel has their bytes.
         state.machine.advance(written);
         state.written += written as u64;
@@ -238,11 +244,10 @@ impl<L: Link, M: Transmit> Sender<L, M> {
         Ok(Moved::Something)
     }
 
-    /// D1. Under the lock.
-    fn note_full(&self, is_full: bool) -> io::Result<()> {
-        if self.is_full.load(Ordering::Relaxed) != is_full {
-            self.link.watch(Event::Room, is_full)?;
-            self.is_full.store(is_full, Ordering::Release);
+    fn note_sent(&self, writing: &mut Writing, wants_room: bool) -> io::Result<()> {
+        if let Some(is_watched) = writing.on_sent(wants_room) {
+            self.link.watch(Event::Room, is_watched)?;
+            self.is_full.store(wants_room, Ordering::Release);
         }
         Ok(())
     }
@@ -257,8 +262,7 @@ impl<L: Link, M: Transmit> Sender<L, M> {
     }
 
     fn write_news(&self, state: &mut State<M>, patience: Patience) {
-        // D1: who waits for room looks for news when it has written.
-        if !self.is_full.load(Ordering::Relaxed) {
+        if state.writing.may_bring_news() {
             self.write_rounds(state, patience);
         }
     }

@@ -1,5 +1,6 @@
 //! Both drivers over a pipe that splits the stream anywhere: no sockets, no threads, paused time.
 
+mod model;
 mod receiver;
 mod rig;
 mod sender;

@@ -192,11 +192,11 @@ impl Rig {
 
 /// The connection's task, which ends the mailboxes with the connection.
 async fn run(receiver: Arc<Receiver<Chopped, Silent, Mail>>, boxes: Vec<Arc<Mailbox>>) -> End {
-    let mut read = ReadTask::new();
+    let mut read = ReadTask::default();
     let end = std::future::poll_fn(|cx| {
         receiver.sender.attend(cx.waker());
         loop {
-            match read.read(&receiver) {
+            match receiver.read_for_task() {
                 Ok(true) => continue,
                 Ok(false) => {}
                 Err(end) => return Poll::Ready(end),

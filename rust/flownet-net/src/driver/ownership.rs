@@ -1,0 +1,357 @@
+//! Who reads a connection and who writes it, who is told of bytes and of room, and what ends it: machines without IO.
+//!
+//! A connection has a task of its own. The thread of a task that would otherwise sleep until that one has read for it
+//! reads itself; and whoever has news writes it. What anybody does or meets is an input, and comes back as [`Orders`],
+//! which the drivers carry out under the same lock: [`Reading`] stands under that of the
+//! [`Receiver`](super::receiver::Receiver), [`Writing`] under that of the [`Sender`](super::sender::Sender).
+//! `tests/model.rs` checks every interleaving of them with a link, a peer and threads in small.
+//!
+//! # Invariants
+//! - O1: at most one reads. Its own task does, unless a thread has taken over; so a connection is never without one, until
+//!   it ends.
+//! - O2: a thread that sleeps for want of bytes has the role itself, or a reader that attends to the connection has
+//!   it: the connection's task, or a thread that sleeps on the socket. A thread that goes away to work and leaves
+//!   such a sleeper behind gives the role back.
+//! - O3: a thread that went away with the role loses it to the first other one that wants to sleep, and after two ticks
+//!   to the connection's task. So frames nobody sleeps for (a cancel, the peer's end) wait no longer than that.
+//! - O4: the ticks end with the first in which nothing happened.
+//! - O5: the link tells the connection's task of bytes exactly while that has the role; with the role it is called if
+//!   the link holds bytes of which nothing tells.
+//! - O6: bytes that the socket does not take wait for room, and nobody who brings news tries before there is some. The
+//!   connection's task is told of it, or a thread that sleeps on the socket.
+//! - O7: a connection ends once, for the first cause that was met, whoever met it; its own task ends it, and is called.
+
+/// A set of [`Inlets`](crate::Inlets), which one thread at a time waits on.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct ReaderId(pub(crate) u64);
+
+/// What is to be done about the link and the connection's task.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[must_use]
+pub(crate) struct Orders {
+    /// The link tells of bytes from now on, or no longer.
+    pub(crate) watch_bytes: Option<bool>,
+    /// The connection's task is to have a turn, whatever it knows.
+    pub(crate) call_task: bool,
+}
+
+/// What the connection's task does with its turn.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Turn<C> {
+    /// It reads.
+    Read,
+    /// A thread reads, or nobody any more.
+    Rest,
+    /// It ends the connection.
+    End(C),
+}
+
+/// The reading half. `C` is why a connection ends.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct Reading<C> {
+    holder: Holder,
+    /// Threads that sleep though another attends to the connection.
+    waiting: Vec<ReaderId>,
+    is_ticking: bool,
+    was_active: bool,
+    phase: Phase<C>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+enum Holder {
+    Task,
+    /// Asleep on the socket, or about to look at it.
+    Attending(ReaderId),
+    /// At work.
+    Away(ReaderId),
+}
+
+/// O7.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+enum Phase<C> {
+    Open,
+    /// The connection's task is to end it.
+    Failed(C),
+    Over,
+}
+
+impl<C> Reading<C> {
+    pub(crate) fn new() -> Self {
+        Self { holder: Holder::Task, waiting: Vec::new(), is_ticking: false, was_active: false, phase: Phase::Open }
+    }
+
+    /// The connection's task has a turn.
+    pub(crate) fn on_turn(&mut self) -> Turn<C> {
+        match std::mem::replace(&mut self.phase, Phase::Over) {
+            Phase::Failed(cause) => return Turn::End(cause),
+            phase => self.phase = phase,
+        }
+        if self.is_open() && self.holder == Holder::Task { Turn::Read } else { Turn::Rest }
+    }
+
+    /// A thread is about to sleep: from now on it attends to the connection and is to read, if this says so, or waits for
+    /// those who do. While the intake `is_held` the connection's task is called for it, and no thread reads.
+    pub(crate) fn on_park(&mut self, reader: ReaderId, is_held: bool) -> (bool, Orders) {
+        if !self.is_open() {
+            return (false, Orders::default());
+        }
+        let is_attended = matches!(self.holder, Holder::Attending(holder) if holder != reader);
+        self.forget(reader);
+        if is_attended || is_held {
+            self.waiting.push(reader);
+            return (false, Orders::default());
+        }
+        let watch_bytes = (self.holder == Holder::Task).then_some(false);
+        self.holder = Holder::Attending(reader);
+        (true, Orders { watch_bytes, call_task: false })
+    }
+
+    /// A thread goes to work.
+    pub(crate) fn on_leave(&mut self, reader: ReaderId, has_buffered: bool) -> Orders {
+        self.forget(reader);
+        if !self.is_held_by(reader) {
+            return Orders::default();
+        }
+        if !self.waiting.is_empty() {
+            return self.fall_to_task(has_buffered);
+        }
+        self.holder = Holder::Away(reader);
+        self.was_active = true;
+        let was_ticking = std::mem::replace(&mut self.is_ticking, true);
+        Orders { watch_bytes: None, call_task: !was_ticking }
+    }
+
+    /// A thread never comes back, or has read what the intake cannot take: the connection's task goes on.
+    pub(crate) fn on_resign(&mut self, reader: ReaderId, has_buffered: bool) -> Orders {
+        self.forget(reader);
+        if self.is_held_by(reader) { self.fall_to_task(has_buffered) } else { Orders::default() }
+    }
+
+    /// Time to see whether the holder is still about.
+    pub(crate) fn on_tick(&mut self, has_buffered: bool) -> Orders {
+        let was_active = std::mem::take(&mut self.was_active);
+        if was_active && self.holder != Holder::Task {
+            return Orders::default();
+        }
+        self.is_ticking = false;
+        match self.holder {
+            Holder::Away(_) => self.fall_to_task(has_buffered),
+            Holder::Task | Holder::Attending(_) => Orders::default(),
+        }
+    }
+
+    /// Something was met that ends the connection.
+    pub(crate) fn on_failure(&mut self, cause: C) -> Orders {
+        if !self.is_open() {
+            return Orders::default();
+        }
+        self.stop();
+        self.phase = Phase::Failed(cause);
+        Orders { watch_bytes: None, call_task: true }
+    }
+
+    /// The connection's task has ended it. Nobody reads any more.
+    pub(crate) fn on_end(&mut self) {
+        self.stop();
+        self.phase = Phase::Over;
+    }
+
+    /// Whether [`on_tick`](Self::on_tick) is to be called.
+    pub(crate) fn is_ticking(&self) -> bool {
+        self.is_ticking
+    }
+
+    /// Whether nothing has been met that ends it.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.phase, Phase::Open)
+    }
+
+    /// Whether the connection's task reads.
+    #[cfg(test)]
+    pub(crate) fn is_with_task(&self) -> bool {
+        self.holder == Holder::Task
+    }
+
+    /// Whether who reads is told of bytes as they come.
+    #[cfg(test)]
+    pub(crate) fn is_attended(&self) -> bool {
+        !matches!(self.holder, Holder::Away(_))
+    }
+
+    fn stop(&mut self) {
+        self.holder = Holder::Task;
+        self.waiting.clear();
+        self.is_ticking = false;
+        self.was_active = false;
+    }
+
+    fn fall_to_task(&mut self, has_buffered: bool) -> Orders {
+        self.holder = Holder::Task;
+        Orders { watch_bytes: Some(true), call_task: has_buffered }
+    }
+
+    fn is_held_by(&self, reader: ReaderId) -> bool {
+        self.holder == Holder::Attending(reader) || self.holder == Holder::Away(reader)
+    }
+
+    fn forget(&mut self, reader: ReaderId) {
+        self.waiting.retain(|waiting| *waiting != reader);
+    }
+}
+
+/// The writing half. Where an order is returned, the link is to tell of room from now on, or no longer.
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+pub(crate) struct Writing {
+    is_full: bool,
+    has_ended: bool,
+}
+
+impl Writing {
+    /// Whether the connection's task, or a thread that was told of room, may write.
+    pub(crate) fn may_write(&self) -> bool {
+        !self.has_ended
+    }
+
+    /// Whether somebody may who brings news: who waits for room looks for news when it has written.
+    pub(crate) fn may_bring_news(&self) -> bool {
+        !self.is_full && !self.has_ended
+    }
+
+    /// The link took bytes, or wants room first.
+    pub(crate) fn on_sent(&mut self, wants_room: bool) -> Option<bool> {
+        (std::mem::replace(&mut self.is_full, wants_room) != wants_room).then_some(wants_room)
+    }
+
+    /// A thread is about to sleep on the socket: if bytes wait for room, it is the one to be told.
+    pub(crate) fn on_park(&self) -> Option<bool> {
+        self.is_full.then_some(false)
+    }
+
+    /// A thread goes to work, that may have been told of room.
+    pub(crate) fn on_leave(&self) -> Option<bool> {
+        self.is_full.then_some(true)
+    }
+
+    /// Nothing is written any more.
+    pub(crate) fn on_end(&mut self) {
+        *self = Self { is_full: false, has_ended: true };
+    }
+
+    /// Whether bytes wait for room.
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: ReaderId = ReaderId(1);
+    const B: ReaderId = ReaderId(2);
+    const NOTHING: Orders = Orders { watch_bytes: None, call_task: false };
+    const CALL: Orders = Orders { watch_bytes: None, call_task: true };
+    const TO_TASK: Orders = Orders { watch_bytes: Some(true), call_task: false };
+    const FROM_TASK: Orders = Orders { watch_bytes: Some(false), call_task: false };
+
+    fn reading() -> Reading<&'static str> {
+        Reading::new()
+    }
+
+    fn park(reading: &mut Reading<&'static str>, reader: ReaderId) -> (bool, Orders) {
+        reading.on_park(reader, false)
+    }
+
+    #[test]
+    fn a_thread_keeps_the_role_while_it_works_if_nobody_else_sleeps() {
+        let mut reading = reading();
+        assert_eq!(park(&mut reading, A), (true, FROM_TASK));
+        assert_eq!(reading.on_leave(A, false), CALL, "the ticks begin");
+        assert_eq!((park(&mut reading, A), reading.on_leave(A, false)), ((true, NOTHING), NOTHING));
+        assert_eq!(reading.on_turn(), Turn::Rest);
+    }
+
+    #[test]
+    fn a_thread_that_leaves_a_sleeper_behind_gives_the_role_back() {
+        let mut reading = reading();
+        let _ = park(&mut reading, A);
+        assert_eq!(park(&mut reading, B), (false, NOTHING));
+        assert_eq!(reading.on_leave(A, false), TO_TASK);
+        assert_eq!(reading.on_turn(), Turn::Read);
+        assert_eq!((reading.on_leave(B, false), park(&mut reading, B)), (NOTHING, (true, FROM_TASK)));
+    }
+
+    #[test]
+    fn who_wants_to_sleep_takes_the_role_from_who_is_at_work() {
+        let mut reading = reading();
+        let _ = park(&mut reading, A);
+        let _ = reading.on_leave(A, false);
+        assert_eq!(park(&mut reading, B), (true, NOTHING));
+        assert_eq!(park(&mut reading, A), (false, NOTHING));
+        assert_eq!(reading.on_leave(B, true), Orders { call_task: true, ..TO_TASK }, "A sleeps now");
+    }
+
+    #[test]
+    fn a_thread_that_stays_away_loses_the_role_after_two_ticks() {
+        let mut reading = reading();
+        let _ = park(&mut reading, A);
+        let _ = reading.on_leave(A, false);
+        assert_eq!((reading.on_tick(false), reading.is_ticking()), (NOTHING, true));
+        assert_eq!((reading.on_tick(false), reading.is_ticking()), (TO_TASK, false));
+        assert_eq!(park(&mut reading, A), (true, FROM_TASK));
+        assert_eq!(reading.on_leave(A, false), CALL, "they begin anew");
+    }
+
+    #[test]
+    fn a_thread_asleep_on_the_socket_keeps_the_role_and_the_ticks_end() {
+        let mut reading = reading();
+        let _ = park(&mut reading, A);
+        let _ = reading.on_leave(A, false);
+        let _ = park(&mut reading, A);
+        assert_eq!((reading.on_tick(false), reading.on_tick(false), reading.is_ticking()), (NOTHING, NOTHING, false));
+        assert_eq!(reading.on_turn(), Turn::Rest);
+    }
+
+    #[test]
+    fn who_sleeps_while_the_intake_is_held_is_not_left_behind_by_the_next_reader() {
+        let mut reading = reading();
+        assert_eq!(reading.on_park(A, true), (false, NOTHING));
+        assert_eq!(park(&mut reading, B), (true, FROM_TASK));
+        assert_eq!(reading.on_leave(B, false), TO_TASK);
+    }
+
+    #[test]
+    fn a_connection_ends_once_for_the_first_cause_and_is_then_read_by_nobody() {
+        let mut reading = reading();
+        let _ = park(&mut reading, A);
+        assert_eq!((reading.on_failure("first"), reading.on_failure("second")), (CALL, NOTHING));
+        assert_eq!((reading.on_turn(), reading.on_turn()), (Turn::End("first"), Turn::Rest));
+        reading.on_end();
+        assert_eq!((reading.on_failure("third"), reading.on_turn()), (NOTHING, Turn::Rest));
+        assert_eq!(
+            (reading.on_leave(A, true), park(&mut reading, A).0, park(&mut reading, B).0),
+            (NOTHING, false, false)
+        );
+    }
+
+    #[test]
+    fn who_resigns_leaves_the_role_to_the_connection() {
+        let mut reading = reading();
+        let _ = park(&mut reading, A);
+        let _ = reading.on_leave(A, false);
+        assert_eq!((reading.on_resign(B, false), reading.on_resign(A, false)), (NOTHING, TO_TASK));
+        assert_eq!((reading.on_tick(false), reading.is_ticking()), (NOTHING, false));
+    }
+
+    #[test]
+    fn room_is_told_to_who_sleeps_on_the_socket_or_to_the_task_and_news_waits_for_it() {
+        let mut writing = Writing::default();
+        assert_eq!((writing.on_park(), writing.on_leave(), writing.on_sent(false)), (None, None, None));
+        assert_eq!((writing.on_sent(true), writing.on_sent(true)), (Some(true), None));
+        assert!(!writing.may_bring_news() && writing.may_write());
+        assert_eq!((writing.on_park(), writing.on_leave()), (Some(false), Some(true)));
+        assert_eq!(writing.on_sent(false), Some(false));
+        writing.on_end();
+        assert!(!writing.may_write() && !writing.may_bring_news());
+    }
+}

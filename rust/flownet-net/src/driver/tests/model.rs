@@ -1,0 +1,533 @@
+//! The machines of [`ownership`](crate::driver::ownership), every interleaving of them in small: with the connection's
+//! task, threads that wait, work or never come back, a socket with edges and an end, and a peer that sends, reads and
+//! leaves as it likes. What the drivers do under one lock is one step here; the notes that those leave who find a lock
+//! taken are modelled where they are, in `flownet-core`.
+//!
+//! # Properties
+//! - *Nothing is lost*: where only the peer can still move, every byte it sent has reached its thread, its end has ended
+//!   the connection, and bytes for it wait only while it has no room.
+//! - *Nobody sleeps unattended*: there, somebody is told of the next byte: the connection's task, or a thread asleep on
+//!   the socket.
+//! - *One end*: in no state has a connection ended twice.
+//! - *No ring*: no state can be reached from itself, so every run comes to such a state.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+
+use crate::driver::ownership::{Orders, ReaderId, Reading, Turn, Writing};
+
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+enum Cause {
+    Closed,
+    Silent,
+}
+
+/// A world, and how much of what may happen in it.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+struct World {
+    reading: Reading<Cause>,
+    writing: Writing,
+    socket: Socket,
+    task: Task,
+    is_called: bool,
+    is_woken: bool,
+    has_timer: bool,
+    threads: Vec<Thread>,
+    /// Bytes to come for each thread, and those that came.
+    to_send: Vec<u8>,
+    sent: Vec<u8>,
+    delivered: Vec<u8>,
+    news: u8,
+    outbound: u8,
+    /// How often the peer still makes room.
+    to_drain: u8,
+    may_finish: bool,
+    may_be_silent: bool,
+    was_silent: bool,
+    may_stay_away: bool,
+    ends: u8,
+}
+
+/// A socket that is told of in edges, and perhaps a link before it that takes all there is and gives it bit by bit.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+struct Socket {
+    inbound: Vec<u8>,
+    buffered: Vec<u8>,
+    buffers: bool,
+    /// What one read has room for.
+    room_to_read: usize,
+    is_finished: bool,
+    room: u8,
+    watches_bytes: bool,
+    watches_room: bool,
+    edge: bool,
+    /// An edge told of the end.
+    is_ending: bool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+enum Task {
+    Reads { moved: bool },
+    Writes { moved: bool },
+    Polls,
+    Asleep,
+    Over,
+}
+
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+struct Thread {
+    at: At,
+    is_signalled: bool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+enum At {
+    Work,
+    /// Looks for its signal, then reads.
+    Attends,
+    WritesWaiting,
+    TakesRoom,
+    Asleep {
+        on_socket: bool,
+        for_room: bool,
+    },
+    LeavesRoom,
+    LeavesRole,
+    /// In user code for ever.
+    Away,
+    Gone,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Action {
+    Task,
+    Tick,
+    Thread(usize),
+    StayAway(usize),
+    Resign(usize),
+    News,
+    // From here on the peer's, and the clock's.
+    Send(usize),
+    Finish,
+    Drain,
+    Silence,
+}
+
+enum Received {
+    Bytes { is_drained: bool },
+    Drained,
+    Closed,
+}
+
+impl World {
+    fn new(threads: usize) -> Self {
+        let socket = Socket {
+            inbound: Vec::new(),
+            buffered: Vec::new(),
+            buffers: false,
+            room_to_read: 2,
+            is_finished: false,
+            room: 0,
+            watches_bytes: true,
+            watches_room: false,
+            edge: false,
+            is_ending: false,
+        };
+        Self {
+            reading: Reading::new(),
+            writing: Writing::default(),
+            socket,
+            task: Task::Reads { moved: false },
+            is_called: true,
+            is_woken: false,
+            has_timer: false,
+            threads: vec![Thread { at: At::Work, is_signalled: false }; threads],
+            to_send: vec![0; threads],
+            sent: vec![0; threads],
+            delivered: vec![0; threads],
+            news: 0,
+            outbound: 0,
+            to_drain: 0,
+            may_finish: true,
+            may_be_silent: false,
+            was_silent: false,
+            may_stay_away: false,
+            ends: 0,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.task == Task::Over
+    }
+
+    /// What can happen, but for the peer.
+    fn moves(&self) -> Vec<Action> {
+        let mut moves = Vec::new();
+        if !matches!(self.task, Task::Asleep | Task::Over) {
+            moves.push(Action::Task);
+        }
+        if self.has_timer && !self.is_over() {
+            moves.push(Action::Tick);
+        }
+        for (index, thread) in self.threads.iter().enumerate() {
+            let can_move = match thread.at {
+                At::Asleep { on_socket, for_room } => {
+                    let has_bytes = !self.socket.inbound.is_empty() || self.socket.is_finished || self.is_over();
+                    thread.is_signalled || on_socket && has_bytes || for_room && self.socket.room > 0
+                }
+                At::Away | At::Gone => false,
+                _ => true,
+            };
+            if can_move {
+                moves.push(Action::Thread(index));
+            }
+            if thread.at == At::Work && self.may_stay_away {
+                moves.extend([Action::StayAway(index), Action::Resign(index)]);
+            }
+        }
+        if self.news > 0 {
+            moves.push(Action::News);
+        }
+        moves
+    }
+
+    fn moves_of_the_peer(&self) -> Vec<Action> {
+        let mut moves = Vec::new();
+        if !self.socket.is_finished {
+            moves.extend((0..self.to_send.len()).filter(|index| self.to_send[*index] > 0).map(Action::Send));
+        }
+        if self.may_finish {
+            moves.push(Action::Finish);
+        }
+        if self.to_drain > 0 {
+            moves.push(Action::Drain);
+        }
+        if self.may_be_silent {
+            moves.push(Action::Silence);
+        }
+        moves
+    }
+
+    fn step(&mut self, action: Action) {
+        match action {
+            Action::Task => self.step_task(),
+            Action::Tick => {
+                self.has_timer = false;
+                let orders = self.reading.on_tick(self.has_buffered());
+                self.carry_out(orders);
+                // The timer is polled by the task.
+                self.wake_task();
+            }
+            Action::Thread(index) => self.step_thread(index),
+            Action::StayAway(index) => {
+                self.may_stay_away = false;
+                self.threads[index].at = At::Away;
+            }
+            Action::Resign(index) => {
+                self.may_stay_away = false;
+                self.threads[index].at = At::Gone;
+                let orders = self.reading.on_resign(reader(index), self.has_buffered());
+                self.carry_out(orders);
+            }
+            Action::News => {
+                self.news -= 1;
+                self.outbound += 1;
+                while self.writing.may_bring_news() && self.write() {}
+            }
+            Action::Send(index) => {
+                self.to_send[index] -= 1;
+                self.sent[index] += 1;
+                self.socket.inbound.push(index as u8);
+                if self.socket.watches_bytes {
+                    self.fire();
+                }
+            }
+            Action::Finish => {
+                self.may_finish = false;
+                self.socket.is_finished = true;
+                if self.socket.watches_bytes {
+                    self.fire();
+                }
+            }
+            Action::Drain => {
+                self.to_drain -= 1;
+                self.socket.room += 1;
+                if self.socket.watches_room {
+                    self.fire();
+                }
+            }
+            Action::Silence => {
+                (self.may_be_silent, self.was_silent) = (false, true);
+                let orders = self.reading.on_failure(Cause::Silent);
+                self.carry_out(orders);
+            }
+        }
+    }
+
+    fn step_task(&mut self) {
+        match self.task {
+            Task::Reads { moved } => {
+                if !std::mem::take(&mut self.is_called) {
+                    self.task = Task::Writes { moved };
+                    return;
+                }
+                let received = match self.reading.on_turn() {
+                    Turn::End(_) => return self.end(),
+                    Turn::Rest => Received::Drained,
+                    Turn::Read => self.read(),
+                };
+                match received {
+                    Received::Closed => return self.end(),
+                    Received::Bytes { is_drained } => self.is_called |= !is_drained,
+                    Received::Drained => {}
+                }
+                self.task = Task::Writes { moved: moved || matches!(received, Received::Bytes { .. }) };
+            }
+            Task::Writes { moved } => {
+                let moved = self.write() || moved;
+                self.task = if moved { Task::Reads { moved: false } } else { Task::Polls };
+            }
+            Task::Polls => {
+                self.has_timer = self.reading.is_ticking();
+                if std::mem::take(&mut self.socket.edge) {
+                    self.socket.is_ending |= self.socket.is_finished;
+                    self.is_called = true;
+                    self.task = Task::Reads { moved: false };
+                } else if std::mem::take(&mut self.is_woken) {
+                    self.task = Task::Reads { moved: false };
+                } else {
+                    self.task = Task::Asleep;
+                }
+            }
+            Task::Asleep | Task::Over => unreachable!(),
+        }
+    }
+
+    fn step_thread(&mut self, index: usize) {
+        let at = self.threads[index].at;
+        self.threads[index].at = match at {
+            // Its task fails with the connection.
+            At::Work if self.is_over() => At::Gone,
+            At::Work if std::mem::take(&mut self.threads[index].is_signalled) => At::Work,
+            At::Work => At::Attends,
+            At::Attends if std::mem::take(&mut self.threads[index].is_signalled) => At::LeavesRoom,
+            At::Attends => {
+                let (may_read, orders) = self.reading.on_park(reader(index), false);
+                self.carry_out(orders);
+                if may_read {
+                    match self.read() {
+                        Received::Bytes { .. } => At::Attends,
+                        Received::Drained => At::WritesWaiting,
+                        Received::Closed => {
+                            let orders = self.reading.on_failure(Cause::Closed);
+                            self.carry_out(orders);
+                            At::Asleep { on_socket: false, for_room: false }
+                        }
+                    }
+                } else {
+                    At::Asleep { on_socket: false, for_room: false }
+                }
+            }
+            At::WritesWaiting => {
+                if self.writing.is_full() && self.write() {
+                    At::Attends
+                } else {
+                    At::TakesRoom
+                }
+            }
+            At::TakesRoom => {
+                let order = self.writing.on_park();
+                self.watch_room(order);
+                At::Asleep { on_socket: true, for_room: order.is_some() }
+            }
+            At::Asleep { .. } => At::Attends,
+            At::LeavesRoom => {
+                let order = self.writing.on_leave();
+                self.watch_room(order);
+                At::LeavesRole
+            }
+            At::LeavesRole => {
+                let orders = self.reading.on_leave(reader(index), self.has_buffered());
+                self.carry_out(orders);
+                At::Work
+            }
+            At::Away | At::Gone => unreachable!(),
+        };
+    }
+
+    fn read(&mut self) -> Received {
+        let socket = &mut self.socket;
+        let read: Vec<u8> = if socket.buffers {
+            socket.buffered.append(&mut socket.inbound);
+            socket.buffered.drain(..socket.buffered.len().min(1)).collect()
+        } else {
+            socket.inbound.drain(..socket.inbound.len().min(socket.room_to_read)).collect()
+        };
+        if read.is_empty() {
+            return if socket.is_finished { Received::Closed } else { Received::Drained };
+        }
+        let is_drained = !socket.buffers && read.len() < socket.room_to_read && !socket.is_ending;
+        for owner in read {
+            self.delivered[usize::from(owner)] += 1;
+            self.threads[usize::from(owner)].is_signalled = true;
+        }
+        Received::Bytes { is_drained }
+    }
+
+    fn write(&mut self) -> bool {
+        if !self.writing.may_write() || self.outbound == 0 {
+            return false;
+        }
+        let written = self.outbound.min(self.socket.room);
+        self.outbound -= written;
+        self.socket.room -= written;
+        let order = self.writing.on_sent(written == 0);
+        self.watch_room(order);
+        written > 0
+    }
+
+    fn end(&mut self) {
+        self.reading.on_end();
+        self.writing.on_end();
+        self.task = Task::Over;
+        self.ends += 1;
+        self.threads.iter_mut().for_each(|thread| thread.is_signalled = true);
+    }
+
+    fn has_buffered(&self) -> bool {
+        !self.socket.buffered.is_empty()
+    }
+
+    fn carry_out(&mut self, orders: Orders) {
+        if let Some(is_watched) = orders.watch_bytes {
+            self.socket.watches_bytes = is_watched;
+            if is_watched && (!self.socket.inbound.is_empty() || self.socket.is_finished) {
+                self.fire();
+            }
+        }
+        if orders.call_task {
+            self.is_called = true;
+            self.wake_task();
+        }
+    }
+
+    fn watch_room(&mut self, order: Option<bool>) {
+        if let Some(is_watched) = order {
+            self.socket.watches_room = is_watched;
+            if is_watched && self.socket.room > 0 {
+                self.fire();
+            }
+        }
+    }
+
+    fn fire(&mut self) {
+        self.socket.edge = true;
+        if self.task == Task::Asleep {
+            self.wake_task();
+        }
+    }
+
+    fn wake_task(&mut self) {
+        match self.task {
+            Task::Asleep => self.task = Task::Reads { moved: false },
+            Task::Over => {}
+            _ => self.is_woken = true,
+        }
+    }
+
+    fn check(&self) {
+        assert!(self.ends <= 1, "one end: {self:#?}");
+        if self.reading.is_open() {
+            assert_eq!(self.socket.watches_bytes, self.reading.is_with_task(), "O5: {self:#?}");
+            let has_sleeper = self.threads.iter().any(|thread| matches!(thread.at, At::Asleep { .. }));
+            assert!(!has_sleeper || self.reading.is_attended(), "O2: {self:#?}");
+        }
+        if !self.moves().is_empty() {
+            return;
+        }
+        assert!(!(self.socket.is_finished || self.was_silent) || self.is_over(), "the end is lost: {self:#?}");
+        if self.is_over() {
+            return;
+        }
+        assert_eq!(self.delivered, self.sent, "bytes are lost: {self:#?}");
+        assert!(self.outbound == 0 || self.socket.room == 0, "bytes wait though there is room: {self:#?}");
+        let by_task = self.socket.watches_bytes;
+        let by_thread = self.threads.iter().any(|thread| matches!(thread.at, At::Asleep { on_socket: true, .. }));
+        assert!(by_task || by_thread, "nobody is told of the next byte: {self:#?}");
+        let room_by_thread = self.threads.iter().any(|thread| matches!(thread.at, At::Asleep { for_room: true, .. }));
+        assert!(self.outbound == 0 || self.socket.watches_room || room_by_thread, "nobody is told of room: {self:#?}");
+    }
+
+    /// Checks all there is to be reached from here.
+    fn explore(self) {
+        #[derive(Clone, Copy, PartialEq)]
+        enum Mark {
+            OnPath,
+            Done,
+        }
+        let fingerprint = |world: &Self| BuildHasherDefault::<DefaultHasher>::default().hash_one(world);
+        let mut marks = HashMap::from([(fingerprint(&self), Mark::OnPath)]);
+        let nexts = |world: &Self| -> Vec<Self> {
+            world.check();
+            let actions = world.moves().into_iter().chain(world.moves_of_the_peer());
+            let next = |action| {
+                let mut next = world.clone();
+                next.step(action);
+                next
+            };
+            actions.map(next).collect()
+        };
+        let mut path = vec![(nexts(&self), self)];
+        while let Some((open, _)) = path.last_mut() {
+            match open.pop() {
+                Some(next) => match marks.get(&fingerprint(&next)) {
+                    Some(Mark::Done) => {}
+                    Some(Mark::OnPath) => panic!("a ring: {next:#?}"),
+                    None => {
+                        marks.insert(fingerprint(&next), Mark::OnPath);
+                        path.push((nexts(&next), next));
+                    }
+                },
+                None => {
+                    if let Some((_, world)) = path.pop() {
+                        marks.insert(fingerprint(&world), Mark::Done);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn reader(index: usize) -> ReaderId {
+    ReaderId(index as u64)
+}
+
+#[test]
+fn nothing_is_lost_between_the_task_and_two_threads_that_may_stay_away_or_resign() {
+    let mut world = World::new(2);
+    (world.to_send, world.may_stay_away) = (vec![1, 1], true);
+    world.explore();
+}
+
+#[test]
+fn a_link_that_buffers_leaves_nothing_in_it() {
+    let mut world = World::new(2);
+    (world.to_send, world.may_stay_away, world.socket.buffers) = (vec![1, 1], true, true);
+    world.explore();
+}
+
+#[test]
+fn what_waits_for_room_is_written_by_who_is_told_of_it() {
+    let mut world = World::new(1);
+    (world.to_send, world.may_stay_away) = (vec![1], true);
+    (world.news, world.to_drain, world.socket.room) = (2, 2, 1);
+    world.explore();
+}
+
+#[test]
+fn two_causes_end_a_connection_once() {
+    let mut world = World::new(1);
+    (world.to_send, world.may_be_silent) = (vec![2], true);
+    (world.news, world.to_drain) = (1, 1);
+    world.explore();
+}
