@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use flownet_core::channel::ChannelControl;
-use flownet_memory::KIB;
+use flownet_memory::{DEFAULT_SEGMENT_BYTES, KIB};
 use flownet_net::NetworkConfig;
 use serde::{Deserialize, Serialize};
 
@@ -98,7 +98,7 @@ impl Default for NetworkSpec {
         let NetworkConfig { exclusive_buffers, floating_buffers, .. } = NetworkConfig::default();
         Self {
             network_memory_bytes: None,
-            segment_bytes: 32 * KIB,
+            segment_bytes: DEFAULT_SEGMENT_BYTES,
             exclusive_buffers,
             floating_buffers,
             flow_control: FlowControl::Credit,

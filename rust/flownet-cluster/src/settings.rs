@@ -84,7 +84,7 @@ impl Default for JobSettings {
             job_name: "job".to_owned(),
             workers: 0,
             slots_per_worker: None,
-            segment_bytes: 32 * KIB,
+            segment_bytes: flownet_memory::DEFAULT_SEGMENT_BYTES,
             network_memory_bytes: 64 * KIB * KIB,
             exclusive_buffers: 2,
             floating_buffers: 8,

@@ -81,3 +81,6 @@ pub use planting::{Bug, is_planted, plant};
 
 /// 1024 bytes, the unit segment sizes are usually given in.
 pub const KIB: usize = 1024;
+
+/// Bytes of a segment where nobody asks for others.
+pub const DEFAULT_SEGMENT_BYTES: usize = 32 * KIB;

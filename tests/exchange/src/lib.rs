@@ -15,7 +15,7 @@ use flownet_core::partition::ResultPartition;
 use flownet_core::record::writer::{FlushPolicy, RecordWriter};
 use flownet_core::selector::Selector;
 use flownet_core::{ChannelIndex, Event, ExchangeError, PartitionId, SubpartitionIndex};
-use flownet_memory::SegmentPool;
+use flownet_memory::{DEFAULT_SEGMENT_BYTES, KIB, SegmentPool};
 use flownet_net::{GateReader, Inlets, Input, NetworkConfig, NetworkEnvironment, PartitionWriter, Secret};
 
 /// A worker process in miniature: segments and a network.
@@ -45,6 +45,14 @@ pub struct Size {
     pub segments: usize,
     /// Bytes of each.
     pub segment_bytes: usize,
+}
+
+impl Size {
+    /// What a worker has where nobody asks for something else.
+    pub const PRODUCT: Self =
+        Self { segments: 64 * KIB * KIB / DEFAULT_SEGMENT_BYTES, segment_bytes: DEFAULT_SEGMENT_BYTES };
+    /// So little that almost every record spans segments.
+    pub const CRAMPED: Self = Self { segments: 64, segment_bytes: 128 };
 }
 
 impl Worker {

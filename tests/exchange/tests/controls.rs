@@ -7,7 +7,6 @@ use flownet_core::{Selector, Target};
 use flownet_exchange_tests::{Flush, Noise, Size, Worker, eventually, join, on_thread, read_all};
 use flownet_net::{NetworkConfig, ReceiveBounds};
 
-const SMALL: Size = Size { segments: 64, segment_bytes: 128 };
 const TCP: ChannelControl = ChannelControl::Tcp { exchange: 0 };
 
 /// Records of up to 300 bytes, each with its number in front.
@@ -19,8 +18,8 @@ fn numbered(seed: u64, count: usize) -> Vec<Vec<u8>> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_partitions_arrive_once_and_in_order_under_every_control_that_loses_nothing() {
     for control in [ChannelControl::Credit, TCP, ChannelControl::Unbounded] {
-        let producer = Worker::start(SMALL, NetworkConfig::default()).await;
-        let consumer = Worker::start(SMALL, NetworkConfig::default()).await;
+        let producer = Worker::start(Size::PRODUCT, NetworkConfig::default()).await;
+        let consumer = Worker::start(Size::PRODUCT, NetworkConfig::default()).await;
         let sent = [numbered(1, 2000), numbered(2, 2000)];
         let mut writers = Vec::new();
         for (partition, records) in (0..).zip(sent.clone()) {
@@ -45,8 +44,8 @@ async fn two_partitions_arrive_once_and_in_order_under_every_control_that_loses_
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_dropping_gate_drops_and_what_it_delivers_is_what_was_sent() {
     let receive_bounds = ReceiveBounds { queue_bytes: Some(1000), ..ReceiveBounds::default() };
-    let producer = Worker::start(SMALL, NetworkConfig::default()).await;
-    let consumer = Worker::start(SMALL, NetworkConfig { receive_bounds, ..NetworkConfig::default() }).await;
+    let producer = Worker::start(Size::PRODUCT, NetworkConfig::default()).await;
+    let consumer = Worker::start(Size::PRODUCT, NetworkConfig { receive_bounds, ..NetworkConfig::default() }).await;
     let sent = numbered(3, 3000);
     let mut writer = producer.writer(0, 1, Selector::Forward, Flush::EveryRecord);
     let reader = consumer.reader_under(ChannelControl::Drop, &[producer.source(0, 0)]);
@@ -75,8 +74,8 @@ async fn what_a_dropping_gate_drops_and_what_it_delivers_is_what_was_sent() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_that_leaves_with_its_socket_stopped_lets_its_neighbour_go_on() {
-    let producer = Worker::start(SMALL, NetworkConfig::default()).await;
-    let consumer = Worker::start(SMALL, NetworkConfig::default()).await;
+    let producer = Worker::start(Size::PRODUCT, NetworkConfig::default()).await;
+    let consumer = Worker::start(Size::PRODUCT, NetworkConfig::default()).await;
     let stalled = consumer.reader_under(TCP, &[producer.source(0, 0)]);
     let neighbour = consumer.reader_under(TCP, &[producer.source(0, 1)]);
     let mut writer = producer.writer(0, 2, Selector::Custom, Flush::EveryRecord);

@@ -12,7 +12,6 @@ use flownet_net::handshake::{self, Features, Hello, Role};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 
-const SMALL: Size = Size { segments: 64, segment_bytes: 128 };
 const DATA: Hello = Hello { role: Role::Data, features: Features::NONE };
 const TIMEOUT: Duration = Duration::from_secs(10);
 const MIB: usize = 1 << 20;
@@ -43,7 +42,7 @@ async fn flood(worker: &Worker, mut stream: TcpStream) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_peer_that_asks_for_signs_of_life_and_never_reads_them_costs_no_memory() {
-    let worker = Worker::start(SMALL, NetworkConfig::default()).await;
+    let worker = Worker::start(Size::PRODUCT, NetworkConfig::default()).await;
 
     let mut consumer = TcpStream::connect(worker.env.local_addr()).await.unwrap();
     handshake::initiate(&mut consumer, &job_secret(), DATA, TIMEOUT).await.unwrap();

@@ -10,18 +10,20 @@ use flownet_core::{
     Backlog, ChannelId, Credit, Event, ExchangeError, PartitionId, Selector, SubpartitionIndex, Target,
 };
 use flownet_exchange_tests::{Flush, Size, Worker, eventually, job_secret, join, on_thread, read_all};
+use flownet_memory::KIB;
 use flownet_net::handshake::{self, Features, Hello, Role};
 use flownet_net::{GateReader, NetworkConfig, PartitionWriter, Secret};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-const SMALL: Size = Size { segments: 64, segment_bytes: 128 };
+/// A few of them are more than the exchange holds.
+const RECORD_BYTES: usize = 8 * KIB;
 const DATA: Hello = Hello { role: Role::Data, features: Features::NONE };
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn emit(writer: &mut PartitionWriter, records: usize) {
     for _ in 0..records {
-        writer.emit(Target::Any, &[7; 8]).unwrap();
+        writer.emit(Target::Any, &[7; RECORD_BYTES]).unwrap();
     }
 }
 
@@ -46,8 +48,8 @@ async fn until_closed(stream: &mut TcpStream) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_that_cancels_in_the_middle_frees_its_writer() {
-    let producer = Worker::start(SMALL, NetworkConfig::default()).await;
-    let consumer = Worker::start(SMALL, NetworkConfig::default()).await;
+    let producer = Worker::start(Size::PRODUCT, NetworkConfig::default()).await;
+    let consumer = Worker::start(Size::PRODUCT, NetworkConfig::default()).await;
     let mut writer = producer.writer(1, 1, Selector::Forward, Flush::WhenFull);
     let reader = consumer.reader(&[producer.source(1, 0)]);
     let writing = on_thread(move || {
@@ -62,8 +64,8 @@ async fn a_reader_that_cancels_in_the_middle_frees_its_writer() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_producer_that_dies_is_named_to_all_its_readers() {
-    let producer = Worker::start(SMALL, NetworkConfig::default()).await;
-    let consumer = Worker::start(SMALL, NetworkConfig::default()).await;
+    let producer = Worker::start(Size::PRODUCT, NetworkConfig::default()).await;
+    let consumer = Worker::start(Size::PRODUCT, NetworkConfig::default()).await;
     let peer = producer.env.local_addr().to_string();
     let mut writer = producer.writer(1, 2, Selector::rebalance(0), Flush::EveryRecord);
     let readers = [consumer.reader(&[producer.source(1, 0)]), consumer.reader(&[producer.source(1, 1)])];
@@ -85,7 +87,7 @@ async fn a_producer_that_dies_is_named_to_all_its_readers() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_socket_that_ends_or_is_reset_in_the_middle_of_a_frame_is_a_lost_connection() {
     for (is_reset, what) in [(false, "closed by the peer"), (true, "reset by the peer")] {
-        let consumer = Worker::start(SMALL, NetworkConfig::default()).await;
+        let consumer = Worker::start(Size::PRODUCT, NetworkConfig::default()).await;
         let (reader, mut stream, addr) = reader_of_a_scripted_producer(&consumer).await;
         // OPEN, then the first half of a DATA header, then an end without a good-bye.
         stream.read_exact(&mut [0; 28]).await.unwrap();
@@ -103,7 +105,7 @@ async fn a_socket_that_ends_or_is_reset_in_the_middle_of_a_frame_is_a_lost_conne
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_consumer_that_is_reset_frees_its_writer() {
-    let producer = Worker::start(SMALL, NetworkConfig::default()).await;
+    let producer = Worker::start(Size::PRODUCT, NetworkConfig::default()).await;
     let mut writer = producer.writer(1, 1, Selector::Forward, Flush::EveryRecord);
     let mut stream = TcpStream::connect(producer.env.local_addr()).await.unwrap();
     handshake::initiate(&mut stream, &job_secret(), DATA, TIMEOUT).await.unwrap();
@@ -120,7 +122,7 @@ async fn a_consumer_that_is_reset_frees_its_writer() {
     stream.read_exact(&mut [0; 20]).await.unwrap();
     // Far more than memory holds: it waits for credit that does not come.
     let writing = on_thread(move || {
-        emit(&mut writer, 100_000);
+        emit(&mut writer, 10_000);
         writer.finish(true).unwrap();
     });
     stream.set_zero_linger().unwrap();
@@ -131,8 +133,8 @@ async fn a_consumer_that_is_reset_frees_its_writer() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_listening_is_an_error_in_the_gate_and_not_remembered() {
-    let consumer = Worker::start(SMALL, NetworkConfig::default()).await;
-    let producer = Worker::start(SMALL, NetworkConfig::default()).await;
+    let consumer = Worker::start(Size::PRODUCT, NetworkConfig::default()).await;
+    let producer = Worker::start(Size::PRODUCT, NetworkConfig::default()).await;
     let source = producer.source(1, 0);
     producer.finish_and_assert_all_segments_home().await;
     let error = read_to_error(consumer.reader(&[source])).await;
@@ -154,7 +156,7 @@ async fn nobody_listening_is_an_error_in_the_gate_and_not_remembered() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_broke_is_replaced_by_the_next_request() {
-    let consumer = Worker::start(SMALL, NetworkConfig::default()).await;
+    let consumer = Worker::start(Size::PRODUCT, NetworkConfig::default()).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     for _ in 0..3 {
         let reader = reader_of(&consumer, listener.local_addr().unwrap());
@@ -169,7 +171,7 @@ async fn a_connection_that_broke_is_replaced_by_the_next_request() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_connection_is_used_again_and_one_its_peer_closed_is_replaced() {
-    let consumer = Worker::start(SMALL, NetworkConfig::default()).await;
+    let consumer = Worker::start(Size::PRODUCT, NetworkConfig::default()).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
     for _ in 0..3 {
@@ -198,7 +200,7 @@ async fn an_idle_connection_is_used_again_and_one_its_peer_closed_is_replaced() 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_concurrent_openers_share_one_connection() {
-    let consumer = Worker::start(Size { segments: 200, ..SMALL }, NetworkConfig::default()).await;
+    let consumer = Worker::start(Size::PRODUCT, NetworkConfig::default()).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
     let openers: Vec<_> = (0..16)
@@ -225,8 +227,8 @@ async fn many_concurrent_openers_share_one_connection() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn strangers_on_the_data_port_are_turned_away_while_the_exchange_goes_on() {
     let config = NetworkConfig { handshake_timeout: Duration::from_millis(200), ..NetworkConfig::default() };
-    let producer = Worker::start(SMALL, config.clone()).await;
-    let consumer = Worker::start(SMALL, config.clone()).await;
+    let producer = Worker::start(Size::PRODUCT, config.clone()).await;
+    let consumer = Worker::start(Size::PRODUCT, config.clone()).await;
     let addr = producer.env.local_addr();
     let mut writer = producer.writer(1, 1, Selector::Forward, Flush::EveryRecord);
     let reader = join(on_thread({
@@ -265,7 +267,7 @@ async fn strangers_on_the_data_port_are_turned_away_while_the_exchange_goes_on()
             matches!(frame, ControlFrame::Error { scope: ErrorScope::Connection, code: ErrorCode::Protocol, .. });
         assert!(is_why, "{frame:?}");
     }
-    let stranger = Worker::start_with_secret(SMALL, config, wrong).await;
+    let stranger = Worker::start_with_secret(Size::PRODUCT, config, wrong).await;
     let error = read_to_error(stranger.reader(&[producer.source(1, 0)])).await;
     assert!(error.to_string().contains("refused our proof"), "{error}");
     stranger.finish_and_assert_all_segments_home().await;
@@ -284,8 +286,8 @@ async fn strangers_on_the_data_port_are_turned_away_while_the_exchange_goes_on()
 async fn strangers_beyond_the_limit_take_each_others_places_and_a_peer_gets_in_at_once() {
     // Nobody is shut out for being slow.
     let config = NetworkConfig { handshake_timeout: Duration::from_secs(3600), ..NetworkConfig::default() };
-    let producer = Worker::start(SMALL, config.clone()).await;
-    let consumer = Worker::start(SMALL, config.clone()).await;
+    let producer = Worker::start(Size::PRODUCT, config.clone()).await;
+    let consumer = Worker::start(Size::PRODUCT, config.clone()).await;
     let addr = producer.env.local_addr();
     let mut writer = producer.writer(1, 1, Selector::Forward, Flush::EveryRecord);
     emit(&mut writer, 1);
@@ -310,8 +312,8 @@ async fn strangers_beyond_the_limit_take_each_others_places_and_a_peer_gets_in_a
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_failure_of_one_partition_reaches_its_readers_only() {
-    let producer = Worker::start(SMALL, NetworkConfig::default()).await;
-    let consumer = Worker::start(SMALL, NetworkConfig::default()).await;
+    let producer = Worker::start(Size::PRODUCT, NetworkConfig::default()).await;
+    let consumer = Worker::start(Size::PRODUCT, NetworkConfig::default()).await;
     let (mut failing, handle) = producer.writer_and_handle(1, 1, Selector::Forward, Flush::EveryRecord);
     let mut healthy = producer.writer(2, 1, Selector::Forward, Flush::EveryRecord);
     let (failing_reader, healthy_reader) =
@@ -337,8 +339,8 @@ async fn the_failure_of_one_partition_reaches_its_readers_only() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shutdown_leaves_no_open_port_and_no_open_channel() {
-    let producer = Worker::start(SMALL, NetworkConfig::default()).await;
-    let consumer = Worker::start(SMALL, NetworkConfig::default()).await;
+    let producer = Worker::start(Size::PRODUCT, NetworkConfig::default()).await;
+    let consumer = Worker::start(Size::PRODUCT, NetworkConfig::default()).await;
     let addr = producer.env.local_addr();
     let mut writer = producer.writer(1, 1, Selector::Forward, Flush::EveryRecord);
     let reader = consumer.reader(&[producer.source(1, 0)]);
@@ -361,8 +363,8 @@ async fn shutdown_leaves_no_open_port_and_no_open_channel() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dropping_the_last_handle_closes_everything_too() {
-    let producer = Worker::start(SMALL, NetworkConfig::default()).await;
-    let Worker { env, pool } = Worker::start(SMALL, NetworkConfig::default()).await;
+    let producer = Worker::start(Size::PRODUCT, NetworkConfig::default()).await;
+    let Worker { env, pool } = Worker::start(Size::PRODUCT, NetworkConfig::default()).await;
     let addr = env.local_addr();
     drop(env);
     let mut probe = TcpStream::connect(addr).await;

@@ -11,7 +11,6 @@ use flownet_net::handshake::{self, Features, Hello, Role};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-const SMALL: Size = Size { segments: 64, segment_bytes: 128 };
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn impatient() -> NetworkConfig {
@@ -21,7 +20,7 @@ fn impatient() -> NetworkConfig {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_producer_that_stops_in_a_frame_is_lost_to_a_reader_asleep_on_its_socket() {
-    let consumer = Worker::start(SMALL, impatient()).await;
+    let consumer = Worker::start(Size::PRODUCT, impatient()).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let source = consumer.source(1, 0);
     let source = flownet_exchange_tests::Source { worker: listener.local_addr().unwrap(), ..source };
@@ -44,8 +43,8 @@ async fn a_producer_that_stops_in_a_frame_is_lost_to_a_reader_asleep_on_its_sock
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_that_is_busy_for_longer_than_the_timeout_loses_nothing() {
     for control in [ChannelControl::Credit, ChannelControl::Tcp { exchange: 0 }, ChannelControl::Unbounded] {
-        let producer = Worker::start(SMALL, impatient()).await;
-        let consumer = Worker::start(SMALL, impatient()).await;
+        let producer = Worker::start(Size::PRODUCT, impatient()).await;
+        let consumer = Worker::start(Size::PRODUCT, impatient()).await;
         let mut writer = producer.writer(1, 1, Selector::Forward, Flush::EveryRecord);
         let reader = consumer.reader_under(control, &[producer.source(1, 0)]);
         // So much that a socket which is not read is full.

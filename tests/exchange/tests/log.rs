@@ -42,7 +42,7 @@ impl Subscriber for CountWarnings {
 async fn each_bad_connection_costs_one_line_and_a_good_one_none() {
     let warnings = Arc::new(AtomicUsize::new(0));
     tracing::subscriber::set_global_default(CountWarnings(Arc::clone(&warnings))).unwrap();
-    let size = Size { segments: 32, segment_bytes: 128 };
+    let size = Size::PRODUCT;
     let config = NetworkConfig { handshake_timeout: Duration::from_millis(100), ..NetworkConfig::default() };
     let producer = Worker::start(size, config.clone()).await;
     let consumer = Worker::start(size, config).await;

@@ -59,7 +59,7 @@ pub struct ProducerSettings {
 
 impl Default for ProducerSettings {
     fn default() -> Self {
-        let watermarks = Watermarks::for_segments(32 * flownet_memory::KIB);
+        let watermarks = Watermarks::for_segments(flownet_memory::DEFAULT_SEGMENT_BYTES);
         Self { checksums: false, request_timeout_ms: 10_000, watermarks }
     }
 }
