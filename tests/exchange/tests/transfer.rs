@@ -145,7 +145,8 @@ async fn a_stalled_channel_does_not_slow_the_one_beside_it() {
     assert_eq!(join(on_thread(move || read_all(fast, 1).unwrap())).await[0].len(), RECORDS);
     join(fast_writing).await;
     assert!(stalled.gate().queued_buffers() > 0);
-    let (output, input) = (producer.env.config().partition_buffers(1), consumer.env.config().gate_buffers(1));
+    let sizing = producer.env.config().sizing();
+    let (output, input) = (sizing.partition(1), sizing.gate(1));
     let buffers = output.max.unwrap() + output.max_overdraft + input.max.unwrap();
     let room = buffers * Size::PRODUCT.segment_bytes / RECORD_BYTES;
     assert!(emitted.load(Ordering::Relaxed) <= room, "what is not read waits in the buffers of its two pools");
