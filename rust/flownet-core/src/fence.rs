@@ -7,6 +7,12 @@
 //!
 //! Until the process is registered for that call, and for good where the system refuses it, both are ordinary fences;
 //! and in loom's models.
+//!
+//! A call that was granted once may fail later: the kernel has no memory for it, or a filter came that forbids it. A hot
+//! side may then be between its store and its load, with no fence and nobody to execute one for it. What it stored is
+//! seen by all within the time that a core takes to write back what it holds, far below a millisecond, or with the switch
+//! to another thread. So from then on all fences are ordinary ones, and until that was so for some milliseconds, the other
+//! side waits for as long in addition.
 
 use std::sync::atomic::{AtomicU8, compiler_fence};
 
@@ -23,13 +29,19 @@ pub(crate) fn heavy() {
     PROCESS.heavy();
 }
 
-static PROCESS: AsymmetricFence = AsymmetricFence { means: AtomicU8::new(UNDECIDED) };
+static PROCESS: AsymmetricFence = AsymmetricFence::new(UNDECIDED, system::barrier);
 
 struct AsymmetricFence {
     means: AtomicU8,
+    /// Takes all running threads through a barrier; false if the system does not.
+    barrier: fn() -> bool,
 }
 
 impl AsymmetricFence {
+    const fn new(means: u8, barrier: fn() -> bool) -> Self {
+        Self { means: AtomicU8::new(means), barrier }
+    }
+
     #[inline]
     fn light(&self) {
         if self.means.load(Ordering::Relaxed) == BY_THE_SYSTEM {
@@ -45,28 +57,46 @@ impl AsymmetricFence {
             // Who decides first does so for all: halves that differ would not order each other.
             let _ = self.means.compare_exchange(UNDECIDED, means, Ordering::Relaxed, Ordering::Relaxed);
         }
-        if self.means.load(Ordering::Relaxed) == BY_THE_SYSTEM {
-            system::barrier();
-        } else {
-            fence(Ordering::SeqCst);
+        match self.means.load(Ordering::Relaxed) {
+            BY_THE_SYSTEM if (self.barrier)() => {}
+            BY_THE_SYSTEM | GIVEN_UP => self.give_up(),
+            _ => fence(Ordering::SeqCst),
         }
+    }
+
+    #[cold]
+    fn give_up(&self) {
+        self.means.store(GIVEN_UP, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        system::wait_for_write_back();
+        self.means.store(BY_BOTH, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
     }
 }
 
 const UNDECIDED: u8 = 0;
 const BY_THE_SYSTEM: u8 = 1;
 const BY_BOTH: u8 = 2;
+/// By both, but not all of the other side may know it yet.
+const GIVEN_UP: u8 = 3;
 
 #[cfg(all(target_os = "linux", not(loom)))]
 mod system {
-    use rustix::thread::{MembarrierCommand, membarrier};
+    use rustix::thread::{MembarrierCommand, Timespec, membarrier, nanosleep};
+
+    /// Thousands of times what the slowest core takes to make a store seen.
+    const WRITE_BACK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
     pub(super) fn register() -> bool {
         membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok()
     }
 
-    pub(super) fn barrier() {
-        membarrier(MembarrierCommand::PrivateExpedited).expect("the process is registered for it");
+    pub(super) fn barrier() -> bool {
+        membarrier(MembarrierCommand::PrivateExpedited).is_ok()
+    }
+
+    pub(super) fn wait_for_write_back() {
+        nanosleep(&WRITE_BACK);
     }
 }
 
@@ -76,7 +106,11 @@ mod system {
         false
     }
 
-    pub(super) fn barrier() {}
+    pub(super) fn barrier() -> bool {
+        false
+    }
+
+    pub(super) fn wait_for_write_back() {}
 }
 
 #[cfg(all(test, not(loom)))]
@@ -95,8 +129,7 @@ mod tests {
 
     /// Both sides store the number of their round, then load the other's. A round of one and a round of the other must
     /// not both have missed each other.
-    fn assert_one_sees_the_other(means: u8) {
-        let fence = AsymmetricFence { means: AtomicU8::new(means) };
+    fn assert_one_sees_the_other(fence: &AsymmetricFence) {
         let [hot, cold] = [const { Round(AtomicUsize::new(0)) }; 2];
         let is_done = AtomicBool::new(false);
         let (last_that_saw, seen_by) = thread::scope(|scope| {
@@ -132,6 +165,16 @@ mod tests {
 
     #[test]
     fn of_two_sides_one_sees_the_other_with_and_without_the_systems_help() {
-        [UNDECIDED, BY_BOTH].into_iter().for_each(assert_one_sees_the_other);
+        let means = [UNDECIDED, BY_BOTH];
+        means.into_iter().for_each(|means| assert_one_sees_the_other(&AsymmetricFence::new(means, system::barrier)));
+    }
+
+    #[test]
+    fn a_barrier_that_fails_one_day_is_made_up_for() {
+        static CALLS: AtomicUsize = AtomicUsize::new(0);
+        let fails_later = || CALLS.fetch_add(1, Ordering::Relaxed) < ROUNDS / 2 && system::barrier();
+        let fence = AsymmetricFence::new(UNDECIDED, fails_later);
+        assert_one_sees_the_other(&fence);
+        assert_eq!(fence.means.load(Ordering::Relaxed), BY_BOTH);
     }
 }
