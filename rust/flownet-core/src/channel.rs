@@ -53,7 +53,7 @@ use flownet_memory::BufferPool;
 pub use self::policy::ChannelControl;
 use self::policy::ReceivePolicy;
 use self::state::{Phase, State};
-use crate::credit::{Backlog, Credit};
+use crate::credit::{Backlog, Credit, EventsRead};
 use crate::debloat::FillLimit;
 use crate::error::{ExchangeError, PeerViolation};
 use crate::event::Event;
@@ -92,6 +92,8 @@ pub struct Announcement {
     pub credit: Credit,
     /// How far buffers are to be filled from now on, if that has changed.
     pub fill_limit: Option<FillLimit>,
+    /// Events that the task has read.
+    pub events_read: EventsRead,
 }
 
 impl RemoteChannel {
@@ -196,7 +198,8 @@ impl RemoteChannel {
             Phase::Open => {
                 let resume = std::mem::take(&mut state.wants_resume);
                 let fill_limit = state.fill_limit.take();
-                Announcement { cancel: false, resume, credit: state.announce(), fill_limit }
+                let events_read = state.events_read.take();
+                Announcement { cancel: false, resume, credit: state.announce(), fill_limit, events_read }
             }
         }
     }
@@ -224,6 +227,14 @@ impl RemoteChannel {
             state.fill_limit = Some(limit);
             self.finish_change(state, true);
         }
+    }
+
+    /// The task has read so many events: as many may follow.
+    pub(crate) fn on_events_read(&self, read: EventsRead) {
+        let mut state = self.state.lock();
+        state.events_read.add(read);
+        let is_open = state.phase == Phase::Open;
+        self.finish_change(state, is_open);
     }
 
     /// The consumer wants no more: free segments go home now, those in use when the task drops them.

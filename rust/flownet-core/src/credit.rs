@@ -1,4 +1,4 @@
-//! The two counts of the credit protocol. All their arithmetic is here, and all of it is checked.
+//! The counts of the credit protocol. All their arithmetic is here, and all of it is checked.
 
 use std::fmt;
 
@@ -69,6 +69,77 @@ impl Credit {
 impl fmt::Display for Credit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// Events of one channel that may be under way or wait for the consumer's task. They cost no credit, so this is their
+/// bound: beyond it they wait at the producer until the task has read some. Watermarks of minutes; 4 MiB if each is as
+/// long as an event may be.
+pub const EVENT_WINDOW: u32 = 1024;
+
+/// Events that the consumer's task has read since it was last said: as many may follow. Said once it is half of the
+/// [`EVENT_WINDOW`], so a channel with few of them never hears of it.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub struct EventsRead(u32);
+
+impl EventsRead {
+    /// `events` were read.
+    #[must_use]
+    pub const fn new(events: u32) -> Self {
+        Self(events)
+    }
+
+    /// One more was read. True once it is time to say so.
+    pub fn note_one(&mut self) -> bool {
+        self.0 = self.0.saturating_add(1);
+        self.0 >= EVENT_WINDOW / 2
+    }
+
+    /// Adds those of another count.
+    pub fn add(&mut self, more: Self) {
+        self.0 = self.0.saturating_add(more.0);
+    }
+
+    /// Takes all of it and leaves none, as an announcement does.
+    #[must_use]
+    pub fn take(&mut self) -> Self {
+        std::mem::take(self)
+    }
+
+    /// Events read.
+    #[must_use]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+/// What is left of the [`EVENT_WINDOW`] of one channel, at the producer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct EventWindow(u32);
+
+impl EventWindow {
+    /// Events that may be sent.
+    #[must_use]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+
+    /// One was sent.
+    pub fn spend_one(&mut self) {
+        self.0 = self.0.saturating_sub(1);
+    }
+
+    /// So many were read. More than were sent are the peer's fault.
+    pub fn reopen(&mut self, read: EventsRead) -> Result<(), PeerViolation> {
+        let left = self.0.checked_add(read.0).filter(|left| *left <= EVENT_WINDOW);
+        self.0 = left.ok_or(PeerViolation::EventsNotSent)?;
+        Ok(())
+    }
+}
+
+impl Default for EventWindow {
+    fn default() -> Self {
+        Self(EVENT_WINDOW)
     }
 }
 

@@ -97,6 +97,17 @@ pub enum ExchangeError {
         /// The limit.
         limit_bytes: usize,
     },
+    /// A reader that falls behind, or stands still, was sent more events than may wait for it.
+    #[error(
+        "subpartition {subpartition}: {limit} events wait to be read, no more are taken: its reader falls behind, and \
+         events are not held back as records are; emit fewer, or after the records that the reader waits for"
+    )]
+    TooManyEvents {
+        /// The subpartition that is full of them.
+        subpartition: SubpartitionIndex,
+        /// Events that may wait.
+        limit: u32,
+    },
     /// The selector could not say where a record goes.
     #[error(transparent)]
     Select(#[from] SelectError),
@@ -193,10 +204,10 @@ pub enum PeerViolation {
     /// An element after the end of the partition.
     #[error("element after the end of the partition")]
     AfterEnd,
-    /// More events queued on a channel than any correct producer sends: they cost no credit, so this is their bound.
-    #[error("more than {limit} events queued")]
+    /// More events than the window of a channel takes, which no correct producer sends.
+    #[error("more than {limit} events that were not read")]
     TooManyEvents {
-        /// Events a channel may queue.
+        /// Events that may be under way or queued.
         limit: u32,
     },
     /// More requests than any correct peer has waiting for an answer.
@@ -208,6 +219,9 @@ pub enum PeerViolation {
     /// An element behind a blocking event, before the RESUME.
     #[error("element behind a blocking event that was not resumed")]
     Blocked,
+    /// More events read than were sent.
+    #[error("more events read than were sent")]
+    EventsNotSent,
     /// A frame that only the other side may send.
     #[error("frame of kind {kind} from the wrong side")]
     WrongSide {

@@ -82,7 +82,7 @@ const GIVEN_UP: u8 = 3;
 
 #[cfg(all(target_os = "linux", not(loom)))]
 mod system {
-    use rustix::thread::{MembarrierCommand, Timespec, membarrier, nanosleep};
+    use rustix::thread::{MembarrierCommand, NanosleepRelativeResult, Timespec, membarrier, nanosleep};
 
     /// Thousands of times what the slowest core takes to make a store seen.
     const WRITE_BACK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
@@ -96,7 +96,10 @@ mod system {
     }
 
     pub(super) fn wait_for_write_back() {
-        nanosleep(&WRITE_BACK);
+        let mut left = WRITE_BACK;
+        while let NanosleepRelativeResult::Interrupted(rest) = nanosleep(&left) {
+            left = rest;
+        }
     }
 }
 

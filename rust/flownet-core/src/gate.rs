@@ -9,8 +9,8 @@
 //!   producer has woken it and was not found empty since.
 //! - I2: a channel gives nothing behind its end of partition.
 //! - I3: the task's waker is called once, by the first change after the task found nothing.
-//! - I4: a channel queues at most [`MAX_QUEUED_EVENTS`] events; data is bounded by credit, or by [`IntakeBounds`] where
-//!   a channel has none.
+//! - I4: a remote channel queues at most [`EVENT_WINDOW`](crate::credit::EVENT_WINDOW) events, as its producer is told how
+//!   many were read; data is bounded by credit, or by [`IntakeBounds`] where a channel has none.
 //!
 //! # Lock
 //! One, held for a few statements by the driver and by the task; taken once a batch by the task. Local producers are
@@ -40,10 +40,6 @@ use crate::ids::ChannelIndex;
 use crate::lock::Lock;
 use crate::partition::SubpartitionCell;
 use crate::subpartition::Element;
-
-/// Events one channel may queue. They cost no credit, so this is their bound: far more than a task falls behind while
-/// no data stops them at the producer. Beyond it watermarks merge, and anything else is the peer's fault.
-pub const MAX_QUEUED_EVENTS: usize = 16_384;
 
 /// See the [module docs](self).
 #[derive(Debug)]
@@ -216,10 +212,16 @@ impl InputGate {
     ) -> Poll<Result<usize, ExchangeError>> {
         let mut taken = 0;
         loop {
-            let (step, monitor) = {
+            let (step, monitor, events_read) = {
                 let mut state = self.state.lock();
-                (state.take_ready(max, &mut taken, waker, &mut sink), state.intake.take_flip())
+                let step = state.take_ready(max, &mut taken, waker, &mut sink);
+                (step, state.intake.take_flip(), std::mem::take(&mut state.events_read))
             };
+            for (remote, read) in events_read {
+                if let Some(remote) = remote.upgrade() {
+                    remote.on_events_read(read);
+                }
+            }
             if let Some(monitor) = monitor {
                 monitor.wake();
             }

@@ -14,12 +14,13 @@
 //! - I4: the first `priority` elements are the priority events, in order of arrival.
 //! - I5: nothing is accepted behind the end of the partition or after release; after release the queue is empty.
 //! - I6: a reader that was told that nothing is there is woken once, by the first change that gives it something.
+//! - I7: at most [`EVENT_WINDOW`] events are queued, and the two of the end.
 
 use std::collections::VecDeque;
 
 use flownet_memory::{Buffer, BufferConsumer};
 
-use crate::credit::Backlog;
+use crate::credit::{Backlog, EVENT_WINDOW};
 use crate::error::PeerViolation;
 use crate::event::Event;
 
@@ -65,6 +66,15 @@ pub enum NextElement {
     Event,
 }
 
+/// An event that was not queued.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum RefusedEvent {
+    /// Nobody reads it any more.
+    Closed(Event),
+    /// As many wait as may.
+    TooMany(Event),
+}
+
 /// Whom to wake after a change.
 #[must_use]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -81,6 +91,8 @@ pub struct Subpartition {
     queue: VecDeque<Queued>,
     /// Data buffers in the queue, the open one included.
     buffers: Backlog,
+    /// Events in the queue.
+    events: u32,
     priority: usize,
     tail: Tail,
     is_blocked: bool,
@@ -137,6 +149,7 @@ impl Subpartition {
         Self {
             queue: VecDeque::new(),
             buffers: Backlog::ZERO,
+            events: 0,
             priority: 0,
             tail: Tail::Closed,
             is_blocked: false,
@@ -169,11 +182,23 @@ impl Subpartition {
     }
 
     /// Queues an event: a priority event before all data, any other behind it (the open builder must be finished
-    /// then). Given back after the end or release.
-    pub fn add_event(&mut self, event: Event) -> Result<Notify, Event> {
+    /// then). Given back after the end or release, and where too many wait: then a watermark takes the place of the one
+    /// in front of it, of which it says all, and only the end is always taken.
+    pub fn add_event(&mut self, event: Event) -> Result<Notify, RefusedEvent> {
         if self.is_closed() {
-            return Err(event);
+            return Err(RefusedEvent::Closed(event));
         }
+        let is_end = matches!(event, Event::EndOfData { .. } | Event::EndOfPartition);
+        if self.events >= EVENT_WINDOW && !is_end {
+            return match (self.queue.back_mut(), event) {
+                (Some(Queued::Event(last @ Event::Watermark { .. })), event @ Event::Watermark { .. }) => {
+                    *last = event;
+                    Ok(Notify::Nobody)
+                }
+                (_, event) => Err(RefusedEvent::TooMany(event)),
+            };
+        }
+        self.events += 1;
         if event.is_priority() {
             self.queue.insert(self.priority, Queued::Event(event));
             self.priority += 1;
@@ -255,6 +280,7 @@ impl Subpartition {
         self.is_released = true;
         self.tail = Tail::Closed;
         self.priority = 0;
+        self.events = 0;
         self.buffers = Backlog::ZERO;
         for queued in self.queue.drain(..) {
             if let Queued::Data(buffer) = queued {
@@ -384,6 +410,7 @@ impl Subpartition {
 
     fn pop_event(&mut self) -> Option<Event> {
         let Some(Queued::Event(event)) = self.queue.pop_front() else { return None };
+        self.events -= 1;
         self.priority = self.priority.saturating_sub(1);
         self.is_blocked = event.is_blocking();
         self.is_consumed |= matches!(event, Event::EndOfPartition);
@@ -442,6 +469,8 @@ impl Subpartition {
         }
         let data = self.queue.iter().filter(|queued| matches!(queued, Queued::Data(_))).count();
         assert_eq!(data, self.buffers.get() as usize, "the backlog counts every queued data buffer");
+        assert_eq!(self.queue.len() - data, self.events as usize, "every queued event is counted");
+        assert!(self.events <= EVENT_WINDOW + 2, "I7: queued events are bounded");
         assert!(
             self.tail == Tail::Closed || matches!(self.queue.back(), Some(Queued::Data(_))),
             "I1: what is open is the last element"

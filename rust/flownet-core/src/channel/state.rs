@@ -4,7 +4,7 @@
 use flownet_memory::MemorySegment;
 
 use super::CREDIT_BATCH;
-use crate::credit::Credit;
+use crate::credit::{Credit, EventsRead};
 use crate::debloat::FillLimit;
 use crate::error::PeerViolation;
 use crate::exchange::ready::Listing;
@@ -27,6 +27,8 @@ pub(super) struct State {
     pub(super) wants_resume: bool,
     /// To be told to the producer.
     pub(super) fill_limit: Option<FillLimit>,
+    /// Events that the task has read and the producer was not told of.
+    pub(super) events_read: EventsRead,
     pub(super) connection: Option<Listing>,
 }
 
@@ -55,6 +57,7 @@ impl State {
             is_blocked: false,
             wants_resume: false,
             fill_limit: None,
+            events_read: EventsRead::default(),
             connection: None,
         }
     }

@@ -22,7 +22,9 @@ use crate::channel::{Announcement, RemoteChannel};
 use crate::error::{ExchangeError, PeerViolation, ProtocolError};
 use crate::event::Event;
 use crate::ids::{ChannelId, PartitionId, SubpartitionIndex};
-use crate::wire::{ControlFrame, DataHeader, ErrorCode, ErrorScope, FrameKind, encode_credits, encode_fill_limits};
+use crate::wire::{
+    ControlFrame, DataHeader, ErrorCode, ErrorScope, FrameKind, encode_credits, encode_events_read, encode_fill_limits,
+};
 
 /// See the [module docs](self).
 #[derive(Debug)]
@@ -166,7 +168,7 @@ impl ConsumerConnection {
             ControlFrame::Open { channel, .. }
             | ControlFrame::Resume { channel }
             | ControlFrame::Cancel { channel } => return Err(wrong_side(channel, frame.kind())),
-            ControlFrame::Credit(_) | ControlFrame::Fill(_) | ControlFrame::Close => {
+            ControlFrame::Credit(_) | ControlFrame::Fill(_) | ControlFrame::Events(_) | ControlFrame::Close => {
                 return Err(wrong_side(ChannelId::default(), frame.kind()));
             }
         }
@@ -182,13 +184,16 @@ impl ConsumerConnection {
     /// none.
     pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> bool {
         let before = out.len();
-        let (mut credits, mut fill_limits) = (Vec::new(), Vec::new());
+        let (mut credits, mut fill_limits, mut events) = (Vec::new(), Vec::new(), Vec::new());
         for id in std::mem::take(&mut self.to_announce) {
-            let Announcement { credit, fill_limit, .. } = self.announce(id);
+            let Announcement { credit, fill_limit, events_read, .. } = self.announce(id);
             if !credit.is_zero() {
                 credits.push((id, credit));
             }
             fill_limits.extend(fill_limit.map(|limit| (id, limit)));
+            if events_read.get() > 0 {
+                events.push((id, events_read));
+            }
         }
         if let Some(token) = self.unanswered_ping.take() {
             ControlFrame::Pong { token }.encode(&mut self.control);
@@ -197,6 +202,7 @@ impl ConsumerConnection {
         // First, so that what the credit is for is filled so far already.
         encode_fill_limits(fill_limits, out);
         encode_credits(credits, out);
+        encode_events_read(events, out);
         out.len() > before
     }
 

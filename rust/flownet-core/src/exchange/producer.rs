@@ -15,6 +15,8 @@
 //! - I7: what a peer that does not read makes us keep is bounded: of its PINGs the newest is answered, its requests that
 //!   wait, for their partition or for their refusal to be written, are at most [`MAX_UNANSWERED_REQUESTS`], and what a
 //!   refusal says is encoded when the socket has room for it.
+//! - I8: of a channel at most [`EVENT_WINDOW`](crate::credit::EVENT_WINDOW) events are under way or unread. What is behind
+//!   the last of them waits here, data too; the peer has something to read then, and says that it did.
 //!
 //! Channels without credit ([`Credit::UNLIMITED`]) are no business of it, but for a [`Brake`] between its queue and the
 //! socket.
@@ -29,7 +31,7 @@ pub use super::brake::Watermarks;
 use super::consumer::wrong_side;
 use super::outbox::Outbox;
 use super::ready::ReadyList;
-use crate::credit::{Backlog, Credit};
+use crate::credit::{Backlog, Credit, EventWindow, EventsRead};
 use crate::debloat::FillLimit;
 use crate::error::{ExchangeError, PeerViolation, ProtocolError};
 use crate::event::Event;
@@ -90,6 +92,7 @@ pub struct ProducerConnection {
 struct Reader {
     cell: Arc<SubpartitionCell>,
     credit: Credit,
+    events: EventWindow,
     /// What the peer was last told of our backlog. If that is nothing, it owes us nothing: a reader without credit has
     /// to tell of what came since, or it waits for ever.
     told: Backlog,
@@ -156,6 +159,11 @@ impl ProducerConnection {
             ControlFrame::Fill(limits) => {
                 for (channel, limit) in limits {
                     self.on_fill_limit(channel, limit)?;
+                }
+            }
+            ControlFrame::Events(read) => {
+                for (channel, read) in read {
+                    self.on_events_read(channel, read)?;
                 }
             }
             ControlFrame::Resume { channel } => self.on_resume(channel)?,
@@ -319,7 +327,8 @@ impl ProducerConnection {
                 if let Some(limit) = fill_limit.or(credit.is_unlimited().then_some(FillLimit::NONE)) {
                     cell.set_fill_limit(limit);
                 }
-                let reader = Reader { cell, credit, told: Backlog::ZERO, is_queued: false };
+                let (events, told) = (EventWindow::default(), Backlog::ZERO);
+                let reader = Reader { cell, credit, events, told, is_queued: false };
                 self.readers.insert(channel, reader);
                 // A new reader counts as awake: it looks before it waits (I3).
                 self.on_ready(channel);
@@ -353,6 +362,13 @@ impl ProducerConnection {
         Ok(())
     }
 
+    fn on_events_read(&mut self, channel: ChannelId, read: EventsRead) -> Result<(), ProtocolError> {
+        let Some(reader) = self.readers.get_mut(&channel) else { return self.check_known(channel) };
+        reader.events.reopen(read).map_err(|violation| ProtocolError::Peer { channel, violation })?;
+        self.on_ready(channel);
+        Ok(())
+    }
+
     fn on_resume(&mut self, channel: ChannelId) -> Result<(), ProtocolError> {
         let Some(reader) = self.readers.get_mut(&channel) else { return self.check_known(channel) };
         // The peer gave our segments to others while it was blocked: what it has for us now, it says anew.
@@ -374,13 +390,22 @@ impl ProducerConnection {
             self.on_starved(channel);
             return 0;
         }
+        let max_elements = ELEMENTS_PER_TURN.max(share).min(reader.events.get() as usize);
+        if max_elements == 0 {
+            // I8: what it sent is read first, and that is told.
+            self.on_found_nothing(channel);
+            return 0;
+        }
         let checksums = self.settings.checksums;
         let mut is_end = false;
-        let sent = reader.cell.poll_each(max_data, ELEMENTS_PER_TURN.max(share), |polled| {
-            let is_data = matches!(polled.element, Element::Data(_));
-            // `poll_each` gives no more data than there is credit.
-            let is_paid = !is_data || reader.credit.spend_one().is_ok();
-            debug_assert!(is_paid, "I2: no data without credit");
+        let sent = reader.cell.poll_each(max_data, max_elements, |polled| {
+            if matches!(polled.element, Element::Data(_)) {
+                // `poll_each` gives no more data than there is credit.
+                let is_paid = reader.credit.spend_one().is_ok();
+                debug_assert!(is_paid, "I2: no data without credit");
+            } else {
+                reader.events.spend_one();
+            }
             is_end |= matches!(polled.element, Element::Event(Event::EndOfPartition));
             reader.told = polled.backlog;
             push_element(channel, polled, checksums, out);

@@ -1,10 +1,11 @@
 //! The queue of one channel of a gate: elements in order, priority events ahead of them.
 
 use std::collections::VecDeque;
+use std::sync::Weak;
 
-use super::MAX_QUEUED_EVENTS;
 use super::source::Source;
-use crate::error::PeerViolation;
+use crate::channel::RemoteChannel;
+use crate::credit::EventsRead;
 use crate::event::Event;
 use crate::subpartition::Element;
 
@@ -14,6 +15,8 @@ pub(super) struct ChannelQueue {
     pub(super) source: Source,
     pub(super) queue: VecDeque<Element>,
     pub(super) queued_events: usize,
+    /// Events that were read and the producer was not told of.
+    events_read: EventsRead,
     /// Leading elements of the queue that are priority events.
     pub(super) priority: usize,
     pub(super) is_ready: bool,
@@ -46,14 +49,13 @@ impl ChannelQueue {
         Some(element)
     }
 
-    /// A watermark directly behind a watermark says all that the first one said.
-    pub(super) fn merge_watermark(&mut self, event: &Event) -> Result<(), PeerViolation> {
-        match (self.queue.back_mut(), event) {
-            (Some(Element::Event(last @ Event::Watermark { .. })), Event::Watermark { .. }) => {
-                *last = event.clone();
-                Ok(())
+    /// The task has read an event: whom to tell, and how many it was, once that is due.
+    pub(super) fn note_event_read(&mut self) -> Option<(Weak<RemoteChannel>, EventsRead)> {
+        match &self.source {
+            Source::Remote(remote) if self.events_read.note_one() => {
+                Some((Weak::clone(remote), self.events_read.take()))
             }
-            _ => Err(PeerViolation::TooManyEvents { limit: MAX_QUEUED_EVENTS as u32 }),
+            _ => None,
         }
     }
 }

@@ -1,15 +1,16 @@
 //! What the gate's lock guards: the queues, whose turn it is, and who waits. No call leaves it.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::Waker;
 
 use flownet_memory::BufferPool;
 
-use super::MAX_QUEUED_EVENTS;
 use super::intake::Intake;
 use super::queue::ChannelQueue;
 use super::source::Source;
+use crate::channel::RemoteChannel;
+use crate::credit::{EVENT_WINDOW, EventsRead};
 use crate::error::{ExchangeError, PeerViolation};
 use crate::event::Event;
 use crate::ids::ChannelIndex;
@@ -28,6 +29,8 @@ pub(super) struct State {
     /// Where the remote channels have their segments from.
     pub(super) pool: Option<Arc<BufferPool>>,
     pub(super) intake: Intake,
+    /// Channels whose producers are to be told that events were read, when the lock is let go.
+    pub(super) events_read: Vec<(Weak<RemoteChannel>, EventsRead)>,
 }
 
 /// What the task has to do after looking at the queues.
@@ -52,6 +55,7 @@ impl State {
             is_closed: false,
             pool: None,
             intake: Intake::new(),
+            events_read: Vec::new(),
         }
     }
 
@@ -83,10 +87,8 @@ impl State {
         if channel.has_end {
             return Err(PeerViolation::AfterEnd);
         }
-        if let Some(Element::Event(event)) = slot
-            && channel.queued_events >= MAX_QUEUED_EVENTS
-        {
-            return channel.merge_watermark(event);
+        if matches!(slot, Some(Element::Event(_))) && channel.queued_events >= EVENT_WINDOW as usize {
+            return Err(PeerViolation::TooManyEvents { limit: EVENT_WINDOW });
         }
         if let Some(Element::Data(buffer)) = slot {
             if self.intake.excess().is_some() {
@@ -151,8 +153,9 @@ impl State {
                 return Step::Local(index, Arc::clone(cell), share);
             }
             if let Some(element) = channel.pop() {
-                if let Element::Data(buffer) = &element {
-                    self.intake.leave(buffer.len());
+                match &element {
+                    Element::Data(buffer) => self.intake.leave(buffer.len()),
+                    Element::Event(_) => self.events_read.extend(channel.note_event_read()),
                 }
                 self.unfinished -= usize::from(matches!(element, Element::Event(Event::EndOfPartition)));
                 *taken += 1;
@@ -204,7 +207,7 @@ impl State {
             "I1: a channel with elements is in the ready list"
         );
         assert!(
-            self.channels.iter().all(|channel| channel.queued_events <= MAX_QUEUED_EVENTS),
+            self.channels.iter().all(|channel| channel.queued_events <= EVENT_WINDOW as usize),
             "I4: a channel's queued events are bounded"
         );
     }

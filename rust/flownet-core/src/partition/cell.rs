@@ -5,14 +5,14 @@ use std::task::Waker;
 
 use flownet_memory::BufferConsumer;
 
-use crate::credit::Backlog;
+use crate::credit::{Backlog, EVENT_WINDOW};
 use crate::debloat::FillLimit;
 use crate::error::{ExchangeError, PeerViolation};
 use crate::event::Event;
 use crate::fence;
 use crate::ids::SubpartitionIndex;
 use crate::lock::Lock;
-use crate::subpartition::{Element, NextElement, Notify, Polled, QueuedData, Subpartition};
+use crate::subpartition::{Element, NextElement, Notify, Polled, QueuedData, RefusedEvent, Subpartition};
 use crate::sync::{AtomicBool, Ordering};
 
 /// A [`Subpartition`] between its writer (a task) and its one reader (a connection or the gate of a local task).
@@ -170,11 +170,18 @@ impl SubpartitionCell {
         });
     }
 
-    pub(super) fn add_event(&self, event: Event) {
-        let _refused = self.write(|subpartition| match subpartition.add_event(event) {
+    pub(super) fn add_event(&self, event: Event) -> Result<(), ExchangeError> {
+        let refused = self.write(|subpartition| match subpartition.add_event(event) {
             Ok(notify) => (None, notify),
             Err(refused) => (Some(refused), Notify::Nobody),
         });
+        match refused {
+            Some(RefusedEvent::TooMany(_)) => {
+                Err(ExchangeError::TooManyEvents { subpartition: self.index, limit: EVENT_WINDOW })
+            }
+            // Its reader is gone: it goes nowhere.
+            Some(RefusedEvent::Closed(_)) | None => Ok(()),
+        }
     }
 
     pub(super) fn finish_buffer(&self) {

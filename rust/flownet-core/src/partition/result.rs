@@ -103,19 +103,28 @@ impl ResultPartition {
 
     /// Sends an event to one subpartition, behind all records written to it (a priority event: before what is still
     /// queued). Visible at once.
-    pub fn emit_event(&mut self, subpartition: SubpartitionIndex, event: &Event) {
+    ///
+    /// # Errors
+    /// [`ExchangeError::TooManyEvents`] where [`EVENT_WINDOW`](crate::credit::EVENT_WINDOW) of them wait already, but for
+    /// a watermark behind another one.
+    pub fn emit_event(&mut self, subpartition: SubpartitionIndex, event: &Event) -> Result<(), ExchangeError> {
         self.close_broadcast();
         self.finish_buffer(subpartition.index());
-        self.add_event(subpartition.index(), event);
+        self.add_event(subpartition.index(), event)
     }
 
     /// Sends an event to every subpartition, as [`Self::emit_event`] does.
-    pub fn broadcast_event(&mut self, event: &Event) {
+    ///
+    /// # Errors
+    /// The first of those of the subpartitions; the others have the event.
+    pub fn broadcast_event(&mut self, event: &Event) -> Result<(), ExchangeError> {
         self.finish_broadcast_buffer();
+        let mut sent = Ok(());
         for index in 0..self.open.subpartitions() {
             self.finish_buffer(index);
-            self.add_event(index, event);
+            sent = sent.and(self.add_event(index, event));
         }
+        sent
     }
 
     /// Shows the reader of one subpartition all complete records, and is cheap where that is done after every record.
@@ -170,8 +179,10 @@ impl ResultPartition {
         if self.is_finished {
             return;
         }
-        self.broadcast_event(&Event::EndOfData { drain });
-        self.broadcast_event(&Event::EndOfPartition);
+        for end in [Event::EndOfData { drain }, Event::EndOfPartition] {
+            let sent = self.broadcast_event(&end);
+            debug_assert!(sent.is_ok(), "the end is always taken");
+        }
         self.open.drop_spare();
         self.is_finished = true;
     }
@@ -237,13 +248,14 @@ impl ResultPartition {
         self.handle().is_consumed()
     }
 
-    fn add_event(&self, index: usize, event: &Event) {
+    fn add_event(&self, index: usize, event: &Event) -> Result<(), ExchangeError> {
         let cell = &self.shared.cells[index];
-        cell.add_event(event.clone());
+        let added = cell.add_event(event.clone());
         if event.is_priority() {
             // It overtook the buffer that was finished for it. Unseen, that would be neither open nor on its way (P5).
             cell.finish_buffer();
         }
+        added
     }
 
     fn write_rest(&mut self, subpartition: SubpartitionIndex, bytes: &[u8]) -> usize {

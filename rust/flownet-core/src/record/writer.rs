@@ -200,17 +200,21 @@ impl RecordWriter {
     }
 
     /// Sends an event behind all records, to every subpartition, and shows both at once.
+    ///
+    /// # Errors
+    /// Those of [`ResultPartition::broadcast_event`], and misuse after the end.
     pub fn broadcast_event(&mut self, event: &Event) -> Result<(), ExchangeError> {
         self.check_open()?;
-        self.partition.broadcast_event(event);
-        Ok(())
+        self.partition.broadcast_event(event)
     }
 
     /// Sends an event to one subpartition, behind its records.
+    ///
+    /// # Errors
+    /// Those of [`ResultPartition::emit_event`], and misuse after the end.
     pub fn emit_event(&mut self, subpartition: SubpartitionIndex, event: &Event) -> Result<(), ExchangeError> {
         self.check_open()?;
-        self.partition.emit_event(subpartition, event);
-        Ok(())
+        self.partition.emit_event(subpartition, event)
     }
 
     /// Shows all complete records to their readers.

@@ -3,7 +3,7 @@
 use std::task::{Poll, Waker};
 
 use super::pair::{PARTITION, PEER, Pair, Registry, Setup, barrier, watermark};
-use crate::credit::{Backlog, Credit};
+use crate::credit::{Backlog, Credit, EVENT_WINDOW, EventsRead};
 use crate::error::{ExchangeError, PeerViolation, ProtocolError};
 use crate::event::{BarrierKind, Event};
 use crate::exchange::consumer::ConsumerConnection;
@@ -13,7 +13,7 @@ use crate::exchange::ready::ReadyList;
 use crate::ids::{ChannelId, PartitionId, SubpartitionIndex};
 use crate::wire::codec::{Decoded, decode};
 use crate::wire::frame::{HEADER_BYTES, MAX_ERROR_MESSAGE_BYTES};
-use crate::wire::{ControlFrame, WireLimits};
+use crate::wire::{ControlFrame, WireLimits, encode_events_read};
 
 const FLOOD: u64 = 100_000;
 const PONG_BYTES: usize = HEADER_BYTES + 8;
@@ -151,4 +151,40 @@ fn what_follows_a_blocking_event_unasked_is_the_peers_fault() {
             pair.assert_all_segments_home();
         }
     }
+}
+
+#[test]
+fn more_events_than_the_window_are_the_peers_fault() {
+    let mut pair = Pair::new(Setup { channels: 2, ..Setup::default() });
+    pair.run_until_idle();
+    let mut bytes = Vec::new();
+    for sequence in 0..=EVENT_WINDOW {
+        let (channel, backlog, event) = (pair.id(0), Backlog::ZERO, watermark(i64::from(sequence)));
+        ControlFrame::Event { channel, sequence, backlog, priority: false, event }.encode(&mut bytes);
+    }
+    pair.consumer_takes(&bytes).unwrap();
+    let error = pair.gate().poll_next(Waker::noop());
+    let violation = PeerViolation::TooManyEvents { limit: EVENT_WINDOW };
+    assert!(
+        matches!(&error, Poll::Ready(Err(ExchangeError::PeerBreach { violation: found, .. })) if *found == violation),
+        "{error:?}"
+    );
+    pair.assert_all_segments_home();
+}
+
+#[test]
+fn events_read_that_were_never_sent_end_the_connection() {
+    let mut pair = Pair::new(Setup::default());
+    pair.emit_event(0, watermark(1));
+    pair.run_until_idle();
+    let say = |pair: &mut Pair, read| {
+        let mut bytes = Vec::new();
+        encode_events_read([(pair.id(0), EventsRead::new(read))], &mut bytes);
+        let Ok(Decoded::Control { frame, .. }) = decode(&bytes, &WireLimits::for_segments(32)) else { panic!() };
+        pair.producer.as_mut().unwrap().handle_frame(frame, &pair.registry)
+    };
+    assert_eq!(violation(say(&mut pair, 2)), PeerViolation::EventsNotSent);
+    say(&mut pair, 1).unwrap();
+    assert_eq!(violation(say(&mut pair, u32::MAX)), PeerViolation::EventsNotSent);
+    pair.assert_all_segments_home();
 }

@@ -1,11 +1,11 @@
 //! Events among data, over the wire and locally.
 
 use super::pair::{Pair, Setup, barrier, watermark};
-use crate::credit::Backlog;
+use crate::credit::{Backlog, EVENT_WINDOW};
 use crate::error::ExchangeError;
-use crate::event::BarrierKind;
-use crate::gate::MAX_QUEUED_EVENTS;
-use crate::ids::ChannelIndex;
+use crate::event::{BarrierKind, Event};
+use crate::ids::{ChannelIndex, CheckpointId, SubpartitionIndex};
+use crate::subpartition::Element;
 
 fn remote_and_local() -> [Pair; 2] {
     [false, true].map(|is_local| {
@@ -107,32 +107,67 @@ fn resuming_a_channel_that_is_not_blocked_is_a_misuse() {
     }
 }
 
-#[test]
-fn events_behind_a_stuck_task_are_bounded_and_watermarks_merge() {
-    let mut pair = Pair::with_exclusive_buffers(1);
-    for time in 0..MAX_QUEUED_EVENTS as i64 + 100 {
-        pair.emit_event(0, watermark(time));
-        if time % 1000 == 0 {
-            pair.run_until_idle();
-        }
-    }
-    pair.run_until_idle();
-    let mut read = 0;
-    let waker = std::task::Waker::noop();
-    while let std::task::Poll::Ready(Ok(Some(_))) = pair.gate().poll_next(waker) {
-        read += 1;
-    }
-    assert_eq!(read, MAX_QUEUED_EVENTS);
-    pair.assert_all_segments_home();
+fn cancel_barrier(checkpoint: u64) -> Event {
+    Event::CancelBarrier { checkpoint_id: CheckpointId::new(checkpoint) }
 }
 
 #[test]
-fn other_events_beyond_the_bound_are_the_peers_fault() {
-    let mut pair = Pair::with_exclusive_buffers(1);
-    for checkpoint in 0..=MAX_QUEUED_EVENTS as u64 {
-        pair.emit_event(0, crate::event::Event::CancelBarrier { checkpoint_id: crate::CheckpointId::new(checkpoint) });
+fn events_behind_a_stuck_task_wait_at_the_producer_and_watermarks_merge() {
+    const LAST: i64 = 4 * EVENT_WINDOW as i64;
+    for mut pair in remote_and_local() {
+        for time in 0..=LAST {
+            pair.partition.as_mut().unwrap().emit_event(SubpartitionIndex::new(0), &watermark(time)).unwrap();
+            if time % 1000 == 0 {
+                pair.run_until_idle();
+            }
+        }
+        pair.run_until_idle();
+        let mut read = Vec::new();
+        let waker = std::task::Waker::noop();
+        while let std::task::Poll::Ready(Ok(Some((_, element)))) = pair.gate().poll_next(waker) {
+            read.push(element);
+            pair.run_until_idle();
+        }
+        assert!(read.len() as i64 <= LAST / 2, "{} events", read.len());
+        assert!(
+            matches!(read.last(), Some(Element::Event(Event::Watermark { timestamp_ms: LAST }))),
+            "the last says all"
+        );
+        pair.assert_all_segments_home();
     }
-    pair.run_until_idle();
-    assert!(matches!(pair.try_read(), Err(ExchangeError::PeerBreach { .. })));
-    pair.assert_all_segments_home();
+}
+
+#[test]
+fn other_events_beyond_the_bound_are_refused_at_the_sender_and_none_is_lost() {
+    for mut pair in remote_and_local() {
+        let (mut sent, mut refused) = (0, 0);
+        while refused < 3 {
+            match pair.try_emit_event(0, cancel_barrier(sent)) {
+                Ok(()) => sent += 1,
+                Err(error) => {
+                    assert!(matches!(error, ExchangeError::TooManyEvents { limit: EVENT_WINDOW, .. }), "{error}");
+                    // Those on their way make room; when they have, nothing does but the task.
+                    pair.run_until_idle();
+                    refused += 1;
+                }
+            }
+        }
+        assert!((u64::from(EVENT_WINDOW)..=2 * u64::from(EVENT_WINDOW)).contains(&sent), "{sent} events");
+        pair.read(usize::MAX);
+        pair.run_until_idle();
+        for checkpoint in sent..10 * u64::from(EVENT_WINDOW) {
+            pair.emit_event(0, cancel_barrier(checkpoint));
+            pair.run_until_idle();
+            pair.read(1);
+        }
+        pair.finish_and_assert_all_segments_home();
+    }
+}
+
+#[test]
+fn the_end_finds_room_behind_as_many_events_as_there_may_be() {
+    for mut pair in remote_and_local() {
+        while pair.try_emit_event(0, cancel_barrier(0)).is_ok() {}
+        pair.finish_and_assert_all_segments_home();
+    }
 }

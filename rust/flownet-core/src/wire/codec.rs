@@ -5,7 +5,7 @@ use super::frame::{
     FLAG_CRC32C, FLAG_PRIORITY, FrameHeader, FrameKind, HEADER_BYTES, MAX_CONTROL_BYTES, MAX_ERROR_MESSAGE_BYTES,
     PAIR_BYTES, PairCount, Pairs, WireLimits,
 };
-use crate::credit::{Backlog, Credit};
+use crate::credit::{Backlog, Credit, EventsRead};
 use crate::debloat::FillLimit;
 use crate::error::WireError;
 use crate::event::{Event, MAX_EVENT_BYTES};
@@ -88,7 +88,7 @@ fn check_body_bytes(header: FrameHeader, limits: &WireLimits) -> Result<(), Wire
             let longest = (ERROR_BYTES + MAX_ERROR_MESSAGE_BYTES) as u32;
             (ERROR_BYTES as u32, limits.max_control_bytes.min(longest), 1)
         }
-        FrameKind::Backlog | FrameKind::Credit | FrameKind::Fill => {
+        FrameKind::Backlog | FrameKind::Credit | FrameKind::Fill | FrameKind::Events => {
             (PAIR_BYTES as u32, limits.max_control_bytes, PAIR_BYTES as u32)
         }
         FrameKind::Open => (20, 20, 1),
@@ -146,6 +146,7 @@ fn decode_control(header: FrameHeader, body: &[u8]) -> Result<ControlFrame<'_>, 
         FrameKind::Cancel => ControlFrame::Cancel { channel: fields.channel()? },
         FrameKind::Close => ControlFrame::Close,
         FrameKind::Fill => ControlFrame::Fill(Pairs::new(body.as_chunks().0)),
+        FrameKind::Events => ControlFrame::Events(Pairs::new(body.as_chunks().0)),
         FrameKind::Ping => ControlFrame::Ping { token: fields.u64()? },
         FrameKind::Pong => ControlFrame::Pong { token: fields.u64()? },
     })
@@ -199,6 +200,7 @@ impl ControlFrame<'_> {
             Self::Resume { channel } | Self::Cancel { channel } => out.extend_from_slice(&channel.get().to_le_bytes()),
             Self::Close => {}
             Self::Fill(pairs) => extend_with_pairs(pairs.clone(), out),
+            Self::Events(pairs) => extend_with_pairs(pairs.clone(), out),
             Self::Ping { token } | Self::Pong { token } => out.extend_from_slice(&token.to_le_bytes()),
         }
         end_frame(start, out);
@@ -218,6 +220,11 @@ pub fn encode_backlogs(backlogs: impl IntoIterator<Item = (ChannelId, Backlog)>,
 /// Appends FILL frames for these channels: one for up to 1,024 of them, none for none.
 pub fn encode_fill_limits(limits: impl IntoIterator<Item = (ChannelId, FillLimit)>, out: &mut Vec<u8>) {
     encode_pairs(FrameKind::Fill, limits, out);
+}
+
+/// Appends EVENTS frames for these channels: one for up to 1,024 of them, none for none.
+pub fn encode_events_read(read: impl IntoIterator<Item = (ChannelId, EventsRead)>, out: &mut Vec<u8>) {
+    encode_pairs(FrameKind::Events, read, out);
 }
 
 fn encode_pairs<T: PairCount>(kind: FrameKind, pairs: impl IntoIterator<Item = (ChannelId, T)>, out: &mut Vec<u8>) {

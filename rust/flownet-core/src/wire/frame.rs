@@ -21,12 +21,13 @@
 //! | 19 | CANCEL | consumer | channel u32 |
 //! | 20 | CLOSE | consumer | — |
 //! | 21 | FILL | consumer | one or more pairs: channel u32, bytes u32: buffers begun from now on are closed by the record that reaches them; 2^32 - 1: when they are full |
+//! | 22 | EVENTS | consumer | one or more pairs: channel u32, events u32: read since the last such frame, so that as many may follow |
 //! | 32 | PING | either | token u64 |
 //! | 33 | PONG | either | the token of the PING |
 //!
 //! The checksum covers the first 20 bytes of the frame (header, channel, sequence, backlog), then the payload.
 
-use crate::credit::{Backlog, Credit};
+use crate::credit::{Backlog, Credit, EventsRead};
 use crate::debloat::FillLimit;
 use crate::error::PeerViolation;
 use crate::event::{Event, MAX_EVENT_BYTES};
@@ -100,6 +101,8 @@ pub enum FrameKind {
     Close = 20,
     /// How far the buffers of channels are to be filled.
     Fill = 21,
+    /// Events that were read.
+    Events = 22,
     /// Asks for a sign of life.
     Ping = 32,
     /// The sign of life.
@@ -121,6 +124,7 @@ impl FrameKind {
             19 => Self::Cancel,
             20 => Self::Close,
             21 => Self::Fill,
+            22 => Self::Events,
             32 => Self::Ping,
             33 => Self::Pong,
             _ => return None,
@@ -283,6 +287,8 @@ pub enum ControlFrame<'a> {
     Close,
     /// How far buffers are to be filled.
     Fill(Pairs<'a, FillLimit>),
+    /// Events that were read.
+    Events(Pairs<'a, EventsRead>),
     /// Asks for a sign of life.
     Ping {
         /// To be sent back.
@@ -309,6 +315,7 @@ impl ControlFrame<'_> {
             Self::Cancel { .. } => FrameKind::Cancel,
             Self::Close => FrameKind::Close,
             Self::Fill(_) => FrameKind::Fill,
+            Self::Events(_) => FrameKind::Events,
             Self::Ping { .. } => FrameKind::Ping,
             Self::Pong { .. } => FrameKind::Pong,
         }
@@ -377,7 +384,7 @@ impl ErrorCode {
     }
 }
 
-/// A count that CREDIT, BACKLOG and FILL frames list by channel.
+/// A count that CREDIT, BACKLOG, FILL and EVENTS frames list by channel.
 pub trait PairCount: Copy {
     /// The count of a number on the wire.
     fn from_number(number: u32) -> Self;
@@ -396,6 +403,16 @@ impl PairCount for Credit {
 }
 
 impl PairCount for Backlog {
+    fn from_number(number: u32) -> Self {
+        Self::new(number)
+    }
+
+    fn number(self) -> u32 {
+        self.get()
+    }
+}
+
+impl PairCount for EventsRead {
     fn from_number(number: u32) -> Self {
         Self::new(number)
     }

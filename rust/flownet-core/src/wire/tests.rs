@@ -7,7 +7,7 @@ use super::frame::{
     CHECKED_DATA_HEADER_BYTES, DATA_HEADER_BYTES, HEADER_BYTES, MAX_CONTROL_BYTES, MAX_ERROR_MESSAGE_BYTES,
 };
 use super::*;
-use crate::credit::{Backlog, Credit};
+use crate::credit::{Backlog, Credit, EventsRead};
 use crate::debloat::FillLimit;
 use crate::error::{PeerViolation, WireError};
 use crate::event::{CustomEvent, Event, EventError, MAX_EVENT_BYTES};
@@ -23,6 +23,7 @@ enum Sent {
     Backlogs(Vec<(u32, u32)>),
     Credits(Vec<(u32, u32)>),
     FillLimits(Vec<(u32, u32)>),
+    EventsRead(Vec<(u32, u32)>),
     Error { channel: Option<u32>, code: u16, message: String },
     Open { channel: u32, partition: u64, subpartition: u32, credit: u32 },
     Resume(u32),
@@ -49,6 +50,9 @@ impl Sent {
             }
             Self::FillLimits(pairs) => {
                 encode_fill_limits(pairs.iter().map(|&(c, n)| (ChannelId::new(c), FillLimit::new(n))), out);
+            }
+            Self::EventsRead(pairs) => {
+                encode_events_read(pairs.iter().map(|&(c, n)| (ChannelId::new(c), EventsRead::new(n))), out);
             }
             other => other.as_control().encode(out),
         }
@@ -79,7 +83,7 @@ impl Sent {
             Self::Close => ControlFrame::Close,
             Self::Ping(token) => ControlFrame::Ping { token: *token },
             Self::Pong(token) => ControlFrame::Pong { token: *token },
-            Self::Data { .. } | Self::Backlogs(_) | Self::Credits(_) | Self::FillLimits(_) => {
+            Self::Data { .. } | Self::Backlogs(_) | Self::Credits(_) | Self::FillLimits(_) | Self::EventsRead(_) => {
                 panic!("encoded by functions of their own")
             }
         }
@@ -93,6 +97,7 @@ impl Sent {
             ControlFrame::Backlog(pairs) => Self::Backlogs(pairs.map(|(c, n)| (c.get(), n.get())).collect()),
             ControlFrame::Credit(pairs) => Self::Credits(pairs.map(|(c, n)| (c.get(), n.get())).collect()),
             ControlFrame::Fill(pairs) => Self::FillLimits(pairs.map(|(c, n)| (c.get(), n.get())).collect()),
+            ControlFrame::Events(pairs) => Self::EventsRead(pairs.map(|(c, n)| (c.get(), n.get())).collect()),
             ControlFrame::Error { scope, code, message } => {
                 let channel = match scope {
                     ErrorScope::Channel(channel) => Some(channel.get()),
@@ -137,6 +142,7 @@ fn any_sent() -> impl Strategy<Value = Sent> {
         vec(any::<(u32, u32)>(), 1..5).prop_map(Sent::Backlogs),
         vec(any::<(u32, u32)>(), 1..5).prop_map(Sent::Credits),
         vec(any::<(u32, u32)>(), 1..5).prop_map(Sent::FillLimits),
+        vec(any::<(u32, u32)>(), 1..5).prop_map(Sent::EventsRead),
         (any::<Option<u32>>(), 0u16..10, "\\PC{0,12}").prop_map(|(channel, code, message)| Sent::Error {
             channel,
             code,

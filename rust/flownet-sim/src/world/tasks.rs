@@ -255,7 +255,7 @@ impl World {
         let (channel, writer) = (&mut self.channels[place], &mut self.writers[producer]);
         let Some(partition) = writer.partition.as_mut() else { return false };
         let event = Event::Watermark { timestamp_ms: writer.records as i64 };
-        partition.emit_event(channel.subpartition, &event);
+        partition.emit_event(channel.subpartition, &event).expect("a world has fewer events than a window");
         channel.stream.note_event(event);
         true
     }
@@ -296,7 +296,7 @@ impl World {
 
     pub(super) fn broadcast_event(&mut self, producer: usize, event: &Event) {
         if let Some(partition) = &mut self.writers[producer].partition {
-            partition.broadcast_event(event);
+            partition.broadcast_event(event).expect("a world has fewer events than a window");
             self.note_broadcast(producer, event);
         }
     }

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use flownet_core::channel::{ChannelControl, RemoteChannel};
+use flownet_core::credit::EventsRead;
 use flownet_core::exchange::consumer::{ConsumerConnection, PayloadSlot};
 use flownet_core::exchange::outbox::Outbox;
 use flownet_core::exchange::producer::{PartitionLookup, ProducerConnection, ProducerSettings};
 use flownet_core::exchange::ready::ReadyList;
 use flownet_core::partition::PartitionHandle;
 use flownet_core::wire::{
-    ControlFrame, DataHeader, Decoded, decode, encode_backlogs, encode_credits, encode_fill_limits,
+    ControlFrame, DataHeader, Decoded, decode, encode_backlogs, encode_credits, encode_events_read, encode_fill_limits,
 };
 use flownet_core::{
     Backlog, BarrierKind, ChannelId, ChannelIndex, Credit, Element, Event, FillLimit, InputGate, PartitionId,
@@ -185,7 +186,7 @@ impl Producer {
             }
         }
         if turn.is_multiple_of(8) {
-            self.partition.broadcast_event(&barrier(BarrierKind::Aligned));
+            let _ = self.partition.broadcast_event(&barrier(BarrierKind::Aligned));
         }
         self.partition.flush_all();
     }
@@ -244,6 +245,11 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         encode_fill_limits([(channel, FillLimit::new(limit))], &mut bytes);
         bytes
     };
+    let events = |channel, read| {
+        let mut bytes = Vec::new();
+        encode_events_read([(channel, EventsRead::new(read))], &mut bytes);
+        bytes
+    };
     let mut backlog = Vec::new();
     encode_backlogs([(one, Backlog::new(2)), (other, Backlog::new(1))], &mut backlog);
     let end = |channel, sequence| {
@@ -268,6 +274,7 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
             let pings: Vec<_> = (0..8).map(ping).collect();
             frames(1, &[control(open(one, 9)), pings.concat(), control(ControlFrame::Resume { channel: one })])
         }),
+        ("send-events-that-are-read", frames(1, &[control(open(one, 2)), events(one, 1), events(one, 9)])),
         (
             "send-little-in-a-buffer",
             frames(1, &[control(open(one, 2)), fill(one, 5), fill(one, 0), fill(one, u32::MAX)]),

@@ -1,7 +1,8 @@
 //! The frame decoder: any bytes are a frame, a request for more, or an error.
 
+use flownet_core::credit::EventsRead;
 use flownet_core::wire::{ControlFrame, DataHeader, Decoded, ErrorCode, ErrorScope, WireLimits, decode};
-use flownet_core::wire::{encode_backlogs, encode_credits, encode_fill_limits};
+use flownet_core::wire::{encode_backlogs, encode_credits, encode_events_read, encode_fill_limits};
 use flownet_core::{
     Backlog, Barrier, BarrierKind, ChannelId, CheckpointId, Credit, CustomEvent, Event, FillLimit, PartitionId,
     SubpartitionIndex,
@@ -71,6 +72,8 @@ fn frames() -> Vec<(&'static str, Vec<u8>)> {
     encode_backlogs([(channel, Backlog::new(9))], &mut backlog);
     let mut fill = Vec::new();
     encode_fill_limits([(channel, FillLimit::new(300)), (ChannelId::new(2), FillLimit::NONE)], &mut fill);
+    let mut events = Vec::new();
+    encode_events_read([(channel, EventsRead::new(512)), (ChannelId::new(2), EventsRead::new(513))], &mut events);
     let scope = ErrorScope::Channel(channel);
     vec![
         ("data", data(channel, 0, 3, b"\x05\0\0\0hello", false)),
@@ -85,6 +88,7 @@ fn frames() -> Vec<(&'static str, Vec<u8>)> {
         ("credit", credit),
         ("backlog", backlog),
         ("fill", fill),
+        ("events", events),
         ("resume", control(ControlFrame::Resume { channel })),
         ("cancel", control(ControlFrame::Cancel { channel })),
         ("error", control(ControlFrame::Error { scope, code: ErrorCode::ProducerFailed, message: "oops" })),

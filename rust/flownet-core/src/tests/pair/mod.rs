@@ -277,17 +277,22 @@ impl Pair {
     }
 
     pub(crate) fn emit_event(&mut self, channel: u32, event: Event) {
+        self.try_emit_event(channel, event).unwrap();
+    }
+
+    pub(crate) fn try_emit_event(&mut self, channel: u32, event: Event) -> Result<(), ExchangeError> {
         self.had_barrier |= event.is_blocking();
         if let Some(partition) = &mut self.partition {
-            partition.emit_event(SubpartitionIndex::new(channel), &event);
+            partition.emit_event(SubpartitionIndex::new(channel), &event)?;
             self.emitted[channel as usize].note_event(event);
         }
+        Ok(())
     }
 
     pub(crate) fn broadcast_event(&mut self, event: Event) {
         self.had_barrier |= event.is_blocking();
         if let Some(partition) = &mut self.partition {
-            partition.broadcast_event(&event);
+            partition.broadcast_event(&event).unwrap();
             self.emitted.iter_mut().for_each(|emitted| emitted.note_event(event.clone()));
         }
     }
