@@ -22,9 +22,9 @@ use tokio::time::timeout;
 use crate::driver::consumer;
 use crate::environment::Shared;
 use crate::error::HandshakeError;
-use crate::handshake;
 use crate::inlets::Connected;
 use crate::socket;
+use crate::stream::Stream;
 
 /// A channel to be opened on a connection.
 #[derive(Debug)]
@@ -136,7 +136,7 @@ async fn dial(mut requests: Requests) {
 }
 
 /// Tries again where the peer hangs up on us before it knows us: it is crowded, and we gave way to others.
-async fn connect(shared: &Shared, peer: SocketAddr) -> Result<TcpStream, String> {
+async fn connect(shared: &Shared, peer: SocketAddr) -> Result<Stream, String> {
     let mut attempt = 1;
     loop {
         match connect_once(shared, peer).await? {
@@ -151,15 +151,14 @@ async fn connect(shared: &Shared, peer: SocketAddr) -> Result<TcpStream, String>
     }
 }
 
-async fn connect_once(shared: &Shared, peer: SocketAddr) -> Result<Result<TcpStream, HandshakeError>, String> {
+async fn connect_once(shared: &Shared, peer: SocketAddr) -> Result<Result<Stream, HandshakeError>, String> {
     let config = &shared.config;
-    let mut stream = timeout(config.connect_timeout, TcpStream::connect(peer))
+    let stream = timeout(config.connect_timeout, TcpStream::connect(peer))
         .await
         .map_err(|_| format!("no connection within {} ms", config.connect_timeout.as_millis()))?
         .map_err(|error| socket::describe(&error))?;
     socket::prepare(&stream);
-    let proved = handshake::initiate(&mut stream, &shared.secret, socket::HELLO, config.handshake_timeout).await;
-    Ok(proved.map(|_| stream))
+    Ok(shared.credentials.initiate(stream, socket::HELLO, config.handshake_timeout).await)
 }
 
 /// Connections tried in a row where the peer hangs up during the handshake.

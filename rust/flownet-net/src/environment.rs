@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 
 use crate::config::NetworkConfig;
 use crate::counters::{NetCounters, SharedCounters};
+use crate::credentials::Credentials;
 use crate::dialer::{Dialer, OpenRequest};
 use crate::error::NetError;
 use crate::flusher::Flusher;
@@ -23,7 +24,6 @@ use crate::heartbeat::Heartbeat;
 use crate::inlets::Inlets;
 use crate::listener;
 use crate::registry::Registry;
-use crate::secret::Secret;
 
 /// One a worker process; clones share it. Partitions registered here are served to other processes, and channels
 /// opened here read theirs.
@@ -36,7 +36,11 @@ pub struct NetworkEnvironment {
 
 impl NetworkEnvironment {
     /// Opens the data port and starts serving on the tokio runtime of the caller, which needs IO and time enabled.
-    pub async fn bind(config: NetworkConfig, secret: Secret, pool: Arc<SegmentPool>) -> Result<Self, NetError> {
+    pub async fn bind(
+        config: NetworkConfig,
+        credentials: impl Into<Credentials>,
+        pool: Arc<SegmentPool>,
+    ) -> Result<Self, NetError> {
         config.validate()?;
         let runtime = Handle::try_current().map_err(|_| NetError::NoRuntime)?;
         let addr = SocketAddr::new(config.bind, 0);
@@ -46,7 +50,7 @@ impl NetworkEnvironment {
 
         let shared = Arc::new(Shared {
             config,
-            secret,
+            credentials: credentials.into(),
             pool,
             local_addr,
             registry: Registry::default(),
@@ -154,7 +158,7 @@ impl NetworkEnvironment {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) config: NetworkConfig,
-    pub(crate) secret: Secret,
+    pub(crate) credentials: Credentials,
     pub(crate) pool: Arc<SegmentPool>,
     pub(crate) local_addr: SocketAddr,
     pub(crate) registry: Registry,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use flownet_memory::MemoryError;
 
 use crate::handshake::Role;
+use crate::tls::{self, TlsError};
 
 /// Why text is not a [`Secret`](crate::Secret), or none could be made.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -30,6 +31,18 @@ pub enum SecretError {
     },
 }
 
+/// Why text holds no [`Credentials`](crate::Credentials).
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CredentialsError {
+    /// Its secret is none.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    /// Its certificates are none, or none that can be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+}
+
 /// Why a connection was closed before a single frame was read from it.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -39,6 +52,30 @@ pub enum HandshakeError {
     NotFlownet {
         /// What came in place of the magic.
         first_bytes: [u8; 8],
+    },
+    /// TLS is asked for here, and the peer speaks something else.
+    #[error("the peer does not speak TLS, which this process asks for: give both the same tls setting")]
+    NotTls,
+    /// The peer speaks TLS, and here it is off.
+    #[error("the peer speaks TLS, which is off in this process: give both the same tls setting")]
+    TlsPeer,
+    /// The peer's certificate is not accepted here.
+    #[error("the peer's certificate is refused: {reason}")]
+    WrongCertificate {
+        /// Why.
+        reason: String,
+    },
+    /// The peer does not accept *our* certificate.
+    #[error("the peer refused our certificate: {reason}")]
+    CertificateRefused {
+        /// What the peer says.
+        reason: String,
+    },
+    /// TLS failed for another reason.
+    #[error("TLS failed: {reason}")]
+    Tls {
+        /// What the library says.
+        reason: String,
     },
     /// The peer was built from another protocol version.
     #[error("the peer speaks protocol version {theirs}, this process {ours}")]
@@ -99,8 +136,9 @@ impl HandshakeError {
 }
 
 impl From<io::Error> for HandshakeError {
+    /// What TLS had to say is found in the error, where there is TLS.
     fn from(source: io::Error) -> Self {
-        Self::Io(Arc::new(source))
+        tls::failure(&source).unwrap_or_else(|| Self::Io(Arc::new(source)))
     }
 }
 

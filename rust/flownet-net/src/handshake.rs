@@ -5,21 +5,23 @@
 //! ```text
 //! initiator -> acceptor   hello     magic "FLOWNET\0" 8 | version u16 | role u8 | zero u8 | features u32 | nonce 32   (48 bytes)
 //! acceptor  -> initiator  hello     the same shape
-//! initiator -> acceptor   proof     HMAC-SHA256(secret, "flownet initiator" | hello of initiator | hello of acceptor)  (32 bytes)
+//! initiator -> acceptor   proof     HMAC-SHA256(secret, "flownet initiator" | hello of initiator | hello of acceptor | binding)  (32 bytes)
 //! acceptor  -> initiator  verdict   0 accepted, 1 refused                                                             (1 byte)
-//!                         proof     HMAC-SHA256(secret, "flownet acceptor"  | the same two hellos)   (32 bytes, after an acceptance)
+//!                         proof     HMAC-SHA256(secret, "flownet acceptor"  | the same)   (32 bytes, after an acceptance)
 //! ```
+//! The binding is empty on a plain connection. Within TLS it is the session's `tls-exporter` (RFC 9266).
 //!
 //! # Invariants
 //! - I1: nothing is allocated by a peer's word: every message has a fixed size.
 //! - I2: a proof is bound to both nonces, both versions, both roles and both feature sets: replaying it, or
-//!   changing any of these on the way, fails.
+//!   changing any of these on the way, fails. Within TLS it is bound to the session: passing it on from one session
+//!   to another fails.
 //! - I3: a proof cannot be reflected: the two ends sign under different labels.
 //! - I4: the acceptor says nothing that depends on the secret before the initiator has proved itself.
 //! - I5: the whole exchange ends within its deadline, also with a peer that falls silent half way.
 //!
-//! The bytes that follow are authenticated by the connection only (no TLS here): who can change packets on
-//! the way can change frames. That is why listeners stay on loopback unless told otherwise.
+//! On a plain connection the bytes that follow are authenticated by the connection only: who can change packets on the
+//! way can change frames. That is why plain listeners stay on loopback unless told otherwise.
 
 use std::fmt;
 use std::time::Duration;
@@ -72,7 +74,7 @@ pub async fn initiate<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    within(timeout, initiate_unbounded(stream, secret, hello)).await
+    within(timeout, initiate_bound(stream, secret, &[], hello)).await
 }
 
 /// The other half of [`initiate`], for the end that accepted `stream`.
@@ -85,7 +87,7 @@ pub async fn accept<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    within(timeout, accept_unbounded(stream, secret, hello)).await
+    within(timeout, accept_bound(stream, secret, &[], hello)).await
 }
 
 impl Features {
@@ -126,7 +128,12 @@ impl fmt::Display for Role {
     }
 }
 
-async fn initiate_unbounded<S>(stream: &mut S, secret: &Secret, hello: Hello) -> Result<Hello, HandshakeError>
+pub(crate) async fn initiate_bound<S>(
+    stream: &mut S,
+    secret: &Secret,
+    binding: &[u8],
+    hello: Hello,
+) -> Result<Hello, HandshakeError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -134,7 +141,7 @@ where
     stream.write_all(&ours).await?;
     stream.flush().await?;
     let (peer, theirs) = read_hello(stream, hello.role).await?;
-    stream.write_all(&proof(secret, INITIATOR_LABEL, &ours, &theirs)).await?;
+    stream.write_all(&proof(secret, INITIATOR_LABEL, &ours, &theirs, binding)).await?;
     stream.flush().await?;
 
     match stream.read_u8().await? {
@@ -142,18 +149,24 @@ where
         REFUSED => return Err(HandshakeError::Refused),
         value => return Err(HandshakeError::Malformed { field: "verdict", value }),
     }
-    check_proof(stream, &proof(secret, ACCEPTOR_LABEL, &ours, &theirs)).await?;
+    check_proof(stream, &proof(secret, ACCEPTOR_LABEL, &ours, &theirs, binding)).await?;
     Ok(peer)
 }
 
-async fn accept_unbounded<S>(stream: &mut S, secret: &Secret, hello: Hello) -> Result<Hello, HandshakeError>
+pub(crate) async fn accept_bound<S>(
+    stream: &mut S,
+    secret: &Secret,
+    binding: &[u8],
+    hello: Hello,
+) -> Result<Hello, HandshakeError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let ours = encode_hello(hello)?;
     let read = read_hello(stream, hello.role).await;
-    if let Err(HandshakeError::WrongVersion { .. } | HandshakeError::WrongRole { .. }) = read {
-        // Our hello holds no secret and tells an honest but outdated peer what is wrong.
+    if let Err(HandshakeError::WrongVersion { .. } | HandshakeError::WrongRole { .. } | HandshakeError::TlsPeer) = read
+    {
+        // Our hello holds no secret and tells an honest peer what is wrong.
         stream.write_all(&ours).await?;
         stream.flush().await?;
     }
@@ -161,10 +174,10 @@ where
     stream.write_all(&ours).await?;
     stream.flush().await?;
 
-    match check_proof(stream, &proof(secret, INITIATOR_LABEL, &theirs, &ours)).await {
+    match check_proof(stream, &proof(secret, INITIATOR_LABEL, &theirs, &ours, binding)).await {
         Ok(()) => {
             let mut answer = [ACCEPTED; 1 + PROOF_BYTES];
-            answer[1..].copy_from_slice(&proof(secret, ACCEPTOR_LABEL, &theirs, &ours));
+            answer[1..].copy_from_slice(&proof(secret, ACCEPTOR_LABEL, &theirs, &ours, binding));
             stream.write_all(&answer).await?;
             stream.flush().await?;
             Ok(peer)
@@ -179,7 +192,7 @@ where
     }
 }
 
-async fn within<T>(
+pub(crate) async fn within<T>(
     timeout: Duration,
     exchange: impl Future<Output = Result<T, HandshakeError>>,
 ) -> Result<T, HandshakeError> {
@@ -213,6 +226,12 @@ where
         }
         have += read;
         let magic_seen = have.min(MAGIC.len());
+        if TLS_RECORDS.contains(&bytes[0]) && (have == 1 || bytes[1] == TLS_VERSION) {
+            if have > 1 {
+                return Err(HandshakeError::TlsPeer);
+            }
+            continue;
+        }
         if bytes[..magic_seen] != MAGIC[..magic_seen] {
             let mut first_bytes = [0; 8];
             first_bytes[..magic_seen].copy_from_slice(&bytes[..magic_seen]);
@@ -242,11 +261,18 @@ where
     if bool::from(theirs.ct_eq(expected)) { Ok(()) } else { Err(HandshakeError::WrongSecret) }
 }
 
-fn proof(secret: &Secret, label: &[u8], initiator: &HelloBytes, acceptor: &HelloBytes) -> [u8; PROOF_BYTES] {
+fn proof(
+    secret: &Secret,
+    label: &[u8],
+    initiator: &HelloBytes,
+    acceptor: &HelloBytes,
+    binding: &[u8],
+) -> [u8; PROOF_BYTES] {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).expect("HMAC takes keys of any length");
     mac.update(label);
     mac.update(initiator);
     mac.update(acceptor);
+    mac.update(binding);
     mac.finalize().into_bytes().into()
 }
 
@@ -257,6 +283,10 @@ const VERSION_END: usize = 10;
 const NONCE_AT: usize = 16;
 const HELLO_BYTES: usize = NONCE_AT + 32;
 const PROOF_BYTES: usize = 32;
+/// First bytes of TLS: of an alert, of a handshake.
+const TLS_RECORDS: [u8; 2] = [21, 22];
+/// What follows them: the major version, the same in all of them.
+const TLS_VERSION: u8 = 3;
 const ACCEPTED: u8 = 0;
 const REFUSED: u8 = 1;
 // Of different lengths, followed by fixed-size hellos: no input of one can be read as input of the other.
@@ -389,7 +419,7 @@ mod tests {
         let secret = secret(1);
         let (mut recorded, theirs) = (Vec::new(), encode_hello(DATA).unwrap());
         recorded.extend_from_slice(&theirs);
-        recorded.extend_from_slice(&proof(&secret, INITIATOR_LABEL, &theirs, &encode_hello(DATA).unwrap()));
+        recorded.extend_from_slice(&proof(&secret, INITIATOR_LABEL, &theirs, &encode_hello(DATA).unwrap(), &[]));
         let (mut peer, mut stream) = duplex(1024);
         peer.write_all(&recorded).await.unwrap();
         assert!(matches!(accept(&mut stream, &secret, DATA, TIMEOUT).await, Err(HandshakeError::WrongSecret)));

@@ -10,7 +10,6 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::driver::producer;
 use crate::environment::Shared;
 use crate::error::HandshakeError;
-use crate::handshake;
 use crate::pending::{PendingHandshake, PendingHandshakes};
 use crate::socket;
 
@@ -41,9 +40,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, listener: TcpListener) {
 async fn welcome(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, place: PendingHandshake) {
     socket::prepare(&stream);
     let timeout = shared.config.handshake_timeout;
-    let accept = async |mut stream: TcpStream| {
-        handshake::accept(&mut stream, &shared.secret, socket::HELLO, timeout).await.map(|_| stream)
-    };
+    let accept = |stream| shared.credentials.accept(stream, socket::HELLO, timeout);
     match place.prove(stream, timeout, accept).await {
         Ok(stream) => producer::serve(shared, stream, peer).await,
         Err(error @ HandshakeError::Displaced) => tracing::debug!(%peer, %error, "refused a data connection"),

@@ -16,7 +16,7 @@ use flownet_core::record::writer::{FlushPolicy, RecordWriter};
 use flownet_core::selector::Selector;
 use flownet_core::{ChannelIndex, Event, ExchangeError, PartitionId, SubpartitionIndex};
 use flownet_memory::{DEFAULT_SEGMENT_BYTES, KIB, SegmentPool};
-use flownet_net::{GateReader, Inlets, Input, NetworkConfig, NetworkEnvironment, PartitionWriter, Secret};
+use flownet_net::{Credentials, GateReader, Inlets, Input, NetworkConfig, NetworkEnvironment, PartitionWriter, Secret};
 
 /// A worker process in miniature: segments and a network.
 #[derive(Debug)]
@@ -58,13 +58,14 @@ impl Size {
 impl Worker {
     /// A worker with the secret of all test jobs.
     pub async fn start(size: Size, config: NetworkConfig) -> Self {
-        Self::start_with_secret(size, config, job_secret()).await
+        Self::start_with(size, config, job_secret()).await
     }
 
-    /// A worker of another job.
-    pub async fn start_with_secret(size: Size, config: NetworkConfig, secret: Secret) -> Self {
+    /// A worker of another job, or of one with TLS.
+    pub async fn start_with(size: Size, config: NetworkConfig, credentials: impl Into<Credentials>) -> Self {
         let pool = SegmentPool::new(size.segments, size.segment_bytes).expect("test sizes are sane");
-        let env = NetworkEnvironment::bind(config, secret, Arc::clone(&pool)).await.expect("loopback can be bound");
+        let env =
+            NetworkEnvironment::bind(config, credentials, Arc::clone(&pool)).await.expect("loopback can be bound");
         Self { env, pool }
     }
 

@@ -267,7 +267,7 @@ async fn strangers_on_the_data_port_are_turned_away_while_the_exchange_goes_on()
             matches!(frame, ControlFrame::Error { scope: ErrorScope::Connection, code: ErrorCode::Protocol, .. });
         assert!(is_why, "{frame:?}");
     }
-    let stranger = Worker::start_with_secret(Size::PRODUCT, config, wrong).await;
+    let stranger = Worker::start_with(Size::PRODUCT, config, wrong).await;
     let error = read_to_error(stranger.reader(&[producer.source(1, 0)])).await;
     assert!(error.to_string().contains("refused our proof"), "{error}");
     stranger.finish_and_assert_all_segments_home().await;

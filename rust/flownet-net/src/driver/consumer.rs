@@ -9,29 +9,33 @@ use flownet_core::exchange::consumer::{ConsumerConnection, PayloadSlot, ReceiveS
 use flownet_core::exchange::ready::ReadyList;
 use flownet_core::wire::{Decoded, WireLimits, decode};
 use flownet_core::{ChannelId, ExchangeError};
-use tokio::net::TcpStream;
 
-use super::link::{Link, SocketLink};
+use super::link::Link;
 use super::receiver::{Intake, ReadTask, Receiver};
 use super::sender::{Sender, Transmit};
 use super::staging::Staging;
-use super::{End, describe_silence, poll_rounds};
+use super::{End, Opened, describe_silence, open, poll_rounds};
 use crate::counters::NetCounters;
 use crate::dialer::{OpenRequest, Requests, shut_down};
 use crate::environment::Shared;
 use crate::inlets::Inlet;
 use crate::socket;
+use crate::stream::Stream;
 
 /// Runs one dialed connection that has proved itself, until it ends; its channels then fail.
-pub(crate) async fn run(shared: Arc<Shared>, stream: TcpStream, mut requests: Requests) {
-    let peer = requests.peer();
-    let link = match stream.into_std().and_then(|stream| SocketLink::new(stream.into())) {
-        Ok(link) => link,
+pub(crate) async fn run(shared: Arc<Shared>, stream: Stream, mut requests: Requests) {
+    match open(stream) {
+        Ok(Opened::Plain(link)) => run_on(link, requests, shared).await,
+        Ok(Opened::Tls(link)) => run_on(link, requests, shared).await,
         Err(error) => {
             let reason = format!("the socket cannot be watched: {error}");
-            return requests.end(&ExchangeError::connection_lost(peer.to_string(), reason));
+            requests.end(&ExchangeError::connection_lost(requests.peer().to_string(), reason));
         }
-    };
+    }
+}
+
+async fn run_on(link: impl Link, requests: Requests, shared: Arc<Shared>) {
+    let peer = requests.peer();
     let mut driver = ConsumerDriver::new(link, requests, &shared);
     let end = driver.run().await;
     match &end {

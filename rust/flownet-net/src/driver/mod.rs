@@ -18,6 +18,7 @@ pub(crate) mod producer;
 mod receiver;
 mod sender;
 mod staging;
+mod tls_link;
 
 use std::io;
 use std::task::{Context, Poll};
@@ -27,6 +28,10 @@ pub(crate) use liveness::Limits;
 pub(crate) use ownership::ReaderId;
 
 use flownet_core::{ProtocolError, WireError};
+
+use self::link::SocketLink;
+use self::tls_link::TlsLink;
+use crate::stream::Stream;
 
 /// Why a connection ended.
 #[derive(Debug)]
@@ -62,6 +67,22 @@ impl From<WireError> for End {
 /// What [`End::Silent`] is to those who had to do with the peer.
 fn describe_silence(owed_for: Duration) -> String {
     format!("silent for {owed_for:.1?}; if it was only slow, raise heartbeat_timeout")
+}
+
+/// A link over a stream whose ends have proved themselves.
+enum Opened {
+    Plain(SocketLink),
+    Tls(TlsLink<SocketLink>),
+}
+
+/// To be called on the runtime that is to watch the socket.
+fn open(stream: Stream) -> io::Result<Opened> {
+    let (tcp, session) = stream.into_parts();
+    let socket = SocketLink::new(tcp.into_std()?.into())?;
+    Ok(match session {
+        None => Opened::Plain(socket),
+        Some(session) => Opened::Tls(TlsLink::new(socket, session)?),
+    })
 }
 
 /// One turn of a driver: rounds until nothing moves, the connection ends, or others should have a turn (I3).

@@ -14,22 +14,23 @@ use flownet_core::exchange::ready::ReadyList;
 use flownet_core::partition::PartitionHandle;
 use flownet_core::wire::{Decoded, ErrorCode, FrameKind, WireLimits, decode};
 use flownet_core::{ChannelId, PartitionId, PeerViolation, ProtocolError};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
-use super::link::{Link, SocketLink};
+use super::link::Link;
 use super::receiver::{Intake, ReadTask, Receiver};
 use super::sender::{Sender, Transmit};
 use super::staging::Staging;
-use super::{End, describe_silence, poll_rounds};
+use super::{End, Opened, describe_silence, open, poll_rounds};
 use crate::counters::NetCounters;
 use crate::environment::Shared;
 use crate::inlets::Inlet;
+use crate::stream::Stream;
 
 /// Serves one accepted connection that has proved itself, until it ends.
-pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr) {
-    let end = match stream.into_std().and_then(|stream| SocketLink::new(stream.into())) {
-        Ok(link) => ProducerDriver::new(link, shared).run().await,
+pub(crate) async fn serve(shared: Arc<Shared>, stream: Stream, peer: SocketAddr) {
+    let end = match open(stream) {
+        Ok(Opened::Plain(link)) => ProducerDriver::new(link, shared).run().await,
+        Ok(Opened::Tls(link)) => ProducerDriver::new(link, shared).run().await,
         Err(error) => End::Lost(error),
     };
     match end {

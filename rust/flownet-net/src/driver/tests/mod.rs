@@ -6,6 +6,7 @@ mod rig;
 mod sender;
 mod sockets;
 mod streams;
+mod tls_link;
 
 use std::time::Duration;
 

@@ -1,0 +1,178 @@
+//! A link that encrypts, over sockets with little room.
+
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+
+use socket2::SockRef;
+use tokio::net::TcpStream as TokioStream;
+
+use crate::driver::link::{Link, Received, Sent, SocketLink};
+use crate::driver::tls_link::TlsLink;
+use crate::handshake::{DEFAULT_HANDSHAKE_TIMEOUT, Features, Hello, Role};
+use crate::tls::Certificates;
+use crate::{Credentials, Secret};
+
+type Tls = TlsLink<SocketLink>;
+
+fn connect() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let dialed = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (accepted, _) = listener.accept().unwrap();
+    for socket in [&dialed, &accepted] {
+        SockRef::from(socket).set_send_buffer_size(8 * 1024).unwrap();
+        socket.set_nonblocking(true).unwrap();
+    }
+    (dialed, accepted)
+}
+
+/// Two ends of one connection.
+async fn pair() -> (Tls, Tls) {
+    let (dialed, accepted) = connect();
+    pair_over(dialed, accepted, async {}).await
+}
+
+/// Two ends whose sockets somebody else connects, who stops once the handshake is over.
+async fn pair_over(dialed: TcpStream, accepted: TcpStream, carry: impl Future<Output = ()>) -> (Tls, Tls) {
+    let credentials = Credentials::with_tls(Secret::from_bytes([1; 32]), Certificates::generate().unwrap()).unwrap();
+    let hello = Hello { role: Role::Data, features: Features::NONE };
+    let (dialed, accepted) = (TokioStream::from_std(dialed).unwrap(), TokioStream::from_std(accepted).unwrap());
+    let ends = async {
+        tokio::join!(
+            credentials.initiate(dialed, hello, DEFAULT_HANDSHAKE_TIMEOUT),
+            credentials.accept(accepted, hello, DEFAULT_HANDSHAKE_TIMEOUT)
+        )
+    };
+    let (one, other) = tokio::select! { biased; ends = ends => ends, () = async { carry.await; std::future::pending().await } => unreachable!() };
+    let link = |stream: crate::Stream| {
+        let (tcp, session) = stream.into_parts();
+        TlsLink::new(SocketLink::new(tcp.into_std().unwrap().into()).unwrap(), session.unwrap()).unwrap()
+    };
+    (link(one.unwrap()), link(other.unwrap()))
+}
+
+/// One direction: what was written and what was read of an endless row of bytes.
+#[derive(Default)]
+struct Flow {
+    written: usize,
+    read: usize,
+}
+
+fn byte(at: usize) -> u8 {
+    // Not in step with records or segments.
+    (at % 251) as u8
+}
+
+impl Flow {
+    /// Writes once, in pieces of different lengths. `false` when the link wants room.
+    fn write(&mut self, link: &Tls, total: usize, step: usize) -> bool {
+        let bytes: Vec<u8> = (self.written..total.min(self.written + step % 90_000 + 1)).map(byte).collect();
+        let slices: Vec<_> = bytes.chunks(step % 40_000 + 1).take(64).map(IoSlice::new).collect();
+        if slices.is_empty() && !link.has_unsent() {
+            return false;
+        }
+        match link.write(&slices).unwrap() {
+            Sent::Accepted(count) => self.written += count,
+            Sent::WantsRoom => {
+                assert!(link.has_unsent(), "it wants room for something");
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Reads once. `false` when all was read, which the link has to know.
+    fn read(&mut self, link: &Tls, step: usize) -> bool {
+        let (mut first, mut second) = (vec![0; step * 7 % 50_000], vec![0; step % 30_000 + 1]);
+        match link.read(&mut first, &mut second).unwrap() {
+            Received::Bytes { count, is_drained } => {
+                let read = first.iter().chain(&second).take(count);
+                for (&read, at) in read.zip(self.read..) {
+                    assert_eq!(read, byte(at), "at {at}");
+                }
+                assert!(count > 0);
+                self.read += count;
+                assert!(!(is_drained && link.has_buffered()), "nobody sleeps over buffered bytes");
+                true
+            }
+            Received::Drained => {
+                assert!(!link.has_buffered(), "nobody sleeps over buffered bytes");
+                false
+            }
+            Received::Closed => panic!("closed after {} bytes", self.read),
+        }
+    }
+}
+
+#[tokio::test]
+async fn bytes_arrive_in_order_both_ways_whatever_their_pieces_and_across_new_keys() {
+    const TOTAL: usize = 3_000_000;
+    let (one, other) = pair().await;
+    let (mut there, mut back) = (Flow::default(), Flow::default());
+    let mut renewed = 0;
+    for step in (0..).map(|step: usize| step.wrapping_mul(7919) % 100_003) {
+        if there.read == TOTAL && back.read == TOTAL {
+            break;
+        }
+        there.write(&one, TOTAL, step);
+        back.write(&other, TOTAL, step);
+        // Rarely both: what is written piles up at times, and at others there is nothing to read.
+        if step % 3 > 0 {
+            while there.read(&other, step) {}
+        }
+        if step % 5 > 0 {
+            back.read(&one, step);
+        }
+        if there.read / (TOTAL / 4) > renewed {
+            renewed += 1;
+            one.renew_keys();
+            other.renew_keys();
+        }
+    }
+    assert!(renewed >= 3);
+    assert!(!one.has_unsent() && !other.has_unsent() && !one.has_buffered() && !other.has_buffered());
+    assert_eq!((there.written, back.written), (TOTAL, TOTAL));
+}
+
+#[tokio::test]
+async fn the_end_is_told_once_all_bytes_before_it_are_read_and_then_with_each_read() {
+    let (one, other) = pair().await;
+    let mut flow = Flow::default();
+    while flow.write(&one, 10_000, 5_000) {}
+    one.close();
+    while flow.read < 10_000 {
+        flow.read(&other, 3);
+    }
+    for _ in 0..3 {
+        assert_eq!(other.read(&mut [0; 8], &mut [0; 8]).unwrap(), Received::Closed);
+    }
+    assert!(one.write(&[IoSlice::new(b"more")]).is_err());
+}
+
+#[tokio::test]
+async fn a_byte_changed_on_the_way_is_an_error_and_not_a_byte() {
+    let ((dialed, near), (far, accepted)) = (connect(), connect());
+    let (mut near_tap, mut far_tap) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+    let carry = async {
+        loop {
+            carry_over(&mut near_tap, &mut far_tap, |_| {});
+            carry_over(&mut far_tap, &mut near_tap, |_| {});
+            tokio::task::yield_now().await;
+        }
+    };
+    let (one, other) = pair_over(dialed, accepted, carry).await;
+    let (mut near, mut far) = (near, far);
+    assert_eq!(one.write(&[IoSlice::new(b"a hundred and one")]).unwrap(), Sent::Accepted(17));
+    carry_over(&mut near, &mut far, |bytes| bytes[9] ^= 1);
+    let error = other.read(&mut [0; 64], &mut []).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    assert_eq!(error.to_string(), "cannot decrypt peer's message");
+}
+
+/// Moves what is there from one socket to another.
+fn carry_over(from: &mut TcpStream, to: &mut TcpStream, change: impl Fn(&mut [u8])) {
+    let mut bytes = [0; 4096];
+    if let Ok(read @ 1..) = from.read(&mut bytes) {
+        change(&mut bytes[..read]);
+        to.write_all(&bytes[..read]).unwrap();
+    }
+}

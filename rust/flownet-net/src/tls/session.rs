@@ -1,0 +1,215 @@
+//! How both ends of a session are set up.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::crypto::aws_lc_rs::{self, cipher_suite};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::version::TLS13;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig, SignatureScheme,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
+
+use super::TlsError;
+use super::certificates::{Certificates, PROCESS_NAME, Parts};
+use super::error::describe;
+use crate::error::HandshakeError;
+
+/// Lets a peer hear why it was refused: what it had sent behind that, unread, would have the kernel reset the connection
+/// and throw the alert away.
+async fn see_off(mut stream: TcpStream) {
+    let mut rest = [0; SEEN_OFF_BYTES];
+    if stream.shutdown().await.is_ok() {
+        let _over = tokio::time::timeout(SEEN_OFF_TIME, stream.read(&mut rest)).await;
+    }
+}
+
+/// Both ends of TLS with a job's certificates.
+pub(crate) struct Tls {
+    certificates: Certificates,
+    connector: TlsConnector,
+    acceptor: TlsAcceptor,
+}
+
+impl Tls {
+    /// Checks the certificates as a peer would.
+    pub(crate) fn new(certificates: Certificates) -> Result<Self, TlsError> {
+        let parts = certificates.parts()?;
+        let verifiers = Verifiers::new(&parts)?;
+        verifiers.verify(&parts.chain)?;
+        Self::build(certificates, parts, verifiers)
+    }
+
+    #[cfg(test)]
+    pub(super) fn unchecked(certificates: Certificates) -> Result<Self, TlsError> {
+        let parts = certificates.parts()?;
+        let verifiers = Verifiers::new(&parts)?;
+        Self::build(certificates, parts, verifiers)
+    }
+
+    fn build(certificates: Certificates, parts: Parts, verifiers: Verifiers) -> Result<Self, TlsError> {
+        let Parts { chain, key, .. } = parts;
+        let mut client = ClientConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&TLS13])
+            .map_err(unusable)?
+            .dangerous()
+            .with_custom_certificate_verifier(verifiers.servers)
+            .with_client_auth_cert(chain.clone(), key.clone_key())
+            .map_err(unusable)?;
+        client.resumption = Resumption::disabled();
+        client.enable_sni = false;
+        client.alpn_protocols = vec![PROTOCOL.to_vec()];
+        let mut server = ServerConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&TLS13])
+            .map_err(unusable)?
+            .with_client_cert_verifier(verifiers.clients)
+            .with_single_cert(chain, key)
+            .map_err(unusable)?;
+        server.session_storage = Arc::new(NoServerSessionStorage {});
+        server.send_tls13_tickets = 0;
+        server.alpn_protocols = vec![PROTOCOL.to_vec()];
+        Ok(Self { certificates, connector: Arc::new(client).into(), acceptor: Arc::new(server).into() })
+    }
+
+    /// What it was made of.
+    pub(crate) fn certificates(&self) -> &Certificates {
+        &self.certificates
+    }
+
+    /// The end that dialed. The peer may still refuse our certificate: that shows when something is read.
+    pub(crate) async fn connect(&self, stream: TcpStream) -> Result<TlsStream<TcpStream>, HandshakeError> {
+        Ok(self.connector.connect(process_name(), stream).await?.into())
+    }
+
+    /// The end that was dialed.
+    pub(crate) async fn accept(&self, stream: TcpStream) -> Result<TlsStream<TcpStream>, HandshakeError> {
+        match self.acceptor.accept(stream).into_fallible().await {
+            Ok(stream) => Ok(stream.into()),
+            Err((error, stream)) => {
+                see_off(stream).await;
+                Err(error.into())
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tls")
+    }
+}
+
+/// What is asked of a peer's certificate.
+struct Verifiers {
+    servers: Arc<AnyName>,
+    clients: Arc<dyn ClientCertVerifier>,
+}
+
+impl Verifiers {
+    fn new(parts: &Parts) -> Result<Self, TlsError> {
+        let mut roots = RootCertStore::empty();
+        for authority in &parts.authorities {
+            roots.add(authority.clone()).map_err(unusable)?;
+        }
+        let roots = Arc::new(roots);
+        let servers = WebPkiServerVerifier::builder_with_provider(Arc::clone(&roots), provider()).build();
+        let clients = WebPkiClientVerifier::builder_with_provider(roots, provider()).build();
+        Ok(Self { servers: Arc::new(AnyName(servers.map_err(malformed)?)), clients: clients.map_err(malformed)? })
+    }
+
+    fn verify(&self, chain: &[CertificateDer<'_>]) -> Result<(), TlsError> {
+        let Some((ours, intermediates)) = chain.split_first() else { return Ok(()) };
+        let now = UnixTime::now();
+        self.servers.verify_server_cert(ours, intermediates, &process_name(), &[], now).map_err(unusable)?;
+        self.clients.verify_client_cert(ours, intermediates, now).map_err(unusable)?;
+        Ok(())
+    }
+}
+
+/// Accepts every certificate of the authorities, whatever name is in it.
+#[derive(Debug)]
+struct AnyName(Arc<WebPkiServerVerifier>);
+
+impl ServerCertVerifier for AnyName {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        // The name is what is looked at last.
+        match self.0.verify_server_cert(certificate, intermediates, name, ocsp_response, now) {
+            Err(Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) => Ok(ServerCertVerified::assertion()),
+            verified => verified,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+}
+
+/// The fastest suite that every processor of today has instructions for goes first; see `docs/security.md`.
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(CryptoProvider {
+        cipher_suites: vec![
+            cipher_suite::TLS13_AES_128_GCM_SHA256,
+            cipher_suite::TLS13_AES_256_GCM_SHA384,
+            cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
+        ],
+        ..aws_lc_rs::default_provider()
+    })
+}
+
+fn process_name() -> ServerName<'static> {
+    ServerName::try_from(PROCESS_NAME).expect("it is a name")
+}
+
+fn unusable(error: Error) -> TlsError {
+    let reason = match &error {
+        Error::InvalidCertificate(error) => describe(error),
+        other => other.to_string(),
+    };
+    TlsError::Unusable { reason }
+}
+
+fn malformed(error: rustls::server::VerifierBuilderError) -> TlsError {
+    TlsError::Malformed { reason: error.to_string() }
+}
+
+/// More than the hello of an honest peer; who sends more finds out all the same.
+const SEEN_OFF_BYTES: usize = 512;
+const SEEN_OFF_TIME: Duration = Duration::from_secs(1);
+/// Told in the session's handshake, so that no other protocol can be mistaken for this one.
+const PROTOCOL: &[u8] = b"flownet/1";
