@@ -133,6 +133,9 @@ def _add_bench(benches: Commands, name: str, help: str, description: str) -> arg
         choices=["credit", "tcp"],
         help="what holds the sender back; tcp: a buffer that finds no place stops all channels (default: credit)",
     )
+    parser.add_argument(
+        "--tls", action="store_true", default=None, help="encrypt the connection; the raw twin's stays plain"
+    )
     parser.set_defaults(command=_bench, kind=name)
     return parser
 
@@ -169,6 +172,7 @@ def _settings(options: argparse.Namespace) -> dict[str, object]:
         "exclusive_buffers": options.exclusive_buffers,
         "floating_buffers": options.floating_buffers,
         "flow_control": options.flow_control,
+        "tls": options.tls,
     }
     names = {
         "exchange": ("writers", "channels", "record_bytes", "records", "partitioner", "local"),

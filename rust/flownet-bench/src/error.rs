@@ -4,7 +4,7 @@ use std::io;
 
 use flownet_core::ExchangeError;
 use flownet_memory::MemoryError;
-use flownet_net::{NetError, SecretError};
+use flownet_net::{CredentialsError, NetError};
 
 /// Why there are no figures.
 #[derive(Debug, thiserror::Error)]
@@ -76,9 +76,9 @@ pub enum BenchError {
     /// The network under test could not be set up.
     #[error(transparent)]
     Net(#[from] NetError),
-    /// No secret for the connections could be made or read.
+    /// No credentials for the connections could be made or read.
     #[error(transparent)]
-    Secret(#[from] SecretError),
+    Credentials(#[from] CredentialsError),
     /// A socket, pipe or file of the bench itself.
     #[error("{what}: {source}")]
     Io {

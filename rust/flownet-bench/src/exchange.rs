@@ -6,7 +6,7 @@ use std::thread;
 
 use flownet_core::Target;
 use flownet_core::keygroup::hash_key;
-use flownet_net::{GateReader, Input, PartitionWriter, Secret};
+use flownet_net::{GateReader, Input, PartitionWriter};
 
 use crate::clock::process_cpu_ns;
 use crate::error::BenchError;
@@ -17,11 +17,16 @@ use crate::role::{Answer, Instruction, Shape};
 use crate::spec::{ExchangeSpec, Partitioner};
 
 /// Emits all records: one thread a writer.
-pub(crate) fn send(shape: Shape, spec: &ExchangeSpec, secret: &str, control: &mut Control) -> Result<(), BenchError> {
+pub(crate) fn send(
+    shape: Shape,
+    spec: &ExchangeSpec,
+    credentials: &str,
+    control: &mut Control,
+) -> Result<(), BenchError> {
     if shape == Shape::Raw {
         return raw::send(spec, control);
     }
-    let network = Network::start(spec, secret, true, false)?;
+    let network = Network::start(spec, credentials, true, false)?;
     let mut writers = network.writers(spec)?;
     control.report(&Answer::Listening(network.local_addr()))?;
     control.wait_for(&Instruction::Go)?;
@@ -39,14 +44,14 @@ pub(crate) fn send(shape: Shape, spec: &ExchangeSpec, secret: &str, control: &mu
 pub(crate) fn receive(
     shape: Shape,
     spec: &ExchangeSpec,
-    secret: &str,
+    credentials: &str,
     sender: SocketAddr,
     control: &mut Control,
 ) -> Result<(), BenchError> {
     if shape == Shape::Raw {
         return raw::receive(spec, sender, control);
     }
-    let network = Network::start(spec, secret, false, true)?;
+    let network = Network::start(spec, credentials, false, true)?;
     let mut reader = network.reader(spec, sender)?;
     control.report(&Answer::Ready)?;
 
@@ -61,7 +66,7 @@ pub(crate) fn receive(
 
 /// Both ends in this process, through local channels.
 pub(crate) fn run_local(spec: &ExchangeSpec, control: &mut Control) -> Result<(), BenchError> {
-    let network = Network::start(spec, &Secret::generate()?.to_hex(), true, false)?;
+    let network = Network::start(spec, &spec.network.credentials()?.to_text(), true, false)?;
     let mut writers = network.writers(spec)?;
     let mut reader = network.local_reader(spec, &mut writers);
     control.report(&Answer::Ready)?;

@@ -26,12 +26,17 @@ use crate::role::{Answer, Instruction, Shape, Usage};
 use crate::spec::LatencySpec;
 
 /// Emits records by the clock.
-pub(crate) fn send(shape: Shape, spec: &LatencySpec, secret: &str, control: &mut Control) -> Result<(), BenchError> {
+pub(crate) fn send(
+    shape: Shape,
+    spec: &LatencySpec,
+    credentials: &str,
+    control: &mut Control,
+) -> Result<(), BenchError> {
     if shape == Shape::Raw {
         return send_raw(spec, control);
     }
     let exchange = spec.exchange();
-    let network = Network::start(&exchange, secret, true, false)?;
+    let network = Network::start(&exchange, credentials, true, false)?;
     let mut writers = network.writers(&exchange)?;
     control.report(&Answer::Listening(network.local_addr()))?;
     control.wait_for(&Instruction::Go)?;
@@ -51,14 +56,14 @@ pub(crate) fn send(shape: Shape, spec: &LatencySpec, secret: &str, control: &mut
 pub(crate) fn receive(
     shape: Shape,
     spec: &LatencySpec,
-    secret: &str,
+    credentials: &str,
     sender: SocketAddr,
     control: &mut Control,
 ) -> Result<(), BenchError> {
     if shape == Shape::Raw {
         return receive_raw(spec, sender, control);
     }
-    let network = Network::start(&spec.exchange(), secret, false, true)?;
+    let network = Network::start(&spec.exchange(), credentials, false, true)?;
     let mut reader = network.reader(&spec.exchange(), sender)?;
     control.report(&Answer::Ready)?;
 

@@ -10,7 +10,7 @@ use flownet_core::partition::ResultPartition;
 use flownet_core::record::writer::{FlushPolicy, RecordWriter};
 use flownet_core::{ChannelIndex, PartitionId, Selector, SubpartitionIndex};
 use flownet_memory::{BufferPoolSettings, MemoryError, SegmentPool};
-use flownet_net::{GateReader, Inlets, NetError, NetworkEnvironment, PartitionWriter, Secret};
+use flownet_net::{Credentials, GateReader, Inlets, NetError, NetworkEnvironment, PartitionWriter};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::error::BenchError;
@@ -27,7 +27,12 @@ pub(crate) struct Network {
 
 impl Network {
     /// A network whose pool holds what `spec` asks for: the partitions of a sender, the gate of a receiver, or both.
-    pub(crate) fn start(spec: &ExchangeSpec, secret: &str, sends: bool, receives: bool) -> Result<Self, BenchError> {
+    pub(crate) fn start(
+        spec: &ExchangeSpec,
+        credentials: &str,
+        sends: bool,
+        receives: bool,
+    ) -> Result<Self, BenchError> {
         let config = spec.network.config();
         let most = |settings: BufferPoolSettings| settings.max.unwrap_or(settings.min);
         let partitions = most(config.sizing().partition(spec.channels)) * spec.writers as usize;
@@ -43,7 +48,7 @@ impl Network {
             .enable_all()
             .build()
             .map_err(BenchError::io("start the network thread"))?;
-        let env = runtime.block_on(NetworkEnvironment::bind(config, Secret::from_hex(secret)?, pool))?;
+        let env = runtime.block_on(NetworkEnvironment::bind(config, Credentials::from_text(credentials)?, pool))?;
         Ok(Self { runtime, env, segment_bytes })
     }
 

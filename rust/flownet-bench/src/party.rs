@@ -93,14 +93,14 @@ fn play(mut control: Control) -> Result<(), BenchError> {
         other => return Err(BenchError::Unexpected { party: "bench", said: format!("{other:?}") }),
     };
     let played = match *role {
-        Role::ExchangeSender { shape, spec, secret } => exchange::send(shape, &spec, &secret, &mut control),
-        Role::ExchangeReceiver { shape, spec, secret, sender } => {
-            exchange::receive(shape, &spec, &secret, sender, &mut control)
+        Role::ExchangeSender { shape, spec, credentials } => exchange::send(shape, &spec, &credentials, &mut control),
+        Role::ExchangeReceiver { shape, spec, credentials, sender } => {
+            exchange::receive(shape, &spec, &credentials, sender, &mut control)
         }
         Role::ExchangeLocal { spec } => exchange::run_local(&spec, &mut control),
-        Role::LatencySender { shape, spec, secret } => latency::send(shape, &spec, &secret, &mut control),
-        Role::LatencyReceiver { shape, spec, secret, sender } => {
-            latency::receive(shape, &spec, &secret, sender, &mut control)
+        Role::LatencySender { shape, spec, credentials } => latency::send(shape, &spec, &credentials, &mut control),
+        Role::LatencyReceiver { shape, spec, credentials, sender } => {
+            latency::receive(shape, &spec, &credentials, sender, &mut control)
         }
         Role::Pong { message_bytes } => raw::pong(message_bytes, &mut control),
         Role::Ping { message_bytes, pong } => raw::ping(message_bytes, pong, &mut control),

@@ -183,7 +183,8 @@ fn exchange_label(spec: &ExchangeSpec) -> String {
     let active = spec.active_channels.map(|active| format!(" ({active} active)")).unwrap_or_default();
     let timeout = timeout_label(spec.buffer_timeout_us);
     let local = if spec.local { ", local" } else { "" };
-    format!("{writers} x {channels}{active}, {timeout}, {} B, {partitioner}{local}", spec.record_bytes)
+    let tls = if spec.network.tls { ", TLS" } else { "" };
+    format!("{writers} x {channels}{active}, {timeout}, {} B, {partitioner}{local}{tls}", spec.record_bytes)
 }
 
 fn timeout_label(timeout_us: Option<u64>) -> String {

@@ -33,12 +33,12 @@ pub(crate) enum Role {
     ExchangeSender {
         shape: Shape,
         spec: ExchangeSpec,
-        secret: String,
+        credentials: String,
     },
     ExchangeReceiver {
         shape: Shape,
         spec: ExchangeSpec,
-        secret: String,
+        credentials: String,
         sender: SocketAddr,
     },
     /// Both ends of an exchange in one process.
@@ -48,12 +48,12 @@ pub(crate) enum Role {
     LatencySender {
         shape: Shape,
         spec: LatencySpec,
-        secret: String,
+        credentials: String,
     },
     LatencyReceiver {
         shape: Shape,
         spec: LatencySpec,
-        secret: String,
+        credentials: String,
         sender: SocketAddr,
     },
     /// Sends back what comes.

@@ -2,8 +2,6 @@
 
 use std::time::Instant;
 
-use flownet_net::Secret;
-
 use crate::error::BenchError;
 use crate::machine::{Machine, versions};
 use crate::party::{Launcher, Stop};
@@ -132,16 +130,16 @@ fn details(pair: &Pair) -> Details {
 }
 
 fn exchange_pair(shape: Shape, spec: &ExchangeSpec, launcher: &Launcher, stop: &Stop) -> Result<Pair, BenchError> {
-    let secret = Secret::generate()?.to_hex();
-    let sender = Role::ExchangeSender { shape, spec: spec.clone(), secret: secret.clone() };
-    let receiver = |sender| Role::ExchangeReceiver { shape, spec: spec.clone(), secret, sender };
+    let credentials = spec.network.credentials()?.to_text();
+    let sender = Role::ExchangeSender { shape, spec: spec.clone(), credentials: credentials.clone() };
+    let receiver = |sender| Role::ExchangeReceiver { shape, spec: spec.clone(), credentials, sender };
     run_pair(sender, receiver, launcher, stop)
 }
 
 fn latency_pair(shape: Shape, spec: &LatencySpec, launcher: &Launcher, stop: &Stop) -> Result<Pair, BenchError> {
-    let secret = Secret::generate()?.to_hex();
-    let sender = Role::LatencySender { shape, spec: spec.clone(), secret: secret.clone() };
-    let receiver = |sender| Role::LatencyReceiver { shape, spec: spec.clone(), secret, sender };
+    let credentials = spec.network.credentials()?.to_text();
+    let sender = Role::LatencySender { shape, spec: spec.clone(), credentials: credentials.clone() };
+    let receiver = |sender| Role::LatencyReceiver { shape, spec: spec.clone(), credentials, sender };
     run_pair(sender, receiver, launcher, stop)
 }
 

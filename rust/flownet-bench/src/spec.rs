@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use flownet_core::channel::ChannelControl;
 use flownet_memory::{DEFAULT_SEGMENT_BYTES, KIB};
-use flownet_net::NetworkConfig;
+use flownet_net::{Certificates, Credentials, CredentialsError, NetworkConfig, Secret};
 use serde::{Deserialize, Serialize};
 
 use crate::error::BenchError;
@@ -49,6 +49,8 @@ pub struct NetworkSpec {
     pub floating_buffers: u32,
     /// What holds the sender back.
     pub flow_control: FlowControl,
+    /// Whether the connection is encrypted. The raw twin's never is.
+    pub tls: bool,
 }
 
 /// A throughput bench. Records carry their number in their first 8 bytes; the receiver adds them up.
@@ -102,6 +104,7 @@ impl Default for NetworkSpec {
             exclusive_buffers,
             floating_buffers,
             flow_control: FlowControl::Credit,
+            tls: false,
         }
     }
 }
@@ -254,6 +257,16 @@ impl NetworkSpec {
     pub(crate) fn config(&self) -> NetworkConfig {
         let Self { exclusive_buffers, floating_buffers, .. } = *self;
         NetworkConfig { exclusive_buffers, floating_buffers, ..NetworkConfig::default() }
+    }
+
+    /// What both sides prove themselves with.
+    pub(crate) fn credentials(&self) -> Result<Credentials, BenchError> {
+        let secret = Secret::generate().map_err(CredentialsError::from)?;
+        if !self.tls {
+            return Ok(secret.into());
+        }
+        let encrypted = Certificates::generate().and_then(|certificates| Credentials::with_tls(secret, certificates));
+        Ok(encrypted.map_err(CredentialsError::from)?)
     }
 
     /// What the channels are told of it.

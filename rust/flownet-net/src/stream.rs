@@ -40,17 +40,17 @@ impl Stream {
     }
 
     /// The connection and the session, which may hold bytes that were read already.
-    pub(crate) fn into_parts(self) -> (TcpStream, Option<Connection>) {
+    pub(crate) fn into_parts(self) -> (TcpStream, Option<Box<Connection>>) {
         match self.0 {
             Inner::Plain(stream) => (stream, None),
             Inner::Tls(stream) => match *stream {
                 TlsStream::Client(stream) => {
                     let (tcp, session) = stream.into_inner();
-                    (tcp, Some(session.into()))
+                    (tcp, Some(Box::new(session.into())))
                 }
                 TlsStream::Server(stream) => {
                     let (tcp, session) = stream.into_inner();
-                    (tcp, Some(session.into()))
+                    (tcp, Some(Box::new(session.into())))
                 }
             },
         }

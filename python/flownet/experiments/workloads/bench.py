@@ -60,6 +60,7 @@ _COMMON: Final = {
     "exclusive_buffers": Parameter("count", "buffers that each channel owns (default: 2)"),
     "floating_buffers": Parameter("count", "buffers that all channels share (default: 8)"),
     "flow_control": Parameter("choice", "what holds the sender back (default: credit)", choices=("credit", "tcp")),
+    "tls": Parameter("flag", "encrypt the connection; the raw twin's stays plain"),
 }
 _COSTS: Final = {
     "cpu_ns_per_record": Figure("ns", "CPU time of all threads of both processes by record", higher_is_better=False),

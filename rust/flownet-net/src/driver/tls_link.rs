@@ -24,7 +24,7 @@ use super::link::{Event, Link, Received, Sent};
 /// See the [module docs](self).
 pub(crate) struct TlsLink<L> {
     link: L,
-    session: Mutex<Connection>,
+    session: Mutex<Box<Connection>>,
     arrived: Mutex<Arrived>,
 }
 
@@ -41,7 +41,7 @@ struct Arrived {
 
 impl<L: Link> TlsLink<L> {
     /// Goes on with a session whose handshake is over.
-    pub(crate) fn new(link: L, mut session: Connection) -> io::Result<Self> {
+    pub(crate) fn new(link: L, mut session: Box<Connection>) -> io::Result<Self> {
         session.set_buffer_limit(Some(RECORDS_PER_WRITE * RECORD_BYTES));
         // What came along with the end of the handshake.
         let bytes = vec![0; READ_BYTES].into_boxed_slice();
@@ -55,7 +55,7 @@ impl<L: Link> TlsLink<L> {
         self.session().refresh_traffic_keys().unwrap();
     }
 
-    fn session(&self) -> MutexGuard<'_, Connection> {
+    fn session(&self) -> MutexGuard<'_, Box<Connection>> {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
