@@ -248,7 +248,9 @@ impl ProducerConnection {
                 encode_backlogs(self.backlogs.drain(..), run);
             });
         }
-        for Refusal { channel, error } in self.refusals.drain(..self.refusals.len().min(REFUSALS_PER_TRANSMIT)) {
+        // As a rule there are none, and each transmit comes by here.
+        for _ in 0..REFUSALS_PER_TRANSMIT {
+            let Some(Refusal { channel, error }) = self.refusals.pop_front() else { break };
             out.push_control(|run| encode_refusal(channel, &error, run));
         }
     }

@@ -267,10 +267,9 @@ impl<I> State<I> {
             return Ok(if self.intake.is_held() { Read::Nothing } else { Read::Part });
         }
         let (first, second) = self.intake.targets();
-        let received = sender.link.read(first, second)?;
-        self.counted.reads += 1;
-        match received {
+        match sender.link.read(first, second)? {
             Received::Bytes { count, is_drained } => {
+                self.counted.reads += 1;
                 self.counted.bytes_in += count as u64;
                 self.bytes += count as u64;
                 self.intake.filled(count);
