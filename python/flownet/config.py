@@ -336,6 +336,7 @@ SETTINGS: Final = {
         Setting("workers", "workers", _between(0, MAX_WORKERS)),
         Setting("slots_per_worker", "slots_per_worker", _between(1, MAX_PARALLELISM), may_be_none=True),
         Setting("buffer_timeout", "buffer_timeout_us", duration_us, may_be_none=True),
+        Setting("max_in_flight_time", "max_in_flight_time_ms", _milliseconds, may_be_none=True),
         Setting("codec", "codec", _one_of("typed", "pickle")),
         Setting("network_memory", "network_memory_bytes", _size_between(256, 1 << 40)),
         Setting("segment_size", "segment_bytes", _size_between(256, 16 << 20)),

@@ -37,6 +37,13 @@ class Environment:
     buffer_timeout
         How long a record may wait for its buffer to fill: ``"10ms"``, a ``timedelta``, ``0`` to send each record at
         once, or None to send only full buffers. Default: ``"100ms"``. Shorter costs throughput, longer costs latency.
+    max_in_flight_time
+        How old records may become on their way to an operator that is slower than its input, one exchange at a time:
+        ``"1s"``, a ``timedelta`` of at least 1 ms, or None. Buffers are filled only so far that the operator gets
+        through with those in flight to it within that time, as it measures while it runs, though never less than a
+        record each; the others wait where they come from. Fast operators have full buffers as ever. It needs
+        ``flow_control="credit"`` where the exchange is between workers. None always fills buffers to their end.
+        Default: ``"1s"``.
     max_parallelism
         Number of key groups, 1 to 32768: the highest parallelism that keyed operators can ever have. None chooses one
         from the parallelism. Default: None.
@@ -117,6 +124,7 @@ class Environment:
         parallelism: int = 1,
         *,
         buffer_timeout: str | timedelta | Literal[0] | Unset | None = UNSET,
+        max_in_flight_time: str | timedelta | Unset | None = UNSET,
         max_parallelism: int | Unset | None = UNSET,
         codec: Literal["typed", "pickle"] | Unset = UNSET,
         network_memory: str | int | Unset = UNSET,
@@ -139,6 +147,7 @@ class Environment:
         arguments: dict[str, object] = {
             "parallelism": parallelism,
             "buffer_timeout": buffer_timeout,
+            "max_in_flight_time": max_in_flight_time,
             "max_parallelism": max_parallelism,
             "codec": codec,
             "network_memory": network_memory,

@@ -47,6 +47,11 @@ class TaskReport:
     """Records that arrived and were dropped, where ``flow_control="drop"`` allows it."""
     dropped_bytes: int = 0
     """Bytes of these records."""
+    in_flight_seconds: float = 0.0
+    """How long one of its subtasks would have taken for what was in flight to it, at most; while the job runs, how long
+    it takes now. 0 where ``max_in_flight_time`` does not apply."""
+    fill_limit: int | None = None
+    """Bytes up to which its producers fill buffers, so that no more is in flight; None: to their end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +353,13 @@ def _remarks(status: JobStatus) -> list[str]:
         for task in status.tasks
         if task.dropped_records
     ]
-    return [*dropped, *([f"bottleneck: {status.bottleneck}"] if status.bottleneck else [])]
+    in_flight = [
+        f"in flight to {task.name}: {task.in_flight_seconds:.1f} s at most, in buffers filled up to "
+        f"{format_size(task.fill_limit)}"
+        for task in status.tasks
+        if task.fill_limit is not None and task.in_flight_seconds >= _NOTICEABLE_WAIT
+    ]
+    return [*dropped, *in_flight, *([f"bottleneck: {status.bottleneck}"] if status.bottleneck else [])]
 
 
 def _table(status: JobStatus) -> list[list[str]]:
@@ -358,6 +369,9 @@ def _table(status: JobStatus) -> list[list[str]]:
         rows.append([task.name, f"{task.parallelism}", f"{task.records_in:,}", f"{task.records_out:,}", *shares])
     return rows
 
+
+_NOTICEABLE_WAIT = 0.1
+"""Seconds: records that wait for less are no news."""
 
 _TICK = 0.1
 """Seconds between two looks at pending signals."""

@@ -31,6 +31,8 @@ pub struct Explanation {
     pub segment_bytes: usize,
     /// How long a record may wait in a buffer.
     pub buffer_timeout: Option<Duration>,
+    /// In what time a task shall be through with what is in flight to it.
+    pub max_in_flight_time: Option<Duration>,
     /// Bytes that credit keeps on the way, where that was set.
     pub bandwidth_delay_bytes: Option<usize>,
     /// Why the job would be refused, if it would.
@@ -63,6 +65,7 @@ pub fn explain(dataflow: &Dataflow, settings: &JobSettings) -> Result<Explanatio
         total_buffers: settings.segments(),
         segment_bytes: settings.segment_bytes,
         buffer_timeout: settings.buffer_timeout,
+        max_in_flight_time: settings.max_in_flight_time,
         bandwidth_delay_bytes: settings.bandwidth_delay_bytes,
     })
 }
@@ -114,6 +117,7 @@ pub(crate) fn network_config(settings: &JobSettings) -> NetworkConfig {
         },
         max_buffers_per_subpartition: settings.max_buffers_per_channel,
         max_overdraft_buffers: settings.max_overdraft_buffers,
+        max_in_flight_time: settings.max_in_flight_time,
         heartbeat_interval: settings.heartbeat_interval,
         heartbeat_timeout: settings.heartbeat_timeout,
         ..NetworkConfig::default()
@@ -163,13 +167,21 @@ impl Explanation {
             _ => write!(f, "{producers} x {consumers} = {channels}")?,
         }
         let plural = if *channels == 1 { "" } else { "s" };
-        let timeout = timeout_text(self.buffer_timeout);
-        writeln!(f, " channel{plural}, {}{}, {timeout}", flow_control.name(), self.on_the_way_text(*flow_control))
+        let (timeout, on_the_way) = (timeout_text(self.buffer_timeout), self.on_the_way_text(*flow_control));
+        let in_flight = self.in_flight_text(*flow_control);
+        writeln!(f, " channel{plural}, {}{on_the_way}{in_flight}, {timeout}", flow_control.name())
     }
 
     fn on_the_way_text(&self, flow_control: FlowControl) -> String {
         match (flow_control, self.bandwidth_delay_bytes) {
             (FlowControl::Credit, Some(bytes)) => format!(" for {} KiB on the way", bytes.div_ceil(1024)),
+            _ => String::new(),
+        }
+    }
+
+    fn in_flight_text(&self, flow_control: FlowControl) -> String {
+        match (flow_control, self.max_in_flight_time) {
+            (FlowControl::Credit, Some(time)) => format!(", up to {} in flight", time_text(time)),
             _ => String::new(),
         }
     }
@@ -212,10 +224,15 @@ fn timeout_text(timeout: Option<Duration>) -> String {
     match timeout {
         None => "full buffers only".to_owned(),
         Some(Duration::ZERO) => "each record at once".to_owned(),
-        Some(timeout) if timeout.subsec_micros().is_multiple_of(1000) => {
-            format!("buffer timeout {} ms", timeout.as_millis())
-        }
-        Some(timeout) => format!("buffer timeout {} us", timeout.as_micros()),
+        Some(timeout) => format!("buffer timeout {}", time_text(timeout)),
+    }
+}
+
+fn time_text(time: Duration) -> String {
+    match time.as_micros() {
+        micros if micros % 1_000_000 == 0 => format!("{} s", micros / 1_000_000),
+        micros if micros % 1000 == 0 => format!("{} ms", micros / 1000),
+        micros => format!("{micros} us"),
     }
 }
 
@@ -235,7 +252,7 @@ mod tests {
         let text = explain(&Flow::word_count().0, &settings()).unwrap().to_string();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "task 1  read_text -> flat_map    parallelism 2");
-        assert_eq!(lines[1], "   | keyed, 2 x 2 = 4 channels, credit, buffer timeout 10 ms");
+        assert_eq!(lines[1], "   | keyed, 2 x 2 = 4 channels, credit, up to 1 s in flight, buffer timeout 10 ms");
         assert_eq!(lines[2], "task 2  count -> print           parallelism 2");
         assert!(lines[3].starts_with("buffers: needs ") && lines[3].ends_with(" of 2048 (32 KiB each) a worker"));
         assert_eq!(lines.len(), 4, "{text}");
@@ -247,7 +264,8 @@ mod tests {
         let long = JobSettings { bandwidth_delay_bytes: Some(1_250_000), ..settings() };
         let (short, long) = (explained(settings()), explained(long));
         assert!(
-            long.to_string().contains("channels, credit for 1221 KiB on the way, buffer timeout 10 ms\n"),
+            long.to_string()
+                .contains("channels, credit for 1221 KiB on the way, up to 1 s in flight, buffer timeout 10 ms\n"),
             "{long}"
         );
         // Each worker has a partition and a gate, each with room for the link in place of its floating buffers.
@@ -264,7 +282,7 @@ mod tests {
             .edge("a", "union", Partitioner::Rebalance)
             .edge("b", "union", Partitioner::Rescale)
             .with("union", |union| union.on_driver = true);
-        let settings = JobSettings { buffer_timeout: None, ..settings() };
+        let settings = JobSettings { buffer_timeout: None, max_in_flight_time: None, ..settings() };
         let text = explain(&flow.0, &settings).unwrap().to_string();
         assert!(text.contains("   | rebalance, from task 1, 1 x 1 = 1 channel, credit, full buffers only\n"), "{text}");
         assert!(text.contains("   | rescale, 1 channel, credit, full buffers only\n"), "{text}");

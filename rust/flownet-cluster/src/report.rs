@@ -65,6 +65,12 @@ pub struct VertexReport {
     pub idle: f64,
     /// `busy` of the busiest subtask: a hot key shows here and not in the mean.
     pub busiest: f64,
+    /// How far its producers fill buffers, at least, so that no more is in flight
+    /// to it than is allowed. None: not bounded, or full buffers are no more.
+    pub fill_limit_bytes: Option<u64>,
+    /// The work that was in flight to one of its subtasks, at most: now, or over
+    /// its whole life in a report. Zero where it is not bounded.
+    pub in_flight: Duration,
     /// Records thrown away in front of it, where its exchange may.
     pub dropped_records: u64,
     /// Bytes of these.
@@ -173,10 +179,22 @@ fn write_vertices(
             percent(vertex.idle),
         )?;
     }
+    for vertex in vertices {
+        if let Some(text) = in_flight_text(vertex) {
+            writeln!(f, "  {text}")?;
+        }
+    }
     match bottleneck {
         Some(bottleneck) => writeln!(f, "  bottleneck: {bottleneck}"),
         None => Ok(()),
     }
+}
+
+/// What was done about records in flight to a vertex, where that was anything and they wait long enough to be noticed.
+fn in_flight_text(vertex: &VertexReport) -> Option<String> {
+    let limit = vertex.fill_limit_bytes.filter(|_| vertex.in_flight >= NOTICEABLE_WAIT)?;
+    let (name, seconds) = (&vertex.name, vertex.in_flight.as_secs_f64());
+    Some(format!("in flight to {name}: {seconds:.1} s at most, in buffers filled up to {}", bytes_text(limit as f64)))
 }
 
 fn exchange_text(exchange: &Exchange) -> String {
@@ -217,6 +235,8 @@ fn scaled(amount: f64) -> (String, &'static str) {
 
 /// Flink's limit between "ok" and "low" back-pressure.
 const NOTICEABLE: f64 = 0.1;
+/// Records that wait for less are no news.
+const NOTICEABLE_WAIT: Duration = Duration::from_millis(100);
 /// A vertex less busy than this could do more: it holds nobody up.
 const MOST_OF_THE_TIME: f64 = 0.5;
 /// Shares of time that differ by less say little about who is to blame.
@@ -242,6 +262,8 @@ mod tests {
             back_pressured,
             idle: 1.0 - busy - back_pressured,
             busiest: busy,
+            fill_limit_bytes: None,
+            in_flight: Duration::ZERO,
             dropped_records: 0,
             dropped_bytes: 0,
         }

@@ -58,6 +58,10 @@ pub struct JobSettings {
     /// Longest time a record waits in a buffer that is not full. Default:
     /// 100 ms. Zero sends each record at once; none sends only full buffers.
     pub buffer_timeout: Option<Duration>,
+    /// Time in which a task shall be through with what is in flight to it over
+    /// its exchanges under credit, by filling buffers only so far. Default: 1 s.
+    /// None: buffers are always filled to their end.
+    pub max_in_flight_time: Option<Duration>,
     /// Largest record accepted, in bytes. Default: 64 MiB.
     pub max_record_bytes: usize,
     /// Key groups, and so the largest parallelism the keyed state can ever be
@@ -95,6 +99,7 @@ impl Default for JobSettings {
             max_buffers_per_channel: 10,
             max_overdraft_buffers: 5,
             buffer_timeout: Some(Duration::from_millis(100)),
+            max_in_flight_time: Some(Duration::from_secs(1)),
             max_record_bytes: 64 * KIB * KIB,
             max_parallelism: None,
             status_interval: Duration::from_millis(200),
@@ -151,6 +156,9 @@ impl JobSettings {
     fn validate_times(&self) -> Result<(), SettingsError> {
         if let Some(timeout) = self.buffer_timeout {
             bounded("buffer_timeout", timeout, Duration::ZERO)?;
+        }
+        if let Some(time) = self.max_in_flight_time {
+            bounded("max_in_flight_time", time, Duration::from_millis(1))?;
         }
         bounded("status_interval", self.status_interval, Duration::from_millis(1))?;
         bounded("heartbeat_interval", self.heartbeat_interval, Duration::from_millis(1))?;
@@ -260,6 +268,13 @@ mod tests {
     fn a_heartbeat_timeout_below_two_intervals_is_refused() {
         let settings = JobSettings { heartbeat_timeout: Duration::from_millis(1500), ..JobSettings::default() };
         assert!(matches!(settings.validate(), Err(SettingsError::HeartbeatTooTight { .. })));
+    }
+
+    #[test]
+    fn max_in_flight_time_may_be_none_but_not_zero() {
+        let valid = |max_in_flight_time| JobSettings { max_in_flight_time, ..JobSettings::default() }.validate();
+        assert_eq!((valid(None), valid(Some(Duration::from_millis(1)))), (Ok(()), Ok(())));
+        assert!(valid(Some(Duration::ZERO)).is_err());
     }
 
     #[test]

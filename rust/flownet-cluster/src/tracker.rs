@@ -20,6 +20,7 @@ pub(crate) struct Tracker {
     vertices: Vec<(String, u32)>,
     exchanges: Vec<Exchange>,
     network_memory_bytes: usize,
+    segment_bytes: u64,
     tasks: Vec<TaskSamples>,
     workers: BTreeMap<u32, WorkerSample>,
 }
@@ -33,6 +34,7 @@ impl Tracker {
             vertices: vertices.collect(),
             exchanges: plan.exchanges.clone(),
             network_memory_bytes: settings.network_memory_bytes,
+            segment_bytes: settings.segment_bytes as u64,
             tasks: tasks.collect(),
             workers: BTreeMap::new(),
         }
@@ -94,7 +96,7 @@ impl Tracker {
             .map(|(position, (name, parallelism))| {
                 let tasks: Vec<&TaskSamples> =
                     self.tasks.iter().filter(|task| task.place.vertex as usize == position).collect();
-                vertex_report(name, *parallelism, &tasks, spent)
+                vertex_report(name, *parallelism, &tasks, self.segment_bytes, spent)
             })
             .collect()
     }
@@ -123,6 +125,7 @@ pub(crate) struct Sample {
 
 /// What happened over some time: rates and shares of a task.
 struct Spent {
+    in_flight: Duration,
     /// Whether the task's clock ran at all.
     has_run: bool,
     records_per_second: f64,
@@ -147,21 +150,23 @@ impl TaskSamples {
     }
 
     fn lately(&self) -> Spent {
-        Spent::between(&self.base.metrics, &self.latest.metrics)
+        Spent::between(&self.base.metrics, &self.latest.metrics, self.latest.metrics.in_flight.time)
     }
 
     fn altogether(&self) -> Spent {
-        Spent::between(&MetricsSnapshot::default(), &self.latest.metrics)
+        let latest = &self.latest.metrics;
+        Spent::between(&MetricsSnapshot::default(), latest, latest.in_flight.longest)
     }
 }
 
 impl Spent {
     /// By the task's own clock, which does not run before it starts or after it ends.
-    fn between(earlier: &MetricsSnapshot, later: &MetricsSnapshot) -> Self {
+    fn between(earlier: &MetricsSnapshot, later: &MetricsSnapshot, in_flight: Duration) -> Self {
         let time = later.time.since(&earlier.time);
         let seconds = time.total().as_secs_f64();
         let per_second = |amount: f64| if seconds > 0.0 { amount / seconds } else { 0.0 };
         Self {
+            in_flight,
             has_run: seconds > 0.0,
             records_per_second: per_second(later.records_in.saturating_sub(earlier.records_in) as f64),
             busy: per_second(time.busy.as_secs_f64()),
@@ -175,6 +180,7 @@ fn vertex_report(
     name: &str,
     parallelism: u32,
     tasks: &[&TaskSamples],
+    segment_bytes: u64,
     spent: fn(&TaskSamples) -> Spent,
 ) -> VertexReport {
     let spent: Vec<Spent> = tasks.iter().map(|task| spent(task)).collect();
@@ -196,8 +202,16 @@ fn vertex_report(
         idle: mean(|task| task.idle),
         dropped_records: sum(|metrics| metrics.dropped_records),
         dropped_bytes: sum(|metrics| metrics.dropped_bytes),
+        fill_limit_bytes: smallest_fill_limit(tasks, segment_bytes),
+        in_flight: spent.iter().map(|task| task.in_flight).max().unwrap_or_default(),
         busiest: spent.iter().map(|task| task.busy).fold(0.0, f64::max),
     }
+}
+
+/// Of those that keep buffers from being full.
+fn smallest_fill_limit(tasks: &[&TaskSamples], segment_bytes: u64) -> Option<u64> {
+    let limits = tasks.iter().map(|task| task.latest.metrics.in_flight.fill_limit_bytes);
+    limits.filter(|limit| (1..segment_bytes).contains(limit)).min()
 }
 
 /// Rates of a status are over one to two of these.

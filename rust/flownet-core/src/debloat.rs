@@ -77,6 +77,8 @@ pub struct InFlightBounds {
     pub segment_bytes: u32,
     /// Over so many buffers at least what is in flight is shared, even where fewer are in use: a burst soon has them all.
     pub least_buffers: u32,
+    /// Channels of the input. Each is looked at for a measurement: where there are very many, it is made less often.
+    pub channels: u32,
 }
 
 /// How far a task has come with its input. Measurements are differences of two.
@@ -99,14 +101,15 @@ impl Debloater {
         Self { bounds, limit: 1, told: None, since: None, round_bytes: 0, in_flight: Duration::ZERO }
     }
 
-    /// Is it time for [`Self::adjust`]? When a round is over while the limit may grow, and every [`INTERVAL_MS`] if
-    /// anything came. Cheap: to be asked for each buffer.
+    /// Is it time for [`Self::adjust`]? When a round is over while the limit may grow, and every [`INTERVAL_MS`] or
+    /// so if anything came. Cheap: to be asked for each buffer.
     #[inline]
     #[must_use]
     pub fn is_due(&self, now_ms: i64, bytes: u64) -> bool {
         let Some(since) = &self.since else { return true };
         let done = bytes.saturating_sub(since.bytes);
-        let is_over = now_ms.abs_diff(since.now_ms) >= INTERVAL_MS;
+        let interval_ms = INTERVAL_MS.max(u64::from(self.bounds.channels) * MS_A_CHANNEL);
+        let is_over = now_ms.abs_diff(since.now_ms) >= interval_ms;
         (is_over && done > 0) || (done >= self.round_bytes && self.limit < u64::from(self.bounds.segment_bytes))
     }
 
@@ -196,8 +199,10 @@ fn saturating_ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Between two measurements at most, if anything came.
+/// Between two measurements, if anything came and no round was over before.
 pub const INTERVAL_MS: u64 = 200;
+/// Less than a tenth of a thousandth of that is spent on looking at a channel.
+const MS_A_CHANNEL: u64 = 2;
 /// A step makes the limit at most so many times as large, or as small.
 pub const MOST_PER_STEP: u64 = 4;
 /// What differs by less than one of so many parts is not told.

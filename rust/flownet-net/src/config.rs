@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use flownet_core::PoolSizing;
 use flownet_core::channel::CREDIT_BATCH;
+use flownet_core::debloat::InFlightBounds;
 use flownet_core::gate::IntakeBounds;
 
 use crate::driver::Limits;
@@ -45,6 +46,10 @@ pub struct NetworkConfig {
     pub max_buffers_per_subpartition: u32,
     /// Buffers a partition may take beyond its share to finish a record already begun. Default: 5.
     pub max_overdraft_buffers: u32,
+    /// In so much time a task shall be through with what is in flight to it, if it measures what it gets through: its
+    /// producers begin with one record a buffer, and fill them as far as it says. Default: none, buffers are filled to
+    /// their end from the beginning.
+    pub max_in_flight_time: Option<Duration>,
     /// Adds a checksum to every data frame this process sends. Default: no; TCP has one of its own, if a weak one.
     /// Costs about a tenth of a nanosecond a byte on each side.
     pub checksums: bool,
@@ -97,6 +102,27 @@ impl NetworkConfig {
         }
     }
 
+    /// What the task of a gate with so many channels keeps in flight to itself, if that is to be bounded.
+    pub fn in_flight_bounds(
+        &self,
+        local_channels: u32,
+        remote_channels: u32,
+        segment_bytes: usize,
+    ) -> Option<InFlightBounds> {
+        let max_time = self.max_in_flight_time?;
+        let a_channel = self.max_buffers_per_subpartition;
+        let local = local_channels.saturating_mul(a_channel);
+        let remote = remote_channels.saturating_mul(a_channel.saturating_add(self.exclusive_buffers));
+        let floating = if remote_channels > 0 { self.floating_buffers } else { 0 };
+        let least_buffers = local.saturating_add(remote).saturating_add(floating).min(LEAST_BUFFERS);
+        Some(InFlightBounds {
+            max_time,
+            segment_bytes: u32::try_from(segment_bytes).unwrap_or(u32::MAX),
+            least_buffers,
+            channels: local_channels.saturating_add(remote_channels),
+        })
+    }
+
     /// The bounds of a gate with `remote_channels` and segments of this size.
     pub fn intake_bounds(&self, remote_channels: u32, segment_bytes: usize) -> IntakeBounds {
         let buffers = self.sizing().gate(remote_channels).max.unwrap_or(usize::MAX);
@@ -116,6 +142,7 @@ impl Default for NetworkConfig {
             receive_bounds: ReceiveBounds::default(),
             max_buffers_per_subpartition: sizing.max_buffers_per_subpartition,
             max_overdraft_buffers: sizing.max_overdraft_buffers,
+            max_in_flight_time: None,
             checksums: false,
             handshake_timeout: DEFAULT_HANDSHAKE_TIMEOUT,
             connect_timeout: Duration::from_secs(10),
@@ -174,6 +201,11 @@ impl NetworkConfig {
     }
 }
 
+/// What is in flight is shared over so many buffers even where fewer are in use, if there may be as many: so many has one
+/// channel between workers by default, and a burst fills them at once. More would keep buffers small where channels are
+/// many and most of them idle.
+const LEAST_BUFFERS: u32 = 20;
+
 fn to_usize(count: u32) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
@@ -189,6 +221,15 @@ mod tests {
         assert_eq!((config.sizing().gate(1).max, config.sizing().partition(1).max), (Some(57), Some(57)));
         let generous = NetworkConfig { floating_buffers: 100, ..NetworkConfig::default() };
         assert_eq!(generous.with_bandwidth_delay(1, 1024).floating_buffers, 100, "nothing is taken away");
+    }
+
+    #[test]
+    fn what_may_be_in_flight_is_shared_over_the_buffers_of_a_channel_at_least() {
+        let config = NetworkConfig::default();
+        assert_eq!(config.in_flight_bounds(1, 0, 1024), None);
+        let config = NetworkConfig { max_in_flight_time: Some(Duration::from_secs(1)), ..config };
+        let shares = |local, remote| config.in_flight_bounds(local, remote, 1024).unwrap().least_buffers;
+        assert_eq!((shares(1, 0), shares(0, 1), shares(2, 0), shares(100, 100)), (10, 20, 20, 20));
     }
 
     #[test]

@@ -252,6 +252,8 @@ fn task_dict<'py>(py: Python<'py>, vertex: &VertexReport) -> PyResult<Bound<'py,
     task.set_item("back_pressured", vertex.back_pressured)?;
     task.set_item("idle", vertex.idle)?;
     task.set_item("busiest", vertex.busiest)?;
+    task.set_item("fill_limit", vertex.fill_limit_bytes)?;
+    task.set_item("in_flight_seconds", vertex.in_flight.as_secs_f64())?;
     task.set_item("dropped_records", vertex.dropped_records)?;
     task.set_item("dropped_bytes", vertex.dropped_bytes)?;
     Ok(task)

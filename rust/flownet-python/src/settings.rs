@@ -43,6 +43,7 @@ pub(crate) fn defaults(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     settings.set_item("max_overdraft_buffers", job.max_overdraft_buffers)?;
     settings.set_item("max_record_bytes", job.max_record_bytes)?;
     settings.set_item("buffer_timeout_us", job.buffer_timeout.map(|timeout| timeout.as_micros()))?;
+    settings.set_item("max_in_flight_time_ms", job.max_in_flight_time.map(|time| time.as_millis()))?;
     settings.set_item("status_interval_ms", job.status_interval.as_millis())?;
     settings.set_item("heartbeat_interval_ms", job.heartbeat_interval.as_millis())?;
     settings.set_item("heartbeat_timeout_ms", job.heartbeat_timeout.as_millis())?;
@@ -87,6 +88,9 @@ impl Settings {
             "max_record_bytes" => job.max_record_bytes = value.extract()?,
             "buffer_timeout_us" => {
                 job.buffer_timeout = value.extract::<Option<u64>>()?.map(Duration::from_micros);
+            }
+            "max_in_flight_time_ms" => {
+                job.max_in_flight_time = value.extract::<Option<u64>>()?.map(Duration::from_millis);
             }
             "status_interval_ms" => job.status_interval = milliseconds(value)?,
             "heartbeat_interval_ms" => job.heartbeat_interval = milliseconds(value)?,

@@ -36,5 +36,5 @@ pub use self::deploy::{BufferNeed, PreparedTask, TaskHandle, buffers_needed};
 pub use self::error::{ExchangeFailure, ExchangeFailureKind, OperatorFailure, TaskError};
 pub use self::input::InputBatch;
 pub use self::mailbox::CancelToken;
-pub use self::metrics::{MetricsSnapshot, QueueSnapshot, TaskMetrics};
+pub use self::metrics::{InFlightSnapshot, MetricsSnapshot, QueueSnapshot, TaskMetrics};
 pub use self::outputs::Outputs;

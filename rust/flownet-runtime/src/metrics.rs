@@ -1,7 +1,7 @@
 //! Counters of one task: written by its thread, read by anyone, without locks between them.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +22,10 @@ pub struct TaskMetrics {
     // Out of the gate, read or not.
     bytes_taken: AtomicU64,
     buffers_taken: AtomicU64,
+    // As the task measured it last; zero bytes: it has not.
+    fill_limit_bytes: AtomicU64,
+    in_flight_ns: AtomicU64,
+    longest_in_flight_ns: AtomicU64,
 }
 
 impl TaskMetrics {
@@ -38,6 +42,9 @@ impl TaskMetrics {
             buffers_in: AtomicU64::new(0),
             bytes_taken: AtomicU64::new(0),
             buffers_taken: AtomicU64::new(0),
+            fill_limit_bytes: AtomicU64::new(0),
+            in_flight_ns: AtomicU64::new(0),
+            longest_in_flight_ns: AtomicU64::new(0),
         }
     }
 
@@ -52,6 +59,7 @@ impl TaskMetrics {
             dropped_records: 0,
             dropped_bytes: 0,
             queues: QueueSnapshot::default(),
+            in_flight: self.in_flight(),
             time: self.time.snapshot(self.now_ns()),
         }
     }
@@ -90,9 +98,37 @@ impl TaskMetrics {
     /// Buffers and bytes that left the gate and were not read yet.
     pub(crate) fn unread(&self) -> (u64, u64) {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let bytes_in = load(&self.bytes_in_local) + load(&self.bytes_in_remote);
-        let buffers = load(&self.buffers_taken).saturating_sub(load(&self.buffers_in));
-        (buffers, load(&self.bytes_taken).saturating_sub(bytes_in))
+        let (buffers, bytes) = self.read();
+        (load(&self.buffers_taken).saturating_sub(buffers), load(&self.bytes_taken).saturating_sub(bytes))
+    }
+
+    /// Buffers and bytes that were read, or are being read.
+    pub(crate) fn read(&self) -> (u64, u64) {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (load(&self.buffers_in), load(&self.bytes_in_local) + load(&self.bytes_in_remote))
+    }
+
+    /// Time that the task did not wait for input.
+    pub(crate) fn worked(&self) -> Duration {
+        let time = self.time.snapshot(self.now_ns());
+        time.total() - time.idle
+    }
+
+    /// What the task found to be in flight to it, and the limit it drew from that.
+    pub(crate) fn set_in_flight(&self, fill_limit_bytes: u64, time: Duration) {
+        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.fill_limit_bytes.store(fill_limit_bytes, Ordering::Relaxed);
+        self.in_flight_ns.store(ns, Ordering::Relaxed);
+        self.longest_in_flight_ns.fetch_max(ns, Ordering::Relaxed);
+    }
+
+    fn in_flight(&self) -> InFlightSnapshot {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        InFlightSnapshot {
+            fill_limit_bytes: load(&self.fill_limit_bytes),
+            time: Duration::from_nanos(load(&self.in_flight_ns)),
+            longest: Duration::from_nanos(load(&self.longest_in_flight_ns)),
+        }
     }
 
     pub(crate) fn switch(&self, state: TimeState) {
@@ -136,6 +172,8 @@ pub struct MetricsSnapshot {
     pub dropped_bytes: u64,
     /// What the task's buffers hold.
     pub queues: QueueSnapshot,
+    /// What is on its way to the task, in time, where that is bounded.
+    pub in_flight: InFlightSnapshot,
     /// Wall time by what it was spent on.
     pub time: TimeShares,
 }
@@ -155,6 +193,17 @@ pub struct QueueSnapshot {
     pub pool_used: u64,
     /// Segments that the task's pools may hold now.
     pub pool_size: u64,
+}
+
+/// What a task found to be in flight to it, in this process and at its producers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InFlightSnapshot {
+    /// How far its producers fill buffers. Zero: it has measured nothing.
+    pub fill_limit_bytes: u64,
+    /// The time it would take the task to get through, as of its last measurement.
+    pub time: Duration,
+    /// The longest that any measurement found.
+    pub longest: Duration,
 }
 
 // One writer: a plain load and store costs less than a locked add and loses nothing.

@@ -199,7 +199,9 @@ impl Task {
                 || timer_ms.is_some_and(|due_ms| due_ms <= wall_clock_ms())
         };
         let Some(input) = &mut self.input else { return Ok(()) };
-        self.chain.process(&mut input.batch(&should_yield, wall_clock_ms()), &mut self.outputs)
+        let now_ms = wall_clock_ms();
+        input.debloat(now_ms);
+        self.chain.process(&mut input.batch(&should_yield, now_ms), &mut self.outputs)
     }
 
     fn handle_signal(&mut self, signal: TimeSignal) -> Result<(), TaskError> {

@@ -102,6 +102,7 @@ def main(workers: int) -> None:
     env = fn.Environment(
         parallelism=2,
         buffer_timeout=timedelta(milliseconds=5),
+        max_in_flight_time=timedelta(seconds=2),
         max_parallelism=64,
         codec="typed",
         network_memory="32MiB",

@@ -9,7 +9,12 @@ use super::*;
 const SEGMENT_BYTES: u32 = 32 * 1024;
 
 fn bounds(max_time_ms: u64, least_buffers: u32) -> InFlightBounds {
-    InFlightBounds { max_time: Duration::from_millis(max_time_ms), segment_bytes: SEGMENT_BYTES, least_buffers }
+    InFlightBounds {
+        max_time: Duration::from_millis(max_time_ms),
+        segment_bytes: SEGMENT_BYTES,
+        least_buffers,
+        channels: 1,
+    }
 }
 
 /// A task, its producer that fills every buffer there is at once, and the buffers between them.

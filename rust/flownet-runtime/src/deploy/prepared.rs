@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use flownet_core::channel::{ChannelControl, RemoteChannel};
+use flownet_core::debloat::{FillLimit, InFlightBounds};
 use flownet_core::gate::InputGate;
 use flownet_core::keygroup::MAX_PARALLELISM_LIMIT;
 use flownet_core::partition::{PartitionHandle, ResultPartition};
@@ -51,6 +52,7 @@ struct PreparedGate {
     gate: Arc<InputGate>,
     inlets: Arc<Inlets>,
     places: Vec<ChannelPlace>,
+    in_flight: Option<InFlightBounds>,
     resources: GateResources,
 }
 
@@ -184,6 +186,10 @@ impl PreparedTask {
         let settings = environment.config().sizing().partition(output.subpartitions);
         let pool = create_pool(environment, settings, &self.spec)?;
         let partition = ResultPartition::new(output.partition_id(), Arc::clone(&pool), output.subpartitions);
+        if environment.config().max_in_flight_time.is_some() {
+            // Until its readers have shown what they can do.
+            partition.set_fill_limit(FillLimit::ONE_RECORD);
+        }
         let handle = partition.handle();
         let flush = match output.flush_timeout_us {
             None => FlushPolicy::WhenFull,
@@ -211,7 +217,10 @@ impl PreparedTask {
         let gate = InputGate::new(u32::try_from(places.len()).unwrap_or(u32::MAX));
         gate.set_bounds(environment.config().intake_bounds(self.remote_channels(), environment.pool().segment_bytes()));
         let resources = GateResources { gate: Arc::clone(&gate), pool, remote: Vec::new() };
-        Ok(PreparedGate { gate, inlets: Inlets::new(), places, resources })
+        let local = u32::try_from(self.spec.channels(self.worker, true)).unwrap_or(u32::MAX);
+        let (config, segment_bytes) = (environment.config(), environment.pool().segment_bytes());
+        let in_flight = config.in_flight_bounds(local, self.remote_channels(), segment_bytes);
+        Ok(PreparedGate { gate, inlets: Inlets::new(), places, in_flight, resources })
     }
 
     fn watched(&self, metrics: &Arc<TaskMetrics>) -> Watched {
@@ -264,8 +273,9 @@ impl TaskParts {
         let outputs = Outputs::new(writers, Arc::clone(&parker), output_inlets, cancel.clone(), Arc::clone(metrics));
         // The gate's segments go home when `_resources` is dropped: after the task has dropped what it read.
         let (input, inlets, _resources) = match gate {
-            Some(PreparedGate { gate, inlets, places, resources }) => {
+            Some(PreparedGate { gate, inlets, places, in_flight, resources }) => {
                 let input = TaskInput::new(gate, &places, max_record_bytes, cancel.clone(), Arc::clone(metrics));
+                let input = input.with_in_flight_bounds(in_flight);
                 (Some(input), inlets, Some(resources))
             }
             None => (None, Inlets::new(), None),

@@ -13,10 +13,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
+use flownet_core::debloat::{InFlightBounds, Progress};
 use flownet_core::gate::InputGate;
 use flownet_core::record::reader::RecordReader;
 use flownet_core::subpartition::Element;
-use flownet_core::{ChannelIndex, Event, ExchangeError};
+use flownet_core::{ChannelIndex, Debloater, Event, ExchangeError};
 
 pub(crate) use self::valve::TimeSignal;
 use self::valve::WatermarkValve;
@@ -69,12 +70,16 @@ pub(crate) struct TaskInput {
     arrived: VecDeque<(ChannelIndex, Element)>,
     /// The channel whose buffer is being read.
     current: Option<ChannelIndex>,
+    /// Of that buffer.
+    current_bytes: u64,
     valve: WatermarkValve,
     signals: VecDeque<TimeSignal>,
     drain: bool,
     scratch: Vec<(ChannelIndex, Element)>,
     cancel: CancelToken,
     metrics: Arc<TaskMetrics>,
+    /// Says how far producers fill buffers, where what is in flight is bounded.
+    debloater: Option<Debloater>,
 }
 
 #[derive(Debug)]
@@ -125,13 +130,42 @@ impl TaskInput {
             channels: places.iter().map(channel).collect(),
             arrived: VecDeque::with_capacity(BATCH_ELEMENTS),
             current: None,
+            current_bytes: 0,
             valve: WatermarkValve::new(places.len()),
             signals: VecDeque::new(),
             drain: true,
             scratch: Vec::with_capacity(BATCH_ELEMENTS),
             cancel,
             metrics,
+            debloater: None,
         }
+    }
+
+    /// The same, with what is in flight to it bounded.
+    pub(crate) fn with_in_flight_bounds(self, bounds: Option<InFlightBounds>) -> Self {
+        Self { debloater: bounds.map(Debloater::new), ..self }
+    }
+
+    /// Tells the producers how far to fill buffers, if it is time to. For between two buffers, when one is loaded; `now_ms`
+    /// may be of any clock.
+    pub(crate) fn debloat(&mut self, now_ms: i64) {
+        let Some(debloater) = &mut self.debloater else { return };
+        let (buffers, bytes) = self.metrics.read();
+        // What is loaded is yet to be read.
+        let (buffers, bytes) = (buffers.saturating_sub(1), bytes.saturating_sub(self.current_bytes));
+        if !debloater.is_due(now_ms, bytes) {
+            return;
+        }
+        // Of other processes' buffers those that were taken are still counted by their channels.
+        let arrived = self.arrived.iter().filter(|(_, element)| matches!(element, Element::Data(_)));
+        let taken = arrived.map(|(index, _)| *index).chain(self.current);
+        let of_here = taken.filter(|index| self.channels[index.index()].is_local).count();
+        let in_use = self.gate.buffers_in_use() + of_here;
+        let progress = Progress { now_ms, bytes, buffers, worked: self.metrics.worked() };
+        if let Some(limit) = debloater.adjust(progress, in_use) {
+            self.gate.set_fill_limit(limit);
+        }
+        self.metrics.set_in_flight(debloater.limit_bytes(), debloater.in_flight());
     }
 
     /// Finds the next buffer, among what has arrived or in the gate.
@@ -195,7 +229,8 @@ impl TaskInput {
             match element {
                 Element::Data(buffer) => {
                     let channel = &mut self.channels[index.index()];
-                    self.metrics.add_bytes_in(buffer.len() as u64, channel.is_local);
+                    self.current_bytes = buffer.len() as u64;
+                    self.metrics.add_bytes_in(self.current_bytes, channel.is_local);
                     channel.reader.push(buffer);
                     self.current = Some(index);
                 }

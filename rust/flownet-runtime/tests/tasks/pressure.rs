@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use flownet_net::NetworkConfig;
 use flownet_runtime::spec::Partitioner;
 use flownet_runtime::{Chain, InputBatch, Outputs, TaskContext, TaskError};
 
@@ -156,7 +157,8 @@ fn a_task_without_input_is_idle_and_its_time_sums_to_the_whole() {
 #[test]
 fn records_wait_for_their_buffer_to_fill_only_if_told_so() {
     for (flush_timeout_us, arrives) in [(None, false), (Some(0), true), (Some(1000), true)] {
-        let mut job = Job::new(2);
+        // Where what is in flight is bounded, one record fills the first buffers.
+        let mut job = Job::with_config(2, 256, 4096, &NetworkConfig::default());
         let seen = Seen::default();
         let source = job.vertex("source", &[0]);
         let sink = job.vertex("sink", &[1]);

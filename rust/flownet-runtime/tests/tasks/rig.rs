@@ -47,11 +47,17 @@ impl Job {
     }
 
     pub(crate) fn with_segments(workers: u32, segments: usize, segment_bytes: usize) -> Self {
+        let max_in_flight_time = Some(Duration::from_secs(1));
+        let config = NetworkConfig { max_in_flight_time, ..NetworkConfig::default() };
+        Self::with_config(workers, segments, segment_bytes, &config)
+    }
+
+    pub(crate) fn with_config(workers: u32, segments: usize, segment_bytes: usize, config: &NetworkConfig) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let secret = Secret::generate().unwrap();
         let environment = || {
             let pool = SegmentPool::new(segments, segment_bytes).unwrap();
-            runtime.block_on(NetworkEnvironment::bind(NetworkConfig::default(), secret.clone(), pool)).unwrap()
+            runtime.block_on(NetworkEnvironment::bind(config.clone(), secret.clone(), pool)).unwrap()
         };
         let environments = (0..workers).map(|_| environment()).collect();
         let flow_control = FlowControl::Credit;
