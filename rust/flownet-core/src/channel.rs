@@ -22,7 +22,8 @@
 //!   not woken for it: it goes out with what others are woken for, at the latest when the header is read with which the
 //!   producer has used what it had.
 //! - I5: `standing <= exclusive`, and every one of them is booked with the pool. What a channel asks for beyond them
-//!   waits at the producer, so it is used and comes back; and it is no more than the pool lends to one channel.
+//!   waits at the producer, so it is used and comes back; and it is no more than the pool lends to one channel, which is
+//!   not all of it: a producer that announces what it does not have stops its own channel and no other.
 //! - I6: a blocking event voids all credit, on both sides. What the channel had beyond its standing segments goes back,
 //!   so that others get to their barriers; the standing ones are promised anew with the resume. Until that is announced
 //!   nothing else may come.

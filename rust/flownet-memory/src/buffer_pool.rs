@@ -115,8 +115,8 @@ impl BufferPool {
         self.core.inspect(|state| state.standing_share(wanted))
     }
 
-    /// The most one holder should ask for on account of its data: all there is, unless
-    /// the pool is short; then a quarter, and at least 1. One atomic load.
+    /// The most one holder should ask for on account of its data: all but one, or a
+    /// quarter if the pool is short, and at least 1. One atomic load.
     #[inline]
     pub fn lend_limit(&self) -> usize {
         self.core.lend_limit()

@@ -183,9 +183,11 @@ impl PoolState {
         }
     }
 
-    /// The most that one holder should ask for on account of its data.
+    /// The most that one holder should ask for on account of its data. Never all there is: it may have none, whatever
+    /// it says, and what it got it would keep.
     pub(crate) fn lend_limit(&self) -> usize {
-        if self.is_short() { (self.size / LENT_PART).max(1) } else { usize::MAX }
+        let lent = if self.is_short() { self.size / LENT_PART } else { self.size.saturating_sub(1) };
+        lent.max(1)
     }
 
     pub(crate) fn assert_invariants(&self) {
