@@ -139,6 +139,49 @@ fn shrinking_returns_idle_segments_at_once_and_used_ones_when_recycled() {
 }
 
 #[test]
+fn what_a_pool_that_shrank_has_in_use_beyond_its_size_is_its_overdraft() {
+    let segments = segments(16);
+    let pool = segments.create_buffer_pool(with_overdraft(2, 10, 2)).unwrap();
+    let mut taken = take(&pool, 8);
+    let other = segments.create_buffer_pool(sized(4, 14)).unwrap();
+    let size = pool.size();
+    assert_eq!((size, pool.held(), segments.available()), (6, 8, 4), "two beyond its size, which is all it may");
+    assert!(pool.try_take(0).is_none(), "though four are free");
+    drop(taken.pop());
+    assert_eq!((pool.held(), segments.available()), (7, 5), "excess goes home when it comes back");
+    taken.append(&mut take(&pool, 1));
+    assert_eq!((pool.held(), segments.available()), (8, 4), "and may be had again");
+    assert!(pool.try_take(0).is_none());
+    drop(taken.drain(..2));
+    assert_eq!((pool.held(), segments.available(), pool.is_available()), (size, 6, false));
+    drop((taken, pool, other));
+    assert_all_home(&segments);
+}
+
+#[test]
+fn lanes_in_use_are_refused_more_than_their_part_a_quota_and_overdraft() {
+    let segments = segments(16);
+    // A part of two for each of four lanes, one quota of two, and one by overdraft.
+    let settings = BufferPoolSettings { max_overdraft: 1, ..with_lanes(8, 4, 2) };
+    let pool = segments.create_buffer_pool(settings).unwrap();
+    let mut taken = take(&pool, 5);
+    let (counter, waker) = CountingWaker::pair();
+    for lane in [0, 1] {
+        assert!(pool.try_take(lane).is_none(), "three are idle, and eight free");
+        assert!(pool.poll_take(lane, &waker).is_pending());
+    }
+    drop(taken.pop());
+    assert_eq!(counter.wakes(), 1);
+    taken.push(pool.try_take(1).unwrap());
+    // Two lanes in use have a part more between them.
+    taken.extend((0..2).map(|_| pool.try_take(1).unwrap()));
+    assert_eq!((pool.in_use(), pool.held()), (7, 8));
+    assert!(pool.try_take(0).is_none() && pool.try_take(1).is_none());
+    drop((taken, pool));
+    assert_all_home(&segments);
+}
+
+#[test]
 fn growing_wakes_waiters() {
     let segments = segments(4);
     let other = segments.create_buffer_pool(sized(2, 2)).unwrap();
