@@ -155,9 +155,9 @@ const IDLE_ROUNDS: u32 = 16;
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    use flownet_core::SubpartitionIndex;
     use flownet_core::partition::ResultPartition;
-    use flownet_memory::{BufferPoolSettings, SegmentPool};
+    use flownet_core::{PoolSizing, SubpartitionIndex};
+    use flownet_memory::SegmentPool;
 
     use super::*;
 
@@ -172,8 +172,7 @@ mod tests {
 
     /// A partition whose reader has looked and found nothing.
     fn partition(segments: &Arc<SegmentPool>, id: u64) -> (ResultPartition, Arc<Wakes>) {
-        let settings = BufferPoolSettings { min: 1, max: None, lanes: 1, max_per_lane: 4, max_overdraft: 0 };
-        let pool = segments.create_buffer_pool(settings).unwrap();
+        let pool = segments.create_buffer_pool(PoolSizing::default().partition(1)).unwrap();
         let partition = ResultPartition::new(PartitionId::new(id), pool, 1);
         let wakes = Arc::new(Wakes::default());
         partition.subpartitions()[0].attach_reader(Arc::clone(&wakes).into()).unwrap();

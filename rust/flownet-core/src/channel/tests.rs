@@ -8,13 +8,13 @@ use flownet_memory::{BufferPoolSettings, SegmentPool};
 use super::*;
 use crate::exchange::ready::ReadyList;
 use crate::ids::ChannelId;
+use crate::sizing::PoolSizing;
 use crate::tests::CountingWaker;
 
 /// A channel of a gate that has `segments` segments for it.
 fn channel_of(segments: usize, exclusive: u32) -> (Arc<SegmentPool>, Arc<InputGate>, Arc<RemoteChannel>) {
     let all = SegmentPool::new(segments, 8).unwrap();
-    let settings =
-        BufferPoolSettings { min: 1, max: Some(segments), lanes: 1, max_per_lane: usize::MAX, max_overdraft: 0 };
+    let settings = BufferPoolSettings { max: Some(segments), ..PoolSizing::default().gate(1) };
     let (gate, pool) = (InputGate::new(1), all.create_buffer_pool(settings).unwrap());
     let channel = RemoteChannel::new(Arc::clone(&gate), ChannelIndex::new(0), pool, exclusive);
     (all, gate, channel)

@@ -14,6 +14,7 @@ use crate::event::Event;
 use crate::ids::{PartitionId, SubpartitionIndex};
 use crate::partition::{ResultPartition, SubpartitionCell};
 use crate::selector::{Selector, Target};
+use crate::sizing::PoolSizing;
 use crate::subpartition::Element;
 
 const MAX_RECORD_BYTES: usize = 10_000;
@@ -41,7 +42,8 @@ struct Input {
 
 impl Rig {
     fn new(segments: usize, segment_bytes: usize, subpartitions: u32, selector: Selector, flush: FlushPolicy) -> Self {
-        Self::with_quota(usize::MAX, segments, segment_bytes, subpartitions, selector, flush)
+        let quota = PoolSizing::default().max_buffers_per_subpartition as usize;
+        Self::with_quota(quota, segments, segment_bytes, subpartitions, selector, flush)
     }
 
     fn with_quota(
@@ -53,8 +55,8 @@ impl Rig {
         flush: FlushPolicy,
     ) -> Self {
         let all = SegmentPool::new(segments, segment_bytes).unwrap();
-        let lanes = subpartitions as usize;
-        let settings = BufferPoolSettings { min: segments, max: None, lanes, max_per_lane, max_overdraft: 0 };
+        let product = PoolSizing::default().partition(subpartitions);
+        let settings = BufferPoolSettings { min: segments, max: None, max_per_lane, ..product };
         let pool = all.create_buffer_pool(settings).unwrap();
         let partition = ResultPartition::new(PartitionId::new(1), Arc::clone(&pool), subpartitions);
         let inputs = partition.subpartitions().iter().map(Input::new).collect();

@@ -8,7 +8,7 @@ use crate::wire::frame::DATA_HEADER_BYTES;
 
 const TCP: ChannelControl = ChannelControl::Tcp { exchange: 0 };
 
-fn pair(control: ChannelControl, channels: u32, floating: usize) -> Pair {
+fn pair(control: ChannelControl, channels: u32, floating: u32) -> Pair {
     Pair::new(Setup { control, channels, exclusive: 0, floating, ..Setup::default() })
 }
 

@@ -20,6 +20,7 @@ use crate::ids::{ChannelId, ChannelIndex, CheckpointId, PartitionId, Subpartitio
 use crate::noted::Noted;
 use crate::partition::dirty::DirtyMarks;
 use crate::partition::{PartitionHandle, ResultPartition};
+use crate::sizing::PoolSizing;
 use crate::subpartition::Element;
 
 const FIRST: SubpartitionIndex = SubpartitionIndex::new(0);
@@ -36,8 +37,7 @@ fn segments(total: usize) -> Arc<SegmentPool> {
 }
 
 fn pool(segments: &Arc<SegmentPool>, size: usize) -> Arc<BufferPool> {
-    let settings =
-        BufferPoolSettings { min: size, max: Some(size), lanes: 1, max_per_lane: usize::MAX, max_overdraft: 0 };
+    let settings = BufferPoolSettings { min: size, max: Some(size), ..PoolSizing::default().partition(1) };
     segments.create_buffer_pool(settings).unwrap()
 }
 

@@ -16,7 +16,7 @@ fn broadcast(channels: u32) -> Setup {
 
 #[test]
 fn a_broadcast_is_stored_once_and_read_by_each_at_its_own_pace() {
-    let mut pair = Pair::new(Setup { partition_segments: Some(1), ..broadcast(3) });
+    let mut pair = Pair::new(Setup { partition_segments: Some(1), overdraft: 0, ..broadcast(3) });
     assert_eq!(pair.broadcast_bytes(5), 5);
     (0..3).for_each(|channel| pair.flush(channel));
     pair.run_until_idle();
@@ -106,7 +106,7 @@ fn a_full_buffer_goes_at_once_without_flush() {
 
 #[test]
 fn a_short_write_leaves_what_was_written_to_the_reader() {
-    let mut pair = Pair::new(Setup { partition_segments: Some(2), local: |_| true, ..Setup::default() });
+    let mut pair = Pair::new(Setup { partition_segments: Some(2), overdraft: 0, local: |_| true, ..Setup::default() });
     assert_eq!(pair.emit_bytes(0, 3 * SEGMENT_BYTES), 2 * SEGMENT_BYTES);
     let partition = pair.partition.as_mut().unwrap();
     let (waker, wakes) = CountingWaker::new();
@@ -121,8 +121,22 @@ fn a_short_write_leaves_what_was_written_to_the_reader() {
 }
 
 #[test]
+fn a_record_once_begun_takes_overdraft_and_no_more_than_there_may_be() {
+    let mut pair = Pair::new(Setup { partition_segments: Some(2), local: |_| true, ..Setup::default() });
+    assert_eq!(pair.emit_bytes(0, 9 * SEGMENT_BYTES), 7 * SEGMENT_BYTES, "its two segments and five of overdraft");
+    let sub = SubpartitionIndex::new(0);
+    let partition = pair.partition.as_mut().unwrap();
+    assert!(!partition.is_available() && partition.poll_segment(sub, Waker::noop()).is_pending());
+    pair.read(5);
+    assert!(!pair.partition.as_ref().unwrap().is_available(), "its own two are still in use");
+    pair.read(1);
+    assert!(pair.partition.as_ref().unwrap().is_available(), "the overdraft went home, then one of its own came back");
+    pair.finish_and_assert_all_segments_home();
+}
+
+#[test]
 fn a_short_broadcast_waits_in_the_same_way() {
-    let mut pair = Pair::new(Setup { partition_segments: Some(1), ..broadcast(2) });
+    let mut pair = Pair::new(Setup { partition_segments: Some(1), overdraft: 0, ..broadcast(2) });
     assert_eq!(pair.broadcast_bytes(2 * SEGMENT_BYTES), SEGMENT_BYTES);
     assert!(pair.partition.as_mut().unwrap().poll_broadcast_segment(Waker::noop()).is_pending());
     pair.run_until_idle();

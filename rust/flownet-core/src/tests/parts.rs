@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use flownet_memory::{BufferPool, BufferPoolSettings, SegmentPool};
+use flownet_memory::{BufferPool, SegmentPool};
 use proptest::prelude::*;
 
 use crate::ids::{PartitionId, SubpartitionIndex};
 use crate::partition::{ResultPartition, SubpartitionCell};
+use crate::sizing::PoolSizing;
 use crate::subpartition::Element;
 
 const SEGMENT_BYTES: usize = 16 * 1024;
@@ -25,14 +26,7 @@ struct Rig {
 impl Rig {
     fn new(subpartitions: usize, memory: usize) -> Self {
         let segments = SegmentPool::new(memory, SEGMENT_BYTES).unwrap();
-        let settings = BufferPoolSettings {
-            min: 2,
-            max: Some(10 * subpartitions),
-            lanes: subpartitions,
-            max_per_lane: usize::MAX,
-            max_overdraft: 0,
-        };
-        let pool = segments.create_buffer_pool(settings).unwrap();
+        let pool = segments.create_buffer_pool(PoolSizing::default().partition(subpartitions as u32)).unwrap();
         let partition = ResultPartition::new(PartitionId::new(1), Arc::clone(&pool), subpartitions as u32);
         let cells = partition.subpartitions().to_vec();
         cells.iter().for_each(|cell| cell.attach_reader(Waker::noop().clone()).unwrap());

@@ -63,7 +63,7 @@ fn setup() -> impl Strategy<Value = Setup> {
     // Small payloads are copied into runs of frames, large ones are pointed at: both, and the seam between them.
     let segment_bytes = prop_oneof![3 => Just(SEGMENT_BYTES), 1 => Just(700usize)];
     let memory = prop_oneof![3 => Just(None), 2 => (2..6usize, 1..7usize).prop_map(Some)];
-    let pools = (segment_bytes, 0..4u32, 1..6usize, 3..12usize, memory);
+    let pools = (segment_bytes, 0..4u32, 1..6u32, 3..12usize, memory);
     (pools, 0..3u64, any::<u64>(), any::<bool>(), local, 1..20usize).prop_map(
         |(pools, latency_ms, seed, checksums, local, max_buffers_per_turn)| {
             let (segment_bytes, exclusive, floating, segments, memory) = pools;

@@ -16,13 +16,14 @@ use crate::event::Event;
 use crate::gate::InputGate;
 use crate::ids::{ChannelIndex, PartitionId, SubpartitionIndex};
 use crate::partition::ResultPartition;
+use crate::sizing::PoolSizing;
 use crate::subpartition::Element;
 
 const PRODUCERS: u32 = 2;
 const RECORDS: u32 = if cfg!(debug_assertions) { 20_000 } else { 200_000 };
 
 fn pool(segments: &Arc<SegmentPool>, min: usize) -> Arc<BufferPool> {
-    let settings = BufferPoolSettings { min, max: Some(min), lanes: 1, max_per_lane: usize::MAX, max_overdraft: 0 };
+    let settings = BufferPoolSettings { min, max: Some(min), ..PoolSizing::default().partition(1) };
     segments.create_buffer_pool(settings).unwrap()
 }
 

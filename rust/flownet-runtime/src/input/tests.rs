@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use flownet_core::partition::ResultPartition;
 use flownet_core::record::writer::{Emit, FlushPolicy, RecordWriter};
-use flownet_core::{Barrier, BarrierKind, CheckpointId, PartitionId, Selector, SubpartitionIndex, Target};
-use flownet_memory::{BufferPoolSettings, SegmentPool};
+use flownet_core::{Barrier, BarrierKind, CheckpointId, PartitionId, PoolSizing, Selector, SubpartitionIndex, Target};
+use flownet_memory::SegmentPool;
 
 use super::*;
 use crate::mailbox::{Mail, Mailbox};
@@ -34,9 +34,7 @@ impl Rig {
         let segments = SegmentPool::new(64, SEGMENT_BYTES).unwrap();
         let gate = InputGate::new(channels as u32);
         let writer = |channel: u32| {
-            let settings =
-                BufferPoolSettings { min: 8, max: Some(16), lanes: 1, max_per_lane: usize::MAX, max_overdraft: 0 };
-            let pool = segments.create_buffer_pool(settings).unwrap();
+            let pool = segments.create_buffer_pool(PoolSizing::default().partition(1)).unwrap();
             let partition = ResultPartition::new(PartitionId::new(channel.into()), pool, 1);
             let cell = Arc::clone(partition.handle().subpartition(SubpartitionIndex::new(0)).unwrap());
             gate.set_local(ChannelIndex::new(channel), cell);

@@ -31,25 +31,26 @@ use crate::exchange::ready::ReadyList;
 use crate::gate::InputGate;
 use crate::ids::{ChannelId, ChannelIndex, CheckpointId, PartitionId, SubpartitionIndex};
 use crate::partition::{PartitionHandle, ResultPartition};
+use crate::sizing::PoolSizing;
 use crate::subpartition::Element;
 use crate::wire::DataHeader;
 
 pub(crate) const SEGMENT_BYTES: usize = 32;
-/// What a gate's pool is guaranteed before channels open.
-const GATE_MIN: usize = 1;
 pub(crate) const PARTITION: PartitionId = PartitionId::new(7);
 pub(crate) const PEER: &str = "producer:1";
 
-/// What a pair is made of. The defaults are Flink's, on small segments.
+/// What a pair is made of. The defaults are the product's, on small segments.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     pub(crate) segment_bytes: usize,
     pub(crate) channels: u32,
     pub(crate) exclusive: u32,
     pub(crate) control: ChannelControl,
-    pub(crate) floating: usize,
-    /// Segments of the partition; `None`: Flink's n + 1 to 2n + 8.
+    pub(crate) floating: u32,
+    /// Segments of the partition; `None`: the product's.
     pub(crate) partition_segments: Option<usize>,
+    /// Segments the partition may take beyond these.
+    pub(crate) overdraft: u32,
     /// Segments of the producing and of the consuming worker, whatever the pools would like; `None`: as many as that.
     pub(crate) memory: Option<(usize, usize)>,
     pub(crate) latency_ms: u64,
@@ -66,13 +67,15 @@ pub(crate) struct Setup {
 
 impl Default for Setup {
     fn default() -> Self {
+        let PoolSizing { exclusive_buffers: exclusive, floating_buffers: floating, .. } = PoolSizing::default();
         Self {
             segment_bytes: SEGMENT_BYTES,
             channels: 1,
-            exclusive: 2,
+            exclusive,
             control: ChannelControl::Credit,
-            floating: 8,
+            floating,
             partition_segments: None,
+            overdraft: PoolSizing::default().max_overdraft_buffers,
             memory: None,
             latency_ms: 1,
             seed: None,
@@ -140,31 +143,21 @@ impl PartitionLookup for Registry {
 
 impl Pair {
     pub(crate) fn new(setup: Setup) -> Self {
-        let channels = setup.channels as usize;
-        let (min, max) = match (setup.memory, setup.partition_segments) {
-            (Some(_), _) => (2, 2 * channels + 8),
-            (None, Some(segments)) => (segments, segments),
-            (None, None) => (channels + 1, 2 * channels + 8),
-        };
-        let gate_size = channels * setup.exclusive as usize + setup.floating;
-        let (producer_memory, consumer_memory) = setup.memory.unwrap_or((max, gate_size.max(1)));
+        let product = PoolSizing { max_overdraft_buffers: setup.overdraft, ..PoolSizing::default() };
+        let mut output = product.partition(setup.channels);
+        if let (None, Some(segments)) = (setup.memory, setup.partition_segments) {
+            (output.min, output.max) = (segments, Some(segments));
+        }
+        let &Setup { exclusive: exclusive_buffers, floating: floating_buffers, .. } = &setup;
+        let input = PoolSizing { exclusive_buffers, floating_buffers, ..product }.gate(setup.channels);
+        // Enough for both pools and all overdraft.
+        let enough = |pool: &BufferPoolSettings| pool.max.expect("pools of tasks are bounded") + pool.max_overdraft;
+        let (producer_memory, consumer_memory) = setup.memory.unwrap_or((enough(&output), enough(&input)));
         let producer_segments = SegmentPool::new(producer_memory, setup.segment_bytes).unwrap();
-        let pool = producer_segments.create_buffer_pool(BufferPoolSettings {
-            min,
-            max: Some(max),
-            lanes: channels,
-            max_per_lane: 10,
-            max_overdraft: 0,
-        });
+        let pool = producer_segments.create_buffer_pool(output);
         let partition = ResultPartition::new(PARTITION, pool.unwrap(), setup.channels);
         let consumer_segments = SegmentPool::new(consumer_memory, setup.segment_bytes).unwrap();
-        let gate_pool = consumer_segments.create_buffer_pool(BufferPoolSettings {
-            min: GATE_MIN.min(gate_size),
-            max: Some(gate_size.max(1)),
-            lanes: 1,
-            max_per_lane: usize::MAX,
-            max_overdraft: 0,
-        });
+        let gate_pool = consumer_segments.create_buffer_pool(input);
         let (producer_ready, consumer_ready) = (ReadyList::new(), ReadyList::new());
         let watermarks = Watermarks::for_segments(setup.segment_bytes);
         let settings = ProducerSettings { checksums: setup.checksums, watermarks, ..ProducerSettings::default() };
@@ -193,7 +186,7 @@ impl Pair {
             cancel_frames: Vec::new(),
             data_headers: Vec::new(),
             random: Random(setup.seed.unwrap_or(0)),
-            emitted: (0..channels).map(|_| Emitted::default()).collect(),
+            emitted: (0..setup.channels).map(|_| Emitted::default()).collect(),
             held: Vec::new(),
             had_barrier: false,
             blocked: Vec::new(),
@@ -240,7 +233,7 @@ impl Pair {
 
     /// A pool of another job on the consuming worker.
     pub(crate) fn late_gate_pool(&self, min: usize) -> Result<Arc<BufferPool>, MemoryError> {
-        let settings = BufferPoolSettings { min, max: Some(min), lanes: 1, max_per_lane: usize::MAX, max_overdraft: 0 };
+        let settings = BufferPoolSettings { min, max: Some(min), ..PoolSizing::default().gate(1) };
         self.consumer_segments.create_buffer_pool(settings)
     }
 
