@@ -53,6 +53,8 @@ pub enum Action {
     Drop { consumer: usize, buffers: usize },
     /// A consumer is done with the blocking event that it read first.
     Resume { consumer: usize },
+    /// A consumer says how far buffers are to be filled for it: anything that a task may draw from what it measures.
+    Limit { consumer: usize, bytes: u32 },
     /// One end of a connection transmits; its socket takes up to so many bytes.
     Send { connection: usize, side: Side, bytes: usize },
     /// One end of a connection reads up to so many bytes.
@@ -126,6 +128,9 @@ impl fmt::Display for Action {
             Self::Read { consumer, elements } => write!(f, "consumer {consumer} reads up to {elements} elements"),
             Self::Drop { consumer, buffers } => write!(f, "consumer {consumer} drops up to {buffers} buffers"),
             Self::Resume { consumer } => write!(f, "consumer {consumer} resumes a blocked channel"),
+            Self::Limit { consumer, bytes } => {
+                write!(f, "consumer {consumer} wants buffers filled up to {bytes} bytes")
+            }
             Self::Send { connection, side, bytes } => {
                 write!(f, "the {side} end of connection {connection} sends up to {}", Limit(bytes))
             }

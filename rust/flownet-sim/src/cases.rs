@@ -170,6 +170,7 @@ fn of_tasks(tasks: Vec<TaskPlan>, exchanges: Vec<ExchangePlan>, sizing: PoolSizi
         registered_late: Vec::new(),
         links: vec![LinkPlan { capacity_bytes: usize::MAX, ..LinkPlan::default() }],
         answers_at_once: true,
+        is_debloated: false,
         bug: None,
     };
     Proof { name: "", plan, opening: Vec::new(), scripts: Vec::new(), faults: Vec::new(), holds: false, splits: false }

@@ -25,6 +25,8 @@ pub struct Plan {
     /// An end of a connection that received something transmits at once, as flownet-net's drivers do; otherwise some
     /// time later.
     pub answers_at_once: bool,
+    /// Buffers begin with one record, and consumers say how far they are to be filled.
+    pub is_debloated: bool,
     /// The bug to be found, if any.
     pub bug: Option<Bug>,
 }
@@ -151,6 +153,8 @@ impl Plan {
             registered_late: Vec::new(),
             links: (0..rng.usize(1..=4)).map(|_| LinkPlan::random(rng)).collect(),
             answers_at_once: rng.bool(),
+            // As it is by default.
+            is_debloated: rng.u8(..8) > 0,
             bug: None,
         };
         plan.draw_graph(rng);
@@ -201,6 +205,7 @@ impl Plan {
             registered_late: Vec::new(),
             links: vec![link],
             answers_at_once: true,
+            is_debloated: true,
             bug: None,
         };
         plan.share_out_segments(|_, needed, wanted| needed.max(wanted / 2));

@@ -1,6 +1,7 @@
 //! A seed's run: a plan and a schedule by chance, carried out, then everything to its end.
 
 use fastrand::Rng;
+use flownet_core::FillLimit;
 
 use crate::action::{Action, Side, Turn};
 use crate::guard::{Failure, in_world};
@@ -66,6 +67,7 @@ pub struct Chance {
     consumers: usize,
     connections: usize,
     segment_bytes: usize,
+    is_debloated: bool,
 }
 
 impl Chance {
@@ -85,6 +87,7 @@ impl Chance {
             consumers,
             connections: world.connections(),
             segment_bytes: world.plan().segment_bytes,
+            is_debloated: world.plan().is_debloated,
             rng,
         }
     }
@@ -146,7 +149,17 @@ impl Chance {
             19 if self.rng.u8(..8) == 0 => Action::Finish { producer },
             20 => Action::Register { producer: any_producer },
             21..29 => Action::Drop { consumer: any_consumer, buffers: self.rng.usize(1..8) },
+            29 if self.is_debloated => Action::Limit { consumer: any_consumer, bytes: self.limit() },
             _ => Action::Resume { consumer: any_consumer },
+        }
+    }
+
+    /// A record a buffer, some bytes, or full ones.
+    fn limit(&mut self) -> u32 {
+        match self.rng.u8(..4) {
+            0 => FillLimit::ONE_RECORD.get(),
+            1 => FillLimit::NONE.get(),
+            _ => self.rng.u32(1..=self.segment_bytes as u32),
         }
     }
 

@@ -3,7 +3,9 @@
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
-use flownet_core::{ChannelIndex, InputGate, PartitionId, RemoteChannel, ResultPartition, SubpartitionIndex};
+use flownet_core::{
+    ChannelIndex, FillLimit, InputGate, PartitionId, RemoteChannel, ResultPartition, SubpartitionIndex,
+};
 use flownet_memory::{BufferPool, BufferPoolSettings, SegmentPool};
 
 use super::World;
@@ -40,6 +42,9 @@ impl World {
             let worker = plan.tasks[end.task].worker;
             let pool = pool(&segments[worker], plan.sizing.partition(end.consumers.len() as u32));
             let partition = ResultPartition::new(PartitionId::new(index as u64), pool, end.consumers.len() as u32);
+            if plan.is_debloated {
+                partition.set_fill_limit(FillLimit::ONE_RECORD);
+            }
             // A task between two exchanges waits for both as one.
             let reader = readers.iter().find(|reader| reader.task == end.task);
             let alarm = reader.map(|reader| Arc::clone(&reader.alarm));

@@ -89,6 +89,7 @@ impl World {
             Action::Read { consumer, elements } => self.read(consumer, elements),
             Action::Drop { consumer, buffers } => self.drop_held(consumer, buffers),
             Action::Resume { consumer } => self.resume(consumer),
+            Action::Limit { consumer, bytes } => self.limit(consumer, bytes),
             Action::Send { connection, side, bytes } => self.send(connection, side, bytes),
             Action::Receive { connection, side, bytes } => self.receive(connection, side, bytes),
             Action::Wait => self.wait(),

@@ -8,7 +8,7 @@ use std::task::Poll;
 
 use flownet_core::exchange::producer::PartitionLookup;
 use flownet_core::{
-    Barrier, BarrierKind, ChannelId, ChannelIndex, CheckpointId, Element, Event, ExchangeError, InputGate,
+    Barrier, BarrierKind, ChannelId, ChannelIndex, CheckpointId, Element, Event, ExchangeError, FillLimit, InputGate,
     PartitionHandle, PartitionId, RemoteChannel, ResultPartition, SubpartitionCell, SubpartitionIndex,
 };
 use flownet_memory::{Buffer, BufferPool};
@@ -370,6 +370,12 @@ impl World {
             drop(reader.held.pop_front());
         }
         dropped > 0
+    }
+
+    pub(super) fn limit(&mut self, consumer: usize, bytes: u32) -> bool {
+        let Some(gate) = self.readers.get(consumer).and_then(|reader| reader.gate.as_ref()) else { return false };
+        gate.set_fill_limit(FillLimit::new(bytes));
+        true
     }
 
     pub(super) fn resume(&mut self, consumer: usize) -> bool {
