@@ -95,6 +95,18 @@ prove: ## every interleaving of the small cases and of larger ones (minutes)
 test-python: build $(VENV)/.tools ## operators, faults, life cycle, demo, stubs: through the real extension
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
+# Kept with the build output: one tool, of one version, for this project alone.
+MUTANTS_VERSION := 25.3.1
+MUTANTS := target/mutants/tool-$(MUTANTS_VERSION)/bin/cargo-mutants
+FILES ?=
+
+$(MUTANTS):
+	$(CARGO) install --quiet --locked --root $(abspath $(dir $@)..) cargo-mutants --version $(MUTANTS_VERSION)
+
+.PHONY: mutants
+mutants: $(MUTANTS) ## break memory, core and net's drivers in one place after the other: hours (FILES="rust/flownet-core/src/credit.rs")
+	PROPTEST_CASES=32 nice -n 10 $(MUTANTS) mutants --config tests/mutants.toml --output target/mutants $(addprefix --file ,$(FILES))
+
 # Coverage for libFuzzer, by the flags that every stable compiler knows; `--target` keeps them from build scripts.
 FUZZ_FLAGS := --cfg fuzzing -Cpasses=sancov-module $(addprefix -Cllvm-args=-sanitizer-coverage-,level=4 inline-8bit-counters pc-table trace-compares)
 FUZZ_HOST = $(shell rustc -vV | sed -n 's/^host: //p')
