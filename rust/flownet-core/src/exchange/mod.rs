@@ -2,6 +2,7 @@
 
 mod brake;
 pub mod consumer;
+mod frames;
 pub mod outbox;
 pub mod producer;
 pub mod ready;

@@ -12,10 +12,10 @@
 //!   peer's own cancel and is ignored; one for a higher id ends the connection.
 //! - I5: a reader that sleeps without credit though it has data has told the peer of it, by its last frame or by a
 //!   BACKLOG; the peer then owes it a credit.
-//! - I7: what a peer that does not read makes us keep is bounded: of its PINGs the newest is answered, its requests that
+//! - I6: what a peer that does not read makes us keep is bounded: of its PINGs the newest is answered, its requests that
 //!   wait, for their partition or for their refusal to be written, are at most [`MAX_UNANSWERED_REQUESTS`], and what a
 //!   refusal says is encoded when the socket has room for it.
-//! - I8: of a channel at most [`EVENT_WINDOW`](crate::credit::EVENT_WINDOW) events are under way or unread. What is behind
+//! - I7: of a channel at most [`EVENT_WINDOW`](crate::credit::EVENT_WINDOW) events are under way or unread. What is behind
 //!   the last of them waits here, data too; the peer has something to read then, and says that it did.
 //!
 //! Channels without credit ([`Credit::UNLIMITED`]) are no business of it, but for a [`Brake`] between its queue and the
@@ -29,6 +29,7 @@ use flownet_memory::planted;
 use super::brake::Brake;
 pub use super::brake::Watermarks;
 use super::consumer::wrong_side;
+use super::frames::{encode_refusal, push_element};
 use super::outbox::Outbox;
 use super::ready::ReadyList;
 use crate::credit::{Backlog, Credit, EventWindow, EventsRead};
@@ -37,8 +38,8 @@ use crate::error::{ExchangeError, PeerViolation, ProtocolError};
 use crate::event::Event;
 use crate::ids::{ChannelId, PartitionId, SubpartitionIndex};
 use crate::partition::{PartitionHandle, SubpartitionCell};
-use crate::subpartition::{Element, Polled};
-use crate::wire::{ControlFrame, DataHeader, ErrorCode, ErrorScope, encode_backlogs};
+use crate::subpartition::Element;
+use crate::wire::{ControlFrame, ErrorCode, ErrorScope, encode_backlogs};
 
 /// Where a connection finds the partitions of its process.
 pub trait PartitionLookup {
@@ -81,7 +82,7 @@ pub struct ProducerConnection {
     refusals: VecDeque<Refusal>,
     /// Encoded frames of our own that are not bound to a place among the elements.
     control: Vec<u8>,
-    /// I7: the newest PING that was not answered.
+    /// I6: the newest PING that was not answered.
     unanswered_ping: Option<u64>,
     backlogs: Vec<(ChannelId, Backlog)>,
     brake: Brake,
@@ -237,7 +238,7 @@ impl ProducerConnection {
         !self.ready.is_empty() || !self.refusals.is_empty()
     }
 
-    /// I7.
+    /// I6.
     fn push_answers(&mut self, out: &mut Outbox) {
         if let Some(token) = self.unanswered_ping.take() {
             ControlFrame::Pong { token }.encode(&mut self.control);
@@ -394,7 +395,7 @@ impl ProducerConnection {
         }
         let max_elements = ELEMENTS_PER_TURN.max(share).min(reader.events.get() as usize);
         if max_elements == 0 {
-            // I8: what it sent is read first, and that is told.
+            // I7: what it sent is read first, and that is told.
             self.on_found_nothing(channel);
             return 0;
         }
@@ -453,7 +454,7 @@ impl ProducerConnection {
         self.refusals.push_back(Refusal { channel, error });
     }
 
-    /// I4, I7.
+    /// I4, I6.
     fn check_new(&self, channel: ChannelId) -> Result<(), ProtocolError> {
         let violation = if u64::from(channel.get()) < self.next_id {
             PeerViolation::ChannelReopened
@@ -477,43 +478,6 @@ impl ProducerConnection {
 impl Drop for ProducerConnection {
     fn drop(&mut self) {
         self.connection_lost();
-    }
-}
-
-fn push_element(channel: ChannelId, polled: Polled, checksums: bool, out: &mut Outbox) {
-    let Polled { element, backlog, sequence, .. } = polled;
-    match element {
-        Element::Data(payload) => {
-            let payload_bytes = payload.len() as u32;
-            let mut header = DataHeader { channel, sequence, backlog, payload_bytes, checksum: None };
-            if checksums {
-                header = header.with_checksum(&payload);
-            }
-            out.push_data(&header, payload);
-        }
-        Element::Event(event) => {
-            let priority = event.is_priority();
-            let frame = ControlFrame::Event { channel, sequence, backlog, priority, event };
-            out.push_control(|run| frame.encode(run));
-        }
-    }
-}
-
-fn encode_refusal(channel: ChannelId, error: &ExchangeError, run: &mut Vec<u8>) {
-    let (code, scope) = (code_of(error), ErrorScope::Channel(channel));
-    match error {
-        ExchangeError::ProducerFailed { cause, .. } => ControlFrame::Error { scope, code, message: cause }.encode(run),
-        other => ControlFrame::Error { scope, code, message: &other.to_string() }.encode(run),
-    }
-}
-
-fn code_of(error: &ExchangeError) -> ErrorCode {
-    match error {
-        ExchangeError::PartitionNotFound { .. } => ErrorCode::PartitionNotFound,
-        ExchangeError::SubpartitionNotFound { .. } => ErrorCode::SubpartitionNotFound,
-        ExchangeError::AlreadyRead { .. } => ErrorCode::AlreadyRead,
-        ExchangeError::ProducerFailed { .. } => ErrorCode::ProducerFailed,
-        _ => ErrorCode::Released,
     }
 }
 
