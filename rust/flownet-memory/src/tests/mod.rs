@@ -12,6 +12,8 @@ mod properties;
 #[cfg(not(loom))]
 mod segment_pool;
 #[cfg(not(loom))]
+mod standing;
+#[cfg(not(loom))]
 mod stress;
 #[cfg(not(loom))]
 mod support;
