@@ -3,7 +3,7 @@
 An error names the culprit, gives the numbers and says what would help, in its text and again as attributes, so that a
 program can act on what a person can read. Errors of a plan or a setting are raised by the call that makes the mistake;
 errors of a running job by ``execute()`` or ``Job.wait()``, once, for the root cause: a worker that dies breaks many
-connections, and only its death is reported.
+connections, and only its death is reported. What ends no job, but may need somebody to look after it, is a warning.
 """
 
 from __future__ import annotations
@@ -209,6 +209,43 @@ class PeerBreachError(FlownetError):
 
 class CancelledError(FlownetError):
     """The job was cancelled before it ended."""
+
+
+class StalledWarning(RuntimeWarning):
+    """Nothing has moved in a running job for ten seconds, although records wait. The job goes on waiting.
+
+    ``execute()`` and `Job.wait` issue it, once each time that a job comes to a standstill; for a function that does not
+    return, once for all subtasks of its task. `Job.status` and `Job.sample` say it for as long as it lasts. The text
+    says who waits for whom.
+
+    Parameters
+    ----------
+    message
+        The text.
+    **details
+        Values for the attributes.
+    """
+
+    job: str = ""
+    """Name of the job."""
+    seconds: float = 0.0
+    """How long nothing had moved when it was found."""
+    since: float = 0.0
+    """When anything last moved: seconds since the job was submitted."""
+    cause: str = ""
+    """What the job waits for: ``"function"``, a function of yours, or another operator, that does not return, which may
+    be what you want; ``"worker"``, one that does not answer; ``"exchange"``, which is a fault of flownet."""
+    summary: str = ""
+    """The same in one line."""
+    chain: tuple[str, ...] = ()
+    """Who waits for whom, a line a subtask. The last line is what all wait for; those that wait for each other are all
+    there."""
+    waiting: int = 0
+    """Number of subtasks that have no room in front of them."""
+
+    def __init__(self, message: str = "", **details: Any) -> None:
+        super().__init__(message)
+        vars(self).update(details)
 
 
 def _frames(traceback: str | None, cause: str) -> list[str]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import html
+import inspect
 import time
+import warnings
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .config import format_size
-from .errors import FlownetError
+from .errors import FlownetError, StalledWarning
 
 if TYPE_CHECKING:
     from .host import Lease
@@ -70,6 +72,9 @@ class JobStatus:
     """The tasks, upstream first. While the job runs, rates and shares are those of the last seconds."""
     bottleneck: str | None
     """A sentence that names the task which holds up the others, if one does."""
+    stalled: str | None = None
+    """For how long nothing has moved although records wait, and what for; None while the job moves. Of a job that has
+    ended: how often it stood still like that, if ever. See `StalledWarning`."""
 
     @property
     def bytes_local(self) -> int:
@@ -208,6 +213,8 @@ class JobSample:
     """All subtasks, upstream first."""
     workers: tuple[WorkerSample, ...]
     """The processes that have reported."""
+    stalled: str | None = None
+    """As in `JobStatus`."""
 
 
 class JobHandle(Protocol):
@@ -221,6 +228,9 @@ class JobHandle(Protocol):
 
     def sample(self) -> dict[str, Any]:
         """Say what every subtask and process does."""
+
+    def stall(self, after: int) -> dict[str, Any] | None:
+        """Say when nothing moved although records wait, if that is news to who knows of so many times."""
 
     def cancel(self) -> None:
         """Ask the job to end."""
@@ -238,6 +248,7 @@ class Job:
     def __init__(self, handle: JobHandle, lease: Lease | None = None) -> None:
         self._handle = handle
         self._lease = lease
+        self._stalls_told = 0
         # A job that nobody waits for or closes gives its workers back when it is collected.
         self._give_back = (lambda: None) if lease is None else weakref.finalize(self, _end, handle, lease)
 
@@ -257,12 +268,22 @@ class Job:
             Ctrl-C was pressed. The job was cancelled, and nothing of it is left.
         FlownetError
             What ended the job: see `flownet.errors`.
+
+        Warns
+        -----
+        StalledWarning
+            Nothing has moved for ten seconds although records wait.
         """
+        return self._wait(timeout, _warn)
+
+    def _wait(self, timeout: float | None, tell: Callable[[StalledWarning], None]) -> JobResult:
+        """Wait, and tell of each time that the job stands still."""
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
             while True:
                 left = _TICK if deadline is None else min(_TICK, max(0.0, deadline - time.monotonic()))
                 report = self._handle.wait(int(left * 1000))
+                self._tell_of_stalls(tell)
                 if report is not None:
                     self._give_back()
                     return _result(report)
@@ -278,6 +299,12 @@ class Job:
                 self._lease.explain(error)
             self.close()
             raise
+
+    def _tell_of_stalls(self, tell: Callable[[StalledWarning], None]) -> None:
+        stall = self._handle.stall(self._stalls_told)
+        if stall is not None:
+            self._stalls_told = stall.pop("number")
+            tell(StalledWarning(stall.pop("text"), **stall))
 
     def status(self) -> JobStatus:
         """Where the job is, at this moment."""
@@ -307,6 +334,7 @@ class Job:
             seconds=sample["seconds"],
             tasks=tuple(TaskSample(**task) for task in sample["tasks"]),
             workers=tuple(WorkerSample(**worker) for worker in sample["workers"]),
+            stalled=sample["stalled"],
         )
 
     def cancel(self) -> None:
@@ -325,6 +353,14 @@ class Job:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _warn(warning: StalledWarning) -> None:
+    """Issue it at the line of the user's that waits."""
+    frame, level = inspect.currentframe(), 1
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(warning, stacklevel=level)
 
 
 def _end(handle: JobHandle, lease: Lease) -> None:
@@ -359,7 +395,8 @@ def _remarks(status: JobStatus) -> list[str]:
         for task in status.tasks
         if task.fill_limit is not None and task.in_flight_seconds >= _NOTICEABLE_WAIT
     ]
-    return [*dropped, *in_flight, *([f"bottleneck: {status.bottleneck}"] if status.bottleneck else [])]
+    sentences = {"bottleneck": status.bottleneck, "stalled": status.stalled}
+    return [*dropped, *in_flight, *(f"{name}: {sentence}" for name, sentence in sentences.items() if sentence)]
 
 
 def _table(status: JobStatus) -> list[list[str]]:

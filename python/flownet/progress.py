@@ -36,13 +36,18 @@ class Progress:
             self._last_line_at = status.seconds
             self._lines.add(_one_line(status))
 
+    def tell(self, text: str) -> None:
+        """Print what is to stay, above the lines that are shown in place."""
+        self._lines.clear()
+        self._lines.add(text)
+
     def clear(self) -> None:
         """Take away what was shown in place, so that other text can be printed."""
         self._lines.clear()
 
 
 def status_lines(status: JobStatus, memory_bytes: int) -> list[str]:
-    """Lines that show ``status``: the job, a line for each task, and the bottleneck."""
+    """Lines that show ``status``: the job, a line for each task, the bottleneck, and what a stalled job waits for."""
     workers = "in this process" if status.workers == 0 else _count(status.workers, "worker")
     subtasks = _count(sum(task.parallelism for task in status.tasks), "subtask")
     bound = f"memory bound {format_size(memory_bytes)}{'/worker' if status.workers else ''}"
@@ -51,6 +56,8 @@ def status_lines(status: JobStatus, memory_bytes: int) -> list[str]:
     lines += [_task_line(task, width) for task in status.tasks]
     if status.bottleneck:
         lines.append(f"  bottleneck: {status.bottleneck}")
+    if status.stalled:
+        lines.append(f"  stalled: {status.stalled}")
     return lines
 
 
@@ -74,7 +81,8 @@ def _task_line(task: TaskReport, width: int) -> str:
 
 def _one_line(status: JobStatus) -> str:
     tasks = ", ".join(f"{task.name} {task.records_in:,}" for task in status.tasks)
-    return f"{status.name}  {status.state.upper()}  {status.seconds:.0f} s  records: {tasks}"
+    stalled = f"  stalled: {status.stalled}" if status.stalled else ""
+    return f"{status.name}  {status.state.upper()}  {status.seconds:.0f} s  records: {tasks}{stalled}"
 
 
 def _count(number: int, noun: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 
 import pytest
@@ -28,6 +29,25 @@ def test_a_status_is_the_job_a_line_a_task_and_the_bottleneck() -> None:
         "  window(5 s) count      2x   1.90 M/s  busy  61%  pressured   0%  idle  39%",
         "  bottleneck: read_text -> flat_map (97 % busy)",
     ]
+
+
+def test_a_job_that_stands_still_says_so_below_its_bottleneck() -> None:
+    stalled = dataclasses.replace(status(5.5), stalled="nothing has moved for 12 s although records wait: worker 2")
+    assert status_lines(stalled, 64 << 20)[-1] == f"  stalled: {stalled.stalled}"
+    stream = io.StringIO()
+    Progress(stream, 64 << 20).show(stalled)
+    assert stream.getvalue().endswith(f"  stalled: {stalled.stalled}\n")
+
+
+def test_what_is_told_stays_above_what_is_rewritten() -> None:
+    terminal = Terminal()
+    progress = Progress(terminal, 64 << 20)
+    progress.show(status())
+    progress.tell("two\nlines")
+    progress.show(status())
+    shown = terminal.getvalue()
+    assert shown.count("\x1b[4A\x1b[J") == 1
+    assert "\x1b[4A\x1b[Jtwo\nlines\nwordcount  RUNNING" in shown
 
 
 def test_on_a_terminal_the_lines_are_rewritten_in_place() -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..config import parse_assignment
 from ..environment import Environment
+from ..errors import StalledWarning
 from ..job import Job, JobResult
 from ..progress import Progress
 from .load import load_environment
@@ -72,10 +73,18 @@ def watch(job: Job, progress: Progress | None, on_tick: Callable[[], None] = lam
     on_tick
         Called several times a second.
     """
+
+    def tell(warning: StalledWarning) -> None:
+        text = f"flownet.errors.{type(warning).__name__}: {warning}"
+        if progress is not None:
+            progress.tell(text)
+        else:
+            print(text, file=sys.stderr)
+
     try:
         while True:
             try:
-                return job.wait(_SECONDS_BETWEEN_LOOKS)
+                return job._wait(_SECONDS_BETWEEN_LOOKS, tell)
             except TimeoutError:
                 if progress is not None:
                     progress.show(job.status())

@@ -33,7 +33,7 @@ use tokio::{
 use crate::{
     explain::network_config,
     resources::Resources,
-    rpc::{Deployment, News, TaskEnd, WorkerFault},
+    rpc::{Deployment, Inspection, News, TaskEnd, WorkerFault},
     settings::JobSettings,
     threads::on_build_thread,
 };
@@ -165,6 +165,13 @@ impl Agent {
             running.order = (number, order);
             running.tasks.iter().for_each(|task| task.order(order));
         }
+    }
+
+    /// What each task waits for.
+    pub(crate) fn inspect(&self) -> Inspection {
+        let running = self.running();
+        let tasks = running.tasks.iter().map(|task| (task.spec().task_id, task.inspect())).collect();
+        Inspection { tasks, free: running.segments.as_ref().map_or(0, |pool| pool.available() as u64) }
     }
 
     /// Cancels what runs, waits for its end and gives everything back. Called

@@ -34,6 +34,7 @@ mod resources;
 mod rpc;
 mod sample;
 mod settings;
+mod stall;
 mod threads;
 mod tracker;
 mod worker;
@@ -51,5 +52,6 @@ pub use self::{
     report::{Bottleneck, JobReport, JobStatus, VertexReport, Waiting},
     sample::{JobSample, TaskSample, WorkerSample},
     settings::{JobSettings, MAX_PARALLELISM, SettingsError},
+    stall::{Stall, StallCause, StallHistory},
     worker::{WorkerError, run_worker},
 };

@@ -2,7 +2,13 @@
 
 use std::{fmt, time::Duration};
 
-use crate::{error::WorkerIdentity, explain::partitioner_name, machine::JobState, plan::Exchange};
+use crate::{
+    error::WorkerIdentity,
+    explain::partitioner_name,
+    machine::JobState,
+    plan::Exchange,
+    stall::{Stall, StallHistory},
+};
 
 /// A running job, as of its workers' last reports.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +29,8 @@ pub struct JobStatus {
     pub network_memory_bytes: usize,
     /// Which vertex holds the job up, if one stands out.
     pub bottleneck: Option<Bottleneck>,
+    /// What the job waits for, if nothing moves although records wait.
+    pub stall: Option<Stall>,
 }
 
 /// A job that has finished.
@@ -36,6 +44,8 @@ pub struct JobReport {
     pub vertices: Vec<VertexReport>,
     /// Which vertex held the job up, if one stands out.
     pub bottleneck: Option<Bottleneck>,
+    /// How often nothing moved although records waited, if ever.
+    pub stalls: Option<StallHistory>,
 }
 
 /// One vertex, all its subtasks together.
@@ -118,7 +128,11 @@ impl fmt::Display for JobStatus {
         }
         let mebibytes = self.network_memory_bytes as f64 / f64::from(1 << 20);
         writeln!(f, "  memory bound {mebibytes:.0} MiB/worker")?;
-        write_vertices(f, &self.vertices, self.bottleneck.as_ref())
+        write_vertices(f, &self.vertices, self.bottleneck.as_ref())?;
+        match &self.stall {
+            Some(stall) => writeln!(f, "  {stall}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -129,7 +143,11 @@ impl fmt::Display for JobReport {
         let seconds = self.elapsed.as_secs_f64();
         let (name, local, tcp) = (&self.job_name, bytes_text(local), bytes_text(tcp));
         writeln!(f, "{name}  FINISHED  {seconds:.1} s  {local} moved locally  {tcp} over TCP")?;
-        write_vertices(f, &self.vertices, self.bottleneck.as_ref())
+        write_vertices(f, &self.vertices, self.bottleneck.as_ref())?;
+        match &self.stalls {
+            Some(stalls) => writeln!(f, "  stalled: {stalls}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -328,6 +346,7 @@ mod tests {
                 flow_control: FlowControl::Credit,
             }],
             network_memory_bytes: 64 << 20,
+            stall: None,
         };
         let expected = "\
 wordcount  RUNNING  1 worker  2 tasks  1 exchange (keyed, 4 channels)  memory bound 64 MiB/worker

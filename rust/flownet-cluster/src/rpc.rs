@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
-use flownet_runtime::{MetricsSnapshot, TaskError, source::SourceOrder, spec::TaskSpec};
+use flownet_runtime::{MetricsSnapshot, TaskError, TaskInspection, source::SourceOrder, spec::TaskSpec};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tarpc::serde_transport::{self, Transport};
 use tokio::net::TcpStream;
@@ -29,6 +29,8 @@ pub(crate) trait Worker {
     /// Says how fast its sources may go; of several orders the one of the
     /// highest number holds, whichever comes first.
     async fn order(number: u64, order: SourceOrder);
+    /// Says what each of its tasks waits for. Dear: asked only if nothing moves.
+    async fn inspect() -> Inspection;
     /// Cancels what runs, gives back everything, answers with the last news.
     async fn stop() -> News;
 }
@@ -67,6 +69,15 @@ pub(crate) struct News {
     pub(crate) is_congested: bool,
     /// What its process uses.
     pub(crate) resources: Resources,
+}
+
+/// What the tasks of a worker wait for.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(crate) struct Inspection {
+    /// Those that have started, by their ids.
+    pub(crate) tasks: Vec<(u32, TaskInspection)>,
+    /// Segments of the worker's network memory that no pool holds.
+    pub(crate) free: u64,
 }
 
 /// How a task ended.

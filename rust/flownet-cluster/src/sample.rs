@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use flownet_runtime::MetricsSnapshot;
 
-use crate::{machine::JobState, rpc::News, tracker::Sample};
+use crate::{machine::JobState, rpc::News, stall::Stall, tracker::Sample};
 
 /// All that is known of a job at one moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +18,8 @@ pub struct JobSample {
     pub tasks: Vec<TaskSample>,
     /// Processes that have reported.
     pub workers: Vec<WorkerSample>,
+    /// What the job waits for, if nothing moves although records wait.
+    pub stall: Option<Stall>,
 }
 
 /// One subtask, as of its worker's last report.

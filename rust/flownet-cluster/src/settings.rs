@@ -80,6 +80,9 @@ pub struct JobSettings {
     /// Time cancelled tasks have to end before their process is killed.
     /// Default: 500 ms, so that a job that fails is gone within a second.
     pub cancel_timeout: Duration,
+    /// Time in which nothing moves, although records wait, before a job is said
+    /// to be stalled. Always 10 s for users of Python; tests are quicker.
+    pub stall_patience: Duration,
 }
 
 impl Default for JobSettings {
@@ -107,6 +110,7 @@ impl Default for JobSettings {
             heartbeat_timeout: Duration::from_secs(10),
             launch_timeout: Duration::from_secs(60),
             cancel_timeout: Duration::from_millis(500),
+            stall_patience: Duration::from_secs(10),
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::{
     report::{Bottleneck, JobReport, JobStatus, VertexReport},
     sample::{JobSample, TaskPlace, WorkerSample},
     settings::JobSettings,
+    stall::{Stall, StallHistory},
 };
 
 /// All samples worth keeping of one job.
@@ -23,6 +24,18 @@ pub(crate) struct Tracker {
     segment_bytes: u64,
     tasks: Vec<TaskSamples>,
     workers: BTreeMap<u32, WorkerSample>,
+    stalls: Stalls,
+}
+
+/// When the job stood still.
+#[derive(Debug, Default)]
+struct Stalls {
+    /// The one that lasts.
+    now: Option<Stall>,
+    /// The last one that users are to be told, and how many those were.
+    told: Option<(u32, Stall)>,
+    /// Those that are over, if there were any.
+    over: Option<StallHistory>,
 }
 
 impl Tracker {
@@ -37,6 +50,7 @@ impl Tracker {
             segment_bytes: settings.segment_bytes as u64,
             tasks: tasks.collect(),
             workers: BTreeMap::new(),
+            stalls: Stalls::default(),
         }
     }
 
@@ -55,7 +69,28 @@ impl Tracker {
     /// What was reported last, task by task.
     pub(crate) fn job_sample(&self, state: JobState, elapsed: Duration) -> JobSample {
         let tasks = self.tasks.iter().map(|task| task.place.sample(task.ended, &task.previous, &task.latest));
-        JobSample { state, elapsed, tasks: tasks.collect(), workers: self.workers.values().copied().collect() }
+        let workers = self.workers.values().copied().collect();
+        JobSample { state, elapsed, tasks: tasks.collect(), workers, stall: self.stalls.as_of(elapsed) }
+    }
+
+    /// The job stands still; `is_new` if users are to be told.
+    pub(crate) fn stalled(&mut self, stall: Stall, is_new: bool) {
+        if is_new {
+            let number = self.stalls.told.as_ref().map_or(0, |(number, _)| *number) + 1;
+            self.stalls.told = Some((number, stall.clone()));
+        }
+        self.stalls.now = Some(stall);
+    }
+
+    /// It moves again, `now` after its beginning.
+    pub(crate) fn moves_again(&mut self, now: Duration) {
+        self.stalls.over = self.stalls.history(now);
+        self.stalls.now = None;
+    }
+
+    /// The last stall that users are to be told, if its number is above `after`.
+    pub(crate) fn stall_after(&self, after: u32) -> Option<(u32, Stall)> {
+        self.stalls.told.clone().filter(|(number, _)| *number > after)
     }
 
     /// A task has ended; its last sample stays.
@@ -76,13 +111,15 @@ impl Tracker {
             vertices,
             exchanges: self.exchanges.clone(),
             network_memory_bytes: self.network_memory_bytes,
+            stall: self.stalls.as_of(elapsed),
         }
     }
 
     pub(crate) fn report(&self, elapsed: Duration) -> JobReport {
         let vertices = self.vertices(TaskSamples::altogether);
         let bottleneck = self.bottleneck(&vertices);
-        JobReport { job_name: self.job_name.clone(), elapsed, vertices, bottleneck }
+        let stalls = self.stalls.history(elapsed);
+        JobReport { job_name: self.job_name.clone(), elapsed, vertices, bottleneck, stalls }
     }
 
     fn bottleneck(&self, vertices: &[VertexReport]) -> Option<Bottleneck> {
@@ -99,6 +136,19 @@ impl Tracker {
                 vertex_report(name, *parallelism, &tasks, self.segment_bytes, spent)
             })
             .collect()
+    }
+}
+
+impl Stalls {
+    fn as_of(&self, now: Duration) -> Option<Stall> {
+        self.now.clone().map(|stall| Stall { still_for: now.saturating_sub(stall.since), ..stall })
+    }
+
+    /// All of them, the one that lasts included.
+    fn history(&self, now: Duration) -> Option<StallHistory> {
+        let Some(last) = self.as_of(now) else { return self.over.clone() };
+        let (times, total) = self.over.as_ref().map_or((0, Duration::ZERO), |over| (over.times, over.total));
+        Some(StallHistory { times: times + 1, total: total + last.still_for, last })
     }
 }
 
@@ -222,7 +272,7 @@ mod tests {
     use flownet_runtime::ledger::TimeShares;
 
     use super::*;
-    use crate::plan::tests::Flow;
+    use crate::{plan::tests::Flow, stall::StallCause};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -292,6 +342,36 @@ mod tests {
         assert_eq!((task.metrics.records_in, task.records_in_per_second), (40, 15.0));
         assert_eq!((task.busy, task.idle), (0.5, 0.5));
         assert_eq!(sample.tasks.len(), 4, "those without a report are there too");
+    }
+
+    #[test]
+    fn a_stall_is_shown_while_it_lasts_told_once_and_counted_at_the_end() {
+        let stall = |since: u32| Stall {
+            since: SECOND * since,
+            still_for: SECOND * 10,
+            cause: StallCause::Exchange,
+            summary: "count waits".into(),
+            chain: Vec::new(),
+            waiting: 1,
+        };
+        let mut tracker = tracker();
+        let shown = |tracker: &Tracker, at: u32| {
+            let status = tracker.status(JobState::Running, SECOND * at, Vec::new()).stall;
+            assert_eq!(tracker.job_sample(JobState::Running, SECOND * at).stall, status);
+            status.map(|stall| stall.still_for)
+        };
+        assert_eq!((shown(&tracker, 1), tracker.report(SECOND).stalls), (None, None));
+        tracker.stalled(stall(5), true);
+        assert_eq!(shown(&tracker, 17), Some(SECOND * 12), "it goes on");
+        assert_eq!(tracker.stall_after(0), Some((1, stall(5))));
+        assert_eq!(tracker.stall_after(1), None);
+        tracker.moves_again(SECOND * 20);
+        assert_eq!(shown(&tracker, 21), None);
+
+        tracker.stalled(stall(30), false);
+        assert_eq!((shown(&tracker, 41), tracker.stall_after(1)), (Some(SECOND * 11), None));
+        let stalls = tracker.report(SECOND * 50).stalls.expect("two stalls");
+        assert_eq!(stalls.to_string(), "2 times, 35 s altogether; the last time: count waits");
     }
 
     #[test]

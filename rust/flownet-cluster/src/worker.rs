@@ -13,7 +13,7 @@ use crate::{
     agent::Agent,
     launcher::{Greeting, Orders},
     port::{self, DialError},
-    rpc::{self, Deployment, Introduction, News, Worker, WorkerFault},
+    rpc::{self, Deployment, Inspection, Introduction, News, Worker, WorkerFault},
     threads::{NetworkThread, SHUTDOWN_LIMIT, control_runtime},
 };
 use flownet_net::{Secret, SecretError};
@@ -156,6 +156,10 @@ impl Worker for Server {
 
     async fn order(self, _: Context, number: u64, order: SourceOrder) {
         self.heard().order(number, order);
+    }
+
+    async fn inspect(self, _: Context) -> Inspection {
+        self.heard().inspect()
     }
 
     async fn stop(self, _: Context) -> News {

@@ -289,6 +289,13 @@ impl RemoteChannel {
         state.owned as usize - state.free.len() + state.wanted as usize
     }
 
+    /// Buffers promised to the producer and not yet come; none where no credit is given, or the channel is not open.
+    #[must_use]
+    pub fn credit_given(&self) -> Option<Credit> {
+        let state = self.state.lock();
+        (self.control == ChannelControl::Credit && state.phase == Phase::Open).then_some(state.announced)
+    }
+
     /// Where announcements are collected from now on.
     pub(crate) fn connect(&self, connection: Listing) {
         self.state.lock().connection = Some(connection);

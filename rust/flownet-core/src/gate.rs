@@ -17,6 +17,7 @@
 //! polled while it is not held: they wake this gate from under no lock of theirs, and their buffers go home from under
 //! no lock of ours.
 
+mod inspection;
 mod intake;
 mod queue;
 mod source;
@@ -27,6 +28,7 @@ use std::task::{Poll, Waker};
 
 use flownet_memory::BufferPool;
 
+pub use self::inspection::ChannelInspection;
 pub use self::intake::{HIGH_WATERMARK, IntakeBounds, IntakeCounters, LOW_WATERMARK};
 use self::queue::ChannelQueue;
 use self::source::{LocalWaker, Source};

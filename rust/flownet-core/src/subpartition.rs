@@ -309,6 +309,12 @@ impl Subpartition {
         }
     }
 
+    /// Elements, data and events, that a reader with credit enough could take now.
+    #[must_use]
+    pub fn readable(&self) -> usize {
+        if self.is_blocked { 0 } else { self.queue.len() - usize::from(self.is_tail_hidden()) }
+    }
+
     /// What the next poll would give.
     #[must_use]
     pub fn next(&self) -> NextElement {

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use flownet_cluster::{
-    ClusterError, Coordinator, JobHandle, JobReport, JobSample, JobState, JobStatus, Launcher, TaskSample,
+    ClusterError, Coordinator, JobHandle, JobReport, JobSample, JobState, JobStatus, Launcher, Stall, TaskSample,
     VertexReport, WorkerCommand, WorkerSample,
 };
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::chain::{Objects, PythonChainFactory, TaskThreads};
 use crate::crew::PyCrew;
@@ -147,9 +147,11 @@ impl PyJobHandle {
     }
 
     fn report_dict<'py>(&self, py: Python<'py>, report: &JobReport) -> PyResult<Bound<'py, PyDict>> {
-        let JobReport { job_name, elapsed, vertices, bottleneck } = report;
-        let bottleneck = bottleneck.as_ref().map(ToString::to_string);
-        self.dict(py, job_name, JobState::Ended, *elapsed, vertices, bottleneck)
+        let JobReport { job_name, elapsed, vertices, bottleneck, stalls } = report;
+        let dict = self.dict(py, job_name, JobState::Ended, *elapsed, vertices)?;
+        dict.set_item("bottleneck", bottleneck.as_ref().map(ToString::to_string))?;
+        dict.set_item("stalled", stalls.as_ref().map(ToString::to_string))?;
+        Ok(dict)
     }
 
     fn dict<'py>(
@@ -159,7 +161,6 @@ impl PyJobHandle {
         state: JobState,
         elapsed: Duration,
         vertices: &[VertexReport],
-        bottleneck: Option<String>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let tasks = PyList::empty(py);
         for vertex in vertices {
@@ -171,7 +172,6 @@ impl PyJobHandle {
         dict.set_item("workers", self.workers)?;
         dict.set_item("seconds", elapsed.as_secs_f64())?;
         dict.set_item("tasks", tasks)?;
-        dict.set_item("bottleneck", bottleneck)?;
         Ok(dict)
     }
 }
@@ -194,13 +194,16 @@ impl PyJobHandle {
     /// Where the job is, at this moment.
     fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let status = enter(py, self.origin, || self.ask(JobHandle::status, |ended| ended.status.clone()))?;
-        let JobStatus { job_name, state, elapsed, vertices, bottleneck, .. } = status;
-        self.dict(py, &job_name, state, elapsed, &vertices, bottleneck.map(|bottleneck| bottleneck.to_string()))
+        let JobStatus { job_name, state, elapsed, vertices, bottleneck, stall, .. } = status;
+        let dict = self.dict(py, &job_name, state, elapsed, &vertices)?;
+        dict.set_item("bottleneck", bottleneck.map(|bottleneck| bottleneck.to_string()))?;
+        dict.set_item("stalled", stall.map(|stall| stall.headline()))?;
+        Ok(dict)
     }
 
     /// Every subtask and process, as last reported.
     fn sample<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let JobSample { state, elapsed, tasks, workers } =
+        let JobSample { state, elapsed, tasks, workers, stall } =
             enter(py, self.origin, || self.ask(JobHandle::sample, |ended| ended.sample.clone()))?;
         let dict = PyDict::new(py);
         dict.set_item("state", state_name(state))?;
@@ -209,7 +212,16 @@ impl PyJobHandle {
         dict.set_item("tasks", tasks)?;
         let workers: Vec<_> = workers.iter().map(|worker| worker_sample(py, worker)).collect::<PyResult<_>>()?;
         dict.set_item("workers", workers)?;
+        dict.set_item("stalled", stall.map(|stall| stall.headline()))?;
         Ok(dict)
+    }
+
+    /// When the job was last found to stand still, if that is news to who knows of `after` times.
+    fn stall<'py>(&self, py: Python<'py>, after: u32) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let asked = enter(py, self.origin, || {
+            self.ask(|job| job.stall_after(after).map(|told| (told, job.status().job_name)), |_| None)
+        })?;
+        asked.map(|((number, stall), job)| stall_dict(py, number, &stall, &job)).transpose()
     }
 
     /// Ask the job to end. Returns at once.
@@ -288,6 +300,20 @@ fn task_sample<'py>(py: Python<'py>, sample: &TaskSample) -> PyResult<Bound<'py,
     task.set_item("back_pressured", sample.back_pressured)?;
     task.set_item("idle", sample.idle)?;
     Ok(task)
+}
+
+fn stall_dict<'py>(py: Python<'py>, number: u32, stall: &Stall, job: &str) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("number", number)?;
+    dict.set_item("text", format!("job {job:?}: {stall}"))?;
+    dict.set_item("job", job)?;
+    dict.set_item("seconds", stall.still_for.as_secs_f64())?;
+    dict.set_item("since", stall.since.as_secs_f64())?;
+    dict.set_item("cause", stall.cause.name())?;
+    dict.set_item("summary", &stall.summary)?;
+    dict.set_item("chain", PyTuple::new(py, &stall.chain)?)?;
+    dict.set_item("waiting", stall.waiting)?;
+    Ok(dict)
 }
 
 fn worker_sample<'py>(py: Python<'py>, sample: &WorkerSample) -> PyResult<Bound<'py, PyDict>> {

@@ -16,6 +16,7 @@
 
 pub mod deploy;
 pub mod error;
+pub mod inspection;
 pub mod ledger;
 pub mod mailbox;
 pub mod metrics;
@@ -35,6 +36,7 @@ pub use self::chain::{Chain, ChainFactory, SourceStatus, TaskContext};
 pub use self::deploy::{BufferNeed, PreparedTask, TaskHandle, buffers_needed};
 pub use self::error::{ExchangeFailure, ExchangeFailureKind, OperatorFailure, TaskError};
 pub use self::input::InputBatch;
+pub use self::inspection::TaskInspection;
 pub use self::mailbox::CancelToken;
 pub use self::metrics::{InFlightSnapshot, MetricsSnapshot, QueueSnapshot, TaskMetrics};
 pub use self::outputs::Outputs;

@@ -131,6 +131,11 @@ impl TaskMetrics {
         }
     }
 
+    /// What the task's thread does; none once it has ended.
+    pub(crate) fn state(&self) -> Option<TimeState> {
+        self.time.state()
+    }
+
     pub(crate) fn switch(&self, state: TimeState) {
         if self.state.load(Ordering::Relaxed) != state as u8 {
             self.state.store(state as u8, Ordering::Relaxed);

@@ -13,6 +13,7 @@ use crate::{
     rpc::News,
     sample::{JobSample, WorkerSample},
     settings::JobSettings,
+    stall::Stall,
     tracker::Tracker,
 };
 
@@ -49,6 +50,22 @@ impl Board {
 
     pub(super) fn set_workers(&self, workers: Vec<WorkerIdentity>) {
         self.lock().workers = workers;
+    }
+
+    /// The job stands still; `is_new` if users are to be told.
+    pub(super) fn set_stall(&self, stall: Stall, is_new: bool) {
+        self.lock().tracker.stalled(stall, is_new);
+    }
+
+    /// It moves again.
+    pub(super) fn clear_stall(&self) {
+        let now = self.began.elapsed();
+        self.lock().tracker.moves_again(now);
+    }
+
+    /// The last stall that users are to be told, and its number, if that is above `after`.
+    pub(super) fn stall_after(&self, after: u32) -> Option<(u32, Stall)> {
+        self.lock().tracker.stall_after(after)
     }
 
     pub(super) fn take_metrics(&self, worker: u32, news: &News) {

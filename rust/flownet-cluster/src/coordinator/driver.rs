@@ -4,6 +4,8 @@
 //! tokio task that sends its answer back as an [`Event`]. At most one call of a
 //! kind is under way to a worker, so the queue of events stays short.
 
+mod stalls;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
@@ -29,8 +31,9 @@ use crate::{
     launcher::{LaunchedWorker, Launcher, Orders},
     machine::{Command, Input, JobMachine, Limits, Outcome},
     plan::Plan,
-    rpc::{Deployment, Introduction, News, WorkerClient, WorkerFault},
+    rpc::{Deployment, Inspection, Introduction, News, WorkerClient, WorkerFault},
     settings::JobSettings,
+    stall::StallMachine,
 };
 
 /// Everything that is fixed when a job is submitted.
@@ -55,6 +58,8 @@ pub(super) enum Event {
     Faulty { worker: u32, fault: WorkerFault },
     /// Answer to a poll.
     News { worker: u32, news: News },
+    /// Answer to an inspection.
+    Inspected { worker: u32, round: u32, inspection: Inspection },
     /// Answer to a stop call.
     Stopped { worker: u32, news: News },
     /// Answer to an order.
@@ -70,6 +75,7 @@ pub(super) struct Driver {
     machine: JobMachine,
     flow: FlowLoop,
     orders: u64,
+    stall: StallMachine,
     began: Instant,
     secret: Secret,
     coordinator: SocketAddr,
@@ -128,9 +134,11 @@ impl Driver {
         };
         let machine = JobMachine::new(&seats.keys().copied().collect::<Vec<_>>(), &placement, limits);
         let flow = FlowLoop::new(job.settings.flow_control, job.plan.tasks.iter().map(|task| &task.spec));
+        let stall = StallMachine::new(job.settings.stall_patience, report_interval(&job.settings), &job.plan);
         Ok(Self {
             flow,
             orders: 0,
+            stall,
             job,
             machine,
             began: board.began(),
@@ -164,6 +172,7 @@ impl Driver {
             self.look_after_processes();
             self.flow.on_time(self.began.elapsed());
             self.send_order();
+            self.watch_for_stalls();
         }
     }
 
@@ -190,6 +199,7 @@ impl Driver {
             }
             Event::News { worker, news } => self.news(worker, news),
             Event::Ordered => {}
+            Event::Inspected { worker, round, inspection } => self.stall.on_inspection(round, worker, inspection),
             Event::Stopped { worker, news } => self.stopped(worker, news),
             Event::Disconnected { worker, reason } => self.disconnected(worker, reason),
         }
@@ -258,7 +268,7 @@ impl Driver {
     }
 
     fn register(&mut self, worker: u32, link: WorkerLink) {
-        let wait = self.job.settings.heartbeat_interval.min(self.job.settings.status_interval);
+        let wait = report_interval(&self.job.settings);
         let polling = tokio::spawn(poll_news(worker, link.clone(), wait, self.sender.clone()));
         let seat = self.seat(worker);
         seat.link = Some(link);
@@ -343,11 +353,13 @@ impl Driver {
 
     fn news(&mut self, worker: u32, news: News) {
         self.board.take_metrics(worker, &news);
+        self.stall.on_report(worker, &news.metrics, self.began.elapsed());
         self.flow.on_congestion(worker, news.is_congested);
         news.metrics.iter().for_each(|(task, metrics)| self.flow.on_metrics(*task, metrics));
         self.feed(Input::Heartbeat { worker });
         for end in news.ended {
             let task = end.task;
+            self.stall.on_movement(self.began.elapsed());
             self.feed(match end.error {
                 None => Input::TaskFinished { task },
                 Some(error) => Input::TaskFailed { task, error },
@@ -402,7 +414,7 @@ impl Driver {
             (true, true) => ENDING_LOOK,
         };
         let look_at = Instant::now() + look;
-        let timeouts = [self.machine.poll_timeout(), self.flow.poll_timeout()];
+        let timeouts = [self.machine.poll_timeout(), self.flow.poll_timeout(), self.stall.poll_timeout()];
         timeouts.into_iter().flatten().fold(look_at, |look_at, timeout| look_at.min(self.began + timeout))
     }
 
@@ -464,6 +476,11 @@ fn participants(job: &Job) -> Vec<u32> {
     let driver_has_tasks = job.plan.tasks_on(0).next().is_some();
     let first = if driver_has_tasks { 0 } else { 1 };
     (first..=job.settings.workers).collect()
+}
+
+/// How often workers report, at the latest.
+fn report_interval(settings: &JobSettings) -> Duration {
+    settings.heartbeat_interval.min(settings.status_interval)
 }
 
 /// Asks a worker for news, one call after the other, until it cannot be reached.

@@ -7,7 +7,7 @@ use tarpc::client::RpcError;
 
 use crate::{
     agent::Agent,
-    rpc::{Deployment, News, WorkerClient, WorkerFault, within},
+    rpc::{Deployment, Inspection, News, WorkerClient, WorkerFault, within},
 };
 
 /// A worker that can be called. Clones call the same worker.
@@ -50,6 +50,13 @@ impl WorkerLink {
                 Ok(())
             }
             Self::Remote(client) => client.order(within(NEVER), number, order).await,
+        }
+    }
+
+    pub(super) async fn inspect(&self) -> Result<Inspection, RpcError> {
+        match self {
+            Self::Local(agent) => Ok(agent.inspect()),
+            Self::Remote(client) => client.inspect(within(NEVER)).await,
         }
     }
 

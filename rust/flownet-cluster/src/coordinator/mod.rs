@@ -37,6 +37,7 @@ use crate::{
     report::{JobReport, JobStatus},
     sample::JobSample,
     settings::JobSettings,
+    stall::Stall,
     threads::{NetworkThread, SHUTDOWN_LIMIT, control_runtime},
 };
 
@@ -120,6 +121,15 @@ impl JobHandle {
     #[must_use]
     pub fn sample(&self) -> JobSample {
         self.board.sample()
+    }
+
+    /// The last time that the job was found to stand still although records
+    /// wait, and the number of that time, if it is above `after`. For whoever
+    /// tells people: each number once. A function that does not return counts
+    /// once for all subtasks of its vertex.
+    #[must_use]
+    pub fn stall_after(&self, after: u32) -> Option<(u32, Stall)> {
+        self.board.stall_after(after)
     }
 
     /// Asks the job to end without finishing; returns at once. A job that has

@@ -6,6 +6,7 @@ mod crews;
 mod failures;
 mod rig;
 mod runs;
+mod stalls;
 
 use std::{
     io::{Read, Write},

@@ -142,6 +142,11 @@ impl SubpartitionCell {
         self.state.lock().failure.clone()
     }
 
+    /// Elements a reader with credit enough could take now.
+    pub fn readable(&self) -> usize {
+        self.state.lock().subpartition.readable()
+    }
+
     /// Data buffers in the queue, readable or not.
     pub fn queued_buffers(&self) -> u32 {
         self.state.lock().subpartition.queued_buffers()

@@ -167,3 +167,26 @@ fn a_channel_connected_twice_fails_the_gate() {
     assert!(matches!(pair.gate().poll_next(Waker::noop()), Poll::Ready(Err(_))));
     pair.assert_all_segments_home();
 }
+
+#[test]
+fn an_inspection_tells_what_each_channel_has_and_what_was_promised_for_it() {
+    let mut pair = Pair::new(mixed(2));
+    pair.run_until_idle();
+    pair.emit_buffers(0, 6);
+    pair.emit_buffers(1, 3);
+    // Behind what can be read there is a record that was not flushed.
+    pair.emit_bytes(1, 5);
+    pair.run_until_idle();
+    let seen = pair.gate().inspect();
+    let numbers: Vec<u32> = seen.iter().map(|channel| channel.channel.get()).collect();
+    assert_eq!(numbers, [0, 1]);
+    assert_eq!((seen[0].readable, seen[0].credit.map(crate::Credit::get)), (6, Some(pair.sender_credit(0))));
+    assert_eq!((seen[1].readable, seen[1].credit), (3, None));
+
+    pair.read(usize::MAX);
+    pair.finish_producer();
+    pair.run_until_idle();
+    pair.read(usize::MAX);
+    assert!(pair.gate().inspect().iter().all(|channel| channel.readable == 0 && channel.credit.is_none()));
+    pair.finish_and_assert_all_segments_home();
+}

@@ -8,6 +8,7 @@ use flownet_memory::BufferPool;
 
 use super::Registered;
 use crate::error::TaskError;
+use crate::inspection::{InputInspection, OutputInspection, TaskInspection};
 use crate::mailbox::{Mail, Mailbox};
 use crate::metrics::{MetricsSnapshot, QueueSnapshot, TaskMetrics};
 use crate::source::SourceOrder;
@@ -31,7 +32,16 @@ pub struct TaskHandle {
 pub(super) struct Watched {
     pub(super) metrics: Arc<TaskMetrics>,
     pub(super) gate: Option<Arc<InputGate>>,
-    pub(super) pools: Vec<Weak<BufferPool>>,
+    /// One for each output.
+    pub(super) output_pools: Vec<Weak<BufferPool>>,
+    /// Where remote channels have their segments from, if there are any.
+    pub(super) gate_pool: Option<Weak<BufferPool>>,
+}
+
+impl Watched {
+    fn pools(&self) -> impl Iterator<Item = Arc<BufferPool>> {
+        self.output_pools.iter().chain(&self.gate_pool).filter_map(Weak::upgrade)
+    }
 }
 
 impl TaskHandle {
@@ -84,6 +94,20 @@ impl TaskHandle {
         }
     }
 
+    /// What it waits for, by looking at each of its channels.
+    pub fn inspect(&self) -> TaskInspection {
+        let pools = self.watched.output_pools.iter().map(Weak::upgrade);
+        let partitions = self.registered.partitions.iter();
+        let gate_pool = self.watched.gate_pool.as_ref().and_then(Weak::upgrade);
+        let input = self.watched.gate.as_ref().map(|gate| InputInspection::of(&self.spec, gate, gate_pool.as_deref()));
+        TaskInspection {
+            state: self.watched.metrics.state(),
+            unread_buffers: self.watched.metrics.unread().0,
+            outputs: partitions.zip(pools).map(|(one, pool)| OutputInspection::of(one, pool.as_deref())).collect(),
+            input: input.unwrap_or_default(),
+        }
+    }
+
     /// Tells a source how fast it may go; other tasks do not mind.
     pub fn order(&self, order: SourceOrder) {
         if self.spec.is_source() {
@@ -108,7 +132,7 @@ impl TaskHandle {
             queues.receive_buffers = gate.queued_buffers() as u64 + buffers;
             queues.receive_bytes = gate.intake().queued_bytes + bytes;
         }
-        for pool in self.watched.pools.iter().filter_map(Weak::upgrade) {
+        for pool in self.watched.pools() {
             queues.pool_used += pool.in_use() as u64;
             queues.pool_size += pool.size() as u64;
         }

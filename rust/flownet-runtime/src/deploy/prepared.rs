@@ -224,11 +224,12 @@ impl PreparedTask {
     }
 
     fn watched(&self, metrics: &Arc<TaskMetrics>) -> Watched {
-        let gate_pool = self.gate.iter().filter_map(|prepared| prepared.resources.pool.as_ref());
+        let gate_pool = self.gate.as_ref().and_then(|prepared| prepared.resources.pool.as_ref());
         Watched {
             metrics: Arc::clone(metrics),
             gate: self.gate.as_ref().map(|prepared| Arc::clone(&prepared.gate)),
-            pools: self.output_pools.iter().chain(gate_pool).map(Arc::downgrade).collect(),
+            output_pools: self.output_pools.iter().map(Arc::downgrade).collect(),
+            gate_pool: gate_pool.map(Arc::downgrade),
         }
     }
 

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use flownet_net::NetworkConfig;
-use flownet_runtime::spec::Partitioner;
+use flownet_runtime::ledger::TimeState;
+use flownet_runtime::spec::{Partitioner, partition_id};
 use flownet_runtime::{Chain, InputBatch, Outputs, TaskContext, TaskError};
 
 use crate::chains::{Numbers, PassOn, Seen, Silent, Sink};
@@ -174,6 +175,44 @@ fn records_wait_for_their_buffer_to_fill_only_if_told_so() {
         } else {
             assert_eq!(seen.len(), 0);
         }
+        running.finish_and_assert_all_segments_home();
+    }
+}
+
+#[test]
+fn an_inspection_says_what_a_task_waits_for() {
+    for sink_worker in [0, 1] {
+        let mut job = Job::new(2);
+        let seen = Seen::default();
+        let open = Arc::new(AtomicBool::new(false));
+        let source = job.vertex("source", &[0]);
+        let sink = job.vertex("sink", &[sink_worker]);
+        job.edge(source, sink, Partitioner::Forward);
+        job.run(source, |_| Numbers::up_to(100_000));
+        job.run(sink, |_| Sink::shut(&seen, &open));
+
+        let running = job.start();
+        let inspect = |name: &str| running.task(name, 0).inspect();
+        let starved = if sink_worker == 0 { vec![] } else { vec![(partition_id(0, 0), 0)] };
+        wait_until("the sink is shut", || inspect("sink").state == Some(TimeState::Busy));
+        wait_until("the source has no room", || !inspect("source").outputs[0].is_available);
+        let waits = [Some(TimeState::SoftBackPressured), Some(TimeState::HardBackPressured)];
+        wait_until("the source waits for it", || waits.contains(&inspect("source").state));
+        wait_until("no credit is left", || inspect("sink").input.without_credit == starved);
+
+        let output = inspect("source").outputs.remove(0);
+        let queued: Vec<(u32, u64)> = (output.readable > 0).then_some((0, output.readable)).into_iter().collect();
+        assert_eq!(output.fullest, queued, "the only subpartition");
+        assert!(output.pool.in_use >= output.readable && output.pool.held >= output.pool.in_use, "{output:?}");
+        assert!(output.pool.size >= output.pool.guaranteed, "{output:?}");
+        let sink = inspect("sink");
+        // A local reader may have taken all of it.
+        assert!(sink.outputs.is_empty() && sink.unread_buffers + output.readable > 0, "{sink:?} {output:?}");
+        assert_eq!(sink.input.pool.is_some(), sink_worker == 1);
+
+        open.store(true, Ordering::Release);
+        running.join();
+        assert_eq!(inspect("sink").state, None);
         running.finish_and_assert_all_segments_home();
     }
 }

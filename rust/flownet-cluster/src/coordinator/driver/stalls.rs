@@ -1,0 +1,31 @@
+//! Carries out what the [`StallMachine`](crate::stall::StallMachine) decides.
+
+use super::{Driver, Event};
+use crate::{machine::JobState, stall::Command};
+
+impl Driver {
+    /// Tells the machine what time it is, and does what it says.
+    pub(super) fn watch_for_stalls(&mut self) {
+        let is_running = self.machine.state() == JobState::Running;
+        self.stall.on_time(self.began.elapsed(), is_running, &self.job.plan);
+        while let Some(command) = self.stall.poll_command() {
+            match command {
+                Command::Inspect { round } => self.inspect(round),
+                Command::Show { stall, is_new } => {
+                    tracing::info!(job = self.job.settings.job_name, %stall);
+                    self.board.set_stall(stall, is_new);
+                }
+                Command::Clear => self.board.clear_stall(),
+            }
+        }
+    }
+
+    fn inspect(&mut self, round: u32) {
+        let workers: Vec<u32> = self.seats.keys().copied().collect();
+        for worker in workers {
+            self.call(worker, async move |link| {
+                link.inspect().await.map(|inspection| Event::Inspected { worker, round, inspection })
+            });
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! From what workers say of their tasks to who waits for whom, and where that ends.
+//!
+//! Waiting goes downstream: for room towards a consumer, for a consumer to read. Where a segment is missing it goes to
+//! whoever has more than its share of that worker's memory, which may be upstream: so chains can close to a ring.
+
+use std::collections::BTreeMap;
+
+use flownet_runtime::{
+    TaskInspection,
+    inspection::{OutputInspection, PoolInspection},
+    ledger::TimeState,
+    spec::FlowControl,
+};
+
+use crate::{plan::Plan, rpc::Inspection};
+
+/// Why a job stands still.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Diagnosis {
+    /// From a task that waits to where waiting ends; a ring ends with the task that it began with.
+    pub(super) chain: Vec<Link>,
+    pub(super) end: End,
+    /// Subtasks that cannot go on, in the whole job.
+    pub(super) waiting: u32,
+}
+
+/// One task of a chain, and what it waits for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Link {
+    pub(super) task: u32,
+    pub(super) wait: Wait,
+}
+
+/// What makes a task wait for the next one of the chain.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Wait {
+    /// Its output has no room; so many elements are queued for the next one.
+    Room { queued: u64, pool: PoolInspection },
+    /// Its output has no room; the next one has taken its buffers and not read them.
+    Unread { pool: PoolInspection },
+    /// It has so many elements for the next one, and may go on itself.
+    Delivery { queued: u64 },
+    /// It lacks a segment of what its pool may hold; the next one holds `excess` more than its share.
+    Segment { pool: PoolInspection, excess: u64 },
+}
+
+/// Where waiting ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum End {
+    /// The chain came back to a task of its own.
+    Ring,
+    /// This worker does not answer.
+    Silent { worker: u32, task: u32 },
+    /// A pool is short, and nobody holds more than its share.
+    NoSegment { task: u32, pool: PoolInspection },
+    /// It could go on, and does not.
+    Asleep { task: u32, readable: u64 },
+    /// Its input gives no credit to a producer that has data.
+    NoCredit { task: u32, pool: Option<PoolInspection> },
+    /// What was sent to it, or may be, does not arrive.
+    Connection { task: u32, from: u32 },
+    /// All segments of its output are on their way to consumers.
+    Underway { task: u32, pool: PoolInspection },
+    /// Its thread is at work.
+    AtWork { task: u32 },
+}
+
+impl Diagnosis {
+    /// Follows everybody who waits; `None` if nobody does.
+    pub(super) fn of(plan: &Plan, answers: &BTreeMap<u32, Inspection>) -> Option<Self> {
+        let graph = Graph::new(plan, answers);
+        let starts: Vec<Start> = (0..plan.tasks.len() as u32).flat_map(|task| graph.starts(task)).collect();
+        let waiting = (0..plan.tasks.len() as u32).filter(|&task| graph.is_blocked(task)).count() as u32;
+        let mut ends: Vec<(End, usize, Vec<Link>)> = Vec::new();
+        for start in starts {
+            let (chain, end) = graph.follow(start);
+            match ends.iter_mut().find(|(known, ..)| end.is_same(known)) {
+                // The longest chain to an end tells most of it.
+                Some((_, count, known)) => {
+                    *count += 1;
+                    if chain.len() > known.len() {
+                        *known = chain;
+                    }
+                }
+                None => ends.push((end, 1, chain)),
+            }
+        }
+        // The first of those that most lead to.
+        let worst = ends.into_iter().rev().max_by_key(|(end, count, _)| (end.weight(), *count))?;
+        let (end, _, chain) = worst;
+        Some(Self { chain, end, waiting })
+    }
+
+    /// The task whose function does not return, if that is all there is.
+    pub(super) fn slow_function(&self) -> Option<u32> {
+        match self.end {
+            End::AtWork { task } => Some(task),
+            _ => None,
+        }
+    }
+}
+
+impl End {
+    /// Of several ends, the heaviest is the cause: what is wrong with the exchange rather than a function that others
+    /// may be right to wait for; and what a function explains less.
+    fn weight(&self) -> u32 {
+        match self {
+            Self::Silent { .. } => 4,
+            Self::Ring | Self::NoSegment { .. } | Self::Asleep { .. } => 3,
+            Self::NoCredit { .. } => 2,
+            Self::AtWork { .. } => 1,
+            // Where sockets are shared without credit, a function holds up connections.
+            Self::Connection { .. } | Self::Underway { .. } => 0,
+        }
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Silent { worker, .. }, Self::Silent { worker: other, .. }) => worker == other,
+            _ => self.task() == other.task() && std::mem::discriminant(self) == std::mem::discriminant(other),
+        }
+    }
+
+    /// The task that it is about.
+    pub(super) fn task(&self) -> Option<u32> {
+        match *self {
+            Self::Ring => None,
+            Self::Silent { task, .. }
+            | Self::NoSegment { task, .. }
+            | Self::Asleep { task, .. }
+            | Self::NoCredit { task, .. }
+            | Self::Connection { task, .. }
+            | Self::Underway { task, .. }
+            | Self::AtWork { task } => Some(task),
+        }
+    }
+}
+
+/// Where following begins: a task that cannot go on, has something unread, or has something for another one.
+enum Start {
+    At(u32),
+    Towards { from: u32, channel: (u64, u32), queued: u64 },
+}
+
+enum Step {
+    On(Wait, u32, Option<(u64, u32)>),
+    End(End),
+}
+
+struct Graph<'a> {
+    plan: &'a Plan,
+    answers: &'a BTreeMap<u32, Inspection>,
+    tasks: BTreeMap<u32, &'a TaskInspection>,
+    /// Who reads a subpartition.
+    readers: BTreeMap<(u64, u32), u32>,
+}
+
+impl<'a> Graph<'a> {
+    fn new(plan: &'a Plan, answers: &'a BTreeMap<u32, Inspection>) -> Self {
+        let tasks = answers.values().flat_map(|answer| &answer.tasks).map(|(task, inspection)| (*task, inspection));
+        let channels = plan.tasks.iter().flat_map(|placed| {
+            let channels = placed.spec.inputs.iter().flat_map(|input| &input.channels);
+            channels.map(|channel| ((channel.partition, channel.subpartition), placed.spec.task_id))
+        });
+        Self { plan, answers, tasks: tasks.collect(), readers: channels.collect() }
+    }
+
+    fn starts(&self, task: u32) -> Vec<Start> {
+        let Some(seen) = self.tasks.get(&task) else { return Vec::new() };
+        let has_unread = seen.state.is_some() && seen.input.readable + seen.unread_buffers > 0;
+        if self.is_blocked(task) || has_unread {
+            return vec![Start::At(task)];
+        }
+        let towards = |(partition, output): (u64, &OutputInspection)| {
+            let fullest = output.fullest.clone().into_iter();
+            fullest.map(move |(sub, queued)| Start::Towards { from: task, channel: (partition, sub), queued })
+        };
+        self.outputs(task).flat_map(towards).collect()
+    }
+
+    /// Waits for room in an output. A source that the coordinator holds back does not.
+    fn is_blocked(&self, task: u32) -> bool {
+        let Some(seen) = self.tasks.get(&task) else { return false };
+        match seen.state {
+            Some(TimeState::HardBackPressured) => true,
+            Some(TimeState::SoftBackPressured) => {
+                !self.may_be_held(task) || seen.outputs.iter().any(|output| !output.is_available)
+            }
+            Some(TimeState::Busy | TimeState::Idle) | None => false,
+        }
+    }
+
+    fn follow(&self, start: Start) -> (Vec<Link>, End) {
+        let mut chain: Vec<Link> = Vec::new();
+        let (mut task, mut came_by) = match start {
+            Start::At(task) => (task, None),
+            Start::Towards { from, channel, queued } => {
+                chain.push(Link { task: from, wait: Wait::Delivery { queued } });
+                (self.readers.get(&channel).copied().unwrap_or(from), Some(channel))
+            }
+        };
+        loop {
+            if let Some(begin) = chain.iter().position(|link| link.task == task) {
+                chain.drain(..begin);
+                return (chain, End::Ring);
+            }
+            match self.step(task, came_by) {
+                Step::End(end) => return (chain, end),
+                Step::On(wait, next, channel) => {
+                    chain.push(Link { task, wait });
+                    (task, came_by) = (next, channel);
+                }
+            }
+        }
+    }
+
+    /// What a task waits for. `came_by`: the channel by which somebody waits for it.
+    fn step(&self, task: u32, came_by: Option<(u64, u32)>) -> Step {
+        let Some(seen) = self.tasks.get(&task) else {
+            return Step::End(End::Silent { worker: self.plan.tasks[task as usize].worker, task });
+        };
+        if self.is_blocked(task) {
+            return self.step_output(task, seen);
+        }
+        match seen.state {
+            Some(TimeState::Busy) => Step::End(End::AtWork { task }),
+            _ => self.step_input(task, seen, came_by),
+        }
+    }
+
+    fn step_output(&self, task: u32, seen: &TaskInspection) -> Step {
+        // In the middle of a record all outputs may count as available: then it is the one with the fewest segments.
+        let blocked = self.outputs(task).find(|(_, output)| !output.is_available);
+        let fewest = || self.outputs(task).min_by_key(|(_, output)| output.pool.held);
+        let is_in_record = seen.state == Some(TimeState::HardBackPressured);
+        let Some((partition, output)) = blocked.or_else(|| is_in_record.then(fewest).flatten()) else {
+            return Step::End(End::Asleep { task, readable: seen.input.readable });
+        };
+        let pool = output.pool;
+        if pool.held < pool.guaranteed
+            && let Some(step) = self.step_segment(task, pool)
+        {
+            return step;
+        }
+        if let Some(&(sub, queued)) = output.fullest.first() {
+            let channel = (partition, sub);
+            let reader = self.readers.get(&channel).copied().unwrap_or(task);
+            return Step::On(Wait::Room { queued, pool }, reader, Some(channel));
+        }
+        if let Some((channel, reader)) = self.holder_of_unread(partition) {
+            return Step::On(Wait::Unread { pool }, reader, Some(channel));
+        }
+        let underway = Step::End(End::Underway { task, pool });
+        if pool.held < pool.size { self.step_segment(task, pool).unwrap_or(underway) } else { underway }
+    }
+
+    fn step_input(&self, task: u32, seen: &TaskInspection, came_by: Option<(u64, u32)>) -> Step {
+        let readable = seen.input.readable + seen.unread_buffers;
+        let Some(channel) = came_by.filter(|_| readable == 0) else {
+            return Step::End(End::Asleep { task, readable });
+        };
+        let is_without_credit = seen.input.without_credit.contains(&channel);
+        // The list is cut: of a channel that is not in it nothing is known then.
+        let is_cut = seen.input.channels_without_credit > seen.input.without_credit.len() as u64;
+        if !is_without_credit && (!is_cut || !self.has_credit(task)) {
+            let from = self.producer_of(channel.0).unwrap_or(task);
+            return Step::End(End::Connection { task, from });
+        }
+        let pool = seen.input.pool;
+        let short = pool.filter(|pool| pool.held < pool.size);
+        let missing = short.and_then(|pool| self.step_segment(task, pool));
+        missing.unwrap_or(Step::End(End::NoCredit { task, pool }))
+    }
+
+    /// Where a pool is short because the worker has no segment left: who has too many.
+    fn step_segment(&self, task: u32, pool: PoolInspection) -> Option<Step> {
+        let answer = self.answers.get(&self.plan.tasks[task as usize].worker)?;
+        if answer.free > 0 {
+            return None;
+        }
+        let holder =
+            answer.tasks.iter().map(|(holder, seen)| (excess(seen), *holder)).max_by_key(|&(excess, _)| excess);
+        Some(match holder {
+            Some((excess @ 1.., holder)) => Step::On(Wait::Segment { pool, excess }, holder, None),
+            _ => Step::End(End::NoSegment { task, pool }),
+        })
+    }
+
+    fn holder_of_unread(&self, partition: u64) -> Option<((u64, u32), u32)> {
+        let readers = self.readers.range((partition, 0)..=(partition, u32::MAX));
+        let unread = |task: &u32| self.tasks.get(task).map_or(0, |seen| seen.unread_buffers);
+        let holder = readers.max_by_key(|(_, reader)| unread(reader));
+        holder.filter(|(_, reader)| unread(reader) > 0).map(|(&channel, &reader)| (channel, reader))
+    }
+
+    /// Some ways to control flow let the coordinator stop sources.
+    fn may_be_held(&self, task: u32) -> bool {
+        let is_source = self.plan.tasks[task as usize].spec.is_source();
+        is_source && self.plan.exchanges.iter().any(|exchange| exchange.flow_control.is_of_the_job())
+    }
+
+    fn has_credit(&self, task: u32) -> bool {
+        let mut inputs = self.plan.tasks[task as usize].spec.inputs.iter();
+        inputs.any(|input| input.flow_control == FlowControl::Credit)
+    }
+
+    fn producer_of(&self, partition: u64) -> Option<u32> {
+        let writes = |task: &&crate::plan::PlacedTask| task.spec.outputs.iter().any(|out| out.partition == partition);
+        self.plan.tasks.iter().find(writes).map(|placed| placed.spec.task_id)
+    }
+
+    fn outputs(&self, task: u32) -> impl Iterator<Item = (u64, &'a OutputInspection)> {
+        let specs = self.plan.tasks[task as usize].spec.outputs.iter().map(|output| output.partition);
+        let seen = self.tasks.get(&task).into_iter().flat_map(|seen| &seen.outputs);
+        specs.zip(seen)
+    }
+}
+
+/// Segments that the pools of a task hold beyond their sizes.
+fn excess(seen: &TaskInspection) -> u64 {
+    let pools = seen.outputs.iter().map(|output| &output.pool).chain(&seen.input.pool);
+    pools.map(|pool| pool.held.saturating_sub(pool.size)).sum()
+}

@@ -1,0 +1,107 @@
+//! What a task waits for, in numbers, for whoever asks why a job does not move.
+//!
+//! Dear compared to [`MetricsSnapshot`](crate::MetricsSnapshot): it looks at every channel. So it is made on suspicion,
+//! and its lists are cut at [`LISTED`]: a task with thousands of channels still fits into a small message.
+
+use flownet_core::partition::PartitionHandle;
+use flownet_core::{Credit, InputGate};
+use flownet_memory::BufferPool;
+use serde::{Deserialize, Serialize};
+
+use crate::ledger::TimeState;
+use crate::spec::{ChannelSpec, TaskSpec};
+
+/// One task at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskInspection {
+    /// What its thread does; none once it has ended.
+    pub state: Option<TimeState>,
+    /// Buffers that it took from its input and has not read.
+    pub unread_buffers: u64,
+    /// Edges out, in the order of [`TaskSpec::outputs`].
+    pub outputs: Vec<OutputInspection>,
+    /// All edges in.
+    pub input: InputInspection,
+}
+
+/// One partition.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputInspection {
+    /// Where it has its segments from.
+    pub pool: PoolInspection,
+    /// The task may write to it.
+    pub is_available: bool,
+    /// Elements in its subpartitions that a reader could take.
+    pub readable: u64,
+    /// The subpartitions that have most of them, and how many; at most [`LISTED`].
+    pub fullest: Vec<(u32, u64)>,
+}
+
+/// All channels of a task.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputInspection {
+    /// Where remote channels have their segments from; none if there are none.
+    pub pool: Option<PoolInspection>,
+    /// Elements that the task could take now.
+    pub readable: u64,
+    /// Channels whose producer has no credit, by (partition, subpartition); at most [`LISTED`].
+    pub without_credit: Vec<(u64, u32)>,
+    /// All of these.
+    pub channels_without_credit: u64,
+}
+
+/// One buffer pool, in segments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolInspection {
+    /// Idle or in use.
+    pub held: u64,
+    /// Taken and not yet back.
+    pub in_use: u64,
+    /// It may hold as many now.
+    pub size: u64,
+    /// It is promised as many.
+    pub guaranteed: u64,
+}
+
+impl From<&BufferPool> for PoolInspection {
+    fn from(pool: &BufferPool) -> Self {
+        Self {
+            held: pool.held() as u64,
+            in_use: pool.in_use() as u64,
+            size: pool.size() as u64,
+            guaranteed: pool.guaranteed() as u64,
+        }
+    }
+}
+
+impl OutputInspection {
+    pub(crate) fn of(partition: &PartitionHandle, pool: Option<&BufferPool>) -> Self {
+        let cells = (0..).zip(partition.subpartitions());
+        let mut fullest: Vec<(u32, u64)> = cells.map(|(index, cell)| (index, cell.readable() as u64)).collect();
+        let readable = fullest.iter().map(|&(_, readable)| readable).sum();
+        fullest.retain(|&(_, readable)| readable > 0);
+        fullest.sort_by_key(|&(_, readable)| std::cmp::Reverse(readable));
+        fullest.truncate(LISTED);
+        let is_available = pool.is_none_or(BufferPool::is_available);
+        Self { pool: pool.map(PoolInspection::from).unwrap_or_default(), is_available, readable, fullest }
+    }
+}
+
+impl InputInspection {
+    pub(crate) fn of(spec: &TaskSpec, gate: &InputGate, pool: Option<&BufferPool>) -> Self {
+        let channels = gate.inspect();
+        let names = spec.inputs.iter().flat_map(|input| &input.channels);
+        let has_none = |credit: Option<Credit>| credit.is_some_and(Credit::is_zero);
+        let starved = names.zip(&channels).filter(|(_, channel)| has_none(channel.credit));
+        let starved: Vec<&ChannelSpec> = starved.map(|(name, _)| name).collect();
+        Self {
+            pool: pool.map(PoolInspection::from),
+            readable: channels.iter().map(|channel| channel.readable as u64).sum(),
+            without_credit: starved.iter().take(LISTED).map(|name| (name.partition, name.subpartition)).collect(),
+            channels_without_credit: starved.len() as u64,
+        }
+    }
+}
+
+/// Entries of a list in an inspection.
+pub const LISTED: usize = 16;
