@@ -7,6 +7,7 @@ import os
 import resource
 import socket
 import stat
+import struct
 import subprocess
 import sys
 import textwrap
@@ -19,6 +20,8 @@ from flownet import errors
 
 RUNS = 8
 MEGABYTES = 50
+# The kind of frame.
+EVENT = 2
 # Of the thread that builds chains.
 STACK_KILOBYTES = 8 << 10
 
@@ -36,7 +39,31 @@ class CutConnections:
         return value
 
 
+class BreakProtocol:
+    """Sends an event that is out of sequence to whoever reads the first channel of a connection to this process."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def __call__(self, value: int) -> int:
+        self.seen += 1
+        if self.seen == 100:
+            channel, sequence, backlog, watermark = 0, 1 << 31, 0, 1
+            body = struct.pack("<IIIBq", channel, sequence, backlog, watermark, 0)
+            for connection in accepted_connections():
+                connection.send(struct.pack("<BBHI", EVENT, 0, 0, len(body)) + body)
+        return value
+
+
 def cut_connections() -> None:
+    for connection in accepted_connections():
+        # Another subtask may have been faster.
+        with contextlib.suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
+
+
+def accepted_connections() -> Iterator[socket.socket]:
+    """The TCP connections that others opened to this process, each as a duplicate."""
     found = []
     for name in os.listdir("/proc/self/fd"):
         try:
@@ -50,9 +77,7 @@ def cut_connections() -> None:
     ports = {one.getsockname()[1] for one in tcp if listens[one]}
     for one in tcp:
         if not listens[one] and one.getsockname()[1] in ports:
-            # Another subtask may have been faster.
-            with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+            yield one
     for one in found:
         one.close()
 
@@ -76,6 +101,21 @@ def test_a_connection_that_breaks_between_workers_is_told_as_such_every_time() -
         assert caught.value.peer is not None
         assert caught.value.peer.startswith("127.0.0.1:")
         assert caught.value.peer in str(caught.value)
+
+
+def test_a_worker_that_breaks_the_protocol_is_named_with_the_channel() -> None:
+    env = fn.Environment(parallelism=2, buffer_timeout="5ms")
+    # Slow enough for no frame to be half written when the forged one is.
+    numbers = env.from_iterable(endless, rate_limit=1000).set_parallelism(2).map(BreakProtocol())
+    numbers.key_by(lambda n: n % 64).filter(lambda _: False).collect()
+    with pytest.raises(errors.PeerBreachError, match="sequence number 2147483648") as caught:
+        env.execute(workers=2)
+    error = caught.value
+    assert error.peer is not None
+    assert error.peer.startswith("127.0.0.1:")
+    assert error.channel is not None
+    assert error.partition is not None
+    assert f"{error.peer} broke the protocol on input channel {error.channel}" in str(error)
 
 
 def test_an_exception_with_a_text_of_megabytes_stays_an_operator_error(env: fn.Environment, workers: int) -> None:
