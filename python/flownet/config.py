@@ -261,6 +261,19 @@ def _one_of(*allowed: str) -> Callable[[str, object], str]:
     return read
 
 
+def tls(setting: str, value: object) -> str:
+    """Check which connections are encrypted: ``auto``, ``off``, ``on`` or a folder; raise `ConfigError` otherwise."""
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if not isinstance(value, str) or not value.strip():
+        raise _refuse(setting, value, "must be 'auto', 'off', 'on' or the folder with tls.crt, tls.key and ca.crt")
+    if value in ("auto", "off", "on"):
+        return value
+    if not os.path.isdir(value):
+        raise _refuse(setting, value, "must be 'auto', 'off', 'on' or a folder; there is no such folder")
+    return os.path.abspath(value)
+
+
 def flow_control(value: object) -> FlowControl:
     """Check a way to control the flow of one exchange; raise `ConfigError` otherwise."""
     if value in ("storm", "pid"):
@@ -352,5 +365,6 @@ SETTINGS: Final = {
         Setting("heartbeat_timeout", "heartbeat_timeout_ms", _milliseconds),
         Setting("launch_timeout", "launch_timeout_ms", _milliseconds),
         Setting("cancel_timeout", "cancel_timeout_ms", _milliseconds),
+        Setting("tls", "tls", tls),
     )
 }

@@ -98,6 +98,11 @@ class Environment:
     cancel_timeout
         How long the functions of a job that ends early may go on before they are given up: worker processes are killed
         then. Default: ``"500ms"``, so that a failed job is gone within a second.
+    tls
+        Which connections between processes are encrypted and authenticated by TLS 1.3, both ends by certificates.
+        ``"off"``: none. ``"on"``: all, by certificates made for the job. A path: all, by those in that folder of this
+        machine, ``tls.crt``, ``tls.key`` and ``ca.crt`` in PEM; the other processes get them from this one.
+        ``"auto"``: on where processes listen off loopback, such as inside Spark, else off. Default: ``"auto"``.
     name
         Name of the job. Default: ``"job"``; ``flownet run`` takes the name of the module.
 
@@ -142,6 +147,7 @@ class Environment:
         heartbeat_timeout: str | timedelta | Unset = UNSET,
         launch_timeout: str | timedelta | Unset = UNSET,
         cancel_timeout: str | timedelta | Unset = UNSET,
+        tls: str | os.PathLike[str] | Unset = UNSET,
         name: str | Unset = UNSET,
     ) -> None:
         arguments: dict[str, object] = {
@@ -165,6 +171,7 @@ class Environment:
             "heartbeat_timeout": heartbeat_timeout,
             "launch_timeout": launch_timeout,
             "cancel_timeout": cancel_timeout,
+            "tls": tls,
             "name": name,
         }
         self._given = {setting: value for setting, value in arguments.items() if value is not UNSET}
@@ -460,7 +467,7 @@ class Environment:
             return Job(submit([] if here else _worker_command(), init, None))
         # Before the host is asked, which takes seconds.
         _flownet.check(plan.operators, plan.edges, settings)
-        lease = on.lease(settings["job_name"], inputs)
+        lease = on.lease(settings["job_name"], settings["tls"], inputs)
         try:
             return Job(submit([], init, lease.crew), lease)
         except BaseException:

@@ -39,13 +39,15 @@ class Host(Protocol):
     def workers(self) -> int:
         """How many workers a job gets."""
 
-    def lease(self, job_name: str, inputs: Sequence[Any] = ()) -> Lease:
+    def lease(self, job_name: str, tls: str, inputs: Sequence[Any] = ()) -> Lease:
         """Get the workers for a job.
 
         Parameters
         ----------
         job_name
             Name of the job.
+        tls
+            Which connections between its processes are encrypted, as in the setting.
         inputs
             What its sources read from the host, such as a DataFrame of Spark.
 

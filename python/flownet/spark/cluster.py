@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 
 
 def cluster(
-    spark: SparkSession, workers: int, *, address: str | None = None, launch_timeout: str | timedelta = "60s"
+    spark: SparkSession,
+    workers: int,
+    *,
+    address: str | None = None,
+    tls: str | None = None,
+    launch_timeout: str | timedelta = "60s",
 ) -> Cluster:
     """Host jobs inside a Spark application: the ``on`` of `Environment.execute`.
 
@@ -40,6 +45,10 @@ def cluster(
     address
         Numeric address of this machine that the executors reach. None takes ``spark.driver.host``; over Spark Connect
         the address from which this machine reaches the server. Default: None.
+    tls
+        Whether what the workers and this process say to each other is encrypted: ``"auto"``, ``"off"``, ``"on"`` or the
+        folder of own certificates, as in the setting of `Environment`. None takes the setting of the job or, in a
+        ``with`` block, of ``FLOWNET_TLS``. Default: None, which is on wherever this machine listens off loopback.
     launch_timeout
         How long Spark may take until all workers run, its wait for free slots included. Default: ``"60s"``.
 
@@ -63,7 +72,7 @@ def cluster(
     """
     limit = config.duration_us("launch_timeout", launch_timeout) / 1e6
     count = config.whole_number("workers", workers, 1, 1024)
-    return Cluster(spark, count, address, limit)
+    return Cluster(spark, count, address, limit, tls=tls and config.tls("tls", tls))
 
 
 class Cluster:
@@ -76,12 +85,14 @@ class Cluster:
         address: str | None,
         launch_timeout: float,
         *,
+        tls: str | None = None,
         result: StructType | None = None,
     ) -> None:
         self._spark = spark
         self._workers = workers
         self._address = address
         self._launch_timeout = launch_timeout
+        self._tls = tls
         self._result_columns = result
         self._entered = False
         self._stage: Stage | None = None
@@ -100,8 +111,8 @@ class Cluster:
         stage = self._stage
         return [place for _, _, place in stage.crew.members()] if stage else []
 
-    def lease(self, job_name: str, inputs: Sequence[DataFrame] = ()) -> _Lease:
-        """Give the workers to one job. Called by ``execute()``.
+    def lease(self, job_name: str, tls: str, inputs: Sequence[DataFrame] = ()) -> _Lease:
+        """Give the workers to one job with this setting of ``tls``. Called by ``execute()``.
 
         Raises
         ------
@@ -129,7 +140,7 @@ class Cluster:
                 )
             if self._stage is None or not self._stage.is_whole():
                 self._stop()
-                self._start(self._speaking_name(None if self._entered else job_name), *inputs)
+                self._start(self._speaking_name(None if self._entered else job_name), tls, *inputs)
             assert self._stage is not None
             self._job = job_name
             return _Lease(self, self._stage)
@@ -138,7 +149,7 @@ class Cluster:
         with self._lock:
             if self._entered:
                 raise ConfigError("this cluster is in use by another with block", setting="on")
-            self._start(self._speaking_name(None))
+            self._start(self._speaking_name(None), str(config.resolve({}, {})["tls"]))
             self._entered = True
         return self
 
@@ -153,9 +164,10 @@ class Cluster:
         assert self._ended is not None
         return self._ended.result()
 
-    def _start(self, name: str, feed: DataFrame | None = None) -> None:
+    def _start(self, name: str, tls: str, feed: DataFrame | None = None) -> None:
         slots.check(self._spark, self._workers, self._launch_timeout)
-        stage = Stage(self._spark, self._workers, self._address, name, feed=feed, result=self._result_columns)
+        tls = self._tls or tls
+        stage = Stage(self._spark, self._workers, self._address, tls, name, feed=feed, result=self._result_columns)
         try:
             stage.start(self._launch_timeout)
         except BaseException:

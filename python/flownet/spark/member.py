@@ -34,7 +34,7 @@ class Load(NamedTuple):
 
 
 def serve(
-    crew: str, secret_hex: str, versions: Versions, load: Load, batches: Iterator[pyarrow.RecordBatch]
+    crew: str, credentials: str, versions: Versions, load: Load, batches: Iterator[pyarrow.RecordBatch]
 ) -> Iterator[pyarrow.RecordBatch]:
     """Join the crew and serve its jobs until it goes.
 
@@ -42,7 +42,7 @@ def serve(
     ----------
     crew
         Where it listens, ``host:port``.
-    secret_hex
+    credentials
         What it asks for proof of.
     versions
         Those of the process of the caller.
@@ -69,7 +69,7 @@ def serve(
     executor = context.getTaskInfos()[context.partitionId()].address
     place = f"Spark executor {executor}"
     try:
-        member = Member(_numeric(executor.rpartition(":")[0]), secret_hex)
+        member = Member(_numeric(executor.rpartition(":")[0]), credentials)
     except FlownetError as error:
         raise LaunchError(f"worker {worker} on {place}: {error}", worker=worker) from error
     _meet(context, member, worker, place, versions)

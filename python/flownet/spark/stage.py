@@ -3,8 +3,8 @@
 Spark runs `member.serve` once a task, all at the same time or not at all. The stage lives in a thread of its own, which
 waits in Spark's ``collect()`` for its end; everything else is learnt from the crew, which the tasks dial.
 
-The crew's secret travels inside the pickled function, as all that the tasks run does: whoever can read that can run
-code in them anyhow. It is in no configuration, argument list, event log or page of the UI, which others may read.
+The crew's credentials travel inside the pickled function, as all that the tasks run does: whoever can read that can run
+code in them anyhow. They are in no configuration, argument list, event log or page of the UI, which others may read.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ class Stage:
         Number of tasks.
     address
         Numeric address on which the crew listens; None finds one.
+    tls
+        Which connections are encrypted, as in the setting.
     name
         Shown in the Spark UI.
     feed
@@ -51,6 +53,7 @@ class Stage:
         spark: SparkSession,
         workers: int,
         address: str | None,
+        tls: str,
         name: str,
         *,
         feed: DataFrame | None = None,
@@ -65,7 +68,7 @@ class Stage:
         self._tag = f"flownet-{uuid.uuid4()}"
         self._error: BaseException | None = None
         self._ended = threading.Event()
-        self.crew = _flownet.Crew(address or session.own_address(spark))
+        self.crew = _flownet.Crew(address or session.own_address(spark), tls)
         self._thread = threading.Thread(target=self._run, name="flownet-spark", daemon=True)
 
     def start(self, timeout: float) -> None:
@@ -131,7 +134,7 @@ class Stage:
     def _run(self) -> None:
         try:
             load = Load(has_input=self._feed is not None, has_results=self._columns is not None)
-            body = _body(self.crew.address, self.crew.secret_hex(), own_versions(), load)
+            body = _body(self.crew.address, self.crew.credentials(), own_versions(), load)
             with session.named_job(self._spark, self._tag, self._name):
                 tasks = self._tasks().mapInArrow(body, self._columns or "worker int, jobs long", barrier=True)
                 if self._columns is None:
@@ -174,7 +177,7 @@ def reason_of(error: BaseException) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
 
 
-def _body(crew: str, secret_hex: str, versions: Versions, load: Load) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _body(crew: str, credentials: str, versions: Versions, load: Load) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """Make the function that Spark ships. It travels by value, so that executors without flownet can say so."""
 
     def flownet_worker(batches: Iterator[Any]) -> Iterator[Any]:
@@ -185,7 +188,7 @@ def _body(crew: str, secret_hex: str, versions: Versions, load: Load) -> Callabl
 
             text = f"flownet.errors.LaunchError: the Python of the executors ({sys.executable}) lacks flownet: {error}"
             raise RuntimeError(text) from error
-        return member.serve(crew, secret_hex, versions, load, batches)
+        return member.serve(crew, credentials, versions, load, batches)
 
     return flownet_worker
 

@@ -23,7 +23,7 @@ use std::{
 
 use flownet_core::PartitionId;
 use flownet_memory::SegmentPool;
-use flownet_net::{NetworkConfig, NetworkEnvironment, Secret};
+use flownet_net::{Credentials, NetworkConfig, NetworkEnvironment};
 use flownet_runtime::{Chain, ChainFactory, PreparedTask, TaskError, TaskHandle, source::SourceOrder, spec::TaskSpec};
 use tokio::{
     runtime::Handle,
@@ -41,7 +41,7 @@ use crate::{
 /// The tasks of one worker and what they need.
 pub(crate) struct Agent {
     worker: u32,
-    secret: Secret,
+    credentials: Credentials,
     /// An error is kept until a deployment can report it.
     factory: Result<Arc<dyn ChainFactory>, String>,
     /// Where the data plane listens: an address its peers reach.
@@ -90,14 +90,14 @@ struct Ended {
 impl Agent {
     pub(crate) fn new(
         worker: u32,
-        secret: Secret,
+        credentials: Credentials,
         factory: Result<Arc<dyn ChainFactory>, String>,
         host: IpAddr,
         network: Handle,
     ) -> Arc<Self> {
         Arc::new(Self {
             worker,
-            secret,
+            credentials,
             factory,
             host,
             network,
@@ -204,7 +204,7 @@ impl Agent {
         let pool = SegmentPool::new(settings.segments(), settings.segment_bytes).map_err(|error| failed(&error))?;
         let config = NetworkConfig { bind: self.host, ..network_config(settings) };
         self.running().segments = Some(Arc::clone(&pool));
-        let bind = NetworkEnvironment::bind(config, self.secret.clone(), pool);
+        let bind = NetworkEnvironment::bind(config, self.credentials.clone(), pool);
         let bound = self.network.spawn(bind).await.map_err(|error| failed(&error))?;
         bound.map_err(|error| failed(&error))
     }

@@ -36,6 +36,7 @@ mod sample;
 mod settings;
 mod stall;
 mod threads;
+mod tls;
 mod tracker;
 mod worker;
 
@@ -53,5 +54,6 @@ pub use self::{
     sample::{JobSample, TaskSample, WorkerSample},
     settings::{JobSettings, MAX_PARALLELISM, SettingsError},
     stall::{Stall, StallCause, StallHistory},
+    tls::Tls,
     worker::{WorkerError, run_worker},
 };

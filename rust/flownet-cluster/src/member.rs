@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use flownet_net::Secret;
+use flownet_net::Credentials;
 use flownet_runtime::ChainFactory;
 use futures::{SinkExt, StreamExt};
 
@@ -24,7 +24,7 @@ pub struct Enlistment {
     /// Where the crew listens.
     pub crew: SocketAddr,
     /// What it asks for proof of.
-    pub secret: Secret,
+    pub credentials: Credentials,
     /// The number to take, from 1; no two members share one.
     pub worker: u32,
     /// Where this process runs, in words for people.
@@ -63,7 +63,7 @@ where
     // An error of the connection is its end, as is the end.
     while let Some(Ok(orders)) = runtime.block_on(link.next()) {
         tracing::debug!(worker = orders.worker, coordinator = %orders.coordinator, "takes part in a job");
-        let complaint = match take_part(&orders, &enlistment.secret, enlistment.host, &build) {
+        let complaint = match take_part(&orders, &enlistment.credentials, enlistment.host, &build) {
             Ok(TasksLeft(true)) => return Ok(MemberEnd::TasksLeft),
             Ok(TasksLeft(false)) => None,
             Err(error) => Some(error.to_string()),
@@ -77,7 +77,7 @@ where
 }
 
 async fn enlist(enlistment: &Enlistment) -> Result<Link, WorkerError> {
-    let stream = port::dial(enlistment.crew, &enlistment.secret).await?;
+    let stream = port::dial(enlistment.crew, &enlistment.credentials).await?;
     let mut link: Link = rpc::transport(stream);
     let Enlistment { worker, place, .. } = enlistment.clone();
     link.send(Report::Enlisted { worker, pid: std::process::id(), place }).await.map_err(WorkerError::Enlist)?;

@@ -3,21 +3,21 @@
 use std::{net::SocketAddr, time::Duration};
 
 use flownet_net::{
-    HandshakeError, PendingHandshake, PendingHandshakes, Secret,
-    handshake::{self, DEFAULT_HANDSHAKE_TIMEOUT, Features, Hello, Role},
+    Credentials, HandshakeError, PendingHandshake, PendingHandshakes, Stream,
+    handshake::{DEFAULT_HANDSHAKE_TIMEOUT, Features, Hello, Role},
 };
 use tokio::net::{TcpListener, TcpStream};
 
 /// What both ends of a control connection say.
 pub(crate) const CONTROL_HELLO: Hello = Hello { role: Role::Control, features: Features::NONE };
 
-/// Hands every connection that proves to know the secret to `admit`, until it
+/// Hands every connection that proves itself to `admit`, until it
 /// is dropped. Everybody else is logged in one line and shut out; nobody else
 /// notices, however many they are: see [`PendingHandshakes`].
 pub(crate) async fn accept_all<F>(
     listener: TcpListener,
-    secret: Secret,
-    admit: impl Fn(TcpStream, SocketAddr) -> F + Clone + Send + 'static,
+    credentials: Credentials,
+    admit: impl Fn(Stream, SocketAddr) -> F + Clone + Send + 'static,
 ) where
     F: Future<Output = ()> + Send,
 {
@@ -25,9 +25,9 @@ pub(crate) async fn accept_all<F>(
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
-                let (secret, admit, place) = (secret.clone(), admit.clone(), pending.enter(peer.ip()));
+                let (credentials, admit, place) = (credentials.clone(), admit.clone(), pending.enter(peer.ip()));
                 tokio::spawn(async move {
-                    if let Some(stream) = prove(stream, peer, &secret, place).await {
+                    if let Some(stream) = prove(stream, peer, &credentials, place).await {
                         admit(stream, peer).await;
                     }
                 });
@@ -43,35 +43,30 @@ pub(crate) async fn accept_all<F>(
     }
 }
 
-async fn prove(stream: TcpStream, peer: SocketAddr, secret: &Secret, place: PendingHandshake) -> Option<TcpStream> {
-    let accept = async |mut stream: TcpStream| {
-        handshake::accept(&mut stream, secret, CONTROL_HELLO, DEFAULT_HANDSHAKE_TIMEOUT).await.map(|_| stream)
-    };
-    let stream = match place.prove(stream, DEFAULT_HANDSHAKE_TIMEOUT, accept).await {
-        Ok(stream) => stream,
-        Err(error @ HandshakeError::Displaced) => {
-            tracing::debug!(%peer, %error, "refused a control connection");
-            return None;
-        }
-        Err(error) => {
-            tracing::warn!(%peer, %error, "refused a control connection");
-            return None;
-        }
-    };
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%peer, %error, "cannot set TCP_NODELAY");
+async fn prove(
+    stream: TcpStream,
+    peer: SocketAddr,
+    credentials: &Credentials,
+    place: PendingHandshake,
+) -> Option<Stream> {
+    set_nodelay(&stream);
+    let accept = |stream| credentials.accept(stream, CONTROL_HELLO, DEFAULT_HANDSHAKE_TIMEOUT);
+    match place.prove(stream, DEFAULT_HANDSHAKE_TIMEOUT, accept).await {
+        Ok(stream) => return Some(stream),
+        Err(error @ HandshakeError::Displaced) => tracing::debug!(%peer, %error, "refused a control connection"),
+        Err(error) => tracing::warn!(%peer, %error, "refused a control connection"),
     }
-    Some(stream)
+    None
 }
 
 /// Dials a control port and proves itself there.
 ///
 /// # Errors
-/// If nobody listens there, or the two ends do not know the same secret.
-pub(crate) async fn dial(port: SocketAddr, secret: &Secret) -> Result<TcpStream, DialError> {
+/// If nobody listens there, or the two ends are not of one job.
+pub(crate) async fn dial(port: SocketAddr, credentials: &Credentials) -> Result<Stream, DialError> {
     let mut attempt = 1;
     loop {
-        match dial_once(port, secret).await {
+        match dial_once(port, credentials).await {
             // It is crowded, and we gave way to others before it knew us.
             Err(DialError::Handshake { error, .. }) if error.is_hang_up() && attempt < ATTEMPTS => {
                 tracing::debug!(%port, %error, attempt, "trying again to connect");
@@ -83,17 +78,20 @@ pub(crate) async fn dial(port: SocketAddr, secret: &Secret) -> Result<TcpStream,
     }
 }
 
-async fn dial_once(port: SocketAddr, secret: &Secret) -> Result<TcpStream, DialError> {
+async fn dial_once(port: SocketAddr, credentials: &Credentials) -> Result<Stream, DialError> {
     let connecting = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(port)).await;
     let connected = connecting.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
-    let mut stream = connected.map_err(|error| DialError::Connect { port, error })?;
-    handshake::initiate(&mut stream, secret, CONTROL_HELLO, DEFAULT_HANDSHAKE_TIMEOUT)
-        .await
-        .map_err(|error| DialError::Handshake { port, error })?;
+    let stream = connected.map_err(|error| DialError::Connect { port, error })?;
+    set_nodelay(&stream);
+    let proved = credentials.initiate(stream, CONTROL_HELLO, DEFAULT_HANDSHAKE_TIMEOUT).await;
+    proved.map_err(|error| DialError::Handshake { port, error })
+}
+
+/// It is not needed to be correct.
+fn set_nodelay(stream: &TcpStream) {
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%port, %error, "cannot set TCP_NODELAY");
+        tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
-    Ok(stream)
 }
 
 /// Why a control port could not be used.

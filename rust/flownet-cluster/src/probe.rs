@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use flownet_net::Secret;
+use flownet_net::Credentials;
 use futures::future::join_all;
 use tokio::net::TcpListener;
 
@@ -17,12 +17,12 @@ use crate::{
     threads::NetworkThread,
 };
 
-/// A port that answers whoever knows the secret, until it is dropped.
+/// A port that answers whoever proves to belong here, until it is dropped.
 #[derive(Debug)]
 pub struct Probe {
     network: NetworkThread,
     address: SocketAddr,
-    secret: Secret,
+    credentials: Credentials,
 }
 
 impl Probe {
@@ -30,12 +30,13 @@ impl Probe {
     ///
     /// # Errors
     /// If this machine has no such address, or no port is free.
-    pub fn open(host: IpAddr, secret: Secret) -> io::Result<Self> {
+    pub fn open(host: IpAddr, credentials: impl Into<Credentials>) -> io::Result<Self> {
+        let credentials = credentials.into();
         let network = NetworkThread::start()?;
         let listener = network.handle().block_on(TcpListener::bind((host, 0)))?;
         let address = listener.local_addr()?;
-        network.handle().spawn(port::accept_all(listener, secret.clone(), |_, _| std::future::ready(())));
-        Ok(Self { network, address, secret })
+        network.handle().spawn(port::accept_all(listener, credentials.clone(), |_, _| std::future::ready(())));
+        Ok(Self { network, address, credentials })
     }
 
     /// Where it listens.
@@ -45,11 +46,11 @@ impl Probe {
     }
 
     /// Dials all `peers` at once. For those that do not answer, or not as
-    /// someone who knows the secret, within `limit`: their position, and why.
+    /// someone who belongs here, within `limit`: their position, and why.
     #[must_use]
     pub fn dial_all(&self, peers: &[SocketAddr], limit: Duration) -> Vec<(usize, String)> {
         let dial = async |(position, &peer): (usize, &SocketAddr)| {
-            let reason = match tokio::time::timeout(limit, port::dial(peer, &self.secret)).await {
+            let reason = match tokio::time::timeout(limit, port::dial(peer, &self.credentials)).await {
                 Ok(Ok(_)) => return None,
                 Ok(Err(DialError::Connect { error, .. })) => error.to_string(),
                 Ok(Err(DialError::Handshake { error, .. })) => error.to_string(),
@@ -64,6 +65,8 @@ impl Probe {
 
 #[cfg(test)]
 mod tests {
+    use flownet_net::Secret;
+
     use super::*;
 
     const HOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);

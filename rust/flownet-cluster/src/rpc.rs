@@ -1,15 +1,15 @@
 //! The calls between coordinator and workers, and the stream they travel on.
 //!
-//! The coordinator is the client. Both ends have proved that they know the
-//! job's secret before the first call is read. Messages are MessagePack in
+//! The coordinator is the client. Both ends have proved that they are
+//! of the job before the first call is read. Messages are MessagePack in
 //! length-delimited frames of at most [`MAX_FRAME_BYTES`].
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
+use flownet_net::Stream;
 use flownet_runtime::{MetricsSnapshot, TaskError, TaskInspection, source::SourceOrder, spec::TaskSpec};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tarpc::serde_transport::{self, Transport};
-use tokio::net::TcpStream;
 use tokio_serde::formats::MessagePack;
 use tokio_util::codec::LengthDelimitedCodec;
 
@@ -88,10 +88,10 @@ pub(crate) struct TaskEnd {
 }
 
 /// A stream of `In` from the peer and `Out` to it.
-pub(crate) type ControlTransport<In, Out> = Transport<TcpStream, In, Out, MessagePack<In, Out>>;
+pub(crate) type ControlTransport<In, Out> = Transport<Stream, In, Out, MessagePack<In, Out>>;
 
 /// Puts messages on a stream whose ends have authenticated each other.
-pub(crate) fn transport<In, Out>(stream: TcpStream) -> ControlTransport<In, Out>
+pub(crate) fn transport<In, Out>(stream: Stream) -> ControlTransport<In, Out>
 where
     In: DeserializeOwned,
     Out: Serialize,

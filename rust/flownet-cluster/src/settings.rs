@@ -6,8 +6,11 @@
 
 use std::time::Duration;
 
+use flownet_net::TlsError;
 use flownet_runtime::spec::FlowControl;
 use serde::{Deserialize, Serialize};
+
+use crate::tls::Tls;
 
 /// What a job needs to know besides its dataflow.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -83,6 +86,9 @@ pub struct JobSettings {
     /// Time in which nothing moves, although records wait, before a job is said
     /// to be stalled. Always 10 s for users of Python; tests are quicker.
     pub stall_patience: Duration,
+    /// Which connections between processes are encrypted. Default: those of
+    /// jobs whose processes listen on addresses that other machines reach.
+    pub tls: Tls,
 }
 
 impl Default for JobSettings {
@@ -111,6 +117,7 @@ impl Default for JobSettings {
             launch_timeout: Duration::from_secs(60),
             cancel_timeout: Duration::from_millis(500),
             stall_patience: Duration::from_secs(10),
+            tls: Tls::Auto,
         }
     }
 }
@@ -214,6 +221,17 @@ pub enum SettingsError {
         interval: Duration,
         /// The timeout set.
         timeout: Duration,
+    },
+    /// Certificates that cannot be used.
+    #[error("tls: {0}")]
+    Tls(#[from] TlsError),
+    /// The workers were opened with another setting than the job asks for.
+    #[error("tls is {job}, but the crew of these workers was opened with {crew}: open it with the same")]
+    CrewTls {
+        /// The setting of the job.
+        job: Tls,
+        /// That of the crew.
+        crew: Tls,
     },
 }
 

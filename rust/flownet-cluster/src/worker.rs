@@ -16,7 +16,7 @@ use crate::{
     rpc::{self, Deployment, Inspection, Introduction, News, Worker, WorkerFault},
     threads::{NetworkThread, SHUTDOWN_LIMIT, control_runtime},
 };
-use flownet_net::{Secret, SecretError};
+use flownet_net::{Credentials, CredentialsError};
 use flownet_runtime::{ChainFactory, source::SourceOrder};
 use futures::StreamExt;
 use tarpc::{
@@ -31,9 +31,9 @@ pub enum WorkerError {
     /// Whoever started the process did not say what it needs to know.
     #[error("no usable greeting on the standard input: {0}")]
     Greeting(#[source] io::Error),
-    /// The greeting's secret is none.
-    #[error("the greeting holds no secret: {0}")]
-    Secret(#[from] SecretError),
+    /// The greeting's credentials are none.
+    #[error("the greeting holds no credentials: {0}")]
+    Credentials(#[from] CredentialsError),
     /// The coordinator could not be reached, or one of the two could not prove
     /// itself.
     #[error("cannot register with the coordinator: {0}")]
@@ -63,9 +63,9 @@ pub fn run_worker<F>(greeting: impl Read, build: F) -> Result<(), WorkerError>
 where
     F: FnOnce(&[u8]) -> Result<Arc<dyn ChainFactory>, String>,
 {
-    let Greeting { secret_hex, orders } = Greeting::read(greeting).map_err(WorkerError::Greeting)?;
-    let secret = Secret::from_hex(&secret_hex)?;
-    take_part(&orders, &secret, Ipv4Addr::LOCALHOST.into(), build).map(drop)
+    let Greeting { credentials, orders } = Greeting::read(greeting).map_err(WorkerError::Greeting)?;
+    let credentials = Credentials::from_text(&credentials)?;
+    take_part(&orders, &credentials, Ipv4Addr::LOCALHOST.into(), build).map(drop)
 }
 
 /// Whether tasks ignored being cancelled, so that their threads still run.
@@ -74,22 +74,27 @@ pub(crate) struct TasksLeft(pub(crate) bool);
 
 /// Takes part in one job, on the calling thread, until its coordinator lets the
 /// worker go, goes away, or falls silent. The data port is opened on `host`.
-pub(crate) fn take_part<F>(orders: &Orders, secret: &Secret, host: IpAddr, build: F) -> Result<TasksLeft, WorkerError>
+pub(crate) fn take_part<F>(
+    orders: &Orders,
+    credentials: &Credentials,
+    host: IpAddr,
+    build: F,
+) -> Result<TasksLeft, WorkerError>
 where
     F: FnOnce(&[u8]) -> Result<Arc<dyn ChainFactory>, String>,
 {
     let factory = build(&orders.init);
     let network = NetworkThread::start().map_err(WorkerError::Runtime)?;
     let control = control_runtime().map_err(WorkerError::Runtime)?;
-    let agent = Agent::new(orders.worker, secret.clone(), factory, host, network.handle().clone());
-    let result = control.block_on(serve(orders, secret, agent));
+    let agent = Agent::new(orders.worker, credentials.clone(), factory, host, network.handle().clone());
+    let result = control.block_on(serve(orders, credentials, agent));
     control.shutdown_timeout(SHUTDOWN_LIMIT);
     drop(network);
     result
 }
 
-async fn serve(orders: &Orders, secret: &Secret, agent: Arc<Agent>) -> Result<TasksLeft, WorkerError> {
-    let stream = port::dial(orders.coordinator, secret).await?;
+async fn serve(orders: &Orders, credentials: &Credentials, agent: Arc<Agent>) -> Result<TasksLeft, WorkerError> {
+    let stream = port::dial(orders.coordinator, credentials).await?;
     let server = Server { agent: Arc::clone(&agent), last_heard: Arc::new(Mutex::new(Instant::now())) };
     let last_heard = Arc::clone(&server.last_heard);
     let requests = BaseChannel::with_defaults(rpc::transport(stream)).execute(server.serve());

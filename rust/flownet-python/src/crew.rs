@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use flownet_cluster::{Crew, CrewMember, Enlistment, MemberEnd, Probe, serve_crew};
-use flownet_net::Secret;
+use flownet_cluster::{Crew, CrewMember, Enlistment, MemberEnd, Probe, Tls, serve_crew};
+use flownet_net::Credentials;
 use pyo3::prelude::*;
 
 use crate::chain::{Objects, PythonChainFactory};
@@ -29,12 +29,12 @@ impl PyCrew {
 
 #[pymethods]
 impl PyCrew {
-    /// Listens on a port of `host`, a numeric address of this machine.
+    /// Listens on a port of `host`, a numeric address of this machine. `tls` is as in the setting.
     #[new]
-    fn new(py: Python<'_>, host: &str) -> PyResult<Self> {
+    fn new(py: Python<'_>, host: &str, tls: &str) -> PyResult<Self> {
         logging::install();
         let host: IpAddr = parse(py, "address", host)?;
-        let opened = py.detach(|| Crew::open(host)).map_err(|error| errors::cluster(py, error))?;
+        let opened = py.detach(|| Crew::open(host, Tls::from_text(tls))).map_err(|error| errors::cluster(py, error))?;
         Ok(Self { crew: Arc::new(opened), origin: Origin::here() })
     }
 
@@ -44,9 +44,9 @@ impl PyCrew {
         self.crew.address().to_string()
     }
 
-    /// What members prove to know, as hexadecimal digits.
-    fn secret_hex(&self) -> String {
-        self.crew.secret().to_hex()
+    /// What members prove themselves with, as text.
+    fn credentials(&self) -> String {
+        self.crew.credentials().to_text()
     }
 
     /// Number, process id and place of each member that is there.
@@ -72,7 +72,7 @@ impl PyCrew {
 #[pyclass(frozen, name = "Member", module = "flownet._flownet")]
 pub(crate) struct PyMember {
     host: IpAddr,
-    secret: Secret,
+    credentials: Credentials,
     probe: Mutex<Option<Probe>>,
 }
 
@@ -80,13 +80,14 @@ pub(crate) struct PyMember {
 impl PyMember {
     /// Opens a port on `host`, a numeric address of this machine that the other members reach.
     #[new]
-    fn new(py: Python<'_>, host: &str, secret_hex: &str) -> PyResult<Self> {
+    fn new(py: Python<'_>, host: &str, credentials: &str) -> PyResult<Self> {
         logging::install();
         let host = parse(py, "host", host)?;
-        let secret = Secret::from_hex(secret_hex).map_err(|error| errors::flownet(py, &error.to_string()))?;
-        let opened = py.detach(|| Probe::open(host, secret.clone()));
+        let credentials = Credentials::from_text(credentials);
+        let credentials = credentials.map_err(|error| errors::flownet(py, &error.to_string()))?;
+        let opened = py.detach(|| Probe::open(host, credentials.clone()));
         let probe = opened.map_err(|error| errors::flownet(py, &format!("cannot listen on {host}: {error}")))?;
-        Ok(Self { host, secret, probe: Mutex::new(Some(probe)) })
+        Ok(Self { host, credentials, probe: Mutex::new(Some(probe)) })
     }
 
     /// Where it answers its peers, `host:port`.
@@ -106,7 +107,7 @@ impl PyMember {
     /// tasks of the last one ignore being cancelled: then the process should end at once.
     fn serve(&self, py: Python<'_>, address: &str, worker: u32, place: String) -> PyResult<Option<u64>> {
         let crew = parse(py, "address", address)?;
-        let enlistment = Enlistment { crew, secret: self.secret.clone(), worker, place, host: self.host };
+        let enlistment = Enlistment { crew, credentials: self.credentials.clone(), worker, place, host: self.host };
         let served = py.detach(|| {
             serve_crew(&enlistment, |init| {
                 // There is a job only when all members have come, and each comes when it has dialed its peers.

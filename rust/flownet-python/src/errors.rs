@@ -136,6 +136,7 @@ fn setting_name(error: &SettingsError) -> &'static str {
     match error {
         SettingsError::OutOfRange { setting, .. } | SettingsError::TimeOutOfRange { setting, .. } => setting,
         SettingsError::HeartbeatTooTight { .. } => "heartbeat_timeout",
+        SettingsError::Tls(_) | SettingsError::CrewTls { .. } => "tls",
         _ => "settings",
     }
 }

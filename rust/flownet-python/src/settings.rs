@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use flownet_cluster::JobSettings;
+use flownet_cluster::{JobSettings, Tls};
 use flownet_runtime::spec::FlowControl;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -49,6 +49,7 @@ pub(crate) fn defaults(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     settings.set_item("heartbeat_timeout_ms", job.heartbeat_timeout.as_millis())?;
     settings.set_item("launch_timeout_ms", job.launch_timeout.as_millis())?;
     settings.set_item("cancel_timeout_ms", job.cancel_timeout.as_millis())?;
+    settings.set_item("tls", job.tls.to_string())?;
     Ok(settings)
 }
 
@@ -97,6 +98,7 @@ impl Settings {
             "heartbeat_timeout_ms" => job.heartbeat_timeout = milliseconds(value)?,
             "launch_timeout_ms" => job.launch_timeout = milliseconds(value)?,
             "cancel_timeout_ms" => job.cancel_timeout = milliseconds(value)?,
+            "tls" => job.tls = Tls::from_text(&value.extract::<String>()?),
             _ => return Err(pyo3::exceptions::PyKeyError::new_err("there is no such setting")),
         }
         Ok(())

@@ -116,6 +116,7 @@ def main(workers: int) -> None:
         heartbeat_timeout="10s",
         launch_timeout="60s",
         cancel_timeout=timedelta(seconds=5),
+        tls="on",
         name="whole",
     )
     with tempfile.TemporaryDirectory() as folder:

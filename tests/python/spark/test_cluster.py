@@ -208,7 +208,7 @@ def test_the_secret_is_nowhere_to_be_read(
     cluster: Any, local: SparkSession, jobs: Jobs, event_logs: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG), cluster() as workers:
-        secret = workers._stage.crew.secret_hex()
+        secret, *certificates = workers._stage.crew.credentials().split("\n")
         jobs.sums(workers)
         arguments = b"".join(read(process / name) for process in processes() for name in ("cmdline", "environ"))
     configuration = repr(local.sparkContext.getConf().getAll()) + repr(local.sql("SET -v").collect())
@@ -218,7 +218,10 @@ def test_the_secret_is_nowhere_to_be_read(
     assert b"flownet: 2 workers for jobs in a row" in logs, "the right log is looked at"
     texts = [arguments, logs, configuration.encode(), json.dumps(pages).encode(), caplog.text.encode()]
     raw = bytes.fromhex(secret)
-    for form in (secret.encode(), raw, base64.b64encode(raw)[:-2], base64.b64encode(secret.encode())[:-2]):
+    # Of the certificates, the key is secret.
+    key = certificates.index("-----BEGIN PRIVATE KEY-----") + 1 if certificates else 0
+    forms = [secret.encode(), raw, base64.b64encode(raw)[:-2], base64.b64encode(secret.encode())[:-2]]
+    for form in forms + [line.encode() for line in certificates[key : key + 1]]:
         assert not any(form in text for text in texts)
 
 

@@ -2,11 +2,8 @@
 
 use std::net::SocketAddr;
 
-use flownet_net::{Secret, handshake::DEFAULT_HANDSHAKE_TIMEOUT};
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::mpsc::UnboundedSender,
-};
+use flownet_net::{Credentials, Stream, handshake::DEFAULT_HANDSHAKE_TIMEOUT};
+use tokio::{net::TcpListener, sync::mpsc::UnboundedSender};
 
 use super::driver::Event;
 use crate::{
@@ -14,12 +11,12 @@ use crate::{
     rpc::{self, WorkerClient, within},
 };
 
-/// Admits whoever proves to know the secret, until it is aborted.
-pub(super) async fn admit_workers(listener: TcpListener, secret: Secret, events: UnboundedSender<Event>) {
-    port::accept_all(listener, secret, move |stream, peer| admit(stream, peer, events.clone())).await;
+/// Admits whoever proves to be of the job, until it is aborted.
+pub(super) async fn admit_workers(listener: TcpListener, credentials: Credentials, events: UnboundedSender<Event>) {
+    port::accept_all(listener, credentials, move |stream, peer| admit(stream, peer, events.clone())).await;
 }
 
-async fn admit(stream: TcpStream, peer: SocketAddr, events: UnboundedSender<Event>) {
+async fn admit(stream: Stream, peer: SocketAddr, events: UnboundedSender<Event>) {
     let client = WorkerClient::new(tarpc::client::Config::default(), rpc::transport(stream)).spawn();
     match client.introduce(within(DEFAULT_HANDSHAKE_TIMEOUT)).await {
         Ok(introduction) => {

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use flownet_net::Secret;
+use flownet_net::Credentials;
 use flownet_runtime::ChainFactory;
 use tarpc::client::RpcError;
 use tokio::{
@@ -41,6 +41,7 @@ pub(super) struct Job {
     pub(super) plan: Plan,
     pub(super) settings: JobSettings,
     pub(super) launcher: Launcher,
+    pub(super) credentials: Credentials,
     pub(super) factory: Arc<dyn ChainFactory>,
 }
 
@@ -77,7 +78,6 @@ pub(super) struct Driver {
     orders: u64,
     stall: StallMachine,
     began: Instant,
-    secret: Secret,
     coordinator: SocketAddr,
     network: Handle,
     seats: BTreeMap<u32, Seat>,
@@ -115,14 +115,14 @@ impl Driver {
         network: Handle,
     ) -> Result<Self, ClusterError> {
         let setup = |message: String| ClusterError::Setup { message };
-        let secret = job.launcher.secret().map_err(|error| setup(error.to_string()))?;
         let listener = TcpListener::bind((job.launcher.host(), 0))
             .await
             .map_err(|error| setup(format!("cannot open the control port: {error}")))?;
         let coordinator = listener.local_addr().map_err(|error| setup(error.to_string()))?;
         let has_workers = job.settings.workers > 0;
-        let admitting = has_workers
-            .then(|| tokio::spawn(admit_workers(listener, secret.clone(), events.sender.clone())).abort_handle());
+        let admitting = has_workers.then(|| {
+            tokio::spawn(admit_workers(listener, job.credentials.clone(), events.sender.clone())).abort_handle()
+        });
 
         let seats: BTreeMap<u32, Seat> =
             participants(&job).into_iter().map(|worker| (worker, Seat::new(worker))).collect();
@@ -143,7 +143,6 @@ impl Driver {
             machine,
             began: board.began(),
             board,
-            secret,
             coordinator,
             network,
             seats,
@@ -225,7 +224,7 @@ impl Driver {
         if worker == 0 {
             let factory = Ok(Arc::clone(&self.job.factory));
             let host = self.job.launcher.host();
-            let agent = Agent::new(0, self.secret.clone(), factory, host, self.network.clone());
+            let agent = Agent::new(0, self.job.credentials.clone(), factory, host, self.network.clone());
             self.seat(0).identity.pid = Some(std::process::id());
             self.register(0, WorkerLink::Local(agent));
             return;
@@ -238,7 +237,7 @@ impl Driver {
             cancel_timeout: settings.cancel_timeout,
             init: self.job.launcher.init().to_vec(),
         };
-        match self.job.launcher.launch(orders, &self.secret) {
+        match self.job.launcher.launch(orders, &self.job.credentials) {
             Ok(process) => {
                 let seat = self.seat(worker);
                 seat.identity.place = process.place();

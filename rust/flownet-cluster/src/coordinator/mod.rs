@@ -69,8 +69,10 @@ impl Coordinator {
         factory: Arc<dyn ChainFactory>,
     ) -> Result<JobHandle, ClusterError> {
         let plan = Self::plan(dataflow, &settings)?;
+        let launcher = launcher.into();
+        let credentials = launcher.credentials(&settings.tls)?;
         let board = Arc::new(Board::new(&settings, &plan));
-        let job = Arc::new(Job { plan, settings, launcher: launcher.into(), factory });
+        let job = Arc::new(Job { plan, settings, launcher, credentials, factory });
         let (sender, receiver) = mpsc::unbounded_channel();
         let events = Events { sender: sender.clone(), receiver };
         let verdict = Verdict(Arc::clone(&board));

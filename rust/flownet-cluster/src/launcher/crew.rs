@@ -1,7 +1,7 @@
 //! Workers that came by themselves, and what each of them does now.
 //!
 //! A crew listens; processes that somebody else started dial it, prove that
-//! they know its secret ([`serve_crew`](crate::serve_crew)), and wait there for
+//! they belong to it ([`serve_crew`](crate::serve_crew)), and wait there for
 //! jobs. The connection of a member is its life: when either end closes it, the
 //! member is gone, and so is its part in a job.
 //!
@@ -27,13 +27,15 @@ use std::{
     time::Duration,
 };
 
-use flownet_net::Secret;
+use flownet_net::{Credentials, Secret};
 use tokio::sync::{Notify, mpsc::UnboundedSender};
 
 use super::{Orders, crew_port};
 use crate::{
     error::{ClusterError, WorkerExit},
+    plan::PlanError,
     threads::{SHUTDOWN_LIMIT, control_runtime},
+    tls::Tls,
 };
 
 /// Workers that came by themselves. See the module documentation.
@@ -58,7 +60,8 @@ pub struct CrewMember {
 #[derive(Debug)]
 pub(super) struct Roll {
     address: SocketAddr,
-    pub(super) secret: Secret,
+    pub(super) credentials: Credentials,
+    tls: Tls,
     pub(super) closing: Notify,
     seats: Mutex<BTreeMap<u32, Seat>>,
     changed: Condvar,
@@ -94,22 +97,25 @@ pub(crate) struct Assignment {
 
 impl Crew {
     /// Listens on a port of `host`, an address of this machine that the members
-    /// reach.
+    /// reach. `tls` says whether what they say to each other is encrypted.
     ///
     /// # Errors
-    /// [`ClusterError::Setup`] if that cannot be done.
-    pub fn open(host: IpAddr) -> Result<Self, ClusterError> {
+    /// [`ClusterError::Setup`] if that cannot be done, [`ClusterError::Plan`] if
+    /// the certificates cannot be used.
+    pub fn open(host: IpAddr, tls: Tls) -> Result<Self, ClusterError> {
         let setup = |what: &str, error: &dyn std::fmt::Display| ClusterError::Setup {
             message: format!("cannot {what} on {host}: {error}"),
         };
         let secret = Secret::generate().map_err(|error| setup("make a secret", &error))?;
+        let credentials = tls.credentials(secret, host).map_err(PlanError::from)?;
         let listener = TcpListener::bind((host, 0)).map_err(|error| setup("listen for workers", &error))?;
         listener.set_nonblocking(true).map_err(|error| setup("listen for workers", &error))?;
         let address = listener.local_addr().map_err(|error| setup("listen for workers", &error))?;
         let runtime = control_runtime().map_err(|error| setup("start a runtime", &error))?;
         let roll = Arc::new(Roll {
             address,
-            secret,
+            credentials,
+            tls,
             closing: Notify::new(),
             seats: Mutex::default(),
             changed: Condvar::new(),
@@ -131,11 +137,16 @@ impl Crew {
         self.roll.address
     }
 
-    /// What members prove to know. Whoever has it can run code in them, and
-    /// become one.
+    /// What members prove themselves with. Whoever has it can run code in them,
+    /// and become one.
     #[must_use]
-    pub fn secret(&self) -> &Secret {
-        &self.roll.secret
+    pub fn credentials(&self) -> &Credentials {
+        &self.roll.credentials
+    }
+
+    /// What it was opened with.
+    pub(crate) fn tls(&self) -> &Tls {
+        &self.roll.tls
     }
 
     /// Who is there now, by number.
@@ -313,7 +324,7 @@ mod tests {
     }
 
     fn crew_of_one() -> (Crew, mpsc::UnboundedReceiver<Orders>) {
-        let crew = Crew::open(IpAddr::from([127, 0, 0, 1])).unwrap();
+        let crew = Crew::open(IpAddr::from([127, 0, 0, 1]), Tls::Auto).unwrap();
         let (desk, received) = mpsc::unbounded_channel();
         assert!(crew.roll.enlist(member(1), desk));
         (crew, received)

@@ -3,11 +3,11 @@
 
 use std::{io, net::SocketAddr, sync::Arc};
 
-use flownet_net::handshake::DEFAULT_HANDSHAKE_TIMEOUT;
+use flownet_net::{Stream, handshake::DEFAULT_HANDSHAKE_TIMEOUT};
 use futures::{SinkExt, StreamExt};
 use serde::{Deserialize, Serialize};
 use tokio::{
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     sync::mpsc::{UnboundedReceiver, unbounded_channel},
 };
 
@@ -30,7 +30,7 @@ pub(crate) enum Report {
     Done { complaint: Option<String> },
 }
 
-/// Admits whoever proves to know the secret, until the crew closes.
+/// Admits whoever proves to belong to it, until the crew closes.
 pub(super) async fn serve(listener: std::net::TcpListener, roll: &Arc<Roll>) {
     let listener = match TcpListener::from_std(listener) {
         Ok(listener) => listener,
@@ -39,11 +39,11 @@ pub(super) async fn serve(listener: std::net::TcpListener, roll: &Arc<Roll>) {
     let admitting = Arc::clone(roll);
     tokio::select! {
         () = roll.closing.notified() => {}
-        () = port::accept_all(listener, roll.secret.clone(), move |stream, peer| admit(stream, peer, Arc::clone(&admitting))) => {}
+        () = port::accept_all(listener, roll.credentials.clone(), move |stream, peer| admit(stream, peer, Arc::clone(&admitting))) => {}
     }
 }
 
-async fn admit(stream: TcpStream, peer: SocketAddr, roll: Arc<Roll>) {
+async fn admit(stream: Stream, peer: SocketAddr, roll: Arc<Roll>) {
     let mut link = rpc::transport(stream);
     let member = match enlistment(&mut link).await {
         Ok(member) => member,

@@ -1,7 +1,7 @@
 //! The first bytes of a worker process's standard input.
 //!
 //! # Invariants
-//! - I1: the secret reaches a process through a private pipe only, never by
+//! - I1: credentials reach a process through a private pipe only, never by
 //!   argument or environment, which other users of the machine can read.
 
 use std::io::{self, Read};
@@ -13,8 +13,8 @@ use super::Orders;
 /// What a worker process is told before it can ask.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Greeting {
-    /// What to prove to the coordinator.
-    pub(crate) secret_hex: String,
+    /// What to prove oneself to the coordinator with.
+    pub(crate) credentials: String,
     pub(crate) orders: Orders,
 }
 
@@ -64,7 +64,7 @@ mod tests {
             cancel_timeout: Duration::from_secs(5),
             init: vec![0, 255, 7],
         };
-        Greeting { secret_hex: "ab".repeat(32), orders }
+        Greeting { credentials: "ab".repeat(32), orders }
     }
 
     #[test]

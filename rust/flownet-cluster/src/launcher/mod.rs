@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use flownet_net::{Secret, SecretError};
+use flownet_net::{Credentials, Secret};
 use serde::{Deserialize, Serialize};
 
 use self::{crew::Assignment, process::WorkerProcess};
@@ -25,7 +25,12 @@ pub use self::{
     process::WorkerCommand,
 };
 pub(crate) use self::{crew_port::Report, greeting::Greeting};
-use crate::error::WorkerExit;
+use crate::{
+    error::{ClusterError, WorkerExit},
+    plan::PlanError,
+    settings::SettingsError,
+    tls::Tls,
+};
 
 /// Where the workers of a job come from.
 #[derive(Clone, Debug)]
@@ -73,12 +78,21 @@ impl Launcher {
         }
     }
 
-    /// What the workers of a new job prove to know. The members of a crew know
-    /// one secret for all jobs of the crew: it never crosses the wire.
-    pub(crate) fn secret(&self) -> Result<Secret, SecretError> {
+    /// What the workers of a new job prove themselves with. The members of a
+    /// crew have the same for all jobs of the crew: it never crosses the wire.
+    pub(crate) fn credentials(&self, tls: &Tls) -> Result<Credentials, ClusterError> {
         match self {
-            Self::Processes(_) => Secret::generate(),
-            Self::Crew { crew, .. } => Ok(crew.secret().clone()),
+            Self::Processes(_) => {
+                let secret = Secret::generate().map_err(|error| ClusterError::Setup { message: error.to_string() })?;
+                Ok(tls.credentials(secret, self.host()).map_err(PlanError::from)?)
+            }
+            Self::Crew { crew, .. } if tls.is_met_by(crew.tls(), crew.credentials().has_tls()) => {
+                Ok(crew.credentials().clone())
+            }
+            Self::Crew { crew, .. } => {
+                let mismatch = SettingsError::CrewTls { job: tls.clone(), crew: crew.tls().clone() };
+                Err(PlanError::from(mismatch).into())
+            }
         }
     }
 
@@ -91,10 +105,10 @@ impl Launcher {
     }
 
     /// Has a worker begin; it will dial the coordinator and prove itself.
-    pub(crate) fn launch(&self, orders: Orders, secret: &Secret) -> io::Result<LaunchedWorker> {
+    pub(crate) fn launch(&self, orders: Orders, credentials: &Credentials) -> io::Result<LaunchedWorker> {
         match self {
             Self::Processes(command) => {
-                let greeting = Greeting { secret_hex: secret.to_hex(), orders };
+                let greeting = Greeting { credentials: credentials.to_text(), orders };
                 WorkerProcess::spawn(command, greeting.encode()?).map(LaunchedWorker::Process)
             }
             Self::Crew { crew, .. } => crew.assign(orders).map(LaunchedWorker::Member),

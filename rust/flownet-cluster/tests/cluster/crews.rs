@@ -8,8 +8,11 @@ use std::{
     time::Duration,
 };
 
-use flownet_cluster::{ClusterError, Crew, Enlistment, JobSettings, Launcher, MemberEnd, WorkerExit, serve_crew};
-use flownet_net::Secret;
+use flownet_cluster::{
+    ClusterError, Crew, Enlistment, JobSettings, Launcher, MemberEnd, PlanError, SettingsError, Tls, WorkerExit,
+    serve_crew,
+};
+use flownet_net::Credentials;
 use flownet_runtime::{ChainFactory, spec::Partitioner};
 
 use crate::{
@@ -17,7 +20,7 @@ use crate::{
     rig::{PATIENCE, Rig, Step, end_of, endless, eventually, line, running, settings, signal, status_with, sums},
 };
 
-/// Set in a member process: crew, secret, number and host.
+/// Set in a member process: crew, credentials, number and host.
 const MEMBER: &str = "FLOWNET_TEST_MEMBER";
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// How a member that had to leave tasks behind exits.
@@ -27,10 +30,10 @@ const TASKS_LEFT: i32 = 9;
 #[test]
 fn member_process() {
     let Ok(given) = std::env::var(MEMBER) else { return };
-    let words: Vec<&str> = given.split(' ').collect();
+    let words: Vec<&str> = given.split('|').collect();
     let enlistment = Enlistment {
         crew: words[0].parse().expect("an address"),
-        secret: Secret::from_hex(words[1]).expect("a secret"),
+        credentials: Credentials::from_text(words[1]).expect("credentials"),
         worker: words[2].parse().expect("a number"),
         place: format!("host {}", words[2]),
         host: words[3].parse().expect("an address"),
@@ -54,18 +57,22 @@ struct CrewRig {
 
 impl CrewRig {
     fn new(members: u32) -> Self {
-        let mut rig = Self { crew: Arc::new(Crew::open(LOCALHOST).expect("a crew")), processes: Vec::new() };
-        let secret = rig.crew.secret().to_hex();
+        Self::with_tls(members, Tls::Auto)
+    }
+
+    fn with_tls(members: u32, tls: Tls) -> Self {
+        let mut rig = Self { crew: Arc::new(Crew::open(LOCALHOST, tls).expect("a crew")), processes: Vec::new() };
+        let credentials = rig.crew.credentials().to_text();
         for worker in 1..=members {
-            let process = rig.start(worker, &secret);
+            let process = rig.start(worker, &credentials);
             rig.processes.push(process);
         }
         assert!(rig.crew.wait_for(members as usize, PATIENCE), "all come");
         rig
     }
 
-    fn start(&self, worker: u32, secret: &str) -> Child {
-        let given = format!("{} {secret} {worker} 127.0.0.{}", self.crew.address(), worker + 1);
+    fn start(&self, worker: u32, credentials: &str) -> Child {
+        let given = format!("{}|{credentials}|{worker}|127.0.0.{}", self.crew.address(), worker + 1);
         let exe = std::env::current_exe().expect("the test binary");
         let arguments = ["crews::member_process", "--exact", "--nocapture"];
         Command::new(exe).args(arguments).env(MEMBER, given).stdout(Stdio::null()).spawn().expect("a member")
@@ -84,6 +91,25 @@ impl CrewRig {
 
 fn exit_code(process: &mut Child) -> Option<i32> {
     eventually("the end of a member", || process.try_wait().expect("a child")).code()
+}
+
+#[test]
+fn a_crew_with_tls_serves_jobs_and_refuses_those_that_ask_for_none() {
+    let rig = Rig::new();
+    let crew = CrewRig::with_tls(2, Tls::On);
+    for tls in [Tls::Auto, Tls::On] {
+        rig.clear_collected();
+        let settings = JobSettings { tls, ..settings(2) };
+        let job = rig.submit_to(&sums(10_000, 4), settings, crew.launcher()).expect("a job that can start");
+        end_of(&job).expect("a finished job");
+        assert_eq!(rig.collected().iter().sum::<u64>(), 10_000 * 9_999 / 2);
+    }
+    let settings = JobSettings { tls: Tls::Off, ..settings(2) };
+    let refused = rig.submit_to(&sums(10_000, 4), settings, crew.launcher()).expect_err("it asks for none");
+    let mismatch = SettingsError::CrewTls { job: Tls::Off, crew: Tls::On };
+    assert_eq!(refused, ClusterError::Plan(PlanError::Settings(mismatch)));
+    assert_eq!(crew.close(), [Some(0), Some(0)]);
+    rig.assert_nothing_left();
 }
 
 #[test]
@@ -189,8 +215,8 @@ fn strangers_and_late_comers_do_not_become_members() {
     let mut crew = CrewRig::new(1);
     let mut stranger = crew.start(2, &"00".repeat(32));
     assert_eq!(exit_code(&mut stranger), Some(1));
-    let secret = crew.crew.secret().to_hex();
-    let mut second = crew.start(1, &secret);
+    let credentials = crew.crew.credentials().to_text();
+    let mut second = crew.start(1, &credentials);
     assert_eq!(exit_code(&mut second), Some(0), "its number is taken: it is let go at once");
     assert_eq!(crew.crew.members().len(), 1);
     assert_eq!(crew.crew.members()[0].pid, crew.processes[0].id());

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use flownet_cluster::{ClusterError, JobSettings, PlanError, WorkerCommand, WorkerExit};
+use flownet_cluster::{ClusterError, JobSettings, PlanError, Tls, WorkerCommand, WorkerExit};
 use flownet_runtime::{TaskError, spec::Partitioner};
 
 use crate::rig::{
@@ -55,8 +55,12 @@ fn workers_end_themselves_when_their_client_is_killed_or_frozen() {
 
 #[test]
 fn a_killed_worker_is_named_at_once() {
+    [Tls::Off, Tls::On].into_iter().for_each(kill_a_worker);
+}
+
+fn kill_a_worker(tls: Tls) {
     let rig = Rig::new();
-    let job = rig.submit(&endless(2), settings(2));
+    let job = rig.submit(&endless(2), JobSettings { tls, ..settings(2) });
     status_with(&job, "a running job", running);
     let victim = job.status().workers.into_iter().find(|worker| worker.worker == 2).expect("the second worker");
     signal(victim.pid.expect("a process"), "-KILL");
@@ -213,12 +217,15 @@ fn a_worker_without_its_code_says_why() {
 
 #[test]
 fn strangers_on_the_control_port_are_refused_and_the_job_goes_on() {
-    let rig = Rig::new();
-    let job = rig.submit_to(&sums(1000, 2), settings(2), worker_command("intruder")).expect("a job");
-    end_of(&job).expect("a finished job");
-    assert_eq!(rig.collected().iter().sum::<u64>(), 499_500);
-    drop(job);
-    rig.assert_nothing_left();
+    for tls in [Tls::Off, Tls::On] {
+        let rig = Rig::new();
+        let settings = JobSettings { tls, ..settings(2) };
+        let job = rig.submit_to(&sums(1000, 2), settings, worker_command("intruder")).expect("a job");
+        end_of(&job).expect("a finished job");
+        assert_eq!(rig.collected().iter().sum::<u64>(), 499_500);
+        drop(job);
+        rig.assert_nothing_left();
+    }
 }
 
 #[test]

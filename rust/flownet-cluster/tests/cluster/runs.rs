@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use flownet_cluster::{ClusterError, JobState};
+use flownet_cluster::{ClusterError, JobSettings, JobState, Tls};
 use flownet_runtime::spec::Partitioner;
 
 use crate::rig::{Rig, Step, end_of, endless, eventually, is_alive, line, running, settings, status_with, sums};
 
-fn sum_of(count: u64, workers: u32) -> u64 {
+fn sum_of(count: u64, workers: u32, tls: Tls) -> u64 {
     let rig = Rig::new();
-    let job = rig.submit(&sums(count, 3), settings(workers));
+    let job = rig.submit(&sums(count, 3), JobSettings { tls, ..settings(workers) });
     let report = end_of(&job).expect("a finished job");
     let sums = rig.collected();
     assert_eq!(sums.len(), 3);
@@ -29,7 +29,9 @@ fn a_job_gives_equal_results_in_process_and_over_workers() {
     let count = 200_000;
     let expected = count * (count - 1) / 2;
     for workers in [0, 1, 2] {
-        assert_eq!(sum_of(count, workers), expected, "{workers} workers");
+        for tls in [Tls::Auto, Tls::On] {
+            assert_eq!(sum_of(count, workers, tls.clone()), expected, "{workers} workers, tls {tls}");
+        }
     }
 }
 
