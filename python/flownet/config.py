@@ -274,6 +274,17 @@ def tls(setting: str, value: object) -> str:
     return os.path.abspath(value)
 
 
+def certificates(tls: str, address: str) -> str | None:
+    """Make or read the certificates, in PEM, of a process that listens on ``address``; None where ``tls`` has it plain.
+
+    Raises
+    ------
+    ConfigError
+        The address is not numeric, or the certificates in the folder cannot be used.
+    """
+    return _flownet.certificates(tls, address)
+
+
 def flow_control(value: object) -> FlowControl:
     """Check a way to control the flow of one exchange; raise `ConfigError` otherwise."""
     if value in ("storm", "pid"):

@@ -1,4 +1,4 @@
-"""Jobs whose processes talk over TLS: they give what others give, fail as others fail, and take one's own certificates."""
+"""Jobs over TLS: they give what others give, fail as others fail, and take one's own certificates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from flownet import errors
 
 def sums(tls: str, workers: int = 2) -> dict[int, int]:
     env = fn.Environment(parallelism=3, tls=tls)
-    numbers = env.from_collection(range(10_000)).key_by(lambda number: number % 7).map(lambda number: (number % 7, number))
+    numbers = (
+        env.from_collection(range(10_000)).key_by(lambda number: number % 7).map(lambda number: (number % 7, number))
+    )
     totals = numbers.key_by(lambda pair: pair[0]).reduce(lambda left, right: (left[0], left[1] + right[1])).collect()
     env.execute(workers=workers)
     found: dict[int, int] = {}

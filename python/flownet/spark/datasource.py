@@ -132,7 +132,7 @@ class JobReader(DataSourceStreamReader):
         """Yield the batches of a range."""
         assert isinstance(partition, Range)
         try:
-            with wire.dial(partition.address, self._handle.key) as connection:
+            with wire.dial(partition.address, self._handle.keys) as connection:
                 start = partition.start
                 while start < partition.end:
                     header, payload = connection.call({"op": "read", "start": start, "end": partition.end})
@@ -229,7 +229,7 @@ class JobWriter(DataSourceStreamArrowWriter):
         name = {"query": query, "batch": int(batch), "partition": context.partitionId()}
         subtask, subtasks, address = self._place_of(context.partitionId())
         try:
-            with wire.dial(address, self._handle.key) as connection:
+            with wire.dial(address, self._handle.keys) as connection:
                 self._send(connection, name, iterator)
         except ConnectionLostError as error:
             raise _Links(self._handle).lost(subtask, subtasks, address) from error
@@ -304,7 +304,7 @@ class _Links:
             else:
                 self._open[address] = known
                 return answer
-        connection = wire.dial(address, self._handle.key)
+        connection = wire.dial(address, self._handle.keys)
         try:
             answer = connection.call(request)[0]
         except BaseException:

@@ -22,8 +22,10 @@ from typing import Literal
 
 from pyspark.sql.types import StructType
 
+from .. import config
 from ..errors import ConfigError, ConnectionLostError, FlownetError, InputError
 from . import wire
+from .secure import Keys
 from .wire import Connection, Header, Message
 
 Kind = Literal["outlet", "inlet"]
@@ -40,13 +42,15 @@ class Handle:
     """``host:port``."""
     secret: str
     """In hex."""
+    certificates: str | None
+    """In PEM; None where nothing is encrypted."""
     schema: str
     """In Spark's JSON."""
 
     @property
-    def key(self) -> bytes:
-        """The secret."""
-        return bytes.fromhex(self.secret)
+    def keys(self) -> Keys:
+        """What whoever has the handle proves itself with."""
+        return Keys(bytes.fromhex(self.secret), self.certificates)
 
     @property
     def columns(self) -> StructType:
@@ -99,11 +103,13 @@ class Hub:
         For the handle.
     address
         Numeric address to listen on.
+    tls
+        Which connections are encrypted, as in the setting.
     endpoint
         Path of the handle; None chooses one.
     """
 
-    def __init__(self, kind: Kind, name: str, schema: StructType, address: str, endpoint: str | None) -> None:
+    def __init__(self, kind: Kind, name: str, schema: StructType, address: str, tls: str, endpoint: str | None) -> None:
         self._name = name
         self._lock = threading.Condition()
         self._subtasks: int | None = None
@@ -111,13 +117,13 @@ class Hub:
         self._ended = dict[int, tuple[int, int]]()
         self._lost = dict[int, str]()
         self._run = uuid.uuid4().hex
-        secret = secrets.token_bytes(32)
+        keys = Keys(secrets.token_bytes(32), config.certificates(tls, address))
         try:
-            self._server = wire.Server(address, secret, lambda connection: _HubSession(self, connection))
+            self._server = wire.Server(address, keys, lambda connection: _HubSession(self, connection))
         except OSError as error:
             text = f"cannot listen on address={address!r}: {error}; give a numeric address of this machine"
             raise ConfigError(text, setting="address", value=address) from error
-        self.handle = Handle(kind, name, self._server.address, secret.hex(), schema.json())
+        self.handle = Handle(kind, name, self._server.address, keys.secret.hex(), keys.certificates, schema.json())
         try:
             self.endpoint = self.handle.save(endpoint)
         except ConfigError:
@@ -166,7 +172,7 @@ class Hub:
         found = []
         for subtask, address in sorted(self.where()["members"].items()):
             try:
-                with wire.dial(address, self.handle.key) as connection:
+                with wire.dial(address, self.handle.keys) as connection:
                     found.append({"subtask": int(subtask)} | connection.call({"op": "status"})[0])
             except ConnectionLostError:
                 continue
@@ -222,7 +228,7 @@ class Membership:
 
     Parameters
     ----------
-    hub, secret
+    hub, keys
         Of the handle.
     subtask, subtasks
         Which one it is, of how many.
@@ -235,7 +241,7 @@ class Membership:
     def __init__(
         self,
         hub: str,
-        secret: bytes,
+        keys: Keys,
         subtask: int,
         subtasks: int,
         session: Callable[[Connection], wire.Session],
@@ -243,10 +249,10 @@ class Membership:
     ) -> None:
         self._on_close = on_close
         self._has_left = threading.Event()
-        self._connection = wire.dial(hub, secret)
+        self._connection = wire.dial(hub, keys)
         try:
             # The address by which this machine reaches the caller is the one by which others reach this machine.
-            self._server = wire.Server(self._connection.own_host, secret, session)
+            self._server = wire.Server(self._connection.own_host, keys, session)
         except BaseException:
             self._connection.close()
             raise

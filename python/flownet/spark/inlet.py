@@ -14,6 +14,7 @@ from . import wire
 from .door import rows_of
 from .hub import Membership
 from .intake import Attempt, Intake, Name
+from .secure import Keys
 from .stream_end import StreamEnd
 from .wire import Header, Message
 
@@ -36,6 +37,10 @@ class Inlet(StreamEnd):
         in a nameless file of its worker. Default: ``"64MiB"``.
     address
         Numeric address of this machine that the workers and the executors of Spark reach. Default: ``"127.0.0.1"``.
+    tls
+        Whether the connections of the workers and the executors with each other and with this process are encrypted:
+        ``"off"``, ``"on"`` (by certificates made for it), the folder of own certificates as in the setting of
+        `Environment`, or ``"auto"``, which is on if ``address`` is not of loopback. Default: ``"auto"``.
     endpoint
         Path for the handle, a file that must not exist. None makes one in the folder of temporary files.
     name
@@ -74,12 +79,13 @@ class Inlet(StreamEnd):
         as_dicts: bool = False,
         buffer: int | str = "64MiB",
         address: str = "127.0.0.1",
+        tls: str = "auto",
         endpoint: str | None = None,
         name: str = "flownet",
     ) -> None:
-        super().__init__("inlet", schema, buffer, address, endpoint, name)
+        super().__init__("inlet", schema, buffer, address, tls, endpoint, name)
         handle = self._hub.handle
-        self._source = InletSource(handle.hub, handle.key, self._columns, self._limit_bytes, as_dicts)
+        self._source = InletSource(handle.hub, handle.keys, self._columns, self._limit_bytes, as_dicts)
 
     @property
     def source(self) -> Callable[[int, int], Iterable[Any]]:
@@ -122,8 +128,8 @@ class Inlet(StreamEnd):
 class InletSource:
     """The part of an `Inlet` that runs in the workers."""
 
-    def __init__(self, hub: str, secret: bytes, columns: StructType, limit_bytes: int, as_dicts: bool) -> None:
-        self._hub, self._secret, self._columns = hub, secret, columns
+    def __init__(self, hub: str, keys: Keys, columns: StructType, limit_bytes: int, as_dicts: bool) -> None:
+        self._hub, self._keys, self._columns = hub, keys, columns
         self._limit, self._as_dicts = limit_bytes, as_dicts
 
     def __call__(self, subtask: int, subtasks: int) -> Iterator[Any]:
@@ -132,7 +138,7 @@ class InletSource:
         intake = Intake(self._limit)
         member = Membership(
             self._hub,
-            self._secret,
+            self._keys,
             subtask,
             subtasks,
             lambda connection: _InletSession(intake, self._columns),

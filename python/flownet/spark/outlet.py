@@ -12,6 +12,7 @@ from ..errors import FlownetError
 from ..functions import Sink, TaskContext
 from .frames import to_batch
 from .hub import Membership
+from .secure import Keys
 from .shelf import Shelf
 from .stream_end import StreamEnd
 from .wire import Header, Message
@@ -37,6 +38,10 @@ class Outlet(StreamEnd):
     address
         Numeric address of this machine that the workers, and the driver of Spark, reach. Default: ``"127.0.0.1"``,
         for workers and a Spark on this machine.
+    tls
+        Whether the connections of the workers and the executors with each other and with this process are encrypted:
+        ``"off"``, ``"on"`` (by certificates made for it), the folder of own certificates as in the setting of
+        `Environment`, or ``"auto"``, which is on if ``address`` is not of loopback. Default: ``"auto"``.
     endpoint
         Path for the handle, a file that must not exist. None makes one in the folder of temporary files.
     name
@@ -72,12 +77,13 @@ class Outlet(StreamEnd):
         *,
         buffer: int | str = "64MiB",
         address: str = "127.0.0.1",
+        tls: str = "auto",
         endpoint: str | None = None,
         name: str = "flownet",
     ) -> None:
-        super().__init__("outlet", schema, buffer, address, endpoint, name)
+        super().__init__("outlet", schema, buffer, address, tls, endpoint, name)
         handle = self._hub.handle
-        self._sink = OutletSink(handle.hub, handle.key, self._columns, self._limit_bytes)
+        self._sink = OutletSink(handle.hub, handle.keys, self._columns, self._limit_bytes)
 
     @property
     def sink(self) -> Sink[Any]:
@@ -113,8 +119,8 @@ class OutletSink(Sink[Any]):
 
     _member: Membership | None = None
 
-    def __init__(self, hub: str, secret: bytes, columns: StructType, limit_bytes: int) -> None:
-        self._hub, self._secret, self._columns, self._limit = hub, secret, columns, limit_bytes
+    def __init__(self, hub: str, keys: Keys, columns: StructType, limit_bytes: int) -> None:
+        self._hub, self._keys, self._columns, self._limit = hub, keys, columns, limit_bytes
 
     def open(self, ctx: TaskContext) -> None:
         """Open the port of the subtask."""
@@ -122,7 +128,7 @@ class OutletSink(Sink[Any]):
         self._shelf = shelf = Shelf(self._limit, lambda records: to_batch(records, schema))
         self._member = Membership(
             self._hub,
-            self._secret,
+            self._keys,
             ctx.subtask,
             ctx.parallelism,
             lambda connection: _OutletSession(shelf),

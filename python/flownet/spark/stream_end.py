@@ -13,11 +13,18 @@ class StreamEnd:
     """A hub, and the handle by which queries find it. Made as an `Outlet` or an `Inlet`, which say more."""
 
     def __init__(
-        self, kind: Kind, schema: str | StructType, buffer: int | str, address: str, endpoint: str | None, name: str
+        self,
+        kind: Kind,
+        schema: str | StructType,
+        buffer: int | str,
+        address: str,
+        tls: str,
+        endpoint: str | None,
+        name: str,
     ) -> None:
         self._columns = columns_of(schema)
         self._limit_bytes = config.size_bytes("buffer", buffer)
-        self._hub = Hub(kind, config.text("name", name), self._columns, address, endpoint)
+        self._hub = Hub(kind, config.text("name", name), self._columns, address, config.tls("tls", tls), endpoint)
 
     @property
     def endpoint(self) -> str:

@@ -1,8 +1,8 @@
 """The wire between a streaming query of Spark and a job: small requests and answers, some with an Arrow batch.
 
 A message is two lengths, a header in JSON and a payload. Before the first message both ends prove that they know the
-secret, each to the other, without sending it. Every request has one answer, so a slow end holds up the other by not
-answering: that is the whole flow control.
+secret, each to the other, without sending it, within TLS if there are certificates. Every request has one answer, so a
+slow end holds up the other by not answering: that is the whole flow control.
 
 Invariants
 ----------
@@ -29,6 +29,7 @@ from typing import Any, Protocol, TypeAlias
 import pyarrow
 
 from ..errors import ConnectionLostError, FlownetError
+from .secure import Channel, Keys, reason_of
 
 Header: TypeAlias = dict[str, Any]
 Message: TypeAlias = tuple[Header, bytes]
@@ -39,8 +40,22 @@ class Connection:
 
     def __init__(self, sock: socket.socket, peer: str) -> None:
         self._socket = sock
+        self._channel: Channel = sock
         self._sending = threading.Lock()
         self.peer = peer
+
+    def prove(self, keys: Keys, *, is_server: bool) -> None:
+        """Prove to the peer that we belong to it, and see its proof.
+
+        Raises
+        ------
+        OSError, EOFError
+            It does not belong to us, or goes away; `reason_of` says why.
+        """
+        self._socket.settimeout(_HANDSHAKE_SECONDS)
+        self._channel = keys.secure(self._socket, is_server=is_server)
+        (_challenge if is_server else _introduce)(self._channel, keys.secret)
+        _prepare(self._socket)
 
     @property
     def own_host(self) -> str:
@@ -75,16 +90,16 @@ class Connection:
             )
         try:
             with self._sending:
-                self._socket.sendall(_LENGTHS.pack(len(text), len(payload)) + text)
+                self._channel.sendall(_LENGTHS.pack(len(text), len(payload)) + text)
                 if payload:
-                    self._socket.sendall(payload)
+                    self._channel.sendall(payload)
         except OSError as error:
             raise self._lost(str(error)) from error
 
     def receive(self) -> Message | None:
         """Wait for the next message; None when the peer has closed the connection between two."""
         try:
-            lengths = _read(self._socket, _LENGTHS.size)
+            lengths = _read(self._channel, _LENGTHS.size)
             if lengths is None:
                 return None
             header_bytes, payload_bytes = _LENGTHS.unpack(lengths)
@@ -93,8 +108,8 @@ class Connection:
                     f"it announced {header_bytes} + {payload_bytes} bytes; allowed are {_MAX_HEADER_BYTES} + "
                     f"{_MAX_PAYLOAD_BYTES}"
                 )
-            header = json.loads(_read(self._socket, header_bytes) or b"")
-            payload = _read(self._socket, payload_bytes) if payload_bytes else b""
+            header = json.loads(_read(self._channel, header_bytes) or b"")
+            payload = _read(self._channel, payload_bytes) if payload_bytes else b""
         except (OSError, EOFError, ValueError, RecursionError) as error:
             if isinstance(error, ConnectionLostError):
                 raise
@@ -121,35 +136,36 @@ class Connection:
         return ConnectionLostError(f"connection with {self.peer}: {reason}", peer=self.peer, reason=reason)
 
 
-def dial(address: str, secret: bytes) -> Connection:
+def dial(address: str, keys: Keys) -> Connection:
     """Connect to a `Server`.
 
     Parameters
     ----------
     address
         ``host:port``.
-    secret
+    keys
         What both ends know.
 
     Raises
     ------
     ConnectionLostError
-        Nobody answers, or whoever does has another secret.
+        Nobody answers, or whoever does has other keys.
     """
     host, _, port = address.rpartition(":")
     try:
         sock = socket.create_connection((host, int(port)), timeout=_HANDSHAKE_SECONDS)
     except (OSError, OverflowError, ValueError) as error:
         raise ConnectionLostError(f"cannot reach {address}: {error}", peer=address, reason=str(error)) from error
+    connection = Connection(sock, address)
     try:
-        _introduce(sock, address, secret)
-        _prepare(sock)
+        connection.prove(keys, is_server=False)
     except BaseException as error:
-        sock.close()
-        if isinstance(error, OSError | EOFError) and not isinstance(error, ConnectionLostError):
-            raise ConnectionLostError(f"{address}: {error}", peer=address, reason=str(error)) from error
+        connection.close()
+        if isinstance(error, OSError | EOFError):
+            reason = reason_of(error)
+            raise ConnectionLostError(f"{address}: {reason}", peer=address, reason=reason) from error
         raise
-    return Connection(sock, address)
+    return connection
 
 
 class Session(Protocol):
@@ -169,17 +185,17 @@ class Server:
     ----------
     host
         Numeric address to listen on.
-    secret
+    keys
         What both ends know.
     session
         Called for each connection that has proved itself.
     """
 
-    def __init__(self, host: str, secret: bytes, session: Callable[[Connection], Session]) -> None:
+    def __init__(self, host: str, keys: Keys, session: Callable[[Connection], Session]) -> None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._listener = socket.create_server((host, 0), family=family)
         self._listener.settimeout(_LOOK_SECONDS)
-        self._secret, self._session = secret, session
+        self._keys, self._session = keys, session
         self._lock = threading.Lock()
         self._open = set[Connection]()
         self._threads = set[threading.Thread]()
@@ -234,13 +250,12 @@ class Server:
             if is_closed or full:
                 connection.close()
             else:
-                self._start(self._serve, connection, sock)
+                self._start(self._serve, connection)
 
-    def _serve(self, connection: Connection, sock: socket.socket) -> None:
+    def _serve(self, connection: Connection) -> None:
         session: Session | None = None
         try:
-            if not self._is_known(sock):
-                _LOGGER.warning("refused a connection from %s: its secret does not fit", connection.peer)
+            if not self._is_known(connection):
                 return
             session = self._session(connection)
             while (message := connection.receive()) is not None:
@@ -262,18 +277,13 @@ class Server:
             if session is not None:
                 session.gone()
 
-    def _is_known(self, sock: socket.socket) -> bool:
-        sock.settimeout(_HANDSHAKE_SECONDS)
-        challenge = os.urandom(_NONCE_BYTES)
-        sock.sendall(challenge)
-        theirs = _read(sock, _NONCE_BYTES + _PROOF_BYTES)
-        if theirs is None:
+    def _is_known(self, connection: Connection) -> bool:
+        try:
+            connection.prove(self._keys, is_server=True)
+        except (OSError, EOFError) as error:
+            if not self._is_closed.is_set():
+                _LOGGER.warning("refused a connection from %s: %s", connection.peer, reason_of(error))
             return False
-        nonce, proof = theirs[:_NONCE_BYTES], theirs[_NONCE_BYTES:]
-        if not hmac.compare_digest(proof, _proof(self._secret, b"client", challenge, nonce)):
-            return False
-        sock.sendall(_proof(self._secret, b"server", challenge, nonce))
-        _prepare(sock)
         return True
 
 
@@ -303,23 +313,35 @@ def unpack(payload: bytes, schema: pyarrow.Schema) -> pyarrow.RecordBatch:
     return batch
 
 
-def _introduce(sock: socket.socket, address: str, secret: bytes) -> None:
+def _introduce(channel: Channel, secret: bytes) -> None:
     """Prove to a server that the secret is known here, and see its proof."""
-    challenge = _read(sock, _NONCE_BYTES)
+    challenge = _read(channel, _NONCE_BYTES)
     own = os.urandom(_NONCE_BYTES)
-    sock.sendall(own + _proof(secret, b"client", challenge or b"", own))
-    proof = _read(sock, _PROOF_BYTES)
+    channel.sendall(own + _proof(secret, b"client", challenge or b"", own))
+    proof = _read(channel, _PROOF_BYTES)
     if not challenge or not proof or not hmac.compare_digest(proof, _proof(secret, b"server", challenge, own)):
-        reason = "the secret does not fit"
-        raise ConnectionLostError(f"{address} refuses: {reason}", peer=address, reason=reason)
+        raise PermissionError("the secret does not fit")
 
 
-def _read(sock: socket.socket, count: int) -> bytes | None:
+def _challenge(channel: Channel, secret: bytes) -> None:
+    """Have a client prove that it knows the secret, and prove it to the client."""
+    challenge = os.urandom(_NONCE_BYTES)
+    channel.sendall(challenge)
+    theirs = _read(channel, _NONCE_BYTES + _PROOF_BYTES)
+    if theirs is None:
+        raise EOFError("it closed the connection")
+    nonce, proof = theirs[:_NONCE_BYTES], theirs[_NONCE_BYTES:]
+    if not hmac.compare_digest(proof, _proof(secret, b"client", challenge, nonce)):
+        raise PermissionError("its secret does not fit")
+    channel.sendall(_proof(secret, b"server", challenge, nonce))
+
+
+def _read(channel: Channel, count: int) -> bytes | None:
     """Read so many bytes; None if the stream ends before the first."""
     data = bytearray(count)
     view, have = memoryview(data), 0
     while have < count:
-        if not (got := sock.recv_into(view[have:])):
+        if not (got := channel.recv_into(view[have:])):
             if have:
                 raise EOFError(f"it ended after {have} of {count} bytes")
             return None

@@ -24,7 +24,7 @@ use crate::handshake::DEFAULT_HANDSHAKE_TIMEOUT;
 pub struct NetworkConfig {
     /// Address of the data port. Default: 127.0.0.1. The system chooses the port.
     ///
-    /// On any other address the frames are authenticated at connection time only and travel in the clear.
+    /// On any other address frames travel in the clear unless the credentials have certificates.
     pub bind: IpAddr,
     /// Buffers every remote channel keeps while its producer has nothing to send, if there are enough. Default: 2.
     ///

@@ -41,6 +41,11 @@ impl Credentials {
         self.tls.is_some()
     }
 
+    /// Those by which connections are encrypted, if they are.
+    pub fn certificates(&self) -> Option<&Certificates> {
+        self.tls.as_deref().map(Tls::certificates)
+    }
+
     /// Reads what [`Credentials::to_text`] wrote.
     ///
     /// # Errors

@@ -20,6 +20,7 @@ mod graph;
 mod job;
 mod logging;
 mod settings;
+mod tls;
 mod worker;
 
 use pyo3::prelude::*;
@@ -39,6 +40,8 @@ mod _flownet {
     use super::job::{PyJobHandle, check, explain, submit};
     #[pymodule_export]
     use super::settings::defaults;
+    #[pymodule_export]
+    use super::tls::certificates;
     #[pymodule_export]
     use super::worker::run_worker;
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import struct
@@ -12,15 +13,30 @@ from typing import TYPE_CHECKING, Any
 import pyarrow
 import pytest
 
+from flownet import _flownet
 from flownet.errors import ConnectionLostError, FlownetError
 
 from .conftest import eventually, sockets
 
 if TYPE_CHECKING:
+    from flownet.spark.secure import Keys
     from flownet.spark.shelf import Shelf
     from flownet.spark.wire import Server
 
 SECRET = b"s" * 32
+
+
+@pytest.fixture(params=["plain", "tls"])
+def keys(request: pytest.FixtureRequest) -> Keys:
+    from flownet.spark.secure import Keys
+
+    return Keys(SECRET, certificates() if request.param == "tls" else None)
+
+
+def certificates() -> str:
+    made = _flownet.certificates("on", "127.0.0.1")
+    assert made is not None
+    return made
 
 
 class Echo:
@@ -36,11 +52,11 @@ class Echo:
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
+def server(keys: Keys) -> Iterator[Server]:
     from flownet.spark import wire
 
     before = sockets()
-    server = wire.Server("127.0.0.1", SECRET, lambda connection: Echo())
+    server = wire.Server("127.0.0.1", keys, lambda connection: Echo())
     yield server
     server.close()
     assert sockets() == before
@@ -52,10 +68,10 @@ def raw(server: Server) -> socket.socket:
     return socket.create_connection((host, int(port)), timeout=20)
 
 
-def test_a_request_has_an_answer_and_a_refusal_leaves_the_connection_in_use(server: Server) -> None:
+def test_a_request_has_an_answer_and_a_refusal_leaves_the_connection_in_use(server: Server, keys: Keys) -> None:
     from flownet.spark import wire
 
-    with wire.dial(server.address, SECRET) as connection:
+    with wire.dial(server.address, keys) as connection:
         assert connection.call({"op": "echo"}, b"x" * 100_000) == ({"op": "echo"}, b"x" * 100_000)
         with pytest.raises(FlownetError, match="not today"):
             connection.call({"op": "refuse"})
@@ -64,15 +80,70 @@ def test_a_request_has_an_answer_and_a_refusal_leaves_the_connection_in_use(serv
         assert connection.call({"op": "echo"}) == ({"op": "echo"}, b"")
 
 
-def test_a_wrong_secret_is_refused_by_either_end(server: Server) -> None:
+def test_a_wrong_secret_is_refused_by_either_end(server: Server, keys: Keys, caplog: pytest.LogCaptureFixture) -> None:
     from flownet.spark import wire
+    from flownet.spark.secure import Keys
 
-    with pytest.raises(ConnectionLostError, match="refuses: the secret does not fit"):
-        wire.dial(server.address, b"t" * 32)
+    with pytest.raises(ConnectionLostError, match="the secret does not fit"):
+        wire.dial(server.address, Keys(b"t" * 32, keys.certificates))
+    eventually("a line", lambda: "its secret does not fit" in caplog.text)
+    if keys.certificates:
+        return
     with raw(server) as impostor:
         impostor.recv(32)
         impostor.sendall(bytes(64))
         assert impostor.recv(1) == b""
+
+
+def test_both_ends_say_who_refuses_a_certificate_and_a_plain_peer(caplog: pytest.LogCaptureFixture) -> None:
+    from flownet.spark import wire
+    from flownet.spark.secure import Keys
+
+    ours, foreign, plain = Keys(SECRET, certificates()), Keys(SECRET, certificates()), Keys(SECRET)
+    with contextlib.closing(wire.Server("127.0.0.1", ours, lambda connection: Echo())) as server:
+        with pytest.raises(ConnectionLostError, match="its certificate is refused: another authority issued it"):
+            wire.dial(server.address, foreign)
+        eventually("a line", lambda: "it refuses our certificate: another authority issued it" in caplog.text)
+        # One that takes the server's certificate, but shows another.
+        mixed = Keys(SECRET, f"{foreign.certificates}{ours.certificates}".replace(first_blocks(ours), ""))
+        with pytest.raises(ConnectionLostError, match="it refuses our certificate: another authority issued it"):
+            wire.dial(server.address, mixed)
+        eventually("a line", lambda: "its certificate is refused: another authority issued it" in caplog.text)
+        with raw(server) as stranger:
+            stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            eventually("a line", lambda: "it does not speak TLS" in caplog.text)
+        assert len(caplog.records) == 3, "one line each"
+    with contextlib.closing(wire.Server("127.0.0.1", plain, lambda connection: Echo())) as server:
+        with pytest.raises(ConnectionLostError, match="it does not speak TLS"):
+            wire.dial(server.address, ours)
+        eventually("a line", lambda: len(caplog.records) == 4)
+
+
+def first_blocks(keys: Keys) -> str:
+    """The certificate and its key."""
+    assert keys.certificates is not None
+    return keys.certificates[: keys.certificates.index("-----END PRIVATE KEY-----\n")] + "-----END PRIVATE KEY-----\n"
+
+
+def test_one_thread_sends_while_another_waits_for_bytes(server: Server, keys: Keys) -> None:
+    from flownet.spark import wire
+
+    with wire.dial(server.address, keys) as connection:
+        received: list[int] = []
+
+        def read() -> None:
+            while len(received) < 200:
+                message = connection.receive()
+                assert message is not None
+                assert message[1] == bytes([len(received)]) * 100_000
+                received.append(message[0]["n"])
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        for number in range(200):
+            connection.send({"op": "echo", "n": number}, bytes([number]) * 100_000)
+        reader.join()
+        assert received == list(range(200))
 
 
 @pytest.mark.parametrize(
@@ -87,23 +158,23 @@ def test_a_wrong_secret_is_refused_by_either_end(server: Server) -> None:
         struct.pack("!II", 0, 0),
     ],
 )
-def test_bytes_that_are_no_message_end_the_connection(server: Server, message: bytes) -> None:
+def test_bytes_that_are_no_message_end_the_connection(server: Server, keys: Keys, message: bytes) -> None:
     from flownet.spark import wire
 
-    with wire.dial(server.address, SECRET) as connection:
-        connection._socket.sendall(message)
+    with wire.dial(server.address, keys) as connection:
+        connection._channel.sendall(message)
         with pytest.raises(ConnectionLostError):
             connection.call({"op": "echo"})
-    with wire.dial(server.address, SECRET) as connection:
+    with wire.dial(server.address, keys) as connection:
         assert connection.call({"op": "echo"})[0] == {"op": "echo"}
 
 
-def test_strangers_and_their_bytes_do_not_hold_up_others(server: Server) -> None:
+def test_strangers_and_their_bytes_do_not_hold_up_others(server: Server, keys: Keys) -> None:
     from flownet.spark import wire
 
     with raw(server), raw(server) as noisy:
         noisy.sendall(os.urandom(100_000))
-        with wire.dial(server.address, SECRET) as connection:
+        with wire.dial(server.address, keys) as connection:
             assert connection.call({"op": "echo"})[0] == {"op": "echo"}
 
 

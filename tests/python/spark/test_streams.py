@@ -85,11 +85,13 @@ def expected(count: int) -> list[Any]:
 SCHEMA = "number long, name string"
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_every_record_of_a_job_reaches_the_query_once(spark: SparkSession, tmp_path: Path, workers: int) -> None:
+@pytest.mark.parametrize(("workers", "tls"), [(0, "auto"), (2, "auto"), (2, "on")])
+def test_every_record_of_a_job_reaches_the_query_once(
+    spark: SparkSession, tmp_path: Path, workers: int, tls: str
+) -> None:
     from flownet.spark import Outlet
 
-    with Outlet(SCHEMA, buffer="64KiB") as outlet:
+    with Outlet(SCHEMA, buffer="64KiB", tls=tls) as outlet:
         files = Files(spark, tmp_path, outlet)
         query = files.start()  # before there is a job
         pairs(outlet, 20_000).execute_async(workers).wait()
@@ -213,11 +215,11 @@ def into(inlet: Inlet, rows: DataFrame, checkpoint: Path) -> StreamingQuery:
     return writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_every_row_of_a_query_reaches_the_job_once(spark: SparkSession, tmp_path: Path, workers: int) -> None:
+@pytest.mark.parametrize(("workers", "tls"), [(0, "auto"), (2, "auto"), (2, "on")])
+def test_every_row_of_a_query_reaches_the_job_once(spark: SparkSession, tmp_path: Path, workers: int, tls: str) -> None:
     from flownet.spark import Inlet
 
-    with Inlet("id long", buffer="64KiB") as inlet:
+    with Inlet("id long", buffer="64KiB", tls=tls) as inlet:
         env = fn.Environment(parallelism=2)
         numbers = env.from_iterable(inlet.source).map(lambda row: row[0]).collect()
         job = env.execute_async(workers)
