@@ -1,6 +1,7 @@
 //! Both drivers over a pipe that splits the stream anywhere: no sockets, no threads, paused time.
 
 mod model;
+mod pipe;
 mod receiver;
 mod rig;
 mod sender;
@@ -17,18 +18,21 @@ use flownet_core::{SubpartitionIndex, Target, WireError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::End;
-use rig::{PARTITION, Rig, numbered};
+use pipe::Kind;
+use rig::{PARTITION, Rig, SEGMENT_BYTES, numbered};
 
 #[tokio::test(start_paused = true)]
 async fn records_arrive_once_and_in_order_however_the_stream_is_split() {
-    for pipe_bytes in [1, 2, 3, 5, 7, 19, 20, 21, 33, 64, 500, 4096, 1 << 20] {
-        let rig = Rig::new(pipe_bytes).await;
-        let writer = rig.writer(1);
-        let reader = rig.open(0);
-        let records = numbered(200);
-        let (received, ()) = rig.drive(async { tokio::join!(reader.read_all(), writer.emit_all(&records)) }).await;
-        assert_eq!(received.unwrap(), records, "pipe of {pipe_bytes} bytes");
-        rig.finish_and_assert_all_segments_home().await;
+    for kind in [Kind::Plain, Kind::Buffering] {
+        for pipe_bytes in [1, 2, 3, 5, 7, 19, 20, 21, 33, 64, 500, 4096, 1 << 20] {
+            let rig = Rig::with_links(kind, pipe_bytes, SEGMENT_BYTES).await;
+            let writer = rig.writer(1);
+            let reader = rig.open(0);
+            let records = numbered(200);
+            let (received, ()) = rig.drive(async { tokio::join!(reader.read_all(), writer.emit_all(&records)) }).await;
+            assert_eq!(received.unwrap(), records, "{kind:?}, pipe of {pipe_bytes} bytes");
+            rig.finish_and_assert_all_segments_home().await;
+        }
     }
 }
 
@@ -71,6 +75,32 @@ async fn a_channel_that_is_not_read_does_not_hold_up_the_other() {
     .await;
     drop(writer);
     rig.finish_and_assert_all_segments_home().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_or_a_reset_that_comes_with_bytes_is_found_behind_them() {
+    for kind in [Kind::Plain, Kind::Buffering] {
+        for is_reset in [false, true] {
+            let mut rig = Rig::new(64).await;
+            let mut producer = rig.take_raw_producer_end_of(kind);
+            let reader = rig.open(0);
+            let mut bytes = Vec::new();
+            let (sequence, backlog, priority) = (0, Backlog::ZERO, false);
+            let event = Event::EndOfData { drain: true };
+            ControlFrame::Event { channel: ChannelId::new(0), sequence, backlog, priority, event }.encode(&mut bytes);
+            // The OPEN; then the driver has nothing to do.
+            rig.drive(producer.read_exact(&mut [0; 28])).await.unwrap();
+            producer.write_all(&bytes).await.unwrap();
+            if is_reset {
+                producer.reset();
+            } else {
+                drop(producer);
+            }
+            let error = rig.drive(reader.read_all()).await.unwrap_err().to_string();
+            assert!(error.contains(if is_reset { "reset by the peer" } else { "closed by the peer" }), "{error}");
+            rig.finish_and_assert_all_segments_home().await;
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,13 +15,12 @@ use flownet_core::record::writer::{Emit, FlushPolicy, RecordWriter};
 use flownet_core::subpartition::Element;
 use flownet_core::{ChannelIndex, ExchangeError, PartitionId, Selector, SubpartitionIndex, Target};
 use flownet_memory::SegmentPool;
-use tokio::io::{DuplexStream, duplex};
 use tokio::sync::mpsc;
 
+use super::pipe::{Kind, PipeEnd, pipe};
 use crate::dialer::{OpenRequest, Requests};
 use crate::driver::End;
 use crate::driver::consumer::ConsumerDriver;
-use crate::driver::link::pipe::PipeLink;
 use crate::driver::producer::ProducerDriver;
 use crate::environment::Shared;
 use crate::{Inlets, NetworkConfig, NetworkEnvironment, Secret};
@@ -30,7 +29,7 @@ use crate::{Inlets, NetworkConfig, NetworkEnvironment, Secret};
 pub(super) const PARTITION: u64 = 7;
 
 const SEGMENTS: usize = 64;
-const SEGMENT_BYTES: usize = 64;
+pub(super) const SEGMENT_BYTES: usize = 64;
 const MAX_RECORD_BYTES: usize = 1 << 20;
 
 /// Both ends run inside [`Rig::drive`] only, on the test's own task.
@@ -57,11 +56,16 @@ impl Rig {
     }
 
     pub(super) async fn with_segments(pipe_bytes: usize, segment_bytes: usize) -> Self {
+        Self::with_links(Kind::Plain, pipe_bytes, segment_bytes).await
+    }
+
+    /// With links of this kind at both ends.
+    pub(super) async fn with_links(kind: Kind, pipe_bytes: usize, segment_bytes: usize) -> Self {
         let segments = SegmentPool::new(SEGMENTS, segment_bytes).unwrap();
         let secret = Secret::from_bytes([1; 32]);
         let env = NetworkEnvironment::bind(NetworkConfig::default(), secret, Arc::clone(&segments)).await.unwrap();
         let peer: SocketAddr = "192.0.2.1:7".parse().unwrap();
-        let (producer_end, consumer_end) = duplex(pipe_bytes);
+        let (producer_end, consumer_end) = pipe(kind, pipe_bytes);
         let (requests, receiver) = Requests::unlisted(Arc::clone(env.shared()), peer);
         let producer = Half::Running(Box::pin(produce(Arc::clone(env.shared()), producer_end)));
         let consumer = Half::Running(Box::pin(consume(Arc::clone(env.shared()), consumer_end, receiver)));
@@ -143,8 +147,12 @@ impl Rig {
     }
 
     /// Replaces the producer by the test itself.
-    pub(super) fn take_raw_producer_end(&mut self) -> DuplexStream {
-        let (ours, theirs) = duplex(1 << 16);
+    pub(super) fn take_raw_producer_end(&mut self) -> PipeEnd {
+        self.take_raw_producer_end_of(Kind::Plain)
+    }
+
+    pub(super) fn take_raw_producer_end_of(&mut self, kind: Kind) -> PipeEnd {
+        let (ours, theirs) = pipe(kind, 1 << 16);
         let (requests, receiver) = Requests::unlisted(Arc::clone(self.env.shared()), self.peer);
         self.requests = requests;
         *self.producer.get_mut() = Half::Gone;
@@ -153,8 +161,8 @@ impl Rig {
     }
 
     /// Replaces the consumer by the test itself.
-    pub(super) fn take_raw_consumer_end(&mut self) -> DuplexStream {
-        let (ours, theirs) = duplex(256);
+    pub(super) fn take_raw_consumer_end(&mut self) -> PipeEnd {
+        let (ours, theirs) = pipe(Kind::Plain, 256);
         *self.consumer.get_mut() = Half::Gone;
         *self.producer.get_mut() = Half::Running(Box::pin(produce(Arc::clone(self.env.shared()), theirs)));
         ours
@@ -178,12 +186,12 @@ impl Half {
     }
 }
 
-async fn produce(shared: Arc<Shared>, link: DuplexStream) -> End {
-    ProducerDriver::new(PipeLink::new(link), shared).run().await
+async fn produce(shared: Arc<Shared>, link: PipeEnd) -> End {
+    ProducerDriver::new(link, shared).run().await
 }
 
-async fn consume(shared: Arc<Shared>, link: DuplexStream, requests: Requests) -> End {
-    let mut driver = ConsumerDriver::new(PipeLink::new(link), requests, &shared);
+async fn consume(shared: Arc<Shared>, link: PipeEnd, requests: Requests) -> End {
+    let mut driver = ConsumerDriver::new(link, requests, &shared);
     let end = driver.run().await;
     driver.fail_because(&end);
     end

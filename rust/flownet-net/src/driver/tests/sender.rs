@@ -8,11 +8,11 @@ use std::task::{Context, Wake, Waker};
 
 use flownet_core::ChannelId;
 use flownet_core::exchange::ready::ReadyList;
-use tokio::io::{AsyncReadExt, DuplexStream, duplex};
+use tokio::io::AsyncReadExt;
 
+use super::pipe::{Kind, PipeEnd, pipe};
 use crate::counters::SharedCounters;
 use crate::driver::link::Link;
-use crate::driver::link::pipe::PipeLink;
 use crate::driver::sender::{Sender, Transmit};
 
 /// One byte for each time its channel had news.
@@ -66,25 +66,25 @@ impl Wake for Wakes {
 const PATIENCE: usize = 2;
 
 struct Rig {
-    sender: Arc<Sender<PipeLink, Bytes>>,
+    sender: Arc<Sender<PipeEnd, Bytes>>,
     ready: Arc<ReadyList>,
     news: Arc<Mutex<VecDeque<u8>>>,
     channel: Waker,
     task: Waker,
     wakes: Arc<Wakes>,
-    peer: DuplexStream,
+    peer: PipeEnd,
 }
 
 impl Rig {
     /// A connection whose task has found nothing to do and sleeps.
     fn asleep(pipe_bytes: usize) -> Self {
-        let (ours, peer) = duplex(pipe_bytes);
+        let (ours, peer) = pipe(Kind::Plain, pipe_bytes);
         let ready = ReadyList::new();
         let machine = Bytes::default();
         let news = Arc::clone(&machine.news);
         let channel = ready.waker_for(ChannelId::new(1));
         let counters = Arc::new(SharedCounters::default());
-        let sender = Sender::new(PipeLink::new(ours), machine, Arc::clone(&ready), counters);
+        let sender = Sender::new(ours, machine, Arc::clone(&ready), counters);
         let wakes = Arc::new(Wakes::default());
         let task = Waker::from(Arc::clone(&wakes));
         sender.attend(&task);
@@ -212,6 +212,7 @@ async fn who_waits_for_room_is_told_instead_of_the_task() {
 async fn a_thread_that_finds_the_peer_gone_lets_the_task_end_the_connection() {
     let Rig { sender, news, channel, wakes, peer, .. } = Rig::asleep(64);
     drop(peer);
+    assert_eq!(wakes.0.swap(0, Ordering::SeqCst), 1, "the end of the stream is an event");
     news.lock().unwrap().push_back(1);
     channel.wake();
     assert_eq!(wakes.0.load(Ordering::SeqCst), 1);
