@@ -255,8 +255,10 @@ impl PoolCore {
 
     fn change<R>(self: &Arc<Self>, f: impl FnOnce(&mut PoolState, &mut Effects) -> R) -> (R, Effects) {
         let mut effects = Effects::default();
+        let result;
         let mut state = lock(&self.state);
-        let result = f(&mut state, &mut effects);
+        // A segment in it that an assertion throws away goes home, which needs the lock: it is dropped behind the guard.
+        result = f(&mut state, &mut effects);
         self.settle(&mut state, &mut effects);
         (result, effects)
     }
