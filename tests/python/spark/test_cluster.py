@@ -47,6 +47,17 @@ def test_results_are_equal_in_process_over_processes_and_inside_spark(cluster: A
     assert jobs.last.workers == 2
 
 
+def test_the_workers_talk_over_tls_and_are_held_to_what_the_job_asks_for(cluster: Any, jobs: Jobs) -> None:
+    expected = jobs.sums(workers=0)
+    with cluster(tls="on") as workers:
+        assert jobs.sums(workers) == expected
+        env = fn.Environment(parallelism=2, tls="off")
+        env.from_collection([1]).rebalance().map(str).collect()
+        with pytest.raises(ConfigError, match="tls is off, but the crew of these workers was opened with on"):
+            env.execute(on=workers)
+        assert jobs.sums(workers) == expected
+
+
 def test_one_stage_serves_several_jobs_and_its_own_end_is_quiet(cluster: Any, jobs: Jobs) -> None:
     with cluster() as workers:
         members = workers.members
