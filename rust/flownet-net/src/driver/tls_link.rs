@@ -8,7 +8,7 @@
 //!   encrypts holds the sender's lock until the socket has the records or they are unsent; who decrypts holds the
 //!   receiver's from the read on.
 //! - T2: the session's own lock, which both take, is the innermost. Nobody waits under it, and its longest holder
-//!   encrypts [`RECORDS_PER_WRITE`] records or decrypts one.
+//!   encrypts and writes [`RECORDS_PER_WRITE`] records, or decrypts one.
 //! - T3: what the link holds is bounded: one read of the socket, the records decrypted and not yet taken of one step, and
 //!   the records of one write.
 
