@@ -1,4 +1,4 @@
-"""What a job says when a connection, a thread or an error itself is not what it should be: real processes, each fault for real."""
+"""What a job says when a connection, a thread or an error is not what it should be: real processes, real faults."""
 
 from __future__ import annotations
 
@@ -148,6 +148,7 @@ def test_where_no_thread_can_be_started_the_job_says_so_and_ends() -> None:
             print(type(error).__name__, error)
         """
     )
+
     def run(kilobytes: int) -> str:
         def limit() -> None:
             resource.setrlimit(resource.RLIMIT_AS, (kilobytes << 10, kilobytes << 10))

@@ -32,9 +32,7 @@ def open_sockets() -> Iterator[socket.socket]:
 
 def listening_ports() -> set[int]:
     return {
-        found.getsockname()[1]
-        for found in open_sockets()
-        if found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+        found.getsockname()[1] for found in open_sockets() if found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
     }
 
 
