@@ -37,6 +37,10 @@ struct World {
     to_send: Vec<u8>,
     sent: Vec<u8>,
     delivered: Vec<u8>,
+    /// Whether a thread has room for one byte only, those that were not taken, and the byte that waits for room.
+    has_little_room: bool,
+    mail: Vec<u8>,
+    held: Option<u8>,
     news: u8,
     outbound: u8,
     /// How often the peer still makes room.
@@ -145,6 +149,9 @@ impl World {
             to_send: vec![0; threads],
             sent: vec![0; threads],
             delivered: vec![0; threads],
+            has_little_room: false,
+            mail: vec![0; threads],
+            held: None,
             news: 0,
             outbound: 0,
             to_drain: 0,
@@ -308,14 +315,22 @@ impl World {
         self.threads[index].at = match at {
             // Its task fails with the connection.
             At::Work if self.is_over() => At::Gone,
-            At::Work if std::mem::take(&mut self.threads[index].is_signalled) => At::Work,
+            At::Work if std::mem::take(&mut self.threads[index].is_signalled) => {
+                self.take_mail(index);
+                At::Work
+            }
             At::Work => At::Attends,
             At::Attends if std::mem::take(&mut self.threads[index].is_signalled) => At::LeavesRoom,
             At::Attends => {
-                let (may_read, orders) = self.reading.on_park(reader(index), false);
+                let (may_read, orders) = self.reading.on_park(reader(index), self.held.is_some());
                 self.carry_out(orders);
                 if may_read {
-                    match self.read() {
+                    let received = self.read();
+                    if self.held.is_some() {
+                        let orders = self.reading.on_resign(reader(index), self.has_buffered());
+                        self.carry_out(orders);
+                    }
+                    match received {
                         Received::Bytes { .. } => At::Attends,
                         Received::Drained => At::WritesWaiting,
                         Received::Closed => {
@@ -349,13 +364,38 @@ impl World {
             At::LeavesRole => {
                 let orders = self.reading.on_leave(reader(index), self.has_buffered());
                 self.carry_out(orders);
+                self.take_mail(index);
                 At::Work
             }
             At::Away | At::Gone => unreachable!(),
         };
     }
 
+    /// The thread has room again, for which the connection's task may have been told to wait.
+    fn take_mail(&mut self, index: usize) {
+        self.mail[index] = 0;
+        if self.held == Some(index as u8) {
+            self.is_called = true;
+            self.wake_task();
+        }
+    }
+
+    fn deliver(&mut self, owner: u8) {
+        let index = usize::from(owner);
+        if self.has_little_room && self.mail[index] > 0 {
+            self.held = Some(owner);
+            return;
+        }
+        self.mail[index] += u8::from(self.has_little_room);
+        self.delivered[index] += 1;
+        self.threads[index].is_signalled = true;
+    }
+
     fn read(&mut self) -> Received {
+        if let Some(owner) = self.held.take() {
+            self.deliver(owner);
+            return if self.held.is_some() { Received::Drained } else { Received::Bytes { is_drained: false } };
+        }
         let socket = &mut self.socket;
         let read: Vec<u8> = if socket.buffers {
             socket.buffered.append(&mut socket.inbound);
@@ -367,10 +407,7 @@ impl World {
             return if socket.is_finished { Received::Closed } else { Received::Drained };
         }
         let is_drained = !socket.buffers && read.len() < socket.room_to_read && !socket.is_ending;
-        for owner in read {
-            self.delivered[usize::from(owner)] += 1;
-            self.threads[usize::from(owner)].is_signalled = true;
-        }
+        read.into_iter().for_each(|owner| self.deliver(owner));
         Received::Bytes { is_drained }
     }
 
@@ -513,6 +550,13 @@ fn nothing_is_lost_between_the_task_and_two_threads_that_may_stay_away_or_resign
 fn a_link_that_buffers_leaves_nothing_in_it() {
     let mut world = World::new(2);
     (world.to_send, world.may_stay_away, world.socket.buffers) = (vec![1, 1], true, true);
+    world.explore();
+}
+
+#[test]
+fn a_byte_that_waits_for_room_holds_the_rest_up_and_loses_nothing() {
+    let mut world = World::new(2);
+    (world.to_send, world.has_little_room, world.socket.room_to_read) = (vec![2, 1], true, 1);
     world.explore();
 }
 
