@@ -90,7 +90,7 @@ impl Tracker {
 
     /// The last stall that users are to be told, if its number is above `after`.
     pub(crate) fn stall_after(&self, after: u32) -> Option<(u32, Stall)> {
-        self.stalls.told.clone().filter(|(number, _)| *number > after)
+        self.stalls.told.as_ref().filter(|(number, _)| *number > after).cloned()
     }
 
     /// A task has ended; its last sample stays.
