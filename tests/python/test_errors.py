@@ -268,6 +268,37 @@ def test_a_worker_that_falls_silent_is_named_within_the_heartbeat_limit(child_pi
     assert caught.value.pid == victim
 
 
+def test_a_worker_that_stands_still_for_less_than_the_heartbeat_limit_is_kept(
+    child_pids: Callable[[], set[int]],
+) -> None:
+    env = fn.Environment(parallelism=2, heartbeat_interval="100ms", heartbeat_timeout="6s")
+    arrived, resumed = threading.Event(), threading.Event()
+    received: list[int] = []
+
+    class Arrived:
+        def extend(self, records: list[int]) -> None:
+            received.extend(records)
+            arrived.set()
+
+    def numbers() -> Iterator[int]:
+        yield from range(50_000)
+        assert resumed.wait(50)
+        yield from range(50_000)
+
+    env.from_iterable(numbers()).rebalance().map(lambda n: n).rebalance().collect(into=Arrived())
+    before = child_pids()
+    with env.execute_async(workers=2) as job:
+        assert arrived.wait(30)
+        victim = min(child_pids() - before)
+        os.kill(victim, signal.SIGSTOP)
+        # Long enough for many heartbeats that are not answered, on every connection.
+        time.sleep(2)
+        os.kill(victim, signal.SIGCONT)
+        resumed.set()
+        job.wait()
+    assert sorted(received) == sorted([*range(50_000)] * 2)
+
+
 def test_strangers_on_the_ports_of_a_job_change_nothing(child_pids: Callable[[], set[int]]) -> None:
     env = fn.Environment(parallelism=2, buffer_timeout="1ms")
     arrived, done = threading.Event(), threading.Event()
