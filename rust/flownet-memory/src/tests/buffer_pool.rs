@@ -182,6 +182,22 @@ fn lanes_in_use_are_refused_more_than_their_part_a_quota_and_overdraft() {
 }
 
 #[test]
+fn lanes_that_use_all_they_may_make_the_pool_unavailable_though_none_is_at_its_quota() {
+    let segments = segments(8);
+    // A part of one for each of eight lanes, and one quota of four.
+    let pool = segments.create_buffer_pool(with_lanes(8, 8, 4)).unwrap();
+    let mut taken: Vec<_> = [0, 1, 0, 1, 0].map(|lane| pool.try_take(lane).unwrap()).into();
+    assert!(pool.is_available());
+    taken.push(pool.try_take(1).unwrap());
+    assert!(!pool.is_available(), "two lanes have a part each and a quota between them, which is six");
+    assert!(pool.try_take(0).is_none() && pool.in_use() == 6, "and get no more without overdraft");
+    drop(taken.pop());
+    assert!(pool.is_available());
+    drop((taken, pool));
+    assert_all_home(&segments);
+}
+
+#[test]
 fn growing_wakes_waiters() {
     let segments = segments(4);
     let other = segments.create_buffer_pool(sized(2, 2)).unwrap();
