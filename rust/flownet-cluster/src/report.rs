@@ -358,6 +358,19 @@ wordcount  RUNNING  1 worker  2 tasks  1 exchange (keyed, 4 channels)  memory bo
     }
 
     #[test]
+    fn what_waits_in_buffers_is_said_where_it_is_bounded_and_long_enough_to_notice() {
+        let slow = VertexReport {
+            fill_limit_bytes: Some(310),
+            in_flight: Duration::from_millis(940),
+            ..vertex("slow", 1.0, 0.0)
+        };
+        assert_eq!(in_flight_text(&slow).unwrap(), "in flight to slow: 0.9 s at most, in buffers filled up to 310 B");
+        let full = VertexReport { fill_limit_bytes: None, ..slow.clone() };
+        let fast = VertexReport { in_flight: Duration::from_millis(20), ..slow };
+        assert_eq!((in_flight_text(&full), in_flight_text(&fast)), (None, None));
+    }
+
+    #[test]
     fn amounts_keep_three_digits_at_most_before_the_point() {
         let texts = [0.0, 999.0, 1000.0, 99_900.0, 120_000.0, 1.9e6, 2.5e9, 7e15].map(bytes_text);
         assert_eq!(texts, ["0 B", "999 B", "1.0 kB", "99.9 kB", "120 kB", "1.9 MB", "2.5 GB", "7000 TB"]);

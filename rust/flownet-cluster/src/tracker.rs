@@ -269,6 +269,7 @@ const WINDOW: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {
+    use flownet_runtime::InFlightSnapshot;
     use flownet_runtime::ledger::TimeShares;
 
     use super::*;
@@ -317,6 +318,23 @@ mod tests {
         assert_eq!((count.bytes_local, count.bytes_tcp), (20, 40));
         assert_eq!((count.busy, count.idle, count.busiest), (0.75, 0.25, 1.0));
         assert_eq!(count.records_per_second, 20.0);
+    }
+
+    #[test]
+    fn a_status_says_what_is_in_flight_and_a_report_the_most_there_was() {
+        let mut tracker = tracker();
+        let found = |fill_limit_bytes, time, longest| MetricsSnapshot {
+            in_flight: InFlightSnapshot { fill_limit_bytes, time, longest },
+            ..metrics(1, SECOND, SECOND)
+        };
+        // One subtask has measured nothing, one has full buffers, two are bounded.
+        tracker.sample(1, found(32 * 1024, SECOND, SECOND), SECOND * 2);
+        tracker.sample(2, found(300, SECOND / 2, SECOND * 2), SECOND * 2);
+        tracker.sample(3, found(200, SECOND / 4, SECOND * 3), SECOND * 2);
+        let status = tracker.status(JobState::Running, SECOND * 2, Vec::new());
+        assert_eq!((status.vertices[0].fill_limit_bytes, status.vertices[1].fill_limit_bytes), (None, Some(200)));
+        assert_eq!(status.vertices[1].in_flight, SECOND / 2);
+        assert_eq!(tracker.report(SECOND * 2).vertices[1].in_flight, SECOND * 3);
     }
 
     #[test]
