@@ -42,7 +42,8 @@ class Environment:
         ``"1s"``, a ``timedelta`` of at least 1 ms, or None. Buffers are filled only so far that the operator gets
         through with those in flight to it within that time, as it measures while it runs, though never less than a
         record each; the others wait where they come from. Fast operators have full buffers as ever. It needs
-        ``flow_control="credit"`` where the exchange is between workers. None always fills buffers to their end.
+        ``flow_control="credit"`` where the exchange is between workers, and at most 8 subtasks on either side; wider
+        exchanges fill buffers to their end, as None does everywhere.
         Default: ``"1s"``.
     max_parallelism
         Number of key groups, 1 to 32768: the highest parallelism that keyed operators can ever have. None chooses one

@@ -199,6 +199,9 @@ fn saturating_ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// Subpartitions of a partition whose readers may limit it, and channels of a task that does. With more, what is in flight
+/// is bounded by the memory that they share, and buffers with a record or two in them cost more than they spare.
+pub const MOST_CHANNELS: u32 = 8;
 /// Between two measurements, if anything came and no round was over before.
 pub const INTERVAL_MS: u64 = 200;
 /// Less than a tenth of a thousandth of that is spent on looking at a channel.

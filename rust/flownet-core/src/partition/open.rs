@@ -67,6 +67,11 @@ impl OpenBuffers {
         self.segments.open()
     }
 
+    /// Some segment has several buffers open, or parts to spare.
+    pub(super) fn is_split(&self) -> bool {
+        self.open > self.segments() || self.counts_spare
+    }
+
     pub(super) fn subpartitions(&self) -> usize {
         self.builders.len()
     }

@@ -6,6 +6,7 @@ use std::task::Waker;
 use flownet_memory::{BufferPool, SegmentPool};
 use proptest::prelude::*;
 
+use crate::debloat::FillLimit;
 use crate::ids::{PartitionId, SubpartitionIndex};
 use crate::partition::{ResultPartition, SubpartitionCell};
 use crate::sizing::PoolSizing;
@@ -164,5 +165,29 @@ proptest! {
             }
         }
         rig.finish_and_assert_all_segments_home();
+    }
+}
+
+/// One subpartition begins most segments, and others have parts of them open, read to the end: its lane is at its quota.
+#[test]
+fn what_others_have_open_of_a_busy_subpartitions_segments_does_not_stop_the_writer() {
+    for limit in [FillLimit::NONE, FillLimit::ONE_RECORD, FillLimit::new(100)] {
+        let mut rig = Rig::new(64, 24);
+        rig.partition.set_fill_limit(limit);
+        for round in 0..20_000usize {
+            let to = if round % 3 == 0 { (round * 7919) % 64 } else { 0 };
+            rig.emit(to, &[1; 20]);
+            if round % 5 == 0 {
+                rig.partition.flush_all();
+                rig.read_all();
+            }
+            if rig.partition.poll_available(Waker::noop()).is_pending() {
+                rig.read_all();
+                assert!(
+                    rig.partition.is_available(),
+                    "{limit:?}, {round}: all is read, and nobody would wake the writer"
+                );
+            }
+        }
     }
 }
