@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 
 use crate::error::HandshakeError;
 
-/// See the [module docs](self). One for each port.
+/// Those of one port: what the module says.
 #[derive(Debug)]
 pub struct PendingHandshakes {
     max: usize,

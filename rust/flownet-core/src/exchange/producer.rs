@@ -18,7 +18,7 @@
 //! - I7: of a channel at most [`EVENT_WINDOW`](crate::credit::EVENT_WINDOW) events are under way or unread. What is behind
 //!   the last of them waits here, data too; the peer has something to read then, and says that it did.
 //!
-//! Channels without credit ([`Credit::UNLIMITED`]) are no business of it, but for a [`Brake`] between its queue and the
+//! Channels without credit ([`Credit::UNLIMITED`]) are no business of it, but for a `Brake` between its queue and the
 //! socket.
 
 use std::collections::{BTreeMap, VecDeque};
