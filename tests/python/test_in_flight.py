@@ -34,7 +34,8 @@ def ages(
     env = fn.Environment(parallelism=parallelism, max_in_flight_time=max_in_flight_time, name="ages")
     records = env.from_iterable(stamps(0, 1) if is_here else stamps)
     waited = records.key_by(lambda record: record[0]).map(age).name("slow").collect()
-    return waited, env.execute(workers=workers)
+    result = env.execute(workers=workers)
+    return list(waited), result
 
 
 def slowest_task(result: fn.JobResult) -> fn.TaskReport:
@@ -46,9 +47,7 @@ def slowest_task(result: fn.JobResult) -> fn.TaskReport:
     [(0, 1, True), (1, 1, False), (1, 1, True), (2, 1, True), (2, 4, False)],
     ids=["no worker", "local in a worker", "into a worker", "into one of two", "two by two"],
 )
-def test_records_are_not_much_older_than_the_setting_allows(
-    workers: int, parallelism: int, is_here: bool
-) -> None:
+def test_records_are_not_much_older_than_the_setting_allows(workers: int, parallelism: int, is_here: bool) -> None:
     unbounded, _ = ages(None, workers, parallelism, is_here=is_here)
     bounded, result = ages(f"{SETTING}s", workers, parallelism, is_here=is_here)
     assert len(bounded) == len(unbounded) == RECORDS
