@@ -39,9 +39,10 @@ def listening_ports() -> set[int]:
 def test_silent_connections_during_the_launch_keep_no_worker_out(env: fn.Environment) -> None:
     strangers: list[socket.socket] = []
     ended = threading.Event()
+    # Of others in this process, who need not accept anybody.
+    known = listening_ports()
 
     def besiege() -> None:
-        known: set[int] = set()
         while not ended.is_set():
             for port in listening_ports() - known:
                 known.add(port)
