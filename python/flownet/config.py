@@ -5,7 +5,9 @@ A setting can be given in four places. The one nearest to the start of the job w
 1. ``flownet run --set NAME=VALUE`` (and ``--parallelism``, ``--workers``),
 2. the environment variable ``FLOWNET_NAME``,
 3. the argument of `Environment` or ``execute()``,
-4. the default, which is defined in Rust and read from there.
+4. the default.
+
+What settings there are, their defaults, bounds and meaning are defined in Rust and read from there.
 
 Durations are written ``"10ms"`` or as ``timedelta``, sizes ``"64MiB"`` or as a number of bytes.
 """
@@ -19,7 +21,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, cast
+from typing import Final, Literal, cast
 
 from . import _flownet
 from .errors import ConfigError
@@ -36,13 +38,6 @@ class Unset(enum.Enum):
 
 
 UNSET: Final = Unset.UNSET
-
-MAX_PARALLELISM: Final = 32768
-"""Most subtasks an operator can have, which is also the most key groups."""
-
-
-MAX_WORKERS: Final = 1024
-"""Most worker processes a job can have."""
 
 
 def duration_us(setting: str, value: object) -> int:
@@ -115,12 +110,12 @@ def whole_number(setting: str, value: object, low: int, high: int) -> int:
 
 def parallelism(value: object) -> int:
     """Check a number of subtasks, 1 to 32768; raise `ConfigError` otherwise."""
-    return whole_number("parallelism", value, 1, MAX_PARALLELISM)
+    return cast(int, SETTINGS["parallelism"].check(value))
 
 
-def workers(value: object) -> int:
-    """Check a number of worker processes, 0 to 1024; raise `ConfigError` otherwise."""
-    return whole_number("workers", value, 0, MAX_WORKERS)
+def workers(setting: str, value: object, low: int = 1) -> int:
+    """Check a number of workers, or of one of them, up to what a job can have; raise `ConfigError` otherwise."""
+    return whole_number(setting, value, low, SETTINGS["workers"].max)
 
 
 def text(setting: str, value: object) -> str:
@@ -150,30 +145,57 @@ def format_size(size: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting of a job."""
+    """One setting of a job, as Rust defines it."""
 
     name: str
     """Argument of `Environment`; also the name after ``--set`` and, in capitals, after ``FLOWNET_``."""
-    key: str
-    """Its name in Rust, with the unit."""
-    read: Callable[[str, object], object]
-    """Checks a value and turns it into what Rust takes."""
-    may_be_none: bool = False
+    kind: Literal["text", "number", "size", "duration", "choice", "tls"]
+    """What its values are."""
+    is_optional: bool
     """None is a value, written ``none`` in text."""
+    default: object
+    """As Rust takes it: sizes in bytes, durations in microseconds."""
+    doc: str
+    """What it does, in one line."""
+    min: int = 0
+    """Smallest number, size in bytes, or duration in microseconds."""
+    max: int = 0
+    """Largest number, size in bytes, or duration in microseconds."""
+    choices: tuple[str, ...] = ()
+    """The words to choose from."""
 
     def check(self, value: object) -> object:
         """Turn a value given in Python into what Rust takes, or raise `ConfigError`."""
-        if value is None and self.may_be_none:
+        if value is None and self.is_optional:
             return None
-        return self.read(self.name, value)
+        match self.kind:
+            case "number":
+                return whole_number(self.name, value, self.min, self.max)
+            case "size":
+                return self._bounded(value, size_bytes(self.name, value), format_size)
+            case "duration":
+                return self._bounded(value, duration_us(self.name, value), format_duration)
+            case "choice":
+                return _one_of(*self.choices)(self.name, value)
+            case "tls":
+                return tls(self.name, value)
+            case "text":
+                return text(self.name, value)
 
     def check_text(self, written: str) -> object:
         """Turn a value given as text into what Rust takes, or raise `ConfigError`."""
         written = written.strip()
-        if written.lower() == "none" and self.may_be_none:
+        if written.lower() == "none" and self.is_optional:
             return None
-        is_number = self.read is not text and re.fullmatch(r"-?\d+", written)
+        is_number = self.kind != "text" and re.fullmatch(r"-?\d+", written)
         return self.check(int(written) if is_number else written)
+
+    def _bounded(self, given: object, amount: int, show: Callable[[int], str]) -> int:
+        if amount < self.min:
+            raise _refuse(self.name, given, f"must be at least {show(self.min)}")
+        if amount > self.max:
+            raise _refuse(self.name, given, f"must be at most {show(self.max)}")
+        return amount
 
 
 def resolve(given: Mapping[str, object], overrides: Mapping[str, str]) -> dict[str, object]:
@@ -182,24 +204,27 @@ def resolve(given: Mapping[str, object], overrides: Mapping[str, str]) -> dict[s
     Returns
     -------
     dict[str, object]
-        Values as Rust takes them, by the names Rust gives them.
+        Values as Rust takes them, by name.
 
     Raises
     ------
     ConfigError
-        A name is unknown or a value does not fit.
+        A name is unknown, a value does not fit, or two do not go together.
     """
     for name in (*given, *overrides):
         lookup(name)
-    settings = dict(_flownet.defaults())
+    settings: dict[str, object] = {}
     for name, setting in SETTINGS.items():
         variable = f"FLOWNET_{name.upper()}"
         if name in overrides:
-            settings[setting.key] = setting.check_text(overrides[name])
+            settings[name] = setting.check_text(overrides[name])
         elif variable in os.environ:
-            settings[setting.key] = setting.check_text(os.environ[variable])
+            settings[name] = setting.check_text(os.environ[variable])
         elif name in given:
-            settings[setting.key] = setting.check(given[name])
+            settings[name] = setting.check(given[name])
+        else:
+            settings[name] = setting.default
+    _flownet.check_settings(settings)
     return settings
 
 
@@ -228,27 +253,6 @@ def _refuse(setting: str, value: object, why: str) -> ConfigError:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _between(low: int, high: int) -> Callable[[str, object], int]:
-    return lambda setting, value: whole_number(setting, value, low, high)
-
-
-def _size_between(low: int, high: int) -> Callable[[str, object], int]:
-    def read(setting: str, value: object) -> int:
-        size = size_bytes(setting, value)
-        if not low <= size <= high:
-            raise _refuse(setting, value, f"must lie between {format_size(low)} and {format_size(high)}")
-        return size
-
-    return read
-
-
-def _milliseconds(setting: str, value: object) -> int:
-    milliseconds = duration_us(setting, value) // 1000
-    if milliseconds < 1:
-        raise _refuse(setting, value, "must be at least 1ms")
-    return milliseconds
 
 
 def _one_of(*allowed: str) -> Callable[[str, object], str]:
@@ -352,30 +356,6 @@ _SIZE_UNITS: Final = {
 _RATE: Final = re.compile(rf"(\d+(?:\.\d+)?)\s*({'|'.join(_SIZE_UNITS)})?\s*/\s*s")
 
 SETTINGS: Final = {
-    setting.name: setting
-    for setting in (
-        Setting("name", "job_name", text),
-        Setting("parallelism", "parallelism", _between(1, MAX_PARALLELISM)),
-        Setting("max_parallelism", "max_parallelism", _between(1, MAX_PARALLELISM), may_be_none=True),
-        Setting("workers", "workers", _between(0, MAX_WORKERS)),
-        Setting("slots_per_worker", "slots_per_worker", _between(1, MAX_PARALLELISM), may_be_none=True),
-        Setting("buffer_timeout", "buffer_timeout_us", duration_us, may_be_none=True),
-        Setting("max_in_flight_time", "max_in_flight_time_ms", _milliseconds, may_be_none=True),
-        Setting("codec", "codec", _one_of("typed", "pickle")),
-        Setting("network_memory", "network_memory_bytes", _size_between(256, 1 << 40)),
-        Setting("segment_size", "segment_bytes", _size_between(256, 16 << 20)),
-        Setting("max_record_size", "max_record_bytes", _size_between(1, 1 << 31)),
-        Setting("exclusive_buffers", "exclusive_buffers", _between(0, 1 << 20)),
-        Setting("floating_buffers", "floating_buffers", _between(1, 1 << 20)),
-        Setting("bandwidth_delay", "bandwidth_delay_bytes", _size_between(1, 1 << 40), may_be_none=True),
-        Setting("flow_control", "flow_control", _one_of("credit", "tcp", "storm", "pid", "drop", "unbounded")),
-        Setting("receive_buffer", "receive_buffer_bytes", _size_between(1, 1 << 40), may_be_none=True),
-        Setting("receive_limit", "receive_limit_bytes", _size_between(1, 1 << 40)),
-        Setting("status_interval", "status_interval_ms", _milliseconds),
-        Setting("heartbeat_interval", "heartbeat_interval_ms", _milliseconds),
-        Setting("heartbeat_timeout", "heartbeat_timeout_ms", _milliseconds),
-        Setting("launch_timeout", "launch_timeout_ms", _milliseconds),
-        Setting("cancel_timeout", "cancel_timeout_ms", _milliseconds),
-        Setting("tls", "tls", tls),
-    )
+    row["name"]: Setting(**{**row, "choices": tuple(row.get("choices", ()))}) for row in _flownet.settings()
 }
+"""By name, in the order in which they are shown."""

@@ -7,7 +7,7 @@ until the graph is built, so that ``--parallelism`` can still decide it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from .errors import DuplicateUidError, PlanError
@@ -37,7 +37,12 @@ class Node:
     """The user's function or object; shipped when the operator runs in a worker process."""
     payload: bytes | None = None
     """Bytes for the operator, instead of a function."""
-    config: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, object] | None = None
+    """What the kind has to be told; None where there is nothing to tell."""
+    rate_limit: dict[str, object] | None = None
+    """The most that a source emits."""
+    brake: float | None = None
+    """Records a second to which the operator is slowed down."""
     parallelism: int | None = None
     """None: the environment's."""
     is_parallel: bool = True
@@ -70,10 +75,10 @@ class Dataflow:
     def __init__(self) -> None:
         self.nodes: list[Node] = []
 
-    def add(self, kind: str, *, name: str | None = None, **settings: object) -> Node:
-        """Add an operator; ``settings`` are attributes of `Node`."""
+    def add(self, kind: str, *, name: str | None = None, **described: object) -> Node:
+        """Add an operator; ``described`` are attributes of `Node`."""
         node = Node(len(self.nodes), kind, name or kind)
-        for attribute, value in settings.items():
+        for attribute, value in described.items():
             setattr(node, attribute, value)
         self.nodes.append(node)
         return node
@@ -126,10 +131,11 @@ class Dataflow:
                 id=node.id,
                 uid=node.uid,
                 name=node.name,
-                kind=node.kind,
+                kind=node.kind if node.settings is None else {node.kind: node.settings},
                 payload=None,
                 local=None,
-                config=dict(node.config),
+                rate_limit=node.rate_limit,
+                brake=node.brake,
                 parallelism=subtasks[node.id],
                 chaining=node.chaining,
                 on_driver=node.on_driver,

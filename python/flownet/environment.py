@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
 
 from . import _flownet, config, serialise, sources
 from .config import UNSET, Unset
@@ -151,31 +151,9 @@ class Environment:
         tls: str | os.PathLike[str] | Unset = UNSET,
         name: str | Unset = UNSET,
     ) -> None:
-        arguments: dict[str, object] = {
-            "parallelism": parallelism,
-            "buffer_timeout": buffer_timeout,
-            "max_in_flight_time": max_in_flight_time,
-            "max_parallelism": max_parallelism,
-            "codec": codec,
-            "network_memory": network_memory,
-            "segment_size": segment_size,
-            "exclusive_buffers": exclusive_buffers,
-            "floating_buffers": floating_buffers,
-            "bandwidth_delay": bandwidth_delay,
-            "flow_control": flow_control,
-            "receive_buffer": receive_buffer,
-            "receive_limit": receive_limit,
-            "max_record_size": max_record_size,
-            "slots_per_worker": slots_per_worker,
-            "status_interval": status_interval,
-            "heartbeat_interval": heartbeat_interval,
-            "heartbeat_timeout": heartbeat_timeout,
-            "launch_timeout": launch_timeout,
-            "cancel_timeout": cancel_timeout,
-            "tls": tls,
-            "name": name,
-        }
-        self._given = {setting: value for setting, value in arguments.items() if value is not UNSET}
+        # First, while there is no other variable.
+        arguments = {name: value for name, value in locals().items() if name != "self"}
+        self._given: dict[str, object] = {name: value for name, value in arguments.items() if value is not UNSET}
         self._overrides: dict[str, str] = {}
         self._dataflow = Dataflow()
         config.resolve(self._given, {})
@@ -468,7 +446,7 @@ class Environment:
             return Job(submit([] if here else _worker_command(), init, None))
         # Before the host is asked, which takes seconds.
         _flownet.check(plan.operators, plan.edges, settings)
-        lease = on.lease(settings["job_name"], settings["tls"], inputs)
+        lease = on.lease(settings["name"], settings["tls"], inputs)
         try:
             return Job(submit([], init, lease.crew), lease)
         except BaseException:
@@ -479,11 +457,11 @@ class Environment:
         """Resolve the settings for Rust, and the parallelism of operators that do not set their own."""
         given = self._given if workers is None else {**self._given, "workers": workers}
         settings = config.resolve(given, self._overrides)
-        return settings, config.parallelism(settings.pop("parallelism"))
+        return settings, cast(int, settings["parallelism"])
 
     def _network_memory_bytes(self) -> int:
         """Bytes of buffers that a worker may use."""
-        return int(self._settings(None)[0]["network_memory_bytes"])
+        return int(self._settings(None)[0]["network_memory"])
 
     def _override(self, settings: dict[str, str]) -> None:
         """Take settings of the command line; they win over all others."""

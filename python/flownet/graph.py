@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 Chaining = Literal["always", "head", "never"]
@@ -25,14 +25,16 @@ class Operator:
     """Name given by the user that stays the same when the dataflow changes."""
     name: str
     """Name shown in plans, metrics and errors."""
-    kind: str
-    """What the operator does; one of the kinds that ``_flownet`` knows."""
+    kind: str | dict[str, dict[str, object]]
+    """What the operator does: one of the kinds that ``_flownet`` knows, or that and its settings."""
     payload: bytes | None
     """The user's function, serialised; None when it is used directly or there is none."""
     local: int | None
     """Key of the function among the objects kept in this process; None when it is serialised or there is none."""
-    config: dict[str, str]
-    """Settings of the kind."""
+    rate_limit: dict[str, object] | None
+    """The most that a source emits: ``per_second`` of the ``unit``, ``records`` or ``bytes``."""
+    brake: float | None
+    """Records a second to which it is slowed down."""
     parallelism: int
     """Number of subtasks, at least 1."""
     chaining: Chaining = "always"
@@ -57,7 +59,5 @@ class Edge:
     """Key selector or partition function, serialised."""
     local: int | None = None
     """Key of that function among the objects kept in this process."""
-    config: dict[str, str] = field(default_factory=dict)
-    """Settings of the partitioner."""
     flow_control: FlowControl | None = None
     """What controls the flow between workers; None: the job's setting."""

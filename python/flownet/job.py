@@ -304,7 +304,7 @@ class Job:
         stall = self._handle.stall(self._stalls_told)
         if stall is not None:
             self._stalls_told = stall.pop("number")
-            tell(StalledWarning(stall.pop("text"), **stall))
+            tell(StalledWarning(stall.pop("text"), **{**stall, "chain": tuple(stall["chain"])}))
 
     def status(self) -> JobStatus:
         """Where the job is, at this moment."""

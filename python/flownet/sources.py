@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
@@ -32,7 +31,7 @@ def from_collection(dataflow: Dataflow, items: Iterable[Any], *, pickle: bool, r
         payload=codec.encode(records, pickle=pickle),
         parallelism=1,
         is_parallel=False,
-        config=_limits(rate_limit),
+        rate_limit=_limit(rate_limit),
     )
 
 
@@ -44,15 +43,21 @@ def from_iterable(
 ) -> Node:
     """Add a source that pulls from an iterable in this process, or from one that each subtask makes for itself."""
     if callable(iterable) and not _is_iterable(iterable):
-        return dataflow.add("from_iterable", function=iterable, config={"makes_its_own": "true", **_limits(rate_limit)})
+        return dataflow.add(
+            "from_iterable",
+            function=iterable,
+            settings={"makes_its_own": True},
+            rate_limit=_limit(rate_limit),
+        )
     _iterate("from_iterable", iterable)
     return dataflow.add(
         "from_iterable",
+        settings={},
         prepare=lambda: iter(iterable),
         parallelism=1,
         is_parallel=False,
         on_driver=True,
-        config=_limits(rate_limit),
+        rate_limit=_limit(rate_limit),
     )
 
 
@@ -70,16 +75,17 @@ def read_text(
         raise ConfigError("read_text([]): name at least one file or folder", setting="paths", value=listed)
     for path in listed:
         _check_readable(path)
-    settings = {"paths": json.dumps(listed), "errors": _text_errors(errors), **_limits(rate_limit)}
-    return dataflow.add("read_text", config=settings)
+    settings = {"paths": [os.fsencode(path) for path in listed], "errors": _text_errors(errors)}
+    return dataflow.add("read_text", settings=settings, rate_limit=_limit(rate_limit))
 
 
 def socket_text(dataflow: Dataflow, host: str, port: int, errors: TextErrors, *, rate_limit: RateLimit | None) -> Node:
     """Add a source of the lines that a server sends."""
     port = config.whole_number("port", port, 1, 65535)
-    settings = {"host": config.text("host", host), "port": str(port), "errors": _text_errors(errors)}
-    settings.update(_limits(rate_limit))
-    return dataflow.add("socket_text", config=settings, parallelism=1, is_parallel=False)
+    settings = {"host": config.text("host", host), "port": port, "errors": _text_errors(errors)}
+    return dataflow.add(
+        "socket_text", settings=settings, rate_limit=_limit(rate_limit), parallelism=1, is_parallel=False
+    )
 
 
 def files_below(path: str) -> Iterator[str]:
@@ -110,11 +116,11 @@ def files_below(path: str) -> Iterator[str]:
         yield from filter(os.path.isfile, (os.path.join(folder, name) for name in sorted(names)))
 
 
-def _limits(rate_limit: RateLimit | None) -> dict[str, str]:
+def _limit(rate_limit: RateLimit | None) -> dict[str, object] | None:
     if rate_limit is None:
-        return {}
+        return None
     per_second, unit = config.rate("rate_limit", rate_limit)
-    return {"rate_limit": repr(per_second), "rate_limit_unit": unit}
+    return {"per_second": per_second, "unit": unit}
 
 
 def _iterate(method: str, items: object) -> Iterable[Any]:

@@ -7,7 +7,6 @@ operator itself (`Stream.name`, `Stream.uid`, `Stream.set_parallelism`, chaining
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable
 from datetime import timedelta
@@ -140,7 +139,7 @@ class _OperatorHandle:
         >>> slow = env.from_collection(["to", "be"]).map(len).place_on(2)
         """
         node = self._node("place_on")
-        chosen = tuple(config.whole_number("place_on", worker, 1, config.MAX_WORKERS) for worker in workers)
+        chosen = tuple(config.workers("place_on", worker) for worker in workers)
         if not chosen or len(set(chosen)) < len(chosen):
             raise ConfigError(f"place_on{workers!r}: name each worker once, at least one", setting="place_on")
         if node.on_driver:
@@ -390,7 +389,7 @@ class Stream(_OperatorHandle, Generic[T]):
         """
         if not isinstance(prefix, str):
             raise ConfigError(f"print(prefix={prefix!r}): must be a text", setting="prefix", value=prefix)
-        return self._sink("print", config={"prefix": prefix} if prefix else {})
+        return self._sink("print", settings={"prefix": prefix or None})
 
     def collect(self, into: SupportsExtend[T] | None = None) -> Collected[T]:
         """Bring all records to this process.
@@ -415,7 +414,7 @@ class Stream(_OperatorHandle, Generic[T]):
         """
         if into is not None and not callable(getattr(into, "extend", None)):
             raise PlanError(f"collect(into=...) needs an object with extend(list), not {_kind_of(into)}")
-        return self._collect(into, {})
+        return self._collect(into)
 
     def write_text(self, path: str | os.PathLike[str]) -> StreamSink:
         """Write ``str(record)`` and a newline for each record into the files of a folder.
@@ -440,7 +439,7 @@ class Stream(_OperatorHandle, Generic[T]):
             raise ConfigError(
                 f"write_text({os.fspath(path)!r}): is a file; name a folder", setting="path", value=os.fspath(path)
             )
-        return self._sink("write_text", config={"path": folder})
+        return self._sink("write_text", settings={"path": os.fsencode(folder)})
 
     def to_spark(
         self, schema: str | StructType, *, workers: int | None = None, launch_timeout: str | timedelta = "60s"
@@ -505,12 +504,12 @@ class Stream(_OperatorHandle, Generic[T]):
             raise PlanError(f"sink_to() needs an instance of a subclass of flownet.Sink, not {_kind_of(sink)}")
         return self._sink("sink", function=sink, name=type(sink).__name__)
 
-    def _collect(self, into: SupportsExtend[T] | None, config: dict[str, str]) -> Collected[T]:
+    def _collect(self, into: SupportsExtend[T] | None, brake: float | None = None) -> Collected[T]:
         collected: Collected[T] = Collected()
         self._sink(
             "collect",
             prepare=collected._restart if into is None else lambda: into,
-            config=config,
+            brake=brake,
             parallelism=1,
             is_parallel=False,
             on_driver=True,
@@ -520,12 +519,12 @@ class Stream(_OperatorHandle, Generic[T]):
     def _spread(self, partitioner: PartitionerName, function: object = None) -> tuple[Origin, ...]:
         return tuple(Origin(origin.node, partitioner, function) for origin in self._origins)
 
-    def _then(self, kind: str, function: object = None, **settings: Any) -> Stream[Any]:
-        node = self._env._dataflow.add(kind, inputs=self._origins, function=function, **settings)
+    def _then(self, kind: str, function: object = None, **described: Any) -> Stream[Any]:
+        node = self._env._dataflow.add(kind, inputs=self._origins, function=function, **described)
         return Stream(self._env, (Origin(node),))
 
-    def _sink(self, kind: str, **settings: Any) -> StreamSink:
-        node = self._env._dataflow.add(kind, inputs=self._origins, **settings)
+    def _sink(self, kind: str, **described: Any) -> StreamSink:
+        node = self._env._dataflow.add(kind, inputs=self._origins, **described)
         return StreamSink(self._env, (Origin(node),))
 
 
@@ -552,7 +551,7 @@ class KeyedStream(Stream[V], Generic[K, V]):
         --------
         >>> longest = env.from_collection(["to", "too"]).key_by(lambda w: w[0]).reduce(lambda a, b: max(a, b, key=len))
         """
-        return self._then("reduce", _function("reduce", function))
+        return self._fold("reduce", "reduce", _function("reduce", function))
 
     def count(self) -> Stream[tuple[K, int]]:
         """Count the records of each key and emit ``(key, count so far)`` for each record.
@@ -564,7 +563,7 @@ class KeyedStream(Stream[V], Generic[K, V]):
         >>> sorted(counts)
         [('be', 1), ('to', 1), ('to', 2)]
         """
-        return self._then("count")
+        return self._fold("count", "count")
 
     def sum(self, field: int | str | None = None) -> Stream[tuple[K, Any]]:
         """Add up the records of each key and emit ``(key, sum so far)`` for each record.
@@ -578,7 +577,7 @@ class KeyedStream(Stream[V], Generic[K, V]):
         --------
         >>> totals = env.from_collection([("a", 1), ("a", 2)]).key_by(lambda pair: pair[0]).sum(1)
         """
-        return self._then("sum", config=_field("sum", field))
+        return self._fold("sum", _of_field("sum", field))
 
     def min(self, field: int | str | None = None) -> Stream[tuple[K, Any]]:
         """Emit ``(key, least value so far)`` for each record; ``field`` as for `sum`.
@@ -587,7 +586,7 @@ class KeyedStream(Stream[V], Generic[K, V]):
         --------
         >>> minima = env.from_collection([("a", 1), ("a", 2)]).key_by(lambda pair: pair[0]).min(1)
         """
-        return self._then("min", config=_field("min", field))
+        return self._fold("min", _of_field("min", field))
 
     def max(self, field: int | str | None = None) -> Stream[tuple[K, Any]]:
         """Emit ``(key, greatest value so far)`` for each record; ``field`` as for `sum`.
@@ -596,7 +595,7 @@ class KeyedStream(Stream[V], Generic[K, V]):
         --------
         >>> maxima = env.from_collection([("a", 1), ("a", 2)]).key_by(lambda pair: pair[0]).max(1)
         """
-        return self._then("max", config=_field("max", field))
+        return self._fold("max", _of_field("max", field))
 
     def process(self, function: KeyedProcessFunction[K, V, R]) -> Stream[R]:
         """Work on the records with state and timers for each key.
@@ -646,6 +645,9 @@ class KeyedStream(Stream[V], Generic[K, V]):
             raise PlanError(f"window() needs a window such as flownet.Tumbling('5s'), not {_kind_of(window)}")
         return WindowedStream(self, window)
 
+    def _fold(self, name: str, fold: object, function: object = None) -> Stream[Any]:
+        return self._then("fold", function, name=name, settings={"fold": fold})
+
 
 class WindowedStream(Generic[K, V]):
     """Records of type ``V`` by key and window.
@@ -673,7 +675,7 @@ class WindowedStream(Generic[K, V]):
         >>> list(longest)
         [('t', 'too')]
         """
-        return self._then("reduce", _function("reduce", function))
+        return self._fold("reduce", "reduce", _function("reduce", function))
 
     def count(self) -> Stream[tuple[K, int]]:
         """Emit ``(key, number of records)``.
@@ -682,7 +684,7 @@ class WindowedStream(Generic[K, V]):
         --------
         >>> counts = env.from_collection(["to", "be", "to"]).key_by(str).window(Tumbling("5s")).count()
         """
-        return self._then("count")
+        return self._fold("count", "count")
 
     def sum(self, field: int | str | None = None) -> Stream[tuple[K, Any]]:
         """Emit ``(key, sum)``; ``field`` as for `KeyedStream.sum`.
@@ -691,7 +693,7 @@ class WindowedStream(Generic[K, V]):
         --------
         >>> totals = env.from_collection([("a", 1)]).key_by(lambda pair: pair[0]).window(Tumbling("5s")).sum(1)
         """
-        return self._then("sum", config=_field("sum", field))
+        return self._fold("sum", _of_field("sum", field))
 
     def min(self, field: int | str | None = None) -> Stream[tuple[K, Any]]:
         """Emit ``(key, least value)``; ``field`` as for `KeyedStream.sum`.
@@ -700,7 +702,7 @@ class WindowedStream(Generic[K, V]):
         --------
         >>> minima = env.from_collection([("a", 1)]).key_by(lambda pair: pair[0]).window(Tumbling("5s")).min(1)
         """
-        return self._then("min", config=_field("min", field))
+        return self._fold("min", _of_field("min", field))
 
     def max(self, field: int | str | None = None) -> Stream[tuple[K, Any]]:
         """Emit ``(key, greatest value)``; ``field`` as for `KeyedStream.sum`.
@@ -709,7 +711,7 @@ class WindowedStream(Generic[K, V]):
         --------
         >>> maxima = env.from_collection([("a", 1)]).key_by(lambda pair: pair[0]).window(Tumbling("5s")).max(1)
         """
-        return self._then("max", config=_field("max", field))
+        return self._fold("max", _of_field("max", field))
 
     def process(self, function: Callable[[K, Window, list[V]], Iterable[R]]) -> Stream[R]:
         """Work on all records of a window at once.
@@ -725,14 +727,15 @@ class WindowedStream(Generic[K, V]):
         >>> by_word = env.from_collection(["to", "be"]).key_by(str)
         >>> ends = by_word.window(Tumbling("5s")).process(lambda key, window, values: [(key, window.end_ms)])
         """
-        return self._then("process", _function("process", function))
+        return self._then("window_process", "process", _function("process", function), {})
 
-    def _then(self, kind: str, function: object = None, config: dict[str, str] | None = None) -> Stream[Any]:
+    def _fold(self, name: str, fold: object, function: object = None) -> Stream[Any]:
+        return self._then("fold", name, function, {"fold": fold})
+
+    def _then(self, kind: str, name: str, function: object, settings: dict[str, object]) -> Stream[Any]:
+        window = {"size_ms": self._window.size_ms}
         return self._keyed._then(
-            f"window_{kind}",
-            function,
-            name=f"window({self._window}) {kind}",
-            config={"window_ms": str(self._window.size_ms), **(config or {})},
+            kind, function, name=f"window({self._window}) {name}", settings={**settings, "window": window}
         )
 
 
@@ -753,12 +756,10 @@ def _function(method: str, function: Callable[..., R]) -> Callable[..., R]:
     return function
 
 
-def _field(method: str, field: int | str | None) -> dict[str, str]:
-    if field is None:
-        return {}
-    if isinstance(field, bool) or not isinstance(field, int | str):
+def _of_field(method: str, field: int | str | None) -> dict[str, object]:
+    if field is not None and (isinstance(field, bool) or not isinstance(field, int | str)):
         raise ConfigError(f"{method}({field!r}): must be an index, a key or None", setting="field", value=field)
-    return {"field": json.dumps(field)}
+    return {method: {"field": field}}
 
 
 def _kind_of(value: object) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import flownet as fn
-from flownet import _flownet, config
+from flownet import config
 from flownet.errors import ConfigError
 
 
@@ -96,9 +96,9 @@ def test_a_number_of_workers_out_of_range_is_refused(workers: Any) -> None:
 
 def test_the_place_nearest_to_the_start_of_the_job_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     def timeout(given: dict[str, object], overrides: dict[str, str]) -> object:
-        return config.resolve(given, overrides)["buffer_timeout_us"]
+        return config.resolve(given, overrides)["buffer_timeout"]
 
-    assert timeout({}, {}) == _flownet.defaults()["buffer_timeout_us"] == 100_000
+    assert timeout({}, {}) == config.SETTINGS["buffer_timeout"].default == 100_000
     assert timeout({"buffer_timeout": "1ms"}, {}) == 1000
     monkeypatch.setenv("FLOWNET_BUFFER_TIMEOUT", "2ms")
     assert timeout({"buffer_timeout": "1ms"}, {}) == 2000
@@ -108,7 +108,7 @@ def test_the_place_nearest_to_the_start_of_the_job_wins(monkeypatch: pytest.Monk
 def test_settings_in_text_are_read_by_their_type(monkeypatch: pytest.MonkeyPatch) -> None:
     written = {"buffer_timeout": "none", "segment_size": "65536", "exclusive_buffers": "0", "name": "7"}
     settings = config.resolve({}, written)
-    keys = ("buffer_timeout_us", "segment_bytes", "exclusive_buffers", "job_name")
+    keys = ("buffer_timeout", "segment_size", "exclusive_buffers", "name")
     assert [settings[key] for key in keys] == [None, 65536, 0, "7"]
     monkeypatch.setenv("FLOWNET_EXCLUSIVE_BUFFERS", "many")
     with pytest.raises(ConfigError, match="exclusive_buffers='many' must be a whole number"):
@@ -125,21 +125,31 @@ def test_an_assignment_without_a_value_is_refused() -> None:
         config.parse_assignment("buffer_timeout")
 
 
-def test_every_setting_is_an_argument_of_the_environment_and_has_a_default() -> None:
+def test_every_setting_is_an_argument_of_the_environment() -> None:
     arguments = set(fn.Environment.__init__.__annotations__) - {"return"}
     assert set(config.SETTINGS) - {"workers"} == arguments
-    defaults = _flownet.defaults()
-    assert {setting.key for setting in config.SETTINGS.values()} - {"parallelism"} <= set(defaults)
+
+
+def test_settings_that_do_not_go_together_are_refused_by_the_constructor_in_words_of_the_user() -> None:
+    with pytest.raises(ConfigError, match="network_memory is 4096, allowed are 32768 to") as caught:
+        fn.Environment(network_memory="4KiB")
+    assert caught.value.setting == "network_memory"
+    with pytest.raises(ConfigError, match="heartbeat_timeout is 1s, it must be at least twice heartbeat_interval"):
+        fn.Environment(heartbeat_timeout="1s")
+
+
+def test_a_time_longer_than_a_week_is_a_mistake_in_the_unit() -> None:
+    with pytest.raises(ConfigError, match="launch_timeout='8d' must be at most 168 h"):
+        fn.Environment(launch_timeout="8d")
 
 
 def test_the_documented_defaults_are_those_of_the_engine() -> None:
     doc = inspect.getdoc(fn.Environment) or ""
     documented = dict(re.findall(r"^(\w+)\n(?:    .*\n)*?    .*Default: ([^\n]*)\.", doc, re.MULTILINE))
-    defaults = _flownet.defaults()
     for name in ("network_memory", "segment_size", "exclusive_buffers", "floating_buffers", "max_record_size"):
         setting = config.SETTINGS[name]
         written = documented[name].split(".")[0]
-        assert setting.check_text(written) == defaults[setting.key], name
+        assert setting.check_text(written) == setting.default, name
 
 
 @pytest.mark.parametrize(

@@ -219,10 +219,8 @@ def test_a_cycle_made_by_hand_names_its_operators(env: fn.Environment, workers: 
 
 
 def test_heartbeats_that_leave_no_room_are_refused() -> None:
-    env = fn.Environment(heartbeat_interval="10s", heartbeat_timeout="1s")
-    env.from_collection([1]).print()
     with pytest.raises(errors.ConfigError, match="heartbeat_timeout"):
-        env.execute(workers=2)
+        fn.Environment(heartbeat_interval="10s", heartbeat_timeout="1s")
 
 
 def test_a_worker_killed_from_outside_is_named(child_pids: Callable[[], set[int]]) -> None:
@@ -357,7 +355,7 @@ def test_standard_base_classes_let_callers_catch_what_they_know() -> None:
 
 
 def test_the_graph_is_plain_data() -> None:
-    operator = graph.Operator(0, None, "map", "map", b"", None, {}, 1)
+    operator = graph.Operator(0, None, "map", "map", b"", None, None, None, 1)
     assert (operator.chaining, operator.on_driver) == ("always", False)
 
 

@@ -56,11 +56,15 @@ def test_the_table_of_operators_has_every_public_method() -> None:
 
 
 def test_the_table_of_settings_has_all_of_them_with_their_defaults() -> None:
-    rows = {name.strip("`"): default.strip("`") for name, default in table("Settings").items()}
-    assert rows.keys() == config.SETTINGS.keys()
-    defaults = config.resolve({}, {})
+    section = README.split("\n## Settings\n")[1].split("\n## ")[0]
+    rows = {
+        name: (default, said) for name, default, said in re.findall(r"^\| `(.+)` \| `(.+)` \| (.+) \|$", section, re.M)
+    }
+    assert list(rows) == list(config.SETTINGS)
     for name, setting in config.SETTINGS.items():
-        assert setting.check_text(rows[name]) == defaults[setting.key], name
+        default, said = rows[name]
+        assert setting.check_text(default) == setting.default, name
+        assert re.sub(r"; \[more\]\(.+\)", "", said) == setting.doc, name
 
 
 def test_every_error_that_the_readme_names_exists() -> None:

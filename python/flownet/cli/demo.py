@@ -211,7 +211,7 @@ def _live(options: argparse.Namespace, env: Environment, lines: Stream[str], win
 
 
 def _sink(counts: Stream[Count], into: Totals, rate: float | None) -> None:
-    counts._collect(into, {"rate": f"{rate:g}"} if rate else {})
+    counts._collect(into, brake=rate or None)
 
 
 def _report(result: JobResult, words: int) -> None:

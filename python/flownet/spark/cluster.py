@@ -71,7 +71,7 @@ def cluster(
     >>> result = env.execute(on=flownet.spark.cluster(spark, workers=4))  # doctest: +SKIP
     """
     limit = config.duration_us("launch_timeout", launch_timeout) / 1e6
-    count = config.whole_number("workers", workers, 1, 1024)
+    count = config.workers("workers", workers)
     return Cluster(spark, count, address, limit, tls=tls and config.tls("tls", tls))
 
 

@@ -35,7 +35,7 @@ def read(dataflow: Dataflow, frame: DataFrame, as_dicts: bool) -> Node:
         "from_iterable",
         name="from_spark",
         function=functools.partial(_own_share, as_dicts),
-        config={"makes_its_own": "true"},
+        settings={"makes_its_own": True},
         host_input=frame,
     )
 
@@ -51,7 +51,7 @@ def write(stream: Stream[Any], schema: str | StructType, workers: int | None, la
     if workers is None:
         workers = _usual_workers(spark, inputs[0] if inputs else None)
     limit = config.duration_us("launch_timeout", launch_timeout) / 1e6
-    host = Cluster(spark, config.whole_number("workers", workers, 1, 1024), None, limit, result=columns)
+    host = Cluster(spark, config.workers("workers", workers), None, limit, result=columns)
     sink = stream._sink("sink", function=FrameSink(columns), name="to_spark")
     try:
         env.execute(on=host)

@@ -116,8 +116,6 @@ pub(crate) fn network_config(settings: &JobSettings) -> NetworkConfig {
             queue_bytes: settings.receive_buffer_bytes,
             limit_bytes: settings.receive_limit_bytes,
         },
-        max_buffers_per_subpartition: settings.max_buffers_per_channel,
-        max_overdraft_buffers: settings.max_overdraft_buffers,
         max_in_flight_time: settings.max_in_flight_time,
         heartbeat_interval: settings.heartbeat_interval,
         heartbeat_timeout: settings.heartbeat_timeout,

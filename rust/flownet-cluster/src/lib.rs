@@ -34,6 +34,7 @@ mod resources;
 mod rpc;
 mod sample;
 mod settings;
+mod shown;
 mod stall;
 mod threads;
 mod tls;
@@ -52,7 +53,7 @@ pub use self::{
     probe::Probe,
     report::{Bottleneck, JobReport, JobStatus, VertexReport, Waiting},
     sample::{JobSample, TaskSample, WorkerSample},
-    settings::{JobSettings, MAX_PARALLELISM, SettingsError},
+    settings::{JobSettings, MAX_PARALLELISM, Setting, SettingKind, SettingsError},
     stall::{Stall, StallCause, StallHistory},
     tls::Tls,
     worker::{WorkerError, run_worker},

@@ -2,60 +2,77 @@
 
 use std::{fmt, time::Duration};
 
+use serde::Serialize;
+
 use crate::{
     error::WorkerIdentity,
     explain::partitioner_name,
     machine::JobState,
     plan::Exchange,
+    shown,
     stall::{Stall, StallHistory},
 };
 
 /// A running job, as of its workers' last reports.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JobStatus {
     /// Name from the settings.
+    #[serde(rename = "name")]
     pub job_name: String,
     /// Where the job is.
     pub state: JobState,
     /// Time since it was submitted.
+    #[serde(rename = "seconds", serialize_with = "shown::seconds")]
     pub elapsed: Duration,
     /// Workers that have registered; the submitting process only if it runs tasks.
+    #[serde(skip)]
     pub workers: Vec<WorkerIdentity>,
     /// Vertices in topological order; rates and ratios over the last seconds.
+    #[serde(rename = "tasks")]
     pub vertices: Vec<VertexReport>,
     /// Exchanges between them.
+    #[serde(skip)]
     pub exchanges: Vec<Exchange>,
     /// Memory no process exceeds for the data plane.
+    #[serde(skip)]
     pub network_memory_bytes: usize,
     /// Which vertex holds the job up, if one stands out.
+    #[serde(serialize_with = "shown::text")]
     pub bottleneck: Option<Bottleneck>,
     /// What the job waits for, if nothing moves although records wait.
+    #[serde(rename = "stalled", serialize_with = "shown::headline")]
     pub stall: Option<Stall>,
 }
 
 /// A job that has finished.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JobReport {
     /// Name from the settings.
+    #[serde(rename = "name")]
     pub job_name: String,
     /// From submission to the last worker's end.
+    #[serde(rename = "seconds", serialize_with = "shown::seconds")]
     pub elapsed: Duration,
     /// Vertices in topological order; rates and ratios over each task's whole life.
+    #[serde(rename = "tasks")]
     pub vertices: Vec<VertexReport>,
     /// Which vertex held the job up, if one stands out.
+    #[serde(serialize_with = "shown::text")]
     pub bottleneck: Option<Bottleneck>,
     /// How often nothing moved although records waited, if ever.
+    #[serde(rename = "stalled", serialize_with = "shown::text")]
     pub stalls: Option<StallHistory>,
 }
 
 /// One vertex, all its subtasks together.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct VertexReport {
     /// Names of its operators.
     pub name: String,
     /// Subtasks.
     pub parallelism: u32,
     /// Subtasks that have ended.
+    #[serde(skip)]
     pub ended: u32,
     /// Records read, or produced by a source, since the start.
     pub records_in: u64,
@@ -77,9 +94,11 @@ pub struct VertexReport {
     pub busiest: f64,
     /// How far its producers fill buffers, at least, so that no more is in flight
     /// to it than is allowed. None: not bounded, or full buffers are no more.
+    #[serde(rename = "fill_limit")]
     pub fill_limit_bytes: Option<u64>,
     /// The work that was in flight to one of its subtasks, at most: now, or over
     /// its whole life in a report. Zero where it is not bounded.
+    #[serde(rename = "in_flight_seconds", serialize_with = "shown::seconds")]
     pub in_flight: Duration,
     /// Records thrown away in front of it, where its exchange may.
     pub dropped_records: u64,

@@ -3,41 +3,48 @@
 
 use std::time::Duration;
 
-use flownet_runtime::MetricsSnapshot;
+use flownet_runtime::{InFlightSnapshot, MetricsSnapshot, QueueSnapshot, ledger::TimeShares};
+use serde::Serialize;
 
-use crate::{machine::JobState, rpc::News, stall::Stall, tracker::Sample};
+use crate::{machine::JobState, rpc::News, shown, stall::Stall, tracker::Sample};
 
 /// All that is known of a job at one moment.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JobSample {
     /// Where the job is.
     pub state: JobState,
     /// Time since it was submitted.
+    #[serde(rename = "seconds", serialize_with = "shown::seconds")]
     pub elapsed: Duration,
     /// All subtasks, in the order of the plan.
     pub tasks: Vec<TaskSample>,
     /// Processes that have reported.
     pub workers: Vec<WorkerSample>,
     /// What the job waits for, if nothing moves although records wait.
+    #[serde(rename = "stalled", serialize_with = "shown::headline")]
     pub stall: Option<Stall>,
 }
 
 /// One subtask, as of its worker's last report.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TaskSample {
     /// Names of its operators.
     pub name: String,
     /// Position of its vertex, upstream first.
+    #[serde(rename = "task")]
     pub vertex: u32,
     /// Index among the subtasks of the vertex.
     pub subtask: u32,
     /// Worker it runs on; 0 is the submitting process.
     pub worker: u32,
     /// Whether it has ended.
+    #[serde(rename = "ended")]
     pub has_ended: bool,
     /// When it was reported, since the job was submitted.
+    #[serde(rename = "seconds", serialize_with = "shown::seconds")]
     pub at: Duration,
     /// Counters since the start, and what is queued.
+    #[serde(flatten, with = "Counters")]
     pub metrics: MetricsSnapshot,
     /// Records read, or produced, a second since the report before.
     pub records_in_per_second: f64,
@@ -52,12 +59,34 @@ pub struct TaskSample {
     pub idle: f64,
 }
 
+/// Which counters of a task are shown, and what they are called then.
+#[derive(Serialize)]
+#[serde(remote = "MetricsSnapshot")]
+struct Counters {
+    records_in: u64,
+    records_out: u64,
+    #[serde(rename = "bytes_local")]
+    bytes_in_local: u64,
+    #[serde(rename = "bytes_tcp")]
+    bytes_in_remote: u64,
+    bytes_out: u64,
+    dropped_records: u64,
+    dropped_bytes: u64,
+    #[serde(flatten)]
+    queues: QueueSnapshot,
+    #[serde(skip)]
+    in_flight: InFlightSnapshot,
+    #[serde(skip)]
+    time: TimeShares,
+}
+
 /// One process.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct WorkerSample {
     /// Its number; 0 is the submitting process.
     pub worker: u32,
     /// When it was reported, since the job was submitted.
+    #[serde(rename = "seconds", serialize_with = "shown::seconds")]
     pub at: Duration,
     /// Memory that is in RAM; none where the system does not tell.
     pub resident_bytes: Option<u64>,

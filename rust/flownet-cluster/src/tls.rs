@@ -9,6 +9,7 @@ use crate::settings::SettingsError;
 
 /// Which connections between processes are encrypted. Default: [`Auto`](Self::Auto).
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(from = "String", into = "String")]
 pub enum Tls {
     /// Those of a job whose processes listen on addresses that other machines
     /// reach, by certificates made for it. On loopback, none.
@@ -70,6 +71,18 @@ impl Tls {
             Self::On => has_tls,
             Self::Folder(_) => self == crew,
         }
+    }
+}
+
+impl From<String> for Tls {
+    fn from(text: String) -> Self {
+        Self::from_text(&text)
+    }
+}
+
+impl From<Tls> for String {
+    fn from(tls: Tls) -> Self {
+        tls.to_string()
     }
 }
 

@@ -1,16 +1,12 @@
 //! Reads the dataclasses of `flownet.graph`.
 
-use std::collections::BTreeMap;
-
 use flownet_cluster::plan::{Chaining, Dataflow, LogicalEdge, LogicalOperator};
-use flownet_runtime::spec::{Partitioner, Payload};
-use pyo3::exceptions::PyValueError;
+use flownet_runtime::source::RateLimit;
+use flownet_runtime::spec::{FlowControl, OperatorKind, Partitioner, Payload};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 
-use crate::chain::CODEC_SETTING;
-use crate::codec::Pickle;
-use crate::settings::flow_control;
+use crate::convert::Plain;
 
 /// `flownet.graph.Operator`.
 #[derive(FromPyObject)]
@@ -18,12 +14,13 @@ pub(crate) struct PyOperator {
     id: u32,
     uid: Option<String>,
     name: String,
-    kind: String,
+    kind: Plain<OperatorKind>,
     payload: Option<PyBackedBytes>,
     local: Option<u32>,
-    config: BTreeMap<String, String>,
+    rate_limit: Option<Plain<RateLimit>>,
+    brake: Option<f64>,
     parallelism: u32,
-    chaining: String,
+    chaining: Plain<Chaining>,
     on_driver: bool,
     workers: Vec<u32>,
 }
@@ -33,65 +30,47 @@ pub(crate) struct PyOperator {
 pub(crate) struct PyEdge {
     source: u32,
     target: u32,
-    partitioner: String,
+    partitioner: Plain<Partitioner>,
     payload: Option<PyBackedBytes>,
     local: Option<u32>,
-    config: BTreeMap<String, String>,
-    flow_control: Option<String>,
+    flow_control: Option<Plain<FlowControl>>,
 }
 
-/// The dataflow that these describe. The codec travels in the operators' configuration, where the chains find it.
-pub(crate) fn dataflow(operators: Vec<PyOperator>, edges: Vec<PyEdge>, pickle: Pickle) -> PyResult<Dataflow> {
-    Ok(Dataflow {
-        operators: operators.into_iter().map(|operator| operator.logical(pickle)).collect::<PyResult<_>>()?,
-        edges: edges.into_iter().map(PyEdge::logical).collect::<PyResult<_>>()?,
-    })
+/// The dataflow that these describe.
+pub(crate) fn dataflow(operators: Vec<PyOperator>, edges: Vec<PyEdge>) -> Dataflow {
+    Dataflow {
+        operators: operators.into_iter().map(PyOperator::logical).collect(),
+        edges: edges.into_iter().map(PyEdge::logical).collect(),
+    }
 }
 
 impl PyOperator {
-    fn logical(self, pickle: Pickle) -> PyResult<LogicalOperator> {
-        let mut config = self.config;
-        if pickle == Pickle::Allowed {
-            config.insert(CODEC_SETTING.to_owned(), "pickle".to_owned());
-        }
-        Ok(LogicalOperator {
+    fn logical(self) -> LogicalOperator {
+        LogicalOperator {
             id: self.id,
             uid: self.uid,
             name: self.name,
-            kind: self.kind,
+            kind: self.kind.0,
             payload: payload(self.payload, self.local),
-            config,
+            rate_limit: self.rate_limit.map(|limit| limit.0),
+            brake: self.brake,
             parallelism: self.parallelism,
-            chaining: match self.chaining.as_str() {
-                "always" => Chaining::Always,
-                "head" => Chaining::Head,
-                "never" => Chaining::Never,
-                other => return Err(PyValueError::new_err(format!("unknown chaining {other:?}"))),
-            },
+            chaining: self.chaining.0,
             on_driver: self.on_driver,
             workers: self.workers,
-        })
+        }
     }
 }
 
 impl PyEdge {
-    fn logical(self) -> PyResult<LogicalEdge> {
-        Ok(LogicalEdge {
+    fn logical(self) -> LogicalEdge {
+        LogicalEdge {
             from: self.source,
             to: self.target,
-            partitioner: match self.partitioner.as_str() {
-                "forward" => Partitioner::Forward,
-                "rebalance" => Partitioner::Rebalance,
-                "rescale" => Partitioner::Rescale,
-                "broadcast" => Partitioner::Broadcast,
-                "key_group" => Partitioner::KeyGroup,
-                "custom" => Partitioner::Custom,
-                other => return Err(PyValueError::new_err(format!("unknown partitioner {other:?}"))),
-            },
+            partitioner: self.partitioner.0,
             payload: payload(self.payload, self.local),
-            config: self.config,
-            flow_control: self.flow_control.as_deref().map(flow_control).transpose()?,
-        })
+            flow_control: self.flow_control.map(|control| control.0),
+        }
     }
 }
 

@@ -5,19 +5,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use flownet_cluster::{
-    ClusterError, Coordinator, JobHandle, JobReport, JobSample, JobState, JobStatus, Launcher, Stall, TaskSample,
-    VertexReport, WorkerCommand, WorkerSample,
+    ClusterError, Coordinator, JobHandle, JobReport, JobSample, JobState, JobStatus, Launcher, WorkerCommand,
 };
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::PyDict;
 
 use crate::chain::{Objects, PythonChainFactory, TaskThreads};
+use crate::convert::{to_dict, to_python};
 use crate::crew::PyCrew;
 use crate::door::{Origin, enter, enter_until};
 use crate::errors;
 use crate::graph::{PyEdge, PyOperator, dataflow};
 use crate::logging;
-use crate::settings::Settings;
+use crate::settings::job_settings;
 
 /// What a job will take, as text; where its memory would not do, the last line says so.
 #[pyfunction]
@@ -27,9 +27,9 @@ pub(crate) fn explain(
     edges: Vec<PyEdge>,
     settings: &Bound<'_, PyDict>,
 ) -> PyResult<String> {
-    let settings = Settings::from_dict(settings)?;
-    let dataflow = dataflow(operators, edges, settings.pickle)?;
-    let explained = py.detach(|| flownet_cluster::explain(&dataflow, &settings.job));
+    let settings = job_settings(settings)?;
+    let dataflow = dataflow(operators, edges);
+    let explained = py.detach(|| flownet_cluster::explain(&dataflow, &settings));
     let text = explained.map_err(|error| errors::cluster(py, error.into()))?.to_string();
     Ok(text.trim_end().to_owned())
 }
@@ -42,9 +42,9 @@ pub(crate) fn check(
     edges: Vec<PyEdge>,
     settings: &Bound<'_, PyDict>,
 ) -> PyResult<()> {
-    let settings = Settings::from_dict(settings)?;
-    let dataflow = dataflow(operators, edges, settings.pickle)?;
-    let checked = py.detach(|| Coordinator::check(&dataflow, &settings.job));
+    let settings = job_settings(settings)?;
+    let dataflow = dataflow(operators, edges);
+    let checked = py.detach(|| Coordinator::check(&dataflow, &settings));
     checked.map_err(|error| errors::cluster(py, error))
 }
 
@@ -64,16 +64,16 @@ pub(crate) fn submit(
     crew: Option<&PyCrew>,
 ) -> PyResult<PyJobHandle> {
     logging::install();
-    let settings = Settings::from_dict(settings)?;
-    let workers = settings.job.workers;
-    let dataflow = dataflow(operators, edges, settings.pickle)?;
+    let settings = job_settings(settings)?;
+    let workers = settings.workers;
+    let dataflow = dataflow(operators, edges);
     let factory = Arc::new(PythonChainFactory::new(Arc::new(Objects::new(objects))));
     let threads = factory.threads();
     let launcher = match crew {
         Some(crew) => Launcher::Crew { crew: crew.share(), init },
         None => worker_command(command, init).into(),
     };
-    let submitted = py.detach(|| Coordinator::submit(&dataflow, settings.job, launcher, factory));
+    let submitted = py.detach(|| Coordinator::submit(&dataflow, settings, launcher, factory));
     let handle = submitted.map_err(|error| errors::cluster(py, error))?;
     Ok(PyJobHandle::new(handle, workers, threads))
 }
@@ -145,35 +145,6 @@ impl PyJobHandle {
     fn lock(&self) -> MutexGuard<'_, Phase> {
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn report_dict<'py>(&self, py: Python<'py>, report: &JobReport) -> PyResult<Bound<'py, PyDict>> {
-        let JobReport { job_name, elapsed, vertices, bottleneck, stalls } = report;
-        let dict = self.dict(py, job_name, JobState::Ended, *elapsed, vertices)?;
-        dict.set_item("bottleneck", bottleneck.as_ref().map(ToString::to_string))?;
-        dict.set_item("stalled", stalls.as_ref().map(ToString::to_string))?;
-        Ok(dict)
-    }
-
-    fn dict<'py>(
-        &self,
-        py: Python<'py>,
-        name: &str,
-        state: JobState,
-        elapsed: Duration,
-        vertices: &[VertexReport],
-    ) -> PyResult<Bound<'py, PyDict>> {
-        let tasks = PyList::empty(py);
-        for vertex in vertices {
-            tasks.append(task_dict(py, vertex)?)?;
-        }
-        let dict = PyDict::new(py);
-        dict.set_item("name", name)?;
-        dict.set_item("state", state_name(state))?;
-        dict.set_item("workers", self.workers)?;
-        dict.set_item("seconds", elapsed.as_secs_f64())?;
-        dict.set_item("tasks", tasks)?;
-        Ok(dict)
-    }
 }
 
 #[pymethods]
@@ -186,7 +157,12 @@ impl PyJobHandle {
         })?;
         match answer {
             None => Ok(None),
-            Some(Ok(report)) => self.report_dict(py, &report).map(Some),
+            Some(Ok(report)) => {
+                let report = to_dict(py, &report)?;
+                report.set_item("state", to_python(py, &JobState::Ended)?)?;
+                report.set_item("workers", self.workers)?;
+                Ok(Some(report))
+            }
             Some(Err(error)) => Err(errors::cluster(py, error)),
         }
     }
@@ -194,26 +170,15 @@ impl PyJobHandle {
     /// Where the job is, at this moment.
     fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let status = enter(py, self.origin, || self.ask(JobHandle::status, |ended| ended.status.clone()))?;
-        let JobStatus { job_name, state, elapsed, vertices, bottleneck, stall, .. } = status;
-        let dict = self.dict(py, &job_name, state, elapsed, &vertices)?;
-        dict.set_item("bottleneck", bottleneck.map(|bottleneck| bottleneck.to_string()))?;
-        dict.set_item("stalled", stall.map(|stall| stall.headline()))?;
-        Ok(dict)
+        let status = to_dict(py, &status)?;
+        status.set_item("workers", self.workers)?;
+        Ok(status)
     }
 
     /// Every subtask and process, as last reported.
     fn sample<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let JobSample { state, elapsed, tasks, workers, stall } =
-            enter(py, self.origin, || self.ask(JobHandle::sample, |ended| ended.sample.clone()))?;
-        let dict = PyDict::new(py);
-        dict.set_item("state", state_name(state))?;
-        dict.set_item("seconds", elapsed.as_secs_f64())?;
-        let tasks: Vec<_> = tasks.iter().map(|task| task_sample(py, task)).collect::<PyResult<_>>()?;
-        dict.set_item("tasks", tasks)?;
-        let workers: Vec<_> = workers.iter().map(|worker| worker_sample(py, worker)).collect::<PyResult<_>>()?;
-        dict.set_item("workers", workers)?;
-        dict.set_item("stalled", stall.map(|stall| stall.headline()))?;
-        Ok(dict)
+        let sample = enter(py, self.origin, || self.ask(JobHandle::sample, |ended| ended.sample.clone()))?;
+        to_dict(py, &sample)
     }
 
     /// When the job was last found to stand still, if that is news to who knows of `after` times.
@@ -221,7 +186,12 @@ impl PyJobHandle {
         let asked = enter(py, self.origin, || {
             self.ask(|job| job.stall_after(after).map(|told| (told, job.status().job_name)), |_| None)
         })?;
-        asked.map(|((number, stall), job)| stall_dict(py, number, &stall, &job)).transpose()
+        let Some(((number, stall), job)) = asked else { return Ok(None) };
+        let dict = to_dict(py, &stall)?;
+        dict.set_item("number", number)?;
+        dict.set_item("text", format!("job {job:?}: {stall}"))?;
+        dict.set_item("job", job)?;
+        Ok(Some(dict))
     }
 
     /// Ask the job to end. Returns at once.
@@ -250,91 +220,3 @@ impl Drop for PyJobHandle {
 const CANCEL_COURTESY: Duration = Duration::from_secs(1);
 /// How long an interrupted thread may take to leave; one that sleeps does not hear of it.
 const INTERRUPT_LIMIT: Duration = Duration::from_millis(200);
-
-fn task_dict<'py>(py: Python<'py>, vertex: &VertexReport) -> PyResult<Bound<'py, PyDict>> {
-    let task = PyDict::new(py);
-    task.set_item("name", &vertex.name)?;
-    task.set_item("parallelism", vertex.parallelism)?;
-    task.set_item("records_in", vertex.records_in)?;
-    task.set_item("records_out", vertex.records_out)?;
-    task.set_item("records_per_second", vertex.records_per_second)?;
-    task.set_item("bytes_local", vertex.bytes_local)?;
-    task.set_item("bytes_tcp", vertex.bytes_tcp)?;
-    task.set_item("busy", vertex.busy)?;
-    task.set_item("back_pressured", vertex.back_pressured)?;
-    task.set_item("idle", vertex.idle)?;
-    task.set_item("busiest", vertex.busiest)?;
-    task.set_item("fill_limit", vertex.fill_limit_bytes)?;
-    task.set_item("in_flight_seconds", vertex.in_flight.as_secs_f64())?;
-    task.set_item("dropped_records", vertex.dropped_records)?;
-    task.set_item("dropped_bytes", vertex.dropped_bytes)?;
-    Ok(task)
-}
-
-fn task_sample<'py>(py: Python<'py>, sample: &TaskSample) -> PyResult<Bound<'py, PyDict>> {
-    let TaskSample { name, metrics, .. } = sample;
-    let queues = &metrics.queues;
-    let task = PyDict::new(py);
-    task.set_item("name", name)?;
-    task.set_item("task", sample.vertex)?;
-    task.set_item("subtask", sample.subtask)?;
-    task.set_item("worker", sample.worker)?;
-    task.set_item("ended", sample.has_ended)?;
-    task.set_item("seconds", sample.at.as_secs_f64())?;
-    task.set_item("records_in", metrics.records_in)?;
-    task.set_item("records_out", metrics.records_out)?;
-    task.set_item("records_in_per_second", sample.records_in_per_second)?;
-    task.set_item("records_out_per_second", sample.records_out_per_second)?;
-    task.set_item("bytes_local", metrics.bytes_in_local)?;
-    task.set_item("bytes_tcp", metrics.bytes_in_remote)?;
-    task.set_item("bytes_out", metrics.bytes_out)?;
-    task.set_item("dropped_records", metrics.dropped_records)?;
-    task.set_item("dropped_bytes", metrics.dropped_bytes)?;
-    task.set_item("send_buffers", queues.send_buffers)?;
-    task.set_item("send_bytes", queues.send_bytes)?;
-    task.set_item("receive_buffers", queues.receive_buffers)?;
-    task.set_item("receive_bytes", queues.receive_bytes)?;
-    task.set_item("pool_used", queues.pool_used)?;
-    task.set_item("pool_size", queues.pool_size)?;
-    task.set_item("busy", sample.busy)?;
-    task.set_item("back_pressured", sample.back_pressured)?;
-    task.set_item("idle", sample.idle)?;
-    Ok(task)
-}
-
-fn stall_dict<'py>(py: Python<'py>, number: u32, stall: &Stall, job: &str) -> PyResult<Bound<'py, PyDict>> {
-    let dict = PyDict::new(py);
-    dict.set_item("number", number)?;
-    dict.set_item("text", format!("job {job:?}: {stall}"))?;
-    dict.set_item("job", job)?;
-    dict.set_item("seconds", stall.still_for.as_secs_f64())?;
-    dict.set_item("since", stall.since.as_secs_f64())?;
-    dict.set_item("cause", stall.cause.name())?;
-    dict.set_item("summary", &stall.summary)?;
-    dict.set_item("chain", PyTuple::new(py, &stall.chain)?)?;
-    dict.set_item("waiting", stall.waiting)?;
-    Ok(dict)
-}
-
-fn worker_sample<'py>(py: Python<'py>, sample: &WorkerSample) -> PyResult<Bound<'py, PyDict>> {
-    let worker = PyDict::new(py);
-    worker.set_item("worker", sample.worker)?;
-    worker.set_item("seconds", sample.at.as_secs_f64())?;
-    worker.set_item("resident_bytes", sample.resident_bytes)?;
-    worker.set_item("segments_used", sample.segments_used)?;
-    worker.set_item("segments", sample.segments)?;
-    Ok(worker)
-}
-
-fn state_name(state: JobState) -> &'static str {
-    match state {
-        JobState::Created => "created",
-        JobState::Launching => "launching",
-        JobState::Deploying => "deploying",
-        JobState::Running => "running",
-        JobState::Finishing => "finishing",
-        JobState::Failing => "failing",
-        JobState::Cancelling => "cancelling",
-        JobState::Ended => "ended",
-    }
-}

@@ -14,6 +14,7 @@ pub mod errors;
 
 mod bench;
 mod codec_functions;
+mod convert;
 mod crew;
 mod door;
 mod graph;
@@ -39,7 +40,7 @@ mod _flownet {
     #[pymodule_export]
     use super::job::{PyJobHandle, check, explain, submit};
     #[pymodule_export]
-    use super::settings::defaults;
+    use super::settings::{check_settings, settings};
     #[pymodule_export]
     use super::tls::certificates;
     #[pymodule_export]

@@ -1,16 +1,19 @@
 //! What a task is, as data: planned by the cluster, shipped to a worker, built there.
 //!
-//! Everything here serialises. The runtime reads the topology (inputs, outputs, placement of producers); operator
-//! kinds, payloads and configuration are carried for the [`ChainFactory`](crate::ChainFactory) that understands them.
+//! Everything here serialises. The runtime reads the topology (inputs, outputs, placement of producers); what operators do
+//! and their payloads are carried for the [`ChainFactory`](crate::ChainFactory) that builds them.
 
-use std::collections::BTreeMap;
+mod operator;
 
 use flownet_core::PartitionId;
 use flownet_core::channel::ChannelControl;
 use serde::{Deserialize, Serialize};
 
+pub use self::operator::{Codec, Field, FilePath, Fold, OperatorKind, Undecodable, WindowSpec};
+use crate::source::RateLimit;
+
 /// One subtask of one vertex of the job: a chain of operators with its inputs and outputs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskSpec {
     /// Unique in the job.
     pub task_id: u32,
@@ -24,6 +27,8 @@ pub struct TaskSpec {
     pub parallelism: u32,
     /// Key groups of the job. Senders and receivers of a keyed edge must have the same.
     pub max_parallelism: u32,
+    /// How records that are objects travel between tasks.
+    pub codec: Codec,
     /// Operators of the chain, upstream first.
     pub operators: Vec<OperatorSpec>,
     /// Edges into the task; empty for a source.
@@ -51,7 +56,7 @@ impl TaskSpec {
 }
 
 /// One operator of a chain.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OperatorSpec {
     /// Unique in the job.
     pub id: u32,
@@ -59,12 +64,14 @@ pub struct OperatorSpec {
     pub uid: Option<String>,
     /// Name shown in errors and metrics.
     pub name: String,
-    /// What to build, for the chain factory.
-    pub kind: String,
+    /// What it does.
+    pub kind: OperatorKind,
     /// The user's function or data.
     pub payload: Payload,
-    /// Further settings, for the chain factory.
-    pub config: BTreeMap<String, String>,
+    /// The most that a source emits, all its subtasks together.
+    pub rate_limit: Option<RateLimit>,
+    /// Records a second to which the operator, all its subtasks together, is slowed down; for demonstrations.
+    pub brake: Option<f64>,
     /// Operators of the same chain that feed this one; empty for the head.
     pub inputs_in_chain: Vec<u32>,
 }
@@ -83,6 +90,7 @@ pub enum Payload {
 
 /// How records of an edge choose their subpartition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Partitioner {
     /// To the subtask of the same index.
     Forward,
@@ -100,6 +108,7 @@ pub enum Partitioner {
 
 /// What keeps the producers of an exchange between workers from sending more than their consumers take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum FlowControl {
     /// Credit of each channel's receiver: a slow consumer slows its own producers and nobody else.
     #[default]
@@ -120,21 +129,12 @@ impl FlowControl {
     /// All of them.
     pub const ALL: [Self; 6] = [Self::Credit, Self::Tcp, Self::Storm, Self::Pid, Self::Drop, Self::Unbounded];
 
+    /// How users write them, in the same order.
+    pub const NAMES: [&'static str; 6] = ["credit", "tcp", "storm", "pid", "drop", "unbounded"];
+
     /// How users write it.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Credit => "credit",
-            Self::Tcp => "tcp",
-            Self::Storm => "storm",
-            Self::Pid => "pid",
-            Self::Drop => "drop",
-            Self::Unbounded => "unbounded",
-        }
-    }
-
-    /// The one that users write so.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|control| control.name() == name)
+        Self::NAMES[self as usize]
     }
 
     /// Whether it acts on the sources of a job and so on all of its exchanges.
@@ -164,8 +164,6 @@ pub struct OutputSpec {
     pub partitioner: Partitioner,
     /// Key selector or custom partitioner, for the chain to run.
     pub payload: Payload,
-    /// Further settings, for the chain factory.
-    pub config: BTreeMap<String, String>,
     /// The partition this output fills; see [`partition_id`].
     pub partition: u64,
     /// Subpartitions, one for each consuming subtask.
@@ -231,6 +229,13 @@ mod tests {
     }
 
     #[test]
+    fn ways_to_control_flow_are_called_as_they_serialise() {
+        for control in FlowControl::ALL {
+            assert_eq!(serde_json::to_value(control).unwrap(), control.name());
+        }
+    }
+
+    #[test]
     fn channels_are_counted_by_where_their_producer_runs() {
         let channel = |producer_worker| ChannelSpec { producer_worker, partition: 1, subpartition: 0 };
         let input =
@@ -242,6 +247,7 @@ mod tests {
             subtask: 0,
             parallelism: 1,
             max_parallelism: 128,
+            codec: Codec::Typed,
             operators: vec![],
             inputs: vec![input(vec![channel(1), channel(2)]), input(vec![channel(2)])],
             outputs: vec![],

@@ -36,6 +36,7 @@ mod tests;
 use std::{collections::VecDeque, fmt, time::Duration};
 
 use flownet_runtime::{TaskError, error::Evidence};
+use serde::Serialize;
 
 use self::worker::{Phase, WorkerState};
 use crate::{
@@ -145,7 +146,8 @@ impl Failure {
 }
 
 /// Where the job is. Shown to users.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum JobState {
     /// Nothing has started.
     Created,

@@ -1,8 +1,12 @@
 //! What the user wrote: operators and the edges between them.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
-use flownet_runtime::spec::{FlowControl, Partitioner, Payload};
+use flownet_runtime::{
+    source::RateLimit,
+    spec::{FlowControl, OperatorKind, Partitioner, Payload},
+};
+use serde::Deserialize;
 
 use super::error::PlanError;
 use crate::settings::MAX_PARALLELISM;
@@ -25,12 +29,14 @@ pub struct LogicalOperator {
     pub uid: Option<String>,
     /// Name shown to people.
     pub name: String,
-    /// What a [`ChainFactory`](flownet_runtime::ChainFactory) builds it from.
-    pub kind: String,
+    /// What it does.
+    pub kind: OperatorKind,
     /// The user's function or object.
     pub payload: Payload,
-    /// Settings of the operator.
-    pub config: BTreeMap<String, String>,
+    /// The most that a source emits, all its subtasks together.
+    pub rate_limit: Option<RateLimit>,
+    /// Records a second to which it is slowed down, all its subtasks together.
+    pub brake: Option<f64>,
     /// Subtasks, 1 to 32768.
     pub parallelism: u32,
     /// Whether it may share a task with its neighbours.
@@ -42,7 +48,8 @@ pub struct LogicalOperator {
 }
 
 /// Whether an operator may share a task with its neighbours.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "snake_case")]
 pub enum Chaining {
     /// With upstream and downstream.
     #[default]
@@ -64,8 +71,6 @@ pub struct LogicalEdge {
     pub partitioner: Partitioner,
     /// Key selector or custom partitioner; called where `from` runs.
     pub payload: Payload,
-    /// Settings of the edge.
-    pub config: BTreeMap<String, String>,
     /// What controls its flow between workers; none: as the job's settings say.
     pub flow_control: Option<FlowControl>,
 }

@@ -60,6 +60,7 @@ impl<'a> Expansion<'a> {
                     subtask,
                     parallelism: described.parallelism,
                     max_parallelism: self.max_parallelism,
+                    codec: self.settings.codec,
                     operators: operator_specs(described),
                     inputs: self.inputs(vertex, subtask),
                     outputs: self.outputs(vertex, subtask),
@@ -119,7 +120,6 @@ impl<'a> Expansion<'a> {
                 from_operator: edge.logical.from,
                 partitioner: edge.logical.partitioner,
                 payload: edge.logical.payload.clone(),
-                config: edge.logical.config.clone(),
                 partition: partition_id(edge.id, subtask),
                 subpartitions: self.wiring(edge).subpartitions(subtask),
                 flush_timeout_us: self.settings.buffer_timeout.map(|timeout| timeout.as_micros() as u64),
@@ -188,7 +188,8 @@ fn operator_specs(vertex: &JobVertex<'_>) -> Vec<OperatorSpec> {
             name: chained.operator.name.clone(),
             kind: chained.operator.kind.clone(),
             payload: chained.operator.payload.clone(),
-            config: chained.operator.config.clone(),
+            rate_limit: chained.operator.rate_limit,
+            brake: chained.operator.brake,
             inputs_in_chain: chained.upstream.into_iter().collect(),
         })
         .collect()

@@ -1,8 +1,8 @@
 //! Whole dataflows in, vertices, placement and channels out.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use flownet_runtime::spec::{Partitioner, Payload};
+use flownet_runtime::spec::{OperatorKind, Partitioner, Payload};
 
 use super::*;
 
@@ -16,9 +16,10 @@ impl Flow {
             id: self.0.operators.len() as u32,
             uid: None,
             name: name.to_owned(),
-            kind: name.to_owned(),
+            kind: OperatorKind::Map,
             payload: Payload::None,
-            config: BTreeMap::new(),
+            rate_limit: None,
+            brake: None,
             parallelism,
             chaining: Chaining::Always,
             on_driver: false,
@@ -33,7 +34,6 @@ impl Flow {
             to: self.id(to),
             partitioner,
             payload: Payload::None,
-            config: BTreeMap::new(),
             flow_control: None,
         };
         self.0.edges.push(edge);

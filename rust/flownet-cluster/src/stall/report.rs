@@ -4,15 +4,19 @@ use std::{fmt, time::Duration};
 
 use flownet_runtime::inspection::PoolInspection;
 
+use serde::Serialize;
+
 use super::diagnosis::{Diagnosis, End, Link, Wait};
-use crate::plan::Plan;
+use crate::{plan::Plan, shown};
 
 /// A job in which nothing moves although records wait. It goes on waiting.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Stall {
     /// When anything last moved, since the job was submitted.
+    #[serde(serialize_with = "shown::seconds")]
     pub since: Duration,
     /// How long nothing has moved.
+    #[serde(rename = "seconds", serialize_with = "shown::seconds")]
     pub still_for: Duration,
     /// What kind of thing it waits for.
     pub cause: StallCause,
@@ -26,7 +30,8 @@ pub struct Stall {
 }
 
 /// What kind of thing a job that stands still waits for.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum StallCause {
     /// A function of the user, or another operator, that does not return. Others may be right to wait for it.
     Function,
@@ -45,18 +50,6 @@ pub struct StallHistory {
     pub total: Duration,
     /// The last time.
     pub last: Stall,
-}
-
-impl StallCause {
-    /// How users write it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Function => "function",
-            Self::Worker => "worker",
-            Self::Exchange => "exchange",
-        }
-    }
 }
 
 impl Stall {

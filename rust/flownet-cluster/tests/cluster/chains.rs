@@ -9,7 +9,7 @@ use std::{
 use flownet_core::{Target, keygroup::hash_key};
 use flownet_runtime::{
     Chain, ChainFactory, InputBatch, OperatorFailure, Outputs, SourceStatus, TaskContext, TaskError, TaskMetrics,
-    spec::{OperatorSpec, Partitioner, Payload, TaskSpec},
+    spec::{OperatorKind, OperatorSpec, Partitioner, Payload, TaskSpec},
 };
 
 /// Where a `collect` sink of the submitting process puts what it receives.
@@ -61,13 +61,16 @@ impl ChainFactory for NativeFactory {
 
 impl NativeFactory {
     fn operator(&self, operator: &OperatorSpec, task: &TaskSpec) -> Result<Native, TaskError> {
-        let number = |key: &str| operator.config.get(key).map_or(0, |text| text.parse().expect("a number"));
-        Ok(match operator.kind.as_str() {
+        let OperatorKind::Custom { name, settings } = &operator.kind else {
+            return Err(TaskError::Config("not of this language".into()));
+        };
+        let number = |key: &str| settings.get(key).map_or(0, |text| text.parse().expect("a number"));
+        Ok(match name.as_str() {
             "numbers" => Native::Numbers {
                 next: u64::from(task.subtask),
                 step: u64::from(task.parallelism),
                 count: number("count"),
-                endless: operator.config.contains_key("endless"),
+                endless: settings.contains_key("endless"),
             },
             "sum" => Native::Sum { sum: 0 },
             "fail" => Native::Fail { at: number("at"), name: operator.name.clone() },

@@ -2,7 +2,7 @@
 //! count of what they leave behind.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     fs,
     net::SocketAddr,
     path::Path,
@@ -17,7 +17,7 @@ use flownet_cluster::{
     WorkerCommand,
     plan::{Chaining, LogicalEdge, LogicalOperator},
 };
-use flownet_runtime::spec::{Partitioner, Payload};
+use flownet_runtime::spec::{OperatorKind, Partitioner, Payload};
 
 use crate::chains::{Collected, NativeFactory};
 
@@ -150,9 +150,13 @@ pub(crate) fn line(operators: &[Step<'_>], partitioners: &[Partitioner]) -> Data
         id,
         uid: None,
         name: format!("{kind} {id}"),
-        kind: kind.to_owned(),
+        kind: OperatorKind::Custom {
+            name: kind.to_owned(),
+            settings: config.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect(),
+        },
         payload: if kind == "collect" { Payload::Local(COLLECTED) } else { Payload::None },
-        config: config.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect(),
+        rate_limit: None,
+        brake: None,
         parallelism,
         chaining: Chaining::Never,
         on_driver: kind == "collect",
@@ -163,7 +167,6 @@ pub(crate) fn line(operators: &[Step<'_>], partitioners: &[Partitioner]) -> Data
         to: from + 1,
         partitioner,
         payload: Payload::None,
-        config: BTreeMap::new(),
         flow_control: None,
     };
     Dataflow {

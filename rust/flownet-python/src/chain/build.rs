@@ -1,31 +1,30 @@
 //! From a task's description to its chain.
 
-use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use flownet_runtime::source::{RateLimit, RateUnit};
-use flownet_runtime::spec::{InputSpec, OperatorSpec, OutputSpec, Partitioner, Payload, TaskSpec};
+use flownet_runtime::source::RateLimit;
+use flownet_runtime::spec::{
+    Codec, Field, FilePath, Fold, InputSpec, OperatorKind, OperatorSpec, OutputSpec, Partitioner, Payload, TaskSpec,
+    WindowSpec,
+};
 use flownet_runtime::{Chain, ChainFactory, TaskError};
 use pyo3::prelude::*;
-use pyo3::types::PyInt;
+use pyo3::types::{PyInt, PyString};
 
 use super::attach::TaskThreads;
 use super::exit::{Exit, Route};
 use super::failure::OperatorInfo;
 use super::keyed::{
-    Aggregate, Count, Fold, KeyedBase, Process, Reduce, WindowCount, WindowProcess, WindowReduce, WindowSettings,
+    Aggregate, Aggregation, Count, KeyedBase, Process, Reduce, WindowCount, WindowProcess, WindowReduce,
 };
 use super::objects::{Objects, required};
 use super::operators::{Filter, FlatMap, Map};
 use super::sinks::{Collect, CustomSink, Print, WriteText};
-use super::sources::{Collection, Iterable, LineDecoder, Pulled, ReadText, SocketText, Undecodable};
+use super::sources::{Collection, Iterable, LineDecoder, Pulled, ReadText, SocketText};
 use super::stage::{Brake, Kind, Link, Stage};
 use super::{Entry, PythonChain};
 use crate::codec::Pickle;
-
-/// Setting of every operator of a job that opted in to pickle.
-pub(crate) const CODEC_SETTING: &str = "codec";
 
 /// Builds chains of Python operators.
 pub struct PythonChainFactory {
@@ -47,14 +46,16 @@ impl PythonChainFactory {
 
 impl ChainFactory for PythonChainFactory {
     fn build(&self, task: &TaskSpec) -> Result<Box<dyn Chain>, TaskError> {
-        let builder = Builder { task, objects: &self.objects, threads: &self.threads, pickle: pickle_of(task) };
+        let builder = Builder { task, objects: &self.objects, threads: &self.threads, pickle: pickle_of(task.codec) };
         Ok(Box::new(Python::attach(|py| builder.chain(py))?))
     }
 }
 
-fn pickle_of(task: &TaskSpec) -> Pickle {
-    let is_pickle = |operator: &OperatorSpec| operator.config.get(CODEC_SETTING).is_some_and(|codec| codec == "pickle");
-    if task.operators.iter().any(is_pickle) { Pickle::Allowed } else { Pickle::Refused }
+fn pickle_of(codec: Codec) -> Pickle {
+    match codec {
+        Codec::Typed => Pickle::Refused,
+        Codec::Pickle => Pickle::Allowed,
+    }
 }
 
 struct Builder<'a> {
@@ -78,32 +79,21 @@ impl Builder<'_> {
             Ok(Entry { stage: stage.ok_or_else(|| unknown_operator(input.to_operator))?, keyed: input.keyed })
         };
         let entries = self.task.inputs.iter().map(entry).collect::<Result<_, TaskError>>()?;
-        let rate_limit = self.rate_limit()?;
+        let rate_limit = self.rate_limit();
         Ok(PythonChain { stages, exits, entries, rate_limit, pickle: self.pickle, threads: Arc::clone(self.threads) })
     }
 
     /// This subtask's part of the rate of the source that heads the chain.
-    fn rate_limit(&self) -> Result<Option<RateLimit>, TaskError> {
-        let Some(source) = self.task.operators.first().filter(|source| source.config.contains_key("rate_limit")) else {
-            return Ok(None);
-        };
-        let unit = match text(&source.config, "rate_limit_unit", &source.kind)? {
-            "records" => RateUnit::Records,
-            "bytes" => RateUnit::Bytes,
-            other => return Err(TaskError::Config(format!("rate_limit_unit={other:?} is none of records, bytes"))),
-        };
-        let per_second = setting::<f64>(source, "rate_limit")? / f64::from(self.task.parallelism);
-        Ok(Some(RateLimit { per_second, unit }))
+    fn rate_limit(&self) -> Option<RateLimit> {
+        let RateLimit { per_second, unit } = self.task.operators.first()?.rate_limit?;
+        Some(RateLimit { per_second: per_second / f64::from(self.task.parallelism), unit })
     }
 
     fn stage(&self, py: Python<'_>, at: usize, operator: &OperatorSpec) -> Result<Stage, TaskError> {
         let info = self.info(&operator.name);
         let kind = StageBuilder { builder: self, py, operator, info: &info }.kind()?;
-        let brake = match operator.config.get("rate") {
-            // The rate is the operator's; its subtasks share it.
-            Some(_) => Some(Brake::new(setting::<f64>(operator, "rate")? / f64::from(self.task.parallelism))?),
-            None => None,
-        };
+        // The rate is the operator's; its subtasks share it.
+        let brake = operator.brake.map(|rate| Brake::new(rate / f64::from(self.task.parallelism))).transpose()?;
         Ok(Stage::new(info, kind, self.links(at, operator)?, brake))
     }
 
@@ -155,85 +145,79 @@ struct StageBuilder<'a, 'py> {
     info: &'a OperatorInfo,
 }
 
-impl<'py> StageBuilder<'_, 'py> {
+impl StageBuilder<'_, '_> {
     fn kind(&self) -> Result<Kind, TaskError> {
-        let kind = self.operator.kind.as_str();
-        if let Some(windowed) = kind.strip_prefix("window_") {
-            return self.windowed(windowed);
-        }
-        match kind {
-            "from_collection" | "from_iterable" | "read_text" | "socket_text" => self.source(kind),
-            "reduce" | "count" | "sum" | "min" | "max" | "process" => self.keyed(kind),
-            _ => self.plain(kind),
-        }
-    }
-
-    fn source(&self, kind: &str) -> Result<Kind, TaskError> {
         let info = self.info.clone();
-        let lines = || {
-            let undecodable = Undecodable::parse(self.operator.config.get("errors").map(String::as_str))?;
-            Ok::<_, TaskError>(LineDecoder::new(undecodable, self.builder.pickle, self.info.clone()))
-        };
-        Ok(Kind::Source(match kind {
-            "from_collection" => {
+        let pickle = self.builder.pickle;
+        let lines = |errors| LineDecoder::new(errors, pickle, self.info.clone());
+        Ok(match &self.operator.kind {
+            OperatorKind::FromCollection => {
                 let Payload::Bytes(encoded) = &self.operator.payload else {
                     return Err(TaskError::Config("from_collection needs an encoded list".into()));
                 };
-                Box::new(Collection::new(encoded.clone(), self.builder.pickle, info))
+                Kind::Source(Box::new(Collection::new(encoded.clone(), pickle, info)))
             }
-            "from_iterable" => {
+            OperatorKind::FromIterable { makes_its_own } => {
                 let given = self.function()?;
-                let makes_its_own = self.operator.config.contains_key("makes_its_own");
-                let pulled = if makes_its_own { Pulled::MadeBy(given) } else { Pulled::Iterator(given) };
-                Box::new(Iterable::new(pulled, self.builder.pickle, info))
+                let pulled = if *makes_its_own { Pulled::MadeBy(given) } else { Pulled::Iterator(given) };
+                Kind::Source(Box::new(Iterable::new(pulled, pickle, info)))
             }
-            "read_text" => Box::new(ReadText::new(self.paths()?, lines()?)),
-            _ => Box::new(SocketText::new(self.text("host")?.to_owned(), setting(self.operator, "port")?, lines()?)),
+            OperatorKind::ReadText { paths, errors } => {
+                Kind::Source(Box::new(ReadText::new(paths.iter().map(FilePath::to_path).collect(), lines(*errors))))
+            }
+            OperatorKind::SocketText { host, port, errors } => {
+                Kind::Source(Box::new(SocketText::new(host.clone(), port.get(), lines(*errors))))
+            }
+            OperatorKind::Map => Kind::Operator(Box::new(Map::new(self.function()?, info))),
+            OperatorKind::FlatMap => Kind::Operator(Box::new(FlatMap::new(self.function()?, info))),
+            OperatorKind::Filter => Kind::Operator(Box::new(Filter::new(self.function()?, info))),
+            OperatorKind::Fold { fold, window: None } => self.running(fold)?,
+            OperatorKind::Fold { fold, window: Some(window) } => self.windowed(fold, *window)?,
+            OperatorKind::Process => Kind::Keyed(Box::new(Process::new(self.base(), self.own_object()?))),
+            OperatorKind::WindowProcess { window } => {
+                Kind::Keyed(Box::new(WindowProcess::over(self.base(), self.function()?, *window)?))
+            }
+            OperatorKind::Print { prefix } => Kind::Operator(Box::new(Print::new(prefix.as_deref(), info))),
+            OperatorKind::Collect => Kind::Operator(Box::new(Collect::new(self.function()?, info))),
+            OperatorKind::WriteText { path } => Kind::Operator(Box::new(WriteText::new(path.to_path(), info))),
+            OperatorKind::Sink => Kind::Operator(Box::new(CustomSink::new(self.own_object()?, info))),
+            OperatorKind::Custom { name, .. } => {
+                return Err(TaskError::Config(format!("operators of kind '{name}' do not run in Python")));
+            }
+        })
+    }
+
+    fn running(&self, fold: &Fold) -> Result<Kind, TaskError> {
+        Ok(Kind::Keyed(match fold {
+            Fold::Reduce => Box::new(Reduce::new(self.base(), self.function()?)),
+            Fold::Count => Box::new(Count::new(self.base())),
+            Fold::Sum { field } | Fold::Min { field } | Fold::Max { field } => {
+                Box::new(self.aggregate(fold, field.as_ref())?.running())
+            }
         }))
     }
 
-    fn plain(&self, kind: &str) -> Result<Kind, TaskError> {
-        let info = self.info.clone();
-        Ok(Kind::Operator(match kind {
-            "map" => Box::new(Map::new(self.function()?, info)),
-            "flat_map" => Box::new(FlatMap::new(self.function()?, info)),
-            "filter" => Box::new(Filter::new(self.function()?, info)),
-            "print" => Box::new(Print::new(self.operator.config.get("prefix").map(String::as_str), info)),
-            "collect" => Box::new(Collect::new(self.function()?, info)),
-            "write_text" => Box::new(WriteText::new(PathBuf::from(self.text("path")?), info)),
-            "sink" => Box::new(CustomSink::new(self.own_object()?, info)),
-            other => return Err(TaskError::Config(format!("unknown operator kind '{other}'"))),
+    fn windowed(&self, fold: &Fold, window: WindowSpec) -> Result<Kind, TaskError> {
+        Ok(Kind::Keyed(match fold {
+            Fold::Reduce => Box::new(WindowReduce::over(self.base(), self.function()?, window)?),
+            Fold::Count => Box::new(WindowCount::over(self.base(), window)?),
+            Fold::Sum { field } | Fold::Min { field } | Fold::Max { field } => {
+                Box::new(self.aggregate(fold, field.as_ref())?.over(window)?)
+            }
         }))
     }
 
-    fn keyed(&self, kind: &str) -> Result<Kind, TaskError> {
-        Ok(Kind::Keyed(match kind {
-            "reduce" => Box::new(Reduce::new(self.base(), self.function()?)),
-            "count" => Box::new(Count::new(self.base())),
-            "process" => Box::new(Process::new(self.base(), self.own_object()?)),
-            other => Box::new(self.aggregate(other)?.running()),
-        }))
-    }
-
-    fn windowed(&self, kind: &str) -> Result<Kind, TaskError> {
-        let window = WindowSettings { size_ms: setting(self.operator, "window_ms")? };
-        Ok(Kind::Keyed(match kind {
-            "reduce" => Box::new(WindowReduce::over(self.base(), self.function()?, window)?),
-            "count" => Box::new(WindowCount::over(self.base(), window)?),
-            "process" => Box::new(WindowProcess::over(self.base(), self.function()?, window)?),
-            other => Box::new(self.aggregate(other)?.over(window)?),
-        }))
-    }
-
-    fn aggregate(&self, kind: &str) -> Result<Aggregate, TaskError> {
-        let fold = match kind {
-            "sum" => Fold::Sum,
-            "min" => Fold::Min,
-            "max" => Fold::Max,
-            other => return Err(TaskError::Config(format!("unknown aggregate '{other}'"))),
+    fn aggregate(&self, fold: &Fold, field: Option<&Field>) -> Result<Aggregate, TaskError> {
+        let aggregation = match fold {
+            Fold::Min { .. } => Aggregation::Min,
+            Fold::Max { .. } => Aggregation::Max,
+            _ => Aggregation::Sum,
         };
-        let field = self.operator.config.get("field").map(|field| self.json(field)).transpose()?;
-        Ok(Aggregate::new(self.base(), fold, field))
+        let field = field.map(|field| match field {
+            Field::Index(index) => PyInt::new(self.py, *index).into_any(),
+            Field::Name(name) => PyString::new(self.py, name).into_any(),
+        });
+        Ok(Aggregate::new(self.base(), aggregation, field))
     }
 
     fn base(&self) -> KeyedBase {
@@ -252,34 +236,10 @@ impl<'py> StageBuilder<'_, 'py> {
         self.loaded(object)
     }
 
-    fn loaded(&self, object: PyResult<Option<Bound<'py, PyAny>>>) -> Result<Py<PyAny>, TaskError> {
+    fn loaded(&self, object: PyResult<Option<Bound<'_, PyAny>>>) -> Result<Py<PyAny>, TaskError> {
         let object = object.map_err(|error| self.info.failed(self.py, &error, None))?;
-        required(object, &self.operator.kind).map(Bound::unbind)
+        required(object, self.operator.kind.name()).map(Bound::unbind)
     }
-
-    fn paths(&self) -> Result<Vec<PathBuf>, TaskError> {
-        let paths = self.json(self.text("paths")?)?;
-        paths.extract().map_err(|error| self.info.failed(self.py, &error, None))
-    }
-
-    fn json(&self, text: &str) -> Result<Bound<'py, PyAny>, TaskError> {
-        let loads = || self.py.import("json")?.call_method1("loads", (text,));
-        loads().map_err(|error| self.info.failed(self.py, &error, None))
-    }
-
-    fn text(&self, name: &str) -> Result<&str, TaskError> {
-        text(&self.operator.config, name, &self.operator.kind)
-    }
-}
-
-fn text<'a>(config: &'a BTreeMap<String, String>, name: &str, kind: &str) -> Result<&'a str, TaskError> {
-    let missing = || TaskError::Config(format!("operator kind '{kind}' needs the setting '{name}'"));
-    config.get(name).map(String::as_str).ok_or_else(missing)
-}
-
-fn setting<T: std::str::FromStr>(operator: &OperatorSpec, name: &str) -> Result<T, TaskError> {
-    let given = text(&operator.config, name, &operator.kind)?;
-    given.parse().map_err(|_| TaskError::Config(format!("setting '{name}' of '{}' is {given:?}", operator.name)))
 }
 
 fn unknown_operator(id: u32) -> TaskError {

@@ -32,7 +32,6 @@ use flownet_runtime::{Chain, InputBatch, Outputs, SourceStatus, TaskContext, Tas
 use pyo3::prelude::*;
 
 pub use attach::TaskThreads;
-pub(crate) use build::CODEC_SETTING;
 pub use build::PythonChainFactory;
 pub use context::{PyProcessContext, PyTaskContext, PyWindow};
 pub(crate) use failure::CODEC_ERROR;

@@ -17,7 +17,8 @@ use super::Throttle;
 use crate::error::TaskError;
 
 /// What a [`RateLimit`] counts.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum RateUnit {
     /// Records.
     Records,
@@ -25,8 +26,9 @@ pub enum RateUnit {
     Bytes,
 }
 
-/// The limit of one subtask of a source.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// The most that a source, or one subtask of it, may emit.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RateLimit {
     /// How many a second, above 0.
     pub per_second: f64,

@@ -9,7 +9,7 @@ use flownet_core::partition::PartitionHandle;
 use flownet_memory::SegmentPool;
 use flownet_net::{NetworkConfig, NetworkEnvironment, Secret};
 use flownet_runtime::spec::{
-    ChannelSpec, FlowControl, InputSpec, OutputSpec, Partitioner, Payload, TaskSpec, partition_id,
+    ChannelSpec, Codec, FlowControl, InputSpec, OutputSpec, Partitioner, Payload, TaskSpec, partition_id,
 };
 use flownet_runtime::{Chain, PreparedTask, TaskError, TaskHandle};
 use tokio::runtime::Runtime;
@@ -76,6 +76,7 @@ impl Job {
                 subtask,
                 parallelism,
                 max_parallelism: 128,
+                codec: Codec::Typed,
                 operators: vec![],
                 inputs: vec![],
                 outputs: vec![],
@@ -99,7 +100,6 @@ impl Job {
                 from_operator: 0,
                 partitioner,
                 payload: Payload::None,
-                config: BTreeMap::new(),
                 partition: partition_id(edge, producer.subtask),
                 subpartitions: if is_forward { 1 } else { u32::try_from(consumers).unwrap() },
                 flush_timeout_us: self.flush_timeout_us,

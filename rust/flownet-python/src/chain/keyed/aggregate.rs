@@ -1,5 +1,6 @@
 //! `sum`, `min` and `max`, running and for windows, of the record or of one of its fields.
 
+use flownet_runtime::spec::WindowSpec;
 use flownet_runtime::window::Window;
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::prelude::*;
@@ -7,14 +8,14 @@ use pyo3::prelude::*;
 use super::KeyedBase;
 use super::number::Value;
 use super::state::State;
-use super::window::{WindowFold, WindowSettings, Windowed};
+use super::window::{WindowFold, Windowed};
 use crate::chain::record::KeyedRecord;
 use crate::chain::stage::{Flow, KeyedOperator};
 use crate::codec::{Number, item_bytes, number};
 
 /// Which aggregate.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(in crate::chain) enum Fold {
+pub(in crate::chain) enum Aggregation {
     Sum,
     Min,
     Max,
@@ -23,7 +24,7 @@ pub(in crate::chain) enum Fold {
 /// How values are found in records and folded.
 pub(in crate::chain) struct Aggregate {
     base: KeyedBase,
-    fold: Fold,
+    fold: Aggregation,
     /// Index or key of the field; `None` takes the record itself.
     field: Option<Py<PyAny>>,
     /// The field, if it is an index that can be found without decoding the record.
@@ -31,7 +32,7 @@ pub(in crate::chain) struct Aggregate {
 }
 
 impl Aggregate {
-    pub(in crate::chain) fn new(base: KeyedBase, fold: Fold, field: Option<Bound<'_, PyAny>>) -> Self {
+    pub(in crate::chain) fn new(base: KeyedBase, fold: Aggregation, field: Option<Bound<'_, PyAny>>) -> Self {
         let index = field.as_ref().and_then(|field| field.extract().ok());
         Self { base, fold, index, field: field.map(Bound::unbind) }
     }
@@ -42,7 +43,7 @@ impl Aggregate {
     }
 
     /// The same for windows.
-    pub(in crate::chain) fn over(self, window: WindowSettings) -> Result<impl KeyedOperator, TaskError> {
+    pub(in crate::chain) fn over(self, window: WindowSpec) -> Result<impl KeyedOperator, TaskError> {
         Windowed::new(self, window)
     }
 

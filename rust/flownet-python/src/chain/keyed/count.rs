@@ -1,5 +1,6 @@
 //! `count` and the count of a window: the record's value is never looked at.
 
+use flownet_runtime::spec::WindowSpec;
 use flownet_runtime::window::Window;
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::prelude::*;
@@ -7,7 +8,7 @@ use pyo3::types::PyInt;
 
 use super::KeyedBase;
 use super::state::State;
-use super::window::{WindowFold, WindowSettings, Windowed};
+use super::window::{WindowFold, Windowed};
 use crate::chain::record::KeyedRecord;
 use crate::chain::stage::{Flow, KeyedOperator};
 
@@ -41,7 +42,7 @@ impl KeyedOperator for Count {
 pub(in crate::chain) struct WindowCount(KeyedBase);
 
 impl WindowCount {
-    pub(in crate::chain) fn over(base: KeyedBase, window: WindowSettings) -> Result<impl KeyedOperator, TaskError> {
+    pub(in crate::chain) fn over(base: KeyedBase, window: WindowSpec) -> Result<impl KeyedOperator, TaskError> {
         Windowed::new(Self(base), window)
     }
 }

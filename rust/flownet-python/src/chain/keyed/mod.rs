@@ -12,11 +12,10 @@ mod state;
 mod window;
 mod window_process;
 
-pub(super) use aggregate::{Aggregate, Fold};
+pub(super) use aggregate::{Aggregate, Aggregation};
 pub(super) use count::{Count, WindowCount};
 pub(super) use process::Process;
 pub(super) use reduce::{Reduce, WindowReduce};
-pub(super) use window::WindowSettings;
 pub(super) use window_process::WindowProcess;
 
 use flownet_runtime::TaskError;

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt};
 
-use super::aggregate::Fold;
+use super::aggregate::Aggregation;
 
 /// A value under aggregation.
 #[derive(Debug)]
@@ -43,22 +43,22 @@ impl Value {
 
     /// Folds in `next` if both are plain numbers and the result is one; false leaves it to Python.
     #[inline]
-    pub(super) fn fold_native(&mut self, fold: Fold, next: &Self) -> bool {
+    pub(super) fn fold_native(&mut self, fold: Aggregation, next: &Self) -> bool {
         match fold {
-            Fold::Sum => self.add_native(next),
-            Fold::Min => self.replace_native(next, Ordering::Less),
-            Fold::Max => self.replace_native(next, Ordering::Greater),
+            Aggregation::Sum => self.add_native(next),
+            Aggregation::Min => self.replace_native(next, Ordering::Less),
+            Aggregation::Max => self.replace_native(next, Ordering::Greater),
         }
     }
 
     /// Folds in `next` with Python's operators.
-    pub(super) fn fold_python(&mut self, py: Python<'_>, fold: Fold, next: &Self) -> PyResult<()> {
+    pub(super) fn fold_python(&mut self, py: Python<'_>, fold: Aggregation, next: &Self) -> PyResult<()> {
         let (so_far, next) = (self.to_object(py), next.to_object(py));
         let result = match fold {
-            Fold::Sum => so_far.add(next)?,
-            Fold::Min if next.lt(&so_far)? => next,
-            Fold::Max if next.gt(&so_far)? => next,
-            Fold::Min | Fold::Max => return Ok(()),
+            Aggregation::Sum => so_far.add(next)?,
+            Aggregation::Min if next.lt(&so_far)? => next,
+            Aggregation::Max if next.gt(&so_far)? => next,
+            Aggregation::Min | Aggregation::Max => return Ok(()),
         };
         *self = Self::of(&result);
         Ok(())
@@ -102,23 +102,23 @@ impl Value {
 mod tests {
     use super::*;
 
-    fn folded(fold: Fold, values: [Value; 2]) -> Option<String> {
+    fn folded(fold: Aggregation, values: [Value; 2]) -> Option<String> {
         let [mut so_far, next] = values;
         so_far.fold_native(fold, &next).then(|| format!("{so_far:?}"))
     }
 
     #[test]
     fn sums_follow_pythons_rules() {
-        assert_eq!(folded(Fold::Sum, [Value::Int(1), Value::Int(2)]).unwrap(), "Int(3)");
-        assert_eq!(folded(Fold::Sum, [Value::Int(1), Value::Float(0.5)]).unwrap(), "Float(1.5)");
-        assert_eq!(folded(Fold::Sum, [Value::Int(i64::MAX), Value::Int(1)]), None, "Python has larger ints");
+        assert_eq!(folded(Aggregation::Sum, [Value::Int(1), Value::Int(2)]).unwrap(), "Int(3)");
+        assert_eq!(folded(Aggregation::Sum, [Value::Int(1), Value::Float(0.5)]).unwrap(), "Float(1.5)");
+        assert_eq!(folded(Aggregation::Sum, [Value::Int(i64::MAX), Value::Int(1)]), None, "Python has larger ints");
     }
 
     #[test]
     fn extremes_keep_the_first_of_equals_and_ignore_nan() {
-        assert_eq!(folded(Fold::Min, [Value::Int(2), Value::Int(1)]).unwrap(), "Int(1)");
-        assert_eq!(folded(Fold::Max, [Value::Int(2), Value::Int(1)]).unwrap(), "Int(2)");
-        assert_eq!(folded(Fold::Max, [Value::Float(1.0), Value::Float(f64::NAN)]).unwrap(), "Float(1.0)");
-        assert_eq!(folded(Fold::Max, [Value::Int(1), Value::Float(2.0)]), None, "mixed kinds go to Python");
+        assert_eq!(folded(Aggregation::Min, [Value::Int(2), Value::Int(1)]).unwrap(), "Int(1)");
+        assert_eq!(folded(Aggregation::Max, [Value::Int(2), Value::Int(1)]).unwrap(), "Int(2)");
+        assert_eq!(folded(Aggregation::Max, [Value::Float(1.0), Value::Float(f64::NAN)]).unwrap(), "Float(1.0)");
+        assert_eq!(folded(Aggregation::Max, [Value::Int(1), Value::Float(2.0)]), None, "mixed kinds go to Python");
     }
 }

@@ -1,12 +1,13 @@
 //! `reduce` with a user's function, running and for windows.
 
+use flownet_runtime::spec::WindowSpec;
 use flownet_runtime::window::Window;
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::prelude::*;
 
 use super::KeyedBase;
 use super::state::State;
-use super::window::{WindowFold, WindowSettings, Windowed};
+use super::window::{WindowFold, Windowed};
 use crate::chain::call::call2;
 use crate::chain::record::KeyedRecord;
 use crate::chain::stage::{Flow, KeyedOperator};
@@ -67,7 +68,7 @@ impl WindowReduce {
     pub(in crate::chain) fn over(
         base: KeyedBase,
         function: Py<PyAny>,
-        window: WindowSettings,
+        window: WindowSpec,
     ) -> Result<impl KeyedOperator, TaskError> {
         Windowed::new(Self(Combine { base, function }), window)
     }

@@ -1,5 +1,6 @@
 //! Operators on tumbling windows: one value for each key and window, given out when the window is over.
 
+use flownet_runtime::spec::WindowSpec;
 use flownet_runtime::window::{Fired, Tumbling, Window, WindowState};
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::prelude::*;
@@ -7,13 +8,6 @@ use pyo3::prelude::*;
 use super::state::Held;
 use crate::chain::record::KeyedRecord;
 use crate::chain::stage::{Flow, KeyedOperator};
-
-/// How a windowed operator cuts time.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::chain) struct WindowSettings {
-    /// Length of a window.
-    pub(in crate::chain) size_ms: i64,
-}
 
 /// What an operator makes of the records of one key and window.
 pub(super) trait WindowFold: Send {
@@ -40,8 +34,9 @@ pub(in crate::chain) struct Windowed<F: WindowFold> {
 }
 
 impl<F: WindowFold> Windowed<F> {
-    pub(super) fn new(fold: F, settings: WindowSettings) -> Result<Self, TaskError> {
-        Ok(Self { fold, windows: WindowState::new(Tumbling::new(settings.size_ms, 0)?) })
+    pub(super) fn new(fold: F, window: WindowSpec) -> Result<Self, TaskError> {
+        let size_ms = i64::try_from(window.size_ms.get()).unwrap_or(i64::MAX);
+        Ok(Self { fold, windows: WindowState::new(Tumbling::new(size_ms, 0)?) })
     }
 
     #[inline]

@@ -1,12 +1,13 @@
 //! `window_process`: a user's function over all records of a key and window, kept as bytes until then.
 
 use flownet_runtime::TaskError;
+use flownet_runtime::spec::WindowSpec;
 use flownet_runtime::window::Window;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use super::KeyedBase;
-use super::window::{WindowFold, WindowSettings, Windowed};
+use super::window::{WindowFold, Windowed};
 use crate::chain::context::PyWindow;
 use crate::chain::record::KeyedRecord;
 use crate::chain::stage::{Flow, KeyedOperator};
@@ -22,7 +23,7 @@ impl WindowProcess {
     pub(in crate::chain) fn over(
         base: KeyedBase,
         function: Py<PyAny>,
-        window: WindowSettings,
+        window: WindowSpec,
     ) -> Result<impl KeyedOperator, TaskError> {
         Windowed::new(Self { base, function }, window)
     }

@@ -4,6 +4,7 @@ use std::ffi::CStr;
 use std::sync::Arc;
 
 use flownet_runtime::source::SourceError;
+use flownet_runtime::spec::Undecodable;
 use flownet_runtime::{TaskContext, TaskError, TaskMetrics};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -16,37 +17,6 @@ use crate::codec::Pickle;
 
 /// Lines of one poll end with this many bytes: they are copied once, and should stay in the cache.
 const POLL_BYTES: usize = 64 * 1024;
-
-/// What becomes of bytes that are not UTF-8.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(in crate::chain) enum Undecodable {
-    /// The job fails, with the line.
-    Strict,
-    /// U+FFFD takes their place.
-    Replace,
-    /// They are left out.
-    Ignore,
-}
-
-impl Undecodable {
-    /// Reads the setting `errors`, whose default is `strict`.
-    pub(in crate::chain) fn parse(text: Option<&str>) -> Result<Self, TaskError> {
-        match text {
-            None | Some("strict") => Ok(Self::Strict),
-            Some("replace") => Ok(Self::Replace),
-            Some("ignore") => Ok(Self::Ignore),
-            Some(other) => Err(TaskError::Config(format!("errors={other:?} is none of strict, replace, ignore"))),
-        }
-    }
-
-    fn handler(self) -> &'static CStr {
-        match self {
-            Self::Strict => c"strict",
-            Self::Replace => c"replace",
-            Self::Ignore => c"ignore",
-        }
-    }
-}
 
 /// Lines that were read and not yet emitted.
 pub(in crate::chain) struct LineDecoder {
@@ -128,7 +98,7 @@ impl LineDecoder {
         // with an exception set. PyO3 wraps this call for `str` objects from objects only.
         let decoded = unsafe {
             let (start, len) = (line.as_ptr().cast(), line.len().cast_signed());
-            Bound::from_owned_ptr_or_err(py, ffi::PyUnicode_DecodeUTF8(start, len, self.undecodable.handler().as_ptr()))
+            Bound::from_owned_ptr_or_err(py, ffi::PyUnicode_DecodeUTF8(start, len, handler(self.undecodable).as_ptr()))
         };
         decoded.map_err(|error| match std::str::from_utf8(line) {
             Err(invalid) => self.not_utf8(py, line, invalid.valid_up_to(), index).into(),
@@ -142,5 +112,14 @@ impl LineDecoder {
         let input = self.inputs.iter().rfind(|(first, _)| *first <= index).map(|(_, name)| name.clone());
         let line = short_repr(PyBytes::new(py, line).as_any());
         SourceError::NotUtf8 { input: input.unwrap_or_else(|| self.info.operator.clone()), line, at }
+    }
+}
+
+/// The name that Python has for it.
+fn handler(undecodable: Undecodable) -> &'static CStr {
+    match undecodable {
+        Undecodable::Strict => c"strict",
+        Undecodable::Replace => c"replace",
+        Undecodable::Ignore => c"ignore",
     }
 }

@@ -8,7 +8,7 @@ mod text;
 
 pub(super) use collection::Collection;
 pub(super) use iterable::{Iterable, Pulled};
-pub(super) use lines::{LineDecoder, Undecodable};
+pub(super) use lines::LineDecoder;
 pub(super) use socket::SocketText;
 pub(super) use text::ReadText;
 

@@ -1,0 +1,62 @@
+//! Why settings were refused.
+
+use std::time::Duration;
+
+use flownet_net::TlsError;
+
+use crate::tls::Tls;
+
+/// A setting that cannot be used, named as the user writes it.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SettingsError {
+    /// A number outside what is allowed.
+    #[error("{setting} is {value}, allowed are {min} to {max}")]
+    OutOfRange {
+        /// Name of the setting.
+        setting: &'static str,
+        /// What it was set to.
+        value: u64,
+        /// Smallest value allowed.
+        min: u64,
+        /// Largest value allowed.
+        max: u64,
+    },
+    /// A time outside what is allowed.
+    #[error("{setting} is {value:?}, allowed are {min:?} to {max:?}")]
+    TimeOutOfRange {
+        /// Name of the setting.
+        setting: &'static str,
+        /// What it was set to.
+        value: Duration,
+        /// Shortest time allowed.
+        min: Duration,
+        /// Longest time allowed.
+        max: Duration,
+    },
+    /// A text without a letter.
+    #[error("{setting} must be a text that is not empty")]
+    Empty {
+        /// Name of the setting.
+        setting: &'static str,
+    },
+    /// One late report would already count as a lost worker.
+    #[error("heartbeat_timeout is {timeout:?}, it must be at least twice heartbeat_interval ({interval:?})")]
+    HeartbeatTooTight {
+        /// The interval set.
+        interval: Duration,
+        /// The timeout set.
+        timeout: Duration,
+    },
+    /// Certificates that cannot be used.
+    #[error("tls: {0}")]
+    Tls(#[from] TlsError),
+    /// The workers were opened with another setting than the job asks for.
+    #[error("tls is {job}, but the crew of these workers was opened with {crew}: open it with the same")]
+    CrewTls {
+        /// The setting of the job.
+        job: Tls,
+        /// That of the crew.
+        crew: Tls,
+    },
+}

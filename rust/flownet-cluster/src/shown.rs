@@ -1,0 +1,22 @@
+//! How parts of reports serialise, for whoever shows them.
+
+use std::{fmt::Display, time::Duration};
+
+use serde::{Serialize, Serializer};
+
+use crate::stall::Stall;
+
+/// A time as seconds.
+pub(crate) fn seconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(time.as_secs_f64())
+}
+
+/// A sentence, if there is something to say.
+pub(crate) fn text<S: Serializer, T: Display>(said: &Option<T>, serializer: S) -> Result<S::Ok, S::Error> {
+    said.as_ref().map(ToString::to_string).serialize(serializer)
+}
+
+/// A stall in one line, if there is one.
+pub(crate) fn headline<S: Serializer>(stall: &Option<Stall>, serializer: S) -> Result<S::Ok, S::Error> {
+    stall.as_ref().map(Stall::headline).serialize(serializer)
+}

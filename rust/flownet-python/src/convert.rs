@@ -1,0 +1,94 @@
+//! Plain data between Rust and Python, by serde: the one conversion for settings, operator kinds and counters.
+//!
+//! It goes through [`serde_json::Value`]. pythonize would do the same, but trails the PyO3 that this crate is built with.
+
+use pyo3::conversion::FromPyObject;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyNone, PyString, PyTuple};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Number, Value};
+
+/// `value` as dicts, lists and plain values.
+pub(crate) fn to_python<'py>(py: Python<'py>, value: &impl Serialize) -> PyResult<Bound<'py, PyAny>> {
+    let value = serde_json::to_value(value).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    object_of(py, &value)
+}
+
+/// [`to_python`] of a structure.
+pub(crate) fn to_dict<'py>(py: Python<'py>, value: &impl Serialize) -> PyResult<Bound<'py, PyDict>> {
+    Ok(to_python(py, value)?.cast_into::<PyDict>()?)
+}
+
+/// Reads what [`to_python`] might have made; the error says what does not fit.
+pub(crate) fn from_python<T: DeserializeOwned>(object: &Bound<'_, PyAny>) -> PyResult<T> {
+    serde_json::from_value(value_of(object)?).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+/// An argument that is read by [`from_python`].
+pub(crate) struct Plain<T>(pub(crate) T);
+
+impl<'a, 'py, T: DeserializeOwned> FromPyObject<'a, 'py> for Plain<T> {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        from_python(&object).map(Self)
+    }
+}
+
+fn object_of<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match value {
+        Value::Null => PyNone::get(py).to_owned().into_any(),
+        Value::Bool(flag) => PyBool::new(py, *flag).to_owned().into_any(),
+        Value::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(int), _) => PyInt::new(py, int).into_any(),
+            (None, Some(int)) => PyInt::new(py, int).into_any(),
+            (None, None) => PyFloat::new(py, number.as_f64().unwrap_or(f64::NAN)).into_any(),
+        },
+        Value::String(text) => PyString::new(py, text).into_any(),
+        Value::Array(items) => {
+            let items = items.iter().map(|item| object_of(py, item)).collect::<PyResult<Vec<_>>>()?;
+            PyList::new(py, items)?.into_any()
+        }
+        Value::Object(fields) => {
+            let dict = PyDict::new(py);
+            for (name, field) in fields {
+                dict.set_item(name, object_of(py, field)?)?;
+            }
+            dict.into_any()
+        }
+    })
+}
+
+fn value_of(object: &Bound<'_, PyAny>) -> PyResult<Value> {
+    if object.is_none() {
+        return Ok(Value::Null);
+    }
+    if let Ok(flag) = object.cast::<PyBool>() {
+        return Ok(Value::Bool(flag.is_true()));
+    }
+    if object.is_instance_of::<PyInt>() {
+        // Beyond 64 bits nothing here has a number.
+        return object.extract::<i64>().map(Value::from).or_else(|_| object.extract::<u64>().map(Value::from));
+    }
+    if let Ok(float) = object.cast::<PyFloat>() {
+        let number = Number::from_f64(float.value());
+        return number.map(Value::Number).ok_or_else(|| PyValueError::new_err("the number is not finite"));
+    }
+    if let Ok(text) = object.cast::<PyString>() {
+        return Ok(Value::String(text.to_cow()?.into_owned()));
+    }
+    if let Ok(bytes) = object.cast::<PyBytes>() {
+        return Ok(Value::from(bytes.as_bytes()));
+    }
+    if let Ok(dict) = object.cast::<PyDict>() {
+        let fields = dict.iter().map(|(name, field)| Ok((name.extract::<String>()?, value_of(&field)?)));
+        return fields.collect::<PyResult<Map<_, _>>>().map(Value::Object);
+    }
+    if object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>() {
+        let items = object.try_iter()?.map(|item| value_of(&item?));
+        return items.collect::<PyResult<Vec<_>>>().map(Value::Array);
+    }
+    Err(PyTypeError::new_err(format!("{} is no plain data", object.get_type().name()?)))
+}
