@@ -16,7 +16,7 @@ use super::attach::TaskThreads;
 use super::exit::{Exit, Route};
 use super::failure::OperatorInfo;
 use super::keyed::{
-    Aggregate, Aggregation, Count, KeyedBase, Process, Reduce, WindowCount, WindowProcess, WindowReduce,
+    Aggregate, Aggregation, Count, KeyedBase, Process, Reduce, Running, RunningFold, WindowProcess, Windowed,
 };
 use super::objects::{Objects, required};
 use super::operators::{Filter, FlatMap, Map};
@@ -171,11 +171,10 @@ impl StageBuilder<'_, '_> {
             OperatorKind::Map => Kind::Operator(Box::new(Map::new(self.function()?, info))),
             OperatorKind::FlatMap => Kind::Operator(Box::new(FlatMap::new(self.function()?, info))),
             OperatorKind::Filter => Kind::Operator(Box::new(Filter::new(self.function()?, info))),
-            OperatorKind::Fold { fold, window: None } => self.running(fold)?,
-            OperatorKind::Fold { fold, window: Some(window) } => self.windowed(fold, *window)?,
+            OperatorKind::Fold { fold, window } => self.fold(fold, *window)?,
             OperatorKind::Process => Kind::Keyed(Box::new(Process::new(self.base(), self.own_object()?))),
             OperatorKind::WindowProcess { window } => {
-                Kind::Keyed(Box::new(WindowProcess::over(self.base(), self.function()?, *window)?))
+                Kind::Keyed(Box::new(Windowed::new(WindowProcess::new(self.base(), self.function()?), *window)?))
             }
             OperatorKind::Print { prefix } => Kind::Operator(Box::new(Print::new(prefix.as_deref(), info))),
             OperatorKind::Collect => Kind::Operator(Box::new(Collect::new(self.function()?, info))),
@@ -187,27 +186,17 @@ impl StageBuilder<'_, '_> {
         })
     }
 
-    fn running(&self, fold: &Fold) -> Result<Kind, TaskError> {
-        Ok(Kind::Keyed(match fold {
-            Fold::Reduce => Box::new(Reduce::new(self.base(), self.function()?)),
-            Fold::Count => Box::new(Count::new(self.base())),
+    fn fold(&self, fold: &Fold, window: Option<WindowSpec>) -> Result<Kind, TaskError> {
+        match fold {
+            Fold::Reduce => folding(Reduce::new(self.base(), self.function()?), window),
+            Fold::Count => folding(Count(self.base()), window),
             Fold::Sum { field } | Fold::Min { field } | Fold::Max { field } => {
-                Box::new(self.aggregate(fold, field.as_ref())?.running())
+                folding(self.aggregate(fold, field.as_ref()), window)
             }
-        }))
+        }
     }
 
-    fn windowed(&self, fold: &Fold, window: WindowSpec) -> Result<Kind, TaskError> {
-        Ok(Kind::Keyed(match fold {
-            Fold::Reduce => Box::new(WindowReduce::over(self.base(), self.function()?, window)?),
-            Fold::Count => Box::new(WindowCount::over(self.base(), window)?),
-            Fold::Sum { field } | Fold::Min { field } | Fold::Max { field } => {
-                Box::new(self.aggregate(fold, field.as_ref())?.over(window)?)
-            }
-        }))
-    }
-
-    fn aggregate(&self, fold: &Fold, field: Option<&Field>) -> Result<Aggregate, TaskError> {
+    fn aggregate(&self, fold: &Fold, field: Option<&Field>) -> Aggregate {
         let aggregation = match fold {
             Fold::Min { .. } => Aggregation::Min,
             Fold::Max { .. } => Aggregation::Max,
@@ -217,7 +206,7 @@ impl StageBuilder<'_, '_> {
             Field::Index(index) => PyInt::new(self.py, *index).into_any(),
             Field::Name(name) => PyString::new(self.py, name).into_any(),
         });
-        Ok(Aggregate::new(self.base(), aggregation, field))
+        Aggregate::new(self.base(), aggregation, field)
     }
 
     fn base(&self) -> KeyedBase {
@@ -240,6 +229,13 @@ impl StageBuilder<'_, '_> {
         let object = object.map_err(|error| self.info.failed(self.py, &error, None))?;
         required(object, self.operator.kind.name()).map(Bound::unbind)
     }
+}
+
+fn folding<F: RunningFold + 'static>(fold: F, window: Option<WindowSpec>) -> Result<Kind, TaskError> {
+    Ok(Kind::Keyed(match window {
+        None => Box::new(Running::new(fold)),
+        Some(window) => Box::new(Windowed::new(fold, window)?),
+    }))
 }
 
 fn unknown_operator(id: u32) -> TaskError {

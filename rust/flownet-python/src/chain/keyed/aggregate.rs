@@ -1,16 +1,14 @@
 //! `sum`, `min` and `max`, running and for windows, of the record or of one of its fields.
 
-use flownet_runtime::spec::WindowSpec;
+use flownet_runtime::TaskError;
 use flownet_runtime::window::Window;
-use flownet_runtime::{TaskContext, TaskError};
 use pyo3::prelude::*;
 
 use super::KeyedBase;
+use super::fold::{Fold, RunningFold};
 use super::number::Value;
-use super::state::State;
-use super::window::{WindowFold, Windowed};
 use crate::chain::record::KeyedRecord;
-use crate::chain::stage::{Flow, KeyedOperator};
+use crate::chain::stage::Flow;
 use crate::codec::{Number, item_bytes, number};
 
 /// Which aggregate.
@@ -35,16 +33,6 @@ impl Aggregate {
     pub(in crate::chain) fn new(base: KeyedBase, fold: Aggregation, field: Option<Bound<'_, PyAny>>) -> Self {
         let index = field.as_ref().and_then(|field| field.extract().ok());
         Self { base, fold, index, field: field.map(Bound::unbind) }
-    }
-
-    /// `sum`, `min` and `max` as records arrive.
-    pub(in crate::chain) fn running(self) -> impl KeyedOperator {
-        RunningAggregate { aggregate: self, state: State::new() }
-    }
-
-    /// The same for windows.
-    pub(in crate::chain) fn over(self, window: WindowSpec) -> Result<impl KeyedOperator, TaskError> {
-        Windowed::new(self, window)
     }
 
     /// The value, if it is a plain number that can be read from the bytes.
@@ -92,35 +80,10 @@ impl Aggregate {
             self.base.info.failed(py, &error, decoded.as_ref())
         })
     }
-
-    fn emit_pair(&self, key: &[u8], held: Option<&Value>, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        let Some(value) = held else { return Ok(()) };
-        flow.emit(self.base.pair(flow.py, key, value.to_object(flow.py))?)
-    }
 }
 
-/// `(key, value so far)` for each record.
-struct RunningAggregate {
-    aggregate: Aggregate,
-    state: State<Option<Value>>,
-}
-
-impl KeyedOperator for RunningAggregate {
-    fn open(&mut self, _: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
-        self.state.open(cx.key_group_range);
-        Ok(())
-    }
-
-    fn push(&mut self, record: &KeyedRecord<'_>, _: i64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        let next = self.aggregate.value(flow.py, record)?;
-        let held = self.state.entry(record, || None)?;
-        self.aggregate.fold_into(flow.py, record, &mut held.value, next)?;
-        self.aggregate.emit_pair(held.key_value(record.key), held.value.as_ref(), flow)
-    }
-}
-
-/// `(key, value)` for each key and window.
-impl WindowFold for Aggregate {
+/// `(key, value)`.
+impl Fold for Aggregate {
     type Value = Option<Value>;
 
     #[inline]
@@ -141,6 +104,13 @@ impl WindowFold for Aggregate {
     }
 
     fn emit(&self, _: Window, key: &[u8], held: Option<Value>, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        self.emit_pair(key, held.as_ref(), flow)
+        self.emit_so_far(key, &held, flow)
+    }
+}
+
+impl RunningFold for Aggregate {
+    fn emit_so_far(&self, key: &[u8], held: &Option<Value>, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        let Some(value) = held else { return Ok(()) };
+        flow.emit(self.base.pair(flow.py, key, value.to_object(flow.py))?)
     }
 }

@@ -5,6 +5,7 @@
 
 mod aggregate;
 mod count;
+mod fold;
 mod number;
 mod process;
 mod reduce;
@@ -13,9 +14,11 @@ mod window;
 mod window_process;
 
 pub(super) use aggregate::{Aggregate, Aggregation};
-pub(super) use count::{Count, WindowCount};
+pub(super) use count::Count;
+pub(super) use fold::{Running, RunningFold};
 pub(super) use process::Process;
-pub(super) use reduce::{Reduce, WindowReduce};
+pub(super) use reduce::Reduce;
+pub(super) use window::Windowed;
 pub(super) use window_process::WindowProcess;
 
 use flownet_runtime::TaskError;

@@ -12,7 +12,7 @@ use super::aggregate::Aggregation;
 
 /// A value under aggregation.
 #[derive(Debug)]
-pub(super) enum Value {
+pub(in crate::chain) enum Value {
     Int(i64),
     Float(f64),
     Object(Py<PyAny>),

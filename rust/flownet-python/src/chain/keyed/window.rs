@@ -1,40 +1,23 @@
 //! Operators on tumbling windows: one value for each key and window, given out when the window is over.
 
 use flownet_runtime::spec::WindowSpec;
-use flownet_runtime::window::{Fired, Tumbling, Window, WindowState};
+use flownet_runtime::window::{Fired, Tumbling, WindowState};
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::prelude::*;
 
+use super::fold::Fold;
 use super::state::Held;
 use crate::chain::record::KeyedRecord;
 use crate::chain::stage::{Flow, KeyedOperator};
 
-/// What an operator makes of the records of one key and window.
-pub(super) trait WindowFold: Send {
-    /// What is kept until the window is over; its default stands before the first record.
-    type Value: Default + Send;
-
-    /// Takes a record without the interpreter, if this record allows it; false leaves `value` as it was.
-    fn absorb(&self, record: &KeyedRecord<'_>, value: &mut Self::Value) -> bool {
-        let _ = (record, value);
-        false
-    }
-
-    /// Takes a record that was not absorbed.
-    fn fold(&self, py: Python<'_>, record: &KeyedRecord<'_>, value: &mut Self::Value) -> Result<(), TaskError>;
-
-    /// The window is over.
-    fn emit(&self, window: Window, key: &[u8], value: Self::Value, flow: &mut Flow<'_, '_>) -> Result<(), TaskError>;
-}
-
 /// A fold over tumbling windows.
-pub(in crate::chain) struct Windowed<F: WindowFold> {
+pub(in crate::chain) struct Windowed<F: Fold> {
     fold: F,
     windows: WindowState<Held<F::Value>>,
 }
 
-impl<F: WindowFold> Windowed<F> {
-    pub(super) fn new(fold: F, window: WindowSpec) -> Result<Self, TaskError> {
+impl<F: Fold> Windowed<F> {
+    pub(in crate::chain) fn new(fold: F, window: WindowSpec) -> Result<Self, TaskError> {
         let size_ms = i64::try_from(window.size_ms.get()).unwrap_or(i64::MAX);
         Ok(Self { fold, windows: WindowState::new(Tumbling::new(size_ms, 0)?) })
     }
@@ -55,7 +38,7 @@ impl<F: WindowFold> Windowed<F> {
     }
 }
 
-impl<F: WindowFold> KeyedOperator for Windowed<F> {
+impl<F: Fold> KeyedOperator for Windowed<F> {
     fn open(&mut self, _: Python<'_>, _: &TaskContext) -> Result<(), TaskError> {
         Ok(())
     }

@@ -1,16 +1,15 @@
 //! `window_process`: a user's function over all records of a key and window, kept as bytes until then.
 
 use flownet_runtime::TaskError;
-use flownet_runtime::spec::WindowSpec;
 use flownet_runtime::window::Window;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use super::KeyedBase;
-use super::window::{WindowFold, Windowed};
+use super::fold::Fold;
 use crate::chain::context::PyWindow;
 use crate::chain::record::KeyedRecord;
-use crate::chain::stage::{Flow, KeyedOperator};
+use crate::chain::stage::Flow;
 use crate::codec::Decoder;
 
 /// `function(key, window, values)` once for each key and window.
@@ -20,12 +19,8 @@ pub(in crate::chain) struct WindowProcess {
 }
 
 impl WindowProcess {
-    pub(in crate::chain) fn over(
-        base: KeyedBase,
-        function: Py<PyAny>,
-        window: WindowSpec,
-    ) -> Result<impl KeyedOperator, TaskError> {
-        Windowed::new(Self { base, function }, window)
+    pub(in crate::chain) fn new(base: KeyedBase, function: Py<PyAny>) -> Self {
+        Self { base, function }
     }
 
     fn decode_all<'py>(&self, py: Python<'py>, bytes: &[u8]) -> Result<Bound<'py, PyList>, TaskError> {
@@ -39,7 +34,7 @@ impl WindowProcess {
     }
 }
 
-impl WindowFold for WindowProcess {
+impl Fold for WindowProcess {
     /// The values' encodings, one behind the other: a fraction of the memory of objects.
     type Value = Vec<u8>;
 
