@@ -8,10 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from .errors import DuplicateUidError, PlanError
 from .graph import Chaining, Edge, FlowControl, Operator, PartitionerName
+from .host import Host
+from .job import Job
+
+
+class Owner(Protocol):
+    """What a dataflow belongs to: an environment."""
+
+    _dataflow: Dataflow
+
+    def _submit(self, dataflow: Dataflow, workers: int | None = None, on: Host | None = None) -> Job:
+        """Start a dataflow of these operators."""
 
 
 @dataclass(slots=True, eq=False)
@@ -100,9 +111,11 @@ class Dataflow:
                 )
         node.uid = uid
 
-    def remove(self, node: Node) -> None:
-        """Forget an operator that nothing follows."""
-        self.nodes.remove(node)
+    def branch(self) -> Dataflow:
+        """Begin a dataflow with the same operators, to which others can be added."""
+        branched = Dataflow()
+        branched.nodes = list(self.nodes)
+        return branched
 
     def host_inputs(self) -> list[Any]:
         """List what the host of the workers must bring."""

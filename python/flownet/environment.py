@@ -425,12 +425,16 @@ class Environment:
         >>> with env.execute_async() as job:
         ...     result = job.wait()
         """
+        return self._submit(self._dataflow, workers, on)
+
+    def _submit(self, dataflow: Dataflow, workers: int | None = None, on: Host | None = None) -> Job:
+        """Start a dataflow with the settings of this environment."""
         if Environment._on_execute is not None:
             Environment._on_execute(self)
         if on is not None and workers is not None:
             raise ConfigError("on brings its own workers: leave workers out", setting="workers", value=workers)
         settings, parallelism = self._settings(workers)
-        inputs = self._dataflow.host_inputs()
+        inputs = dataflow.host_inputs()
         if inputs and on is None:
             raise PlanError(
                 "from_spark() reads inside Spark: run the job there, "
@@ -439,7 +443,7 @@ class Environment:
         if on is not None:
             settings["workers"] = on.workers
         here = settings["workers"] == 0
-        plan = self._dataflow.build(parallelism, None if here else serialise.dumps, settings["workers"])
+        plan = dataflow.build(parallelism, None if here else serialise.dumps, settings["workers"])
         submit = functools.partial(_flownet.submit, plan.operators, plan.edges, settings, plan.objects)
         init = b"" if here else serialise.pack_init()
         if on is None:

@@ -5,31 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
-from .errors import FlownetError
-from .job import JobStatus
-
-if TYPE_CHECKING:
-    from ._flownet import Crew
-
-
-class Lease(Protocol):
-    """The workers of a host, as long as one job has them."""
-
-    @property
-    def crew(self) -> Crew:
-        """The workers: all there, all idle."""
-
-    def watch(self, status: Callable[[], JobStatus]) -> None:
-        """Be told that the job still runs. Called ten times a second by whoever waits for the job."""
-
-    def explain(self, error: FlownetError) -> None:
-        """Add to an error that ended the job what the host knows about it."""
-
-    def close(self) -> None:
-        """Take the workers back. Called once, when nothing of the job is left."""
+from .job import Lease
 
 
 class Host(Protocol):

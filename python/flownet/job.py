@@ -16,7 +16,7 @@ from .config import format_size
 from .errors import FlownetError, StalledWarning
 
 if TYPE_CHECKING:
-    from .host import Lease
+    from ._flownet import Crew
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +237,23 @@ class JobHandle(Protocol):
 
     def close(self) -> None:
         """End whatever is left of the job."""
+
+
+class Lease(Protocol):
+    """The workers of a `flownet.host.Host`, as long as one job has them."""
+
+    @property
+    def crew(self) -> Crew:
+        """The workers: all there, all idle."""
+
+    def watch(self, status: Callable[[], JobStatus]) -> None:
+        """Be told that the job still runs. Called ten times a second by whoever waits for the job."""
+
+    def explain(self, error: FlownetError) -> None:
+        """Add to an error that ended the job what the host knows about it."""
+
+    def close(self) -> None:
+        """Take the workers back. Called once, when nothing of the job is left."""
 
 
 class Job:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from . import config
 from .collected import Collected
-from .dataflow import Node, Origin
+from .dataflow import Node, Origin, Owner
 from .errors import ConfigError, PlanError
 from .functions import KeyedProcessFunction, Sink, Window
 from .graph import FlowControl, PartitionerName
@@ -23,8 +23,6 @@ from .window import Tumbling
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
-
-    from .environment import Environment
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -43,7 +41,7 @@ class SupportsExtend(Protocol[T]):
 class _OperatorHandle:
     """What streams and sinks share: they can say things about the operator they stand for."""
 
-    def __init__(self, env: Environment, origins: tuple[Origin, ...]) -> None:
+    def __init__(self, env: Owner, origins: tuple[Origin, ...]) -> None:
         self._env = env
         self._origins = origins
 
@@ -478,7 +476,7 @@ class Stream(_OperatorHandle, Generic[T]):
         """
         from .spark import frames
 
-        return frames.write(self, schema, workers, launch_timeout)
+        return frames.write(self._env, self._origins, schema, workers, launch_timeout)
 
     def sink_to(self, sink: Sink[T]) -> StreamSink:
         """Hand the records to a sink of your own.

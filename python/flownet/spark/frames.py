@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow
 from pyspark.errors import PySparkException
@@ -13,16 +13,13 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from .. import config
-from ..dataflow import Dataflow, Node
+from ..dataflow import Dataflow, Node, Origin, Owner
 from ..errors import ConfigError, PlanError
 from ..functions import Sink
 from . import slots
 from .cluster import Cluster
 from .door import the_door
 from .session import is_connect
-
-if TYPE_CHECKING:
-    from ..stream import Stream
 
 
 def read(dataflow: Dataflow, frame: DataFrame, as_dicts: bool) -> Node:
@@ -40,10 +37,11 @@ def read(dataflow: Dataflow, frame: DataFrame, as_dicts: bool) -> Node:
     )
 
 
-def write(stream: Stream[Any], schema: str | StructType, workers: int | None, launch_timeout: Any) -> DataFrame:
-    """Run the dataflow inside Spark and return the records of ``stream`` as a DataFrame."""
+def write(
+    env: Owner, origins: tuple[Origin, ...], schema: str | StructType, workers: int | None, launch_timeout: Any
+) -> DataFrame:
+    """Run the dataflow inside Spark and return the records of a stream as a DataFrame."""
     columns = columns_of(schema)
-    env = stream._env
     inputs = env._dataflow.host_inputs()
     spark = inputs[0].sparkSession if inputs else SparkSession.getActiveSession()
     if spark is None:
@@ -52,13 +50,12 @@ def write(stream: Stream[Any], schema: str | StructType, workers: int | None, la
         workers = _usual_workers(spark, inputs[0] if inputs else None)
     limit = config.duration_us("launch_timeout", launch_timeout) / 1e6
     host = Cluster(spark, config.workers("workers", workers), None, limit, result=columns)
-    sink = stream._sink("sink", function=FrameSink(columns), name="to_spark")
-    try:
-        env.execute(on=host)
-        return host.result()
-    finally:
-        # Another call runs the dataflow anew, without this sink.
-        env._dataflow.remove(sink._node("to_spark"))
+    # Another call, or a job of the environment itself, runs the dataflow without this sink.
+    dataflow = env._dataflow.branch()
+    dataflow.add("sink", inputs=origins, function=FrameSink(columns), name="to_spark")
+    with env._submit(dataflow, on=host) as job:
+        job.wait()
+    return host.result()
 
 
 class FrameSink(Sink[Any]):
