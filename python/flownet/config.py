@@ -149,7 +149,7 @@ class Setting:
 
     name: str
     """Argument of `Environment`; also the name after ``--set`` and, in capitals, after ``FLOWNET_``."""
-    kind: Literal["text", "number", "size", "duration", "choice", "tls"]
+    kind: Literal["text", "number", "size", "duration", "choice", "flag", "tls"]
     """What its values are."""
     is_optional: bool
     """None is a value, written ``none`` in text."""
@@ -177,6 +177,8 @@ class Setting:
                 return self._bounded(value, duration_us(self.name, value), format_duration)
             case "choice":
                 return _one_of(*self.choices)(self.name, value)
+            case "flag":
+                return _flag(self.name, value)
             case "tls":
                 return tls(self.name, value)
             case "text":
@@ -187,6 +189,8 @@ class Setting:
         written = written.strip()
         if written.lower() == "none" and self.is_optional:
             return None
+        if self.kind == "flag":
+            return self.check({"true": True, "false": False}.get(written.lower(), written))
         is_number = self.kind != "text" and re.fullmatch(r"-?\d+", written)
         return self.check(int(written) if is_number else written)
 
@@ -253,6 +257,12 @@ def _refuse(setting: str, value: object, why: str) -> ConfigError:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _flag(setting: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise _refuse(setting, value, "must be True or False")
+    return value
 
 
 def _one_of(*allowed: str) -> Callable[[str, object], str]:

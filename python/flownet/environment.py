@@ -51,6 +51,14 @@ class Environment:
     codec
         ``"typed"`` moves values of the built-in types, datetimes and numpy values. ``"pickle"`` moves anything that
         pickle can, at its price in speed. Default: ``"typed"``.
+    object_reuse
+        False: whatever a function gets is its own, to change and to keep. What is handed on inside of a task is copied
+        where it can be changed and somebody else still has it; numbers, text, tuples of such and objects that nobody
+        kept are not. Every subtask has functions of its own in every run, as serialised, also without workers. So
+        results never depend on chaining, workers or parallelism.
+        True: objects are handed on as they are, and without workers the functions themselves run. Faster where records
+        that can be changed go to several operators or are kept; then nobody may change what was handed on.
+        Default: False.
     network_memory
         Memory of a worker for buffers, ``"64MiB"`` or a number of bytes. Never exceeded, but for 512 bytes a buffer
         that keep buffers apart in the caches. Default: 64 MiB.
@@ -133,6 +141,7 @@ class Environment:
         max_in_flight_time: str | timedelta | Unset | None = UNSET,
         max_parallelism: int | Unset | None = UNSET,
         codec: Literal["typed", "pickle"] | Unset = UNSET,
+        object_reuse: bool | Unset = UNSET,
         network_memory: str | int | Unset = UNSET,
         segment_size: str | int | Unset = UNSET,
         exclusive_buffers: int | Unset = UNSET,
@@ -443,7 +452,9 @@ class Environment:
         if on is not None:
             settings["workers"] = on.workers
         here = settings["workers"] == 0
-        plan = dataflow.build(parallelism, None if here else serialise.dumps, settings["workers"])
+        # Where nothing is shipped, it is serialised all the same: every subtask of every run has a copy of its own.
+        ship = None if here and settings["object_reuse"] else serialise.dumps
+        plan = dataflow.build(parallelism, ship, settings["workers"])
         submit = functools.partial(_flownet.submit, plan.operators, plan.edges, settings, plan.objects)
         init = b"" if here else serialise.pack_init()
         if on is None:

@@ -37,9 +37,9 @@ def dumps(value: object, operator: str) -> bytes:
     except Exception as error:
         culprit = _culprit(value)
         raise NotShippableError(
-            f"operator {operator!r}: {_describe(value)} cannot be sent to a worker process, because {culprit} cannot "
+            f"operator {operator!r}: {_describe(value)} cannot be sent to its subtasks, because {culprit} cannot "
             f"be pickled ({error}). Create it inside the function, or in open() of a KeyedProcessFunction or Sink, "
-            f"so that each worker makes its own; or run with workers=0, which ships nothing.",
+            f"so that each subtask makes its own; or run with workers=0 and object_reuse=True, which uses it as it is.",
             operator=operator,
             culprit=culprit,
         ) from error

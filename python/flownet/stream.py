@@ -179,8 +179,10 @@ class Stream(_OperatorHandle, Generic[T]):
     arrays. Other types may pass between operators of one task, and between tasks with ``Environment(codec="pickle")``.
 
     The functions that operators are given run in worker processes, one record at a time in each subtask. They are sent
-    there once, with what they refer to; `NotShippableError` names what cannot be sent. What they raise ends the job
-    with `OperatorError`, which names the operator and the record.
+    there once, with what they refer to; `NotShippableError` names what cannot be sent. Without workers they are copied
+    the same way. They may change what they are given, and keep what they emit: nobody else has it, unless
+    ``Environment(object_reuse=True)`` says otherwise. What they raise ends the job with `OperatorError`, which names
+    the operator and the record.
     """
 
     def map(self, function: Callable[[T], R]) -> Stream[R]:

@@ -75,9 +75,17 @@ def test_more_than_a_worker_takes_in_one_message_is_refused_before_the_job_start
         env.execute(workers=2)
 
 
-def test_in_this_process_nothing_is_shipped(env: fn.Environment) -> None:
-    env.from_collection([1]).map(captures(LOCK)).map(lambda pair: pair[0]).collect()
-    env.execute(workers=0)
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_only_this_process_has_runs_in_it_with_object_reuse(workers: int) -> None:
+    for object_reuse in (False, True):
+        env = fn.Environment(object_reuse=object_reuse)
+        numbers = env.from_collection([1]).map(captures(LOCK)).map(lambda pair: pair[0]).collect()
+        if object_reuse and workers == 0:
+            env.execute(workers)
+            assert list(numbers) == [1]
+        else:
+            with pytest.raises(NotShippableError, match="workers=0 and object_reuse=True"):
+                env.execute(workers)
 
 
 def test_functions_use_what_they_capture(env: fn.Environment, workers: int) -> None:

@@ -103,6 +103,9 @@ settings! {
         "largest record";
     "codec" codec: Codec = Codec::Typed, SettingKind::Choice { choices: &Codec::NAMES },
         "`pickle` moves anything, at its price";
+    /// Also for functions and objects of the user where there are no workers.
+    "object_reuse" object_reuse: bool = false, SettingKind::Flag,
+        "hand objects on inside of a task as they are: faster where they can be changed, but nobody may change or keep one";
     /// The largest parallelism that keyed state can ever be spread over.
     "max_parallelism" max_parallelism: Option<u32> = None, number(1, MAX_PARALLELISM),
         "number of key groups; `none` chooses from the parallelism";

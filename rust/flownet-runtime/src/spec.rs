@@ -29,6 +29,8 @@ pub struct TaskSpec {
     pub max_parallelism: u32,
     /// How records that are objects travel between tasks.
     pub codec: Codec,
+    /// Whether objects are handed on inside of the task as they are, whoever else has them.
+    pub object_reuse: bool,
     /// Operators of the chain, upstream first.
     pub operators: Vec<OperatorSpec>,
     /// Edges into the task; empty for a source.
@@ -248,6 +250,7 @@ mod tests {
             parallelism: 1,
             max_parallelism: 128,
             codec: Codec::Typed,
+            object_reuse: false,
             operators: vec![],
             inputs: vec![input(vec![channel(1), channel(2)]), input(vec![channel(2)])],
             outputs: vec![],

@@ -127,7 +127,9 @@ def test_a_function_that_makes_no_iterable_is_an_operator_error(
     assert message in caught.value.message
 
 
-def test_the_generators_that_a_function_makes_are_closed_with_the_job(env: fn.Environment) -> None:
+def test_the_generators_that_a_function_makes_are_closed_with_the_job() -> None:
+    # The subtasks share the list and the barrier.
+    env = fn.Environment(parallelism=2, object_reuse=True)
     closed = list[int]()
     # A generator that has not begun has nothing to close, so the job is cancelled once both have.
     begun = threading.Barrier(3, timeout=30)

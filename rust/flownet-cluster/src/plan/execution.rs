@@ -61,6 +61,7 @@ impl<'a> Expansion<'a> {
                     parallelism: described.parallelism,
                     max_parallelism: self.max_parallelism,
                     codec: self.settings.codec,
+                    object_reuse: self.settings.object_reuse,
                     operators: operator_specs(described),
                     inputs: self.inputs(vertex, subtask),
                     outputs: self.outputs(vertex, subtask),

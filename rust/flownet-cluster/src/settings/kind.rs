@@ -54,6 +54,8 @@ pub enum SettingKind {
         /// The words.
         choices: &'static [&'static str],
     },
+    /// Yes or no.
+    Flag,
     /// Which connections are encrypted: `auto`, `off`, `on` or a folder.
     Tls,
 }
@@ -128,7 +130,7 @@ macro_rules! always_valid {
     };
 }
 
-always_valid!(Codec, FlowControl, Tls);
+always_valid!(bool, Codec, FlowControl, Tls);
 
 fn in_range(value: u64, setting: &Setting) -> Result<(), SettingsError> {
     match setting.kind {

@@ -22,7 +22,7 @@ use super::objects::{Objects, required};
 use super::operators::{Filter, FlatMap, Map};
 use super::sinks::{Collect, CustomSink, Print, WriteText};
 use super::sources::{Collection, Iterable, LineDecoder, Pulled, ReadText, SocketText};
-use super::stage::{Brake, Kind, Link, Stage};
+use super::stage::{Brake, Kind, Link, Stage, Target};
 use super::{Entry, PythonChain};
 use crate::codec::Pickle;
 
@@ -105,12 +105,21 @@ impl Builder<'_> {
                 if below <= at {
                     return Err(TaskError::Config(format!("operator '{}' comes before its input", other.name)));
                 }
-                links.push(Link::Stage(below));
+                links.push(Target::Stage(below));
             }
         }
         let exits = self.task.outputs.iter().enumerate().filter(|(_, output)| output.from_operator == operator.id);
-        links.extend(exits.map(|(output, _)| Link::Exit(output)));
-        Ok(links)
+        links.extend(exits.map(|(output, _)| Target::Exit(output)));
+        let isolates = |to| match to {
+            _ if self.task.object_reuse => false,
+            Target::Stage(_) => true,
+            // Out go bytes; but the functions of edges may change a record that others get, too.
+            Target::Exit(exit) => {
+                let partitioner = self.task.outputs[exit].partitioner;
+                links.len() > 1 && matches!(partitioner, Partitioner::KeyGroup | Partitioner::Custom)
+            }
+        };
+        Ok(links.iter().map(|&to| Link { to, isolates: isolates(to) }).collect())
     }
 
     fn exit(&self, py: Python<'_>, output: usize, spec: &OutputSpec) -> Result<Exit, TaskError> {

@@ -42,6 +42,10 @@ impl Exit {
         Self { output, route, pickle, info, bytes: Vec::new() }
     }
 
+    pub(super) fn info(&self) -> &OperatorInfo {
+        &self.info
+    }
+
     /// Sends a record; waits, detached, while there is no buffer for it.
     #[inline]
     pub(super) fn emit(&mut self, record: &Bound<'_, PyAny>, out: &mut Outputs) -> Result<(), TaskError> {

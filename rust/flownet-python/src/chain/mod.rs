@@ -17,6 +17,7 @@ mod call;
 mod context;
 mod exit;
 mod failure;
+mod isolate;
 mod keyed;
 mod objects;
 mod operators;

@@ -9,6 +9,7 @@ use pyo3::types::PyList;
 
 use super::exit::Exit;
 use super::failure::OperatorInfo;
+use super::isolate::{is_immutable, isolate, take_item};
 use super::record::KeyedRecord;
 use crate::codec::{Pickle, encode, exact};
 
@@ -117,8 +118,16 @@ pub(super) enum Kind {
 
 /// Where a stage's records go.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Link {
-    /// To the stage of this index, which lies behind.
+pub(super) struct Link {
+    pub(super) to: Target,
+    /// Whether a user's function there gets objects of its own, which it may change and keep.
+    pub(super) isolates: bool,
+}
+
+/// What a stage's records go to.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Target {
+    /// The stage of this index, which lies behind.
     Stage(usize),
     /// Out of the task.
     Exit(usize),
@@ -233,7 +242,12 @@ impl<'a, 'py> Flow<'a, 'py> {
         failed: impl Fn(PyErr) -> TaskError,
     ) -> Result<(), TaskError> {
         if let Some(list) = exact::<PyList>(items) {
-            return list.iter().try_for_each(|item| self.emit(item));
+            let mut at = 0;
+            while at < list.len() {
+                self.emit(take_item(list, at).map_err(&failed)?)?;
+                at += 1;
+            }
+            return Ok(());
         }
         for item in items.try_iter().map_err(&failed)? {
             self.emit(item.map_err(&failed)?)?;
@@ -260,14 +274,25 @@ impl<'a, 'py> Flow<'a, 'py> {
 
     #[inline]
     fn follow(&mut self, link: Link, record: Bound<'py, PyAny>) -> Result<(), TaskError> {
-        match link {
-            Link::Exit(exit) => self.exits[exit].emit(&record, self.out),
-            Link::Stage(index) => {
+        let record = if link.isolates && !is_immutable(&record) { self.isolated(link, record)? } else { record };
+        match link.to {
+            Target::Exit(exit) => self.exits[exit].emit(&record, self.out),
+            Target::Stage(index) => {
                 let behind = self.after[index - self.offset..].split_first_mut();
                 let (stage, after) = behind.expect("links lead to stages behind, as the chain was built");
                 stage.push(record, Flow::new(self.py, after, index + 1, &[], self.exits, self.out))
             }
         }
+    }
+
+    fn isolated(&mut self, link: Link, record: Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>, TaskError> {
+        isolate(record).map_err(|error| {
+            let info = match link.to {
+                Target::Exit(exit) => self.exits[exit].info(),
+                Target::Stage(index) => &self.after[index - self.offset].info,
+            };
+            info.failed(self.py, &error, None)
+        })
     }
 }
 

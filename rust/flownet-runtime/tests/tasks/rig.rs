@@ -77,6 +77,7 @@ impl Job {
                 parallelism,
                 max_parallelism: 128,
                 codec: Codec::Typed,
+                object_reuse: false,
                 operators: vec![],
                 inputs: vec![],
                 outputs: vec![],

@@ -22,6 +22,9 @@ impl Operator for Map {
     #[inline]
     fn push<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
         let result = call1(self.function.bind(flow.py), &record);
-        flow.emit(result.map_err(|error| self.info.failed(flow.py, &error, Some(&record)))?)
+        let result = result.map_err(|error| self.info.failed(flow.py, &error, Some(&record)))?;
+        // The function may have returned the record itself, which then is referred to by nobody else.
+        drop(record);
+        flow.emit(result)
     }
 }

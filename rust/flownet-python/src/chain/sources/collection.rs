@@ -8,6 +8,7 @@ use pyo3::types::PyList;
 
 use super::POLL_RECORDS;
 use crate::chain::failure::OperatorInfo;
+use crate::chain::isolate::take_item;
 use crate::chain::stage::{Flow, Meter, Source};
 use crate::codec::{self, Pickle};
 
@@ -46,7 +47,7 @@ impl Source for Collection {
         let items = items.bind(flow.py);
         let end = items.len().min(self.position + POLL_RECORDS);
         while self.position < end {
-            let item = items.get_item(self.position).map_err(|error| self.info.failed(flow.py, &error, None))?;
+            let item = take_item(items, self.position).map_err(|error| self.info.failed(flow.py, &error, None))?;
             self.position += 1;
             metrics.add_records_in(1);
             if !flow.emit_paced(item, &mut self.meter)? {

@@ -1,0 +1,115 @@
+"""What can be changed about objects of a type, so that the runtime knows what it has to copy."""
+
+from __future__ import annotations
+
+import collections
+import copyreg
+import dataclasses
+import datetime
+import decimal
+import enum
+import fractions
+import pathlib
+import re
+import struct
+import sys
+import types
+import uuid
+import weakref
+from typing import Final, Literal
+
+Kind = Literal["atom", "tuple", "dict", "iterable", "frozen", "fields", "instance", "array", "opaque"]
+
+
+def kind_of(cls: type) -> tuple[Kind, list[str]]:
+    """Say how objects of a type that is not built in are looked into.
+
+    Returns
+    -------
+    tuple[Kind, list[str]]
+        ``"atom"``: they cannot be changed, nor can any part of them. ``"tuple"``: a tuple of a kind of its own, such as
+        a named one. ``"dict"``, ``"iterable"``: a container with ways of its own. ``"frozen"``: a frozen dataclass,
+        whose fields follow. ``"fields"``: all that can be changed is in the attributes that follow. ``"instance"``: it
+        is in their ``__dict__``. ``"array"``: an array of numpy. ``"opaque"``: nobody can tell.
+    """
+    numpy = sys.modules.get("numpy")
+    if issubclass(cls, _ATOMS):
+        return "atom", []
+    if numpy is not None and issubclass(cls, numpy.generic | numpy.dtype):
+        return ("opaque" if issubclass(cls, numpy.void) else "atom"), []
+    if numpy is not None and cls is numpy.ndarray:
+        return "array", []
+    if issubclass(cls, dict):
+        return "dict", []
+    if issubclass(cls, list | set | frozenset | collections.deque):
+        return "iterable", []
+    if issubclass(cls, tuple):
+        return ("iterable" if cls.__dictoffset__ or _says_how_to_copy(cls) else "tuple"), []
+    if _is_frozen_dataclass(cls):
+        return "frozen", [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    if _has_own_way(cls):
+        return "opaque", []
+    if cls.__dictoffset__:
+        return ("opaque" if _slots(cls) else "instance"), []
+    return "fields", _slots(cls)
+
+
+def _has_own_way(cls: type) -> bool:
+    """Whether objects of a type hold what their attributes do not show, or say themselves how they are copied."""
+    # An extension type has room for more than attributes. Of a dict and of weak references there may be a pointer each.
+    attributes = object.__basicsize__ + _POINTER * (len(_slots(cls)) + 2)
+    if cls in copyreg.dispatch_table or cls.__basicsize__ > attributes or not cls.__flags__ & _HEAP_TYPE:
+        return True
+    return any(getattr(cls, name, None) is not getattr(object, name, None) for name in _COPYING)
+
+
+def _is_frozen_dataclass(cls: type) -> bool:
+    frozen = dataclasses.is_dataclass(cls) and bool(cls.__dataclass_params__.frozen)  # type: ignore[attr-defined]
+    return frozen and not _says_how_to_copy(cls)
+
+
+def _says_how_to_copy(cls: type) -> bool:
+    return hasattr(cls, "__copy__") or hasattr(cls, "__deepcopy__")
+
+
+def _slots(cls: type) -> list[str]:
+    members = (name for base in cls.__mro__ for name, member in vars(base).items() if type(member) is _SLOT)
+    return [name for name in members if name != "__weakref__"]
+
+
+_ATOMS: Final = (
+    str,
+    int,
+    float,
+    complex,
+    bytes,
+    enum.Enum,
+    datetime.date,
+    datetime.time,
+    datetime.timedelta,
+    datetime.tzinfo,
+    decimal.Decimal,
+    fractions.Fraction,
+    pathlib.PurePath,
+    uuid.UUID,
+    range,
+    re.Pattern,
+    re.Match,
+    type,
+    types.BuiltinFunctionType,
+    types.FunctionType,
+    types.ModuleType,
+    types.EllipsisType,
+    types.NoneType,
+    types.NotImplementedType,
+    weakref.ref,
+)
+
+_HEAP_TYPE: Final = 1 << 9
+"""``Py_TPFLAGS_HEAPTYPE``, which classes written in Python have."""
+
+_POINTER: Final = struct.calcsize("P")
+
+_COPYING: Final = ("__copy__", "__deepcopy__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__")
+
+_SLOT: Final = types.MemberDescriptorType

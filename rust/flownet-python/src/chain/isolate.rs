@@ -1,0 +1,236 @@
+//! Who owns an object: what an operator is handed inside of a chain is its own.
+//!
+//! An operator may change what it was given, and keep what it has emitted. Across tasks neither is seen by anybody, since
+//! records travel as bytes; inside of a chain [`isolate`] makes it so. It answers with the object itself where that cannot
+//! be changed, or where nobody else refers to it or to any part of it that can; and with a copy of the object otherwise. A
+//! copy is what the record would be had it travelled: a tree, in which nothing appears twice.
+//!
+//! # Invariants
+//! - O1: after `isolate` no object that can be changed is reachable both from the answer and from elsewhere. The inside of
+//!   objects of extension types is not looked at: one that nobody else refers to is taken as it is, others by their own
+//!   `__deepcopy__`.
+//! - O2: what cannot be copied is handed on as it is. It cannot travel between tasks at all, so no result differs.
+//! - O3: numbers, text and tuples of such cost a comparison of types each, and nothing else.
+
+mod kind;
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyDict, PyFrozenSet, PyList, PySet, PyString, PyTuple};
+
+use self::kind::{Kind, is_atom, kind_of};
+use crate::codec::exact;
+
+/// An object equal to `record` that belongs to the caller alone. `record` itself must be the caller's only reference.
+pub(super) fn isolate(record: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
+    if is_ours(&record, 1, 0)? { Ok(record) } else { copy(&record, 0) }
+}
+
+/// Whether an object can be seen at once to be one that [`isolate`] hands back.
+#[inline]
+pub(super) fn is_immutable(object: &Bound<'_, PyAny>) -> bool {
+    is_atom(object) || exact::<PyTuple>(object).is_some_and(|tuple| tuple.iter_borrowed().all(|item| is_atom(&item)))
+}
+
+/// Whether nothing that can be changed is reachable from elsewhere, if so many references to `object` are ours.
+fn is_ours(object: &Bound<'_, PyAny>, ours: isize, depth: usize) -> PyResult<bool> {
+    if is_atom(object) {
+        return Ok(true);
+    }
+    if depth == MAX_DEPTH {
+        return Ok(false);
+    }
+    let is_exclusive = references(object) <= ours;
+    // Parts of what others refer to are never ours alone, however few refer to the part. The walk itself holds one
+    // reference to each part, whoever it is in holds another.
+    let part = |part: &Bound<'_, PyAny>| is_ours(part, if is_exclusive { 2 } else { 0 }, depth + 1);
+    match kind_of(object)? {
+        Kind::Atom => Ok(true),
+        Kind::Tuple => all(object.cast::<PyTuple>()?.iter(), part),
+        Kind::FrozenSet => all(object.cast::<PyFrozenSet>()?.iter(), part),
+        Kind::Frozen(fields) => all_fields(object, &fields, part),
+        _ if !is_exclusive => Ok(false),
+        Kind::List => all(object.cast::<PyList>()?.iter(), part),
+        Kind::Set => all(object.cast::<PySet>()?.iter(), part),
+        Kind::Dict => all_of_dict(object.cast::<PyDict>()?, part),
+        Kind::Fields(fields) => all_fields(object, &fields, part),
+        Kind::Instance => all_of_dict(object.getattr(intern!(object.py(), "__dict__"))?.cast::<PyDict>()?, part),
+        Kind::Mapping => all_of_dict(object.cast::<PyDict>()?, part),
+        Kind::Iterable => {
+            for item in object.try_iter()? {
+                if !part(&item?)? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        }
+        // What a view looks at may be looked at by others.
+        Kind::Array => Ok(!has_objects(object)? && part(&object.getattr(intern!(object.py(), "base"))?)?),
+        Kind::ByteArray | Kind::Opaque => Ok(true),
+    }
+}
+
+/// A copy of `object` of which nothing that can be changed is reachable from elsewhere.
+fn copy<'py>(object: &Bound<'py, PyAny>, depth: usize) -> PyResult<Bound<'py, PyAny>> {
+    if is_atom(object) {
+        return Ok(object.clone());
+    }
+    let py = object.py();
+    let part = |part: Bound<'py, PyAny>| copy(&part, depth + 1);
+    if depth == MAX_DEPTH {
+        return deep_copy(object);
+    }
+    Ok(match kind_of(object)? {
+        Kind::Atom => object.clone(),
+        Kind::Tuple => {
+            let items = object.cast::<PyTuple>()?.iter().map(part).collect::<PyResult<Vec<_>>>()?;
+            let items = PyTuple::new(py, items)?;
+            if object.is_exact_instance_of::<PyTuple>() {
+                items.into_any()
+            } else {
+                // A named tuple.
+                py.get_type::<PyTuple>().call_method1(intern!(py, "__new__"), (object.get_type(), items))?
+            }
+        }
+        Kind::FrozenSet => {
+            let items = object.cast::<PyFrozenSet>()?.iter().map(part).collect::<PyResult<Vec<_>>>()?;
+            PyFrozenSet::new(py, items)?.into_any()
+        }
+        Kind::List => {
+            let items = object.cast::<PyList>()?.iter().map(part).collect::<PyResult<Vec<_>>>()?;
+            PyList::new(py, items)?.into_any()
+        }
+        Kind::Set => {
+            let items = object.cast::<PySet>()?.iter().map(part).collect::<PyResult<Vec<_>>>()?;
+            PySet::new(py, items)?.into_any()
+        }
+        Kind::Dict => copy_dict(object.cast::<PyDict>()?, part)?.into_any(),
+        Kind::ByteArray => PyByteArray::from(object)?.into_any(),
+        Kind::Array if !has_objects(object)? => object.call_method0(intern!(py, "copy"))?,
+        Kind::Frozen(fields) | Kind::Fields(fields) => {
+            let copied = shallow_copy(object)?;
+            let set = py.get_type::<PyAny>().getattr(intern!(py, "__setattr__"))?;
+            for field in fields.iter() {
+                if let Some(value) = object.getattr_opt(field.bind(py))?
+                    && !is_atom(&value)
+                {
+                    set.call1((&copied, field, part(value)?))?;
+                }
+            }
+            copied
+        }
+        Kind::Instance => {
+            let copied = shallow_copy(object)?;
+            let fields = copy_dict(object.getattr(intern!(py, "__dict__"))?.cast::<PyDict>()?, part)?;
+            copied.getattr(intern!(py, "__dict__"))?.cast::<PyDict>()?.update(fields.as_mapping())?;
+            copied
+        }
+        Kind::Array | Kind::Mapping | Kind::Iterable | Kind::Opaque => deep_copy(object)?,
+    })
+}
+
+fn copy_dict<'py>(
+    dict: &Bound<'py, PyDict>,
+    part: impl Fn(Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    // One call for all that needs no care, which is mostly everything.
+    let copied = dict.copy()?;
+    for (key, value) in dict.iter() {
+        if !is_atom(&key) {
+            // A key of the copy must be one of its own, in its place.
+            return copy_items(dict, part);
+        }
+        if !is_atom(&value) {
+            copied.set_item(key, part(value)?)?;
+        }
+    }
+    Ok(copied)
+}
+
+fn copy_items<'py>(
+    dict: &Bound<'py, PyDict>,
+    part: impl Fn(Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let copied = PyDict::new(dict.py());
+    for (key, value) in dict.iter() {
+        copied.set_item(part(key)?, part(value)?)?;
+    }
+    Ok(copied)
+}
+
+fn all<'py>(
+    parts: impl Iterator<Item = Bound<'py, PyAny>>,
+    is_ours: impl Fn(&Bound<'py, PyAny>) -> PyResult<bool>,
+) -> PyResult<bool> {
+    for part in parts {
+        if !is_ours(&part)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn all_of_dict<'py>(
+    dict: &Bound<'py, PyDict>,
+    is_ours: impl Fn(&Bound<'py, PyAny>) -> PyResult<bool>,
+) -> PyResult<bool> {
+    for (key, value) in dict.iter() {
+        if !is_ours(&key)? || !is_ours(&value)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn all_fields<'py>(
+    object: &Bound<'py, PyAny>,
+    fields: &[Py<PyString>],
+    is_ours: impl Fn(&Bound<'py, PyAny>) -> PyResult<bool>,
+) -> PyResult<bool> {
+    for field in fields {
+        if let Some(value) = object.getattr_opt(field.bind(object.py()))?
+            && !is_ours(&value)?
+        {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn has_objects(array: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = array.py();
+    array.getattr(intern!(py, "dtype"))?.getattr(intern!(py, "hasobject"))?.is_truthy()
+}
+
+fn references(object: &Bound<'_, PyAny>) -> isize {
+    // SAFETY: a live object of an attached interpreter.
+    unsafe { ffi::Py_REFCNT(object.as_ptr()) }
+}
+
+fn shallow_copy<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    object.py().import(intern!(object.py(), "copy"))?.call_method1(intern!(object.py(), "copy"), (object,))
+}
+
+fn deep_copy<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = object.py();
+    let copied = py.import(intern!(py, "copy"))?.call_method1(intern!(py, "deepcopy"), (object,));
+    match copied {
+        Err(error) if error.is_instance_of::<PyTypeError>(py) => Ok(object.clone()),
+        copied => copied,
+    }
+}
+
+/// What nests deeper is left to Python, which also knows how to copy what contains itself.
+const MAX_DEPTH: usize = crate::codec::MAX_DEPTH;
+
+/// Item `at` of a list, which gives it away if nobody else has the list.
+#[inline]
+pub(super) fn take_item<'py>(list: &Bound<'py, PyList>, at: usize) -> PyResult<Bound<'py, PyAny>> {
+    let item = list.get_item(at)?;
+    if !is_atom(&item) && references(list) == 1 {
+        list.set_item(at, list.py().None())?;
+    }
+    Ok(item)
+}
