@@ -326,6 +326,32 @@ def test_what_nobody_else_has_is_not_copied(make: Callable[[list[int]], Any]) ->
     assert all(collected)
 
 
+class Node:
+    """Of a tree whose nodes know their parents."""
+
+    def __init__(self, parent: Node | None, depth: int) -> None:
+        self.parent = parent
+        self.children = [Node(self, depth - 1) for _ in range(3)] if depth else []
+        self.visits = 0
+
+
+def visits(node: Node) -> Node:
+    node.visits += 1
+    for child in node.children:
+        assert child.parent is node
+        visits(child)
+    return node
+
+
+def test_what_contains_itself_is_copied_with_its_shape() -> None:
+    tree = Node(None, 4)
+    env = fn.Environment()
+    visited = env.from_collection([0, 1]).map(lambda _: tree).map(visits)
+    counts = visited.map(lambda node: (node.visits, node.children[0].children[0].visits)).collect()
+    env.execute()
+    assert list(counts) == [(1, 1), (1, 1)]
+
+
 def test_what_cannot_be_copied_is_handed_on() -> None:
     env = fn.Environment()
     generators = env.from_collection([3]).map(lambda number: (n for n in range(number)))

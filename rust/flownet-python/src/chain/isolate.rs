@@ -15,17 +15,24 @@
 mod kind;
 
 use pyo3::exceptions::PyTypeError;
-use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyDict, PyFrozenSet, PyList, PySet, PyString, PyTuple};
+use pyo3::{CastError, ffi, intern};
 
 use self::kind::{Kind, is_atom, kind_of};
 use crate::codec::exact;
 
 /// An object equal to `record` that belongs to the caller alone. `record` itself must be the caller's only reference.
 pub(super) fn isolate(record: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
-    if is_ours(&record, 1, 0)? { Ok(record) } else { copy(&record, 0) }
+    if is_ours(&record, 1, 0)? {
+        return Ok(record);
+    }
+    match Copier::default().copy(&record) {
+        Ok(copied) => Ok(copied),
+        // Python knows how to copy what contains itself. Only pickle could move such a record, and it would do the same.
+        Err(CopyError::Endless) => deep_copy(&record),
+        Err(CopyError::Python(error)) => Err(error),
+    }
 }
 
 /// Whether an object can be seen at once to be one that [`isolate`] hands back.
@@ -72,92 +79,113 @@ fn is_ours(object: &Bound<'_, PyAny>, ours: isize, depth: usize) -> PyResult<boo
     }
 }
 
-/// A copy of `object` of which nothing that can be changed is reachable from elsewhere.
-fn copy<'py>(object: &Bound<'py, PyAny>, depth: usize) -> PyResult<Bound<'py, PyAny>> {
-    if is_atom(object) {
-        return Ok(object.clone());
+/// Copies an object of which nothing that can be changed is then reachable from elsewhere.
+#[derive(Default)]
+struct Copier {
+    /// The objects around the one that is being copied.
+    path: Vec<*mut ffi::PyObject>,
+}
+
+/// Why there is no copy.
+enum CopyError {
+    /// The object contains itself, or nests too deep.
+    Endless,
+    Python(PyErr),
+}
+
+impl From<PyErr> for CopyError {
+    fn from(error: PyErr) -> Self {
+        Self::Python(error)
     }
-    let py = object.py();
-    let part = |part: Bound<'py, PyAny>| copy(&part, depth + 1);
-    if depth == MAX_DEPTH {
-        return deep_copy(object);
+}
+
+impl From<CastError<'_, '_>> for CopyError {
+    fn from(error: CastError<'_, '_>) -> Self {
+        Self::Python(error.into())
     }
-    Ok(match kind_of(object)? {
-        Kind::Atom => object.clone(),
-        Kind::Tuple => {
-            let items = object.cast::<PyTuple>()?.iter().map(part).collect::<PyResult<Vec<_>>>()?;
-            let items = PyTuple::new(py, items)?;
-            if object.is_exact_instance_of::<PyTuple>() {
-                items.into_any()
-            } else {
-                // A named tuple.
-                py.get_type::<PyTuple>().call_method1(intern!(py, "__new__"), (object.get_type(), items))?
-            }
+}
+
+type Copied<'py, T = PyAny> = Result<Bound<'py, T>, CopyError>;
+
+impl Copier {
+    fn copy<'py>(&mut self, object: &Bound<'py, PyAny>) -> Copied<'py> {
+        if is_atom(object) {
+            return Ok(object.clone());
         }
-        Kind::FrozenSet => {
-            let items = object.cast::<PyFrozenSet>()?.iter().map(part).collect::<PyResult<Vec<_>>>()?;
-            PyFrozenSet::new(py, items)?.into_any()
+        if self.path.len() == MAX_DEPTH || self.path.contains(&object.as_ptr()) {
+            return Err(CopyError::Endless);
         }
-        Kind::List => {
-            let items = object.cast::<PyList>()?.iter().map(part).collect::<PyResult<Vec<_>>>()?;
-            PyList::new(py, items)?.into_any()
-        }
-        Kind::Set => {
-            let items = object.cast::<PySet>()?.iter().map(part).collect::<PyResult<Vec<_>>>()?;
-            PySet::new(py, items)?.into_any()
-        }
-        Kind::Dict => copy_dict(object.cast::<PyDict>()?, part)?.into_any(),
-        Kind::ByteArray => PyByteArray::from(object)?.into_any(),
-        Kind::Array if !has_objects(object)? => object.call_method0(intern!(py, "copy"))?,
-        Kind::Frozen(fields) | Kind::Fields(fields) => {
-            let copied = shallow_copy(object)?;
-            let set = py.get_type::<PyAny>().getattr(intern!(py, "__setattr__"))?;
-            for field in fields.iter() {
-                if let Some(value) = object.getattr_opt(field.bind(py))?
-                    && !is_atom(&value)
-                {
-                    set.call1((&copied, field, part(value)?))?;
+        self.path.push(object.as_ptr());
+        let copied = self.copy_container(object)?;
+        self.path.pop();
+        Ok(copied)
+    }
+
+    fn copy_container<'py>(&mut self, object: &Bound<'py, PyAny>) -> Copied<'py> {
+        let py = object.py();
+        Ok(match kind_of(object)? {
+            Kind::Atom => object.clone(),
+            Kind::Tuple => {
+                let items = PyTuple::new(py, self.copy_all(object.cast::<PyTuple>()?.iter())?)?;
+                if object.is_exact_instance_of::<PyTuple>() {
+                    items.into_any()
+                } else {
+                    py.get_type::<PyTuple>().call_method1(intern!(py, "__new__"), (object.get_type(), items))?
                 }
             }
-            copied
-        }
-        Kind::Instance => {
-            let copied = shallow_copy(object)?;
-            let fields = copy_dict(object.getattr(intern!(py, "__dict__"))?.cast::<PyDict>()?, part)?;
-            copied.getattr(intern!(py, "__dict__"))?.cast::<PyDict>()?.update(fields.as_mapping())?;
-            copied
-        }
-        Kind::Array | Kind::Mapping | Kind::Iterable | Kind::Opaque => deep_copy(object)?,
-    })
-}
+            Kind::FrozenSet => PyFrozenSet::new(py, self.copy_all(object.cast::<PyFrozenSet>()?.iter())?)?.into_any(),
+            Kind::List => PyList::new(py, self.copy_all(object.cast::<PyList>()?.iter())?)?.into_any(),
+            Kind::Set => PySet::new(py, self.copy_all(object.cast::<PySet>()?.iter())?)?.into_any(),
+            Kind::Dict => self.copy_dict(object.cast::<PyDict>()?)?.into_any(),
+            Kind::ByteArray => PyByteArray::from(object)?.into_any(),
+            Kind::Array if !has_objects(object)? => object.call_method0(intern!(py, "copy"))?,
+            Kind::Frozen(fields) | Kind::Fields(fields) => {
+                let copied = shallow_copy(object)?;
+                let set = py.get_type::<PyAny>().getattr(intern!(py, "__setattr__"))?;
+                for field in fields.iter() {
+                    if let Some(value) = object.getattr_opt(field.bind(py))?
+                        && !is_atom(&value)
+                    {
+                        set.call1((&copied, field, self.copy(&value)?))?;
+                    }
+                }
+                copied
+            }
+            Kind::Instance => {
+                let copied = shallow_copy(object)?;
+                let fields = self.copy_dict(object.getattr(intern!(py, "__dict__"))?.cast::<PyDict>()?)?;
+                copied.getattr(intern!(py, "__dict__"))?.cast::<PyDict>()?.update(fields.as_mapping())?;
+                copied
+            }
+            Kind::Array | Kind::Mapping | Kind::Iterable | Kind::Opaque => deep_copy(object)?,
+        })
+    }
 
-fn copy_dict<'py>(
-    dict: &Bound<'py, PyDict>,
-    part: impl Fn(Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>,
-) -> PyResult<Bound<'py, PyDict>> {
-    // One call for all that needs no care, which is mostly everything.
-    let copied = dict.copy()?;
-    for (key, value) in dict.iter() {
-        if !is_atom(&key) {
+    fn copy_all<'py>(
+        &mut self,
+        items: impl Iterator<Item = Bound<'py, PyAny>>,
+    ) -> Result<Vec<Bound<'py, PyAny>>, CopyError> {
+        items.map(|item| self.copy(&item)).collect()
+    }
+
+    fn copy_dict<'py>(&mut self, dict: &Bound<'py, PyDict>) -> Copied<'py, PyDict> {
+        if dict.iter().any(|(key, _)| !is_atom(&key)) {
             // A key of the copy must be one of its own, in its place.
-            return copy_items(dict, part);
+            let copied = PyDict::new(dict.py());
+            for (key, value) in dict.iter() {
+                copied.set_item(self.copy(&key)?, self.copy(&value)?)?;
+            }
+            return Ok(copied);
         }
-        if !is_atom(&value) {
-            copied.set_item(key, part(value)?)?;
+        // One call for all that needs no care, which is mostly everything.
+        let copied = dict.copy()?;
+        for (key, value) in dict.iter() {
+            if !is_atom(&value) {
+                copied.set_item(key, self.copy(&value)?)?;
+            }
         }
+        Ok(copied)
     }
-    Ok(copied)
-}
-
-fn copy_items<'py>(
-    dict: &Bound<'py, PyDict>,
-    part: impl Fn(Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>,
-) -> PyResult<Bound<'py, PyDict>> {
-    let copied = PyDict::new(dict.py());
-    for (key, value) in dict.iter() {
-        copied.set_item(part(key)?, part(value)?)?;
-    }
-    Ok(copied)
 }
 
 fn all<'py>(
@@ -222,7 +250,7 @@ fn deep_copy<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     }
 }
 
-/// What nests deeper is left to Python, which also knows how to copy what contains itself.
+/// What nests deeper is left to Python.
 const MAX_DEPTH: usize = crate::codec::MAX_DEPTH;
 
 /// Item `at` of a list, which gives it away if nobody else has the list.

@@ -1,8 +1,9 @@
 //! What an object is, as far as owning it goes.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::cell::RefCell;
+use std::sync::Arc;
 
+use hashbrown::HashMap;
 use pyo3::PyTypeInfo;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -72,19 +73,20 @@ pub(super) fn kind_of(object: &Bound<'_, PyAny>) -> PyResult<Kind> {
     }
 }
 
-/// What is known of types that are not built in: found out once for each.
+/// What is known of types that are not built in: found out once for each by each thread, which costs no lock.
 fn known(object: &Bound<'_, PyAny>) -> PyResult<Kind> {
-    static KNOWN: Mutex<Option<HashMap<usize, (Py<PyType>, Kind)>>> = Mutex::new(None);
+    thread_local! {
+        static KNOWN: RefCell<HashMap<usize, (Py<PyType>, Kind)>> = RefCell::default();
+    }
 
     let key = object.get_type_ptr() as usize;
-    let lock = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, kind)) = lock().get_or_insert_default().get(&key) {
-        return Ok(kind.clone());
+    if let Some(kind) = KNOWN.with_borrow(|known| known.get(&key).map(|(_, kind)| kind.clone())) {
+        return Ok(kind);
     }
     let object_type = object.get_type();
     let kind = find_out(&object_type)?;
     // The type is kept with it: another one may otherwise come to lie where it was.
-    lock().get_or_insert_default().insert(key, (object_type.unbind(), kind.clone()));
+    KNOWN.with_borrow_mut(|known| known.insert(key, (object_type.unbind(), kind.clone())));
     Ok(kind)
 }
 
