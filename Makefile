@@ -165,6 +165,7 @@ bench: build ## every part, the whole exchange beside raw TCP, the object codec,
 	$(CARGO) bench -p flownet-benches
 	$(BIN)/python benches/python/object_codec.py
 	$(BIN)/python benches/python/object_path.py
+	$(BIN)/python benches/python/object_ownership.py
 
 .PHONY: lab
 lab: build $(VENV)/.tools ## flow control at work: all scenarios under all controls into lab.html, about ten minutes (LAB_ARGS="--control credit,tcp")
@@ -175,6 +176,7 @@ bench-smoke: build ## run every bench once with a tiny size, so that none rots
 	$(CARGO) bench --quiet -p flownet-benches -- --test
 	$(BIN)/python benches/python/object_codec.py --smoke
 	$(BIN)/python benches/python/object_path.py --smoke
+	$(BIN)/python benches/python/object_ownership.py --smoke
 
 .PHONY: bench-peers
 bench-peers: build ## the same work on Flink, PyFlink, Bytewax, Pathway, pyzmq, Flight (PEERS="bytewax zmq" ROUNDS=3 WORKLOADS=...)
