@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
-use tokio_rustls::TlsStream;
 
 use crate::error::{CredentialsError, HandshakeError};
 use crate::handshake::{Hello, accept_bound, initiate_bound, within};
@@ -83,10 +82,10 @@ impl Credentials {
                 initiate_bound(&mut stream, &self.secret, &[], hello).await?;
                 return Ok(Stream::plain(stream));
             };
-            let mut stream = tls.connect(stream).await?;
-            let binding = binding(&stream)?;
-            initiate_bound(&mut stream, &self.secret, &binding, hello).await?;
-            Ok(Stream::tls(stream))
+            let mut session = tls.connect(stream).await?;
+            let binding = session.binding()?;
+            initiate_bound(&mut session.stream, &self.secret, &binding, hello).await?;
+            Ok(Stream::tls(session))
         };
         within(timeout, prove).await
     }
@@ -106,10 +105,10 @@ impl Credentials {
                 accept_bound(&mut stream, &self.secret, &[], hello).await?;
                 return Ok(Stream::plain(stream));
             };
-            let mut stream = tls.accept(stream).await?;
-            let binding = binding(&stream)?;
-            accept_bound(&mut stream, &self.secret, &binding, hello).await?;
-            Ok(Stream::tls(stream))
+            let mut session = tls.accept(stream).await?;
+            let binding = session.binding()?;
+            accept_bound(&mut session.stream, &self.secret, &binding, hello).await?;
+            Ok(Stream::tls(session))
         };
         within(timeout, prove).await
     }
@@ -121,15 +120,3 @@ impl From<Secret> for Credentials {
         Self { secret, tls: None }
     }
 }
-
-/// What only the two ends of this session know: whoever stands between them has two sessions, and so two of these.
-fn binding(stream: &TlsStream<TcpStream>) -> Result<[u8; BINDING_BYTES], HandshakeError> {
-    let exported = match stream {
-        TlsStream::Client(stream) => stream.get_ref().1.export_keying_material([0; BINDING_BYTES], BINDING_LABEL, None),
-        TlsStream::Server(stream) => stream.get_ref().1.export_keying_material([0; BINDING_BYTES], BINDING_LABEL, None),
-    };
-    exported.map_err(|error| HandshakeError::Tls { reason: error.to_string() })
-}
-
-const BINDING_BYTES: usize = 32;
-const BINDING_LABEL: &[u8] = b"EXPORTER-Channel-Binding";

@@ -21,8 +21,8 @@
 //! Each end of a connection has two more. That of its `Sender`: whoever has something to send holds it while the machine
 //! runs and the socket is written, neither of which waits. The machine takes the core's locks and wakes tasks under it; a
 //! waker that leads back to the same `Sender` only tries the lock. And that of its `Receiver`, held by whoever reads, who
-//! takes the `Sender`'s, and for a partition just opened that of its [`Inlets`]' list, in it. With TLS, both take that of the
-//! session in theirs, for a few records.
+//! takes the `Sender`'s, and for a partition just opened that of its [`Inlets`]' list, in it. With TLS, each takes that of the
+//! records of its direction in its own.
 #![forbid(unsafe_code)]
 
 pub mod handshake;

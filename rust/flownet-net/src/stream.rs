@@ -4,10 +4,10 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use rustls::Connection;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsStream;
+
+use crate::tls::{Incoming, Outgoing, Session};
 
 /// A connection that [`Credentials`](crate::Credentials) made.
 ///
@@ -19,7 +19,7 @@ pub struct Stream(Inner);
 #[derive(Debug)]
 enum Inner {
     Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+    Tls(Box<Session>),
 }
 
 impl Stream {
@@ -27,32 +27,26 @@ impl Stream {
         Self(Inner::Plain(stream))
     }
 
-    pub(crate) fn tls(stream: TlsStream<TcpStream>) -> Self {
-        Self(Inner::Tls(Box::new(stream)))
+    pub(crate) fn tls(session: Session) -> Self {
+        Self(Inner::Tls(Box::new(session)))
     }
 
     /// The connection under it, for its options.
     pub fn tcp(&self) -> &TcpStream {
         match &self.0 {
             Inner::Plain(stream) => stream,
-            Inner::Tls(stream) => stream.get_ref().0,
+            Inner::Tls(session) => session.stream.get_ref().0.stream(),
         }
     }
 
-    /// The connection and the session, which may hold bytes that were read already.
-    pub(crate) fn into_parts(self) -> (TcpStream, Option<Box<Connection>>) {
+    /// The connection and, under TLS, who opens and seals its records from now on.
+    pub(crate) fn into_parts(self) -> io::Result<(TcpStream, Option<(Incoming, Outgoing)>)> {
         match self.0 {
-            Inner::Plain(stream) => (stream, None),
-            Inner::Tls(stream) => match *stream {
-                TlsStream::Client(stream) => {
-                    let (tcp, session) = stream.into_inner();
-                    (tcp, Some(Box::new(session.into())))
-                }
-                TlsStream::Server(stream) => {
-                    let (tcp, session) = stream.into_inner();
-                    (tcp, Some(Box::new(session.into())))
-                }
-            },
+            Inner::Plain(stream) => Ok((stream, None)),
+            Inner::Tls(session) => {
+                let (stream, incoming, outgoing) = session.take_over()?;
+                Ok((stream, Some((incoming, outgoing))))
+            }
         }
     }
 }
@@ -61,7 +55,7 @@ impl AsyncRead for Stream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, target: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match &mut self.0 {
             Inner::Plain(stream) => Pin::new(stream).poll_read(cx, target),
-            Inner::Tls(stream) => match Pin::new(stream).poll_read(cx, target) {
+            Inner::Tls(session) => match Pin::new(&mut session.stream).poll_read(cx, target) {
                 Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(())),
                 read => read,
             },
@@ -73,21 +67,21 @@ impl AsyncWrite for Stream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match &mut self.0 {
             Inner::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Inner::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Inner::Tls(session) => Pin::new(&mut session.stream).poll_write(cx, bytes),
         }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.0 {
             Inner::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            Inner::Tls(stream) => Pin::new(stream).poll_flush(cx),
+            Inner::Tls(session) => Pin::new(&mut session.stream).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.0 {
             Inner::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Inner::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+            Inner::Tls(session) => Pin::new(&mut session.stream).poll_shutdown(cx),
         }
     }
 }

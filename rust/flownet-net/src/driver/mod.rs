@@ -70,6 +70,7 @@ fn describe_silence(owed_for: Duration) -> String {
 }
 
 /// A link over a stream whose ends have proved themselves.
+#[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
 enum Opened {
     Plain(SocketLink),
     Tls(TlsLink<SocketLink>),
@@ -77,11 +78,11 @@ enum Opened {
 
 /// To be called on the runtime that is to watch the socket.
 fn open(stream: Stream) -> io::Result<Opened> {
-    let (tcp, session) = stream.into_parts();
+    let (tcp, session) = stream.into_parts()?;
     let socket = SocketLink::new(tcp.into_std()?.into())?;
     Ok(match session {
         None => Opened::Plain(socket),
-        Some(session) => Opened::Tls(TlsLink::new(socket, session)?),
+        Some((incoming, outgoing)) => Opened::Tls(TlsLink::new(socket, incoming, outgoing)),
     })
 }
 

@@ -1,130 +1,144 @@
 //! A link that encrypts what it is given and decrypts what comes.
 //!
 //! What a thread writes it encrypts, under the sender's lock: one task pays for all whose buffers go along. What it reads
-//! it decrypts, under the receiver's.
+//! it decrypts, under the receiver's. The two directions share nothing but notes.
 //!
 //! # Invariants
-//! - T1: records leave in the order in which they were encrypted, and are decrypted in the order in which they came. Who
-//!   encrypts holds the sender's lock until the socket has the records or they are unsent; who decrypts holds the
-//!   receiver's from the read on.
-//! - T2: the session's own lock, which both take, is the innermost. Nobody waits under it, and its longest holder
-//!   encrypts and writes [`RECORDS_PER_WRITE`] records, or decrypts one.
-//! - T3: what the link holds is bounded: one read of the socket, the records decrypted and not yet taken of one step, and
-//!   the records of one write.
+//! - T1: records leave in the order in which they were sealed, and are opened in the order in which they came. Who seals
+//!   holds the sender's lock until the socket has the records or they are unsent; who opens holds the receiver's from
+//!   the read on.
+//! - T2: the locks of the two directions are the innermost, and nobody waits under them.
+//! - T3: what the link holds is bounded: one read of the socket, and the records of one write.
+//! - T4: what a reader owes the peer, a new key or a complaint, is noted by it and said by who writes.
 
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use rustls::Connection;
+use rustls::{AlertDescription, Error};
 
 use super::link::{Event, Link, Received, Sent};
+use crate::tls::{Incoming, Outgoing, breach, complaint};
 
 /// See the [module docs](self).
 pub(crate) struct TlsLink<L> {
     link: L,
-    session: Mutex<Box<Connection>>,
     arrived: Mutex<Arrived>,
+    outgoing: Mutex<Outgoing>,
+    /// As the outgoing side has it, but read without its lock.
+    has_records: AtomicBool,
+    /// T4.
+    owes_key: AtomicBool,
+    goodbye: Mutex<Option<AlertDescription>>,
 }
 
-/// What was read and not decrypted. Under the receiver's lock.
+/// Under the receiver's lock.
 struct Arrived {
-    bytes: Box<[u8]>,
-    start: usize,
-    end: usize,
-    /// Decrypted bytes that the session holds.
-    plaintext: usize,
-    /// The peer has said that nothing follows.
-    is_closed: bool,
+    incoming: Incoming,
+    /// The socket was drained by the read that brought what is left, of which the caller was not told.
+    is_drained: bool,
 }
 
 impl<L: Link> TlsLink<L> {
-    /// Goes on with a session whose handshake is over.
-    pub(crate) fn new(link: L, mut session: Box<Connection>) -> io::Result<Self> {
-        session.set_buffer_limit(Some(RECORDS_PER_WRITE * RECORD_BYTES));
-        // What came along with the end of the handshake.
-        let bytes = vec![0; READ_BYTES].into_boxed_slice();
-        let mut arrived = Arrived { bytes, start: 0, end: 0, plaintext: 0, is_closed: false };
-        arrived.process(&mut session)?;
-        Ok(Self { link, session: Mutex::new(session), arrived: Mutex::new(arrived) })
+    /// Goes on with a session whose ends have proved themselves.
+    pub(crate) fn new(link: L, incoming: Incoming, outgoing: Outgoing) -> Self {
+        Self {
+            link,
+            arrived: Mutex::new(Arrived { incoming, is_drained: false }),
+            outgoing: Mutex::new(outgoing),
+            has_records: AtomicBool::new(false),
+            owes_key: AtomicBool::new(false),
+            goodbye: Mutex::new(Some(AlertDescription::CloseNotify)),
+        }
     }
 
     #[cfg(test)]
-    pub(super) fn renew_keys(&self) {
-        self.session().refresh_traffic_keys().unwrap();
+    pub(super) fn allow_records_per_key(&self, records: u64) {
+        lock(&self.outgoing).allow_records_per_key(records);
     }
 
-    fn session(&self) -> MutexGuard<'_, Box<Connection>> {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    #[cfg(test)]
+    pub(super) fn ask_for_next_key(&self) {
+        let mut outgoing = lock(&self.outgoing);
+        outgoing.ask_for_next_key();
+        self.send(&mut outgoing).unwrap();
     }
 
-    fn arrived(&self) -> MutexGuard<'_, Arrived> {
-        self.arrived.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether all records that were encrypted are the socket's.
-    fn send(&self, session: &mut Connection) -> io::Result<bool> {
-        while session.wants_write() {
-            match session.write_tls(&mut Socket(&self.link)) {
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-                Err(error) => return Err(error),
+    /// Whether all records are the socket's.
+    fn send(&self, outgoing: &mut Outgoing) -> io::Result<bool> {
+        loop {
+            let unsent = outgoing.unsent();
+            self.has_records.store(!unsent.is_empty(), Ordering::Release);
+            if unsent.is_empty() {
+                return Ok(true);
+            }
+            match self.link.write(&[IoSlice::new(unsent)])? {
+                Sent::Accepted(count) => outgoing.advance(count),
+                Sent::WantsRoom => return Ok(false),
             }
         }
-        Ok(true)
+    }
+
+    /// Tells of what was wrong, and notes it for the peer.
+    fn refuse(&self, error: Error) -> io::Error {
+        *lock(&self.goodbye) = complaint(&error);
+        breach(error)
     }
 }
 
 impl<L: Link> Link for TlsLink<L> {
     fn read(&self, first: &mut [u8], second: &mut [u8]) -> io::Result<Received> {
-        let mut arrived = self.arrived();
-        let (room, mut count) = (first.len() + second.len(), 0);
-        let mut is_drained = false;
+        let mut arrived = lock(&self.arrived);
+        let mut is_drained = std::mem::take(&mut arrived.is_drained);
         loop {
-            let mut session = self.session();
-            count += arrived.take(&mut session, first, count)?;
-            count += arrived.take(&mut session, second, count.saturating_sub(first.len()))?;
-            if count == room {
-                return Ok(Received::Bytes { count, is_drained: false });
+            let taken = arrived.incoming.take(first, second).map_err(|error| self.refuse(error))?;
+            if arrived.incoming.take_key_request() {
+                self.owes_key.store(true, Ordering::Release);
             }
-            if arrived.decrypt(&mut session)? {
-                continue;
+            if taken > 0 {
+                arrived.is_drained = is_drained && arrived.incoming.has_some();
+                return Ok(Received::Bytes { count: taken, is_drained: is_drained && !arrived.is_drained });
             }
-            drop(session);
-            if count > 0 {
-                return Ok(Received::Bytes { count, is_drained });
-            }
-            if arrived.is_closed {
+            if arrived.incoming.is_closed() {
                 return Ok(Received::Closed);
             }
             if is_drained {
                 return Ok(Received::Drained);
             }
-            match arrived.fill(&self.link)? {
-                Received::Bytes { is_drained: is_all, .. } => is_drained = is_all,
+            match self.link.read(arrived.incoming.room(), &mut [])? {
+                Received::Bytes { count, is_drained: is_all } => {
+                    arrived.incoming.filled(count);
+                    is_drained = is_all;
+                }
+                Received::Closed if !arrived.incoming.is_between_records() => {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
                 nothing => return Ok(nothing),
             }
         }
     }
 
     fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<Sent> {
-        let mut session = self.session();
-        if !self.send(&mut session)? {
+        let mut outgoing = lock(&self.outgoing);
+        if !self.send(&mut outgoing)? {
             return Ok(Sent::WantsRoom);
         }
-        let accepted = session.writer().write_vectored(slices)?;
-        self.send(&mut session)?;
+        if self.owes_key.swap(false, Ordering::AcqRel) {
+            outgoing.renew_keys().map_err(breach)?;
+        }
+        let accepted = outgoing.seal(slices).map_err(breach)?;
+        self.send(&mut outgoing)?;
         Ok(Sent::Accepted(accepted))
     }
 
     fn has_buffered(&self) -> bool {
-        let arrived = self.arrived();
-        arrived.plaintext > 0 || arrived.start < arrived.end
+        lock(&self.arrived).incoming.has_some()
     }
 
     fn has_unsent(&self) -> bool {
-        self.session().wants_write()
+        self.has_records.load(Ordering::Acquire) || self.owes_key.load(Ordering::Acquire)
     }
 
     fn watch(&self, event: Event, is_watched: bool) -> io::Result<()> {
@@ -140,71 +154,17 @@ impl<L: Link> Link for TlsLink<L> {
     }
 
     fn close(&self) {
+        let mut outgoing = lock(&self.outgoing);
+        // Behind half a record nobody would understand it.
+        if outgoing.unsent().is_empty()
+            && let Some(why) = lock(&self.goodbye).take()
+        {
+            let _said = outgoing.say_goodbye(why).is_ok_and(|()| self.send(&mut outgoing).is_ok());
+        }
         self.link.close();
     }
 }
 
-impl Arrived {
-    /// Moves decrypted bytes behind the first `filled` of `target`.
-    fn take(&mut self, session: &mut Connection, target: &mut [u8], filled: usize) -> io::Result<usize> {
-        let target = target.get_mut(filled..).unwrap_or_default();
-        if self.plaintext == 0 || target.is_empty() {
-            return Ok(0);
-        }
-        let taken = session.reader().read(target)?;
-        self.plaintext -= taken;
-        Ok(taken)
-    }
-
-    /// Decrypts what is complete of the next few bytes. `false` when there are none.
-    fn decrypt(&mut self, session: &mut Connection) -> io::Result<bool> {
-        let mut bytes = &self.bytes[self.start..self.end];
-        if bytes.is_empty() || self.is_closed {
-            return Ok(false);
-        }
-        self.start += session.read_tls(&mut bytes)?;
-        self.process(session).map(|()| true)
-    }
-
-    fn process(&mut self, session: &mut Connection) -> io::Result<()> {
-        let state = session.process_new_packets();
-        let state = state.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-        (self.plaintext, self.is_closed) = (state.plaintext_bytes_to_read(), state.peer_has_closed());
-        Ok(())
-    }
-
-    /// Reads once. All that was there is decrypted.
-    fn fill(&mut self, link: &impl Link) -> io::Result<Received> {
-        let read = link.read(&mut self.bytes, &mut [])?;
-        if let Received::Bytes { count, .. } = read {
-            (self.start, self.end) = (0, count);
-        }
-        Ok(read)
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
-
-/// What takes records where a link waits for room.
-struct Socket<'a, L>(&'a L);
-
-impl<L: Link> Write for Socket<'_, L> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.write_vectored(&[IoSlice::new(bytes)])
-    }
-
-    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        match self.0.write(slices)? {
-            Sent::Accepted(count) => Ok(count),
-            Sent::WantsRoom => Err(io::ErrorKind::WouldBlock.into()),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Of TLS: what one record carries at most.
-const RECORD_BYTES: usize = 16 * flownet_memory::KIB;
-const RECORDS_PER_WRITE: usize = 4;
-/// As many records, with what encryption adds.
-const READ_BYTES: usize = RECORDS_PER_WRITE * (RECORD_BYTES + 22);

@@ -17,16 +17,18 @@ use rustls::{
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::TlsError;
 use super::certificates::{Certificates, PROCESS_NAME, Parts};
 use super::error::describe;
+use super::record_reader::RecordReader;
+use super::takeover::{Session, TrafficSecrets};
 use crate::error::HandshakeError;
 
 /// Lets a peer hear why it was refused: what it had sent behind that, unread, would have the kernel reset the connection
 /// and throw the alert away.
-async fn see_off(mut stream: TcpStream) {
+async fn see_off(mut stream: RecordReader<TcpStream>) {
     let mut rest = [0; SEEN_OFF_BYTES];
     if stream.shutdown().await.is_ok() {
         let _over = tokio::time::timeout(SEEN_OFF_TIME, stream.read(&mut rest)).await;
@@ -36,8 +38,8 @@ async fn see_off(mut stream: TcpStream) {
 /// Both ends of TLS with a job's certificates.
 pub(crate) struct Tls {
     certificates: Certificates,
-    connector: TlsConnector,
-    acceptor: TlsAcceptor,
+    client: ClientConfig,
+    server: ServerConfig,
 }
 
 impl Tls {
@@ -46,19 +48,35 @@ impl Tls {
         let parts = certificates.parts()?;
         let verifiers = Verifiers::new(&parts)?;
         verifiers.verify(&parts.chain)?;
-        Self::build(certificates, parts, verifiers)
+        Self::build(certificates, parts, verifiers, &provider())
     }
 
     #[cfg(test)]
     pub(super) fn unchecked(certificates: Certificates) -> Result<Self, TlsError> {
         let parts = certificates.parts()?;
         let verifiers = Verifiers::new(&parts)?;
-        Self::build(certificates, parts, verifiers)
+        Self::build(certificates, parts, verifiers, &provider())
     }
 
-    fn build(certificates: Certificates, parts: Parts, verifiers: Verifiers) -> Result<Self, TlsError> {
+    #[cfg(test)]
+    pub(super) fn with_suite(
+        certificates: Certificates,
+        suite: rustls::SupportedCipherSuite,
+    ) -> Result<Self, TlsError> {
+        let parts = certificates.parts()?;
+        let verifiers = Verifiers::new(&parts)?;
+        let provider = CryptoProvider { cipher_suites: vec![suite], ..aws_lc_rs::default_provider() };
+        Self::build(certificates, parts, verifiers, &Arc::new(provider))
+    }
+
+    fn build(
+        certificates: Certificates,
+        parts: Parts,
+        verifiers: Verifiers,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Self, TlsError> {
         let Parts { chain, key, .. } = parts;
-        let mut client = ClientConfig::builder_with_provider(provider())
+        let mut client = ClientConfig::builder_with_provider(Arc::clone(provider))
             .with_protocol_versions(&[&TLS13])
             .map_err(unusable)?
             .dangerous()
@@ -68,7 +86,8 @@ impl Tls {
         client.resumption = Resumption::disabled();
         client.enable_sni = false;
         client.alpn_protocols = vec![PROTOCOL.to_vec()];
-        let mut server = ServerConfig::builder_with_provider(provider())
+        client.enable_secret_extraction = true;
+        let mut server = ServerConfig::builder_with_provider(Arc::clone(provider))
             .with_protocol_versions(&[&TLS13])
             .map_err(unusable)?
             .with_client_cert_verifier(verifiers.clients)
@@ -77,7 +96,8 @@ impl Tls {
         server.session_storage = Arc::new(NoServerSessionStorage {});
         server.send_tls13_tickets = 0;
         server.alpn_protocols = vec![PROTOCOL.to_vec()];
-        Ok(Self { certificates, connector: Arc::new(client).into(), acceptor: Arc::new(server).into() })
+        server.enable_secret_extraction = true;
+        Ok(Self { certificates, client, server })
     }
 
     /// What it was made of.
@@ -86,14 +106,22 @@ impl Tls {
     }
 
     /// The end that dialed. The peer may still refuse our certificate: that shows when something is read.
-    pub(crate) async fn connect(&self, stream: TcpStream) -> Result<TlsStream<TcpStream>, HandshakeError> {
-        Ok(self.connector.connect(process_name(), stream).await?.into())
+    pub(crate) async fn connect(&self, stream: TcpStream) -> Result<Session, HandshakeError> {
+        let secrets = Arc::<TrafficSecrets>::default();
+        let mut client = self.client.clone();
+        client.key_log = Arc::clone(&secrets) as _;
+        let connecting = TlsConnector::from(Arc::new(client)).connect(process_name(), RecordReader::new(stream));
+        Ok(Session { stream: connecting.await?.into(), secrets })
     }
 
     /// The end that was dialed.
-    pub(crate) async fn accept(&self, stream: TcpStream) -> Result<TlsStream<TcpStream>, HandshakeError> {
-        match self.acceptor.accept(stream).into_fallible().await {
-            Ok(stream) => Ok(stream.into()),
+    pub(crate) async fn accept(&self, stream: TcpStream) -> Result<Session, HandshakeError> {
+        let secrets = Arc::<TrafficSecrets>::default();
+        let mut server = self.server.clone();
+        server.key_log = Arc::clone(&secrets) as _;
+        let accepting = TlsAcceptor::from(Arc::new(server)).accept(RecordReader::new(stream));
+        match accepting.into_fallible().await {
+            Ok(stream) => Ok(Session { stream: stream.into(), secrets }),
             Err((error, stream)) => {
                 see_off(stream).await;
                 Err(error.into())

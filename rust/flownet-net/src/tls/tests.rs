@@ -162,7 +162,7 @@ async fn who_passes_the_proof_on_from_one_session_to_another_is_found_out() {
     let ((dialed, towards_initiator), (towards_acceptor, accepted)) = (tcp().await, tcp().await);
     let relay = async move {
         let (left, right) = tokio::join!(middle.accept(towards_initiator), middle.connect(towards_acceptor));
-        copy_bidirectional(&mut left.unwrap(), &mut right.unwrap()).await.ok();
+        copy_bidirectional(&mut left.unwrap().stream, &mut right.unwrap().stream).await.ok();
     };
     let ends = async { tokio::join!(ours.initiate(dialed, HELLO, TIMEOUT), ours.accept(accepted, HELLO, TIMEOUT)) };
     let ((), (initiator, acceptor)) = tokio::join!(relay, ends);

@@ -1,16 +1,17 @@
 //! A link that encrypts, over sockets with little room.
 
 use std::io::{self, IoSlice, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 
 use socket2::SockRef;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream as TokioStream;
 
 use crate::driver::link::{Link, Received, Sent, SocketLink};
 use crate::driver::tls_link::TlsLink;
 use crate::handshake::{DEFAULT_HANDSHAKE_TIMEOUT, Features, Hello, Role};
 use crate::tls::Certificates;
-use crate::{Credentials, Secret};
+use crate::{Credentials, Secret, Stream};
 
 type Tls = TlsLink<SocketLink>;
 
@@ -28,11 +29,12 @@ fn connect() -> (TcpStream, TcpStream) {
 /// Two ends of one connection.
 async fn pair() -> (Tls, Tls) {
     let (dialed, accepted) = connect();
-    pair_over(dialed, accepted, async {}).await
+    let (one, other) = streams_over(dialed, accepted, async {}).await;
+    (link(one), link(other))
 }
 
 /// Two ends whose sockets somebody else connects, who stops once the handshake is over.
-async fn pair_over(dialed: TcpStream, accepted: TcpStream, carry: impl Future<Output = ()>) -> (Tls, Tls) {
+async fn streams_over(dialed: TcpStream, accepted: TcpStream, carry: impl Future<Output = ()>) -> (Stream, Stream) {
     let credentials = Credentials::with_tls(Secret::from_bytes([1; 32]), Certificates::generate().unwrap()).unwrap();
     let hello = Hello { role: Role::Data, features: Features::NONE };
     let (dialed, accepted) = (TokioStream::from_std(dialed).unwrap(), TokioStream::from_std(accepted).unwrap());
@@ -43,11 +45,13 @@ async fn pair_over(dialed: TcpStream, accepted: TcpStream, carry: impl Future<Ou
         )
     };
     let (one, other) = tokio::select! { biased; ends = ends => ends, () = async { carry.await; std::future::pending().await } => unreachable!() };
-    let link = |stream: crate::Stream| {
-        let (tcp, session) = stream.into_parts();
-        TlsLink::new(SocketLink::new(tcp.into_std().unwrap().into()).unwrap(), session.unwrap()).unwrap()
-    };
-    (link(one.unwrap()), link(other.unwrap()))
+    (one.unwrap(), other.unwrap())
+}
+
+fn link(stream: Stream) -> Tls {
+    let (tcp, session) = stream.into_parts().unwrap();
+    let (incoming, outgoing) = session.unwrap();
+    TlsLink::new(SocketLink::new(tcp.into_std().unwrap().into()).unwrap(), incoming, outgoing)
 }
 
 /// One direction: what was written and what was read of an endless row of bytes.
@@ -108,7 +112,8 @@ async fn bytes_arrive_in_order_both_ways_whatever_their_pieces_and_across_new_ke
     const TOTAL: usize = 3_000_000;
     let (one, other) = pair().await;
     let (mut there, mut back) = (Flow::default(), Flow::default());
-    let mut renewed = 0;
+    one.allow_records_per_key(11);
+    other.allow_records_per_key(17);
     for step in (0..).map(|step: usize| step.wrapping_mul(7919) % 100_003) {
         if there.read == TOTAL && back.read == TOTAL {
             break;
@@ -122,13 +127,7 @@ async fn bytes_arrive_in_order_both_ways_whatever_their_pieces_and_across_new_ke
         if step % 5 > 0 {
             back.read(&one, step);
         }
-        if there.read / (TOTAL / 4) > renewed {
-            renewed += 1;
-            one.renew_keys();
-            other.renew_keys();
-        }
     }
-    assert!(renewed >= 3);
     assert!(!one.has_unsent() && !other.has_unsent() && !one.has_buffered() && !other.has_buffered());
     assert_eq!((there.written, back.written), (TOTAL, TOTAL));
 }
@@ -159,13 +158,86 @@ async fn a_byte_changed_on_the_way_is_an_error_and_not_a_byte() {
             tokio::task::yield_now().await;
         }
     };
-    let (one, other) = pair_over(dialed, accepted, carry).await;
+    let (one, other) = streams_over(dialed, accepted, carry).await;
+    let (one, other) = (link(one), link(other));
     let (mut near, mut far) = (near, far);
     assert_eq!(one.write(&[IoSlice::new(b"a hundred and one")]).unwrap(), Sent::Accepted(17));
     carry_over(&mut near, &mut far, |bytes| bytes[9] ^= 1);
     let error = other.read(&mut [0; 64], &mut []).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::InvalidData);
     assert_eq!(error.to_string(), "cannot decrypt peer's message");
+    assert!(other.read(&mut [0; 64], &mut []).is_err(), "and so is whatever follows");
+    other.close();
+    carry_over(&mut far, &mut near, |_| {});
+    assert_eq!(one.read(&mut [0; 64], &mut []).unwrap_err().to_string(), "received fatal alert: BadRecordMac");
+}
+
+#[tokio::test]
+async fn what_came_before_the_session_is_taken_over_is_not_lost() {
+    let (dialed, accepted) = connect();
+    let (mut one, mut other) = streams_over(dialed, accepted, async {}).await;
+    let said: Vec<u8> = (0..3_000).map(byte).collect();
+    for part in said.chunks(1_000) {
+        other.write_all(part).await.unwrap();
+        other.flush().await.unwrap();
+    }
+    // Of the first record a part is read, and the others lie in the socket.
+    let mut flow = Flow { written: said.len(), read: 700 };
+    let mut read = [0; 700];
+    one.read_exact(&mut read).await.unwrap();
+    assert_eq!(read, said[..700]);
+    let (one, other) = (link(one), link(other));
+    while flow.written < 10_000 {
+        flow.write(&other, 10_000, 3_000);
+    }
+    while flow.read < 10_000 {
+        flow.read(&one, 11);
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_ends_within_a_record_is_an_error() {
+    let ((dialed, near), (far, accepted)) = (connect(), connect());
+    let (mut near_tap, mut far_tap) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+    let carry = async {
+        loop {
+            carry_over(&mut near_tap, &mut far_tap, |_| {});
+            carry_over(&mut far_tap, &mut near_tap, |_| {});
+            tokio::task::yield_now().await;
+        }
+    };
+    let (one, other) = streams_over(dialed, accepted, carry).await;
+    let (one, other) = (link(one), link(other));
+    assert_eq!(one.write(&[IoSlice::new(b"a hundred and one")]).unwrap(), Sent::Accepted(17));
+    let mut record = [0; 64];
+    let (mut near, mut far) = (near, far);
+    let count = near.read(&mut record).unwrap();
+    far.write_all(&record[..count - 1]).unwrap();
+    far.shutdown(Shutdown::Write).unwrap();
+    let error = loop {
+        match other.read(&mut [0; 64], &mut []) {
+            Ok(Received::Drained) => tokio::task::yield_now().await,
+            other => break other.unwrap_err(),
+        }
+    };
+    assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+}
+
+#[tokio::test]
+async fn who_is_asked_for_a_new_key_says_so_although_nothing_else_is_to_be_sent() {
+    let (one, other) = pair().await;
+    one.ask_for_next_key();
+    assert!(!other.has_unsent());
+    assert_eq!(other.read(&mut [0; 8], &mut []).unwrap(), Received::Drained);
+    assert!(other.has_unsent(), "the answer");
+    assert_eq!(other.write(&[]).unwrap(), Sent::Accepted(0));
+    assert!(!other.has_unsent());
+    let (mut there, mut back) = (Flow::default(), Flow::default());
+    while there.write(&one, 5_000, 5_000) || back.write(&other, 5_000, 5_000) {}
+    while there.read < 5_000 || back.read < 5_000 {
+        there.read(&other, 3);
+        back.read(&one, 3);
+    }
 }
 
 /// Moves what is there from one socket to another.
