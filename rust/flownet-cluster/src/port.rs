@@ -5,6 +5,7 @@ use std::{net::SocketAddr, time::Duration};
 use flownet_net::{
     Credentials, HandshakeError, PendingHandshake, PendingHandshakes, Stream,
     handshake::{DEFAULT_HANDSHAKE_TIMEOUT, Features, Hello, Role},
+    redial,
 };
 use tokio::net::{TcpListener, TcpStream};
 
@@ -64,18 +65,8 @@ async fn prove(
 /// # Errors
 /// If nobody listens there, or the two ends are not of one job.
 pub(crate) async fn dial(port: SocketAddr, credentials: &Credentials) -> Result<Stream, DialError> {
-    let mut attempt = 1;
-    loop {
-        match dial_once(port, credentials).await {
-            // It is crowded, and we gave way to others before it knew us.
-            Err(DialError::Handshake { error, .. }) if error.is_hang_up() && attempt < ATTEMPTS => {
-                tracing::debug!(%port, %error, attempt, "trying again to connect");
-                tokio::time::sleep(attempt * RETRY_PAUSE).await;
-                attempt += 1;
-            }
-            dialed => return dialed,
-        }
-    }
+    let is_hang_up = |error: &_| matches!(error, DialError::Handshake { error, .. } if error.is_hang_up());
+    redial(port, is_hang_up, || dial_once(port, credentials)).await
 }
 
 async fn dial_once(port: SocketAddr, credentials: &Credentials) -> Result<Stream, DialError> {
@@ -120,10 +111,6 @@ pub enum DialError {
 
 /// Connections that may be in their handshake at once.
 const MAX_PENDING: usize = 64;
-/// Connections tried in a row where the other end hangs up during the handshake.
-const ATTEMPTS: u32 = 5;
-/// Pause after the first of them; longer by as much after each.
-const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// Pause after a failed accept: most often too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long the system may try to reach a port; a packet filter may say nothing at all.

@@ -11,7 +11,6 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use flownet_core::channel::{ChannelControl, RemoteChannel};
 use flownet_core::{ExchangeError, PartitionId, SubpartitionIndex};
@@ -23,6 +22,7 @@ use crate::driver::consumer;
 use crate::environment::Shared;
 use crate::error::HandshakeError;
 use crate::inlets::Connected;
+use crate::redial::redial;
 use crate::socket;
 use crate::stream::Stream;
 
@@ -135,33 +135,26 @@ async fn dial(mut requests: Requests) {
     }
 }
 
-/// Tries again where the peer hangs up on us before it knows us: it is crowded, and we gave way to others.
 async fn connect(shared: &Shared, peer: SocketAddr) -> Result<Stream, String> {
-    let mut attempt = 1;
-    loop {
-        match connect_once(shared, peer).await? {
-            Ok(stream) => return Ok(stream),
-            Err(error) if error.is_hang_up() && attempt < ATTEMPTS => {
-                tracing::debug!(%peer, %error, attempt, "trying again to connect");
-                tokio::time::sleep(attempt * RETRY_PAUSE).await;
-                attempt += 1;
-            }
-            Err(error) => return Err(error.to_string()),
-        }
-    }
+    let is_hang_up = |error: &_| matches!(error, NoConnection::Handshake(error) if error.is_hang_up());
+    redial(peer, is_hang_up, || connect_once(shared, peer)).await.map_err(|error| error.to_string())
 }
 
-async fn connect_once(shared: &Shared, peer: SocketAddr) -> Result<Result<Stream, HandshakeError>, String> {
+async fn connect_once(shared: &Shared, peer: SocketAddr) -> Result<Stream, NoConnection> {
     let config = &shared.config;
     let stream = timeout(config.connect_timeout, TcpStream::connect(peer))
         .await
-        .map_err(|_| format!("no connection within {} ms", config.connect_timeout.as_millis()))?
-        .map_err(|error| socket::describe(&error))?;
+        .map_err(|_| format!("no connection within {} ms", config.connect_timeout.as_millis()))
+        .and_then(|connected| connected.map_err(|error| socket::describe(&error)))
+        .map_err(NoConnection::Unreachable)?;
     socket::prepare(&stream);
-    Ok(shared.credentials.initiate(stream, socket::HELLO, config.handshake_timeout).await)
+    Ok(shared.credentials.initiate(stream, socket::HELLO, config.handshake_timeout).await?)
 }
 
-/// Connections tried in a row where the peer hangs up during the handshake.
-const ATTEMPTS: u32 = 5;
-/// Pause after the first of them; longer by as much after each.
-const RETRY_PAUSE: Duration = Duration::from_millis(50);
+#[derive(Debug, thiserror::Error)]
+enum NoConnection {
+    #[error("{0}")]
+    Unreachable(String),
+    #[error(transparent)]
+    Handshake(#[from] HandshakeError),
+}

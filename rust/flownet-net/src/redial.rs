@@ -1,0 +1,67 @@
+//! Dialing again where the other end was only too busy to hear who we are.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Dials `peer`, and again, up to five times in a row, where it hung up on us during the handshake
+/// ([`HandshakeError::is_hang_up`](crate::HandshakeError::is_hang_up)): it is crowded, and we gave way to others before it knew us. The pauses in between grow from 50 ms by as
+/// much each time.
+///
+/// # Errors
+/// That of the last attempt.
+pub async fn redial<T, E, F>(
+    peer: SocketAddr,
+    is_hang_up: impl Fn(&E) -> bool,
+    mut dial: impl FnMut() -> F,
+) -> Result<T, E>
+where
+    E: fmt::Display,
+    F: Future<Output = Result<T, E>>,
+{
+    let mut attempt = 1;
+    loop {
+        match dial().await {
+            Err(error) if is_hang_up(&error) && attempt < ATTEMPTS => {
+                tracing::debug!(%peer, %error, attempt, "trying again to connect");
+                tokio::time::sleep(attempt * PAUSE).await;
+                attempt += 1;
+            }
+            dialed => return dialed,
+        }
+    }
+}
+
+const ATTEMPTS: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+    use crate::HandshakeError;
+
+    const PEER: SocketAddr = SocketAddr::V4(std::net::SocketAddrV4::new(std::net::Ipv4Addr::LOCALHOST, 1));
+
+    async fn attempts_at(mut answers: Vec<Result<(), HandshakeError>>) -> (Result<(), HandshakeError>, usize) {
+        answers.reverse();
+        let all = answers.len();
+        let answer = redial(PEER, HandshakeError::is_hang_up, || std::future::ready(answers.pop().unwrap())).await;
+        (answer, all - answers.len())
+    }
+
+    fn hang_up() -> Result<(), HandshakeError> {
+        Err(io::Error::from(io::ErrorKind::ConnectionReset).into())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_hung_up_on_tries_again_but_not_for_ever_and_who_is_refused_does_not() {
+        let (answer, attempts) = attempts_at(vec![hang_up(), hang_up(), Ok(())]).await;
+        assert!(answer.is_ok() && attempts == 3, "{answer:?} {attempts}");
+        let (answer, attempts) = attempts_at(vec![hang_up(), Err(HandshakeError::Refused), Ok(())]).await;
+        assert!(matches!(answer, Err(HandshakeError::Refused)) && attempts == 2, "{answer:?} {attempts}");
+        let (answer, attempts) = attempts_at((0..9).map(|_| hang_up()).collect()).await;
+        assert!(answer.is_err_and(|error| error.is_hang_up()) && attempts == 5, "{attempts}");
+    }
+}
