@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 
 use crate::error::{CredentialsError, HandshakeError};
-use crate::handshake::{Hello, accept_bound, initiate_bound, within};
+use crate::handshake::{Hello, Side, prove_bound, within};
 use crate::secret::Secret;
 use crate::stream::Stream;
 use crate::tls::{Certificates, Tls, TlsError};
@@ -71,46 +71,30 @@ impl Credentials {
     ///
     /// # Errors
     /// Why the two are not of one job, or do not speak alike; the connection is closed then.
-    pub async fn initiate(
-        &self,
-        mut stream: TcpStream,
-        hello: Hello,
-        timeout: Duration,
-    ) -> Result<Stream, HandshakeError> {
-        let prove = async {
-            let Some(tls) = &self.tls else {
-                initiate_bound(&mut stream, &self.secret, &[], hello).await?;
-                return Ok(Stream::plain(stream));
-            };
-            let mut session = tls.connect(stream).await?;
-            let binding = session.binding()?;
-            initiate_bound(&mut session.stream, &self.secret, &binding, hello).await?;
-            Ok(Stream::tls(session))
-        };
-        within(timeout, prove).await
+    pub async fn initiate(&self, stream: TcpStream, hello: Hello, timeout: Duration) -> Result<Stream, HandshakeError> {
+        within(timeout, self.prove(Side::Initiator, stream, hello)).await
     }
 
     /// The other half of [`initiate`](Self::initiate), for the end that accepted `stream`.
     ///
     /// # Errors
     /// As there.
-    pub async fn accept(
-        &self,
-        mut stream: TcpStream,
-        hello: Hello,
-        timeout: Duration,
-    ) -> Result<Stream, HandshakeError> {
-        let prove = async {
-            let Some(tls) = &self.tls else {
-                accept_bound(&mut stream, &self.secret, &[], hello).await?;
-                return Ok(Stream::plain(stream));
-            };
-            let mut session = tls.accept(stream).await?;
-            let binding = session.binding()?;
-            accept_bound(&mut session.stream, &self.secret, &binding, hello).await?;
-            Ok(Stream::tls(session))
+    pub async fn accept(&self, stream: TcpStream, hello: Hello, timeout: Duration) -> Result<Stream, HandshakeError> {
+        within(timeout, self.prove(Side::Acceptor, stream, hello)).await
+    }
+
+    async fn prove(&self, side: Side, mut stream: TcpStream, hello: Hello) -> Result<Stream, HandshakeError> {
+        let Some(tls) = &self.tls else {
+            prove_bound(side, &mut stream, &self.secret, &[], hello).await?;
+            return Ok(Stream::plain(stream));
         };
-        within(timeout, prove).await
+        let mut session = match side {
+            Side::Initiator => tls.connect(stream).await?,
+            Side::Acceptor => tls.accept(stream).await?,
+        };
+        let binding = session.binding()?;
+        prove_bound(side, &mut session.stream, &self.secret, &binding, hello).await?;
+        Ok(Stream::tls(session))
     }
 }
 

@@ -128,7 +128,33 @@ impl fmt::Display for Role {
     }
 }
 
-pub(crate) async fn initiate_bound<S>(
+/// Which end of a connection we are.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Side {
+    /// It dialed.
+    Initiator,
+    /// It was dialed.
+    Acceptor,
+}
+
+/// The whole exchange, from either side, without a deadline.
+pub(crate) async fn prove_bound<S>(
+    side: Side,
+    stream: &mut S,
+    secret: &Secret,
+    binding: &[u8],
+    hello: Hello,
+) -> Result<Hello, HandshakeError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    match side {
+        Side::Initiator => initiate_bound(stream, secret, binding, hello).await,
+        Side::Acceptor => accept_bound(stream, secret, binding, hello).await,
+    }
+}
+
+async fn initiate_bound<S>(
     stream: &mut S,
     secret: &Secret,
     binding: &[u8],
@@ -153,12 +179,7 @@ where
     Ok(peer)
 }
 
-pub(crate) async fn accept_bound<S>(
-    stream: &mut S,
-    secret: &Secret,
-    binding: &[u8],
-    hello: Hello,
-) -> Result<Hello, HandshakeError>
+async fn accept_bound<S>(stream: &mut S, secret: &Secret, binding: &[u8], hello: Hello) -> Result<Hello, HandshakeError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
