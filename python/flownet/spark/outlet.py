@@ -41,7 +41,8 @@ class Outlet(StreamEnd):
     tls
         Whether the connections of the workers and the executors with each other and with this process are encrypted:
         ``"off"``, ``"on"`` (by certificates made for it), the folder of own certificates as in the setting of
-        `Environment`, or ``"auto"``, which is on if ``address`` is not of loopback. Default: ``"auto"``.
+        `Environment`, or ``"auto"``, which is on if ``address`` is not of loopback. ``FLOWNET_TLS`` goes before it, as
+        there. Default: ``"auto"``.
     endpoint
         Path for the handle, a file that must not exist. None makes one in the folder of temporary files.
     name

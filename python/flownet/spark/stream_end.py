@@ -24,7 +24,9 @@ class StreamEnd:
     ) -> None:
         self._columns = columns_of(schema)
         self._limit_bytes = config.size_bytes("buffer", buffer)
-        self._hub = Hub(kind, config.text("name", name), self._columns, address, config.tls("tls", tls), endpoint)
+        # As with an `Environment`, the variable of the process goes before what the program says.
+        tls = str(config.resolve({"tls": tls}, {})["tls"])
+        self._hub = Hub(kind, config.text("name", name), self._columns, address, tls, endpoint)
 
     @property
     def endpoint(self) -> str:
