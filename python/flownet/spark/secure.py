@@ -64,6 +64,8 @@ class TlsSocket:
         self._arrived, self._leaving = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._session = context.wrap_bio(self._arrived, self._leaving, server_side=is_server)
         self._using = threading.Lock()
+        if is_server:
+            self._recognise()
         while not self._shake():
             self._receive()
 
@@ -88,6 +90,15 @@ class TlsSocket:
                 except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
                     return 0
             self._receive()
+
+    def _recognise(self) -> None:
+        """Refuse whoever does not speak TLS at its first byte: OpenSSL waits for five."""
+        first = self._socket.recv(1, socket.MSG_PEEK)
+        if first and first[0] not in TLS_RECORDS:
+            # It is told so, which the system would throw away if something was left unread.
+            self._socket.recv(_PIECE_BYTES)
+            self._socket.sendall(_NOT_TLS)
+            raise ConnectionError("it does not speak TLS, which is asked for here: give both ends the same tls setting")
 
     def _shake(self) -> bool:
         try:
@@ -160,3 +171,7 @@ def _parts(certificates: str) -> tuple[str, str]:
 
 
 _PIECE_BYTES = 1 << 18
+TLS_RECORDS = (21, 22)
+"""The first byte of TLS: of an alert, of a handshake."""
+_NOT_TLS = bytes((21, 3, 3, 0, 2, 2, 70))
+"""The alert that OpenSSL sends in this case: of the protocol's version."""

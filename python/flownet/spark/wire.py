@@ -1,7 +1,8 @@
 """The wire between a streaming query of Spark and a job: small requests and answers, some with an Arrow batch.
 
-A message is two lengths, a header in JSON and a payload. Before the first message both ends prove that they know the
-secret, each to the other, without sending it, within TLS if there are certificates. Every request has one answer, so a
+A message is two lengths, a header in JSON and a payload. Before the first message both ends say at once what they
+speak, so that each knows the other by its first byte; and prove that they know the secret, each to the other,
+without sending it, within TLS if there are certificates. Every request has one answer, so a
 slow end holds up the other by not answering: that is the whole flow control.
 
 Invariants
@@ -29,7 +30,7 @@ from typing import Any, Protocol, TypeAlias
 import pyarrow
 
 from ..errors import ConnectionLostError, FlownetError
-from .secure import Channel, Keys, reason_of
+from .secure import TLS_RECORDS, Channel, Keys, reason_of
 
 Header: TypeAlias = dict[str, Any]
 Message: TypeAlias = tuple[Header, bytes]
@@ -315,6 +316,8 @@ def unpack(payload: bytes, schema: pyarrow.Schema) -> pyarrow.RecordBatch:
 
 def _introduce(channel: Channel, secret: bytes) -> None:
     """Prove to a server that the secret is known here, and see its proof."""
+    channel.sendall(_MAGIC)
+    _recognise(channel)
     challenge = _read(channel, _NONCE_BYTES)
     own = os.urandom(_NONCE_BYTES)
     channel.sendall(own + _proof(secret, b"client", challenge or b"", own))
@@ -326,7 +329,8 @@ def _introduce(channel: Channel, secret: bytes) -> None:
 def _challenge(channel: Channel, secret: bytes) -> None:
     """Have a client prove that it knows the secret, and prove it to the client."""
     challenge = os.urandom(_NONCE_BYTES)
-    channel.sendall(challenge)
+    channel.sendall(_MAGIC + challenge)
+    _recognise(channel)
     theirs = _read(channel, _NONCE_BYTES + _PROOF_BYTES)
     if theirs is None:
         raise EOFError("it closed the connection")
@@ -334,6 +338,20 @@ def _challenge(channel: Channel, secret: bytes) -> None:
     if not hmac.compare_digest(proof, _proof(secret, b"client", challenge, nonce)):
         raise PermissionError("its secret does not fit")
     channel.sendall(_proof(secret, b"server", challenge, nonce))
+
+
+def _recognise(channel: Channel) -> None:
+    """Read what the peer speaks, up to the first byte that is something else."""
+    said = b""
+    while said != _MAGIC:
+        piece = bytearray(len(_MAGIC) - len(said))
+        if not (got := channel.recv_into(memoryview(piece))):
+            raise EOFError("it closed the connection")
+        said += piece[:got]
+        if said[0] in TLS_RECORDS:
+            raise ConnectionError("it speaks TLS, which is off here: give both ends the same tls setting")
+        if not _MAGIC.startswith(said):
+            raise ConnectionError("it is no flownet stream, or one of another version")
 
 
 def _read(channel: Channel, count: int) -> bytes | None:
@@ -364,8 +382,8 @@ def _prepare(sock: socket.socket) -> None:
 
 
 _LOGGER = logging.getLogger("flownet.spark")
-_MAGIC = b"flownet spark stream 1"
-"""Another version has another proof, and so is refused."""
+_MAGIC = b"flownet spark stream 2"
+"""Of this version."""
 _LENGTHS = struct.Struct("!II")
 _NONCE_BYTES = 32
 _PROOF_BYTES = 32

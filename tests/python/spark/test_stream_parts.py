@@ -90,7 +90,8 @@ def test_a_wrong_secret_is_refused_by_either_end(server: Server, keys: Keys, cap
     if keys.certificates:
         return
     with raw(server) as impostor:
-        impostor.recv(32)
+        impostor.sendall(wire._MAGIC)
+        impostor.recv(len(wire._MAGIC) + 32)
         impostor.sendall(bytes(64))
         assert impostor.recv(1) == b""
 
@@ -112,11 +113,34 @@ def test_both_ends_say_who_refuses_a_certificate_and_a_plain_peer(caplog: pytest
         with raw(server) as stranger:
             stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
             eventually("a line", lambda: "it does not speak TLS" in caplog.text)
-        assert len(caplog.records) == 3, "one line each"
+        # Neither a stranger's first byte nor a plain end of ours leaves anybody waiting for the rest.
+        with raw(server) as stranger:
+            stranger.sendall(b"G")
+            eventually("a line", lambda: caplog.text.count("it does not speak TLS") == 2)
+            assert stranger.recv(7)[0] == 21, "an alert"
+        with pytest.raises(ConnectionLostError, match="it speaks TLS, which is off here"):
+            wire.dial(server.address, plain)
+        eventually("a line", lambda: caplog.text.count("it does not speak TLS") == 3)
+        assert len(caplog.records) == 5, "one line each"
     with contextlib.closing(wire.Server("127.0.0.1", plain, lambda connection: Echo())) as server:
         with pytest.raises(ConnectionLostError, match="it does not speak TLS"):
             wire.dial(server.address, ours)
-        eventually("a line", lambda: len(caplog.records) == 4)
+        eventually("a line", lambda: "it speaks TLS, which is off here" in caplog.records[-1].getMessage())
+        assert len(caplog.records) == 6, "one line each"
+
+
+@pytest.mark.parametrize("end", ["Outlet", "Inlet"])
+def test_a_variable_of_the_process_has_the_ends_of_streams_encrypt(monkeypatch: pytest.MonkeyPatch, end: str) -> None:
+    from pyspark.sql.types import LongType, StructField, StructType
+
+    from flownet import spark
+
+    schema = StructType([StructField("number", LongType())])
+    for variable, given, is_on in ((None, "auto", False), ("on", "auto", True), ("off", "on", False)):
+        if variable is not None:
+            monkeypatch.setenv("FLOWNET_TLS", variable)
+        with getattr(spark, end)(schema, tls=given) as stream:
+            assert (stream._hub.handle.keys.certificates is not None) == is_on, variable
 
 
 def first_blocks(keys: Keys) -> str:
