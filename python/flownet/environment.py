@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -15,7 +17,7 @@ from .dataflow import Dataflow, Node, Origin
 from .errors import ConfigError, LaunchError, PlanError
 from .graph import FlowControl
 from .host import Host
-from .job import Job, JobResult
+from .job import Job, JobResult, end_all
 from .stream import Stream
 
 if TYPE_CHECKING:
@@ -107,6 +109,9 @@ class Environment:
     cancel_timeout
         How long the functions of a job that ends early may go on before they are given up: worker processes are killed
         then. Default: ``"500ms"``, so that a failed job is gone within a second.
+    stop_timeout
+        How long a job that is stopped, by `Job.stop`, Ctrl-C or SIGTERM, may take to work off what is in flight; what
+        takes longer is cancelled. Default: ``"10s"``.
     tls
         Which connections between processes are encrypted and authenticated by TLS 1.3, both ends by certificates.
         ``"off"``: none. ``"on"``: all, by certificates made for the job. A path: all, by those in that folder of this
@@ -157,6 +162,7 @@ class Environment:
         heartbeat_timeout: str | timedelta | Unset = UNSET,
         launch_timeout: str | timedelta | Unset = UNSET,
         cancel_timeout: str | timedelta | Unset = UNSET,
+        stop_timeout: str | timedelta | Unset = UNSET,
         tls: str | os.PathLike[str] | Unset = UNSET,
         name: str | Unset = UNSET,
     ) -> None:
@@ -376,7 +382,8 @@ class Environment:
     def execute(self, workers: int | None = None, *, on: Host | None = None) -> JobResult:
         """Run the dataflow to the end of its sources.
 
-        Ctrl-C cancels the job, waits until nothing of it is left, and raises ``KeyboardInterrupt``.
+        Ctrl-C stops the job as `Job.stop` does, within ``stop_timeout``, and raises ``KeyboardInterrupt`` when nothing
+        of it is left; SIGTERM does the same and raises ``SystemExit``. A second one of either cancels it.
 
         Parameters
         ----------
@@ -499,3 +506,14 @@ def _worker_command() -> list[str]:
         raise LaunchError("cannot start worker processes: sys.executable is not set; run with workers=0")
     # -P keeps a file of the working directory, such as queue.py, from standing in for a standard module.
     return [sys.executable, "-P", "-m", "flownet.worker"]
+
+
+@atexit.register
+def _end_jobs() -> None:
+    """End what the program has left running: a function must not meet an interpreter that is being taken down."""
+    end_all()
+    if not _flownet.end_functions(_MILLISECONDS_AT_EXIT):
+        logging.getLogger("flownet").warning("a function of a job in this process does not return, and ends with it")
+
+
+_MILLISECONDS_AT_EXIT = 5_000

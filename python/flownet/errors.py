@@ -211,6 +211,15 @@ class CancelledError(FlownetError):
     """The job was cancelled before it ended."""
 
 
+class StopTimeoutError(CancelledError):
+    """The job was told to stop, took longer than ``stop_timeout``, and was cancelled."""
+
+    seconds: float | None = None
+    """The time it had."""
+    tasks: tuple[str, ...] = ()
+    """Subtasks that had not ended, ``name (1/2)``."""
+
+
 class StalledWarning(RuntimeWarning):
     """Nothing has moved in a running job for ten seconds, although records wait. The job goes on waiting.
 

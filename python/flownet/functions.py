@@ -109,13 +109,14 @@ class KeyedProcessFunction(Generic[K, V, R]):
         """Take a timer that has come due and return the records to emit; None stands for none."""
 
     def close(self) -> None:
-        """Release what ``open`` took. Called once, also after a failure."""
+        """Release what ``open`` took. Called once, also after a failure; what it raises then is only logged."""
 
 
 class Sink(Generic[T]):
     r"""Where records leave the dataflow.
 
-    Subclass it and pass an instance to `Stream.sink_to`. Each subtask works on a copy of its own.
+    Subclass it and pass an instance to `Stream.sink_to`. Each subtask works on a copy of its own. What any of its
+    methods raises fails the job, that of ``close`` included: what a sink could not write is lost.
 
     Examples
     --------
@@ -145,4 +146,4 @@ class Sink(Generic[T]):
         """Make what was written durable. Called at the end of the input, before ``close``."""
 
     def close(self) -> None:
-        """Release what ``open`` took. Called once, also after a failure."""
+        """Release what ``open`` took. Called once, also after a failure; what it raises then is only logged."""

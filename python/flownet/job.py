@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import html
 import inspect
+import logging
+import signal
+import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .config import format_size
-from .errors import FlownetError, StalledWarning
+from .errors import CancelledError, FlownetError, StalledWarning
 
 if TYPE_CHECKING:
     from ._flownet import Crew
@@ -63,7 +67,8 @@ class JobStatus:
     name: str
     """Name of the job."""
     state: str
-    """``created``, ``launching``, ``deploying``, ``running``, ``finishing``, ``failing``, ``cancelling``, ``ended``."""
+    """``created``, ``launching``, ``deploying``, ``running``, ``stopping``, ``finishing``, ``failing``, ``cancelling``,
+    ``ended``."""
     workers: int
     """Number of worker processes; 0 when all runs in the process of the caller."""
     seconds: float
@@ -232,6 +237,9 @@ class JobHandle(Protocol):
     def stall(self, after: int) -> dict[str, Any] | None:
         """Say when nothing moved although records wait, if that is news to who knows of so many times."""
 
+    def stop(self, drain: bool) -> None:
+        """Ask the job to end well."""
+
     def cancel(self) -> None:
         """Ask the job to end."""
 
@@ -266,6 +274,9 @@ class Job:
         self._handle = handle
         self._lease = lease
         self._stalls_told = 0
+        self._signals: list[KeyboardInterrupt | Terminated] = []
+        self._is_stopping = False
+        _LIVE.add(self)
         # A job that nobody waits for or closes gives its workers back when it is collected.
         self._give_back = (lambda: None) if lease is None else weakref.finalize(self, _end, handle, lease)
 
@@ -281,8 +292,10 @@ class Job:
         ------
         TimeoutError
             The job still runs after ``timeout``. It goes on running.
-        KeyboardInterrupt
-            Ctrl-C was pressed. The job was cancelled, and nothing of it is left.
+        KeyboardInterrupt, SystemExit
+            Ctrl-C was pressed, or the process was sent SIGTERM. The job was stopped, see `stop`, or at the second such
+            signal cancelled, and nothing of it is left. ``wait()`` then gives the result of a job that stopped well. Of
+            SIGTERM this holds where the program handles it nowhere else, and the main thread waits.
         FlownetError
             What ended the job: see `flownet.errors`.
 
@@ -291,37 +304,73 @@ class Job:
         StalledWarning
             Nothing has moved for ten seconds although records wait.
         """
-        return self._wait(timeout, _warn)
-
-    def _wait(self, timeout: float | None, tell: Callable[[StalledWarning], None]) -> JobResult:
-        """Wait, and tell of each time that the job stands still."""
-        deadline = None if timeout is None else time.monotonic() + timeout
+        watcher = Watcher()
         try:
-            while True:
-                left = _TICK if deadline is None else min(_TICK, max(0.0, deadline - time.monotonic()))
-                report = self._handle.wait(int(left * 1000))
-                self._tell_of_stalls(tell)
-                if report is not None:
+            return self._wait(timeout, watcher)
+        except TimeoutError:
+            if not self._signals:
+                raise
+            # A job that stops has its own limit.
+            return self._wait(None, watcher)
+
+    def _wait(self, timeout: float | None, watcher: Watcher) -> JobResult:
+        """Wait, and keep somebody informed meanwhile."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with _sigterm_raised():
+            while len(self._signals) < 2:
+                try:
+                    if self._signals and not self._is_stopping:
+                        self._stop_at_signal(watcher)
+                    result = self._look(deadline, watcher)
+                except (KeyboardInterrupt, Terminated) as signalled:
+                    # No more than that in here, or the next one may get through.
+                    self._signals.append(signalled)
+                    continue
+                except CancelledError as error:
+                    self.close()
+                    if not self._signals:
+                        raise
+                    watcher.say(f"job {self.status().name!r}: {error}")
+                    raise self._signals.pop(0) from error
+                except FlownetError as error:
+                    if self._lease is not None:
+                        self._lease.explain(error)
+                    self.close()
+                    raise
+                if result is not None:
                     self._give_back()
-                    return _result(report)
-                if self._lease is not None:
-                    self._lease.watch(self.status)
+                    if self._signals:
+                        raise self._signals.pop(0)
+                    return result
                 if deadline is not None and time.monotonic() >= deadline:
                     raise TimeoutError(f"the job still runs after {timeout} s")
-        except KeyboardInterrupt:
+            second = self._signals[1]
+            self._signals.clear()
+            watcher.say(f"job {self.status().name!r}: cancelled by a second {_name_of(second)}")
             self.close()
-            raise
-        except FlownetError as error:
-            if self._lease is not None:
-                self._lease.explain(error)
-            self.close()
-            raise
+            raise second
 
-    def _tell_of_stalls(self, tell: Callable[[StalledWarning], None]) -> None:
+    def _look(self, deadline: float | None, watcher: Watcher) -> JobResult | None:
+        left = _TICK if deadline is None else min(_TICK, max(0.0, deadline - time.monotonic()))
+        report = self._handle.wait(int(left * 1000))
         stall = self._handle.stall(self._stalls_told)
         if stall is not None:
             self._stalls_told = stall.pop("number")
-            tell(StalledWarning(stall.pop("text"), **{**stall, "chain": tuple(stall["chain"])}))
+            watcher.warn(StalledWarning(stall.pop("text"), **{**stall, "chain": tuple(stall["chain"])}))
+        if report is not None:
+            return _result(report)
+        if self._lease is not None:
+            self._lease.watch(self.status)
+        watcher.tick(self)
+        return None
+
+    def _stop_at_signal(self, watcher: Watcher) -> None:
+        self.stop()
+        self._is_stopping = True
+        watcher.say(
+            f"job {self.status().name!r}: stopping: sources end, what is in flight is worked off, sinks complete; "
+            f"another {_name_of(self._signals[0])} cancels"
+        )
 
     def status(self) -> JobStatus:
         """Where the job is, at this moment."""
@@ -354,8 +403,38 @@ class Job:
             stalled=sample["stalled"],
         )
 
+    def stop(self, *, drain: bool = True) -> None:
+        """Ask the job to end well: its sources end, what is in flight is worked off, sinks flush and complete.
+
+        Returns at once; `wait` then returns the result, as of a job whose sources had ended by themselves. A source
+        that waits for its next record ends when it has come. What takes longer than ``stop_timeout`` is cancelled, and
+        `wait` raises `StopTimeoutError`. A job that has ended, or is failing, goes on as it was; of several calls the
+        first counts.
+
+        Parameters
+        ----------
+        drain
+            Whether windows that are open and timers that are pending fire, as at the end of the input. If not, what
+            they would have given is lost.
+
+        Examples
+        --------
+        >>> import itertools, flownet as fn
+        >>> env = fn.Environment()
+        >>> numbers = env.from_iterable(itertools.count()).collect()
+        >>> with env.execute_async() as job:
+        ...     job.stop()
+        ...     result = job.wait()
+        >>> len(numbers) == result.records
+        True
+        """
+        self._handle.stop(drain)
+
     def cancel(self) -> None:
-        """Ask the job to end. Returns at once; `wait` then raises `CancelledError`."""
+        """Ask the job to end as it is: sinks are closed and not flushed. See `stop` for the other way.
+
+        Returns at once; `wait` then raises `CancelledError`.
+        """
         self._handle.cancel()
 
     def close(self) -> None:
@@ -372,12 +451,61 @@ class Job:
         self.close()
 
 
-def _warn(warning: StalledWarning) -> None:
-    """Issue it at the line of the user's that waits."""
-    frame, level = inspect.currentframe(), 1
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
-        frame, level = frame.f_back, level + 1
-    warnings.warn(warning, stacklevel=level)
+class Terminated(SystemExit):
+    """SIGTERM, raised where the job is waited for; ends the process with the exit code of a shell for it."""
+
+    def __init__(self) -> None:
+        super().__init__(128 + signal.SIGTERM)
+
+
+def _name_of(signalled: KeyboardInterrupt | Terminated) -> str:
+    return "SIGTERM" if isinstance(signalled, Terminated) else "Ctrl-C"
+
+
+@contextmanager
+def _sigterm_raised() -> Iterator[None]:
+    """Raise `Terminated` at SIGTERM, unless the program handles it otherwise."""
+    is_ours = (
+        threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    )
+    if not is_ours:
+        yield
+        return
+
+    def terminate(_number: int, _frame: object) -> None:
+        raise Terminated
+
+    signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+class Watcher:
+    """Whom a job that is waited for keeps informed; this one as Python does: by warnings and the log."""
+
+    def warn(self, warning: StalledWarning) -> None:
+        """Issue it at the line of the user's that waits."""
+        frame, level = inspect.currentframe(), 1
+        while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
+            frame, level = frame.f_back, level + 1
+        warnings.warn(warning, stacklevel=level)
+
+    def say(self, text: str) -> None:
+        """Take a line on what a signal does."""
+        _LOGGER.warning(text)
+
+    def tick(self, job: Job) -> None:
+        """Be called several times a second while the job runs."""
+
+
+def end_all() -> None:
+    """End the jobs that the program has left running."""
+    for job in list(_LIVE):
+        # One from before a fork is its parent's.
+        with suppress(FlownetError):
+            job.close()
 
 
 def _end(handle: JobHandle, lease: Lease) -> None:
@@ -423,6 +551,10 @@ def _table(status: JobStatus) -> list[list[str]]:
         rows.append([task.name, f"{task.parallelism}", f"{task.records_in:,}", f"{task.records_out:,}", *shares])
     return rows
 
+
+_LIVE: weakref.WeakSet[Job] = weakref.WeakSet()
+
+_LOGGER = logging.getLogger("flownet")
 
 _NOTICEABLE_WAIT = 0.1
 """Seconds: records that wait for less are no news."""

@@ -423,12 +423,17 @@ class Stream(_OperatorHandle, Generic[T]):
         ----------
         path
             The folder; made if need be. Each subtask *i* writes ``part-<i>.txt``. While the job runs the file is called
-            ``part-<i>.txt.inprogress``, so a file with its final name is complete.
+            ``part-<i>.txt.inprogress``, so a file with its final name is complete. When the job has ended well, no part
+            of a job before is left; one that fails or is cancelled removes what it has not completed.
 
         Raises
         ------
         ConfigError
-            ``path`` is a file.
+            ``path`` is a file, or another `write_text` of this environment writes there.
+
+        Notes
+        -----
+        A folder is for one `write_text` at a time: with another job in it, the job that came second fails.
 
         Examples
         --------
@@ -439,6 +444,14 @@ class Stream(_OperatorHandle, Generic[T]):
             raise ConfigError(
                 f"write_text({os.fspath(path)!r}): is a file; name a folder", setting="path", value=os.fspath(path)
             )
+        for node in self._env._dataflow.nodes:
+            written = (node.settings or {}).get("path") if node.kind == "write_text" else None
+            if isinstance(written, bytes) and os.path.realpath(os.fsdecode(written)) == os.path.realpath(folder):
+                raise ConfigError(
+                    f"write_text({os.fspath(path)!r}): another write_text writes there; give each a folder of its own",
+                    setting="path",
+                    value=os.fspath(path),
+                )
         return self._sink("write_text", settings={"path": os.fsencode(folder)})
 
     def to_spark(

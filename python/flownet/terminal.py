@@ -33,7 +33,8 @@ class Lines:
     def clear(self) -> None:
         """Take away what was shown in place, so that other text can be printed."""
         if self._shown:
-            self._write(f"\x1b[{self._shown}A\x1b[J")
+            # The terminal may have shown a ^C where the cursor was.
+            self._write(f"\r\x1b[{self._shown}A\x1b[J")
             self._shown = 0
 
     def add(self, *lines: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -41,6 +42,12 @@ def run(env: fn.Environment, workers: int) -> Run:
         return list(collected)
 
     return run
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _ctrl_c_is_not_ignored() -> None:
+    """A run in the background of a shell ignores it, and processes inherit that."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -371,3 +371,24 @@ def listening_ports(pid: int) -> set[int]:
             inodes.add(target.removeprefix("socket:[").removesuffix("]"))
     rows: list[Any] = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
     return {int(row[1].split(":")[1], 16) for row in rows if row[3] == "0A" and row[9] in inodes}
+
+
+def test_the_cause_is_told_before_user_code_has_closed(workers: int, tmp_path: Path) -> None:
+    """And not what the failure did to others meanwhile, however long `close` takes."""
+    released = tmp_path / "released"
+
+    class SlowToClose(fn.KeyedProcessFunction[int, int, int]):
+        def process(self, value: int, ctx: fn.ProcessContext[int]) -> list[int]:
+            raise ValueError("the cause")
+
+        def close(self) -> None:
+            while not released.exists():
+                time.sleep(0.01)
+
+    env = fn.Environment(parallelism=2, buffer_timeout="1ms")
+    env.from_iterable(itertools.count()).key_by(lambda n: n).process(SlowToClose()).rebalance().collect()
+    try:
+        with pytest.raises(errors.OperatorError, match="the cause"):
+            env.execute(workers)
+    finally:
+        released.touch()

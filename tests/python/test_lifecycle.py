@@ -12,6 +12,7 @@ import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -178,7 +179,7 @@ def spin(n):
         except Exception:
             pass
 
-env = fn.Environment(cancel_timeout="50s")
+env = fn.Environment(cancel_timeout="50s", stop_timeout="50s")
 env.from_collection([1]).map(spin).print()
 try:
     env.execute()
@@ -187,10 +188,14 @@ except KeyboardInterrupt:
 """
 
 
-def test_ctrl_c_ends_a_function_of_this_process_that_computes_without_end() -> None:
-    with subprocess.Popen([sys.executable, "-c", SPINNING], stdout=subprocess.PIPE, text=True) as process:
+def test_ctrl_c_twice_ends_a_function_of_this_process_that_computes_without_end() -> None:
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", SPINNING], **pipes) as process:
         assert process.stdout is not None
+        assert process.stderr is not None
         assert process.stdout.readline() == "running\n"
+        process.send_signal(signal.SIGINT)
+        assert "another Ctrl-C cancels" in process.stderr.readline()
         process.send_signal(signal.SIGINT)
         assert process.stdout.readline() == "interrupted\n"
         assert process.wait(30) == 0

@@ -1,16 +1,20 @@
 """The command ``flownet``.
 
-Exit codes: 0 the job ended well, 1 it failed or was refused, 2 the command line is wrong, 130 Ctrl-C.
+Exit codes: 0 the job ended well, 1 it failed or was refused, 2 the command line is wrong, 130 Ctrl-C and 143 SIGTERM,
+whether the job stopped well or was cancelled, 141 whoever reads the output has gone.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 import sys
 from collections.abc import Sequence
 
 from .. import __version__
 from ..errors import FlownetError
+from ..job import Terminated
 from . import bench, demo, experiment, lab, run
 
 
@@ -25,13 +29,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     # What follows -- belongs to the script; argparse would take it for a lack of options.
     end = words.index("--") if "--" in words else len(words)
-    options = _parser().parse_args(words[:end])
-    options.arguments = words[end + 1 :]
     try:
-        code: int = options.command(options)
-    except KeyboardInterrupt:
+        try:
+            options = _parser().parse_args(words[:end])
+            options.arguments = words[end + 1 :]
+            code: int = options.command(options)
+        finally:
+            # Here, where it is known what a broken pipe means.
+            sys.stdout.flush()
+    except (KeyboardInterrupt, Terminated) as signalled:
         print("flownet: cancelled", file=sys.stderr)
-        return 130
+        return run.exit_code(signalled)
+    except BrokenPipeError:
+        # As of any filter; and the interpreter's own last flush must not complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
     except FlownetError as error:
         print(f"flownet.errors.{type(error).__name__}: {error}", file=sys.stderr)
         return 1

@@ -190,12 +190,12 @@ def _bounded(options: argparse.Namespace, env: Environment, text: Text, window: 
     totals = Totals(None if is_exact else _REMEMBERED_WORDS)
     _sink(count_words(env.read_text(text.paths, errors="replace"), window), totals, options.throttle)
     with env.execute_async() as job:
-        result = watch(job, progress_of(env))
+        result, code = watch(job, progress_of(env))
     print(f"\ntop {options.top} of {'' if is_exact else 'more than '}{len(totals.counts):,} different words")
     for word, count in totals.counts.most_common(options.top):
         print(f"{count:12,}  {word}")
     _report(result, totals.words)
-    return _check(text, totals.counts) if options.check else 0
+    return _check(text, totals.counts) if options.check and not code else code
 
 
 def _live(options: argparse.Namespace, env: Environment, lines: Stream[str], window: Tumbling) -> int:
@@ -204,10 +204,10 @@ def _live(options: argparse.Namespace, env: Environment, lines: Stream[str], win
     progress = progress_of(env)
     print(f"words of {options.socket} by windows of {window}; Ctrl-C ends", flush=True)
     with env.execute_async() as job:
-        result = watch(job, progress, lambda: windows.show_if_quiet(progress))
+        result, code = watch(job, progress, lambda: windows.show_if_quiet(progress))
     windows.show(progress)
     _report(result, windows.words)
-    return 0
+    return code
 
 
 def _sink(counts: Stream[Count], into: Totals, rate: float | None) -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import signal
 import sys
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..config import parse_assignment
 from ..environment import Environment
-from ..errors import StalledWarning
-from ..job import Job, JobResult
+from ..errors import CancelledError, StalledWarning
+from ..job import Job, JobResult, Terminated, Watcher
 from ..progress import Progress
 from .load import load_environment
 
@@ -61,8 +63,8 @@ def overrides(options: argparse.Namespace) -> dict[str, str]:
     return dict(map(parse_assignment, [*options.settings, *settings]))
 
 
-def watch(job: Job, progress: Progress | None, on_tick: Callable[[], None] = lambda: None) -> JobResult:
-    """Wait for a job and show how it goes.
+def watch(job: Job, progress: Progress | None, on_tick: Callable[[], None] = lambda: None) -> tuple[JobResult, int]:
+    """Wait for a job and show how it goes. A signal stops the job, and does not lose what it has done until then.
 
     Parameters
     ----------
@@ -72,26 +74,57 @@ def watch(job: Job, progress: Progress | None, on_tick: Callable[[], None] = lam
         Where to show it; None shows nothing.
     on_tick
         Called several times a second.
+
+    Returns
+    -------
+    tuple[JobResult, int]
+        The result, and the exit code: 0, or that of the signal.
     """
-
-    def tell(warning: StalledWarning) -> None:
-        text = f"flownet.errors.{type(warning).__name__}: {warning}"
-        if progress is not None:
-            progress.tell(text)
-        else:
-            print(text, file=sys.stderr)
-
     try:
-        while True:
+        try:
+            return job._wait(None, _Viewer(progress, on_tick)), 0
+        except (KeyboardInterrupt, Terminated) as signalled:
             try:
-                return job._wait(_SECONDS_BETWEEN_LOOKS, tell)
-            except TimeoutError:
-                if progress is not None:
-                    progress.show(job.status())
-                on_tick()
+                return job.wait(), exit_code(signalled)
+            except CancelledError:
+                raise signalled from None
     finally:
         if progress is not None:
             progress.clear()
+
+
+class _Viewer(Watcher):
+    """Shows a job on the terminal."""
+
+    def __init__(self, progress: Progress | None, on_tick: Callable[[], None]) -> None:
+        self._progress = progress
+        self._on_tick = on_tick
+        self._next_look_at = time.monotonic() + _SECONDS_BETWEEN_LOOKS
+
+    def warn(self, warning: StalledWarning) -> None:
+        self._write(f"flownet.errors.{type(warning).__name__}: {warning}")
+
+    def say(self, text: str) -> None:
+        self._write(f"flownet: {text}")
+
+    def tick(self, job: Job) -> None:
+        if time.monotonic() < self._next_look_at:
+            return
+        self._next_look_at = time.monotonic() + _SECONDS_BETWEEN_LOOKS
+        if self._progress is not None:
+            self._progress.show(job.status())
+        self._on_tick()
+
+    def _write(self, text: str) -> None:
+        if self._progress is not None:
+            self._progress.tell(text)
+        else:
+            print(text, file=sys.stderr)
+
+
+def exit_code(signalled: KeyboardInterrupt | Terminated) -> int:
+    """Exit code of a command that a signal ended, as shells have it."""
+    return 128 + (signal.SIGTERM if isinstance(signalled, Terminated) else signal.SIGINT)
 
 
 def progress_of(env: Environment) -> Progress:
@@ -104,13 +137,13 @@ def _run(options: argparse.Namespace) -> int:
     env = load_environment(options.target, options.arguments)
     env._override(settings)
     with env.execute_async() as job:
-        result = watch(job, _progress(env, options))
+        result, code = watch(job, _progress(env, options))
     if options.json:
         sums = {name: getattr(result, name) for name in ("records", "records_per_second", "bytes_local", "bytes_tcp")}
         print(json.dumps(dataclasses.asdict(result) | sums))
     else:
         print(result, file=sys.stderr)
-    return 0
+    return code
 
 
 def _explain(options: argparse.Namespace) -> int:

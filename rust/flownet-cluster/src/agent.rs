@@ -6,7 +6,7 @@
 //! on the threads of their tasks.
 //!
 //! # Invariants
-//! - I1: every task that was started is reported as ended exactly once.
+//! - I1: every task that was started is reported as ended exactly once, one that fails before its user code has closed.
 //! - I2: after [`Agent::stop`] no task runs, no partition is served and the data
 //!   port is closed. A stop that is given up on leaves only what waits for user code.
 
@@ -167,6 +167,11 @@ impl Agent {
         }
     }
 
+    /// Tells the sources that they have ended. They all run: none comes later.
+    pub(crate) fn end_sources(&self, drain: bool) {
+        self.running().tasks.iter().for_each(|task| task.end_source(drain));
+    }
+
     /// What each task waits for.
     pub(crate) fn inspect(&self) -> Inspection {
         let running = self.running();
@@ -232,12 +237,12 @@ impl Agent {
 
     fn start_task(&self, task: BuiltTask, name: &str) -> Result<(), WorkerFault> {
         let spec = task.prepared.spec().clone();
-        let (ended, task_id) = (Arc::clone(&self.ended), spec.task_id);
-        let on_exit = move |result: Result<(), TaskError>| {
+        let (ended, exited, task_id) = (Arc::clone(&self.ended), Arc::clone(&self.ended), spec.task_id);
+        let on_outcome = move |result: Result<(), TaskError>| {
             ended.push(TaskEnd { task: task_id, error: result.err() });
         };
         task.prepared.set_monitor(&Waker::from(Arc::clone(&self.ended)));
-        let started = task.prepared.start(task.chain, name, on_exit);
+        let started = task.prepared.start(task.chain, name, on_outcome, move || exited.changed.notify_waiters());
         let handle = started.map_err(|error| fault(&spec, error))?;
         let mut running = self.running();
         handle.order(running.order.1);

@@ -82,6 +82,18 @@ pub enum ClusterError {
         /// What failed.
         message: String,
     },
+    /// The job was told to stop, and took too long.
+    #[error(
+        "the job did not stop within {limit:?} and was cancelled: {} had not ended; \
+        raise stop_timeout if they are only slow",
+        listed(tasks)
+    )]
+    StopTimeout {
+        /// The time it had.
+        limit: Duration,
+        /// Subtasks that had not ended.
+        tasks: Vec<String>,
+    },
     /// The user cancelled the job.
     #[error("the job was cancelled")]
     Cancelled,
@@ -163,6 +175,13 @@ impl From<ExitStatus> for WorkerExit {
             (None, None) => Self::Disconnected { reason: status.to_string() },
         }
     }
+}
+
+/// The first few of a list, and how many more there are.
+fn listed(names: &[String]) -> String {
+    let (shown, rest) = names.split_at(names.len().min(3));
+    let shown = shown.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ");
+    if rest.is_empty() { shown } else { format!("{shown} and {} more", rest.len()) }
 }
 
 fn on_record(failure: &OperatorFailure) -> String {

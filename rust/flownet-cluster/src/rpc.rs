@@ -29,6 +29,8 @@ pub(crate) trait Worker {
     /// Says how fast its sources may go; of several orders the one of the
     /// highest number holds, whichever comes first.
     async fn order(number: u64, order: SourceOrder);
+    /// Ends its sources, with what waits for time if the job is drained.
+    async fn end_sources(drain: bool);
     /// Says what each of its tasks waits for. Dear: asked only if nothing moves.
     async fn inspect() -> Inspection;
     /// Cancels what runs, gives back everything, answers with the last news.

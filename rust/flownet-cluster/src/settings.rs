@@ -130,6 +130,9 @@ settings! {
     #[serde(with = "micros")]
     "cancel_timeout" cancel_timeout: Duration = Duration::from_millis(500), duration(MILLISECOND),
         "how long functions may go on when their job ends early; then their process is killed";
+    #[serde(with = "micros")]
+    "stop_timeout" stop_timeout: Duration = Duration::from_secs(10), duration(MILLISECOND),
+        "how long a job that is stopped may take to work off what is in flight; then it is cancelled";
     "tls" tls: Tls = Tls::Auto, SettingKind::Tls,
         "`off`, `on`, or a folder of own certificates: which connections between processes are encrypted; `auto` is on off loopback, as inside Spark";
     "name" job_name: String = "job".to_owned(), SettingKind::Text,

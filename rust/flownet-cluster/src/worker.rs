@@ -163,6 +163,10 @@ impl Worker for Server {
         self.heard().order(number, order);
     }
 
+    async fn end_sources(self, _: Context, drain: bool) {
+        self.heard().end_sources(drain);
+    }
+
     async fn inspect(self, _: Context) -> Inspection {
         self.heard().inspect()
     }

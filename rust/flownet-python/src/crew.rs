@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 
 use crate::chain::{Objects, PythonChainFactory};
 use crate::door::{Origin, enter, enter_until};
+use crate::leave::leave_soon;
 use crate::worker::apply_init;
 use crate::{errors, logging};
 
@@ -50,9 +51,9 @@ impl PyCrew {
     }
 
     /// Number, process id and place of each member that is there.
-    fn members(&self) -> Vec<(u32, u32, String)> {
-        let members = self.crew.members().into_iter();
-        members.map(|CrewMember { worker, pid, place }| (worker, pid, place.to_string())).collect()
+    fn members(&self, py: Python<'_>) -> PyResult<Vec<(u32, u32, String)>> {
+        let members = enter(py, self.origin, || self.crew.members())?.into_iter();
+        Ok(members.map(|CrewMember { worker, pid, place }| (worker, pid, place.to_string())).collect())
     }
 
     /// Wait until `count` members are there; whether they are when the time is over.
@@ -65,6 +66,15 @@ impl PyCrew {
     /// Let everybody go and close the port.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         enter(py, self.origin, || self.crew.close())
+    }
+}
+
+impl Drop for PyCrew {
+    fn drop(&mut self) {
+        if !self.origin.is_here() {
+            // After a fork: the thread to wait for is the parent's, and so are the members.
+            std::mem::forget(Arc::clone(&self.crew));
+        }
     }
 }
 
@@ -109,14 +119,19 @@ impl PyMember {
         let crew = parse(py, "address", address)?;
         let enlistment = Enlistment { crew, credentials: self.credentials.clone(), worker, place, host: self.host };
         let served = py.detach(|| {
-            serve_crew(&enlistment, |init| {
+            let served = serve_crew(&enlistment, |init| {
                 // There is a job only when all members have come, and each comes when it has dialed its peers.
                 drop(self.lock().take());
                 apply_init("apply_init_as_guest", init)?;
                 Ok(Arc::new(PythonChainFactory::new(Arc::new(Objects::default()))))
-            })
+            });
+            if matches!(served, Ok(MemberEnd::TasksLeft)) {
+                // One of them may keep the interpreter, and our caller from ending the process.
+                leave_soon();
+            }
+            drop(self.lock().take());
+            served
         });
-        drop(py.detach(|| self.lock().take()));
         match served {
             Ok(MemberEnd::Dismissed { jobs }) => Ok(Some(jobs)),
             Ok(MemberEnd::TasksLeft) => Ok(None),

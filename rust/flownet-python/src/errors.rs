@@ -101,6 +101,10 @@ pub fn cluster(py: Python<'_>, error: ClusterError) -> PyErr {
         ClusterError::LaunchTimeout { workers, .. } => {
             Raised::new(py, "LaunchError", message).with("worker", workers.first().copied()).into_err()
         }
+        ClusterError::StopTimeout { limit, tasks } => {
+            let raised = Raised::new(py, "StopTimeoutError", message).with("seconds", limit.as_secs_f64());
+            raised.with("tasks", PyTuple::new(py, tasks).ok()).into_err()
+        }
         ClusterError::Cancelled => Raised::new(py, "CancelledError", message).into_err(),
         _ => flownet(py, &message),
     }

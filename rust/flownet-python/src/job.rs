@@ -1,6 +1,7 @@
 //! Planning and running jobs: `explain`, `submit` and the handle on a job.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -80,8 +81,19 @@ pub(crate) fn submit(
 
 fn worker_command(command: Vec<String>, init: Vec<u8>) -> WorkerCommand {
     let mut words = command.into_iter().map(Into::into);
-    WorkerCommand { program: words.next().unwrap_or_default(), args: words.collect(), env: Vec::new(), init }
+    let env = hash_seed().map(|seed| (HASH_SEED.into(), seed.into())).into_iter().collect();
+    WorkerCommand { program: words.next().unwrap_or_default(), args: words.collect(), env, init }
 }
+
+/// The seed of `hash()` for all workers of a job, unless they inherit one: a text must have one hash in all of them.
+fn hash_seed() -> Option<String> {
+    let inherited = std::env::var(HASH_SEED).is_ok_and(|seed| seed.parse::<u32>().is_ok());
+    // As hard to guess as the seeds of the standard library's own hash maps.
+    (!inherited).then(|| (RandomState::new().hash_one(HASH_SEED) as u32).to_string())
+}
+
+/// Environment variable that Python reads the seed from.
+const HASH_SEED: &str = "PYTHONHASHSEED";
 
 /// A job that was submitted. When the handle is closed or collected, nothing of the job is left.
 #[pyclass(frozen, name = "JobHandle", module = "flownet._flownet")]
@@ -194,6 +206,11 @@ impl PyJobHandle {
         Ok(Some(dict))
     }
 
+    /// Ask the job to end well, with what waits for time if `drain`. Returns at once.
+    fn stop(&self, py: Python<'_>, drain: bool) -> PyResult<()> {
+        enter(py, self.origin, || self.ask(|job| job.stop(drain), |_| ()))
+    }
+
     /// Ask the job to end. Returns at once.
     fn cancel(&self, py: Python<'_>) -> PyResult<()> {
         enter(py, self.origin, || self.ask(JobHandle::cancel, |_| ()))
@@ -214,6 +231,15 @@ impl Drop for PyJobHandle {
             std::mem::forget(Arc::clone(handle));
         }
     }
+}
+
+/// Wait until no function of any job in this process runs any more; false if some still do when the time is over. They are
+/// interrupted: what waits inside a call notices when the call returns.
+#[pyfunction]
+pub(crate) fn end_functions(py: Python<'_>, timeout_ms: u64) -> bool {
+    let threads = TaskThreads::of_all_jobs();
+    threads.interrupt(py);
+    py.detach(|| threads.wait_until_left(Duration::from_millis(timeout_ms)))
 }
 
 /// How long functions in this process may go on undisturbed when their job is closed.

@@ -19,6 +19,7 @@ mod crew;
 mod door;
 mod graph;
 mod job;
+mod leave;
 mod logging;
 mod settings;
 mod tls;
@@ -38,7 +39,7 @@ mod _flownet {
     #[pymodule_export]
     use super::crew::{PyCrew, PyMember};
     #[pymodule_export]
-    use super::job::{PyJobHandle, check, explain, submit};
+    use super::job::{PyJobHandle, check, end_functions, explain, submit};
     #[pymodule_export]
     use super::settings::{check_settings, settings};
     #[pymodule_export]

@@ -8,16 +8,21 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::chain::{Objects, PythonChainFactory};
+use crate::leave::{leave_now, leave_soon};
 use crate::{errors, logging};
 
 /// Serve the coordinator named on standard input until it is gone, then end the process.
 ///
-/// The process ends here, without the interpreter's own ending: a user's function that ignores being cancelled may hold a
-/// thread, and must not hold the process.
+/// The process ends here, with what its functions have started, and without the interpreter's own ending: a user's function
+/// that ignores being cancelled may hold a thread, or the interpreter, and must not hold the process.
 #[pyfunction]
 pub(crate) fn run_worker(py: Python<'_>) -> PyResult<()> {
     logging::install();
-    let served = py.detach(|| flownet_cluster::run_worker(io::stdin().lock(), chain_factory));
+    let served = py.detach(|| {
+        let served = flownet_cluster::run_worker(io::stdin().lock(), chain_factory);
+        leave_soon();
+        served
+    });
     served.map_err(|error| errors::flownet(py, &format!("this worker cannot serve: {error}")))?;
     let sys = py.import("sys")?;
     for stream in ["stdout", "stderr"] {
@@ -27,7 +32,7 @@ pub(crate) fn run_worker(py: Python<'_>) -> PyResult<()> {
             let _ = stream.call_method0("flush");
         }
     }
-    py.import("os")?.call_method1("_exit", (0,))?;
+    leave_now();
     Ok(())
 }
 

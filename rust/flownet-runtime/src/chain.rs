@@ -15,8 +15,8 @@ use crate::state::KeyGroupRange;
 /// All operators of one task, fused: records between them are never serialised.
 ///
 /// The task thread calls everything here, one call at a time, in this order: `open`; then any mix of `process` (tasks
-/// with inputs) or `poll_source` (tasks without), `on_watermark` and `on_timer`; then `finish` if the input ended by
-/// itself; then `close`, always. A call that returns an error is followed by `close` only.
+/// with inputs) or `poll_source` (tasks without), `on_watermark` and `on_timer`; then, if the input ended, `finish` unless
+/// the job was stopped without draining, and `commit`; then `close`, always. A call that returns an error is followed by `close` only.
 ///
 /// Calls should be bounded: cancels and timers are looked at between them.
 pub trait Chain: Send {
@@ -62,14 +62,23 @@ pub trait Chain: Send {
         Ok(())
     }
 
-    /// The input has ended: pending processing-time windows fire now, so that nothing is lost.
+    /// The input has ended, and time with it: pending processing-time windows fire now, so that nothing is lost.
     fn finish(&mut self, out: &mut Outputs) -> Result<(), TaskError> {
         let _ = out;
         Ok(())
     }
 
-    /// Gives back what `open` took; called once, whatever happened before.
-    fn close(&mut self) {}
+    /// The last record has come: sinks make what they were given final.
+    fn commit(&mut self, out: &mut Outputs) -> Result<(), TaskError> {
+        let _ = out;
+        Ok(())
+    }
+
+    /// Gives back what `open` took; called once, whatever happened before. An error fails a task that has not failed yet:
+    /// a sink may write its last bytes here.
+    fn close(&mut self) -> Result<(), TaskError> {
+        Ok(())
+    }
 }
 
 /// What a source has to say after producing some records.

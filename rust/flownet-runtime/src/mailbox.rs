@@ -20,6 +20,11 @@ pub enum Mail {
     Cancel,
     /// How fast the source may go from now on.
     Order(SourceOrder),
+    /// The source has ended. With `drain`, so has time: what waits for it fires.
+    EndSource {
+        /// Whether windows and timers fire.
+        drain: bool,
+    },
 }
 
 /// The letter box of one task. Clones share it.

@@ -52,6 +52,8 @@ pub(crate) struct Task {
     pub(crate) mailbox: Mailbox,
     pub(crate) parker: Arc<ThreadParker>,
     pub(crate) started: Instant,
+    /// The source was told to end, and whether with everything that waits for time.
+    pub(crate) source_end: Option<bool>,
 }
 
 enum Step {
@@ -66,26 +68,36 @@ enum Step {
 }
 
 impl Task {
-    /// Runs the task to its end, whatever that is, and gives everything back.
-    pub(crate) fn run(mut self, name: &str) -> Result<(), TaskError> {
+    /// Runs the task to its end, whatever that is, and gives everything back. `on_failure` is called as soon as it has
+    /// failed.
+    pub(crate) fn run(mut self, name: &str, on_failure: impl FnOnce(&TaskError)) -> Result<(), TaskError> {
         let ran = catching(name, || self.run_chain());
-        // Before user code closes at its leisure: whoever reads from here learns at once.
-        self.fail_partitions(&ran);
-        let closed = catching(name, || {
-            self.chain.close();
-            Ok(())
-        });
-        let result = ran.and(closed);
-        self.fail_partitions(&result);
+        let (ran, closed) = match ran {
+            Err(error) => {
+                // Before user code closes at its leisure; and the cause is told before its echoes can be.
+                self.fail(&error, on_failure);
+                (Err(error), catching(name, || self.chain.close()))
+            }
+            Ok(()) => {
+                // What an operator could not finish in `close` is a failure like any other.
+                let closed = catching(name, || self.chain.close());
+                if let Err(error) = &closed {
+                    self.fail(error, on_failure);
+                }
+                (closed, Ok(()))
+            }
+        };
+        if let Err(error) = closed {
+            tracing::warn!(task = name, %error, "close() failed too");
+        }
         self.cx.metrics.close();
-        result
+        ran
     }
 
-    fn fail_partitions(&self, result: &Result<(), TaskError>) {
-        if let Err(error) = result {
-            let cause: Arc<str> = error.to_string().into();
-            self.partitions.iter().for_each(|partition| partition.fail(Arc::clone(&cause)));
-        }
+    fn fail(&self, error: &TaskError, on_failure: impl FnOnce(&TaskError)) {
+        on_failure(error);
+        let cause: Arc<str> = error.to_string().into();
+        self.partitions.iter().for_each(|partition| partition.fail(Arc::clone(&cause)));
     }
 
     fn run_chain(&mut self) -> Result<(), TaskError> {
@@ -125,6 +137,7 @@ impl Task {
                 self.outputs.broadcast(&Event::Watermark { timestamp_ms: i64::MAX })?;
             }
         }
+        self.chain.commit(&mut self.outputs)?;
         self.outputs.finish(drain)
     }
 
@@ -133,6 +146,10 @@ impl Task {
             Some(Mail::Cancel) => Err(TaskError::Cancelled),
             Some(Mail::Order(order)) => {
                 self.outputs.pace.follow(order, self.started.elapsed());
+                Ok(())
+            }
+            Some(Mail::EndSource { drain }) => {
+                self.source_end.get_or_insert(drain);
                 Ok(())
             }
             None => Ok(()),
@@ -157,6 +174,9 @@ impl Task {
     }
 
     fn step_source(&mut self) -> Result<Step, TaskError> {
+        if let Some(drain) = self.source_end {
+            return Ok(Step::End { drain });
+        }
         let now = if self.outputs.pace.is_free() { Duration::ZERO } else { self.started.elapsed() };
         match self.outputs.pace.begin(now) {
             Turn::Go => {}

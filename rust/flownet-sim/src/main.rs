@@ -1,5 +1,6 @@
 //! `make simulate` and `make prove`: see `docs/flow-control-proof.md`.
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -35,6 +36,8 @@ fn main() -> ExitCode {
 fn simulate(from: u64, count: u64) -> ExitCode {
     let began = Instant::now();
     let (next, actions, is_over) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+    // A line that is written over is for people: in a log it would be one of thousands of parts.
+    let is_watched = std::io::stderr().is_terminal();
     let work = || {
         let mut failed = None;
         while !is_over.load(Ordering::Relaxed) {
@@ -47,7 +50,7 @@ fn simulate(from: u64, count: u64) -> ExitCode {
             if run.failure.is_some() {
                 is_over.store(true, Ordering::Relaxed);
                 failed = Some((from + done, run));
-            } else if done % PROGRESS_EVERY == 0 {
+            } else if is_watched && done % PROGRESS_EVERY == 0 {
                 eprint!("\r{done} of {count} seeds");
             }
         }
@@ -58,7 +61,9 @@ fn simulate(from: u64, count: u64) -> ExitCode {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         workers.into_iter().filter_map(|worker| worker.join().ok().flatten()).min_by_key(|(seed, _)| *seed)
     });
-    eprint!("\r");
+    if is_watched {
+        eprint!("\r");
+    }
     if let Some((seed, run)) = failed {
         report(seed, &run);
         return ExitCode::FAILURE;

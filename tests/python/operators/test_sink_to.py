@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,3 +70,29 @@ def test_an_exception_of_a_sink_names_it(env: fn.Environment, workers: int) -> N
 def test_sink_to_wants_an_instance(env: fn.Environment) -> None:
     with pytest.raises(fn.errors.PlanError, match="not the class Files: make an instance of it"):
         env.from_collection([1]).sink_to(Files)  # type: ignore[arg-type]
+
+
+class Unclosable(fn.Sink[Any]):
+    """As the example of `flownet.Sink` on a disk that is full: what was written fails to get there as it is closed."""
+
+    def write(self, records: list[Any]) -> None:
+        if "x" in records:
+            raise ValueError("a bad record")
+
+    def close(self) -> None:
+        raise OSError(28, "No space left on device")
+
+
+def test_what_a_sink_cannot_write_as_it_is_closed_fails_the_job(workers: int) -> None:
+    env = fn.Environment()
+    env.from_collection(range(100)).sink_to(Unclosable())
+    with pytest.raises(fn.errors.OperatorError, match="No space left on device") as caught:
+        env.execute(workers)
+    assert (caught.value.operator, caught.value.error_type) == ("Unclosable", "OSError")
+
+
+def test_the_failure_before_is_told_and_not_that_of_closing(workers: int) -> None:
+    env = fn.Environment()
+    env.from_collection([1, "x"]).sink_to(Unclosable())
+    with pytest.raises(fn.errors.OperatorError, match="a bad record"):
+        env.execute(workers)

@@ -14,7 +14,7 @@ use std::{
 };
 
 use flownet_net::Credentials;
-use flownet_runtime::ChainFactory;
+use flownet_runtime::{ChainFactory, spec::TaskSpec};
 use tarpc::client::RpcError;
 use tokio::{
     net::TcpListener,
@@ -49,6 +49,8 @@ pub(super) struct Job {
 pub(super) enum Event {
     /// The user cancels.
     Cancel,
+    /// The user wants the job to end well.
+    Stop { drain: bool },
     /// A worker has proved itself and said who it is.
     Introduced { introduction: Introduction, client: WorkerClient },
     /// Answer to a deploy call.
@@ -63,8 +65,8 @@ pub(super) enum Event {
     Inspected { worker: u32, round: u32, inspection: Inspection },
     /// Answer to a stop call.
     Stopped { worker: u32, news: News },
-    /// Answer to an order.
-    Ordered,
+    /// Answer to a call that has nothing to say.
+    Done,
     /// A call failed: the connection is gone.
     Disconnected { worker: u32, reason: String },
 }
@@ -130,6 +132,7 @@ impl Driver {
         let limits = Limits {
             launch: job.settings.launch_timeout,
             heartbeat: job.settings.heartbeat_timeout,
+            stop: job.settings.stop_timeout,
             cancel: job.settings.cancel_timeout,
         };
         let machine = JobMachine::new(&seats.keys().copied().collect::<Vec<_>>(), &placement, limits);
@@ -183,6 +186,7 @@ impl Driver {
     fn handle(&mut self, event: Event) {
         match event {
             Event::Cancel => self.feed(Input::Cancel),
+            Event::Stop { drain } => self.feed(Input::Stop { drain }),
             Event::Introduced { introduction, client } => self.introduced(introduction, client),
             Event::Deployed { worker, address } => {
                 self.seat(worker).identity.address = Some(address);
@@ -197,7 +201,7 @@ impl Driver {
                 self.feed(Input::WorkerFailed { worker, message });
             }
             Event::News { worker, news } => self.news(worker, news),
-            Event::Ordered => {}
+            Event::Done => {}
             Event::Inspected { worker, round, inspection } => self.stall.on_inspection(round, worker, inspection),
             Event::Stopped { worker, news } => self.stopped(worker, news),
             Event::Disconnected { worker, reason } => self.disconnected(worker, reason),
@@ -212,6 +216,9 @@ impl Driver {
                 Command::Launch { worker } => self.launch(worker),
                 Command::Deploy { worker } => self.deploy(worker),
                 Command::Start { worker } => self.start(worker),
+                Command::EndSources { worker, drain } => {
+                    self.call(worker, async move |link| link.end_sources(drain).await.map(|()| Event::Done));
+                }
                 Command::Stop { worker } => self.stop(worker),
                 Command::Kill { worker } => self.kill(worker),
                 Command::End { outcome } => return Some(outcome),
@@ -329,7 +336,7 @@ impl Driver {
         let number = self.orders;
         let sources = self.job.plan.tasks.iter().filter(|task| task.spec.is_source());
         for worker in sources.map(|task| task.worker).collect::<BTreeSet<_>>() {
-            self.call(worker, async move |link| link.order(number, order).await.map(|()| Event::Ordered));
+            self.call(worker, async move |link| link.order(number, order).await.map(|()| Event::Done));
         }
     }
 
@@ -421,6 +428,12 @@ impl Driver {
         match outcome {
             Outcome::Finished => Ok(()),
             Outcome::Cancelled => Err(ClusterError::Cancelled),
+            Outcome::StopTimeout { tasks } => {
+                let specs = tasks.iter().map(|&task| &self.job.plan.tasks[task as usize].spec);
+                let name = |spec: &TaskSpec| format!("{} ({}/{})", spec.name, spec.subtask + 1, spec.parallelism);
+                let (limit, tasks) = (self.job.settings.stop_timeout, specs.map(name).collect());
+                Err(ClusterError::StopTimeout { limit, tasks })
+            }
             Outcome::Failed(failure) => {
                 let identity = |worker: u32| match self.seats.get(&worker) {
                     Some(seat) => seat.identity.clone(),

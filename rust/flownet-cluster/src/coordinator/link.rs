@@ -53,6 +53,16 @@ impl WorkerLink {
         }
     }
 
+    pub(super) async fn end_sources(&self, drain: bool) -> Result<(), RpcError> {
+        match self {
+            Self::Local(agent) => {
+                agent.end_sources(drain);
+                Ok(())
+            }
+            Self::Remote(client) => client.end_sources(within(NEVER), drain).await,
+        }
+    }
+
     pub(super) async fn inspect(&self) -> Result<Inspection, RpcError> {
         match self {
             Self::Local(agent) => Ok(agent.inspect()),

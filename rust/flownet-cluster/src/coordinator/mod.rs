@@ -134,6 +134,16 @@ impl JobHandle {
         self.board.stall_after(after)
     }
 
+    /// Asks the job to end well; returns at once. Its sources end, what is in
+    /// flight is worked off, sinks make final what they got, and the job has
+    /// finished. With `drain` windows and timers that are open fire, else they
+    /// do not. What takes longer than `stop_timeout` is cancelled:
+    /// [`ClusterError::StopTimeout`]. Only the first call counts.
+    pub fn stop(&self, drain: bool) {
+        // Without a receiver the job has ended.
+        let _ = self.events.send(Event::Stop { drain });
+    }
+
     /// Asks the job to end without finishing; returns at once. A job that has
     /// finished, or is failing, goes on as it was.
     pub fn cancel(&self) {

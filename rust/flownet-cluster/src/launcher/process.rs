@@ -3,6 +3,8 @@
 //!
 //! # Invariants
 //! - I1: a [`WorkerProcess`] that is dropped has been killed and reaped.
+//! - I2: what it started has been killed too, unless it has left the worker's process group: that is done before the worker
+//!   is reaped, as long as its number, and so the group's, cannot be another's.
 
 use std::{
     ffi::OsString,
@@ -10,6 +12,8 @@ use std::{
     os::unix::process::CommandExt,
     process::{Child, Command, Stdio},
 };
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use crate::error::WorkerExit;
 
@@ -59,7 +63,8 @@ impl WorkerProcess {
 
     /// How the process ended, if it has.
     pub(crate) fn try_exit(&mut self) -> Option<WorkerExit> {
-        if self.exit.is_none() {
+        if self.exit.is_none() && self.has_ended() {
+            self.kill_group();
             self.exit = match self.child.try_wait() {
                 Ok(status) => status.map(WorkerExit::from),
                 Err(error) => Some(WorkerExit::Disconnected { reason: error.to_string() }),
@@ -70,11 +75,26 @@ impl WorkerProcess {
 
     /// Ends the process by force; [`try_exit`](Self::try_exit) tells when it is gone.
     pub(crate) fn kill(&mut self) {
-        if self.try_exit().is_none()
-            && let Err(error) = self.child.kill()
-        {
+        if self.try_exit().is_none() {
+            self.kill_group();
+        }
+    }
+
+    /// Looks without reaping.
+    fn has_ended(&self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        // An error says that it is no child of ours any more: asking for its exit tells that, too.
+        !matches!(waitid(WaitId::Pid(self.pid()), options), Ok(None))
+    }
+
+    fn kill_group(&self) {
+        if let Err(error) = kill_process_group(self.pid(), Signal::KILL) {
             tracing::warn!(pid = self.child.id(), %error, "cannot kill a worker process");
         }
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
     }
 }
 
@@ -121,6 +141,31 @@ mod tests {
     fn a_program_that_does_not_exist_is_an_error() {
         let command = WorkerCommand { program: "/nonexistent/flownet".into(), ..WorkerCommand::default() };
         assert!(WorkerProcess::spawn(&command, Vec::new()).is_err());
+    }
+
+    #[test]
+    fn what_a_process_started_ends_with_it_however_it_ends() {
+        for script in
+            ["sleep 600 & echo $! > pid; mv pid pid_; exit 3", "sleep 600 & echo $! > pid; mv pid pid_; sleep 600"]
+        {
+            let folder = tempfile::tempdir().unwrap();
+            let script = format!("cd {}; {script}", folder.path().display());
+            let mut process = WorkerProcess::spawn(&shell(&script), Vec::new()).unwrap();
+            let started: u32 = loop {
+                if let Ok(pid) = std::fs::read_to_string(folder.path().join("pid_")) {
+                    break pid.trim().parse().unwrap();
+                }
+            };
+            if script.contains("exit") {
+                exit(&mut process);
+            }
+            drop(process);
+            // It is not our child: whoever reaps it does so in a moment.
+            let state = || std::fs::read_to_string(format!("/proc/{started}/stat")).unwrap_or_default();
+            while !state().is_empty() && !state().contains(") Z ") {
+                std::thread::yield_now();
+            }
+        }
     }
 
     #[test]

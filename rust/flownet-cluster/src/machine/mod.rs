@@ -6,19 +6,21 @@
 //! [`Input::Tick`] if nothing happens.
 //!
 //! ```text
-//! Created -> Launching -> Deploying -> Running -> Finishing -> Ended
-//!                 \___________\___________\___-> Failing ---/
-//!                 \___________\___________\___-> Cancelling-/
+//! Created -> Launching -> Deploying -> Running -> Stopping -> Finishing -> Ended
+//!                 \___________\___________\___________\____-> Failing ---/
+//!                 \___________\___________\___________\____-> Cancelling-/
 //! ```
 //!
 //! # Invariants
 //! - I1: the commands to one worker are a subsequence of Launch, Deploy, Start,
-//!   Stop, Kill, each at most once; Deploy, Start and Stop only while it answers.
+//!   EndSources, Stop, Kill, each at most once; all but the first and the last
+//!   only while it answers.
 //! - I2: no task starts before every task of the job is deployed, so a partition
 //!   exists when it is asked for.
 //! - I3: [`Command::End`] comes once, last, and when every worker is gone.
 //! - I4: once a job is ending it has ended within the cancel timeout and
 //!   [`KILL_LIMIT`], whatever the workers do.
+//! - I5: a job that was told to stop is ending within the stop timeout.
 //!
 //! # Which failure is the cause
 //! A task that lost its connection, or whose producer failed, is the echo of
@@ -69,6 +71,8 @@ pub(crate) enum Input {
     WorkerGone { worker: u32 },
     /// The user wants the job to end.
     Cancel,
+    /// The user wants it to end well: its sources end. Until all tasks run, that waits.
+    Stop { drain: bool },
     /// Time has passed.
     Tick,
 }
@@ -82,6 +86,8 @@ pub(crate) enum Command {
     Deploy { worker: u32 },
     /// Tell it the addresses and start its tasks; answered by `Started`.
     Start { worker: u32 },
+    /// Tell its sources that they have ended; answered by their ends.
+    EndSources { worker: u32, drain: bool },
     /// Cancel what runs, fetch its last report, let it go; answered by `WorkerGone`.
     Stop { worker: u32 },
     /// End its process by force; answered by `WorkerGone`.
@@ -95,6 +101,10 @@ pub(crate) enum Command {
 pub(crate) enum Outcome {
     Finished,
     Cancelled,
+    /// Told to stop, cancelled because these tasks had not ended in time.
+    StopTimeout {
+        tasks: Vec<u32>,
+    },
     Failed(Failure),
 }
 
@@ -157,6 +167,8 @@ pub enum JobState {
     Deploying,
     /// Tasks run.
     Running,
+    /// The user stopped it: sources have ended, what is in flight is worked off.
+    Stopping,
     /// Every task ended well; workers are leaving.
     Finishing,
     /// Something failed; the cause is being found or workers are leaving.
@@ -174,6 +186,7 @@ impl fmt::Display for JobState {
             Self::Launching => "LAUNCHING",
             Self::Deploying => "DEPLOYING",
             Self::Running => "RUNNING",
+            Self::Stopping => "STOPPING",
             Self::Finishing => "FINISHING",
             Self::Failing => "FAILING",
             Self::Cancelling => "CANCELLING",
@@ -187,6 +200,7 @@ impl fmt::Display for JobState {
 pub(crate) struct Limits {
     pub(crate) launch: Duration,
     pub(crate) heartbeat: Duration,
+    pub(crate) stop: Duration,
     pub(crate) cancel: Duration,
 }
 
@@ -201,6 +215,8 @@ pub(crate) struct JobMachine {
     unfinished: usize,
     /// When launching and deploying has taken too long.
     launch_deadline: Duration,
+    /// What the user said who wants the job to end well, and until when it may take.
+    stop: Option<(bool, Duration)>,
     /// An echo of a failure, and until when its root may still turn up.
     suspicion: Option<(Failure, Duration)>,
     outcome: Option<Outcome>,
@@ -225,6 +241,7 @@ impl JobMachine {
             tasks: placement.iter().map(|&worker| (worker, false)).collect(),
             unfinished: placement.len(),
             launch_deadline: Duration::MAX,
+            stop: None,
             suspicion: None,
             outcome: None,
             commands: VecDeque::new(),
@@ -251,6 +268,7 @@ impl JobMachine {
             Input::WorkerLost { worker, how } => self.worker_lost(worker, how, now),
             Input::WorkerGone { worker } => self.worker_gone(worker),
             Input::Cancel => self.cancel(now),
+            Input::Stop { drain } => self.stop(drain, now),
             Input::Tick => {}
         }
         self.check_times(now);
@@ -268,7 +286,8 @@ impl JobMachine {
         let workers = self.workers.iter().filter_map(|worker| worker.timeout(self.limits.heartbeat));
         let suspicion = self.suspicion.iter().map(|&(_, deadline)| deadline);
         let launch = self.is_starting().then_some(self.launch_deadline);
-        workers.chain(suspicion).chain(launch).min()
+        let stop = self.stop.filter(|_| self.outcome.is_none()).map(|(_, deadline)| deadline);
+        workers.chain(suspicion).chain(launch).chain(stop).min()
     }
 
     pub(crate) fn state(&self) -> JobState {
@@ -314,6 +333,7 @@ impl JobMachine {
         }
         if self.all_reached(Phase::Running) {
             self.state = JobState::Running;
+            self.end_sources();
         }
     }
 
@@ -365,6 +385,22 @@ impl JobMachine {
         }
     }
 
+    fn stop(&mut self, drain: bool, now: Duration) {
+        if self.stop.is_none() && self.suspicion.is_none() && self.outcome.is_none() {
+            self.stop = Some((drain, now + self.limits.stop));
+            self.end_sources();
+        }
+    }
+
+    /// Once the user has said so and all tasks run.
+    fn end_sources(&mut self) {
+        let (JobState::Running, Some((drain, _))) = (self.state, self.stop) else { return };
+        self.state = JobState::Stopping;
+        for worker in self.workers_in(Phase::Running) {
+            self.commands.push_back(Command::EndSources { worker, drain });
+        }
+    }
+
     fn fail(&mut self, failure: Failure, now: Duration) {
         if self.outcome.is_some() {
             return;
@@ -404,6 +440,11 @@ impl JobMachine {
             let last = self.workers.iter().map(|worker| worker.phase).min().unwrap_or(Phase::Launching);
             let workers = self.workers_in(last);
             self.fail(Failure::LaunchTimeout { workers, limit: self.limits.launch }, now);
+        }
+        if self.suspicion.is_none() && self.stop.is_some_and(|(_, deadline)| now >= deadline) {
+            let unfinished = (0..).zip(&self.tasks).filter(|(_, (_, has_finished))| !has_finished);
+            let tasks = unfinished.map(|(task, _)| task).collect();
+            self.end_with(Outcome::StopTimeout { tasks }, JobState::Cancelling, now);
         }
         if let Some((failure, _)) = self.suspicion.take_if(|&mut (_, deadline)| now >= deadline) {
             self.end_with(Outcome::Failed(failure), JobState::Failing, now);
@@ -496,8 +537,8 @@ impl JobMachine {
 
 /// How long an echo of a failure waits for its root.
 pub(crate) const ROOT_GRACE: Duration = Duration::from_millis(500);
-/// The same where the echo names a task that failed: it has told its peers so, and
-/// is reported as soon as its user code has closed.
+/// The same where the echo names a task that failed: its own report is on its way
+/// already, and only a worker that is short of time holds it up for so long.
 pub(crate) const HEARSAY_GRACE: Duration = Duration::from_secs(5);
 /// How long a killed process may take to be gone before the job ends without
 /// it; only an in-process worker with a stuck task gets there.

@@ -5,8 +5,12 @@ use proptest::prelude::*;
 
 use super::*;
 
-const LIMITS: Limits =
-    Limits { launch: Duration::from_secs(60), heartbeat: Duration::from_secs(10), cancel: Duration::from_secs(5) };
+const LIMITS: Limits = Limits {
+    launch: Duration::from_secs(60),
+    heartbeat: Duration::from_secs(10),
+    stop: Duration::from_secs(7),
+    cancel: Duration::from_secs(5),
+};
 
 /// A machine, its clock, and a check that every command is legal.
 struct Rig {
@@ -67,6 +71,7 @@ impl Rig {
             self.issued.iter().filter_map(worker_and_rank).filter(|&(of, _)| of == worker).map(|(_, r)| r).collect();
         assert!(earlier.iter().all(|&before| before < rank), "{command:?} after {earlier:?}");
         assert!(rank == 0 || earlier.contains(&0), "{command:?} to a worker not launched");
+        assert!(rank != 3 || earlier.contains(&2), "{command:?} to a worker that runs nothing");
         assert!(rank != 2 || earlier.contains(&1), "{command:?} to a worker without tasks");
     }
 
@@ -92,8 +97,9 @@ fn worker_and_rank(command: &Command) -> Option<(u32, u8)> {
         Command::Launch { worker } => Some((worker, 0)),
         Command::Deploy { worker } => Some((worker, 1)),
         Command::Start { worker } => Some((worker, 2)),
-        Command::Stop { worker } => Some((worker, 3)),
-        Command::Kill { worker } => Some((worker, 4)),
+        Command::EndSources { worker, .. } => Some((worker, 3)),
+        Command::Stop { worker } => Some((worker, 4)),
+        Command::Kill { worker } => Some((worker, 5)),
         Command::End { .. } => None,
     }
 }
@@ -317,6 +323,71 @@ fn a_cancel_does_not_hide_a_failure_being_looked_into() {
 }
 
 #[test]
+fn a_stop_ends_the_sources_of_all_and_the_job_finishes_with_its_tasks() {
+    for drain in [true, false] {
+        let mut rig = Rig::running();
+        let ended = rig.handle(Input::Stop { drain });
+        let expected = [1, 2].map(|worker| Command::EndSources { worker, drain });
+        assert_eq!((ended.as_slice(), rig.machine.state()), (&expected[..], JobState::Stopping));
+        assert_eq!(rig.handle(Input::Stop { drain: !drain }), [], "the first word holds");
+        for task in 0..4 {
+            rig.handle(Input::TaskFinished { task });
+        }
+        assert_eq!(rig.machine.state(), JobState::Finishing);
+        assert_eq!(rig.advance(LIMITS.cancel - Duration::from_millis(1)), [], "its time is that of a job that ends");
+        assert_eq!(rig.outcome(), Outcome::Finished);
+    }
+}
+
+#[test]
+fn a_stop_of_a_job_that_starts_waits_until_all_tasks_run() {
+    let mut rig = Rig::new();
+    rig.handle(Input::Begin);
+    for worker in [1, 2] {
+        rig.handle(Input::Registered { worker });
+        rig.handle(Input::Deployed { worker });
+    }
+    assert_eq!(rig.handle(Input::Stop { drain: true }), []);
+    assert_eq!(rig.handle(Input::Started { worker: 1 }), []);
+    let ended = rig.handle(Input::Started { worker: 2 });
+    assert_eq!(ended, [1, 2].map(|worker| Command::EndSources { worker, drain: true }));
+}
+
+#[test]
+fn a_job_that_does_not_stop_in_time_is_cancelled_and_its_last_tasks_named() {
+    let mut rig = Rig::running();
+    rig.handle(Input::Stop { drain: true });
+    rig.handle(Input::TaskFinished { task: 0 });
+    rig.handle(Input::TaskFinished { task: 3 });
+    assert_eq!(rig.machine.poll_timeout(), Some(LIMITS.stop));
+    let commands = rig.advance(LIMITS.stop);
+    assert_eq!(commands, [Command::Stop { worker: 1 }, Command::Stop { worker: 2 }]);
+    assert_eq!(rig.machine.state(), JobState::Cancelling);
+    assert_eq!(rig.outcome(), Outcome::StopTimeout { tasks: vec![1, 2] });
+}
+
+#[test]
+fn a_job_that_stops_can_be_cancelled_and_can_fail() {
+    let mut rig = Rig::running();
+    rig.handle(Input::Stop { drain: true });
+    assert_eq!(rig.handle(Input::Cancel), [Command::Stop { worker: 1 }, Command::Stop { worker: 2 }]);
+    assert_eq!(rig.outcome(), Outcome::Cancelled);
+    let mut rig = Rig::running();
+    rig.handle(Input::Stop { drain: true });
+    rig.fail_task(1, operator_error());
+    assert_eq!(rig.outcome(), Outcome::Failed(Failure::Task { task: 1, error: operator_error() }));
+}
+
+#[test]
+fn a_stop_does_not_hide_a_failure_being_looked_into() {
+    let mut rig = Rig::running();
+    rig.fail_task(0, echo());
+    assert_eq!(rig.handle(Input::Stop { drain: true }), []);
+    rig.advance(ROOT_GRACE);
+    assert_eq!(rig.outcome(), Outcome::Failed(Failure::Task { task: 0, error: echo() }));
+}
+
+#[test]
 fn a_worker_that_does_not_stop_in_time_is_killed_and_then_given_up() {
     let mut rig = Rig::running();
     rig.handle(Input::Cancel);
@@ -360,6 +431,7 @@ fn input() -> impl Strategy<Value = Input> {
         1 => worker.clone().prop_map(|worker| Input::WorkerLost { worker, how: killed() }),
         2 => worker.prop_map(|worker| Input::WorkerGone { worker }),
         1 => Just(Input::Cancel),
+        1 => any::<bool>().prop_map(|drain| Input::Stop { drain }),
         2 => Just(Input::Tick),
     ]
 }

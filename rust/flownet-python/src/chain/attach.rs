@@ -6,7 +6,8 @@
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::ffi::c_ulong;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::process;
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pyo3::exceptions::PySystemExit;
@@ -16,7 +17,8 @@ use pyo3::prelude::*;
 /// The threads of one job that run users' functions in this process.
 #[derive(Debug, Default)]
 pub struct TaskThreads {
-    threads: Mutex<HashSet<c_ulong>>,
+    /// With the process they belong to: a child after a fork has the list and not the threads.
+    threads: Mutex<HashSet<(u32, c_ulong)>>,
     left: Condvar,
 }
 
@@ -24,35 +26,40 @@ impl TaskThreads {
     /// Raises `SystemExit` in the Python code that runs on these threads, which ends what computes without end. What waits
     /// inside a call, `time.sleep` for one, notices when the call returns.
     pub fn interrupt(&self, py: Python<'_>) {
-        for &thread in self.lock().iter() {
+        for &(_, thread) in self.lock().iter().filter(|&&(process, _)| process == process::id()) {
             // SAFETY: attached, as `py` shows; the exception is a class. A thread that is gone is not found and left alone.
             unsafe { ffi::PyThreadState_SetAsyncExc(thread.cast_signed(), py.get_type::<PySystemExit>().as_ptr()) };
         }
     }
 
-    /// Waits, which must be done detached, until all have left or the time is over.
-    pub fn wait_until_left(&self, limit: Duration) {
-        let _ = self.left.wait_timeout_while(self.lock(), limit, |threads| !threads.is_empty());
+    /// Waits, which must be done detached, until all have left or the time is over; whether they have.
+    pub fn wait_until_left(&self, limit: Duration) -> bool {
+        let waited = self.left.wait_timeout_while(self.lock(), limit, |threads| !are_gone(threads));
+        are_gone(&waited.unwrap_or_else(PoisonError::into_inner).0)
     }
 
-    /// Adds the calling thread.
-    pub(super) fn enter(&self, py: Python<'_>) -> PyResult<()> {
-        let thread = this_thread(py)?;
-        self.lock().insert(thread);
-        Ok(())
+    /// Those of all jobs of this process.
+    pub fn of_all_jobs() -> &'static Self {
+        static ALL: LazyLock<TaskThreads> = LazyLock::new(TaskThreads::default);
+        &ALL
     }
 
-    /// Takes the calling thread out.
-    pub(super) fn leave(&self, py: Python<'_>) {
-        if let Ok(thread) = this_thread(py) {
-            self.lock().remove(&thread);
-            self.left.notify_all();
-        }
+    fn enter(&self, thread: c_ulong) {
+        self.lock().insert((process::id(), thread));
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashSet<c_ulong>> {
+    fn leave(&self, thread: c_ulong) {
+        self.lock().remove(&(process::id(), thread));
+        self.left.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashSet<(u32, c_ulong)>> {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn are_gone(threads: &HashSet<(u32, c_ulong)>) -> bool {
+    !threads.iter().any(|&(process, _)| process == process::id())
 }
 
 /// The number by which the interpreter knows the calling thread.
@@ -70,6 +77,19 @@ thread_local! {
 struct KeptState {
     state: ffi::PyGILState_STATE,
     saved: *mut ffi::PyThreadState,
+    /// Where the thread is listed, and by which number, once it is.
+    listed: Option<(Arc<TaskThreads>, c_ulong)>,
+}
+
+/// Lists the calling thread, which has been [kept](keep_thread).
+pub(super) fn enter_threads(py: Python<'_>, threads: &Arc<TaskThreads>) -> PyResult<()> {
+    let thread = this_thread(py)?;
+    threads.enter(thread);
+    TaskThreads::of_all_jobs().enter(thread);
+    KEPT.with(|kept| {
+        kept.set(kept.take().map(|state| KeptState { listed: Some((Arc::clone(threads), thread)), ..state }));
+    });
+    Ok(())
 }
 
 /// Registers the calling thread, which must not be attached, and leaves it detached.
@@ -78,17 +98,22 @@ pub(super) fn keep_thread() {
         // SAFETY: the interpreter is initialised (it has loaded this crate) and the thread is not attached: `Chain` methods
         // attach and detach within themselves. `PyEval_SaveThread` needs the attachment that `PyGILState_Ensure` has made.
         let (state, saved) = unsafe { (ffi::PyGILState_Ensure(), ffi::PyEval_SaveThread()) };
-        kept.set(Some(KeptState { state, saved }));
+        kept.set(Some(KeptState { state, saved, listed: None }));
     });
 }
 
 /// Takes back [`keep_thread`], if it was called on this thread, which must be detached.
 pub(super) fn forget_thread() {
-    if let Some(KeptState { state, saved }) = KEPT.take() {
+    if let Some(KeptState { state, saved, listed }) = KEPT.take() {
         // SAFETY: undoes the two calls of `keep_thread` in reverse order, on the same thread, since it was kept there.
         unsafe {
             ffi::PyEval_RestoreThread(saved);
             ffi::PyGILState_Release(state);
+        }
+        // Only now: the interpreter may be taken down once nobody is listed.
+        if let Some((threads, thread)) = listed {
+            threads.leave(thread);
+            TaskThreads::of_all_jobs().leave(thread);
         }
     }
 }

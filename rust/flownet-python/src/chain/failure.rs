@@ -70,17 +70,6 @@ impl OperatorInfo {
     }
 }
 
-/// Logs an exception that must not stop the task: it is ending anyway.
-pub(super) fn log_close_failure(py: Python<'_>, info: &OperatorInfo, error: &PyErr) {
-    tracing::warn!(
-        operator = info.operator,
-        subtask = info.subtask,
-        "close() raised {}: {}",
-        type_name(py, error),
-        text(error.value(py).str()),
-    );
-}
-
 /// `repr(record)`, cut short; a `repr` that raises does not hide the error that is being told.
 pub(super) fn short_repr(record: &Bound<'_, PyAny>) -> String {
     let Ok(repr) = record.repr() else {

@@ -38,7 +38,7 @@ pub use context::{PyProcessContext, PyTaskContext, PyWindow};
 pub(crate) use failure::CODEC_ERROR;
 pub use objects::Objects;
 
-use attach::{forget_thread, keep_thread};
+use attach::{enter_threads, forget_thread, keep_thread};
 use exit::Exit;
 use record::KeyedRecord;
 use stage::{Flow, Kind, Stage};
@@ -148,7 +148,7 @@ impl Chain for PythonChain {
     fn open(&mut self, cx: &TaskContext) -> Result<(), TaskError> {
         keep_thread();
         Python::attach(|py| {
-            self.threads.enter(py).map_err(|error| TaskError::Config(error.to_string()))?;
+            enter_threads(py, &self.threads).map_err(|error| TaskError::Config(error.to_string()))?;
             self.stages.iter_mut().try_for_each(|stage| stage.open(py, cx))
         })
     }
@@ -205,18 +205,29 @@ impl Chain for PythonChain {
     fn finish(&mut self, out: &mut Outputs) -> Result<(), TaskError> {
         Python::attach(|py| {
             self.each_stage(py, out, |kind, flow| kind.finish(flow))?;
-            self.end_batch(py, out)?;
-            self.each_stage(py, out, |kind, flow| kind.commit(flow))
+            self.end_batch(py, out)
         })
     }
 
-    fn close(&mut self) {
-        Python::attach(|py| {
-            self.stages.iter_mut().for_each(|stage| stage.close(py));
+    fn commit(&mut self, out: &mut Outputs) -> Result<(), TaskError> {
+        Python::attach(|py| self.each_stage(py, out, |kind, flow| kind.commit(flow)))
+    }
+
+    fn close(&mut self) -> Result<(), TaskError> {
+        let closed = Python::attach(|py| {
+            let mut closed = Ok(());
+            for stage in &mut self.stages {
+                let result = stage.close(py);
+                if let (Err(_), Err(error)) = (&closed, &result) {
+                    tracing::warn!(%error, "close() failed, after that of an operator before it");
+                }
+                closed = closed.and(result);
+            }
             self.stages.clear();
             self.exits.clear();
-            self.threads.leave(py);
+            closed
         });
         forget_thread();
+        closed
     }
 }

@@ -28,8 +28,9 @@ pub(super) trait Source: Send {
     fn emit(&mut self, flow: &mut Flow<'_, '_>) -> Result<SourceStatus, TaskError>;
 
     /// Gives back what `open` took.
-    fn close(&mut self, py: Python<'_>) {
+    fn close(&mut self, py: Python<'_>) -> Result<(), TaskError> {
         let _ = py;
+        Ok(())
     }
 }
 
@@ -57,8 +58,9 @@ pub(super) trait Operator: Send {
     }
 
     /// Gives back what `open` took.
-    fn close(&mut self, py: Python<'_>) {
+    fn close(&mut self, py: Python<'_>) -> Result<(), TaskError> {
         let _ = py;
+        Ok(())
     }
 }
 
@@ -94,8 +96,9 @@ pub(super) trait KeyedOperator: Send {
     }
 
     /// Gives back what `open` took.
-    fn close(&mut self, py: Python<'_>) {
+    fn close(&mut self, py: Python<'_>) -> Result<(), TaskError> {
         let _ = py;
+        Ok(())
     }
 }
 
@@ -148,9 +151,9 @@ impl Stage {
         }
     }
 
-    pub(super) fn close(&mut self, py: Python<'_>) {
+    pub(super) fn close(&mut self, py: Python<'_>) -> Result<(), TaskError> {
         if !std::mem::take(&mut self.is_open) {
-            return;
+            return Ok(());
         }
         match &mut self.kind {
             Kind::Source(source) => source.close(py),

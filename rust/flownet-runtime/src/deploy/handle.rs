@@ -115,6 +115,13 @@ impl TaskHandle {
         }
     }
 
+    /// Tells a source that it has ended; other tasks do not mind.
+    pub fn end_source(&self, drain: bool) {
+        if self.spec.is_source() {
+            self.mailbox.post(Mail::EndSource { drain });
+        }
+    }
+
     /// Whether its input is congested, where its flow control asks.
     pub fn is_congested(&self) -> bool {
         self.watched.gate.as_ref().is_some_and(|gate| gate.is_congested())

@@ -136,12 +136,14 @@ impl PreparedTask {
 
     /// Starts the task on a thread of its own. `worker_name` is how users know this worker.
     ///
-    /// `on_exit` is called on that thread, as the last thing it does, with the way the task ended.
+    /// Both callbacks are called on that thread, once: `on_outcome` as soon as it is known how the task ends, which of one
+    /// that fails is before its user code closes; `on_exit` as the last thing it does.
     pub fn start(
         self,
         chain: Box<dyn Chain>,
         worker_name: impl Into<String>,
-        on_exit: impl FnOnce(Result<(), TaskError>) + Send + 'static,
+        on_outcome: impl FnOnce(Result<(), TaskError>) + Send + 'static,
+        on_exit: impl FnOnce() + Send + 'static,
     ) -> Result<TaskHandle, TaskError> {
         let mailbox = Mailbox::new();
         let metrics = Arc::new(TaskMetrics::new());
@@ -156,9 +158,16 @@ impl PreparedTask {
         let body = {
             let (name, mailbox, outcome) = (name.clone(), mailbox.clone(), Arc::clone(&outcome));
             move || {
-                let result = catching(&name, || parts.run(&name, mailbox));
-                let _ = outcome.set(result.clone());
-                on_exit(result);
+                let mut on_outcome = Some(on_outcome);
+                let mut tell = |result: Result<(), TaskError>| {
+                    if let Some(on_outcome) = on_outcome.take() {
+                        on_outcome(result);
+                    }
+                };
+                let result = catching(&name, || parts.run(&name, mailbox, |error| tell(Err(error.clone()))));
+                tell(result.clone());
+                let _ = outcome.set(result);
+                on_exit();
             }
         };
         let thread = thread::Builder::new().name(name.replace('\0', " ")).stack_size(STACK_BYTES).spawn(body);
@@ -270,7 +279,7 @@ struct TaskParts {
 }
 
 impl TaskParts {
-    fn run(self, name: &str, mailbox: Mailbox) -> Result<(), TaskError> {
+    fn run(self, name: &str, mailbox: Mailbox, on_failure: impl FnOnce(&TaskError)) -> Result<(), TaskError> {
         let Self { cx, chain, max_record_bytes, writers, output_pools, output_inlets, gate, partitions } = self;
         let parker = Arc::new(ThreadParker::current());
         mailbox.set_owner(parker.waker().clone());
@@ -286,8 +295,10 @@ impl TaskParts {
             None => (None, Inlets::new(), None),
         };
         let started = Instant::now();
-        let task = Task { cx, chain, input, inlets, outputs, output_pools, partitions, mailbox, parker, started };
-        task.run(name)
+        let source_end = None;
+        let task =
+            Task { cx, chain, input, inlets, outputs, output_pools, partitions, mailbox, parker, started, source_end };
+        task.run(name, on_failure)
     }
 }
 

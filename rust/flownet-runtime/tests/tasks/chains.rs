@@ -166,8 +166,9 @@ impl Chain for Sink {
         Ok(())
     }
 
-    fn close(&mut self) {
+    fn close(&mut self) -> Result<(), TaskError> {
         self.closed.store(true, Ordering::Release);
+        Ok(())
     }
 }
 
@@ -265,8 +266,9 @@ impl Chain for Breaks {
         Ok(())
     }
 
-    fn close(&mut self) {
+    fn close(&mut self) -> Result<(), TaskError> {
         self.closed.store(true, Ordering::Release);
+        Ok(())
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 
 use flownet_runtime::spec::Partitioner;
-use flownet_runtime::{ExchangeFailureKind, TaskError};
+use flownet_runtime::{Chain, ExchangeFailureKind, Outputs, SourceStatus, TaskContext, TaskError};
 
 use crate::chains::{Breaks, Numbers, Seen, Silent, Sink, failure};
 use crate::rig::{Job, Running, wait_until};
@@ -86,4 +87,56 @@ fn a_consumer_that_fails_does_not_fail_its_producer() {
     // What it still writes goes nowhere; whoever runs the job cancels it.
     assert_eq!(running.task("source", 0).join(), Ok(()));
     running.finish_and_assert_all_segments_home();
+}
+
+/// Polls as it is told and closes as it is told, once it may.
+struct Closing {
+    polled: Result<SourceStatus, TaskError>,
+    closed: Result<(), TaskError>,
+    may_close: Receiver<()>,
+}
+
+impl Chain for Closing {
+    fn open(&mut self, _: &TaskContext) -> Result<(), TaskError> {
+        Ok(())
+    }
+
+    fn poll_source(&mut self, _: &mut Outputs) -> Result<SourceStatus, TaskError> {
+        self.polled.clone()
+    }
+
+    fn close(&mut self) -> Result<(), TaskError> {
+        self.may_close.recv().unwrap();
+        self.closed.clone()
+    }
+}
+
+#[test]
+fn a_failure_is_told_before_the_chain_closes_and_a_failure_to_close_is_one() {
+    let error = |text: &str| Err(TaskError::Config(text.into()));
+    let failed = || Err(TaskError::Config("polled".into()));
+    for (polled, closed, expected) in [
+        (failed(), error("closed"), error("polled")),
+        (failed(), Ok(()), error("polled")),
+        (Ok(SourceStatus::Finished), error("closed"), error("closed")),
+        (Ok(SourceStatus::Finished), Ok(()), Ok(())),
+    ] {
+        let mut job = Job::new(1);
+        job.vertex("source", &[0]);
+        let (worker, spec) = job.specs().next().unwrap().clone();
+        let ((send, receive), (close, may_close)) = (channel(), channel());
+        let told_first = polled.is_err();
+        let chain = Box::new(Closing { polled, closed, may_close });
+        let tell = move |result| send.send(result).unwrap();
+        let handle = job.prepare(worker, &spec).unwrap().start(chain, "here", tell, || {}).unwrap();
+        if told_first {
+            assert_eq!(receive.recv().unwrap(), expected);
+            assert_eq!(handle.outcome(), None, "it has not closed");
+        }
+        close.send(()).unwrap();
+        assert_eq!(handle.join(), expected);
+        assert_eq!(receive.iter().count(), usize::from(!told_first), "told once");
+        drop(handle);
+        job.assert_all_segments_home();
+    }
 }

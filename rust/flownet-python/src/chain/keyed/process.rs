@@ -13,7 +13,6 @@ use super::KeyedBase;
 use super::state::State;
 use crate::chain::call::{call1, call2};
 use crate::chain::context::{PyProcessContext, PyTaskContext, TimerChange};
-use crate::chain::failure::log_close_failure;
 use crate::chain::record::KeyedRecord;
 use crate::chain::stage::{Flow, KeyedOperator};
 
@@ -153,10 +152,9 @@ impl KeyedOperator for Process {
         Ok(())
     }
 
-    fn close(&mut self, py: Python<'_>) {
-        if let Err(error) = self.function.bind(py).call_method0(intern!(py, "close")) {
-            log_close_failure(py, &self.base.info, &error);
-        }
+    fn close(&mut self, py: Python<'_>) -> Result<(), TaskError> {
+        let closed = self.function.bind(py).call_method0(intern!(py, "close"));
+        closed.map(drop).map_err(|error| self.base.info.failed(py, &error, None))
     }
 }
 

@@ -7,7 +7,7 @@ use pyo3::types::PyList;
 
 use super::{GATHER_RECORDS, Written};
 use crate::chain::context::PyTaskContext;
-use crate::chain::failure::{OperatorInfo, log_close_failure};
+use crate::chain::failure::OperatorInfo;
 use crate::chain::stage::{Flow, Operator};
 
 /// Hands each batch to `write`, then `flush` at the end, and `close` always.
@@ -52,9 +52,8 @@ impl Operator for CustomSink {
         flushed.map(drop).map_err(|error| self.info.failed(py, &error, None))
     }
 
-    fn close(&mut self, py: Python<'_>) {
-        if let Err(error) = self.sink.bind(py).call_method0(intern!(py, "close")) {
-            log_close_failure(py, &self.info, &error);
-        }
+    fn close(&mut self, py: Python<'_>) -> Result<(), TaskError> {
+        let closed = self.sink.bind(py).call_method0(intern!(py, "close"));
+        closed.map(drop).map_err(|error| self.info.failed(py, &error, None))
     }
 }

@@ -2,6 +2,7 @@
 
 mod collect;
 mod custom;
+mod part_file;
 mod print;
 mod write_text;
 

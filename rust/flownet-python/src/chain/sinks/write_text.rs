@@ -1,7 +1,6 @@
 //! `write_text`: `str(record)` into one file a subtask, which gets its name when it is complete.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
 
 use flownet_runtime::{TaskContext, TaskError};
@@ -9,17 +8,18 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::Written;
+use super::part_file::PartFile;
 use crate::chain::failure::OperatorInfo;
 use crate::chain::stage::{Flow, Operator};
 
 /// Text gathered before it is written, whatever the batch.
 const GATHER_BYTES: usize = 256 * 1024;
 
-/// Writes `part-<subtask>.txt.inprogress` and renames it to `part-<subtask>.txt` at the end of the input.
+/// Writes `part-<subtask>.txt`.
 pub(in crate::chain) struct WriteText {
     folder: PathBuf,
     info: OperatorInfo,
-    file: Option<File>,
+    part: Option<PartFile>,
     text: Vec<u8>,
     records: usize,
     written: Written,
@@ -27,38 +27,20 @@ pub(in crate::chain) struct WriteText {
 
 impl WriteText {
     pub(in crate::chain) fn new(folder: PathBuf, info: OperatorInfo) -> Self {
-        Self { folder, info, file: None, text: Vec::new(), records: 0, written: Written::default() }
-    }
-
-    fn path(&self, suffix: &str) -> PathBuf {
-        self.folder.join(format!("part-{}.txt{suffix}", self.info.subtask))
-    }
-
-    fn create(&self) -> io::Result<File> {
-        fs::create_dir_all(&self.folder)?;
-        File::create(self.path(IN_PROGRESS))
-    }
-
-    fn finish(&mut self) -> io::Result<()> {
-        if let Some(file) = self.file.take() {
-            file.sync_all()?;
-            fs::rename(self.path(IN_PROGRESS), self.path(""))?;
-        }
-        Ok(())
+        Self { folder, info, part: None, text: Vec::new(), records: 0, written: Written::default() }
     }
 
     fn failed(&self, error: &io::Error) -> TaskError {
-        let message = format!("{}: {error}", self.path(IN_PROGRESS).display());
-        self.info.refused("OSError", message, None)
+        let path = PartFile::path_in(&self.folder, self.info.subtask);
+        self.info.refused("OSError", format!("{}: {error}", path.display()), None)
     }
 }
-
-const IN_PROGRESS: &str = ".inprogress";
 
 impl Operator for WriteText {
     fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.written.open(cx);
-        self.file = Some(py.detach(|| self.create()).map_err(|error| self.failed(&error))?);
+        let create = || PartFile::create(self.folder.clone(), cx.subtask, cx.parallelism);
+        self.part = Some(py.detach(create).map_err(|error| self.failed(&error))?);
         Ok(())
     }
 
@@ -84,14 +66,22 @@ impl Operator for WriteText {
             return Ok(());
         }
         self.written.add(std::mem::take(&mut self.records));
-        let Some(file) = &mut self.file else { return Ok(()) };
+        let Some(part) = &mut self.part else { return Ok(()) };
         let text = &self.text;
-        let written = flow.py.detach(|| file.write_all(text));
+        let written = flow.py.detach(|| part.write_all(text));
         self.text.clear();
         written.map_err(|error| self.failed(&error))
     }
 
     fn commit(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        flow.py.detach(|| self.finish()).map_err(|error| self.failed(&error))
+        let Some(part) = self.part.take() else { return Ok(()) };
+        flow.py.detach(|| part.complete()).map_err(|error| self.failed(&error))
+    }
+
+    /// A file that is not complete is nothing.
+    fn close(&mut self, py: Python<'_>) -> Result<(), TaskError> {
+        let part = self.part.take();
+        py.detach(|| drop(part));
+        Ok(())
     }
 }

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyIterator;
 
 use super::POLL_RECORDS;
-use crate::chain::failure::{OperatorInfo, log_close_failure};
+use crate::chain::failure::OperatorInfo;
 use crate::chain::stage::{Flow, Meter, Source};
 use crate::codec::Pickle;
 
@@ -79,15 +79,13 @@ impl Source for Iterable {
     }
 
     /// A generator that is not used up runs its `finally` blocks now, and not whenever it is collected.
-    fn close(&mut self, py: Python<'_>) {
-        let Pulled::Iterator(iterator) = &self.pulled else { return };
+    fn close(&mut self, py: Python<'_>) -> Result<(), TaskError> {
+        let Pulled::Iterator(iterator) = &self.pulled else { return Ok(()) };
         let closed = match iterator.bind(py).getattr_opt("close") {
             Ok(Some(close)) => close.call0().map(drop),
             Ok(None) => Ok(()),
             Err(error) => Err(error),
         };
-        if let Err(error) = closed {
-            log_close_failure(py, &self.info, &error);
-        }
+        closed.map_err(|error| self.info.failed(py, &error, None))
     }
 }

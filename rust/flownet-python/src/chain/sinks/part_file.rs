@@ -1,0 +1,165 @@
+//! One file of a folder of parts: it gets its name when it is complete.
+//!
+//! # Invariants
+//! - I1: a file with its final name is complete, and one that is not completed is removed when it is dropped. Only a process
+//!   that was killed leaves one behind, and the next to write this part takes it over.
+//! - I2: no two writers of one part are at work at the same time: each holds a lock of the system on its file.
+//! - I3: when every part of a job is complete, the folder holds these parts and none of a job before.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// What the name of a part ends with while it is written.
+const IN_PROGRESS: &str = ".inprogress";
+
+/// `part-<index>.txt.inprogress`, which becomes `part-<index>.txt`.
+#[derive(Debug)]
+pub(super) struct PartFile {
+    folder: PathBuf,
+    index: u32,
+    /// How many parts the job writes.
+    parts: u32,
+    /// Held, and with it the lock, until the file is complete or given up.
+    file: File,
+    is_complete: bool,
+}
+
+impl PartFile {
+    /// Makes the folder if need be, and an empty file in it.
+    pub(super) fn create(folder: PathBuf, index: u32, parts: u32) -> io::Result<Self> {
+        fs::create_dir_all(&folder)?;
+        let path = Self::path_in(&folder, index);
+        let file = loop {
+            let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path)?;
+            lock(&file)?;
+            // Whoever had the lock until now may have completed the file, or removed it: then it is not ours to write.
+            if is_at(&file, &path)? {
+                break file;
+            }
+        };
+        file.set_len(0)?;
+        Ok(Self { folder, index, parts, file, is_complete: false })
+    }
+
+    /// Where the part of this index is while it is written, for errors.
+    pub(super) fn path_in(folder: &Path, index: u32) -> PathBuf {
+        folder.join(format!("part-{index}.txt{IN_PROGRESS}"))
+    }
+
+    pub(super) fn write_all(&mut self, text: &[u8]) -> io::Result<()> {
+        self.file.write_all(text)
+    }
+
+    /// Gives the file its name. The first part takes away those that a job with more of them left.
+    pub(super) fn complete(mut self) -> io::Result<()> {
+        self.file.sync_all()?;
+        fs::rename(Self::path_in(&self.folder, self.index), self.folder.join(format!("part-{}.txt", self.index)))?;
+        self.is_complete = true;
+        if self.index == 0 { remove_parts_beyond(&self.folder, self.parts) } else { Ok(()) }
+    }
+}
+
+impl Drop for PartFile {
+    fn drop(&mut self) {
+        if !self.is_complete {
+            // Nobody is to be told: its name says that it is nothing.
+            let _ = fs::remove_file(Self::path_in(&self.folder, self.index));
+        }
+    }
+}
+
+fn lock(file: &File) -> io::Result<()> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => {
+            let text = "another write_text is writing it: give each a folder of its own";
+            Err(io::Error::new(io::ErrorKind::ResourceBusy, text))
+        }
+        // A file system without locks has to do without this check.
+        Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => Ok(()),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let held = file.metadata()?;
+    match fs::metadata(path) {
+        Ok(there) => Ok((there.dev(), there.ino()) == (held.dev(), held.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Complete parts, and those that a killed process left, from `parts` on.
+fn remove_parts_beyond(folder: &Path, parts: u32) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let index = name.to_str().and_then(|name| {
+            let name = name.strip_suffix(IN_PROGRESS).unwrap_or(name);
+            let index = name.strip_prefix("part-")?.strip_suffix(".txt")?;
+            index.parse::<u32>().ok().filter(|number| number.to_string() == index)
+        });
+        if index.is_some_and(|index| index >= parts) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").file_name());
+        let mut names: Vec<String> = entries.map(|name| name.to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    fn write(folder: &Path, index: u32, parts: u32, text: &str) {
+        let mut part = PartFile::create(folder.to_owned(), index, parts).expect("a part");
+        part.write_all(text.as_bytes()).expect("room");
+        part.complete().expect("a complete part");
+    }
+
+    #[test]
+    fn a_file_has_its_name_when_it_is_complete_and_is_gone_when_it_is_not() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let part = PartFile::create(folder.path().to_owned(), 1, 2).expect("a part");
+        assert_eq!(names(folder.path()), ["part-1.txt.inprogress"]);
+        drop(part);
+        assert!(names(folder.path()).is_empty());
+        write(folder.path(), 1, 2, "1");
+        assert_eq!(names(folder.path()), ["part-1.txt"]);
+    }
+
+    #[test]
+    fn fewer_parts_take_the_place_of_more_and_what_is_no_part_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        (0..4).for_each(|index| write(folder.path(), index, 4, "old"));
+        for stays in ["part-02.txt", "part-x.txt", "part-3.csv", "notes"] {
+            fs::write(folder.path().join(stays), "").expect("a file");
+        }
+        fs::write(folder.path().join("part-7.txt.inprogress"), "of a killed process").expect("a file");
+        (0..2).for_each(|index| write(folder.path(), index, 2, "new"));
+        let expected = ["notes", "part-0.txt", "part-02.txt", "part-1.txt", "part-3.csv", "part-x.txt"];
+        assert_eq!(names(folder.path()), expected);
+        assert_eq!(fs::read_to_string(folder.path().join("part-1.txt")).expect("a file"), "new");
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_written_anew_and_what_another_writes_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join("part-0.txt.inprogress"), "half of it").expect("a file");
+        let mut first = PartFile::create(folder.path().to_owned(), 0, 1).expect("a part");
+        let refused = PartFile::create(folder.path().to_owned(), 0, 1).expect_err("two writers");
+        assert!(refused.to_string().contains("another write_text is writing it"), "{refused}");
+        first.write_all(b"all").expect("room");
+        first.complete().expect("a complete part");
+        assert_eq!(fs::read_to_string(folder.path().join("part-0.txt")).expect("a file"), "all");
+    }
+}
