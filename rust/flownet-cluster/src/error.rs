@@ -2,7 +2,7 @@
 
 use std::{fmt, net::SocketAddr, os::unix::process::ExitStatusExt, process::ExitStatus, sync::Arc, time::Duration};
 
-use flownet_runtime::{OperatorFailure, TaskError};
+use flownet_runtime::{OperatorFailure, TaskError, source::SourceError};
 
 use crate::plan::PlanError;
 
@@ -13,6 +13,9 @@ pub enum ClusterError {
     /// Refused before anything started.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// What a source reads could not be listed; nothing started.
+    #[error(transparent)]
+    Input(#[from] SourceError),
     /// The user's code failed.
     #[error("operator '{}' (subtask {} of {}, {worker}) failed{}: {}: {}", .failure.operator, .failure.subtask + 1,
         .failure.parallelism, on_record(.failure), .failure.error_type, .failure.message)]

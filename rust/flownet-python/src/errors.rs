@@ -82,6 +82,9 @@ pub fn cluster(py: Python<'_>, error: ClusterError) -> PyErr {
     let message = error.to_string();
     match error {
         ClusterError::Plan(error) => plan(py, error),
+        ClusterError::Input(error) => {
+            Raised::new(py, "InputError", message).with("path", input_of(error)).into_err()
+        }
         ClusterError::Operator { failure, worker } => operator(py, *failure, worker),
         ClusterError::Task { task, error, .. } => self::task(py, &task, *error, message),
         ClusterError::WorkerLost { worker, how } => {
@@ -217,6 +220,7 @@ fn input_of(error: SourceError) -> Option<String> {
         SourceError::Missing { path }
         | SourceError::Unreadable { path, .. }
         | SourceError::NotAFile { path }
+        | SourceError::Changed { path, .. }
         | SourceError::LineTooLong { input: path, .. }
         | SourceError::NotUtf8 { input: path, .. }
         | SourceError::Connect { address: path, .. }

@@ -116,6 +116,8 @@ pub struct TaskContext {
     pub key_group_range: KeyGroupRange,
     /// The worker it runs on, as shown to users.
     pub worker: String,
+    /// No record may be longer, in bytes.
+    pub max_record_bytes: usize,
     /// Counters of the task, live.
     pub metrics: Arc<TaskMetrics>,
     /// Set when the task is told to stop; long calls should look at it.

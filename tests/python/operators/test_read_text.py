@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +72,79 @@ def test_bytes_that_are_not_utf_8_follow_the_policy(
 ) -> None:
     (tmp_path / "latin").write_bytes("gr\u00fcn\n".encode("latin-1"))
     assert run(env.read_text(tmp_path / "latin", errors=errors)) == [line]
+
+
+def cut(file: Path) -> None:
+    os.truncate(file, 100)
+
+
+def replaced(file: Path) -> None:
+    file.with_suffix(".new").write_bytes(file.read_bytes())
+    file.with_suffix(".new").rename(file)
+
+
+def written_over(file: Path) -> None:
+    file.write_bytes(file.read_bytes())
+    os.utime(file, (0, 0))
+
+
+@pytest.mark.parametrize(
+    ("change", "how"), [(cut, "cut from"), (replaced, "replaced by another file"), (written_over, "written over")]
+)
+def test_a_file_that_changes_while_it_is_read_fails_the_job(
+    workers: int, change: Callable[[Path], None], how: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("line\n" * 3_000_000)
+    env = fn.Environment(parallelism=2, buffer_timeout="1ms")
+    arrived = threading.Event()
+    env.read_text(file, rate_limit=1_000_000).rebalance().collect(into=Arrivals(arrived))
+    with env.execute_async(workers) as job:
+        assert arrived.wait(30)
+        change(file)
+        with pytest.raises(fn.errors.InputError, match=f"was {how}.*while the job read it") as caught:
+            job.wait()
+    assert caught.value.path == str(file)
+
+
+class Arrivals:
+    """Sets an event at the first record."""
+
+    def __init__(self, arrived: threading.Event) -> None:
+        self.arrived = arrived
+
+    def extend(self, records: list[str]) -> None:
+        self.arrived.set()
+
+
+def test_a_file_that_grows_is_read_as_it_was_when_the_job_was_submitted(workers: int, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("line\n" * 200_000)
+    env = fn.Environment(parallelism=2)
+    lines = env.read_text(file, rate_limit=400_000).rebalance().collect()
+    with env.execute_async(workers) as job:
+        with open(file, "a") as more:
+            more.write("more\n" * 1000)
+        (tmp_path / "other").write_text("not listed\n")
+        job.wait()
+    assert set(lines) == {"line"}
+    assert len(lines) == 200_000
+
+
+def test_files_that_are_made_as_they_are_read_give_their_lines(env: fn.Environment, run: Run) -> None:
+    assert any(line.startswith("processor") for line in run(env.read_text("/proc/cpuinfo")))
+
+
+def test_a_line_may_be_as_long_as_a_record(workers: int, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x" * (20 << 20) + "\n")
+    env = fn.Environment()
+    lengths = env.read_text(tmp_path).map(len).collect()
+    env.execute(workers)
+    assert list(lengths) == [20 << 20]
+    env = fn.Environment(max_record_size="1MiB")
+    env.read_text(tmp_path).map(len).collect()
+    with pytest.raises(fn.errors.InputError, match="longer than 1048576 bytes, the largest record; raise max_record_size"):
+        env.execute(workers)
 
 
 def test_a_missing_path_is_refused_at_once(env: fn.Environment, tmp_path: Path) -> None:

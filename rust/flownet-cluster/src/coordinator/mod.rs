@@ -15,6 +15,7 @@
 mod admission;
 mod board;
 mod driver;
+mod enumerator;
 mod link;
 
 use std::{
@@ -59,8 +60,8 @@ impl Coordinator {
     /// builds the chains of the tasks that run in this process.
     ///
     /// # Errors
-    /// What is wrong with the dataflow, the settings, or the memory they ask
-    /// for; nothing has been started then. What fails later is told by
+    /// What is wrong with the dataflow, the settings, the memory they ask for, or
+    /// the files that its sources read; nothing has been started then. What fails later is told by
     /// [`JobHandle::wait`].
     pub fn submit(
         dataflow: &Dataflow,
@@ -68,8 +69,9 @@ impl Coordinator {
         launcher: impl Into<Launcher>,
         factory: Arc<dyn ChainFactory>,
     ) -> Result<JobHandle, ClusterError> {
-        let plan = Self::plan(dataflow, &settings)?;
+        let mut plan = Self::plan(dataflow, &settings)?;
         let launcher = launcher.into();
+        enumerator::enumerate(&mut plan, matches!(launcher, Launcher::Processes(_)))?;
         let credentials = launcher.credentials(&settings.tls)?;
         let board = Arc::new(Board::new(&settings, &plan));
         let job = Arc::new(Job { plan, settings, launcher, credentials, factory });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use flownet_runtime::source::RateLimit;
 use flownet_runtime::spec::{
-    Codec, Field, FilePath, Fold, InputSpec, OperatorKind, OperatorSpec, OutputSpec, Partitioner, Payload, TaskSpec,
+    Codec, Field, Fold, InputSpec, OperatorKind, OperatorSpec, OutputSpec, Partitioner, Payload, TaskSpec,
     WindowSpec,
 };
 use flownet_runtime::{Chain, ChainFactory, TaskError};
@@ -171,8 +171,8 @@ impl StageBuilder<'_, '_> {
                 let pulled = if *makes_its_own { Pulled::MadeBy(given) } else { Pulled::Iterator(given) };
                 Kind::Source(Box::new(Iterable::new(pulled, pickle, info)))
             }
-            OperatorKind::ReadText { paths, errors } => {
-                Kind::Source(Box::new(ReadText::new(paths.iter().map(FilePath::to_path).collect(), lines(*errors))))
+            OperatorKind::ReadText { splits, errors, .. } => {
+                Kind::Source(Box::new(ReadText::new(splits.clone(), lines(*errors))))
             }
             OperatorKind::SocketText { host, port, errors } => {
                 Kind::Source(Box::new(SocketText::new(host.clone(), port.get(), lines(*errors))))

@@ -260,6 +260,7 @@ impl PreparedTask {
             // Without keys the groups mean nothing, and may be fewer than subtasks.
             key_group_range: KeyGroupRange::of(subtask, parallelism, max_parallelism.max(parallelism)),
             worker,
+            max_record_bytes: self.max_record_bytes,
             metrics: Arc::clone(metrics),
             cancel: mailbox.cancel_token(),
         }

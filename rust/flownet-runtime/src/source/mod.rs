@@ -8,13 +8,10 @@ mod throttle;
 
 pub use self::pace::{BURST, Pace, RateLimit, RateUnit, SourceOrder, Turn};
 pub use self::socket::{SocketLines, SocketPoll};
-pub use self::text::{DEFAULT_SPLIT_BYTES, TextReader, TextSplit, TextSplits};
+pub use self::text::{DEFAULT_SPLIT_BYTES, FileState, TextReader, TextSplit, TextSplits};
 pub use self::throttle::Throttle;
 
 use serde::{Deserialize, Serialize};
-
-/// Lines longer than this are an error unless the caller allows more.
-pub const DEFAULT_MAX_LINE_BYTES: usize = 16 << 20;
 
 /// Why a source could not read its input.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
@@ -41,7 +38,10 @@ pub enum SourceError {
         path: String,
     },
     /// A line is longer than the limit.
-    #[error("line at byte {offset} of {input} is longer than {max_bytes} bytes")]
+    #[error(
+        "line at byte {offset} of {input} is longer than {max_bytes} bytes, the largest record; \
+         raise max_record_size, or see whether it is text in lines"
+    )]
     LineTooLong {
         /// The path or address.
         input: String,
@@ -49,6 +49,17 @@ pub enum SourceError {
         offset: u64,
         /// The limit.
         max_bytes: usize,
+    },
+    /// A file is not the one that was there when the job began, or not all of it.
+    #[error(
+        "{path} was {how} while the job read it: its result would not be that of any state of the file; \
+         let writers append, or write a new file and rename it before the job begins"
+    )]
+    Changed {
+        /// The path as given, or as found in a folder.
+        path: String,
+        /// What was seen.
+        how: String,
     },
     /// A line that was to be text is not UTF-8.
     #[error(

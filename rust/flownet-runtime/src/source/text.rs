@@ -3,11 +3,14 @@
 //! # Invariants
 //! - I1: a line belongs to the split its first byte lies in, and is read by that split only: however files are cut, each
 //!   line is read exactly once.
-//! - I2: the subtask that reads a split depends on the file's place in the sorted list and the split's place in the file
-//!   alone, so subtasks that plan at different moments agree although a file grows meanwhile.
+//! - I2: files are listed once, by whoever deals the splits out; what a file gains afterwards is not read, but for the end of
+//!   a line that had begun.
+//! - I3: a reader tells a file that was cut short, replaced or written over since the listing from one that has not
+//!   changed or only grown, and gives no end of input for it but an error.
 
 use std::fs::{self, File, Metadata};
-use std::io::{self, ErrorKind, Seek, SeekFrom};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -25,8 +28,53 @@ pub struct TextSplit {
     pub path: PathBuf,
     /// First byte of the range.
     pub start: u64,
-    /// First byte after the range.
+    /// First byte after the range; as large as can be in a file whose size nobody knows.
     pub end: u64,
+    /// The file as it was listed.
+    pub listed: FileState,
+}
+
+/// What tells one state of a file from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileState {
+    /// Bytes. 0 of a file that has some: it is made as it is read, as in `/proc`, and has no state to be told by.
+    pub bytes: u64,
+    /// None where the file is read on machines that may have copies of their own.
+    version: Option<FileVersion>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct FileVersion {
+    /// Device and inode.
+    place: (u64, u64),
+    /// Seconds and nanoseconds.
+    modified: (i64, i64),
+}
+
+impl FileState {
+    fn of(metadata: &Metadata) -> Self {
+        let version = FileVersion {
+            place: (metadata.dev(), metadata.ino()),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+        };
+        Self { bytes: metadata.len(), version: Some(version) }
+    }
+
+    /// What happened to the file until it was as in `now`, if that is more than that it grew.
+    fn harm_until(&self, now: &Self) -> Option<String> {
+        if self.bytes == 0 {
+            return None;
+        }
+        let versions = self.version.zip(now.version);
+        if versions.is_some_and(|(before, now)| before.place != now.place) {
+            return Some("replaced by another file".to_owned());
+        }
+        if now.bytes < self.bytes {
+            return Some(format!("cut from {} to {} bytes", self.bytes, now.bytes));
+        }
+        let is_rewritten = versions.is_some_and(|(before, now)| before.modified != now.modified);
+        (is_rewritten && now.bytes == self.bytes).then(|| "written over".to_owned())
+    }
 }
 
 /// Everything there is to read, in order.
@@ -46,7 +94,8 @@ impl TextSplits {
     /// Lists files and folders and cuts the files.
     ///
     /// Folders are walked to the bottom, in order of names. Inside folders, links to files count as files; links to
-    /// folders, links to nothing, and what is neither file nor folder are passed over. An empty file is no split.
+    /// folders, links to nothing, and what is neither file nor folder are passed over. An empty file is no split; one that
+    /// has no size and yet something to read is one.
     pub fn plan<P: AsRef<Path>>(paths: &[P], split_bytes: u64) -> Result<Self, SourceError> {
         let mut splits = Self::default();
         for path in paths {
@@ -61,6 +110,13 @@ impl TextSplits {
             }
         }
         Ok(splits)
+    }
+
+    /// For readers on machines that have the same files, but maybe not the very same: these can only tell by its size that
+    /// one has changed.
+    pub fn as_copies(mut self) -> Self {
+        self.splits.iter_mut().for_each(|placed| placed.split.listed.version = None);
+        self
     }
 
     /// The splits that `subtask` reads out of `parallelism`.
@@ -80,9 +136,10 @@ impl TextSplits {
         self.files
     }
 
-    /// Bytes found.
+    /// Bytes found, where files have a size.
     pub fn bytes(&self) -> u64 {
-        self.iter().map(|split| split.end - split.start).sum()
+        let sized = self.iter().filter(|split| split.listed.bytes > 0);
+        sized.map(|split| split.end - split.start).sum()
     }
 
     fn add_folder(&mut self, folder: &Path, split_bytes: u64) -> Result<(), SourceError> {
@@ -102,15 +159,19 @@ impl TextSplits {
     }
 
     fn add_file(&mut self, path: &Path, metadata: &Metadata, split_bytes: u64) -> Result<(), SourceError> {
-        // Opened only to learn before the job starts whether that is allowed.
-        File::open(path).map_err(|error| unreadable(path, &error))?;
-        let split_bytes = split_bytes.max(1);
-        for (place, start) in
-            (0..metadata.len()).step_by(usize::try_from(split_bytes).unwrap_or(usize::MAX)).enumerate()
-        {
-            let end = start.saturating_add(split_bytes).min(metadata.len());
-            let split = TextSplit { path: path.to_owned(), start, end };
+        // Whether that is allowed is learnt before the job starts.
+        let mut file = File::open(path).map_err(|error| unreadable(path, &error))?;
+        let listed = FileState::of(metadata);
+        let mut add = |place, start, end| {
+            let split = TextSplit { path: path.to_owned(), start, end, listed };
             self.splits.push(PlacedSplit { turn: self.files + place, split });
+        };
+        if listed.bytes == 0 && file.read(&mut [0]).map_err(|error| unreadable(path, &error))? > 0 {
+            add(0, 0, u64::MAX);
+        }
+        let split_bytes = split_bytes.max(1);
+        for (place, start) in (0..listed.bytes).step_by(usize::try_from(split_bytes).unwrap_or(usize::MAX)).enumerate() {
+            add(place, start, start.saturating_add(split_bytes).min(listed.bytes));
         }
         self.files += 1;
         Ok(())
@@ -165,6 +226,7 @@ impl TextReader {
                     continue;
                 }
             }
+            open.check()?;
             self.current = None;
         }
     }
@@ -186,6 +248,8 @@ impl OpenSplit {
     fn open(split: TextSplit, buffer: &mut LineBuffer) -> Result<Self, SourceError> {
         let file = File::open(&split.path).map_err(|error| unreadable(&split.path, &error))?;
         let mut open = Self { file, split, ended: false };
+        // Before anything is made of what stands there now.
+        open.check()?;
         // From one byte before: if that one ends a line, the split begins with a line of its own.
         let from = open.split.start.saturating_sub(1);
         buffer.restart(from);
@@ -204,6 +268,16 @@ impl OpenSplit {
             Err(error) => return Err(unreadable(&self.split.path, &error)),
         }
         Ok(())
+    }
+
+    /// An error unless the file is what it was when it was listed, or more of the same (I3).
+    fn check(&self) -> Result<(), SourceError> {
+        let path = &self.split.path;
+        let now = self.file.metadata().map_err(|error| unreadable(path, &error))?;
+        match self.split.listed.harm_until(&FileState::of(&now)) {
+            None => Ok(()),
+            Some(how) => Err(SourceError::Changed { path: path.display().to_string(), how }),
+        }
     }
 
     fn too_long(&self, too_long: &TooLong, max_bytes: usize) -> SourceError {
@@ -277,17 +351,64 @@ pub(super) mod tests {
         assert_eq!(lines, expected);
     }
 
-    #[test]
-    fn a_file_that_grows_between_plans_moves_no_split_of_another() {
-        let folder = folder(&[("a", b"1\n2\n"), ("b", b"3\n4\n")]);
-        let before = TextSplits::plan(&[folder.path()], 2).unwrap();
-        fs::write(folder.path().join("a"), b"1\n2\n5\n6\n7\n").unwrap();
-        let after = TextSplits::plan(&[folder.path()], 2).unwrap();
-        for subtask in 0..2 {
-            for split in before.of_subtask(subtask, 2) {
-                assert!(after.of_subtask(subtask, 2).contains(&split), "{split:?}");
-            }
+    /// The first line of a file of many, its reader, and the folder it is in.
+    fn half_read(split_bytes: u64) -> (TextReader, TempDir) {
+        let folder = folder(&[("a", "line\n".repeat(100_000).as_bytes())]);
+        let splits = TextSplits::plan(&[folder.path()], split_bytes).unwrap();
+        let mut reader = TextReader::new(splits.of_subtask(0, 1), 1 << 20);
+        assert_eq!(reader.next_line().unwrap(), Some(&b"line"[..]));
+        (reader, folder)
+    }
+
+    fn rest(reader: &mut TextReader) -> Result<usize, SourceError> {
+        let mut lines = 0;
+        while reader.next_line()?.is_some() {
+            lines += 1;
         }
+        Ok(lines)
+    }
+
+    #[test]
+    fn a_file_that_grows_is_read_as_far_as_it_was_listed() {
+        for split_bytes in [1000, u64::MAX] {
+            let (mut reader, folder) = half_read(split_bytes);
+            let mut file = fs::OpenOptions::new().append(true).open(folder.path().join("a")).unwrap();
+            io::Write::write_all(&mut file, b"more\n").unwrap();
+            assert_eq!(rest(&mut reader), Ok(99_999));
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_cut_replaced_or_written_over_is_an_error() {
+        let whole = "line\n".repeat(100_000);
+        type Harm<'a> = (&'a str, &'a dyn Fn(&Path));
+        let harms: [Harm<'_>; 3] = [
+            ("cut from 500000 to 10 bytes", &|path| fs::write(path, b"line\nline\n").unwrap()),
+            ("written over", &|path| {
+                fs::write(path, whole.as_bytes()).unwrap();
+                let long_ago = std::time::SystemTime::UNIX_EPOCH;
+                File::options().write(true).open(path).unwrap().set_modified(long_ago).unwrap();
+            }),
+            ("replaced by another file", &|path| {
+                fs::write(path.with_extension("new"), whole.as_bytes()).unwrap();
+                fs::rename(path.with_extension("new"), path).unwrap();
+            }),
+        ];
+        for (expected, harm) in harms {
+            let (mut reader, folder) = half_read(100_000);
+            harm(&folder.path().join("a"));
+            let Err(SourceError::Changed { path, how }) = rest(&mut reader) else { panic!("{expected}") };
+            assert_eq!((path, how.as_str()), (folder.path().join("a").display().to_string(), expected));
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_file_without_a_size_is_read_to_its_end() {
+        let splits = TextSplits::plan(&["/proc/self/status"], 10).unwrap();
+        let lines = read_all(splits.iter().cloned().collect()).unwrap();
+        assert!(lines.iter().any(|line| line.starts_with(b"Pid:")), "{lines:?}");
+        assert_eq!((splits.files(), splits.bytes()), (1, 0));
     }
 
     #[test]
@@ -297,7 +418,8 @@ pub(super) mod tests {
         let missing = SourceError::Missing { path: gone.display().to_string() };
         assert_eq!(TextSplits::plan(&[folder.path(), &gone], 10).unwrap_err(), missing);
 
-        let splits = vec![TextSplit { path: gone, start: 0, end: 10 }];
+        let listed = FileState::of(&fs::metadata(folder.path()).unwrap());
+        let splits = vec![TextSplit { path: gone, start: 0, end: 10, listed }];
         assert_eq!(read_all(splits).unwrap_err(), missing);
     }
 

@@ -10,6 +10,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::source::TextSplit;
+
 /// What one operator does.
 ///
 /// It serialises as its name, or as a map from its name to its settings: `map`, `{"socket_text": {"host": "h", "port": 1}}`.
@@ -31,6 +33,9 @@ pub enum OperatorKind {
         /// What becomes of bytes that are not UTF-8. Default: strict.
         #[serde(default)]
         errors: Undecodable,
+        /// What of the files one subtask reads: dealt out when the job is submitted, so that all go by one listing.
+        #[serde(default)]
+        splits: Vec<TextSplit>,
     },
     /// Source: the lines that a server sends.
     SocketText {

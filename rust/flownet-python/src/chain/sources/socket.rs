@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use flownet_runtime::source::{DEFAULT_MAX_LINE_BYTES, SocketLines, SocketPoll};
+use flownet_runtime::source::{SocketLines, SocketPoll};
 use flownet_runtime::{Outputs, SourceStatus, TaskContext, TaskError};
 use pyo3::prelude::*;
 
@@ -29,7 +29,7 @@ impl SocketText {
 impl Source for SocketText {
     fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         let connect =
-            || SocketLines::connect(&self.host, self.port, CONNECT_TIMEOUT, DEFAULT_MAX_LINE_BYTES, &cx.cancel);
+            || SocketLines::connect(&self.host, self.port, CONNECT_TIMEOUT, cx.max_record_bytes, &cx.cancel);
         self.socket = Some(py.detach(connect)?);
         self.lines.open(cx);
         self.lines.begin_input(format!("{}:{}", self.host, self.port));

@@ -1,17 +1,15 @@
 //! `read_text`: the lines of files, shared among the subtasks.
 
-use std::path::PathBuf;
-
-use flownet_runtime::source::{DEFAULT_MAX_LINE_BYTES, DEFAULT_SPLIT_BYTES, TextReader, TextSplits};
+use flownet_runtime::source::{TextReader, TextSplit};
 use flownet_runtime::{Outputs, SourceStatus, TaskContext, TaskError};
 use pyo3::prelude::*;
 
 use super::LineDecoder;
 use crate::chain::stage::{Flow, Source};
 
-/// Reads its share of some files and folders.
+/// Reads the splits that were dealt to it.
 pub(in crate::chain) struct ReadText {
-    paths: Vec<PathBuf>,
+    splits: Vec<TextSplit>,
     lines: LineDecoder,
     reader: Option<TextReader>,
     splits_named: u64,
@@ -19,16 +17,14 @@ pub(in crate::chain) struct ReadText {
 }
 
 impl ReadText {
-    pub(in crate::chain) fn new(paths: Vec<PathBuf>, lines: LineDecoder) -> Self {
-        Self { paths, lines, reader: None, splits_named: 0, has_ended: false }
+    pub(in crate::chain) fn new(splits: Vec<TextSplit>, lines: LineDecoder) -> Self {
+        Self { splits, lines, reader: None, splits_named: 0, has_ended: false }
     }
 }
 
 impl Source for ReadText {
-    fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
-        let plan = || TextSplits::plan(&self.paths, DEFAULT_SPLIT_BYTES);
-        let splits = py.detach(plan)?.of_subtask(cx.subtask, cx.parallelism);
-        self.reader = Some(TextReader::new(splits, DEFAULT_MAX_LINE_BYTES));
+    fn open(&mut self, _: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
+        self.reader = Some(TextReader::new(std::mem::take(&mut self.splits), cx.max_record_bytes));
         self.lines.open(cx);
         Ok(())
     }
