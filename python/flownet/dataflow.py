@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from .errors import DuplicateUidError, PlanError
 from .graph import Chaining, Edge, FlowControl, Operator, PartitionerName
+from .hashing import Hashing, is_seeded
 from .host import Host
 from .job import Job
 
@@ -186,12 +187,35 @@ class Dataflow:
             if function is not None:
                 here = ship is None or node.on_driver
                 operator.payload, operator.local = _place(function, node.name, None if here else ship, plan.objects)
+        if ship is not None:
+            self._check_hashes(plan)
         for (node, origin), edge in zip(self._links(), plan.edges, strict=True):
             if origin.function is not None:
                 here = ship is None or origin.node.on_driver
                 name = f"{origin.node.name} -> {node.name}"
                 edge.payload, edge.local = _place(origin.function, name, None if here else ship, plan.objects)
         return plan
+
+    def _check_hashes(self, plan: Plan) -> None:
+        """Refuse a partitioner that calls ``hash`` both in this process and in workers, where the seed is another."""
+        if is_seeded():
+            return
+        here = {node.id for node in self.nodes if node.on_driver}
+        forward = [edge for edge in plan.edges if edge.partitioner == "forward"]
+        chaining = {node.id: node.chaining for node in self.nodes}
+        for edge in forward:
+            # Upstream nodes come first. What is chained to one that is here is here, too.
+            if edge.source in here and chaining[edge.target] == "always" and chaining[edge.source] != "never":
+                here.add(edge.target)
+        for node in self.nodes:
+            hashing = [origin.node for origin in node.inputs if isinstance(_partitioner(origin.function), Hashing)]
+            if len({origin.id in here for origin in hashing}) > 1:
+                raise PlanError(
+                    f"the partitioner in front of {node.name!r} calls hash(), and runs both in this process and in "
+                    "workers, where the hash of a text is another: set PYTHONHASHSEED, to 0 for one, before this "
+                    "process starts",
+                    operator=node.name,
+                )
 
     def _links(self) -> Iterator[tuple[Node, Origin]]:
         return ((node, origin) for node in self.nodes for origin in node.inputs)
@@ -203,6 +227,11 @@ def _subtasks(node: Node, parallelism: int, workers: int) -> int:
 
 def _natural(source_subtasks: int, target_subtasks: int) -> PartitionerName:
     return "forward" if source_subtasks == target_subtasks else "rebalance"
+
+
+def _partitioner(function: object) -> object:
+    """Look into one that is given a key."""
+    return getattr(function, "partitioner", function)
 
 
 def _place(

@@ -260,10 +260,10 @@ class Environment:
     ) -> Stream[str]:
         """Start from the lines of text files, without their line ends.
 
-        Files are cut into ranges that the subtasks share, so one large file is read in parallel too. They are listed once,
-        when the job is submitted: what files gain later is not read, and one that is cut short, replaced or written over
-        while the job reads it fails the job with `InputError`. (Workers inside Spark may have copies of the files, and tell
-        this by the size alone.) A line may be as long as a record, ``max_record_size``.
+        Files are cut into ranges that the subtasks share, so one large file is read in parallel too. They are listed
+        once, when the job is submitted: what files gain later is not read, and one that is cut short, replaced or
+        written over while the job reads it fails the job with `InputError`. (Workers inside Spark may have copies of
+        the files, and tell this by the size alone.) A line may be as long as a record, ``max_record_size``.
 
         Parameters
         ----------

@@ -53,6 +53,9 @@ class TaskReport:
     """Records that arrived and were dropped, where ``flow_control="drop"`` allows it."""
     dropped_bytes: int = 0
     """Bytes of these records."""
+    interpreter: float = 0.0
+    """Share of the time waiting for the interpreter, which one subtask of a process has at a time; more workers have
+    more of them."""
     in_flight_seconds: float = 0.0
     """How long one of its subtasks would have taken for what was in flight to it, at most; while the job runs, how long
     it takes now. 0 where ``max_in_flight_time`` does not apply."""
@@ -188,6 +191,8 @@ class TaskSample:
     """Share of the time waiting for downstream, or for the coordinator under ``"storm"`` and ``"pid"``."""
     idle: float
     """Share of the time waiting for records, or for the source's own ``rate_limit``."""
+    interpreter: float = 0.0
+    """Share of the time waiting for the interpreter of its process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -545,9 +550,9 @@ def _remarks(status: JobStatus) -> list[str]:
 
 
 def _table(status: JobStatus) -> list[list[str]]:
-    rows = [["task", "subtasks", "in", "out", "busy", "back-pressured", "idle"]]
+    rows = [["task", "subtasks", "in", "out", "busy", "back-pressured", "idle", "interpreter"]]
     for task in status.tasks:
-        shares = (f"{share:.0%}" for share in (task.busy, task.back_pressured, task.idle))
+        shares = (f"{share:.0%}" for share in (task.busy, task.back_pressured, task.idle, task.interpreter))
         rows.append([task.name, f"{task.parallelism}", f"{task.records_in:,}", f"{task.records_out:,}", *shares])
     return rows
 

@@ -73,9 +73,10 @@ def format_rate(per_second: float) -> str:
 
 def _task_line(task: TaskReport, width: int) -> str:
     busy, pressured, idle = (f"{share:4.0%}" for share in (task.busy, task.back_pressured, task.idle))
+    interpreter = f"  interpreter {task.interpreter:.0%}" if task.interpreter >= _NOTICEABLE_SHARE else ""
     rate = format_rate(task.records_per_second)
     dropped = f"  dropped {task.dropped_records:,}" if task.dropped_records else ""
-    shares = f"busy {busy}  pressured {pressured}  idle {idle}"
+    shares = f"busy {busy}  pressured {pressured}  idle {idle}{interpreter}"
     return f"  {task.name:{width}}  {task.parallelism}x  {rate:>9}  {shares}{dropped}"
 
 
@@ -89,4 +90,5 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+_NOTICEABLE_SHARE = 0.05
 _SECONDS_BETWEEN_LINES = 5.0

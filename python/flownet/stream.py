@@ -18,6 +18,7 @@ from .dataflow import Node, Origin, Owner
 from .errors import ConfigError, PlanError
 from .functions import KeyedProcessFunction, Sink, Window
 from .graph import FlowControl, PartitionerName
+from .hashing import Hashing, calls_hash
 from .window import Tumbling
 
 if TYPE_CHECKING:
@@ -356,11 +357,19 @@ class Stream(_OperatorHandle, Generic[T]):
         key
             What to hand to ``partitioner``. Default: the record.
 
+        Notes
+        -----
+        All workers of a job have one seed of ``hash()``, so a text has one hash in them. Where it could have several, a
+        partitioner that calls ``hash`` is refused: workers inside Spark without ``PYTHONHASHSEED``, or records that
+        come both from this process, whose seed is another, and from workers.
+
         Examples
         --------
         >>> halves = env.from_collection(range(10)).partition_custom(lambda number, subtasks: number % subtasks)
         """
         choose = _function("partition_custom", partitioner)
+        if calls_hash(choose):
+            choose = Hashing(choose)
         if key is not None:
             choose = _ByKey(choose, _function("partition_custom", key))
         return Stream(self._env, self._spread("custom", choose))
@@ -756,11 +765,11 @@ class _ByKey:
     """A partition function that looks at a key of the record."""
 
     def __init__(self, partitioner: Callable[[Any, int], int], key: Callable[[Any], Any]) -> None:
-        self._partitioner = partitioner
+        self.partitioner = partitioner
         self._key = key
 
     def __call__(self, record: Any, subtasks: int) -> int:
-        return self._partitioner(self._key(record), subtasks)
+        return self.partitioner(self._key(record), subtasks)
 
 
 def _function(method: str, function: Callable[..., R]) -> Callable[..., R]:

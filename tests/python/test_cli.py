@@ -262,3 +262,14 @@ def test_demo_refuses_what_makes_no_sense(flownet: Python, arguments: list[str],
     assert finished.returncode == 1
     assert text in finished.stderr
     assert "Traceback" not in finished.stderr
+
+
+def test_whoever_reads_the_output_may_go(tmp_path: Path) -> None:
+    """As in ``flownet ... | head -2``."""
+    (tmp_path / "squares.py").write_text(SQUARES)
+    read, write = os.pipe()
+    os.close(read)
+    with open(write, "wb") as closed:
+        command = [sys.executable, "-m", "flownet", "explain", "squares:env"]
+        finished = subprocess.run(command, cwd=tmp_path, stdout=closed, stderr=subprocess.PIPE, text=True, check=False)
+    assert (finished.returncode, finished.stderr) == (128 + signal.SIGPIPE, "")

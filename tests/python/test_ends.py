@@ -72,20 +72,18 @@ def wait_until_gone(pid: int) -> None:
 
 
 AT_EXIT = """
-import itertools, threading, time
+import itertools, time
 import flownet as fn
 
-begun = threading.Event()
-
 def slow(n):
-    begun.set()
     time.sleep(0.05)
     return n
 
 env = fn.Environment(parallelism=4, buffer_timeout="1ms")
 env.from_iterable(itertools.count()).rebalance().map(slow).rebalance().map(slow).collect()
 job = env.execute_async()
-begun.wait()
+while not job.status().tasks[1].records_in:
+    time.sleep(0.01)
 if CANCELS:
     job.cancel()
 """

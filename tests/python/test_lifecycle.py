@@ -147,7 +147,7 @@ def test_the_result_tells_what_moved_and_where_the_time_went(workers: int) -> No
     assert (result.name, result.workers, result.records) == ("squares", workers, 10_000)
     assert result.records_per_second > 0
     for task in result.tasks:
-        assert task.busy + task.back_pressured + task.idle == pytest.approx(1, abs=0.02)
+        assert task.busy + task.back_pressured + task.idle + task.interpreter == pytest.approx(1, abs=0.02)
     assert (result.bytes_tcp > 0) == (workers > 0)
     assert result.bytes_local + result.bytes_tcp > 40_000
     assert "square" in str(result)

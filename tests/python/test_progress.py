@@ -92,8 +92,8 @@ def test_a_result_is_a_table_that_names_the_bottleneck() -> None:
     result = JobResult(now.name, "ended", now.workers, now.seconds, now.tasks, now.bottleneck)
     lines = str(result).split("\n")
     assert lines[0] == "3,800,000 records in 2.00 s, 1,900,000 a second; 9 MiB moved locally, 9 MiB over TCP"
-    assert lines[1].split() == ["task", "subtasks", "in", "out", "busy", "back-pressured", "idle"]
-    assert lines[3].split() == ["window(5", "s)", "count", "2", "3,800,000", "10", "61%", "0%", "39%"]
+    assert lines[1].split() == ["task", "subtasks", "in", "out", "busy", "back-pressured", "idle", "interpreter"]
+    assert lines[3].split() == ["window(5", "s)", "count", "2", "3,800,000", "10", "61%", "0%", "39%", "0%"]
     assert lines[-1] == "bottleneck: read_text -> flat_map (97 % busy)"
 
 
@@ -102,3 +102,17 @@ def test_a_result_in_a_notebook_is_html_that_cannot_be_broken_by_names() -> None
     shown = JobResult("<i>", "ended", 0, 1.0, (task,), None)._repr_html_()
     assert "<td>&lt;b&gt;&amp;</td>" in shown
     assert "<i>" not in shown
+
+
+def test_what_the_terminal_shows_of_ctrl_c_does_not_keep_lines_from_being_taken_away() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    progress = Progress(terminal, 64 << 20)
+    progress.show(status())
+    shown = len(terminal.getvalue())
+    # The cursor stands behind a ^C: what follows has to begin at the left.
+    progress.clear()
+    assert terminal.getvalue()[shown:].startswith("\r")

@@ -90,6 +90,8 @@ pub struct VertexReport {
     pub back_pressured: f64,
     /// Share of the time without input.
     pub idle: f64,
+    /// Share of the time waiting for the interpreter that the tasks of a process share.
+    pub interpreter: f64,
     /// `busy` of the busiest subtask: a hot key shows here and not in the mean.
     pub busiest: f64,
     /// How far its producers fill buffers, at least, so that no more is in flight
@@ -115,6 +117,8 @@ pub struct Bottleneck {
     pub name: String,
     /// `busy` of its busiest subtask.
     pub busy: f64,
+    /// Share of the time that it waits for the interpreter.
+    pub interpreter: f64,
     /// Who waits for it.
     pub waiting: Waiting,
 }
@@ -171,19 +175,20 @@ impl fmt::Display for JobReport {
 }
 
 impl Bottleneck {
-    /// Finds the busiest vertex, if it is busy most of the time. Among vertices about equally busy it is the one whose
+    /// Finds the busiest vertex of those that are busy, or wait for the interpreter to be, most of the time. Among vertices about equally busy it is the one whose
     /// upstream is back-pressured: the others are busy because it lets them. `edges` are (from, to) positions.
     pub(crate) fn find(vertices: &[VertexReport], edges: &[(usize, usize)]) -> Option<Self> {
         let is_pressing =
             |vertex: usize| edges.iter().any(|&(from, to)| to == vertex && vertices[from].back_pressured > NOTICEABLE);
         let feeds = |vertex: usize| edges.iter().any(|&(from, _)| from == vertex);
+        let is_saturated = |vertex: usize| vertices[vertex].busiest + vertices[vertex].interpreter > MOST_OF_THE_TIME;
         let blame = |vertex: usize| vertices[vertex].busiest + if is_pressing(vertex) { ABOUT_EQUAL } else { 0.0 };
         let vertex = (0..vertices.len())
-            .filter(|&vertex| vertices[vertex].busiest > MOST_OF_THE_TIME && (is_pressing(vertex) || feeds(vertex)))
+            .filter(|&vertex| is_saturated(vertex) && (is_pressing(vertex) || feeds(vertex)))
             .max_by(|&a, &b| blame(a).total_cmp(&blame(b)))?;
         let waiting = if is_pressing(vertex) { Waiting::Upstream } else { Waiting::Downstream };
-        let VertexReport { name, busiest, .. } = &vertices[vertex];
-        Some(Self { vertex, name: name.clone(), busy: *busiest, waiting })
+        let VertexReport { name, busiest, interpreter, .. } = &vertices[vertex];
+        Some(Self { vertex, name: name.clone(), busy: *busiest, interpreter: *interpreter, waiting })
     }
 }
 
@@ -193,7 +198,12 @@ impl fmt::Display for Bottleneck {
             Waiting::Upstream => "upstream",
             Waiting::Downstream => "downstream",
         };
-        write!(f, "{} ({:.0} % busy; {waiting} waits for it)", self.name, self.busy * 100.0)
+        write!(f, "{} ({:.0} % busy", self.name, self.busy * 100.0)?;
+        if self.interpreter > WORTH_MORE_WORKERS {
+            let more = "more workers have more of them";
+            write!(f, ", {:.0} % waiting for the interpreter: {more}", self.interpreter * 100.0)?;
+        }
+        write!(f, "; {waiting} waits for it)")
     }
 }
 
@@ -207,13 +217,14 @@ fn write_vertices(
         let percent = |share: f64| share * 100.0;
         writeln!(
             f,
-            "  {:width$}  {:>3}x  {:>13}   busy {:3.0} %  pressured {:3.0} %  idle {:3.0} %",
+            "  {:width$}  {:>3}x  {:>13}   busy {:3.0} %  pressured {:3.0} %  idle {:3.0} %  interpreter {:3.0} %",
             vertex.name,
             vertex.parallelism,
             rate_text(vertex.records_per_second),
             percent(vertex.busy),
             percent(vertex.back_pressured),
             percent(vertex.idle),
+            percent(vertex.interpreter),
         )?;
     }
     for vertex in vertices {
@@ -272,6 +283,8 @@ fn scaled(amount: f64) -> (String, &'static str) {
 
 /// Flink's limit between "ok" and "low" back-pressure.
 const NOTICEABLE: f64 = 0.1;
+/// Share of the time spent waiting for the interpreter from which on others to run it would help.
+const WORTH_MORE_WORKERS: f64 = 0.25;
 /// Records that wait for less are no news.
 const NOTICEABLE_WAIT: Duration = Duration::from_millis(100);
 /// A vertex less busy than this could do more: it holds nobody up.
@@ -298,6 +311,7 @@ mod tests {
             busy,
             back_pressured,
             idle: 1.0 - busy - back_pressured,
+            interpreter: 0.0,
             busiest: busy,
             fill_limit_bytes: None,
             in_flight: Duration::ZERO,
@@ -341,6 +355,15 @@ mod tests {
     }
 
     #[test]
+    fn who_waits_for_the_interpreter_is_not_blamed_for_it_and_whoever_has_it_most_is() {
+        let waits = |name, busy, interpreter| VertexReport { interpreter, idle: 0.0, ..vertex(name, busy, 0.0) };
+        let vertices = [waits("read", 0.1, 0.85), waits("slow", 0.45, 0.5), waits("sink", 0.1, 0.2)];
+        let bottleneck = Bottleneck::find(&vertices, &LINE).expect("the slow one");
+        let expected = "slow (45 % busy, 50 % waiting for the interpreter: more workers have more of them; downstream waits for it)";
+        assert_eq!(bottleneck.to_string(), expected);
+    }
+
+    #[test]
     fn where_nobody_is_busy_nobody_is_named() {
         let vertices = [vertex("read", 0.2, 0.3), vertex("count", 0.4, 0.0)];
         assert_eq!(Bottleneck::find(&vertices, &LINE[..1]), None);
@@ -369,8 +392,8 @@ mod tests {
         };
         let expected = "\
 wordcount  RUNNING  1 worker  2 tasks  1 exchange (keyed, 4 channels)  memory bound 64 MiB/worker
-  read -> split    1x    1.9 M rec/s   busy  97 %  pressured   2 %  idle   1 %
-  count            1x        0 rec/s   busy  61 %  pressured   0 %  idle  39 %
+  read -> split    1x    1.9 M rec/s   busy  97 %  pressured   2 %  idle   1 %  interpreter   0 %
+  count            1x        0 rec/s   busy  61 %  pressured   0 %  idle  39 %  interpreter   0 %
   bottleneck: read -> split (97 % busy; downstream waits for it)
 ";
         assert_eq!(status.to_string(), expected);

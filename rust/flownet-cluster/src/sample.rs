@@ -57,6 +57,8 @@ pub struct TaskSample {
     pub back_pressured: f64,
     /// Share of the time without input.
     pub idle: f64,
+    /// Share of the time waiting for the interpreter.
+    pub interpreter: f64,
 }
 
 /// Which counters of a task are shown, and what they are called then.
@@ -140,6 +142,7 @@ impl TaskPlace {
             busy: per_second(time.busy.as_secs_f64()),
             back_pressured: per_second(time.back_pressured().as_secs_f64()),
             idle: per_second(time.idle.as_secs_f64()),
+            interpreter: per_second(time.interpreter.as_secs_f64()),
         }
     }
 }

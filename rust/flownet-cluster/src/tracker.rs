@@ -182,6 +182,7 @@ struct Spent {
     busy: f64,
     back_pressured: f64,
     idle: f64,
+    interpreter: f64,
 }
 
 impl TaskSamples {
@@ -222,6 +223,7 @@ impl Spent {
             busy: per_second(time.busy.as_secs_f64()),
             back_pressured: per_second(time.back_pressured().as_secs_f64()),
             idle: per_second(time.idle.as_secs_f64()),
+            interpreter: per_second(time.interpreter.as_secs_f64()),
         }
     }
 }
@@ -250,6 +252,7 @@ fn vertex_report(
         busy: mean(|task| task.busy),
         back_pressured: mean(|task| task.back_pressured),
         idle: mean(|task| task.idle),
+        interpreter: mean(|task| task.interpreter),
         dropped_records: sum(|metrics| metrics.dropped_records),
         dropped_bytes: sum(|metrics| metrics.dropped_bytes),
         fill_limit_bytes: smallest_fill_limit(tasks, segment_bytes),

@@ -82,9 +82,7 @@ pub fn cluster(py: Python<'_>, error: ClusterError) -> PyErr {
     let message = error.to_string();
     match error {
         ClusterError::Plan(error) => plan(py, error),
-        ClusterError::Input(error) => {
-            Raised::new(py, "InputError", message).with("path", input_of(error)).into_err()
-        }
+        ClusterError::Input(error) => Raised::new(py, "InputError", message).with("path", input_of(error)).into_err(),
         ClusterError::Operator { failure, worker } => operator(py, *failure, worker),
         ClusterError::Task { task, error, .. } => self::task(py, &task, *error, message),
         ClusterError::WorkerLost { worker, how } => {

@@ -23,9 +23,11 @@ pub enum TimeState {
     HardBackPressured,
     /// Nothing to read.
     Idle,
+    /// Waiting for the interpreter, which the tasks of a process share.
+    Interpreter,
 }
 
-const STATES: usize = 4;
+const STATES: usize = 5;
 
 /// Accounts the wall time of one task to [`TimeState`]s.
 #[derive(Debug)]
@@ -73,7 +75,16 @@ impl TimeLedger {
             soft_back_pressured: of(TimeState::SoftBackPressured),
             hard_back_pressured: of(TimeState::HardBackPressured),
             idle: of(TimeState::Idle),
+            interpreter: of(TimeState::Interpreter),
         }
+    }
+
+    /// Counts time that has been counted to one state to another.
+    pub fn recount(&self, from: TimeState, to: TimeState, time_ns: u64) {
+        let mut inner = self.lock();
+        let moved = time_ns.min(inner.totals_ns[from as usize]);
+        inner.totals_ns[from as usize] -= moved;
+        inner.totals_ns[to as usize] += moved;
     }
 
     /// The state that runs now; `None` once closed.
@@ -106,12 +117,14 @@ pub struct TimeShares {
     pub hard_back_pressured: Duration,
     /// Waiting for input.
     pub idle: Duration,
+    /// Waiting for the interpreter.
+    pub interpreter: Duration,
 }
 
 impl TimeShares {
     /// All of it.
     pub fn total(&self) -> Duration {
-        self.busy + self.back_pressured() + self.idle
+        self.busy + self.back_pressured() + self.idle + self.interpreter
     }
 
     /// Waiting for outputs, soft and hard.
@@ -126,6 +139,7 @@ impl TimeShares {
             soft_back_pressured: self.soft_back_pressured.saturating_sub(earlier.soft_back_pressured),
             hard_back_pressured: self.hard_back_pressured.saturating_sub(earlier.hard_back_pressured),
             idle: self.idle.saturating_sub(earlier.idle),
+            interpreter: self.interpreter.saturating_sub(earlier.interpreter),
         }
     }
 }
@@ -148,6 +162,20 @@ mod tests {
         assert_eq!((shares.idle, shares.busy), (Duration::from_nanos(50), Duration::from_nanos(800)));
         assert_eq!(shares.back_pressured(), Duration::from_nanos(50));
         assert_eq!(ledger.state(), Some(TimeState::Busy));
+    }
+
+    #[test]
+    fn time_counted_anew_is_moved_and_never_more_than_there_is() {
+        let ledger = TimeLedger::new(TimeState::Idle, 0);
+        ledger.switch(TimeState::Interpreter, 100);
+        ledger.switch(TimeState::Busy, 110);
+        ledger.recount(TimeState::Idle, TimeState::Busy, 30);
+        let shares = ledger.snapshot(110);
+        assert_eq!((shares.idle, shares.busy), (Duration::from_nanos(70), Duration::from_nanos(30)));
+        ledger.recount(TimeState::Idle, TimeState::Busy, 1000);
+        let shares = ledger.snapshot(110);
+        assert_eq!((shares.busy, shares.interpreter), (Duration::from_nanos(100), Duration::from_nanos(10)));
+        assert_eq!(shares.total(), Duration::from_nanos(110));
     }
 
     #[test]

@@ -143,6 +143,10 @@ impl TaskMetrics {
         }
     }
 
+    pub(crate) fn recount(&self, from: TimeState, to: TimeState, time: Duration) {
+        self.time.recount(from, to, u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+    }
+
     pub(crate) fn close(&self) {
         self.time.close(self.now_ns());
     }

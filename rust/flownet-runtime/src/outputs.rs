@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use flownet_core::record::writer::{Emit, RecordWriter};
 use flownet_core::{Event, Target};
 use flownet_net::{Inlets, ThreadParker};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::error::TaskError;
 use crate::ledger::TimeState;
@@ -96,6 +97,26 @@ impl Outputs {
         let result = wait();
         self.metrics.switch(TimeState::Busy);
         result
+    }
+
+    /// Runs `pull`, which may wait for something outside, or work for it: the processor time that it takes counts as busy,
+    /// the rest as idle. For what is rare: it reads two clocks twice.
+    pub fn idle_unless_at_work<R>(&mut self, pull: impl FnOnce() -> R) -> R {
+        let before = thread_time();
+        let result = self.idle_while(pull);
+        let worked = thread_time().saturating_sub(before);
+        self.metrics.recount(TimeState::Idle, TimeState::Busy, worked);
+        result
+    }
+
+    /// The task is about to wait for the interpreter; [`has_interpreter`](Self::has_interpreter) ends that.
+    pub fn wants_interpreter(&self) {
+        self.metrics.switch(TimeState::Interpreter);
+    }
+
+    /// The task runs its operators.
+    pub fn has_interpreter(&self) {
+        self.metrics.switch(TimeState::Busy);
     }
 
     /// Outputs of the task.
@@ -188,4 +209,10 @@ impl Outputs {
         }
         Ok(())
     }
+}
+
+/// Processor time of the calling thread.
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -148,3 +149,43 @@ def test_the_generators_that_a_function_makes_are_closed_with_the_job() -> None:
         with pytest.raises(fn.errors.CancelledError):
             job.wait()
     assert sorted(closed) == [0, 1]
+
+
+def test_a_generator_that_waits_is_idle_and_one_that_works_is_busy(workers: int) -> None:
+    def waits() -> Iterator[int]:
+        for number in range(10):
+            time.sleep(0.02)
+            yield number
+
+    def works() -> Iterator[int]:
+        for number in range(10):
+            yield sum(range(2_000_000)) + number
+
+    shares = []
+    for generator in (waits(), works()):
+        env = fn.Environment()
+        env.from_iterable(generator).disable_chaining().collect()
+        shares.append(env.execute(workers).tasks[0])
+    waiting, working = shares
+    # Other work on the machine takes from both, and cannot turn one into the other.
+    assert waiting.idle > 0.5, waiting
+    assert working.busy > waiting.busy, (waiting, working)
+
+
+class Sizes:
+    """Keeps how many records came at a time."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def extend(self, records: list[int]) -> None:
+        self.sizes.append(len(records))
+
+
+def test_a_sink_behind_an_iterable_that_never_waits_gets_batches() -> None:
+    sink = Sizes()
+    env = fn.Environment()
+    env.from_iterable(range(10_000)).collect(into=sink)
+    env.execute()
+    assert sum(sink.sizes) == 10_000
+    assert len(sink.sizes) < 1000

@@ -1,18 +1,20 @@
 from __future__ import annotations
 
 import os
+import pickle
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import flownet as fn
+from flownet.hashing import Hashing
 
 if TYPE_CHECKING:
     from tests.python.conftest import Run
 
 
-class WhoGot(fn.Sink[int]):
+class WhoGot(fn.Sink[Any]):
     """Writes down which subtask got which record."""
 
     def __init__(self, folder: Path) -> None:
@@ -92,3 +94,48 @@ def test_the_last_word_on_partitioning_counts(env: fn.Environment, workers: int,
     env.from_collection(range(10)).rebalance().broadcast().sink_to(WhoGot(tmp_path))
     env.execute(workers)
     assert received(tmp_path) == {0: list(range(10)), 1: list(range(10))}
+
+
+def by_hash(word: str, subtasks: int) -> int:
+    return hash(word) % subtasks
+
+
+def test_one_key_goes_to_one_subtask_whichever_worker_it_comes_from(tmp_path: Path) -> None:
+    env = fn.Environment(parallelism=4)
+    words = env.from_collection([f"word {n % 10}" for n in range(400)]).rebalance().map(str)
+    words.partition_custom(by_hash).map(lambda word: int(word[5:])).sink_to(WhoGot(tmp_path))
+    env.execute(workers=2)
+    got = [set(records) for records in received(tmp_path).values()]
+    assert sum(map(len, got)) == 10, "no word is with two of them"
+
+
+@pytest.mark.parametrize("function", [by_hash, lambda word, subtasks: max(hash(part) for part in word) % subtasks])
+def test_a_partitioner_that_hashes_in_this_process_and_in_workers_is_refused(
+    function: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    env = fn.Environment(parallelism=2)
+    here = env.from_iterable(iter("12"))
+    there = env.from_collection(["1", "2"]).rebalance().map(str)
+    here.union(there).partition_custom(function).sink_to(WhoGot(tmp_path))
+    with pytest.raises(fn.errors.PlanError, match=r"in front of 'WhoGot' calls hash\(\).*set PYTHONHASHSEED"):
+        env.execute(workers=2)
+    monkeypatch.setenv("PYTHONHASHSEED", "0")
+    env.execute(workers=2)
+
+
+def test_a_partitioner_that_hashes_is_refused_where_every_worker_has_a_seed_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As inside of a Spark that sets none."""
+    loads = pickle.dumps(Hashing(by_hash))
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    assert pickle.loads(loads)("a", 1) == 0, "in the process that made it"
+    child = os.fork()
+    if child == 0:
+        try:
+            pickle.loads(loads)
+        except ValueError as error:
+            os._exit(0 if "spark.executorEnv.PYTHONHASHSEED" in str(error) else 2)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0

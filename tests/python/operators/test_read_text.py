@@ -143,7 +143,9 @@ def test_a_line_may_be_as_long_as_a_record(workers: int, tmp_path: Path) -> None
     assert list(lengths) == [20 << 20]
     env = fn.Environment(max_record_size="1MiB")
     env.read_text(tmp_path).map(len).collect()
-    with pytest.raises(fn.errors.InputError, match="longer than 1048576 bytes, the largest record; raise max_record_size"):
+    with pytest.raises(
+        fn.errors.InputError, match="longer than 1048576 bytes, the largest record; raise max_record_size"
+    ):
         env.execute(workers)
 
 

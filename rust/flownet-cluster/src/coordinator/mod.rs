@@ -70,7 +70,7 @@ impl Coordinator {
         factory: Arc<dyn ChainFactory>,
     ) -> Result<JobHandle, ClusterError> {
         let mut plan = Self::plan(dataflow, &settings)?;
-        let launcher = launcher.into();
+        let launcher: Launcher = launcher.into();
         enumerator::enumerate(&mut plan, matches!(launcher, Launcher::Processes(_)))?;
         let credentials = launcher.credentials(&settings.tls)?;
         let board = Arc::new(Board::new(&settings, &plan));

@@ -186,7 +186,7 @@ impl<'a> Graph<'a> {
             Some(TimeState::SoftBackPressured) => {
                 !self.may_be_held(task) || seen.outputs.iter().any(|output| !output.is_available)
             }
-            Some(TimeState::Busy | TimeState::Idle) | None => false,
+            Some(TimeState::Busy | TimeState::Interpreter | TimeState::Idle) | None => false,
         }
     }
 
@@ -223,7 +223,7 @@ impl<'a> Graph<'a> {
             return self.step_output(task, seen);
         }
         match seen.state {
-            Some(TimeState::Busy) => Step::End(End::AtWork { task }),
+            Some(TimeState::Busy | TimeState::Interpreter) => Step::End(End::AtWork { task }),
             _ => self.step_input(task, seen, came_by),
         }
     }

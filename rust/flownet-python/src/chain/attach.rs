@@ -10,6 +10,7 @@ use std::process;
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use flownet_runtime::Outputs;
 use pyo3::exceptions::PySystemExit;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -65,6 +66,26 @@ fn are_gone(threads: &HashSet<(u32, c_ulong)>) -> bool {
 /// The number by which the interpreter knows the calling thread.
 fn this_thread(py: Python<'_>) -> PyResult<c_ulong> {
     py.import("_thread")?.call_method0("get_ident")?.extract()
+}
+
+/// Runs `work` with the interpreter. The wait for it is not the task's work.
+pub(super) fn attached<R>(out: &mut Outputs, work: impl FnOnce(Python<'_>, &mut Outputs) -> R) -> R {
+    out.wants_interpreter();
+    Python::attach(|py| {
+        out.has_interpreter();
+        work(py, out)
+    })
+}
+
+/// Runs `work`, which may wait, without the interpreter. The wait to have it back is not the task's work.
+pub(super) fn detached<R: Send>(py: Python<'_>, out: &mut Outputs, work: impl FnOnce(&mut Outputs) -> R + Send) -> R {
+    let result = py.detach(|| {
+        let result = work(out);
+        out.wants_interpreter();
+        result
+    });
+    out.has_interpreter();
+    result
 }
 
 thread_local! {

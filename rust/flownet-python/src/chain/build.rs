@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use flownet_runtime::source::RateLimit;
 use flownet_runtime::spec::{
-    Codec, Field, Fold, InputSpec, OperatorKind, OperatorSpec, OutputSpec, Partitioner, Payload, TaskSpec,
-    WindowSpec,
+    Codec, Field, Fold, InputSpec, OperatorKind, OperatorSpec, OutputSpec, Partitioner, Payload, TaskSpec, WindowSpec,
 };
 use flownet_runtime::{Chain, ChainFactory, TaskError};
 use pyo3::prelude::*;

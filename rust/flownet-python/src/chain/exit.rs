@@ -5,6 +5,7 @@ use flownet_core::record::writer::Emit;
 use flownet_runtime::{Outputs, TaskError};
 use pyo3::prelude::*;
 
+use super::attach::detached;
 use super::call::{call1, call2};
 use super::failure::OperatorInfo;
 use super::record::{KeyedError, write_keyed};
@@ -52,7 +53,7 @@ impl Exit {
         let target = self.prepare(record)?;
         match out.try_emit(self.output, target, &self.bytes)? {
             Emit::Done => Ok(()),
-            Emit::Blocked => record.py().detach(|| out.wait()),
+            Emit::Blocked => detached(record.py(), out, Outputs::wait),
         }
     }
 

@@ -38,7 +38,7 @@ pub use context::{PyProcessContext, PyTaskContext, PyWindow};
 pub(crate) use failure::CODEC_ERROR;
 pub use objects::Objects;
 
-use attach::{enter_threads, forget_thread, keep_thread};
+use attach::{attached, detached, enter_threads, forget_thread, keep_thread};
 use exit::Exit;
 use record::KeyedRecord;
 use stage::{Flow, Kind, Stage};
@@ -125,7 +125,7 @@ impl PythonChain {
         let (head, after) = self.stages[at..].split_first_mut().expect("every input has a stage");
         if let Kind::Keyed(operator) = &mut head.kind {
             if let Some(brake) = &mut head.brake {
-                py.detach(|| brake.pass(out))?;
+                detached(py, out, |out| brake.pass(out))?;
             }
             let mut flow = Flow::new(py, after, at + 1, &head.links, &mut self.exits, out);
             return operator.push(&KeyedRecord::parse(bytes)?, now_ms, &mut flow);
@@ -159,7 +159,7 @@ impl Chain for PythonChain {
             Absorbed::All => return Ok(()),
             Absorbed::UpTo(index, bytes) => (index, bytes),
         };
-        Python::attach(|py| {
+        attached(out, |py, out| {
             self.push(py, first.0, &first.1, now_ms, out)?;
             while let Some((index, bytes)) = input.next()? {
                 self.push(py, index, bytes, now_ms, out)?;
@@ -174,7 +174,7 @@ impl Chain for PythonChain {
         {
             return Ok(status);
         }
-        Python::attach(|py| {
+        attached(out, |py, out| {
             let status = self.with_stage(py, 0, out, |kind, flow| match kind {
                 Kind::Source(source) => source.emit(flow),
                 _ => Err(TaskError::Config("a task without inputs must begin with a source".into())),
@@ -193,7 +193,7 @@ impl Chain for PythonChain {
     }
 
     fn on_timer(&mut self, now_ms: i64, out: &mut Outputs) -> Result<(), TaskError> {
-        Python::attach(|py| {
+        attached(out, |py, out| {
             self.each_stage(py, out, |kind, flow| match kind {
                 Kind::Keyed(operator) => operator.on_timer(now_ms, flow),
                 _ => Ok(()),
@@ -203,14 +203,14 @@ impl Chain for PythonChain {
     }
 
     fn finish(&mut self, out: &mut Outputs) -> Result<(), TaskError> {
-        Python::attach(|py| {
+        attached(out, |py, out| {
             self.each_stage(py, out, |kind, flow| kind.finish(flow))?;
             self.end_batch(py, out)
         })
     }
 
     fn commit(&mut self, out: &mut Outputs) -> Result<(), TaskError> {
-        Python::attach(|py| self.each_stage(py, out, |kind, flow| kind.commit(flow)))
+        attached(out, |py, out| self.each_stage(py, out, |kind, flow| kind.commit(flow)))
     }
 
     fn close(&mut self) -> Result<(), TaskError> {

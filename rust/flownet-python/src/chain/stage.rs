@@ -7,6 +7,7 @@ use flownet_runtime::{CancelToken, Outputs, SourceStatus, TaskContext, TaskError
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
+use super::attach::detached;
 use super::exit::Exit;
 use super::failure::OperatorInfo;
 use super::isolate::{is_immutable, isolate, take_item};
@@ -270,6 +271,17 @@ impl<'a, 'py> Flow<'a, 'py> {
         Ok(())
     }
 
+    /// Lets other tasks of the process have the interpreter, if one has waited for it: for what is long and runs no code of
+    /// the user's, at which the interpreter changes hands by itself.
+    pub(super) fn breathe(&mut self) {
+        detached(self.py, self.out, |_| ());
+    }
+
+    /// Runs a call that may wait for something outside.
+    pub(super) fn idle_unless_at_work<R>(&mut self, pull: impl FnOnce() -> R) -> R {
+        self.out.idle_unless_at_work(pull)
+    }
+
     /// Set when the task is told to stop.
     pub(super) fn cancel(&self) -> &CancelToken {
         self.out.cancel_token()
@@ -345,8 +357,7 @@ impl Brake {
     fn pass_attached(&mut self, operator: &mut dyn Operator, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
         let Some(wait) = self.take() else { return Ok(()) };
         operator.end_batch(flow)?;
-        let Flow { py, out, .. } = flow;
-        py.detach(|| out.pause(wait))
+        detached(flow.py, flow.out, |out| out.pause(wait))
     }
 
     fn take(&mut self) -> Option<Duration> {

@@ -170,7 +170,8 @@ impl TextSplits {
             add(0, 0, u64::MAX);
         }
         let split_bytes = split_bytes.max(1);
-        for (place, start) in (0..listed.bytes).step_by(usize::try_from(split_bytes).unwrap_or(usize::MAX)).enumerate() {
+        for (place, start) in (0..listed.bytes).step_by(usize::try_from(split_bytes).unwrap_or(usize::MAX)).enumerate()
+        {
             add(place, start, start.saturating_add(split_bytes).min(listed.bytes));
         }
         self.files += 1;

@@ -10,6 +10,9 @@ use super::state::Held;
 use crate::chain::record::KeyedRecord;
 use crate::chain::stage::{Flow, KeyedOperator};
 
+/// Results after which others may have the interpreter: a window may have millions.
+const BREATH_RECORDS: usize = 1024;
+
 /// A fold over tumbling windows.
 pub(in crate::chain) struct Windowed<F: Fold> {
     fold: F,
@@ -29,8 +32,11 @@ impl<F: Fold> Windowed<F> {
     }
 
     fn emit(&self, fired: Fired<Held<F::Value>>, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        for (window, key, held) in fired {
+        for (number, (window, key, held)) in (1_usize..).zip(fired) {
             flow.cancel().check()?;
+            if number.is_multiple_of(BREATH_RECORDS) {
+                flow.breathe();
+            }
             let (given, value) = held.into_parts();
             self.fold.emit(window, given.as_deref().unwrap_or(&key), value, flow)?;
         }

@@ -19,6 +19,10 @@ pub(in crate::chain) struct Iterable {
     info: OperatorInfo,
     metrics: Option<Arc<TaskMetrics>>,
     meter: Meter,
+    /// The iterator never waits: batches need not end with each record.
+    is_prompt: bool,
+    /// The last poll took so long for each record that clocks cost nothing beside it.
+    is_slow: bool,
 }
 
 /// Where the iterator comes from.
@@ -29,13 +33,17 @@ pub(in crate::chain) enum Pulled {
     MadeBy(Py<PyAny>),
 }
 
+/// From here on it counts how an iterator spends its time. Two looks at two clocks are a fraction of it.
+const SLOW_RECORD: Duration = Duration::from_micros(20);
+
 /// A poll of a slow iterator ends here, so that timers and mail are looked at.
 const LONGEST_POLL: Duration = Duration::from_millis(5);
 
 impl Iterable {
     pub(in crate::chain) fn new(pulled: Pulled, pickle: Pickle, info: OperatorInfo) -> Self {
         let meter = Meter::new(pickle, info.clone());
-        Self { pulled, info, metrics: None, meter }
+        // Slow until it has shown otherwise.
+        Self { pulled, info, metrics: None, meter, is_prompt: false, is_slow: true }
     }
 }
 
@@ -48,25 +56,34 @@ impl Source for Iterable {
             let iterator = iterator.map_err(|error| self.info.failed(py, &error, None))?;
             self.pulled = Pulled::Iterator(iterator.into_any().unbind());
         }
+        if let Pulled::Iterator(iterator) = &self.pulled {
+            self.is_prompt = never_waits(iterator.bind(py));
+        }
         Ok(())
     }
 
-    /// Every record is on its way before the next is pulled: nobody knows how long the iterator takes for it.
+    /// Every record is on its way before the next is pulled, unless the iterator is known not to wait for it.
     fn emit(&mut self, flow: &mut Flow<'_, '_>) -> Result<SourceStatus, TaskError> {
         let py = flow.py;
-        let failed = |error: PyErr| self.info.failed(py, &error, None);
+        let info = &self.info;
+        let failed = |error: PyErr| info.failed(py, &error, None);
         let Pulled::Iterator(iterator) = &self.pulled else { return Ok(SourceStatus::Finished) };
         let mut iterator = iterator.bind(py).cast::<PyIterator>().map_err(|error| failed(error.into()))?.clone();
         let started = Instant::now();
+        let mut pulls = 0;
         for pulled in 0..POLL_RECORDS {
             flow.cancel().check()?;
-            let Some(record) = iterator.next() else { return Ok(SourceStatus::Finished) };
+            pulls = pulled as u32 + 1;
+            let next = if self.is_slow { flow.idle_unless_at_work(|| iterator.next()) } else { iterator.next() };
+            let Some(record) = next else { return Ok(SourceStatus::Finished) };
             let record = record.map_err(failed)?;
             if let Some(metrics) = &self.metrics {
                 metrics.add_records_in(1);
             }
             let may_go_on = flow.emit_paced(record, &mut self.meter)?;
-            flow.end_batch()?;
+            if !self.is_prompt {
+                flow.end_batch()?;
+            }
             if !may_go_on {
                 break;
             }
@@ -75,6 +92,7 @@ impl Source for Iterable {
                 break;
             }
         }
+        self.is_slow = started.elapsed() > SLOW_RECORD * pulls;
         Ok(SourceStatus::More)
     }
 
@@ -89,3 +107,24 @@ impl Source for Iterable {
         closed.map_err(|error| self.info.failed(py, &error, None))
     }
 }
+
+/// Whether it is one of Python's own iterators over what is there already.
+fn never_waits(iterator: &Bound<'_, PyAny>) -> bool {
+    let class = iterator.get_type();
+    let name = class.fully_qualified_name();
+    name.is_ok_and(|name| PROMPT.iter().any(|prompt| *prompt == name.to_string_lossy()))
+}
+
+const PROMPT: [&str; 11] = [
+    "dict_itemiterator",
+    "dict_keyiterator",
+    "dict_valueiterator",
+    "itertools.count",
+    "itertools.repeat",
+    "list_iterator",
+    "longrange_iterator",
+    "range_iterator",
+    "set_iterator",
+    "str_ascii_iterator",
+    "tuple_iterator",
+];

@@ -28,8 +28,7 @@ impl SocketText {
 
 impl Source for SocketText {
     fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
-        let connect =
-            || SocketLines::connect(&self.host, self.port, CONNECT_TIMEOUT, cx.max_record_bytes, &cx.cancel);
+        let connect = || SocketLines::connect(&self.host, self.port, CONNECT_TIMEOUT, cx.max_record_bytes, &cx.cancel);
         self.socket = Some(py.detach(connect)?);
         self.lines.open(cx);
         self.lines.begin_input(format!("{}:{}", self.host, self.port));
