@@ -115,6 +115,14 @@ def test_settings_in_text_are_read_by_their_type(monkeypatch: pytest.MonkeyPatch
         fn.Environment()
 
 
+def test_a_yes_or_no_is_true_or_false() -> None:
+    for written, value in (("true", True), ("False", False)):
+        assert config.resolve({}, {"object_reuse": written})["object_reuse"] is value
+    for given in ("yes", 1, None):
+        with pytest.raises(ConfigError, match=f"object_reuse={given!r} must be True or False"):
+            fn.Environment(object_reuse=given)  # type: ignore[arg-type]
+
+
 def test_a_setting_that_does_not_exist_lists_those_that_do() -> None:
     with pytest.raises(ConfigError, match="unknown setting 'bufer_timeout'; there are: bandwidth_delay, buffer_"):
         config.parse_assignment("bufer_timeout=1ms")

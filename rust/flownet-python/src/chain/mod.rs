@@ -10,6 +10,7 @@
 //!   chain waits for anything that may take long.
 //! - I3: what a user's function raises becomes a [`TaskError::Operator`] that names the operator it was given to.
 //! - I4: `close` reaches every stage that `open` reached, whatever failed.
+//! - I5: what an operator is handed is its own (`isolate.rs`), unless the job asks for `object_reuse`.
 
 mod attach;
 mod build;
