@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import html
-import inspect
-import logging
-import signal
-import threading
 import time
-import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .config import format_size
 from .errors import CancelledError, FlownetError, StalledWarning
+from .waiting import Terminated, Watcher, name_of, sigterm_raised
 
 if TYPE_CHECKING:
     from ._flownet import Crew
@@ -321,7 +317,7 @@ class Job:
     def _wait(self, timeout: float | None, watcher: Watcher) -> JobResult:
         """Wait, and keep somebody informed meanwhile."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        with _sigterm_raised():
+        with sigterm_raised():
             while len(self._signals) < 2:
                 try:
                     if self._signals and not self._is_stopping:
@@ -351,7 +347,7 @@ class Job:
                     raise TimeoutError(f"the job still runs after {timeout} s")
             second = self._signals[1]
             self._signals.clear()
-            watcher.say(f"job {self.status().name!r}: cancelled by a second {_name_of(second)}")
+            watcher.say(f"job {self.status().name!r}: cancelled by a second {name_of(second)}")
             self.close()
             raise second
 
@@ -366,7 +362,7 @@ class Job:
             return _result(report)
         if self._lease is not None:
             self._lease.watch(self.status)
-        watcher.tick(self)
+        watcher.tick(self.status)
         return None
 
     def _stop_at_signal(self, watcher: Watcher) -> None:
@@ -374,7 +370,7 @@ class Job:
         self._is_stopping = True
         watcher.say(
             f"job {self.status().name!r}: stopping: sources end, what is in flight is worked off, sinks complete; "
-            f"another {_name_of(self._signals[0])} cancels"
+            f"another {name_of(self._signals[0])} cancels"
         )
 
     def status(self) -> JobStatus:
@@ -456,55 +452,6 @@ class Job:
         self.close()
 
 
-class Terminated(SystemExit):
-    """SIGTERM, raised where the job is waited for; ends the process with the exit code of a shell for it."""
-
-    def __init__(self) -> None:
-        super().__init__(128 + signal.SIGTERM)
-
-
-def _name_of(signalled: KeyboardInterrupt | Terminated) -> str:
-    return "SIGTERM" if isinstance(signalled, Terminated) else "Ctrl-C"
-
-
-@contextmanager
-def _sigterm_raised() -> Iterator[None]:
-    """Raise `Terminated` at SIGTERM, unless the program handles it otherwise."""
-    is_ours = (
-        threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    )
-    if not is_ours:
-        yield
-        return
-
-    def terminate(_number: int, _frame: object) -> None:
-        raise Terminated
-
-    signal.signal(signal.SIGTERM, terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-class Watcher:
-    """Whom a job that is waited for keeps informed; this one as Python does: by warnings and the log."""
-
-    def warn(self, warning: StalledWarning) -> None:
-        """Issue it at the line of the user's that waits."""
-        frame, level = inspect.currentframe(), 1
-        while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
-            frame, level = frame.f_back, level + 1
-        warnings.warn(warning, stacklevel=level)
-
-    def say(self, text: str) -> None:
-        """Take a line on what a signal does."""
-        _LOGGER.warning(text)
-
-    def tick(self, job: Job) -> None:
-        """Be called several times a second while the job runs."""
-
-
 def end_all() -> None:
     """End the jobs that the program has left running."""
     for job in list(_LIVE):
@@ -558,8 +505,6 @@ def _table(status: JobStatus) -> list[list[str]]:
 
 
 _LIVE: weakref.WeakSet[Job] = weakref.WeakSet()
-
-_LOGGER = logging.getLogger("flownet")
 
 _NOTICEABLE_WAIT = 0.1
 """Seconds: records that wait for less are no news."""

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from .. import __version__
 from ..errors import FlownetError
-from ..job import Terminated
+from ..waiting import Terminated
 from . import bench, demo, experiment, lab, run
 
 

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from ..config import parse_assignment
 from ..environment import Environment
 from ..errors import CancelledError, StalledWarning
-from ..job import Job, JobResult, Terminated, Watcher
+from ..job import Job, JobResult, JobStatus
 from ..progress import Progress
+from ..waiting import Terminated, Watcher
 from .load import load_environment
 
 if TYPE_CHECKING:
@@ -107,12 +108,12 @@ class _Viewer(Watcher):
     def say(self, text: str) -> None:
         self._write(f"flownet: {text}")
 
-    def tick(self, job: Job) -> None:
+    def tick(self, status: Callable[[], JobStatus]) -> None:
         if time.monotonic() < self._next_look_at:
             return
         self._next_look_at = time.monotonic() + _SECONDS_BETWEEN_LOOKS
         if self._progress is not None:
-            self._progress.show(job.status())
+            self._progress.show(status())
         self._on_tick()
 
     def _write(self, text: str) -> None:
