@@ -7,12 +7,11 @@ import os
 import time
 import traceback
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from . import cores, facts
+from . import facts
 from .description import Experiment
 from .plan import Run
 from .workload import Measurement, Place
@@ -74,8 +73,35 @@ def described(experiment: Experiment) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What is known of a run as it begins.
+
+    Parameters
+    ----------
+    at
+        When it began.
+    clock
+        The same by `time.perf_counter`.
+    load
+        Load of the host at that time, as an average over a minute.
+    waited
+        Seconds that it had waited for free cores.
+    """
+
+    at: datetime
+    clock: float
+    load: float
+    waited: float
+
+    @classmethod
+    def now(cls, waited: float) -> Beginning:
+        """Make that of a run that begins now."""
+        return cls(datetime.now(UTC), time.perf_counter(), os.getloadavg()[0], waited)
+
+
 def execute(session: Session, run: Run, place: Place, waited: float = 0.0) -> Row:
-    """Run one cell once. What it raises, other than an interrupt, is the error of its row.
+    """Run one cell once, in this process. What it raises, other than an interrupt, is the error of its row.
 
     Parameters
     ----------
@@ -88,18 +114,20 @@ def execute(session: Session, run: Run, place: Place, waited: float = 0.0) -> Ro
     waited
         Seconds that it waited for free cores.
     """
-    experiment = session.experiment
-    load = os.getloadavg()[0]
-    started_at = datetime.now(UTC)
-    began = time.perf_counter()
+    beginning = Beginning.now(waited)
     error: str | None = None
     try:
-        found = experiment.work.measure(run.cell.parameters, place)
-        _check(experiment, found)
+        found = session.experiment.work.measure(run.cell.parameters, place)
+        _check(session.experiment, found)
     except Exception as raised:
         error = f"{type(raised).__name__}: {raised}"
         found = Measurement({}, details={"traceback": traceback.format_exc()})
-    seconds = time.perf_counter() - began
+    return row_of(session, run, beginning, found, error)
+
+
+def row_of(session: Session, run: Run, beginning: Beginning, found: Measurement, error: str | None) -> Row:
+    """Make the row of a run that has ended now; with an error, one that failed."""
+    experiment = session.experiment
     written = {name: experiment.work.parameters[name].write(value) for name, value in run.cell.parameters.items()}
     return {
         "workload": experiment.work.name,
@@ -114,36 +142,17 @@ def execute(session: Session, run: Run, place: Place, waited: float = 0.0) -> Ro
         "figures": {name: float(value) for name, value in found.figures.items()},
         "histogram": found.histogram,
         "details": json.dumps(dict(found.details), default=str),
-        "started_at": started_at,
-        "run_seconds": seconds,
-        "waited_seconds": waited,
+        "started_at": beginning.at,
+        "run_seconds": time.perf_counter() - beginning.clock,
+        "waited_seconds": beginning.waited,
         "seed": run.seed,
         "mode": session.mode,
         "versions": facts.versions(),
         "git_commit": session.git_commit,
-        "host": facts.host() | {"load_before": f"{load:.2f}"},
+        "host": facts.host() | {"load_before": f"{beginning.load:.2f}"},
         "description": session.description,
         "experiment": experiment.name,
     }
-
-
-def execute_alone(session: Session, run: Run, seen: AbstractContextManager[object] | None = None) -> Row:
-    """Run one cell once, as soon as the cores that it needs are free on this host.
-
-    Parameters
-    ----------
-    session
-        What it belongs to.
-    run
-        Which cell, which repetition.
-    seen
-        Entered while it runs.
-    """
-    began = time.perf_counter()
-    with cores.reserved(session.experiment.work.cores(run.cell.parameters)):
-        waited = time.perf_counter() - began
-        with seen or nullcontext():
-            return execute(session, run, Place(run.seed), waited)
 
 
 def _numbers(experiment: Experiment, run: Run) -> Mapping[str, float]:

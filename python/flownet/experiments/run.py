@@ -64,8 +64,9 @@ def run(
     folder
         For the results of any number of experiments. On a cluster, one that driver and executors share.
     on
-        ``local``: one run after the other in this process. ``spread``: each run a Spark task of its own, as many at
-        once as slots and cores allow. ``across``: one run at a time, its workers on different executors of Spark.
+        ``local``: one run after the other on this host, each in a process of its own. ``spread``: each run a Spark
+        task, and in it a process, of its own, as many at once as slots and cores allow. ``across``: one run at a time,
+        in this process, its workers on different executors of Spark.
     spark
         The session, for ``spread`` and ``across``.
     resume

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import FlownetError
-from .execute import Row, Session, execute, execute_alone
+from .alone import execute_alone
+from .execute import Row, Session, execute
 from .plan import Run
 from .store import SPARK_SCHEMA, Store, batch
 from .workload import Place
@@ -28,7 +29,7 @@ OnChange = Callable[[Sequence[Row], Sequence[str]], None]
 
 
 def run_local(session: Session, runs: Sequence[Run], store: Store, on_change: OnChange) -> None:
-    """Run everything in this process, one run after the other, each when its cores are free."""
+    """Run everything on this host, one run after the other, each in a process of its own when its cores are free."""
     for run in runs:
         on_change([], [run.cell.label])
         store.append(execute_alone(session, run))
@@ -44,7 +45,7 @@ def run_across(spark: SparkSession, session: Session, runs: Sequence[Run], store
 
 
 def run_spread(spark: SparkSession, session: Session, runs: Sequence[Run], store: Store, on_change: OnChange) -> None:
-    """Run each cell as a Spark task of its own; Spark writes their rows.
+    """Run each cell as a Spark task of its own, in a process of its own there; Spark writes their rows.
 
     Raises
     ------

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,12 +15,20 @@ from pyarrow import dataset
 
 import flownet as fn
 from flownet.errors import ConfigError
-from flownet.experiments import Experiment, run
+from flownet.experiments import Experiment, find_experiment, run
 from flownet.experiments.progress import progress_lines
 from flownet.experiments.store import COLUMNS
 from flownet.experiments.tally import Tally
 
+from .conftest import TOY
+
 Toy = Callable[..., Experiment]
+ToyFile = Callable[..., Path]
+
+
+def wait_until(look: Callable[[], bool]) -> None:
+    while not look():
+        time.sleep(0.01)
 
 
 def rows_of(folder: Path, name: str = "toy") -> list[dict[str, Any]]:
@@ -48,9 +59,9 @@ def test_every_run_is_a_row_with_what_it_takes_to_repeat_it(toy: Toy, tmp_path: 
 
 
 def test_the_rows_are_in_the_planned_order(toy: Toy, tmp_path: Path) -> None:
-    run(toy("grid={'load': list(range(8))}, repetitions=3"), tmp_path / "out")
+    run(toy("grid={'load': list(range(6))}, repetitions=2"), tmp_path / "out")
     rows = rows_of(tmp_path / "out")
-    assert [row["position"] for row in rows] == list(range(24))
+    assert [row["position"] for row in rows] == list(range(12))
     assert [row["started_at"] for row in rows] == sorted(row["started_at"] for row in rows)
 
 
@@ -63,6 +74,63 @@ def test_a_run_that_fails_is_a_row_with_its_error(toy: Toy, tmp_path: Path) -> N
         assert row["error"] == "ValueError: 13 is bad luck"
         assert "in measure" in json.loads(row["details"])["traceback"]
         assert row["figures"] == []
+
+
+DEADLY = TOY.replace(
+    "    if parameters",
+    """    import os, signal, sys
+    match parameters["load"]:
+        case 2:
+            os._exit(3)
+        case 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        case 4:
+            sys.exit()
+    if parameters""",
+    1,
+)
+
+
+def test_a_run_that_ends_its_process_is_a_row_and_the_rest_goes_on(toy_file: ToyFile, tmp_path: Path) -> None:
+    experiment = find_experiment(str(toy_file("grid={'load': [1, 2, 3, 4]}, repetitions=1", DEADLY)))
+    outcome = run(experiment, tmp_path / "out")
+    assert (outcome.done, outcome.failed) == (4, 3)
+    errors = {row["cell"]: row["error"] for row in rows_of(tmp_path / "out")}
+    assert errors == {
+        "load=1": None,
+        "load=2": "the process of the run ended itself with exit code 3 before it was done",
+        "load=3": "the process of the run was killed by SIGKILL (for want of memory, perhaps) before it was done",
+        "load=4": "the process of the run ended itself with exit code 0 before it was done",
+    }
+
+
+def test_no_process_of_a_run_is_left_when_the_caller_is_killed(toy_file: ToyFile, tmp_path: Path) -> None:
+    pids = tmp_path / "pid"
+    body = TOY.replace(
+        "    if parameters",
+        f"""    import os, time
+    with open({str(pids)!r} + ".part", "w") as file:
+        file.write(str(os.getpid()))
+    os.rename({str(pids)!r} + ".part", {str(pids)!r})
+    time.sleep(600)
+    if parameters""",
+        1,
+    )
+    script = f"from flownet.experiments import *; run(find_experiment({str(toy_file(body=body))!r}), {str(tmp_path)!r})"
+    caller = subprocess.Popen([sys.executable, "-c", script])
+    wait_until(pids.exists)
+    pid = int(pids.read_text())
+    assert Path(f"/proc/{pid}").exists()
+    caller.kill()
+    caller.wait()
+    wait_until(lambda: not Path(f"/proc/{pid}").exists())
+
+
+def test_what_cannot_be_sent_to_a_process_is_an_error_that_names_it(toy_file: ToyFile, tmp_path: Path) -> None:
+    body = TOY.replace("def measure(", "import threading\nlock = threading.Lock()\n\ndef measure(", 1)
+    body = body.replace("    if parameters", "    lock.acquire()\n    if parameters", 1)
+    with pytest.raises(ConfigError, match=r"'toy': .*lock.* cannot be sent to the process of a run"):
+        run(find_experiment(str(toy_file(body=body))), tmp_path / "out")
 
 
 def test_a_bench_is_a_row_too_with_a_histogram_that_can_be_read(tmp_path: Path) -> None:

@@ -78,6 +78,27 @@ def test_spread_runs_each_cell_as_a_task_and_spark_writes_the_rows(spark: SparkS
     assert not list(tmp_path.glob("_running*"))
 
 
+def deadly(parameters: Any, place: Place) -> Measurement:
+    if parameters["load"] == 2:
+        os._exit(3)
+    if parameters["load"] == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return measured(parameters, place)
+
+
+def test_a_run_that_ends_its_process_is_a_row_and_spark_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    experiment = Experiment("toy", workload(deadly), grid={"load": [1, 2, 3, 4]}, repetitions=2)
+    outcome = run(experiment, tmp_path, on="spread", spark=spark)
+    assert (outcome.done, outcome.failed) == (8, 4)
+    errors = {(row.load, row.error) for row in load(spark, tmp_path).collect()}
+    assert errors == {
+        (1, None),
+        (2, "the process of the run ended itself with exit code 3 before it was done"),
+        (3, "the process of the run was killed by SIGKILL (for want of memory, perhaps) before it was done"),
+        (4, None),
+    }
+
+
 def test_spread_goes_on_with_what_is_missing(spark: SparkSession, tmp_path: Path) -> None:
     experiment = Experiment("toy", workload(), grid={"load": [1, 2]}, repetitions=2)
     run(Experiment("toy", workload(), grid={"load": [1, 2]}, repetitions=1), tmp_path)

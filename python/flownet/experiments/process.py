@@ -1,0 +1,40 @@
+"""The process of one run: see `alone`, which starts it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from .. import serialise
+from .alone import INIT, ROW, RUN
+from .execute import execute
+from .workload import Place
+
+
+def main() -> None:
+    """Run what lies in the folder that is the argument, and leave the row there."""
+    folder = Path(sys.argv[1])
+    threading.Thread(target=_die_with_caller, name="flownet-run-life", daemon=True).start()
+    # An interrupt from the terminal reaches the caller too, which then closes the pipe.
+    with contextlib.suppress(KeyboardInterrupt):
+        serialise.apply_init((folder / INIT).read_bytes())
+        session, run, waited = pickle.loads((folder / RUN).read_bytes())  # noqa: S301 - of the process that started us
+        row = execute(session, run, Place(run.seed), waited)
+        # All of it or nothing.
+        written = folder / f"{ROW}.part"
+        written.write_bytes(pickle.dumps(row))
+        written.rename(folder / ROW)
+
+
+def _die_with_caller() -> None:
+    os.read(0, 1)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()
