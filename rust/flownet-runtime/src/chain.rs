@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use flownet_core::CustomEvent;
+
 use crate::error::TaskError;
 use crate::input::InputBatch;
 use crate::mailbox::CancelToken;
@@ -15,8 +17,9 @@ use crate::state::KeyGroupRange;
 /// All operators of one task, fused: records between them are never serialised.
 ///
 /// The task thread calls everything here, one call at a time, in this order: `open`; then any mix of `process` (tasks
-/// with inputs) or `poll_source` (tasks without), `on_watermark` and `on_timer`; then, if the input ended, `finish` unless
-/// the job was stopped without draining, and `commit`; then `close`, always. A call that returns an error is followed by `close` only.
+/// with inputs) or `poll_source` (tasks without), `on_watermark`, `on_custom` and `on_timer`; then, if the input ended,
+/// `finish` unless the job was stopped without draining, and `commit`; then `close`, always. A call that returns an error is
+/// followed by `close` only.
 ///
 /// Calls should be bounded: cancels and timers are looked at between them.
 pub trait Chain: Send {
@@ -46,6 +49,12 @@ pub trait Chain: Send {
     /// Every input has passed `timestamp_ms` in event time. The task forwards the watermark afterwards.
     fn on_watermark(&mut self, timestamp_ms: i64, out: &mut Outputs) -> Result<(), TaskError> {
         let _ = (timestamp_ms, out);
+        Ok(())
+    }
+
+    /// An event that the chain upstream [sent](Outputs::send_custom), in its place among the records of its channel.
+    fn on_custom(&mut self, event: &CustomEvent) -> Result<(), TaskError> {
+        let _ = event;
         Ok(())
     }
 

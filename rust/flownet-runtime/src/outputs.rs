@@ -10,7 +10,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use flownet_core::record::writer::{Emit, RecordWriter};
-use flownet_core::{Event, Target};
+use flownet_core::{CustomEvent, Event, Target};
 use flownet_net::{Inlets, ThreadParker};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -51,6 +51,13 @@ impl Outputs {
             Emit::Done => Ok(()),
             Emit::Blocked => self.wait(),
         }
+    }
+
+    /// Sends an event of the chain's own to every reader of an output, behind the records so far. It reaches the chains
+    /// there as [`Chain::on_custom`](crate::Chain::on_custom), costs no credit and is never dropped.
+    pub fn send_custom(&mut self, output: usize, event: CustomEvent) -> Result<(), TaskError> {
+        self.wait()?;
+        Ok(self.writers[output].broadcast_event(&Event::Custom(event))?)
     }
 
     /// Waits until every blocked record went through; the time counts as back-pressured.

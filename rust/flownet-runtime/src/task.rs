@@ -29,7 +29,7 @@ use flownet_net::{Inlets, ThreadParker};
 
 use crate::chain::{Chain, SourceStatus, TaskContext};
 use crate::error::TaskError;
-use crate::input::{Arrival, TaskInput, TimeSignal};
+use crate::input::{Arrival, Signal, TaskInput, TimeSignal};
 use crate::ledger::TimeState;
 use crate::mailbox::{Mail, Mailbox};
 use crate::outputs::Outputs;
@@ -224,14 +224,15 @@ impl Task {
         self.chain.process(&mut input.batch(&should_yield, now_ms), &mut self.outputs)
     }
 
-    fn handle_signal(&mut self, signal: TimeSignal) -> Result<(), TaskError> {
+    fn handle_signal(&mut self, signal: Signal) -> Result<(), TaskError> {
         self.switch(TimeState::Busy);
         match signal {
-            TimeSignal::Watermark(timestamp_ms) => {
+            Signal::Time(TimeSignal::Watermark(timestamp_ms)) => {
                 self.chain.on_watermark(timestamp_ms, &mut self.outputs)?;
                 self.outputs.broadcast(&Event::Watermark { timestamp_ms })
             }
-            TimeSignal::Idle(idle) => self.outputs.broadcast(&Event::WatermarkStatus { idle }),
+            Signal::Time(TimeSignal::Idle(idle)) => self.outputs.broadcast(&Event::WatermarkStatus { idle }),
+            Signal::Custom(event) => self.chain.on_custom(&event),
         }
     }
 

@@ -17,7 +17,7 @@ use flownet_core::debloat::{InFlightBounds, Progress};
 use flownet_core::gate::InputGate;
 use flownet_core::record::reader::RecordReader;
 use flownet_core::subpartition::Element;
-use flownet_core::{ChannelIndex, Debloater, Event, ExchangeError};
+use flownet_core::{ChannelIndex, CustomEvent, Debloater, Event, ExchangeError};
 
 pub(crate) use self::valve::TimeSignal;
 use self::valve::WatermarkValve;
@@ -73,13 +73,22 @@ pub(crate) struct TaskInput {
     /// Of that buffer.
     current_bytes: u64,
     valve: WatermarkValve,
-    signals: VecDeque<TimeSignal>,
+    signals: VecDeque<Signal>,
     drain: bool,
     scratch: Vec<(ChannelIndex, Element)>,
     cancel: CancelToken,
     metrics: Arc<TaskMetrics>,
     /// Says how far producers fill buffers, where what is in flight is bounded.
     debloater: Option<Debloater>,
+}
+
+/// What the task has to handle before it reads on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Signal {
+    /// Event time changed.
+    Time(TimeSignal),
+    /// The chain upstream says something to the chain here.
+    Custom(CustomEvent),
 }
 
 #[derive(Debug)]
@@ -199,8 +208,8 @@ impl TaskInput {
         InputBatch { input: self, should_yield, now_ms }
     }
 
-    /// The next change of event time that the task has to handle before it reads on.
-    pub(crate) fn take_signal(&mut self) -> Option<TimeSignal> {
+    /// What the task has to handle before it reads on.
+    pub(crate) fn take_signal(&mut self) -> Option<Signal> {
         self.signals.pop_front()
     }
 
@@ -244,9 +253,11 @@ impl TaskInput {
         let channel = &mut self.channels[index.index()];
         channel.reader.check_boundary().map_err(ExchangeError::from)?;
         match event {
-            Event::Watermark { timestamp_ms } => self.signals.extend(self.valve.on_watermark(index, *timestamp_ms)),
+            Event::Watermark { timestamp_ms } => {
+                self.signals.extend(self.valve.on_watermark(index, *timestamp_ms).map(Signal::Time));
+            }
             Event::WatermarkStatus { idle } => {
-                self.signals.extend(self.valve.on_idle(index, *idle).into_iter().flatten());
+                self.signals.extend(self.valve.on_idle(index, *idle).into_iter().flatten().map(Signal::Time));
             }
             Event::EndOfData { drain } => {
                 channel.data_ended = true;
@@ -256,10 +267,13 @@ impl TaskInput {
                 let message = format!("channel {index} ended before its data did");
                 return Err(ExchangeFailure::other(message).into());
             }
-            Event::EndOfPartition => self.signals.extend(self.valve.on_end(index).into_iter().flatten()),
+            Event::EndOfPartition => {
+                self.signals.extend(self.valve.on_end(index).into_iter().flatten().map(Signal::Time));
+            }
+            Event::Custom(event) => self.signals.push_back(Signal::Custom(event.clone())),
             // Checkpoints are not taken yet, so there is nothing to align: the channel goes on at once.
             Event::Barrier(_) if event.is_blocking() => self.gate.resume(index)?,
-            Event::Barrier(_) | Event::CancelBarrier { .. } | Event::LatencyMarker { .. } | Event::Custom(_) => {}
+            Event::Barrier(_) | Event::CancelBarrier { .. } | Event::LatencyMarker { .. } => {}
         }
         Ok(())
     }

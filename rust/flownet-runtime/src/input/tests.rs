@@ -25,7 +25,7 @@ struct Rig {
 #[derive(Debug, PartialEq, Eq)]
 enum Seen {
     Record(usize, String),
-    Signal(TimeSignal),
+    Signal(Signal),
     End { drain: bool },
 }
 
@@ -95,8 +95,26 @@ fn record(input: usize, text: &str) -> Seen {
     Seen::Record(input, text.to_owned())
 }
 
+fn time(signal: TimeSignal) -> Seen {
+    Seen::Signal(Signal::Time(signal))
+}
+
 fn watermark(timestamp_ms: i64) -> Event {
     Event::Watermark { timestamp_ms }
+}
+
+#[test]
+fn what_a_chain_says_to_the_next_keeps_its_place_among_the_records_of_its_channel() {
+    let mut rig = Rig::new(2);
+    let said = |text: &str| CustomEvent::new(7, text.as_bytes()).unwrap();
+    rig.emit(0, "a");
+    rig.send(0, &Event::Custom(said("b")));
+    rig.emit(0, "c");
+    rig.emit(1, "d");
+    let seen = rig.read().unwrap();
+    let of_first: Vec<_> = seen.into_iter().filter(|seen| *seen != record(1, "d")).collect();
+    assert_eq!(of_first, [record(0, "a"), Seen::Signal(Signal::Custom(said("b"))), record(0, "c")]);
+    rig.assert_all_segments_home();
 }
 
 #[test]
@@ -109,10 +127,10 @@ fn records_and_watermarks_keep_their_order_and_time_is_that_of_the_slowest_chann
     rig.emit(1, "c");
     rig.send(1, &watermark(5));
     rig.emit(1, "d");
-    let expected = [record(1, "c"), Seen::Signal(TimeSignal::Watermark(5)), record(1, "d")];
+    let expected = [record(1, "c"), time(TimeSignal::Watermark(5)), record(1, "d")];
     assert_eq!(rig.read().unwrap(), expected);
     rig.finish(1, true);
-    assert_eq!(rig.read().unwrap(), [Seen::Signal(TimeSignal::Watermark(10))], "who has ended holds nobody back");
+    assert_eq!(rig.read().unwrap(), [time(TimeSignal::Watermark(10))], "who has ended holds nobody back");
     rig.finish(0, true);
     assert_eq!(rig.read().unwrap(), [Seen::End { drain: true }]);
     rig.assert_all_segments_home();
@@ -123,7 +141,7 @@ fn idle_channels_are_told_on() {
     let mut rig = Rig::new(1);
     rig.send(0, &Event::WatermarkStatus { idle: true });
     rig.send(0, &Event::WatermarkStatus { idle: false });
-    let signals = [true, false].map(|idle| Seen::Signal(TimeSignal::Idle(idle)));
+    let signals = [true, false].map(|idle| time(TimeSignal::Idle(idle)));
     assert_eq!(rig.read().unwrap(), signals);
     rig.assert_all_segments_home();
 }
