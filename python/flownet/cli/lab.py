@@ -6,6 +6,7 @@ import argparse
 import importlib.util
 import json
 import os
+import re
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -53,7 +54,13 @@ def add_commands(commands: Commands) -> None:
         help="change a setting of the scenario, such as seconds=10s",
     )
     parser.add_argument("--json", action="store_true", help="write one line of JSON a control instead of a table")
-    parser.add_argument("--plot", metavar="FILE", help="draw the scenario: a .png, .svg or .html file")
+    parser.add_argument("--plot", metavar="FILE", help="draw the scenario: a .png, .pdf, .svg or .html file")
+    parser.add_argument(
+        "--size", metavar="WxH", help="size of that picture in inches, such as 7x5 (default: what suits it)"
+    )
+    parser.add_argument(
+        "--title", metavar="TEXT", help="title of that picture; empty for none (default: what it shows)"
+    )
     parser.add_argument("--rows", metavar="FILE", help="write every sample, one a row: a .csv or .parquet file")
     parser.add_argument("--report", metavar="FILE", help="write one page with all pictures and tables: an .html file")
     parser.set_defaults(command=_lab)
@@ -64,6 +71,7 @@ def _lab(options: argparse.Namespace) -> int:
         scenarios = _scenarios(options)
         controls = _controls(options, scenarios)
         files = _files(options)
+        size = _size(options)
     except ConfigError as error:
         print(f"flownet lab: {error}", file=sys.stderr)
         return 2
@@ -73,7 +81,7 @@ def _lab(options: argparse.Namespace) -> int:
         for scenario in scenarios:
             if results := _run(scenario, controls, traces, as_json=options.json):
                 answers.append((scenario, results))
-    _show(answers, files)
+    _show(answers, files, size, options.title)
     return 0
 
 
@@ -106,7 +114,7 @@ def _controls(options: argparse.Namespace, scenarios: Sequence[Scenario]) -> lis
 
 def _files(options: argparse.Namespace) -> dict[str, Path]:
     """Check that the files to be written can be, before anything runs."""
-    endings = {"plot": (".png", ".svg", ".html"), "rows": (".csv", ".parquet"), "report": (".html",)}
+    endings = {"plot": (".png", ".pdf", ".svg", ".html"), "rows": (".csv", ".parquet"), "report": (".html",)}
     files = {}
     for option, allowed in endings.items():
         if (given := getattr(options, option)) is None:
@@ -120,6 +128,21 @@ def _files(options: argparse.Namespace) -> dict[str, Path]:
             raise ConfigError(f"--{option} {given}: needs {needed}, which is not installed: pip install 'flownet[lab]'")
         files[option] = path
     return files
+
+
+def _size(options: argparse.Namespace) -> tuple[float, float] | None:
+    if options.size is None and options.title is None:
+        return None
+    if options.plot is None or options.plot.endswith(".html"):
+        given = "--title" if options.size is None else "--size"
+        raise ConfigError(f"{given} is for a picture: add --plot with a .png, .pdf or .svg file")
+    if options.size is None:
+        return None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)x(\d+(?:\.\d+)?)", options.size)
+    size = (float(match[1]), float(match[2])) if match else (0.0, 0.0)
+    if not all(3 <= inches <= 50 for inches in size):
+        raise ConfigError(f"--size {options.size}: write width x height in inches, 3 to 50 each, such as 7x5")
+    return size
 
 
 def _check_writable(option: str, path: Path) -> None:
@@ -166,7 +189,12 @@ def _rows_kept(path: Path | None, traces: list[Trace]) -> Iterator[None]:
             print(f"{count:,} rows in {path}", file=sys.stderr)
 
 
-def _show(answers: Sequence[tuple[Scenario, list[Result]]], files: dict[str, Path]) -> None:
+def _show(
+    answers: Sequence[tuple[Scenario, list[Result]]],
+    files: dict[str, Path],
+    size: tuple[float, float] | None,
+    title: str | None,
+) -> None:
     """Write the pictures and the page."""
     if "plot" not in files and "report" not in files:
         return
@@ -180,7 +208,9 @@ def _show(answers: Sequence[tuple[Scenario, list[Result]]], files: dict[str, Pat
         if path.suffix == ".html":
             path.write_text(page(answers, command), encoding="utf-8")
         else:
-            path.write_bytes(plots.written(scenario.draw(results), path.suffix[1:]))
+            with plots.sized(size):
+                figure = scenario.draw(results)
+            path.write_bytes(plots.written(figure, path.suffix[1:], title))
     if path := files.get("report"):
         path.write_text(page(answers, command), encoding="utf-8")
     print(f"written: {', '.join(str(files[kind]) for kind in ('plot', 'report') if kind in files)}", file=sys.stderr)

@@ -101,9 +101,9 @@ class BufferTimeout(Scenario):
         axes.plot(most, rates, color=plots.BLUE, linewidth=0, marker="|", markersize=9)
         for timeout_ms, half, rate in zip(TIMEOUTS_MS, halves, rates, strict=True):
             axes.annotate(_label(timeout_ms), (half, rate), (0, 9), textcoords="offset points", ha="center", size=9)
-        axes.set_ylim(0, max(rates) * 1.18)
+        axes.set_ylim(0, max(rates) * 1.25)
         axes.set_xlabel("latency, ms: the point is the median, the bar ends at the 99th percentile", color=plots.GREY)
-        axes.set_title("throughput, million records/s", loc="left", size=9, color=plots.GREY)
+        axes.set_title("throughput, million records/s", loc="left", size=9, color=plots.GREY, pad=10)
         axes.xaxis.set_major_formatter(lambda value, position: f"{value:g}")
         return figure
 

@@ -7,7 +7,9 @@ where the line ends, so that no picture needs its colours.
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from textwrap import fill
 from typing import Any, Final
 
@@ -54,8 +56,9 @@ def grid(
     """
     with mpl.rc_context(STYLE):
         top, bottom, gap = 1.45, 0.55, 0.5
-        height = top + bottom + len(results) * (row_inches + gap) - gap + 0.1
-        figure = Figure(figsize=(WIDTH_INCHES, height))
+        width, height = _size(top + bottom + len(results) * (row_inches + gap) - gap + 0.1)
+        row_inches = (height - 0.1 - top - bottom + gap) / len(results) - gap
+        figure = Figure(figsize=(width, height))
         FigureCanvasAgg(figure)
         _titles(figure, title, subtitle)
         panels = figure.subplots(len(results), len(heads), sharex=True, sharey="col", squeeze=False)
@@ -71,8 +74,8 @@ def grid(
             box = row[0].get_position()
             above = box.y1 + 0.09 / height
             name = figure.text(box.x0, above, result.control, weight="bold", size=10.5, va="bottom")
-            width = name.get_window_extent().width / figure.dpi / WIDTH_INCHES
-            figure.text(box.x0 + width + 0.012, above, result.verdict, color=GREY, size=9.5, va="bottom")
+            name_width = name.get_window_extent().width / figure.dpi / width
+            figure.text(box.x0 + name_width + 0.012, above, result.verdict, color=GREY, size=9.5, va="bottom")
             for axes in row:
                 axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
                 axes.margins(x=0)
@@ -86,7 +89,8 @@ def grid(
 def single(title: str, subtitle: str, height: float = 4.4) -> tuple[Figure, Axes]:
     """Begin a picture of one panel."""
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(WIDTH_INCHES, height))
+        width, height = _size(height)
+        figure = Figure(figsize=(width, height))
         FigureCanvasAgg(figure)
         _titles(figure, title, subtitle)
         axes = figure.add_subplot()
@@ -140,18 +144,51 @@ def phase(axes: Axes, start: float, end: float, label: str = "") -> None:
     _note(axes, label, (start, 1), ("data", "axes fraction"), (3, -9), GREY)
 
 
-def written(figure: Figure, kind: str) -> bytes:
-    """Write a finished picture as ``png`` or ``svg``, whose text is outlines so that it looks alike everywhere."""
+@contextmanager
+def sized(size: tuple[float, float] | None) -> Iterator[None]:
+    """Draw the pictures of the block in this size, in inches; None: in the size that suits them."""
+    before = _CHOSEN.set(size)
+    try:
+        yield
+    finally:
+        _CHOSEN.reset(before)
+
+
+def written(figure: Figure, kind: str, title: str | None = None) -> bytes:
+    """Write a finished picture.
+
+    Parameters
+    ----------
+    figure
+        As the functions above make it.
+    kind
+        ``png``, ``pdf`` or ``svg``, whose text is outlines so that it looks alike everywhere.
+    title
+        In place of what the picture says of itself; empty for a picture without, as where a caption stands below it.
+    """
     _name_ends(figure)
     out = io.BytesIO()
+    crop = None
+    if title is not None:
+        headline, below = figure.texts[:2]
+        headline.set_text(title)
+        below.set_visible(False)
+        # What is not there takes no room.
+        crop = "tight"
+    stamps = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     with mpl.rc_context(STYLE):
-        figure.savefig(out, format=kind, dpi=160, facecolor="white", metadata={"Date": None} if kind == "svg" else None)
+        figure.savefig(out, format=kind, dpi=160, facecolor="white", bbox_inches=crop, metadata=stamps.get(kind))
     return out.getvalue()
 
 
+def _size(height: float) -> tuple[float, float]:
+    return _CHOSEN.get() or (WIDTH_INCHES, height)
+
+
 def _titles(figure: Figure, title: str, subtitle: str) -> None:
-    height = figure.get_size_inches()[1]
-    title, subtitle = fill(title, 80), fill(subtitle, 128)
+    width, height = figure.get_size_inches()
+    share = width / WIDTH_INCHES
+    title, subtitle = fill(title, max(20, int(80 * share))), fill(subtitle, max(30, int(128 * share)))
     below = 0.3 + 0.22 * (title.count("\n") + 1)
     figure.text(0.02, 1 - 0.18 / height, title, size=12.5, weight="bold", va="top", linespacing=1.15)
     figure.text(0.02, 1 - below / height, subtitle, size=8.5, color=GREY, va="top")
@@ -160,7 +197,8 @@ def _titles(figure: Figure, title: str, subtitle: str) -> None:
 def _note(
     axes: Axes, text: str, place: tuple[float, float], coordinates: Any, offset: tuple[float, float], colour: str
 ) -> None:
-    axes.annotate(text, place, offset, xycoords=coordinates, textcoords="offset points", size=7.5, color=colour)
+    at: Any = {"xycoords": coordinates, "textcoords": "offset points", "size": 7.5, "bbox": _PAPER}
+    axes.annotate(text, place, offset, color=colour, **at)
 
 
 def _name_ends(figure: Figure) -> None:
@@ -171,7 +209,13 @@ def _name_ends(figure: Figure) -> None:
         bottom, top = axes.get_ylim()
         places = _apart([(value - bottom) / (top - bottom) * height for _, value, _, _ in ends])
         for place, (across, _, name, colour) in zip(places, ends, strict=True):
-            at: Any = {"xycoords": "axes fraction", "textcoords": "offset points", "size": 8, "va": "center"}
+            at: Any = {
+                "xycoords": "axes fraction",
+                "textcoords": "offset points",
+                "size": 8,
+                "va": "center",
+                "bbox": _PAPER,
+            }
             axes.annotate(name, (across, 0), (4, place), color=colour, **at)
 
 
@@ -191,5 +235,8 @@ def _apart(places: list[float]) -> list[float]:
 
 _ENDS: Final[dict[Axes, list[tuple[float, float, str, str]]]] = {}
 """Place along the axis, value, name and colour of each curve of pictures that are not finished."""
+_PAPER: Final = {"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0.6}
+"""Behind labels, so that lines which pass there do not cross them."""
+_CHOSEN: Final[ContextVar[tuple[float, float] | None]] = ContextVar("size", default=None)
 _LABEL_POINTS: Final = 10.0
 WIDTH_INCHES: Final = 9.2

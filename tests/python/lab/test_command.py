@@ -62,6 +62,15 @@ def test_a_picture_can_be_drawn_as(ending: str, lab: Python, tmp_path: Path) -> 
         assert_self_contained(path, pictures=1)
 
 
+def test_a_picture_has_the_size_and_the_title_asked_for(lab: Python, tmp_path: Path) -> None:
+    finished = lab("skew", *QUICK, "--plot", "sized.png", "--size", "8x6")
+    assert finished.returncode == 0, finished.stderr
+    assert matplotlib.image.imread(tmp_path / "sized.png").shape[:2] == (6 * 160, 8 * 160)
+    finished = lab("skew", *QUICK, "--plot", "bare.pdf", "--title", "", "--control", "credit")
+    assert finished.returncode == 0, finished.stderr
+    assert (tmp_path / "bare.pdf").read_bytes().startswith(b"%PDF-")
+
+
 class Page(HTMLParser):
     """What a page shows and refers to."""
 
@@ -118,9 +127,16 @@ def assert_self_contained(path: Path, pictures: int) -> None:
         (["skew", "--set", "channels=1.5"], "channels=1.5 is not a whole number"),
         (["skew", "--set", "channels=1"], "must lie between 2 and 1000"),
         (["propagation", "--set", "resume=1s"], "must be after stall"),
-        (["overflow", "--plot", "plot.gif"], "the name must end with .png or .svg or .html"),
+        (["overflow", "--plot", "plot.gif"], "the name must end with .png or .pdf or .svg or .html"),
         (["overflow", "--plot", "/dev/null/plot.png"], "cannot be written: Not a directory"),
         (["overflow", "--rows", "no/such/folder/rows.csv"], "cannot be written: No such file or directory"),
+        (
+            ["overflow", "--plot", "p.png", "--size", "wide"],
+            "write width x height in inches, 3 to 50 each, such as 7x5",
+        ),
+        (["overflow", "--plot", "p.png", "--size", "1x90"], "write width x height in inches, 3 to 50 each"),
+        (["overflow", "--size", "7x5"], "--size is for a picture: add --plot"),
+        (["overflow", "--plot", "p.html", "--title", ""], "--title is for a picture: add --plot"),
         (["all", "--report", "."], "the name must end with .html"),
         (["all", "--plot", "plot.png"], "--plot is for one scenario, not for all: use --report"),
         (["all", "--set", "seconds=1s"], "--set is for one scenario"),
