@@ -166,6 +166,7 @@ bench: build ## every part, the whole exchange beside raw TCP, the object codec,
 	$(BIN)/python benches/python/object_codec.py
 	$(BIN)/python benches/python/object_path.py
 	$(BIN)/python benches/python/object_ownership.py
+	$(BIN)/python benches/python/instances.py
 
 .PHONY: lab
 lab: build $(VENV)/.tools ## flow control at work: all scenarios under all controls into lab.html, about ten minutes (LAB_ARGS="--control credit,tcp")
@@ -177,6 +178,7 @@ bench-smoke: build ## run every bench once with a tiny size, so that none rots
 	$(BIN)/python benches/python/object_codec.py --smoke
 	$(BIN)/python benches/python/object_path.py --smoke
 	$(BIN)/python benches/python/object_ownership.py --smoke
+	$(BIN)/python benches/python/instances.py --smoke
 
 .PHONY: bench-peers
 bench-peers: build ## the same work on Flink, PyFlink, Bytewax, Pathway, pyzmq, Flight (PEERS="bytewax zmq" ROUNDS=3 WORKLOADS=...)

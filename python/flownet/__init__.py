@@ -26,10 +26,11 @@ from .errors import FlownetError
 from .functions import KeyedProcessFunction, ProcessContext, Sink, TaskContext, Window
 from .job import Job, JobResult, JobSample, JobStatus, TaskReport, TaskSample, WorkerSample
 from .stream import KeyedStream, Stream, StreamSink, WindowedStream
-from .window import Tumbling
+from .window import EndOfInput, Tumbling
 
 __all__ = [
     "Collected",
+    "EndOfInput",
     "Environment",
     "FlownetError",
     "Job",

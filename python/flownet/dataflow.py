@@ -168,6 +168,21 @@ class Dataflow:
         ]
         return Plan(operators, edges, {})
 
+    def after_start(self) -> None:
+        """Tell those whose functions serve one run that it has begun."""
+        for node in self.nodes:
+            if (told := getattr(node.prepare, "after_start", None)) is not None:
+                told()
+
+    def loose_ends(self) -> list[Node]:
+        """List the operators whose records go nowhere, though they are no sinks.
+
+        What processes records with state may do so for the sake of what it does. A source that nobody reads is refused.
+        """
+        followed = {origin.node.id for _, origin in self._links()}
+        ends = [node for node in self.nodes if node.inputs and node.id not in followed]
+        return [node for node in ends if node.kind not in _MAY_END]
+
     def build(self, parallelism: int, ship: Callable[[object, str], bytes] | None, workers: int = 0) -> Plan:
         """Turn the nodes into a graph that can run.
 
@@ -219,6 +234,9 @@ class Dataflow:
 
     def _links(self) -> Iterator[tuple[Node, Origin]]:
         return ((node, origin) for node in self.nodes for origin in node.inputs)
+
+
+_MAY_END = frozenset({"collect", "print", "sink", "write_text", "process"})
 
 
 def _subtasks(node: Node, parallelism: int, workers: int) -> int:

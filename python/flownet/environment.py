@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
 from . import _flownet, config, serialise, sources
 from .config import UNSET, Unset
 from .dataflow import Dataflow, Node, Origin
-from .errors import ConfigError, LaunchError, PlanError
+from .errors import ConfigError, LaunchError, MistakeWarning, PlanError, warn_user
 from .graph import FlowControl
 from .host import Host
 from .job import Job, JobResult, end_all
@@ -51,8 +51,9 @@ class Environment:
         Number of key groups, 1 to 32768: the highest parallelism that keyed operators can ever have. None chooses one
         from the parallelism. Default: None.
     codec
-        ``"typed"`` moves values of the built-in types, datetimes and numpy values. ``"pickle"`` moves anything that
-        pickle can, at its price in speed. Default: ``"typed"``.
+        ``"typed"`` moves values of the built-in types, datetimes, numpy values, and instances of dataclasses,
+        NamedTuples, Enums, attrs classes and pydantic models. ``"pickle"`` moves anything else that pickle can, too, at
+        its price in speed. Default: ``"typed"``.
     object_reuse
         False: whatever a function gets is its own, to change and to keep. What is handed on inside of a task is copied
         where it can be changed and somebody else still has it; numbers, text, tuples of such and objects that nobody
@@ -462,21 +463,26 @@ class Environment:
         if on is not None:
             settings["workers"] = on.workers
         here = settings["workers"] == 0
+        _warn_of_loose_ends(dataflow)
         # Where nothing is shipped, it is serialised all the same: every subtask of every run has a copy of its own.
         ship = None if here and settings["object_reuse"] else serialise.dumps
         plan = dataflow.build(parallelism, ship, settings["workers"])
         submit = functools.partial(_flownet.submit, plan.operators, plan.edges, settings, plan.objects)
         init = b"" if here else serialise.pack_init()
         if on is None:
-            return Job(submit([] if here else _worker_command(), init, None))
+            job = Job(submit([] if here else _worker_command(), init, None))
+            dataflow.after_start()
+            return job
         # Before the host is asked, which takes seconds.
         _flownet.check(plan.operators, plan.edges, settings)
         lease = on.lease(settings["name"], settings["tls"], inputs)
         try:
-            return Job(submit([], init, lease.crew), lease)
+            job = Job(submit([], init, lease.crew), lease)
         except BaseException:
             lease.close()
             raise
+        dataflow.after_start()
+        return job
 
     def _settings(self, workers: int | None) -> tuple[dict[str, Any], int]:
         """Resolve the settings for Rust, and the parallelism of operators that do not set their own."""
@@ -502,6 +508,15 @@ class Environment:
 
     def _stream(self, node: Node) -> Stream[Any]:
         return Stream(self, (Origin(node),))
+
+
+def _warn_of_loose_ends(dataflow: Dataflow) -> None:
+    for node in dataflow.loose_ends():
+        text = (
+            f"nothing takes the records of operator {node.name!r}: add a sink behind it, such as .print() or "
+            ".collect(), or leave it out"
+        )
+        warn_user(MistakeWarning(text))
 
 
 def _worker_command() -> list[str]:

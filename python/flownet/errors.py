@@ -8,6 +8,8 @@ connections, and only its death is reported. What ends no job, but may need some
 
 from __future__ import annotations
 
+import inspect
+import warnings
 from typing import Any
 
 
@@ -220,6 +222,10 @@ class StopTimeoutError(CancelledError):
     """Subtasks that had not ended, ``name (1/2)``."""
 
 
+class MistakeWarning(UserWarning):
+    """Something in the dataflow is of no effect, so it was hardly meant. The job runs all the same."""
+
+
 class StalledWarning(RuntimeWarning):
     """Nothing has moved in a running job for ten seconds, although records wait. The job goes on waiting.
 
@@ -255,6 +261,14 @@ class StalledWarning(RuntimeWarning):
     def __init__(self, message: str = "", **details: Any) -> None:
         super().__init__(message)
         vars(self).update(details)
+
+
+def warn_user(warning: Warning) -> None:
+    """Issue a warning at the line of the user's that called into the package."""
+    frame, level = inspect.currentframe(), 1
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(warning, stacklevel=level)
 
 
 def _frames(traceback: str | None, cause: str) -> list[str]:

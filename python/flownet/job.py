@@ -32,7 +32,7 @@ class TaskReport:
     records_out: int
     """Records handed downstream; for a sink, records written."""
     records_per_second: float
-    """Rate of ``records_in``."""
+    """Rate of ``records_in``, per second."""
     bytes_local: int
     """Bytes that came from tasks of the same process."""
     bytes_tcp: int
@@ -40,11 +40,11 @@ class TaskReport:
     busy: float
     """Share of the time spent on records, 0 to 1, mean over the subtasks that run."""
     back_pressured: float
-    """Share of the time waiting for downstream to take records."""
+    """Share of the time waiting for downstream to take records, 0 to 1."""
     idle: float
-    """Share of the time waiting for records."""
+    """Share of the time waiting for records, 0 to 1."""
     busiest: float
-    """``busy`` of the busiest subtask: a hot key shows here and not in the mean."""
+    """``busy`` of the busiest subtask, 0 to 1: a hot key shows here and not in the mean."""
     dropped_records: int = 0
     """Records that arrived and were dropped, where ``flow_control="drop"`` allows it."""
     dropped_bytes: int = 0
@@ -71,7 +71,7 @@ class JobStatus:
     workers: int
     """Number of worker processes; 0 when all runs in the process of the caller."""
     seconds: float
-    """Time since the job was submitted."""
+    """Time since the job was submitted, in seconds."""
     tasks: tuple[TaskReport, ...]
     """The tasks, upstream first. While the job runs, rates and shares are those of the last seconds."""
     bottleneck: str | None
@@ -79,6 +79,13 @@ class JobStatus:
     stalled: str | None = None
     """For how long nothing has moved although records wait, and what for; None while the job moves. Of a job that has
     ended: how often it stood still like that, if ever. See `StalledWarning`."""
+
+    def __str__(self) -> str:
+        return "\n".join([self._headline(), *_table_lines(self), *_remarks(self)])
+
+    def _headline(self) -> str:
+        where = f"{self.workers} workers" if self.workers else "no workers"
+        return f"{self.name}: {self.state}, {where}; {_summary(self)}"
 
     @property
     def bytes_local(self) -> int:
@@ -97,7 +104,7 @@ class JobStatus:
 
     @property
     def records_per_second(self) -> float:
-        """``records`` by ``seconds``."""
+        """``records`` by ``seconds``, per second."""
         return self.records / self.seconds if self.seconds else 0.0
 
 
@@ -108,16 +115,8 @@ class JobResult(JobStatus):
     ``str(result)`` is a table for terminals; notebooks show it as HTML.
     """
 
-    def __str__(self) -> str:
-        head, *rows = _table(self)
-        widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
-        lines = []
-        for name, *cells in (head, *rows):
-            padded = [name.ljust(widths[0])] + [
-                cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)
-            ]
-            lines.append("  ".join(padded))
-        return "\n".join([_summary(self), *lines, *_remarks(self)])
+    def _headline(self) -> str:
+        return _summary(self)
 
     def _repr_html_(self) -> str:
         head, *rows = _table(self)
@@ -150,15 +149,15 @@ class TaskSample:
     ended: bool
     """Whether it has ended."""
     seconds: float
-    """When its worker reported, since the job was submitted; 0 if it has not yet."""
+    """When its worker reported, in seconds since the job was submitted; 0 if it has not yet."""
     records_in: int
     """Records taken from upstream; for a source, records read."""
     records_out: int
     """Records handed downstream; for a sink, records written."""
     records_in_per_second: float
-    """Rate of ``records_in`` since the report before."""
+    """Rate of ``records_in`` since the report before, per second."""
     records_out_per_second: float
-    """Rate of ``records_out`` since the report before."""
+    """Rate of ``records_out`` since the report before, per second."""
     bytes_local: int
     """Bytes read that came from tasks of the same process."""
     bytes_tcp: int
@@ -184,11 +183,11 @@ class TaskSample:
     busy: float
     """Share of the time spent on records since the report before, 0 to 1."""
     back_pressured: float
-    """Share of the time waiting for downstream, or for the coordinator under ``"storm"`` and ``"pid"``."""
+    """Share of the time waiting for downstream, or for the coordinator under ``"storm"`` and ``"pid"``, 0 to 1."""
     idle: float
-    """Share of the time waiting for records, or for the source's own ``rate_limit``."""
+    """Share of the time waiting for records, or for the source's own ``rate_limit``, 0 to 1."""
     interpreter: float = 0.0
-    """Share of the time waiting for the interpreter of its process."""
+    """Share of the time waiting for the interpreter of its process, 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,9 +197,9 @@ class WorkerSample:
     worker: int
     """Its number; 0 is the process that called ``execute()``."""
     seconds: float
-    """When it reported, since the job was submitted."""
+    """When it reported, in seconds since the job was submitted."""
     resident_bytes: int | None
-    """Memory of the process that is in RAM; None where the system does not tell."""
+    """Memory of the process that is in RAM, in bytes; None where the system does not tell."""
     segments_used: int
     """Segments of its network memory that pools have taken."""
     segments: int
@@ -214,7 +213,7 @@ class JobSample:
     state: str
     """As in `JobStatus`."""
     seconds: float
-    """Time since the job was submitted."""
+    """Time since the job was submitted, in seconds."""
     tasks: tuple[TaskSample, ...]
     """All subtasks, upstream first."""
     workers: tuple[WorkerSample, ...]
@@ -431,6 +430,10 @@ class Job:
         """
         self._handle.stop(drain)
 
+    def __repr__(self) -> str:
+        status = self.status()
+        return f"<Job {status.name!r}: {status.state}, {status.seconds:.1f} s, {status.records:,} records>"
+
     def cancel(self) -> None:
         """Ask the job to end as it is: sinks are closed and not flushed. See `stop` for the other way.
 
@@ -494,6 +497,16 @@ def _remarks(status: JobStatus) -> list[str]:
     ]
     sentences = {"bottleneck": status.bottleneck, "stalled": status.stalled}
     return [*dropped, *in_flight, *(f"{name}: {sentence}" for name, sentence in sentences.items() if sentence)]
+
+
+def _table_lines(status: JobStatus) -> list[str]:
+    head, *rows = _table(status)
+    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
+    lines = []
+    for name, *cells in (head, *rows):
+        padded = [name.ljust(widths[0])] + [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
+        lines.append("  ".join(padded))
+    return lines
 
 
 def _table(status: JobStatus) -> list[list[str]]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from types import FunctionType, ModuleType
 from typing import Any
 
-from .errors import NotShippableError
+from .errors import LaunchError, NotShippableError
 
 
 def dumps(value: object, operator: str) -> bytes:
@@ -54,7 +54,14 @@ def ship_by_value(module: ModuleType) -> None:
 
 def pack_init() -> bytes:
     """Write down what a worker needs before it can load functions: where this process finds its modules."""
-    return pickle.dumps({"path": [entry or os.getcwd() for entry in sys.path], "cwd": os.getcwd()})
+    try:
+        cwd = os.getcwd()
+    except FileNotFoundError as error:
+        raise LaunchError(
+            "the working directory of this process is gone, and the workers would start in it: change into one that is "
+            "there (os.chdir), or run with workers=0"
+        ) from error
+    return pickle.dumps({"path": [entry or cwd for entry in sys.path], "cwd": cwd})
 
 
 def apply_init(init: bytes) -> None:

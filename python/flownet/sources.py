@@ -25,10 +25,11 @@ def from_collection(dataflow: Dataflow, items: Iterable[Any], *, pickle: bool, r
         raise PlanError(
             f"from_collection() takes a list of records; for the single record {items!r:.60} write [record]"
         )
-    records = list(_iterate("from_collection", items))
+    classes = codec.ClassTable()
+    records = codec.encode(list(_iterate("from_collection", items)), pickle=pickle, classes=classes)
     return dataflow.add(
         "from_collection",
-        payload=codec.encode(records, pickle=pickle),
+        payload=codec.encode((classes.definitions(), records)),
         parallelism=1,
         is_parallel=False,
         rate_limit=_limit(rate_limit),
@@ -49,11 +50,10 @@ def from_iterable(
             settings={"makes_its_own": True},
             rate_limit=_limit(rate_limit),
         )
-    _iterate("from_iterable", iterable)
     return dataflow.add(
         "from_iterable",
         settings={},
-        prepare=lambda: iter(iterable),
+        prepare=_Anew(_iterate("from_iterable", iterable)),
         parallelism=1,
         is_parallel=False,
         on_driver=True,
@@ -69,8 +69,12 @@ def read_text(
     rate_limit: RateLimit | None,
 ) -> Node:
     """Add a source of the lines of files."""
-    given = [paths] if isinstance(paths, str | os.PathLike) else paths
-    listed = [os.path.abspath(os.fspath(path)) for path in given]
+    given: Any = [paths] if isinstance(paths, str | os.PathLike) else paths
+    if isinstance(given, bytes) or not _is_iterable(given):
+        raise ConfigError(
+            f"read_text({given!r:.60}): name files and folders by str or Path", setting="paths", value=given
+        )
+    listed = [_absolute(path) for path in given]
     if not listed:
         raise ConfigError("read_text([]): name at least one file or folder", setting="paths", value=listed)
     for path in listed:
@@ -114,6 +118,44 @@ def files_below(path: str) -> Iterator[str]:
     for folder, folders, names in os.walk(path, onerror=refuse):
         folders.sort()
         yield from filter(os.path.isfile, (os.path.join(folder, name) for name in sorted(names)))
+
+
+def _absolute(path: object) -> str:
+    if isinstance(path, os.PathLike):
+        path = os.fspath(path)
+    if not isinstance(path, str):
+        raise _no_path(path)
+    try:
+        return os.path.abspath(path)
+    except FileNotFoundError as error:
+        raise InputError(
+            f"cannot read {path!r}: it is relative, and the working directory is gone; give an absolute path", path=path
+        ) from error
+
+
+def _no_path(given: object) -> ConfigError:
+    return ConfigError(f"read_text({given!r:.60}): name files and folders by str or Path", setting="paths", value=given)
+
+
+class _Anew:
+    """Makes an iterator for each run. One that a run has taken from has nothing for the next, which is refused."""
+
+    def __init__(self, iterable: Iterable[Any]) -> None:
+        self._iterable = iterable
+        self._has_run = False
+
+    def __call__(self) -> Iterator[Any]:
+        iterator = iter(self._iterable)
+        if iterator is self._iterable and self._has_run:
+            raise PlanError(
+                f"from_iterable() was given {iterator!r:.60}, from which an earlier run has taken its records: give it "
+                "a list, or a function of subtask and subtasks that makes a new one for each run"
+            )
+        return iterator
+
+    def after_start(self) -> None:
+        """Know that a run takes from it."""
+        self._has_run = True
 
 
 def _limit(rate_limit: RateLimit | None) -> dict[str, object] | None:

@@ -7,6 +7,8 @@ operator itself (`Stream.name`, `Stream.uid`, `Stream.set_parallelism`, chaining
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 from collections.abc import Callable, Iterable
 from datetime import timedelta
@@ -19,7 +21,7 @@ from .errors import ConfigError, PlanError
 from .functions import KeyedProcessFunction, Sink, Window
 from .graph import FlowControl, PartitionerName
 from .hashing import Hashing, calls_hash
-from .window import Tumbling
+from .window import EndOfInput, Tumbling
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -177,7 +179,9 @@ class Stream(_OperatorHandle, Generic[T]):
     """Records of type ``T`` on their way through the dataflow.
 
     Records are values of the built-in types, tuples, lists, dicts, sets, datetimes, decimals, UUIDs, numpy scalars and
-    arrays. Other types may pass between operators of one task, and between tasks with ``Environment(codec="pickle")``.
+    arrays, and instances of dataclasses, NamedTuples, Enums, attrs classes and pydantic models, which come out as equal
+    instances that were made without ``__init__``. Other types may pass between operators of one task, and between
+    tasks with ``Environment(codec="pickle")``.
 
     The functions that operators are given run in worker processes, one record at a time in each subtask. They are sent
     there once, with what they refer to; `NotShippableError` names what cannot be sent. Without workers they are copied
@@ -234,8 +238,9 @@ class Stream(_OperatorHandle, Generic[T]):
         Parameters
         ----------
         key
-            Called once a record, on the sender. Returns any hashable value of the built-in types; must return the same
-            for the same record, always. Keys that are equal in Python are one key: ``1``, ``1.0`` and ``True``.
+            Called once a record, on the sender. Returns any hashable value that records can be made of, such as a
+            tuple, a frozen dataclass or a member of an Enum; must return the same for the same record, always. Keys
+            that are equal in Python are one key: ``1``, ``1.0`` and ``True``.
 
         Returns
         -------
@@ -245,7 +250,9 @@ class Stream(_OperatorHandle, Generic[T]):
         Notes
         -----
         Opens a channel from each sender to each receiver. Which subtask gets a key depends on the key, the parallelism
-        and ``max_parallelism`` alone: it is the same in every process and in every run.
+        and ``max_parallelism`` alone: it is the same in every process and in every run. Keys spread as if by chance, so
+        of few keys a subtask may get several or none: 4 keys over 4 subtasks leave one idle nine times out of ten. To
+        place few keys by hand, use `Stream.partition_custom`.
 
         Examples
         --------
@@ -524,7 +531,19 @@ class Stream(_OperatorHandle, Generic[T]):
         """
         if not isinstance(sink, Sink):
             raise PlanError(f"sink_to() needs an instance of a subclass of flownet.Sink, not {_kind_of(sink)}")
+        for method in ("open", "write", "flush", "close"):
+            _refuse_async(method, getattr(sink, method))
         return self._sink("sink", function=sink, name=type(sink).__name__)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name in vars(KeyedStream) and not name.startswith("_"):
+                raise AttributeError(
+                    f"{name}() works by key: call key_by() before it, such as .key_by(lambda record: 0).{name}(...) to "
+                    "take all records together"
+                )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _collect(self, into: SupportsExtend[T] | None, brake: float | None = None) -> Collected[T]:
         collected: Collected[T] = Collected()
@@ -563,6 +582,9 @@ class KeyedStream(Stream[V], Generic[K, V]):
 
     def reduce(self, function: Callable[[V, V], V]) -> Stream[V]:
         """Combine the records of each key, two at a time, and emit the value so far for each record.
+
+        The value alone: it is of the records' own type, and has the key in it if they have. `WindowedStream.reduce`
+        emits ``(key, value)``, as `count`, `sum`, `min` and `max` do.
 
         Parameters
         ----------
@@ -649,22 +671,27 @@ class KeyedStream(Stream[V], Generic[K, V]):
             raise PlanError(
                 f"process() needs an instance of a subclass of flownet.KeyedProcessFunction, not {_kind_of(function)}"
             )
+        for method in ("open", "process", "on_timer", "close"):
+            _refuse_async(method, getattr(function, method))
         return self._then("process", function, name=type(function).__name__)
 
-    def window(self, window: Tumbling) -> WindowedStream[K, V]:
+    def window(self, window: Tumbling | EndOfInput) -> WindowedStream[K, V]:
         """Cut the records of each key into windows.
 
         Parameters
         ----------
         window
-            How to cut, for example ``Tumbling("5s")``.
+            How to cut: ``Tumbling("5s")``, or ``EndOfInput()`` for one window that fires when the input has ended.
 
         Examples
         --------
         >>> counts = env.from_collection(["to", "be"]).key_by(str).window(Tumbling("5s")).count()
         """
-        if not isinstance(window, Tumbling):
-            raise PlanError(f"window() needs a window such as flownet.Tumbling('5s'), not {_kind_of(window)}")
+        if not isinstance(window, Tumbling | EndOfInput):
+            raise PlanError(
+                "window() needs a window such as flownet.Tumbling('5s') or flownet.EndOfInput(), "
+                f"not {_kind_of(window)}"
+            )
         return WindowedStream(self, window)
 
     def _fold(self, name: str, fold: object, function: object = None) -> Stream[Any]:
@@ -675,14 +702,15 @@ class WindowedStream(Generic[K, V]):
     """Records of type ``V`` by key and window.
 
     Each method emits one result for each key and window, when the window's end has passed or the input has ended.
+    Results say the key and not the window; `process` is told the window too.
     """
 
-    def __init__(self, keyed: Stream[V], window: Tumbling) -> None:
+    def __init__(self, keyed: Stream[V], window: Tumbling | EndOfInput) -> None:
         self._keyed = keyed
         self._window = window
 
     def reduce(self, function: Callable[[V, V], V]) -> Stream[tuple[K, V]]:
-        """Combine the records, two at a time, and emit ``(key, value)``.
+        """Combine the records, two at a time, and emit ``(key, value)``; `KeyedStream.reduce` emits the value alone.
 
         Parameters
         ----------
@@ -775,7 +803,19 @@ class _ByKey:
 def _function(method: str, function: Callable[..., R]) -> Callable[..., R]:
     if not callable(function):
         raise PlanError(f"{method}() needs a function, not {_kind_of(function)}")
+    _refuse_async(method, function)
     return function
+
+
+def _refuse_async(method: str, function: object) -> None:
+    while isinstance(function, functools.partial):
+        function = function.func
+    for each in (function, getattr(type(function), "__call__", None)):  # noqa: B004 - it is looked at
+        if inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each):
+            raise PlanError(
+                f"{method}() got {getattr(function, '__qualname__', function)!s}, which is async, and nothing awaits "
+                "it: give it a plain function, which may run a loop of its own: asyncio.run(...)"
+            )
 
 
 def _of_field(method: str, field: int | str | None) -> dict[str, object]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import signal
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from .errors import StalledWarning
+from .errors import StalledWarning, warn_user
 
 
 class Watcher:
@@ -19,10 +17,7 @@ class Watcher:
 
     def warn(self, warning: StalledWarning) -> None:
         """Issue it at the line of the user's that waits."""
-        frame, level = inspect.currentframe(), 1
-        while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
-            frame, level = frame.f_back, level + 1
-        warnings.warn(warning, stacklevel=level)
+        warn_user(warning)
 
     def say(self, text: str) -> None:
         """Take a line on what a signal does."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Final
 
 from .config import duration_us, format_duration
 from .errors import ConfigError
@@ -46,3 +47,32 @@ class Tumbling:
 
     def __str__(self) -> str:
         return format_duration(self.size_ms * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class EndOfInput:
+    """One window for all records of a key, which fires once: when the input has ended.
+
+    For jobs that end, where the running results of `KeyedStream.count` and the like are of no interest. Over an endless
+    input it gives nothing and keeps every key.
+
+    Examples
+    --------
+    >>> import flownet as fn
+    >>> env = fn.Environment()
+    >>> counts = env.from_collection(["to", "be", "to"]).key_by(str).window(fn.EndOfInput()).count().collect()
+    >>> result = env.execute()
+    >>> sorted(counts)
+    [('be', 1), ('to', 2)]
+    """
+
+    @property
+    def size_ms(self) -> int:
+        """Length in milliseconds: from 1970-01-01 UTC to the end of time, 2**63 - 1."""
+        return _END_OF_TIME_MS
+
+    def __str__(self) -> str:
+        return "end of input"
+
+
+_END_OF_TIME_MS: Final = 2**63 - 1

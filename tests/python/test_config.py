@@ -181,3 +181,10 @@ def test_durations_are_shown_with_their_largest_whole_unit(microseconds: int, te
 )
 def test_sizes_are_shown_with_three_digits(size: int, text: str) -> None:
     assert config.format_size(size) == text
+
+
+def test_memory_for_less_than_a_buffer_is_refused_by_the_name_it_was_given_by() -> None:
+    with pytest.raises(ConfigError, match="network_memory") as caught:
+        fn.Environment(network_memory="4KiB")
+    assert caught.value.setting == "network_memory"
+    fn.Environment(network_memory="4KiB", segment_size="1KiB")

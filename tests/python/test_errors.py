@@ -7,6 +7,8 @@ import os
 import pickle
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -334,7 +336,7 @@ def test_every_error_has_the_base_class_and_travels_through_pickle() -> None:
     classes = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, Exception)]
     assert len(classes) > 10
     for error_class in classes:
-        assert issubclass(error_class, (errors.FlownetError, errors.StalledWarning))
+        assert issubclass(error_class, (errors.FlownetError, errors.StalledWarning, errors.MistakeWarning))
         error = error_class("text")
         assert str(pickle.loads(pickle.dumps(error))) == str(error) == "text"
     error = errors.WorkerLostError("gone", worker="worker 1", pid=7)
@@ -392,3 +394,29 @@ def test_the_cause_is_told_before_user_code_has_closed(workers: int, tmp_path: P
             env.execute(workers)
     finally:
         released.touch()
+
+
+def in_a_folder_that_is_gone(script: str, tmp_path: Path) -> str:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    leave = f"import os, flownet as fn; os.chdir({str(folder)!r}); os.rmdir({str(folder)!r})"
+    code = f"{leave}; env = fn.Environment(); {script}"
+    ran = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False)
+    return ran.stderr.strip().rpartition("\n")[2]
+
+
+def test_a_working_directory_that_is_gone_is_named(tmp_path: Path) -> None:
+    run_it = "env.from_collection([1]).print(); env.execute(workers=1)"
+    assert "LaunchError: the working directory of this process is gone" in in_a_folder_that_is_gone(run_it, tmp_path)
+    read_it = "env.read_text('words.txt')"
+    assert "InputError: cannot read 'words.txt': it is relative, and" in in_a_folder_that_is_gone(read_it, tmp_path)
+
+
+def test_a_message_that_is_no_utf_8_keeps_its_traceback(env: fn.Environment, workers: int) -> None:
+    def fail(record: object) -> object:
+        raise ValueError("half a pair: \ud800")
+
+    env.from_collection([1]).map(fail).print()
+    with pytest.raises(errors.OperatorError, match="half a pair") as caught:
+        env.execute(workers)
+    assert "in fail" in str(caught.value)

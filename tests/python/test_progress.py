@@ -7,6 +7,7 @@ import io
 
 import pytest
 
+import flownet as fn
 from flownet.job import JobResult, JobStatus, TaskReport
 from flownet.progress import Progress, format_rate, status_lines
 
@@ -116,3 +117,15 @@ def test_what_the_terminal_shows_of_ctrl_c_does_not_keep_lines_from_being_taken_
     # The cursor stands behind a ^C: what follows has to begin at the left.
     progress.clear()
     assert terminal.getvalue()[shown:].startswith("\r")
+
+
+def test_a_status_reads_as_a_table_and_a_job_as_a_line() -> None:
+    text = str(status())
+    assert text.startswith("wordcount: running, 2 workers; 3,800,000 records in 2.00 s")
+    assert "window(5 s) count" in text
+    env = fn.Environment(name="named")
+    env.from_collection([1]).collect()
+    with env.execute_async() as job:
+        job.wait()
+        assert repr(job).startswith("<Job 'named': ended, ")
+        assert repr(job).endswith(" s, 1 records>")

@@ -1,28 +1,42 @@
 //! The codec as functions, for tests, tools and `from_collection`.
 
+use std::sync::Arc;
+
 use flownet_cluster::MAX_PARALLELISM;
 use flownet_core::keygroup::{self, hash_key};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::codec::{self, Pickle};
+use crate::codec::{self, KnownClasses, Pickle, PyClassTable, SentClasses};
 use crate::errors;
 use crate::settings::check_parallelism;
 
-/// Encode a value; types outside the codec's set are refused, or pickled where that is asked for.
+/// Encode a value; types outside the codec's set are refused, or pickled where that is asked for. Classes of instances go
+/// into the table given, whose definitions who decodes must have.
 #[pyfunction]
-#[pyo3(signature = (value, /, *, pickle = false))]
-pub(crate) fn encode<'py>(value: &Bound<'py, PyAny>, pickle: bool) -> PyResult<Bound<'py, PyBytes>> {
+#[pyo3(signature = (value, /, *, pickle = false, classes = None))]
+pub(crate) fn encode<'py>(
+    value: &Bound<'py, PyAny>,
+    pickle: bool,
+    classes: Option<&PyClassTable>,
+) -> PyResult<Bound<'py, PyBytes>> {
     let mut bytes = Vec::new();
-    codec::encode(value, policy(pickle), &mut bytes).map_err(|error| errors::codec(value.py(), error))?;
+    let mut classes = SentClasses::new(classes.map(|table| Arc::clone(&table.0)).unwrap_or_default(), policy(pickle));
+    codec::encode(value, &mut classes, &mut bytes).map_err(|error| errors::codec(value.py(), error))?;
     Ok(PyBytes::new(value.py(), &bytes))
 }
 
 /// Decode the bytes of exactly one value.
 #[pyfunction]
-#[pyo3(signature = (data, /, *, pickle = false))]
-pub(crate) fn decode<'py>(py: Python<'py>, data: &[u8], pickle: bool) -> PyResult<Bound<'py, PyAny>> {
-    codec::decode(py, data, policy(pickle)).map_err(|error| errors::codec(py, error))
+#[pyo3(signature = (data, /, *, pickle = false, classes = None))]
+pub(crate) fn decode<'py>(
+    py: Python<'py>,
+    data: &[u8],
+    pickle: bool,
+    classes: Option<&PyClassTable>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let classes = KnownClasses::new(classes.map(|table| Arc::clone(&table.0)).unwrap_or_default(), policy(pickle));
+    codec::decode(py, data, &classes).map_err(|error| errors::codec(py, error))
 }
 
 /// Encode a key in its canonical form: equal keys give equal bytes.
@@ -56,7 +70,8 @@ pub(crate) fn subtask_of(key: &Bound<'_, PyAny>, parallelism: u32, max_paralleli
 
 fn canonical(key: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     let mut bytes = Vec::new();
-    codec::encode_key(key, &mut bytes).map_err(|error| errors::codec(key.py(), error))?;
+    let mut classes = SentClasses::new(Arc::default(), Pickle::Refused);
+    codec::encode_key(key, &mut classes, &mut bytes).map_err(|error| errors::codec(key.py(), error))?;
     Ok(bytes)
 }
 

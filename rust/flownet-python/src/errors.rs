@@ -70,7 +70,7 @@ pub(crate) fn codec(py: Python<'_>, error: CodecError) -> PyErr {
             error.set_cause(py, Some(cause));
             error
         }
-        CodecError::Unsupported { type_name } | CodecError::UnsupportedKey { type_name, .. } => {
+        CodecError::Unsupported { type_name, .. } | CodecError::UnsupportedKey { type_name, .. } => {
             Raised::new(py, "CodecError", message).with("type_name", type_name).into_err()
         }
         _ => Raised::new(py, "CodecError", message).into_err(),

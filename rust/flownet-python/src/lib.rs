@@ -35,6 +35,8 @@ mod _flownet {
     #[pymodule_export]
     use super::chain::{PyProcessContext, PyTaskContext, PyWindow};
     #[pymodule_export]
+    use super::codec::PyClassTable;
+    #[pymodule_export]
     use super::codec_functions::{decode, encode, encode_key, key_group, subtask_of};
     #[pymodule_export]
     use super::crew::{PyCrew, PyMember};

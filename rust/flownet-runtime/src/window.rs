@@ -110,10 +110,10 @@ impl<V> WindowState<V> {
         Fired::new(std::mem::take(&mut self.open))
     }
 
-    /// When the next window ends.
+    /// When the next window ends; `None` also for one that ends with the input alone.
     #[inline]
     pub fn next_fire_ms(&self) -> Option<i64> {
-        self.open.front().map(|(window, _)| window.end_ms)
+        self.open.front().map(|(window, _)| window.end_ms).filter(|end_ms| *end_ms < i64::MAX)
     }
 
     /// Values held, over all open windows.
@@ -196,6 +196,15 @@ mod tests {
 
     fn shown(fired: Fired<u32>) -> Vec<(i64, String, u32)> {
         fired.map(|(window, key, n)| (window.start_ms, String::from_utf8(key.into()).unwrap(), n)).collect()
+    }
+
+    #[test]
+    fn the_longest_window_ends_with_the_input_alone() {
+        let mut windows = WindowState::new(Tumbling::new(i64::MAX, 0).unwrap());
+        *windows.add(b"a", 0, 1_760_000_000_000, || 0) += 1;
+        assert_eq!(windows.next_fire_ms(), None);
+        assert_eq!(windows.fire_due(i64::MAX - 1).count(), 0);
+        assert_eq!(windows.fire_all().count(), 1);
     }
 
     #[test]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -81,6 +82,7 @@ def describe(env: fn.Environment, folder: Path) -> tuple[fn.Collected[str], fn.C
     assert_type(keyed.process(Quiet()), fn.Stream[tuple[str, int]])
     assert_type(keyed.map(len), fn.Stream[int])
     assert_type(keyed.window(fn.Tumbling("5s")), fn.WindowedStream[str, str])
+    assert_type(keyed.window(fn.EndOfInput()), fn.WindowedStream[str, str])
     assert_type(keyed.window(fn.Tumbling(timedelta(seconds=5))).count(), fn.Stream[tuple[str, int]])
     assert_type(keyed.window(fn.Tumbling("5s")).reduce(longest), fn.Stream[tuple[str, str]])
     assert_type(keyed.window(fn.Tumbling("5s")).process(ends), fn.Stream[tuple[str, int]])
@@ -99,6 +101,8 @@ def describe(env: fn.Environment, folder: Path) -> tuple[fn.Collected[str], fn.C
 
 def main(workers: int) -> None:
     """Run it."""
+    # Streams that only have their types looked at lead nowhere.
+    warnings.simplefilter("ignore", fn.errors.MistakeWarning)
     env = fn.Environment(
         parallelism=2,
         buffer_timeout=timedelta(milliseconds=5),

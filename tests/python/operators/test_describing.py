@@ -69,7 +69,7 @@ def test_an_impossible_place_is_refused_at_once(env: fn.Environment, places: tup
 
 
 def test_a_worker_that_the_job_has_not_is_named_before_anything_starts(env: fn.Environment) -> None:
-    env.from_collection([1]).map(str).name("far").place_on(3)
+    env.from_collection([1]).map(str).name("far").place_on(3).print()
     with pytest.raises(fn.errors.PlanError, match="'far' is placed on worker 3, but the job has 2") as caught:
         env.execute(2)
     assert caught.value.operator == "far"

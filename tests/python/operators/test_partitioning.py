@@ -85,7 +85,7 @@ def test_a_partition_that_does_not_exist_names_operator_and_record(
     env: fn.Environment, run: Run, target: object
 ) -> None:
     stream = env.from_collection([5]).name("five").partition_custom(lambda n, subtasks: target)  # type: ignore[arg-type,return-value]
-    with pytest.raises(fn.errors.OperatorError, match=r"operator 'five'.*record 5") as caught:
+    with pytest.raises(fn.errors.OperatorError, match=r"operator 'five -> partition_custom'.*record 5") as caught:
         run(stream.map(lambda n: n))
     assert "no subtask from 0 to 1" in str(caught.value)
 

@@ -180,3 +180,9 @@ def test_a_file_that_vanishes_before_the_job_starts_fails_it(env: fn.Environment
 def test_policies_are_three(env: fn.Environment, errors: Any) -> None:
     with pytest.raises(fn.errors.ConfigError, match="must be 'strict', 'replace' or 'ignore'"):
         env.read_text("/etc/hostname", errors=errors)
+
+
+@pytest.mark.parametrize("path", [b"/etc/passwd", 5, [b"/etc"], None])
+def test_a_path_that_is_no_text_is_refused(env: fn.Environment, path: Any) -> None:
+    with pytest.raises(fn.errors.ConfigError, match="name files and folders by str or Path"):
+        env.read_text(path)

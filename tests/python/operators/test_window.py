@@ -105,3 +105,15 @@ def test_sizes_that_are_none_are_refused_at_once(size: Any) -> None:
 def test_window_wants_a_window(env: fn.Environment) -> None:
     with pytest.raises(fn.errors.PlanError, match=r"window\(\) needs a window such as flownet.Tumbling"):
         env.from_collection(WORDS).key_by(str).window("5s")  # type: ignore[arg-type]
+
+
+def test_the_end_of_input_is_a_window_of_one_result_a_key(env: fn.Environment, run: Run) -> None:
+    words = env.from_collection(["to", "be", "to"] * 50).rebalance().key_by(lambda word: word).window(fn.EndOfInput())
+    assert sorted(run(words.count())) == [("be", 50), ("to", 100)]
+
+
+def test_the_end_of_input_tells_process_of_all_time(env: fn.Environment, run: Run) -> None:
+    whole = env.from_collection([3, 4]).key_by(lambda _: "all").window(fn.EndOfInput())
+    assert run(whole.process(lambda key, window, values: [(window.start_ms, window.end_ms, sum(values))])) == [
+        (0, 2**63 - 1, 7)
+    ]

@@ -21,20 +21,22 @@ use super::objects::{Objects, required};
 use super::operators::{Filter, FlatMap, Map};
 use super::sinks::{Collect, CustomSink, Print, WriteText};
 use super::sources::{Collection, Iterable, LineDecoder, Pulled, ReadText, SocketText};
-use super::stage::{Brake, Kind, Link, Stage, Target};
+use super::stage::{Brake, Kind, Link, Meter, Stage, Target};
 use super::{Entry, PythonChain};
-use crate::codec::Pickle;
+use crate::codec::{ClassTable, KnownClasses, Pickle, SentClasses};
 
 /// Builds chains of Python operators.
 pub struct PythonChainFactory {
     objects: Arc<Objects>,
     threads: Arc<TaskThreads>,
+    /// The classes that records of the job are of.
+    classes: Arc<ClassTable>,
 }
 
 impl PythonChainFactory {
     /// Chains of this process find the objects that were not serialised in `objects`.
     pub fn new(objects: Arc<Objects>) -> Self {
-        Self { objects, threads: Arc::default() }
+        Self { objects, threads: Arc::default(), classes: Arc::default() }
     }
 
     /// Where its chains run.
@@ -45,7 +47,8 @@ impl PythonChainFactory {
 
 impl ChainFactory for PythonChainFactory {
     fn build(&self, task: &TaskSpec) -> Result<Box<dyn Chain>, TaskError> {
-        let builder = Builder { task, objects: &self.objects, threads: &self.threads, pickle: pickle_of(task.codec) };
+        let Self { objects, threads, classes } = self;
+        let builder = Builder { task, objects, threads, classes, pickle: pickle_of(task.codec) };
         Ok(Box::new(Python::attach(|py| builder.chain(py))?))
     }
 }
@@ -61,6 +64,7 @@ struct Builder<'a> {
     task: &'a TaskSpec,
     objects: &'a Objects,
     threads: &'a Arc<TaskThreads>,
+    classes: &'a Arc<ClassTable>,
     pickle: Pickle,
 }
 
@@ -79,7 +83,8 @@ impl Builder<'_> {
         };
         let entries = self.task.inputs.iter().map(entry).collect::<Result<_, TaskError>>()?;
         let rate_limit = self.rate_limit();
-        Ok(PythonChain { stages, exits, entries, rate_limit, pickle: self.pickle, threads: Arc::clone(self.threads) })
+        let (classes, threads) = (self.known_classes(), Arc::clone(self.threads));
+        Ok(PythonChain { stages, exits, entries, rate_limit, classes, threads })
     }
 
     /// This subtask's part of the rate of the source that heads the chain.
@@ -136,7 +141,15 @@ impl Builder<'_> {
             }
             _ => Route::Any,
         };
-        Ok(Exit::new(output, route, self.pickle, info))
+        Ok(Exit::new(output, route, self.sent_classes(), info))
+    }
+
+    fn sent_classes(&self) -> SentClasses {
+        SentClasses::new(Arc::clone(self.classes), self.pickle)
+    }
+
+    fn known_classes(&self) -> KnownClasses {
+        KnownClasses::new(Arc::clone(self.classes), self.pickle)
     }
 
     fn info(&self, operator: &str) -> OperatorInfo {
@@ -156,19 +169,19 @@ struct StageBuilder<'a, 'py> {
 impl StageBuilder<'_, '_> {
     fn kind(&self) -> Result<Kind, TaskError> {
         let info = self.info.clone();
-        let pickle = self.builder.pickle;
-        let lines = |errors| LineDecoder::new(errors, pickle, self.info.clone());
+        let lines = |errors| LineDecoder::new(errors, self.meter(), self.info.clone());
         Ok(match &self.operator.kind {
             OperatorKind::FromCollection => {
                 let Payload::Bytes(encoded) = &self.operator.payload else {
                     return Err(TaskError::Config("from_collection needs an encoded list".into()));
                 };
-                Kind::Source(Box::new(Collection::new(encoded.clone(), pickle, info)))
+                let pickle = self.builder.pickle;
+                Kind::Source(Box::new(Collection::new(encoded.clone(), pickle, self.meter(), info)))
             }
             OperatorKind::FromIterable { makes_its_own } => {
                 let given = self.function()?;
                 let pulled = if *makes_its_own { Pulled::MadeBy(given) } else { Pulled::Iterator(given) };
-                Kind::Source(Box::new(Iterable::new(pulled, pickle, info)))
+                Kind::Source(Box::new(Iterable::new(pulled, self.meter(), info)))
             }
             OperatorKind::ReadText { splits, errors, .. } => {
                 Kind::Source(Box::new(ReadText::new(splits.clone(), lines(*errors))))
@@ -217,8 +230,12 @@ impl StageBuilder<'_, '_> {
         Aggregate::new(self.base(), aggregation, field)
     }
 
+    fn meter(&self) -> Meter {
+        Meter::new(self.builder.sent_classes(), self.info.clone())
+    }
+
     fn base(&self) -> KeyedBase {
-        KeyedBase { info: self.info.clone(), pickle: self.builder.pickle }
+        KeyedBase { info: self.info.clone(), classes: self.builder.known_classes() }
     }
 
     fn function(&self) -> Result<Py<PyAny>, TaskError> {

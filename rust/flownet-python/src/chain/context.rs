@@ -1,11 +1,12 @@
 //! What users' functions are handed: the members that `flownet.functions` promises.
 
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use flownet_runtime::TaskContext;
 use flownet_runtime::window::Window;
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -58,6 +59,8 @@ impl PyTaskContext {
 #[derive(Debug)]
 pub struct PyProcessContext {
     task: PyTaskContext,
+    /// The class of the function, if it does not define `on_timer`.
+    without_on_timer: Option<String>,
     /// `None` between calls: a context that was kept has no key.
     current: Mutex<Option<Current>>,
 }
@@ -77,8 +80,8 @@ pub(super) enum TimerChange {
 }
 
 impl PyProcessContext {
-    pub(super) fn new(task: PyTaskContext) -> Self {
-        Self { task, current: Mutex::new(None) }
+    pub(super) fn new(task: PyTaskContext, without_on_timer: Option<String>) -> Self {
+        Self { task, without_on_timer, current: Mutex::new(None) }
     }
 
     /// Puts the context on a key, whose mapping is `state` if there is something in it.
@@ -146,6 +149,18 @@ impl PyProcessContext {
     }
 
     fn set_timer(&self, timestamp_ms: i64) -> PyResult<()> {
+        if let Some(class) = &self.without_on_timer {
+            let text =
+                format!("{class} sets a timer and has no on_timer(self, timestamp_ms, ctx): define it, or set none");
+            return Err(PyTypeError::new_err(text));
+        }
+        if SECONDS.contains(&timestamp_ms) {
+            let text = format!(
+                "set_timer({timestamp_ms}): a time in milliseconds since 1970, and this looks like one in seconds: \
+                 ctx.now_ms() + 5000 is in five seconds"
+            );
+            return Err(PyValueError::new_err(text));
+        }
         self.with(|current| current.timers.push(TimerChange::Set(timestamp_ms)))
     }
 
@@ -153,6 +168,9 @@ impl PyProcessContext {
         self.with(|current| current.timers.push(TimerChange::Delete(timestamp_ms)))
     }
 }
+
+/// From 1985 to 2128 in seconds, which would be January of 1970 in milliseconds: a mistake.
+const SECONDS: Range<i64> = 500_000_000..5_000_000_000;
 
 /// A stretch of processing time.
 #[pyclass(frozen, eq, hash, ord, name = "Window", module = "flownet._flownet")]

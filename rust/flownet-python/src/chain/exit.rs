@@ -1,7 +1,7 @@
 //! Where records leave the task: encoded, addressed and given to an output.
 
-use flownet_core::Target;
 use flownet_core::record::writer::Emit;
+use flownet_core::{CustomEvent, Target};
 use flownet_runtime::{Outputs, TaskError};
 use pyo3::prelude::*;
 
@@ -9,16 +9,21 @@ use super::attach::detached;
 use super::call::{call1, call2};
 use super::failure::OperatorInfo;
 use super::record::{KeyedError, write_keyed};
-use crate::codec::{Pickle, encode};
+use crate::codec::{SentClasses, encode, parts};
+
+/// Kind of the events that define classes to whoever is behind an edge.
+pub(super) const CLASS_DEFINITION: u16 = 1;
 
 /// One edge out of the task.
 pub(super) struct Exit {
     /// Index among the task's outputs.
     output: usize,
     route: Route,
-    pickle: Pickle,
+    classes: SentClasses,
     /// The operator whose records leave here.
     info: OperatorInfo,
+    /// Who the user's function is to errors: the operator and the method that the function was given to.
+    selector: OperatorInfo,
     /// The record being sent; kept, so that records cost no allocation.
     bytes: Vec<u8>,
 }
@@ -39,8 +44,14 @@ pub(super) enum Route {
 }
 
 impl Exit {
-    pub(super) fn new(output: usize, route: Route, pickle: Pickle, info: OperatorInfo) -> Self {
-        Self { output, route, pickle, info, bytes: Vec::new() }
+    pub(super) fn new(output: usize, route: Route, classes: SentClasses, info: OperatorInfo) -> Self {
+        let method = match route {
+            Route::Any => "",
+            Route::Key(_) => " -> key_by",
+            Route::Custom { .. } => " -> partition_custom",
+        };
+        let selector = OperatorInfo { operator: format!("{}{method}", info.operator), ..info.clone() };
+        Self { output, route, classes, info, selector, bytes: Vec::new() }
     }
 
     pub(super) fn info(&self) -> &OperatorInfo {
@@ -51,10 +62,28 @@ impl Exit {
     #[inline]
     pub(super) fn emit(&mut self, record: &Bound<'_, PyAny>, out: &mut Outputs) -> Result<(), TaskError> {
         let target = self.prepare(record)?;
+        if self.classes.has_news() {
+            self.tell_news(record.py(), out)?;
+        }
         match out.try_emit(self.output, target, &self.bytes)? {
             Emit::Done => Ok(()),
             Emit::Blocked => detached(record.py(), out, Outputs::wait),
         }
+    }
+
+    /// Tells everybody behind this edge of the classes that they have to know before the record.
+    #[cold]
+    fn tell_news(&mut self, py: Python<'_>, out: &mut Outputs) -> Result<(), TaskError> {
+        for class in self.classes.take_news() {
+            let definition = class.definition_bytes(py);
+            let (number, definition) = definition.map_err(|error| self.info.codec_failed(py, error, None))?;
+            for part in parts(number, definition, CustomEvent::MAX_PAYLOAD_BYTES) {
+                let event =
+                    CustomEvent::new(CLASS_DEFINITION, &part).map_err(|error| TaskError::Config(error.to_string()))?;
+                detached(py, out, |out| out.send_custom(self.output, event))?;
+            }
+        }
+        Ok(())
     }
 
     #[inline]
@@ -66,18 +95,21 @@ impl Exit {
                 Ok(Target::Any)
             }
             Route::Key(selector) => {
-                let key =
-                    call1(selector.bind(py), record).map_err(|error| self.info.failed(py, &error, Some(record)))?;
-                let hash = write_keyed(&key, record, self.pickle, &mut self.bytes).map_err(|error| match error {
-                    KeyedError::Key(error) => self.info.codec_failed(py, error, Some(&key)),
-                    KeyedError::Value(error) => self.info.codec_failed(py, error, Some(record)),
-                })?;
+                let selector = selector.bind(py);
+                let key = call1(selector, record)
+                    .map_err(|error| self.selector.call_failed(py, &error, selector, "one record", Some(record)))?;
+                let hash =
+                    write_keyed(&key, record, &mut self.classes, &mut self.bytes).map_err(|error| match error {
+                        KeyedError::Key(error) => self.selector.codec_failed(py, error, Some(&key)),
+                        KeyedError::Value(error) => self.info.codec_failed(py, error, Some(record)),
+                    })?;
                 Ok(Target::KeyHash(hash))
             }
             Route::Custom { function, subtasks } => {
                 let subtasks = subtasks.bind(py);
-                let failed = |error: PyErr| self.info.failed(py, &error, Some(record));
-                let chosen = call2(function.bind(py), record, subtasks).map_err(failed)?;
+                let (function, given) = (function.bind(py), "the key and the number of subtasks");
+                let failed = |error: PyErr| self.selector.call_failed(py, &error, function, given, Some(record));
+                let chosen = call2(function, record, subtasks).map_err(failed)?;
                 let target = self.checked_target(&chosen, subtasks, record)?;
                 self.encode(record)?;
                 Ok(target)
@@ -87,7 +119,7 @@ impl Exit {
 
     fn encode(&mut self, record: &Bound<'_, PyAny>) -> Result<(), TaskError> {
         self.bytes.clear();
-        encode(record, self.pickle, &mut self.bytes)
+        encode(record, &mut self.classes, &mut self.bytes)
             .map_err(|error| self.info.codec_failed(record.py(), error, Some(record)))
     }
 
@@ -106,7 +138,7 @@ impl Exit {
                     "the partitioner returned {shown}, which is no subtask from 0 to {}",
                     limit.saturating_sub(1)
                 );
-                Err(self.info.refused("IndexError", message, Some(record)))
+                Err(self.selector.refused("IndexError", message, Some(record)))
             }
         }
     }

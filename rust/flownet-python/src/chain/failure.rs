@@ -1,8 +1,10 @@
 //! What went wrong in a user's function, told so that it survives the way to another process.
 
 use flownet_runtime::{OperatorFailure, TaskError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::{PyList, PyString};
 
 use crate::codec::CodecError;
 
@@ -40,6 +42,33 @@ impl OperatorInfo {
         failure.into()
     }
 
+    /// What a call of the user's function raised. Where Python shows no frame, because it was never entered or returned what
+    /// is of no use, the function itself stands for one; `given` says what it is called with.
+    #[cold]
+    pub(super) fn call_failed(
+        &self,
+        py: Python<'_>,
+        error: &PyErr,
+        function: &Bound<'_, PyAny>,
+        given: &str,
+        record: Option<&Bound<'_, PyAny>>,
+    ) -> TaskError {
+        let failed = self.failed(py, error, record);
+        let (TaskError::Operator(mut failure), None, true) =
+            (failed, error.traceback(py), error.is_instance_of::<PyTypeError>(py))
+        else {
+            return self.failed(py, error, record);
+        };
+        if is_about_arguments(&failure.message) {
+            failure.message = format!("{}; it is called with {given}", failure.message);
+        }
+        failure.traceback = place_of(function).ok().map(|place| {
+            let OperatorFailure { error_type, message, .. } = &*failure;
+            format!("Traceback (most recent call last):\n{place}\n{error_type}: {message}\n")
+        });
+        TaskError::Operator(failure)
+    }
+
     /// A value that cannot be encoded, or bytes that cannot be decoded.
     #[cold]
     pub(super) fn codec_failed(
@@ -68,6 +97,19 @@ impl OperatorInfo {
         };
         failure.into()
     }
+}
+
+/// Whether the interpreter complains of how many arguments a function was called with.
+fn is_about_arguments(message: &str) -> bool {
+    message.contains("argument") && ["given", "missing", "expected", "got"].iter().any(|word| message.contains(word))
+}
+
+/// Where a function is defined, as a line of a traceback.
+fn place_of(function: &Bound<'_, PyAny>) -> PyResult<String> {
+    let code = function.getattr(intern!(function.py(), "__code__"))?;
+    let (file, line): (String, u32) =
+        (code.getattr("co_filename")?.extract()?, code.getattr("co_firstlineno")?.extract()?);
+    Ok(format!("  File \"{file}\", line {line}, in {}", code.getattr("co_name")?.str()?.to_string_lossy()))
 }
 
 /// `repr(record)`, cut short; a `repr` that raises does not hide the error that is being told.
@@ -113,9 +155,11 @@ fn format_traceback(py: Python<'_>, error: &PyErr) -> Option<String> {
         .import(intern!(py, "traceback"))
         .ok()?
         .call_method1(intern!(py, "format_exception"), (error.get_type(py), error.value(py), error.traceback(py)));
-    lines.ok()?.extract::<Vec<String>>().ok().map(|lines| lines.concat())
+    // Line by line, and lossy: a message may hold what is no UTF-8.
+    let lines = lines.ok()?.cast_into::<PyList>().ok()?;
+    lines.iter().map(|line| Some(line.cast::<PyString>().ok()?.to_string_lossy().into_owned())).collect()
 }
 
-fn text<'py>(string: PyResult<Bound<'py, pyo3::types::PyString>>) -> String {
+fn text<'py>(string: PyResult<Bound<'py, PyString>>) -> String {
     string.map_or_else(|_| "<unprintable>".to_owned(), |string| string.to_string_lossy().into_owned())
 }

@@ -29,6 +29,7 @@ mod stage;
 
 use std::sync::Arc;
 
+use flownet_core::CustomEvent;
 use flownet_runtime::source::RateLimit;
 use flownet_runtime::{Chain, InputBatch, Outputs, SourceStatus, TaskContext, TaskError};
 use pyo3::prelude::*;
@@ -40,11 +41,11 @@ pub(crate) use failure::CODEC_ERROR;
 pub use objects::Objects;
 
 use attach::{attached, detached, enter_threads, forget_thread, keep_thread};
-use exit::Exit;
+use exit::{CLASS_DEFINITION, Exit};
 use record::KeyedRecord;
 use stage::{Flow, Kind, Stage};
 
-use crate::codec::{self, Pickle};
+use crate::codec::{self, KnownClasses};
 
 /// The operators of one task.
 pub struct PythonChain {
@@ -55,7 +56,7 @@ pub struct PythonChain {
     entries: Vec<Entry>,
     /// Of its source.
     rate_limit: Option<RateLimit>,
-    pickle: Pickle,
+    classes: KnownClasses,
     threads: Arc<TaskThreads>,
 }
 
@@ -122,7 +123,6 @@ impl PythonChain {
         out: &mut Outputs,
     ) -> Result<(), TaskError> {
         let Entry { stage: at, keyed } = self.entries[index];
-        let pickle = self.pickle;
         let (head, after) = self.stages[at..].split_first_mut().expect("every input has a stage");
         if let Kind::Keyed(operator) = &mut head.kind {
             if let Some(brake) = &mut head.brake {
@@ -133,7 +133,8 @@ impl PythonChain {
         }
         // An operator that needs no key may still be placed by it: it gets the record alone.
         let bytes = if keyed { KeyedRecord::parse(bytes)?.value() } else { bytes };
-        let record = codec::decode(py, bytes, pickle).map_err(|error| head.info.codec_failed(py, error, None))?;
+        let record =
+            codec::decode(py, bytes, &self.classes).map_err(|error| head.info.codec_failed(py, error, None))?;
         head.push(record, Flow::new(py, after, at + 1, &[], &mut self.exits, out))
     }
 }
@@ -187,6 +188,16 @@ impl Chain for PythonChain {
 
     fn rate_limit(&self) -> Option<RateLimit> {
         self.rate_limit
+    }
+
+    fn on_custom(&mut self, event: &CustomEvent) -> Result<(), TaskError> {
+        if event.kind() != CLASS_DEFINITION {
+            return Ok(());
+        }
+        Python::attach(|py| {
+            let added = self.classes.add_part(py, event.payload());
+            added.map_err(|error| self.stages[0].info.codec_failed(py, error, None))
+        })
     }
 
     fn next_timer_ms(&self) -> Option<i64> {

@@ -14,7 +14,7 @@ use flownet_core::keygroup::hash_key;
 use flownet_runtime::TaskError;
 use pyo3::prelude::*;
 
-use crate::codec::{CodecError, KEY_AS_GIVEN, KeyForm, Pickle, encode, encode_key, put_varint, take_varint};
+use crate::codec::{CodecError, KEY_AS_GIVEN, KeyForm, SentClasses, encode, encode_key, put_varint, take_varint};
 
 /// A record that arrived over a keyed edge.
 #[derive(Clone, Copy, Debug)]
@@ -71,23 +71,23 @@ impl<'a> KeyedRecord<'a> {
 pub(super) fn write_keyed(
     key: &Bound<'_, PyAny>,
     value: &Bound<'_, PyAny>,
-    pickle: Pickle,
+    classes: &mut SentClasses,
     out: &mut Vec<u8>,
 ) -> Result<u32, KeyedError> {
     out.clear();
     // Nearly all keys are shorter than 128 bytes: their length is this one byte.
     out.push(0);
-    let form = encode_key(key, out).map_err(KeyedError::Key)?;
+    let form = encode_key(key, classes, out).map_err(KeyedError::Key)?;
     let key_start = finish_length(out);
     let key_end = out.len();
     let hash = hash_key(&out[key_start..]);
     if form == KeyForm::Changed {
-        put_given(key, out).map_err(KeyedError::Key)?;
+        put_given(key, classes, out).map_err(KeyedError::Key)?;
         if !key.is(value) {
-            encode(value, pickle, out).map_err(KeyedError::Value)?;
+            encode(value, classes, out).map_err(KeyedError::Value)?;
         }
     } else if !key.is(value) {
-        encode(value, pickle, out).map_err(KeyedError::Value)?;
+        encode(value, classes, out).map_err(KeyedError::Value)?;
         // Equal bytes are equal values of one type: a copy of the key says nothing new.
         if out[key_end..] == out[key_start..key_end] {
             out.truncate(key_end);
@@ -102,9 +102,9 @@ pub(super) enum KeyedError {
     Value(CodecError),
 }
 
-fn put_given(key: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> Result<(), CodecError> {
+fn put_given(key: &Bound<'_, PyAny>, classes: &mut SentClasses, out: &mut Vec<u8>) -> Result<(), CodecError> {
     let mut given = Vec::new();
-    encode(key, Pickle::Refused, &mut given)?;
+    encode(key, classes, &mut given)?;
     out.push(KEY_AS_GIVEN);
     put_varint(out, given.len() as u64);
     out.extend_from_slice(&given);

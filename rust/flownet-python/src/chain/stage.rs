@@ -4,15 +4,16 @@ use std::time::{Duration, Instant};
 
 use flownet_runtime::source::Throttle;
 use flownet_runtime::{CancelToken, Outputs, SourceStatus, TaskContext, TaskError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyBytes, PyIterator, PyList, PyString};
 
 use super::attach::detached;
 use super::exit::Exit;
-use super::failure::OperatorInfo;
+use super::failure::{OperatorInfo, short_repr};
 use super::isolate::{is_immutable, isolate, take_item};
 use super::record::KeyedRecord;
-use crate::codec::{Pickle, encode, exact};
+use crate::codec::{SentClasses, encode, exact};
 
 /// A source: the head of a task without inputs.
 pub(super) trait Source: Send {
@@ -253,7 +254,7 @@ impl<'a, 'py> Flow<'a, 'py> {
             }
             return Ok(());
         }
-        for item in items.try_iter().map_err(&failed)? {
+        for item in records(items).map_err(&failed)? {
             self.emit(item.map_err(&failed)?)?;
             self.out.cancel_token().check()?;
         }
@@ -311,21 +312,37 @@ impl<'a, 'py> Flow<'a, 'py> {
     }
 }
 
+/// What a function returned, one by one. A text is no list of records, though Python would give its characters.
+fn records<'py>(returned: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyIterator>> {
+    let is_text = returned.is_exact_instance_of::<PyString>() || returned.is_exact_instance_of::<PyBytes>();
+    if !is_text {
+        match returned.try_iter() {
+            Err(error) if error.is_instance_of::<PyTypeError>(returned.py()) => {}
+            items => return items,
+        }
+    }
+    let (kind, what) = (returned.get_type().name()?, short_repr(returned));
+    let advice =
+        if is_text { "return [text] to emit it whole, list(text) for its parts" } else { "return a list, or yield" };
+    Err(PyTypeError::new_err(format!("it returned {what} ({kind}), where records to emit are wanted: {advice}")))
+}
+
 /// Measures the records of a source whose rate is in bytes.
 pub(super) struct Meter {
-    pickle: Pickle,
+    /// Of nobody's: what is measured is not sent.
+    classes: SentClasses,
     info: OperatorInfo,
     bytes: Vec<u8>,
 }
 
 impl Meter {
-    pub(super) fn new(pickle: Pickle, info: OperatorInfo) -> Self {
-        Self { pickle, info, bytes: Vec::new() }
+    pub(super) fn new(classes: SentClasses, info: OperatorInfo) -> Self {
+        Self { classes, info, bytes: Vec::new() }
     }
 
     fn bytes_of(&mut self, record: &Bound<'_, PyAny>) -> Result<usize, TaskError> {
         self.bytes.clear();
-        let encoded = encode(record, self.pickle, &mut self.bytes);
+        let encoded = encode(record, &mut self.classes, &mut self.bytes);
         encoded.map_err(|error| self.info.codec_failed(record.py(), error, Some(record)))?;
         Ok(self.bytes.len())
     }

@@ -7,11 +7,13 @@ use pyo3::types::{
 };
 
 use super::varint::{take_varint, unzigzag};
-use super::{CodecError, MAX_DEPTH, Pickle, number, numpy, pickle, tag, temporal};
+use super::{
+    CodecError, KnownClasses, MAX_DEPTH, Pickle, number, numpy, object, ordered, pandas, pickle, tag, temporal,
+};
 
 /// Decodes `bytes` as exactly one value.
-pub fn decode<'py>(py: Python<'py>, bytes: &[u8], pickle: Pickle) -> Result<Bound<'py, PyAny>, CodecError> {
-    let mut decoder = Decoder::new(bytes, pickle);
+pub fn decode<'py>(py: Python<'py>, bytes: &[u8], classes: &KnownClasses) -> Result<Bound<'py, PyAny>, CodecError> {
+    let mut decoder = Decoder::new(bytes, classes);
     let value = decoder.next_value(py)?;
     if decoder.is_empty() { Ok(value) } else { Err(CodecError::Trailing(decoder.rest.len())) }
 }
@@ -19,7 +21,7 @@ pub fn decode<'py>(py: Python<'py>, bytes: &[u8], pickle: Pickle) -> Result<Boun
 /// Reads values one after the other.
 pub struct Decoder<'a> {
     rest: &'a [u8],
-    pickle: Pickle,
+    pub(super) classes: &'a KnownClasses,
     /// Items that containers may still announce. Each costs a byte at least, so this starts at the number of bytes: nested
     /// containers that all claim the same bytes are refused before they allocate (I2).
     items_left: usize,
@@ -27,8 +29,8 @@ pub struct Decoder<'a> {
 
 impl<'a> Decoder<'a> {
     /// Reads from the front of `bytes`.
-    pub fn new(bytes: &'a [u8], pickle: Pickle) -> Self {
-        Self { rest: bytes, pickle, items_left: bytes.len() }
+    pub fn new(bytes: &'a [u8], classes: &'a KnownClasses) -> Self {
+        Self { rest: bytes, classes, items_left: bytes.len() }
     }
 
     /// Whether all bytes are read.
@@ -103,7 +105,7 @@ impl<'a> Decoder<'a> {
     }
 
     #[inline]
-    fn value<'py>(&mut self, py: Python<'py>, depth: usize) -> Result<Bound<'py, PyAny>, CodecError> {
+    pub(super) fn value<'py>(&mut self, py: Python<'py>, depth: usize) -> Result<Bound<'py, PyAny>, CodecError> {
         let tag = self.byte()?;
         let small = tag & tag::SMALL_MAX;
         match tag {
@@ -113,11 +115,11 @@ impl<'a> Decoder<'a> {
             tag::FLOAT => Ok(PyFloat::new(py, f64::from_le_bytes(self.array()?)).into_any()),
             tag::STR => Ok(PyString::from_bytes(py, self.blob()?)?.into_any()),
             tag::TUPLE..=tag::FROZENSET => self.container(py, tag, depth + 1),
-            _ => self.rare(py, tag),
+            _ => self.rare(py, tag, depth),
         }
     }
 
-    fn rare<'py>(&mut self, py: Python<'py>, tag: u8) -> Result<Bound<'py, PyAny>, CodecError> {
+    fn rare<'py>(&mut self, py: Python<'py>, tag: u8, depth: usize) -> Result<Bound<'py, PyAny>, CodecError> {
         match tag {
             tag::NONE => Ok(py.None().into_bound(py)),
             tag::FALSE | tag::TRUE => Ok(PyBool::new(py, tag == tag::TRUE).to_owned().into_any()),
@@ -136,16 +138,18 @@ impl<'a> Decoder<'a> {
             tag::UUID => number::decode_uuid(py, &self.array::<16>()?),
             tag::NUMPY_SCALAR => numpy::decode_scalar(self, py),
             tag::NDARRAY => numpy::decode_array(self, py),
-            tag::PICKLE if self.pickle == Pickle::Allowed => pickle::decode(py, self.blob()?),
+            tag::ORDERED_DICT => ordered::decode(self, py, depth + 1),
+            tag::TIMESTAMP => pandas::decode(self, py),
+            tag::OBJECT => object::decode(self, py, false, depth + 1),
+            tag::OBJECT_ATTRIBUTES => object::decode(self, py, true, depth + 1),
+            tag::PICKLE if self.classes.pickle() == Pickle::Allowed => pickle::decode(self, py),
             tag::PICKLE => Err(CodecError::PickleRefused),
             unknown => Err(CodecError::UnknownTag(unknown)),
         }
     }
 
     fn container<'py>(&mut self, py: Python<'py>, tag: u8, depth: usize) -> Result<Bound<'py, PyAny>, CodecError> {
-        if depth > MAX_DEPTH {
-            return Err(CodecError::TooDeep { limit: MAX_DEPTH });
-        }
+        self.enter(depth)?;
         let count = self.item_count(if tag == tag::DICT { 2 } else { 1 })?;
         match tag {
             tag::TUPLE => self.tuple(py, count, depth),
@@ -163,19 +167,37 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// A count of items (or pairs) that the bytes left can hold, and no bytes are claimed twice.
-    fn item_count(&mut self, per_item: usize) -> Result<usize, CodecError> {
+    /// A value that holds others lies so deep.
+    #[inline]
+    pub(super) fn enter(&self, depth: usize) -> Result<(), CodecError> {
+        if depth > MAX_DEPTH { Err(CodecError::TooDeep { limit: MAX_DEPTH }) } else { Ok(()) }
+    }
+
+    /// A count of items (or pairs) that the bytes left can hold.
+    #[inline]
+    pub(super) fn item_count(&mut self, per_item: usize) -> Result<usize, CodecError> {
         let count = usize::try_from(self.varint()?).unwrap_or(usize::MAX);
-        let needed = count.saturating_mul(per_item);
-        let left = self.rest.len().min(self.items_left);
-        if needed > left {
-            return Err(CodecError::Truncated { needed, left });
-        }
-        self.items_left -= needed;
+        self.claim(count.saturating_mul(per_item))?;
         Ok(count)
     }
 
-    fn tuple<'py>(&mut self, py: Python<'py>, count: usize, depth: usize) -> Result<Bound<'py, PyAny>, CodecError> {
+    /// So many items follow: no bytes are claimed twice.
+    #[inline]
+    pub(super) fn claim(&mut self, items: usize) -> Result<(), CodecError> {
+        let left = self.rest.len().min(self.items_left);
+        if items > left {
+            return Err(CodecError::Truncated { needed: items, left });
+        }
+        self.items_left -= items;
+        Ok(())
+    }
+
+    pub(super) fn tuple<'py>(
+        &mut self,
+        py: Python<'py>,
+        count: usize,
+        depth: usize,
+    ) -> Result<Bound<'py, PyAny>, CodecError> {
         // SAFETY: attached; a fresh tuple of `count` empty slots, or null with an exception set. PyO3's constructor wants
         // all items first: a vector for each tuple, which costs more than the tuple itself.
         let tuple = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyTuple_New(count.cast_signed()))? };

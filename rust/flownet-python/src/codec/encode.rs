@@ -8,25 +8,27 @@ use pyo3::types::{
 
 use super::exact::exact;
 use super::varint::{put_varint, zigzag};
-use super::{CodecError, MAX_DEPTH, Pickle, number, numpy, pickle, tag, temporal};
+use super::{CodecError, MAX_DEPTH, SentClasses, number, numpy, object, ordered, pandas, tag, temporal};
 
 /// Appends the encoding of `value` to `out`.
 ///
 /// On an error `out` may hold a part of the value: the caller truncates or drops it.
-pub fn encode(value: &Bound<'_, PyAny>, pickle: Pickle, out: &mut Vec<u8>) -> Result<(), CodecError> {
-    Encoder::new(pickle, out).value(value, 0)
+pub fn encode(value: &Bound<'_, PyAny>, classes: &mut SentClasses, out: &mut Vec<u8>) -> Result<(), CodecError> {
+    Encoder::new(classes, out).value(value, 0)
 }
 
 /// One walk over a value.
 pub struct Encoder<'o> {
-    pickle: Pickle,
+    pub(super) classes: &'o mut SentClasses,
     pub(super) out: &'o mut Vec<u8>,
+    /// Whether what is encoded belongs to an instance of a class.
+    pub(super) inside_object: bool,
 }
 
 impl<'o> Encoder<'o> {
     /// Encodes to the end of `out`.
-    pub fn new(pickle: Pickle, out: &'o mut Vec<u8>) -> Self {
-        Self { pickle, out }
+    pub fn new(classes: &'o mut SentClasses, out: &'o mut Vec<u8>) -> Self {
+        Self { classes, out, inside_object: false }
     }
 
     #[inline]
@@ -103,8 +105,6 @@ impl<'o> Encoder<'o> {
             self.out.push(if flag.is_true() { tag::TRUE } else { tag::FALSE });
         } else if let Some(bytes) = exact::<PyBytes>(value) {
             self.blob(tag::BYTES, bytes.as_bytes());
-        } else if depth == MAX_DEPTH {
-            return Err(CodecError::TooDeep { limit: MAX_DEPTH });
         } else if let Some(tuple) = exact::<PyTuple>(value) {
             return self.tuple(tuple, depth);
         } else if let Some(list) = exact::<PyList>(value) {
@@ -117,8 +117,16 @@ impl<'o> Encoder<'o> {
         Ok(())
     }
 
+    /// What holds values may hold no more at this depth.
+    #[inline]
+    pub(super) fn enter(&self, depth: usize) -> Result<(), CodecError> {
+        if depth == MAX_DEPTH { Err(CodecError::TooDeep { limit: MAX_DEPTH }) } else { Ok(()) }
+    }
+
     fn rare(&mut self, value: &Bound<'_, PyAny>, depth: usize) -> Result<(), CodecError> {
-        if let Some(set) = exact::<PySet>(value) {
+        if let Some(class) = self.classes.find(value) {
+            object::encode(self, value, &class, depth)
+        } else if let Some(set) = exact::<PySet>(value) {
             self.items(tag::SET, set.len(), set.try_iter()?, depth)
         } else if let Some(set) = exact::<PyFrozenSet>(value) {
             self.items(tag::FROZENSET, set.len(), set.try_iter()?, depth)
@@ -128,12 +136,16 @@ impl<'o> Encoder<'o> {
         } else if let Some(complex) = exact::<PyComplex>(value) {
             number::encode_complex(complex, self.out);
             Ok(())
-        } else if temporal::encode(self, value)? || number::encode_other(self, value)? || numpy::encode(self, value)? {
+        } else if temporal::encode(self, value)?
+            || number::encode_other(self, value)?
+            || ordered::encode(self, value, depth)?
+            || pandas::encode(self, value)?
+            || numpy::encode(self, value)?
+        {
             Ok(())
-        } else if self.pickle == Pickle::Allowed {
-            pickle::encode(self, value)
         } else {
-            Err(CodecError::unsupported(value))
+            let class = self.classes.learn(&value.get_type())?;
+            object::encode(self, value, &class, depth)
         }
     }
 
@@ -144,12 +156,14 @@ impl<'o> Encoder<'o> {
     }
 
     fn tuple(&mut self, tuple: &Bound<'_, PyTuple>, depth: usize) -> Result<(), CodecError> {
+        self.enter(depth)?;
         self.count(tag::TUPLE, tuple.len());
         tuple.iter_borrowed().try_for_each(|item| self.value(&item, depth + 1))
     }
 
     /// A list may change under a pickled item's code: its length is read again at each step, and the count must hold.
     fn list(&mut self, list: &Bound<'_, PyList>, depth: usize) -> Result<(), CodecError> {
+        self.enter(depth)?;
         let count = list.len();
         self.count(tag::LIST, count);
         for index in 0..count {
@@ -159,6 +173,7 @@ impl<'o> Encoder<'o> {
     }
 
     fn dict(&mut self, dict: &Bound<'_, PyDict>, depth: usize) -> Result<(), CodecError> {
+        self.enter(depth)?;
         let count = dict.len();
         self.count(tag::DICT, count);
         let (mut position, mut seen) = (0, 0);
@@ -187,6 +202,7 @@ impl<'o> Encoder<'o> {
         mut items: impl Iterator<Item = PyResult<Bound<'py, PyAny>>>,
         depth: usize,
     ) -> Result<(), CodecError> {
+        self.enter(depth)?;
         self.count(tag, count);
         let mut seen = 0;
         items.try_for_each(|item| {

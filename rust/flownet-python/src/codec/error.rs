@@ -9,12 +9,57 @@ use pyo3::prelude::*;
 pub enum CodecError {
     /// The value's type is outside the codec's set.
     #[error(
-        "values of type {type_name} cannot cross an exchange: use built-in types, tuples, lists, dicts, datetimes or numpy \
-         values, or opt in to pickle with Environment(codec=\"pickle\")"
+        "values of type {type_name} cannot cross an exchange{reason}: use built-in types, tuples, lists, dicts, dataclasses, \
+         NamedTuples, Enums, attrs and pydantic classes, datetimes or numpy values, or opt in to pickle with \
+         Environment(codec=\"pickle\")"
     )]
     Unsupported {
         /// Qualified name of the type.
         type_name: String,
+        /// Why not, in brackets; empty where there is no more to say.
+        reason: String,
+    },
+    /// The class of an instance was not sent before it.
+    #[error("an instance of a class that was not sent before it ({0:016x})")]
+    UnknownClass(u64),
+    /// A class is another here than where it was sent from.
+    #[error(
+        "class {type_name} has other fields, members or slots here than where its instances come from: all processes must \
+         run the same code"
+    )]
+    ClassDiffers {
+        /// Qualified name of the class.
+        type_name: String,
+    },
+    /// More classes than a job may move.
+    #[error("class {type_name} is one more than the {limit} classes a job can move: is it made anew for each record?")]
+    TooManyClasses {
+        /// Qualified name of the class.
+        type_name: String,
+        /// How many there may be.
+        limit: usize,
+    },
+    /// A class that cannot be pickled, which is one of the script, with all that it refers to.
+    #[error(
+        "class {type_name} cannot be sent to other processes by value: {error}; put it into a module that they can import"
+    )]
+    ClassNotSent {
+        /// Qualified name of the class.
+        type_name: String,
+        /// Why not.
+        error: PyErr,
+    },
+    /// A class that is sent with all that it refers to, and refers to too much.
+    #[error(
+        "class {type_name} of the script takes {bytes} bytes to send, with all that it refers to, and may take {}: put it \
+         into a module",
+        super::class::MAX_DEFINITION_BYTES
+    )]
+    ClassTooLarge {
+        /// Qualified name of the class.
+        type_name: String,
+        /// Bytes of its definition.
+        bytes: usize,
     },
     /// The value cannot be a key.
     #[error("{type_name} cannot be a key: {reason}")]
@@ -22,7 +67,7 @@ pub enum CodecError {
         /// Qualified name of the type.
         type_name: String,
         /// What a key must be.
-        reason: &'static str,
+        reason: String,
     },
     /// The value nests deeper than [`super::MAX_DEPTH`], or contains itself.
     #[error("the value nests more than {limit} levels deep, or contains itself")]
@@ -65,11 +110,16 @@ impl CodecError {
     }
 
     pub(super) fn unsupported(value: &Bound<'_, PyAny>) -> Self {
-        Self::Unsupported { type_name: type_name(value) }
+        Self::unsupported_class(value, "")
     }
 
-    pub(super) fn unsupported_key(value: &Bound<'_, PyAny>, reason: &'static str) -> Self {
-        Self::UnsupportedKey { type_name: type_name(value), reason }
+    pub(super) fn unsupported_class(value: &Bound<'_, PyAny>, reason: &str) -> Self {
+        let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
+        Self::Unsupported { type_name: type_name(value), reason }
+    }
+
+    pub(super) fn unsupported_key(value: &Bound<'_, PyAny>, reason: impl Into<String>) -> Self {
+        Self::UnsupportedKey { type_name: type_name(value), reason: reason.into() }
     }
 }
 
@@ -84,7 +134,8 @@ mod tests {
 
     #[test]
     fn the_type_is_found_in_the_text_that_names_it() {
-        let text = CodecError::Unsupported { type_name: "app.Point".to_owned() }.to_string();
+        let text =
+            CodecError::Unsupported { type_name: "app.Point".to_owned(), reason: " (why)".to_owned() }.to_string();
         assert_eq!(CodecError::type_name_in(&text), Some("app.Point"));
         assert_eq!(CodecError::type_name_in(&CodecError::PickleRefused.to_string()), None);
     }

@@ -8,7 +8,9 @@
 //!   `float` they equal; `-0.0` is `0`. All NaNs are one key (to a `dict` each NaN object is its own, which no other
 //!   process could tell).
 //! - `datetime` with a zone: its instant in UTC. numpy strings: their Python equals.
-//! - Tuples and frozensets of keys; a frozenset's items in the order of their bytes.
+//! - Tuples and frozensets of keys; a frozenset's items in the order of their bytes. A NamedTuple is the tuple it equals.
+//! - Enums whose members are ints or texts: what they equal. Other Enums, dataclasses and the like: the name of the class and
+//!   what makes instances equal (`class_key.rs`). This form is no value: these keys are always given beside it.
 
 use pyo3::prelude::*;
 use pyo3::types::{
@@ -17,7 +19,7 @@ use pyo3::types::{
 
 use super::encode::Encoder;
 use super::exact::exact;
-use super::{CodecError, MAX_DEPTH, Pickle, number, numpy, tag, temporal};
+use super::{CodecError, MAX_DEPTH, SentClasses, class_key, number, numpy, pandas, tag, temporal};
 
 /// How a key's canonical bytes relate to the key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -32,8 +34,8 @@ pub enum KeyForm {
 ///
 /// On an error `out` may hold a part of it: the caller truncates or drops it.
 #[inline]
-pub fn encode_key(key: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> Result<KeyForm, CodecError> {
-    let mut encoder = Encoder::new(Pickle::Refused, out);
+pub fn encode_key(key: &Bound<'_, PyAny>, classes: &mut SentClasses, out: &mut Vec<u8>) -> Result<KeyForm, CodecError> {
+    let mut encoder = Encoder::new(classes, out);
     let as_given = if let Some(text) = exact::<PyString>(key) {
         encoder.string(text)?;
         true
@@ -44,12 +46,12 @@ pub fn encode_key(key: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> Result<KeyForm, 
 }
 
 const UNHASHABLE: &str = "a key must be hashable, and this can change";
-const SUPPORTED: &str = "keys are None, bool, int, float, complex, str, bytes, Decimal, UUID, dates and times, numpy numbers and \
-                         strings, and tuples and frozensets of these";
+pub(super) const SUPPORTED: &str = "keys are None, bool, int, float, complex, str, bytes, Decimal, UUID, dates and times, numpy numbers \
+                                    and strings, Enums, and tuples, frozensets, NamedTuples and frozen dataclasses of these";
 
 impl Encoder<'_> {
     /// Returns whether decoding gives the key itself.
-    fn key(&mut self, key: &Bound<'_, PyAny>, depth: usize) -> Result<bool, CodecError> {
+    pub(super) fn key(&mut self, key: &Bound<'_, PyAny>, depth: usize) -> Result<bool, CodecError> {
         if let Some(text) = exact::<PyString>(key) {
             self.string(text)?;
         } else if let Some(int) = exact::<PyInt>(key) {
@@ -75,7 +77,7 @@ impl Encoder<'_> {
         Ok(true)
     }
 
-    fn tuple_key(&mut self, tuple: &Bound<'_, PyTuple>, depth: usize) -> Result<bool, CodecError> {
+    pub(super) fn tuple_key(&mut self, tuple: &Bound<'_, PyTuple>, depth: usize) -> Result<bool, CodecError> {
         self.count(tag::TUPLE, tuple.len());
         let mut as_given = true;
         for item in tuple.iter_borrowed() {
@@ -89,7 +91,7 @@ impl Encoder<'_> {
         let mut items = Vec::with_capacity(set.len());
         for item in set.try_iter()? {
             let mut bytes = Vec::new();
-            as_given &= Encoder::new(Pickle::Refused, &mut bytes).key(&item?, depth + 1)?;
+            as_given &= Encoder::new(self.classes, &mut bytes).key(&item?, depth + 1)?;
             items.push(bytes);
         }
         items.sort_unstable();
@@ -114,6 +116,9 @@ impl Encoder<'_> {
     }
 
     fn rare_key(&mut self, key: &Bound<'_, PyAny>, depth: usize) -> Result<bool, CodecError> {
+        if let Some(class) = self.classes.find(key) {
+            return class_key::encode(self, key, &class, depth);
+        }
         if let Some(complex) = exact::<PyComplex>(key) {
             return self.complex_key(complex);
         }
@@ -126,6 +131,9 @@ impl Encoder<'_> {
         if number::encode_other(self, key)? {
             return Ok(true);
         }
+        if pandas::encode_key(self, key)? || numpy::encode_time_key(self, key)? {
+            return Ok(false);
+        }
         if let Some(equal) = numpy::as_python(key)? {
             self.key(&equal, depth + 1)?;
             return Ok(false);
@@ -134,7 +142,11 @@ impl Encoder<'_> {
             || key.is_instance_of::<PyDict>()
             || key.is_instance_of::<PySet>()
             || key.is_instance_of::<PyByteArray>();
-        Err(CodecError::unsupported_key(key, if unhashable { UNHASHABLE } else { SUPPORTED }))
+        if unhashable {
+            return Err(CodecError::unsupported_key(key, UNHASHABLE));
+        }
+        let class = self.classes.learn(&key.get_type())?;
+        class_key::encode(self, key, &class, depth)
     }
 
     fn complex_key(&mut self, complex: &Bound<'_, PyComplex>) -> Result<bool, CodecError> {

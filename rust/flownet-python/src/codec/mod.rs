@@ -9,7 +9,9 @@
 //! - I2: decoding is total: any bytes give a value or a [`CodecError`]. A count is checked against the bytes left
 //!   before anything is allocated, and the counts of one record add up to at most its bytes.
 //! - I3: a value nests at most [`MAX_DEPTH`] deep, so neither end can be made to overflow its stack.
-//! - I4: bytes never run code, unless the reader opted in to pickle with [`Pickle::Allowed`].
+//! - I4: bytes make instances only of classes that the reader's table has ([`ClassTable`]), and run no code but what these
+//!   classes define to hash and compare, or to find the members of a Flag; unless the reader opted in to pickle with
+//!   [`Pickle::Allowed`]. Definitions of classes are code: they come on a way of their own, from peers of the job.
 //!
 //! # Format
 //! A value is one tag byte and a body. Integers in bodies are little-endian; `varint` is LEB128 of at most 10 bytes;
@@ -29,19 +31,34 @@
 //! | `10` `11` | `tuple`, `list` | varint count, the items |
 //! | `12` | `dict` | varint count, key and value in turn, insertion order |
 //! | `13` `14` | `set`, `frozenset` | varint count, the items |
+//! | `15` | `OrderedDict` | as `12` |
 //! | `20` | `date` | year u16, month u8, day u8 |
 //! | `21` | `time` | hour u8, minute u8, second u8, fold u8, microsecond u32, zone |
 //! | `22` | `datetime` | as `20`, then as `21` |
 //! | `23` | `timedelta` | days i32, seconds u32, microseconds u32 |
 //! | `24` | `Decimal` | varint length, its `str` |
 //! | `25` | `UUID` | 16 bytes, big-endian as in RFC 9562 |
+//! | `26` | `pandas.Timestamp` | unit u8 (`0` to `3`: s, ms, us, ns), ticks i64, zone, or `80`, varint length and a name of pytz |
+//! | `26` | `pandas.NaT` | `ff` |
 //! | `30` | numpy scalar | dtype, its bytes |
 //! | `31` | `ndarray` | dtype, varint dimensions, a varint each, the elements in C order |
-//! | `3f` | anything, opt-in only | varint length, pickle |
+//! | `3f` | anything, opt-in only | varint length, pickle, with classes by their number as persistent ids |
+//! | `40` | instance of a class | number of the class (8 bytes), then as its kind says: |
+//! | | NamedTuple | its items |
+//! | | Enum; Flag | varint place among its members; its value |
+//! | | dataclass, attrs class | its attributes in the order of the definition |
+//! | | pydantic model | the same; the set of fields that were given may be an `int` with a bit for each |
+//! | `41` | the same, with other attributes than the class has | number; items of a NamedTuple; varint count, name and value in turn |
 //! | `80`..`bf` | `str` of 0..=63 bytes | UTF-8; the length is the low six bits |
 //! | `c0`..`ff` | `int` 0..=63 | the low six bits |
 //!
-//! `7e` is no value: keyed edges use it as a marker (`chain::keyed`). All other tags are errors.
+//! `7d` and `7e` are no values: keys of classes begin with the one (`key.rs`), keyed edges use the other as a marker
+//! (`chain::record`). All other tags are errors.
+//!
+//! The number of a class is xxh3 (64 bits) of its definition: a byte (`1` NamedTuple, `2` Enum, `3` Flag, `4` class with
+//! attributes, `5` pydantic model, `6` any other), two lists of names (varint count, then varint length and name each: fields,
+//! members or attributes; attributes in slots), and the class as cloudpickle writes it: by name, or by value if it is of the
+//! script. A sender sends it once ([`SentClasses`]), before the first record that needs it.
 //!
 //! A zone is a byte: `0` none, `1` UTC (`timezone.utc`), `2` fixed offset (zigzag microseconds), `3` named fixed offset (as
 //! `2`, then varint length and the name), `4` `ZoneInfo` (varint length and its key).
@@ -50,6 +67,9 @@
 //! varint fields, each: varint length and name, varint offset, dtype), `2` a subarray (dtype, varint dimensions, a
 //! varint each).
 
+mod class;
+mod class_key;
+mod class_table;
 mod decode;
 mod encode;
 mod error;
@@ -57,12 +77,17 @@ mod exact;
 mod key;
 mod number;
 mod numpy;
+mod object;
+mod ordered;
+mod pandas;
 mod pickle;
 mod scan;
 mod tag;
 mod temporal;
 mod varint;
 
+pub use class::Class;
+pub use class_table::{ClassTable, KnownClasses, PyClassTable, SentClasses, parts};
 pub use decode::{Decoder, decode};
 pub use encode::{Encoder, encode};
 pub use error::CodecError;

@@ -10,7 +10,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString
 use super::decode::Decoder;
 use super::encode::Encoder;
 use super::varint::put_varint;
-use super::{CodecError, tag};
+use super::{CodecError, tag, temporal};
 
 const DTYPE_PLAIN: u8 = 0;
 const DTYPE_STRUCTURE: u8 = 1;
@@ -62,6 +62,27 @@ pub(super) fn as_python<'py>(value: &Bound<'py, PyAny>) -> Result<Option<Bound<'
     let item = value.call_method0("item")?;
     // An extended-precision float has no Python equal: `item` returns it unchanged.
     Ok((!item.get_type().is(value.get_type())).then_some(item))
+}
+
+/// Encodes the canonical form of a `datetime64` or `timedelta64`: that of the datetime or timedelta it equals, if there is one.
+/// False for any other type.
+pub(super) fn encode_time_key(encoder: &mut Encoder<'_>, value: &Bound<'_, PyAny>) -> Result<bool, CodecError> {
+    let py = value.py();
+    if !is_imported(py)? || !is_scalar(value)? {
+        return Ok(false);
+    }
+    let kind: String = value.getattr("dtype")?.getattr("kind")?.extract()?;
+    if !matches!(kind.as_str(), "M" | "m") {
+        return Ok(false);
+    }
+    let canonical = py.import("flownet.record_classes")?.call_method1("numpy_time_key", (value,))?;
+    let Ok((name, ticks)) = canonical.extract::<(String, Bound<'_, PyInt>)>() else {
+        temporal::encode_key(encoder, &canonical)?;
+        return Ok(true);
+    };
+    encoder.blob(tag::CLASS_KEY, name.as_bytes());
+    encoder.int(&ticks)?;
+    Ok(true)
 }
 
 pub(super) fn decode_scalar<'py>(decoder: &mut Decoder<'_>, py: Python<'py>) -> Result<Bound<'py, PyAny>, CodecError> {
@@ -172,7 +193,8 @@ fn is_portable(dtype: &Bound<'_, PyAny>) -> PyResult<bool> {
 fn encode_array(encoder: &mut Encoder<'_>, value: &Bound<'_, PyAny>) -> Result<bool, CodecError> {
     let dtype = value.getattr("dtype")?;
     if !is_portable(&dtype)? {
-        return Err(CodecError::Unsupported { type_name: format!("numpy.ndarray of dtype {}", dtype.str()?) });
+        let type_name = format!("numpy.ndarray of dtype {}", dtype.str()?);
+        return Err(CodecError::Unsupported { type_name, reason: String::new() });
     }
     encoder.out.push(tag::NDARRAY);
     put_dtype(encoder.out, &dtype, 0)?;

@@ -1,11 +1,13 @@
 //! The opt-in door for types outside the codec.
 //!
-//! cloudpickle writes (classes of a script's `__main__` travel by value, as functions do), plain pickle reads.
+//! cloudpickle writes, plain pickle reads, and classes stand in the bytes by number, as those of the codec's instances do: one
+//! of the script is sent once, and not with each value.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyList, PyType};
 
+use super::decode::Decoder;
 use super::encode::Encoder;
 use super::{CodecError, tag};
 
@@ -13,11 +15,19 @@ static DUMPS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 static LOADS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 pub(super) fn encode(encoder: &mut Encoder<'_>, value: &Bound<'_, PyAny>) -> Result<(), CodecError> {
-    let bytes = DUMPS.import(value.py(), "cloudpickle", "dumps")?.call1((value,))?;
-    encoder.blob(tag::PICKLE, bytes.cast::<PyBytes>().map_err(PyErr::from)?.as_bytes());
+    let py = value.py();
+    let dumps = DUMPS.import(py, "flownet.record_classes", "dumps")?;
+    let pickled = dumps.call1((value, encoder.classes.shared()))?;
+    let (bytes, met): (Bound<'_, PyBytes>, Bound<'_, PyList>) = pickled.extract()?;
+    for class in met {
+        let class = encoder.classes.learn(class.cast::<PyType>().map_err(PyErr::from)?)?;
+        encoder.classes.tell(&class, py)?;
+    }
+    encoder.blob(tag::PICKLE, bytes.as_bytes());
     Ok(())
 }
 
-pub(super) fn decode<'py>(py: Python<'py>, bytes: &[u8]) -> Result<Bound<'py, PyAny>, CodecError> {
-    Ok(LOADS.import(py, "pickle", "loads")?.call1((PyBytes::new(py, bytes),))?)
+pub(super) fn decode<'py>(decoder: &mut Decoder<'_>, py: Python<'py>) -> Result<Bound<'py, PyAny>, CodecError> {
+    let bytes = PyBytes::new(py, decoder.blob()?);
+    Ok(LOADS.import(py, "flownet.record_classes", "loads")?.call1((bytes, decoder.classes.shared()))?)
 }

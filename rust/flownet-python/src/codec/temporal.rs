@@ -89,11 +89,13 @@ pub(super) fn encode_key(encoder: &mut Encoder<'_>, value: &Bound<'_, PyAny>) ->
     let Ok(time) = value.cast_exact::<PyTime>() else {
         return Ok(encode(encoder, value)?.then_some(true));
     };
-    if !value.call_method0("utcoffset")?.is_none() {
-        return Err(CodecError::unsupported_key(
-            value,
-            "a time with a UTC offset has no canonical form; use a datetime",
-        ));
+    let offset = value.call_method0("utcoffset")?;
+    if !offset.is_none() {
+        let offset = offset.cast_into::<PyDelta>().map_err(PyErr::from)?;
+        // What Python compares: not brought back into one day, which would make 23:30 UTC and 00:30 of an hour later equal.
+        encoder.blob(tag::CLASS_KEY, b"datetime:time");
+        encoder.small_int(micros_of_day(time) - micros_of(&offset));
+        return Ok(Some(false));
     }
     let naive = value.call_method("replace", (), Some(&without_fold(value.py(), time.get_tzinfo().is_some())?))?;
     encode(encoder, &naive)?;
@@ -136,7 +138,7 @@ fn put_time(out: &mut Vec<u8>, time: &impl PyTimeAccess) {
     out.extend_from_slice(&time.get_microsecond().to_le_bytes());
 }
 
-fn put_zone(
+pub(super) fn put_zone(
     encoder: &mut Encoder<'_>,
     owner: &Bound<'_, PyAny>,
     zone: Option<Bound<'_, PyTzInfo>>,
@@ -165,9 +167,7 @@ fn put_zone(
 fn put_fixed_offset(encoder: &mut Encoder<'_>, zone: &Bound<'_, PyTzInfo>) -> Result<(), CodecError> {
     let parts = zone.call_method0("__getinitargs__")?;
     let delta = parts.get_item(0)?.cast_into::<PyDelta>().map_err(PyErr::from)?;
-    let micros = i64::from(delta.get_days()) * MICROS_PER_DAY
-        + i64::from(delta.get_seconds()) * MICROS_PER_SECOND
-        + i64::from(delta.get_microseconds());
+    let micros = micros_of(&delta);
     let named = parts.len()? > 1;
     encoder.out.push(if named { ZONE_NAMED_OFFSET } else { ZONE_OFFSET });
     put_varint(encoder.out, zigzag(micros));
@@ -179,6 +179,17 @@ fn put_fixed_offset(encoder: &mut Encoder<'_>, zone: &Bound<'_, PyTzInfo>) -> Re
     Ok(())
 }
 
+fn micros_of(delta: &Bound<'_, PyDelta>) -> i64 {
+    i64::from(delta.get_days()) * MICROS_PER_DAY
+        + i64::from(delta.get_seconds()) * MICROS_PER_SECOND
+        + i64::from(delta.get_microseconds())
+}
+
+fn micros_of_day(time: &impl PyTimeAccess) -> i64 {
+    let seconds = 3600 * i64::from(time.get_hour()) + 60 * i64::from(time.get_minute()) + i64::from(time.get_second());
+    seconds * MICROS_PER_SECOND + i64::from(time.get_microsecond())
+}
+
 fn take_date(decoder: &mut Decoder<'_>) -> Result<(i32, u8, u8), CodecError> {
     let [low, high, month, day] = decoder.array()?;
     Ok((i32::from(u16::from_le_bytes([low, high])), month, day))
@@ -188,7 +199,10 @@ fn take_fold(fold: u8) -> Result<bool, CodecError> {
     if fold > 1 { Err(CodecError::Malformed("fold is neither 0 nor 1")) } else { Ok(fold == 1) }
 }
 
-fn take_zone<'py>(decoder: &mut Decoder<'_>, py: Python<'py>) -> Result<Option<Bound<'py, PyTzInfo>>, CodecError> {
+pub(super) fn take_zone<'py>(
+    decoder: &mut Decoder<'_>,
+    py: Python<'py>,
+) -> Result<Option<Bound<'py, PyTzInfo>>, CodecError> {
     let kind = decoder.byte()?;
     let zone = match kind {
         ZONE_NONE => return Ok(None),

@@ -26,17 +26,17 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::failure::OperatorInfo;
-use crate::codec::{self, Pickle};
+use crate::codec::{self, KnownClasses};
 
 /// What every keyed operator needs to turn bytes into objects and to say who it is.
 pub(super) struct KeyedBase {
     pub(super) info: OperatorInfo,
-    pub(super) pickle: Pickle,
+    pub(super) classes: KnownClasses,
 }
 
 impl KeyedBase {
     fn decode<'py>(&self, py: Python<'py>, bytes: &[u8]) -> Result<Bound<'py, PyAny>, TaskError> {
-        codec::decode(py, bytes, self.pickle).map_err(|error| self.info.codec_failed(py, error, None))
+        codec::decode(py, bytes, &self.classes).map_err(|error| self.info.codec_failed(py, error, None))
     }
 
     /// The pair `(key, value)`, as aggregates emit it.

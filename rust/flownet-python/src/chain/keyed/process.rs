@@ -62,11 +62,12 @@ impl Process {
         &mut self,
         owner: &TimerKey,
         record: Option<&Bound<'py, PyAny>>,
-        result: PyResult<Bound<'py, PyAny>>,
+        (function, result): (&Bound<'py, PyAny>, PyResult<Bound<'py, PyAny>>),
         flow: &mut Flow<'_, 'py>,
     ) -> Result<(), TaskError> {
         let py = flow.py;
-        let failed = |error: PyErr| self.base.info.failed(py, &error, record);
+        let given = if record.is_some() { "a record and a context" } else { "a time and a context" };
+        let failed = |error: PyErr| self.base.info.call_failed(py, &error, function, given, record);
         let items = result.map_err(failed)?;
         // A generator runs here, so the context must still be on its key.
         if !items.is_none() {
@@ -99,9 +100,19 @@ impl Process {
         let py = flow.py;
         let context = self.enter_key(py, owner)?;
         let timestamp = pyo3::types::PyInt::new(py, timestamp_ms).into_any();
-        let result = call2(self.bound()?.on_timer.bind(py), &timestamp, context.as_any());
-        self.leave_key(owner, None, result, flow)
+        let function = self.bound()?.on_timer.bind(py).clone();
+        let result = call2(&function, &timestamp, context.as_any());
+        self.leave_key(owner, None, (&function, result), flow)
     }
+}
+
+/// The name of the function's class, if the class says nothing of timers.
+fn without_on_timer(function: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
+    let (py, class) = (function.py(), function.get_type());
+    let base = py.import("flownet.functions")?.getattr("KeyedProcessFunction")?;
+    let is_missing = class.getattr(intern!(py, "on_timer"))?.is(&base.getattr(intern!(py, "on_timer"))?)
+        && function.getattr(intern!(py, "on_timer"))?.hasattr(intern!(py, "__func__"))?;
+    Ok(if is_missing { Some(class.name()?.to_string()) } else { None })
 }
 
 impl KeyedOperator for Process {
@@ -110,7 +121,7 @@ impl KeyedOperator for Process {
         let task = PyTaskContext::new(&self.base.info, cx);
         let function = self.function.bind(py);
         let open = || {
-            let context = Py::new(py, PyProcessContext::new(task.clone()))?;
+            let context = Py::new(py, PyProcessContext::new(task.clone(), without_on_timer(function)?))?;
             let bound = BoundMethods {
                 process: function.getattr(intern!(py, "process"))?.unbind(),
                 on_timer: function.getattr(intern!(py, "on_timer"))?.unbind(),
@@ -128,8 +139,9 @@ impl KeyedOperator for Process {
         let owner = TimerKey { key: record.key.into(), given: record.key_value().into() };
         let value = self.base.decode(py, record.value())?;
         let context = self.enter_key(py, &owner)?;
-        let result = call2(self.bound()?.process.bind(py), &value, context.as_any());
-        self.leave_key(&owner, Some(&value), result, flow)
+        let function = self.bound()?.process.bind(py).clone();
+        let result = call2(&function, &value, context.as_any());
+        self.leave_key(&owner, Some(&value), (&function, result), flow)
     }
 
     fn next_timer_ms(&self) -> Option<i64> {

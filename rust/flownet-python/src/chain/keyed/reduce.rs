@@ -31,8 +31,11 @@ impl Fold for Reduce {
         let value = self.base.decode(py, record.value())?;
         let folded = match held {
             None => value,
-            Some(so_far) => call2(self.function.bind(py), so_far.bind(py), &value)
-                .map_err(|error| self.base.info.failed(py, &error, Some(&value)))?,
+            Some(so_far) => {
+                let (function, given) = (self.function.bind(py), "the value so far and the next one");
+                call2(function, so_far.bind(py), &value)
+                    .map_err(|error| self.base.info.call_failed(py, &error, function, given, Some(&value)))?
+            }
         };
         *held = Some(folded.unbind());
         Ok(())

@@ -25,7 +25,7 @@ impl WindowProcess {
 
     fn decode_all<'py>(&self, py: Python<'py>, bytes: &[u8]) -> Result<Bound<'py, PyList>, TaskError> {
         let values = PyList::empty(py);
-        let mut decoder = Decoder::new(bytes, self.base.pickle);
+        let mut decoder = Decoder::new(bytes, &self.base.classes);
         while !decoder.is_empty() {
             let value = decoder.next_value(py).and_then(|value| Ok(values.append(value)?));
             value.map_err(|error| self.base.info.codec_failed(py, error, None))?;
@@ -50,10 +50,11 @@ impl Fold for WindowProcess {
 
     fn emit(&self, window: Window, key: &[u8], values: Vec<u8>, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
         let py = flow.py;
-        let failed = |error: PyErr| self.base.info.failed(py, &error, None);
+        let (function, given) = (self.function.bind(py), "the key, the window and a list of its records");
+        let failed = |error: PyErr| self.base.info.call_failed(py, &error, function, given, None);
         let key = self.base.decode(py, key)?;
         let values = self.decode_all(py, &values)?;
-        let items = self.function.bind(py).call1((key, PyWindow::new(window), values)).map_err(failed)?;
+        let items = function.call1((key, PyWindow::new(window), values)).map_err(failed)?;
         if items.is_none() { Ok(()) } else { flow.emit_each(&items, failed) }
     }
 }

@@ -21,11 +21,12 @@ impl Filter {
 impl Operator for Filter {
     #[inline]
     fn push<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
-        let keep = call1(self.predicate.bind(flow.py), &record).and_then(|answer| answer.is_truthy());
+        let predicate = self.predicate.bind(flow.py);
+        let keep = call1(predicate, &record).and_then(|answer| answer.is_truthy());
         match keep {
             Ok(true) => flow.emit(record),
             Ok(false) => Ok(()),
-            Err(error) => Err(self.info.failed(flow.py, &error, Some(&record))),
+            Err(error) => Err(self.info.call_failed(flow.py, &error, predicate, "one record", Some(&record))),
         }
     }
 }

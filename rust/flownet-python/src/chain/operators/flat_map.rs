@@ -22,8 +22,9 @@ impl Operator for FlatMap {
     #[inline]
     fn push<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
         let py = flow.py;
-        let failed = |error: PyErr| self.info.failed(py, &error, Some(&record));
-        let items = call1(self.function.bind(py), &record).map_err(failed)?;
+        let function = self.function.bind(py);
+        let failed = |error: PyErr| self.info.call_failed(py, &error, function, "one record", Some(&record));
+        let items = call1(function, &record).map_err(failed)?;
         flow.emit_each(&items, failed)
     }
 }

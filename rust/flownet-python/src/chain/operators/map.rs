@@ -21,8 +21,9 @@ impl Map {
 impl Operator for Map {
     #[inline]
     fn push<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
-        let result = call1(self.function.bind(flow.py), &record);
-        let result = result.map_err(|error| self.info.failed(flow.py, &error, Some(&record)))?;
+        let function = self.function.bind(flow.py);
+        let result = call1(function, &record)
+            .map_err(|error| self.info.call_failed(flow.py, &error, function, "one record", Some(&record)))?;
         // The function may have returned the record itself, which then is referred to by nobody else.
         drop(record);
         flow.emit(result)

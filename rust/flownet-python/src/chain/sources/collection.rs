@@ -10,7 +10,7 @@ use super::POLL_RECORDS;
 use crate::chain::failure::OperatorInfo;
 use crate::chain::isolate::take_item;
 use crate::chain::stage::{Flow, Meter, Source};
-use crate::codec::{self, Pickle};
+use crate::codec::{self, ClassTable, CodecError, KnownClasses, Pickle};
 
 /// Emits the items of an encoded list.
 pub(in crate::chain) struct Collection {
@@ -24,19 +24,25 @@ pub(in crate::chain) struct Collection {
 }
 
 impl Collection {
-    pub(in crate::chain) fn new(encoded: Vec<u8>, pickle: Pickle, info: OperatorInfo) -> Self {
-        let meter = Meter::new(pickle, info.clone());
+    pub(in crate::chain) fn new(encoded: Vec<u8>, pickle: Pickle, meter: Meter, info: OperatorInfo) -> Self {
         Self { encoded, pickle, info, items: None, position: 0, metrics: None, meter }
     }
+}
+
+/// The records, behind the definitions of the classes that they are of.
+fn decoded<'py>(py: Python<'py>, encoded: &[u8], pickle: Pickle) -> Result<Bound<'py, PyList>, CodecError> {
+    let table = Arc::new(ClassTable::default());
+    let classes = KnownClasses::new(Arc::clone(&table), pickle);
+    let parts = codec::decode(py, encoded, &classes)?;
+    let (definitions, records): (Vec<Vec<u8>>, Vec<u8>) = parts.extract()?;
+    definitions.iter().try_for_each(|definition| table.add(py, definition))?;
+    Ok(codec::decode(py, &records, &classes)?.cast_into::<PyList>().map_err(PyErr::from)?)
 }
 
 impl Source for Collection {
     fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         let encoded = std::mem::take(&mut self.encoded);
-        let items = codec::decode(py, &encoded, self.pickle)
-            .map_err(|error| self.info.codec_failed(py, error, None))?
-            .cast_into::<PyList>()
-            .map_err(|error| self.info.failed(py, &error.into(), None))?;
+        let items = decoded(py, &encoded, self.pickle).map_err(|error| self.info.codec_failed(py, error, None))?;
         self.items = Some(items.unbind());
         self.metrics = Some(Arc::clone(&cx.metrics));
         Ok(())

@@ -11,7 +11,6 @@ use pyo3::types::PyIterator;
 use super::POLL_RECORDS;
 use crate::chain::failure::OperatorInfo;
 use crate::chain::stage::{Flow, Meter, Source};
-use crate::codec::Pickle;
 
 /// Emits what an iterator yields.
 pub(in crate::chain) struct Iterable {
@@ -40,8 +39,7 @@ const SLOW_RECORD: Duration = Duration::from_micros(20);
 const LONGEST_POLL: Duration = Duration::from_millis(5);
 
 impl Iterable {
-    pub(in crate::chain) fn new(pulled: Pulled, pickle: Pickle, info: OperatorInfo) -> Self {
-        let meter = Meter::new(pickle, info.clone());
+    pub(in crate::chain) fn new(pulled: Pulled, meter: Meter, info: OperatorInfo) -> Self {
         // Slow until it has shown otherwise.
         Self { pulled, info, metrics: None, meter, is_prompt: false, is_slow: true }
     }

@@ -13,7 +13,6 @@ use pyo3::types::PyBytes;
 use super::POLL_RECORDS;
 use crate::chain::failure::{OperatorInfo, short_repr};
 use crate::chain::stage::{Flow, Meter};
-use crate::codec::Pickle;
 
 /// Lines of one poll end with this many bytes: they are copied once, and should stay in the cache.
 const POLL_BYTES: usize = 64 * 1024;
@@ -34,8 +33,7 @@ pub(in crate::chain) struct LineDecoder {
 }
 
 impl LineDecoder {
-    pub(in crate::chain) fn new(undecodable: Undecodable, pickle: Pickle, info: OperatorInfo) -> Self {
-        let meter = Meter::new(pickle, info.clone());
+    pub(in crate::chain) fn new(undecodable: Undecodable, meter: Meter, info: OperatorInfo) -> Self {
         Self {
             undecodable,
             info,

@@ -1,0 +1,225 @@
+//! What the codec knows of a class: how its instances travel, and what they are as keys.
+//!
+//! Python looks at the class once (`flownet.record_classes`), and says here what it found.
+
+use std::sync::OnceLock;
+
+use hashbrown::HashMap;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString, PyTuple, PyType};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::CodecError;
+use super::varint::{put_varint, take_varint};
+
+/// Longest definition of a class: one of a script travels with all that it refers to.
+pub(super) const MAX_DEFINITION_BYTES: usize = 1 << 20;
+
+/// A class whose instances a job moves.
+#[derive(Debug)]
+pub struct Class {
+    pub(super) class: Py<PyType>,
+    pub(super) kind: Kind,
+    /// Attributes in the dict of an instance, or fields of a NamedTuple; interned.
+    pub(super) in_dict: Vec<Py<PyString>>,
+    /// Attributes in slots.
+    pub(super) in_slots: Vec<Py<PyString>>,
+    pub(super) has_dict: bool,
+    /// What stands for it in keys.
+    pub(super) name: String,
+    pub(super) key: KeyRule,
+    /// As it is sent, made when it is sent first.
+    definition: OnceLock<Definition>,
+}
+
+/// How instances travel.
+#[derive(Debug)]
+pub(super) enum Kind {
+    /// By their items.
+    Tuple,
+    /// By their place among the members.
+    Enum { members: Vec<Py<PyAny>>, places: HashMap<usize, u32> },
+    /// By their value.
+    Flag,
+    /// By their attributes.
+    Attributes,
+    /// By their attributes, the first of those in slots being the set of fields that were given.
+    Model,
+    /// By pickle alone.
+    Opaque { refusal: String },
+}
+
+/// What instances are as keys.
+#[derive(Debug)]
+pub(super) enum KeyRule {
+    /// None, and why.
+    Refused(String),
+    /// The tuple of their items.
+    Items,
+    /// What each member of an Enum equals; `None`: nothing but itself.
+    Members(Vec<Option<Py<PyAny>>>),
+    /// The value of a Flag, which is an int.
+    Value,
+    /// The class and the value.
+    NamedValue,
+    /// The class and these attributes.
+    Attributes(Vec<Py<PyString>>),
+}
+
+#[derive(Debug)]
+struct Definition {
+    number: u64,
+    bytes: Vec<u8>,
+}
+
+impl Class {
+    pub(super) fn describe(class: &Bound<'_, PyType>) -> Result<Self, CodecError> {
+        let py = class.py();
+        let described = py.import("flownet.record_classes")?.call_method1("describe", (class,))?;
+        let kind: String = described.getattr("kind")?.extract()?;
+        let in_dict: Vec<String> = described.getattr("in_dict")?.extract()?;
+        let kind = match kind.as_str() {
+            "tuple" => Kind::Tuple,
+            "enum" => {
+                let members: Vec<Py<PyAny>> = described.getattr("members")?.extract()?;
+                let places = (0..).zip(&members).map(|(place, member)| (member.as_ptr() as usize, place)).collect();
+                Kind::Enum { members, places }
+            }
+            "flag" => Kind::Flag,
+            "attributes" => Kind::Attributes,
+            "model" => Kind::Model,
+            _ => Kind::Opaque { refusal: described.getattr("refusal")?.extract()? },
+        };
+        let key = KeyRule::read(&kind, &described.getattr("key")?)?;
+        Ok(Self {
+            class: class.clone().unbind(),
+            kind,
+            in_dict: interned(py, in_dict),
+            in_slots: interned(py, described.getattr("in_slots")?.extract()?),
+            has_dict: described.getattr("has_dict")?.is_truthy()?,
+            name: described.getattr("name")?.extract()?,
+            key,
+            definition: OnceLock::new(),
+        })
+    }
+
+    /// By what its instances name it in bytes: the hash of its definition, so that all processes agree on it.
+    pub(super) fn number(&self, py: Python<'_>) -> Result<u64, CodecError> {
+        self.definition(py).map(|definition| definition.number)
+    }
+
+    /// What a reader has to have before the first instance.
+    pub fn definition_bytes(&self, py: Python<'_>) -> Result<(u64, &[u8]), CodecError> {
+        self.definition(py).map(|definition| (definition.number, &*definition.bytes))
+    }
+
+    fn definition(&self, py: Python<'_>) -> Result<&Definition, CodecError> {
+        if let Some(definition) = self.definition.get() {
+            return Ok(definition);
+        }
+        let mut bytes = self.outline(py)?;
+        let pickled = py.import("flownet.record_classes")?.call_method1("dump_class", (&self.class,));
+        let pickled = pickled.map_err(|error| CodecError::ClassNotSent { type_name: self.type_name(py), error })?;
+        bytes.extend_from_slice(pickled.cast::<PyBytes>().map_err(PyErr::from)?.as_bytes());
+        if bytes.len() > MAX_DEFINITION_BYTES {
+            return Err(CodecError::ClassTooLarge { type_name: self.type_name(py), bytes: bytes.len() });
+        }
+        // Two threads may get here, and one of the two definitions is kept.
+        Ok(self.definition.get_or_init(|| Definition { number: definition_number(&bytes), bytes }))
+    }
+
+    /// What both ends must agree on: kind, then names in the dict and in slots, each behind its count and length.
+    fn outline(&self, py: Python<'_>) -> Result<Vec<u8>, CodecError> {
+        let members;
+        let names = match &self.kind {
+            Kind::Enum { members: all, .. } => {
+                let name = |member: &Py<PyAny>| member.bind(py).getattr("_name_").and_then(|name| name.extract());
+                members = all.iter().map(name).collect::<PyResult<Vec<String>>>()?;
+                members
+            }
+            _ => texts(py, &self.in_dict)?,
+        };
+        let mut bytes = vec![self.kind.code()];
+        for names in [names, texts(py, &self.in_slots)?] {
+            put_varint(&mut bytes, names.len() as u64);
+            for name in names {
+                put_varint(&mut bytes, name.len() as u64);
+                bytes.extend_from_slice(name.as_bytes());
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Whether this class here is what the outline of a definition says.
+    pub(super) fn agrees_with(&self, py: Python<'_>, definition: &[u8]) -> Result<bool, CodecError> {
+        Ok(definition.starts_with(&self.outline(py)?))
+    }
+
+    pub(super) fn type_name(&self, py: Python<'_>) -> String {
+        let name = self.class.bind(py).fully_qualified_name();
+        name.map_or_else(|_| "an unnamed type".to_owned(), |name| name.to_string())
+    }
+}
+
+impl Kind {
+    fn code(&self) -> u8 {
+        match self {
+            Self::Tuple => 1,
+            Self::Enum { .. } => 2,
+            Self::Flag => 3,
+            Self::Attributes => 4,
+            Self::Model => 5,
+            Self::Opaque { .. } => 6,
+        }
+    }
+}
+
+impl KeyRule {
+    fn read(kind: &Kind, key: &Bound<'_, PyAny>) -> Result<Self, CodecError> {
+        if let Ok(refusal) = key.extract::<String>() {
+            return Ok(Self::Refused(refusal));
+        }
+        Ok(match kind {
+            Kind::Opaque { .. } => Self::Refused(String::new()),
+            Kind::Tuple => Self::Items,
+            Kind::Flag if key.is_none() => Self::NamedValue,
+            Kind::Flag => Self::Value,
+            Kind::Enum { members, .. } => {
+                let plain = key.cast::<PyTuple>().map_err(PyErr::from)?;
+                let plain =
+                    plain.iter().zip(members).map(|(plain, member)| (!plain.is(member)).then(|| plain.unbind()));
+                Self::Members(plain.collect())
+            }
+            Kind::Attributes | Kind::Model => Self::Attributes(interned(key.py(), key.extract()?)),
+        })
+    }
+}
+
+/// The number of a class that is defined so.
+pub(super) fn definition_number(definition: &[u8]) -> u64 {
+    xxh3_64(definition)
+}
+
+/// The pickled class at the end of a definition.
+pub(super) fn pickled_class(definition: &[u8]) -> Result<&[u8], CodecError> {
+    let (_, mut rest) = definition.split_first().ok_or(CodecError::Malformed("a class without definition"))?;
+    for _ in 0..2 {
+        let (names, after) = take_varint(rest)?;
+        rest = after;
+        for _ in 0..names {
+            let (len, after) = take_varint(rest)?;
+            let len = usize::try_from(len).unwrap_or(usize::MAX);
+            let cut_short = || CodecError::Truncated { needed: len, left: after.len() };
+            rest = after.get(len..).ok_or_else(cut_short)?;
+        }
+    }
+    Ok(rest)
+}
+
+fn interned(py: Python<'_>, names: Vec<String>) -> Vec<Py<PyString>> {
+    names.iter().map(|name| PyString::intern(py, name).unbind()).collect()
+}
+
+fn texts(py: Python<'_>, names: &[Py<PyString>]) -> PyResult<Vec<String>> {
+    names.iter().map(|name| name.extract(py)).collect()
+}

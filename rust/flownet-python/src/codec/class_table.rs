@@ -1,0 +1,345 @@
+//! The classes of a job: which there are, who was told of them, and who knows them.
+//!
+//! # Invariants
+//! - T1: a sender tells its readers of a class, in order, before the first instance of it.
+//! - T2: only what is in the table is ever made an instance of. Into it come classes of values that were sent from here, and
+//!   those of definitions that peers sent, which prove before that they belong to the job.
+//! - T3: the table's lock is never held while Python runs: that may wait for a thread which waits for the lock.
+//! - T4: a class has a lock, an allocation and a look from Python once in each sender and reader, not once a record.
+
+use std::cell::RefCell;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hashbrown::HashMap;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyType};
+
+use super::class::{Class, KeyRule, Kind, MAX_DEFINITION_BYTES, definition_number, pickled_class};
+use super::{CodecError, Pickle};
+
+/// Most classes of a job. One made anew for each record is a mistake.
+const MAX_CLASSES: usize = 4096;
+
+/// Bytes before each part of a definition: its number, where the part begins, how long the whole is.
+const PART_HEADER_BYTES: usize = 16;
+
+/// The classes that the tasks of a job in this process share.
+#[derive(Debug, Default)]
+pub struct ClassTable(Mutex<Classes>);
+
+#[derive(Debug, Default)]
+struct Classes {
+    by_type: HashMap<usize, Arc<Class>>,
+    by_number: HashMap<u64, Arc<Class>>,
+    by_name: HashMap<String, usize>,
+    /// Definitions that have not come whole yet.
+    arriving: HashMap<u64, Vec<u8>>,
+}
+
+impl ClassTable {
+    /// What is known of a class, found out if nobody has asked before.
+    fn class_of_type(&self, class: &Bound<'_, PyType>) -> Result<Arc<Class>, CodecError> {
+        let place = class.as_ptr() as usize;
+        if let Some(known) = self.lock().by_type.get(&place) {
+            return Ok(Arc::clone(known));
+        }
+        let mut described = Class::describe(class)?;
+        let name = described.type_name(class.py());
+        let mut classes = self.lock();
+        if classes.by_type.len() == MAX_CLASSES {
+            return Err(CodecError::TooManyClasses { type_name: name, limit: MAX_CLASSES });
+        }
+        if *classes.by_name.entry(name).or_insert(place) != place && !matches!(described.kind, Kind::Opaque { .. }) {
+            let refusal = "another class of this job has the same name, by which other processes know it";
+            described.key = KeyRule::Refused(refusal.to_owned());
+        }
+        Ok(Arc::clone(classes.by_type.entry(place).or_insert_with(|| Arc::new(described))))
+    }
+
+    fn class_of_number(&self, number: u64) -> Result<Arc<Class>, CodecError> {
+        self.lock().by_number.get(&number).cloned().ok_or(CodecError::UnknownClass(number))
+    }
+
+    /// The number of a class that is about to be sent.
+    fn number(&self, py: Python<'_>, class: &Arc<Class>) -> Result<u64, CodecError> {
+        let number = class.number(py)?;
+        self.lock().by_number.entry(number).or_insert_with(|| Arc::clone(class));
+        Ok(number)
+    }
+
+    /// Adds a class that a peer has defined.
+    pub fn add(&self, py: Python<'_>, definition: &[u8]) -> Result<(), CodecError> {
+        let number = definition_number(definition);
+        if self.lock().by_number.contains_key(&number) {
+            return Ok(());
+        }
+        let pickled = pickled_class(definition)?;
+        let class = py.import("pickle")?.call_method1("loads", (PyBytes::new(py, pickled),))?;
+        let class = class.cast_into::<PyType>().map_err(PyErr::from)?;
+        let known = self.class_of_type(&class)?;
+        if !known.agrees_with(py, definition)? {
+            return Err(CodecError::ClassDiffers { type_name: known.type_name(py) });
+        }
+        self.lock().by_number.insert(number, known);
+        Ok(())
+    }
+
+    /// Takes a part of a definition, as [`parts`] makes them; the class is known with the last one.
+    pub fn add_part(&self, py: Python<'_>, part: &[u8]) -> Result<(), CodecError> {
+        match self.put_together(part)? {
+            Some(definition) => self.add(py, &definition),
+            None => Ok(()),
+        }
+    }
+
+    /// Several senders may define one class at a time: each sends its parts in order, so what is new continues what is here.
+    fn put_together(&self, part: &[u8]) -> Result<Option<Vec<u8>>, CodecError> {
+        let (number, start, total, bytes) = read_part(part)?;
+        let mut classes = self.lock();
+        if classes.by_number.contains_key(&number) {
+            return Ok(None);
+        }
+        if classes.arriving.len() >= MAX_CLASSES && !classes.arriving.contains_key(&number) {
+            return Err(CodecError::Malformed("definitions of more classes than a job has"));
+        }
+        let here = classes.arriving.entry(number).or_default();
+        if here.len() == start {
+            here.extend_from_slice(bytes);
+        }
+        if here.len() < total {
+            return Ok(None);
+        }
+        let whole = classes.arriving.remove(&number).unwrap_or_default();
+        if whole.len() == total && definition_number(&whole) == number {
+            Ok(Some(whole))
+        } else {
+            Err(CodecError::Malformed("a class whose definition is not what it was announced as"))
+        }
+    }
+
+    fn definitions(&self, py: Python<'_>) -> Result<Vec<Vec<u8>>, CodecError> {
+        let known: Vec<_> = self.lock().by_number.values().cloned().collect();
+        known.iter().map(|class| Ok(class.definition_bytes(py)?.1.to_vec())).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Classes> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a sender has told its readers of.
+#[derive(Debug)]
+pub struct SentClasses {
+    table: Arc<ClassTable>,
+    pickle: Pickle,
+    found: HashMap<usize, Found>,
+    news: Vec<Arc<Class>>,
+}
+
+#[derive(Debug)]
+struct Found {
+    class: Arc<Class>,
+    /// Once it is told of.
+    number: Option<u64>,
+}
+
+impl SentClasses {
+    /// Of a sender that has told nothing.
+    pub fn new(table: Arc<ClassTable>, pickle: Pickle) -> Self {
+        Self { table, pickle, found: HashMap::new(), news: Vec::new() }
+    }
+
+    /// Whether other values than the codec's may be pickled.
+    pub(super) fn pickle(&self) -> Pickle {
+        self.pickle
+    }
+
+    /// Definitions to send before the record encoded last: what its readers were not told of yet.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        !self.news.is_empty()
+    }
+
+    /// As [`has_news`](Self::has_news) says, and takes them.
+    pub fn take_news(&mut self) -> Vec<Arc<Class>> {
+        std::mem::take(&mut self.news)
+    }
+
+    /// The class of a value, if one like it was met before.
+    #[inline]
+    pub(super) fn find(&self, value: &Bound<'_, PyAny>) -> Option<Arc<Class>> {
+        self.found.get(&(value.get_type_ptr() as usize)).map(|found| Arc::clone(&found.class))
+    }
+
+    /// The same, found out if none was.
+    pub(super) fn learn(&mut self, class: &Bound<'_, PyType>) -> Result<Arc<Class>, CodecError> {
+        let place = class.as_ptr() as usize;
+        if let Some(found) = self.found.get(&place) {
+            return Ok(Arc::clone(&found.class));
+        }
+        let class = self.table.class_of_type(class)?;
+        self.found.insert(place, Found { class: Arc::clone(&class), number: None });
+        Ok(class)
+    }
+
+    /// The number of a class that was found, which is news if its readers were not told.
+    #[inline]
+    pub(super) fn tell(&mut self, class: &Arc<Class>, py: Python<'_>) -> Result<u64, CodecError> {
+        match self.found.get(&(class.class.as_ptr() as usize)) {
+            Some(Found { number: Some(number), .. }) => Ok(*number),
+            _ => self.tell_first(class, py),
+        }
+    }
+
+    #[cold]
+    fn tell_first(&mut self, class: &Arc<Class>, py: Python<'_>) -> Result<u64, CodecError> {
+        let number = self.table.number(py, class)?;
+        let found = Found { class: Arc::clone(class), number: Some(number) };
+        self.found.insert(class.class.as_ptr() as usize, found);
+        self.news.push(Arc::clone(class));
+        Ok(number)
+    }
+
+    pub(super) fn shared(&self) -> PyClassTable {
+        PyClassTable(Arc::clone(&self.table))
+    }
+}
+
+/// What a reader knows.
+#[derive(Debug)]
+pub struct KnownClasses {
+    table: Arc<ClassTable>,
+    pickle: Pickle,
+    found: RefCell<HashMap<u64, Arc<Class>>>,
+}
+
+impl KnownClasses {
+    /// All that the table has, now and later.
+    pub fn new(table: Arc<ClassTable>, pickle: Pickle) -> Self {
+        Self { table, pickle, found: RefCell::default() }
+    }
+
+    pub(super) fn pickle(&self) -> Pickle {
+        self.pickle
+    }
+
+    /// Takes a part of a definition that a peer has sent: [`ClassTable::add_part`].
+    pub fn add_part(&self, py: Python<'_>, part: &[u8]) -> Result<(), CodecError> {
+        self.table.add_part(py, part)
+    }
+
+    #[inline]
+    pub(super) fn class(&self, number: u64) -> Result<Arc<Class>, CodecError> {
+        if let Some(class) = self.found.borrow().get(&number) {
+            return Ok(Arc::clone(class));
+        }
+        let class = self.table.class_of_number(number)?;
+        self.found.borrow_mut().insert(number, Arc::clone(&class));
+        Ok(class)
+    }
+
+    pub(super) fn shared(&self) -> PyClassTable {
+        PyClassTable(Arc::clone(&self.table))
+    }
+}
+
+/// A definition in parts of at most `part_bytes`, each of which says where it belongs.
+pub fn parts(number: u64, definition: &[u8], part_bytes: usize) -> impl Iterator<Item = Vec<u8>> {
+    // Both are within `MAX_DEFINITION_BYTES`.
+    let (room, total) = (part_bytes - PART_HEADER_BYTES, definition.len() as u32);
+    definition.chunks(room).enumerate().map(move |(index, bytes)| {
+        let start = (index * room) as u32;
+        [&number.to_le_bytes()[..], &start.to_le_bytes(), &total.to_le_bytes(), bytes].concat()
+    })
+}
+
+fn read_part(part: &[u8]) -> Result<(u64, usize, usize, &[u8]), CodecError> {
+    let malformed = CodecError::Malformed("a part of a class that no flownet sender writes");
+    let Some((number, rest)) = part.split_first_chunk::<8>() else { return Err(malformed) };
+    let Some((start, rest)) = rest.split_first_chunk::<4>() else { return Err(malformed) };
+    let Some((total, bytes)) = rest.split_first_chunk::<4>() else { return Err(malformed) };
+    let (start, total) = (u32::from_le_bytes(*start) as usize, u32::from_le_bytes(*total) as usize);
+    if bytes.is_empty() || total > MAX_DEFINITION_BYTES || start + bytes.len() > total {
+        return Err(malformed);
+    }
+    Ok((u64::from_le_bytes(*number), start, total, bytes))
+}
+
+/// Classes by number, for records that are encoded by hand.
+#[pyclass(frozen, name = "ClassTable", module = "flownet._flownet")]
+#[derive(Debug)]
+pub struct PyClassTable(pub(crate) Arc<ClassTable>);
+
+#[pymethods]
+impl PyClassTable {
+    #[new]
+    fn new() -> Self {
+        Self(Arc::default())
+    }
+
+    /// Definitions of all classes that were encoded with this table, for the table of who decodes.
+    fn definitions(&self, py: Python<'_>) -> PyResult<Vec<Py<PyBytes>>> {
+        let definitions = self.0.definitions(py)?;
+        Ok(definitions.iter().map(|definition| PyBytes::new(py, definition).unbind()).collect())
+    }
+
+    /// Know a class by its definition. It is code: take it only from those who may run code here.
+    #[pyo3(signature = (definition, /))]
+    fn add(&self, py: Python<'_>, definition: &[u8]) -> PyResult<()> {
+        Ok(self.0.add(py, definition)?)
+    }
+
+    /// The number by which a pickled value names a class; None where the table is full.
+    #[pyo3(signature = (cls, /))]
+    fn number_of(&self, cls: &Bound<'_, PyType>) -> PyResult<Option<u64>> {
+        let class = match self.0.class_of_type(cls) {
+            Err(CodecError::TooManyClasses { .. }) => return Ok(None),
+            class => class?,
+        };
+        Ok(Some(self.0.number(cls.py(), &class)?))
+    }
+
+    /// The class of a number.
+    #[pyo3(signature = (number, /))]
+    fn class_of(&self, py: Python<'_>, number: u64) -> PyResult<Py<PyType>> {
+        Ok(self.0.class_of_number(number)?.class.clone_ref(py))
+    }
+}
+
+impl From<CodecError> for PyErr {
+    fn from(error: CodecError) -> Self {
+        match error {
+            CodecError::Python(error) => error,
+            error => pyo3::exceptions::PyValueError::new_err(error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_definition_in_parts_is_put_together_by_whichever_sender_is_ahead() {
+        let table = ClassTable::default();
+        let definition: Vec<u8> = (0..100).collect();
+        let number = definition_number(&definition);
+        let all: Vec<_> = parts(number, &definition, PART_HEADER_BYTES + 40).collect();
+        assert_eq!(all.len(), 3);
+        for part in [&all[0], &all[0], &all[1], &all[1]] {
+            assert!(table.put_together(part).unwrap().is_none());
+        }
+        assert_eq!(table.put_together(&all[2]).unwrap(), Some(definition));
+    }
+
+    #[test]
+    fn parts_that_no_sender_writes_are_refused() {
+        let table = ClassTable::default();
+        let beyond = [[0; 8].as_slice(), &90u32.to_le_bytes(), &91u32.to_le_bytes(), &[1, 2]].concat();
+        let large = [[0; 8].as_slice(), &0u32.to_le_bytes(), &u32::MAX.to_le_bytes(), &[1]].concat();
+        let other = parts(7, b"is not number 7", 100).next().unwrap();
+        for part in [&[][..], &[0; 15], &[0; 16], &beyond, &large, &other] {
+            assert!(table.put_together(part).is_err(), "{part:?}");
+        }
+    }
+}
