@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::process::{Signal, getpgrp, getpid, kill_current_process_group, kill_process};
 
 /// How long the interpreter may take to end a process that has nothing left to do.
-const LIMIT: Duration = Duration::from_secs(1);
+const LIMIT: Duration = Duration::from_secs(2);
 
 /// Ends this process in a moment, unless it has ended by itself until then.
 pub(crate) fn leave_soon() {

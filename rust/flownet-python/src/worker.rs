@@ -20,7 +20,10 @@ pub(crate) fn run_worker(py: Python<'_>) -> PyResult<()> {
     logging::install();
     let served = py.detach(|| {
         let served = flownet_cluster::run_worker(io::stdin().lock(), chain_factory);
-        leave_soon();
+        if served.is_ok() {
+            leave_soon();
+        }
+        // Else no function has run, and there is an error to be told, however long that takes.
         served
     });
     served.map_err(|error| errors::flownet(py, &format!("this worker cannot serve: {error}")))?;

@@ -113,3 +113,25 @@ fn a_hundred_starts_and_cancels_leave_nothing() {
         running.finish_and_assert_all_segments_home();
     }
 }
+
+#[test]
+fn a_source_that_is_ended_ends_the_job_well_and_drains_it_if_told() {
+    for drain in [true, false] {
+        let mut job = Job::new(2);
+        let seen = Seen::default();
+        let source = job.vertex("source", &[0]);
+        let sink = job.vertex("sink", &[1]);
+        job.edge(source, sink, Partitioner::Forward);
+        job.run(source, |_| Numbers::endless());
+        job.run(sink, |_| Sink::new(&seen));
+        let running = job.start();
+        wait_until("records arrive", || seen.len() > 100);
+        // Only sources mind.
+        running.task("sink", 0).end_source(drain);
+        running.task("source", 0).end_source(drain);
+        running.join();
+        let sent = running.task("source", 0).metrics().records_out;
+        assert_eq!(seen.len() as u64, sent, "what was in flight has arrived");
+        running.finish_and_assert_all_segments_home();
+    }
+}
