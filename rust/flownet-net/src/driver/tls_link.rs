@@ -8,7 +8,7 @@
 //!   holds the sender's lock until the socket has the records or they are unsent; who opens holds the receiver's from
 //!   the read on.
 //! - T2: the locks of the two directions are the innermost, and nobody waits under them.
-//! - T3: what the link holds is bounded: one read of the socket, and the records of one write.
+//! - T3: what the link holds is bounded: one read of the socket, and as many records.
 //! - T4: what a reader owes the peer, a new key or a complaint, is noted by it and said by who writes.
 
 use std::io::{self, IoSlice};
@@ -20,7 +20,7 @@ use std::task::{Context, Poll};
 use rustls::{AlertDescription, Error};
 
 use super::link::{Event, Link, Received, Sent};
-use crate::tls::{Incoming, Outgoing, breach, complaint};
+use crate::tls::{Incoming, Outgoing, Rest, breach, complaint};
 
 /// See the [module docs](self).
 pub(crate) struct TlsLink<L> {
@@ -128,9 +128,14 @@ impl<L: Link> Link for TlsLink<L> {
         if self.owes_key.swap(false, Ordering::AcqRel) {
             outgoing.renew_keys().map_err(breach)?;
         }
-        let accepted = outgoing.seal(slices).map_err(breach)?;
-        self.send(&mut outgoing)?;
-        Ok(Sent::Accepted(accepted))
+        // As much as the socket has room for, so that who writes is through as soon as without TLS.
+        let mut rest = Rest::new(slices);
+        loop {
+            outgoing.seal(&mut rest).map_err(breach)?;
+            if !self.send(&mut outgoing)? || rest.is_empty() {
+                return Ok(Sent::Accepted(rest.taken()));
+            }
+        }
     }
 
     fn has_buffered(&self) -> bool {

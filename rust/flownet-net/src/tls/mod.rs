@@ -23,7 +23,7 @@ pub use certificates::Certificates;
 pub use error::TlsError;
 pub(crate) use error::failure;
 pub(crate) use incoming::Incoming;
-pub(crate) use outgoing::Outgoing;
+pub(crate) use outgoing::{Outgoing, Rest};
 pub(crate) use record::complaint;
 pub(crate) use session::Tls;
 pub(crate) use takeover::{Session, breach};

@@ -46,9 +46,8 @@ impl Outgoing {
         }
     }
 
-    /// Seals what there is room for; says how many bytes of the slices that were. To be called when all is sent.
-    pub(crate) fn seal(&mut self, slices: &[IoSlice<'_>]) -> Result<usize, Error> {
-        let mut rest = Rest { slices, of_first: 0, taken: 0 };
+    /// Seals what there is room for. To be called when all is sent.
+    pub(crate) fn seal(&mut self, rest: &mut Rest<'_>) -> Result<(), Error> {
         while let Some(next) = rest.peek() {
             if self.keys.records() + 1 >= self.records_per_key {
                 if self.room() < SPARE_BYTES {
@@ -75,7 +74,7 @@ impl Outgoing {
             self.seal_from(&next[..wanted])?;
             rest.skip(wanted);
         }
-        Ok(rest.taken)
+        Ok(())
     }
 
     /// From the next record on it is the next key.
@@ -167,7 +166,7 @@ impl Outgoing {
 type RecordParts<'a> = (&'a mut Keys, [u8; HEADER_BYTES], &'a mut [u8], &'a mut [u8]);
 
 /// What is left of slices.
-struct Rest<'a> {
+pub(crate) struct Rest<'a> {
     slices: &'a [IoSlice<'a>],
     /// Taken of the first.
     of_first: usize,
@@ -175,6 +174,19 @@ struct Rest<'a> {
 }
 
 impl<'a> Rest<'a> {
+    pub(crate) fn new(slices: &'a [IoSlice<'a>]) -> Self {
+        Self { slices, of_first: 0, taken: 0 }
+    }
+
+    /// How many bytes were taken.
+    pub(crate) fn taken(&self) -> usize {
+        self.taken
+    }
+
+    pub(crate) fn is_empty(&mut self) -> bool {
+        self.peek().is_none()
+    }
+
     /// What is left of the first slice that has something.
     fn peek(&mut self) -> Option<&'a [u8]> {
         loop {
