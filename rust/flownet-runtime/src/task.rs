@@ -213,13 +213,15 @@ impl Task {
         self.switch(TimeState::Busy);
         let (mailbox, pools) = (&self.mailbox, &self.output_pools);
         let timer_ms = self.chain.next_timer_ms();
+        let now_ms = wall_clock_ms();
         let should_yield = || {
-            mailbox.has_mail()
+            let at_ms = wall_clock_ms();
+            at_ms.abs_diff(now_ms) >= MOST_BATCH_MS
+                || timer_ms.is_some_and(|due_ms| due_ms <= at_ms)
+                || mailbox.has_mail()
                 || !pools.iter().all(|pool| pool.is_available())
-                || timer_ms.is_some_and(|due_ms| due_ms <= wall_clock_ms())
         };
         let Some(input) = &mut self.input else { return Ok(()) };
-        let now_ms = wall_clock_ms();
         input.debloat(now_ms);
         self.chain.process(&mut input.batch(&should_yield, now_ms), &mut self.outputs)
     }
@@ -271,6 +273,9 @@ fn shorter(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
         (limit, None) | (None, limit) => limit,
     }
 }
+
+/// A batch of several buffers ends after so long: its records share one reading of the clock.
+const MOST_BATCH_MS: u64 = 5;
 
 fn wall_clock_ms() -> i64 {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);

@@ -163,8 +163,13 @@ impl Chain for PythonChain {
         };
         attached(out, |py, out| {
             self.push(py, first.0, &first.1, now_ms, out)?;
-            while let Some((index, bytes)) = input.next()? {
-                self.push(py, index, bytes, now_ms, out)?;
+            loop {
+                while let Some((index, bytes)) = input.next()? {
+                    self.push(py, index, bytes, now_ms, out)?;
+                }
+                if !input.next_buffer()? {
+                    break;
+                }
             }
             self.end_batch(py, out)
         })
