@@ -105,7 +105,7 @@ $(MUTANTS):
 
 .PHONY: mutants
 mutants: $(MUTANTS) ## break memory, core and net's drivers in one place after the other: hours (FILES="rust/flownet-core/src/credit.rs")
-	PROPTEST_CASES=32 PROPTEST_MAX_SHRINK_ITERS=0 nice -n 10 $(MUTANTS) mutants --config tests/mutants.toml --output target/mutants $(addprefix --file ,$(FILES))
+	PROPTEST_CASES=32 PROPTEST_MAX_SHRINK_ITERS=0 nice -n 10 $(MUTANTS) mutants --config tests/mutants.toml --profile mutants --output target/mutants $(addprefix --file ,$(FILES))
 
 # Coverage for libFuzzer, by the flags that every stable compiler knows; `--target` keeps them from build scripts.
 FUZZ_FLAGS := --cfg fuzzing -Cpasses=sancov-module $(addprefix -Cllvm-args=-sanitizer-coverage-,level=4 inline-8bit-counters pc-table trace-compares)

@@ -209,6 +209,17 @@ mod tests {
         let mut credit = Credit::new(u32::MAX - 1);
         assert_eq!(credit.grant(Credit::new(2)), Err(PeerViolation::CreditOverflow));
         assert_eq!(credit, Credit::new(u32::MAX - 1));
+        assert_eq!(credit.grant(Credit::new(1)), Err(PeerViolation::CreditOverflow), "nobody may make it unlimited");
+        let mut most = Credit::new(u32::MAX - 2);
+        assert_eq!((most.grant(Credit::new(1)), most), (Ok(()), Credit::new(u32::MAX - 1)));
+    }
+
+    #[test]
+    fn events_read_are_told_of_once_they_are_half_of_the_window() {
+        let mut read = EventsRead::default();
+        let told_of = (1..=EVENT_WINDOW).find(|_| read.note_one());
+        assert_eq!((told_of, read.take()), (Some(EVENT_WINDOW / 2), EventsRead::new(EVENT_WINDOW / 2)));
+        assert!(!read.note_one(), "it counts anew");
     }
 
     #[test]

@@ -6,10 +6,11 @@ use std::task::Waker;
 use flownet_memory::{BufferPoolSettings, SegmentPool};
 
 use super::*;
+use crate::event::BarrierKind;
 use crate::exchange::ready::ReadyList;
 use crate::ids::ChannelId;
 use crate::sizing::PoolSizing;
-use crate::tests::CountingWaker;
+use crate::tests::{CountingWaker, barrier};
 
 /// A channel of a gate that has `segments` segments for it.
 fn channel_of(segments: usize, exclusive: u32) -> (Arc<SegmentPool>, Arc<InputGate>, Arc<RemoteChannel>) {
@@ -90,4 +91,42 @@ fn an_announcement_between_header_and_payload_promises_nothing_twice() {
     channel.forfeit(segment);
     drop((channel, gate));
     assert_eq!(segments.available(), segments.total());
+}
+
+#[test]
+fn a_blocked_channel_tells_nobody_of_the_credit_that_it_keeps_for_its_resume() {
+    let (segments, gate, channel) = channel_of(2, 2);
+    assert_eq!(channel.initial_credit(), Credit::new(2));
+    let (ready, wakes) = connect(&channel);
+    let segment = channel.take_for_receive(0).unwrap().unwrap();
+    channel.on_buffer(segment, 1, Backlog::ZERO).unwrap();
+    channel.on_event(barrier(1, BarrierKind::Aligned), 1, Backlog::ZERO).unwrap();
+    assert!(gate.poll_next(Waker::noop()).is_ready(), "read and dropped");
+    assert_eq!((wakes.count(), ready.has_any()), (0, false));
+    assert!(channel.resume());
+    let announced = channel.take_announcement();
+    assert_eq!((wakes.count(), announced.resume, announced.credit), (1, true, Credit::new(2)));
+    drop((channel, gate));
+    assert_eq!(segments.available(), segments.total());
+}
+
+#[test]
+fn a_channel_that_is_dropped_ends_what_it_had_booked() {
+    let all = SegmentPool::new(4, 8).unwrap();
+    let settings = BufferPoolSettings { max: Some(8), ..PoolSizing::default().gate(1) };
+    let (gate, pool) = (InputGate::new(2), all.create_buffer_pool(settings).unwrap());
+    for index in 0..2 {
+        let channel = RemoteChannel::new(Arc::clone(&gate), ChannelIndex::new(index), Arc::clone(&pool), 8);
+        assert_eq!(channel.initial_credit(), Credit::new(3), "all that may stand of a short pool of four");
+    }
+}
+
+#[test]
+fn a_channel_says_what_controls_it() {
+    for control in [ChannelControl::Credit, ChannelControl::Unbounded] {
+        let (_segments, _gate, other) = channel_of(2, 1);
+        let pool = Arc::clone(&other.pool);
+        let channel = RemoteChannel::with_control(InputGate::new(1), ChannelIndex::new(0), pool, 1, control);
+        assert_eq!((channel.control(), other.control()), (control, ChannelControl::Credit));
+    }
 }

@@ -20,4 +20,5 @@ mod subpartitions;
 mod threads;
 mod wakers;
 
+pub(crate) use pair::barrier;
 pub(crate) use wakers::CountingWaker;
