@@ -43,10 +43,10 @@ class Environment:
         How old records may become on their way to an operator that is slower than its input, one exchange at a time:
         ``"1s"``, a ``timedelta`` of at least 1 ms, or None. Buffers are filled only so far that the operator gets
         through with those in flight to it within that time, as it measures while it runs, though never less than a
-        record each; the others wait where they come from. Fast operators have full buffers as ever. It needs
-        ``flow_control="credit"`` where the exchange is between workers, and at most 8 subtasks on either side; wider
-        exchanges fill buffers to their end, as None does everywhere.
-        Default: ``"1s"``.
+        record or 0.3 ms of work each; the others wait where they come from. With N subtasks on either side there are up
+        to ``4 N + 16`` buffers before each, so that many records, or times 0.3 ms, is the least. Fast operators have
+        full buffers as ever, as all have with None. It needs ``flow_control="credit"`` where the exchange is between
+        workers. Default: ``"1s"``.
     max_parallelism
         Number of key groups, 1 to 32768: the highest parallelism that keyed operators can ever have. None chooses one
         from the parallelism. Default: None.

@@ -64,6 +64,35 @@ def test_records_are_not_much_older_than_the_setting_allows(workers: int, parall
     assert f"in flight to {told.name}" in str(result) or told.in_flight_seconds < 0.1
 
 
+@pytest.mark.parametrize("workers", [0, 2], ids=["no worker", "between two"])
+def test_a_wide_exchange_is_bounded_too(workers: int) -> None:
+    parallelism, work, records = 16, 0.005, 16 * 600
+
+    def made(subtask: int, subtasks: int) -> Iterator[tuple[int, float]]:
+        return ((number, time.monotonic()) for number in range(subtask, records, subtasks))
+
+    def aged(record: tuple[int, float]) -> float:
+        waited = time.monotonic() - record[1]
+        time.sleep(work)
+        return waited
+
+    def run(max_in_flight_time: str | None) -> tuple[list[float], fn.JobResult]:
+        env = fn.Environment(parallelism=parallelism, max_in_flight_time=max_in_flight_time, name="wide")
+        waited = env.from_iterable(made).key_by(lambda record: record[0]).map(aged).name("slow").collect()
+        result = env.execute(workers=workers)
+        return list(waited), result
+
+    # The floor of as many buffers as there may be, one record in each, and the time of the setting.
+    floor = (4 * parallelism + 16) * work
+    unbounded, _ = run(None)
+    bounded, result = run(f"{SETTING}s")
+    assert len(bounded) == len(unbounded) == records
+    assert max(unbounded) > 0.8 * records * work / parallelism
+    assert statistics.quantiles(bounded, n=20)[-1] < 2 * (SETTING + floor)
+    assert statistics.median(bounded) < statistics.median(unbounded) / 2
+    assert slowest_task(result).fill_limit is not None
+
+
 def test_a_fast_job_has_full_buffers_and_is_told_nothing() -> None:
     env = fn.Environment(parallelism=2, name="fast")
     text = "x" * 50

@@ -5,7 +5,6 @@
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-use flownet_core::debloat::MOST_CHANNELS;
 use flownet_net::{NetworkConfig, ReceiveBounds};
 use flownet_runtime::{
     buffers_needed,
@@ -167,7 +166,7 @@ impl Explanation {
         }
         let plural = if *channels == 1 { "" } else { "s" };
         let (timeout, on_the_way) = (timeout_text(self.buffer_timeout), self.on_the_way_text(*flow_control));
-        let in_flight = self.in_flight_text(exchange);
+        let in_flight = self.in_flight_text(*flow_control);
         writeln!(f, " channel{plural}, {}{on_the_way}{in_flight}, {timeout}", flow_control.name())
     }
 
@@ -178,25 +177,10 @@ impl Explanation {
         }
     }
 
-    /// Said only where it is so: too many channels are not bounded.
-    fn in_flight_text(&self, exchange: &Exchange) -> String {
-        let into_task = self.exchanges.iter().filter(|other| other.to == exchange.to);
-        let channels_in: usize = into_task.map(|other| self.channels_of(other).0).sum();
-        let is_narrow = channels_in.max(self.channels_of(exchange).1) <= MOST_CHANNELS as usize;
-        match (exchange.flow_control, self.max_in_flight_time) {
-            (FlowControl::Credit, Some(time)) if is_narrow => format!(", up to {} in flight", time_text(time)),
+    fn in_flight_text(&self, flow_control: FlowControl) -> String {
+        match (flow_control, self.max_in_flight_time) {
+            (FlowControl::Credit, Some(time)) => format!(", up to {} in flight", time_text(time)),
             _ => String::new(),
-        }
-    }
-
-    /// Channels into each consuming subtask, and out of each producing one, at most.
-    fn channels_of(&self, exchange: &Exchange) -> (usize, usize) {
-        let parallelism = |task: usize| self.tasks[task].parallelism as usize;
-        let (producers, consumers) = (parallelism(exchange.from), parallelism(exchange.to));
-        match exchange.partitioner {
-            Partitioner::Forward => (1, 1),
-            Partitioner::Rescale => (producers.div_ceil(consumers), consumers.div_ceil(producers)),
-            _ => (producers, consumers),
         }
     }
 

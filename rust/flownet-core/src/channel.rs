@@ -23,7 +23,8 @@
 //!   producer has used what it had.
 //! - I5: `standing <= exclusive`, and every one of them is booked with the pool. What a channel asks for beyond them
 //!   waits at the producer, so it is used and comes back; and it is no more than the pool lends to one channel, which is
-//!   not all of it: a producer that announces what it does not have stops its own channel and no other.
+//!   not all of it: a producer that announces what it does not have stops its own channel and no other. Several that do
+//!   can have it all: what was promised is never taken back. Peers are of one job and know its secret.
 //! - I6: a blocking event voids all credit, on both sides. What the channel had beyond its standing segments goes back,
 //!   so that others get to their barriers; the standing ones are promised anew with the resume. Until that is announced
 //!   nothing else may come.
@@ -55,7 +56,7 @@ pub use self::policy::ChannelControl;
 use self::policy::ReceivePolicy;
 use self::state::{Phase, State};
 use crate::credit::{Backlog, Credit, EventsRead};
-use crate::debloat::FillLimit;
+use crate::debloat::{FillLimit, SharedFillLimit};
 use crate::error::{ExchangeError, PeerViolation};
 use crate::event::Event;
 use crate::exchange::ready::Listing;
@@ -75,6 +76,8 @@ pub struct RemoteChannel {
     gate: Weak<InputGate>,
     index: ChannelIndex,
     pool: Arc<BufferPool>,
+    /// The gate's.
+    fill_limit: Arc<SharedFillLimit>,
     exclusive: u32,
     control: ChannelControl,
     /// What becomes of payloads that no credit promised a place; under credit there are none.
@@ -120,6 +123,7 @@ impl RemoteChannel {
             index,
             policy: control.policy(&pool),
             pool,
+            fill_limit: gate.fill_limit(),
             exclusive,
             control,
             state: Lock::new(State::new()),
@@ -198,7 +202,10 @@ impl RemoteChannel {
             Phase::Cancelled => Announcement { cancel: true, ..Announcement::default() },
             Phase::Open => {
                 let resume = std::mem::take(&mut state.wants_resume);
-                let fill_limit = state.fill_limit.take();
+                let fill_limit = self.fill_limit.get().filter(|limit| state.told_fill_limit != Some(*limit));
+                // Without credit they are filled to their end, always.
+                let fill_limit = fill_limit.filter(|_| self.policy.is_none());
+                state.told_fill_limit = fill_limit.or(state.told_fill_limit);
                 let events_read = state.events_read.take();
                 Announcement { cancel: false, resume, credit: state.announce(), fill_limit, events_read }
             }
@@ -219,15 +226,6 @@ impl RemoteChannel {
         // What stands and was not there yet.
         self.request_segments();
         true
-    }
-
-    /// The producer is to fill buffers so far, from now on. Without credit they are filled to their end, always.
-    pub fn set_fill_limit(&self, limit: FillLimit) {
-        let mut state = self.state.lock();
-        if matches!(state.phase, Phase::New | Phase::Open) && self.policy.is_none() {
-            state.fill_limit = Some(limit);
-            self.finish_change(state, true);
-        }
     }
 
     /// The task has read so many events: as many may follow.

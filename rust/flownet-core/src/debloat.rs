@@ -6,16 +6,30 @@
 //! it. (Flink calls it buffer debloating, FLIP-183.) A buffer that is closed early costs its segment and its credit like
 //! any other, so nothing changes in what is promised and reserved.
 //!
-//! It begins with one record a buffer and grows as the task shows what it can do: by rounds as long as what is in flight
-//! takes it, so a fast task has full buffers after a few hundred records, and a slow one never has much before it.
+//! It begins with one record a buffer and grows as the task shows what it can do, so a fast task has full buffers after a
+//! few hundred records, and a slow one never has much before it.
+//!
+//! # Many channels
+//! The limit is the gate's, one for all of its channels. A producer in the same process has it at once, one elsewhere with
+//! its next credit: nothing is sent, and nobody woken, for a channel that carries nothing, and one that begins to carry
+//! something is told what the gate has learned from the others.
+//!
+//! There are more buffers where channels are more: a balanced exchange of N x N has up to `2 N + 8` of a task's in its
+//! partition, and as many in its gate, as far as memory goes round. One record in each, or [`LEAST_WORK`], is the least
+//! there can be before a task; with less in them buffers would cost more than the records do, so tasks would get through
+//! less, so buffers would be made smaller yet. So what is in flight is the larger of the time given and that floor: with
+//! the default sizes `(4 N + 16)` times a record's work or 0.3 ms, which is 25 ms of small records for 16 channels and
+//! 0.25 s for 200.
 //!
 //! # Invariants
-//! - D1: the limit is at least a byte, which is a record a buffer, and at most a segment.
+//! - D1: the limit is at least a byte, which is a record a buffer, and at most a segment. No
+//!   measurement leads it below what the task got through in [`LEAST_WORK`].
 //! - D2: a step changes it by a factor of [`MOST_PER_STEP`] at most, up or down, and by half of the way, in proportion, to
 //!   what the step found: one odd measurement is not much, and a few that agree are.
 //! - D3: a time in which the task did not work, or got through nothing, changes nothing.
 //! - D4: what was told last is the limit but for a quarter of it; that it reached one of its bounds is always told.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::wire::frame::PairCount;
@@ -44,6 +58,22 @@ impl FillLimit {
     }
 }
 
+/// A limit that one thread sets and others look up when they come by: late is soon enough.
+#[derive(Debug, Default)]
+pub(crate) struct SharedFillLimit(AtomicU32);
+
+impl SharedFillLimit {
+    pub(crate) fn set(&self, limit: FillLimit) {
+        self.0.store(limit.get().max(1), Ordering::Relaxed);
+    }
+
+    /// `None` before one was set.
+    pub(crate) fn get(&self) -> Option<FillLimit> {
+        let bytes = self.0.load(Ordering::Relaxed);
+        (bytes > 0).then_some(FillLimit(bytes))
+    }
+}
+
 impl PairCount for FillLimit {
     fn from_number(number: u32) -> Self {
         Self::new(number)
@@ -63,9 +93,7 @@ pub struct Debloater {
     told: Option<u64>,
     /// Where the present measurement began.
     since: Option<Progress>,
-    /// Bytes of the present round: what was in flight when it began, as far as the limit says.
-    round_bytes: u64,
-    in_flight: Duration,
+    in_flight: Option<Duration>,
 }
 
 /// What a [`Debloater`] keeps to.
@@ -77,8 +105,6 @@ pub struct InFlightBounds {
     pub segment_bytes: u32,
     /// Over so many buffers at least what is in flight is shared, even where fewer are in use: a burst soon has them all.
     pub least_buffers: u32,
-    /// Channels of the input. Each is looked at for a measurement: where there are very many, it is made less often.
-    pub channels: u32,
 }
 
 /// How far a task has come with its input. Measurements are differences of two.
@@ -98,19 +124,19 @@ impl Debloater {
     /// One whose producers begin with [`FillLimit::ONE_RECORD`].
     #[must_use]
     pub fn new(bounds: InFlightBounds) -> Self {
-        Self { bounds, limit: 1, told: None, since: None, round_bytes: 0, in_flight: Duration::ZERO }
+        Self { bounds, limit: 1, told: None, since: None, in_flight: None }
     }
 
-    /// Is it time for [`Self::adjust`]? When a round is over while the limit may grow, and every [`INTERVAL_MS`] or
-    /// so if anything came. Cheap: to be asked for each buffer.
+    /// Is it time for [`Self::adjust`]? When enough buffers were read to say something: at once while the limit may grow,
+    /// otherwise every [`INTERVAL_MS`] or so. Cheap: to be asked for each buffer.
     #[inline]
     #[must_use]
-    pub fn is_due(&self, now_ms: i64, bytes: u64) -> bool {
+    pub fn is_due(&self, now_ms: i64, buffers: u64) -> bool {
         let Some(since) = &self.since else { return true };
-        let done = bytes.saturating_sub(since.bytes);
-        let interval_ms = INTERVAL_MS.max(u64::from(self.bounds.channels) * MS_A_CHANNEL);
-        let is_over = now_ms.abs_diff(since.now_ms) >= interval_ms;
-        (is_over && done > 0) || (done >= self.round_bytes && self.limit < u64::from(self.bounds.segment_bytes))
+        let read = buffers.saturating_sub(since.buffers);
+        let elapsed_ms = now_ms.abs_diff(since.now_ms);
+        let is_sample = read >= u64::from(self.bounds.least_buffers) || elapsed_ms >= LONGEST_MS;
+        read > 0 && is_sample && (self.may_grow() || elapsed_ms >= INTERVAL_MS)
     }
 
     /// Ends a measurement and begins the next. `buffers` hold data for the task, here or at its producers. A limit is to
@@ -120,10 +146,10 @@ impl Debloater {
         let buffers = buffers as u64;
         let shares = buffers.max(u64::from(self.bounds.least_buffers)).max(1);
         if let Some(done) = since.and_then(|since| Done::between(&since, &now)) {
-            self.step(done.bytes_in(self.bounds.max_time) / shares);
-            self.in_flight = done.time_for(buffers);
+            let bounded = done.bytes_in(self.bounds.max_time) / shares;
+            self.step(bounded.max(done.bytes_in(LEAST_WORK)));
+            self.in_flight = Some(done.time_for(buffers));
         }
-        self.round_bytes = self.limit.saturating_mul(shares);
         self.news()
     }
 
@@ -133,10 +159,14 @@ impl Debloater {
         self.limit
     }
 
-    /// The time that the task needs for what was in flight when it was measured last.
+    /// The time that the task needs for what was in flight when it was measured last; `None` before it was.
     #[must_use]
-    pub fn in_flight(&self) -> Duration {
+    pub fn in_flight(&self) -> Option<Duration> {
         self.in_flight
+    }
+
+    fn may_grow(&self) -> bool {
+        self.limit < u64::from(self.bounds.segment_bytes)
     }
 
     /// D2.
@@ -199,13 +229,13 @@ fn saturating_ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Subpartitions of a partition whose readers may limit it, and channels of a task that does. With more, what is in flight
-/// is bounded by the memory that they share, and buffers with a record or two in them cost more than they spare.
-pub const MOST_CHANNELS: u32 = 8;
-/// Between two measurements, if anything came and no round was over before.
+/// Between two measurements of a task whose buffers are full, at least.
 pub const INTERVAL_MS: u64 = 200;
-/// Less than a tenth of a thousandth of that is spent on looking at a channel.
-const MS_A_CHANNEL: u64 = 2;
+/// A measurement is over after so long, however few buffers were read.
+const LONGEST_MS: u64 = 1000;
+/// A buffer that is less work than this costs more than it spares: to send one and to turn to it takes both tasks some
+/// microseconds, and more where many wait for one interpreter.
+pub const LEAST_WORK: Duration = Duration::from_micros(300);
 /// A step makes the limit at most so many times as large, or as small.
 pub const MOST_PER_STEP: u64 = 4;
 /// What differs by less than one of so many parts is not told.

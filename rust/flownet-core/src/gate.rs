@@ -35,7 +35,7 @@ use self::source::{LocalWaker, Source};
 use self::state::{State, Step};
 
 use crate::channel::RemoteChannel;
-use crate::debloat::FillLimit;
+use crate::debloat::{FillLimit, SharedFillLimit};
 use crate::error::{ExchangeError, PeerViolation};
 use crate::event::Event;
 use crate::ids::ChannelIndex;
@@ -47,6 +47,8 @@ use crate::subpartition::Element;
 #[derive(Debug)]
 pub struct InputGate {
     me: Weak<Self>,
+    /// For all channels: those of producers elsewhere look it up whenever they tell something.
+    fill_limit: Arc<SharedFillLimit>,
     state: Lock<State>,
 }
 
@@ -54,7 +56,11 @@ impl InputGate {
     /// A gate with this many channels, each to be connected by [`Self::set_local`] or by a [`RemoteChannel`].
     #[must_use]
     pub fn new(channels: u32) -> Arc<Self> {
-        Arc::new_cyclic(|me| Self { me: Weak::clone(me), state: Lock::new(State::new(channels)) })
+        Arc::new_cyclic(|me| Self {
+            me: Weak::clone(me),
+            fill_limit: Arc::default(),
+            state: Lock::new(State::new(channels)),
+        })
     }
 
     /// Connects a channel to a producer of this process. A subpartition that has a reader already, or failed, fails
@@ -67,6 +73,9 @@ impl InputGate {
         let is_set = self.change(|state| {
             let is_set = state.set_source(channel, Source::Local(Arc::clone(&cell)));
             if is_set {
+                if let Some(limit) = self.fill_limit.get() {
+                    cell.set_fill_limit(limit);
+                }
                 // The reader looks once before it waits to be woken.
                 state.enqueue(channel);
             }
@@ -156,9 +165,15 @@ impl InputGate {
         }
     }
 
-    /// Tells all producers how far to fill buffers from now on, those of channels without credit excepted.
+    /// How far producers are to fill buffers from now on, those of channels without credit excepted. One elsewhere is told
+    /// with its next credit: who gets none sends nothing, and nobody is woken for it.
     pub fn set_fill_limit(&self, limit: FillLimit) {
-        self.sources().iter().for_each(|source| source.set_fill_limit(limit));
+        self.fill_limit.set(limit);
+        for channel in &self.state.lock().channels {
+            if let Source::Local(cell) = &channel.source {
+                cell.set_fill_limit(limit);
+            }
+        }
     }
 
     /// Buffers that hold data for the task, here or at its producers as far as they have told. What was taken from the
@@ -166,7 +181,8 @@ impl InputGate {
     /// channel: for who looks now and then.
     #[must_use]
     pub fn buffers_in_use(&self) -> usize {
-        self.sources().iter().map(Source::buffers_in_use).sum()
+        let sources: Vec<_> = self.state.lock().channels.iter().map(|channel| channel.source.share()).collect();
+        sources.iter().map(Source::buffers_in_use).sum()
     }
 
     /// Number of channels.
@@ -198,8 +214,8 @@ impl InputGate {
         }
     }
 
-    fn sources(&self) -> Vec<Source> {
-        self.state.lock().channels.iter().map(|channel| channel.source.share()).collect()
+    pub(crate) fn fill_limit(&self) -> Arc<SharedFillLimit> {
+        Arc::clone(&self.fill_limit)
     }
 
     fn on_local_ready(&self, channel: ChannelIndex) {

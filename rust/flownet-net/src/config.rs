@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use flownet_core::PoolSizing;
 use flownet_core::channel::CREDIT_BATCH;
-use flownet_core::debloat::{InFlightBounds, MOST_CHANNELS};
+use flownet_core::debloat::InFlightBounds;
 use flownet_core::gate::IntakeBounds;
 
 use crate::driver::Limits;
@@ -102,16 +102,14 @@ impl NetworkConfig {
         }
     }
 
-    /// What the task of a gate with so many channels keeps in flight to itself, if that is to be bounded
-    /// and they are few enough for it.
+    /// What the task of a gate with so many channels keeps in flight to itself, if that is to be bounded.
     pub fn in_flight_bounds(
         &self,
         local_channels: u32,
         remote_channels: u32,
         segment_bytes: usize,
     ) -> Option<InFlightBounds> {
-        let channels = local_channels.saturating_add(remote_channels);
-        let max_time = self.max_in_flight_time.filter(|_| channels <= MOST_CHANNELS)?;
+        let max_time = self.max_in_flight_time?;
         let a_channel = self.max_buffers_per_subpartition;
         let local = local_channels.saturating_mul(a_channel);
         let remote = remote_channels.saturating_mul(a_channel.saturating_add(self.exclusive_buffers));
@@ -121,7 +119,6 @@ impl NetworkConfig {
             max_time,
             segment_bytes: u32::try_from(segment_bytes).unwrap_or(u32::MAX),
             least_buffers,
-            channels,
         })
     }
 
@@ -231,8 +228,7 @@ mod tests {
         assert_eq!(config.in_flight_bounds(1, 0, 1024), None);
         let config = NetworkConfig { max_in_flight_time: Some(Duration::from_secs(1)), ..config };
         let shares = |local, remote| config.in_flight_bounds(local, remote, 1024).unwrap().least_buffers;
-        assert_eq!((shares(1, 0), shares(0, 1), shares(2, 0), shares(4, 4)), (10, 20, 20, 20));
-        assert_eq!(config.in_flight_bounds(5, 4, 1024), None, "too many channels");
+        assert_eq!((shares(1, 0), shares(0, 1), shares(2, 0), shares(400, 400)), (10, 20, 20, 20));
     }
 
     #[test]

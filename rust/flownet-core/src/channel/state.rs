@@ -25,8 +25,8 @@ pub(super) struct State {
     /// A blocking event arrived and was not resumed.
     pub(super) is_blocked: bool,
     pub(super) wants_resume: bool,
-    /// To be told to the producer.
-    pub(super) fill_limit: Option<FillLimit>,
+    /// As the producer was told last.
+    pub(super) told_fill_limit: Option<FillLimit>,
     /// Events that the task has read and the producer was not told of.
     pub(super) events_read: EventsRead,
     pub(super) connection: Option<Listing>,
@@ -56,7 +56,7 @@ impl State {
             is_waiting: false,
             is_blocked: false,
             wants_resume: false,
-            fill_limit: None,
+            told_fill_limit: None,
             events_read: EventsRead::default(),
             connection: None,
         }

@@ -9,15 +9,11 @@ use super::*;
 const SEGMENT_BYTES: u32 = 32 * 1024;
 
 fn bounds(max_time_ms: u64, least_buffers: u32) -> InFlightBounds {
-    InFlightBounds {
-        max_time: Duration::from_millis(max_time_ms),
-        segment_bytes: SEGMENT_BYTES,
-        least_buffers,
-        channels: 1,
-    }
+    InFlightBounds { max_time: Duration::from_millis(max_time_ms), segment_bytes: SEGMENT_BYTES, least_buffers }
 }
 
-/// A task, its producer that fills every buffer there is at once, and the buffers between them.
+/// A task, its producers that fill every buffer there is at once, and the buffers between them. Each producer is told
+/// the limit of that time when a buffer of its is read.
 struct Line {
     debloater: Debloater,
     max_time_ns: u64,
@@ -29,10 +25,15 @@ struct Line {
     news_ns: u64,
     now_ns: u64,
     progress: Progress,
-    /// When each buffer was filled, and its records.
-    queue: VecDeque<(u64, u64)>,
+    /// Buffers so far.
+    filled: usize,
+    /// Who filled each buffer and when, and its records.
+    queue: VecDeque<(usize, u64, u64)>,
+    /// The gate's.
     limit: u64,
-    on_the_way: VecDeque<(u64, FillLimit)>,
+    /// What each producer knows.
+    limits: Vec<u64>,
+    on_the_way: VecDeque<(u64, usize, u64)>,
 }
 
 impl Line {
@@ -47,25 +48,36 @@ impl Line {
             news_ns: 0,
             now_ns: 0,
             progress: Progress::default(),
+            filled: 0,
             queue: VecDeque::new(),
             limit: 1,
+            limits: vec![1],
             on_the_way: VecDeque::new(),
         }
     }
 
+    /// The same with the buffers shared by so many producers.
+    fn with_channels(self, channels: usize) -> Self {
+        Self { limits: vec![1; channels], ..self }
+    }
+
     /// The task reads one buffer. Says how old its last record was by then.
     fn read(&mut self) -> u64 {
-        while let Some(&(at_ns, limit)) = self.on_the_way.front()
+        while let Some(&(at_ns, channel, limit)) = self.on_the_way.front()
             && at_ns <= self.now_ns
         {
-            self.limit = u64::from(limit.get()).min(u64::from(SEGMENT_BYTES));
+            self.limits[channel] = limit;
             self.on_the_way.pop_front();
         }
         while self.queue.len() < self.buffers {
-            self.queue.push_back((self.now_ns, self.limit.div_ceil(self.record_bytes)));
+            // In turn, as long as the number of buffers is a multiple.
+            let channel = self.filled % self.limits.len();
+            self.filled += 1;
+            self.queue.push_back((channel, self.now_ns, self.limits[channel].div_ceil(self.record_bytes)));
         }
         self.measure();
-        let (filled_ns, records) = self.queue.pop_front().expect("the producer always has more");
+        let (channel, filled_ns, records) = self.queue.pop_front().expect("the producers always have more");
+        self.on_the_way.push_back((self.now_ns + self.news_ns, channel, self.limit));
         let work_ns = records * self.record_ns;
         self.now_ns += work_ns;
         self.progress.worked += Duration::from_nanos(work_ns);
@@ -76,11 +88,11 @@ impl Line {
 
     fn measure(&mut self) {
         self.progress.now_ms = (self.now_ns / MS) as i64;
-        if !self.debloater.is_due(self.progress.now_ms, self.progress.bytes) {
+        if !self.debloater.is_due(self.progress.now_ms, self.progress.buffers) {
             return;
         }
         if let Some(limit) = self.debloater.adjust(self.progress, self.queue.len()) {
-            self.on_the_way.push_back((self.now_ns + self.news_ns, limit));
+            self.limit = u64::from(limit.get()).min(u64::from(SEGMENT_BYTES));
         }
     }
 
@@ -93,9 +105,9 @@ impl Line {
         oldest
     }
 
-    /// What bounds every age: the time, or one record a buffer where those alone take longer.
+    /// What bounds every age: the time, or the floor of one record or a little work a buffer where that alone takes longer.
     fn bound_ns(&self) -> u64 {
-        self.max_time_ns + self.buffers as u64 * self.record_ns
+        self.max_time_ns + self.buffers as u64 * self.record_ns.max(LEAST_WORK.as_nanos() as u64)
     }
 }
 
@@ -107,12 +119,16 @@ proptest! {
     #[test]
     fn a_slow_task_never_has_much_more_in_flight_than_the_setting_allows(
         max_time_ms in prop_oneof![Just(1000u64), 50u64..2000],
-        buffers in 1usize..200,
+        // Those of a channel, up to what subpartition and gate may hold of it.
+        buffers in 1usize..20,
+        channels in prop_oneof![Just(1usize), 1usize..300],
         record_bytes in 5u64..300,
         record_ns in 100_000u64..50_000_000,
         news_ns in prop_oneof![Just(0), 0u64..20_000_000],
     ) {
+        let buffers = buffers * channels;
         let mut line = Line { news_ns, ..Line::new(max_time_ms, buffers, record_bytes, record_ns) };
+        line = line.with_channels(channels);
         let oldest = line.run(5 * SECOND);
         prop_assert!(oldest <= line.bound_ns() * 3 / 2, "{oldest} ns of {}", line.bound_ns());
         let settled = line.run(5 * SECOND);
@@ -157,7 +173,7 @@ proptest! {
         });
         for (progress, in_use) in differences.chain(any) {
             let before = debloater.limit_bytes();
-            let _ = debloater.is_due(progress.now_ms, progress.bytes);
+            let _ = debloater.is_due(progress.now_ms, progress.buffers);
             let news = debloater.adjust(progress, in_use);
             let after = debloater.limit_bytes();
             prop_assert!((1..=u64::from(SEGMENT_BYTES)).contains(&after), "D1: {after}");
@@ -181,7 +197,7 @@ fn a_task_that_becomes_slow_is_down_to_its_time_once_what_was_in_flight_is_throu
     // Twenty buffers of 5,462 records at 10 us each are a second: no less than allowed.
     assert!(line.run(2 * SECOND) < 3 * SECOND / 2);
     line.record_ns = MS;
-    let was_in_flight_ns = line.queue.iter().map(|(_, records)| records * line.record_ns).sum::<u64>();
+    let was_in_flight_ns = line.queue.iter().map(|(_, _, records)| records * line.record_ns).sum::<u64>();
     // And what came in behind it before the first buffers were through.
     line.run(was_in_flight_ns * 6 / 5);
     let (oldest, bound) = (line.run(10 * SECOND), line.bound_ns());
@@ -223,8 +239,8 @@ fn one_long_pause_of_a_task_costs_it_one_step() {
 fn what_it_says_to_be_in_flight_is_about_what_there_is() {
     let mut line = Line::new(400, 20, 50, 2 * MS);
     line.run(5 * SECOND);
-    let real_ns = line.queue.iter().map(|(_, records)| records * line.record_ns).sum::<u64>();
-    let said_ns = line.debloater.in_flight().as_nanos() as u64;
+    let real_ns = line.queue.iter().map(|(_, _, records)| records * line.record_ns).sum::<u64>();
+    let said_ns = line.debloater.in_flight().unwrap().as_nanos() as u64;
     assert!(said_ns.abs_diff(real_ns) < real_ns / 4, "{said_ns} ns, really {real_ns}");
 }
 
@@ -232,10 +248,11 @@ fn what_it_says_to_be_in_flight_is_about_what_there_is() {
 fn nothing_read_is_no_measurement_and_nothing_is_due() {
     let mut debloater = Debloater::new(bounds(1000, 20));
     assert!(debloater.is_due(0, 0), "to know where it begins");
-    assert_eq!(debloater.adjust(Progress::default(), 20), None);
+    assert_eq!((debloater.adjust(Progress::default(), 20), debloater.in_flight()), (None, None));
     assert!(!debloater.is_due(1_000_000, 0));
     assert!(!debloater.is_due(-1_000_000, 0));
-    assert!(!debloater.is_due(10, 19) && debloater.is_due(10, 20), "a round of twenty buffers of a byte");
+    assert!(!debloater.is_due(10, 19) && debloater.is_due(10, 20), "twenty buffers say something");
+    assert!(!debloater.is_due(999, 1) && debloater.is_due(1000, 1), "or a second");
     let idle = Progress { now_ms: 1_000_000, bytes: 1_000_000, buffers: 10, worked: Duration::ZERO };
     assert_eq!((debloater.adjust(idle, 20), debloater.limit_bytes()), (None, 1));
 }

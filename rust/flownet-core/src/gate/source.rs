@@ -5,7 +5,6 @@ use std::task::Wake;
 
 use super::InputGate;
 use crate::channel::RemoteChannel;
-use crate::debloat::FillLimit;
 use crate::ids::ChannelIndex;
 use crate::partition::SubpartitionCell;
 
@@ -23,18 +22,6 @@ impl Source {
             Self::Unset => Self::Unset,
             Self::Remote(remote) => Self::Remote(Weak::clone(remote)),
             Self::Local(cell) => Self::Local(Arc::clone(cell)),
-        }
-    }
-
-    pub(super) fn set_fill_limit(&self, limit: FillLimit) {
-        match self {
-            Self::Unset => {}
-            Self::Remote(remote) => {
-                if let Some(remote) = remote.upgrade() {
-                    remote.set_fill_limit(limit);
-                }
-            }
-            Self::Local(cell) => cell.set_fill_limit(limit),
         }
     }
 

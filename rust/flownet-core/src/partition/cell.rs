@@ -1,12 +1,11 @@
 //! The shared form of a subpartition.
 
-use std::sync::atomic::AtomicU32;
 use std::task::Waker;
 
 use flownet_memory::BufferConsumer;
 
 use crate::credit::{Backlog, EVENT_WINDOW};
-use crate::debloat::FillLimit;
+use crate::debloat::{FillLimit, SharedFillLimit};
 use crate::error::{ExchangeError, PeerViolation};
 use crate::event::Event;
 use crate::fence;
@@ -31,8 +30,8 @@ use crate::sync::{AtomicBool, Ordering};
 pub struct SubpartitionCell {
     index: SubpartitionIndex,
     is_watched: AtomicBool,
-    /// The reader's, for buffers that the writer begins from now on. A number that may be late: no model need see it.
-    fill_limit: AtomicU32,
+    /// The reader's, for buffers that the writer begins from now on. No model need see it.
+    fill_limit: SharedFillLimit,
     state: Lock<State>,
 }
 
@@ -46,8 +45,8 @@ struct State {
 
 impl SubpartitionCell {
     pub(super) fn new(index: SubpartitionIndex) -> Self {
-        let fill_limit = AtomicU32::new(FillLimit::NONE.get());
-        Self { index, is_watched: AtomicBool::new(false), fill_limit, state: Lock::new(State::default()) }
+        let (is_watched, fill_limit) = (AtomicBool::new(false), SharedFillLimit::default());
+        Self { index, is_watched, fill_limit, state: Lock::new(State::default()) }
     }
 
     /// Makes the caller the reader, once and for ever. It counts as awake: it polls before it waits for `waker`.
@@ -110,12 +109,12 @@ impl SubpartitionCell {
 
     /// Buffers that the writer begins from now on are filled so far.
     pub fn set_fill_limit(&self, limit: FillLimit) {
-        self.fill_limit.store(limit.get(), Ordering::Relaxed);
+        self.fill_limit.set(limit);
     }
 
     /// How far the next buffer is filled.
     pub fn fill_limit(&self) -> FillLimit {
-        FillLimit::new(self.fill_limit.load(Ordering::Relaxed))
+        self.fill_limit.get().unwrap_or(FillLimit::NONE)
     }
 
     /// Ends the silence behind a blocking event; the reader is woken if there is something for it.

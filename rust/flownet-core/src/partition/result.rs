@@ -10,7 +10,7 @@ use super::dirty::DirtyMarks;
 use super::handle::{PartitionCounters, PartitionHandle, Shared};
 use super::open::OpenBuffers;
 use super::runs::Runs;
-use crate::debloat::{FillLimit, MOST_CHANNELS};
+use crate::debloat::FillLimit;
 use crate::error::ExchangeError;
 use crate::event::Event;
 use crate::ids::{PartitionId, SubpartitionIndex};
@@ -187,8 +187,7 @@ impl ResultPartition {
         self.is_finished = true;
     }
 
-    /// How far buffers are filled until the reader of each says otherwise. Without, to their end, and so are those of a
-    /// partition with more than [`MOST_CHANNELS`] readers, whatever they say.
+    /// How far buffers are filled until the reader of each says otherwise. Without, to their end.
     pub fn set_fill_limit(&self, limit: FillLimit) {
         self.shared.cells.iter().for_each(|cell| cell.set_fill_limit(limit));
     }
@@ -327,10 +326,8 @@ impl ResultPartition {
     }
 
     fn open_buffer(&mut self, index: usize, part: SegmentPart) {
-        let is_limited = self.shared.cells.len() <= MOST_CHANNELS as usize;
         let cell = &self.shared.cells[index];
-        let limit = if is_limited { cell.fill_limit() } else { FillLimit::NONE };
-        let (builder, consumer) = BufferBuilder::new(limited(part, limit));
+        let (builder, consumer) = BufferBuilder::new(limited(part, cell.fill_limit()));
         cell.add_buffer(consumer);
         self.open.insert(index, builder);
     }
@@ -363,8 +360,7 @@ impl ResultPartition {
 
     fn open_broadcast(&mut self, segment: MemorySegment) {
         // The reader who wants least says how much: all read the same buffer.
-        let limits = self.shared.cells.iter().map(|cell| cell.fill_limit().get());
-        let limit = limits.min().filter(|_| self.shared.cells.len() <= MOST_CHANNELS as usize);
+        let limit = self.shared.cells.iter().map(|cell| cell.fill_limit().get()).min();
         let limit = limit.map_or(FillLimit::NONE, FillLimit::new);
         let (builder, consumer) = BufferBuilder::new(limited(segment.into(), limit));
         if let Some((last, others)) = self.shared.cells.split_last() {

@@ -42,15 +42,22 @@ fn the_record_that_reaches_the_limit_closes_the_buffer_and_is_not_cut_by_it() {
 }
 
 #[test]
-fn a_producer_elsewhere_is_told_and_what_it_sends_costs_a_credit_a_buffer_as_ever() {
+fn a_producer_elsewhere_is_told_with_its_next_credit_and_what_it_sends_costs_a_credit_a_buffer_as_ever() {
     let mut pair = Pair::new(Setup::default());
     pair.run_until_idle();
     assert_eq!(fill_limit(&pair, 0), FillLimit::NONE, "who says nothing wants full buffers");
     pair.gate().set_fill_limit(FillLimit::new(8));
+    pair.run_until_idle();
+    assert_eq!(fill_limit(&pair, 0), FillLimit::NONE, "nobody is woken for it");
     pair.gate().set_fill_limit(FillLimit::new(7));
+    let before = pair.sender_credit(0);
+    pair.emit_buffers(0, before as usize);
+    pair.run_until_idle();
+    pair.read(usize::MAX);
     pair.run_until_idle();
     assert_eq!(fill_limit(&pair, 0), FillLimit::new(7), "the last word counts");
-    let before = pair.sender_credit(0);
+    assert_eq!(pair.sender_credit(0), before);
+    pair.data_headers.clear();
     for _ in 0..4 {
         pair.emit_bytes(0, 4);
     }
@@ -61,6 +68,26 @@ fn a_producer_elsewhere_is_told_and_what_it_sends_costs_a_credit_a_buffer_as_eve
     pair.drop_held();
     pair.run_until_idle();
     assert_eq!(pair.sender_credit(0), before, "and their credit came back");
+    pair.finish_and_assert_all_segments_home();
+}
+
+/// A gate with many channels has one limit, and tells it where there is credit to tell.
+#[test]
+fn only_producers_that_send_are_told_and_each_of_them_the_limit_of_that_time() {
+    let mut pair = Pair::new(Setup { channels: 6, local: |channel| channel == 5, ..Setup::default() });
+    pair.run_until_idle();
+    let limits = |pair: &Pair| (0..6).map(|channel| fill_limit(pair, channel).get()).collect::<Vec<_>>();
+    let none = FillLimit::NONE.get();
+    for (limit, told) in [(9, [9, none, none, none, none, 9]), (30, [9, 30, none, none, none, 30])] {
+        pair.gate().set_fill_limit(FillLimit::new(limit));
+        let channel = u32::from(limit == 30);
+        let credit = pair.sender_credit(channel);
+        pair.emit_buffers(channel, credit as usize);
+        pair.run_until_idle();
+        pair.read(usize::MAX);
+        pair.run_until_idle();
+        assert_eq!(limits(&pair), told);
+    }
     pair.finish_and_assert_all_segments_home();
 }
 

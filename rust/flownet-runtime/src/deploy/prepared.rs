@@ -127,10 +127,6 @@ impl PreparedTask {
                 prepared.connect_remote(index, channel, control, *peer, &self.registered.environment);
             }
         }
-        if prepared.in_flight.is_none() {
-            // Nobody measures here: producers that begin with little must not wait for it.
-            prepared.gate.set_fill_limit(FillLimit::NONE);
-        }
         Ok(())
     }
 

@@ -162,7 +162,7 @@ impl TaskInput {
         let (buffers, bytes) = self.metrics.read();
         // What is loaded is yet to be read.
         let (buffers, bytes) = (buffers.saturating_sub(1), bytes.saturating_sub(self.current_bytes));
-        if !debloater.is_due(now_ms, bytes) {
+        if !debloater.is_due(now_ms, buffers) {
             return;
         }
         // Of other processes' buffers those that were taken are still counted by their channels.
@@ -174,7 +174,9 @@ impl TaskInput {
         if let Some(limit) = debloater.adjust(progress, in_use) {
             self.gate.set_fill_limit(limit);
         }
-        self.metrics.set_in_flight(debloater.limit_bytes(), debloater.in_flight());
+        if let Some(time) = debloater.in_flight() {
+            self.metrics.set_in_flight(debloater.limit_bytes(), time);
+        }
     }
 
     /// Finds the next buffer, among what has arrived or in the gate.
