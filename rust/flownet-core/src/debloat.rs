@@ -148,7 +148,7 @@ impl Debloater {
         if let Some(done) = since.and_then(|since| Done::between(&since, &now)) {
             let bounded = done.bytes_in(self.bounds.max_time) / shares;
             self.step(bounded.max(done.bytes_in(LEAST_WORK)));
-            self.in_flight = Some(done.time_for(buffers));
+            self.in_flight = Some(done.time_for(buffers.min(done.buffers.saturating_mul(MOST_FORESEEN))));
         }
         self.news()
     }
@@ -236,6 +236,8 @@ const LONGEST_MS: u64 = 1000;
 /// A buffer that is less work than this costs more than it spares: to send one and to turn to it takes both tasks some
 /// microseconds, and more where many wait for one interpreter.
 pub const LEAST_WORK: Duration = Duration::from_micros(300);
+/// A few buffers say little of many: one that waited long for the processor is not what all will take.
+const MOST_FORESEEN: u64 = 4;
 /// A step makes the limit at most so many times as large, or as small.
 pub const MOST_PER_STEP: u64 = 4;
 /// What differs by less than one of so many parts is not told.
