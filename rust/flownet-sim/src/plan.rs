@@ -169,11 +169,7 @@ impl Plan {
 
     fn draw_graph(&mut self, rng: &mut Rng) {
         let stages = if rng.u8(..3) == 0 { 2 } else { rng.usize(3..=5) };
-        let widest = match stages {
-            2 if rng.u8(..8) == 0 => 12,
-            2 | 3 => 4,
-            _ => 3,
-        };
+        let widest = if stages > 3 { 3 } else { 4 };
         let mut stage_tasks: Vec<Vec<usize>> = Vec::new();
         for _ in 0..stages {
             let tasks = (0..rng.usize(1..=widest)).map(|_| {
