@@ -45,27 +45,25 @@ def kind_of(cls: type) -> tuple[Kind, list[str]]:
         return "iterable", []
     if issubclass(cls, tuple):
         return ("iterable" if cls.__dictoffset__ or _says_how_to_copy(cls) else "tuple"), []
-    if _is_frozen_dataclass(cls):
-        return "frozen", [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
-    if _has_own_way(cls):
+    if not _holds_attributes_alone(cls):
+        return "opaque", []
+    if dataclasses.is_dataclass(cls) and cls.__dataclass_params__.frozen and not _says_how_to_copy(cls):  # type: ignore[attr-defined]
+        return "frozen", [field.name for field in dataclasses.fields(cls)]
+    if cls in copyreg.dispatch_table or any(
+        getattr(cls, name, None) is not getattr(object, name, None) for name in _COPYING
+    ):
         return "opaque", []
     if cls.__dictoffset__:
-        return ("opaque" if _slots(cls) else "instance"), []
+        return "instance", []
     return "fields", _slots(cls)
 
 
-def _has_own_way(cls: type) -> bool:
-    """Whether objects of a type hold what their attributes do not show, or say themselves how they are copied."""
-    # An extension type has room for more than attributes. Of a dict and of weak references there may be a pointer each.
+def _holds_attributes_alone(cls: type) -> bool:
+    """Whether attributes, all in a dict or all in slots, are all that objects of a type hold."""
+    # An extension type has room for more. Of a dict and of weak references there may be a pointer each.
     attributes = object.__basicsize__ + _POINTER * (len(_slots(cls)) + 2)
-    if cls in copyreg.dispatch_table or cls.__basicsize__ > attributes or not cls.__flags__ & _HEAP_TYPE:
-        return True
-    return any(getattr(cls, name, None) is not getattr(object, name, None) for name in _COPYING)
-
-
-def _is_frozen_dataclass(cls: type) -> bool:
-    frozen = dataclasses.is_dataclass(cls) and bool(cls.__dataclass_params__.frozen)  # type: ignore[attr-defined]
-    return frozen and not _says_how_to_copy(cls)
+    is_python = bool(cls.__flags__ & _HEAP_TYPE) and cls.__basicsize__ <= attributes
+    return is_python and not (cls.__dictoffset__ and _slots(cls))
 
 
 def _says_how_to_copy(cls: type) -> bool:
@@ -110,6 +108,15 @@ _HEAP_TYPE: Final = 1 << 9
 
 _POINTER: Final = struct.calcsize("P")
 
-_COPYING: Final = ("__copy__", "__deepcopy__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__")
+_COPYING: Final = (
+    "__copy__",
+    "__deepcopy__",
+    "__getnewargs__",
+    "__getnewargs_ex__",
+    "__getstate__",
+    "__reduce__",
+    "__reduce_ex__",
+    "__setstate__",
+)
 
 _SLOT: Final = types.MemberDescriptorType

@@ -52,7 +52,8 @@ fn is_ours(object: &Bound<'_, PyAny>, ours: isize, depth: usize) -> PyResult<boo
     let is_exclusive = references(object) <= ours;
     // Parts of what others refer to are never ours alone, however few refer to the part. The walk itself holds one
     // reference to each part, whoever it is in holds another.
-    let part = |part: &Bound<'_, PyAny>| is_ours(part, if is_exclusive { 2 } else { 0 }, depth + 1);
+    let refers = if is_exclusive { 2 } else { 0 };
+    let part = |part: &Bound<'_, PyAny>| if is_atom(part) { Ok(true) } else { is_ours(part, refers, depth + 1) };
     match kind_of(object)? {
         Kind::Atom => Ok(true),
         Kind::Tuple => all(object.cast::<PyTuple>()?.iter(), part),
@@ -139,26 +140,30 @@ impl Copier {
             Kind::Dict => self.copy_dict(object.cast::<PyDict>()?)?.into_any(),
             Kind::ByteArray => PyByteArray::from(object)?.into_any(),
             Kind::Array if !has_objects(object)? => object.call_method0(intern!(py, "copy"))?,
-            Kind::Frozen(fields) | Kind::Fields(fields) => {
-                let copied = shallow_copy(object)?;
-                let set = py.get_type::<PyAny>().getattr(intern!(py, "__setattr__"))?;
-                for field in fields.iter() {
-                    if let Some(value) = object.getattr_opt(field.bind(py))?
-                        && !is_atom(&value)
-                    {
-                        set.call1((&copied, field, self.copy(&value)?))?;
-                    }
-                }
-                copied
-            }
-            Kind::Instance => {
-                let copied = shallow_copy(object)?;
-                let fields = self.copy_dict(object.getattr(intern!(py, "__dict__"))?.cast::<PyDict>()?)?;
-                copied.getattr(intern!(py, "__dict__"))?.cast::<PyDict>()?.update(fields.as_mapping())?;
-                copied
-            }
+            Kind::Frozen(fields) | Kind::Fields(fields) => self.copy_instance(object, &fields)?,
+            Kind::Instance => self.copy_instance(object, &[])?,
             Kind::Array | Kind::Mapping | Kind::Iterable | Kind::Opaque => deep_copy(object)?,
         })
+    }
+
+    /// Copies an object whose parts are in its `__dict__`, or in these attributes if it has none.
+    fn copy_instance<'py>(&mut self, object: &Bound<'py, PyAny>, fields: &[Py<PyString>]) -> Copied<'py> {
+        let py = object.py();
+        let base = py.get_type::<PyAny>();
+        let copied = base.call_method1(intern!(py, "__new__"), (object.get_type(),))?;
+        if let Some(attributes) = object.getattr_opt(intern!(py, "__dict__"))? {
+            let attributes = self.copy_dict(attributes.cast::<PyDict>()?)?;
+            copied.getattr(intern!(py, "__dict__"))?.cast::<PyDict>()?.update(attributes.as_mapping())?;
+            return Ok(copied);
+        }
+        // Of `object`: a frozen class has one of its own that refuses.
+        let set = base.getattr(intern!(py, "__setattr__"))?;
+        for field in fields {
+            if let Some(value) = object.getattr_opt(field.bind(py))? {
+                set.call1((&copied, field, self.copy(&value)?))?;
+            }
+        }
+        Ok(copied)
     }
 
     fn copy_all<'py>(
@@ -235,10 +240,6 @@ fn has_objects(array: &Bound<'_, PyAny>) -> PyResult<bool> {
 fn references(object: &Bound<'_, PyAny>) -> isize {
     // SAFETY: a live object of an attached interpreter.
     unsafe { ffi::Py_REFCNT(object.as_ptr()) }
-}
-
-fn shallow_copy<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    object.py().import(intern!(object.py(), "copy"))?.call_method1(intern!(object.py(), "copy"), (object,))
 }
 
 fn deep_copy<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
