@@ -21,6 +21,8 @@ import pytest
 from flownet.errors import ConfigError, FlownetError
 from flownet.experiments import Experiment, Figure, Measurement, Parameter, Place, Workload, load, report, run
 
+from .conftest import eventually
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -134,7 +136,7 @@ def test_an_interrupt_cancels_the_tasks_and_keeps_what_has_ended(spark: SparkSes
         run(experiment, tmp_path, on="spread", spark=spark, watch=interrupt)
     done = load(spark, tmp_path).count()
     assert 2 <= done < 20
-    assert not spark.sparkContext.statusTracker().getActiveStageIds()
+    eventually("no stage at work", lambda: not spark.sparkContext.statusTracker().getActiveStageIds())
     quick = Experiment("toy", workload(), grid={"load": list(range(10))}, repetitions=2)
     assert run(quick, tmp_path, on="spread", spark=spark, resume=True).done == 20
     assert load(spark, tmp_path).select("cell", "repetition").distinct().count() == 20

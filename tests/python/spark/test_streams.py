@@ -274,7 +274,8 @@ def test_a_query_waits_for_the_job_and_the_buffer_is_bounded(spark: SparkSession
         return int(row[0])
 
     with Inlet("id long", buffer="128KiB") as inlet:
-        env = fn.Environment()
+        # The function waits for this process, which it could not in a copy.
+        env = fn.Environment(object_reuse=True)
         numbers = env.from_iterable(inlet.source).map(slow).collect()
         job = env.execute_async()
         query = into(inlet, numbered(spark, tmp_path / "in", 60_000), tmp_path / "checkpoint")
