@@ -141,7 +141,7 @@ impl RecordAppender<'_> {
     /// `false`: nothing was written.
     ///
     /// One step and not two appends: each would have to wait for the position the other has just stored.
-    #[inline]
+    #[inline(always)] // a call for each record would cost as much as the record
     pub fn try_append_both(&mut self, first: &[u8], second: &[u8]) -> bool {
         let end = self.at.checked_add(first.len() + second.len());
         let Some(end) = end.filter(|&end| end < self.limit) else {

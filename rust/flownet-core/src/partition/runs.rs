@@ -27,7 +27,7 @@ pub(crate) struct Run<'a> {
 
 impl Runs<'_> {
     /// That of one subpartition, if it has one.
-    #[inline]
+    #[inline(always)] // as `write_whole`
     pub(crate) fn run(&mut self, subpartition: SubpartitionIndex) -> Option<Run<'_>> {
         let index = subpartition.index();
         let records = self.builders.get_mut(index)?.as_mut()?.records();
@@ -39,7 +39,7 @@ impl Run<'_> {
     /// Writes a record where there is room for it and more. `false`: nothing was written, and
     /// [`try_write`](super::ResultPartition::try_write) and [`end_record`](super::ResultPartition::end_record) know
     /// what to do.
-    #[inline]
+    #[inline(always)] // as `write_whole`
     pub(crate) fn try_write(&mut self, prefix: &[u8], record: &[u8]) -> bool {
         let is_written = self.records.try_append_both(prefix, record);
         if is_written {

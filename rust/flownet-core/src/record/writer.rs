@@ -337,7 +337,7 @@ impl RecordWriter {
 }
 
 /// Writes a record where an open buffer has room for it and more. `false`: nothing was written.
-#[inline]
+#[inline(always)] // a call for each record would cost as much as the record
 fn write_whole(run: Option<&mut Run<'_>>, record: &[u8], flush: FlushPolicy) -> bool {
     let Some(run) = run else { return false };
     let is_written = run.try_write(&prefix_of(record), record);
