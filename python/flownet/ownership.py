@@ -18,6 +18,8 @@ import uuid
 import weakref
 from typing import Final, Literal
 
+from .classes import PICKLE_HOOKS, slots
+
 Kind = Literal["atom", "tuple", "dict", "iterable", "frozen", "fields", "instance", "array", "opaque"]
 
 
@@ -55,24 +57,20 @@ def kind_of(cls: type) -> tuple[Kind, list[str]]:
         return "opaque", []
     if cls.__dictoffset__:
         return "instance", []
-    return "fields", _slots(cls)
+    return "fields", list(slots(cls))
 
 
 def _holds_attributes_alone(cls: type) -> bool:
     """Whether attributes, all in a dict or all in slots, are all that objects of a type hold."""
+    in_slots = len(list(slots(cls)))
     # An extension type has room for more. Of a dict and of weak references there may be a pointer each.
-    attributes = object.__basicsize__ + _POINTER * (len(_slots(cls)) + 2)
+    attributes = object.__basicsize__ + _POINTER * (in_slots + 2)
     is_python = bool(cls.__flags__ & _HEAP_TYPE) and cls.__basicsize__ <= attributes
-    return is_python and not (cls.__dictoffset__ and _slots(cls))
+    return is_python and not (cls.__dictoffset__ and in_slots)
 
 
 def _says_how_to_copy(cls: type) -> bool:
     return hasattr(cls, "__copy__") or hasattr(cls, "__deepcopy__")
-
-
-def _slots(cls: type) -> list[str]:
-    members = (name for base in cls.__mro__ for name, member in vars(base).items() if type(member) is _SLOT)
-    return [name for name in members if name != "__weakref__"]
 
 
 _ATOMS: Final = (
@@ -108,15 +106,4 @@ _HEAP_TYPE: Final = 1 << 9
 
 _POINTER: Final = struct.calcsize("P")
 
-_COPYING: Final = (
-    "__copy__",
-    "__deepcopy__",
-    "__getnewargs__",
-    "__getnewargs_ex__",
-    "__getstate__",
-    "__reduce__",
-    "__reduce_ex__",
-    "__setstate__",
-)
-
-_SLOT: Final = types.MemberDescriptorType
+_COPYING: Final = ("__copy__", "__deepcopy__", *PICKLE_HOOKS)

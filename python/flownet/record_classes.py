@@ -14,10 +14,12 @@ import enum
 import io
 import pickle
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from types import FunctionType, MemberDescriptorType
+from types import FunctionType
 from typing import Any, Literal
+
+from .classes import PICKLE_HOOKS, slots
 
 Kind = Literal["tuple", "enum", "flag", "attributes", "model", "opaque"]
 """NamedTuple; Enum; Flag; dataclass or attrs class; pydantic model; anything else, for pickle alone."""
@@ -154,15 +156,16 @@ def _with_attributes(kind: Kind, cls: Any, fields: tuple[str, ...], key: tuple[s
         return _opaque(hook)
     if cls.__new__ is not object.__new__:
         return Description("opaque", "it is made by a __new__ of its own")
-    slots = tuple(dict.fromkeys(_slots(cls)))
-    in_dict = tuple(name for name in fields if name not in slots)
+    in_slots = tuple(dict.fromkeys(slots(cls)))
+    in_dict = tuple(name for name in fields if name not in in_slots)
+    has_dict, origin = _has_dict(cls), _origin_name(cls)
     for name in in_dict:
         if hasattr(type(_looked_up(cls, name)), "__set__"):
             return Description("opaque", f"its {name} is no plain attribute")
     if kind == "model":
         # Together, and the set of names first: see the codec.
-        slots = ("__pydantic_fields_set__", *(name for name in slots if name != "__pydantic_fields_set__"))
-    return Description(kind, in_dict=in_dict, in_slots=slots, has_dict=_has_dict(cls), key=key, name=_origin_name(cls))
+        in_slots = ("__pydantic_fields_set__", *(name for name in in_slots if name != "__pydantic_fields_set__"))
+    return Description(kind, in_dict=in_dict, in_slots=in_slots, has_dict=has_dict, key=key, name=origin)
 
 
 def _looked_up(cls: Any, name: str) -> object:
@@ -232,13 +235,10 @@ def _own_hook(cls: Any) -> str | None:
     for base in cls.__mro__:
         if base in (object, tuple, _pydantic_model()):
             continue
-        for name in _HOOKS:
+        for name in PICKLE_HOOKS:
             if name in vars(base) and not _is_generated(vars(base)[name]):
                 return name
     return None
-
-
-_HOOKS = ("__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__")
 
 
 def _is_generated(hook: object) -> bool:
@@ -250,13 +250,6 @@ def _is_generated(hook: object) -> bool:
 
 def _code_file(function: object) -> str:
     return function.__code__.co_filename if isinstance(function, FunctionType) else ""
-
-
-def _slots(cls: Any) -> Iterator[str]:
-    for base in reversed(cls.__mro__):
-        for name, value in vars(base).items():
-            if isinstance(value, MemberDescriptorType) and name == value.__name__:
-                yield name
 
 
 def _has_dict(cls: Any) -> bool:

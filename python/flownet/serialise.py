@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from types import FunctionType, ModuleType
 from typing import Any
 
+from .classes import slots
 from .errors import LaunchError, NotShippableError
 
 
@@ -110,7 +111,14 @@ def _parts(value: object) -> Iterator[tuple[str, object]]:
     elif isinstance(value, list | tuple | set | frozenset):
         yield from ((f"item {index}", item) for index, item in enumerate(value))
     elif not isinstance(value, type | ModuleType):
-        yield from ((f"attribute {name!r}", item) for name, item in getattr(value, "__dict__", {}).items())
+        yield from ((f"attribute {name!r}", item) for name, item in _attributes(value).items())
+
+
+def _attributes(value: object) -> dict[str, object]:
+    """List what an instance holds in slots and in its dict. What a class of C holds is its own affair."""
+    names = slots(type(value)) if hasattr(type(value), "__slots__") else ()
+    in_slots = {name: getattr(value, name) for name in names if hasattr(value, name)}
+    return in_slots | getattr(value, "__dict__", {})
 
 
 def _is_picklable(value: object) -> bool:

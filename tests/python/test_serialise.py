@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 import socket
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -20,6 +22,12 @@ LOCK = threading.Lock()
 def uses_a_global(n: int) -> int:
     with LOCK:
         return n
+
+
+@dataclass(frozen=True, slots=True)
+class Slotted:
+    inner: object
+    other: int = 0
 
 
 class Holder:
@@ -40,6 +48,8 @@ def captures(value: Any) -> Callable[[int], Any]:
         (captures(LOCK), "variable 'value' (_thread.lock)"),
         (captures([1, {"deep": LOCK}]), "item 'deep' of item 1 of variable 'value' (_thread.lock)"),
         (captures(n for n in range(3)), "variable 'value' (generator)"),
+        (captures(Slotted([LOCK])), "item 0 of attribute 'inner' of variable 'value' (_thread.lock)"),
+        (captures(io.TextIOWrapper(io.BytesIO())), "variable 'value' (_io.TextIOWrapper)"),
         (uses_a_global, "global 'LOCK' (_thread.lock)"),
         (Holder().method, "item 'lock' of attribute 'inner' of the object (_thread.lock)"),
     ],

@@ -65,8 +65,6 @@ def _execute_in(folder: Path, session: Session, run: Run, waited: float) -> Row:
 def _packed(session: Session, run: Run, waited: float) -> bytes:
     name = session.experiment.name
     try:
-        # By itself first: of what users write, the error can name the part that cannot be sent.
-        serialise.dumps(session.experiment.work.measure, name)
         return serialise.dumps((session, run, waited), name)
     except NotShippableError as error:
         raise ConfigError(
