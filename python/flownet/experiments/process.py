@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import shutil
 import signal
 import sys
 import threading
@@ -19,7 +20,7 @@ from .workload import Place
 def main() -> None:
     """Run what lies in the folder that is the argument, and leave the row there."""
     folder = Path(sys.argv[1])
-    threading.Thread(target=_die_with_caller, name="flownet-run-life", daemon=True).start()
+    threading.Thread(target=_die_with_caller, args=[folder], name="flownet-run-life", daemon=True).start()
     # An interrupt from the terminal reaches the caller too, which then closes the pipe.
     with contextlib.suppress(KeyboardInterrupt):
         serialise.apply_init((folder / INIT).read_bytes())
@@ -31,8 +32,10 @@ def main() -> None:
         written.rename(folder / ROW)
 
 
-def _die_with_caller() -> None:
+def _die_with_caller(folder: Path) -> None:
     os.read(0, 1)
+    # Nobody else does, if the caller was killed.
+    shutil.rmtree(folder, ignore_errors=True)
     os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -104,7 +105,7 @@ def test_a_run_that_ends_its_process_is_a_row_and_the_rest_goes_on(toy_file: Toy
     }
 
 
-def test_no_process_of_a_run_is_left_when_the_caller_is_killed(toy_file: ToyFile, tmp_path: Path) -> None:
+def test_nothing_of_a_run_is_left_when_the_caller_is_killed(toy_file: ToyFile, tmp_path: Path) -> None:
     pids = tmp_path / "pid"
     body = TOY.replace(
         "    if parameters",
@@ -117,13 +118,17 @@ def test_no_process_of_a_run_is_left_when_the_caller_is_killed(toy_file: ToyFile
         1,
     )
     script = f"from flownet.experiments import *; run(find_experiment({str(toy_file(body=body))!r}), {str(tmp_path)!r})"
-    caller = subprocess.Popen([sys.executable, "-c", script])
+    folders = tmp_path / "temporary"
+    folders.mkdir()
+    caller = subprocess.Popen([sys.executable, "-c", script], env={**os.environ, "TMPDIR": str(folders)})
     wait_until(pids.exists)
     pid = int(pids.read_text())
     assert Path(f"/proc/{pid}").exists()
+    assert list(folders.glob("flownet-run-*"))
     caller.kill()
     caller.wait()
     wait_until(lambda: not Path(f"/proc/{pid}").exists())
+    assert not list(folders.glob("flownet-run-*"))
 
 
 def test_what_cannot_be_sent_to_a_process_is_an_error_that_names_it(toy_file: ToyFile, tmp_path: Path) -> None:
