@@ -33,6 +33,21 @@ async fn pair() -> (Tls, Tls) {
     (link(one), link(other))
 }
 
+/// Two ends of one connection that goes through our hands: each with the socket that its peer's bytes come from and its own
+/// go to, which nobody carries over once the handshake is over.
+async fn tapped_pair() -> ((Tls, TcpStream), (TcpStream, Tls)) {
+    let ((dialed, mut near), (mut far, accepted)) = (connect(), connect());
+    let carry = async {
+        loop {
+            carry_over(&mut near, &mut far, |_| {});
+            carry_over(&mut far, &mut near, |_| {});
+            tokio::task::yield_now().await;
+        }
+    };
+    let (one, other) = streams_over(dialed, accepted, carry).await;
+    ((link(one), near), (far, link(other)))
+}
+
 /// Two ends whose sockets somebody else connects, who stops once the handshake is over.
 async fn streams_over(dialed: TcpStream, accepted: TcpStream, carry: impl Future<Output = ()>) -> (Stream, Stream) {
     let credentials = Credentials::with_tls(Secret::from_bytes([1; 32]), Certificates::generate().unwrap()).unwrap();
@@ -149,18 +164,7 @@ async fn the_end_is_told_once_all_bytes_before_it_are_read_and_then_with_each_re
 
 #[tokio::test]
 async fn a_byte_changed_on_the_way_is_an_error_and_not_a_byte() {
-    let ((dialed, near), (far, accepted)) = (connect(), connect());
-    let (mut near_tap, mut far_tap) = (near.try_clone().unwrap(), far.try_clone().unwrap());
-    let carry = async {
-        loop {
-            carry_over(&mut near_tap, &mut far_tap, |_| {});
-            carry_over(&mut far_tap, &mut near_tap, |_| {});
-            tokio::task::yield_now().await;
-        }
-    };
-    let (one, other) = streams_over(dialed, accepted, carry).await;
-    let (one, other) = (link(one), link(other));
-    let (mut near, mut far) = (near, far);
+    let ((one, mut near), (mut far, other)) = tapped_pair().await;
     assert_eq!(one.write(&[IoSlice::new(b"a hundred and one")]).unwrap(), Sent::Accepted(17));
     carry_over(&mut near, &mut far, |bytes| bytes[9] ^= 1);
     let error = other.read(&mut [0; 64], &mut []).unwrap_err();
@@ -197,20 +201,9 @@ async fn what_came_before_the_session_is_taken_over_is_not_lost() {
 
 #[tokio::test]
 async fn a_stream_that_ends_within_a_record_is_an_error() {
-    let ((dialed, near), (far, accepted)) = (connect(), connect());
-    let (mut near_tap, mut far_tap) = (near.try_clone().unwrap(), far.try_clone().unwrap());
-    let carry = async {
-        loop {
-            carry_over(&mut near_tap, &mut far_tap, |_| {});
-            carry_over(&mut far_tap, &mut near_tap, |_| {});
-            tokio::task::yield_now().await;
-        }
-    };
-    let (one, other) = streams_over(dialed, accepted, carry).await;
-    let (one, other) = (link(one), link(other));
+    let ((one, mut near), (mut far, other)) = tapped_pair().await;
     assert_eq!(one.write(&[IoSlice::new(b"a hundred and one")]).unwrap(), Sent::Accepted(17));
     let mut record = [0; 64];
-    let (mut near, mut far) = (near, far);
     let count = near.read(&mut record).unwrap();
     far.write_all(&record[..count - 1]).unwrap();
     far.shutdown(Shutdown::Write).unwrap();
