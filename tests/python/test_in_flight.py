@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -15,25 +16,31 @@ WORK = 0.001
 SETTING = 0.25
 
 
-def stamps(subtask: int, subtasks: int) -> Iterator[tuple[int, float]]:
+def stamps(count: int, subtask: int, subtasks: int) -> Iterator[tuple[int, float]]:
     """Make records that say when they were made, by the clock that all processes of a machine share."""
-    return ((number, time.monotonic()) for number in range(subtask, RECORDS, subtasks))
+    return ((number, time.monotonic()) for number in range(subtask, count, subtasks))
 
 
-def age(record: tuple[int, float]) -> float:
+def age(record: tuple[int, float], work: float) -> float:
     """Take a while, and say how old the record was when its turn came."""
     waited = time.monotonic() - record[1]
-    time.sleep(WORK)
+    time.sleep(work)
     return waited
 
 
 def ages(
-    max_in_flight_time: str | None, workers: int, parallelism: int, *, is_here: bool
+    max_in_flight_time: str | None,
+    workers: int,
+    parallelism: int,
+    *,
+    is_here: bool = False,
+    count: int = RECORDS,
+    work: float = WORK,
 ) -> tuple[list[float], fn.JobResult]:
     """Run a fast source before a slow map."""
     env = fn.Environment(parallelism=parallelism, max_in_flight_time=max_in_flight_time, name="ages")
-    records = env.from_iterable(stamps(0, 1) if is_here else stamps)
-    waited = records.key_by(lambda record: record[0]).map(age).name("slow").collect()
+    records = env.from_iterable(stamps(count, 0, 1) if is_here else partial(stamps, count))
+    waited = records.key_by(lambda record: record[0]).map(partial(age, work=work)).name("slow").collect()
     result = env.execute(workers=workers)
     return list(waited), result
 
@@ -66,28 +73,13 @@ def test_records_are_not_much_older_than_the_setting_allows(workers: int, parall
 
 @pytest.mark.parametrize("workers", [0, 2], ids=["no worker", "between two"])
 def test_a_wide_exchange_is_bounded_too(workers: int) -> None:
-    parallelism, work, records = 16, 0.005, 16 * 600
-
-    def made(subtask: int, subtasks: int) -> Iterator[tuple[int, float]]:
-        return ((number, time.monotonic()) for number in range(subtask, records, subtasks))
-
-    def aged(record: tuple[int, float]) -> float:
-        waited = time.monotonic() - record[1]
-        time.sleep(work)
-        return waited
-
-    def run(max_in_flight_time: str | None) -> tuple[list[float], fn.JobResult]:
-        env = fn.Environment(parallelism=parallelism, max_in_flight_time=max_in_flight_time, name="wide")
-        waited = env.from_iterable(made).key_by(lambda record: record[0]).map(aged).name("slow").collect()
-        result = env.execute(workers=workers)
-        return list(waited), result
-
+    parallelism, work, count = 16, 0.005, 16 * 600
     # The floor of as many buffers as there may be, one record in each, and the time of the setting.
     floor = (4 * parallelism + 16) * work
-    unbounded, _ = run(None)
-    bounded, result = run(f"{SETTING}s")
-    assert len(bounded) == len(unbounded) == records
-    assert max(unbounded) > 0.8 * records * work / parallelism
+    unbounded, _ = ages(None, workers, parallelism, count=count, work=work)
+    bounded, result = ages(f"{SETTING}s", workers, parallelism, count=count, work=work)
+    assert len(bounded) == len(unbounded) == count
+    assert max(unbounded) > 0.8 * count * work / parallelism
     assert statistics.quantiles(bounded, n=20)[-1] < 2 * (SETTING + floor)
     assert statistics.median(bounded) < statistics.median(unbounded) / 2
     assert slowest_task(result).fill_limit is not None
