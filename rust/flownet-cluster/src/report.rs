@@ -175,8 +175,9 @@ impl fmt::Display for JobReport {
 }
 
 impl Bottleneck {
-    /// Finds the busiest vertex of those that are busy, or wait for the interpreter to be, most of the time. Among vertices about equally busy it is the one whose
-    /// upstream is back-pressured: the others are busy because it lets them. `edges` are (from, to) positions.
+    /// Finds the busiest vertex of those that are busy, or wait for the interpreter to be, most of the time. Among
+    /// vertices about equally busy it is the one whose upstream is back-pressured: the others are busy because it lets
+    /// them. `edges` are (from, to) positions.
     pub(crate) fn find(vertices: &[VertexReport], edges: &[(usize, usize)]) -> Option<Self> {
         let is_pressing =
             |vertex: usize| edges.iter().any(|&(from, to)| to == vertex && vertices[from].back_pressured > NOTICEABLE);

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Dials `peer`, and again, up to five times in a row, where it hung up on us during the handshake
-/// ([`HandshakeError::is_hang_up`](crate::HandshakeError::is_hang_up)): it is crowded, and we gave way to others before it knew us. The pauses in between grow from 50 ms by as
-/// much each time.
+/// ([`HandshakeError::is_hang_up`](crate::HandshakeError::is_hang_up)): it is crowded, and we gave way to others before
+/// it knew us. The pauses in between grow from 50 ms by as much each time.
 ///
 /// # Errors
 /// That of the last attempt.
