@@ -14,6 +14,9 @@ O3. A record is left out of windows that are over (O2), and is late if no window
 O4. Windows of a session are merged when they touch, before anything else is decided: lateness is that of the merged
     window. A merged window that was complete fires at once.
 O5. A watermark that steps back changes nothing. At the end of the input all windows are complete.
+O6. A `Rule` takes the place of O1: a window fires with each so many records instead of at its end, it forgets the
+    records it has fired with, or it forgets all but the last ones before it fires. It has nothing to fire with if it
+    has forgotten all; its counter is that of all windows it was merged from.
 """
 
 from __future__ import annotations
@@ -91,6 +94,18 @@ class Session:
 Assigner: TypeAlias = Tumbling | Sliding | Session
 
 
+@dataclass(frozen=True)
+class Rule:
+    """When a window fires, and what it keeps; by default at its end, and everything."""
+
+    every: int | None = None
+    """Fire with every so many records of the window, and not at its end."""
+    purging: bool = False
+    """Forget the records that it has fired with."""
+    keeping: int | None = None
+    """Forget all but the last so many before it fires."""
+
+
 @dataclass
 class Outcome:
     """What came of a stream."""
@@ -112,12 +127,23 @@ class _Open:
     key: Hashable
     window: Window
     arrivals: list[tuple[int, Any]]
+    count: int
+    """Records since it last fired."""
 
-    def firing(self) -> Firing:
-        return Firing(self.key, self.window, tuple(value for _, value in sorted(self.arrivals, key=lambda one: one[0])))
+    def fire(self, rule: Rule) -> Firing:
+        self.arrivals.sort(key=lambda arrival: arrival[0])
+        if rule.keeping is not None:
+            del self.arrivals[: -rule.keeping]
+        values = tuple(value for _, value in self.arrivals)
+        if rule.purging:
+            self.arrivals.clear()
+        self.count = 0
+        return Firing(self.key, self.window, values)
 
 
-def replay(arrivals: Iterable[Record | Watermark], assigner: Assigner, lateness: int = 0) -> Outcome:
+def replay(
+    arrivals: Iterable[Record | Watermark], assigner: Assigner, lateness: int = 0, rule: Rule = Rule()
+) -> Outcome:
     """Go through records and watermarks as one subtask sees them; the end of the input follows by itself."""
     outcome = Outcome()
     kept: list[_Open] = []
@@ -129,10 +155,10 @@ def replay(arrivals: Iterable[Record | Watermark], assigner: Assigner, lateness:
     for number, arrival in enumerate([*arrivals, Watermark(END_OF_TIME)]):
         if isinstance(arrival, Watermark):
             before, now = now, max(now, arrival.timestamp)
-            complete = [one for one in kept if before < one.window.end - 1 <= now]
+            complete = [one for one in kept if before < one.window.end - 1 <= now and one.arrivals]
             complete.sort(key=lambda one: one.window.end)
-            for _, together in groupby(complete, key=lambda one: one.window.end):
-                outcome.fired.append([one.firing() for one in together])
+            for _, together in groupby(complete if rule.every is None else [], key=lambda one: one.window.end):
+                outcome.fired.append([one.fire(rule) for one in together])
             kept = [one for one in kept if not is_over(one.window)]
             continue
         taken = False
@@ -142,10 +168,11 @@ def replay(arrivals: Iterable[Record | Watermark], assigner: Assigner, lateness:
                 continue
             taken = True
             mine.arrivals.append((number, arrival.value))
+            mine.count += 1
             # Those it was merged from are those it covers.
             kept = [one for one in kept if one.key != mine.key or not _covers(mine.window, one.window)] + [mine]
-            if mine.window.end - 1 <= now:
-                outcome.fired.append([mine.firing()])
+            if mine.count >= rule.every if rule.every is not None else mine.window.end - 1 <= now:
+                outcome.fired.append([mine.fire(rule)])
         if not taken:
             outcome.late.append(arrival)
     return outcome
@@ -157,7 +184,8 @@ def _open_for(key: Hashable, window: Window, kept: list[_Open], merging: bool) -
     # Two kept ones never touch, so what touches the new window touches the merged one, and nothing else does.
     windows = [window, *map(attrgetter("window"), same)]
     merged = Window(min(each.start for each in windows), max(each.end for each in windows))
-    return _Open(key, merged, [arrival for one in same for arrival in one.arrivals])
+    together = [arrival for one in same for arrival in one.arrivals]
+    return _Open(key, merged, together, sum(one.count for one in same))
 
 
 def _covers(window: Window, other: Window) -> bool:

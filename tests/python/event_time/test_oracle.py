@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from . import oracle, streams
-from .oracle import Firing, Record, Session, Sliding, Tumbling, Watermark, Window, at_once, replay
+from .oracle import Firing, Record, Rule, Session, Sliding, Tumbling, Watermark, Window, at_once, replay
 
 
 def at(*timestamps: int) -> list[Record | Watermark]:
@@ -143,6 +143,38 @@ def test_a_session_that_has_fired_and_grows_fires_again_at_its_new_end() -> None
 def test_a_session_is_forgotten_after_its_lateness() -> None:
     outcome = replay([*at(0), Watermark(6), *at(3)], Session(5), lateness=2)
     assert outcome.firings == fired((0, 5, (0,)), (3, 8, (3,)))
+
+
+def test_a_window_that_purges_fires_with_the_records_since_it_last_did() -> None:
+    outcome = replay([*at(1, 2), Watermark(9), *at(3), Watermark(14)], Tumbling(10), 5, Rule(purging=True))
+    assert outcome.firings == fired((0, 10, (1, 2)), (0, 10, (3,)))
+
+
+def test_a_session_that_has_purged_still_grows_and_fires_with_what_came_since() -> None:
+    outcome = replay([*at(0), Watermark(4), *at(4), Watermark(8)], Session(5), 10, Rule(purging=True))
+    assert outcome.firings == fired((0, 5, (0,)), (0, 9, (4,)))
+
+
+def test_sessions_that_have_purged_and_are_joined_within_their_time_fire_with_the_new_record_alone() -> None:
+    outcome = replay([*at(0, 8), Watermark(12), *at(4), Watermark(20)], Session(5), 10, Rule(purging=True))
+    assert outcome.firings == fired((0, 5, (0,)), (8, 13, (8,)), (0, 13, (4,)))
+
+
+def test_a_window_that_counts_fires_with_every_so_many_records_and_never_at_its_end() -> None:
+    outcome = replay([*at(1, 2, 11, 3, 4, 5), Watermark(9)], Tumbling(10), rule=Rule(every=2))
+    assert outcome.firings == fired((0, 10, (1, 2)), (0, 10, (1, 2, 3, 4)))
+    purging = replay([*at(1, 2, 11, 3, 4, 5), Watermark(9)], Tumbling(10), rule=Rule(every=2, purging=True))
+    assert purging.firings == fired((0, 10, (1, 2)), (0, 10, (3, 4)))
+
+
+def test_sessions_that_count_count_together_once_they_are_merged() -> None:
+    outcome = replay(at(0, 1, 10, 11, 5, 12), Session(5), rule=Rule(every=5))
+    assert outcome.firings == fired((0, 16, (0, 1, 10, 11, 5)))
+
+
+def test_a_window_that_keeps_the_last_ones_forgets_the_others_when_it_fires() -> None:
+    outcome = replay([*at(1, 2, 3), Watermark(9), *at(4)], Tumbling(10), 5, Rule(keeping=2))
+    assert outcome.firings == fired((0, 10, (2, 3)), (0, 10, (3, 4)))
 
 
 @given(streams.unordered(), streams.assigners())
