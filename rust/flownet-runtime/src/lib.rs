@@ -39,4 +39,4 @@ pub use self::input::InputBatch;
 pub use self::inspection::TaskInspection;
 pub use self::mailbox::CancelToken;
 pub use self::metrics::{InFlightSnapshot, MetricsSnapshot, QueueSnapshot, TaskMetrics};
-pub use self::outputs::Outputs;
+pub use self::outputs::{Outputs, TimeSpent};

@@ -108,9 +108,14 @@ impl TaskMetrics {
         (load(&self.buffers_in), load(&self.bytes_in_local) + load(&self.bytes_in_remote))
     }
 
+    /// Wall time by what it was spent on.
+    pub(crate) fn time(&self) -> TimeShares {
+        self.time.snapshot(self.now_ns())
+    }
+
     /// Time that the task did not wait for input.
     pub(crate) fn worked(&self) -> Duration {
-        let time = self.time.snapshot(self.now_ns());
+        let time = self.time();
         time.total() - time.idle
     }
 

@@ -15,7 +15,7 @@ use flownet_net::{Inlets, ThreadParker};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::error::TaskError;
-use crate::ledger::TimeState;
+use crate::ledger::{TimeShares, TimeState};
 use crate::mailbox::CancelToken;
 use crate::metrics::TaskMetrics;
 use crate::source::Pace;
@@ -109,11 +109,23 @@ impl Outputs {
     /// Runs `pull`, which may wait for something outside, or work for it: the processor time that it takes counts as busy,
     /// the rest as idle. For what is rare: it reads two clocks twice.
     pub fn idle_unless_at_work<R>(&mut self, pull: impl FnOnce() -> R) -> R {
-        let before = thread_time();
+        let before = cpu_time(ClockId::ThreadCPUTime);
         let result = self.idle_while(pull);
-        let worked = thread_time().saturating_sub(before);
+        let worked = cpu_time(ClockId::ThreadCPUTime).saturating_sub(before);
         self.metrics.recount(TimeState::Idle, TimeState::Busy, worked);
         result
+    }
+
+    /// Where time went so far. For what is rare: it reads three clocks.
+    pub fn time_spent(&self) -> TimeSpent {
+        let worked = cpu_time(ClockId::ThreadCPUTime);
+        let TimeShares { busy, idle, .. } = self.metrics.time();
+        TimeSpent { busy, idle, worked, process: cpu_time(ClockId::ProcessCPUTime) }
+    }
+
+    /// Counts time that counted as `from` as `to`.
+    pub fn recount(&mut self, from: TimeState, to: TimeState, time: Duration) {
+        self.metrics.recount(from, to, time);
     }
 
     /// The task is about to wait for the interpreter; [`has_interpreter`](Self::has_interpreter) ends that.
@@ -218,8 +230,32 @@ impl Outputs {
     }
 }
 
-/// Processor time of the calling thread.
-fn thread_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
+/// Where the time of a task went, since some moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TimeSpent {
+    /// What counts as busy.
+    pub busy: Duration,
+    /// What counts as idle.
+    pub idle: Duration,
+    /// Processor time of the task's thread.
+    pub worked: Duration,
+    /// Processor time of the process.
+    pub process: Duration,
+}
+
+impl TimeSpent {
+    /// What was spent since an earlier moment.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            busy: self.busy.saturating_sub(earlier.busy),
+            idle: self.idle.saturating_sub(earlier.idle),
+            worked: self.worked.saturating_sub(earlier.worked),
+            process: self.process.saturating_sub(earlier.process),
+        }
+    }
+}
+
+fn cpu_time(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }

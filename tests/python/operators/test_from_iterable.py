@@ -151,10 +151,12 @@ def test_the_generators_that_a_function_makes_are_closed_with_the_job() -> None:
     assert sorted(closed) == [0, 1]
 
 
-def test_a_generator_that_waits_is_idle_and_one_that_works_is_busy(workers: int) -> None:
+@pytest.mark.parametrize("burst", [1, 1000])
+def test_a_generator_that_waits_is_idle_and_one_that_works_is_busy(workers: int, burst: int) -> None:
     def waits() -> Iterator[int]:
-        for number in range(10):
-            time.sleep(0.02)
+        for number in range(20 * burst):
+            if number % burst == 0:
+                time.sleep(0.02)
             yield number
 
     def works() -> Iterator[int]:

@@ -45,6 +45,11 @@ impl TaskThreads {
         &ALL
     }
 
+    /// How many there are.
+    pub(super) fn count(&self) -> u32 {
+        u32::try_from(self.lock().iter().filter(|&&(process, _)| process == process::id()).count()).unwrap_or(u32::MAX)
+    }
+
     fn enter(&self, thread: c_ulong) {
         self.lock().insert((process::id(), thread));
     }

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use flownet_runtime::ledger::TimeState;
 use flownet_runtime::source::Throttle;
-use flownet_runtime::{CancelToken, Outputs, SourceStatus, TaskContext, TaskError};
+use flownet_runtime::{CancelToken, Outputs, SourceStatus, TaskContext, TaskError, TimeSpent};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyIterator, PyList, PyString};
@@ -281,6 +282,17 @@ impl<'a, 'py> Flow<'a, 'py> {
     /// Runs a call that may wait for something outside.
     pub(super) fn idle_unless_at_work<R>(&mut self, pull: impl FnOnce() -> R) -> R {
         self.out.idle_unless_at_work(pull)
+    }
+
+    /// Where the task's time went so far.
+    pub(super) fn time_spent(&self) -> TimeSpent {
+        self.out.time_spent()
+    }
+
+    /// Of what counted as idle or busy lately, `idle` is idle, and not `counted`.
+    pub(super) fn set_idle(&mut self, counted: Duration, idle: Duration) {
+        self.out.recount(TimeState::Idle, TimeState::Busy, counted.saturating_sub(idle));
+        self.out.recount(TimeState::Busy, TimeState::Idle, idle.saturating_sub(counted));
     }
 
     /// Set when the task is told to stop.

@@ -9,6 +9,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyIterator;
 
 use super::POLL_RECORDS;
+use super::waits::Waits;
+use crate::chain::attach::TaskThreads;
 use crate::chain::failure::OperatorInfo;
 use crate::chain::stage::{Flow, Meter, Source};
 
@@ -20,8 +22,7 @@ pub(in crate::chain) struct Iterable {
     meter: Meter,
     /// The iterator never waits: batches need not end with each record.
     is_prompt: bool,
-    /// The last poll took so long for each record that clocks cost nothing beside it.
-    is_slow: bool,
+    waits: Waits,
 }
 
 /// Where the iterator comes from.
@@ -32,16 +33,45 @@ pub(in crate::chain) enum Pulled {
     MadeBy(Py<PyAny>),
 }
 
-/// From here on it counts how an iterator spends its time. Two looks at two clocks are a fraction of it.
-const SLOW_RECORD: Duration = Duration::from_micros(20);
-
 /// A poll of a slow iterator ends here, so that timers and mail are looked at.
 const LONGEST_POLL: Duration = Duration::from_millis(5);
 
 impl Iterable {
     pub(in crate::chain) fn new(pulled: Pulled, meter: Meter, info: OperatorInfo) -> Self {
-        // Slow until it has shown otherwise.
-        Self { pulled, info, metrics: None, meter, is_prompt: false, is_slow: true }
+        Self { pulled, info, metrics: None, meter, is_prompt: false, waits: Waits::new() }
+    }
+
+    /// Emits the records of one poll, and counts how many were pulled.
+    fn emit_pulled(&mut self, flow: &mut Flow<'_, '_>, pulls: &mut u32) -> Result<SourceStatus, TaskError> {
+        let py = flow.py;
+        let info = &self.info;
+        let failed = |error: PyErr| info.failed(py, &error, None);
+        let Pulled::Iterator(iterator) = &self.pulled else { return Ok(SourceStatus::Finished) };
+        let mut iterator = iterator.bind(py).cast::<PyIterator>().map_err(|error| failed(error.into()))?.clone();
+        let is_watched = !self.is_prompt && self.waits.is_watched();
+        let started = Instant::now();
+        while *pulls < POLL_RECORDS as u32 {
+            flow.cancel().check()?;
+            *pulls += 1;
+            let next = if is_watched { flow.idle_unless_at_work(|| iterator.next()) } else { iterator.next() };
+            let Some(record) = next else { return Ok(SourceStatus::Finished) };
+            let record = record.map_err(failed)?;
+            if let Some(metrics) = &self.metrics {
+                metrics.add_records_in(1);
+            }
+            let may_go_on = flow.emit_paced(record, &mut self.meter)?;
+            if !self.is_prompt {
+                flow.end_batch()?;
+            }
+            if !may_go_on {
+                break;
+            }
+            // The clock costs as much as a cheap record, so it is read now and then.
+            if pulls.is_multiple_of(16) && started.elapsed() > LONGEST_POLL {
+                break;
+            }
+        }
+        Ok(SourceStatus::More)
     }
 }
 
@@ -60,38 +90,19 @@ impl Source for Iterable {
         Ok(())
     }
 
-    /// Every record is on its way before the next is pulled, unless the iterator is known not to wait for it.
+    /// Every record is on its way before the next is pulled, unless the iterator is known not to wait for it: nobody can
+    /// tell of another whether it will.
     fn emit(&mut self, flow: &mut Flow<'_, '_>) -> Result<SourceStatus, TaskError> {
-        let py = flow.py;
-        let info = &self.info;
-        let failed = |error: PyErr| info.failed(py, &error, None);
-        let Pulled::Iterator(iterator) = &self.pulled else { return Ok(SourceStatus::Finished) };
-        let mut iterator = iterator.bind(py).cast::<PyIterator>().map_err(|error| failed(error.into()))?.clone();
-        let started = Instant::now();
         let mut pulls = 0;
-        for pulled in 0..POLL_RECORDS {
-            flow.cancel().check()?;
-            pulls = pulled as u32 + 1;
-            let next = if self.is_slow { flow.idle_unless_at_work(|| iterator.next()) } else { iterator.next() };
-            let Some(record) = next else { return Ok(SourceStatus::Finished) };
-            let record = record.map_err(failed)?;
-            if let Some(metrics) = &self.metrics {
-                metrics.add_records_in(1);
-            }
-            let may_go_on = flow.emit_paced(record, &mut self.meter)?;
-            if !self.is_prompt {
-                flow.end_batch()?;
-            }
-            if !may_go_on {
-                break;
-            }
-            // The clock costs as much as a cheap record, so it is read now and then.
-            if pulled % 16 == 15 && started.elapsed() > LONGEST_POLL {
-                break;
-            }
+        if self.is_prompt {
+            return self.emit_pulled(flow, &mut pulls);
         }
-        self.is_slow = started.elapsed() > SLOW_RECORD * pulls;
-        Ok(SourceStatus::More)
+        let before = flow.time_spent();
+        let status = self.emit_pulled(flow, &mut pulls);
+        let spent = flow.time_spent().since(&before);
+        let others = TaskThreads::of_all_jobs().count().saturating_sub(1);
+        flow.set_idle(spent.idle, self.waits.poll_ended(&spent, pulls, others));
+        status
     }
 
     /// A generator that is not used up runs its `finally` blocks now, and not whenever it is collected.

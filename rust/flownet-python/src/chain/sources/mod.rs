@@ -5,6 +5,7 @@ mod iterable;
 mod lines;
 mod socket;
 mod text;
+mod waits;
 
 pub(super) use collection::Collection;
 pub(super) use iterable::{Iterable, Pulled};

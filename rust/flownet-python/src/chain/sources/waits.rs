@@ -1,0 +1,166 @@
+//! How long an iterator waits for its records, without a clock read for each.
+//!
+//! What a poll took and its thread did not compute was waited for: by the iterator, or by a function that is chained
+//! behind it. Whose it was is known of polls that are *watched*, in which each pull counts as idle but for what was
+//! computed in it. Of an iterator that is slow all are, as clocks cost nothing beside its records. Of a fast one that
+//! waits now and then a few are, and the others are taken to be alike.
+//!
+//! # Invariants
+//! - W1: a poll has no more idle time than it took beyond what its thread computed.
+//! - W2: what tasks wait that compute by turns, as the interpreter has them do, is not idle.
+//! - W3: polls of a fast iterator that does not wait are not watched, but for the first.
+
+use std::time::Duration;
+
+use flownet_runtime::TimeSpent;
+
+/// From here on a poll is watched because of how long its records take.
+const SLOW_RECORD: Duration = Duration::from_micros(20);
+
+/// What is waited for less is noise.
+const NOTICEABLE: Duration = Duration::from_micros(100);
+
+/// So many polls that waited are taken to be like the one that was watched; and so many are watched to find one.
+const ALIKE: u32 = 16;
+
+/// What is known of an iterator's waits. Its clock is the caller's.
+#[derive(Debug)]
+pub(super) struct Waits {
+    is_slow: bool,
+    known: Known,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Known {
+    /// It waits for nothing.
+    Prompt,
+    /// Something waited: so many more polls are watched to find out what.
+    Suspected(u32),
+    /// The iterator's part of what is waited for; good for so many more polls.
+    Share(f64, u32),
+}
+
+impl Waits {
+    /// Slow until it has shown otherwise.
+    pub(super) fn new() -> Self {
+        Self { is_slow: true, known: Known::Prompt }
+    }
+
+    /// Whether the next poll is to be watched.
+    pub(super) fn is_watched(&self) -> bool {
+        self.is_slow || matches!(self.known, Known::Suspected(_))
+    }
+
+    /// A poll is over that pulled so many records beside so many other tasks of the process. Says how much of it was idle.
+    pub(super) fn poll_ended(&mut self, spent: &TimeSpent, pulls: u32, others: u32) -> Duration {
+        let took = spent.busy + spent.idle;
+        // Beside those that compute too it waits for each as long as it computes itself.
+        let turns = spent.process.saturating_sub(spent.worked).min(spent.worked * others);
+        let waited = took.saturating_sub(spent.worked + turns);
+        let has_waited = waited > NOTICEABLE && waited > took / 10;
+        let was_watched = self.is_watched();
+        let idle = match self.known {
+            _ if was_watched => spent.idle.min(waited),
+            Known::Share(share, _) if has_waited => waited.mul_f64(share),
+            _ => Duration::ZERO,
+        };
+        self.is_slow = took > SLOW_RECORD * pulls;
+        self.known = match (self.known, has_waited) {
+            (_, true) if was_watched => Known::Share(idle.div_duration_f64(waited), ALIKE),
+            (Known::Share(share, left @ 1..), true) => Known::Share(share, left - 1),
+            (_, true) => Known::Suspected(ALIKE),
+            (Known::Suspected(left), false) => left.checked_sub(1).map_or(Known::Prompt, Known::Suspected),
+            (known, false) => known,
+        };
+        idle
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// An iterator and what is behind it: what each computes and waits in one poll.
+    #[derive(Clone, Copy, Default)]
+    struct Poll {
+        works: Duration,
+        waits: Duration,
+        works_behind: Duration,
+        waits_behind: Duration,
+        pulls: u32,
+    }
+
+    fn spent(poll: Poll, is_watched: bool) -> TimeSpent {
+        let worked = poll.works + poll.works_behind;
+        let idle = if is_watched { poll.waits } else { Duration::ZERO };
+        TimeSpent { busy: worked + poll.waits + poll.waits_behind - idle, idle, worked, process: worked }
+    }
+
+    /// Runs polls, and says what of them was idle and how many were watched.
+    fn run(polls: impl IntoIterator<Item = Poll>) -> (Duration, u32) {
+        let mut waits = Waits::new();
+        let (mut idle, mut watched) = (Duration::ZERO, 0);
+        for poll in polls {
+            let is_watched = waits.is_watched();
+            watched += u32::from(is_watched);
+            idle += waits.poll_ended(&spent(poll, is_watched), poll.pulls, 0);
+        }
+        (idle, watched)
+    }
+
+    #[test]
+    fn one_that_does_not_wait_is_watched_once() {
+        let poll = Poll { works: MS, works_behind: MS, pulls: 1024, ..Poll::default() };
+        assert_eq!(run([poll; 100]), (Duration::ZERO, 1));
+    }
+
+    #[test]
+    fn one_that_hands_on_many_and_then_waits_is_idle_meanwhile_and_rarely_watched() {
+        let poll = Poll { works: MS / 2, waits: 10 * MS, works_behind: MS / 4, pulls: 1000, ..Poll::default() };
+        let (idle, watched) = run([poll; 160]);
+        assert!(idle.abs_diff(1600 * MS) < MS, "{idle:?}");
+        assert!(watched < 160 / 12, "{watched}");
+    }
+
+    #[test]
+    fn one_that_waits_in_one_poll_of_many_is_idle_in_most_of_these() {
+        let works = Poll { works: MS, pulls: 1024, ..Poll::default() };
+        let waits = Poll { waits: 100 * MS, ..works };
+        let (idle, watched) = run((0..1000).map(|turn| if turn % 10 == 9 { waits } else { works }));
+        assert!(idle > 80 * 100 * MS, "{idle:?}");
+        assert!(watched < 200, "{watched}");
+    }
+
+    #[test]
+    fn what_is_chained_behind_it_may_wait_as_it_likes() {
+        let poll = Poll { works: MS, waits_behind: 10 * MS, pulls: 1000, ..Poll::default() };
+        assert_eq!(run([poll; 100]).0, Duration::ZERO);
+        let both = Poll { waits: 5 * MS, ..poll };
+        let (idle, _) = run([both; 100]);
+        assert!(idle.abs_diff(500 * MS) < MS, "{idle:?}");
+    }
+
+    #[test]
+    fn one_that_waits_for_each_record_is_watched_always() {
+        let poll = Poll { works: MS, waits: 100 * MS, pulls: 16, ..Poll::default() };
+        let (idle, watched) = run([poll; 10]);
+        assert_eq!((idle, watched), (1000 * MS, 10));
+    }
+
+    #[test]
+    fn one_that_computes_by_turns_with_others_is_not_idle() {
+        for watched in [false, true] {
+            let mut waits = Waits { is_slow: watched, known: Known::Share(1.0, ALIKE) };
+            // Of 12 ms it has computed 4, as have two others meanwhile.
+            let idle = if watched { 8 * MS } else { Duration::ZERO };
+            let spent = TimeSpent { busy: 12 * MS - idle, idle, worked: 4 * MS, process: 12 * MS };
+            assert_eq!(waits.poll_ended(&spent, 1000, 2), Duration::ZERO);
+        }
+        // One that sleeps while another computes is.
+        let mut waits = Waits::new();
+        let spent = TimeSpent { busy: MS, idle: 99 * MS, worked: MS, process: 96 * MS };
+        assert_eq!(waits.poll_ended(&spent, 1, 2), 97 * MS);
+    }
+}
