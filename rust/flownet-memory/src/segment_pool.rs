@@ -159,14 +159,6 @@ impl SegmentPool {
     pub fn guaranteed(&self) -> usize {
         lock(&self.registry).guaranteed()
     }
-
-    /// What the live pools would like (their maximums, or minimums where
-    /// unbounded) in percent of what there is. May exceed 100.
-    pub fn usage_percent(&self) -> usize {
-        let wanted = |pool: &Arc<PoolCore>| pool.settings.max.unwrap_or(pool.settings.min);
-        let wanted = lock(&self.registry).pools.iter().map(wanted).fold(0, usize::saturating_add);
-        wanted.saturating_mul(100) / self.total
-    }
 }
 
 impl fmt::Debug for SegmentPool {

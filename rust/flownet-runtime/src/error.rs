@@ -63,13 +63,8 @@ pub enum TaskError {
 }
 
 impl TaskError {
-    /// Whether this is the echo of a failure elsewhere (a lost peer, a failed producer, a cancel), so that a
-    /// coordinator should wait a moment for the root before it reports this one.
-    pub fn is_secondary(&self) -> bool {
-        self.evidence() < Evidence::Cause
-    }
-
-    /// What this error says about why a job fails.
+    /// What this error says about why a job fails. Less than [`Evidence::Cause`] is the echo of a failure elsewhere (a
+    /// lost peer, a failed producer, a cancel): a coordinator should wait a moment for the root before it reports this one.
     pub fn evidence(&self) -> Evidence {
         match self {
             Self::Cancelled => Evidence::Nothing,
@@ -279,13 +274,13 @@ mod tests {
         let released = TaskError::from(ExchangeError::Released);
         let cancelled = TaskError::from(ExchangeError::Cancelled);
         for echo in [&lost, &failed, &released, &cancelled] {
-            assert!(echo.is_secondary(), "{echo}");
+            assert!(echo.evidence() < Evidence::Cause, "{echo}");
         }
         assert_eq!(cancelled, TaskError::Cancelled);
         assert!(lost.evidence() > failed.evidence() && failed.evidence() > released.evidence());
         let too_large = TaskError::from(ExchangeError::RecordTooLarge { bytes: 10, max_bytes: 5 });
         for root in [too_large, TaskError::Config("x".into())] {
-            assert!(!root.is_secondary(), "{root}");
+            assert_eq!(root.evidence(), Evidence::Cause, "{root}");
         }
     }
 }

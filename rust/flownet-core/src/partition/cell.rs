@@ -71,12 +71,6 @@ impl SubpartitionCell {
         polled
     }
 
-    /// Appends elements until nothing is there or `max_data` data buffers were taken and the next is data again.
-    /// Nothing appended means that the reader sleeps.
-    pub fn poll_many(&self, max_data: usize, out: &mut Vec<Polled>) {
-        self.poll_each(max_data, usize::MAX, |element| out.push(element));
-    }
-
     /// Gives up to `max_elements` elements, of which `max_data` may be data, to `sink`, under one lock. `sink` must
     /// only store them. Returns how many there were; none for a positive limit means that the reader sleeps.
     pub(crate) fn poll_each(&self, max_data: usize, max_elements: usize, mut sink: impl FnMut(Polled)) -> usize {

@@ -159,19 +159,6 @@ fn spare_segments_are_shared_by_head_room_as_pools_come_and_go() {
 }
 
 #[test]
-fn usage_percent_counts_maximums_and_may_exceed_hundred() {
-    let segments = segments(10);
-    assert_eq!(segments.usage_percent(), 0);
-    let unbounded = segments.create_buffer_pool(sized(3, None)).unwrap();
-    assert_eq!(segments.usage_percent(), 30);
-    let wide = segments.create_buffer_pool(sized(1, 12)).unwrap();
-    assert_eq!(segments.usage_percent(), 150);
-    drop((unbounded, wide));
-    assert_eq!(segments.usage_percent(), 0);
-    assert_all_home(&segments);
-}
-
-#[test]
 fn several_pools_blocked_on_the_segment_pool_all_make_progress() {
     let segments = segments(6);
     let greedy = segments.create_buffer_pool(sized(0, None)).unwrap();

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 
+use flownet_runtime::error::Evidence;
 use flownet_runtime::spec::Partitioner;
 use flownet_runtime::{Chain, ExchangeFailureKind, Outputs, SourceStatus, TaskContext, TaskError};
 
@@ -32,10 +33,11 @@ fn an_operator_error_names_operator_and_record_and_reaches_the_consumer_as_its_p
         let error = running.task("middle", 0).join().unwrap_err();
         assert_eq!(error, TaskError::from(failure(5000)));
         assert!(error.to_string().contains("'breaks' (subtask 1 of 1) failed on record 5000: ValueError"));
-        assert!(!error.is_secondary() && closed.load(Ordering::Acquire));
+        assert_eq!(error.evidence(), Evidence::Cause);
+        assert!(closed.load(Ordering::Acquire));
 
         let echo = running.task("sink", 0).join().unwrap_err();
-        assert!(echo.is_secondary() && echo.to_string().contains("not this one"), "{echo}");
+        assert!(echo.evidence() < Evidence::Cause && echo.to_string().contains("not this one"), "{echo}");
         running.finish_and_assert_all_segments_home();
     }
 }
