@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from .config import format_size
 from .errors import CancelledError, FlownetError, StalledWarning
+from .tables import text_table
 from .waiting import Terminated, Watcher, name_of, sigterm_raised
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class JobStatus:
     ended: how often it stood still like that, if ever. See `StalledWarning`."""
 
     def __str__(self) -> str:
-        return "\n".join([self._headline(), *_table_lines(self), *_remarks(self)])
+        return "\n".join([self._headline(), *text_table(_table(self)), *_remarks(self)])
 
     def _headline(self) -> str:
         where = f"{self.workers} workers" if self.workers else "no workers"
@@ -497,16 +498,6 @@ def _remarks(status: JobStatus) -> list[str]:
     ]
     sentences = {"bottleneck": status.bottleneck, "stalled": status.stalled}
     return [*dropped, *in_flight, *(f"{name}: {sentence}" for name, sentence in sentences.items() if sentence)]
-
-
-def _table_lines(status: JobStatus) -> list[str]:
-    head, *rows = _table(status)
-    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
-    lines = []
-    for name, *cells in (head, *rows):
-        padded = [name.ljust(widths[0])] + [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
-        lines.append("  ".join(padded))
-    return lines
 
 
 def _table(status: JobStatus) -> list[list[str]]:

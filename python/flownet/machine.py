@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
-from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
+
+from . import __version__
 
 
 def cpu_model() -> str:
@@ -23,12 +25,10 @@ def system() -> str:
     return f"{platform.system()} {platform.release()}"
 
 
-def installed(packages: Iterable[str]) -> dict[str, str]:
-    """Versions of those packages that are installed."""
-    found = dict[str, str]()
+def versions(*packages: str) -> dict[str, str]:
+    """Versions of flownet, of Python, and of those packages that are installed."""
+    found = {"flownet": __version__, "python": platform.python_version()}
     for package in packages:
-        try:
+        with suppress(importlib.metadata.PackageNotFoundError):
             found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     return found

@@ -6,6 +6,8 @@ import html
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from .tables import right_aligned
+
 
 class Page:
     """Collects the parts of a page in the order in which they are read.
@@ -22,9 +24,17 @@ class Page:
         self._title = title
         self._parts = [f"<header><h1>{html.escape(title)}</h1><p>{html.escape(subtitle)}</p></header>"]
 
+    def contents(self, sections: Iterable[tuple[str, str]]) -> None:
+        """Add a list of sections to go to, each by its heading and with what it says."""
+        lines = (
+            f'<li><a href="#{_anchor(heading)}">{html.escape(heading)}</a>: {html.escape(text)}</li>'
+            for heading, text in sections
+        )
+        self._parts.append(f"<ul>{''.join(lines)}</ul>")
+
     def section(self, heading: str, text: str = "") -> None:
         """Begin a section."""
-        self._parts.append(f"<h2>{html.escape(heading)}</h2>")
+        self._parts.append(f'<h2 id="{_anchor(heading)}">{html.escape(heading)}</h2>')
         if text:
             self.text(text)
 
@@ -38,7 +48,7 @@ class Page:
         self._parts.append(f'<div class="tiles">{"".join(shown)}</div>')
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]], marked: Iterable[int] = ()) -> None:
-        """Add a table; columns of numbers are set to the right.
+        """Add a table; columns of numbers are set to the right, and the others wrap.
 
         Parameters
         ----------
@@ -51,7 +61,7 @@ class Page:
         """
         body = [list(row) for row in rows]
         stressed = set(marked)
-        right = [all(_is_number(row[place]) for row in body) for place in range(len(columns))]
+        right = right_aligned(body, len(columns))
 
         def line(cells: Sequence[str], tag: str, css: str = "") -> str:
             shown = (
@@ -64,10 +74,15 @@ class Page:
         head = f"<thead>{line(columns, 'th')}</thead>"
         self._parts.append(f'<div class="scroll"><table>{head}<tbody>{"".join(lines)}</tbody></table></div>')
 
-    def drawing(self, svg: str, caption: str = "") -> None:
-        """Add a drawing, given as an ``<svg>`` element."""
-        said = f"<figcaption>{html.escape(caption)}</figcaption>" if caption else ""
-        self._parts.append(f"<figure>{svg}{said}</figure>")
+    def terms(self, pairs: Iterable[tuple[str, str]], summary: str = "") -> None:
+        """Add terms with what they mean; with a summary, folded up behind it."""
+        shown = "".join(f"<dt>{html.escape(term)}</dt><dd>{html.escape(text)}</dd>" for term, text in pairs)
+        folded = f"<details><summary>{html.escape(summary)}</summary><dl>{shown}</dl></details>"
+        self._parts.append(folded if summary else f"<dl>{shown}</dl>")
+
+    def drawing(self, svg: str, label: str) -> None:
+        """Add a drawing, given as an ``<svg>`` element, and what it shows for those who cannot see it."""
+        self._parts.append(f'<figure role="img" aria-label="{html.escape(label)}">{svg}</figure>')
 
     def code(self, text: str) -> None:
         """Add text as it is, in type of one width."""
@@ -87,8 +102,8 @@ class Page:
         path.write_text(self.html(), encoding="utf-8")
 
 
-def _is_number(cell: str) -> bool:
-    return not cell or cell[0].isdigit() or cell[0] in "-+"
+def _anchor(heading: str) -> str:
+    return html.escape("-".join(heading.split()))
 
 
 _STYLE = """
@@ -106,14 +121,21 @@ p { max-width: 78ch; margin: 6px 0 12px; }
 .tiles span { color: var(--soft); font-size: 13px; }
 .scroll { overflow-x: auto; background: #fff; border: 1px solid var(--line); border-radius: 8px; margin: 12px 0; }
 table { border-collapse: collapse; width: 100%; font-size: 14px; font-variant-numeric: tabular-nums; }
-th, td { text-align: left; padding: 6px 14px; white-space: nowrap; border-bottom: 1px solid var(--line); }
+th, td { text-align: left; vertical-align: top; padding: 6px 14px; border-bottom: 1px solid var(--line); }
+th { vertical-align: bottom; }
+td { min-width: 8rem; overflow-wrap: anywhere; }
 tbody tr:last-child td { border-bottom: 0; }
 th { color: var(--soft); font-weight: 600; }
 .n { text-align: right; }
+td.n { min-width: 0; white-space: nowrap; }
 .m td { background: var(--mark); font-weight: 600; }
-figure { margin: 12px 0; background: #fff; border: 1px solid var(--line); border-radius: 8px; padding: 12px; }
-figure svg { width: 100%; height: auto; display: block; }
-figcaption { color: var(--soft); font-size: 13px; padding: 6px 6px 0; }
-pre { background: #fff; border: 1px solid var(--line); border-radius: 8px; padding: 12px 14px; overflow-x: auto; }
-pre { font-size: 13px; }
+figure, pre { margin: 12px 0; background: #fff; border: 1px solid var(--line); border-radius: 8px; overflow-x: auto; }
+figure { padding: 12px; }
+figure svg { width: 100%; min-width: 640px; height: auto; display: block; }
+pre { padding: 12px 14px; font-size: 13px; }
+dl { display: grid; grid-template-columns: minmax(6rem, max-content) 1fr; gap: 4px 16px; font-size: 14px; }
+dt { font-weight: 600; overflow-wrap: anywhere; }
+dd { margin: 0; overflow-wrap: anywhere; }
+summary { cursor: pointer; color: var(--soft); font-size: 14px; }
+a { color: #0072b2; }
 """

@@ -10,6 +10,7 @@ from typing import TextIO
 from .config import format_size
 from .job import JobStatus, TaskReport
 from .terminal import Lines
+from .units import format_value
 
 
 class Progress:
@@ -61,20 +62,10 @@ def status_lines(status: JobStatus, memory_bytes: int) -> list[str]:
     return lines
 
 
-def format_rate(per_second: float) -> str:
-    """Write a rate with three digits: ``1.94 M/s``."""
-    for unit in ("", "k", "M", "G"):
-        if per_second < 999.5 or unit == "G":
-            break
-        per_second /= 1000
-    digits = 0 if not unit or per_second >= 99.95 else 1 if per_second >= 9.995 else 2
-    return f"{per_second:.{digits}f} {unit}/s".replace("  ", " ").replace(" /s", "/s")
-
-
 def _task_line(task: TaskReport, width: int) -> str:
     busy, pressured, idle = (f"{share:4.0%}" for share in (task.busy, task.back_pressured, task.idle))
     interpreter = f"  interpreter {task.interpreter:.0%}" if task.interpreter >= _NOTICEABLE_SHARE else ""
-    rate = format_rate(task.records_per_second)
+    rate = format_value(task.records_per_second, "/s")
     dropped = f"  dropped {task.dropped_records:,}" if task.dropped_records else ""
     shares = f"busy {busy}  pressured {pressured}  idle {idle}{interpreter}"
     return f"  {task.name:{width}}  {task.parallelism}x  {rate:>9}  {shares}{dropped}"

@@ -196,7 +196,7 @@ def test_demo_counts_given_files_and_checks_itself(flownet: Python, tmp_path: Pa
     finished = flownet("demo", "wordcount", "--input", "text", "--workers", "2", "--check", "--top", "3")
     assert finished.returncode == 0, finished.stderr
     for part in (
-        "text: 0.0 MB in 2 files; 2 worker processes",
+        "text: 31.0 kB in 2 files; 2 worker processes",
         "top 3 of 7 different words",
         "       2,000  to",
         "9,000 words in",

@@ -5,11 +5,9 @@ from __future__ import annotations
 import dataclasses
 import io
 
-import pytest
-
 import flownet as fn
 from flownet.job import JobResult, JobStatus, TaskReport
-from flownet.progress import Progress, format_rate, status_lines
+from flownet.progress import Progress, status_lines
 
 
 def status(seconds: float = 2.0) -> JobStatus:
@@ -70,22 +68,6 @@ def test_elsewhere_a_line_is_added_now_and_then() -> None:
     progress.clear()
     assert [line.split("  ")[2] for line in stream.getvalue().splitlines()] == ["5 s", "10 s"]
     assert "\x1b" not in stream.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("rate", "text"),
-    [
-        (0, "0/s"),
-        (7.4, "7/s"),
-        (999, "999/s"),
-        (1234, "1.23 k/s"),
-        (45_678, "45.7 k/s"),
-        (1_940_000, "1.94 M/s"),
-        (2e8, "200 M/s"),
-    ],
-)
-def test_rates_have_three_digits(rate: float, text: str) -> None:
-    assert format_rate(rate) == text
 
 
 def test_a_result_is_a_table_that_names_the_bottleneck() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .. import bench
 from ..config import duration_us, size_bytes
 from ..errors import ConfigError
+from ..units import format_number, format_value
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -202,10 +203,11 @@ def _timeout(written: str) -> int | None:
 def _figures(run: dict[str, Any]) -> str:
     """Write the figures of one run in a few words, for those who wait for the table."""
     if run["bench"] == "exchange":
-        return f"{run['records_per_s'] / 1e6:.1f} M records/s, {run['ratio_to_raw_tcp']:.2f} of raw TCP"
+        return f"{format_value(run['records_per_s'], 'records/s')}, {format_number(run['ratio_to_raw_tcp'])} of raw TCP"
     if run["p50_us"] is None:
         return f"{run['cpu_cores']:.3f} cores"
-    return f"p50 {run['p50_us']:.0f} us, p99 {run['p99_us']:.0f} us, {run['ratio_to_raw_tcp']:.2f} of the limit"
+    half, most = (format_value(run[name], "us") for name in ("p50_us", "p99_us"))
+    return f"p50 {half}, p99 {most}, {format_number(run['ratio_to_raw_tcp'])} of the limit"
 
 
 def _where(run: dict[str, Any]) -> str:

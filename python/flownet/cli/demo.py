@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from ..environment import Environment
 from ..errors import ConfigError
 from ..job import JobResult
-from ..progress import Progress, format_rate
+from ..progress import Progress
 from ..sources import files_below
 from ..stream import Stream
+from ..units import format_value
 from ..window import Tumbling
 from .run import overrides, progress_of, watch
 
@@ -90,7 +91,7 @@ class Text:
 
     def __str__(self) -> str:
         size = sum(os.path.getsize(name) for name in self.files)
-        return f"{self.title}: {size / 1e6:.1f} MB in {len(self.files):,} files"
+        return f"{self.title}: {format_value(size, 'B')} in {len(self.files):,} files"
 
     def lines(self) -> Iterator[str]:
         """Lines as the job reads them."""
@@ -215,8 +216,8 @@ def _sink(counts: Stream[Count], into: Totals, rate: float | None) -> None:
 
 
 def _report(result: JobResult, words: int) -> None:
-    rate = format_rate(words / result.seconds).removesuffix("/s").strip()
-    print(f"\n{words:,} words in {result.seconds:.2f} s: {rate} words/s\n{result}")
+    rate = format_value(words / result.seconds, "words/s")
+    print(f"\n{words:,} words in {result.seconds:.2f} s: {rate}\n{result}")
 
 
 def _check(text: Text, counts: Counter[str]) -> int:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
-import tomllib
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError
+from ..parameter import assigned
 
 if TYPE_CHECKING:
     from ..experiments import Experiment
@@ -40,7 +40,7 @@ def add_commands(commands: Commands) -> None:
         parser.add_argument("--seed", metavar="N", type=int, help="gives the order of the runs")
         parser.add_argument(
             "--set",
-            metavar="PARAMETER=VALUE",
+            metavar="NAME=VALUE",
             action="append",
             default=[],
             dest="settings",
@@ -54,19 +54,18 @@ def add_commands(commands: Commands) -> None:
         help="local: one run after the other in this process; spread: each run a Spark task, as many at once as slots "
         "and cores allow; across: one run at a time, its workers on different executors (default: %(default)s)",
     )
+    run.add_argument(
+        "--master", metavar="URL", help="master of Spark, such as local[4] (default: Spark's own settings)"
+    )
     run.add_argument("--resume", action="store_true", help="run what is missing in DIR")
     report = verbs.add_parser(
         "report",
         help="write a page about results",
-        description="Write NAME.html into DIR for each experiment that has results there. Needs Java for Spark.",
+        description="Write NAME.html into DIR for each experiment that has results there.",
     )
     report.add_argument("folder", metavar="DIR", help="folder of the results")
     report.add_argument("--experiment", metavar="NAME", help="only this one")
     report.set_defaults(command=_report)
-    for parser in (run, report):
-        parser.add_argument(
-            "--master", metavar="URL", help="master of Spark, such as local[4] (default: Spark's own settings)"
-        )
 
 
 def _list(options: argparse.Namespace) -> int:
@@ -81,7 +80,8 @@ def _list(options: argparse.Namespace) -> int:
     for workload in WORKLOADS.values():
         print(f"  {workload.name:16} {workload.doc}")
         for name, parameter in workload.parameters.items():
-            print(f"    {name:20} {parameter.doc}: {parameter.allowed}")
+            default = "" if parameter.default is None else f" (default: {parameter.default})"
+            print(f"    {name:20} {parameter.doc}: {parameter.allowed}{default}")
     return 0
 
 
@@ -104,7 +104,7 @@ def _run(options: argparse.Namespace) -> int:
     from ..experiments import run
     from ..experiments.progress import Progress
     from ..experiments.session import spark_session
-    from ..experiments.units import format_seconds
+    from ..units import format_seconds
 
     experiment = _found(options)
     if options.on == "local" and options.master is not None:
@@ -137,11 +137,9 @@ def _run(options: argparse.Namespace) -> int:
 
 def _report(options: argparse.Namespace) -> int:
     from ..experiments import report
-    from ..experiments.session import spark_session
 
-    with spark_session("a report", options.master, is_brief=True) as spark:
-        for page in report(spark, options.folder, options.experiment):
-            print(page)
+    for page in report(options.folder, options.experiment):
+        print(page)
     return 0
 
 
@@ -153,19 +151,9 @@ def _found(options: argparse.Namespace) -> Experiment:
         name: getattr(options, name) for name in ("repetitions", "seed") if getattr(options, name) is not None
     }
     if options.settings:
-        changes["parameters"] = {**experiment.parameters, **dict(map(_assigned, options.settings))}
+        given = (assigned(written, "records=1000000") for written in options.settings)
+        changes["parameters"] = {**experiment.parameters, **dict(given)}
     return dataclasses.replace(experiment, **changes) if changes else experiment
-
-
-def _assigned(written: str) -> tuple[str, object]:
-    """Read ``parameter=value`` as TOML would read it; what is no TOML value is a text."""
-    name, equals, value = written.partition("=")
-    if not equals:
-        raise ConfigError(f"--set {written!r}: write PARAMETER=VALUE, for example records=1000000", value=written)
-    try:
-        return name.strip(), tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        return name.strip(), value
 
 
 def _size(experiment: Experiment) -> str:

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING
 
 from ..errors import ConfigError
 from ..lab.controls import CONTROLS
+from ..lab.result import Result
 from ..lab.rows import write_rows
-from ..lab.scenario import Result, Scenario
+from ..lab.scenario import Scenario
 from ..lab.scenarios import SCENARIOS
-from ..lab.settings import described, with_settings
+from ..lab.settings import parameters, with_settings
 from ..lab.trace import Trace
-from ..lab.words import text_table
+from ..tables import text_table
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -71,7 +72,7 @@ def _lab(options: argparse.Namespace) -> int:
         scenarios = _scenarios(options)
         controls = _controls(options, scenarios)
         files = _files(options)
-        size = _size(options)
+        size = _size(options, len(_applicable(scenarios[0], controls)))
     except ConfigError as error:
         print(f"flownet lab: {error}", file=sys.stderr)
         return 2
@@ -112,6 +113,10 @@ def _controls(options: argparse.Namespace, scenarios: Sequence[Scenario]) -> lis
     return asked
 
 
+def _applicable(scenario: Scenario, asked: Sequence[str]) -> list[str]:
+    return [name for name in scenario.controls if name in asked or not asked]
+
+
 def _files(options: argparse.Namespace) -> dict[str, Path]:
     """Check that the files to be written can be, before anything runs."""
     endings = {"plot": (".png", ".pdf", ".svg", ".html"), "rows": (".csv", ".parquet"), "report": (".html",)}
@@ -130,7 +135,8 @@ def _files(options: argparse.Namespace) -> dict[str, Path]:
     return files
 
 
-def _size(options: argparse.Namespace) -> tuple[float, float] | None:
+def _size(options: argparse.Namespace, rows: int) -> tuple[float, float] | None:
+    """Check what was asked for of the picture, which has so many rows; return its size, if one was given."""
     if options.size is None and options.title is None:
         return None
     if options.plot is None or options.plot.endswith(".html"):
@@ -138,10 +144,16 @@ def _size(options: argparse.Namespace) -> tuple[float, float] | None:
         raise ConfigError(f"{given} is for a picture: add --plot with a .png, .pdf or .svg file")
     if options.size is None:
         return None
+    from ..lab.picture import least_size
+
+    least = least_size(rows)
     match = re.fullmatch(r"(\d+(?:\.\d+)?)x(\d+(?:\.\d+)?)", options.size)
     size = (float(match[1]), float(match[2])) if match else (0.0, 0.0)
-    if not all(3 <= inches <= 50 for inches in size):
-        raise ConfigError(f"--size {options.size}: write width x height in inches, 3 to 50 each, such as 7x5")
+    if not all(low <= inches <= 50 for inches, low in zip(size, least, strict=True)):
+        raise ConfigError(
+            f"--size {options.size}: write width x height in inches, from {least[0]:g}x{least[1]:g} for what this "
+            "picture shows to 50x50"
+        )
     return size
 
 
@@ -159,7 +171,7 @@ def _check_writable(option: str, path: Path) -> None:
 
 def _run(scenario: Scenario, asked: Sequence[str], traces: list[Trace], *, as_json: bool) -> list[Result]:
     """Run a scenario under its controls and print what came of it."""
-    controls = [name for name in scenario.controls if name in asked or not asked]
+    controls = _applicable(scenario, asked)
     results = []
     for number, control in enumerate(controls, start=1):
         if sys.stderr.isatty():
@@ -173,7 +185,7 @@ def _run(scenario: Scenario, asked: Sequence[str], traces: list[Trace], *, as_js
             print(json.dumps(results[-1].as_json()), flush=True)
     if results and not as_json:
         print(f"\n{scenario.name}: {scenario.question}\n")
-        print(text_table(scenario.table(results)))
+        print(*text_table(scenario.table(results)), sep="\n")
         print(f"\n{scenario.finding(results)}.", flush=True)
     return results
 
@@ -199,20 +211,15 @@ def _show(
     if "plot" not in files and "report" not in files:
         return
     # Slow to import, and not there without the extra.
-    from ..lab import plots
-    from ..lab.report import page
+    from ..lab.report import drawn, page
+    from ..plots import written
 
     command = shlex.join(["flownet", *sys.argv[1:]])
-    if path := files.get("plot"):
-        scenario, results = answers[0]
+    for option, path in files.items():
         if path.suffix == ".html":
-            path.write_text(page(answers, command), encoding="utf-8")
-        else:
-            with plots.sized(size):
-                figure = scenario.draw(results)
-            path.write_bytes(plots.written(figure, path.suffix[1:], title))
-    if path := files.get("report"):
-        path.write_text(page(answers, command), encoding="utf-8")
+            page(answers, command).write(path)
+        elif option == "plot":
+            path.write_bytes(written(drawn(*answers[0], size, title), path.suffix[1:]))
     print(f"written: {', '.join(str(files[kind]) for kind in ('plot', 'report') if kind in files)}", file=sys.stderr)
 
 
@@ -220,7 +227,7 @@ def _explained() -> str:
     lines = ["scenarios and their settings:"]
     for scenario in SCENARIOS.values():
         lines.append(f"\n  {scenario.name}: {scenario.question}")
-        lines += [f"    {name}={written:<10} {help}" for name, written, help in described(scenario)]
+        lines += [f"    {name}={said.default:<10} {said.doc}" for name, said in parameters(scenario).items()]
     lines.append("\ncontrols:")
     lines += [f"  {control.name:10} {control.how}" for control in CONTROLS.values()]
     return "\n".join(lines)

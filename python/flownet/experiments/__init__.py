@@ -7,16 +7,16 @@
 >>> len(experiment.all_cells) * experiment.repetitions
 6
 
-`run` runs one on this machine or spread over Spark, `load` reads the rows, `report` writes a page about them. On the
-command line it is ``flownet experiment``.
+`run` runs one on this machine or spread over Spark, `report` writes a page about its rows, `load` reads them into a
+DataFrame of Spark. On the command line it is ``flownet experiment``.
 """
 
 from __future__ import annotations
 
-from .analysis import load
+from ..parameter import Parameter
 from .description import Cell, Experiment
 from .files import find_experiment, ready_made
-from .parameter import Parameter
+from .frame import load
 from .report import report
 from .run import Mode, Outcome, run
 from .workload import Figure, Measurement, Place, Workload

@@ -1,24 +1,25 @@
-"""What the rows of an experiment say, in Spark SQL.
+"""What the rows of an experiment say. It needs numpy and the rows, and no Spark: they are on this machine.
 
 Medians come with percentile bootstrap intervals: a cell's runs are drawn with replacement, a thousand times; the middle
-95 % of the medians of these draws is the interval. Draws are made by a hash, not by a generator, so that the same rows
-always give the same interval, whatever the partitions. With few runs an interval is as wide as the runs lie apart.
+95 % of the medians of these draws is the interval. The draws come from a generator whose stream numpy promises to keep,
+so the same rows always give the same interval. With few runs an interval is as wide as the runs lie apart.
 
 Cells are compared repetition by repetition: both sides of a ratio ran within minutes of each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
-from ..errors import ConfigError
+import numpy as np
+from numpy.typing import NDArray
+
 from . import histograms
-from .store import COLUMNS
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from .execute import Row
+from .histograms import Percentiles
 
 RESAMPLES: Final = 1000
 """Draws of the bootstrap."""
@@ -27,102 +28,128 @@ LEVEL: Final = 0.95
 """Share of the draws whose medians lie inside an interval."""
 
 
-def load(spark: SparkSession, folder: str | Path, experiment: str | None = None) -> DataFrame:
-    """Read the rows of a folder of results: one a run, tidy.
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What some values come down to.
 
     Parameters
     ----------
-    spark
-        A session.
-    folder
-        What ``flownet experiment run --out`` was given.
-    experiment
-        Only this one. Default: all in the folder.
-
-    Returns
-    -------
-    DataFrame
-        ``experiment, workload, cell, repetition, status, error``; a column for each parameter, numbers with their unit
-        in the name (``buffer_timeout_us``, ``segment_size_bytes``); a column for each figure; then what is needed to
-        repeat the run: ``seed, git_commit, versions, host, started_at, description`` and the rest. A parameter or a
-        figure that an experiment does not have is null. What would be called as another column gets ``parameter_`` or
-        ``figure_`` in front.
-
-    Raises
-    ------
-    ConfigError
-        There is no such experiment in the folder.
+    runs
+        How many there are.
+    median
+        Their median.
+    low, high
+        Its interval.
+    least, greatest
+        The values at the ends.
     """
-    rows = read(spark, folder, experiment)
-    keys = [
-        row.found
-        for row in spark.sql(
-            """
-            SELECT DISTINCT explode(concat(
-              transform(map_keys(numbers), key -> struct('numbers' AS map, key)),
-              transform(map_keys(parameters), key -> struct('parameters' AS map, key)),
-              transform(map_keys(figures), key -> struct('figures' AS map, key)))) AS found
-            FROM {rows} ORDER BY found.map, found.key
-            """,
-            rows=rows,
-        ).collect()
-    ]
-    numbers = {key.key for key in keys if key.map == "numbers"}
-    taken = set(COLUMNS)
-    wide = list[str]()
-    for prefix, map_name in (("parameter", "numbers"), ("parameter", "parameters"), ("figure", "figures")):
-        for key in (key.key for key in keys if key.map == map_name):
-            if map_name == "parameters" and numbers & {key, f"{key}_us", f"{key}_bytes"}:
-                continue
-            name = f"{prefix}_{key}" if key in taken else key
-            taken.add(name)
-            wide.append(f"{map_name}['{key}'] AS `{name}`")
-    first = ["experiment", "workload", "cell", "repetition", "status", "error"]
-    rest = [name for name in COLUMNS if name not in {*first, *_MAPS}]
-    return rows.selectExpr(*first, *wide, *rest)
+
+    runs: int
+    median: float
+    low: float
+    high: float
+    least: float
+    greatest: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Summary:
+        """Summarise one value or more."""
+        found = np.sort(np.asarray(values, float))
+        draws = np.random.PCG64(_SEED).random_raw((RESAMPLES, len(found))) % len(found)
+        medians = np.sort(_middle(np.sort(found[draws])))
+        outside = round(RESAMPLES * (1 - LEVEL) / 2)
+        ends = medians[outside], medians[RESAMPLES - 1 - outside], found[0], found[-1]
+        return cls(len(found), float(_middle(found)), *map(float, ends))
 
 
-def read(spark: SparkSession, folder: str | Path, experiment: str | None = None) -> DataFrame:
-    """Read the rows as they are stored, with parameters and figures as maps."""
-    path = Path(folder).absolute()
-    names = sorted(part.name.partition("=")[2] for part in path.glob("experiment=*"))
-    if not names or experiment not in (None, *names):
-        there = f"; there are: {', '.join(names)}" if names else ""
-        raise ConfigError(f"{path} has no results{f' of {experiment!r}' if experiment else ''}{there}")
-    schema = ", ".join(f"{name} {type}" for name, type in COLUMNS.items())
-    rows = spark.read.schema(schema).parquet(str(path))
-    return rows if experiment is None else rows.where(rows["experiment"] == experiment)
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """A figure of one cell by the same figure of another, each repetition by itself.
 
-
-def cells(spark: SparkSession, rows: DataFrame) -> DataFrame:
-    """Summarise each figure of each cell.
-
-    Returns
-    -------
-    DataFrame
-        ``cell_index, cell, figure, runs, median, low, high, least, greatest``, by cell and figure.
+    Parameters
+    ----------
+    cell_index
+        The cell above the line.
+    context
+        The parameters that both sides share, as text.
+    value
+        What the compared parameter is above the line.
+    figure
+        The figure.
+    summary
+        Of the ratios of all repetitions.
     """
-    return spark.sql(
-        f"""
-        WITH grouped AS (
-          SELECT cell_index, cell, figure, array_sort(collect_list(value)) AS found
-          FROM (SELECT cell_index, cell, explode(figures) AS (figure, value) FROM {{rows}} WHERE status = 'ok')
-          GROUP BY cell_index, cell, figure)
-        SELECT cell_index, cell, figure, {_SUMMARY} FROM {_RESAMPLED} ORDER BY cell_index, figure
-        """,
-        rows=rows,
-    )
+
+    cell_index: int
+    context: str
+    value: str
+    figure: str
+    summary: Summary
 
 
-def ratios(spark: SparkSession, rows: DataFrame, compare: str, against: str, varied: Sequence[str]) -> DataFrame:
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """All records of a cell.
+
+    Parameters
+    ----------
+    cell_index, cell
+        Which cell.
+    runs
+        Runs that took latencies.
+    percentiles
+        Of the records of all of them.
+    """
+
+    cell_index: int
+    cell: str
+    runs: int
+    percentiles: Percentiles
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One cell on a throughput/latency curve; medians.
+
+    Parameters
+    ----------
+    series
+        The curve: the parameters its cells share, as text.
+    cell_index, cell
+        Which cell.
+    throughput, latency
+        Medians of its runs.
+    is_knee
+        Whether no other point of the curve has more power.
+    """
+
+    series: str
+    cell_index: int
+    cell: str
+    throughput: float
+    latency: float
+    is_knee: bool
+
+
+def cells(rows: Sequence[Row]) -> dict[str, dict[int, Summary]]:
+    """Summarise each figure of each cell; by the name of the figure and the index of the cell, both in order."""
+    values = defaultdict[tuple[str, int], list[float]](list)
+    for row in _good(rows):
+        for figure, value in row["figures"].items():
+            values[figure, row["cell_index"]].append(value)
+    found = defaultdict[str, dict[int, Summary]](dict)
+    for figure, index in sorted(values):
+        found[figure][index] = Summary.of(values[figure, index])
+    return dict(found)
+
+
+def ratios(rows: Sequence[Row], compare: str, against: str, varied: Sequence[str]) -> list[Ratio]:
     """Compare cells that differ in one parameter only, each repetition by itself.
 
     Parameters
     ----------
-    spark
-        A session.
     rows
-        Of one experiment, as `read` returns them.
+        Of one experiment.
     compare
         The parameter.
     against
@@ -132,61 +159,50 @@ def ratios(spark: SparkSession, rows: DataFrame, compare: str, against: str, var
 
     Returns
     -------
-    DataFrame
-        ``cell_index, context, value, figure, runs, median, low, high, least, greatest`` of the ratio: ``context`` is
-        what both sides share.
+    list of Ratio
+        By cell and figure. A repetition of which one side failed, or whose lower side is 0, does not count.
     """
-    return spark.sql(
-        f"""
-        WITH sides AS (
-          SELECT cell_index, repetition, parameters[:compare] AS value, figure, figure_value,
-                 {_labelled("entry.key <> :compare")} AS context
-          FROM (SELECT *, explode(figures) AS (figure, figure_value) FROM {{rows}} WHERE status = 'ok')),
-        grouped AS (
-          SELECT other.cell_index, context, other.value, figure,
-                 array_sort(collect_list(other.figure_value / base.figure_value)) AS found
-          FROM sides AS other JOIN sides AS base USING (context, repetition, figure)
-          WHERE base.value = :against AND other.value <> :against AND base.figure_value <> 0
-          GROUP BY other.cell_index, context, other.value, figure)
-        SELECT cell_index, context, value, figure, {_SUMMARY} FROM {_RESAMPLED} ORDER BY cell_index, figure
-        """,
-        args={"compare": compare, "against": against, "varied": ",".join(varied)},
-        rows=rows,
-    )
+    others = [name for name in varied if name != compare]
+    sides = [(row, _labelled(row["parameters"], others)) for row in _good(rows) if compare in row["parameters"]]
+    bases = {
+        (context, row["repetition"], figure): value
+        for row, context in sides
+        if row["parameters"][compare] == against
+        for figure, value in row["figures"].items()
+    }
+    values = defaultdict[tuple[int, str, str, str], list[float]](list)
+    for row, context in sides:
+        written = row["parameters"][compare]
+        if written == against:
+            continue
+        for figure, value in row["figures"].items():
+            if base := bases.get((context, row["repetition"], figure)):
+                values[row["cell_index"], figure, context, written].append(value / base)
+    return [
+        Ratio(index, context, written, figure, Summary.of(values[index, figure, context, written]))
+        for index, figure, context, written in sorted(values)
+    ]
 
 
-def latencies(spark: SparkSession, rows: DataFrame) -> DataFrame:
-    """Merge the histograms of each cell's runs and read the percentiles of all its records.
-
-    Returns
-    -------
-    DataFrame
-        ``cell_index, cell, runs, samples, p50_us, p90_us, p99_us, p999_us, max_us, curve``; ``curve`` is a list of
-        ``(quantile, us)`` from the median to the slowest record.
-    """
-    spark.udf.register("flownet_merged", histograms.merged, histograms.SCHEMA)
-    return spark.sql(
-        """
-        SELECT cell_index, cell, runs, latency.* FROM (
-          SELECT cell_index, cell, count(*) AS runs, flownet_merged(collect_list(histogram)) AS latency
-          FROM {rows} WHERE status = 'ok' AND histogram IS NOT NULL GROUP BY cell_index, cell)
-        ORDER BY cell_index
-        """,
-        rows=rows,
-    )
+def latencies(rows: Sequence[Row]) -> list[Latency]:
+    """Merge the histograms of each cell's runs and read the percentiles of all its records; by cell."""
+    encoded = defaultdict[tuple[int, str], list[str]](list)
+    for row in _good(rows):
+        if row["histogram"] is not None:
+            encoded[row["cell_index"], row["cell"]].append(row["histogram"])
+    merged = ((cell, len(encoded[cell]), histograms.merged(encoded[cell])) for cell in sorted(encoded))
+    return [Latency(*cell, runs, percentiles) for cell, runs, percentiles in merged if percentiles is not None]
 
 
-def knees(spark: SparkSession, rows: DataFrame, axis: str, figures: Sequence[str], varied: Sequence[str]) -> DataFrame:
+def knees(rows: Sequence[Row], axis: str, figures: Sequence[str], varied: Sequence[str]) -> list[Point]:
     """Find the knee of each throughput/latency curve: the point of most *power*, throughput by latency (Kleinrock).
 
     Left of the knee, more load costs little latency; right of it, latency buys little throughput.
 
     Parameters
     ----------
-    spark
-        A session.
     rows
-        Of one experiment, as `read` returns them.
+        Of one experiment.
     axis
         The parameter along a curve; cells that differ in others are on other curves.
     figures
@@ -196,46 +212,42 @@ def knees(spark: SparkSession, rows: DataFrame, axis: str, figures: Sequence[str
 
     Returns
     -------
-    DataFrame
-        ``series, cell_index, cell, throughput, latency, is_knee``, along each curve by throughput; medians.
+    list of Point
+        Along each curve by throughput. Of equal power, the point of less throughput is the knee.
     """
-    return spark.sql(
-        f"""
-        WITH points AS (
-          SELECT {_labelled("entry.key <> :axis")} AS series, cell_index, cell,
-                 median(figures[:throughput]) AS throughput, median(figures[:latency]) AS latency
-          FROM {{rows}} WHERE status = 'ok' GROUP BY ALL)
-        SELECT *, row_number() OVER (PARTITION BY series ORDER BY throughput / latency DESC, throughput) = 1 AS is_knee
-        FROM points WHERE latency > 0 ORDER BY series, throughput
-        """,
-        args={"axis": axis, "throughput": figures[0], "latency": figures[1], "varied": ",".join(varied)},
-        rows=rows,
-    )
+    others = [name for name in varied if name != axis]
+    values = defaultdict[tuple[str, int, str], list[tuple[float, float]]](list)
+    for row in _good(rows):
+        if all(figure in row["figures"] for figure in figures):
+            cell = _labelled(row["parameters"], others), row["cell_index"], row["cell"]
+            values[cell].append((row["figures"][figures[0]], row["figures"][figures[1]]))
+    curves = defaultdict[str, list[tuple[float, float, int, str]]](list)
+    for series, index, label in sorted(values):
+        throughput, latency = (float(middle) for middle in _middle(np.sort(np.array(values[series, index, label]).T)))
+        if latency > 0:
+            curves[series].append((throughput, latency, index, label))
+    points = list[Point]()
+    for series, curve in curves.items():
+        curve.sort()
+        # The first of several that are alike.
+        knee = max(curve, key=lambda point: point[0] / point[1])
+        points += [Point(series, *point[2:], *point[:2], is_knee=point is knee) for point in curve]
+    return points
 
 
-def _labelled(which: str) -> str:
-    """Write in SQL the varied parameters of a row for which ``which`` holds, as text."""
-    return f"""
-        array_join(transform(filter(map_entries(parameters),
-          entry -> {which} AND array_contains(split(:varied, ','), entry.key)),
-          entry -> concat(entry.key, '=', entry.value)), ', ')
-    """
+def _good(rows: Sequence[Row]) -> list[Row]:
+    return [row for row in rows if row["status"] == "ok"]
 
 
-def _middle(values: str) -> str:
-    """Write in SQL the median of an ascending array; of an even number of values, the middle of those two."""
-    # A lambda over an array of one is SQL's way to give a value a name.
-    return f"transform(array({values}), a -> (a[(size(a) - 1) div 2] + a[size(a) div 2]) / 2)[0]"
+def _labelled(parameters: Mapping[str, str], names: Sequence[str]) -> str:
+    """Write the parameters of a row that are among ``names``."""
+    return ", ".join(f"{name}={value}" for name, value in parameters.items() if name in names)
 
 
-_MAPS: Final = ("parameters", "numbers", "figures")
-_DRAWN: Final = "array_sort(transform(sequence(1, size(found)), i -> found[pmod(xxhash64(draw, i), size(found))]))"
-_RESAMPLED: Final = f"""
-    (SELECT *, array_sort(transform(sequence(1, {RESAMPLES}), draw -> {_middle(_DRAWN)})) AS medians FROM grouped)
-"""
-_SUMMARY: Final = f"""
-    size(found) AS runs, {_middle("found")} AS median,
-    medians[{round(RESAMPLES * (1 - LEVEL) / 2)}] AS low,
-    medians[{RESAMPLES - 1 - round(RESAMPLES * (1 - LEVEL) / 2)}] AS high,
-    found[0] AS least, found[size(found) - 1] AS greatest
-"""
+def _middle(ascending: NDArray[np.float64]) -> Any:
+    """Give the median along the last axis; of an even number of values, the middle of those two."""
+    size = ascending.shape[-1]
+    return (ascending[..., (size - 1) // 2] + ascending[..., size // 2]) / 2
+
+
+_SEED: Final = 1

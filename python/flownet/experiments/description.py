@@ -15,7 +15,7 @@ from typing import Final
 
 from ..config import whole_number
 from ..errors import ConfigError
-from .parameter import Value
+from ..parameter import Value
 from .workload import Figure, Workload
 from .workloads import find
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from ..machine import versions
 from . import facts
 from .description import Experiment
 from .plan import Run
@@ -147,7 +148,7 @@ def row_of(session: Session, run: Run, beginning: Beginning, found: Measurement,
         "waited_seconds": beginning.waited,
         "seed": run.seed,
         "mode": session.mode,
-        "versions": facts.versions(),
+        "versions": versions("pyspark", "numpy"),
         "git_commit": session.git_commit,
         "host": facts.host() | {"load_before": f"{beginning.load:.2f}"},
         "description": session.description,

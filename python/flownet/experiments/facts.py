@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import functools
 import os
-import platform
 import socket
 import subprocess
 from pathlib import Path
 
-from .. import __version__
-from ..machine import cpu_model, installed, system
+from ..machine import cpu_model, system
 from . import cores
-
-
-@functools.cache
-def versions() -> dict[str, str]:
-    """Versions of what runs here."""
-    return {"flownet": __version__, "python": platform.python_version(), **installed(("pyspark", "numpy"))}
 
 
 @functools.cache

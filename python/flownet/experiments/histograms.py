@@ -4,18 +4,38 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
-from .extras import need
-
-SCHEMA: Final = (
-    "samples bigint, p50_us double, p90_us double, p99_us double, p999_us double, max_us double, "
-    "curve array<struct<quantile: double, us: double>>"
-)
-"""Spark's type of what `merged` returns."""
+from ..extras import need
 
 
-def merged(encoded: Sequence[str]) -> dict[str, Any] | None:
+@dataclass(frozen=True, slots=True)
+class Percentiles:
+    """Latencies of some records, in microseconds.
+
+    Parameters
+    ----------
+    samples
+        How many records.
+    p50_us, p90_us, p99_us, p999_us
+        Half of the records took no longer, nine of ten, 99 of 100, 999 of 1000.
+    max_us
+        The slowest one.
+    curve
+        ``(quantile, us)`` from the median to the slowest record, in equal steps of ever rarer ones.
+    """
+
+    samples: int
+    p50_us: float
+    p90_us: float
+    p99_us: float
+    p999_us: float
+    max_us: float
+    curve: Sequence[tuple[float, float]]
+
+
+def merged(encoded: Sequence[str]) -> Percentiles | None:
     """Add up histograms and read the percentiles of the sum.
 
     Parameters
@@ -25,9 +45,8 @@ def merged(encoded: Sequence[str]) -> dict[str, Any] | None:
 
     Returns
     -------
-    dict
-        By the names of `SCHEMA`; None of no samples. The curve goes from the median up in equal steps of ever rarer
-        records, down to one in all.
+    Percentiles
+        Of all their records; None if there are none.
     """
     library = need("hdrh.histogram", "merging latency histograms").HdrHistogram
     histograms = [library.decode(text) for text in encoded]
@@ -46,15 +65,15 @@ def merged(encoded: Sequence[str]) -> dict[str, Any] | None:
     rarest = math.log10(max(samples, 2))
     first = math.log10(2)
     steps = [first + (rarest - first) * step / _STEPS for step in range(_STEPS + 1)]
-    return {
-        "samples": samples,
-        "p50_us": us(0.5),
-        "p90_us": us(0.9),
-        "p99_us": us(0.99),
-        "p999_us": us(0.999),
-        "max_us": float(total.get_max_value()) / 1000,
-        "curve": [{"quantile": 1 - 10**-nines, "us": us(1 - 10**-nines)} for nines in steps],
-    }
+    return Percentiles(
+        samples=samples,
+        p50_us=us(0.5),
+        p90_us=us(0.9),
+        p99_us=us(0.99),
+        p999_us=us(0.999),
+        max_us=float(total.get_max_value()) / 1000,
+        curve=[(1 - 10**-nines, us(1 - 10**-nines)) for nines in steps],
+    )
 
 
 _STEPS: Final = 60

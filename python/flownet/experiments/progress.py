@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TextIO
 
 from ..terminal import Lines
+from ..units import format_seconds, format_value
 from .tally import Tally
-from .units import format_seconds, format_value
 
 
 class Progress:

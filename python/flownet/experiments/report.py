@@ -6,27 +6,26 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..pages import Page
+from ..units import format_number, format_seconds, format_value, heading, scale
 from . import analysis, drawings
-from .analysis import LEVEL
-from .units import format_number, format_seconds, format_value, heading, scale
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row, SparkSession
+from .analysis import LEVEL, Latency, Point, Ratio, Summary
+from .execute import Row
+from .store import names_in, rows_of
 
 
 @dataclass(frozen=True)
 class Found:
-    """Everything that a report shows, out of Spark and into plain rows.
+    """Everything that a report shows.
 
     Parameters
     ----------
     said
         The experiment's description.
     rows
-        Its runs, in the order in which they ran.
+        Its runs, in the order in which they began.
     cells, ratios, latencies, knees
         What `analysis` makes of them; empty where it does not apply.
     base
@@ -35,10 +34,10 @@ class Found:
 
     said: dict[str, Any]
     rows: Sequence[Row]
-    cells: Sequence[Row]
-    ratios: Sequence[Row]
-    latencies: Sequence[Row]
-    knees: Sequence[Row]
+    cells: dict[str, dict[int, Summary]]
+    ratios: Sequence[Ratio]
+    latencies: Sequence[Latency]
+    knees: Sequence[Point]
     base: str | None
 
     def unit(self, figure: str) -> str:
@@ -46,20 +45,18 @@ class Found:
         unit: str = self.said["figures"][figure]["unit"]
         return unit
 
-    def summary(self, figure: str) -> dict[int, Row]:
+    def summary(self, figure: str) -> dict[int, Summary]:
         """Summaries of a figure by the index of their cell."""
-        return {row.cell_index: row for row in self.cells if row.figure == figure}
+        return self.cells.get(figure, {})
 
 
-def report(spark: SparkSession, folder: str | Path, experiment: str | None = None) -> list[Path]:
+def report(folder: str | Path, experiment: str | None = None) -> list[Path]:
     """Write a page for each experiment of a folder: ``NAME.html`` beside the results.
 
     Parameters
     ----------
-    spark
-        A session.
     folder
-        What ``flownet experiment run --out`` was given.
+        What ``flownet experiment run --out`` was given, as this machine sees it.
     experiment
         Only this one. Default: all in the folder.
 
@@ -72,37 +69,27 @@ def report(spark: SparkSession, folder: str | Path, experiment: str | None = Non
     ------
     ConfigError
         There is no such experiment in the folder.
+    FlownetError
+        A package that it needs is not installed.
     """
-    rows = analysis.read(spark, folder, experiment)
-    names = [row.experiment for row in rows.select("experiment").distinct().orderBy("experiment").collect()]
+    path = Path(folder).absolute()
     pages = list[Path]()
-    for name in names:
-        own = rows.where(rows["experiment"] == name).cache()
-        try:
-            page = _page(_find(spark, own))
-        finally:
-            own.unpersist()
-        pages.append(Path(folder).absolute() / f"{name}.html")
-        page.write(pages[-1])
+    for name in names_in(path, experiment):
+        pages.append(path / f"{name}.html")
+        _page(_find(rows_of(path, name))).write(pages[-1])
     return pages
 
 
-def _find(spark: SparkSession, rows: DataFrame) -> Found:
-    kept = rows.drop("histogram", "details").orderBy("started_at").collect()
-    said: dict[str, Any] = json.loads(kept[-1].description)
+def _find(rows: Sequence[Row]) -> Found:
+    said: dict[str, Any] = json.loads(rows[-1]["description"])
     varied = said["varied"]
     base = None
-    ratios: list[Row] = []
+    ratios: list[Ratio] = []
     if said["compare"]:
-        firsts = sorted(kept, key=lambda row: row.cell_index)
-        base = firsts[0].parameters[said["compare"]]
-        ratios = analysis.ratios(spark, rows, said["compare"], base, varied).collect()
-    knees: list[Row] = []
-    if said["knee"]:
-        knees = analysis.knees(spark, rows, said["axis"], said["knee"], varied).collect()
-    has_latencies = not rows.where("histogram IS NOT NULL").isEmpty()
-    latencies = analysis.latencies(spark, rows).collect() if has_latencies else []
-    return Found(said, kept, analysis.cells(spark, rows).collect(), ratios, latencies, knees, base)
+        base = min(rows, key=lambda row: row["cell_index"])["parameters"][said["compare"]]
+        ratios = analysis.ratios(rows, said["compare"], base, varied)
+    knees = analysis.knees(rows, said["axis"], said["knee"], varied) if said["knee"] else []
+    return Found(said, rows, analysis.cells(rows), ratios, analysis.latencies(rows), knees, base)
 
 
 def _page(found: Found) -> Page:
@@ -126,19 +113,20 @@ def _workload(found: Found) -> str:
 
 def _tiles(found: Found) -> list[tuple[str, str]]:
     said = found.said
-    failed = sum(row.status == "failed" for row in found.rows)
+    failed = sum(row["status"] == "failed" for row in found.rows)
     planned = len(said["cells"]) * said["repetitions"]
     tiles = [
         ("cells", str(len(said["cells"]))),
         ("runs of " + str(planned) + (f", {failed} failed" if failed else ""), str(len(found.rows))),
-        ("in runs", format_seconds(sum(row.run_seconds for row in found.rows))),
+        ("in runs", format_seconds(sum(row["run_seconds"] for row in found.rows))),
     ]
     headline = said["shown"][0]
     summary = found.summary(headline)
     if summary:
         better = max if said["figures"][headline]["higher_is_better"] else min
-        best = better(summary.values(), key=lambda row: row.median)
-        tiles.append((f"best {headline}: {best.cell}", format_value(best.median, found.unit(headline))))
+        best = better(summary, key=lambda index: summary[index].median)
+        value = format_value(summary[best].median, found.unit(headline))
+        tiles.append((f"best {headline}: {said['labels'][best]}", value))
     return tiles
 
 
@@ -150,7 +138,7 @@ def _figures(page: Page, found: Found) -> None:
         f"{LEVEL:.0%} bootstrap intervals. "
         f"{'; '.join(_meaning(found, name) for name in said['shown'])}.",
     )
-    page.drawing(drawings.figures(found.said, found.rows, found.cells))
+    page.drawing(drawings.figures(said, found.rows, found.cells), "each figure by the parameter on the axis")
     shown = list(said["shown"])
     scales = {name: scale(_largest(found, name), found.unit(name)) for name in shown}
     summaries = {name: found.summary(name) for name in shown}
@@ -158,9 +146,7 @@ def _figures(page: Page, found: Found) -> None:
     for index, label in enumerate(said["labels"]):
         runs = max((summaries[name][index].runs for name in shown if index in summaries[name]), default=0)
         cells = [label, str(runs)]
-        for name in shown:
-            row = summaries[name].get(index)
-            cells.append(_summary(row, scales[name][0]))
+        cells += [_summary(summaries[name].get(index), scales[name][0]) for name in shown]
         rows.append(cells)
     page.table(["cell", "runs", *(heading(name, scales[name][1]) for name in shown)], rows)
 
@@ -175,11 +161,11 @@ def _compared(page: Page, found: Found) -> None:
         f"Ratios of cells that differ in {compare} only, each repetition by itself: both sides ran within the same "
         "round, so what else happened on the machine met both. An interval that does not hold 1 is a difference.",
     )
-    page.drawing(drawings.ratios(said, found.ratios))
-    pairs = dict.fromkeys((row.cell_index, row.context, row.value) for row in found.ratios)
-    ratio = {(row.cell_index, row.figure): row for row in found.ratios}
+    page.drawing(drawings.ratios(said, found.ratios), "the ratios of the table below, with their intervals")
+    pairs = dict.fromkeys((ratio.cell_index, ratio.context, ratio.value) for ratio in found.ratios)
+    summary = {(ratio.cell_index, ratio.figure): ratio.summary for ratio in found.ratios}
     rows = [
-        [context or "all", f"{compare}={value}", *(_summary(ratio.get((index, name)), 1) for name in said["shown"])]
+        [context or "all", f"{compare}={value}", *(_summary(summary.get((index, name)), 1) for name in said["shown"])]
         for index, context, value in pairs
     ]
     page.table(["where", "what", *(heading(name, "ratio") for name in said["shown"])], rows)
@@ -194,12 +180,13 @@ def _knee(page: Page, found: Found) -> None:
         f"The knee is the point of most power, {throughput} by {latency} (Kleinrock): left of it more load costs "
         "little latency, right of it latency buys little throughput. Its row is marked.",
     )
-    page.drawing(drawings.knees(found.said, found.knees))
+    page.drawing(drawings.knees(found.said, found.knees), f"{latency} over {throughput}, with the knee of each curve")
     units = [found.unit(name) for name in (throughput, latency)]
     rows = [
-        [row.cell, format_value(row.throughput, units[0]), format_value(row.latency, units[1])] for row in found.knees
+        [point.cell, format_value(point.throughput, units[0]), format_value(point.latency, units[1])]
+        for point in found.knees
     ]
-    marked = [place for place, row in enumerate(found.knees) if row.is_knee]
+    marked = [place for place, point in enumerate(found.knees) if point.is_knee]
     page.table(["cell", throughput, latency], rows, marked)
 
 
@@ -210,19 +197,21 @@ def _latency(page: Page, found: Found) -> None:
         "Latency of all records",
         "The histograms of all runs of a cell, added up: every record counts once, so rare ones stay rare.",
     )
-    page.drawing(drawings.latencies(found.latencies))
-    names = ("p50_us", "p90_us", "p99_us", "p999_us", "max_us")
-    rows = [
-        [row.cell, f"{row.samples:,}", *(format_value(row[name], "us") for name in names)] for row in found.latencies
-    ]
+    page.drawing(drawings.latencies(found.latencies), "latency over ever rarer records, a curve for each cell")
+    rows = []
+    for latency in found.latencies:
+        of = latency.percentiles
+        times = (of.p50_us, of.p90_us, of.p99_us, of.p999_us, of.max_us)
+        rows.append([latency.cell, f"{of.samples:,}", *(format_value(us, "us") for us in times)])
     page.table(["cell", "records", "p50", "p90", "p99", "p99.9", "slowest"], rows)
 
 
 def _failures(page: Page, found: Found) -> None:
-    failed = [row for row in found.rows if row.status == "failed"]
+    failed = [row for row in found.rows if row["status"] == "failed"]
     if failed:
         page.section("What failed", f"{len(failed)} of {len(found.rows)} runs; they count nowhere above.")
-        page.table(["cell", "repetition", "error"], [[row.cell, str(row.repetition + 1), row.error] for row in failed])
+        rows = [[row["cell"], str(row["repetition"] + 1), row["error"]] for row in failed]
+        page.table(["cell", "repetition", "error"], rows)
 
 
 def _order(page: Page, found: Found) -> None:
@@ -234,25 +223,25 @@ def _order(page: Page, found: Found) -> None:
         f"{headline} of each run by the median of its cell. A trend would mean that the machine changed while it ran; "
         "the order of the cells is random, so it would not favour any.",
     )
-    page.drawing(drawings.order(headline, found.rows, found.summary(headline)))
+    page.drawing(drawings.order(headline, found.rows, found.summary(headline)), "each run over time")
 
 
 def _repeat(page: Page, found: Found) -> None:
     page.section("To repeat it")
     last = found.rows[-1]
-    hosts = sorted({_host(row.host) for row in found.rows})
-    commits = sorted({row.git_commit for row in found.rows if row.git_commit})
-    modes = sorted({row.mode for row in found.rows})
-    when = f"{found.rows[0].started_at:%Y-%m-%d %H:%M} to {last.started_at:%Y-%m-%d %H:%M}"
+    hosts = sorted({_host(row["host"]) for row in found.rows})
+    commits = sorted({row["git_commit"] for row in found.rows if row["git_commit"]})
+    modes = sorted({row["mode"] for row in found.rows})
+    first, end = (row["started_at"].astimezone() for row in (found.rows[0], last))
     facts = [
         ("hosts", "; ".join(hosts)),
-        ("versions", ", ".join(f"{name} {version}" for name, version in last.versions.items())),
+        ("versions", ", ".join(f"{name} {version}" for name, version in last["versions"].items())),
         ("git commit", ", ".join(commits) or "not run from a source tree"),
         ("distributed", ", ".join(modes)),
         ("seed", f"{found.said['seed']}, {found.said['repetitions']} repetitions"),
-        ("when", when),
+        ("when", f"{first:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M %Z}"),
     ]
-    page.table(["what", "which"], facts)
+    page.terms(facts)
     page.code("\n".join(f"cell {number}: {cell}" for number, cell in enumerate(found.said["cells"], start=1)))
 
 
@@ -268,14 +257,14 @@ def _meaning(found: Found, name: str) -> str:
 
 
 def _largest(found: Found, name: str) -> float:
-    return max((row.median for row in found.summary(name).values()), default=1.0)
+    return max((summary.median for summary in found.summary(name).values()), default=1.0)
 
 
-def _summary(row: Row | None, factor: float) -> str:
+def _summary(summary: Summary | None, factor: float) -> str:
     """Write the median and its interval; of one run there is none."""
-    if row is None:
+    if summary is None:
         return "-"
-    median = format_number(row.median / factor)
-    if row.runs < 2:
+    median = format_number(summary.median / factor)
+    if summary.runs < 2:
         return median
-    return f"{median} [{format_number(row.low / factor)} to {format_number(row.high / factor)}]"
+    return f"{median} [{format_number(summary.low / factor)} to {format_number(summary.high / factor)}]"

@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ..errors import FlownetError
-from .extras import need, need_java
+from ..extras import need, need_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 @contextmanager
-def spark_session(purpose: str, master: str | None = None, *, is_brief: bool = False) -> Iterator[SparkSession]:
+def spark_session(purpose: str, master: str | None = None) -> Iterator[SparkSession]:
     """Open a session, quiet on the terminal, and stop it at the end.
 
     Parameters
@@ -25,20 +25,18 @@ def spark_session(purpose: str, master: str | None = None, *, is_brief: bool = F
         What needs it, for error texts.
     master
         Where Spark runs. Default: what ``spark-submit`` or Spark's own settings say, else all cores of this machine.
-    is_brief
-        Nothing is measured in it, and it ends soon.
 
     Raises
     ------
     FlownetError
         PySpark or Java is missing, or there is no such master.
     """
-    sql = need("pyspark.sql", purpose)
+    sql = need("pyspark.sql", purpose, "spark")
     need_java(purpose)
     # Spark would take the python3 of the PATH, which need not be this one, and may not know flownet.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = sql.SparkSession.builder.appName("flownet experiment")
-    for name, value in (_QUIET | (_BRIEF if is_brief else {})).items():
+    for name, value in _QUIET.items():
         builder = builder.config(name, value)
     try:
         spark: SparkSession = (builder.master(master) if master else builder).getOrCreate()
@@ -55,8 +53,4 @@ _QUIET = {
     "spark.log.level": "OFF",
     # Rows are few and small: many partitions would only take time.
     "spark.sql.shuffle.partitions": "4",
-}
-_BRIEF = {
-    # The JVM would take half of a short life to compile well what runs once or twice.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }

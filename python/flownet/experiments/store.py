@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ConfigError
+from ..extras import need
 from .execute import Row, Session
-from .extras import need
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -153,6 +153,34 @@ class Store:
                 raise ConfigError(
                     f"{self.folder} has runs of another {name!r}: its {different} differ; give another folder (--out)"
                 )
+
+
+def names_in(folder: Path, experiment: str | None = None) -> list[str]:
+    """Names of the experiments that a folder has results of; only ``experiment`` if it is given.
+
+    Raises
+    ------
+    ConfigError
+        There are none, or not of that one.
+    """
+    names = sorted({file.parent.name.partition("=")[2] for file in folder.glob("experiment=*/[!._]*.parquet")})
+    if not names or experiment not in (None, *names):
+        there = f"; there are: {', '.join(names)}" if names else ""
+        raise ConfigError(f"{folder} has no results{f' of {experiment!r}' if experiment else ''}{there}")
+    return names if experiment is None else [experiment]
+
+
+def rows_of(folder: Path, experiment: str) -> list[Row]:
+    """Read the rows of one experiment, in the order in which the runs began; parameters and figures as dicts."""
+    pq = need("pyarrow.parquet", "reading results")
+    # The partition's column is the name of the folder; what an older row does not have is null.
+    schema = arrow_schema()
+    schema = schema.remove(schema.get_field_index("experiment"))
+    rows: list[Row] = pq.read_table(folder / f"experiment={experiment}", schema=schema, partitioning=None).to_pylist()
+    for row in rows:
+        row["experiment"] = experiment
+        row.update({name: dict(row[name] or ()) for name, type in COLUMNS.items() if type.startswith("map")})
+    return sorted(rows, key=lambda row: row["started_at"])
 
 
 def _identity(description: str) -> dict[str, Any]:

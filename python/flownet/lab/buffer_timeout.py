@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, ClassVar
 
-from .. import bench
+from .. import bench, plots
+from ..units import format_value
 from . import settings
-from .scenario import Column, Figures, Result, Scenario
+from .result import Figures, Result
+from .scenario import Column, Scenario
 from .trace import Row, Trace
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from .picture import Picture
 
 
 @dataclass(frozen=True)
@@ -29,9 +31,9 @@ class BufferTimeout(Scenario):
     controls: ClassVar[tuple[str, ...]] = ("credit",)
     columns: ClassVar[tuple[Column, ...]] = ()
 
-    channels: int = settings.number("400", "channels of the writer, for the throughput", 1, 4000)
-    rate: int = settings.number("20000", "records a second over one channel, for the latency", 1, 1_000_000)
-    rounds: int = settings.number("3", "how often each is measured; the median counts", 1, 100)
+    channels: int = settings.count(400, "channels of the writer, for the throughput", 1, 4000)
+    rate: int = settings.count(20000, "records a second over one channel, for the latency", 1, 1_000_000)
+    rounds: int = settings.count(3, "how often each is measured; the median counts", 1, 100)
     seconds: float = settings.seconds("1s", "length of each measurement")
 
     def check(self) -> None:
@@ -65,8 +67,8 @@ class BufferTimeout(Scenario):
         rates, halves = figures["records_per_s"], figures["p50_us"]
         kept, least = rates["10"] / rates["-1"], rates["0"] / rates["-1"]
         return (
-            f"10 ms keeps {kept:.0%} of the throughput at {halves['10'] / 1e3:.1f} ms (p50); "
-            f"0 ms {least:.0%} at {halves['0'] / 1e3:.2f} ms"
+            f"10 ms keeps {kept:.0%} of the throughput at {format_value(halves['10'], 'us')} (p50); "
+            f"0 ms {least:.0%} at {format_value(halves['0'], 'us')}"
         )
 
     def finding(self, results: Sequence[Result]) -> str:
@@ -79,33 +81,30 @@ class BufferTimeout(Scenario):
         rows = [["timeout", "throughput", "latency p50", "latency p99"]]
         for timeout_ms in TIMEOUTS_MS:
             rate, half, most = (figures[measure][str(timeout_ms)] for measure in figures)
-            rows.append([_label(timeout_ms), f"{rate / 1e6:.1f} M/s", _milliseconds(half), _milliseconds(most)])
+            latencies = (format_value(microseconds, "us") for microseconds in (half, most))
+            rows.append([_label(timeout_ms), format_value(rate, "/s"), *latencies])
         return rows
 
-    def draw(self, results: Sequence[Result]) -> Figure:
+    def draw(self, results: Sequence[Result], picture: Picture) -> None:
         """Draw the trade-off: latency across, throughput up, a point a timeout."""
-        from . import plots
-
         figures = results[0].figures
-        figure, axes = plots.single(
+        axes = picture.single(
             self.finding(results),
             f"two processes; throughput: 1 writer, {self.channels} channels, records of 8 bytes; latency: "
             f"{self.rate:,} records/s over one channel; medians of {self.rounds}",
+            "throughput, million records/s",
         )
         keys = [str(timeout_ms) for timeout_ms in TIMEOUTS_MS]
         rates = [figures["records_per_s"][key] / 1e6 for key in keys]
         halves, most = ([figures[measure][key] / 1e3 for key in keys] for measure in ("p50_us", "p99_us"))
-        axes.set_xscale("log")
+        plots.logarithmic(axes, axes.xaxis)
         axes.hlines(rates, halves, most, color=plots.SKY, linewidth=3, alpha=0.6)
         axes.plot(halves, rates, color=plots.BLUE, linewidth=1.2, marker="o", markersize=7)
         axes.plot(most, rates, color=plots.BLUE, linewidth=0, marker="|", markersize=9)
         for timeout_ms, half, rate in zip(TIMEOUTS_MS, halves, rates, strict=True):
-            axes.annotate(_label(timeout_ms), (half, rate), (0, 9), textcoords="offset points", ha="center", size=9)
+            axes.annotate(_label(timeout_ms), (half, rate), (-4, 6), textcoords="offset points", ha="right", size=9)
         axes.set_ylim(0, max(rates) * 1.25)
-        axes.set_xlabel("latency, ms: the point is the median, the bar ends at the 99th percentile", color=plots.GREY)
-        axes.set_title("throughput, million records/s", loc="left", size=9, color=plots.GREY, pad=10)
-        axes.xaxis.set_major_formatter(lambda value, position: f"{value:g}")
-        return figure
+        axes.set_xlabel("latency, ms: the point is the median, the bar ends at the 99th percentile")
 
     def _throughput(self, timeout_ms: int, records: int) -> tuple[int, float]:
         """Measure with so many records or more, as long as it takes; return their number and the rate."""
@@ -128,11 +127,6 @@ def _microseconds(timeout_ms: int) -> int | None:
 
 def _label(timeout_ms: int) -> str:
     return "full only" if timeout_ms < 0 else f"{timeout_ms} ms"
-
-
-def _milliseconds(microseconds: float) -> str:
-    milliseconds = microseconds / 1e3
-    return f"{milliseconds:.0f} ms" if milliseconds >= 10 else f"{milliseconds:.2f} ms"
 
 
 TIMEOUTS_MS = (-1, 100, 10, 5, 1, 0)

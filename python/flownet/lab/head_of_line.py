@@ -6,17 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from .. import plots
+from ..units import format_share, format_value, listed
 from . import settings
 from .controls import CONTROLS, environment, rate_limit
 from .experiment import meters, observe
 from .pace import Pace
-from .parts import Consumer, Producer, to_the_same
-from .scenario import Column, Figures, Result, Scenario, pick
+from .parts import Consumer, Producer, consumed, to_the_same
+from .result import Figures, Result, pick
+from .scenario import Column, Scenario
 from .trace import Series, Trace
-from .words import listed, megabytes, ratio
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from .picture import Picture
 
 
 @dataclass(frozen=True)
@@ -32,10 +34,10 @@ class HeadOfLine(Scenario):
     )
     controls: ClassVar[tuple[str, ...]] = tuple(CONTROLS)
     columns: ClassVar[tuple[Column, ...]] = (
-        Column("B.3 keeps", lambda figures: ratio(figures["b3_ratio"])),
-        Column("B.4 keeps", lambda figures: ratio(figures["b4_ratio"])),
-        Column("most in flight", lambda figures: megabytes(figures["peak_in_flight_bytes"])),
-        Column("dropped", lambda figures: megabytes(figures["dropped_bytes"])),
+        Column("B.3 keeps", lambda figures: format_share(figures["b3_ratio"])),
+        Column("B.4 keeps", lambda figures: format_share(figures["b4_ratio"])),
+        Column("most in flight", lambda figures: format_value(figures["peak_in_flight_bytes"], "B")),
+        Column("dropped", lambda figures: format_value(figures["dropped_bytes"], "B")),
     )
 
     speed: float = settings.rate("2500kB/s", "what B.3 and B.4 can take")
@@ -82,7 +84,7 @@ class HeadOfLine(Scenario):
             sink = Consumer(made, (("B.3", 0), ("B.4", 0)), (steady, slowing))
             limit = rate_limit(trace.control, 2 * self.offered)
             produced = env.from_iterable(source, rate_limit=limit).name("A").place_on(1)
-            produced.forward().filter(sink).name("B").place_on(2)
+            consumed(produced.forward(), sink, "B", 2)
             observe(env, 2, made, trace, end, INTERVAL)
 
     def figures(self, trace: Trace) -> Figures:
@@ -116,7 +118,7 @@ class HeadOfLine(Scenario):
         if figures["stopped_after_s"] is not None:
             return f"{felt}; memory grows until the run is stopped"
         if figures["dropped_bytes"]:
-            return f"{felt}; {megabytes(figures['dropped_bytes'])} are lost"
+            return f"{felt}; {format_value(figures['dropped_bytes'], 'B')} are lost"
         return f"{felt}; nothing lost"
 
     def finding(self, results: Sequence[Result]) -> str:
@@ -132,11 +134,9 @@ class HeadOfLine(Scenario):
         text = "; ".join(parts) or results[0].verdict
         return text[:1].upper() + text[1:]
 
-    def draw(self, results: Sequence[Result]) -> Figure:
+    def draw(self, results: Sequence[Result], picture: Picture) -> None:
         """Draw a row for each control: how fast the two consumers are, and what is in flight."""
-        from . import plots
-
-        figure, panels = plots.grid(
+        panels = picture.grid(
             results,
             self.finding(results),
             f"A.1 writes for B.3, A.2 for B.4, {self.offered / 1e6:g} MB/s each, over one connection; both take "
@@ -146,13 +146,12 @@ class HeadOfLine(Scenario):
         for number, (result, (left, right)) in enumerate(zip(results, panels, strict=True)):
             trace = result.trace
             named = [("B.3", trace.taken("B.3"), plots.BLUE), ("B.4", trace.taken("B.4"), plots.ORANGE)]
-            plots.speeds(left, trace, named, 0.3)
-            plots.in_flight(right, trace, 2 * self.buffer, "receive buffers")
+            picture.speeds(left, trace, named, 0.3)
+            picture.in_flight(right, trace, 2 * self.buffer, "receive buffers")
             for panel in (left, right):
                 label = "B.4 crawls" if panel is left and number == 0 else ""
-                plots.phase(panel, self.crawls_at, self.seconds, label)
-                plots.moment(panel, self.alone)
-        return figure
+                picture.phase(panel, self.crawls_at, self.seconds, label)
+                picture.moment(panel, self.alone)
 
 
 INTERVAL = 0.05

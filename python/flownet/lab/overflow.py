@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from .. import plots
+from ..units import format_number, format_value
 from . import settings
 from .controls import CONTROLS, SEGMENT_BYTES, environment, rate_limit
 from .experiment import meters, observe
 from .pace import Pace
-from .parts import Consumer, Producer, to_the_same
-from .scenario import Column, Figures, Result, Scenario, pick
+from .parts import Consumer, Producer, consumed, to_the_same
+from .result import Figures, Result, pick
+from .scenario import Column, Scenario
 from .trace import Trace
-from .words import megabytes, ratio, span
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from .picture import Picture
 
 
 @dataclass(frozen=True)
@@ -29,11 +31,11 @@ class Overflow(Scenario):
     question: ClassVar[str] = "A producer is faster than its consumer. What happens when the receive buffer is full?"
     controls: ClassVar[tuple[str, ...]] = tuple(CONTROLS)
     columns: ClassVar[tuple[Column, ...]] = (
-        Column("full after", lambda figures: span(figures["time_to_full_s"])),
-        Column("most in flight", lambda figures: megabytes(figures["peak_in_flight_bytes"])),
-        Column("dropped", lambda figures: megabytes(figures["dropped_bytes"])),
-        Column("source/consumer", lambda figures: ratio(figures["settled_rate_ratio"])),
-        Column("when slower", lambda figures: ratio(figures["slow_rate_ratio"])),
+        Column("full after", lambda figures: format_value(figures["time_to_full_s"], "s")),
+        Column("most in flight", lambda figures: format_value(figures["peak_in_flight_bytes"], "B")),
+        Column("dropped", lambda figures: format_value(figures["dropped_bytes"], "B")),
+        Column("source/consumer", lambda figures: format_number(figures["settled_rate_ratio"])),
+        Column("when slower", lambda figures: format_number(figures["slow_rate_ratio"])),
     )
 
     produce: float = settings.rate("2MB/s", "speed of the producer")
@@ -71,7 +73,7 @@ class Overflow(Scenario):
             sink = Consumer(made, (("consumer", 0),), (consume,))
             limit = rate_limit(trace.control, self.consume)
             produced = env.from_iterable(source, rate_limit=limit).name("producer").place_on(1)
-            produced.filter(sink).name("consumer").place_on(2)
+            consumed(produced, sink, "consumer", 2)
             observe(env, 2, made, trace, self.seconds, INTERVAL)
 
     def figures(self, trace: Trace) -> Figures:
@@ -112,7 +114,7 @@ class Overflow(Scenario):
         if figures["dropped_before_change_bytes"]:
             return f"loses {dropped / sent:.0%} of what is sent"
         if dropped:
-            return f"fine until the consumer slows down; then {megabytes(dropped)} are lost"
+            return f"fine until the consumer slows down; then {format_value(dropped, 'B')} are lost"
         if (figures["unevenness"] or 0.0) > 0.3:
             return "nothing lost; the source stops and goes"
         if figures["settled_rate_ratio"] < 1.1:
@@ -124,18 +126,16 @@ class Overflow(Scenario):
         credit, others = pick(results, "credit"), [result for result in results if result.figures["dropped_bytes"]]
         parts = []
         if credit:
-            most = megabytes(credit.figures["peak_in_flight_bytes"])
+            most = format_value(credit.figures["peak_in_flight_bytes"], "B")
             parts.append(f"Credit holds {most} at most and loses nothing")
         if others:
             worst = max(others, key=lambda result: result.figures["dropped_bytes"])
-            parts.append(f"{worst.control} loses {megabytes(worst.figures['dropped_bytes'])}")
+            parts.append(f"{worst.control} loses {format_value(worst.figures['dropped_bytes'], 'B')}")
         return "; ".join(parts) or results[0].verdict
 
-    def draw(self, results: Sequence[Result]) -> Figure:
+    def draw(self, results: Sequence[Result], picture: Picture) -> None:
         """Draw a row for each control: what is between the two, and how fast they are."""
-        from . import plots
-
-        figure, panels = plots.grid(
+        panels = picture.grid(
             results,
             self.finding(results),
             f"producer {self.produce / 1e6:g} MB/s, consumer {self.consume / 1e6:g} MB/s and from {self.change:g} s "
@@ -143,13 +143,12 @@ class Overflow(Scenario):
             ("in flight, MB", "speed, MB/s"),
         )
         for result, (left, right) in zip(results, panels, strict=True):
-            plots.in_flight(left, result.trace, self.buffer, "receive buffer")
+            picture.in_flight(left, result.trace, self.buffer, "receive buffer")
             producer, consumer = result.trace.given("producer"), result.trace.taken("consumer")
             named = [("producer", producer, plots.ORANGE), ("consumer", consumer, plots.GREEN)]
-            plots.speeds(right, result.trace, named, 0.5)
-            plots.moment(left, self.change)
-            plots.moment(right, self.change, "consumer slower")
-        return figure
+            picture.speeds(right, result.trace, named, 0.5)
+            picture.moment(left, self.change)
+            picture.moment(right, self.change, "consumer slower")
 
 
 INTERVAL = 0.05

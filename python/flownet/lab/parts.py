@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from ..functions import Sink
+from ..stream import Stream
 from .meters import Meter, Meters
 from .pace import Pace, Pacer
 
@@ -74,7 +76,7 @@ class Producer:
 
 @dataclass(slots=True)
 class Consumer:
-    """Where records end: takes each, works on it at the pace of its subtask, and keeps nothing. For `Stream.filter`.
+    """Where records end: takes each, works on it at the pace of its subtask, and passes none on.
 
     Parameters
     ----------
@@ -115,3 +117,21 @@ class Relay:
         self.meter.take(len(record))
         self.meter.give(len(record))
         return record
+
+
+class _Nowhere(Sink[bytes]):
+    """The sink behind a `Consumer`, which passes nothing on."""
+
+    def write(self, records: list[bytes]) -> None:
+        """Refuse what cannot be."""
+        raise AssertionError(f"{len(records)} records have passed a consumer")
+
+
+def consumed(stream: Stream[bytes], consumer: Consumer, name: str, worker: int) -> None:
+    """End a stream in a consumer, in as many subtasks as it has meters.
+
+    A filter, and no sink: that one is handed all records of a batch at once, which would count as in flight until then.
+    """
+    subtasks = len(consumer.tasks)
+    filtered = stream.filter(consumer).name(name).place_on(worker).set_parallelism(subtasks)
+    filtered.sink_to(_Nowhere()).place_on(worker).set_parallelism(subtasks)

@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from .. import plots
+from ..units import format_value
 from . import settings
 from .controls import CONTROLS, RECEIVE_BYTES, environment, pool_bound_bytes, rate_limit
 from .experiment import meters, observe
 from .pace import Pace
-from .parts import Consumer, Producer, Relay, to_the_same
-from .scenario import Column, Figures, Result, Scenario, pick
+from .parts import Consumer, Producer, Relay, consumed, to_the_same
+from .result import Figures, Result, pick
+from .scenario import Column, Scenario
 from .trace import Series, Trace
-from .words import megabytes, span
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from .picture import Picture
 
 
 @dataclass(frozen=True)
@@ -31,13 +33,13 @@ class Propagation(Scenario):
     )
     controls: ClassVar[tuple[str, ...]] = tuple(CONTROLS)
     columns: ClassVar[tuple[Column, ...]] = (
-        Column("map 2", lambda figures: span(figures["throttled_after_s"]["map 2"])),
-        Column("map 1", lambda figures: span(figures["throttled_after_s"]["map 1"])),
-        Column("source stops after", lambda figures: span(figures["throttled_after_s"]["source"])),
-        Column("most in flight", lambda figures: megabytes(figures["peak_in_flight_bytes"])),
-        Column("bound", lambda figures: megabytes(figures["bound_bytes"])),
-        Column("whole again", lambda figures: span(figures["recovered_after_s"])),
-        Column("dropped", lambda figures: megabytes(figures["dropped_bytes"])),
+        Column("map 2", lambda figures: format_value(figures["throttled_after_s"]["map 2"], "s")),
+        Column("map 1", lambda figures: format_value(figures["throttled_after_s"]["map 1"], "s")),
+        Column("source stops after", lambda figures: format_value(figures["throttled_after_s"]["source"], "s")),
+        Column("most in flight", lambda figures: format_value(figures["peak_in_flight_bytes"], "B")),
+        Column("bound", lambda figures: format_value(figures["bound_bytes"], "B")),
+        Column("whole again", lambda figures: format_value(figures["recovered_after_s"], "s")),
+        Column("dropped", lambda figures: format_value(figures["dropped_bytes"], "B")),
     )
 
     speed: float = settings.rate("2MB/s", "speed of the source")
@@ -71,7 +73,7 @@ class Propagation(Scenario):
             stream = stream.name("source").place_on(1)
             for worker, stage in enumerate(STAGES[1:-1], start=2):
                 stream = stream.map(Relay(made.of(stage))).name(stage).place_on(worker)
-            stream.filter(Consumer(made, (("sink", 0),), (sink,))).name("sink").place_on(len(STAGES))
+            consumed(stream, Consumer(made, (("sink", 0),), (sink,)), "sink", len(STAGES))
             observe(env, len(STAGES), made, trace, self.seconds, INTERVAL)
 
     def figures(self, trace: Trace) -> Figures:
@@ -98,12 +100,16 @@ class Propagation(Scenario):
         """Say how far the stall went, and what it cost."""
         if figures["stopped_after_s"] is not None:
             return "the source never stops; memory grows until the run is stopped"
-        lost = f"{megabytes(figures['dropped_bytes'])} are lost" if figures["dropped_bytes"] else "nothing lost"
+        lost = f"{format_value(figures['dropped_bytes'], 'B')} are lost" if figures["dropped_bytes"] else "nothing lost"
         stopped, again = figures["throttled_after_s"]["source"], figures["recovered_after_s"]
         if stopped is None:
             return f"the source never stops; {lost}"
-        back = "does not get back to its speed" if again is None else f"is back at full speed {span(again)} after it"
-        return f"the source stops {span(stopped)} after the stall and {back}; {lost}"
+        back = (
+            "does not get back to its speed"
+            if again is None
+            else f"is back at full speed {format_value(again, 's')} after it"
+        )
+        return f"the source stops {format_value(stopped, 's')} after the stall and {back}; {lost}"
 
     def finding(self, results: Sequence[Result]) -> str:
         """Say it for the title."""
@@ -111,17 +117,15 @@ class Propagation(Scenario):
         if credit is None or credit.figures["throttled_after_s"]["source"] is None:
             return results[0].verdict[:1].upper() + results[0].verdict[1:]
         figures = credit.figures
+        stopped, most = format_value(figures["throttled_after_s"]["source"], "s"), figures["peak_in_flight_bytes"]
         return (
-            f"Credit carries the stall to the source in {span(figures['throttled_after_s']['source'])}, holds "
-            f"{megabytes(figures['peak_in_flight_bytes'])} at most, and is at full speed "
-            f"{span(figures['recovered_after_s'])} after it"
+            f"Credit carries the stall to the source in {stopped}, holds {format_value(most, 'B')} at most, and is at "
+            f"full speed {format_value(figures['recovered_after_s'], 's')} after it"
         )
 
-    def draw(self, results: Sequence[Result]) -> Figure:
+    def draw(self, results: Sequence[Result], picture: Picture) -> None:
         """Draw a row for each control: how fast each stage is, and what is in flight."""
-        from . import plots
-
-        figure, panels = plots.grid(
+        panels = picture.grid(
             results,
             self.finding(results),
             f"source -> map 1 -> map 2 -> sink, a worker each; the source goes at {self.speed / 1e6:g} MB/s; the sink "
@@ -133,14 +137,13 @@ class Propagation(Scenario):
             trace = result.trace
             series = [trace.given(stage) for stage in STAGES[:-1]] + [trace.taken("sink")]
             named = list(zip(STAGES, series, colours, strict=True))
-            plots.speeds(left, trace, named, WINDOW)
+            picture.speeds(left, trace, named, WINDOW)
             bound = result.figures["bound_bytes"]
             named_bound = "bound of the pools" if bound else "receive buffers"
-            plots.in_flight(right, trace, bound or (len(STAGES) - 1) * RECEIVE_BYTES, named_bound)
+            picture.in_flight(right, trace, bound or (len(STAGES) - 1) * RECEIVE_BYTES, named_bound)
             for panel in (left, right):
                 label = "sink stalls" if panel is left and number == 0 else ""
-                plots.phase(panel, self.stall, self.resume, label)
-        return figure
+                picture.phase(panel, self.stall, self.resume, label)
 
     def _throttled_after(self, trace: Trace, given: Series) -> float | None:
         """Seconds from the stall until a stage passes on less than half of its speed, to the end of the stall."""

@@ -7,33 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from .result import Figures, Result
 from .trace import Trace
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-Figures = dict[str, Any]
-"""What a run comes down to: numbers by name, with the unit; None where there is none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """One run of a scenario under one control."""
-
-    control: str
-    trace: Trace
-    figures: Figures
-    verdict: str
-    """What happened, in a clause."""
-
-    def as_json(self) -> dict[str, Any]:
-        """As one line of JSON."""
-        return {
-            "scenario": self.trace.scenario,
-            "control": self.control,
-            **self.figures,
-            "verdict": self.verdict,
-        }
+    from .picture import Picture
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +59,8 @@ class Scenario(ABC):
         """Say what all results together show, in a sentence: the title of the picture."""
 
     @abstractmethod
-    def draw(self, results: Sequence[Result]) -> Figure:
-        """Draw the results."""
+    def draw(self, results: Sequence[Result], picture: Picture) -> None:
+        """Draw the results into a picture."""
 
     def table(self, results: Sequence[Result]) -> list[list[str]]:
         """Write the rows of the table for people, the head first."""
@@ -95,8 +73,3 @@ class Scenario(ABC):
         """Judge a complete trace."""
         figures = self.figures(trace)
         return Result(trace.control, trace, figures, self.verdict(figures))
-
-
-def pick(results: Sequence[Result], control: str) -> Result | None:
-    """Find the result of a control, if it was run."""
-    return next((result for result in results if result.control == control), None)

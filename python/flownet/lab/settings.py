@@ -1,18 +1,13 @@
-"""Settings of scenarios: how they are declared, written on the command line and read.
-
-A scenario is a dataclass whose fields are its settings; these functions declare them.
-"""
+"""Settings of scenarios: each a field of a dataclass, described by a `Parameter`."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
-import re
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from ..config import duration_us, size_bytes
 from ..errors import ConfigError
+from ..parameter import Parameter, Value, assigned
 
 
 class Settable(Protocol):
@@ -24,37 +19,56 @@ class Settable(Protocol):
 S = TypeVar("S", bound=Settable)
 
 
-def rate(default: str, help: str) -> Any:
-    """Declare a speed, written ``2MB/s``; the value is bytes a second."""
-    return _declare(default, help, _rate)
+def rate(default: str, doc: str) -> Any:
+    """Declare a speed, written ``2MB/s``; the field is bytes a second."""
+    # Parts of the laboratory are Python.
+    return _declare(Parameter("rate", doc, default, high=MAX_BYTES_PER_SECOND))
 
 
-def size(default: str, help: str) -> Any:
-    """Declare a size, written ``5MB``; the value is bytes."""
-    return _declare(default, help, lambda name, text: size_bytes(name, _maybe_number(text)))
+def size(default: str, doc: str) -> Any:
+    """Declare a size, written ``5MB``; the field is bytes."""
+    return _declare(Parameter("size", doc, default))
 
 
-def seconds(default: str, help: str) -> Any:
-    """Declare a time, written ``5s``; the value is seconds."""
-    return _declare(default, help, lambda name, text: duration_us(name, _maybe_number(text)) / 1e6)
+def seconds(default: str, doc: str) -> Any:
+    """Declare a time, written ``5s``; the field is seconds."""
+    return _declare(Parameter("duration", doc, default), unit=1e6)
 
 
-def number(default: str, help: str, low: float, high: float) -> Any:
-    """Declare a plain number, whole if its default is, from ``low`` to ``high``."""
-
-    def read(name: str, text: str) -> float:
-        try:
-            value = int(text) if default.isdecimal() else float(text)
-        except ValueError:
-            raise _refuse(name, text, f"is not a {'whole ' if default.isdecimal() else ''}number") from None
-        if not low <= value <= high:
-            raise _refuse(name, text, f"must lie between {low:g} and {high:g}")
-        return value
-
-    return _declare(default, help, read)
+def count(default: int, doc: str, low: int, high: int) -> Any:
+    """Declare a whole number from ``low`` to ``high``."""
+    return _declare(Parameter("count", doc, default, low=low, high=high))
 
 
-def with_settings(scenario: S, assignments: list[str]) -> S:
+def number(default: float, doc: str, low: float, high: float) -> Any:
+    """Declare a number from ``low`` to ``high``."""
+    return _declare(Parameter("number", doc, default, low=low, high=high))
+
+
+def parameters(scenario: Settable | type[Settable]) -> dict[str, Parameter]:
+    """Describe each setting of a scenario, by name."""
+    return {field.name: field.metadata["parameter"] for field in dataclasses.fields(scenario)}
+
+
+def written(scenario: Settable) -> list[tuple[str, str]]:
+    """Write each setting of a scenario as it is, ``speed=2 MB/s``, with what it means."""
+    lines = []
+    for field in dataclasses.fields(scenario):
+        parameter, unit = field.metadata["parameter"], field.metadata["unit"]
+        value = getattr(scenario, field.name)
+        value = round(value * unit) if unit else value
+        lines.append((f"{field.name}={parameter.write(value)}", parameter.doc))
+    return lines
+
+
+def with_values(scenario: S, values: Mapping[str, Value]) -> S:
+    """Change settings to values that were checked, in the base units of their parameters."""
+    fields = {field.name: field for field in dataclasses.fields(scenario)}
+    changes = {name: _of_field(value, fields[name].metadata["unit"]) for name, value in values.items()}
+    return dataclasses.replace(scenario, **changes)
+
+
+def with_settings(scenario: S, assignments: Sequence[str]) -> S:
     """Change settings by what was written on the command line.
 
     Raises
@@ -62,55 +76,30 @@ def with_settings(scenario: S, assignments: list[str]) -> S:
     ConfigError
         The text is no assignment, the scenario has no such setting, or the value does not fit.
     """
-    fields = {field.name: field for field in dataclasses.fields(scenario)}
-    values: dict[str, Any] = {}
+    known = parameters(scenario)
+    values: dict[str, Value] = {}
     for assignment in assignments:
-        name, equals, text = (part.strip() for part in assignment.partition("="))
-        name = name.replace("-", "_")
-        if not equals:
-            raise ConfigError(f"--set {assignment!r}: write NAME=VALUE, for example seconds=5s", value=assignment)
-        if name not in fields:
-            raise ConfigError(f"unknown setting {name!r}; there are: {', '.join(fields)}", setting=name)
-        values[name] = fields[name].metadata["read"](name, text)
-    return dataclasses.replace(scenario, **values)
-
-
-def described(scenario: type[Settable]) -> list[tuple[str, str, str]]:
-    """Name, default as written, and meaning of each setting of a scenario."""
-    fields = dataclasses.fields(scenario)
-    return [(field.name, field.metadata["written"], field.metadata["help"]) for field in fields]
+        name, value = assigned(assignment, "seconds=5s")
+        if name not in known:
+            raise ConfigError(f"unknown setting {name!r}; there are: {', '.join(known)}", setting=name)
+        values[name] = known[name].read(name, value)
+    return with_values(scenario, values)
 
 
 def require(is_possible: bool, setting: str, value: object, why: str) -> None:
     """Refuse a value that makes no sense beside the others; raise `ConfigError` unless ``is_possible``."""
     if not is_possible:
-        raise _refuse(setting, value, why)
+        raise ConfigError(f"{setting}={value} {why}", setting=setting, value=value)
 
 
-def _declare(default: str, help: str, read: Callable[[str, str], Any]) -> Any:
-    metadata = {"read": read, "written": default, "help": help}
-    return dataclasses.field(default=read("default", default), metadata=metadata)
+def _declare(parameter: Parameter, unit: float | None = None) -> Any:
+    default = _of_field(parameter.read("default", parameter.default), unit)
+    return dataclasses.field(default=default, metadata={"parameter": parameter, "unit": unit})
 
 
-def _rate(name: str, text: str) -> float:
-    match = re.fullmatch(r"(.+?)\s*/\s*s", text)
-    if not match:
-        raise _refuse(name, text, "is not a speed such as '2MB/s'")
-    speed = float(size_bytes(name, match[1]))
-    if not (math.isfinite(speed) and speed <= MAX_BYTES_PER_SECOND):
-        raise _refuse(
-            name, text, f"must be at most {MAX_BYTES_PER_SECOND / 1e6:g}MB/s: parts of the laboratory are Python"
-        )
-    return speed
-
-
-def _maybe_number(text: str) -> int | str:
-    """Read digits as the number that a script would have given: what then lacks a unit is refused as such."""
-    return int(text) if text.isdecimal() else text
-
-
-def _refuse(setting: str, value: object, why: str) -> ConfigError:
-    return ConfigError(f"{setting}={value} {why}", setting=setting, value=value)
+def _of_field(value: Any, unit: float | None) -> Any:
+    """Bring a value from the base unit of its parameter to that of its field."""
+    return value / unit if unit else value
 
 
 MAX_BYTES_PER_SECOND = 20e6

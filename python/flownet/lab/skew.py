@@ -6,17 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from .. import plots
+from ..units import format_share, format_value
 from . import settings
 from .controls import CONTROLS, environment, rate_limit
 from .experiment import meters, observe
 from .pace import Pace
-from .parts import RECORD_BYTES, Consumer, Producer, to_destination
-from .scenario import Column, Figures, Result, Scenario, pick
+from .parts import RECORD_BYTES, Consumer, Producer, consumed, to_destination
+from .result import Figures, Result, pick
+from .scenario import Column, Scenario
 from .trace import Trace
-from .words import megabytes
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from .picture import Picture
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +44,15 @@ class Skew(Scenario):
     question: ClassVar[str] = "One of many channels gets half of the records. Who waits for its consumer?"
     controls: ClassVar[tuple[str, ...]] = tuple(CONTROLS)
     columns: ClassVar[tuple[Column, ...]] = (
-        Column("hot works", lambda figures: f"{figures['hot_efficiency']:.0%}"),
-        Column("sent", lambda figures: f"{figures['sent_ratio']:.0%}"),
-        Column("most in flight", lambda figures: megabytes(figures["peak_in_flight_bytes"])),
-        Column("dropped", lambda figures: megabytes(figures["dropped_bytes"])),
-        Column("of the others", lambda figures: megabytes(figures["others_dropped_bytes"])),
+        Column("hot works", lambda figures: format_share(figures["hot_efficiency"])),
+        Column("sent", lambda figures: format_share(figures["sent_ratio"])),
+        Column("most in flight", lambda figures: format_value(figures["peak_in_flight_bytes"], "B")),
+        Column("dropped", lambda figures: format_value(figures["dropped_bytes"], "B")),
+        Column("of the others", lambda figures: format_value(figures["others_dropped_bytes"], "B")),
     )
 
-    channels: int = settings.number("100", "channels", 2, 1000)
-    share: float = settings.number("0.5", "share of the records that the hot channel gets", 0.001, 0.999)
+    channels: int = settings.count(100, "channels", 2, 1000)
+    share: float = settings.number(0.5, "share of the records that the hot channel gets", 0.001, 0.999)
     produce: float = settings.rate("2MB/s", "what the producer has to send")
     consume: float = settings.rate("500kB/s", "what each consumer can take")
     buffer: int = settings.size("250kB", "receive buffer of each consumer")
@@ -82,8 +84,7 @@ class Skew(Scenario):
             limit = rate_limit(trace.control, self.consume / self.share)
             sink = Consumer(made, tasks, (consume,) * self.channels)
             produced = env.from_iterable(source, rate_limit=limit).name("producer").place_on(1)
-            consumed = produced.partition_custom(to_destination).filter(sink)
-            consumed.name("consumers").place_on(2).set_parallelism(self.channels)
+            consumed(produced.partition_custom(to_destination), sink, "consumers", 2)
             observe(env, 2, made, trace, self.seconds, INTERVAL)
 
     def figures(self, trace: Trace) -> Figures:
@@ -113,9 +114,9 @@ class Skew(Scenario):
             return f"nobody waits; memory grows until the run is stopped at {figures['stopped_after_s']:.0f} s"
         if figures["dropped_bytes"]:
             of_others = " of its own" if figures["others_dropped_bytes"] < 0.01 * figures["dropped_bytes"] else ""
-            return f"nobody waits; the hot channel loses {megabytes(figures['dropped_bytes'])}{of_others}"
+            return f"nobody waits; the hot channel loses {format_value(figures['dropped_bytes'], 'B')}{of_others}"
         if figures["sent_ratio"] > 0.95:
-            return f"nobody waits yet; {megabytes(figures['peak_in_flight_bytes'])} in flight, and growing"
+            return f"nobody waits yet; {format_value(figures['peak_in_flight_bytes'], 'B')} in flight, and growing"
         if figures["hot_efficiency"] > 0.95:
             return "the producer goes as fast as the hot consumer can take its share; nothing lost"
         return f"the hot consumer lacks input {1 - figures['hot_efficiency']:.0%} of the time; nothing lost"
@@ -128,14 +129,12 @@ class Skew(Scenario):
         figures = credit.figures
         return (
             f"Credit keeps the hot consumer {figures['hot_efficiency']:.0%} at work and the producer at its pace, with "
-            f"{megabytes(figures['peak_in_flight_bytes'])} at most in flight"
+            f"{format_value(figures['peak_in_flight_bytes'], 'B')} at most in flight"
         )
 
-    def draw(self, results: Sequence[Result]) -> Figure:
+    def draw(self, results: Sequence[Result], picture: Picture) -> None:
         """Draw a row for each control: what arrives where, and what is in flight."""
-        from . import plots
-
-        figure, panels = plots.grid(
+        panels = picture.grid(
             results,
             self.finding(results),
             f"1 producer, {self.produce / 1e6:g} MB/s; {self.channels} consumers, {self.consume / 1e6:g} MB/s each; "
@@ -145,9 +144,8 @@ class Skew(Scenario):
         for result, (left, right) in zip(results, panels, strict=True):
             trace = result.trace
             named = [("hot", trace.taken("hot"), plots.ORANGE), ("all others", trace.taken("others"), plots.BLUE)]
-            plots.speeds(left, trace, named, 0.3)
-            plots.in_flight(right, trace, self.buffer, "receive buffer of one")
-        return figure
+            picture.speeds(left, trace, named, 0.3)
+            picture.in_flight(right, trace, self.buffer, "buffer of one")
 
 
 INTERVAL = 0.05

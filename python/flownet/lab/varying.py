@@ -10,17 +10,19 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from .. import plots
+from ..units import format_share, format_value, listed
 from . import settings
 from .controls import CONTROLS, environment, pool_bound_bytes, rate_limit
 from .experiment import meters, observe
 from .pace import Pace
-from .parts import Consumer, Producer, to_the_same
-from .scenario import Column, Figures, Result, Scenario, pick
+from .parts import Consumer, Producer, consumed, to_the_same
+from .result import Figures, Result, pick
+from .scenario import Column, Scenario
 from .trace import Trace
-from .words import listed, megabytes
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from .picture import Picture
 
 
 @dataclass(frozen=True)
@@ -31,16 +33,16 @@ class Varying(Scenario):
     question: ClassVar[str] = "The consumer's speed wanders. How much of it is used, and what does that take in memory?"
     controls: ClassVar[tuple[str, ...]] = tuple(CONTROLS)
     columns: ClassVar[tuple[Column, ...]] = (
-        Column("efficiency", lambda figures: f"{figures['efficiency']:.3f}"),
-        Column("most in flight", lambda figures: megabytes(figures["peak_in_flight_bytes"])),
-        Column("bound", lambda figures: megabytes(figures["bound_bytes"])),
-        Column("dropped", lambda figures: megabytes(figures["dropped_bytes"])),
+        Column("efficiency", lambda figures: format_share(figures["efficiency"])),
+        Column("most in flight", lambda figures: format_value(figures["peak_in_flight_bytes"], "B")),
+        Column("bound", lambda figures: format_value(figures["bound_bytes"], "B")),
+        Column("dropped", lambda figures: format_value(figures["dropped_bytes"], "B")),
     )
 
     slowest: float = settings.rate("500kB/s", "the consumer is never slower")
     fastest: float = settings.rate("2MB/s", "the consumer is never faster")
     step: float = settings.seconds("500ms", "how often its speed changes")
-    seed: int = settings.number("7", "of the walk", 0, 2**31)
+    seed: int = settings.count(7, "of the walk", 0, 2**31)
     produce: float = settings.rate("3MB/s", "speed of the producer")
     buffer: int = settings.size("1MB", "receive buffer")
     limit: int = settings.size("8MB", "without bound: memory at which the run is stopped")
@@ -82,7 +84,7 @@ class Varying(Scenario):
             source = Producer(made, (("producer", 0),), (produce,), to_the_same)
             sink = Consumer(made, (("consumer", 0),), (self.walk(),))
             produced = env.from_iterable(source, rate_limit=limit).name("producer").place_on(1)
-            produced.filter(sink).name("consumer").place_on(2)
+            consumed(produced, sink, "consumer", 2)
             observe(env, 2, made, trace, self.seconds, INTERVAL)
 
     def figures(self, trace: Trace) -> Figures:
@@ -107,7 +109,7 @@ class Varying(Scenario):
             return f"{used}; memory grows until the run is stopped at {figures['stopped_after_s']:.0f} s"
         if figures["dropped_bytes"]:
             return f"{used}; loses {figures['dropped_bytes'] / figures['sent_bytes']:.0%} of what is sent"
-        return f"{used}; nothing lost, {megabytes(figures['peak_in_flight_bytes'])} at most in flight"
+        return f"{used}; nothing lost, {format_value(figures['peak_in_flight_bytes'], 'B')} at most in flight"
 
     def finding(self, results: Sequence[Result]) -> str:
         """Say it for the title."""
@@ -118,11 +120,9 @@ class Varying(Scenario):
             parts.append(f"records are lost under {listed(lossy)}")
         return "; ".join(parts)
 
-    def draw(self, results: Sequence[Result]) -> Figure:
+    def draw(self, results: Sequence[Result], picture: Picture) -> None:
         """Draw a row for each control: what the consumer could do and did, and what was in flight."""
-        from . import plots
-
-        figure, panels = plots.grid(
+        panels = picture.grid(
             results,
             self.finding(results),
             f"the consumer's speed changes every {self.step:g} s, between {self.slowest / 1e6:g} and "
@@ -134,10 +134,9 @@ class Varying(Scenario):
             trace = result.trace
             possible = np.array([walk.amount(second) for second in trace.seconds])
             named = [("possible", possible, plots.GREY), ("taken", trace.taken("consumer"), plots.GREEN)]
-            plots.speeds(left, trace, named, 0.3)
+            picture.speeds(left, trace, named, 0.3)
             bound = result.figures["bound_bytes"]
-            plots.in_flight(right, trace, bound or self.buffer, "bound of the pools" if bound else "receive buffer")
-        return figure
+            picture.in_flight(right, trace, bound or self.buffer, "bound of the pools" if bound else "receive buffer")
 
 
 INTERVAL = 0.05

@@ -248,5 +248,5 @@ def test_a_scenario_of_the_laboratory_is_a_row(tmp_path: Path) -> None:
     assert row["error"] is None
     assert dict(row["figures"])["b3_ratio"] > 0
     assert dict(row["figures"])["dropped_bytes"] == 0
-    with pytest.raises(ConfigError, match="crawl=20000.0 must be less than offered"):
+    with pytest.raises(ConfigError, match="crawl=20000 must be less than offered"):
         Experiment("lab", "head-of-line", parameters={"offered": "1kB/s"}, grid={"control": ["credit"]})

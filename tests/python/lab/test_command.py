@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -36,6 +37,7 @@ def test_a_table_says_the_verdict_in_words_and_the_finding_below(lab: Python) ->
     assert lines[4].startswith("credit")
     assert "nothing lost" in lines[4]
     assert lines[-1].startswith("Credit holds ")
+    assert "Warning" not in finished.stderr
 
 
 def test_pictures_rows_and_the_page_are_written_and_whole(lab: Python, tmp_path: Path) -> None:
@@ -63,12 +65,12 @@ def test_a_picture_can_be_drawn_as(ending: str, lab: Python, tmp_path: Path) -> 
 
 
 def test_a_picture_has_the_size_and_the_title_asked_for(lab: Python, tmp_path: Path) -> None:
-    finished = lab("skew", *QUICK, "--plot", "sized.png", "--size", "8x6")
+    finished = lab("skew", *QUICK, "--plot", "sized.png", "--size", "8x6", "--title", "")
     assert finished.returncode == 0, finished.stderr
     assert matplotlib.image.imread(tmp_path / "sized.png").shape[:2] == (6 * 160, 8 * 160)
-    finished = lab("skew", *QUICK, "--plot", "bare.pdf", "--title", "", "--control", "credit")
+    finished = lab("skew", *QUICK, "--plot", "titled.pdf", "--title", "Who waits?")
     assert finished.returncode == 0, finished.stderr
-    assert (tmp_path / "bare.pdf").read_bytes().startswith(b"%PDF-")
+    assert (tmp_path / "titled.pdf").read_bytes().startswith(b"%PDF-")
 
 
 class Page(HTMLParser):
@@ -86,11 +88,15 @@ class Page(HTMLParser):
             self.open.append(tag)
         found = {name: value or "" for name, value in attributes}
         self.ids.add(found.get("id", ""))
-        self.refers_to += [found[name] for name in ("src", "href", "srcset", "data") if name in found]
+        self.refers_to += [
+            value for name, value in found.items() if name in ("src", "href", "srcset", "data", "xlink:href")
+        ]
         assert tag not in ("link", "script", "iframe", "object")
-        if tag == "img":
-            assert found["alt"]
-            self.pictures.append(found["src"])
+        if tag == "svg":
+            assert self.open[-2] == "figure"
+        if tag == "figure":
+            assert found["role"] == "img"
+            self.pictures.append(found["aria-label"])
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
@@ -102,12 +108,13 @@ def assert_self_contained(path: Path, pictures: int) -> None:
     page = Page()
     page.feed(text)
     assert page.open == []
-    assert len(page.pictures) == pictures
+    assert len(page.pictures) == text.count("<svg") == pictures
+    assert all(page.pictures)
     for reference in page.refers_to:
-        assert reference.startswith("data:image/svg+xml;base64,") or reference[1:] in page.ids
-    assert "url(" not in text
-    assert "@import" not in text
-    for word in ("viewport", "verdict", "flownet", "cores of", "Python"):
+        assert reference[0] == "#"
+        assert reference[1:] in page.ids
+    assert not re.findall(r"url\((?!#)|@import", text)
+    for word in ("viewport", "verdict", "flownet", "cores of", "python 3"):
         assert word in text
 
 
@@ -117,24 +124,24 @@ def assert_self_contained(path: Path, pictures: int) -> None:
         (["overflows"], "unknown scenario 'overflows'; there are: overflow, head-of-line"),
         (["overflow", "--control", "hope"], "unknown control 'hope'; there are: credit"),
         (["overflow", "--set", "produce=1MB/s", "--set", "consume=2MB/s"], "must exceed consume"),
-        (["overflow", "--set", "produce=fast"], "produce=fast is not a speed such as '2MB/s'"),
+        (["overflow", "--set", "produce=fast"], "produce='fast' must be a speed such as '2MB/s'"),
         (["overflow", "--set", "produce=0MB/s"], "must be a whole number of bytes, at least 1"),
-        (["overflow", "--set", "produce=90GB/s"], "must be at most 20MB/s"),
+        (["overflow", "--set", "produce=90GB/s"], "must be at most 20 MB/s"),
         (["overflow", "--set", "seconds=3"], "needs a unit"),
         (["overflow", "--set", "seconds=3s"], "must be more than change"),
         (["overflow", "--set", "colour=blue"], "unknown setting 'colour'; there are: produce, consume"),
         (["overflow", "--set", "produce"], "write NAME=VALUE"),
-        (["skew", "--set", "channels=1.5"], "channels=1.5 is not a whole number"),
-        (["skew", "--set", "channels=1"], "must lie between 2 and 1000"),
+        (["skew", "--set", "channels=1.5"], "channels=1.5 must be a whole number"),
+        (["skew", "--set", "channels=1"], "channels=1 must be at least 2 and at most 1000"),
         (["propagation", "--set", "resume=1s"], "must be after stall"),
         (["overflow", "--plot", "plot.gif"], "the name must end with .png or .pdf or .svg or .html"),
         (["overflow", "--plot", "/dev/null/plot.png"], "cannot be written: Not a directory"),
         (["overflow", "--rows", "no/such/folder/rows.csv"], "cannot be written: No such file or directory"),
         (
             ["overflow", "--plot", "p.png", "--size", "wide"],
-            "write width x height in inches, 3 to 50 each, such as 7x5",
+            "write width x height in inches, from 6.5x8.5 for what this picture shows to 50x50",
         ),
-        (["overflow", "--plot", "p.png", "--size", "1x90"], "write width x height in inches, 3 to 50 each"),
+        (["overflow", "--plot", "p.png", "--size", "1x90"], "write width x height in inches, from 6.5x8.5"),
         (["overflow", "--size", "7x5"], "--size is for a picture: add --plot"),
         (["overflow", "--plot", "p.html", "--title", ""], "--title is for a picture: add --plot"),
         (["all", "--report", "."], "the name must end with .html"),

@@ -1,18 +1,13 @@
-"""Experiments whose runs Spark spreads, and what Spark SQL says of their rows, against values worked out by hand."""
+"""Experiments whose runs Spark spreads, and their rows as a DataFrame."""
 
 from __future__ import annotations
 
-import base64
 import itertools
 import os
-import re
 import signal
-import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +19,7 @@ from flownet.experiments import Experiment, Figure, Measurement, Parameter, Plac
 from .conftest import eventually
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 def measured(parameters: Any, place: Place) -> Measurement:
@@ -78,6 +73,9 @@ def test_spread_runs_each_cell_as_a_task_and_spark_writes_the_rows(spark: SparkS
             assert (row.status, row.rate) == ("ok", row.load * 10)
             assert row.cost != os.getpid()
     assert not list(tmp_path.glob("_running*"))
+    # What Spark wrote is read without it.
+    (page,) = report(tmp_path)
+    assert "load=3, way=down" in page.read_text()
 
 
 def deadly(parameters: Any, place: Place) -> Measurement:
@@ -173,165 +171,12 @@ def test_across_runs_flownet_and_spark_over_the_same_live_lines(spark: SparkSess
     assert spark.conf.get("spark.sql.shuffle.partitions") == "200"
 
 
-def rows_of(spark: SparkSession, runs: Sequence[dict[str, Any]]) -> DataFrame:
-    """Rows as they are stored, with what the analysis reads."""
-    from flownet.experiments.store import COLUMNS
-
-    schema = ", ".join(f"{name} {type}" for name, type in COLUMNS.items())
-    base = dict.fromkeys(COLUMNS) | {"status": "ok", "started_at": datetime.now(UTC)}
-    return spark.createDataFrame([tuple((base | run).values()) for run in runs], schema)
-
-
-def cell(index: int, repetition: int, parameters: dict[str, str], **figures: float) -> dict[str, Any]:
-    label = ", ".join(f"{name}={value}" for name, value in parameters.items())
-    return {
-        "cell_index": index,
-        "cell": label,
-        "repetition": repetition,
-        "parameters": parameters,
-        "figures": figures,
-    }
-
-
-def test_medians_and_their_intervals(spark: SparkSession) -> None:
-    from flownet.experiments import analysis
-
-    found = {"a": [5.0, 1.0, 3.0], "b": [2.0, 4.0], "c": [7.0], "d": [3.0] * 5, "e": [float(n) for n in range(1, 10)]}
-    runs = [
-        cell(index, repetition, {"name": name}, rate=value)
-        for index, (name, values) in enumerate(found.items())
-        for repetition, value in enumerate(values)
-    ]
-    failed = cell(0, 3, {"name": "a"}, rate=1e9) | {"status": "failed"}
-    rows = {row.cell: row for row in analysis.cells(spark, rows_of(spark, [*runs, failed])).collect()}
-    assert {label: row.median for label, row in rows.items()} == {
-        f"name={name}": statistics.median(values) for name, values in found.items()
-    }
-    # Of 3 runs a draw's median is the least one with probability 7/27, of 2 with 1/4: inside the middle 95 %.
-    assert (rows["name=a"].low, rows["name=a"].high) == (1, 5)
-    assert (rows["name=b"].low, rows["name=b"].high) == (2, 4)
-    assert (rows["name=c"].low, rows["name=c"].high, rows["name=c"].runs) == (7, 7, 1)
-    assert (rows["name=d"].low, rows["name=d"].high) == (3, 3)
-    # Of 9 runs 1 to 9 a draw's median is at most k with P(Binomial(9, k/9) >= 5): 0.001 for 1, 0.030 for 2.
-    # So the 2.5 % point is 2, and by symmetry the 97.5 % point is 8.
-    assert (rows["name=e"].low, rows["name=e"].high) == (2, 8)
-    assert (rows["name=e"].least, rows["name=e"].greatest) == (1, 9)
-
-
-def test_ratios_are_taken_repetition_by_repetition(spark: SparkSession) -> None:
-    from flownet.experiments import analysis
-
-    runs = []
-    for repetition, weather in enumerate([1.0, 10.0, 100.0]):
-        for place, much in enumerate(["1", "2"]):
-            runs.append(cell(2 * place, repetition, {"load": much, "way": "up", "fixed": "x"}, rate=weather))
-            runs.append(
-                cell(2 * place + 1, repetition, {"load": much, "way": "down", "fixed": "x"}, rate=weather * (place + 2))
-            )
-    runs[0] = runs[0] | {"status": "failed"}
-    found = analysis.ratios(spark, rows_of(spark, runs), "way", "up", ["load", "way"]).collect()
-    assert [(row.context, row.value, row.figure, row.runs, row.median, row.low, row.high) for row in found] == [
-        ("load=1", "down", "rate", 2, 2, 2, 2),
-        ("load=2", "down", "rate", 3, 3, 3, 3),
-    ]
-
-
-def test_the_knee_is_the_point_of_most_throughput_by_latency(spark: SparkSession) -> None:
-    from flownet.experiments import analysis
-
-    curve = {"1": (1.0, 10.0), "2": (2.0, 11.0), "4": (4.0, 12.0), "8": (5.0, 60.0)}
-    runs = [
-        cell(place, repetition, {"load": much, "way": way}, rate=rate * factor, cost=cost)
-        for way, factor in (("up", 1.0), ("down", 2.0))
-        for place, (much, (rate, cost)) in enumerate(curve.items())
-        for repetition in range(3)
-    ]
-    found = analysis.knees(spark, rows_of(spark, runs), "load", ["rate", "cost"], ["load", "way"]).collect()
-    assert [(row.series, row.cell) for row in found if row.is_knee] == [
-        ("way=down", "load=4, way=down"),
-        ("way=up", "load=4, way=up"),
-    ]
-    assert [row.throughput for row in found if row.series == "way=up"] == [1, 2, 4, 5]
-
-
-def histogram(values_us: Sequence[float]) -> str:
-    from hdrh.histogram import HdrHistogram
-
-    made = HdrHistogram(1, 3_600_000_000_000, 3)
-    for value in values_us:
-        made.record_value(int(value * 1000))
-    encoded: bytes = made.encode()
-    base64.b64decode(encoded, validate=True)
-    return encoded.decode()
-
-
-def test_percentiles_are_those_of_all_records_and_not_the_middle_of_percentiles(spark: SparkSession) -> None:
-    from flownet.experiments import analysis
-
-    # 990 records of 10 us and 10 of 5 ms: p99 of all is 10 us; the mean of the two runs' p99 would be about 2.5 ms.
-    runs = [
-        cell(0, 0, {"load": "1"}, rate=1.0) | {"histogram": histogram([10] * 900)},
-        cell(0, 1, {"load": "1"}, rate=1.0) | {"histogram": histogram([10] * 90 + [5000] * 10)},
-        cell(1, 0, {"load": "2"}, rate=1.0),
-    ]
-    (row,) = analysis.latencies(spark, rows_of(spark, runs)).collect()
-    assert (row.cell, row.runs, row.samples) == ("load=1", 2, 1000)
-    assert [row.p50_us, row.p90_us, row.p99_us] == pytest.approx([10, 10, 10], rel=0.002)
-    assert [row.p999_us, row.max_us] == pytest.approx([5000, 5000], rel=0.002)
-    assert row.curve[0].quantile == pytest.approx(0.5)
-    assert [point.us for point in row.curve] == sorted(point.us for point in row.curve)
-
-
-def test_a_report_opens_from_disk_and_has_everything(spark: SparkSession, tmp_path: Path) -> None:
-    def measure(parameters: Any, place: Place) -> Measurement:
-        from hdrh.histogram import HdrHistogram
-
-        if parameters["load"] == 13:
-            raise ValueError("<13 & bad luck>")
-        made = HdrHistogram(1, 3_600_000_000_000, 3)
-        for step in range(100):
-            made.record_value(1000 * parameters["load"] * (step + 1))
-        return Measurement(
-            {"rate": parameters["load"] * 1000.0, "cost": parameters["load"] * 10.0 + place.seed % 3},
-            histogram=made.encode().decode(),
-        )
-
-    experiment = Experiment(
-        "toy",
-        workload(measure),
-        grid={"load": [1, 2, 4, 13], "way": ["up", "down"]},
-        title="Toys <and> loads",
-        compare="way",
-        knee=["rate", "cost"],
-    )
-    run(experiment, tmp_path)
-    (page,) = report(spark, tmp_path)
-    assert page == tmp_path / "toy.html"
-    text = page.read_text()
-    for part in (
-        "<h1>Toys &lt;and&gt; loads</h1>",
-        "What was measured",
-        "Beside way=up",
-        "Where the knee is",
-        "Latency of all records",
-        "What failed",
-        "ValueError: &lt;13 &amp; bad luck&gt;",
-        "In the order of time",
-        "To repeat it",
-        "load=4, way=down",
-    ):
-        assert part in text, part
-    assert text.count("<svg") == 5
-    assert text.count("</svg>") == 5
-    assert not re.findall(r"""(?:src|href)\s*=\s*["'](?!#)[^"']*|url\((?!#)[^)]*|@import|<script|<link""", text)
-
-
 def test_results_that_are_not_there_are_an_error_that_names_those_that_are(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="has no results$"):
         load(spark, tmp_path)
     run(Experiment("toy", workload(), grid={"load": [1]}), tmp_path)
     with pytest.raises(ConfigError, match="has no results of 'tyo'; there are: toy"):
-        report(spark, tmp_path, "tyo")
+        load(spark, tmp_path, "tyo")
 
 
 def test_the_command_spreads_is_interrupted_goes_on_and_reports(tmp_path: Path) -> None:

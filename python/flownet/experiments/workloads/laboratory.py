@@ -6,24 +6,23 @@ from collections.abc import Mapping
 from typing import Final
 
 from ...lab.head_of_line import HeadOfLine
-from ...lab.settings import described, with_settings
+from ...lab.settings import parameters, with_values
 from ...lab.trace import Trace
-from ..parameter import Parameter, Value
+from ...parameter import Parameter, Value
 from ..workload import Figure, Measurement, Place, Workload
 
 
-def _scenario(parameters: Mapping[str, Value]) -> HeadOfLine:
-    given = [f"{name}={value}" for name, value in parameters.items() if name != "control"]
-    return with_settings(HeadOfLine(), given)
+def _scenario(given: Mapping[str, Value]) -> HeadOfLine:
+    return with_values(HeadOfLine(), {name: value for name, value in given.items() if name != "control"})
 
 
-def _check(parameters: Mapping[str, Value]) -> None:
-    _scenario(parameters).check()
+def _check(given: Mapping[str, Value]) -> None:
+    _scenario(given).check()
 
 
-def _measure(parameters: Mapping[str, Value], place: Place) -> Measurement:
-    scenario = _scenario(parameters)
-    trace = Trace(scenario.name, str(parameters["control"]))
+def _measure(given: Mapping[str, Value], place: Place) -> Measurement:
+    scenario = _scenario(given)
+    trace = Trace(scenario.name, str(given["control"]))
     scenario.run(trace)
     result = scenario.result(trace)
     found = {name: result.figures[name] for name in _FIGURES if result.figures[name] is not None}
@@ -42,10 +41,10 @@ HEAD_OF_LINE: Final = Workload(
     doc="two pairs of tasks share one connection, and the consumer of one of them slows down to a crawl",
     parameters={
         "control": Parameter("choice", "what controls the flow", default="credit", choices=HeadOfLine.controls),
-        **{name: Parameter("text", f"{help} (default: {written})") for name, written, help in described(HeadOfLine)},
+        **parameters(HeadOfLine),
     },
     figures=_FIGURES,
     measure=_measure,
     check=_check,
-    cores=lambda parameters: 2,
+    cores=lambda given: 2,
 )

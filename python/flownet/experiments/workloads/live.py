@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...environment import Environment
 from ...errors import FlownetError
-from ..extras import need
-from ..parameter import Parameter, Value
+from ...extras import need
+from ...parameter import Parameter, Value
 from ..workload import Figure, Measurement, Place, Workload
 
 if TYPE_CHECKING:
@@ -220,11 +220,11 @@ LIVE_COUNTS: Final = Workload(
     doc="latency and throughput of counts by key over a live stream of lines, by flownet or by Spark's micro-batches",
     parameters={
         "engine": Parameter("choice", "who counts", default="flownet", choices=("flownet", "spark")),
-        "rate": Parameter("number", "lines a second (default: 1000)", default=1000),
+        "rate": Parameter("number", "lines a second", default=1000),
         "seconds": Parameter("number", "how long lines are sent; the first half is not counted", default=10),
-        "keys": Parameter("count", "different keys (default: 100)", default=100),
-        "workers": Parameter("count", "workers of flownet, shuffle partitions of Spark (default: 2)", default=2),
-        "buffer_timeout": Parameter("duration", "of flownet's exchange (default: 1ms)", default="1ms"),
+        "keys": Parameter("count", "different keys", default=100),
+        "workers": Parameter("count", "workers of flownet, shuffle partitions of Spark", default=2),
+        "buffer_timeout": Parameter("duration", "of flownet's exchange", default="1ms"),
     },
     figures={
         "p99_us": Figure("us", "99 of 100 lines were counted sooner after they were due", higher_is_better=False),

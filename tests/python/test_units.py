@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flownet.experiments.units import format_number, format_seconds, format_value
+from flownet.units import format_number, format_seconds, format_share, format_value, listed
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,10 @@ from flownet.experiments.units import format_number, format_seconds, format_valu
         (0, "us", "0 us"),
         (1500, "MB", "1.50 GB"),
         (float("nan"), "us", "- us"),
+        (None, "us", "-"),
+        (1_940_000, "/s", "1.94 M/s"),
+        (7.4, "/s", "7.40 /s"),
+        (0, "/s", "0 /s"),
     ],
 )
 def test_a_value_has_three_digits_and_a_unit_that_fits(value: float, unit: str, text: str) -> None:
@@ -40,3 +44,12 @@ def test_numbers_keep_three_digits() -> None:
 @pytest.mark.parametrize(("seconds", "text"), [(0.4, "0 s"), (59, "59 s"), (185, "3:05 min"), (3723, "1:02:03 h")])
 def test_times_are_written_as_on_a_clock(seconds: float, text: str) -> None:
     assert format_seconds(seconds) == text
+
+
+def test_shares_are_percent_and_none_is_a_dash() -> None:
+    assert [format_share(share) for share in (0.984, 0.0, 1.0, None)] == ["98%", "0%", "100%", "-"]
+    assert format_number(None) == "-"
+
+
+def test_names_are_joined_as_in_a_sentence() -> None:
+    assert [listed(names) for names in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == ["", "a", "a and b", "a, b and c"]

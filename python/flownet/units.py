@@ -1,13 +1,16 @@
-"""Numbers with their units, for people."""
+"""What was measured, for people: numbers of three digits with a unit that fits. Settings are written by `config`."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 
-def format_value(value: float, unit: str) -> str:
-    """Write a value with three digits and a unit that fits: ``182 M records/s``, ``1.20 ms``, ``0.42``."""
+def format_value(value: float | None, unit: str) -> str:
+    """Write a value with three digits and a unit that fits: ``182 M records/s``, ``1.20 ms``; of none ``-``."""
+    if value is None:
+        return "-"
     factor, prefixed = scale(value, unit)
     return f"{format_number(value / factor)} {prefixed}".strip()
 
@@ -30,15 +33,20 @@ def heading(name: str, unit: str) -> str:
     return f"{name}, {unit}" if unit else name
 
 
-def format_number(value: float) -> str:
-    """Write three digits, and all of those in front of the point: ``0.420``, ``18.2``, ``1,820``."""
-    if not math.isfinite(value):
+def format_number(value: float | None) -> str:
+    """Write three digits, and all of those in front of the point: ``0.420``, ``18.2``, ``1,820``; ``-`` of none."""
+    if value is None or not math.isfinite(value):
         return "-"
     if value == 0:
         return "0"
     rounded = float(f"{value:.3g}")
     digits = max(0, 2 - math.floor(math.log10(abs(rounded))))
     return f"{rounded if abs(rounded) < 1000 else value:,.{min(digits, 5)}f}"
+
+
+def format_share(value: float | None) -> str:
+    """Write a part of a whole: ``98%``; of none ``-``."""
+    return "-" if value is None else f"{value:.0%}"
 
 
 def format_seconds(seconds: float) -> str:
@@ -51,6 +59,11 @@ def format_seconds(seconds: float) -> str:
     return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02} h"
 
 
+def listed(names: Sequence[str]) -> str:
+    """Join names: ``a, b and c``."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+
+
 _PREFIXES: Final = [(1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G")]
 _STEPS: Final = {
     "us": [(1.0, "us"), (1e3, "ms"), (1e6, "s")],
@@ -58,5 +71,6 @@ _STEPS: Final = {
     "s": [(1e-6, "us"), (1e-3, "ms"), (1.0, "s")],
     "MB": [(1.0, "MB"), (1e3, "GB")],
     "B": [(1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB")],
+    "/s": [(1.0, "/s"), (1e3, "k/s"), (1e6, "M/s"), (1e9, "G/s")],
     "B/s": [(1.0, "B/s"), (1e3, "kB/s"), (1e6, "MB/s"), (1e9, "GB/s")],
 }
