@@ -4,7 +4,7 @@
 
     caller                              process of the run (`process`)
       session and run  ── a file ──>    runs the cell
-      a pipe           ── stdin ───>    dies when it is closed: the caller is gone, or gives up
+      a pipe           ── stdin ───>    dies when it is closed: the caller is gone, and takes its files along
       row              <── a file ──    ends
 """
 
@@ -80,9 +80,10 @@ def _run_process(folder: Path) -> int:
     try:
         return process.wait()
     finally:
+        process.kill()
+        process.wait()
         if process.stdin is not None:
             process.stdin.close()
-        process.wait()
 
 
 def _ended(code: int) -> str:

@@ -21,7 +21,7 @@ def main() -> None:
     """Run what lies in the folder that is the argument, and leave the row there."""
     folder = Path(sys.argv[1])
     threading.Thread(target=_die_with_caller, args=[folder], name="flownet-run-life", daemon=True).start()
-    # An interrupt from the terminal reaches the caller too, which then closes the pipe.
+    # An interrupt from the terminal reaches the caller too, which then kills this process.
     with contextlib.suppress(KeyboardInterrupt):
         serialise.apply_init((folder / INIT).read_bytes())
         session, run, waited = pickle.loads((folder / RUN).read_bytes())  # noqa: S301 - of the process that started us
@@ -34,7 +34,7 @@ def main() -> None:
 
 def _die_with_caller(folder: Path) -> None:
     os.read(0, 1)
-    # Nobody else does, if the caller was killed.
+    # The caller was killed: nobody else does.
     shutil.rmtree(folder, ignore_errors=True)
     os.kill(os.getpid(), signal.SIGKILL)
 
