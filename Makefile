@@ -91,9 +91,12 @@ simulate-grid: ## one world of WORKERS=1000 with a channel from each to each: me
 prove: ## every interleaving of the small cases and of larger ones (minutes)
 	$(CARGO) run --quiet $(SIM) -- prove
 
+# Most tests wait more than they compute. Those that need one Spark share a process.
+PYTEST_PROCESSES ?= 2
+
 .PHONY: test-python
 test-python: build $(VENV)/.tools ## operators, faults, life cycle, demo, stubs: through the real extension
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(PYTEST_PROCESSES) --dist loadgroup $(PYTEST_ARGS)
 
 # Kept with the build output: one tool, of one version, for this project alone.
 MUTANTS_VERSION := 25.3.1

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -48,6 +49,16 @@ def run(env: fn.Environment, workers: int) -> Run:
 def _ctrl_c_is_not_ignored() -> None:
     """A run in the background of a shell ignores it, and processes inherit that."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _temporary_files_are_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What other processes leave in the temporary folder, and which cores they hold, is no matter of these tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = str(tmp_path_factory.mktemp("temporary"))
+        patch.setenv("TMPDIR", folder)
+        patch.setattr(tempfile, "tempdir", folder)
+        yield
 
 
 @pytest.fixture(autouse=True)
