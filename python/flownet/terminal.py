@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable
 from typing import TextIO
 
@@ -23,12 +22,11 @@ class Lines:
         """Whether `rewrite` works here."""
 
     def rewrite(self, lines: Iterable[str]) -> None:
-        """Show these in place of those shown before, cut to the width of the terminal."""
+        """Show these in place of those shown before. The terminal cuts them: it knows how wide its letters are."""
         self.clear()
-        width = shutil.get_terminal_size().columns - 1
-        cut = [line[:width] for line in lines]
-        self._shown = len(cut)
-        self.add(*cut)
+        shown = list(lines)
+        self._shown = len(shown)
+        self._write(f"\x1b[?7l{_ended(shown)}\x1b[?7h")
 
     def clear(self) -> None:
         """Take away what was shown in place, so that other text can be printed."""
@@ -39,8 +37,12 @@ class Lines:
 
     def add(self, *lines: str) -> None:
         """Write lines that stay."""
-        self._write("".join(f"{line}\n" for line in lines))
+        self._write(_ended(lines))
 
     def _write(self, text: str) -> None:
         self._stream.write(text)
         self._stream.flush()
+
+
+def _ended(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)

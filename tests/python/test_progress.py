@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 import io
 
+import pyte
+import pytest
+
 import flownet as fn
 from flownet.job import JobResult, JobStatus, TaskReport
 from flownet.progress import Progress, status_lines
@@ -46,7 +49,7 @@ def test_what_is_told_stays_above_what_is_rewritten() -> None:
     progress.show(status())
     shown = terminal.getvalue()
     assert shown.count("\x1b[4A\x1b[J") == 1
-    assert "\x1b[4A\x1b[Jtwo\nlines\nwordcount  RUNNING" in shown
+    assert "\x1b[4A\x1b[Jtwo\nlines\n\x1b[?7lwordcount  RUNNING" in shown
 
 
 def test_on_a_terminal_the_lines_are_rewritten_in_place() -> None:
@@ -58,6 +61,24 @@ def test_on_a_terminal_the_lines_are_rewritten_in_place() -> None:
     progress.clear()
     assert terminal.getvalue().count("\x1b[4A\x1b[J") == 2
     assert terminal.getvalue().endswith("\x1b[J")
+
+
+@pytest.mark.parametrize("name", ["read_text -> " * 20, "語を数える" * 20], ids=["narrow", "wide"])
+def test_lines_that_are_wider_than_the_terminal_are_cut_and_leave_nothing_behind(name: str) -> None:
+    """Letters of two columns too: what the terminal wraps, the next rewriting would not find."""
+    terminal = Terminal()
+    progress = Progress(terminal, 64 << 20)
+    wide = dataclasses.replace(status().tasks[0], name=name)
+    for _ in range(3):
+        progress.show(dataclasses.replace(status(), tasks=(wide, wide)))
+    screen = pyte.Screen(60, 20)
+    pyte.Stream(screen).feed(terminal.getvalue().replace("\n", "\r\n"))
+    shown = [line.rstrip() for line in screen.display if line.strip()]
+    assert len(shown) == 4
+    assert shown[0].startswith("wordcount  RUNNING")
+    assert shown[1] == shown[2]
+    assert shown[1].startswith(f"  {name[:20]}"[: len(shown[1]) - 1])
+    assert shown[3].startswith("  bottleneck: ")
 
 
 def test_elsewhere_a_line_is_added_now_and_then() -> None:

@@ -36,7 +36,7 @@ def sampled(name: str, control: str, *, in_flight: float, dropped: bool) -> Resu
     scenario, sources, sinks = SCENARIOS[name]
     ends = sinks[-1:] if name == "propagation" else sinks
     trace = Trace(name, control, sources, ends, until=scenario.duration() - 3)
-    steps = 200
+    steps = 60
     for step in range(steps + 1):
         seconds = trace.until * step / steps
         sent = int(1.5e6 * seconds)
