@@ -58,6 +58,10 @@ class TaskReport:
     it takes now. 0 where ``max_in_flight_time`` does not apply."""
     fill_limit: int | None = None
     """Bytes up to which its producers fill buffers, so that no more is in flight; None: to their end."""
+    rows_in: int = 0
+    """Rows of the records taken: a numpy array has as many as its first dimension, anything else is one."""
+    rows_out: int = 0
+    """Rows of the records handed downstream or written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +193,10 @@ class TaskSample:
     """Share of the time waiting for records, or for the source's own ``rate_limit``, 0 to 1."""
     interpreter: float = 0.0
     """Share of the time waiting for the interpreter of its process, 0 to 1."""
+    rows_in: int = 0
+    """Rows of the records taken: a numpy array has as many as its first dimension, anything else is one."""
+    rows_out: int = 0
+    """Rows of the records handed downstream or written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -505,6 +513,9 @@ def _table(status: JobStatus) -> list[list[str]]:
     for task in status.tasks:
         shares = (f"{share:.0%}" for share in (task.busy, task.back_pressured, task.idle, task.interpreter))
         rows.append([task.name, f"{task.parallelism}", f"{task.records_in:,}", f"{task.records_out:,}", *shares])
+    if any(task.rows_in > task.records_in or task.rows_out > task.records_out for task in status.tasks):
+        counts = [["rows in", "rows out"], *([f"{task.rows_in:,}", f"{task.rows_out:,}"] for task in status.tasks)]
+        rows = [[*row[:4], *count, *row[4:]] for row, count in zip(rows, counts, strict=True)]
     return rows
 
 

@@ -78,6 +78,10 @@ pub struct VertexReport {
     pub records_in: u64,
     /// Records sent on, or taken by a sink, since the start.
     pub records_out: u64,
+    /// Rows of the records read: an array has many.
+    pub rows_in: u64,
+    /// Rows of the records sent on, or taken.
+    pub rows_out: u64,
     /// Records read, or produced, a second.
     pub records_per_second: f64,
     /// Bytes read from tasks of the same process since the start.
@@ -306,6 +310,8 @@ mod tests {
             ended: 0,
             records_in: 0,
             records_out: 0,
+            rows_in: 0,
+            rows_out: 0,
             records_per_second: 0.0,
             bytes_local: 0,
             bytes_tcp: 0,

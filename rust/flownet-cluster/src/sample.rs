@@ -67,6 +67,8 @@ pub struct TaskSample {
 struct Counters {
     records_in: u64,
     records_out: u64,
+    rows_in: u64,
+    rows_out: u64,
     #[serde(rename = "bytes_local")]
     bytes_in_local: u64,
     #[serde(rename = "bytes_tcp")]

@@ -246,6 +246,8 @@ fn vertex_report(
         ended: tasks.iter().filter(|task| task.ended).count() as u32,
         records_in: sum(|metrics| metrics.records_in),
         records_out: sum(|metrics| metrics.records_out),
+        rows_in: sum(|metrics| metrics.rows_in),
+        rows_out: sum(|metrics| metrics.rows_out),
         records_per_second: spent.iter().map(|task| task.records_per_second).sum(),
         bytes_local: sum(|metrics| metrics.bytes_in_local),
         bytes_tcp: sum(|metrics| metrics.bytes_in_remote),

@@ -16,6 +16,9 @@ pub struct TaskMetrics {
     state: AtomicU8,
     records_in: AtomicU64,
     records_out: AtomicU64,
+    // Beyond one for each record; below zero it wraps.
+    more_rows_in: AtomicU64,
+    more_rows_out: AtomicU64,
     bytes_in_local: AtomicU64,
     bytes_in_remote: AtomicU64,
     buffers_in: AtomicU64,
@@ -37,6 +40,8 @@ impl TaskMetrics {
             state: AtomicU8::new(TimeState::Idle as u8),
             records_in: AtomicU64::new(0),
             records_out: AtomicU64::new(0),
+            more_rows_in: AtomicU64::new(0),
+            more_rows_out: AtomicU64::new(0),
             bytes_in_local: AtomicU64::new(0),
             bytes_in_remote: AtomicU64::new(0),
             buffers_in: AtomicU64::new(0),
@@ -50,9 +55,13 @@ impl TaskMetrics {
 
     /// A consistent view of the time and a recent one of the counters.
     pub fn snapshot(&self) -> MetricsSnapshot {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (records_in, records_out) = (load(&self.records_in), load(&self.records_out));
         MetricsSnapshot {
-            records_in: self.records_in.load(Ordering::Relaxed),
-            records_out: self.records_out.load(Ordering::Relaxed),
+            records_in,
+            records_out,
+            rows_in: records_in.saturating_add_signed(load(&self.more_rows_in).cast_signed()),
+            rows_out: records_out.saturating_add_signed(load(&self.more_rows_out).cast_signed()),
             bytes_in_local: self.bytes_in_local.load(Ordering::Relaxed),
             bytes_in_remote: self.bytes_in_remote.load(Ordering::Relaxed),
             bytes_out: 0,
@@ -80,6 +89,16 @@ impl TaskMetrics {
     #[inline]
     pub fn add_records_out(&self, records: u64) {
         bump(&self.records_out, records);
+    }
+
+    /// A record read is of so many rows, and not of one.
+    pub fn count_rows_in(&self, rows: u64) {
+        bump(&self.more_rows_in, rows.wrapping_sub(1));
+    }
+
+    /// A record sent is of so many rows, and not of one.
+    pub fn count_rows_out(&self, rows: u64) {
+        bump(&self.more_rows_out, rows.wrapping_sub(1));
     }
 
     #[inline]
@@ -174,6 +193,10 @@ pub struct MetricsSnapshot {
     pub records_in: u64,
     /// Records sent to outputs, or taken by a sink.
     pub records_out: u64,
+    /// Rows of the records read.
+    pub rows_in: u64,
+    /// Rows of the records sent.
+    pub rows_out: u64,
     /// Bytes read from producers on the same worker.
     pub bytes_in_local: u64,
     /// Bytes read from producers on other workers.
@@ -223,7 +246,7 @@ pub struct InFlightSnapshot {
 // One writer: a plain load and store costs less than a locked add and loses nothing.
 #[inline]
 fn bump(counter: &AtomicU64, by: u64) {
-    counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
 }
 
 #[cfg(test)]
@@ -238,8 +261,12 @@ mod tests {
         metrics.add_records_out(1);
         metrics.add_bytes_in(10, true);
         metrics.add_bytes_in(20, false);
+        metrics.count_rows_in(1000);
+        metrics.count_rows_in(0);
+        metrics.count_rows_out(0);
         let seen = metrics.snapshot();
         assert_eq!((seen.records_in, seen.records_out), (7, 1));
+        assert_eq!((seen.rows_in, seen.rows_out), (5 + 1000, 0));
         assert_eq!((seen.bytes_in_local, seen.bytes_in_remote), (10, 20));
     }
 

@@ -160,6 +160,11 @@ impl Outputs {
         self.writers.iter().all(RecordWriter::is_available)
     }
 
+    /// Counters of the task.
+    pub fn metrics(&self) -> &TaskMetrics {
+        &self.metrics
+    }
+
     /// The read side of cancelling.
     pub fn cancel_token(&self) -> &CancelToken {
         &self.cancel

@@ -9,6 +9,7 @@ use super::attach::detached;
 use super::call::{call1, call2};
 use super::failure::OperatorInfo;
 use super::record::{KeyedError, write_keyed};
+use super::rows::rows;
 use crate::codec::{SentClasses, encode, parts};
 
 /// Kind of the events that define classes to whoever is behind an edge.
@@ -65,7 +66,11 @@ impl Exit {
         if self.classes.has_news() {
             self.tell_news(record.py(), out)?;
         }
-        match out.try_emit(self.output, target, &self.bytes)? {
+        let emitted = out.try_emit(self.output, target, &self.bytes)?;
+        if let Some(rows) = rows(record) {
+            out.metrics().count_rows_out(rows);
+        }
+        match emitted {
             Emit::Done => Ok(()),
             Emit::Blocked => detached(record.py(), out, Outputs::wait),
         }

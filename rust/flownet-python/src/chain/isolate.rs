@@ -41,6 +41,12 @@ pub(super) fn is_immutable(object: &Bound<'_, PyAny>) -> bool {
     is_atom(object) || exact::<PyTuple>(object).is_some_and(|tuple| tuple.iter_borrowed().all(|item| is_atom(&item)))
 }
 
+/// Whether it is an array of numpy, and of no class derived from that.
+#[inline]
+pub(super) fn is_array(object: &Bound<'_, PyAny>) -> bool {
+    !is_atom(object) && matches!(kind_of(object), Ok(Kind::Array))
+}
+
 /// Whether nothing that can be changed is reachable from elsewhere, if so many references to `object` are ours.
 fn is_ours(object: &Bound<'_, PyAny>, ours: isize, depth: usize) -> PyResult<bool> {
     if is_atom(object) {

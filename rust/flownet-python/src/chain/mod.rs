@@ -23,6 +23,7 @@ mod keyed;
 mod objects;
 mod operators;
 mod record;
+mod rows;
 mod sinks;
 mod sources;
 mod stage;
@@ -104,9 +105,11 @@ impl PythonChain {
             let Stage { kind: Kind::Keyed(operator), brake, .. } = &mut self.stages[at] else {
                 return Ok(Absorbed::UpTo(index, bytes.to_vec()));
             };
-            if !operator.absorb(&KeyedRecord::parse(bytes)?, now_ms)? {
+            let record = KeyedRecord::parse(bytes)?;
+            if !operator.absorb(&record, now_ms)? {
                 return Ok(Absorbed::UpTo(index, bytes.to_vec()));
             }
+            count_rows(record.value(), &self.classes, out);
             if let Some(brake) = brake {
                 brake.pass(out)?;
             }
@@ -128,14 +131,25 @@ impl PythonChain {
             if let Some(brake) = &mut head.brake {
                 detached(py, out, |out| brake.pass(out))?;
             }
+            let record = KeyedRecord::parse(bytes)?;
+            count_rows(record.value(), &self.classes, out);
             let mut flow = Flow::new(py, after, at + 1, &head.links, &mut self.exits, out);
-            return operator.push(&KeyedRecord::parse(bytes)?, now_ms, &mut flow);
+            return operator.push(&record, now_ms, &mut flow);
         }
         // An operator that needs no key may still be placed by it: it gets the record alone.
         let bytes = if keyed { KeyedRecord::parse(bytes)?.value() } else { bytes };
+        count_rows(bytes, &self.classes, out);
         let record =
             codec::decode(py, bytes, &self.classes).map_err(|error| head.info.codec_failed(py, error, None))?;
         head.push(record, Flow::new(py, after, at + 1, &[], &mut self.exits, out))
+    }
+}
+
+/// Counts the rows of a record that arrived.
+#[inline]
+fn count_rows(value: &[u8], classes: &KnownClasses, out: &Outputs) {
+    if let Some(rows) = codec::array_rows(value, classes) {
+        out.metrics().count_rows_in(rows);
     }
 }
 

@@ -11,6 +11,16 @@ use super::{
     CodecError, KnownClasses, MAX_DEPTH, Pickle, number, numpy, object, ordered, pandas, pickle, tag, temporal,
 };
 
+/// Rows of an encoded array of numpy, by its first extent; `None` for anything else, which is one.
+#[inline]
+pub fn array_rows(bytes: &[u8], classes: &KnownClasses) -> Option<u64> {
+    if bytes.first() != Some(&tag::NDARRAY) {
+        return None;
+    }
+    // What is malformed is told when it is decoded.
+    numpy::rows(&mut Decoder::new(bytes, classes)).ok().flatten()
+}
+
 /// Decodes `bytes` as exactly one value.
 pub fn decode<'py>(py: Python<'py>, bytes: &[u8], classes: &KnownClasses) -> Result<Bound<'py, PyAny>, CodecError> {
     let mut decoder = Decoder::new(bytes, classes);

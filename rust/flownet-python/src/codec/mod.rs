@@ -88,7 +88,7 @@ mod varint;
 
 pub use class::Class;
 pub use class_table::{ClassTable, KnownClasses, PyClassTable, SentClasses, parts};
-pub use decode::{Decoder, decode};
+pub use decode::{Decoder, array_rows, decode};
 pub use encode::{Encoder, encode};
 pub use error::CodecError;
 pub(crate) use exact::exact;

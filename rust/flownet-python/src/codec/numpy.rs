@@ -104,6 +104,40 @@ pub(super) fn decode_array<'py>(decoder: &mut Decoder<'_>, py: Python<'py>) -> R
     array(py, &dtype, &shape, bytes)
 }
 
+/// Rows of an encoded array, which begins with its tag: its first extent. `None` for one without dimensions.
+pub(super) fn rows(decoder: &mut Decoder<'_>) -> Result<Option<u64>, CodecError> {
+    decoder.byte()?;
+    skip_dtype(decoder, 0)?;
+    Ok(take_shape(decoder)?.first().map(|&extent| extent as u64))
+}
+
+fn skip_dtype(decoder: &mut Decoder<'_>, depth: usize) -> Result<(), CodecError> {
+    if depth == MAX_DTYPE_DEPTH {
+        return Err(CodecError::TooDeep { limit: MAX_DTYPE_DEPTH });
+    }
+    match decoder.byte()? {
+        DTYPE_PLAIN => {
+            let len = usize::from(decoder.byte()?);
+            decoder.take(len)?;
+        }
+        DTYPE_STRUCTURE => {
+            decoder.varint()?;
+            decoder.byte()?;
+            for _ in 0..decoder.len()? {
+                decoder.blob()?;
+                decoder.varint()?;
+                skip_dtype(decoder, depth + 1)?;
+            }
+        }
+        DTYPE_SUBARRAY => {
+            skip_dtype(decoder, depth + 1)?;
+            take_shape(decoder)?;
+        }
+        _ => return Err(CodecError::Malformed("unknown kind of dtype")),
+    }
+    Ok(())
+}
+
 /// A scalar type whose values need no look at their dtype: what aggregations over arrays give.
 struct CommonType {
     class: Py<PyType>,

@@ -40,7 +40,7 @@ impl Operator for Collect {
     fn end_batch(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
         let Some(batch) = self.batch.take() else { return Ok(()) };
         let (py, batch) = (flow.py, batch.bind(flow.py));
-        self.written.add(batch.len());
+        self.written.add_all(batch);
         let extended = self.target.bind(py).call_method1(intern!(py, "extend"), (batch,));
         extended.map(drop).map_err(|error| self.info.failed(py, &error, None))
     }

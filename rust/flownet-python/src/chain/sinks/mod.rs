@@ -14,6 +14,10 @@ pub(super) use write_text::WriteText;
 use std::sync::Arc;
 
 use flownet_runtime::{TaskContext, TaskMetrics};
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use super::rows::rows;
 
 /// Most records gathered before they are handed on, whatever the batch: a window may fire millions at once.
 const GATHER_RECORDS: usize = 4096;
@@ -30,6 +34,14 @@ impl Written {
     fn add(&self, records: usize) {
         if let Some(metrics) = &self.0 {
             metrics.add_records_out(records as u64);
+        }
+    }
+
+    /// The same with the records themselves, which may be of many rows.
+    fn add_all(&self, records: &Bound<'_, PyList>) {
+        self.add(records.len());
+        if let Some(metrics) = &self.0 {
+            records.iter().filter_map(|record| rows(&record)).for_each(|rows| metrics.count_rows_out(rows));
         }
     }
 }

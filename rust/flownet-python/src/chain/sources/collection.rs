@@ -9,6 +9,7 @@ use pyo3::types::PyList;
 use super::POLL_RECORDS;
 use crate::chain::failure::OperatorInfo;
 use crate::chain::isolate::take_item;
+use crate::chain::rows::rows;
 use crate::chain::stage::{Flow, Meter, Source};
 use crate::codec::{self, ClassTable, CodecError, KnownClasses, Pickle};
 
@@ -56,6 +57,9 @@ impl Source for Collection {
             let item = take_item(items, self.position).map_err(|error| self.info.failed(flow.py, &error, None))?;
             self.position += 1;
             metrics.add_records_in(1);
+            if let Some(rows) = rows(&item) {
+                metrics.count_rows_in(rows);
+            }
             if !flow.emit_paced(item, &mut self.meter)? {
                 break;
             }

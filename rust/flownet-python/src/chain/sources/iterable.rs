@@ -12,6 +12,7 @@ use super::POLL_RECORDS;
 use super::waits::Waits;
 use crate::chain::attach::TaskThreads;
 use crate::chain::failure::OperatorInfo;
+use crate::chain::rows::rows;
 use crate::chain::stage::{Flow, Meter, Source};
 
 /// Emits what an iterator yields.
@@ -58,6 +59,9 @@ impl Iterable {
             let record = record.map_err(failed)?;
             if let Some(metrics) = &self.metrics {
                 metrics.add_records_in(1);
+                if let Some(rows) = rows(&record) {
+                    metrics.count_rows_in(rows);
+                }
             }
             let may_go_on = flow.emit_paced(record, &mut self.meter)?;
             if !self.is_prompt {
