@@ -35,6 +35,10 @@ class Origin:
     """None: forward where both ends have the same parallelism, rebalance otherwise."""
     function: object = None
     """Key selector or partition function."""
+    tag: str | None = None
+    """The side output; None: what the operator emits otherwise."""
+    side: int = 0
+    """Which input of whoever is next."""
 
 
 @dataclass(slots=True, eq=False)
@@ -160,7 +164,9 @@ class Dataflow:
         edges = [
             Edge(
                 source=origin.node.id,
+                tag=origin.tag,
                 target=node.id,
+                side=origin.side,
                 partitioner=origin.partitioner or _natural(subtasks[origin.node.id], subtasks[node.id]),
                 flow_control=origin.node.flow_control,
             )
@@ -236,7 +242,26 @@ class Dataflow:
         return ((node, origin) for node in self.nodes for origin in node.inputs)
 
 
-_MAY_END = frozenset({"collect", "print", "sink", "write_text", "process"})
+def has_timestamps(origins: tuple[Origin, ...]) -> bool:
+    """Say whether records of these origins have timestamps: one was assigned, or is of a window of event time."""
+    pending, seen = [origin.node for origin in origins], set[int]()
+    while pending:
+        node = pending.pop()
+        if node.id in seen:
+            continue
+        seen.add(node.id)
+        if node.kind == "assign_timestamps":
+            return True
+        if node.kind == "window":
+            window: Any = (node.settings or {}).get("window")
+            if window["clock"] == "event":
+                return True
+            continue
+        pending.extend(origin.node for origin in node.inputs)
+    return False
+
+
+_MAY_END = frozenset({"collect", "print", "sink", "write_text", "process", "process_all"})
 
 
 def _subtasks(node: Node, parallelism: int, workers: int) -> int:

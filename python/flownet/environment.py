@@ -18,7 +18,7 @@ from .errors import ConfigError, LaunchError, MistakeWarning, PlanError, warn_us
 from .graph import FlowControl
 from .host import Host
 from .job import Job, JobResult, end_all
-from .stream import Stream
+from .streams import Stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

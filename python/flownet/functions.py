@@ -6,12 +6,19 @@ The contexts are protocols: the runtime passes objects of its own that have thes
 from __future__ import annotations
 
 from collections.abc import Iterable, MutableMapping
-from typing import Any, Generic, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+
+from .errors import PlanError
+
+if TYPE_CHECKING:
+    from .state import OpenContext
 
 K = TypeVar("K")
 V = TypeVar("V")
 T = TypeVar("T")
 R = TypeVar("R")
+U = TypeVar("U")
 K_co = TypeVar("K_co", covariant=True)
 
 
@@ -35,7 +42,69 @@ class TaskContext(Protocol):
         """Name of the worker that runs this subtask."""
 
 
-class ProcessContext(TaskContext, Protocol[K_co]):
+@dataclass(frozen=True, slots=True)
+class OutputTag:
+    """The name of a side output.
+
+    Parameters
+    ----------
+    name
+        A text that is not empty; tags of one name are one tag.
+
+    Examples
+    --------
+    >>> import flownet as fn
+    >>> late = fn.OutputTag("late")
+    """
+
+    name: str
+
+    def __post_init__(self) -> None:
+        name: object = self.name
+        if not isinstance(name, str) or not name:
+            raise PlanError(f"OutputTag({self.name!r}): must be a text that is not empty")
+
+
+class TimerService(Protocol):
+    """The clocks, and the timers of the current key."""
+
+    def current_watermark(self) -> int:
+        """Return how far event time has come, in milliseconds; the least 64-bit integer before the first watermark."""
+
+    def current_processing_time(self) -> int:
+        """Return the processing time in milliseconds since 1970-01-01 UTC."""
+
+    def register_event_time_timer(self, timestamp_ms: int) -> None:
+        """Call ``on_timer`` for this key once the watermark has come to that time."""
+
+    def register_processing_time_timer(self, timestamp_ms: int) -> None:
+        """Call ``on_timer`` for this key once that time has come."""
+
+    def delete_event_time_timer(self, timestamp_ms: int) -> None:
+        """Forget a timer of this key. Unknown times are ignored."""
+
+    def delete_processing_time_timer(self, timestamp_ms: int) -> None:
+        """Forget a timer of this key. Unknown times are ignored."""
+
+
+class RecordContext(TaskContext, Protocol):
+    """What a function sees beside the record: its time, and the side outputs."""
+
+    @property
+    def timestamp(self) -> int | None:
+        """Event time of the record or timer, in milliseconds since 1970-01-01 UTC; None if it has none."""
+
+    def current_watermark(self) -> int:
+        """Return how far event time has come, in milliseconds; the least 64-bit integer before the first watermark."""
+
+    def now_ms(self) -> int:
+        """Return the processing time in milliseconds since 1970-01-01 UTC."""
+
+    def output(self, tag: OutputTag, value: Any) -> None:
+        """Emit a record to a side output, which `Stream.side_output` reads."""
+
+
+class ProcessContext(RecordContext, Protocol[K_co]):
     """What a `KeyedProcessFunction` sees beside the record: its key, the state of the key, and timers."""
 
     @property
@@ -49,22 +118,30 @@ class ProcessContext(TaskContext, Protocol[K_co]):
         Each key has a mapping of its own. It lives until it is emptied: ``ctx.state.clear()`` frees the key.
         """
 
-    def now_ms(self) -> int:
-        """Return the processing time in milliseconds since 1970-01-01 UTC."""
+    @property
+    def broadcast_state(self) -> MutableMapping[Any, Any]:
+        """Values that all keys of a subtask share: where a `KeyedBroadcastProcessFunction` keeps its broadcast side."""
+
+    @property
+    def time_domain(self) -> Literal["event", "processing"] | None:
+        """By which clock the current timer is due; None while a record is worked on."""
+
+    def timer_service(self) -> TimerService:
+        """Return the clocks and timers."""
 
     def set_timer(self, timestamp_ms: int) -> None:
-        """Call ``on_timer`` for this key once that time has come.
+        """Call ``on_timer`` for this key once that processing time has come.
 
         Setting the same time twice gives one call. Timers that are pending when the input ends fire then; those that
         are set meanwhile do not.
         """
 
     def delete_timer(self, timestamp_ms: int) -> None:
-        """Forget a timer of this key. Unknown times are ignored."""
+        """Forget a timer of processing time of this key. Unknown times are ignored."""
 
 
 class Window(Protocol):
-    """A stretch of processing time."""
+    """A stretch of time."""
 
     @property
     def start_ms(self) -> int:
@@ -75,7 +152,157 @@ class Window(Protocol):
         """First millisecond after the window."""
 
 
-class KeyedProcessFunction(Generic[K, V, R]):
+class WindowContext(Protocol):
+    """What a `ProcessWindowFunction` sees beside the records."""
+
+    @property
+    def window(self) -> Window:
+        """The window."""
+
+    @property
+    def window_state(self) -> MutableMapping[str, Any]:
+        """Values kept for the current key and window, between its firings; emptied, or cleared with the window."""
+
+    @property
+    def global_state(self) -> MutableMapping[str, Any]:
+        """Values kept for the current key, over all windows; it lives until it is emptied."""
+
+    def current_watermark(self) -> int:
+        """Return how far event time has come, in milliseconds; the least 64-bit integer before the first watermark."""
+
+    def now_ms(self) -> int:
+        """Return the processing time in milliseconds since 1970-01-01 UTC."""
+
+    def output(self, tag: OutputTag, value: Any) -> None:
+        """Emit a record to a side output, which `Stream.side_output` reads."""
+
+
+class ProcessWindowFunction(Generic[K, T, R]):
+    """Works on all records of a window at once, with state. Subclass it and pass it to `WindowedStream.process`."""
+
+    def open(self, ctx: TaskContext) -> None:
+        """Prepare the subtask, before its first record."""
+
+    def process(self, key: K, ctx: WindowContext, values: list[T]) -> Iterable[R] | None:
+        """Take the records of a window and return the records to emit; None stands for none."""
+        raise NotImplementedError(f"{type(self).__name__} must define process(key, ctx, values)")
+
+    def clear(self, ctx: WindowContext) -> None:
+        """Take note that the window is forgotten. What it keeps in ``ctx.window_state`` goes with it."""
+
+    def close(self) -> None:
+        """Release what ``open`` took. Called once, also after a failure; what it raises then is only logged."""
+
+
+class ProcessFunction(Generic[T, R]):
+    """Works on one record at a time, with its time and side outputs. Subclass it and pass it to `Stream.process`.
+
+    Examples
+    --------
+    Numbers to the stream, and what is none to a side output:
+
+    >>> import flownet as fn
+    >>> bad = fn.OutputTag("bad")
+    >>> class Numbers(fn.ProcessFunction):
+    ...     def process(self, value, ctx):
+    ...         if value.isdigit():
+    ...             yield int(value)
+    ...         else:
+    ...             ctx.output(bad, value)
+    >>> env = fn.Environment()
+    >>> numbers = env.from_collection(["1", "two", "3"]).process(Numbers())
+    >>> good, others = numbers.collect(), numbers.side_output(bad).collect()
+    >>> result = env.execute()
+    >>> list(good), list(others)
+    ([1, 3], ['two'])
+    """
+
+    def open(self, ctx: TaskContext) -> None:
+        """Prepare the subtask, before its first record."""
+
+    def process(self, value: T, ctx: RecordContext) -> Iterable[R] | None:
+        """Take one record and return the records to emit; None stands for none."""
+        raise NotImplementedError(f"{type(self).__name__} must define process(value, ctx)")
+
+    def finish(self, ctx: RecordContext) -> Iterable[R] | None:
+        """Take note that the input has ended, and return what is left to emit; None stands for none.
+
+        Not called when the job is cancelled or stopped without draining.
+        """
+
+    def close(self) -> None:
+        """Release what ``open`` took. Called once, also after a failure; what it raises then is only logged."""
+
+
+class CoProcessFunction(Generic[T, U, R]):
+    """Works on the records of two streams. Subclass it and pass an instance to `ConnectedStreams.process`."""
+
+    def open(self, ctx: TaskContext) -> None:
+        """Prepare the subtask, before its first record."""
+
+    def process1(self, value: T, ctx: RecordContext) -> Iterable[R] | None:
+        """Take one record of the first stream and return the records to emit; None stands for none."""
+        raise NotImplementedError(f"{type(self).__name__} must define process1(value, ctx)")
+
+    def process2(self, value: U, ctx: RecordContext) -> Iterable[R] | None:
+        """Take one record of the second stream and return the records to emit; None stands for none."""
+        raise NotImplementedError(f"{type(self).__name__} must define process2(value, ctx)")
+
+    def finish(self, ctx: RecordContext) -> Iterable[R] | None:
+        """Take note that both inputs have ended, and return what is left to emit; None stands for none."""
+
+    def close(self) -> None:
+        """Release what ``open`` took. Called once, also after a failure; what it raises then is only logged."""
+
+
+class KeyedFunction(Generic[K, R]):
+    """What functions by key have in common: they begin, end, and have timers."""
+
+    def open(self, ctx: OpenContext) -> None:
+        """Prepare the subtask, before its first record. Connections and typed state are opened here."""
+
+    def on_timer(self, timestamp_ms: int, ctx: ProcessContext[K]) -> Iterable[R] | None:
+        """Take a timer that has come due and return the records to emit; None stands for none."""
+
+    def finish(self, ctx: ProcessContext[K]) -> Iterable[R] | None:
+        """Take note that the input has ended, behind the last timer, and return what is left to emit.
+
+        There is no key then. Not called when the job is cancelled or stopped without draining.
+        """
+
+    def close(self) -> None:
+        """Release what ``open`` took. Called once, also after a failure; what it raises then is only logged."""
+
+
+class KeyedCoProcessFunction(KeyedFunction[K, R], Generic[K, T, U, R]):
+    """Works on the records of two streams by key: both see the state of the key. See `ConnectedStreams.process`."""
+
+    def process1(self, value: T, ctx: ProcessContext[K]) -> Iterable[R] | None:
+        """Take one record of the first stream and return the records to emit; None stands for none."""
+        raise NotImplementedError(f"{type(self).__name__} must define process1(value, ctx)")
+
+    def process2(self, value: U, ctx: ProcessContext[K]) -> Iterable[R] | None:
+        """Take one record of the second stream and return the records to emit; None stands for none."""
+        raise NotImplementedError(f"{type(self).__name__} must define process2(value, ctx)")
+
+
+class KeyedBroadcastProcessFunction(KeyedFunction[K, R], Generic[K, T, U, R]):
+    """Works on records by key beside a stream that every subtask gets: rules, prices, switches.
+
+    What came over the broadcast side goes into ``ctx.broadcast_state``, which ``process`` reads. Each subtask sees the
+    broadcast records in their order, and they may come before or after any other record.
+    """
+
+    def process(self, value: T, ctx: ProcessContext[K]) -> Iterable[R] | None:
+        """Take one record of the keyed stream and return the records to emit; None stands for none."""
+        raise NotImplementedError(f"{type(self).__name__} must define process(value, ctx)")
+
+    def process_broadcast(self, value: U, ctx: ProcessContext[K]) -> Iterable[R] | None:
+        """Take one record of the broadcast stream, for which there is no key."""
+        raise NotImplementedError(f"{type(self).__name__} must define process_broadcast(value, ctx)")
+
+
+class KeyedProcessFunction(KeyedFunction[K, R], Generic[K, V, R]):
     """Work on the records of one key at a time, with state and timers.
 
     Subclass it and pass an instance to `KeyedStream.process`. One copy of the instance serves all keys of one subtask,
@@ -98,18 +325,9 @@ class KeyedProcessFunction(Generic[K, V, R]):
     ...         yield ctx.key
     """
 
-    def open(self, ctx: TaskContext) -> None:
-        """Prepare the subtask, before its first record. Connections and the like are opened here."""
-
     def process(self, value: V, ctx: ProcessContext[K]) -> Iterable[R] | None:
         """Take one record and return the records to emit; None stands for none."""
         raise NotImplementedError(f"{type(self).__name__} must define process(value, ctx)")
-
-    def on_timer(self, timestamp_ms: int, ctx: ProcessContext[K]) -> Iterable[R] | None:
-        """Take a timer that has come due and return the records to emit; None stands for none."""
-
-    def close(self) -> None:
-        """Release what ``open`` took. Called once, also after a failure; what it raises then is only logged."""
 
 
 class Sink(Generic[T]):

@@ -51,8 +51,12 @@ class Edge:
 
     source: int
     """Id of the operator upstream."""
+    tag: str | None
+    """Side output of ``source``; None: what it emits otherwise."""
     target: int
     """Id of the operator downstream."""
+    side: int
+    """Which input of ``target``, from 0."""
     partitioner: PartitionerName
     """How records choose a subtask of ``target``."""
     payload: bytes | None = None

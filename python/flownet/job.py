@@ -62,6 +62,11 @@ class TaskReport:
     """Rows of the records taken: a numpy array has as many as its first dimension, anything else is one."""
     rows_out: int = 0
     """Rows of the records handed downstream or written."""
+    late_records: int = 0
+    """Records that its windows dropped because they came later than allowed."""
+    watermark_ms: int | None = None
+    """How far event time has come in its subtask that is furthest behind, in milliseconds since 1970-01-01 UTC;
+    2**63 - 1 when time has ended. None before the first watermark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -498,6 +503,11 @@ def _remarks(status: JobStatus) -> list[str]:
         for task in status.tasks
         if task.dropped_records
     ]
+    late = [
+        f"late: {task.late_records:,} records came after their windows were given up and were dropped by {task.name}"
+        for task in status.tasks
+        if task.late_records
+    ]
     in_flight = [
         f"in flight to {task.name}: {task.in_flight_seconds:.1f} s at most, in buffers filled up to "
         f"{format_size(task.fill_limit)}"
@@ -505,7 +515,7 @@ def _remarks(status: JobStatus) -> list[str]:
         if task.fill_limit is not None and task.in_flight_seconds >= _NOTICEABLE_WAIT
     ]
     sentences = {"bottleneck": status.bottleneck, "stalled": status.stalled}
-    return [*dropped, *in_flight, *(f"{name}: {sentence}" for name, sentence in sentences.items() if sentence)]
+    return [*dropped, *late, *in_flight, *(f"{name}: {sentence}" for name, sentence in sentences.items() if sentence)]
 
 
 def _table(status: JobStatus) -> list[list[str]]:

@@ -1,31 +1,42 @@
-"""Windows: how a keyed stream is cut into finite parts."""
+"""Windows: how the records of a stream are cut into finite parts."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final, Literal, get_args
 
 from .config import duration_us, format_duration
 from .errors import ConfigError
 
+TimeDomain = Literal["event", "processing"]
+"""By which clock: that of the records' timestamps and watermarks, or the wall's where a task runs."""
+
 
 @dataclass(frozen=True, slots=True, init=False)
 class Tumbling:
-    """Windows of one fixed size, side by side, on processing time.
+    """Windows of one fixed size, side by side.
 
-    A record belongs to the window in which it arrives. Windows are aligned to 1970-01-01 UTC, so ``Tumbling("1h")``
-    begins on the hour; each fires when its end has passed, and the one that is open when the input ends fires then.
+    Windows are aligned to 1970-01-01 UTC, so ``Tumbling("1h")`` begins on the hour. In processing time a record belongs
+    to the window in which it arrives, which fires when its end has passed; in event time to the one of its timestamp,
+    which fires when the watermark has passed it. The one that is open when the input ends fires then.
 
     Parameters
     ----------
     size
         Length of a window, at least one millisecond: ``"5s"``, ``"250ms"`` or a ``timedelta``.
+    offset
+        How long after a multiple of the size windows begin; less than the size. Days that begin at 6 in the morning:
+        ``Tumbling("1day", offset="6h")``. Default: ``"0s"``.
+    time
+        ``"event"`` or ``"processing"``. Default: event time where the stream has timestamps, as
+        `Stream.assign_timestamps_and_watermarks` gives them, otherwise processing time.
 
     Raises
     ------
     ConfigError
-        ``size`` is not a duration, or not a whole number of milliseconds.
+        ``size`` is not a duration, or not a whole number of milliseconds; ``offset`` does not fit.
 
     Examples
     --------
@@ -36,17 +47,144 @@ class Tumbling:
 
     size_ms: int
     """Length of a window in milliseconds."""
+    offset_ms: int
+    """How many milliseconds after a multiple of the size windows begin."""
+    time: TimeDomain | None
+    """By which clock; None: as the stream has it."""
 
-    def __init__(self, size: str | timedelta) -> None:
-        microseconds = duration_us("size", size)
-        if microseconds < 1000 or microseconds % 1000:
-            raise ConfigError(
-                f"Tumbling({size!r}): must be a whole number of milliseconds, at least 1", setting="size", value=size
-            )
-        object.__setattr__(self, "size_ms", microseconds // 1000)
+    def __init__(self, size: str | timedelta, offset: str | timedelta = "0s", time: TimeDomain | None = None) -> None:
+        size_ms = milliseconds("Tumbling", "size", size)
+        object.__setattr__(self, "size_ms", size_ms)
+        object.__setattr__(self, "offset_ms", _offset("Tumbling", offset, size_ms))
+        object.__setattr__(self, "time", _domain("Tumbling", time))
 
     def __str__(self) -> str:
         return format_duration(self.size_ms * 1000)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Sliding:
+    """Windows of one fixed size that overlap: one begins every ``slide``.
+
+    A record is in ``size / slide`` windows, and is kept once: windows share slices.
+
+    Parameters
+    ----------
+    size
+        Length of a window.
+    slide
+        From the beginning of one window to that of the next. Longer than the size, it leaves gaps whose records are in
+        no window.
+    offset
+        How long after a multiple of the slide windows begin; less than the slide. Default: ``"0s"``.
+    time
+        As of `Tumbling`.
+
+    Raises
+    ------
+    ConfigError
+        A duration is none, or not a whole number of milliseconds, or there are more than 100,000 slices in a window.
+
+    Examples
+    --------
+    >>> import flownet as fn
+    >>> fn.Sliding("60s", "1s").slide_ms
+    1000
+    """
+
+    size_ms: int
+    """Length of a window in milliseconds."""
+    slide_ms: int
+    """Milliseconds from the beginning of one window to that of the next."""
+    offset_ms: int
+    """How many milliseconds after a multiple of the slide windows begin."""
+    time: TimeDomain | None
+    """By which clock; None: as the stream has it."""
+
+    def __init__(
+        self,
+        size: str | timedelta,
+        slide: str | timedelta,
+        offset: str | timedelta = "0s",
+        time: TimeDomain | None = None,
+    ) -> None:
+        size_ms, slide_ms = milliseconds("Sliding", "size", size), milliseconds("Sliding", "slide", slide)
+        if size_ms // slide_ms > _MOST_WINDOWS:
+            raise ConfigError(
+                f"Sliding({size!r}, {slide!r}): a record would be in {size_ms // slide_ms:,} windows, more than "
+                f"{_MOST_WINDOWS:,}; use a longer slide",
+                setting="slide",
+                value=slide,
+            )
+        object.__setattr__(self, "size_ms", size_ms)
+        object.__setattr__(self, "slide_ms", slide_ms)
+        object.__setattr__(self, "offset_ms", _offset("Sliding", offset, slide_ms))
+        object.__setattr__(self, "time", _domain("Sliding", time))
+
+    def __str__(self) -> str:
+        return f"{format_duration(self.size_ms * 1000)} every {format_duration(self.slide_ms * 1000)}"
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Session:
+    """Records of a key that follow each other without a longer gap.
+
+    A session begins with a record and ends when none has come for the gap: it lies from its first record to its last
+    plus the gap. A record that comes between two sessions makes one of them.
+
+    Parameters
+    ----------
+    gap
+        How long without a record ends the session: a duration, or a function of a record that returns milliseconds, the
+        gap behind that record.
+    time
+        As of `Tumbling`.
+
+    Examples
+    --------
+    >>> import flownet as fn
+    >>> fn.Session("30min").gap_ms
+    1800000
+    """
+
+    gap_ms: int | None
+    """The gap in milliseconds; None where a function says."""
+    gap_of: Callable[[Any], int] | None
+    """Says the gap behind a record; None where it is always the same."""
+    time: TimeDomain | None
+    """By which clock; None: as the stream has it."""
+
+    def __init__(self, gap: str | timedelta | Callable[[Any], int], time: TimeDomain | None = None) -> None:
+        object.__setattr__(self, "gap_ms", None if callable(gap) else milliseconds("Session", "gap", gap))
+        object.__setattr__(self, "gap_of", gap if callable(gap) else None)
+        object.__setattr__(self, "time", _domain("Session", time))
+
+    def __str__(self) -> str:
+        return f"session {format_duration(self.gap_ms * 1000)}" if self.gap_ms is not None else "session"
+
+
+@dataclass(frozen=True, slots=True)
+class Global:
+    """One window for all records of a key, which never ends.
+
+    It gives out nothing by itself: say when with `WindowedStream.trigger`.
+
+    Examples
+    --------
+    >>> import flownet as fn
+    >>> env = fn.Environment()
+    >>> words = env.from_collection(["to", "too", "tea"]).key_by(lambda word: word[0])
+    >>> twos = words.window(fn.Global()).trigger(fn.CountTrigger(2)).count().collect()
+    >>> result = env.execute()
+    >>> list(twos)
+    [('t', 2), ('t', 3)]
+    """
+
+    time: TimeDomain | None = "processing"
+    """By which clock triggers go."""
+
+    def __str__(self) -> str:
+        return "global"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +209,60 @@ class EndOfInput:
         """Length in milliseconds: from 1970-01-01 UTC to the end of time, 2**63 - 1."""
         return _END_OF_TIME_MS
 
+    @property
+    def time(self) -> TimeDomain:
+        """By which clock: the wall's, which ends with the input."""
+        return "processing"
+
     def __str__(self) -> str:
         return "end of input"
 
 
+WindowAssigner = Tumbling | Sliding | Session | Global | EndOfInput
+"""What `KeyedStream.window` takes."""
+
+
+def assign(window: WindowAssigner) -> object:
+    """Say how the window cuts time, as the planner takes it."""
+    match window:
+        case Tumbling():
+            return {"grid": {"size_ms": window.size_ms, "slide_ms": window.size_ms, "offset_ms": window.offset_ms}}
+        case Sliding():
+            return {"grid": {"size_ms": window.size_ms, "slide_ms": window.slide_ms, "offset_ms": window.offset_ms}}
+        case Session():
+            return {"session": {"gap_ms": window.gap_ms}}
+        case Global():
+            return "global"
+        case EndOfInput():
+            return {"grid": {"size_ms": window.size_ms, "slide_ms": window.size_ms}}
+
+
+def milliseconds(what: str, name: str, given: str | timedelta) -> int:
+    """Read a duration that is a whole number of milliseconds, at least one."""
+    microseconds = duration_us(name, given)
+    if microseconds < 1000 or microseconds % 1000:
+        raise ConfigError(
+            f"{what}({given!r}): must be a whole number of milliseconds, at least 1", setting=name, value=given
+        )
+    return microseconds // 1000
+
+
+def _offset(what: str, offset: str | timedelta, slide_ms: int) -> int:
+    microseconds = duration_us("offset", offset)
+    if microseconds % 1000 or microseconds // 1000 >= slide_ms:
+        raise ConfigError(
+            f"{what}(offset={offset!r}): must be a whole number of milliseconds below {slide_ms:,}",
+            setting="offset",
+            value=offset,
+        )
+    return microseconds // 1000
+
+
+def _domain(what: str, time: TimeDomain | None) -> TimeDomain | None:
+    if time is not None and time not in get_args(TimeDomain):
+        raise ConfigError(f"{what}(time={time!r}): must be 'event' or 'processing'", setting="time", value=time)
+    return time
+
+
 _END_OF_TIME_MS: Final = 2**63 - 1
+_MOST_WINDOWS: Final = 100_000

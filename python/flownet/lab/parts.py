@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ..functions import Sink
-from ..stream import Stream
+from ..streams import Stream
 from .meters import Meter, Meters
 from .pace import Pace, Pacer
 

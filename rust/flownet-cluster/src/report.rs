@@ -110,6 +110,12 @@ pub struct VertexReport {
     pub dropped_records: u64,
     /// Bytes of these.
     pub dropped_bytes: u64,
+    /// Records that its windows dropped because they came too late.
+    pub late_records: u64,
+    /// How far event time has come in its subtask that is furthest behind, in
+    /// milliseconds since the epoch; the greatest number when time has ended.
+    /// None before the first watermark.
+    pub watermark_ms: Option<i64>,
 }
 
 /// The vertex that holds a job up.
@@ -324,6 +330,8 @@ mod tests {
             in_flight: Duration::ZERO,
             dropped_records: 0,
             dropped_bytes: 0,
+            late_records: 0,
+            watermark_ms: None,
         }
     }
 

@@ -29,7 +29,9 @@ pub(crate) struct PyOperator {
 #[derive(FromPyObject)]
 pub(crate) struct PyEdge {
     source: u32,
+    tag: Option<String>,
     target: u32,
+    side: u8,
     partitioner: Plain<Partitioner>,
     payload: Option<PyBackedBytes>,
     local: Option<u32>,
@@ -66,7 +68,9 @@ impl PyEdge {
     fn logical(self) -> LogicalEdge {
         LogicalEdge {
             from: self.source,
+            tag: self.tag,
             to: self.target,
+            side: self.side,
             partitioner: self.partitioner.0,
             payload: payload(self.payload, self.local),
             flow_control: self.flow_control.map(|control| control.0),

@@ -13,13 +13,14 @@ use crate::outputs::Outputs;
 use crate::source::RateLimit;
 use crate::spec::TaskSpec;
 use crate::state::KeyGroupRange;
+use crate::time::TimeSignal;
 
 /// All operators of one task, fused: records between them are never serialised.
 ///
 /// The task thread calls everything here, one call at a time, in this order: `open`; then any mix of `process` (tasks
-/// with inputs) or `poll_source` (tasks without), `on_watermark`, `on_custom` and `on_timer`; then, if the input ended,
-/// `finish` unless the job was stopped without draining, and `commit`; then `close`, always. A call that returns an error is
-/// followed by `close` only.
+/// with inputs) or `poll_source` (tasks without), `on_time`, `on_custom` and `on_timer`; then, if the input came to its own
+/// end and was not stopped without draining, `on_time` for [`END_OF_TIME_MS`](crate::time::END_OF_TIME_MS); if it ended at
+/// all, `commit`; then `close`, always. A call that returns an error is followed by `close` only.
 ///
 /// Calls should be bounded: cancels and timers are looked at between them.
 pub trait Chain: Send {
@@ -46,10 +47,11 @@ pub trait Chain: Send {
         None
     }
 
-    /// Every input has passed `timestamp_ms` in event time. The task forwards the watermark afterwards.
-    fn on_watermark(&mut self, timestamp_ms: i64, out: &mut Outputs) -> Result<(), TaskError> {
-        let _ = (timestamp_ms, out);
-        Ok(())
+    /// What all inputs together say of event time, at `now_ms` of the wall clock. The chain tells its outputs, behind what it emits because of it. At the
+    /// end of time also what waits for the wall clock fires, so that nothing is lost.
+    fn on_time(&mut self, signal: TimeSignal, now_ms: i64, out: &mut Outputs) -> Result<(), TaskError> {
+        let _ = now_ms;
+        out.tell_time_to_all(signal)
     }
 
     /// An event that the chain upstream [sent](Outputs::send_custom), in its place among the records of its channel.
@@ -68,12 +70,6 @@ pub trait Chain: Send {
     /// Wall-clock time has reached `next_timer_ms`. Fires everything due at `now_ms`.
     fn on_timer(&mut self, now_ms: i64, out: &mut Outputs) -> Result<(), TaskError> {
         let _ = (now_ms, out);
-        Ok(())
-    }
-
-    /// The input has ended, and time with it: pending processing-time windows fire now, so that nothing is lost.
-    fn finish(&mut self, out: &mut Outputs) -> Result<(), TaskError> {
-        let _ = out;
         Ok(())
     }
 

@@ -2,7 +2,8 @@
 //!
 //! A *task* is one thread that runs one [`Chain`] of operators: it reads what has arrived at its gate, hands it to the
 //! chain, and the chain emits into the task's [`Outputs`]. The runtime knows no operator language and no socket: chains
-//! come from a [`ChainFactory`], the exchange from flownet-core and flownet-net.
+//! come from a [`ChainFactory`], the exchange from flownet-core and flownet-net. What operators have in common, whatever
+//! records are made of, is here too: [`operator`].
 //!
 //! Where to read first: [`spec`] for what a task is as data, [`Chain`] for what runs inside, [`deploy`] for how a task is
 //! assembled and started, `task` for the loop itself.
@@ -20,10 +21,14 @@ pub mod inspection;
 pub mod ledger;
 pub mod mailbox;
 pub mod metrics;
+pub mod operator;
 pub mod source;
 pub mod spec;
 pub mod state;
+pub mod time;
 pub mod timer;
+pub mod varint;
+pub mod watermark;
 pub mod window;
 
 mod chain;
@@ -38,5 +43,5 @@ pub use self::error::{ExchangeFailure, ExchangeFailureKind, OperatorFailure, Tas
 pub use self::input::InputBatch;
 pub use self::inspection::TaskInspection;
 pub use self::mailbox::CancelToken;
-pub use self::metrics::{InFlightSnapshot, MetricsSnapshot, QueueSnapshot, TaskMetrics};
+pub use self::metrics::{EventTimeSnapshot, InFlightSnapshot, MetricsSnapshot, QueueSnapshot, TaskMetrics};
 pub use self::outputs::{Outputs, TimeSpent};

@@ -1,11 +1,12 @@
 //! Counters of one task: written by its thread, read by anyone, without locks between them.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
 use crate::ledger::{TimeLedger, TimeShares, TimeState};
+use crate::time::NO_TIMESTAMP;
 
 /// Live counters of one task.
 #[derive(Debug)]
@@ -29,6 +30,9 @@ pub struct TaskMetrics {
     fill_limit_bytes: AtomicU64,
     in_flight_ns: AtomicU64,
     longest_in_flight_ns: AtomicU64,
+    late_records: AtomicU64,
+    // The least of all times: none has come.
+    watermark_ms: AtomicI64,
 }
 
 impl TaskMetrics {
@@ -50,6 +54,8 @@ impl TaskMetrics {
             fill_limit_bytes: AtomicU64::new(0),
             in_flight_ns: AtomicU64::new(0),
             longest_in_flight_ns: AtomicU64::new(0),
+            late_records: AtomicU64::new(0),
+            watermark_ms: AtomicI64::new(NO_TIMESTAMP),
         }
     }
 
@@ -69,6 +75,7 @@ impl TaskMetrics {
             dropped_bytes: 0,
             queues: QueueSnapshot::default(),
             in_flight: self.in_flight(),
+            event_time: self.event_time(),
             time: self.time.snapshot(self.now_ns()),
         }
     }
@@ -99,6 +106,16 @@ impl TaskMetrics {
     /// A record sent is of so many rows, and not of one.
     pub fn count_rows_out(&self, rows: u64) {
         bump(&self.more_rows_out, rows.wrapping_sub(1));
+    }
+
+    /// Adds to the records that were dropped because they came too late.
+    pub fn add_late_records(&self, records: u64) {
+        bump(&self.late_records, records);
+    }
+
+    /// Event time has come so far.
+    pub(crate) fn set_watermark(&self, timestamp_ms: i64) {
+        self.watermark_ms.store(timestamp_ms, Ordering::Relaxed);
     }
 
     #[inline]
@@ -152,6 +169,14 @@ impl TaskMetrics {
             fill_limit_bytes: load(&self.fill_limit_bytes),
             time: Duration::from_nanos(load(&self.in_flight_ns)),
             longest: Duration::from_nanos(load(&self.longest_in_flight_ns)),
+        }
+    }
+
+    fn event_time(&self) -> EventTimeSnapshot {
+        let watermark_ms = self.watermark_ms.load(Ordering::Relaxed);
+        EventTimeSnapshot {
+            watermark_ms: (watermark_ms != NO_TIMESTAMP).then_some(watermark_ms),
+            late_records: self.late_records.load(Ordering::Relaxed),
         }
     }
 
@@ -211,6 +236,8 @@ pub struct MetricsSnapshot {
     pub queues: QueueSnapshot,
     /// What is on its way to the task, in time, where that is bounded.
     pub in_flight: InFlightSnapshot,
+    /// How far event time has come, and who came too late for it.
+    pub event_time: EventTimeSnapshot,
     /// Wall time by what it was spent on.
     pub time: TimeShares,
 }
@@ -241,6 +268,15 @@ pub struct InFlightSnapshot {
     pub time: Duration,
     /// The longest that any measurement found.
     pub longest: Duration,
+}
+
+/// Event time of one task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventTimeSnapshot {
+    /// The last watermark, in milliseconds since the epoch; the greatest number at the end of time. None before the first.
+    pub watermark_ms: Option<i64>,
+    /// Records dropped because they came after their window was given up.
+    pub late_records: u64,
 }
 
 // One writer: a plain load and store costs less than a locked add and loses nothing.

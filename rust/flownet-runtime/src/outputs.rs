@@ -19,6 +19,7 @@ use crate::ledger::{TimeShares, TimeState};
 use crate::mailbox::CancelToken;
 use crate::metrics::TaskMetrics;
 use crate::source::Pace;
+use crate::time::TimeSignal;
 
 /// The outputs of one task, one for each edge that leaves it, in the order of
 /// [`TaskSpec::outputs`](crate::spec::TaskSpec::outputs).
@@ -58,6 +59,21 @@ impl Outputs {
     pub fn send_custom(&mut self, output: usize, event: CustomEvent) -> Result<(), TaskError> {
         self.wait()?;
         Ok(self.writers[output].broadcast_event(&Event::Custom(event))?)
+    }
+
+    /// Tells every reader of an output of event time, behind the records so far.
+    pub fn tell_time(&mut self, output: usize, signal: TimeSignal) -> Result<(), TaskError> {
+        self.wait()?;
+        let event = match signal {
+            TimeSignal::Watermark(timestamp_ms) => Event::Watermark { timestamp_ms },
+            TimeSignal::Idle(idle) => Event::WatermarkStatus { idle },
+        };
+        Ok(self.writers[output].broadcast_event(&event)?)
+    }
+
+    /// The same for every output.
+    pub fn tell_time_to_all(&mut self, signal: TimeSignal) -> Result<(), TaskError> {
+        (0..self.writers.len()).try_for_each(|output| self.tell_time(output, signal))
     }
 
     /// Waits until every blocked record went through; the time counts as back-pressured.
@@ -190,15 +206,6 @@ impl Outputs {
             }
         }
         Ok(available)
-    }
-
-    /// Sends an event everywhere, in its place behind the records so far.
-    pub(crate) fn broadcast(&mut self, event: &Event) -> Result<(), TaskError> {
-        self.wait()?;
-        for writer in &mut self.writers {
-            writer.broadcast_event(event)?;
-        }
-        Ok(())
     }
 
     /// Ends every output behind the records so far.

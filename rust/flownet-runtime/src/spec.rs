@@ -4,12 +4,14 @@
 //! and their payloads are carried for the [`ChainFactory`](crate::ChainFactory) that builds them.
 
 mod operator;
+mod window;
 
 use flownet_core::PartitionId;
 use flownet_core::channel::ChannelControl;
 use serde::{Deserialize, Serialize};
 
-pub use self::operator::{Codec, Field, FilePath, Fold, OperatorKind, Undecodable, WindowSpec};
+pub use self::operator::{Codec, Field, FilePath, Fold, OperatorKind, ProcessInputs, Undecodable};
+pub use self::window::{TriggerSpec, TriggerWhen, WindowAssign, WindowSpec};
 use crate::source::RateLimit;
 
 /// One subtask of one vertex of the job: a chain of operators with its inputs and outputs.
@@ -74,8 +76,17 @@ pub struct OperatorSpec {
     pub rate_limit: Option<RateLimit>,
     /// Records a second to which the operator, all its subtasks together, is slowed down; for demonstrations.
     pub brake: Option<f64>,
-    /// Operators of the same chain that feed this one; empty for the head.
-    pub inputs_in_chain: Vec<u32>,
+    /// The operator of the same chain that feeds this one; none for the head.
+    pub upstream: Option<Upstream>,
+}
+
+/// Where an operator behind the head of a chain has its records from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Upstream {
+    /// The operator.
+    pub operator: u32,
+    /// The side output of it; none for what it emits otherwise.
+    pub tag: Option<String>,
 }
 
 /// A user's object on its way to the operator that runs it.
@@ -162,6 +173,10 @@ pub struct OutputSpec {
     pub edge: u32,
     /// The operator whose records leave here.
     pub from_operator: u32,
+    /// The side output of it; none for what it emits otherwise.
+    pub tag: Option<String>,
+    /// Whether records carry their timestamps.
+    pub timestamps: bool,
     /// How records choose their subpartition.
     pub partitioner: Partitioner,
     /// Key selector or custom partitioner, for the chain to run.
@@ -188,6 +203,10 @@ pub struct InputSpec {
     pub edge: u32,
     /// The operator that takes the records.
     pub to_operator: u32,
+    /// Which input of that operator, from 0.
+    pub side: u8,
+    /// Whether records carry their timestamps.
+    pub timestamps: bool,
     /// Whether records carry their key in front.
     pub keyed: bool,
     /// What keeps its producers on other workers from sending too much.
@@ -240,8 +259,15 @@ mod tests {
     #[test]
     fn channels_are_counted_by_where_their_producer_runs() {
         let channel = |producer_worker| ChannelSpec { producer_worker, partition: 1, subpartition: 0 };
-        let input =
-            |channels| InputSpec { edge: 0, to_operator: 0, keyed: false, flow_control: FlowControl::Credit, channels };
+        let input = |channels| InputSpec {
+            edge: 0,
+            to_operator: 0,
+            side: 0,
+            timestamps: false,
+            keyed: false,
+            flow_control: FlowControl::Credit,
+            channels,
+        };
         let task = TaskSpec {
             task_id: 0,
             vertex: 0,

@@ -11,6 +11,7 @@ use hashbrown::hash_table::Entry;
 use serde::{Deserialize, Serialize};
 
 use crate::key::Key;
+use crate::operator::KeyedRecord;
 
 /// The key groups that one subtask owns, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +94,38 @@ pub struct KeyedState<V> {
     range: KeyGroupRange,
     groups: Vec<HashTable<Slot<V>>>,
     len: usize,
+}
+
+/// What is kept for one key, with the form the key was first given in, as a `dict` keeps the key it was first given.
+#[derive(Debug)]
+pub struct Held<V> {
+    given: Option<Box<[u8]>>,
+    /// What is kept.
+    pub value: V,
+}
+
+impl<V> Held<V> {
+    /// For the key of the record.
+    #[inline]
+    pub fn new(record: &KeyedRecord<'_>, value: V) -> Self {
+        Self { given: record.given().map(Into::into), value }
+    }
+
+    /// Another value for the same key.
+    pub fn of_same_key(&self, value: V) -> Self {
+        Self { given: self.given.clone(), value }
+    }
+
+    /// The form the key was given in, where it was another than the canonical one, and the value.
+    pub fn into_parts(self) -> (Option<Box<[u8]>>, V) {
+        (self.given, self.value)
+    }
+
+    /// Bytes of the key as it was first given; `key` are its canonical ones.
+    #[inline]
+    pub fn key_value<'a>(&'a self, key: &'a [u8]) -> &'a [u8] {
+        self.given.as_deref().unwrap_or(key)
+    }
 }
 
 #[derive(Debug)]

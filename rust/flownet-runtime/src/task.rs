@@ -22,18 +22,18 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use flownet_core::Event;
 use flownet_core::partition::PartitionHandle;
 use flownet_memory::BufferPool;
 use flownet_net::{Inlets, ThreadParker};
 
 use crate::chain::{Chain, SourceStatus, TaskContext};
 use crate::error::TaskError;
-use crate::input::{Arrival, Signal, TaskInput, TimeSignal};
+use crate::input::{Arrival, Signal, TaskInput};
 use crate::ledger::TimeState;
 use crate::mailbox::{Mail, Mailbox};
 use crate::outputs::Outputs;
 use crate::source::Turn;
+use crate::time::{END_OF_TIME_MS, TimeSignal};
 
 /// Longest sleep towards a timer: the wall clock may be set meanwhile.
 const MAX_TIMER_SLEEP: Duration = Duration::from_secs(1);
@@ -130,12 +130,9 @@ impl Task {
 
     fn finish(&mut self, drain: bool) -> Result<(), TaskError> {
         self.switch(TimeState::Busy);
-        if drain {
-            self.chain.finish(&mut self.outputs)?;
-            if self.input.is_none() {
-                // Downstream learns from its inputs that event time is over; here it begins.
-                self.outputs.broadcast(&Event::Watermark { timestamp_ms: i64::MAX })?;
-            }
+        if drain && self.input.is_none() {
+            // Tasks with inputs learn from these that time is over; here it begins.
+            self.chain.on_time(TimeSignal::Watermark(END_OF_TIME_MS), wall_clock_ms(), &mut self.outputs)?;
         }
         self.chain.commit(&mut self.outputs)?;
         self.outputs.finish(drain)
@@ -229,11 +226,12 @@ impl Task {
     fn handle_signal(&mut self, signal: Signal) -> Result<(), TaskError> {
         self.switch(TimeState::Busy);
         match signal {
-            Signal::Time(TimeSignal::Watermark(timestamp_ms)) => {
-                self.chain.on_watermark(timestamp_ms, &mut self.outputs)?;
-                self.outputs.broadcast(&Event::Watermark { timestamp_ms })
+            Signal::Time(signal) => {
+                if let TimeSignal::Watermark(timestamp_ms) = signal {
+                    self.cx.metrics.set_watermark(timestamp_ms);
+                }
+                self.chain.on_time(signal, wall_clock_ms(), &mut self.outputs)
             }
-            Signal::Time(TimeSignal::Idle(idle)) => self.outputs.broadcast(&Event::WatermarkStatus { idle }),
             Signal::Custom(event) => self.chain.on_custom(&event),
         }
     }

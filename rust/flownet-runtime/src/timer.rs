@@ -1,8 +1,63 @@
-//! Processing-time timers: ordered, each at most once.
+//! Timers of either clock: ordered, each at most once.
 //!
-//! The service holds no clock; the task passes the time in and asks what is due.
+//! The service holds no clock; who uses it passes the time in and asks what is due.
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
+
+use flownet_core::keygroup::hash_key;
+
+use crate::key::Key;
+use crate::operator::KeyedRecord;
+
+/// Whose timer it is: a key, and the form it was given in where that is another than the canonical one.
+#[derive(Clone, Debug)]
+pub struct TimerKey {
+    key: Key,
+    given: Option<Box<[u8]>>,
+}
+
+impl TimerKey {
+    /// The key of a record.
+    pub fn of(record: &KeyedRecord<'_>) -> Self {
+        Self { key: record.key.into(), given: record.given().map(Into::into) }
+    }
+
+    /// Its canonical bytes.
+    pub fn key(&self) -> &[u8] {
+        self.key.as_slice()
+    }
+
+    /// The hash of these.
+    pub fn hash(&self) -> u32 {
+        hash_key(self.key())
+    }
+
+    /// Bytes that decode to the key as it was given.
+    pub fn key_value(&self) -> &[u8] {
+        self.given.as_deref().unwrap_or(self.key())
+    }
+}
+
+impl PartialEq for TimerKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.key.is(other.key())
+    }
+}
+
+impl Eq for TimerKey {}
+
+impl PartialOrd for TimerKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for TimerKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(other.key())
+    }
+}
 
 /// The timers of one task. `K` says whose timer it is, usually the key's bytes.
 #[derive(Clone, Debug)]

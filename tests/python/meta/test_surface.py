@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 import flownet as fn
-from flownet import collected, errors, functions, stream
+from flownet import aggregate, collected, errors, functions, state, trigger, watermark, window
+from flownet.streams import checks, connected, joined, keyed, sinks, stream, windowed
 
 ROOT = Path(__file__).parents[3]
 
@@ -63,7 +64,24 @@ def test_every_module_is_documented() -> None:
             assert __import__(module.name, fromlist=["_"]).__doc__, module.name
 
 
-@pytest.mark.parametrize("module", [fn, collected, errors, functions, stream, sys.modules["flownet.environment"]])
+MODULES = [
+    *(
+        fn,
+        aggregate,
+        collected,
+        errors,
+        functions,
+        state,
+        trigger,
+        watermark,
+        window,
+        sys.modules["flownet.environment"],
+    ),
+    *(checks, connected, joined, keyed, sinks, stream, windowed),
+]
+
+
+@pytest.mark.parametrize("module", MODULES)
 def test_the_examples_of_docstrings_run(module: ModuleType) -> None:
     names: dict[str, Callable[..., Any] | Any] = {"fn": fn, "Tumbling": fn.Tumbling}
     for example in doctest.DocTestFinder(exclude_empty=True).find(module):

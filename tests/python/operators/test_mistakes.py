@@ -88,10 +88,15 @@ def test_what_can_be_iterated_again_serves_every_run(env: fn.Environment) -> Non
         assert list(numbers) == [1, 2]
 
 
-@pytest.mark.parametrize("method", ["sum", "count", "min", "max", "reduce", "process", "window"])
+@pytest.mark.parametrize("method", ["sum", "count", "min", "max", "reduce", "window"])
 def test_what_works_by_key_says_that_key_by_comes_first(env: fn.Environment, method: str) -> None:
     with pytest.raises(AttributeError, match=rf"{method}\(\) works by key: call key_by\(\) before it"):
         getattr(env.from_collection([1]), method)
+
+
+def test_a_function_with_state_says_that_key_by_comes_first(env: fn.Environment) -> None:
+    with pytest.raises(PlanError, match=r"is a flownet.KeyedProcessFunction, behind key_by\(\)"):
+        env.from_collection([1]).process(fn.KeyedProcessFunction())  # type: ignore[arg-type]
 
 
 def test_other_names_are_unknown_as_ever(env: fn.Environment) -> None:

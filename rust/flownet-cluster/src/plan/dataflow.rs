@@ -65,8 +65,12 @@ pub enum Chaining {
 pub struct LogicalEdge {
     /// Id of the operator that emits.
     pub from: u32,
+    /// Which side output of it; none for what it emits otherwise.
+    pub tag: Option<String>,
     /// Id of the operator that receives.
     pub to: u32,
+    /// Which input of it, from 0.
+    pub side: u8,
     /// Which subtask a record goes to.
     pub partitioner: Partitioner,
     /// Key selector or custom partitioner; called where `from` runs.

@@ -1,7 +1,7 @@
 //! Vertices expanded into tasks, placed on workers and wired together.
 
 use flownet_runtime::spec::{
-    ChannelSpec, InputSpec, OperatorSpec, OutputSpec, Partitioner, Payload, TaskSpec, partition_id,
+    ChannelSpec, InputSpec, OperatorSpec, OutputSpec, Partitioner, Payload, TaskSpec, Upstream, partition_id,
 };
 
 use super::{
@@ -95,6 +95,8 @@ impl<'a> Expansion<'a> {
             .map(|edge| InputSpec {
                 edge: edge.id,
                 to_operator: edge.logical.to,
+                side: edge.logical.side,
+                timestamps: edge.timestamps,
                 keyed: edge.logical.partitioner == Partitioner::KeyGroup,
                 flow_control: edge.logical.flow_control.unwrap_or(self.settings.flow_control),
                 channels: self.channels(edge, subtask),
@@ -119,6 +121,8 @@ impl<'a> Expansion<'a> {
             .map(|edge| OutputSpec {
                 edge: edge.id,
                 from_operator: edge.logical.from,
+                tag: edge.logical.tag.clone(),
+                timestamps: edge.timestamps,
                 partitioner: edge.logical.partitioner,
                 payload: edge.logical.payload.clone(),
                 partition: partition_id(edge.id, subtask),
@@ -191,7 +195,7 @@ fn operator_specs(vertex: &JobVertex<'_>) -> Vec<OperatorSpec> {
             payload: chained.operator.payload.clone(),
             rate_limit: chained.operator.rate_limit,
             brake: chained.operator.brake,
-            inputs_in_chain: chained.upstream.into_iter().collect(),
+            upstream: chained.upstream.map(|edge| Upstream { operator: edge.from, tag: edge.tag.clone() }),
         })
         .collect()
 }

@@ -8,6 +8,7 @@
 use flownet_runtime::spec::Partitioner;
 
 use super::dataflow::{Chaining, Checked, LogicalEdge, LogicalOperator};
+use super::event_time::EventTime;
 
 /// Vertices in topological order and the exchanges between them.
 pub(super) struct JobGraph<'a> {
@@ -25,10 +26,10 @@ pub(super) struct JobVertex<'a> {
     pub(super) workers: &'a [u32],
 }
 
-/// An operator and the one in its vertex that feeds it; none for the head.
+/// An operator and the edge in its vertex that feeds it; none for the head.
 pub(super) struct ChainedOperator<'a> {
     pub(super) operator: &'a LogicalOperator,
-    pub(super) upstream: Option<u32>,
+    pub(super) upstream: Option<&'a LogicalEdge>,
 }
 
 /// An exchange between two vertices.
@@ -38,6 +39,8 @@ pub(super) struct JobEdge<'a> {
     pub(super) from: usize,
     pub(super) to: usize,
     pub(super) logical: &'a LogicalEdge,
+    /// Whether records carry their timestamps.
+    pub(super) timestamps: bool,
 }
 
 impl<'a> JobGraph<'a> {
@@ -46,9 +49,9 @@ impl<'a> JobGraph<'a> {
         let mut vertex_of = vec![0; checked.dataflow.operators.len()];
         for &position in &checked.order {
             let operator = checked.operator(position);
-            if let Some(upstream) = chained_upstream(checked, position) {
-                let vertex = vertex_of[upstream];
-                let upstream = Some(checked.operator(upstream).id);
+            if let Some(edge) = chaining_edge(checked, position) {
+                let vertex = vertex_of[checked.ends[edge].0];
+                let upstream = Some(&checked.dataflow.edges[edge]);
                 vertices[vertex].operators.push(ChainedOperator { operator, upstream });
                 vertex_of[position] = vertex;
             } else {
@@ -61,10 +64,14 @@ impl<'a> JobGraph<'a> {
                 });
             }
         }
+        let times = EventTime::new(checked);
         let exchanges = (0_u32..).zip(&checked.dataflow.edges).zip(&checked.ends);
         let edges = exchanges
-            .filter(|&(_, &(_, to))| chained_upstream(checked, to).is_none())
-            .map(|((id, logical), &(from, to))| JobEdge { id, from: vertex_of[from], to: vertex_of[to], logical })
+            .filter(|&(_, &(_, to))| chaining_edge(checked, to).is_none())
+            .map(|((id, logical), &(from, to))| {
+                let timestamps = times.are_carried(from, to);
+                JobEdge { id, from: vertex_of[from], to: vertex_of[to], logical, timestamps }
+            })
             .collect();
         Self { vertices, edges }
     }
@@ -81,7 +88,7 @@ impl JobVertex<'_> {
         let downstream: Vec<String> = self
             .operators
             .iter()
-            .filter(|other| other.upstream == Some(chained.operator.id))
+            .filter(|other| other.upstream.is_some_and(|edge| edge.from == chained.operator.id))
             .map(|other| self.name_from(other))
             .collect();
         match downstream.as_slice() {
@@ -93,7 +100,7 @@ impl JobVertex<'_> {
 }
 
 /// The operator whose vertex the one at `position` joins.
-fn chained_upstream(checked: &Checked<'_>, position: usize) -> Option<usize> {
+fn chaining_edge(checked: &Checked<'_>, position: usize) -> Option<usize> {
     let &[edge] = checked.incoming[position].as_slice() else { return None };
     let from = checked.ends[edge].0;
     let (upstream, operator) = (checked.operator(from), checked.operator(position));
@@ -103,5 +110,5 @@ fn chained_upstream(checked: &Checked<'_>, position: usize) -> Option<usize> {
         && upstream.workers == operator.workers
         && upstream.chaining != Chaining::Never
         && operator.chaining == Chaining::Always;
-    joins.then_some(from)
+    joins.then_some(edge)
 }

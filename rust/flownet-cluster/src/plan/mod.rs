@@ -9,6 +9,7 @@
 
 mod dataflow;
 mod error;
+mod event_time;
 mod execution;
 mod job_graph;
 mod wiring;

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use flownet_runtime::spec::{OperatorKind, Partitioner, Payload};
+use flownet_runtime::spec::{Fold, OperatorKind, Partitioner, Payload, Upstream, WindowAssign, WindowSpec};
+use flownet_runtime::time::Clock;
+use flownet_runtime::watermark::Watermarks;
 
 use super::*;
 
@@ -31,7 +33,9 @@ impl Flow {
     pub(crate) fn edge(mut self, from: &str, to: &str, partitioner: Partitioner) -> Self {
         let edge = LogicalEdge {
             from: self.id(from),
+            tag: None,
             to: self.id(to),
+            side: 0,
             partitioner,
             payload: Payload::None,
             flow_control: None,
@@ -109,7 +113,8 @@ fn forward_edges_of_equal_parallelism_make_one_vertex() {
     let count = &plan.tasks[2].spec;
     assert!(count.inputs[0].keyed);
     assert_eq!(count.inputs[0].to_operator, 2);
-    assert_eq!(count.operators[1].inputs_in_chain, [2]);
+    let upstream = Upstream { operator: 2, tag: None };
+    assert_eq!(count.operators[1].upstream, Some(upstream));
     assert_eq!(count.max_parallelism, 128);
     assert_eq!(plan.tasks[0].spec.outputs[0].flush_timeout_us, Some(100_000));
 }
@@ -126,8 +131,9 @@ fn a_stream_used_twice_makes_a_tree_in_one_vertex() {
         .edge("right", "sink", Partitioner::Forward);
     let plan = flow.plan(0);
     assert_eq!(names(&plan), ["source -> (left, right -> sink)"]);
-    let fed_by: Vec<_> = plan.tasks[0].spec.operators.iter().map(|op| op.inputs_in_chain.clone()).collect();
-    assert_eq!(fed_by, [vec![], vec![0], vec![0], vec![2]]);
+    let upstream = plan.tasks[0].spec.operators.iter().map(|operator| operator.upstream.as_ref());
+    let fed_by: Vec<_> = upstream.map(|upstream| upstream.map(|upstream| upstream.operator)).collect();
+    assert_eq!(fed_by, [None, Some(0), Some(0), Some(2)]);
 }
 
 #[test]
@@ -349,4 +355,53 @@ fn more_data_than_a_message_holds_is_refused_before_it_is_shipped() {
     };
     assert_eq!(error, expected);
     assert!(Plan::new(&flow.0, &settings(0)).is_ok(), "nothing is shipped");
+}
+
+/// source -> assign -> (keyed) window -> (rebalance) after, and source -> (keyed) other.
+fn with_event_time(clock: Clock) -> Plan {
+    let window = OperatorKind::Window {
+        fold: Fold::Count,
+        window: WindowSpec {
+            assign: WindowAssign::Global,
+            clock,
+            trigger: None,
+            lateness_ms: 0,
+            late_tag: None,
+            with_key: true,
+            with_window: false,
+            is_whole: false,
+        },
+    };
+    Flow::default()
+        .operator("source", 2)
+        .operator("assign", 2)
+        .operator("window", 3)
+        .operator("after", 2)
+        .operator("other", 3)
+        .edge("source", "assign", Partitioner::Forward)
+        .edge("assign", "window", Partitioner::KeyGroup)
+        .edge("window", "after", Partitioner::Rebalance)
+        .edge("source", "other", Partitioner::KeyGroup)
+        .with("assign", |operator| {
+            operator.kind = OperatorKind::AssignTimestamps { watermarks: Watermarks::Never, idle_after_ms: None };
+        })
+        .with("window", |operator| operator.kind = window)
+        .plan(0)
+}
+
+#[test]
+fn timestamps_travel_where_somebody_looks_at_them_and_nowhere_else() {
+    let carried = |plan: &Plan| -> Vec<(String, bool)> {
+        let tasks = plan.tasks.iter().filter(|task| task.spec.subtask == 0);
+        tasks.flat_map(|task| task.spec.inputs.iter().map(|input| (task.spec.name.clone(), input.timestamps))).collect()
+    };
+    let edges = |window: bool| {
+        [("window".to_owned(), window), ("after".to_owned(), false), ("other".to_owned(), false)].to_vec()
+    };
+    assert_eq!(carried(&with_event_time(Clock::Event)), edges(true));
+    assert_eq!(carried(&with_event_time(Clock::Processing)), edges(false), "windows of the wall clock need none");
+    for task in with_event_time(Clock::Event).tasks.iter().filter(|task| task.spec.name.starts_with("source")) {
+        let leaving: Vec<_> = task.spec.outputs.iter().map(|output| output.timestamps).collect();
+        assert_eq!(leaving, [true, false]);
+    }
 }

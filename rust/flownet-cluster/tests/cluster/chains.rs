@@ -7,6 +7,7 @@ use std::{
 };
 
 use flownet_core::{Target, keygroup::hash_key};
+use flownet_runtime::time::{END_OF_TIME_MS, TimeSignal};
 use flownet_runtime::{
     Chain, ChainFactory, InputBatch, OperatorFailure, Outputs, SourceStatus, TaskContext, TaskError, TaskMetrics,
     spec::{OperatorKind, OperatorSpec, Partitioner, Payload, TaskSpec},
@@ -160,10 +161,10 @@ impl Chain for NativeChain {
         Ok(SourceStatus::More)
     }
 
-    fn finish(&mut self, out: &mut Outputs) -> Result<(), TaskError> {
-        if let Native::Sum { sum } = self.operator {
-            self.emit(sum, out)?;
+    fn on_time(&mut self, signal: TimeSignal, _: i64, out: &mut Outputs) -> Result<(), TaskError> {
+        if let (Native::Sum { sum }, TimeSignal::Watermark(END_OF_TIME_MS)) = (&self.operator, signal) {
+            self.emit(*sum, out)?;
         }
-        Ok(())
+        out.tell_time_to_all(signal)
     }
 }

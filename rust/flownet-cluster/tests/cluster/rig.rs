@@ -164,7 +164,9 @@ pub(crate) fn line(operators: &[Step<'_>], partitioners: &[Partitioner]) -> Data
     };
     let edge = |(from, &partitioner): (u32, &Partitioner)| LogicalEdge {
         from,
+        tag: None,
         to: from + 1,
+        side: 0,
         partitioner,
         payload: Payload::None,
         flow_control: None,

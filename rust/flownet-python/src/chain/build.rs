@@ -1,28 +1,36 @@
 //! From a task's description to its chain.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use flownet_runtime::operator::{
+    self as runtime, Assigner as Assigning, Brake, Entry, Kind, Leaving, Link, Links, OperatorChain, Running, Sliced,
+    Stage, Target, Trigger, When, Windows,
+};
 use flownet_runtime::source::RateLimit;
 use flownet_runtime::spec::{
-    Codec, Field, Fold, InputSpec, OperatorKind, OperatorSpec, OutputSpec, Partitioner, Payload, TaskSpec, WindowSpec,
+    Codec, Field, Fold, InputSpec, OperatorKind, OperatorSpec, OutputSpec, Partitioner, Payload, ProcessInputs,
+    TaskSpec, TriggerSpec, TriggerWhen, WindowAssign, WindowSpec,
 };
+use flownet_runtime::state::KeyGroupRange;
+use flownet_runtime::watermark::{Generator, Watermarks};
+use flownet_runtime::window::{BuiltIn, Grid};
 use flownet_runtime::{Chain, ChainFactory, TaskError};
 use pyo3::prelude::*;
-use pyo3::types::{PyInt, PyString};
+use pyo3::types::{PyDict, PyInt, PyString};
 
 use super::attach::TaskThreads;
 use super::exit::{Exit, Route};
 use super::failure::OperatorInfo;
 use super::keyed::{
-    Aggregate, Aggregation, Count, KeyedBase, Process, Reduce, Running, RunningFold, WindowProcess, Windowed,
+    Accumulate, Aggregate, Aggregation, Collect, Count, Extreme, FieldOf, Folding, KeyedBase, Mean, OfWindow, Own,
+    Process, Reduce, Results, WindowCalls,
 };
+use super::medium::{PythonChain, PythonMedium};
+use super::meter::Meter;
 use super::objects::{Objects, required};
-use super::operators::{Filter, FlatMap, Map};
-use super::sinks::{Collect, CustomSink, Print, WriteText};
+use super::operators::{Assigner, Filter, FlatMap, Map, ProcessAll, Timestamps};
+use super::sinks::{Collect as CollectSink, CustomSink, Print, WriteText};
 use super::sources::{Collection, Iterable, LineDecoder, Pulled, ReadText, SocketText};
-use super::stage::{Brake, Kind, Link, Meter, Stage, Target};
-use super::{Entry, PythonChain};
 use crate::codec::{ClassTable, KnownClasses, Pickle, SentClasses};
 
 /// Builds chains of Python operators.
@@ -70,21 +78,23 @@ struct Builder<'a> {
 
 impl Builder<'_> {
     fn chain(&self, py: Python<'_>) -> Result<PythonChain, TaskError> {
-        let places: HashMap<u32, usize> = self.task.operators.iter().enumerate().map(|(at, op)| (op.id, at)).collect();
         let stages = (self.task.operators.iter().enumerate())
             .map(|(at, operator)| self.stage(py, at, operator))
             .collect::<Result<_, _>>()?;
         let exits = (self.task.outputs.iter().enumerate())
-            .map(|(output, spec)| self.exit(py, output, spec))
-            .collect::<Result<_, _>>()?;
+            .map(|(output, spec)| Ok(Leaving::new(self.exit(py, output, spec)?, output, spec.timestamps)))
+            .collect::<Result<_, TaskError>>()?;
+        let head = self.task.operators.first().map(|head| head.id);
         let entry = |input: &InputSpec| {
-            let stage = places.get(&input.to_operator).copied();
-            Ok(Entry { stage: stage.ok_or_else(|| unknown_operator(input.to_operator))?, keyed: input.keyed })
+            let InputSpec { to_operator, side, keyed, timestamps: stamps, .. } = *input;
+            if head != Some(to_operator) {
+                return Err(TaskError::Config(format!("operator {to_operator} has an input and heads no chain")));
+            }
+            Ok(Entry { side, keyed, stamps })
         };
         let entries = self.task.inputs.iter().map(entry).collect::<Result<_, TaskError>>()?;
-        let rate_limit = self.rate_limit();
-        let (classes, threads) = (self.known_classes(), Arc::clone(self.threads));
-        Ok(PythonChain { stages, exits, entries, rate_limit, classes, threads })
+        let medium = PythonMedium::new(self.known_classes(), Arc::clone(self.threads));
+        OperatorChain::new(medium, stages, exits, entries, self.rate_limit())
     }
 
     /// This subtask's part of the rate of the source that heads the chain.
@@ -93,7 +103,7 @@ impl Builder<'_> {
         Some(RateLimit { per_second: per_second / f64::from(self.task.parallelism), unit })
     }
 
-    fn stage(&self, py: Python<'_>, at: usize, operator: &OperatorSpec) -> Result<Stage, TaskError> {
+    fn stage(&self, py: Python<'_>, at: usize, operator: &OperatorSpec) -> Result<Stage<PythonMedium>, TaskError> {
         let info = self.info(&operator.name);
         let kind = StageBuilder { builder: self, py, operator, info: &info }.kind()?;
         // The rate is the operator's; its subtasks share it.
@@ -102,28 +112,33 @@ impl Builder<'_> {
     }
 
     /// Stages of the chain first, in its order, then the outputs.
-    fn links(&self, at: usize, operator: &OperatorSpec) -> Result<Vec<Link>, TaskError> {
-        let mut links = Vec::new();
+    fn links(&self, at: usize, operator: &OperatorSpec) -> Result<Links, TaskError> {
+        let mut targets = Vec::new();
         for (below, other) in self.task.operators.iter().enumerate() {
-            if other.inputs_in_chain.contains(&operator.id) {
-                if below <= at {
-                    return Err(TaskError::Config(format!("operator '{}' comes before its input", other.name)));
-                }
-                links.push(Target::Stage(below));
+            let Some(upstream) = other.upstream.as_ref().filter(|upstream| upstream.operator == operator.id) else {
+                continue;
+            };
+            if below <= at {
+                return Err(TaskError::Config(format!("operator '{}' comes before its input", other.name)));
             }
+            targets.push((upstream.tag.as_deref(), Target::Stage(below)));
         }
         let exits = self.task.outputs.iter().enumerate().filter(|(_, output)| output.from_operator == operator.id);
-        links.extend(exits.map(|(output, _)| Target::Exit(output)));
+        targets.extend(exits.map(|(exit, output)| (output.tag.as_deref(), Target::Exit(exit))));
         let isolates = |to| match to {
             _ if self.task.object_reuse => false,
             Target::Stage(_) => true,
             // Out go bytes; but the functions of edges may change a record that others get, too.
             Target::Exit(exit) => {
                 let partitioner = self.task.outputs[exit].partitioner;
-                links.len() > 1 && matches!(partitioner, Partitioner::KeyGroup | Partitioner::Custom)
+                targets.len() > 1 && matches!(partitioner, Partitioner::KeyGroup | Partitioner::Custom)
             }
         };
-        Ok(links.iter().map(|&to| Link { to, isolates: isolates(to) }).collect())
+        let mut links = Links::default();
+        for &(tag, to) in &targets {
+            links.add(tag, Link { to, isolates: isolates(to) });
+        }
+        Ok(links)
     }
 
     fn exit(&self, py: Python<'_>, output: usize, spec: &OutputSpec) -> Result<Exit, TaskError> {
@@ -167,7 +182,7 @@ struct StageBuilder<'a, 'py> {
 }
 
 impl StageBuilder<'_, '_> {
-    fn kind(&self) -> Result<Kind, TaskError> {
+    fn kind(&self) -> Result<Kind<PythonMedium>, TaskError> {
         let info = self.info.clone();
         let lines = |errors| LineDecoder::new(errors, self.meter(), self.info.clone());
         Ok(match &self.operator.kind {
@@ -192,13 +207,20 @@ impl StageBuilder<'_, '_> {
             OperatorKind::Map => Kind::Operator(Box::new(Map::new(self.function()?, info))),
             OperatorKind::FlatMap => Kind::Operator(Box::new(FlatMap::new(self.function()?, info))),
             OperatorKind::Filter => Kind::Operator(Box::new(Filter::new(self.function()?, info))),
-            OperatorKind::Fold { fold, window } => self.fold(fold, *window)?,
-            OperatorKind::Process => Kind::Keyed(Box::new(Process::new(self.base(), self.own_object()?))),
-            OperatorKind::WindowProcess { window } => {
-                Kind::Keyed(Box::new(Windowed::new(WindowProcess::new(self.base(), self.function()?), *window)?))
+            OperatorKind::AssignTimestamps { watermarks, idle_after_ms } => {
+                self.timestamps(*watermarks, *idle_after_ms)?
+            }
+            OperatorKind::Fold(fold) => self.folding(fold, None)?,
+            OperatorKind::Window { fold, window } => self.folding(fold, Some(window))?,
+            OperatorKind::Process { inputs } => {
+                let (base, function) = (self.base(), self.own_object()?);
+                Kind::Operator(Box::new(Process::new(base, function, methods(*inputs), self.range())))
+            }
+            OperatorKind::ProcessAll { inputs } => {
+                Kind::Operator(Box::new(ProcessAll::new(self.own_object()?, methods(*inputs), info)))
             }
             OperatorKind::Print { prefix } => Kind::Operator(Box::new(Print::new(prefix.as_deref(), info))),
-            OperatorKind::Collect => Kind::Operator(Box::new(Collect::new(self.function()?, info))),
+            OperatorKind::Collect => Kind::Operator(Box::new(CollectSink::new(self.function()?, info))),
             OperatorKind::WriteText { path } => Kind::Operator(Box::new(WriteText::new(path.to_path(), info))),
             OperatorKind::Sink => Kind::Operator(Box::new(CustomSink::new(self.own_object()?, info))),
             OperatorKind::Custom { name, .. } => {
@@ -207,27 +229,118 @@ impl StageBuilder<'_, '_> {
         })
     }
 
-    fn fold(&self, fold: &Fold, window: Option<WindowSpec>) -> Result<Kind, TaskError> {
+    fn timestamps(&self, watermarks: Watermarks, idle_after_ms: Option<u64>) -> Result<Kind<PythonMedium>, TaskError> {
+        let functions = self.functions()?;
+        let assigner = match (functions.get("assigner")?, functions.get("field")?) {
+            (Some(function), _) => Some(Assigner::Function(function)),
+            (None, field) => field.map(Assigner::Field),
+        };
+        let generator = Generator::new(watermarks, idle_after_ms);
+        let info = self.info.clone();
+        Ok(Kind::Operator(Box::new(Timestamps::new(assigner, functions.get("generator")?, generator, info))))
+    }
+
+    /// A fold, running or over windows, whatever it does with records.
+    fn folding(&self, fold: &Fold, window: Option<&WindowSpec>) -> Result<Kind<PythonMedium>, TaskError> {
+        let functions = self.functions()?;
+        let aggregate = |aggregation, field| Aggregate::new(aggregation, self.field(field));
         match fold {
-            Fold::Reduce => folding(Reduce::new(self.base(), self.function()?), window),
-            Fold::Count => folding(Count(self.base()), window),
-            Fold::Sum { field } | Fold::Min { field } | Fold::Max { field } => {
-                folding(self.aggregate(fold, field.as_ref()), window)
+            Fold::Collect => {
+                let Some(window) = window else {
+                    return Err(TaskError::Config("records are kept for windows alone".into()));
+                };
+                let results = self.results(&functions, Some(window))?;
+                self.windows(Collect::new(self.base(), results, functions.get("evictor")?), window, &functions)
+            }
+            Fold::Reduce => self.folded(Reduce(functions.required("fold")?), window, &functions, false),
+            Fold::Aggregate => self.folded(Own(functions.required("fold")?), window, &functions, true),
+            Fold::Count => self.folded(Count, window, &functions, true),
+            Fold::Sum { field } => self.folded(aggregate(Aggregation::Sum, field), window, &functions, true),
+            Fold::Min { field } => self.folded(aggregate(Aggregation::Min, field), window, &functions, true),
+            Fold::Max { field } => self.folded(aggregate(Aggregation::Max, field), window, &functions, true),
+            Fold::Mean { field } => self.folded(Mean(self.field(field)), window, &functions, true),
+            Fold::MinBy { field } => {
+                self.folded(Extreme::new(Aggregation::Min, self.field(field)), window, &functions, true)
+            }
+            Fold::MaxBy { field } => {
+                self.folded(Extreme::new(Aggregation::Max, self.field(field)), window, &functions, true)
             }
         }
     }
 
-    fn aggregate(&self, fold: &Fold, field: Option<&Field>) -> Aggregate {
-        let aggregation = match fold {
-            Fold::Min { .. } => Aggregation::Min,
-            Fold::Max { .. } => Aggregation::Max,
-            _ => Aggregation::Sum,
+    /// `with_key` is for running results.
+    fn folded<A: Accumulate + 'static>(
+        &self,
+        accumulate: A,
+        window: Option<&WindowSpec>,
+        functions: &Functions<'_>,
+        with_key: bool,
+    ) -> Result<Kind<PythonMedium>, TaskError> {
+        match window {
+            None => {
+                let folding = Folding::new(self.base(), accumulate, Results::new(with_key, false, None));
+                Ok(Kind::Operator(Box::new(Running::new(folding, self.range()))))
+            }
+            Some(window) => {
+                let results = self.results(functions, Some(window))?;
+                self.windows(Folding::new(self.base(), accumulate, results), window, functions)
+            }
+        }
+    }
+
+    fn results(&self, functions: &Functions<'_>, window: Option<&WindowSpec>) -> Result<Results, TaskError> {
+        let process = match (functions.get("process")?, functions.get("process_object")?) {
+            (Some(function), _) => Some(OfWindow::Function(function)),
+            (None, object) => object.map(|object| OfWindow::object(object, self.range())),
         };
-        let field = field.map(|field| match field {
+        let (with_key, with_window) = window.map_or((true, false), |window| (window.with_key, window.with_window));
+        Ok(Results::new(with_key, with_window, process))
+    }
+
+    /// Windows of a grid that fire once, at their end, lie by time; all others lie by key.
+    fn windows<F: runtime::Fold<PythonMedium> + 'static>(
+        &self,
+        fold: F,
+        window: &WindowSpec,
+        functions: &Functions<'_>,
+    ) -> Result<Kind<PythonMedium>, TaskError> {
+        let lateness_ms = i64::try_from(window.lateness_ms).unwrap_or(i64::MAX);
+        let late_tag = window.late_tag.as_deref().map(Arc::from);
+        let assigner = match window.assign {
+            WindowAssign::Grid { size_ms, slide_ms, offset_ms } => {
+                Assigning::Grid(Grid::new(size_ms, slide_ms, offset_ms)?)
+            }
+            WindowAssign::Session { gap_ms } => Assigning::Session(gap_ms),
+            WindowAssign::Global => Assigning::Global,
+        };
+        if let (Assigning::Grid(grid), None, false) = (assigner, window.trigger, window.is_whole) {
+            return Ok(Kind::Operator(Box::new(Sliced::new(fold, window.clock, grid, lateness_ms, late_tag))));
+        }
+        let trigger = window.trigger.unwrap_or(TriggerSpec { when: TriggerWhen::AtEnd, purges: false });
+        let when = match trigger.when {
+            TriggerWhen::AtEnd => When::BuiltIn(BuiltIn::AtEnd),
+            TriggerWhen::Count(records) => When::BuiltIn(BuiltIn::Count(records)),
+            TriggerWhen::Every(interval_ms) => When::BuiltIn(BuiltIn::Every(interval_ms.max(1))),
+            TriggerWhen::Never => When::BuiltIn(BuiltIn::Never),
+            TriggerWhen::Own => When::Own,
+        };
+        let trigger = Trigger { when, purges: trigger.purges };
+        let calls = WindowCalls::new(self.base(), functions.get("gap")?, functions.get("trigger")?);
+        let (cut, late) = ((assigner, trigger, window.clock), (lateness_ms, late_tag));
+        Ok(Kind::Operator(Box::new(Windows::new((fold, calls), cut, late, self.range()))))
+    }
+
+    fn field(&self, field: &Option<Field>) -> FieldOf {
+        FieldOf::new(field.as_ref().map(|field| match field {
             Field::Index(index) => PyInt::new(self.py, *index).into_any(),
             Field::Name(name) => PyString::new(self.py, name).into_any(),
-        });
-        Aggregate::new(self.base(), aggregation, field)
+        }))
+    }
+
+    /// The key groups of the subtask.
+    fn range(&self) -> KeyGroupRange {
+        let TaskSpec { subtask, parallelism, max_parallelism, .. } = *self.builder.task;
+        KeyGroupRange::of(subtask, parallelism, max_parallelism.max(parallelism))
     }
 
     fn meter(&self) -> Meter {
@@ -235,7 +348,19 @@ impl StageBuilder<'_, '_> {
     }
 
     fn base(&self) -> KeyedBase {
-        KeyedBase { info: self.info.clone(), classes: self.builder.known_classes() }
+        let object_reuse = self.builder.task.object_reuse;
+        KeyedBase { info: self.info.clone(), classes: self.builder.known_classes(), object_reuse }
+    }
+
+    /// The functions of an operator that may have several, by what they are for.
+    fn functions(&self) -> Result<Functions<'_>, TaskError> {
+        let parallelism = self.builder.task.parallelism;
+        let given = self.builder.objects.load_own(self.py, &self.operator.payload, parallelism);
+        let given = given.map_err(|error| self.info.failed(self.py, &error, None))?;
+        let wrong =
+            |_| TaskError::Config(format!("operator kind '{}' needs its functions by name", self.info.operator));
+        let by_name = given.map(|given| given.cast_into::<PyDict>()).transpose().map_err(wrong)?;
+        Ok(Functions { by_name: by_name.map(Bound::unbind), py: self.py, info: self.info })
     }
 
     fn function(&self) -> Result<Py<PyAny>, TaskError> {
@@ -256,11 +381,33 @@ impl StageBuilder<'_, '_> {
     }
 }
 
-fn folding<F: RunningFold + 'static>(fold: F, window: Option<WindowSpec>) -> Result<Kind, TaskError> {
-    Ok(Kind::Keyed(match window {
-        None => Box::new(Running::new(fold)),
-        Some(window) => Box::new(Windowed::new(fold, window)?),
-    }))
+/// Users' functions of one operator.
+struct Functions<'a> {
+    by_name: Option<Py<PyDict>>,
+    py: Python<'a>,
+    info: &'a OperatorInfo,
+}
+
+impl Functions<'_> {
+    fn get(&self, name: &str) -> Result<Option<Py<PyAny>>, TaskError> {
+        let Some(by_name) = &self.by_name else { return Ok(None) };
+        let found = by_name.bind(self.py).get_item(name).map_err(|error| self.info.failed(self.py, &error, None))?;
+        Ok(found.map(Bound::unbind))
+    }
+
+    fn required(&self, name: &str) -> Result<Py<PyAny>, TaskError> {
+        let missing = || TaskError::Config(format!("operator '{}' has no function to {name}", self.info.operator));
+        self.get(name)?.ok_or_else(missing)
+    }
+}
+
+/// What a process function's methods are called, by its inputs.
+fn methods(inputs: ProcessInputs) -> &'static [&'static str] {
+    match inputs {
+        ProcessInputs::One => &["process"],
+        ProcessInputs::Two => &["process1", "process2"],
+        ProcessInputs::Broadcast => &["process", "process_broadcast"],
+    }
 }
 
 fn unknown_operator(id: u32) -> TaskError {

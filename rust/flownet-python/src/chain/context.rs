@@ -5,12 +5,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use flownet_runtime::TaskContext;
+use flownet_runtime::time::{Clock, NO_TIMESTAMP};
 use flownet_runtime::window::Window;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::failure::OperatorInfo;
+use super::failure::{OperatorInfo, short_repr};
 
 /// Where an operator runs.
 #[pyclass(frozen, name = "TaskContext", module = "flownet._flownet")]
@@ -54,47 +56,79 @@ impl PyTaskContext {
     }
 }
 
-/// What a `KeyedProcessFunction` sees beside the record. One object serves all calls of a subtask.
+/// Values for side outputs, with the names of their tags.
+pub(super) type PySides = Vec<(String, Py<PyAny>)>;
+
+/// What a call did to the timers of its key, or window: by which clock, when, and whether it is set.
+pub(super) type TimerChange = (Clock, i64, bool);
+
+/// What a process function sees beside the record. One object serves all calls of a subtask.
 #[pyclass(frozen, name = "ProcessContext", module = "flownet._flownet")]
 #[derive(Debug)]
 pub struct PyProcessContext {
     task: PyTaskContext,
     /// The class of the function, if it does not define `on_timer`.
     without_on_timer: Option<String>,
+    /// Whether records have keys.
+    keyed: bool,
+    /// What all keys of the subtask share: the state of a broadcast side.
+    broadcast_state: Py<PyDict>,
     /// `None` between calls: a context that was kept has no key.
     current: Mutex<Option<Current>>,
 }
 
 #[derive(Debug)]
 struct Current {
-    key: Py<PyAny>,
+    key: Option<Py<PyAny>>,
     state: Option<Py<PyDict>>,
+    at: At,
     timers: Vec<TimerChange>,
+    expires_ms: Option<i64>,
+    sides: PySides,
 }
 
-/// What a call did to the timers of its key.
+/// When a call is.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum TimerChange {
-    Set(i64),
-    Delete(i64),
+pub(super) struct At {
+    /// Of the record or timer, in event time.
+    pub(super) timestamp_ms: i64,
+    pub(super) watermark_ms: i64,
+    /// Of the timer that is due.
+    pub(super) clock: Option<Clock>,
+}
+
+/// What a call left behind.
+#[derive(Debug, Default)]
+pub(super) struct Left {
+    /// The mapping, if the call asked for it.
+    pub(super) state: Option<Py<PyDict>>,
+    pub(super) timers: Vec<TimerChange>,
+    /// When something in the mapping expires.
+    pub(super) expires_ms: Option<i64>,
+    pub(super) sides: PySides,
 }
 
 impl PyProcessContext {
-    pub(super) fn new(task: PyTaskContext, without_on_timer: Option<String>) -> Self {
-        Self { task, without_on_timer, current: Mutex::new(None) }
+    pub(super) fn new(py: Python<'_>, task: PyTaskContext, keyed: bool, without_on_timer: Option<String>) -> Self {
+        let broadcast_state = PyDict::new(py).unbind();
+        Self { task, without_on_timer, keyed, broadcast_state, current: Mutex::new(None) }
     }
 
     /// Puts the context on a key, whose mapping is `state` if there is something in it.
-    pub(super) fn enter(&self, key: Py<PyAny>, state: Option<Py<PyDict>>) {
-        let before = self.lock().replace(Current { key, state, timers: Vec::new() });
+    pub(super) fn enter(&self, key: Option<Py<PyAny>>, state: Option<Py<PyDict>>, at: At) {
+        let current = Current { key, state, at, timers: Vec::new(), expires_ms: None, sides: Vec::new() };
+        let before = self.lock().replace(current);
         // Dropped without the lock: dropping a user's object may run its code.
         drop(before);
     }
 
-    /// Takes the context off its key: the mapping, if the call asked for it, and its timers.
-    pub(super) fn leave(&self) -> (Option<Py<PyDict>>, Vec<TimerChange>) {
+    /// Takes the context off its key.
+    pub(super) fn leave(&self) -> Left {
         let current = self.lock().take();
-        current.map_or_else(|| (None, Vec::new()), |current| (current.state, current.timers))
+        current.map_or_else(Left::default, |current| {
+            let Current { state, timers, expires_ms, sides, .. } = current;
+            Left { state, timers, expires_ms, sides }
+        })
     }
 
     fn with<R>(&self, work: impl FnOnce(&mut Current) -> R) -> PyResult<R> {
@@ -103,6 +137,33 @@ impl PyProcessContext {
             PyRuntimeError::new_err("the context is on no key: use it only while process() or on_timer() runs")
         })?;
         Ok(work(current))
+    }
+
+    fn with_key<R>(&self, what: &str, work: impl FnOnce(&mut Current) -> R) -> PyResult<R> {
+        self.with(|current| {
+            if self.keyed && current.key.is_some() {
+                return Ok(work(current));
+            }
+            Err(PyRuntimeError::new_err(format!(
+                "{what} belongs to a key, and there is none here: call key_by() first"
+            )))
+        })?
+    }
+
+    fn change_timer(&self, clock: Clock, timestamp_ms: i64, is_set: bool) -> PyResult<()> {
+        if let (true, Some(class)) = (is_set, &self.without_on_timer) {
+            let text =
+                format!("{class} sets a timer and has no on_timer(self, timestamp_ms, ctx): define it, or set none");
+            return Err(PyTypeError::new_err(text));
+        }
+        if is_set && clock == Clock::Processing && SECONDS.contains(&timestamp_ms) {
+            let text = format!(
+                "set_timer({timestamp_ms}): a time in milliseconds since 1970, and this looks like one in seconds: \
+                 ctx.now_ms() + 5000 is in five seconds"
+            );
+            return Err(PyValueError::new_err(text));
+        }
+        self.with_key("a timer", |current| current.timers.push((clock, timestamp_ms, is_set)))
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Current>> {
@@ -133,14 +194,34 @@ impl PyProcessContext {
     }
 
     #[getter]
-    fn key(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.with(|current| current.key.clone_ref(py))
+    fn key(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        self.with_key("ctx.key", |current| current.key.as_ref().map(|key| key.clone_ref(py)))
     }
 
     #[getter]
     fn state(&self, py: Python<'_>) -> PyResult<Py<PyDict>> {
         let fresh = PyDict::new(py).unbind();
-        self.with(|current| current.state.get_or_insert(fresh).clone_ref(py))
+        self.with_key("ctx.state", |current| current.state.get_or_insert(fresh).clone_ref(py))
+    }
+
+    #[getter]
+    fn broadcast_state(&self, py: Python<'_>) -> Py<PyDict> {
+        self.broadcast_state.clone_ref(py)
+    }
+
+    #[getter]
+    fn timestamp(&self) -> PyResult<Option<i64>> {
+        self.with(|current| Some(current.at.timestamp_ms).filter(|at| *at != NO_TIMESTAMP))
+    }
+
+    #[getter]
+    fn time_domain(&self) -> PyResult<Option<&'static str>> {
+        self.with(|current| {
+            current.at.clock.map(|clock| match clock {
+                Clock::Event => "event",
+                Clock::Processing => "processing",
+            })
+        })
     }
 
     #[expect(clippy::unused_self, reason = "a method to Python, so that tests can replace the context as a whole")]
@@ -148,31 +229,200 @@ impl PyProcessContext {
         now_ms()
     }
 
+    fn timer_service(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[expect(clippy::unused_self, reason = "as now_ms")]
+    fn current_processing_time(&self) -> i64 {
+        now_ms()
+    }
+
+    fn current_watermark(&self) -> PyResult<i64> {
+        self.with(|current| current.at.watermark_ms)
+    }
+
     fn set_timer(&self, timestamp_ms: i64) -> PyResult<()> {
-        if let Some(class) = &self.without_on_timer {
-            let text =
-                format!("{class} sets a timer and has no on_timer(self, timestamp_ms, ctx): define it, or set none");
-            return Err(PyTypeError::new_err(text));
-        }
-        if SECONDS.contains(&timestamp_ms) {
-            let text = format!(
-                "set_timer({timestamp_ms}): a time in milliseconds since 1970, and this looks like one in seconds: \
-                 ctx.now_ms() + 5000 is in five seconds"
-            );
-            return Err(PyValueError::new_err(text));
-        }
-        self.with(|current| current.timers.push(TimerChange::Set(timestamp_ms)))
+        self.change_timer(Clock::Processing, timestamp_ms, true)
     }
 
     fn delete_timer(&self, timestamp_ms: i64) -> PyResult<()> {
-        self.with(|current| current.timers.push(TimerChange::Delete(timestamp_ms)))
+        self.change_timer(Clock::Processing, timestamp_ms, false)
+    }
+
+    fn register_processing_time_timer(&self, timestamp_ms: i64) -> PyResult<()> {
+        self.change_timer(Clock::Processing, timestamp_ms, true)
+    }
+
+    fn register_event_time_timer(&self, timestamp_ms: i64) -> PyResult<()> {
+        self.change_timer(Clock::Event, timestamp_ms, true)
+    }
+
+    fn delete_processing_time_timer(&self, timestamp_ms: i64) -> PyResult<()> {
+        self.change_timer(Clock::Processing, timestamp_ms, false)
+    }
+
+    fn delete_event_time_timer(&self, timestamp_ms: i64) -> PyResult<()> {
+        self.change_timer(Clock::Event, timestamp_ms, false)
+    }
+
+    fn output(&self, tag: &Bound<'_, PyAny>, value: Py<PyAny>) -> PyResult<()> {
+        let name = tag_name(tag)?;
+        self.with(|current| current.sides.push((name, value)))
+    }
+
+    /// Something in the mapping of the key expires then.
+    fn _expires_at(&self, timestamp_ms: i64) -> PyResult<()> {
+        self.with_key("state", |current| {
+            current.expires_ms = Some(current.expires_ms.map_or(timestamp_ms, |at| at.min(timestamp_ms)));
+        })
+    }
+}
+
+/// The name of a `flownet.OutputTag`.
+fn tag_name(tag: &Bound<'_, PyAny>) -> PyResult<String> {
+    let is_tag = tag.get_type().name()?.to_string_lossy() == "OutputTag";
+    if !is_tag {
+        let text = format!("a side output goes to a flownet.OutputTag, not to {}", short_repr(tag));
+        return Err(PyTypeError::new_err(text));
+    }
+    tag.getattr(intern!(tag.py(), "name"))?.extract()
+}
+
+/// What a `ProcessWindowFunction` sees beside the records.
+#[pyclass(frozen, name = "WindowContext", module = "flownet._flownet")]
+#[derive(Debug)]
+pub struct PyWindowContext {
+    window: Window,
+    watermark_ms: i64,
+    now_ms: i64,
+    current: Mutex<Mappings>,
+}
+
+#[derive(Debug, Default)]
+struct Mappings {
+    of_window: Option<Py<PyDict>>,
+    of_key: Option<Py<PyDict>>,
+    sides: PySides,
+}
+
+impl PyWindowContext {
+    pub(super) fn new(window: Window, watermark_ms: i64, now_ms: i64) -> Self {
+        Self { window, watermark_ms, now_ms, current: Mutex::default() }
+    }
+
+    pub(super) fn enter(&self, of_window: Option<Py<PyDict>>, of_key: Option<Py<PyDict>>) {
+        *self.lock() = Mappings { of_window, of_key, sides: Vec::new() };
+    }
+
+    pub(super) fn leave(&self) -> (Option<Py<PyDict>>, Option<Py<PyDict>>, PySides) {
+        let Mappings { of_window, of_key, sides } = std::mem::take(&mut *self.lock());
+        (of_window, of_key, sides)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Mappings> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl PyWindowContext {
+    #[getter]
+    fn window(&self) -> PyWindow {
+        PyWindow::new(self.window)
+    }
+
+    fn current_watermark(&self) -> i64 {
+        self.watermark_ms
+    }
+
+    fn now_ms(&self) -> i64 {
+        if self.now_ms == i64::MIN { now_ms() } else { self.now_ms }
+    }
+
+    #[getter]
+    fn window_state(&self, py: Python<'_>) -> Py<PyDict> {
+        let fresh = PyDict::new(py).unbind();
+        self.lock().of_window.get_or_insert(fresh).clone_ref(py)
+    }
+
+    #[getter]
+    fn global_state(&self, py: Python<'_>) -> Py<PyDict> {
+        let fresh = PyDict::new(py).unbind();
+        self.lock().of_key.get_or_insert(fresh).clone_ref(py)
+    }
+
+    fn output(&self, tag: &Bound<'_, PyAny>, value: Py<PyAny>) -> PyResult<()> {
+        let name = tag_name(tag)?;
+        self.lock().sides.push((name, value));
+        Ok(())
+    }
+}
+
+/// What a trigger sees beside the record.
+#[pyclass(frozen, name = "TriggerContext", module = "flownet._flownet")]
+#[derive(Debug)]
+pub struct PyTriggerContext {
+    watermark_ms: i64,
+    now_ms: i64,
+    current: Mutex<(Option<Py<PyDict>>, Vec<TimerChange>)>,
+}
+
+impl PyTriggerContext {
+    pub(super) fn new(watermark_ms: i64, now_ms: i64) -> Self {
+        Self { watermark_ms, now_ms, current: Mutex::default() }
+    }
+
+    pub(super) fn enter(&self, state: Option<Py<PyDict>>) {
+        *self.lock() = (state, Vec::new());
+    }
+
+    pub(super) fn leave(&self) -> (Option<Py<PyDict>>, Vec<TimerChange>) {
+        std::mem::take(&mut *self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (Option<Py<PyDict>>, Vec<TimerChange>)> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl PyTriggerContext {
+    fn current_watermark(&self) -> i64 {
+        self.watermark_ms
+    }
+
+    fn now_ms(&self) -> i64 {
+        if self.now_ms == i64::MIN { now_ms() } else { self.now_ms }
+    }
+
+    #[getter]
+    fn state(&self, py: Python<'_>) -> Py<PyDict> {
+        let fresh = PyDict::new(py).unbind();
+        self.lock().0.get_or_insert(fresh).clone_ref(py)
+    }
+
+    fn register_event_time_timer(&self, timestamp_ms: i64) {
+        self.lock().1.push((Clock::Event, timestamp_ms, true));
+    }
+
+    fn register_processing_time_timer(&self, timestamp_ms: i64) {
+        self.lock().1.push((Clock::Processing, timestamp_ms, true));
+    }
+
+    fn delete_event_time_timer(&self, timestamp_ms: i64) {
+        self.lock().1.push((Clock::Event, timestamp_ms, false));
+    }
+
+    fn delete_processing_time_timer(&self, timestamp_ms: i64) {
+        self.lock().1.push((Clock::Processing, timestamp_ms, false));
     }
 }
 
 /// From 1985 to 2128 in seconds, which would be January of 1970 in milliseconds: a mistake.
 const SECONDS: Range<i64> = 500_000_000..5_000_000_000;
 
-/// A stretch of processing time.
+/// A stretch of time.
 #[pyclass(frozen, eq, hash, ord, name = "Window", module = "flownet._flownet")]
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct PyWindow {

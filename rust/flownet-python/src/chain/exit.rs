@@ -2,12 +2,14 @@
 
 use flownet_core::record::writer::Emit;
 use flownet_core::{CustomEvent, Target};
+use flownet_runtime::operator::{self, put_stamp};
 use flownet_runtime::{Outputs, TaskError};
 use pyo3::prelude::*;
 
 use super::attach::detached;
 use super::call::{call1, call2};
 use super::failure::OperatorInfo;
+use super::medium::PythonMedium;
 use super::record::{KeyedError, write_keyed};
 use super::rows::rows;
 use crate::codec::{SentClasses, encode, parts};
@@ -44,6 +46,38 @@ pub(super) enum Route {
     },
 }
 
+impl operator::Exit<PythonMedium> for Exit {
+    #[inline]
+    fn emit(
+        &mut self,
+        py: Python<'_>,
+        record: &Bound<'_, PyAny>,
+        stamp: Option<i64>,
+        out: &mut Outputs,
+    ) -> Result<(), TaskError> {
+        self.bytes.clear();
+        if let Some(stamp) = stamp {
+            put_stamp(&mut self.bytes, stamp);
+        }
+        let target = self.prepare(record)?;
+        if self.classes.has_news() {
+            self.tell_news(py, out)?;
+        }
+        let emitted = out.try_emit(self.output, target, &self.bytes)?;
+        if let Some(rows) = rows(record) {
+            out.metrics().count_rows_out(rows);
+        }
+        match emitted {
+            Emit::Done => Ok(()),
+            Emit::Blocked => detached(py, out, Outputs::wait),
+        }
+    }
+
+    fn info(&self) -> &OperatorInfo {
+        &self.info
+    }
+}
+
 impl Exit {
     pub(super) fn new(output: usize, route: Route, classes: SentClasses, info: OperatorInfo) -> Self {
         let method = match route {
@@ -53,27 +87,6 @@ impl Exit {
         };
         let selector = OperatorInfo { operator: format!("{}{method}", info.operator), ..info.clone() };
         Self { output, route, classes, info, selector, bytes: Vec::new() }
-    }
-
-    pub(super) fn info(&self) -> &OperatorInfo {
-        &self.info
-    }
-
-    /// Sends a record; waits, detached, while there is no buffer for it.
-    #[inline]
-    pub(super) fn emit(&mut self, record: &Bound<'_, PyAny>, out: &mut Outputs) -> Result<(), TaskError> {
-        let target = self.prepare(record)?;
-        if self.classes.has_news() {
-            self.tell_news(record.py(), out)?;
-        }
-        let emitted = out.try_emit(self.output, target, &self.bytes)?;
-        if let Some(rows) = rows(record) {
-            out.metrics().count_rows_out(rows);
-        }
-        match emitted {
-            Emit::Done => Ok(()),
-            Emit::Blocked => detached(record.py(), out, Outputs::wait),
-        }
     }
 
     /// Tells everybody behind this edge of the classes that they have to know before the record.
@@ -123,7 +136,6 @@ impl Exit {
     }
 
     fn encode(&mut self, record: &Bound<'_, PyAny>) -> Result<(), TaskError> {
-        self.bytes.clear();
         encode(record, &mut self.classes, &mut self.bytes)
             .map_err(|error| self.info.codec_failed(record.py(), error, Some(record)))
     }

@@ -10,7 +10,7 @@ use pyo3::types::{PyBytes, PyString, PyTuple, PyType};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::CodecError;
-use super::varint::{put_varint, take_varint};
+use flownet_runtime::varint::{put_varint, take_varint};
 
 /// Longest definition of a class: one of a script travels with all that it refers to.
 pub(super) const MAX_DEFINITION_BYTES: usize = 1 << 20;

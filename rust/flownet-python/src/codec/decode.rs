@@ -6,10 +6,10 @@ use pyo3::types::{
     PyBool, PyByteArray, PyBytes, PyComplex, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PySet, PyString, PyTuple,
 };
 
-use super::varint::{take_varint, unzigzag};
 use super::{
     CodecError, KnownClasses, MAX_DEPTH, Pickle, number, numpy, object, ordered, pandas, pickle, tag, temporal,
 };
+use flownet_runtime::varint::{take_varint, unzigzag};
 
 /// Rows of an encoded array of numpy, by its first extent; `None` for anything else, which is one.
 #[inline]

@@ -7,8 +7,8 @@ use pyo3::types::{
 };
 
 use super::exact::exact;
-use super::varint::{put_varint, zigzag};
 use super::{CodecError, MAX_DEPTH, SentClasses, number, numpy, object, ordered, pandas, tag, temporal};
+use flownet_runtime::varint::{put_varint, zigzag};
 
 /// Appends the encoding of `value` to `out`.
 ///

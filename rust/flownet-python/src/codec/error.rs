@@ -1,5 +1,6 @@
 //! Why a value could not be encoded or bytes could not be decoded.
 
+use flownet_runtime::varint::VarintError;
 use pyo3::PyErr;
 use pyo3::prelude::*;
 
@@ -101,6 +102,15 @@ pub enum CodecError {
     /// Python refused to build or to read a value.
     #[error("{0}")]
     Python(#[from] PyErr),
+}
+
+impl From<VarintError> for CodecError {
+    fn from(error: VarintError) -> Self {
+        match error {
+            VarintError::Truncated => Self::Truncated { needed: 1, left: 0 },
+            VarintError::TooLong => Self::Malformed("a varint of more than 64 bits"),
+        }
+    }
 }
 
 impl CodecError {

@@ -84,7 +84,6 @@ mod pickle;
 mod scan;
 mod tag;
 mod temporal;
-mod varint;
 
 pub use class::Class;
 pub use class_table::{ClassTable, KnownClasses, PyClassTable, SentClasses, parts};
@@ -95,7 +94,6 @@ pub(crate) use exact::exact;
 pub use key::{KeyForm, encode_key};
 pub use scan::{Number, item_bytes, number};
 pub use tag::KEY_AS_GIVEN;
-pub use varint::{put_varint, take_varint};
 
 /// How deep a value may nest. Deep enough for data, shallow enough for the stack of any thread.
 pub const MAX_DEPTH: usize = 128;

@@ -8,8 +8,8 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyComplex, PyInt, PyString, PyType};
 
 use super::encode::Encoder;
-use super::varint::put_varint;
 use super::{CodecError, tag};
+use flownet_runtime::varint::put_varint;
 
 static DECIMAL: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 static UUID: PyOnceLock<Py<PyType>> = PyOnceLock::new();

@@ -9,8 +9,8 @@ use pyo3::types::{PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString
 
 use super::decode::Decoder;
 use super::encode::Encoder;
-use super::varint::put_varint;
 use super::{CodecError, tag, temporal};
+use flownet_runtime::varint::put_varint;
 
 const DTYPE_PLAIN: u8 = 0;
 const DTYPE_STRUCTURE: u8 = 1;

@@ -13,8 +13,8 @@ use super::class::{Class, Kind};
 use super::decode::Decoder;
 use super::encode::Encoder;
 use super::exact::exact;
-use super::varint::put_varint;
 use super::{CodecError, Pickle, pickle, tag};
+use flownet_runtime::varint::put_varint;
 
 /// More names than this, and the fields that were given to a model travel by name.
 const MAX_MASK_BITS: usize = 62;

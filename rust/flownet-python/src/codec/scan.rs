@@ -3,7 +3,7 @@
 //! Native aggregates read plain numbers here; whatever this page does not know is `None`, and the caller decodes it.
 
 use super::tag;
-use super::varint::{take_varint, unzigzag};
+use flownet_runtime::varint::{take_varint, unzigzag};
 
 /// A plain number.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -37,4 +37,4 @@ pub(super) const SMALL_INT: u8 = 0xc0;
 pub(super) const SMALL_MAX: u8 = 0x3f;
 
 /// Not a value: on keyed edges it says that the key as the user gave it follows.
-pub const KEY_AS_GIVEN: u8 = 0x7e;
+pub const KEY_AS_GIVEN: u8 = flownet_runtime::operator::KEY_AS_GIVEN;

@@ -9,8 +9,8 @@ use pyo3::types::{
 
 use super::decode::Decoder;
 use super::encode::Encoder;
-use super::varint::{put_varint, unzigzag, zigzag};
 use super::{CodecError, tag};
+use flownet_runtime::varint::{put_varint, unzigzag, zigzag};
 
 const ZONE_NONE: u8 = 0;
 const ZONE_UTC: u8 = 1;

@@ -19,11 +19,11 @@ use flownet_core::record::reader::RecordReader;
 use flownet_core::subpartition::Element;
 use flownet_core::{ChannelIndex, CustomEvent, Debloater, Event, ExchangeError};
 
-pub(crate) use self::valve::TimeSignal;
 use self::valve::WatermarkValve;
 use crate::error::{ExchangeFailure, TaskError};
 use crate::mailbox::CancelToken;
 use crate::metrics::TaskMetrics;
+use crate::time::{END_OF_TIME_MS, TimeSignal};
 
 /// Elements taken from the gate under one lock. Their segments are not free before they are read: not too many.
 const BATCH_ELEMENTS: usize = 32;
@@ -54,6 +54,12 @@ impl InputBatch<'_> {
     /// when mail or an unavailable output asks for the task's attention. Records left unread come with the next batch.
     pub fn next_buffer(&mut self) -> Result<bool, TaskError> {
         if (self.should_yield)() { Ok(false) } else { self.input.load() }
+    }
+
+    /// The last watermark of the channel whose buffer is being read; timestamps of its records refer to it.
+    pub fn watermark_ms(&self) -> Option<i64> {
+        let current = self.input.current?;
+        self.input.channels[current.index()].watermark_ms
     }
 
     /// Wall-clock time of this batch, in milliseconds since the epoch: read once, so that its records share it.
@@ -97,6 +103,8 @@ struct Channel {
     input: usize,
     is_local: bool,
     data_ended: bool,
+    /// The last one it brought, whatever the others say.
+    watermark_ms: Option<i64>,
 }
 
 /// Where a channel of the gate belongs.
@@ -133,6 +141,7 @@ impl TaskInput {
             input: place.input,
             is_local: place.is_local,
             data_ended: false,
+            watermark_ms: None,
         };
         Self {
             gate,
@@ -251,15 +260,24 @@ impl TaskInput {
         Ok(self.current.is_some())
     }
 
+    /// The end of time has come only if all channels came to it, and none was stopped before.
+    fn signal(&mut self, signals: impl IntoIterator<Item = TimeSignal>) {
+        let is_meant = |signal: &TimeSignal| self.drain || *signal != TimeSignal::Watermark(END_OF_TIME_MS);
+        self.signals.extend(signals.into_iter().filter(is_meant).map(Signal::Time));
+    }
+
     fn handle_event(&mut self, index: ChannelIndex, event: &Event) -> Result<(), TaskError> {
         let channel = &mut self.channels[index.index()];
         channel.reader.check_boundary().map_err(ExchangeError::from)?;
         match event {
             Event::Watermark { timestamp_ms } => {
-                self.signals.extend(self.valve.on_watermark(index, *timestamp_ms).map(Signal::Time));
+                channel.watermark_ms = Some(*timestamp_ms);
+                let signal = self.valve.on_watermark(index, *timestamp_ms);
+                self.signal(signal);
             }
             Event::WatermarkStatus { idle } => {
-                self.signals.extend(self.valve.on_idle(index, *idle).into_iter().flatten().map(Signal::Time));
+                let signals = self.valve.on_idle(index, *idle);
+                self.signal(signals.into_iter().flatten());
             }
             Event::EndOfData { drain } => {
                 channel.data_ended = true;
@@ -270,7 +288,8 @@ impl TaskInput {
                 return Err(ExchangeFailure::other(message).into());
             }
             Event::EndOfPartition => {
-                self.signals.extend(self.valve.on_end(index).into_iter().flatten().map(Signal::Time));
+                let signals = self.valve.on_end(index);
+                self.signal(signals.into_iter().flatten());
             }
             Event::Custom(event) => self.signals.push_back(Signal::Custom(event.clone())),
             // Checkpoints are not taken yet, so there is nothing to align: the channel goes on at once.

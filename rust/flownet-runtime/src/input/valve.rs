@@ -9,14 +9,7 @@ use std::collections::BTreeSet;
 
 use flownet_core::ChannelIndex;
 
-/// What the channels' watermarks add up to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TimeSignal {
-    /// Event time has reached this on all channels that count.
-    Watermark(i64),
-    /// All channels went idle, or one is active again.
-    Idle(bool),
-}
+use crate::time::TimeSignal;
 
 /// Combines the watermarks and idle states of the channels of one gate.
 #[derive(Debug)]

@@ -4,13 +4,16 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::num::{NonZeroU16, NonZeroU64};
+use std::num::NonZeroU16;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::window::WindowSpec;
 use crate::source::TextSplit;
+use crate::time::Clock;
+use crate::watermark::Watermarks;
 
 /// What one operator does.
 ///
@@ -53,20 +56,34 @@ pub enum OperatorKind {
     FlatMap,
     /// The records that a predicate holds for.
     Filter,
-    /// By key: one value from many records.
-    Fold {
-        /// How records become that value.
-        fold: Fold,
-        /// None: the value so far, for each record. Else once for each window. Default: none.
+    /// Gives records their times, and makes watermarks.
+    AssignTimestamps {
+        /// Where watermarks come from.
+        watermarks: Watermarks,
+        /// Without records for so long the subtask is idle. Default: never.
         #[serde(default)]
-        window: Option<WindowSpec>,
+        idle_after_ms: Option<u64>,
+    },
+    /// By key: one value from many records, given out for each.
+    Fold(Fold),
+    /// By key: one value from the records of a window.
+    Window {
+        /// What becomes of the records.
+        fold: Fold,
+        /// Which windows.
+        window: WindowSpec,
     },
     /// By key: a function with state and timers.
-    Process,
-    /// By key: a function over all records of a window.
-    WindowProcess {
-        /// How time is cut.
-        window: WindowSpec,
+    Process {
+        /// Of what kind. Default: of one input.
+        #[serde(default)]
+        inputs: ProcessInputs,
+    },
+    /// A function with side outputs.
+    ProcessAll {
+        /// Of what kind. Default: of one input.
+        #[serde(default)]
+        inputs: ProcessInputs,
     },
     /// Sink: to standard output.
     Print {
@@ -92,12 +109,29 @@ pub enum OperatorKind {
     },
 }
 
+/// What a process function takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProcessInputs {
+    /// Records of one input.
+    #[default]
+    One,
+    /// Records of two.
+    Two,
+    /// Records of one by key, and of another that all subtasks get.
+    Broadcast,
+}
+
 /// How the records of a key become one value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Fold {
-    /// By the function in the payload, two at a time.
+    /// By a function, two at a time.
     Reduce,
+    /// By an accumulator of the user.
+    Aggregate,
+    /// By keeping all, for a function over a window.
+    Collect,
     /// By counting them.
     Count,
     /// By adding them up.
@@ -115,6 +149,21 @@ pub enum Fold {
         /// Of each record. Default: none, the record itself.
         field: Option<Field>,
     },
+    /// The sum over the number.
+    Mean {
+        /// Of each record. Default: none, the record itself.
+        field: Option<Field>,
+    },
+    /// The record with the least.
+    MinBy {
+        /// Of each record. Default: none, the record itself.
+        field: Option<Field>,
+    },
+    /// The record with the greatest.
+    MaxBy {
+        /// Of each record. Default: none, the record itself.
+        field: Option<Field>,
+    },
 }
 
 /// Part of a record.
@@ -125,14 +174,6 @@ pub enum Field {
     Index(i64),
     /// An item of a mapping.
     Name(String),
-}
-
-/// Windows of one length, one after the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct WindowSpec {
-    /// Their length.
-    pub size_ms: NonZeroU64,
 }
 
 /// The bytes of a path, which need not be text.
@@ -176,6 +217,29 @@ impl Codec {
 }
 
 impl OperatorKind {
+    /// Whether what it emits has times of its own making.
+    pub fn makes_timestamps(&self) -> bool {
+        match self {
+            Self::AssignTimestamps { .. } => true,
+            Self::Window { window, .. } => window.clock == Clock::Event,
+            _ => false,
+        }
+    }
+
+    /// Whether it looks at the times of records.
+    pub fn uses_timestamps(&self) -> bool {
+        match self {
+            Self::Window { window, .. } => window.clock == Clock::Event,
+            Self::Process { .. } | Self::ProcessAll { .. } | Self::AssignTimestamps { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Whether what it emits has the times of what it was given.
+    pub fn keeps_timestamps(&self) -> bool {
+        !matches!(self, Self::Window { .. } | Self::AssignTimestamps { .. })
+    }
+
     /// What users call it.
     pub fn name(&self) -> &str {
         match self {
@@ -186,8 +250,9 @@ impl OperatorKind {
             Self::Map => "map",
             Self::FlatMap => "flat_map",
             Self::Filter => "filter",
-            Self::Fold { fold, .. } => fold.name(),
-            Self::Process | Self::WindowProcess { .. } => "process",
+            Self::AssignTimestamps { .. } => "assign_timestamps_and_watermarks",
+            Self::Fold(fold) | Self::Window { fold, .. } => fold.name(),
+            Self::Process { .. } | Self::ProcessAll { .. } => "process",
             Self::Print { .. } => "print",
             Self::Collect => "collect",
             Self::WriteText { .. } => "write_text",
@@ -202,6 +267,11 @@ impl Fold {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Reduce => "reduce",
+            Self::Aggregate => "aggregate",
+            Self::Collect => "process",
+            Self::Mean { .. } => "mean",
+            Self::MinBy { .. } => "min_by",
+            Self::MaxBy { .. } => "max_by",
             Self::Count => "count",
             Self::Sum { .. } => "sum",
             Self::Min { .. } => "min",
@@ -221,10 +291,10 @@ mod tests {
         let read = |given| serde_json::from_value::<OperatorKind>(given).unwrap();
         assert_eq!(read(json!("flat_map")), OperatorKind::FlatMap);
         assert_eq!(read(json!({"print": {}})), OperatorKind::Print { prefix: None });
-        let fold = read(json!({"fold": {"fold": {"sum": {"field": "price"}}, "window": {"size_ms": 5000}}}));
-        let window = Some(WindowSpec { size_ms: NonZeroU64::new(5000).unwrap() });
+        let fold = read(json!({"window": {"fold": {"sum": {"field": "price"}}, "window": {"assign": "global"}}}));
         let field = Some(Field::Name("price".into()));
-        assert_eq!(fold, OperatorKind::Fold { fold: Fold::Sum { field }, window });
+        let OperatorKind::Window { fold, window } = fold else { panic!("{fold:?}") };
+        assert_eq!((fold, window.clock, window.trigger), (Fold::Sum { field }, Clock::Processing, None));
     }
 
     #[test]
@@ -233,7 +303,7 @@ mod tests {
             (json!("flat"), "flat"),
             (json!({"socket_text": {"host": "h", "port": 0}}), "nonzero"),
             (json!({"print": {"prefx": "a"}}), "prefx"),
-            (json!({"fold": {"fold": "count", "window": {"size_ms": 0}}}), "nonzero"),
+            (json!({"window": {"fold": "count", "window": {"assign": {"grid": {"size": 1}}}}}), "size"),
             (json!({"read_text": {"paths": [], "errors": "loose"}}), "loose"),
         ] {
             let error = serde_json::from_value::<OperatorKind>(given).unwrap_err().to_string();

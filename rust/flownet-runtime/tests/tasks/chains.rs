@@ -7,7 +7,7 @@ use std::time::Duration;
 use flownet_core::Target;
 use flownet_core::keygroup::hash_key;
 use flownet_runtime::state::KeyedState;
-use flownet_runtime::window::{Tumbling, WindowState};
+use flownet_runtime::time::TimeSignal;
 use flownet_runtime::{Chain, InputBatch, OperatorFailure, Outputs, SourceStatus, TaskContext, TaskError};
 
 /// The input a record came from, and its bytes.
@@ -161,8 +161,8 @@ impl Chain for Sink {
         Ok(())
     }
 
-    fn on_watermark(&mut self, timestamp_ms: i64, _: &mut Outputs) -> Result<(), TaskError> {
-        assert_eq!(timestamp_ms, i64::MAX);
+    fn on_time(&mut self, signal: TimeSignal, _: i64, _: &mut Outputs) -> Result<(), TaskError> {
+        assert!(matches!(signal, TimeSignal::Watermark(_)), "{signal:?}");
         Ok(())
     }
 
@@ -191,54 +191,11 @@ impl Chain for Count {
         Ok(())
     }
 
-    fn finish(&mut self, out: &mut Outputs) -> Result<(), TaskError> {
+    fn on_time(&mut self, signal: TimeSignal, _: i64, out: &mut Outputs) -> Result<(), TaskError> {
         for (key, count) in self.counts.as_mut().unwrap().drain() {
             out.emit(0, Target::Any, &[&count.to_le_bytes(), &*key].concat())?;
         }
-        Ok(())
-    }
-}
-
-/// Counts each key a window.
-pub(crate) struct WindowCount {
-    pub(crate) windows: WindowState<u64>,
-}
-
-impl WindowCount {
-    pub(crate) fn new(size_ms: i64) -> Self {
-        Self { windows: WindowState::new(Tumbling::new(size_ms, 0).unwrap()) }
-    }
-}
-
-impl Chain for WindowCount {
-    fn open(&mut self, _: &TaskContext) -> Result<(), TaskError> {
-        Ok(())
-    }
-
-    fn process(&mut self, input: &mut InputBatch<'_>, _: &mut Outputs) -> Result<(), TaskError> {
-        let now_ms = input.now_ms();
-        while let Some((_, key)) = input.next()? {
-            *self.windows.add(key, hash_key(key), now_ms, || 0) += 1;
-        }
-        Ok(())
-    }
-
-    fn next_timer_ms(&self) -> Option<i64> {
-        self.windows.next_fire_ms()
-    }
-
-    fn on_timer(&mut self, now_ms: i64, out: &mut Outputs) -> Result<(), TaskError> {
-        for (_, key, count) in self.windows.fire_due(now_ms) {
-            out.emit(0, Target::Any, &[&count.to_le_bytes(), &*key].concat())?;
-        }
-        Ok(())
-    }
-
-    fn finish(&mut self, out: &mut Outputs) -> Result<(), TaskError> {
-        for (_, key, count) in self.windows.fire_all() {
-            out.emit(0, Target::Any, &[&count.to_le_bytes(), &*key].concat())?;
-        }
-        Ok(())
+        out.tell_time_to_all(signal)
     }
 }
 

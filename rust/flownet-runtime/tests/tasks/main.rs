@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic in a test is the report")]
 
+mod bytes;
 mod chains;
 mod rig;
 

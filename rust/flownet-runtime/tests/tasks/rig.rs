@@ -99,6 +99,8 @@ impl Job {
             producer.outputs.push(OutputSpec {
                 edge,
                 from_operator: 0,
+                tag: None,
+                timestamps: false,
                 partitioner,
                 payload: Payload::None,
                 partition: partition_id(edge, producer.subtask),
@@ -115,7 +117,15 @@ impl Job {
             });
             let keyed = partitioner == Partitioner::KeyGroup;
             let (flow_control, channels) = (self.flow_control, channels.collect());
-            consumer.inputs.push(InputSpec { edge, to_operator: 0, keyed, flow_control, channels });
+            consumer.inputs.push(InputSpec {
+                edge,
+                to_operator: 0,
+                side: 0,
+                timestamps: false,
+                keyed,
+                flow_control,
+                channels,
+            });
         }
     }
 

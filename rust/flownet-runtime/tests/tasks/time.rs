@@ -3,16 +3,19 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use flownet_core::Target;
-use flownet_core::keygroup::hash_key;
+use flownet_runtime::operator::{Entry, Kind, Sliced};
 use flownet_runtime::spec::Partitioner;
+use flownet_runtime::time::Clock;
 use flownet_runtime::timer::TimerService;
+use flownet_runtime::window::Grid;
 use flownet_runtime::{Chain, Outputs, SourceStatus, TaskContext, TaskError};
 
-use crate::chains::{Numbers, Seen, Silent, Sink, WindowCount};
+use crate::bytes::{BytesExit, Counting, Script, Step, chain};
+use crate::chains::{Seen, Sink};
 use crate::rig::{Job, Running, wait_until};
 
-fn window_job<C: Chain + 'static>(source_chain: impl Fn(u32) -> C, size_ms: i64) -> (Running, Seen) {
+/// A source, counts by key in windows of a grid on two subtasks, and a sink; timestamps travel where `clock` needs them.
+fn window_job<C: Chain + 'static>(source_chain: impl Fn(u32) -> C, clock: Clock, grid: Grid) -> (Running, Seen) {
     let mut job = Job::new(2);
     let seen = Seen::default();
     let source = job.vertex("source", &[0]);
@@ -21,9 +24,22 @@ fn window_job<C: Chain + 'static>(source_chain: impl Fn(u32) -> C, size_ms: i64)
     job.edge(source, window, Partitioner::KeyGroup);
     job.edge(window, sink, Partitioner::Rebalance);
     job.run(source, source_chain);
-    job.run(window, |_| WindowCount::new(size_ms));
+    job.run(window, |_| {
+        let operator = Sliced::new(Counting, clock, grid, 0, None);
+        let entry = Entry { side: 0, keyed: true, stamps: clock == Clock::Event };
+        chain(Kind::Operator(Box::new(operator)), Some(entry), Some((BytesExit { key_bytes: None }, false)))
+    });
     job.run(sink, |_| Sink::new(&seen));
     (job.start(), seen)
+}
+
+fn tumbling(size_ms: i64) -> Grid {
+    Grid::new(size_ms, size_ms, 0).unwrap()
+}
+
+fn script(steps: &[Step], stamps: bool, ends: bool) -> impl Chain + use<> {
+    let script = Script { steps: steps.to_vec(), ends };
+    chain(Kind::Source(Box::new(script)), None, Some((BytesExit { key_bytes: Some(1) }, stamps)))
 }
 
 const HOUR_MS: i64 = 3_600_000;
@@ -32,16 +48,74 @@ const CENTURY_MS: i64 = 100 * 365 * 24 * HOUR_MS;
 
 #[test]
 fn the_end_of_input_fires_pending_windows() {
-    let key = |n: u64| Target::KeyHash(hash_key(&n.to_le_bytes()));
-    let (running, seen) = window_job(|_| Numbers::keyed(1000, key), CENTURY_MS);
+    let steps: Vec<_> = (0..100).map(|key| Step::Record(key, 0)).collect();
+    let (running, seen) = window_job(|_| script(&steps, false, true), Clock::Processing, tumbling(CENTURY_MS));
     running.join();
-    assert_eq!(seen.numbers(), [1; 1000]);
+    assert_eq!(seen.numbers(), [1; 100]);
+    running.finish_and_assert_all_segments_home();
+}
+
+/// Key, start of the window, count.
+fn counted(seen: &Seen) -> Vec<(u8, i64, u64)> {
+    let read = |(_, result): (usize, Vec<u8>)| {
+        let (count, rest) = result.split_first_chunk::<8>().unwrap();
+        let (key, start_ms) = rest.split_last_chunk::<8>().unwrap();
+        (key[0], i64::from_le_bytes(*start_ms), u64::from_le_bytes(*count))
+    };
+    let mut all: Vec<_> = seen.records().into_iter().map(read).collect();
+    all.sort_unstable();
+    all
+}
+
+#[test]
+fn windows_of_event_time_go_by_the_timestamps_of_records_and_not_by_when_they_come() {
+    use Step::{Record, Watermark};
+    let steps = [
+        Record(1, 5),
+        Record(2, 12),
+        Record(1, 3),
+        Watermark(9),
+        // Late by now, and dropped.
+        Record(1, 4),
+        Record(1, 10),
+        Record(2, -7),
+        Watermark(19),
+        Record(2, 25),
+    ];
+    let (running, seen) = window_job(|_| script(&steps, true, true), Clock::Event, tumbling(10));
+    running.join();
+    assert_eq!(counted(&seen), [(1, 0, 2), (1, 10, 1), (2, 10, 1), (2, 20, 1)]);
+    let metrics: Vec<_> = (0..2).map(|subtask| running.task("window", subtask).metrics().event_time).collect();
+    assert_eq!(metrics.iter().map(|time| time.late_records).sum::<u64>(), 2);
+    assert!(metrics.iter().all(|time| time.watermark_ms == Some(i64::MAX)));
+    running.finish_and_assert_all_segments_home();
+}
+
+#[test]
+fn windows_that_overlap_count_a_record_in_each() {
+    use Step::{Record, Watermark};
+    let steps = [Record(1, 5), Record(1, 15), Watermark(14), Record(1, 16)];
+    let (running, seen) = window_job(|_| script(&steps, true, true), Clock::Event, Grid::new(20, 10, 0).unwrap());
+    running.join();
+    assert_eq!(counted(&seen), [(1, -10, 1), (1, 0, 3), (1, 10, 2)]);
+    running.finish_and_assert_all_segments_home();
+}
+
+#[test]
+fn a_record_without_a_timestamp_in_a_window_of_event_time_is_an_error() {
+    let steps = [Step::Record(1, flownet_runtime::time::NO_TIMESTAMP)];
+    let (running, _) = window_job(|_| script(&steps, true, true), Clock::Event, tumbling(10));
+    wait_until("a window has failed", || {
+        let failed = |subtask| matches!(running.task("window", subtask).outcome(), Some(Err(TaskError::Config(_))));
+        failed(0) || failed(1)
+    });
     running.finish_and_assert_all_segments_home();
 }
 
 #[test]
 fn a_window_fires_by_the_clock_while_nothing_arrives() {
-    let (running, seen) = window_job(|_| Silent(10), 50);
+    let steps: Vec<_> = (0..10).map(|key| Step::Record(key, 0)).collect();
+    let (running, seen) = window_job(|_| script(&steps, false, false), Clock::Processing, tumbling(50));
     wait_until("the window has fired", || seen.numbers().iter().sum::<u64>() == 10);
     running.finish_and_assert_all_segments_home();
 }

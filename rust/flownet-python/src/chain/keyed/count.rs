@@ -1,41 +1,37 @@
-//! `count`: the record's value is never looked at.
+//! `count`: never builds an object of a record.
 
 use flownet_runtime::TaskError;
-use flownet_runtime::window::Window;
+use flownet_runtime::operator::KeyedRecord;
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
 
 use super::KeyedBase;
-use super::fold::{Fold, RunningFold};
-use crate::chain::record::KeyedRecord;
-use crate::chain::stage::Flow;
+use super::accumulate::Accumulate;
 
-/// `(key, records)`.
-pub(in crate::chain) struct Count(pub(in crate::chain) KeyedBase);
+/// Counts records.
+pub(in crate::chain) struct Count;
 
-impl Fold for Count {
+impl Accumulate for Count {
     type Value = u64;
 
     #[inline]
-    fn absorb(&self, _: &KeyedRecord<'_>, records: &mut u64) -> bool {
-        *records += 1;
+    fn absorb(&self, _: &KeyedRecord<'_>, count: &mut u64) -> bool {
+        *count += 1;
         true
     }
 
-    #[inline]
-    fn fold(&self, _: Python<'_>, record: &KeyedRecord<'_>, records: &mut u64) -> Result<(), TaskError> {
-        self.absorb(record, records);
+    fn add(&self, _: Python<'_>, _: &KeyedBase, record: &KeyedRecord<'_>, count: &mut u64) -> Result<(), TaskError> {
+        self.absorb(record, count);
         Ok(())
     }
 
-    fn emit(&self, _: Window, key: &[u8], records: u64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        self.emit_so_far(key, &records, flow)
+    fn merge(&self, _: Python<'_>, _: &KeyedBase, count: &mut u64, later: &u64) -> Result<(), TaskError> {
+        *count += later;
+        Ok(())
     }
-}
 
-impl RunningFold for Count {
-    fn emit_so_far(&self, key: &[u8], records: &u64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        let count = PyInt::new(flow.py, *records).into_any();
-        flow.emit(self.0.pair(flow.py, key, count)?)
+    #[inline]
+    fn result<'py>(&self, py: Python<'py>, _: &KeyedBase, count: &u64) -> Result<Option<Bound<'py, PyAny>>, TaskError> {
+        Ok(Some(PyInt::new(py, *count).into_any()))
     }
 }

@@ -1,37 +1,49 @@
-//! Operators behind a keyed edge.
+//! Operators behind a keyed edge: what users' functions make of records, windows and timers. The machines are in
+//! flownet-runtime; here is what is Python about them.
 //!
 //! State is indexed by the key's canonical bytes; where a key was given in another form, the state keeps the form of the
 //! key's first record, as a `dict` keeps the key it was first given.
 
+mod accumulate;
 mod aggregate;
+mod calls;
+mod collect;
 mod count;
-mod fold;
+mod extreme;
+mod mean;
 mod number;
+mod own;
 mod process;
 mod reduce;
-mod state;
-mod window;
-mod window_process;
+mod results;
 
+pub(super) use accumulate::{Accumulate, Folding};
 pub(super) use aggregate::{Aggregate, Aggregation};
+pub(super) use calls::WindowCalls;
+pub(super) use collect::Collect;
 pub(super) use count::Count;
-pub(super) use fold::{Running, RunningFold};
+pub(super) use extreme::Extreme;
+pub(super) use mean::Mean;
+pub(super) use own::Own;
 pub(super) use process::Process;
 pub(super) use reduce::Reduce;
-pub(super) use window::Windowed;
-pub(super) use window_process::WindowProcess;
+pub(super) use results::{EmitSides, OfWindow, Results};
 
 use flownet_runtime::TaskError;
+use flownet_runtime::operator::KeyedRecord;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
 
 use super::failure::OperatorInfo;
-use crate::codec::{self, KnownClasses};
+use super::isolate::{is_immutable, isolate};
+use crate::codec::{self, KnownClasses, Number, item_bytes, number};
+use number::Value;
 
 /// What every keyed operator needs to turn bytes into objects and to say who it is.
 pub(super) struct KeyedBase {
     pub(super) info: OperatorInfo,
     pub(super) classes: KnownClasses,
+    /// Objects are handed on as they are, whoever else has them.
+    pub(super) object_reuse: bool,
 }
 
 impl KeyedBase {
@@ -39,9 +51,52 @@ impl KeyedBase {
         codec::decode(py, bytes, &self.classes).map_err(|error| self.info.codec_failed(py, error, None))
     }
 
-    /// The pair `(key, value)`, as aggregates emit it.
-    fn pair<'py>(&self, py: Python<'py>, key: &[u8], value: Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>, TaskError> {
-        let key = self.decode(py, key)?;
-        PyTuple::new(py, [key, value]).map(Bound::into_any).map_err(|error| self.info.failed(py, &error, None))
+    /// An object that the caller may change and keep.
+    fn own<'py>(&self, py: Python<'py>, object: Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>, TaskError> {
+        if self.object_reuse || is_immutable(&object) {
+            return Ok(object);
+        }
+        isolate(object).map_err(|error| self.info.failed(py, &error, None))
+    }
+}
+
+/// How a value is found in a record.
+pub(super) struct FieldOf {
+    /// Index or key; `None` takes the record itself.
+    field: Option<Py<PyAny>>,
+    /// The field, if it is an index that can be found without decoding the record.
+    index: Option<usize>,
+}
+
+impl FieldOf {
+    pub(super) fn new(field: Option<Bound<'_, PyAny>>) -> Self {
+        let index = field.as_ref().and_then(|field| field.extract().ok());
+        Self { index, field: field.map(Bound::unbind) }
+    }
+
+    /// The value, if it is a plain number that can be read from the bytes.
+    #[inline]
+    fn native(&self, record: &KeyedRecord<'_>) -> Option<Value> {
+        let bytes = match (&self.field, self.index) {
+            (None, _) => record.value(),
+            (Some(_), Some(index)) => item_bytes(record.value(), index)?,
+            (Some(_), None) => return None,
+        };
+        Some(match number(bytes)? {
+            Number::Int(int) => Value::Int(int),
+            Number::Float(float) => Value::Float(float),
+        })
+    }
+
+    fn of(&self, py: Python<'_>, base: &KeyedBase, record: &KeyedRecord<'_>) -> Result<Value, TaskError> {
+        if let Some(value) = self.native(record) {
+            return Ok(value);
+        }
+        let decoded = base.decode(py, record.value())?;
+        let Some(field) = &self.field else { return Ok(Value::of(&decoded)) };
+        match decoded.get_item(field.bind(py)) {
+            Ok(item) => Ok(Value::of(&item)),
+            Err(error) => Err(base.info.failed(py, &error, Some(&decoded))),
+        }
     }
 }

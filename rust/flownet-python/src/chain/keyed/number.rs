@@ -41,6 +41,43 @@ impl Value {
         }
     }
 
+    /// Another handle on the same value.
+    pub(super) fn clone_ref(&self, py: Python<'_>) -> Self {
+        match self {
+            Self::Int(int) => Self::Int(*int),
+            Self::Float(float) => Self::Float(*float),
+            Self::Object(object) => Self::Object(object.clone_ref(py)),
+        }
+    }
+
+    /// Folds `next` into what is held, if anything is.
+    pub(super) fn fold(py: Python<'_>, fold: Aggregation, held: &mut Option<Self>, next: Self) -> PyResult<()> {
+        match held {
+            Some(so_far) => {
+                if so_far.fold_native(fold, &next) {
+                    Ok(())
+                } else {
+                    so_far.fold_python(py, fold, &next)
+                }
+            }
+            None => {
+                *held = Some(next);
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether it takes the place of `other` as the least, or as the greatest.
+    pub(super) fn is_beyond(&self, py: Python<'_>, fold: Aggregation, other: &Self) -> PyResult<bool> {
+        let wanted = if fold == Aggregation::Min { Ordering::Less } else { Ordering::Greater };
+        match (self, other) {
+            (Self::Int(one), Self::Int(other)) => Ok(one.cmp(other) == wanted),
+            (Self::Float(one), Self::Float(other)) => Ok(one.partial_cmp(other) == Some(wanted)),
+            _ if fold == Aggregation::Min => self.to_object(py).lt(other.to_object(py)),
+            _ => self.to_object(py).gt(other.to_object(py)),
+        }
+    }
+
     /// Folds in `next` if both are plain numbers and the result is one; false leaves it to Python.
     #[inline]
     pub(super) fn fold_native(&mut self, fold: Aggregation, next: &Self) -> bool {

@@ -1,108 +1,166 @@
-//! `process`: a user's `KeyedProcessFunction`, with state and timers for each key.
-
-use std::cmp::Ordering;
+//! `process` by key: a user's function with state and timers for each key, over one input or two.
 
 use flownet_core::keygroup::hash_key;
-use flownet_runtime::timer::TimerService;
+use flownet_runtime::operator::{KeyedRecord, Operator};
+use flownet_runtime::state::{KeyGroupRange, KeyedState};
+use flownet_runtime::time::{Clock, NO_TIMESTAMP};
+use flownet_runtime::timer::{TimerKey, TimerService};
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyInt};
 
 use super::KeyedBase;
-use super::state::State;
+use super::results::{EmitSides, keep};
 use crate::chain::call::{call1, call2};
-use crate::chain::context::{PyProcessContext, PyTaskContext, TimerChange};
-use crate::chain::record::KeyedRecord;
-use crate::chain::stage::{Flow, KeyedOperator};
+use crate::chain::context::{At, Left, PyProcessContext, PyTaskContext};
+use crate::chain::medium::{EmitEach, Flow, PythonMedium};
 
 /// The user's function, the mapping of each key, and the timers.
 pub(in crate::chain) struct Process {
     base: KeyedBase,
     function: Py<PyAny>,
-    state: State<Py<PyDict>>,
-    timers: TimerService<TimerKey>,
+    /// Its methods, one for each input.
+    methods: &'static [&'static str],
+    state: KeyedState<Py<PyDict>>,
+    /// By the wall clock, and by event time.
+    timers: [TimerService<TimerKey>; 2],
+    /// Keys with state that expires.
+    expiries: TimerService<TimerKey>,
+    watermark_ms: i64,
     bound: Option<BoundMethods>,
 }
 
 /// What `open` looks up once for all records.
 struct BoundMethods {
-    process: Py<PyAny>,
+    process: Vec<Py<PyAny>>,
     on_timer: Py<PyAny>,
+    finish: Option<Py<PyAny>>,
     context: Py<PyProcessContext>,
 }
 
-/// Whose timer it is: the key's canonical bytes, and its form as given.
-#[derive(Clone, Debug)]
-struct TimerKey {
-    key: Box<[u8]>,
-    given: Box<[u8]>,
-}
+const PROCESSING: usize = 0;
+const EVENT: usize = 1;
 
 impl Process {
-    pub(in crate::chain) fn new(base: KeyedBase, function: Py<PyAny>) -> Self {
-        Self { base, function, state: State::new(), timers: TimerService::new(), bound: None }
+    /// For the keys of these groups.
+    pub(in crate::chain) fn new(
+        base: KeyedBase,
+        function: Py<PyAny>,
+        methods: &'static [&'static str],
+        range: KeyGroupRange,
+    ) -> Self {
+        Self {
+            base,
+            function,
+            methods,
+            state: KeyedState::new(range),
+            timers: [TimerService::new(), TimerService::new()],
+            expiries: TimerService::new(),
+            watermark_ms: i64::MIN,
+            bound: None,
+        }
     }
 
     fn bound(&self) -> Result<&BoundMethods, TaskError> {
         self.bound.as_ref().ok_or_else(|| TaskError::Config("process() was called before open()".into()))
     }
 
+    fn method(&self, py: Python<'_>, side: u8) -> Result<Py<PyAny>, TaskError> {
+        let method = self.bound()?.process.get(usize::from(side));
+        let method = method.ok_or_else(|| TaskError::Config("a process function got a record of no input".into()))?;
+        Ok(method.clone_ref(py))
+    }
+
     /// Puts the context on a key: its mapping is the one held, or a new one that is kept if something is put into it.
-    fn enter_key<'py>(&mut self, py: Python<'py>, owner: &TimerKey) -> Result<Bound<'py, PyProcessContext>, TaskError> {
-        let state = self.state.get(&owner.key, hash_key(&owner.key)).map(|held| held.value.clone_ref(py));
-        let key = self.base.decode(py, &owner.given)?;
+    fn enter_key<'py>(
+        &mut self,
+        py: Python<'py>,
+        (key, given): (&[u8], &[u8]),
+        at: At,
+    ) -> Result<Bound<'py, PyProcessContext>, TaskError> {
+        let state = self.state.get(key, hash_key(key)).map(|held| held.clone_ref(py));
+        let key = self.base.decode(py, given)?;
         let context = self.bound()?.context.bind(py).clone();
-        context.get().enter(key.unbind(), state);
+        context.get().enter(Some(key.unbind()), state, at);
         Ok(context)
     }
 
     /// Emits what the function returned, then keeps what it did to state and timers.
     fn leave_key<'py>(
         &mut self,
-        owner: &TimerKey,
+        owner: impl Fn() -> TimerKey,
+        (key, hash): (&[u8], u32),
         record: Option<&Bound<'py, PyAny>>,
         (function, result): (&Bound<'py, PyAny>, PyResult<Bound<'py, PyAny>>),
         flow: &mut Flow<'_, 'py>,
     ) -> Result<(), TaskError> {
-        let py = flow.py;
+        self.emit(record, (function, result), flow)?;
+        let Left { state, timers, expires_ms, sides } = self.bound()?.context.get().leave();
+        keep(flow.token, &mut self.state, (key, hash), state)?;
+        for (clock, timestamp_ms, is_set) in timers {
+            let timers = &mut self.timers[if clock == Clock::Event { EVENT } else { PROCESSING }];
+            if is_set {
+                timers.register(timestamp_ms, owner())
+            } else {
+                timers.delete(timestamp_ms, owner())
+            };
+        }
+        if let Some(expires_ms) = expires_ms {
+            self.expiries.register(expires_ms, owner());
+        }
+        sides.emit(flow)
+    }
+
+    fn emit<'py>(
+        &self,
+        record: Option<&Bound<'py, PyAny>>,
+        (function, result): (&Bound<'py, PyAny>, PyResult<Bound<'py, PyAny>>),
+        flow: &mut Flow<'_, 'py>,
+    ) -> Result<(), TaskError> {
+        let py = flow.token;
         let given = if record.is_some() { "a record and a context" } else { "a time and a context" };
         let failed = |error: PyErr| self.base.info.call_failed(py, &error, function, given, record);
         let items = result.map_err(failed)?;
         // A generator runs here, so the context must still be on its key.
-        if !items.is_none() {
-            flow.emit_each(&items, failed)?;
-        }
-        let (state, timers) = self.bound()?.context.get().leave();
-        self.keep_state(py, owner, state)?;
-        for change in timers {
-            match change {
-                TimerChange::Set(timestamp_ms) => self.timers.register(timestamp_ms, owner.clone()),
-                TimerChange::Delete(timestamp_ms) => self.timers.delete(timestamp_ms, owner.clone()),
-            };
-        }
-        Ok(())
+        if items.is_none() { Ok(()) } else { flow.emit_each(&items, failed) }
     }
 
-    fn keep_state(&mut self, py: Python<'_>, owner: &TimerKey, state: Option<Py<PyDict>>) -> Result<(), TaskError> {
-        let Some(state) = state else { return Ok(()) };
-        let hash = hash_key(&owner.key);
-        if state.bind(py).is_empty() {
-            self.state.remove(&owner.key, hash);
-            return Ok(());
-        }
-        let record = KeyedRecord::of_key(&owner.key, hash);
-        self.state.entry(&record, || state).map(drop)
-    }
-
-    fn fire(&mut self, timestamp_ms: i64, owner: &TimerKey, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn fire(
+        &mut self,
+        (clock, timestamp_ms): (Clock, i64),
+        owner: &TimerKey,
+        flow: &mut Flow<'_, '_>,
+    ) -> Result<(), TaskError> {
         flow.cancel().check()?;
-        let py = flow.py;
-        let context = self.enter_key(py, owner)?;
-        let timestamp = pyo3::types::PyInt::new(py, timestamp_ms).into_any();
+        let py = flow.token;
+        // What a timer of event time emits is of its time.
+        flow.timestamp_ms = if clock == Clock::Event { timestamp_ms } else { NO_TIMESTAMP };
+        let at = At { timestamp_ms, watermark_ms: self.watermark_ms, clock: Some(clock) };
+        let context = self.enter_key(py, (owner.key(), owner.key_value()), at)?;
+        let timestamp = PyInt::new(py, timestamp_ms).into_any();
         let function = self.bound()?.on_timer.bind(py).clone();
         let result = call2(&function, &timestamp, context.as_any());
-        self.leave_key(owner, None, (&function, result), flow)
+        self.leave_key(|| owner.clone(), (owner.key(), owner.hash()), None, (&function, result), flow)
+    }
+
+    /// Frees what has expired of the keys that are due.
+    fn expire(&mut self, now_ms: i64, py: Python<'_>) -> Result<(), TaskError> {
+        while let Some((_, owner)) = self.expiries.pop_due(now_ms) {
+            let Some(mapping) = self.state.get(owner.key(), owner.hash()).map(|held| held.clone_ref(py)) else {
+                continue;
+            };
+            let expire = || py.import(intern!(py, "flownet.state"))?.getattr(intern!(py, "expire"));
+            let next_ms = expire()
+                .and_then(|expire| expire.call1((&mapping, now_ms)))
+                .and_then(|next_ms| next_ms.extract::<Option<i64>>())
+                .map_err(|error| self.base.info.failed(py, &error, None))?;
+            keep(py, &mut self.state, (owner.key(), owner.hash()), Some(mapping))?;
+            if let Some(next_ms) = next_ms {
+                self.expiries.register(next_ms, owner);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -115,77 +173,101 @@ fn without_on_timer(function: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
     Ok(if is_missing { Some(class.name()?.to_string()) } else { None })
 }
 
-impl KeyedOperator for Process {
+impl Operator<PythonMedium> for Process {
     fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
-        self.state.open(cx.key_group_range);
         let task = PyTaskContext::new(&self.base.info, cx);
         let function = self.function.bind(py);
         let open = || {
-            let context = Py::new(py, PyProcessContext::new(task.clone(), without_on_timer(function)?))?;
+            let context = PyProcessContext::new(py, task.clone(), true, without_on_timer(function)?);
+            let method = |name: &&str| function.getattr(*name).map(Bound::unbind);
+            let context = Py::new(py, context)?;
             let bound = BoundMethods {
-                process: function.getattr(intern!(py, "process"))?.unbind(),
+                process: self.methods.iter().map(method).collect::<PyResult<_>>()?,
                 on_timer: function.getattr(intern!(py, "on_timer"))?.unbind(),
+                finish: function.getattr_opt(intern!(py, "finish"))?.map(Bound::unbind),
                 context,
             };
-            call1(&function.getattr(intern!(py, "open"))?, Bound::new(py, task)?.as_any())?;
+            let opened = py.import(intern!(py, "flownet.state"))?.getattr(intern!(py, "OpenContext"))?;
+            let opened = opened.call1((task, &bound.context))?;
+            call1(&function.getattr(intern!(py, "open"))?, &opened)?;
             PyResult::Ok(bound)
         };
         self.bound = Some(open().map_err(|error| self.base.info.failed(py, &error, None))?);
         Ok(())
     }
 
-    fn push(&mut self, record: &KeyedRecord<'_>, _: i64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        let py = flow.py;
-        let owner = TimerKey { key: record.key.into(), given: record.key_value().into() };
+    /// Of the side that is broadcast, for which there is no key.
+    fn process<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
+        let py = flow.token;
+        let context = self.bound()?.context.bind(py).clone();
+        context.get().enter(
+            None,
+            None,
+            At { timestamp_ms: flow.timestamp_ms, watermark_ms: self.watermark_ms, clock: None },
+        );
+        let function = self.method(py, flow.side())?.into_bound(py);
+        let result = call2(&function, &record, context.as_any());
+        self.emit(Some(&record), (&function, result), flow)?;
+        context.get().leave().sides.emit(flow)
+    }
+
+    fn is_keyed(&self) -> bool {
+        true
+    }
+
+    fn process_keyed(&mut self, record: &KeyedRecord<'_>, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        let py = flow.token;
         let value = self.base.decode(py, record.value())?;
-        let context = self.enter_key(py, &owner)?;
-        let function = self.bound()?.process.bind(py).clone();
+        let at = At { timestamp_ms: record.timestamp_ms, watermark_ms: self.watermark_ms, clock: None };
+        let context = self.enter_key(py, (record.key, record.key_value()), at)?;
+        let function = self.method(py, record.side)?.into_bound(py);
         let result = call2(&function, &value, context.as_any());
-        self.leave_key(&owner, Some(&value), (&function, result), flow)
+        let owner = || TimerKey::of(record);
+        self.leave_key(owner, (record.key, record.hash), Some(&value), (&function, result), flow)
+    }
+
+    fn on_watermark(&mut self, timestamp_ms: i64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        self.watermark_ms = timestamp_ms;
+        while let Some((due_ms, owner)) = self.timers[EVENT].pop_due(timestamp_ms) {
+            self.fire((Clock::Event, due_ms), &owner, flow)?;
+        }
+        Ok(())
     }
 
     fn next_timer_ms(&self) -> Option<i64> {
-        self.timers.next_ms()
+        self.timers[PROCESSING].next_ms().into_iter().chain(self.expiries.next_ms()).min()
     }
 
     fn on_timer(&mut self, now_ms: i64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        while let Some((timestamp_ms, owner)) = self.timers.pop_due(now_ms) {
-            self.fire(timestamp_ms, &owner, flow)?;
+        while let Some((timestamp_ms, owner)) = self.timers[PROCESSING].pop_due(now_ms) {
+            self.fire((Clock::Processing, timestamp_ms), &owner, flow)?;
         }
-        Ok(())
+        self.expire(now_ms, flow.token)
     }
 
     /// Fires what is pending, and not what that sets: a timer that sets itself again would never end.
     fn finish(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        let mut pending = std::mem::take(&mut self.timers);
+        let mut pending = std::mem::take(&mut self.timers[PROCESSING]);
         while let Some((timestamp_ms, owner)) = pending.pop_due(i64::MAX) {
-            self.fire(timestamp_ms, &owner, flow)?;
+            self.fire((Clock::Processing, timestamp_ms), &owner, flow)?;
         }
-        Ok(())
+        let py = flow.token;
+        let Some(finish) = self.bound()?.finish.as_ref().map(|finish| finish.clone_ref(py).into_bound(py)) else {
+            return Ok(());
+        };
+        let context = self.bound()?.context.bind(py).clone();
+        context.get().enter(
+            None,
+            None,
+            At { timestamp_ms: NO_TIMESTAMP, watermark_ms: self.watermark_ms, clock: None },
+        );
+        let result = call1(&finish, context.as_any());
+        self.emit(None, (&finish, result), flow)?;
+        context.get().leave().sides.emit(flow)
     }
 
     fn close(&mut self, py: Python<'_>) -> Result<(), TaskError> {
         let closed = self.function.bind(py).call_method0(intern!(py, "close"));
         closed.map(drop).map_err(|error| self.base.info.failed(py, &error, None))
-    }
-}
-
-impl PartialEq for TimerKey {
-    fn eq(&self, other: &Self) -> bool {
-        self.key == other.key
-    }
-}
-
-impl Eq for TimerKey {}
-
-impl PartialOrd for TimerKey {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for TimerKey {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.key.cmp(&other.key)
     }
 }

@@ -1,11 +1,12 @@
 //! `filter`: the records that a predicate holds for.
 
 use flownet_runtime::TaskError;
+use flownet_runtime::operator::Operator;
 use pyo3::prelude::*;
 
 use crate::chain::call::call1;
 use crate::chain::failure::OperatorInfo;
-use crate::chain::stage::{Flow, Operator};
+use crate::chain::medium::{Flow, PythonMedium};
 
 pub(in crate::chain) struct Filter {
     predicate: Py<PyAny>,
@@ -18,15 +19,15 @@ impl Filter {
     }
 }
 
-impl Operator for Filter {
+impl Operator<PythonMedium> for Filter {
     #[inline]
-    fn push<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
-        let predicate = self.predicate.bind(flow.py);
+    fn process<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
+        let predicate = self.predicate.bind(flow.token);
         let keep = call1(predicate, &record).and_then(|answer| answer.is_truthy());
         match keep {
             Ok(true) => flow.emit(record),
             Ok(false) => Ok(()),
-            Err(error) => Err(self.info.call_failed(flow.py, &error, predicate, "one record", Some(&record))),
+            Err(error) => Err(self.info.call_failed(flow.token, &error, predicate, "one record", Some(&record))),
         }
     }
 }

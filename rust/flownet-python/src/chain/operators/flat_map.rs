@@ -1,11 +1,12 @@
 //! `flat_map`: any number of records for each.
 
 use flownet_runtime::TaskError;
+use flownet_runtime::operator::Operator;
 use pyo3::prelude::*;
 
 use crate::chain::call::call1;
 use crate::chain::failure::OperatorInfo;
-use crate::chain::stage::{Flow, Operator};
+use crate::chain::medium::{EmitEach, Flow, PythonMedium};
 
 pub(in crate::chain) struct FlatMap {
     function: Py<PyAny>,
@@ -18,10 +19,10 @@ impl FlatMap {
     }
 }
 
-impl Operator for FlatMap {
+impl Operator<PythonMedium> for FlatMap {
     #[inline]
-    fn push<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
-        let py = flow.py;
+    fn process<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
+        let py = flow.token;
         let function = self.function.bind(py);
         let failed = |error: PyErr| self.info.call_failed(py, &error, function, "one record", Some(&record));
         let items = call1(function, &record).map_err(failed)?;

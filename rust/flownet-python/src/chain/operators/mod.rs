@@ -3,7 +3,11 @@
 mod filter;
 mod flat_map;
 mod map;
+mod process;
+mod timestamps;
 
 pub(super) use filter::Filter;
 pub(super) use flat_map::FlatMap;
 pub(super) use map::Map;
+pub(super) use process::ProcessAll;
+pub(super) use timestamps::{Assigner, Timestamps};

@@ -1,5 +1,6 @@
 //! `collect`: records to the process of the caller.
 
+use flownet_runtime::operator::Operator;
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -7,7 +8,7 @@ use pyo3::types::PyList;
 
 use super::{GATHER_RECORDS, Written};
 use crate::chain::failure::OperatorInfo;
-use crate::chain::stage::{Flow, Operator};
+use crate::chain::medium::{Flow, PythonMedium};
 
 /// Extends a list, or anything with `extend`.
 pub(in crate::chain) struct Collect {
@@ -23,15 +24,15 @@ impl Collect {
     }
 }
 
-impl Operator for Collect {
+impl Operator<PythonMedium> for Collect {
     fn open(&mut self, _: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.written.open(cx);
         Ok(())
     }
 
     #[inline]
-    fn push<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
-        let py = flow.py;
+    fn process<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
+        let py = flow.token;
         let batch = self.batch.get_or_insert_with(|| PyList::empty(py).unbind()).bind(py);
         batch.append(&record).map_err(|error| self.info.failed(py, &error, Some(&record)))?;
         if batch.len() < GATHER_RECORDS { Ok(()) } else { self.end_batch(flow) }
@@ -39,7 +40,7 @@ impl Operator for Collect {
 
     fn end_batch(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
         let Some(batch) = self.batch.take() else { return Ok(()) };
-        let (py, batch) = (flow.py, batch.bind(flow.py));
+        let (py, batch) = (flow.token, batch.bind(flow.token));
         self.written.add_all(batch);
         let extended = self.target.bind(py).call_method1(intern!(py, "extend"), (batch,));
         extended.map(drop).map_err(|error| self.info.failed(py, &error, None))

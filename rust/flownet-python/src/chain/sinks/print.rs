@@ -1,5 +1,6 @@
 //! `print`: `str(record)` to the standard output of the process, whole lines only.
 
+use flownet_runtime::operator::Operator;
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -7,7 +8,7 @@ use pyo3::types::PyString;
 
 use super::{GATHER_RECORDS, Written};
 use crate::chain::failure::OperatorInfo;
-use crate::chain::stage::{Flow, Operator};
+use crate::chain::medium::{Flow, PythonMedium};
 
 /// One call of `sys.stdout.write` for a batch, so that lines of several subtasks do not mix.
 pub(in crate::chain) struct Print {
@@ -43,14 +44,14 @@ impl Print {
     }
 }
 
-impl Operator for Print {
+impl Operator<PythonMedium> for Print {
     fn open(&mut self, _: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.written.open(cx);
         Ok(())
     }
 
-    fn push<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
-        let line = record.str().map_err(|error| self.info.failed(flow.py, &error, Some(&record)))?;
+    fn process<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
+        let line = record.str().map_err(|error| self.info.failed(flow.token, &error, Some(&record)))?;
         self.text.push_str(&self.lead);
         // Lone surrogates cannot be written; they are shown as U+FFFD.
         self.text.push_str(&line.to_string_lossy());
@@ -64,8 +65,8 @@ impl Operator for Print {
             return Ok(());
         }
         self.written.add(std::mem::take(&mut self.records));
-        let written = self.write(flow.py);
+        let written = self.write(flow.token);
         self.text.clear();
-        written.map_err(|error| self.info.failed(flow.py, &error, None))
+        written.map_err(|error| self.info.failed(flow.token, &error, None))
     }
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use flownet_runtime::operator::Operator;
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -10,7 +11,7 @@ use pyo3::types::PyBytes;
 use super::Written;
 use super::part_file::PartFile;
 use crate::chain::failure::OperatorInfo;
-use crate::chain::stage::{Flow, Operator};
+use crate::chain::medium::{Flow, PythonMedium};
 
 /// Text gathered before it is written, whatever the batch.
 const GATHER_BYTES: usize = 256 * 1024;
@@ -36,7 +37,7 @@ impl WriteText {
     }
 }
 
-impl Operator for WriteText {
+impl Operator<PythonMedium> for WriteText {
     fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.written.open(cx);
         let create = || PartFile::create(self.folder.clone(), cx.subtask, cx.parallelism);
@@ -44,15 +45,15 @@ impl Operator for WriteText {
         Ok(())
     }
 
-    fn push<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
-        let line = record.str().map_err(|error| self.info.failed(flow.py, &error, Some(&record)))?;
+    fn process<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
+        let line = record.str().map_err(|error| self.info.failed(flow.token, &error, Some(&record)))?;
         match line.to_str() {
             Ok(text) => self.text.extend_from_slice(text.as_bytes()),
             // Lone surrogates: written as the codec of the file system writes them, so that file names survive.
             Err(_) => {
                 let bytes = line.call_method1("encode", ("utf-8", "surrogateescape"));
                 let bytes = bytes.and_then(|bytes| Ok(bytes.cast_into::<PyBytes>()?));
-                let bytes = bytes.map_err(|error| self.info.failed(flow.py, &error, Some(&record)))?;
+                let bytes = bytes.map_err(|error| self.info.failed(flow.token, &error, Some(&record)))?;
                 self.text.extend_from_slice(bytes.as_bytes());
             }
         }
@@ -68,14 +69,14 @@ impl Operator for WriteText {
         self.written.add(std::mem::take(&mut self.records));
         let Some(part) = &mut self.part else { return Ok(()) };
         let text = &self.text;
-        let written = flow.py.detach(|| part.write_all(text));
+        let written = flow.token.detach(|| part.write_all(text));
         self.text.clear();
         written.map_err(|error| self.failed(&error))
     }
 
     fn commit(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
         let Some(part) = self.part.take() else { return Ok(()) };
-        flow.py.detach(|| part.complete()).map_err(|error| self.failed(&error))
+        flow.token.detach(|| part.complete()).map_err(|error| self.failed(&error))
     }
 
     /// A file that is not complete is nothing.

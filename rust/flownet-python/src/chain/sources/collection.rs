@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use flownet_runtime::operator::Source;
 use flownet_runtime::{SourceStatus, TaskContext, TaskError, TaskMetrics};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -9,8 +10,9 @@ use pyo3::types::PyList;
 use super::POLL_RECORDS;
 use crate::chain::failure::OperatorInfo;
 use crate::chain::isolate::take_item;
+use crate::chain::medium::{Flow, PythonMedium};
+use crate::chain::meter::Meter;
 use crate::chain::rows::rows;
-use crate::chain::stage::{Flow, Meter, Source};
 use crate::codec::{self, ClassTable, CodecError, KnownClasses, Pickle};
 
 /// Emits the items of an encoded list.
@@ -40,7 +42,7 @@ fn decoded<'py>(py: Python<'py>, encoded: &[u8], pickle: Pickle) -> Result<Bound
     Ok(codec::decode(py, &records, &classes)?.cast_into::<PyList>().map_err(PyErr::from)?)
 }
 
-impl Source for Collection {
+impl Source<PythonMedium> for Collection {
     fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         let encoded = std::mem::take(&mut self.encoded);
         let items = decoded(py, &encoded, self.pickle).map_err(|error| self.info.codec_failed(py, error, None))?;
@@ -49,18 +51,18 @@ impl Source for Collection {
         Ok(())
     }
 
-    fn emit(&mut self, flow: &mut Flow<'_, '_>) -> Result<SourceStatus, TaskError> {
+    fn emit<'py>(&mut self, flow: &mut Flow<'_, 'py>) -> Result<SourceStatus, TaskError> {
         let (Some(items), Some(metrics)) = (&self.items, &self.metrics) else { return Ok(SourceStatus::Finished) };
-        let items = items.bind(flow.py);
+        let items = items.bind(flow.token);
         let end = items.len().min(self.position + POLL_RECORDS);
         while self.position < end {
-            let item = take_item(items, self.position).map_err(|error| self.info.failed(flow.py, &error, None))?;
+            let item = take_item(items, self.position).map_err(|error| self.info.failed(flow.token, &error, None))?;
             self.position += 1;
             metrics.add_records_in(1);
             if let Some(rows) = rows(&item) {
                 metrics.count_rows_in(rows);
             }
-            if !flow.emit_paced(item, &mut self.meter)? {
+            if !self.meter.emit(item, flow)? {
                 break;
             }
         }

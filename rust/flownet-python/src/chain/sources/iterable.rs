@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use flownet_runtime::operator::Source;
 use flownet_runtime::{SourceStatus, TaskContext, TaskError, TaskMetrics};
 use pyo3::prelude::*;
 use pyo3::types::PyIterator;
@@ -12,8 +13,9 @@ use super::POLL_RECORDS;
 use super::waits::Waits;
 use crate::chain::attach::TaskThreads;
 use crate::chain::failure::OperatorInfo;
+use crate::chain::medium::{Flow, PythonMedium};
+use crate::chain::meter::Meter;
 use crate::chain::rows::rows;
-use crate::chain::stage::{Flow, Meter, Source};
 
 /// Emits what an iterator yields.
 pub(in crate::chain) struct Iterable {
@@ -44,7 +46,7 @@ impl Iterable {
 
     /// Emits the records of one poll, and counts how many were pulled.
     fn emit_pulled(&mut self, flow: &mut Flow<'_, '_>, pulls: &mut u32) -> Result<SourceStatus, TaskError> {
-        let py = flow.py;
+        let py = flow.token;
         let info = &self.info;
         let failed = |error: PyErr| info.failed(py, &error, None);
         let Pulled::Iterator(iterator) = &self.pulled else { return Ok(SourceStatus::Finished) };
@@ -63,7 +65,7 @@ impl Iterable {
                     metrics.count_rows_in(rows);
                 }
             }
-            let may_go_on = flow.emit_paced(record, &mut self.meter)?;
+            let may_go_on = self.meter.emit(record, flow)?;
             if !self.is_prompt {
                 flow.end_batch()?;
             }
@@ -79,7 +81,7 @@ impl Iterable {
     }
 }
 
-impl Source for Iterable {
+impl Source<PythonMedium> for Iterable {
     fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.metrics = Some(Arc::clone(&cx.metrics));
         if let Pulled::MadeBy(function) = &self.pulled {
@@ -96,7 +98,7 @@ impl Source for Iterable {
 
     /// Every record is on its way before the next is pulled, unless the iterator is known not to wait for it: nobody can
     /// tell of another whether it will.
-    fn emit(&mut self, flow: &mut Flow<'_, '_>) -> Result<SourceStatus, TaskError> {
+    fn emit<'py>(&mut self, flow: &mut Flow<'_, 'py>) -> Result<SourceStatus, TaskError> {
         let mut pulls = 0;
         if self.is_prompt {
             return self.emit_pulled(flow, &mut pulls);

@@ -12,7 +12,8 @@ use pyo3::types::PyBytes;
 
 use super::POLL_RECORDS;
 use crate::chain::failure::{OperatorInfo, short_repr};
-use crate::chain::stage::{Flow, Meter};
+use crate::chain::medium::Flow;
+use crate::chain::meter::Meter;
 
 /// Lines of one poll end with this many bytes: they are copied once, and should stay in the cache.
 const POLL_BYTES: usize = 64 * 1024;
@@ -71,13 +72,13 @@ impl LineDecoder {
     pub(super) fn emit(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
         let mut start = if self.emitted == 0 { 0 } else { self.ends[self.emitted - 1] };
         while let Some(&end) = self.ends.get(self.emitted) {
-            let line = self.decode(flow.py, &self.bytes[start..end], self.emitted)?;
+            let line = self.decode(flow.token, &self.bytes[start..end], self.emitted)?;
             start = end;
             self.emitted += 1;
             if let Some(metrics) = &self.metrics {
                 metrics.add_records_in(1);
             }
-            if !flow.emit_paced(line, &mut self.meter)? && self.emitted < self.ends.len() {
+            if !self.meter.emit(line, flow)? && self.emitted < self.ends.len() {
                 return Ok(());
             }
         }

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use flownet_runtime::operator::Source;
 use flownet_runtime::source::{SocketLines, SocketPoll};
 use flownet_runtime::{Outputs, SourceStatus, TaskContext, TaskError};
 use pyo3::prelude::*;
 
 use super::LineDecoder;
-use crate::chain::stage::{Flow, Source};
+use crate::chain::medium::{Flow, PythonMedium};
 
 /// Longest time a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -26,7 +27,7 @@ impl SocketText {
     }
 }
 
-impl Source for SocketText {
+impl Source<PythonMedium> for SocketText {
     fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         let connect = || SocketLines::connect(&self.host, self.port, CONNECT_TIMEOUT, cx.max_record_bytes, &cx.cancel);
         self.socket = Some(py.detach(connect)?);
@@ -52,7 +53,7 @@ impl Source for SocketText {
         Ok(Some(if poll == SocketPoll::End { SourceStatus::Finished } else { SourceStatus::More }))
     }
 
-    fn emit(&mut self, flow: &mut Flow<'_, '_>) -> Result<SourceStatus, TaskError> {
+    fn emit<'py>(&mut self, flow: &mut Flow<'_, 'py>) -> Result<SourceStatus, TaskError> {
         self.lines.emit(flow)?;
         Ok(SourceStatus::More)
     }

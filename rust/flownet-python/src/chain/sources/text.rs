@@ -1,11 +1,12 @@
 //! `read_text`: the lines of files, shared among the subtasks.
 
+use flownet_runtime::operator::Source;
 use flownet_runtime::source::{TextReader, TextSplit};
 use flownet_runtime::{Outputs, SourceStatus, TaskContext, TaskError};
 use pyo3::prelude::*;
 
 use super::LineDecoder;
-use crate::chain::stage::{Flow, Source};
+use crate::chain::medium::{Flow, PythonMedium};
 
 /// Reads the splits that were dealt to it.
 pub(in crate::chain) struct ReadText {
@@ -22,7 +23,7 @@ impl ReadText {
     }
 }
 
-impl Source for ReadText {
+impl Source<PythonMedium> for ReadText {
     fn open(&mut self, _: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.reader = Some(TextReader::new(std::mem::take(&mut self.splits), cx.max_record_bytes));
         self.lines.open(cx);
@@ -52,7 +53,7 @@ impl Source for ReadText {
         Ok(self.lines.is_empty().then_some(SourceStatus::Finished))
     }
 
-    fn emit(&mut self, flow: &mut Flow<'_, '_>) -> Result<SourceStatus, TaskError> {
+    fn emit<'py>(&mut self, flow: &mut Flow<'_, 'py>) -> Result<SourceStatus, TaskError> {
         self.lines.emit(flow)?;
         Ok(if self.has_ended && self.lines.is_empty() { SourceStatus::Finished } else { SourceStatus::More })
     }

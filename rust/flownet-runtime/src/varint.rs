@@ -1,6 +1,15 @@
-//! LEB128 and zigzag, the integers inside bodies.
+//! LEB128 and zigzag: integers inside of records.
 
-use super::CodecError;
+/// Bytes that are no such integer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum VarintError {
+    /// The bytes end before the number does.
+    #[error("a number that goes on behind the last byte")]
+    Truncated,
+    /// The number has more than 64 bits.
+    #[error("a varint of more than 64 bits")]
+    TooLong,
+}
 
 /// Appends `value` in groups of seven bits, low group first.
 #[inline]
@@ -14,7 +23,7 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 
 /// Splits a varint off the front of `bytes`.
 #[inline]
-pub fn take_varint(bytes: &[u8]) -> Result<(u64, &[u8]), CodecError> {
+pub fn take_varint(bytes: &[u8]) -> Result<(u64, &[u8]), VarintError> {
     // Lengths and counts are one byte as a rule.
     match bytes.split_first() {
         Some((&byte, rest)) if byte < 0x80 => Ok((u64::from(byte), rest)),
@@ -22,7 +31,7 @@ pub fn take_varint(bytes: &[u8]) -> Result<(u64, &[u8]), CodecError> {
     }
 }
 
-fn take_long_varint(bytes: &[u8]) -> Result<(u64, &[u8]), CodecError> {
+fn take_long_varint(bytes: &[u8]) -> Result<(u64, &[u8]), VarintError> {
     let mut value = 0u64;
     for (index, &byte) in bytes.iter().enumerate().take(10) {
         let bits = u64::from(byte & 0x7f);
@@ -35,19 +44,20 @@ fn take_long_varint(bytes: &[u8]) -> Result<(u64, &[u8]), CodecError> {
         }
     }
     if bytes.len() < 10 {
-        return Err(CodecError::Truncated { needed: bytes.len() + 1, left: bytes.len() });
+        return Err(VarintError::Truncated);
     }
-    Err(CodecError::Malformed("a varint of more than 64 bits"))
+    Err(VarintError::TooLong)
 }
 
 /// Maps small magnitudes of either sign to small unsigned numbers.
 #[inline]
-pub(super) fn zigzag(value: i64) -> u64 {
+pub fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
 
 #[inline]
-pub(super) fn unzigzag(value: u64) -> i64 {
+/// Takes `zigzag` back.
+pub fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
@@ -67,8 +77,8 @@ mod tests {
 
     #[test]
     fn a_varint_cut_short_or_too_long_is_an_error() {
-        assert!(matches!(take_varint(&[0x80]), Err(CodecError::Truncated { needed: 2, left: 1 })));
-        assert!(matches!(take_varint(&[0xff; 10]), Err(CodecError::Malformed(_))));
+        assert!(matches!(take_varint(&[0x80]), Err(VarintError::Truncated)));
+        assert!(matches!(take_varint(&[0xff; 10]), Err(VarintError::TooLong)));
     }
 
     #[test]

@@ -1,0 +1,19 @@
+"""Streams: what a dataflow is described with."""
+
+from .connected import ConnectedStreams
+from .handle import StreamSink
+from .joined import IntervalJoin, JoinedStreams
+from .keyed import KeyedStream
+from .stream import Stream
+from .windowed import AllWindowedStream, WindowedStream
+
+__all__ = [
+    "AllWindowedStream",
+    "ConnectedStreams",
+    "IntervalJoin",
+    "JoinedStreams",
+    "KeyedStream",
+    "Stream",
+    "StreamSink",
+    "WindowedStream",
+]

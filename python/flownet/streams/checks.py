@@ -1,0 +1,79 @@
+"""Looks at what users hand to streams, before anything is planned."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ..errors import ConfigError, PlanError
+
+R = TypeVar("R")
+
+
+def function_of(method: str, function: Callable[..., R]) -> Callable[..., R]:
+    """Refuse what cannot be called, or would have to be awaited."""
+    if not callable(function):
+        raise PlanError(f"{method}() needs a function, not {kind_of(function)}")
+    refuse_async(method, function)
+    return function
+
+
+def refuse_async(method: str, function: object) -> None:
+    """Refuse a coroutine function."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    for each in (function, getattr(type(function), "__call__", None)):  # noqa: B004 - it is looked at
+        if inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each):
+            raise PlanError(
+                f"{method}() got {getattr(function, '__qualname__', function)!s}, which is async, and nothing awaits "
+                "it: give it a plain function, which may run a loop of its own: asyncio.run(...)"
+            )
+
+
+def field_of(method: str, field: int | str | None) -> dict[str, object]:
+    """Describe a fold of a field, or of the record."""
+    if field is not None and (isinstance(field, bool) or not isinstance(field, int | str)):
+        raise ConfigError(f"{method}({field!r}): must be an index, a key or None", setting="field", value=field)
+    return {method: {"field": field}}
+
+
+def kind_of(value: object) -> str:
+    """Name a value, for messages."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}: make an instance of it"
+    return f"{type(value).__name__} {value!r}"[:100]
+
+
+def refuse_async_methods(of: object, *methods: str) -> None:
+    """Refuse an object of which one of these methods is a coroutine function."""
+    for method in methods:
+        refuse_async(method, getattr(of, method, None))
+
+
+def key_of(method: str, key: object) -> Callable[..., object]:
+    """Make a function of a key that is given as a field, or several."""
+    if isinstance(key, int | str) and not isinstance(key, bool):
+        return operator.itemgetter(key)
+    if isinstance(key, tuple):
+        if not key or not all(isinstance(field, int | str) and not isinstance(field, bool) for field in key):
+            raise PlanError(f"{method}({key!r}): a tuple names fields by their indexes or names, at least one")
+        getter = operator.itemgetter(*key)
+        return getter if len(key) > 1 else _Single(key[0])
+    if not callable(key):
+        raise PlanError(
+            f"{method}() needs a function, the index or name of a field, or a tuple of these, not {kind_of(key)}"
+        )
+    return function_of(method, key)
+
+
+class _Single:
+    """The key of one field that was given as a tuple: a tuple, too."""
+
+    def __init__(self, field: int | str) -> None:
+        self._field = field
+
+    def __call__(self, record: Any) -> tuple[object]:
+        return (record[self._field],)

@@ -1,0 +1,153 @@
+"""Two streams at one operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, Generic, TypeVar
+
+from ..dataflow import Origin
+from ..errors import PlanError
+from ..functions import CoProcessFunction, KeyedBroadcastProcessFunction, KeyedCoProcessFunction, RecordContext
+from .checks import function_of, kind_of, refuse_async_methods
+from .keyed import KeyedStream
+from .stream import Stream
+
+T = TypeVar("T")
+U = TypeVar("U")
+R = TypeVar("R")
+
+
+class ConnectedStreams(Generic[T, U]):
+    """Two streams at one operator, which sees from which each record came. Made by `Stream.connect`.
+
+    Event time is that of the stream that is behind.
+    """
+
+    def __init__(self, first: Stream[T], second: Stream[U]) -> None:
+        self._first = first
+        self._second = second
+
+    def __repr__(self) -> str:
+        return f"<ConnectedStreams of {self._first!r} and {self._second!r}>"
+
+    def map(self, first: Callable[[T], R], second: Callable[[U], R]) -> Stream[R]:
+        """Turn each record into another, by the function of its stream.
+
+        Parameters
+        ----------
+        first, second
+            Called with a record of the first stream, or of the second.
+
+        Examples
+        --------
+        >>> words, numbers = env.from_collection(["to", "be"]), env.from_collection([1, 2])
+        >>> both = words.connect(numbers).map(str.upper, str).collect()
+        >>> result = env.execute()
+        >>> sorted(both)
+        ['1', '2', 'BE', 'TO']
+        """
+        return self._then(_Both(function_of("map", first), function_of("map", second), is_flat=False), "map")
+
+    def flat_map(self, first: Callable[[T], Iterable[R]], second: Callable[[U], Iterable[R]]) -> Stream[R]:
+        """Turn each record into any number of records, by the function of its stream.
+
+        Parameters
+        ----------
+        first, second
+            Called with a record of the first stream, or of the second.
+
+        Examples
+        --------
+        >>> words, numbers = env.from_collection(["to be"]), env.from_collection([2])
+        >>> both = words.connect(numbers).flat_map(str.split, range)
+        """
+        flat = _Both(function_of("flat_map", first), function_of("flat_map", second), is_flat=True)
+        return self._then(flat, "flat_map")
+
+    def process(
+        self,
+        function: CoProcessFunction[T, U, R]
+        | KeyedCoProcessFunction[Any, T, U, R]
+        | KeyedBroadcastProcessFunction[Any, T, U, R],
+    ) -> Stream[R]:
+        """Work on the records of both streams, with state and timers where they are by key.
+
+        Parameters
+        ----------
+        function
+            A `CoProcessFunction` where no stream is by key, a `KeyedCoProcessFunction` where both are, and a
+            `KeyedBroadcastProcessFunction` where the first is and the second is `Stream.broadcast`.
+
+        Raises
+        ------
+        PlanError
+            ``function`` is none, or not what these streams need.
+
+        Examples
+        --------
+        >>> class Enrich(fn.KeyedCoProcessFunction):
+        ...     def process1(self, order, ctx):
+        ...         yield (*order, ctx.state.get("name", "?"))
+        ...
+        ...     def process2(self, customer, ctx):
+        ...         ctx.state["name"] = customer[1]
+        >>> orders, customers = env.from_collection([(7, "tea")]), env.from_collection([(7, "Ann")])
+        >>> named = orders.key_by(0).connect(customers.key_by(0)).process(Enrich())
+        """
+        wanted, inputs, kind = self._wanted()
+        if not isinstance(function, wanted):
+            keyed = [isinstance(stream, KeyedStream) for stream in (self._first, self._second)]
+            how = {(True, True): "both by key", (False, False): "neither by key"}.get(
+                (keyed[0], keyed[1]), "one by key"
+            )
+            raise PlanError(
+                f"process() on two streams, {how}, needs an instance of a subclass of flownet.{wanted.__name__}, not "
+                f"{kind_of(function)}"
+            )
+        refuse_async_methods(
+            function, "open", "process", "process1", "process2", "process_broadcast", "on_timer", "finish", "close"
+        )
+        return self._add(kind, function, type(function).__name__, inputs)
+
+    def _wanted(self) -> tuple[type, str, str]:
+        first, second = isinstance(self._first, KeyedStream), isinstance(self._second, KeyedStream)
+        if first and second:
+            return KeyedCoProcessFunction, "two", "process"
+        if not first and not second:
+            return CoProcessFunction, "two", "process_all"
+        is_broadcast = all(origin.partitioner == "broadcast" for origin in self._second._origins)
+        if first and is_broadcast:
+            return KeyedBroadcastProcessFunction, "broadcast", "process"
+        raise PlanError(
+            "connect() takes two streams by key, two that are not, or one by key and then one that is broadcast: call "
+            "key_by() on the other one, or broadcast()"
+        )
+
+    def _then(self, function: object, name: str) -> Stream[Any]:
+        if isinstance(self._first, KeyedStream) != isinstance(self._second, KeyedStream):
+            self._wanted()
+        return self._add("process_all", function, name, "two")
+
+    def _add(self, kind: str, function: object, name: str, inputs: str) -> Stream[Any]:
+        origins = (*self._first._origins, *(replace(origin, side=1) for origin in self._second._origins))
+        env = self._first._env
+        node = env._dataflow.add(kind, inputs=origins, function=function, name=name, settings={"inputs": inputs})
+        return Stream(env, (Origin(node),))
+
+
+class _Both(CoProcessFunction[Any, Any, Any]):
+    """A function for each of two streams."""
+
+    def __init__(self, first: Callable[[Any], Any], second: Callable[[Any], Any], *, is_flat: bool) -> None:
+        self._first = first
+        self._second = second
+        self._is_flat = is_flat
+
+    def process1(self, value: Any, ctx: RecordContext) -> Iterable[Any]:
+        returned = self._first(value)
+        return returned if self._is_flat else [returned]
+
+    def process2(self, value: Any, ctx: RecordContext) -> Iterable[Any]:
+        returned = self._second(value)
+        return returned if self._is_flat else [returned]

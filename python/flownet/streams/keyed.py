@@ -1,0 +1,228 @@
+"""Streams by key: records of one key together, with state for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ..errors import PlanError
+from ..functions import KeyedProcessFunction
+from ..state import OpenContext, ValueStateDescriptor
+from ..trigger import CountEvictor, CountTrigger, PurgingTrigger
+from ..window import Global, WindowAssigner
+from .checks import field_of, function_of, kind_of, refuse_async_methods
+from .stream import Stream
+from .windowed import WindowedStream
+
+if TYPE_CHECKING:
+    from .joined import IntervalJoin
+
+K = TypeVar("K")
+V = TypeVar("V")
+R = TypeVar("R")
+U = TypeVar("U")
+
+
+class KeyedStream(Stream[V], Generic[K, V]):
+    """Records of type ``V`` brought together by their key of type ``K``.
+
+    `count`, `sum`, `process` and the like work on each key by itself and emit a result for each record as it arrives;
+    `window` gives one result for each key and stretch of time instead.
+
+    It is a `Stream` too. ``map``, ``flat_map``, ``filter`` and the sinks see the records alone, each record in the
+    subtask of its key, and give a plain stream: to work by key behind them, call `key_by` again. A partitioning that
+    follows, such as `rebalance` or another `key_by`, takes the place of this one.
+    """
+
+    def reduce(self, function: Callable[[V, V], V]) -> Stream[V]:
+        """Combine the records of each key, two at a time, and emit the value so far for each record.
+
+        The value alone: it is of the records' own type, and has the key in it if they have. `WindowedStream.reduce`
+        emits ``(key, value)``, as `count`, `sum`, `min` and `max` do.
+
+        Parameters
+        ----------
+        function
+            Called with the value so far and the next record. The first record of a key is its first value.
+
+        Examples
+        --------
+        >>> longest = env.from_collection(["to", "too"]).key_by(lambda w: w[0]).reduce(lambda a, b: max(a, b, key=len))
+        """
+        return self._fold("reduce", "reduce", function_of("reduce", function))
+
+    def count(self) -> Stream[tuple[K, int]]:
+        """Count the records of each key and emit ``(key, count so far)`` for each record.
+
+        Examples
+        --------
+        >>> counts = env.from_collection(["to", "be", "to"]).key_by(str).count().collect()
+        >>> result = env.execute()
+        >>> sorted(counts)
+        [('be', 1), ('to', 1), ('to', 2)]
+        """
+        return self._fold("count", "count")
+
+    def sum(self, field: int | str | None = None) -> Stream[tuple[K, Any]]:
+        """Add up the records of each key and emit ``(key, sum so far)`` for each record.
+
+        Parameters
+        ----------
+        field
+            What to add: an index for tuples and lists, a key for dicts. Default: the record itself.
+
+        Examples
+        --------
+        >>> totals = env.from_collection([("a", 1), ("a", 2)]).key_by(lambda pair: pair[0]).sum(1)
+        """
+        return self._fold("sum", field_of("sum", field))
+
+    def min(self, field: int | str | None = None) -> Stream[tuple[K, Any]]:
+        """Emit ``(key, least value so far)`` for each record; ``field`` as for `sum`.
+
+        Examples
+        --------
+        >>> minima = env.from_collection([("a", 1), ("a", 2)]).key_by(lambda pair: pair[0]).min(1)
+        """
+        return self._fold("min", field_of("min", field))
+
+    def max(self, field: int | str | None = None) -> Stream[tuple[K, Any]]:
+        """Emit ``(key, greatest value so far)`` for each record; ``field`` as for `sum`.
+
+        Examples
+        --------
+        >>> maxima = env.from_collection([("a", 1), ("a", 2)]).key_by(lambda pair: pair[0]).max(1)
+        """
+        return self._fold("max", field_of("max", field))
+
+    def process(self, function: KeyedProcessFunction[K, V, R]) -> Stream[R]:  # type: ignore[override]
+        """Work on the records with state and timers for each key.
+
+        Parameters
+        ----------
+        function
+            An instance of a subclass of `KeyedProcessFunction`; each subtask gets a copy.
+
+        Raises
+        ------
+        PlanError
+            ``function`` is not such an instance.
+
+        Examples
+        --------
+        >>> class Changes(fn.KeyedProcessFunction[str, tuple[str, int], tuple[str, int]]):
+        ...     def process(self, value, ctx):
+        ...         if ctx.state.get("last") != value[1]:
+        ...             ctx.state["last"] = value[1]
+        ...             yield value
+        >>> readings = env.from_collection([("a", 1), ("a", 1), ("a", 2)])
+        >>> changes = readings.key_by(lambda pair: pair[0]).process(Changes()).collect()
+        >>> result = env.execute()
+        >>> list(changes)
+        [('a', 1), ('a', 2)]
+        """
+        if not isinstance(function, KeyedProcessFunction):
+            raise PlanError(
+                f"process() needs an instance of a subclass of flownet.KeyedProcessFunction, not {kind_of(function)}"
+            )
+        refuse_async_methods(function, "open", "process", "on_timer", "finish", "close")
+        return self._then("process", function, name=type(function).__name__, settings={})
+
+    def deduplicate(self, ttl: str | timedelta | None = None) -> Stream[V]:
+        """Let the first record of each key pass, and no other.
+
+        Parameters
+        ----------
+        ttl
+            How long a key is remembered after its first record, in processing time; then it counts as new. Default: for
+            ever, which costs memory for each key.
+
+        Examples
+        --------
+        >>> words = env.from_collection(["to", "be", "to"]).key_by(str).deduplicate().collect()
+        >>> result = env.execute()
+        >>> sorted(words)
+        ['be', 'to']
+        """
+        return self.process(_First(ttl)).name("deduplicate")
+
+    def interval_join(self, other: KeyedStream[K, U]) -> IntervalJoin[V, U]:
+        """Bring together records of two streams of one key that are near enough in event time.
+
+        Parameters
+        ----------
+        other
+            Another stream by key, of the same environment.
+
+        Examples
+        --------
+        >>> strategy = fn.WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(1)
+        >>> views = env.from_collection([("ann", 1_000)]).assign_timestamps_and_watermarks(strategy)
+        >>> sales = env.from_collection([("ann", 61_000)]).assign_timestamps_and_watermarks(strategy)
+        >>> joined = views.key_by(0).interval_join(sales.key_by(0)).between("0s", "10min")
+        >>> bought = joined.process(lambda view, sale: (view[0], sale[1] - view[1])).collect()
+        >>> result = env.execute()
+        >>> list(bought)
+        [('ann', 60000)]
+        """
+        from .joined import IntervalJoin
+
+        if not isinstance(other, KeyedStream):
+            raise PlanError(f"interval_join() takes another stream by key, not {kind_of(other)}: call key_by() on it")
+        return IntervalJoin(self, other)
+
+    def window(self, window: WindowAssigner) -> WindowedStream[K, V]:
+        """Cut the records of each key into windows.
+
+        Parameters
+        ----------
+        window
+            How to cut: ``Tumbling("5s")``, ``Sliding("60s", "1s")``, ``Session("30s")``, ``Global()``, or
+            ``EndOfInput()`` for one window that fires when the input has ended.
+
+        Examples
+        --------
+        >>> counts = env.from_collection(["to", "be"]).key_by(str).window(Tumbling("5s")).count()
+        """
+        return WindowedStream._of(self, window)
+
+    def count_window(self, size: int, slide: int | None = None) -> WindowedStream[K, V]:
+        """Cut the records of each key into windows of so many.
+
+        Parameters
+        ----------
+        size
+            Records of a window. What is left of fewer goes out when the input ends.
+        slide
+            Records from one result to the next, which is over the last ``size`` records. Default: ``size``.
+
+        Examples
+        --------
+        >>> pairs = env.from_collection([1, 2, 3]).key_by(lambda number: 0).count_window(2).sum().collect()
+        >>> result = env.execute()
+        >>> list(pairs)
+        [(0, 3), (0, 3)]
+        """
+        if slide is None:
+            return self.window(Global()).trigger(PurgingTrigger(CountTrigger(size)))
+        return self.window(Global()).trigger(CountTrigger(slide)).evictor(CountEvictor(size))
+
+    def _fold(self, name: str, fold: object, function: object = None) -> Stream[Any]:
+        return self._then("fold", None if function is None else {"fold": function}, name=name, settings=fold)
+
+
+class _First(KeyedProcessFunction[Any, Any, Any]):
+    """Emits the first record of each key."""
+
+    def __init__(self, ttl: str | timedelta | None) -> None:
+        self._descriptor = ValueStateDescriptor("seen", ttl)
+
+    def open(self, ctx: OpenContext) -> None:
+        self._seen = ctx.get_state(self._descriptor)
+
+    def process(self, value: Any, ctx: Any) -> Iterable[Any] | None:
+        if self._seen.value():
+            return None
+        self._seen.update(True)
+        return [value]

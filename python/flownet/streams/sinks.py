@@ -1,0 +1,191 @@
+"""Where the records of a stream may go in the end."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from ..collected import Collected
+from ..dataflow import Origin
+from ..errors import ConfigError, PlanError
+from ..functions import Sink
+from .checks import kind_of, refuse_async
+from .handle import OperatorHandle, StreamSink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+T = TypeVar("T")
+
+
+class SupportsExtend(Protocol[T]):
+    """What `Stream.collect` can fill: anything with ``extend``, such as a list."""
+
+    def extend(self, records: list[T], /) -> object:
+        """Take records that have arrived, in their order."""
+
+
+class SinkMethods(OperatorHandle, Generic[T]):
+    """The methods of a stream that end it."""
+
+    def print(self, prefix: str = "") -> StreamSink:
+        """Write ``str(record)`` of each record to the standard output of the process that runs the subtask.
+
+        Parameters
+        ----------
+        prefix
+            Written before each record, followed by ``"> "``. With several subtasks, each line also names its subtask.
+
+        Examples
+        --------
+        >>> sink = env.from_collection(["to", "be"]).print()
+        """
+        if not isinstance(prefix, str):
+            raise ConfigError(f"print(prefix={prefix!r}): must be a text", setting="prefix", value=prefix)
+        return self._sink("print", settings={"prefix": prefix or None})
+
+    def collect(self, into: SupportsExtend[T] | None = None) -> Collected[T]:
+        """Bring all records to this process.
+
+        Parameters
+        ----------
+        into
+            Also hand the records over while the job runs: ``into.extend(list)`` is called for each batch, from a
+            thread of the runtime. The result then stays empty, so that a job without end needs no memory for it.
+
+        Returns
+        -------
+        Collected[T]
+            A sequence that holds the records once ``execute()`` has returned.
+
+        Examples
+        --------
+        >>> numbers = env.from_collection([1, 2, 3]).collect()
+        >>> result = env.execute()
+        >>> list(numbers)
+        [1, 2, 3]
+        """
+        if into is not None and not callable(getattr(into, "extend", None)):
+            raise PlanError(f"collect(into=...) needs an object with extend(list), not {kind_of(into)}")
+        return self._collect(into)
+
+    def write_text(self, path: str | os.PathLike[str]) -> StreamSink:
+        """Write ``str(record)`` and a newline for each record into the files of a folder.
+
+        Parameters
+        ----------
+        path
+            The folder; made if need be. Each subtask *i* writes ``part-<i>.txt``. While the job runs the file is called
+            ``part-<i>.txt.inprogress``, so a file with its final name is complete. When the job has ended well, no part
+            of a job before is left; one that fails or is cancelled removes what it has not completed.
+
+        Raises
+        ------
+        ConfigError
+            ``path`` is a file, or another `write_text` of this environment writes there.
+
+        Notes
+        -----
+        A folder is for one `write_text` at a time: with another job in it, the job that came second fails.
+
+        Examples
+        --------
+        >>> sink = env.from_collection(["to", "be"]).write_text("out/")
+        """
+        folder = os.path.abspath(os.fspath(path))
+        if os.path.exists(folder) and not os.path.isdir(folder):
+            raise ConfigError(
+                f"write_text({os.fspath(path)!r}): is a file; name a folder", setting="path", value=os.fspath(path)
+            )
+        for node in self._env._dataflow.nodes:
+            written = (node.settings or {}).get("path") if node.kind == "write_text" else None
+            if isinstance(written, bytes) and os.path.realpath(os.fsdecode(written)) == os.path.realpath(folder):
+                raise ConfigError(
+                    f"write_text({os.fspath(path)!r}): another write_text writes there; give each a folder of its own",
+                    setting="path",
+                    value=os.fspath(path),
+                )
+        return self._sink("write_text", settings={"path": os.fsencode(folder)})
+
+    def to_spark(
+        self, schema: str | StructType, *, workers: int | None = None, launch_timeout: str | timedelta = "60s"
+    ) -> DataFrame:
+        """Run the dataflow inside Spark, now, and return this stream's records as a DataFrame.
+
+        Spark's tasks take the rows from the operators as they come, so nothing is gathered in one place. The executors
+        keep the result (``DataFrame.localCheckpoint``): reading it again does not run the dataflow again.
+
+        Parameters
+        ----------
+        schema
+            Columns of the DataFrame, such as ``"carrier string, flights long"``. Records are tuples in their order,
+            dicts by their names, or the value itself if there is one column.
+        workers
+            Tasks of Spark to run in. None: as many as Spark can run at once, at most one for each partition of the
+            DataFrame of `Environment.from_spark`. Over Spark Connect it must be given. Default: None.
+        launch_timeout
+            How long Spark may take until all workers run. Default: ``"60s"``.
+
+        Raises
+        ------
+        ConfigError
+            The schema is none, or there is no Spark session.
+        OperatorError
+            A record does not fit the schema, or a function of the user raised.
+        FlownetError
+            Anything else that ended the job: see `flownet.errors`.
+
+        Examples
+        --------
+        >>> flights = env.from_spark(df, as_dicts=True)  # doctest: +SKIP
+        >>> late = flights.filter(lambda flight: flight["delay"] > 60)  # doctest: +SKIP
+        >>> by_carrier = late.key_by(lambda flight: flight["carrier"])  # doctest: +SKIP
+        >>> by_carrier.count().to_spark("carrier string, late long")  # doctest: +SKIP
+        """
+        from ..spark import frames
+
+        return frames.write(self._env, self._origins, schema, workers, launch_timeout)
+
+    def sink_to(self, sink: Sink[T]) -> StreamSink:
+        """Hand the records to a sink of your own.
+
+        Parameters
+        ----------
+        sink
+            An instance of a subclass of `Sink`; each subtask gets a copy.
+
+        Raises
+        ------
+        PlanError
+            ``sink`` is not an instance of `Sink`.
+
+        Examples
+        --------
+        >>> class Longest(fn.Sink[str]):
+        ...     def write(self, records):
+        ...         print(max(records, key=len))
+        >>> sink = env.from_collection(["to", "be"]).sink_to(Longest())
+        """
+        if not isinstance(sink, Sink):
+            raise PlanError(f"sink_to() needs an instance of a subclass of flownet.Sink, not {kind_of(sink)}")
+        for method in ("open", "write", "flush", "close"):
+            refuse_async(method, getattr(sink, method))
+        return self._sink("sink", function=sink, name=type(sink).__name__)
+
+    def _collect(self, into: SupportsExtend[T] | None, brake: float | None = None) -> Collected[T]:
+        collected: Collected[T] = Collected()
+        self._sink(
+            "collect",
+            prepare=collected._restart if into is None else lambda: into,
+            brake=brake,
+            parallelism=1,
+            is_parallel=False,
+            on_driver=True,
+        )
+        return collected
+
+    def _sink(self, kind: str, **described: Any) -> StreamSink:
+        node = self._env._dataflow.add(kind, inputs=self._origins, **described)
+        return StreamSink(self._env, (Origin(node),))

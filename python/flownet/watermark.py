@@ -1,0 +1,142 @@
+"""Event time: where timestamps and watermarks come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, Generic, TypeVar
+
+from .config import duration_us
+from .errors import ConfigError, PlanError
+from .window import milliseconds
+
+T = TypeVar("T")
+
+
+class WatermarkOutput:
+    """What a `WatermarkGenerator` says event time with."""
+
+    def __init__(self) -> None:
+        self._said: list[int | bool] = []
+
+    def emit_watermark(self, timestamp_ms: int) -> None:
+        """Say that no record of that time or an earlier one is expected. Steps back are ignored."""
+        if isinstance(timestamp_ms, bool) or not isinstance(timestamp_ms, int):
+            raise TypeError(f"a watermark is an int of milliseconds since 1970-01-01 UTC, not {timestamp_ms!r}")
+        self._said.append(max(-(2**63) + 1, min(timestamp_ms, 2**63 - 2)))
+
+    def mark_idle(self) -> None:
+        """Say that nothing comes for now and nobody should wait for it, until the next record or watermark."""
+        self._said.append(True)
+
+    def mark_active(self) -> None:
+        """Say that records come again."""
+        self._said.append(False)
+
+
+class WatermarkGenerator(Generic[T]):
+    """Makes watermarks of one's own. Subclass it and pass it to `WatermarkStrategy.for_generator`.
+
+    Examples
+    --------
+    A watermark behind each record that is marked as the last of its time:
+
+    >>> import flownet as fn
+    >>> class Marked(fn.WatermarkGenerator):
+    ...     def on_event(self, value, timestamp_ms, output):
+    ...         if value["last"]:
+    ...             output.emit_watermark(timestamp_ms)
+    >>> strategy = fn.WatermarkStrategy.for_generator(Marked)
+    """
+
+    def on_event(self, value: T, timestamp_ms: int, output: WatermarkOutput) -> None:
+        """Take a record, which has been sent on; what is said comes right behind it."""
+
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:
+        """Take note that 200 ms have passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkStrategy(Generic[T]):
+    """How a stream gets its timestamps, and how far behind them event time is.
+
+    Make one with `for_bounded_out_of_orderness` and the like; each ``with_...`` returns a changed copy.
+
+    Examples
+    --------
+    >>> import flownet as fn
+    >>> clicks = [("ann", 1_000), ("bob", 4_000), ("ann", 3_000), ("ann", 65_000)]
+    >>> env = fn.Environment()
+    >>> strategy = fn.WatermarkStrategy.for_bounded_out_of_orderness("5s").with_timestamp_assigner(1)
+    >>> stream = env.from_collection(clicks).assign_timestamps_and_watermarks(strategy)
+    >>> minutes = stream.key_by(lambda click: click[0]).window(fn.Tumbling("60s")).count().collect()
+    >>> result = env.execute()
+    >>> sorted(minutes)
+    [('ann', 1), ('ann', 2), ('bob', 1)]
+    """
+
+    watermarks: Any
+    """Where watermarks come from, as the planner takes it."""
+    generator: Any = None
+    assigner: Any = None
+    idle_after_ms: int | None = None
+
+    @staticmethod
+    def for_monotonous_timestamps() -> WatermarkStrategy[Any]:
+        """Expect timestamps that never go back: each is as far as event time has come."""
+        return WatermarkStrategy({"bounded": {"delay_ms": 0}})
+
+    @staticmethod
+    def for_bounded_out_of_orderness(delay: str | timedelta) -> WatermarkStrategy[Any]:
+        """Expect that records come at most ``delay`` after later ones; who comes later than that is late.
+
+        Watermarks are the latest timestamp less the delay and one millisecond, said every 200 ms.
+        """
+        microseconds = duration_us("delay", delay)
+        if microseconds % 1000:
+            raise ConfigError(
+                f"for_bounded_out_of_orderness({delay!r}): must be a whole number of milliseconds",
+                setting="delay",
+                value=delay,
+            )
+        return WatermarkStrategy({"bounded": {"delay_ms": microseconds // 1000}})
+
+    @staticmethod
+    def for_generator(
+        generator: WatermarkGenerator[T] | Callable[[], WatermarkGenerator[T]],
+    ) -> WatermarkStrategy[T]:
+        """Have watermarks made by a `WatermarkGenerator`, or by those that a function or class makes, one a subtask."""
+        if not isinstance(generator, WatermarkGenerator) and not callable(generator):
+            raise PlanError(f"for_generator() needs a flownet.WatermarkGenerator or what makes one, not {generator!r}")
+        return WatermarkStrategy("own", generator=generator)
+
+    @staticmethod
+    def no_watermarks() -> WatermarkStrategy[Any]:
+        """Have timestamps and no watermarks: event time passes when the input ends, all at once."""
+        return WatermarkStrategy("never")
+
+    def with_timestamp_assigner(self, assigner: Callable[[T], int] | int | str) -> WatermarkStrategy[T]:
+        """Find a record's timestamp in it.
+
+        Parameters
+        ----------
+        assigner
+            A function of a record, or the index or key of a field. The timestamp is an ``int`` of milliseconds since
+            1970-01-01 UTC. Default: the timestamp that the record has already.
+        """
+        if isinstance(assigner, bool) or not (callable(assigner) or isinstance(assigner, int | str)):
+            raise PlanError(
+                f"with_timestamp_assigner() needs a function, an index or a key, not {type(assigner).__name__} "
+                f"{assigner!r}"
+            )
+        return replace(self, assigner=assigner)
+
+    def with_idleness(self, timeout: str | timedelta) -> WatermarkStrategy[T]:
+        """Hold nobody up when no record has come for that long, in processing time."""
+        return replace(self, idle_after_ms=milliseconds("with_idleness", "timeout", timeout))
+
+    def functions(self) -> dict[str, Any]:
+        """Name the user's functions, as the operator finds them."""
+        assigner = {} if self.assigner is None else {"assigner" if callable(self.assigner) else "field": self.assigner}
+        return assigner if self.generator is None else {**assigner, "generator": self.generator}

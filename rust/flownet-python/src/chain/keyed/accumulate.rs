@@ -1,0 +1,130 @@
+//! Folds of Python values: what is done with records, apart from what their results look like.
+
+use flownet_runtime::operator::{Fold, KeyedRecord};
+use flownet_runtime::window::Window;
+use flownet_runtime::{TaskContext, TaskError};
+use pyo3::prelude::*;
+
+use super::KeyedBase;
+use super::results::Results;
+use crate::chain::medium::{Flow, PythonMedium};
+
+/// One value from many records of a key.
+pub(in crate::chain) trait Accumulate: Send {
+    /// What is kept; its default stands before the first record.
+    type Value: Default + Send;
+
+    /// Takes a record without the interpreter, if this record allows it; false leaves `value` as it was.
+    fn absorb(&self, record: &KeyedRecord<'_>, value: &mut Self::Value) -> bool {
+        let _ = (record, value);
+        false
+    }
+
+    /// Takes a record that was not absorbed.
+    fn add(
+        &self,
+        py: Python<'_>,
+        base: &KeyedBase,
+        record: &KeyedRecord<'_>,
+        value: &mut Self::Value,
+    ) -> Result<(), TaskError>;
+
+    /// Adds what became of later records.
+    fn merge(
+        &self,
+        py: Python<'_>,
+        base: &KeyedBase,
+        value: &mut Self::Value,
+        later: &Self::Value,
+    ) -> Result<(), TaskError>;
+
+    /// The result so far; none where there is nothing to tell.
+    fn result<'py>(
+        &self,
+        py: Python<'py>,
+        base: &KeyedBase,
+        value: &Self::Value,
+    ) -> Result<Option<Bound<'py, PyAny>>, TaskError>;
+}
+
+/// A fold with results of a certain look.
+pub(in crate::chain) struct Folding<A> {
+    base: KeyedBase,
+    accumulate: A,
+    results: Results,
+}
+
+impl<A> Folding<A> {
+    pub(in crate::chain) fn new(base: KeyedBase, accumulate: A, results: Results) -> Self {
+        Self { base, accumulate, results }
+    }
+}
+
+impl<A: Accumulate> Fold<PythonMedium> for Folding<A> {
+    type Value = A::Value;
+
+    #[inline]
+    fn absorb(&self, record: &KeyedRecord<'_>, value: &mut A::Value) -> bool {
+        self.accumulate.absorb(record, value)
+    }
+
+    #[inline]
+    fn fold(&self, py: Python<'_>, record: &KeyedRecord<'_>, value: &mut A::Value) -> Result<(), TaskError> {
+        self.accumulate.add(py, &self.base, record, value)
+    }
+
+    fn merge(&self, py: Python<'_>, value: &mut A::Value, later: &A::Value) -> Result<(), TaskError> {
+        self.accumulate.merge(py, &self.base, value, later)
+    }
+
+    fn emit(
+        &mut self,
+        window: Window,
+        key: &[u8],
+        value: &mut A::Value,
+        flow: &mut Flow<'_, '_>,
+    ) -> Result<(), TaskError> {
+        match self.accumulate.result(flow.token, &self.base, value)? {
+            Some(result) => self.results.give_out(&self.base, (window, key), result, flow),
+            None => Ok(()),
+        }
+    }
+
+    #[inline]
+    fn emit_so_far(&self, key: &[u8], value: &A::Value, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        match self.accumulate.result(flow.token, &self.base, value)? {
+            Some(result) => self.results.give_out_so_far(&self.base, key, result, flow),
+            None => Ok(()),
+        }
+    }
+
+    fn on_watermark(&mut self, watermark_ms: i64) {
+        self.results.set_watermark(watermark_ms);
+    }
+
+    fn record<'py>(&self, record: &KeyedRecord<'_>, flow: &Flow<'_, 'py>) -> Result<Bound<'py, PyAny>, TaskError> {
+        self.base.decode(flow.token, record.value())
+    }
+
+    fn without_timestamp(&self, py: Python<'_>, record: &Bound<'_, PyAny>) -> TaskError {
+        self.base.without_timestamp(py, record)
+    }
+
+    fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
+        self.results.open(py, &self.base, cx)
+    }
+
+    fn close(&mut self, py: Python<'_>) -> Result<(), TaskError> {
+        self.results.close(py, &self.base)
+    }
+}
+
+impl KeyedBase {
+    /// The error of a record that has no timestamp, where one is needed.
+    pub(super) fn without_timestamp(&self, _: Python<'_>, record: &Bound<'_, PyAny>) -> TaskError {
+        let message = "a window of event time got a record without a timestamp: call \
+                       assign_timestamps_and_watermarks() on the stream before key_by(), or say time=\"processing\""
+            .to_owned();
+        self.info.refused("ValueError", message, Some(record))
+    }
+}

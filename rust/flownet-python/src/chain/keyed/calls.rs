@@ -1,0 +1,112 @@
+//! What users' functions say of windows: the gaps of sessions, and triggers of their own.
+
+use flownet_runtime::operator::{Asked, Calls, KeyedRecord, TriggerCall};
+use flownet_runtime::time::Clock;
+use flownet_runtime::window::{TriggerResult, Window};
+use flownet_runtime::{TaskContext, TaskError};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyInt};
+
+use super::KeyedBase;
+use crate::chain::call::call1;
+use crate::chain::context::{PyTriggerContext, PyWindow};
+use crate::chain::medium::{Flow, PythonMedium};
+
+/// The functions, where there are any.
+pub(in crate::chain) struct WindowCalls {
+    base: KeyedBase,
+    gap: Option<Py<PyAny>>,
+    trigger: Option<Py<PyAny>>,
+}
+
+impl WindowCalls {
+    pub(in crate::chain) fn new(base: KeyedBase, gap: Option<Py<PyAny>>, trigger: Option<Py<PyAny>>) -> Self {
+        Self { base, gap, trigger }
+    }
+
+    fn missing<T>(what: &str) -> Result<T, TaskError> {
+        Err(TaskError::Config(format!("a window was planned with {what} of the user and has none")))
+    }
+}
+
+impl Calls<PythonMedium> for WindowCalls {
+    type Kept = Option<Py<PyDict>>;
+
+    fn gap_ms(&mut self, record: &KeyedRecord<'_>, flow: &mut Flow<'_, '_>) -> Result<i64, TaskError> {
+        let py = flow.token;
+        let Some(gap) = &self.gap else { return Self::missing("gaps") };
+        let (gap, value) = (gap.bind(py), self.base.decode(py, record.value())?);
+        let failed = |error: PyErr| self.base.info.call_failed(py, &error, gap, "one record", Some(&value));
+        let gap_ms = call1(gap, &value).map_err(failed)?;
+        match gap_ms.extract::<i64>() {
+            Ok(gap_ms @ 1..) => Ok(gap_ms),
+            Ok(_) => Err(failed(PyValueError::new_err(format!("a session lasts at least 1 ms, not {gap_ms}")))),
+            Err(_) => Err(failed(PyTypeError::new_err(format!("a gap is a number of milliseconds, not {gap_ms}")))),
+        }
+    }
+
+    fn trigger(
+        &mut self,
+        call: TriggerCall<'_>,
+        at: &mut Asked<'_, Self::Kept>,
+        flow: &mut Flow<'_, '_>,
+    ) -> Result<TriggerResult, TaskError> {
+        let py = flow.token;
+        let Some(trigger) = &self.trigger else { return Self::missing("a trigger") };
+        let trigger = trigger.bind(py);
+        let failed = |error: PyErr| self.base.info.failed(py, &error, None);
+        let context = Bound::new(py, PyTriggerContext::new(at.watermark_ms, flow.now_ms)).map_err(failed)?;
+        context.get().enter(at.kept.take());
+        let window = Bound::new(py, PyWindow::new(at.window)).map_err(failed)?;
+        let answer = match call {
+            TriggerCall::Record(record) => {
+                let value = self.base.decode(py, record.value())?;
+                let timestamp_ms = PyInt::new(py, record.timestamp_ms);
+                let given = (&value, timestamp_ms, window, &context);
+                let answer = trigger.call_method1(intern!(py, "on_element"), given);
+                answer.map_err(|error| self.base.info.failed(py, &error, Some(&value)))
+            }
+            TriggerCall::Time(clock, time_ms) => {
+                let method = match clock {
+                    Clock::Event => intern!(py, "on_event_time"),
+                    Clock::Processing => intern!(py, "on_processing_time"),
+                };
+                trigger.call_method1(method, (time_ms, window, &context)).map_err(failed)
+            }
+            TriggerCall::Merged => trigger.call_method1(intern!(py, "on_merge"), (window, &context)).map_err(failed),
+            TriggerCall::Clear => trigger.call_method1(intern!(py, "clear"), (window, &context)).map_err(failed),
+        };
+        let answer = answer?;
+        let (kept, timers) = context.get().leave();
+        *at.kept = kept.filter(|kept| !kept.bind(py).is_empty());
+        at.timers = timers;
+        if answer.is_none() {
+            return Ok(TriggerResult::CONTINUE);
+        }
+        let parts = answer.getattr(intern!(py, "value")).and_then(|value| value.extract::<(bool, bool)>());
+        let (fires, purges) = parts.map_err(|_| {
+            failed(PyTypeError::new_err(format!("a trigger answers with a TriggerResult or None, not {answer}")))
+        })?;
+        Ok(TriggerResult { fires, purges })
+    }
+
+    fn merge_kept(
+        &mut self,
+        _: Window,
+        kept: &mut Self::Kept,
+        other: Self::Kept,
+        py: Python<'_>,
+    ) -> Result<(), TaskError> {
+        let Some(trigger) = &self.trigger else { return Ok(()) };
+        let merged = trigger.bind(py).call_method1(intern!(py, "merge_state"), (kept.take(), other));
+        let merged = merged.and_then(|merged| Ok(merged.extract::<Option<Py<PyDict>>>()?));
+        *kept = merged.map_err(|error| self.base.info.failed(py, &error, None))?;
+        Ok(())
+    }
+
+    fn open(&mut self, _: Python<'_>, _: &TaskContext) -> Result<(), TaskError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,154 @@
+//! All records of a window, for a user's function: kept as bytes until then, a fraction of the memory of objects.
+
+use flownet_runtime::operator::{Fold, KeyedRecord};
+use flownet_runtime::window::Window;
+use flownet_runtime::{TaskContext, TaskError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+use super::KeyedBase;
+use super::results::Results;
+use crate::chain::medium::{Flow, PythonMedium};
+use crate::codec::Decoder;
+
+/// A user's function once for each key and window.
+pub(in crate::chain) struct Collect {
+    base: KeyedBase,
+    results: Results,
+    /// Takes records out before the function sees them.
+    evictor: Option<Py<PyAny>>,
+}
+
+/// The records of a window.
+#[derive(Default)]
+pub(in crate::chain) struct Records {
+    /// Their encodings, one behind the other.
+    bytes: Vec<u8>,
+    /// With an evictor: when each is, and where it ends.
+    places: Vec<(i64, usize)>,
+    /// What the user's function keeps for the window.
+    state: Option<Py<PyDict>>,
+}
+
+impl Collect {
+    pub(in crate::chain) fn new(base: KeyedBase, results: Results, evictor: Option<Py<PyAny>>) -> Self {
+        Self { base, results, evictor }
+    }
+
+    fn decode_all<'py>(&self, py: Python<'py>, bytes: &[u8]) -> Result<Bound<'py, PyList>, TaskError> {
+        let values = PyList::empty(py);
+        let mut decoder = Decoder::new(bytes, &self.base.classes);
+        while !decoder.is_empty() {
+            let value = decoder.next_value(py).and_then(|value| Ok(values.append(value)?));
+            value.map_err(|error| self.base.info.codec_failed(py, error, None))?;
+        }
+        Ok(values)
+    }
+
+    /// Asks the evictor which records stay, and forgets the others.
+    fn evict<'py>(
+        &self,
+        window: Window,
+        records: &mut Records,
+        values: Bound<'py, PyList>,
+    ) -> Result<Bound<'py, PyList>, TaskError> {
+        let Some(evictor) = &self.evictor else { return Ok(values) };
+        let py = values.py();
+        let failed = |error: PyErr| self.base.info.failed(py, &error, None);
+        let times: Vec<i64> = records.places.iter().map(|(timestamp_ms, _)| *timestamp_ms).collect();
+        let kept: Vec<usize> = evictor
+            .bind(py)
+            .call_method1(intern!(py, "_kept"), (times, &values, window.end_ms))
+            .and_then(|kept| kept.extract())
+            .map_err(failed)?;
+        if kept.len() == values.len() {
+            return Ok(values);
+        }
+        let (mut bytes, mut places) = (Vec::new(), Vec::new());
+        let left = PyList::empty(py);
+        for at in kept {
+            let start = if at == 0 { 0 } else { records.places[at - 1].1 };
+            let (timestamp_ms, end) = records.places[at];
+            bytes.extend_from_slice(&records.bytes[start..end]);
+            places.push((timestamp_ms, bytes.len()));
+            values.get_item(at).and_then(|value| left.append(value)).map_err(failed)?;
+        }
+        (records.bytes, records.places) = (bytes, places);
+        Ok(left)
+    }
+}
+
+impl Fold<PythonMedium> for Collect {
+    type Value = Records;
+
+    #[inline]
+    fn absorb(&self, record: &KeyedRecord<'_>, records: &mut Records) -> bool {
+        records.bytes.extend_from_slice(record.value());
+        if self.evictor.is_some() {
+            records.places.push((record.timestamp_ms, records.bytes.len()));
+        }
+        true
+    }
+
+    fn fold(&self, _: Python<'_>, record: &KeyedRecord<'_>, records: &mut Records) -> Result<(), TaskError> {
+        self.absorb(record, records);
+        Ok(())
+    }
+
+    fn merge(&self, py: Python<'_>, records: &mut Records, later: &Records) -> Result<(), TaskError> {
+        let before = records.bytes.len();
+        records.bytes.extend_from_slice(&later.bytes);
+        records.places.extend(later.places.iter().map(|(timestamp_ms, end)| (*timestamp_ms, before + end)));
+        if records.state.is_none() {
+            records.state = later.state.as_ref().map(|state| state.clone_ref(py));
+        }
+        Ok(())
+    }
+
+    fn emit(
+        &mut self,
+        window: Window,
+        key: &[u8],
+        records: &mut Records,
+        flow: &mut Flow<'_, '_>,
+    ) -> Result<(), TaskError> {
+        let values = self.decode_all(flow.token, &records.bytes)?;
+        let values = self.evict(window, records, values)?;
+        self.results.process(&self.base, (window, key), values, Some(&mut records.state), flow)
+    }
+
+    fn emit_so_far(&self, _: &[u8], _: &Records, _: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        Err(TaskError::Config("a function over the records of a window was given none".into()))
+    }
+
+    fn clear(
+        &mut self,
+        window: Window,
+        key: &[u8],
+        records: Records,
+        flow: &mut Flow<'_, '_>,
+    ) -> Result<(), TaskError> {
+        self.results.clear(&self.base, (window, key), records.state, flow)
+    }
+
+    fn on_watermark(&mut self, watermark_ms: i64) {
+        self.results.set_watermark(watermark_ms);
+    }
+
+    fn record<'py>(&self, record: &KeyedRecord<'_>, flow: &Flow<'_, 'py>) -> Result<Bound<'py, PyAny>, TaskError> {
+        self.base.decode(flow.token, record.value())
+    }
+
+    fn without_timestamp(&self, py: Python<'_>, record: &Bound<'_, PyAny>) -> TaskError {
+        self.base.without_timestamp(py, record)
+    }
+
+    fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
+        self.results.open(py, &self.base, cx)
+    }
+
+    fn close(&mut self, py: Python<'_>) -> Result<(), TaskError> {
+        self.results.close(py, &self.base)
+    }
+}

@@ -1,0 +1,71 @@
+//! `min_by` and `max_by`: the record with the least or greatest value, the first of equal ones.
+
+use flownet_runtime::TaskError;
+use flownet_runtime::operator::KeyedRecord;
+use pyo3::prelude::*;
+
+use super::accumulate::Accumulate;
+use super::number::Value;
+use super::{Aggregation, FieldOf, KeyedBase};
+
+/// Keeps one whole record.
+pub(in crate::chain) struct Extreme {
+    fold: Aggregation,
+    field: FieldOf,
+}
+
+/// The record so far, as bytes, and its value.
+pub(in crate::chain) type Best = Option<(Value, Vec<u8>)>;
+
+impl Extreme {
+    /// `fold` is min or max.
+    pub(in crate::chain) fn new(fold: Aggregation, field: FieldOf) -> Self {
+        Self { fold, field }
+    }
+
+    fn take(&self, py: Python<'_>, best: &mut Best, next: Value, record: &[u8]) -> PyResult<()> {
+        let Some((so_far, held)) = best else {
+            *best = Some((next, record.to_vec()));
+            return Ok(());
+        };
+        if next.is_beyond(py, self.fold, so_far)? {
+            *so_far = next;
+            held.clear();
+            held.extend_from_slice(record);
+        }
+        Ok(())
+    }
+}
+
+impl Accumulate for Extreme {
+    type Value = Best;
+
+    fn add(
+        &self,
+        py: Python<'_>,
+        base: &KeyedBase,
+        record: &KeyedRecord<'_>,
+        best: &mut Best,
+    ) -> Result<(), TaskError> {
+        let next = self.field.of(py, base, record)?;
+        self.take(py, best, next, record.value()).map_err(|error| {
+            let decoded = base.decode(py, record.value()).ok();
+            base.info.failed(py, &error, decoded.as_ref())
+        })
+    }
+
+    fn merge(&self, py: Python<'_>, base: &KeyedBase, best: &mut Best, later: &Best) -> Result<(), TaskError> {
+        let Some((value, record)) = later else { return Ok(()) };
+        let taken = self.take(py, best, value.clone_ref(py), record);
+        taken.map_err(|error| base.info.failed(py, &error, None))
+    }
+
+    fn result<'py>(
+        &self,
+        py: Python<'py>,
+        base: &KeyedBase,
+        best: &Best,
+    ) -> Result<Option<Bound<'py, PyAny>>, TaskError> {
+        best.as_ref().map(|(_, record)| base.decode(py, record)).transpose()
+    }
+}

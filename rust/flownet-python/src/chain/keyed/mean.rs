@@ -1,0 +1,73 @@
+//! `mean`, of the record or of one of its fields.
+
+use flownet_runtime::TaskError;
+use flownet_runtime::operator::KeyedRecord;
+use pyo3::prelude::*;
+
+use super::accumulate::Accumulate;
+use super::number::Value;
+use super::{Aggregation, FieldOf, KeyedBase};
+
+/// The sum over the number.
+pub(in crate::chain) struct Mean(pub(in crate::chain) FieldOf);
+
+/// What a mean is made of.
+#[derive(Default)]
+pub(in crate::chain) struct Parts {
+    sum: Option<Value>,
+    count: u64,
+}
+
+impl Accumulate for Mean {
+    type Value = Parts;
+
+    #[inline]
+    fn absorb(&self, record: &KeyedRecord<'_>, parts: &mut Parts) -> bool {
+        let Some(next) = self.0.native(record) else { return false };
+        let is_taken = match &mut parts.sum {
+            Some(so_far) => so_far.fold_native(Aggregation::Sum, &next),
+            first => {
+                *first = Some(next);
+                true
+            }
+        };
+        parts.count += u64::from(is_taken);
+        is_taken
+    }
+
+    fn add(
+        &self,
+        py: Python<'_>,
+        base: &KeyedBase,
+        record: &KeyedRecord<'_>,
+        parts: &mut Parts,
+    ) -> Result<(), TaskError> {
+        let next = self.0.of(py, base, record)?;
+        Value::fold(py, Aggregation::Sum, &mut parts.sum, next).map_err(|error| {
+            let decoded = base.decode(py, record.value()).ok();
+            base.info.failed(py, &error, decoded.as_ref())
+        })?;
+        parts.count += 1;
+        Ok(())
+    }
+
+    fn merge(&self, py: Python<'_>, base: &KeyedBase, parts: &mut Parts, later: &Parts) -> Result<(), TaskError> {
+        if let Some(sum) = &later.sum {
+            Value::fold(py, Aggregation::Sum, &mut parts.sum, sum.clone_ref(py))
+                .map_err(|error| base.info.failed(py, &error, None))?;
+        }
+        parts.count += later.count;
+        Ok(())
+    }
+
+    fn result<'py>(
+        &self,
+        py: Python<'py>,
+        base: &KeyedBase,
+        parts: &Parts,
+    ) -> Result<Option<Bound<'py, PyAny>>, TaskError> {
+        let Some(sum) = &parts.sum else { return Ok(None) };
+        let mean = sum.to_object(py).div(parts.count);
+        mean.map(Some).map_err(|error| base.info.failed(py, &error, None))
+    }
+}

@@ -1,0 +1,79 @@
+//! `aggregate` with a user's `AggregateFunction`.
+
+use flownet_runtime::TaskError;
+use flownet_runtime::operator::KeyedRecord;
+use pyo3::intern;
+use pyo3::prelude::*;
+
+use super::KeyedBase;
+use super::accumulate::Accumulate;
+
+/// The user's function.
+pub(in crate::chain) struct Own(pub(in crate::chain) Py<PyAny>);
+
+impl Own {
+    fn accumulator<'py>(
+        &self,
+        py: Python<'py>,
+        base: &KeyedBase,
+        held: &Option<Py<PyAny>>,
+    ) -> Result<Bound<'py, PyAny>, TaskError> {
+        match held {
+            Some(held) => Ok(held.bind(py).clone()),
+            None => self
+                .0
+                .bind(py)
+                .call_method0(intern!(py, "create_accumulator"))
+                .map_err(|error| base.info.failed(py, &error, None)),
+        }
+    }
+}
+
+impl Accumulate for Own {
+    /// None before the first.
+    type Value = Option<Py<PyAny>>;
+
+    fn add(
+        &self,
+        py: Python<'_>,
+        base: &KeyedBase,
+        record: &KeyedRecord<'_>,
+        held: &mut Option<Py<PyAny>>,
+    ) -> Result<(), TaskError> {
+        let (value, accumulator) = (base.decode(py, record.value())?, self.accumulator(py, base, held)?);
+        let added = self.0.bind(py).call_method1(intern!(py, "add"), (&value, accumulator));
+        *held = Some(added.map_err(|error| base.info.failed(py, &error, Some(&value)))?.unbind());
+        Ok(())
+    }
+
+    fn merge(
+        &self,
+        py: Python<'_>,
+        base: &KeyedBase,
+        held: &mut Option<Py<PyAny>>,
+        later: &Option<Py<PyAny>>,
+    ) -> Result<(), TaskError> {
+        let Some(later) = later else { return Ok(()) };
+        let later = base.own(py, later.bind(py).clone())?;
+        let merged = match held {
+            None => later,
+            Some(held) => {
+                let merged = self.0.bind(py).call_method1(intern!(py, "merge"), (held.bind(py), later));
+                merged.map_err(|error| base.info.failed(py, &error, None))?
+            }
+        };
+        *held = Some(merged.unbind());
+        Ok(())
+    }
+
+    fn result<'py>(
+        &self,
+        py: Python<'py>,
+        base: &KeyedBase,
+        held: &Option<Py<PyAny>>,
+    ) -> Result<Option<Bound<'py, PyAny>>, TaskError> {
+        let accumulator = self.accumulator(py, base, held)?;
+        let result = self.0.bind(py).call_method1(intern!(py, "get_result"), (accumulator,));
+        result.map(Some).map_err(|error| base.info.failed(py, &error, None))
+    }
+}

@@ -1,0 +1,204 @@
+//! What results of folds look like: pairs, with their window, or what a user's function makes of them.
+
+use flownet_core::keygroup::hash_key;
+use flownet_runtime::state::{KeyGroupRange, KeyedState};
+use flownet_runtime::window::Window;
+use flownet_runtime::{TaskContext, TaskError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+
+use super::KeyedBase;
+use crate::chain::call::call1;
+use crate::chain::context::{PySides, PyTaskContext, PyWindow, PyWindowContext};
+use crate::chain::medium::{EmitEach, Flow};
+
+/// The look of results.
+pub(in crate::chain) struct Results {
+    with_key: bool,
+    with_window: bool,
+    process: Option<OfWindow>,
+    watermark_ms: i64,
+}
+
+/// A user's function over the results of a window.
+pub(in crate::chain) enum OfWindow {
+    /// `function(key, window, values)`.
+    Function(Py<PyAny>),
+    /// A `ProcessWindowFunction`.
+    Object {
+        /// The user's.
+        object: Py<PyAny>,
+        /// What belongs to a key, whatever the window.
+        global: KeyedState<Py<PyDict>>,
+    },
+}
+
+impl OfWindow {
+    /// A `ProcessWindowFunction` for the keys of these groups.
+    pub(in crate::chain) fn object(object: Py<PyAny>, range: KeyGroupRange) -> Self {
+        Self::Object { object, global: KeyedState::new(range) }
+    }
+}
+
+impl Results {
+    /// Results are values with these beside them, unless `process` makes something else of them.
+    pub(in crate::chain) fn new(with_key: bool, with_window: bool, process: Option<OfWindow>) -> Self {
+        Self { with_key, with_window, process, watermark_ms: i64::MIN }
+    }
+
+    pub(super) fn set_watermark(&mut self, watermark_ms: i64) {
+        self.watermark_ms = watermark_ms;
+    }
+
+    pub(super) fn give_out_so_far<'py>(
+        &self,
+        base: &KeyedBase,
+        key: &[u8],
+        result: Bound<'py, PyAny>,
+        flow: &mut Flow<'_, 'py>,
+    ) -> Result<(), TaskError> {
+        if !self.with_key {
+            return flow.emit(result);
+        }
+        let key = base.decode(flow.token, key)?;
+        let pair =
+            PyTuple::new(flow.token, [key, result]).map_err(|error| base.info.failed(flow.token, &error, None))?;
+        flow.emit(pair.into_any())
+    }
+
+    pub(super) fn give_out<'py>(
+        &mut self,
+        base: &KeyedBase,
+        (window, key): (Window, &[u8]),
+        result: Bound<'py, PyAny>,
+        flow: &mut Flow<'_, 'py>,
+    ) -> Result<(), TaskError> {
+        let py = flow.token;
+        let failed = |error: PyErr| base.info.failed(py, &error, None);
+        if self.process.is_some() {
+            let results = PyList::new(py, [result]).map_err(failed)?;
+            return self.process(base, (window, key), results, None, flow);
+        }
+        let record = match (self.with_key, self.with_window) {
+            (true, false) => PyTuple::new(py, [base.decode(py, key)?, result]),
+            (false, false) => return flow.emit(result),
+            (with_key, true) => {
+                let window = Bound::new(py, PyWindow::new(window)).map_err(failed)?.into_any();
+                if with_key {
+                    PyTuple::new(py, [base.decode(py, key)?, window, result])
+                } else {
+                    PyTuple::new(py, [window, result])
+                }
+            }
+        };
+        flow.emit(record.map_err(failed)?.into_any())
+    }
+
+    /// Calls the user's function over the records, or the result, of a window.
+    pub(super) fn process<'py>(
+        &mut self,
+        base: &KeyedBase,
+        (window, key): (Window, &[u8]),
+        values: Bound<'py, PyList>,
+        state: Option<&mut Option<Py<PyDict>>>,
+        flow: &mut Flow<'_, 'py>,
+    ) -> Result<(), TaskError> {
+        let py = flow.token;
+        let key_object = base.decode(py, key)?;
+        match &mut self.process {
+            None => Ok(()),
+            Some(OfWindow::Function(function)) => {
+                let (function, given) = (function.bind(py), "the key, the window and a list of its records");
+                let failed = |error: PyErr| base.info.call_failed(py, &error, function, given, None);
+                let items = function.call1((key_object, PyWindow::new(window), values)).map_err(failed)?;
+                if items.is_none() { Ok(()) } else { flow.emit_each(&items, failed) }
+            }
+            Some(OfWindow::Object { object, global }) => {
+                let hash = hash_key(key);
+                let context = PyWindowContext::new(window, self.watermark_ms, flow.now_ms);
+                let mut own = None;
+                let state = state.unwrap_or(&mut own);
+                context.enter(state.take(), global.get(key, hash).map(|held| held.clone_ref(py)));
+                let failed = |error: PyErr| base.info.failed(py, &error, None);
+                let context = Bound::new(py, context).map_err(failed)?;
+                let process = object.bind(py).getattr(intern!(py, "process")).map_err(failed)?;
+                let given = "the key, a context and a list of the window's records";
+                let failed = |error: PyErr| base.info.call_failed(py, &error, &process, given, None);
+                let items = process.call1((key_object, &context, values)).map_err(failed)?;
+                if !items.is_none() {
+                    flow.emit_each(&items, failed)?;
+                }
+                let (of_window, of_key, sides) = context.get().leave();
+                *state = of_window;
+                keep(py, global, (key, hash), of_key)?;
+                sides.emit(flow)
+            }
+        }
+    }
+
+    /// Tells the user's function that a window is forgotten.
+    pub(super) fn clear(
+        &mut self,
+        base: &KeyedBase,
+        (window, key): (Window, &[u8]),
+        state: Option<Py<PyDict>>,
+        flow: &mut Flow<'_, '_>,
+    ) -> Result<(), TaskError> {
+        let py = flow.token;
+        let Some(OfWindow::Object { object, global }) = &mut self.process else { return Ok(()) };
+        let hash = hash_key(key);
+        let context = PyWindowContext::new(window, self.watermark_ms, flow.now_ms);
+        context.enter(state, global.get(key, hash).map(|held| held.clone_ref(py)));
+        let failed = |error: PyErr| base.info.failed(py, &error, None);
+        let context = Bound::new(py, context).map_err(failed)?;
+        let clear = object.bind(py).getattr(intern!(py, "clear")).map_err(failed)?;
+        call1(&clear, context.as_any()).map_err(failed)?;
+        let (_, of_key, sides) = context.get().leave();
+        keep(py, global, (key, hash), of_key)?;
+        sides.emit(flow)
+    }
+
+    pub(super) fn open(&self, py: Python<'_>, base: &KeyedBase, cx: &TaskContext) -> Result<(), TaskError> {
+        let Some(OfWindow::Object { object, .. }) = &self.process else { return Ok(()) };
+        let context = PyTaskContext::new(&base.info, cx);
+        let opened = object.bind(py).call_method1(intern!(py, "open"), (context,));
+        opened.map(drop).map_err(|error| base.info.failed(py, &error, None))
+    }
+
+    pub(super) fn close(&self, py: Python<'_>, base: &KeyedBase) -> Result<(), TaskError> {
+        let Some(OfWindow::Object { object, .. }) = &self.process else { return Ok(()) };
+        let closed = object.bind(py).call_method0(intern!(py, "close"));
+        closed.map(drop).map_err(|error| base.info.failed(py, &error, None))
+    }
+}
+
+/// Keeps a key's mapping, if there is something in it.
+pub(super) fn keep(
+    py: Python<'_>,
+    state: &mut KeyedState<Py<PyDict>>,
+    (key, hash): (&[u8], u32),
+    mapping: Option<Py<PyDict>>,
+) -> Result<(), TaskError> {
+    match mapping {
+        None => {}
+        Some(mapping) if mapping.bind(py).is_empty() => drop(state.remove(key, hash)),
+        Some(mapping) => drop(state.insert(key, hash, mapping)?),
+    }
+    Ok(())
+}
+
+/// Values for side outputs, with the names of their tags.
+pub(in crate::chain) trait EmitSides {
+    fn emit(self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError>;
+}
+
+impl EmitSides for PySides {
+    fn emit(self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        for (tag, value) in self {
+            let value = value.into_bound(flow.token);
+            flow.emit_to(&tag, &value)?;
+        }
+        Ok(())
+    }
+}

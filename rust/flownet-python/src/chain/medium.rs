@@ -1,0 +1,152 @@
+//! Python objects as what records are to the operators of a chain.
+
+use std::sync::Arc;
+
+use flownet_core::CustomEvent;
+use flownet_runtime::operator::{self, Medium};
+use flownet_runtime::{Outputs, TaskError};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyIterator, PyList, PyString};
+
+use super::attach::{TaskThreads, attached, detached, enter_threads, forget_thread, keep_thread};
+use super::exit::{CLASS_DEFINITION, Exit};
+use super::failure::{OperatorInfo, short_repr};
+use super::isolate::{is_immutable, isolate, take_item};
+use crate::codec::{self, KnownClasses, exact};
+
+/// The operators of one task.
+pub(super) type PythonChain = operator::OperatorChain<PythonMedium>;
+
+/// What lies behind a stage, while the interpreter is attached.
+pub(super) type Flow<'a, 'py> = operator::Flow<'a, 'py, PythonMedium>;
+
+/// The interpreter, as one task has it.
+pub(super) struct PythonMedium {
+    classes: KnownClasses,
+    threads: Arc<TaskThreads>,
+    is_open: bool,
+}
+
+impl PythonMedium {
+    pub(super) fn new(classes: KnownClasses, threads: Arc<TaskThreads>) -> Self {
+        Self { classes, threads, is_open: false }
+    }
+}
+
+impl Medium for PythonMedium {
+    type Token<'m> = Python<'m>;
+    type Record<'m> = Bound<'m, PyAny>;
+    type Info = OperatorInfo;
+    type Exit = Exit;
+
+    fn open(&mut self) -> Result<(), TaskError> {
+        keep_thread();
+        self.is_open = true;
+        let entered = Python::attach(|py| enter_threads(py, &self.threads));
+        entered.map_err(|error| TaskError::Config(error.to_string()))
+    }
+
+    fn close(&mut self) {
+        if std::mem::take(&mut self.is_open) {
+            forget_thread();
+        }
+    }
+
+    fn attach<R>(work: impl for<'m> FnOnce(Python<'m>) -> R) -> R {
+        Python::attach(work)
+    }
+
+    fn attached<R>(out: &mut Outputs, work: impl for<'m> FnOnce(Python<'m>, &mut Outputs) -> R) -> R {
+        attached(out, work)
+    }
+
+    fn detached<R: Send>(py: Python<'_>, out: &mut Outputs, work: impl FnOnce(&mut Outputs) -> R + Send) -> R {
+        detached(py, out, work)
+    }
+
+    #[inline]
+    fn decode<'py>(
+        &self,
+        py: Self::Token<'py>,
+        bytes: &[u8],
+        info: &OperatorInfo,
+    ) -> Result<Self::Record<'py>, TaskError> {
+        codec::decode(py, bytes, &self.classes).map_err(|error| info.codec_failed(py, error, None))
+    }
+
+    #[inline]
+    fn rows(&self, bytes: &[u8]) -> Option<u64> {
+        codec::array_rows(bytes, &self.classes)
+    }
+
+    #[inline]
+    fn share<'py>(record: &Self::Record<'py>) -> Self::Record<'py> {
+        record.clone()
+    }
+
+    #[inline]
+    fn isolate<'py>(
+        py: Self::Token<'py>,
+        record: Self::Record<'py>,
+        info: &OperatorInfo,
+    ) -> Result<Self::Record<'py>, TaskError> {
+        if is_immutable(&record) {
+            return Ok(record);
+        }
+        isolate(record).map_err(|error| info.failed(py, &error, None))
+    }
+
+    fn on_custom(&mut self, event: &CustomEvent, head: &OperatorInfo) -> Result<(), TaskError> {
+        if event.kind() != CLASS_DEFINITION {
+            return Ok(());
+        }
+        Python::attach(|py| {
+            let added = self.classes.add_part(py, event.payload());
+            added.map_err(|error| head.codec_failed(py, error, None))
+        })
+    }
+
+    fn name(info: &OperatorInfo) -> &str {
+        &info.operator
+    }
+}
+
+/// What users' functions return, on its way.
+pub(super) trait EmitEach<'py> {
+    /// Emits each item; `failed` tells of an iteration that raises.
+    fn emit_each(&mut self, items: &Bound<'py, PyAny>, failed: impl Fn(PyErr) -> TaskError) -> Result<(), TaskError>;
+}
+
+impl<'py> EmitEach<'py> for Flow<'_, 'py> {
+    fn emit_each(&mut self, items: &Bound<'py, PyAny>, failed: impl Fn(PyErr) -> TaskError) -> Result<(), TaskError> {
+        if let Some(list) = exact::<PyList>(items) {
+            let mut at = 0;
+            while at < list.len() {
+                self.emit(take_item(list, at).map_err(&failed)?)?;
+                at += 1;
+            }
+            return Ok(());
+        }
+        for item in records(items).map_err(&failed)? {
+            self.emit(item.map_err(&failed)?)?;
+            self.cancel().check()?;
+        }
+        Ok(())
+    }
+}
+
+/// What a function returned, one by one. A text is no list of records, though Python would give its characters.
+fn records<'py>(returned: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyIterator>> {
+    let is_text = returned.is_exact_instance_of::<PyString>() || returned.is_exact_instance_of::<PyBytes>();
+    if !is_text {
+        match returned.try_iter() {
+            Err(error) if error.is_instance_of::<PyTypeError>(returned.py()) => {}
+            items => return items,
+        }
+    }
+    let (kind, what) = (returned.get_type().name()?, short_repr(returned));
+    let advice =
+        if is_text { "return [text] to emit it whole, list(text) for its parts" } else { "return a list, or yield" };
+    Err(PyTypeError::new_err(format!("it returned {what} ({kind}), where records to emit are wanted: {advice}")))
+}

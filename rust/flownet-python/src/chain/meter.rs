@@ -1,0 +1,35 @@
+//! Measures the records of a source whose rate is in bytes.
+
+use flownet_runtime::TaskError;
+use pyo3::prelude::*;
+
+use super::failure::OperatorInfo;
+use super::medium::Flow;
+use crate::codec::{SentClasses, encode};
+
+/// Encodes records to see how long they are.
+pub(super) struct Meter {
+    /// Of nobody's: what is measured is not sent.
+    classes: SentClasses,
+    info: OperatorInfo,
+    bytes: Vec<u8>,
+}
+
+impl Meter {
+    pub(super) fn new(classes: SentClasses, info: OperatorInfo) -> Self {
+        Self { classes, info, bytes: Vec::new() }
+    }
+
+    /// Hands on a record of a source. False when it was the last for this poll: more would pass the source's rate.
+    #[inline]
+    pub(super) fn emit<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<bool, TaskError> {
+        flow.emit_paced(record, |record| self.bytes_of(record))
+    }
+
+    fn bytes_of(&mut self, record: &Bound<'_, PyAny>) -> Result<usize, TaskError> {
+        self.bytes.clear();
+        let encoded = encode(record, &mut self.classes, &mut self.bytes);
+        encoded.map_err(|error| self.info.codec_failed(record.py(), error, Some(record)))?;
+        Ok(self.bytes.len())
+    }
+}

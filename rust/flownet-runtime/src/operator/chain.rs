@@ -1,0 +1,266 @@
+//! The operators of one task as a [`Chain`]: a tree of stages. Records go through it depth first, one at a time; they are
+//! encoded where they leave the task and decoded where they enter it. Keyed operators head a task and get their records
+//! as bytes with the key in front, so that those which only count never build a record.
+
+use flownet_core::CustomEvent;
+
+use super::record::{KeyedRecord, take_stamp};
+use super::stage::{Kind, Leaving, Stage};
+use super::{Flow, Medium, Operator};
+use crate::chain::{Chain, SourceStatus, TaskContext};
+use crate::error::TaskError;
+use crate::input::InputBatch;
+use crate::outputs::Outputs;
+use crate::source::RateLimit;
+use crate::time::{NO_TIMESTAMP, TimeSignal};
+
+/// The operators of one task.
+pub struct OperatorChain<M: Medium> {
+    medium: M,
+    /// Upstream first: a stage hands records to stages behind it only. The first is the head of all.
+    stages: Vec<Stage<M>>,
+    exits: Vec<Leaving<M>>,
+    /// For each input of the task, how its records come.
+    entries: Vec<Entry>,
+    /// Of its source.
+    rate_limit: Option<RateLimit>,
+    is_open: bool,
+}
+
+/// How the records of an input come to the head of the chain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// Which input of the operator it is, from 0.
+    pub side: u8,
+    /// Whether they carry their key in front.
+    pub keyed: bool,
+    /// Whether they carry their timestamps.
+    pub stamps: bool,
+}
+
+impl<M: Medium> OperatorChain<M> {
+    /// A chain of these stages, the head first, which has one entry for each input of the task.
+    pub fn new(
+        medium: M,
+        stages: Vec<Stage<M>>,
+        exits: Vec<Leaving<M>>,
+        entries: Vec<Entry>,
+        rate_limit: Option<RateLimit>,
+    ) -> Result<Self, TaskError> {
+        if stages.is_empty() {
+            return Err(TaskError::Config("a chain without operators".into()));
+        }
+        Ok(Self { medium, stages, exits, entries, rate_limit, is_open: false })
+    }
+
+    /// Calls every operator in order, upstream first, so that what one emits meets the next.
+    fn each_operator(
+        &mut self,
+        token: M::Token<'_>,
+        (out, now_ms): (&mut Outputs, i64),
+        mut work: impl FnMut(&mut dyn Operator<M>, &mut Flow<'_, '_, M>) -> Result<(), TaskError>,
+    ) -> Result<(), TaskError> {
+        for at in 0..self.stages.len() {
+            let (Stage { kind, links, .. }, after) =
+                self.stages[at..].split_first_mut().expect("there is a stage at each index");
+            if let Kind::Operator(operator) = kind {
+                work(operator.as_mut(), &mut Flow::new(token, (after, at + 1), links, &mut self.exits, (out, now_ms)))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn end_batch(&mut self, token: M::Token<'_>, out: &mut Outputs) -> Result<(), TaskError> {
+        self.each_operator(token, (out, NO_CLOCK_MS), |operator, flow| operator.end_batch(flow))
+    }
+
+    /// Takes records without the medium for as long as the head can; a record that it cannot take comes back.
+    fn absorb(&mut self, input: &mut InputBatch<'_>, out: &mut Outputs) -> Result<Absorbed, TaskError> {
+        let now_ms = input.now_ms();
+        let watermark_ms = input.watermark_ms();
+        let head = &mut self.stages[0];
+        while let Some((index, bytes)) = input.next()? {
+            let entry = self.entries[index];
+            if !entry.keyed || !head.operator().is_some_and(|operator| operator.is_keyed()) {
+                return Ok(Absorbed::UpTo(index, bytes.to_vec(), watermark_ms));
+            }
+            let record = entry.keyed_record(bytes, watermark_ms)?;
+            if let Some(operator) = head.operator()
+                && !operator.absorb(&record, now_ms)?
+            {
+                return Ok(Absorbed::UpTo(index, bytes.to_vec(), watermark_ms));
+            }
+            count_rows(&self.medium, record.value(), out);
+            head.brake(out)?;
+        }
+        Ok(Absorbed::All)
+    }
+
+    /// Takes one record of an input, whose channel's watermark this is.
+    #[inline]
+    fn push(
+        &mut self,
+        token: M::Token<'_>,
+        (index, bytes, watermark_ms): (usize, &[u8], Option<i64>),
+        (out, now_ms): (&mut Outputs, i64),
+    ) -> Result<(), TaskError> {
+        let entry = self.entries[index];
+        let (head, after) = self.stages.split_first_mut().expect("a chain has a head");
+        if !entry.keyed {
+            let (timestamp_ms, body) = entry.split(bytes, watermark_ms)?;
+            count_rows(&self.medium, body, out);
+            let flow = Flow::new(token, (after, 1), NO_LINKS, &mut self.exits, (out, now_ms));
+            let record = self.medium.decode(token, body, &head.info)?;
+            return head.process(record, flow.of_record(timestamp_ms, entry.side));
+        }
+        let record = entry.keyed_record(bytes, watermark_ms)?;
+        count_rows(&self.medium, record.value(), out);
+        let flow = Flow::new(token, (after, 1), NO_LINKS, &mut self.exits, (out, now_ms));
+        let flow = flow.of_record(record.timestamp_ms, entry.side);
+        if head.operator().is_some_and(|operator| operator.is_keyed()) {
+            return head.process_keyed(&record, flow);
+        }
+        // An operator that needs no key may still be placed by it: it gets the record alone.
+        let record = self.medium.decode(token, record.value(), &head.info)?;
+        head.process(record, flow)
+    }
+}
+
+/// Counts the rows of a record that arrived.
+#[inline]
+fn count_rows<M: Medium>(medium: &M, bytes: &[u8], out: &Outputs) {
+    if let Some(rows) = medium.rows(bytes) {
+        out.metrics().count_rows_in(rows);
+    }
+}
+
+/// For what no operator asks the time of.
+const NO_CLOCK_MS: i64 = i64::MIN;
+
+/// Who begins a flow goes along links of its own.
+const NO_LINKS: &super::Links = &super::Links::NONE;
+
+impl Entry {
+    #[inline]
+    fn split(self, bytes: &[u8], watermark_ms: Option<i64>) -> Result<(i64, &[u8]), TaskError> {
+        if self.stamps { Ok(take_stamp(bytes, watermark_ms)?) } else { Ok((NO_TIMESTAMP, bytes)) }
+    }
+
+    #[inline]
+    fn keyed_record(self, bytes: &[u8], watermark_ms: Option<i64>) -> Result<KeyedRecord<'_>, TaskError> {
+        let (timestamp_ms, body) = self.split(bytes, watermark_ms)?;
+        Ok(KeyedRecord::parse(body)?.at(timestamp_ms, self.side))
+    }
+}
+
+/// How far a batch got without the medium.
+enum Absorbed {
+    All,
+    /// This record of an input, at its channel's watermark, needs the medium; it has not been taken.
+    UpTo(usize, Vec<u8>, Option<i64>),
+}
+
+impl<M: Medium> Chain for OperatorChain<M> {
+    fn open(&mut self, cx: &TaskContext) -> Result<(), TaskError> {
+        self.is_open = true;
+        self.medium.open()?;
+        M::attach(|token| self.stages.iter_mut().try_for_each(|stage| stage.open(token, cx)))
+    }
+
+    fn process(&mut self, input: &mut InputBatch<'_>, out: &mut Outputs) -> Result<(), TaskError> {
+        let first = match self.absorb(input, out)? {
+            Absorbed::All => return Ok(()),
+            Absorbed::UpTo(index, bytes, watermark_ms) => (index, bytes, watermark_ms),
+        };
+        let now_ms = input.now_ms();
+        M::attached(out, |token, out| {
+            self.push(token, (first.0, &first.1, first.2), (out, now_ms))?;
+            loop {
+                let watermark_ms = input.watermark_ms();
+                while let Some((index, bytes)) = input.next()? {
+                    self.push(token, (index, bytes, watermark_ms), (out, now_ms))?;
+                }
+                if !input.next_buffer()? {
+                    break;
+                }
+            }
+            self.end_batch(token, out)
+        })
+    }
+
+    fn poll_source(&mut self, out: &mut Outputs) -> Result<SourceStatus, TaskError> {
+        if let Kind::Source(source) = &mut self.stages[0].kind
+            && let Some(status) = source.fill(out)?
+        {
+            return Ok(status);
+        }
+        M::attached(out, |token, out| {
+            let (head, after) = self.stages.split_first_mut().expect("a chain has a head");
+            let mut flow = Flow::new(token, (after, 1), &head.links, &mut self.exits, (out, NO_CLOCK_MS));
+            let status = match &mut head.kind {
+                Kind::Source(source) => source.emit(&mut flow)?,
+                Kind::Operator(_) => flow.refuse("heads a task without inputs and is no source")?,
+            };
+            self.end_batch(token, out)?;
+            Ok(status)
+        })
+    }
+
+    fn rate_limit(&self) -> Option<RateLimit> {
+        self.rate_limit
+    }
+
+    fn on_time(&mut self, signal: TimeSignal, now_ms: i64, out: &mut Outputs) -> Result<(), TaskError> {
+        M::attached(out, |token, out| {
+            let (head, after) = self.stages.split_first_mut().expect("a chain has a head");
+            head.on_time(signal, Flow::new(token, (after, 1), NO_LINKS, &mut self.exits, (out, now_ms)))?;
+            self.end_batch(token, out)
+        })
+    }
+
+    fn on_custom(&mut self, event: &CustomEvent) -> Result<(), TaskError> {
+        self.medium.on_custom(event, &self.stages[0].info)
+    }
+
+    fn next_timer_ms(&self) -> Option<i64> {
+        self.stages.iter().filter_map(Stage::next_timer_ms).min()
+    }
+
+    fn on_timer(&mut self, now_ms: i64, out: &mut Outputs) -> Result<(), TaskError> {
+        M::attached(out, |token, out| {
+            self.each_operator(token, (out, now_ms), |operator, flow| operator.on_timer(now_ms, flow))?;
+            self.end_batch(token, out)
+        })
+    }
+
+    fn commit(&mut self, out: &mut Outputs) -> Result<(), TaskError> {
+        M::attached(out, |token, out| {
+            self.each_operator(token, (out, NO_CLOCK_MS), |operator, flow| {
+                operator.end_batch(flow)?;
+                operator.commit(flow)
+            })
+        })
+    }
+
+    fn close(&mut self) -> Result<(), TaskError> {
+        if !std::mem::take(&mut self.is_open) {
+            return Ok(());
+        }
+        let closed = M::attach(|token| {
+            let mut closed = Ok(());
+            for stage in &mut self.stages {
+                let result = stage.close(token);
+                if let (Err(_), Err(error)) = (&closed, &result) {
+                    let operator = M::name(&stage.info);
+                    tracing::warn!(operator, %error, "close() failed, after that of an operator before it");
+                }
+                closed = closed.and(result);
+            }
+            self.stages.clear();
+            self.exits.clear();
+            closed
+        });
+        self.medium.close();
+        closed
+    }
+}

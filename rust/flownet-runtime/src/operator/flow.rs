@@ -1,0 +1,199 @@
+//! What lies behind a stage: the ways of a record, of event time and of the end of a batch.
+
+use std::time::Duration;
+
+use super::stage::{Leaving, Link, Links, Stage, Target};
+use super::{Kind, Medium};
+use crate::error::TaskError;
+use crate::ledger::TimeState;
+use crate::mailbox::CancelToken;
+use crate::outputs::{Outputs, TimeSpent};
+use crate::time::{NO_TIMESTAMP, TimeSignal};
+
+/// What lies behind a stage, while the medium is attached.
+pub struct Flow<'a, 'm, M: Medium> {
+    /// What it takes to work on records.
+    pub token: M::Token<'m>,
+    /// Event time of the record that is being worked on, and of what is emitted for it; [`NO_TIMESTAMP`] if it has none.
+    pub timestamp_ms: i64,
+    /// Wall-clock time of the batch, of the timers or of the watermark, in milliseconds since the epoch.
+    pub now_ms: i64,
+    side: u8,
+    after: &'a mut [Stage<M>],
+    /// Index of the first stage of `after` in the chain.
+    offset: usize,
+    links: &'a Links,
+    exits: &'a mut [Leaving<M>],
+    out: &'a mut Outputs,
+}
+
+impl<'a, 'm, M: Medium> Flow<'a, 'm, M> {
+    /// What lies behind the stage of index `offset - 1`, of no record yet.
+    pub(super) fn new(
+        token: M::Token<'m>,
+        (after, offset): (&'a mut [Stage<M>], usize),
+        links: &'a Links,
+        exits: &'a mut [Leaving<M>],
+        (out, now_ms): (&'a mut Outputs, i64),
+    ) -> Self {
+        Self { token, timestamp_ms: NO_TIMESTAMP, now_ms, side: 0, after, offset, links, exits, out }
+    }
+
+    /// The same for a record.
+    #[inline]
+    pub(super) fn of_record(self, timestamp_ms: i64, side: u8) -> Self {
+        Self { timestamp_ms, side, ..self }
+    }
+
+    #[inline]
+    pub(super) fn along<'b>(self, links: &'b Links) -> Flow<'b, 'm, M>
+    where
+        'a: 'b,
+    {
+        Flow { links, ..self }
+    }
+
+    /// Which input of the task's head the record came by, from 0.
+    pub fn side(&self) -> u8 {
+        self.side
+    }
+
+    /// Hands a record to everything that is linked to the stage.
+    #[inline]
+    pub fn emit(&mut self, record: M::Record<'m>) -> Result<(), TaskError> {
+        let Some((last, others)) = self.links.main().split_last() else { return Ok(()) };
+        for link in others {
+            self.follow(*link, M::share(&record))?;
+        }
+        self.follow(*last, record)
+    }
+
+    /// Hands a record to those who asked for this side output.
+    pub fn emit_to(&mut self, tag: &str, record: &M::Record<'m>) -> Result<(), TaskError> {
+        let links = self.links;
+        links.tagged(tag).try_for_each(|link| self.follow(link, M::share(record)))
+    }
+
+    /// Hands on a record at a time of its own.
+    #[inline]
+    pub fn emit_at(&mut self, timestamp_ms: i64, record: M::Record<'m>) -> Result<(), TaskError> {
+        let before = std::mem::replace(&mut self.timestamp_ms, timestamp_ms);
+        let emitted = self.emit(record);
+        self.timestamp_ms = before;
+        emitted
+    }
+
+    /// Hands on a record of a source; `measure` says how many bytes it has, where they are counted. False when it was the
+    /// last for this poll: more would pass the source's rate.
+    #[inline]
+    pub fn emit_paced(
+        &mut self,
+        record: M::Record<'m>,
+        measure: impl FnOnce(&M::Record<'m>) -> Result<usize, TaskError>,
+    ) -> Result<bool, TaskError> {
+        let bytes = if self.out.counts_bytes() { measure(&record)? } else { 0 };
+        self.emit(record)?;
+        Ok(self.out.spend(bytes))
+    }
+
+    /// Tells everything behind the stage of event time.
+    pub fn emit_time(&mut self, signal: TimeSignal) -> Result<(), TaskError> {
+        let links = self.links;
+        links.all().try_for_each(|link| match link.to {
+            Target::Exit(exit) => self.exits[exit].tell_time(self.token, signal, self.out),
+            Target::Stage(index) => {
+                let (stage, flow) = self.behind(index);
+                stage.on_time(signal, flow)
+            }
+        })
+    }
+
+    /// Ends a batch early, for everything behind the stage: it may wait long for its next record.
+    pub fn end_batch(&mut self) -> Result<(), TaskError> {
+        for index in self.offset..self.offset + self.after.len() {
+            let (stage, flow) = self.behind(index);
+            let Stage { kind: Kind::Operator(operator), links, .. } = stage else { continue };
+            operator.end_batch(&mut flow.along(links))?;
+        }
+        Ok(())
+    }
+
+    /// Lets others be attached, if one has waited for it: for what is long and runs no code of the user's, at which the
+    /// interpreter changes hands by itself.
+    pub fn breathe(&mut self) {
+        M::detached(self.token, self.out, |_| ());
+    }
+
+    /// Sleeps, unless the task is told to stop meanwhile; the time counts as busy.
+    pub(super) fn pause(&mut self, wait: Duration) -> Result<(), TaskError> {
+        M::detached(self.token, self.out, move |out| out.pause(wait))
+    }
+
+    /// Runs a call that may wait for something outside.
+    pub fn idle_unless_at_work<R>(&mut self, pull: impl FnOnce() -> R) -> R {
+        self.out.idle_unless_at_work(pull)
+    }
+
+    /// Where the task's time went so far.
+    pub fn time_spent(&self) -> TimeSpent {
+        self.out.time_spent()
+    }
+
+    /// Of what counted as idle or busy lately, `idle` is idle, and not `counted`.
+    pub fn set_idle(&mut self, counted: Duration, idle: Duration) {
+        self.out.recount(TimeState::Idle, TimeState::Busy, counted.saturating_sub(idle));
+        self.out.recount(TimeState::Busy, TimeState::Idle, idle.saturating_sub(counted));
+    }
+
+    /// Whether records can leave the task at once. Who waits for others is not idle.
+    pub fn is_available(&self) -> bool {
+        self.out.is_available()
+    }
+
+    /// Set when the task is told to stop.
+    pub fn cancel(&self) -> &CancelToken {
+        self.out.cancel_token()
+    }
+
+    /// The operator was given what it cannot take: a chain that was built wrongly.
+    #[cold]
+    pub(super) fn refuse<T>(&self, what: &str) -> Result<T, TaskError> {
+        Err(TaskError::Config(format!("operator {} of the chain {what}", self.offset.saturating_sub(1))))
+    }
+
+    #[inline]
+    fn follow(&mut self, link: Link, record: M::Record<'m>) -> Result<(), TaskError> {
+        match link.to {
+            Target::Exit(exit) => {
+                let exit = &mut self.exits[exit];
+                let record = if link.isolates { M::isolate(self.token, record, exit.info())? } else { record };
+                exit.emit(self.token, &record, self.timestamp_ms, self.out)
+            }
+            Target::Stage(index) => {
+                let (stage, flow) = self.behind(index);
+                let record = if link.isolates { M::isolate(flow.token, record, &stage.info)? } else { record };
+                stage.process(record, flow)
+            }
+        }
+    }
+
+    /// The stage of this index, and what lies behind it.
+    #[inline]
+    fn behind(&mut self, index: usize) -> (&mut Stage<M>, Flow<'_, 'm, M>) {
+        let behind = self.after[index - self.offset..].split_first_mut();
+        let (stage, after) = behind.expect("links lead to stages behind, as the chain was built");
+        // The stage goes along its own links.
+        let flow = Flow {
+            token: self.token,
+            timestamp_ms: self.timestamp_ms,
+            now_ms: self.now_ms,
+            side: 0,
+            after,
+            offset: index + 1,
+            links: self.links,
+            exits: self.exits,
+            out: self.out,
+        };
+        (stage, flow)
+    }
+}

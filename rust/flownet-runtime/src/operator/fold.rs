@@ -1,0 +1,110 @@
+//! What becomes of the records of a key: as they arrive, or in windows.
+
+use super::{Flow, KeyedRecord, Medium, Operator};
+use crate::chain::TaskContext;
+use crate::error::TaskError;
+use crate::state::{Held, KeyGroupRange, KeyedState};
+use crate::window::Window;
+
+/// What an operator makes of many records of one key.
+pub trait Fold<M: Medium>: Send {
+    /// What is kept; its default stands before the first record.
+    type Value: Default + Send;
+
+    /// Takes a record detached, if this record allows it; false leaves `value` as it was.
+    fn absorb(&self, record: &KeyedRecord<'_>, value: &mut Self::Value) -> bool {
+        let _ = (record, value);
+        false
+    }
+
+    /// Takes a record that was not absorbed.
+    fn fold(&self, token: M::Token<'_>, record: &KeyedRecord<'_>, value: &mut Self::Value) -> Result<(), TaskError>;
+
+    /// Adds what became of later records to `value`.
+    fn merge(&self, token: M::Token<'_>, value: &mut Self::Value, later: &Self::Value) -> Result<(), TaskError>;
+
+    /// Gives out what became of the records of a window so far. `key` decodes to the key as it was given.
+    fn emit(
+        &mut self,
+        window: Window,
+        key: &[u8],
+        value: &mut Self::Value,
+        flow: &mut Flow<'_, '_, M>,
+    ) -> Result<(), TaskError>;
+
+    /// Gives out what became of the records so far, behind each of them.
+    fn emit_so_far(&self, key: &[u8], value: &Self::Value, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError>;
+
+    /// A window is forgotten.
+    fn clear(
+        &mut self,
+        window: Window,
+        key: &[u8],
+        value: Self::Value,
+        flow: &mut Flow<'_, '_, M>,
+    ) -> Result<(), TaskError> {
+        let _ = (window, key, value, flow);
+        Ok(())
+    }
+
+    /// Event time has come to `watermark_ms`; what is due fires next.
+    fn on_watermark(&mut self, watermark_ms: i64) {
+        let _ = watermark_ms;
+    }
+
+    /// The record itself, for a side output.
+    fn record<'m>(&self, record: &KeyedRecord<'_>, flow: &Flow<'_, 'm, M>) -> Result<M::Record<'m>, TaskError>;
+
+    /// The error of a record that has no timestamp, where one is needed.
+    fn without_timestamp(&self, token: M::Token<'_>, record: &M::Record<'_>) -> TaskError;
+
+    /// Prepares the subtask.
+    fn open(&mut self, token: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
+        let _ = (token, cx);
+        Ok(())
+    }
+
+    /// Gives back what `open` took.
+    fn close(&mut self, token: M::Token<'_>) -> Result<(), TaskError> {
+        let _ = token;
+        Ok(())
+    }
+}
+
+/// A fold whose value goes out with each record.
+pub struct Running<F, V> {
+    fold: F,
+    state: KeyedState<Held<V>>,
+}
+
+impl<F, V> Running<F, V> {
+    /// For the keys of these groups.
+    pub fn new(fold: F, range: KeyGroupRange) -> Self {
+        Self { fold, state: KeyedState::new(range) }
+    }
+}
+
+impl<M: Medium, F: Fold<M>> Operator<M> for Running<F, F::Value> {
+    fn open(&mut self, token: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
+        self.fold.open(token, cx)
+    }
+
+    fn process<'m>(&mut self, _: M::Record<'m>, flow: &mut Flow<'_, 'm, M>) -> Result<(), TaskError> {
+        flow.refuse("takes records by key")
+    }
+
+    fn is_keyed(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn process_keyed(&mut self, record: &KeyedRecord<'_>, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        let held = self.state.get_or_insert_with(record.key, record.hash, || Held::new(record, F::Value::default()))?;
+        self.fold.fold(flow.token, record, &mut held.value)?;
+        self.fold.emit_so_far(held.key_value(record.key), &held.value, flow)
+    }
+
+    fn close(&mut self, token: M::Token<'_>) -> Result<(), TaskError> {
+        self.fold.close(token)
+    }
+}

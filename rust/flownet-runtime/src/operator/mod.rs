@@ -1,0 +1,214 @@
+//! The operator model: what runs inside of a task, whatever records are made of.
+//!
+//! A [`Medium`] says what a record is to the operators of a chain and what it takes to work on one: objects of an
+//! interpreter in flownet-python, bytes in the tests here. Everything else is the same for all of them and lives here:
+//! [`Operator`] and [`Source`], the tree they form ([`OperatorChain`]), the way records and event time take through it
+//! ([`Flow`]), folds, windows, timers and state.
+//!
+//! # Invariants
+//! - I1: the medium is attached at most once a batch, and never while waiting: for a buffer, for input, for a rate.
+//! - I2: a batch adds no waiting. Stages that gather records (sinks) hand them on when the batch ends, and before the
+//!   chain waits for anything that may take long.
+//! - I3: `close` reaches every stage that `open` reached, whatever failed.
+//! - I4: what an operator is handed is its own, unless the link to it says otherwise.
+//! - I5: a watermark leaves a stage after all that it fired there, and nothing follows the last one, which is
+//!   [`END_OF_TIME_MS`].
+
+mod brake;
+mod chain;
+mod flow;
+mod fold;
+mod late;
+mod record;
+mod sliced;
+mod stage;
+mod windows;
+
+use flownet_core::CustomEvent;
+
+pub use self::brake::Brake;
+pub use self::chain::{Entry, OperatorChain};
+pub use self::flow::Flow;
+pub use self::fold::{Fold, Running};
+pub use self::record::{KEY_AS_GIVEN, KeyedRecord, MalformedRecord, put_stamp};
+pub use self::sliced::Sliced;
+pub use self::stage::{Kind, Leaving, Link, Links, Stage, Target};
+pub use self::windows::{Asked, Assigner, Calls, Trigger, TriggerCall, When, Windows};
+use crate::chain::{SourceStatus, TaskContext};
+use crate::error::TaskError;
+use crate::outputs::Outputs;
+
+/// What records are to the operators of a chain, and what it takes to work on them.
+pub trait Medium: Send + Sized + 'static {
+    /// Shows that records may be touched: the interpreter is attached, for one.
+    type Token<'m>: Copy;
+    /// A record inside of the chain.
+    type Record<'m>;
+    /// Who an operator is, to errors and contexts.
+    type Info: Send;
+    /// Turns records into bytes and finds where they go.
+    type Exit: Exit<Self>;
+
+    /// Prepares the task's thread.
+    fn open(&mut self) -> Result<(), TaskError>;
+
+    /// Takes back [`open`](Self::open), if it was called.
+    fn close(&mut self);
+
+    /// Runs `work` attached.
+    fn attach<R>(work: impl for<'m> FnOnce(Self::Token<'m>) -> R) -> R;
+
+    /// Runs `work` attached; the wait for it is not the task's work.
+    fn attached<R>(out: &mut Outputs, work: impl for<'m> FnOnce(Self::Token<'m>, &mut Outputs) -> R) -> R;
+
+    /// Runs `work`, which may wait, while others may be attached.
+    fn detached<R: Send>(token: Self::Token<'_>, out: &mut Outputs, work: impl FnOnce(&mut Outputs) -> R + Send) -> R;
+
+    /// The record that arrived as these bytes.
+    fn decode<'m>(
+        &self,
+        token: Self::Token<'m>,
+        bytes: &[u8],
+        info: &Self::Info,
+    ) -> Result<Self::Record<'m>, TaskError>;
+
+    /// How many rows a record of these bytes has; `None` for what is one row.
+    fn rows(&self, bytes: &[u8]) -> Option<u64> {
+        let _ = bytes;
+        None
+    }
+
+    /// The same record for one more receiver.
+    fn share<'m>(record: &Self::Record<'m>) -> Self::Record<'m>;
+
+    /// A record that is equal and nobody else's. `info` is of who gets it.
+    fn isolate<'m>(
+        token: Self::Token<'m>,
+        record: Self::Record<'m>,
+        info: &Self::Info,
+    ) -> Result<Self::Record<'m>, TaskError>;
+
+    /// An event of the exit at the other end of an edge. `head` is of the operator behind it.
+    fn on_custom(&mut self, event: &CustomEvent, head: &Self::Info) -> Result<(), TaskError> {
+        let _ = (event, head);
+        Ok(())
+    }
+
+    /// What users call the operator.
+    fn name(info: &Self::Info) -> &str;
+}
+
+/// Where records leave the task: encoded, addressed and given to an output.
+pub trait Exit<M: Medium>: Send {
+    /// Sends a record; waits, detached, while there is no buffer for it. `stamp` goes in front of it, as `record.rs` says.
+    fn emit(
+        &mut self,
+        token: M::Token<'_>,
+        record: &M::Record<'_>,
+        stamp: Option<i64>,
+        out: &mut Outputs,
+    ) -> Result<(), TaskError>;
+
+    /// The operator whose records leave here.
+    fn info(&self) -> &M::Info;
+}
+
+/// A source: the head of a task without inputs.
+pub trait Source<M: Medium>: Send {
+    /// Prepares the subtask.
+    fn open(&mut self, token: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError>;
+
+    /// Waits for input and reads it, detached. A status ends this poll; `None` asks for `emit`.
+    fn fill(&mut self, out: &mut Outputs) -> Result<Option<SourceStatus>, TaskError> {
+        let _ = out;
+        Ok(None)
+    }
+
+    /// Emits a bounded number of records.
+    fn emit<'m>(&mut self, flow: &mut Flow<'_, 'm, M>) -> Result<SourceStatus, TaskError>;
+
+    /// Gives back what `open` took.
+    fn close(&mut self, token: M::Token<'_>) -> Result<(), TaskError> {
+        let _ = token;
+        Ok(())
+    }
+}
+
+/// An operator, sinks included.
+///
+/// The chain calls, in this order: `open`; then any mix of `process` or `process_keyed`, `on_watermark`, `on_timer` and
+/// `end_batch`; then, if the input came to its own end, `on_watermark` and `finish` for the end of time; `commit`; and
+/// `close`, always.
+pub trait Operator<M: Medium>: Send {
+    /// Prepares the subtask; its key groups are known now.
+    fn open(&mut self, token: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
+        let _ = (token, cx);
+        Ok(())
+    }
+
+    /// Takes one record. Which input of a task's head it is of, [`Flow::side`] says.
+    fn process<'m>(&mut self, record: M::Record<'m>, flow: &mut Flow<'_, 'm, M>) -> Result<(), TaskError>;
+
+    /// Whether it takes records of keyed edges as bytes with their key; else they come decoded, to `process`.
+    fn is_keyed(&self) -> bool {
+        false
+    }
+
+    /// Takes a record of a keyed edge detached, if operator and record allow it; false leaves it untouched.
+    fn absorb(&mut self, record: &KeyedRecord<'_>, now_ms: i64) -> Result<bool, TaskError> {
+        let _ = (record, now_ms);
+        Ok(false)
+    }
+
+    /// Takes a record of a keyed edge.
+    fn process_keyed(&mut self, record: &KeyedRecord<'_>, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        let _ = record;
+        flow.refuse("takes no records by key")
+    }
+
+    /// Event time has come to `timestamp_ms`: fires what is due.
+    fn on_watermark(&mut self, timestamp_ms: i64, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        let _ = (timestamp_ms, flow);
+        Ok(())
+    }
+
+    /// Whether event time goes through it. False for those that make their own.
+    fn passes_time(&self) -> bool {
+        true
+    }
+
+    /// When `on_timer` is wanted, in wall-clock time.
+    fn next_timer_ms(&self) -> Option<i64> {
+        None
+    }
+
+    /// Wall-clock time has come to `next_timer_ms`: fires what is due.
+    fn on_timer(&mut self, now_ms: i64, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        let _ = (now_ms, flow);
+        Ok(())
+    }
+
+    /// The batch is over: hands on what was gathered.
+    fn end_batch(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        let _ = flow;
+        Ok(())
+    }
+
+    /// The input has come to its own end, and time with it: fires what waits for the wall clock.
+    fn finish(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        let _ = flow;
+        Ok(())
+    }
+
+    /// The input has ended and the last batch is over: makes the results final.
+    fn commit(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        let _ = flow;
+        Ok(())
+    }
+
+    /// Gives back what `open` took.
+    fn close(&mut self, token: M::Token<'_>) -> Result<(), TaskError> {
+        let _ = token;
+        Ok(())
+    }
+}

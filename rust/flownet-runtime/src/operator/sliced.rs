@@ -1,0 +1,191 @@
+//! Windows that begin and end for all keys alike and fire once, at their end: on either clock.
+
+use std::sync::Arc;
+
+use super::late::Late;
+use super::{Flow, Fold, KeyedRecord, Medium, Operator};
+use crate::chain::TaskContext;
+use crate::error::TaskError;
+use crate::state::Held;
+use crate::time::{Clock, END_OF_TIME_MS, NO_TIMESTAMP};
+use crate::window::{Added, Grid, Pane, SlicedWindows, Window};
+
+/// Results after which others may be attached: a window may have millions.
+const BREATH_RECORDS: usize = 1024;
+
+/// A fold over windows of a grid.
+pub struct Sliced<F, V> {
+    fold: F,
+    clock: Clock,
+    windows: SlicedWindows<Held<V>>,
+    late: Late,
+}
+
+impl<F, V> Sliced<F, V> {
+    /// `lateness_ms` is how long records of a window that has fired are still taken; those later than that go to the side
+    /// output of this tag, or are dropped and counted.
+    pub fn new(fold: F, clock: Clock, grid: Grid, lateness_ms: i64, late_tag: Option<Arc<str>>) -> Self {
+        Self { fold, clock, windows: SlicedWindows::new(grid, lateness_ms), late: Late::new(late_tag) }
+    }
+}
+
+impl<F, V> Sliced<F, V> {
+    /// When a record is, by the clock of the windows, which on the wall never goes back.
+    #[inline]
+    fn time_of(&self, record: &KeyedRecord<'_>, now_ms: i64) -> i64 {
+        match self.clock {
+            Clock::Event => record.timestamp_ms,
+            // What is over on this clock is the millisecond before.
+            Clock::Processing => now_ms.max(self.windows.clock_ms().saturating_add(1)),
+        }
+    }
+
+    fn fire<M>(&mut self, window: Window, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError>
+    where
+        M: Medium,
+        F: Fold<M, Value = V>,
+        V: Default + Send,
+    {
+        flow.timestamp_ms = window.max_ms();
+        if let Some(pane) = self.windows.take(window) {
+            return give_out(&mut self.fold, window, pane, flow);
+        }
+        let mut whole: Pane<Held<V>> = Pane::default();
+        for slice in self.windows.slices_of(window) {
+            for (key, hash, held) in slice.entries() {
+                let merged = whole.value_of(key, hash, || held.of_same_key(V::default()));
+                self.fold.merge(flow.token, &mut merged.value, &held.value)?;
+            }
+        }
+        give_out(&mut self.fold, window, whole, flow)
+    }
+
+    fn fire_due<M>(&mut self, clock_ms: i64, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError>
+    where
+        M: Medium,
+        F: Fold<M, Value = V>,
+        V: Default + Send,
+    {
+        self.windows.advance(clock_ms);
+        while let Some(window) = self.windows.next_due() {
+            self.fire(window, flow)?;
+        }
+        self.windows.drop_expired();
+        Ok(())
+    }
+
+    /// Gives the windows of a late record out once more, with it in them.
+    fn fire_again<M>(&mut self, record: &KeyedRecord<'_>, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError>
+    where
+        M: Medium,
+        F: Fold<M, Value = V>,
+        V: Default + Send,
+    {
+        let again: Vec<_> = self.windows.firing_again(record.timestamp_ms).collect();
+        for window in again {
+            let mut whole: Option<Held<V>> = None;
+            for slice in self.windows.slices_of(window) {
+                if let Some(held) = slice.get(record.key, record.hash) {
+                    let merged = whole.get_or_insert_with(|| held.of_same_key(V::default()));
+                    self.fold.merge(flow.token, &mut merged.value, &held.value)?;
+                }
+            }
+            if let Some(mut whole) = whole {
+                let before = std::mem::replace(&mut flow.timestamp_ms, window.max_ms());
+                let Held { value, .. } = &mut whole;
+                self.fold.emit(window, record.key_value(), value, flow)?;
+                flow.timestamp_ms = before;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn give_out<M: Medium, F: Fold<M>>(
+    fold: &mut F,
+    window: Window,
+    pane: Pane<Held<F::Value>>,
+    flow: &mut Flow<'_, '_, M>,
+) -> Result<(), TaskError> {
+    for (number, (key, held)) in (1_usize..).zip(pane.into_entries()) {
+        flow.cancel().check()?;
+        if number.is_multiple_of(BREATH_RECORDS) {
+            flow.breathe();
+        }
+        let (given, mut value) = held.into_parts();
+        fold.emit(window, given.as_deref().unwrap_or(&key), &mut value, flow)?;
+    }
+    Ok(())
+}
+
+impl<M: Medium, F: Fold<M>> Operator<M> for Sliced<F, F::Value> {
+    fn open(&mut self, token: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
+        self.late.open(cx);
+        self.fold.open(token, cx)
+    }
+
+    fn process<'m>(&mut self, _: M::Record<'m>, flow: &mut Flow<'_, 'm, M>) -> Result<(), TaskError> {
+        flow.refuse("takes records by key")
+    }
+
+    fn is_keyed(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn absorb(&mut self, record: &KeyedRecord<'_>, now_ms: i64) -> Result<bool, TaskError> {
+        let timestamp_ms = self.time_of(record, now_ms);
+        if timestamp_ms == NO_TIMESTAMP {
+            return Ok(false);
+        }
+        let record = &record.at(timestamp_ms, record.side);
+        let added = self.windows.add(record.key, record.hash, timestamp_ms, || Held::new(record, F::Value::default()));
+        match added {
+            Added::Open(held) => Ok(self.fold.absorb(record, &mut held.value)),
+            Added::Between => Ok(true),
+            Added::FiredBefore(_) | Added::Late => Ok(false),
+        }
+    }
+
+    fn process_keyed(&mut self, record: &KeyedRecord<'_>, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        let timestamp_ms = self.time_of(record, flow.now_ms);
+        if timestamp_ms == NO_TIMESTAMP {
+            return self.late.without_timestamp(&self.fold, record, flow);
+        }
+        let record = &record.at(timestamp_ms, record.side);
+        let added = self.windows.add(record.key, record.hash, timestamp_ms, || Held::new(record, F::Value::default()));
+        match added {
+            Added::Open(held) => self.fold.fold(flow.token, record, &mut held.value),
+            Added::FiredBefore(held) => {
+                self.fold.fold(flow.token, record, &mut held.value)?;
+                self.fire_again(record, flow)
+            }
+            Added::Late => self.late.take(&self.fold, record, flow),
+            Added::Between => Ok(()),
+        }
+    }
+
+    fn on_watermark(&mut self, timestamp_ms: i64, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        self.fold.on_watermark(timestamp_ms);
+        if self.clock == Clock::Event { self.fire_due(timestamp_ms, flow) } else { Ok(()) }
+    }
+
+    fn next_timer_ms(&self) -> Option<i64> {
+        if self.clock == Clock::Event {
+            return None;
+        }
+        self.windows.next_due_ms().map(|due_ms| due_ms.saturating_add(1))
+    }
+
+    fn on_timer(&mut self, now_ms: i64, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        if self.clock == Clock::Processing { self.fire_due(now_ms.saturating_sub(1), flow) } else { Ok(()) }
+    }
+
+    fn finish(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        self.fire_due(END_OF_TIME_MS, flow)
+    }
+
+    fn close(&mut self, token: M::Token<'_>) -> Result<(), TaskError> {
+        self.fold.close(token)
+    }
+}

@@ -1,0 +1,235 @@
+//! One operator in its place in the tree, and the ways that lead on from it.
+
+use std::sync::Arc;
+
+use super::{Brake, Exit, Flow, Medium, Operator, Source, record};
+use crate::chain::TaskContext;
+use crate::error::TaskError;
+use crate::outputs::Outputs;
+use crate::time::{END_OF_TIME_MS, TimeSignal};
+
+/// One operator in its place.
+pub struct Stage<M: Medium> {
+    pub(super) info: M::Info,
+    pub(super) kind: Kind<M>,
+    pub(super) links: Links,
+    brake: Option<Brake>,
+    is_open: bool,
+}
+
+/// What a stage does.
+pub enum Kind<M: Medium> {
+    /// Makes records: the head of a task without inputs.
+    Source(Box<dyn Source<M>>),
+    /// Takes records.
+    Operator(Box<dyn Operator<M>>),
+}
+
+/// Where a stage's records go.
+#[derive(Clone, Debug, Default)]
+pub struct Links {
+    main: Vec<Link>,
+    /// Side outputs, by the name of their tag.
+    tagged: Vec<(Arc<str>, Link)>,
+}
+
+/// Where records go.
+#[derive(Clone, Copy, Debug)]
+pub struct Link {
+    /// To whom.
+    pub to: Target,
+    /// Whether they get objects of their own, which they may change and keep.
+    pub isolates: bool,
+}
+
+/// Whom a link leads to.
+#[derive(Clone, Copy, Debug)]
+pub enum Target {
+    /// The stage of this index, which lies behind.
+    Stage(usize),
+    /// Out of the task, by the exit of this index.
+    Exit(usize),
+}
+
+impl Links {
+    pub(super) const NONE: Self = Self { main: Vec::new(), tagged: Vec::new() };
+
+    /// Adds a way for the records of this tag, or for those without one.
+    pub fn add(&mut self, tag: Option<&str>, link: Link) {
+        match tag {
+            None => self.main.push(link),
+            Some(tag) => self.tagged.push((tag.into(), link)),
+        }
+    }
+
+    /// For records without a tag.
+    #[inline]
+    pub(super) fn main(&self) -> &[Link] {
+        &self.main
+    }
+
+    /// For records of a tag.
+    pub(super) fn tagged(&self, tag: &str) -> impl DoubleEndedIterator<Item = Link> {
+        self.tagged.iter().filter(move |(of, _)| &**of == tag).map(|(_, link)| *link)
+    }
+
+    /// For all that is no record.
+    pub(super) fn all(&self) -> impl Iterator<Item = Link> {
+        self.main.iter().copied().chain(self.tagged.iter().map(|(_, link)| *link))
+    }
+}
+
+impl<M: Medium> Stage<M> {
+    /// A stage that is not open.
+    pub fn new(info: M::Info, kind: Kind<M>, links: Links, brake: Option<Brake>) -> Self {
+        Self { info, kind, links, brake, is_open: false }
+    }
+
+    pub(super) fn open(&mut self, token: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
+        // Set first: an `open` that fails half way is closed too.
+        self.is_open = true;
+        match &mut self.kind {
+            Kind::Source(source) => source.open(token, cx),
+            Kind::Operator(operator) => operator.open(token, cx),
+        }
+    }
+
+    pub(super) fn close(&mut self, token: M::Token<'_>) -> Result<(), TaskError> {
+        if !std::mem::take(&mut self.is_open) {
+            return Ok(());
+        }
+        match &mut self.kind {
+            Kind::Source(source) => source.close(token),
+            Kind::Operator(operator) => operator.close(token),
+        }
+    }
+
+    pub(super) fn next_timer_ms(&self) -> Option<i64> {
+        match &self.kind {
+            Kind::Source(_) => None,
+            Kind::Operator(operator) => operator.next_timer_ms(),
+        }
+    }
+
+    pub(super) fn operator(&mut self) -> Option<&mut dyn Operator<M>> {
+        match &mut self.kind {
+            Kind::Source(_) => None,
+            Kind::Operator(operator) => Some(operator.as_mut()),
+        }
+    }
+
+    /// Waits, not attached, for the turn of a record.
+    #[inline]
+    pub(super) fn brake(&mut self, out: &mut Outputs) -> Result<(), TaskError> {
+        match &mut self.brake {
+            Some(brake) => brake.pass(out),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes a record; `flow` is everything behind this stage.
+    #[inline]
+    pub(super) fn process<'m>(&mut self, record: M::Record<'m>, flow: Flow<'_, 'm, M>) -> Result<(), TaskError> {
+        let mut flow = flow.along(&self.links);
+        let Kind::Operator(operator) = &mut self.kind else { return flow.refuse("takes no records") };
+        if let Some(brake) = &mut self.brake
+            && let Some(wait) = brake.take()
+        {
+            operator.end_batch(&mut flow)?;
+            flow.pause(wait)?;
+        }
+        operator.process(record, &mut flow)
+    }
+
+    /// Takes a record of a keyed edge, for which [`Operator::is_keyed`].
+    #[inline]
+    pub(super) fn process_keyed(
+        &mut self,
+        record: &record::KeyedRecord<'_>,
+        flow: Flow<'_, '_, M>,
+    ) -> Result<(), TaskError> {
+        let mut flow = flow.along(&self.links);
+        let Kind::Operator(operator) = &mut self.kind else { return flow.refuse("takes no records") };
+        if let Some(brake) = &mut self.brake
+            && let Some(wait) = brake.take()
+        {
+            flow.pause(wait)?;
+        }
+        operator.process_keyed(record, &mut flow)
+    }
+
+    /// Lets event time pass, behind all that it makes the operator emit.
+    pub(super) fn on_time(&mut self, signal: TimeSignal, flow: Flow<'_, '_, M>) -> Result<(), TaskError> {
+        let mut flow = flow.along(&self.links);
+        let mut passes = true;
+        if let Kind::Operator(operator) = &mut self.kind {
+            if let TimeSignal::Watermark(timestamp_ms) = signal {
+                operator.on_watermark(timestamp_ms, &mut flow)?;
+                if timestamp_ms == END_OF_TIME_MS {
+                    operator.finish(&mut flow)?;
+                }
+            }
+            passes = operator.passes_time() || signal == TimeSignal::Watermark(END_OF_TIME_MS);
+        }
+        if passes { flow.emit_time(signal) } else { Ok(()) }
+    }
+}
+
+/// A way out of the task, with what its readers know of event time.
+pub struct Leaving<M: Medium> {
+    exit: M::Exit,
+    /// Index among the task's outputs.
+    output: usize,
+    /// Whether records carry their timestamps.
+    stamps: bool,
+    watermark_ms: Option<i64>,
+    is_idle: bool,
+}
+
+impl<M: Medium> Leaving<M> {
+    /// The way of the task's `output`; with `stamps` if somebody behind it wants timestamps.
+    pub fn new(exit: M::Exit, output: usize, stamps: bool) -> Self {
+        Self { exit, output, stamps, watermark_ms: None, is_idle: false }
+    }
+
+    pub(super) fn info(&self) -> &M::Info {
+        self.exit.info()
+    }
+
+    #[inline]
+    pub(super) fn emit(
+        &mut self,
+        token: M::Token<'_>,
+        record: &M::Record<'_>,
+        timestamp_ms: i64,
+        out: &mut Outputs,
+    ) -> Result<(), TaskError> {
+        let stamp = self.stamps.then(|| record::difference(timestamp_ms, self.watermark_ms));
+        self.exit.emit(token, record, stamp, out)
+    }
+
+    pub(super) fn tell_time(
+        &mut self,
+        token: M::Token<'_>,
+        signal: TimeSignal,
+        out: &mut Outputs,
+    ) -> Result<(), TaskError> {
+        match signal {
+            TimeSignal::Watermark(timestamp_ms) => {
+                // Nobody listens to the watermarks of who is idle.
+                if std::mem::take(&mut self.is_idle) {
+                    self.send(token, TimeSignal::Idle(false), out)?;
+                }
+                self.watermark_ms = Some(timestamp_ms);
+            }
+            TimeSignal::Idle(idle) if self.is_idle == idle => return Ok(()),
+            TimeSignal::Idle(idle) => self.is_idle = idle,
+        }
+        self.send(token, signal, out)
+    }
+
+    fn send(&self, token: M::Token<'_>, signal: TimeSignal, out: &mut Outputs) -> Result<(), TaskError> {
+        let output = self.output;
+        M::detached(token, out, move |out| out.tell_time(output, signal))
+    }
+}

@@ -1,0 +1,487 @@
+//! Windows of each key by itself: sessions, windows with triggers of the user or without end, and those whose values
+//! cannot be put together from slices.
+//!
+//! # Invariants
+//! - I1: a key that has a window open is asked for, in the queue of each clock, no later than any of its windows wants to
+//!   be looked at by that clock.
+//! - I2: lateness is judged after windows have merged.
+
+use std::sync::Arc;
+
+use super::late::Late;
+use super::{Flow, Fold, KeyedRecord, Medium, Operator};
+use crate::chain::TaskContext;
+use crate::error::TaskError;
+use crate::state::{Held, KeyGroupRange, KeyedState};
+use crate::time::{Clock, END_OF_TIME_MS, NO_TIMESTAMP};
+use crate::timer::{TimerKey, TimerService};
+use crate::window::{BuiltIn, Cell, Grid, TriggerResult, Window, WindowsOfKey};
+
+/// Which windows a record belongs to.
+#[derive(Clone, Copy, Debug)]
+pub enum Assigner {
+    /// Those of a grid.
+    Grid(Grid),
+    /// One that begins with it and lasts until a gap; those that touch become one. No gap: the [`Calls`] know.
+    Session(Option<i64>),
+    /// One for all of time.
+    Global,
+}
+
+/// When a window's result goes out, and whether its records are then forgotten.
+#[derive(Clone, Copy, Debug)]
+pub struct Trigger {
+    /// When.
+    pub when: When,
+    /// Whether firing purges.
+    pub purges: bool,
+}
+
+/// Who says when.
+#[derive(Clone, Copy, Debug)]
+pub enum When {
+    /// A trigger of the product.
+    BuiltIn(BuiltIn),
+    /// The [`Calls`].
+    Own,
+}
+
+/// What users' functions say of windows.
+pub trait Calls<M: Medium>: Send {
+    /// What a trigger keeps for a window.
+    type Kept: Default + Send;
+
+    /// How long the session of this record lasts without another.
+    fn gap_ms(&mut self, record: &KeyedRecord<'_>, flow: &mut Flow<'_, '_, M>) -> Result<i64, TaskError>;
+
+    /// The trigger is asked.
+    fn trigger(
+        &mut self,
+        call: TriggerCall<'_>,
+        at: &mut Asked<'_, Self::Kept>,
+        flow: &mut Flow<'_, '_, M>,
+    ) -> Result<TriggerResult, TaskError>;
+
+    /// Windows have become one: the second's state goes to the first's.
+    fn merge_kept(
+        &mut self,
+        window: Window,
+        kept: &mut Self::Kept,
+        other: Self::Kept,
+        token: M::Token<'_>,
+    ) -> Result<(), TaskError>;
+
+    /// Prepares the subtask.
+    fn open(&mut self, token: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError>;
+}
+
+/// What a trigger is asked about.
+#[derive(Clone, Copy, Debug)]
+pub enum TriggerCall<'a> {
+    /// A record has come.
+    Record(&'a KeyedRecord<'a>),
+    /// A clock has come to a time it asked for.
+    Time(Clock, i64),
+    /// Its window covers others now.
+    Merged,
+    /// Its window is forgotten.
+    Clear,
+}
+
+/// The window that a trigger is asked about.
+#[derive(Debug)]
+pub struct Asked<'a, K> {
+    /// Which one.
+    pub window: Window,
+    /// What the trigger keeps for it.
+    pub kept: &'a mut K,
+    /// The watermark.
+    pub watermark_ms: i64,
+    /// Times that it asks for, and those it asks for no more: by which clock, and whether it does.
+    pub timers: Vec<(Clock, i64, bool)>,
+}
+
+/// A fold over windows of each key.
+pub struct Windows<F, V, C, T> {
+    fold: F,
+    calls: C,
+    clock: Clock,
+    assigner: Assigner,
+    trigger: Trigger,
+    lateness_ms: i64,
+    late: Late,
+    keys: KeyedState<Held<WindowsOfKey<V, T>>>,
+    /// Keys to look at, by each clock.
+    queues: [TimerService<TimerKey>; 2],
+    watermark_ms: i64,
+    /// The last millisecond that is over on the wall.
+    wall_ms: i64,
+    scratch: Vec<Window>,
+}
+
+const fn index(clock: Clock) -> usize {
+    match clock {
+        Clock::Processing => 0,
+        Clock::Event => 1,
+    }
+}
+
+impl<F, V, C, T> Windows<F, V, C, T> {
+    /// For the keys of these groups; lateness and its tag as of [`Sliced`](super::Sliced).
+    pub fn new(
+        (fold, calls): (F, C),
+        (assigner, trigger, clock): (Assigner, Trigger, Clock),
+        (lateness_ms, late_tag): (i64, Option<Arc<str>>),
+        range: KeyGroupRange,
+    ) -> Self {
+        Self {
+            fold,
+            calls,
+            clock,
+            assigner,
+            trigger,
+            lateness_ms,
+            late: Late::new(late_tag),
+            keys: KeyedState::new(range),
+            queues: [TimerService::new(), TimerService::new()],
+            watermark_ms: i64::MIN,
+            wall_ms: i64::MIN,
+            scratch: Vec::new(),
+        }
+    }
+
+    fn clock_ms(&self) -> i64 {
+        match self.clock {
+            Clock::Event => self.watermark_ms,
+            Clock::Processing => self.wall_ms,
+        }
+    }
+}
+
+/// The parts of an operator that one window is worked on with.
+struct At<'a, F, C> {
+    fold: &'a mut F,
+    calls: &'a mut C,
+    trigger: Trigger,
+    clock: Clock,
+    clock_ms: i64,
+    watermark_ms: i64,
+    key: &'a [u8],
+}
+
+impl<F, C> At<'_, F, C> {
+    fn ask<M, V, T>(
+        &mut self,
+        call: TriggerCall<'_>,
+        cell: &mut Cell<V, T>,
+        flow: &mut Flow<'_, '_, M>,
+    ) -> Result<TriggerResult, TaskError>
+    where
+        M: Medium,
+        C: Calls<M, Kept = T>,
+    {
+        let mut result = match (self.trigger.when, call) {
+            (When::BuiltIn(trigger), TriggerCall::Record(record)) => {
+                cell.on_record(trigger, record.timestamp_ms, self.clock_ms)
+            }
+            (When::BuiltIn(trigger), TriggerCall::Time(clock, time_ms)) if clock == self.clock => {
+                cell.on_time(trigger, time_ms)
+            }
+            (When::BuiltIn(_), _) => TriggerResult::CONTINUE,
+            (When::Own, call) => {
+                let window = cell.window;
+                let mut asked =
+                    Asked { window, kept: &mut cell.kept, watermark_ms: self.watermark_ms, timers: Vec::new() };
+                let result = self.calls.trigger(call, &mut asked, flow)?;
+                for (clock, time_ms, is_set) in asked.timers {
+                    if is_set {
+                        cell.set_timer(index(clock), time_ms)
+                    } else {
+                        cell.delete_timer(index(clock), time_ms)
+                    }
+                }
+                result
+            }
+        };
+        result.purges |= result.fires && self.trigger.purges;
+        Ok(result)
+    }
+
+    fn follow<M, V, T>(
+        &mut self,
+        result: TriggerResult,
+        cell: &mut Cell<V, T>,
+        flow: &mut Flow<'_, '_, M>,
+    ) -> Result<(), TaskError>
+    where
+        M: Medium,
+        F: Fold<M, Value = V>,
+        V: Default,
+    {
+        if result.fires {
+            let before = std::mem::replace(&mut flow.timestamp_ms, cell.window.max_ms());
+            self.fold.emit(cell.window, self.key, &mut cell.value, flow)?;
+            flow.timestamp_ms = before;
+        }
+        if result.purges {
+            cell.value = V::default();
+        }
+        Ok(())
+    }
+
+    /// Looks at one window by one clock; whether it is to be forgotten.
+    fn look<M, V, T>(
+        &mut self,
+        cell: &mut Cell<V, T>,
+        (clock, time_ms, over_ms): (Clock, i64, i64),
+        flow: &mut Flow<'_, '_, M>,
+    ) -> Result<bool, TaskError>
+    where
+        M: Medium,
+        F: Fold<M, Value = V>,
+        C: Calls<M, Kept = T>,
+        V: Default,
+    {
+        while let Some(due_ms) = cell.take_timer(index(clock), time_ms) {
+            let result = self.ask(TriggerCall::Time(clock, due_ms), cell, flow)?;
+            self.follow(result, cell, flow)?;
+        }
+        if matches!(self.trigger.when, When::BuiltIn(_)) {
+            // One that fires by the clock may be due more than once, where time took a leap.
+            loop {
+                let result = self.ask(TriggerCall::Time(clock, time_ms), cell, flow)?;
+                if !result.fires {
+                    break;
+                }
+                self.follow(result, cell, flow)?;
+            }
+        }
+        Ok(clock == self.clock && over_ms <= time_ms)
+    }
+}
+
+impl<F, V, C, T> Windows<F, V, C, T> {
+    /// When a record is, by the clock of the windows.
+    fn time_of(&mut self, record: &KeyedRecord<'_>, now_ms: i64) -> i64 {
+        match self.clock {
+            Clock::Event => record.timestamp_ms,
+            Clock::Processing => {
+                self.wall_ms = self.wall_ms.max(now_ms.saturating_sub(1));
+                self.wall_ms.saturating_add(1)
+            }
+        }
+    }
+
+    /// Looks at all keys that are due by a clock.
+    fn fire_due<M>(&mut self, clock: Clock, time_ms: i64, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError>
+    where
+        M: Medium,
+        F: Fold<M, Value = V>,
+        C: Calls<M, Kept = T>,
+        V: Default + Send,
+        T: Default + Send,
+    {
+        while let Some((due_ms, owner)) = self.queues[index(clock)].pop_due(time_ms) {
+            flow.cancel().check()?;
+            self.look_at(&owner, clock, due_ms.max(time_ms), flow)?;
+        }
+        Ok(())
+    }
+
+    fn look_at<M>(
+        &mut self,
+        owner: &TimerKey,
+        clock: Clock,
+        time_ms: i64,
+        flow: &mut Flow<'_, '_, M>,
+    ) -> Result<(), TaskError>
+    where
+        M: Medium,
+        F: Fold<M, Value = V>,
+        C: Calls<M, Kept = T>,
+        V: Default + Send,
+        T: Default + Send,
+    {
+        let clock_ms = self.clock_ms();
+        let Some(held) = self.keys.get_mut(owner.key(), owner.hash()) else { return Ok(()) };
+        let mut at = At {
+            fold: &mut self.fold,
+            calls: &mut self.calls,
+            trigger: self.trigger,
+            clock: self.clock,
+            clock_ms,
+            watermark_ms: self.watermark_ms,
+            key: owner.key_value(),
+        };
+        let windows = &mut held.value;
+        windows.asked_ms[index(clock)] = None;
+        let mut place = 0;
+        while let Some(cell) = windows.cells().get_mut(place) {
+            let over_ms = cell.over_ms(self.lateness_ms);
+            if at.look(cell, (clock, time_ms, over_ms), flow)? {
+                let mut cell = windows.close(place);
+                at.ask(TriggerCall::Clear, &mut cell, flow)?;
+                at.fold.clear(cell.window, owner.key_value(), cell.value, flow)?;
+            } else {
+                place += 1;
+            }
+        }
+        if windows.is_empty() {
+            self.keys.remove(owner.key(), owner.hash());
+        } else {
+            ask_for(windows, &mut self.queues, (self.clock, self.lateness_ms), || owner.clone());
+        }
+        Ok(())
+    }
+
+    /// The windows of a record that are not over, merged with those they touch.
+    fn assign<M>(
+        &mut self,
+        record: &KeyedRecord<'_>,
+        timestamp_ms: i64,
+        flow: &mut Flow<'_, '_, M>,
+    ) -> Result<(), TaskError>
+    where
+        M: Medium,
+        C: Calls<M>,
+    {
+        self.scratch.clear();
+        match self.assigner {
+            Assigner::Grid(grid) => self.scratch.extend(grid.windows_of(timestamp_ms)),
+            Assigner::Global => self.scratch.push(Window::GLOBAL),
+            Assigner::Session(gap_ms) => {
+                let gap_ms = match gap_ms {
+                    Some(gap_ms) => gap_ms,
+                    None => self.calls.gap_ms(record, flow)?,
+                };
+                self.scratch.push(Window { start_ms: timestamp_ms, end_ms: timestamp_ms.saturating_add(gap_ms) });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Sees to it that a key is looked at when its windows want it.
+fn ask_for<V: Default, T: Default>(
+    windows: &mut WindowsOfKey<V, T>,
+    queues: &mut [TimerService<TimerKey>; 2],
+    (window_clock, lateness_ms): (Clock, i64),
+    owner: impl Fn() -> TimerKey,
+) {
+    for clock in [0, 1] {
+        let Some(next_ms) = windows.next_ms(clock, index(window_clock), lateness_ms) else { continue };
+        if windows.asked_ms[clock].is_none_or(|asked_ms| next_ms < asked_ms) {
+            windows.asked_ms[clock] = Some(next_ms);
+            queues[clock].register(next_ms, owner());
+        }
+    }
+}
+
+impl<M, F, C> Operator<M> for Windows<F, F::Value, C, C::Kept>
+where
+    M: Medium,
+    F: Fold<M>,
+    C: Calls<M>,
+{
+    fn open(&mut self, token: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
+        self.late.open(cx);
+        self.calls.open(token, cx)?;
+        self.fold.open(token, cx)
+    }
+
+    fn process<'m>(&mut self, _: M::Record<'m>, flow: &mut Flow<'_, 'm, M>) -> Result<(), TaskError> {
+        flow.refuse("takes records by key")
+    }
+
+    fn is_keyed(&self) -> bool {
+        true
+    }
+
+    fn process_keyed(&mut self, record: &KeyedRecord<'_>, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        let timestamp_ms = self.time_of(record, flow.now_ms);
+        if timestamp_ms == NO_TIMESTAMP {
+            return self.late.without_timestamp(&self.fold, record, flow);
+        }
+        let record = &record.at(timestamp_ms, record.side);
+        self.assign(record, timestamp_ms, flow)?;
+        let (clock_ms, lateness_ms) = (self.clock_ms(), self.lateness_ms);
+        let is_over =
+            |window: Window| window.max_ms() != i64::MAX && window.max_ms().saturating_add(lateness_ms) <= clock_ms;
+        let merges = matches!(self.assigner, Assigner::Session(_));
+        let held =
+            self.keys.get_or_insert_with(record.key, record.hash, || Held::new(record, WindowsOfKey::default()))?;
+        let mut at = At {
+            fold: &mut self.fold,
+            calls: &mut self.calls,
+            trigger: self.trigger,
+            clock: self.clock,
+            clock_ms,
+            watermark_ms: self.watermark_ms,
+            key: record.key_value(),
+        };
+        let windows = &mut held.value;
+        let (mut is_late, assigned) = (true, self.scratch.len());
+        for window in self.scratch.drain(..) {
+            let window = if merges { windows.cover(window) } else { window };
+            if is_over(window) {
+                continue;
+            }
+            is_late = false;
+            let place = if merges {
+                let built_in = match at.trigger.when {
+                    When::BuiltIn(trigger) => trigger,
+                    When::Own => BuiltIn::Never,
+                };
+                let mut has_merged = false;
+                let place = windows.merge(window, built_in, |cell, other| {
+                    has_merged = true;
+                    at.fold.merge(flow.token, &mut cell.value, &other.value)?;
+                    at.calls.merge_kept(cell.window, &mut cell.kept, other.kept, flow.token)
+                })?;
+                if has_merged {
+                    at.ask(TriggerCall::Merged, &mut windows.cells()[place], flow)?;
+                }
+                place
+            } else {
+                windows.open(window)
+            };
+            let cell = &mut windows.cells()[place];
+            if !at.fold.absorb(record, &mut cell.value) {
+                at.fold.fold(flow.token, record, &mut cell.value)?;
+            }
+            let result = at.ask(TriggerCall::Record(record), cell, flow)?;
+            at.follow(result, cell, flow)?;
+        }
+        if windows.is_empty() {
+            self.keys.remove(record.key, record.hash);
+        } else {
+            ask_for(windows, &mut self.queues, (self.clock, lateness_ms), || TimerKey::of(record));
+        }
+        if is_late && assigned > 0 { self.late.take(&self.fold, record, flow) } else { Ok(()) }
+    }
+
+    fn on_watermark(&mut self, timestamp_ms: i64, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        self.watermark_ms = timestamp_ms;
+        self.fold.on_watermark(timestamp_ms);
+        self.fire_due(Clock::Event, timestamp_ms, flow)
+    }
+
+    fn next_timer_ms(&self) -> Option<i64> {
+        let next_ms = self.queues[index(Clock::Processing)].next_ms()?;
+        (next_ms < i64::MAX).then(|| next_ms.saturating_add(1))
+    }
+
+    fn on_timer(&mut self, now_ms: i64, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        self.wall_ms = self.wall_ms.max(now_ms.saturating_sub(1));
+        self.fire_due(Clock::Processing, self.wall_ms, flow)
+    }
+
+    fn finish(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        self.wall_ms = END_OF_TIME_MS;
+        self.fire_due(Clock::Processing, END_OF_TIME_MS, flow)
+    }
+
+    fn close(&mut self, token: M::Token<'_>) -> Result<(), TaskError> {
+        self.fold.close(token)
+    }
+}

@@ -1,0 +1,179 @@
+//! Makes watermarks of the times of records: a machine without a clock.
+//!
+//! # Invariants
+//! - I1: watermarks never go back, whoever makes them; none is the end of time.
+//! - I2: who was said to be idle is said to be back before its next record or watermark.
+
+use serde::{Deserialize, Serialize};
+
+use crate::time::{END_OF_TIME_MS, NO_TIMESTAMP, TimeSignal};
+
+/// How often watermarks are made, in milliseconds of the wall clock.
+pub const PERIOD_MS: i64 = 200;
+
+/// Where watermarks come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Watermarks {
+    /// The latest time so far, less what records may be out of order by, and one.
+    Bounded {
+        /// Most that a record comes after later ones.
+        delay_ms: u64,
+    },
+    /// The user's own generator.
+    Own,
+    /// Nowhere: event time ends with the input, and does not pass before.
+    Never,
+}
+
+/// Makes the watermarks of one stream of records.
+#[derive(Debug)]
+pub struct Generator {
+    watermarks: Watermarks,
+    idle_after_ms: Option<i64>,
+    latest_ms: i64,
+    told_ms: i64,
+    is_idle: bool,
+    /// Of the last period.
+    has_records: bool,
+    period_ms: Option<i64>,
+    quiet_ms: i64,
+}
+
+/// What there is to tell, in order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Generated([Option<TimeSignal>; 2]);
+
+impl Generated {
+    /// In order.
+    pub fn signals(&self) -> impl Iterator<Item = TimeSignal> {
+        self.0.into_iter().flatten()
+    }
+}
+
+impl Generator {
+    /// One that has seen nothing. Without a record for `idle_after_ms` it is idle.
+    pub fn new(watermarks: Watermarks, idle_after_ms: Option<u64>) -> Self {
+        Self {
+            watermarks,
+            idle_after_ms: idle_after_ms.map(|after_ms| i64::try_from(after_ms).unwrap_or(i64::MAX)),
+            latest_ms: NO_TIMESTAMP,
+            told_ms: NO_TIMESTAMP,
+            is_idle: false,
+            has_records: false,
+            period_ms: None,
+            quiet_ms: 0,
+        }
+    }
+
+    /// A record of this time is about to be sent on; whether it is to be said before that the stream is idle no more.
+    #[inline]
+    pub fn on_record(&mut self, timestamp_ms: i64) -> bool {
+        self.latest_ms = self.latest_ms.max(timestamp_ms);
+        self.has_records = true;
+        std::mem::take(&mut self.is_idle)
+    }
+
+    /// When [`on_period`](Self::on_period) is wanted.
+    pub fn next_ms(&self) -> Option<i64> {
+        Some(self.period_ms.unwrap_or(i64::MIN))
+    }
+
+    /// Whether it is by now.
+    pub fn is_due(&self, now_ms: i64) -> bool {
+        // A clock that was set back a long way does not stop it.
+        self.period_ms.is_none_or(|period_ms| period_ms <= now_ms || period_ms - now_ms > PERIOD_MS)
+    }
+
+    /// A period is over. Time in which records cannot be sent on is no sign of there being none.
+    pub fn on_period(&mut self, now_ms: i64, is_available: bool) -> Generated {
+        let begun_ms = self.period_ms.map_or(now_ms, |due_ms| due_ms - PERIOD_MS);
+        let passed_ms = now_ms.saturating_sub(begun_ms).clamp(0, 2 * PERIOD_MS);
+        self.period_ms = Some(now_ms.saturating_add(PERIOD_MS));
+        if std::mem::take(&mut self.has_records) {
+            self.quiet_ms = 0;
+        } else if is_available {
+            self.quiet_ms = self.quiet_ms.saturating_add(passed_ms);
+        }
+        let mut generated = match self.watermarks {
+            Watermarks::Bounded { delay_ms } if self.latest_ms != NO_TIMESTAMP => {
+                let delay_ms = i64::try_from(delay_ms).unwrap_or(i64::MAX);
+                self.said(TimeSignal::Watermark(self.latest_ms.saturating_sub(delay_ms).saturating_sub(1)))
+            }
+            _ => Generated::default(),
+        };
+        if !self.is_idle && self.idle_after_ms.is_some_and(|after_ms| self.quiet_ms >= after_ms) {
+            self.is_idle = true;
+            generated.0[1] = Some(TimeSignal::Idle(true));
+        }
+        generated
+    }
+
+    /// What is to be told where somebody says this.
+    pub fn said(&mut self, signal: TimeSignal) -> Generated {
+        match signal {
+            TimeSignal::Idle(idle) if idle == self.is_idle => Generated::default(),
+            TimeSignal::Idle(idle) => {
+                self.is_idle = idle;
+                Generated([Some(signal), None])
+            }
+            TimeSignal::Watermark(timestamp_ms) => {
+                let timestamp_ms = timestamp_ms.min(END_OF_TIME_MS - 1);
+                if timestamp_ms <= self.told_ms {
+                    return Generated::default();
+                }
+                self.told_ms = timestamp_ms;
+                let back = std::mem::take(&mut self.is_idle).then_some(TimeSignal::Idle(false));
+                let told = Some(TimeSignal::Watermark(timestamp_ms));
+                Generated(if back.is_some() { [back, told] } else { [told, None] })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(generated: Generated) -> Vec<TimeSignal> {
+        generated.signals().collect()
+    }
+
+    #[test]
+    fn watermarks_stay_behind_the_latest_time_and_never_go_back() {
+        let mut generator = Generator::new(Watermarks::Bounded { delay_ms: 10 }, None);
+        assert_eq!(told(generator.on_period(0, true)), [], "there was no record");
+        generator.on_record(100);
+        generator.on_record(50);
+        assert!(!generator.is_due(199) && generator.is_due(200));
+        assert_eq!(told(generator.on_period(200, true)), [TimeSignal::Watermark(89)]);
+        assert_eq!(told(generator.on_period(400, true)), []);
+        generator.on_record(60);
+        assert_eq!(told(generator.on_period(600, true)), []);
+        assert_eq!(told(generator.said(TimeSignal::Watermark(70))), []);
+        assert_eq!(told(generator.said(TimeSignal::Watermark(i64::MAX))), [TimeSignal::Watermark(i64::MAX - 1)]);
+    }
+
+    #[test]
+    fn who_is_quiet_is_idle_and_who_is_held_up_is_not() {
+        let mut generator = Generator::new(Watermarks::Bounded { delay_ms: 0 }, Some(400));
+        generator.on_record(100);
+        assert_eq!(told(generator.on_period(0, true)), [TimeSignal::Watermark(99)]);
+        for now_ms in [200, 400, 600, 800] {
+            assert_eq!(told(generator.on_period(now_ms, false)), [], "those behind do not take records");
+        }
+        assert_eq!(told(generator.on_period(1000, true)), []);
+        assert_eq!(told(generator.on_period(1200, true)), [TimeSignal::Idle(true)]);
+        assert_eq!(told(generator.on_period(1400, true)), []);
+        assert!(generator.on_record(101) && !generator.on_record(102));
+        assert_eq!(told(generator.on_period(1600, true)), [TimeSignal::Watermark(101)]);
+    }
+
+    #[test]
+    fn a_stream_that_is_idle_is_back_before_a_watermark_of_its_own() {
+        let mut generator = Generator::new(Watermarks::Own, None);
+        assert_eq!(told(generator.said(TimeSignal::Idle(true))), [TimeSignal::Idle(true)]);
+        let back = [TimeSignal::Idle(false), TimeSignal::Watermark(5)];
+        assert_eq!(told(generator.said(TimeSignal::Watermark(5))), back);
+    }
+}

@@ -1,0 +1,179 @@
+//! Which window a time falls into.
+
+use crate::error::TaskError;
+
+/// A span of time: from `start_ms`, included, to `end_ms`, excluded; milliseconds since the epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Window {
+    /// First millisecond inside.
+    pub start_ms: i64,
+    /// First millisecond after.
+    pub end_ms: i64,
+}
+
+impl Window {
+    /// All of time.
+    pub const GLOBAL: Self = Self { start_ms: i64::MIN, end_ms: i64::MAX };
+
+    /// The last millisecond inside; of a window without end the last of all.
+    pub fn max_ms(self) -> i64 {
+        if self.end_ms == i64::MAX { i64::MAX } else { self.end_ms - 1 }
+    }
+
+    /// Whether they overlap, or one begins where the other ends.
+    pub fn touches(self, other: Self) -> bool {
+        self.start_ms <= other.end_ms && other.start_ms <= self.end_ms
+    }
+
+    /// The least window around both.
+    pub fn cover(self, other: Self) -> Self {
+        Self { start_ms: self.start_ms.min(other.start_ms), end_ms: self.end_ms.max(other.end_ms) }
+    }
+}
+
+/// Windows of one size, of which one begins every `slide_ms`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    size_ms: i64,
+    slide_ms: i64,
+    offset_ms: i64,
+    slice_ms: i64,
+}
+
+impl Grid {
+    /// Windows of `size_ms` that begin at `offset_ms` past each multiple of `slide_ms`.
+    pub fn new(size_ms: i64, slide_ms: i64, offset_ms: i64) -> Result<Self, TaskError> {
+        if size_ms <= 0 || slide_ms <= 0 || offset_ms.checked_abs().is_none_or(|offset| offset >= slide_ms) {
+            return Err(TaskError::Config(format!(
+                "windows need a size and a slide above 0 and an offset below the slide, not {size_ms}, {slide_ms} and \
+                 {offset_ms} ms"
+            )));
+        }
+        Ok(Self { size_ms, slide_ms, offset_ms, slice_ms: greatest_common_divisor(size_ms, slide_ms) })
+    }
+
+    /// Whether no two windows overlap.
+    pub fn is_tumbling(&self) -> bool {
+        self.slide_ms >= self.size_ms
+    }
+
+    /// The window that begins last of those that have `timestamp_ms` in them; none between windows with gaps.
+    #[inline]
+    pub fn last_window_of(&self, timestamp_ms: i64) -> Option<Window> {
+        let window = self.window_from(self.start_of(timestamp_ms, self.slide_ms));
+        (timestamp_ms < window.end_ms || window.end_ms == i64::MAX).then_some(window)
+    }
+
+    /// All windows with `timestamp_ms` in them, the earliest first.
+    pub fn windows_of(&self, timestamp_ms: i64) -> impl Iterator<Item = Window> + use<> {
+        let grid = *self;
+        let last = self.last_window_of(timestamp_ms);
+        let before = last.map_or(0, |last| {
+            let earliest = timestamp_ms.saturating_sub(grid.size_ms).saturating_add(1);
+            last.start_ms.saturating_sub(earliest).max(0) / grid.slide_ms
+        });
+        last.into_iter().flat_map(move |last| {
+            (0..=before).rev().map(move |back| grid.window_from(last.start_ms.saturating_sub(back * grid.slide_ms)))
+        })
+    }
+
+    /// The window that begins at `start_ms`.
+    #[inline]
+    pub(super) fn window_from(&self, start_ms: i64) -> Window {
+        Window { start_ms, end_ms: start_ms.saturating_add(self.size_ms) }
+    }
+
+    /// The first window that begins at `start_ms` or later.
+    pub(super) fn window_at_or_after(&self, start_ms: i64) -> Window {
+        let start = self.start_of(start_ms, self.slide_ms);
+        self.window_from(if start < start_ms { start.saturating_add(self.slide_ms) } else { start })
+    }
+
+    /// The first window that ends after `timestamp_ms`.
+    pub(super) fn first_window_around_or_after(&self, timestamp_ms: i64) -> Window {
+        // A window without end ends behind the last millisecond, which it has in it.
+        let timestamp_ms = timestamp_ms.min(i64::MAX - 1);
+        self.window_at_or_after(timestamp_ms.saturating_sub(self.size_ms).saturating_add(1))
+    }
+
+    /// Where the slice of `timestamp_ms` begins. Slices are the largest pieces that all windows are made of.
+    #[inline]
+    pub(super) fn slice_of(&self, timestamp_ms: i64) -> i64 {
+        self.start_of(timestamp_ms, self.slice_ms)
+    }
+
+    #[inline]
+    fn start_of(&self, timestamp_ms: i64, step_ms: i64) -> i64 {
+        let into = timestamp_ms.wrapping_sub(self.offset_ms).rem_euclid(step_ms);
+        timestamp_ms.saturating_sub(into)
+    }
+}
+
+fn greatest_common_divisor(mut one: i64, mut other: i64) -> i64 {
+    while other != 0 {
+        (one, other) = (other, one % other);
+    }
+    one
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn window(start_ms: i64, end_ms: i64) -> Window {
+        Window { start_ms, end_ms }
+    }
+
+    #[test]
+    fn windows_are_aligned_to_the_epoch_also_before_it() {
+        let five = Grid::new(5, 5, 0).unwrap();
+        for (at, expected) in [(0, window(0, 5)), (4, window(0, 5)), (5, window(5, 10)), (-1, window(-5, 0))] {
+            assert_eq!(five.last_window_of(at), Some(expected));
+        }
+        assert_eq!(Grid::new(5, 5, 2).unwrap().last_window_of(1), Some(window(-3, 2)));
+        assert_eq!(Grid::new(5, 5, -1).unwrap().last_window_of(4), Some(window(4, 9)));
+    }
+
+    #[test]
+    fn a_time_is_in_all_windows_that_overlap_there_and_in_none_between_windows_with_gaps() {
+        let overlapping = Grid::new(10, 4, 0).unwrap();
+        assert_eq!(overlapping.windows_of(9).collect::<Vec<_>>(), [window(0, 10), window(4, 14), window(8, 18)]);
+        assert_eq!(overlapping.windows_of(10).collect::<Vec<_>>(), [window(4, 14), window(8, 18)]);
+        let with_gaps = Grid::new(2, 5, 0).unwrap();
+        assert_eq!(with_gaps.windows_of(6).collect::<Vec<_>>(), [window(5, 7)]);
+        assert_eq!(with_gaps.windows_of(7).count(), 0);
+    }
+
+    #[test]
+    fn a_window_without_size_or_with_too_large_an_offset_is_refused() {
+        for (size, slide, offset) in [(0, 1, 0), (-1, 1, 0), (5, 0, 0), (5, 5, 5), (5, 5, -5), (5, 5, i64::MIN)] {
+            assert!(matches!(Grid::new(size, slide, offset), Err(TaskError::Config(_))), "{size} {slide} {offset}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn windows_of_a_time_are_those_that_have_it(at in -1000i64..1000, size in 1i64..50, slide in 1i64..50, offset in 0i64..50) {
+            let grid = Grid::new(size, slide, offset % slide).unwrap();
+            let expected: Vec<_> = (-2000i64..2000)
+                .filter(|start| (start - offset % slide).rem_euclid(slide) == 0 && (*start..start + size).contains(&at))
+                .map(|start| window(start, start + size))
+                .collect();
+            prop_assert_eq!(grid.windows_of(at).collect::<Vec<_>>(), expected);
+            let slice = grid.slice_of(at);
+            for window in grid.windows_of(at) {
+                prop_assert!(window.start_ms <= slice && slice + grid.slice_ms <= window.end_ms);
+            }
+        }
+
+        #[test]
+        fn no_time_is_beyond_the_grid(at in any::<i64>(), size in 1..i64::MAX, slide in 1..i64::MAX) {
+            let grid = Grid::new(size, slide, 0).unwrap();
+            for window in grid.windows_of(at).take(3) {
+                prop_assert!(window.start_ms <= at && at <= window.max_ms());
+            }
+        }
+    }
+}

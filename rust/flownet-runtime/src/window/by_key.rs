@@ -1,0 +1,213 @@
+//! Windows of one key: sessions, windows with triggers of their own, windows without end.
+//!
+//! # Invariants
+//! - I1: of windows that merge no two touch.
+//! - I2: a window is forgotten once its clock has passed its last millisecond and the allowed lateness; until then it is
+//!   told of every time it asked for, once.
+
+use super::assign::Window;
+use super::trigger::{BuiltIn, Kept, TriggerResult};
+
+/// The open windows of one key, in order of time.
+#[derive(Debug)]
+pub struct WindowsOfKey<V, T> {
+    cells: Vec<Cell<V, T>>,
+    /// When the key is to be looked at next, for each clock; this was asked for already.
+    pub asked_ms: [Option<i64>; 2],
+}
+
+/// One open window.
+#[derive(Debug)]
+pub struct Cell<V, T> {
+    /// Which one.
+    pub window: Window,
+    /// What its records became.
+    pub value: V,
+    /// What a trigger of the user keeps.
+    pub kept: T,
+    built_in: Kept,
+    /// Times that a trigger of the user asked for, for each clock.
+    timers: [Vec<i64>; 2],
+}
+
+impl<V, T> Default for WindowsOfKey<V, T> {
+    fn default() -> Self {
+        Self { cells: Vec::new(), asked_ms: [None; 2] }
+    }
+}
+
+impl<V: Default, T: Default> WindowsOfKey<V, T> {
+    /// Whether no window is open.
+    pub fn is_empty(&self) -> bool {
+        self.cells.is_empty()
+    }
+
+    /// The open windows.
+    pub fn cells(&mut self) -> &mut [Cell<V, T>] {
+        &mut self.cells
+    }
+
+    /// The place of a window, opened if need be.
+    pub fn open(&mut self, window: Window) -> usize {
+        let at = self.cells.partition_point(|cell| cell.window < window);
+        if self.cells.get(at).is_none_or(|cell| cell.window != window) {
+            let cell = Cell {
+                window,
+                value: V::default(),
+                kept: T::default(),
+                built_in: Kept::default(),
+                timers: [vec![], vec![]],
+            };
+            self.cells.insert(at, cell);
+        }
+        at
+    }
+
+    /// What a window becomes that merges with those it touches.
+    pub fn cover(&self, window: Window) -> Window {
+        self.touching(window).fold(window, |cover, cell| cover.cover(cell.window))
+    }
+
+    /// Makes one window of those that this one [covers](Self::cover), and returns its place; `merge` adds the second value
+    /// to the first. With no merge needed, nothing is called.
+    pub fn merge<E>(
+        &mut self,
+        cover: Window,
+        built_in: BuiltIn,
+        mut merge: impl FnMut(&mut Cell<V, T>, Cell<V, T>) -> Result<(), E>,
+    ) -> Result<usize, E> {
+        let from = self.cells.partition_point(|cell| cell.window.end_ms < cover.start_ms);
+        let to = from + self.cells[from..].iter().take_while(|cell| cell.window.touches(cover)).count();
+        if from == to {
+            return Ok(self.open(cover));
+        }
+        let others: Vec<_> = self.cells.drain(from + 1..to).collect();
+        let cell = &mut self.cells[from];
+        let before = std::mem::replace(&mut cell.window, cover);
+        let is_new = before != cover;
+        for mut other in others {
+            for (timers, others) in cell.timers.iter_mut().zip(&mut other.timers) {
+                timers.append(others);
+            }
+            built_in.on_merge(&mut cell.built_in, other.built_in, cover.max_ms());
+            merge(cell, other)?;
+        }
+        if is_new {
+            let kept = Kept::default();
+            built_in.on_merge(&mut cell.built_in, kept, cover.max_ms());
+        }
+        Ok(from)
+    }
+
+    /// Takes a window away.
+    pub fn close(&mut self, at: usize) -> Cell<V, T> {
+        self.cells.remove(at)
+    }
+
+    /// When the windows are to be looked at next, by the clock of this number.
+    pub fn next_ms(&self, clock: usize, window_clock: usize, lateness_ms: i64) -> Option<i64> {
+        let of_cell = |cell: &Cell<V, T>| {
+            let asked = cell.timers[clock].iter().copied().min();
+            let own = (clock == window_clock).then(|| {
+                cell.built_in.next_ms().map_or(cell.over_ms(lateness_ms), |at| at.min(cell.over_ms(lateness_ms)))
+            });
+            asked.into_iter().chain(own).min()
+        };
+        self.cells.iter().filter_map(of_cell).min()
+    }
+
+    fn touching(&self, window: Window) -> impl Iterator<Item = &Cell<V, T>> {
+        self.cells.iter().filter(move |cell| cell.window.touches(window))
+    }
+}
+
+impl<V, T> Cell<V, T> {
+    /// When it is forgotten.
+    pub fn over_ms(&self, lateness_ms: i64) -> i64 {
+        self.window.max_ms().saturating_add(lateness_ms)
+    }
+
+    /// A record has come, which the built-in trigger is told of.
+    pub fn on_record(&mut self, trigger: BuiltIn, timestamp_ms: i64, clock_ms: i64) -> TriggerResult {
+        trigger.on_record(&mut self.built_in, self.window.max_ms(), timestamp_ms, clock_ms)
+    }
+
+    /// The window's clock has come to this time, which the built-in trigger is told of.
+    pub fn on_time(&mut self, trigger: BuiltIn, time_ms: i64) -> TriggerResult {
+        trigger.on_time(&mut self.built_in, self.window.max_ms(), time_ms)
+    }
+
+    /// A trigger of the user asks to be told of a time.
+    pub fn set_timer(&mut self, clock: usize, time_ms: i64) {
+        if !self.timers[clock].contains(&time_ms) {
+            self.timers[clock].push(time_ms);
+        }
+    }
+
+    /// It asks no more.
+    pub fn delete_timer(&mut self, clock: usize, time_ms: i64) {
+        self.timers[clock].retain(|asked_ms| *asked_ms != time_ms);
+    }
+
+    /// The earliest time that it asked for and that has come.
+    pub fn take_timer(&mut self, clock: usize, now_ms: i64) -> Option<i64> {
+        let due_ms = self.timers[clock].iter().copied().filter(|asked_ms| *asked_ms <= now_ms).min()?;
+        self.delete_timer(clock, due_ms);
+        Some(due_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn session(start_ms: i64, gap_ms: i64) -> Window {
+        Window { start_ms, end_ms: start_ms + gap_ms }
+    }
+
+    fn add(windows: &mut WindowsOfKey<u32, ()>, window: Window) {
+        let cover = windows.cover(window);
+        let at = windows.merge(cover, BuiltIn::AtEnd, |cell, other| {
+            cell.value += other.value;
+            Ok::<_, ()>(())
+        });
+        windows.cells()[at.unwrap()].value += 1;
+    }
+
+    #[test]
+    fn a_record_between_two_sessions_makes_one_of_them() {
+        let mut windows = WindowsOfKey::default();
+        add(&mut windows, session(0, 10));
+        add(&mut windows, session(20, 10));
+        assert_eq!(windows.cells().len(), 2);
+        add(&mut windows, session(10, 10));
+        let all: Vec<_> = windows.cells().iter().map(|cell| (cell.window, cell.value)).collect();
+        assert_eq!(all, [(Window { start_ms: 0, end_ms: 30 }, 3)]);
+    }
+
+    proptest! {
+        #[test]
+        fn sessions_do_not_depend_on_the_order_of_records(times in proptest::collection::vec((0i64..300, 1i64..20), 1..60)) {
+            let mut windows = WindowsOfKey::default();
+            for &(at, gap) in &times {
+                add(&mut windows, session(at, gap));
+            }
+            let mut sorted = times.clone();
+            sorted.sort_unstable();
+            let mut expected: Vec<(Window, u32)> = Vec::new();
+            for (at, gap) in sorted {
+                match expected.last_mut() {
+                    Some((last, n)) if last.touches(session(at, gap)) => {
+                        *last = last.cover(session(at, gap));
+                        *n += 1;
+                    }
+                    _ => expected.push((session(at, gap), 1)),
+                }
+            }
+            let all: Vec<_> = windows.cells().iter().map(|cell| (cell.window, cell.value)).collect();
+            prop_assert_eq!(all, expected);
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! Windows: how time is cut, and what is kept of each piece until it is over.
+//!
+//! Two stores serve all kinds. [`SlicedWindows`] is for windows that begin and end for all keys alike and fire once at
+//! their end: what belongs together in time lies together in memory, a record costs one look at it, and windows that
+//! overlap share slices. [`WindowsOfKey`] is for all others: sessions, windows with triggers of their own, and windows
+//! without end.
+
+mod assign;
+mod by_key;
+mod pane;
+mod sliced;
+mod trigger;
+
+pub use self::assign::{Grid, Window};
+pub use self::by_key::{Cell, WindowsOfKey};
+pub use self::pane::Pane;
+pub use self::sliced::{Added, SlicedWindows};
+pub use self::trigger::{BuiltIn, TriggerResult};

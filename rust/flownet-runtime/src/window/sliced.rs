@@ -1,0 +1,337 @@
+//! Windows that begin and end for all keys alike, and fire at their end.
+//!
+//! Time is cut into slices, the largest pieces that all windows are made of: a record goes to one slice, however many
+//! windows it is in, and a window is put together from its slices when it fires.
+//!
+//! The store has a clock that only goes forward: the watermark, or for windows of the wall clock the last millisecond
+//! that is over. A window is due when the clock has come to its last millisecond.
+//!
+//! # Invariants
+//! - I1: each window with records fires once, in order of time, however the clock is moved; after that only for a record
+//!   that is late by no more than the allowed lateness, once for each.
+//! - I2: a slice lives until its last window is over and the allowed lateness has passed; memory is bounded by the keys of
+//!   these. A record without any such window is late and is not stored.
+//! - I3: a clock that steps back opens no fired window again.
+
+use std::collections::VecDeque;
+
+use super::assign::{Grid, Window};
+use super::pane::Pane;
+
+/// One value for each key and slice.
+#[derive(Debug)]
+pub struct SlicedWindows<V> {
+    grid: Grid,
+    lateness_ms: i64,
+    clock_ms: i64,
+    /// All windows that were due by then have fired.
+    fired_ms: i64,
+    /// By where they begin, in order of time; none is empty.
+    slices: VecDeque<(i64, Pane<V>)>,
+}
+
+/// Where a record belongs.
+#[derive(Debug)]
+pub enum Added<'a, V> {
+    /// To this value.
+    Open(&'a mut V),
+    /// To this value; and some of its windows have fired already, and fire [again](SlicedWindows::firing_again).
+    FiredBefore(&'a mut V),
+    /// To no window any more.
+    Late,
+    /// To no window at all: it lies between two.
+    Between,
+}
+
+impl<V> SlicedWindows<V> {
+    /// No open windows.
+    pub fn new(grid: Grid, lateness_ms: i64) -> Self {
+        Self { grid, lateness_ms, clock_ms: i64::MIN, fired_ms: i64::MIN, slices: VecDeque::new() }
+    }
+
+    /// What the windows are.
+    pub fn grid(&self) -> &Grid {
+        &self.grid
+    }
+
+    /// How far time has come.
+    pub fn clock_ms(&self) -> i64 {
+        self.clock_ms
+    }
+
+    /// The value of a key in the slice of `timestamp_ms`, made by `default` if this is the key's first record there.
+    ///
+    /// `hash` is the key's hash, which the caller already has.
+    #[inline]
+    pub fn add(&mut self, key: &[u8], hash: u32, timestamp_ms: i64, default: impl FnOnce() -> V) -> Added<'_, V> {
+        let slice = self.grid.slice_of(timestamp_ms);
+        // Nearly all records are of the newest slice, and far from late.
+        let at = match self.slices.back() {
+            Some((newest, _)) if *newest == slice => self.slices.len() - 1,
+            _ => {
+                let Some(last) = self.grid.last_window_of(timestamp_ms) else { return Added::Between };
+                if self.is_over(last) {
+                    return Added::Late;
+                }
+                self.place_of(slice)
+            }
+        };
+        let fired_before = self.clock_ms != i64::MIN && self.has_fired(timestamp_ms);
+        let value = self.slices[at].1.value_of(key, hash, default);
+        if fired_before { Added::FiredBefore(value) } else { Added::Open(value) }
+    }
+
+    /// Moves the clock forward. Whatever [`next_due`](Self::next_due) then finds is to be fired before the next record.
+    pub fn advance(&mut self, clock_ms: i64) {
+        self.clock_ms = self.clock_ms.max(clock_ms);
+    }
+
+    /// The earliest window that is due and has not fired: it counts as fired now.
+    pub fn next_due(&mut self) -> Option<Window> {
+        let due = self.next_window().filter(|window| window.max_ms() <= self.clock_ms);
+        self.fired_ms = due.map_or(self.clock_ms, Window::max_ms);
+        due
+    }
+
+    /// When the next window is due; `None` also for one that only the end of time ends.
+    pub fn next_due_ms(&self) -> Option<i64> {
+        self.next_window().map(Window::max_ms).filter(|due_ms| *due_ms < i64::MAX)
+    }
+
+    /// Takes what no other window needs out of a window that has fired, if that is all of it.
+    pub fn take(&mut self, window: Window) -> Option<Pane<V>> {
+        let is_all = self.grid.is_tumbling() && self.lateness_ms == 0;
+        let is_first = self.slices.front().is_some_and(|(start_ms, _)| *start_ms == window.start_ms);
+        if is_all && is_first { self.slices.pop_front().map(|(_, pane)| pane) } else { None }
+    }
+
+    /// The slices of a window, in order of time.
+    pub fn slices_of(&self, window: Window) -> impl Iterator<Item = &Pane<V>> {
+        let from = self.slices.partition_point(|(start_ms, _)| *start_ms < window.start_ms);
+        let in_window = move |(start_ms, _): &&(i64, Pane<V>)| *start_ms < window.end_ms || window.end_ms == i64::MAX;
+        self.slices.range(from..).take_while(in_window).map(|(_, pane)| pane)
+    }
+
+    /// The windows of a record that have fired, and fire again because it came within the allowed lateness.
+    pub fn firing_again(&self, timestamp_ms: i64) -> impl Iterator<Item = Window> + use<'_, V> {
+        let is_fired = |window: &Window| window.max_ms() <= self.clock_ms && !self.is_over(*window);
+        self.grid.windows_of(timestamp_ms).filter(is_fired)
+    }
+
+    /// Drops what no window needs any more.
+    pub fn drop_expired(&mut self) {
+        while let Some(&(start_ms, _)) = self.slices.front()
+            && self.grid.last_window_of(start_ms).is_none_or(|last| self.is_over(last))
+        {
+            self.slices.pop_front();
+        }
+    }
+
+    /// Values held, over all slices.
+    pub fn len(&self) -> usize {
+        self.slices.iter().map(|(_, pane)| pane.len()).sum()
+    }
+
+    /// Whether nothing is held.
+    pub fn is_empty(&self) -> bool {
+        self.slices.is_empty()
+    }
+
+    /// Whether it fires no more, not even for late records.
+    fn is_over(&self, window: Window) -> bool {
+        window.max_ms().saturating_add(self.lateness_ms) <= self.clock_ms
+    }
+
+    #[inline]
+    fn has_fired(&self, timestamp_ms: i64) -> bool {
+        let first = self.grid.first_window_around_or_after(timestamp_ms);
+        first.max_ms() <= self.clock_ms && self.lateness_ms > 0 && self.firing_again(timestamp_ms).next().is_some()
+    }
+
+    fn place_of(&mut self, slice: i64) -> usize {
+        let at = self.slices.partition_point(|(start_ms, _)| *start_ms < slice);
+        if self.slices.get(at).is_none_or(|(start_ms, _)| *start_ms != slice) {
+            self.slices.insert(at, (slice, Pane::default()));
+        }
+        at
+    }
+
+    /// The earliest window with records that has not fired.
+    fn next_window(&self) -> Option<Window> {
+        let (first, _) = self.slices.front()?;
+        let mut window = self.grid.first_window_around_or_after(self.fired_ms.checked_add(1)?.max(*first));
+        loop {
+            let from = self.slices.partition_point(|(start_ms, _)| *start_ms < window.start_ms);
+            let (slice, _) = self.slices.get(from)?;
+            if *slice < window.end_ms || window.end_ms == i64::MAX {
+                return Some(window);
+            }
+            window = self.grid.first_window_around_or_after(*slice);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use flownet_core::keygroup::hash_key;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn windows(size_ms: i64, slide_ms: i64, lateness_ms: i64) -> SlicedWindows<u32> {
+        SlicedWindows::new(Grid::new(size_ms, slide_ms, 0).unwrap(), lateness_ms)
+    }
+
+    fn count(windows: &mut SlicedWindows<u32>, key: &str, at_ms: i64) -> bool {
+        match windows.add(key.as_bytes(), hash_key(key.as_bytes()), at_ms, || 0) {
+            Added::Open(value) | Added::FiredBefore(value) => *value += 1,
+            Added::Late | Added::Between => return false,
+        }
+        true
+    }
+
+    type Shown = (i64, String, u32);
+
+    fn put_together(windows: &SlicedWindows<u32>, window: Window) -> Vec<Shown> {
+        let mut merged = Pane::default();
+        for slice in windows.slices_of(window) {
+            for (key, hash, value) in slice.entries() {
+                *merged.value_of(key, hash, || 0) += value;
+            }
+        }
+        merged
+            .into_entries()
+            .map(|(key, value)| (window.start_ms, String::from_utf8(key.into()).unwrap(), value))
+            .collect()
+    }
+
+    fn fire(windows: &mut SlicedWindows<u32>, clock_ms: i64) -> Vec<Shown> {
+        windows.advance(clock_ms);
+        let mut fired = Vec::new();
+        while let Some(window) = windows.next_due() {
+            fired.extend(put_together(windows, window));
+        }
+        windows.drop_expired();
+        fired
+    }
+
+    #[test]
+    fn a_window_fires_when_its_end_passes_and_only_then() {
+        let mut windows = windows(10, 10, 0);
+        for (key, at) in [("b", 1), ("a", 2), ("b", 9)] {
+            assert!(count(&mut windows, key, at));
+        }
+        assert_eq!(fire(&mut windows, 8), []);
+        assert!(count(&mut windows, "b", 10));
+        assert_eq!((windows.next_due_ms(), windows.len()), (Some(9), 3));
+        assert_eq!(fire(&mut windows, 9), [(0, "b".into(), 2), (0, "a".into(), 1)]);
+        assert_eq!((windows.next_due_ms(), windows.len()), (Some(19), 1));
+        assert!(!count(&mut windows, "a", 9), "the window is over");
+    }
+
+    #[test]
+    fn overlapping_windows_share_what_they_hold() {
+        let mut windows = windows(30, 10, 0);
+        for at in [5, 15, 25, 26] {
+            count(&mut windows, "a", at);
+        }
+        assert_eq!(windows.len(), 3);
+        let fired = fire(&mut windows, 39);
+        assert_eq!(fired, [(-20, "a".into(), 1), (-10, "a".into(), 2), (0, "a".into(), 4), (10, "a".into(), 3)]);
+        assert_eq!(windows.len(), 1);
+        assert_eq!(fire(&mut windows, i64::MAX), [(20, "a".into(), 2)]);
+        assert!(windows.is_empty());
+    }
+
+    #[test]
+    fn a_record_within_the_allowed_lateness_names_the_windows_that_fire_again() {
+        let mut windows = windows(20, 10, 5);
+        count(&mut windows, "a", 12);
+        assert_eq!(fire(&mut windows, 20), [(0, "a".into(), 1)]);
+        let added = windows.add(b"a", hash_key(b"a"), 13, || 0);
+        assert!(matches!(added, Added::FiredBefore(_)));
+        assert_eq!(windows.firing_again(13).map(|window| window.start_ms).collect::<Vec<_>>(), [0]);
+        assert_eq!(fire(&mut windows, 24), []);
+        assert!(matches!(windows.add(b"a", hash_key(b"a"), 13, || 0), Added::Open(_)), "of the next window still");
+        assert_eq!(fire(&mut windows, 34).len(), 1);
+        assert!(matches!(windows.add(b"a", hash_key(b"a"), 13, || 0), Added::Late));
+    }
+
+    #[test]
+    fn keys_fire_in_the_order_in_which_they_came_however_many() {
+        let mut windows = windows(10, 10, 0);
+        let keys: Vec<String> = (0..1000).map(|n| format!("{}{}", n * 7919 % 1000, "-".repeat(n % 40))).collect();
+        for key in keys.iter().chain(&keys) {
+            count(&mut windows, key, 1);
+        }
+        let expected: Vec<_> = keys.into_iter().map(|key| (0, key, 2)).collect();
+        assert_eq!(fire(&mut windows, i64::MAX), expected);
+    }
+
+    #[test]
+    fn the_longest_window_ends_with_time_alone() {
+        let mut windows = windows(i64::MAX, i64::MAX, 0);
+        count(&mut windows, "a", 1_760_000_000_000);
+        assert_eq!(windows.next_due_ms(), None);
+        assert_eq!(fire(&mut windows, i64::MAX - 1), []);
+        assert_eq!(fire(&mut windows, i64::MAX).len(), 1);
+    }
+
+    #[test]
+    fn what_lies_between_windows_is_in_none() {
+        let mut windows = windows(2, 5, 0);
+        assert!(count(&mut windows, "a", 6) && !count(&mut windows, "a", 8));
+        assert_eq!(fire(&mut windows, 100), [(5, "a".into(), 1)]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_order_of_records_and_times_gives_what_the_rules_say(
+            steps in proptest::collection::vec((0u8..3, 0i64..120, any::<bool>()), 0..200),
+            (size, slide, lateness) in (1i64..40, 1i64..40, 0i64..30),
+        ) {
+            let mut windows = windows(size, slide, lateness);
+            let grid = *windows.grid();
+            let (mut clock, mut fired, mut expected) = (i64::MIN, Vec::new(), Vec::new());
+            let mut model: BTreeMap<(Window, String), u32> = BTreeMap::new();
+            let mut done: Vec<Window> = Vec::new();
+            for (key, at, is_time) in steps {
+                if is_time {
+                    clock = clock.max(at);
+                    fired.extend(fire(&mut windows, clock));
+                    let due: Vec<Window> = model.keys().map(|(window, _)| *window).filter(|window| window.max_ms() <= clock).collect();
+                    for window in due {
+                        if !done.contains(&window) {
+                            done.push(window);
+                            expected.extend(model.range((window, String::new())..).take_while(|((of, _), _)| *of == window).map(|((of, key), n)| (of.start_ms, key.clone(), *n)));
+                        }
+                    }
+                    continue;
+                }
+                let key = key.to_string();
+                let open: Vec<Window> = grid.windows_of(at).filter(|window| window.max_ms().saturating_add(lateness) > clock).collect();
+                let is_taken = count(&mut windows, &key, at);
+                prop_assert_eq!(is_taken, !open.is_empty());
+                // What is over is gone; who comes within the lateness brings its windows out again.
+                let again: Vec<Window> = if is_taken { windows.firing_again(at).collect() } else { vec![] };
+                for window in open {
+                    *model.entry((window, key.clone())).or_default() += 1;
+                    if window.max_ms() <= clock {
+                        prop_assert!(again.contains(&window));
+                        let shown = put_together(&windows, window).into_iter().find(|(_, of, _)| *of == key).unwrap();
+                        prop_assert_eq!(shown.2, model[&(window, key.clone())]);
+                        if !done.contains(&window) { done.push(window); }
+                    }
+                }
+                prop_assert!(again.iter().all(|window| window.max_ms() <= clock));
+            }
+            let due: Vec<_> = fired.iter().map(|(start, ..)| *start).collect();
+            prop_assert!(due.is_sorted() || lateness > 0);
+            fired.sort();
+            expected.sort();
+            prop_assert_eq!(fired, expected);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! When the records of a window are given out.
+
+/// What is to become of a window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TriggerResult {
+    /// Its result goes out.
+    pub fires: bool,
+    /// Its records are forgotten.
+    pub purges: bool,
+}
+
+impl TriggerResult {
+    /// Nothing.
+    pub const CONTINUE: Self = Self { fires: false, purges: false };
+    /// Its result goes out.
+    pub const FIRE: Self = Self { fires: true, purges: false };
+}
+
+/// The triggers that come with the product. What they keep for a window is a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BuiltIn {
+    /// At the window's end, and for each record after it.
+    AtEnd,
+    /// After so many records, and then so many more.
+    Count(u64),
+    /// Each time the clock passes a multiple of this many milliseconds, and at the window's end.
+    Every(i64),
+    /// Never by itself.
+    Never,
+}
+
+/// What a built-in trigger keeps for a window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Kept {
+    /// Records since it fired last.
+    records: u64,
+    /// When it fires next.
+    next_ms: Option<i64>,
+}
+
+impl BuiltIn {
+    /// A record has come to a window whose last millisecond is `max_ms`, at `clock_ms` of the window's clock.
+    pub(super) fn on_record(self, kept: &mut Kept, max_ms: i64, timestamp_ms: i64, clock_ms: i64) -> TriggerResult {
+        let is_over = max_ms <= clock_ms;
+        match self {
+            Self::AtEnd | Self::Every(_) if is_over => TriggerResult::FIRE,
+            Self::AtEnd => {
+                kept.next_ms = Some(max_ms);
+                TriggerResult::CONTINUE
+            }
+            Self::Every(interval_ms) => {
+                // From the record that begins it: the next multiple after it.
+                let next_ms =
+                    timestamp_ms.saturating_sub(timestamp_ms.rem_euclid(interval_ms)).saturating_add(interval_ms);
+                kept.next_ms.get_or_insert(next_ms.min(max_ms));
+                TriggerResult::CONTINUE
+            }
+            Self::Count(limit) => {
+                kept.records += 1;
+                // What a window of all time holds at its end goes out then.
+                kept.next_ms = (max_ms == i64::MAX && kept.records < limit).then_some(max_ms);
+                if kept.records < limit {
+                    return TriggerResult::CONTINUE;
+                }
+                kept.records = 0;
+                TriggerResult::FIRE
+            }
+            Self::Never => TriggerResult::CONTINUE,
+        }
+    }
+
+    /// The clock has come to what `next_ms` said.
+    pub(super) fn on_time(self, kept: &mut Kept, max_ms: i64, time_ms: i64) -> TriggerResult {
+        let Some(due_ms) = kept.next_ms.take_if(|next_ms| *next_ms <= time_ms) else { return TriggerResult::CONTINUE };
+        if let Self::Every(interval_ms) = self
+            && due_ms < max_ms
+            && time_ms < i64::MAX
+        {
+            kept.next_ms = Some(due_ms.saturating_add(interval_ms).min(max_ms));
+        }
+        TriggerResult::FIRE
+    }
+
+    /// Two windows have become one that ends at `max_ms`.
+    pub(super) fn on_merge(self, kept: &mut Kept, other: Kept, max_ms: i64) {
+        kept.records += other.records;
+        kept.next_ms = match self {
+            Self::AtEnd => Some(max_ms),
+            _ => [kept.next_ms, other.next_ms].into_iter().flatten().min(),
+        };
+    }
+}
+
+impl Kept {
+    pub(super) fn next_ms(&self) -> Option<i64> {
+        self.next_ms
+    }
+}

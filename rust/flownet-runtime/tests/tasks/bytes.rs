@@ -1,0 +1,181 @@
+//! Operators whose records are bytes: the operator model without an interpreter.
+
+use std::time::Duration;
+
+use flownet_core::Target;
+use flownet_core::keygroup::hash_key;
+use flownet_core::record::writer::Emit;
+use flownet_runtime::operator::{
+    Entry, Exit, Flow, Fold, KeyedRecord, Kind, Leaving, Link, Links, Medium, OperatorChain, Source, Stage, put_stamp,
+};
+use flownet_runtime::varint::put_varint;
+use flownet_runtime::window::Window;
+use flownet_runtime::{Outputs, SourceStatus, TaskContext, TaskError};
+
+/// Needs nothing to work on records.
+pub(crate) struct Bytes;
+
+impl Medium for Bytes {
+    type Token<'m> = ();
+    type Record<'m> = Vec<u8>;
+    type Info = &'static str;
+    type Exit = BytesExit;
+
+    fn open(&mut self) -> Result<(), TaskError> {
+        Ok(())
+    }
+
+    fn close(&mut self) {}
+
+    fn attach<R>(work: impl for<'m> FnOnce(()) -> R) -> R {
+        work(())
+    }
+
+    fn attached<R>(out: &mut Outputs, work: impl for<'m> FnOnce((), &mut Outputs) -> R) -> R {
+        work((), out)
+    }
+
+    fn detached<R: Send>((): (), out: &mut Outputs, work: impl FnOnce(&mut Outputs) -> R + Send) -> R {
+        work(out)
+    }
+
+    fn decode<'m>(&self, (): Self::Token<'m>, bytes: &[u8], _: &&'static str) -> Result<Self::Record<'m>, TaskError> {
+        Ok(bytes.to_vec())
+    }
+
+    fn share<'m>(record: &Self::Record<'m>) -> Self::Record<'m> {
+        record.clone()
+    }
+
+    fn isolate<'m>(
+        (): Self::Token<'m>,
+        record: Self::Record<'m>,
+        _: &&'static str,
+    ) -> Result<Self::Record<'m>, TaskError> {
+        Ok(record)
+    }
+
+    fn name<'a>(info: &'a &'static str) -> &'a str {
+        info
+    }
+}
+
+/// Sends records whole, by a key of so many bytes at their front if there is one.
+pub(crate) struct BytesExit {
+    pub(crate) key_bytes: Option<usize>,
+}
+
+impl Exit<Bytes> for BytesExit {
+    fn emit(&mut self, (): (), record: &Vec<u8>, stamp: Option<i64>, out: &mut Outputs) -> Result<(), TaskError> {
+        let mut bytes = Vec::new();
+        if let Some(stamp) = stamp {
+            put_stamp(&mut bytes, stamp);
+        }
+        let target = match self.key_bytes {
+            None => Target::Any,
+            Some(len) => {
+                let key = &record[..len];
+                put_varint(&mut bytes, len as u64);
+                bytes.extend(key);
+                Target::KeyHash(hash_key(key))
+            }
+        };
+        bytes.extend(record);
+        match out.try_emit(0, target, &bytes)? {
+            Emit::Done => Ok(()),
+            Emit::Blocked => out.wait(),
+        }
+    }
+
+    fn info(&self) -> &&'static str {
+        &"exit"
+    }
+}
+
+/// A chain of one stage, whose records leave by one output.
+pub(crate) fn chain(kind: Kind<Bytes>, entry: Option<Entry>, exit: Option<(BytesExit, bool)>) -> OperatorChain<Bytes> {
+    let mut links = Links::default();
+    if exit.is_some() {
+        links.add(None, Link { to: flownet_runtime::operator::Target::Exit(0), isolates: false });
+    }
+    let exits = exit.into_iter().map(|(exit, stamps)| Leaving::new(exit, 0, stamps)).collect();
+    let stage = Stage::new("stage", kind, links, None);
+    OperatorChain::new(Bytes, vec![stage], exits, entry.into_iter().collect(), None).unwrap()
+}
+
+/// What a scripted source does next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    /// A record of this key, at this time.
+    Record(u8, i64),
+    /// A watermark.
+    Watermark(i64),
+}
+
+/// Emits what a script says, and then ends, or is silent.
+pub(crate) struct Script {
+    pub(crate) steps: Vec<Step>,
+    pub(crate) ends: bool,
+}
+
+impl Source<Bytes> for Script {
+    fn open(&mut self, (): (), _: &TaskContext) -> Result<(), TaskError> {
+        Ok(())
+    }
+
+    fn emit<'m>(&mut self, flow: &mut Flow<'_, 'm, Bytes>) -> Result<SourceStatus, TaskError> {
+        for step in self.steps.drain(..) {
+            match step {
+                Step::Record(key, at_ms) => flow.emit_at(at_ms, vec![key])?,
+                Step::Watermark(at_ms) => flow.emit_time(flownet_runtime::time::TimeSignal::Watermark(at_ms))?,
+            }
+        }
+        let silent = SourceStatus::Idle { wake_after: Duration::from_secs(3600) };
+        Ok(if self.ends { SourceStatus::Finished } else { silent })
+    }
+}
+
+/// Counts records; a result is the window's start, the key and the count.
+pub(crate) struct Counting;
+
+impl Fold<Bytes> for Counting {
+    type Value = u64;
+
+    fn absorb(&self, _: &KeyedRecord<'_>, count: &mut u64) -> bool {
+        *count += 1;
+        true
+    }
+
+    fn fold(&self, (): (), record: &KeyedRecord<'_>, count: &mut u64) -> Result<(), TaskError> {
+        self.absorb(record, count);
+        Ok(())
+    }
+
+    fn merge(&self, (): (), count: &mut u64, later: &u64) -> Result<(), TaskError> {
+        *count += later;
+        Ok(())
+    }
+
+    fn emit(
+        &mut self,
+        window: Window,
+        key: &[u8],
+        count: &mut u64,
+        flow: &mut Flow<'_, '_, Bytes>,
+    ) -> Result<(), TaskError> {
+        assert_eq!(flow.timestamp_ms, window.max_ms(), "a result is of its window's last millisecond");
+        flow.emit([&count.to_le_bytes(), key, &window.start_ms.to_le_bytes()].concat())
+    }
+
+    fn emit_so_far(&self, key: &[u8], count: &u64, flow: &mut Flow<'_, '_, Bytes>) -> Result<(), TaskError> {
+        flow.emit([&count.to_le_bytes(), key].concat())
+    }
+
+    fn record<'m>(&self, record: &KeyedRecord<'_>, _: &Flow<'_, 'm, Bytes>) -> Result<Vec<u8>, TaskError> {
+        Ok(record.value().to_vec())
+    }
+
+    fn without_timestamp(&self, (): (), record: &Vec<u8>) -> TaskError {
+        TaskError::Config(format!("no timestamp: {record:?}"))
+    }
+}

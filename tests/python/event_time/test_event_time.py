@@ -1,0 +1,303 @@
+"""Event time from end to end: the same results whatever the chaining, the workers and the parallelism."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+import flownet as fn
+
+CLICKS = [("ann", 1000), ("bob", 4000), ("ann", 3000), ("ann", 65_000), ("bob", 70_000), ("ann", 66_000)]
+SHAPES = [(0, 1, True), (0, 3, False), (2, 2, True)]
+STRATEGY = fn.WatermarkStrategy.for_bounded_out_of_orderness("5s").with_timestamp_assigner(1)
+
+Build = Callable[[fn.Stream[Any]], fn.Stream[Any]]
+
+
+def run(build: Build, shape: tuple[int, int, bool] = (0, 1, True), records: list[Any] = CLICKS) -> list[Any]:
+    """Run what is built of a stream of records at their times."""
+    workers, parallelism, chained = shape
+    env = fn.Environment(parallelism=parallelism)
+    stream = env.from_collection(records).assign_timestamps_and_watermarks(STRATEGY)
+    if not chained:
+        stream.disable_chaining()
+    results = build(stream).collect()
+    env.execute(workers=workers)
+    return sorted(results, key=repr)
+
+
+def spans(result: tuple[Any, fn.Window, Any]) -> tuple[Any, int, int, Any]:
+    key, window, value = result
+    return (key, window.start_ms, window.end_ms, value)
+
+
+def minutes(stream: fn.Stream[Any]) -> fn.WindowedStream[Any, Any]:
+    return stream.key_by(0).window(fn.Tumbling("60s"))
+
+
+def sessions(stream: fn.Stream[Any]) -> fn.WindowedStream[Any, Any]:
+    return stream.key_by(0).window(fn.Session("10s"))
+
+
+def of_bob(stream: fn.Stream[Any]) -> fn.KeyedStream[Any, Any]:
+    return stream.filter(lambda click: click[0] == "bob").key_by(0)
+
+
+def all_times(windowed: fn.WindowedStream[Any, Any]) -> fn.Stream[Any]:
+    return windowed.aggregate(
+        list, lambda times, click: [*times, click[1]], merge=lambda one, other: one + other, result=sorted
+    )
+
+
+def window_join(stream: fn.Stream[Any]) -> fn.Stream[Any]:
+    joined = stream.join(stream).where(0).equal_to(0).window(fn.Tumbling("60s"))
+    return joined.apply(lambda one, other: one[1] - other[1])
+
+
+def interval_join(stream: fn.Stream[Any]) -> fn.Stream[Any]:
+    joined = stream.key_by(0).interval_join(stream.key_by(0)).between("-1s", "2s")
+    return joined.process(lambda one, other: other[1] - one[1])
+
+
+RESULTS: dict[str, tuple[Build, list[Any]]] = {
+    "tumbling": (
+        lambda stream: minutes(stream).with_window().count().map(spans),
+        [("ann", 0, 60_000, 2), ("ann", 60_000, 120_000, 2), ("bob", 0, 60_000, 1), ("bob", 60_000, 120_000, 1)],
+    ),
+    "offset": (
+        lambda stream: stream.key_by(0).window(fn.Tumbling("60s", offset="4s")).min(1),
+        [("ann", 1000), ("ann", 65_000), ("bob", 4000), ("bob", 70_000)],
+    ),
+    "sliding": (lambda stream: of_bob(stream).window(fn.Sliding("4s", "2s")).count(), [("bob", 1)] * 4),
+    "session": (
+        lambda stream: sessions(stream).with_window().count().map(spans),
+        [("ann", 1000, 13_000, 2), ("ann", 65_000, 76_000, 2), ("bob", 4000, 14_000, 1), ("bob", 70_000, 80_000, 1)],
+    ),
+    "session by record": (
+        lambda stream: stream.key_by(0).window(fn.Session(lambda click: 62_001)).sum(1),
+        [("ann", 135_000), ("bob", 4000), ("bob", 70_000)],
+    ),
+    "merging": (
+        lambda stream: all_times(sessions(stream)),
+        [("ann", [1000, 3000]), ("ann", [65_000, 66_000]), ("bob", [4000]), ("bob", [70_000])],
+    ),
+    "max_by": (
+        lambda stream: minutes(stream).max_by(1),
+        [("ann", ("ann", 3000)), ("ann", ("ann", 66_000)), ("bob", ("bob", 4000)), ("bob", ("bob", 70_000))],
+    ),
+    "all": (lambda stream: stream.window_all(fn.Tumbling("60s")).mean(1), [2666.6666666666665, 67_000.0]),
+    "join": (window_join, [-1000, -2000, 0, 0, 0, 0, 0, 0, 1000, 2000]),
+    "interval join": (interval_join, [-1000, 0, 0, 0, 0, 0, 0, 1000, 2000]),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", RESULTS)
+def test_results_are_those_of_the_records_alone(name: str, shape: tuple[int, int, bool]) -> None:
+    build, expected = RESULTS[name]
+    assert run(build, shape) == sorted(expected, key=repr)
+
+
+class Marked(fn.WatermarkGenerator[tuple[str, int]]):
+    """A watermark behind each record whose key is one."""
+
+    def on_event(self, value: tuple[str, int], timestamp_ms: int, output: fn.WatermarkOutput) -> None:
+        if value[0] == "mark":
+            output.emit_watermark(timestamp_ms)
+
+
+def marked(env: fn.Environment, records: list[tuple[str, int]]) -> fn.Stream[tuple[str, int]]:
+    strategy = fn.WatermarkStrategy.for_generator(Marked).with_timestamp_assigner(1)
+    stream = env.from_collection(records).assign_timestamps_and_watermarks(strategy)
+    return stream.filter(lambda record: record[0] != "mark")
+
+
+LATE = [("a", 1), ("mark", 9), ("a", 2), ("mark", 12), ("a", 3), ("mark", 20), ("a", 4), ("a", 25)]
+
+
+def test_late_records_are_counted_and_dropped() -> None:
+    env = fn.Environment()
+    counts = marked(env, LATE).key_by(0).window(fn.Tumbling("10ms")).count().collect()
+    result = env.execute()
+    assert list(counts) == [("a", 1), ("a", 1)]
+    assert sum(task.late_records for task in result.tasks) == 3
+    assert "late: 3 records came after their windows were given up" in str(result)
+    assert [task.watermark_ms for task in result.tasks if "window" in task.name] == [2**63 - 1]
+
+
+def test_within_the_allowed_lateness_each_record_gives_its_window_out_again() -> None:
+    env = fn.Environment()
+    late = fn.OutputTag("late")
+    window = marked(env, LATE).key_by(0).window(fn.Tumbling("10ms")).allowed_lateness("10ms")
+    counts = window.side_output_late_data(late).count()
+    results, too_late = counts.collect(), counts.side_output(late).collect()
+    result = env.execute()
+    assert list(results) == [("a", 1), ("a", 2), ("a", 3), ("a", 1)]
+    assert list(too_late) == [("a", 4)]
+    assert sum(task.late_records for task in result.tasks) == 0
+
+
+class Both(fn.KeyedProcessFunction[str, tuple[str, int], Any]):
+    """Timers of event time, and state by name."""
+
+    def open(self, ctx: fn.OpenContext) -> None:
+        self.times = ctx.get_list_state(fn.ListStateDescriptor("times"))
+
+    def process(self, value: tuple[str, int], ctx: fn.ProcessContext[str]) -> None:
+        assert ctx.timestamp == value[1]
+        self.times.add(value[1])
+        ctx.timer_service().register_event_time_timer(value[1] + 10_000)
+
+    def on_timer(self, timestamp_ms: int, ctx: fn.ProcessContext[str]) -> Iterable[Any]:
+        assert (ctx.time_domain, ctx.timestamp) == ("event", timestamp_ms)
+        yield (ctx.key, timestamp_ms, sorted(self.times.get()))
+
+    def finish(self, ctx: fn.ProcessContext[str]) -> Iterable[Any]:
+        yield "over"
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_timers_of_event_time_fire_once_at_their_time(shape: tuple[int, int, bool]) -> None:
+    results = run(lambda stream: stream.key_by(0).process(Both()), shape)
+    ann = [at for key, at, _ in (result for result in results if result != "over") if key == "ann"]
+    assert ann == [11_000, 13_000, 75_000, 76_000]
+    assert results.count("over") == shape[1]
+
+
+def test_what_a_timer_emits_has_its_time() -> None:
+    env = fn.Environment()
+
+    class Later(fn.KeyedProcessFunction[str, tuple[str, int], str]):
+        def process(self, value: tuple[str, int], ctx: fn.ProcessContext[str]) -> None:
+            ctx.timer_service().register_event_time_timer(value[1] + 100)
+
+        def on_timer(self, timestamp_ms: int, ctx: fn.ProcessContext[str]) -> Iterable[str]:
+            yield ctx.key
+
+    later = marked(env, [("a", 1), ("mark", 300)]).key_by(0).process(Later())
+    starts = later.key_by(str).window(fn.Tumbling("50ms")).with_window().count().map(spans).collect()
+    env.execute()
+    assert list(starts) == [("a", 100, 150, 1)]
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "advice"),
+    [
+        (1.5, "is a float, and a timestamp is an int of milliseconds"),
+        (float("nan"), "is a float"),
+        (None, "is of type NoneType"),
+        (2**63 - 1, "milliseconds since 1970 lie between"),
+        (-(2**63), "lie between"),
+        (2**80, "lie between"),
+        (True, "is of type bool"),
+    ],
+)
+def test_what_is_no_timestamp_is_an_error_with_operator_and_record(timestamp: object, advice: str) -> None:
+    with pytest.raises(fn.errors.OperatorError, match=advice) as raised:
+        run(lambda stream: stream, records=[("ann", timestamp)])
+    assert raised.value.operator == "assign_timestamps_and_watermarks"
+    assert "ann" in str(raised.value)
+
+
+def test_a_record_without_a_timestamp_in_a_window_of_event_time_is_an_error(env: fn.Environment) -> None:
+    env.from_collection([1]).key_by(str).window(fn.Tumbling("1s", time="event")).count().collect()
+    with pytest.raises(fn.errors.OperatorError, match=r"call assign_timestamps_and_watermarks\(\)") as raised:
+        env.execute()
+    assert raised.value.record == "1"
+
+
+def test_a_function_that_is_told_of_the_end_loses_nothing() -> None:
+    env = fn.Environment()
+
+    class Batches(fn.ProcessFunction[int, list[int]]):
+        def open(self, ctx: fn.TaskContext) -> None:
+            self.batch: list[int] = []
+
+        def process(self, value: int, ctx: fn.RecordContext) -> Iterable[list[int]] | None:
+            self.batch.append(value)
+            if len(self.batch) < 300:
+                return None
+            batch, self.batch = self.batch, []
+            return [batch]
+
+        def finish(self, ctx: fn.RecordContext) -> Iterable[list[int]]:
+            return [self.batch]
+
+    batches = env.from_collection(range(1000)).process(Batches()).collect()
+    env.execute()
+    assert [len(batch) for batch in batches] == [300, 300, 300, 100]
+
+
+def test_a_broadcast_side_reaches_every_key(env: fn.Environment) -> None:
+    class Rules(fn.KeyedBroadcastProcessFunction[int, int, int, Any]):
+        def open(self, ctx: fn.OpenContext) -> None:
+            self.waiting: list[int] = []
+
+        def process(self, value: int, ctx: fn.ProcessContext[int]) -> None:
+            self.waiting.append(value)
+
+        def process_broadcast(self, value: int, ctx: fn.ProcessContext[int]) -> None:
+            ctx.broadcast_state["factor"] = value
+
+        def finish(self, ctx: fn.ProcessContext[int]) -> Iterable[int]:
+            return [value * ctx.broadcast_state["factor"] for value in self.waiting]
+
+    numbers, rules = env.from_collection(range(20)), env.from_collection([3])
+    connected = numbers.key_by(lambda number: number).connect(rules.broadcast())
+    tripled = connected.process(Rules()).set_parallelism(3).collect()
+    env.execute()
+    assert sorted(tripled) == [3 * number for number in range(20)]
+
+
+def test_state_with_a_time_to_live_is_freed_without_its_key_being_seen(env: fn.Environment) -> None:
+    mappings: list[Any] = []
+
+    class Remember(fn.KeyedProcessFunction[str, str, str]):
+        def open(self, ctx: fn.OpenContext) -> None:
+            self.last = ctx.get_state(fn.ValueStateDescriptor("last", ttl="50ms"))
+
+        def process(self, value: str, ctx: fn.ProcessContext[str]) -> None:
+            if value == "look":
+                # The mapping of another key: emptied when its value has expired.
+                ctx.set_timer(ctx.now_ms() + 300)
+                return
+            self.last.update(value)
+            mappings.append(ctx.state)
+
+        def on_timer(self, timestamp_ms: int, ctx: fn.ProcessContext[str]) -> Iterable[str]:
+            yield f"{len(mappings[0])} left"
+
+    def slowly() -> Iterable[str]:
+        yield "value"
+        yield "look"
+        import time
+
+        while True:
+            yield from ()
+            time.sleep(0.6)
+            return
+
+    left = env.from_iterable(slowly()).key_by(str).process(Remember()).collect()
+    env.execute()
+    assert list(left) == ["0 left"]
+
+
+@pytest.mark.parametrize(
+    ("say", "advice"),
+    [
+        (lambda keyed: keyed.window(fn.Tumbling("1s")).allowed_lateness("1s"), "for windows of event time"),
+        (lambda keyed: keyed.window(fn.Session("1s")).aggregate(0, lambda sum, _: sum), "needs merge="),
+        (lambda keyed: keyed.window(fn.Tumbling("1s")).trigger(fn.EventTimeTrigger()), "goes by event time"),
+        (lambda keyed: keyed.window("1s"), "needs a window such as"),
+        (lambda keyed: keyed.connect(keyed.map(str)).map(str, str), "connect\\(\\) takes two streams by key"),
+        (lambda keyed: keyed.side_output("late"), "reads a flownet.OutputTag"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_anything_runs(
+    env: fn.Environment, say: Callable[[fn.KeyedStream[Any, Any]], Any], advice: str
+) -> None:
+    keyed = env.from_collection([("a", 1)]).key_by(0)
+    with pytest.raises(fn.errors.PlanError, match=advice):
+        say(keyed)
