@@ -101,7 +101,7 @@ class Parameter:
             "text": "a text",
             "choice": "one of " + ", ".join(map(repr, self.choices)),
         }[self.kind]
-        bounded = f"{words} {self._bounds}".rstrip()
+        bounded = ", ".join(filter(None, (words, self._bounds)))
         return f"{bounded} or 'none'" if self.may_be_none else bounded
 
     @property

@@ -42,8 +42,8 @@ def test_a_value_is_read_in_base_units_and_written_exactly(
         (Parameter("rate", ""), 3, "name=3 must be a speed such as '2MB/s'"),
         (Parameter("rate", "", high=20e6), "1GB/s", "name='1GB/s' must be at most 20 MB/s"),
         (Parameter("count", "", low=2, high=5), 6, "name=6 must be at least 2 and at most 5"),
-        (Parameter("count", "", low=2, high=5), 2.5, "name=2.5 must be a whole number at least 2 and at most 5"),
-        (Parameter("number", "", high=1), "much", "name='much' must be a number at most 1"),
+        (Parameter("count", "", low=2, high=5), 2.5, "name=2.5 must be a whole number, at least 2 and at most 5"),
+        (Parameter("number", "", high=1), "much", "name='much' must be a number, at most 1"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_what_is_allowed(parameter: Parameter, given: object, text: str) -> None:

@@ -227,7 +227,7 @@ def _explained() -> str:
     lines = ["scenarios and their settings:"]
     for scenario in SCENARIOS.values():
         lines.append(f"\n  {scenario.name}: {scenario.question}")
-        lines += [f"    {name}={said.default:<10} {said.doc}" for name, said in parameters(scenario).items()]
+        lines += [f"    {f'{name}={said.default}':18} {said.doc}" for name, said in parameters(scenario).items()]
     lines.append("\ncontrols:")
     lines += [f"  {control.name:10} {control.how}" for control in CONTROLS.values()]
     return "\n".join(lines)
