@@ -108,7 +108,7 @@ class _Between(Generic[T, U]):
         """Call a function with each pair of records that meet, as soon as both have come; what it returns is emitted.
 
         The result's time is the later one of the pair's. Records that come behind the watermark are late: they meet
-        nobody and are dropped.
+        nobody, are dropped, and counted as ``late_records`` of the task.
 
         Parameters
         ----------
@@ -126,21 +126,21 @@ class _Meet(KeyedCoProcessFunction[Any, Any, Any, Any]):
         self._function = function
         self._lower_ms, self._upper_ms = lower_ms, upper_ms
 
-    def process1(self, value: Any, ctx: ProcessContext[Any]) -> Iterable[Any] | None:
-        at_ms = self._time(value, ctx)
+    def process1(self, value: Any, ctx: Any) -> None:
+        at_ms = self._time(ctx)
         if at_ms is None:
-            return None
+            return
         self._keep("left", at_ms, value, max(self._upper_ms, 0), ctx)
-        met = self._between(ctx.state.get("right", ()), at_ms + self._lower_ms, at_ms + self._upper_ms)
-        return [self._function(value, other) for other in met]
+        for other_ms, other in self._between(ctx, "right", at_ms + self._lower_ms, at_ms + self._upper_ms):
+            ctx._emit_at(max(at_ms, other_ms), self._function(value, other))
 
-    def process2(self, value: Any, ctx: ProcessContext[Any]) -> Iterable[Any] | None:
-        at_ms = self._time(value, ctx)
+    def process2(self, value: Any, ctx: Any) -> None:
+        at_ms = self._time(ctx)
         if at_ms is None:
-            return None
+            return
         self._keep("right", at_ms, value, max(-self._lower_ms, 0), ctx)
-        met = self._between(ctx.state.get("left", ()), at_ms - self._upper_ms, at_ms - self._lower_ms)
-        return [self._function(other, value) for other in met]
+        for other_ms, other in self._between(ctx, "left", at_ms - self._upper_ms, at_ms - self._lower_ms):
+            ctx._emit_at(max(at_ms, other_ms), self._function(other, value))
 
     def on_timer(self, timestamp_ms: int, ctx: ProcessContext[Any]) -> None:
         watermark_ms = ctx.timer_service().current_watermark()
@@ -151,22 +151,27 @@ class _Meet(KeyedCoProcessFunction[Any, Any, Any, Any]):
             else:
                 ctx.state.pop(side, None)
 
-    def _time(self, value: Any, ctx: ProcessContext[Any]) -> int | None:
+    def _time(self, ctx: Any) -> int | None:
         if ctx.timestamp is None:
             raise ValueError(
                 "an interval join got a record without a timestamp: call assign_timestamps_and_watermarks() on both "
                 "streams before key_by()"
             )
-        return ctx.timestamp if ctx.timestamp > ctx.timer_service().current_watermark() else None
+        timestamp_ms: int = ctx.timestamp
+        if timestamp_ms > ctx.current_watermark():
+            return timestamp_ms
+        ctx._drop_late()
+        return None
 
     def _keep(self, side: str, at_ms: int, value: Any, after_ms: int, ctx: ProcessContext[Any]) -> None:
         insort(ctx.state.setdefault(side, []), (at_ms, value), key=_time_of)
         ctx.timer_service().register_event_time_timer(at_ms + after_ms)
 
     @staticmethod
-    def _between(records: Any, from_ms: int, to_ms: int) -> Iterable[Any]:
+    def _between(ctx: ProcessContext[Any], side: str, from_ms: int, to_ms: int) -> list[tuple[int, Any]]:
+        records: list[tuple[int, Any]] = ctx.state.get(side, [])
         first, end = bisect_left(records, from_ms, key=_time_of), bisect_right(records, to_ms, key=_time_of)
-        return [record for _, record in records[first:end]]
+        return records[first:end]
 
 
 def _time_of(record: tuple[int, Any]) -> int:

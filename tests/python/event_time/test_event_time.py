@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -137,6 +139,35 @@ def test_within_the_allowed_lateness_each_record_gives_its_window_out_again() ->
     assert list(results) == [("a", 1), ("a", 2), ("a", 3), ("a", 1)]
     assert list(too_late) == [("a", 4)]
     assert sum(task.late_records for task in result.tasks) == 0
+
+
+def test_an_interval_join_counts_who_comes_too_late() -> None:
+    env = fn.Environment()
+    stream = marked(env, [("a", 5), ("mark", 9), ("a", 7), ("a", 10)])
+    keyed = stream.key_by(0)
+    pairs = keyed.interval_join(keyed).between("0ms", "5ms").process(lambda one, other: (one[1], other[1])).collect()
+    result = env.execute()
+    assert sorted(pairs) == [(5, 5), (5, 10), (10, 10)]
+    assert sum(task.late_records for task in result.tasks) == 2
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_the_time_of_a_pair_is_the_later_one_whoever_comes_first(order: tuple[int, int]) -> None:
+    env = fn.Environment()
+    records = [("a", 5), ("a", 42)]
+    keyed = marked(env, [records[at] for at in order]).key_by(0)
+    pairs = keyed.interval_join(keyed).between("37ms", "37ms").process(lambda one, other: "pair")
+    starts = pairs.key_by(str).window(fn.Tumbling("10ms")).with_window().count().map(spans).collect()
+    env.execute()
+    assert list(starts) == [("pair", 40, 50, 1)]
+
+
+def test_the_example_of_the_guide_gives_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    guide = (Path(__file__).parents[3] / "docs" / "event-time.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
+    (said,) = re.findall(r"# (.*)$", example.strip(), re.MULTILINE)
+    exec(example, {})
+    assert capsys.readouterr().out.strip() == said
 
 
 class Both(fn.KeyedProcessFunction[str, tuple[str, int], Any]):

@@ -1,11 +1,13 @@
 //! `process` by key: a user's function with state and timers for each key, over one input or two.
 
+use std::sync::Arc;
+
 use flownet_core::keygroup::hash_key;
 use flownet_runtime::operator::{KeyedRecord, Operator};
 use flownet_runtime::state::{KeyGroupRange, KeyedState};
 use flownet_runtime::time::{Clock, NO_TIMESTAMP};
 use flownet_runtime::timer::{TimerKey, TimerService};
-use flownet_runtime::{TaskContext, TaskError};
+use flownet_runtime::{TaskContext, TaskError, TaskMetrics};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt};
@@ -28,6 +30,7 @@ pub(in crate::chain) struct Process {
     /// Keys with state that expires.
     expiries: TimerService<TimerKey>,
     watermark_ms: i64,
+    metrics: Option<Arc<TaskMetrics>>,
     bound: Option<BoundMethods>,
 }
 
@@ -58,6 +61,7 @@ impl Process {
             timers: [TimerService::new(), TimerService::new()],
             expiries: TimerService::new(),
             watermark_ms: i64::MIN,
+            metrics: None,
             bound: None,
         }
     }
@@ -96,7 +100,10 @@ impl Process {
         flow: &mut Flow<'_, 'py>,
     ) -> Result<(), TaskError> {
         self.emit(record, (function, result), flow)?;
-        let Left { state, timers, expires_ms, sides } = self.bound()?.context.get().leave();
+        let Left { state, timers, expires_ms, late, stamped, sides } = self.bound()?.context.get().leave();
+        if let (Some(metrics), 1..) = (&self.metrics, late) {
+            metrics.add_late_records(late);
+        }
         keep(flow.token, &mut self.state, (key, hash), state)?;
         for (clock, timestamp_ms, is_set) in timers {
             let timers = &mut self.timers[if clock == Clock::Event { EVENT } else { PROCESSING }];
@@ -108,6 +115,9 @@ impl Process {
         }
         if let Some(expires_ms) = expires_ms {
             self.expiries.register(expires_ms, owner());
+        }
+        for (timestamp_ms, value) in stamped {
+            flow.emit_at(timestamp_ms, value.into_bound(flow.token))?;
         }
         sides.emit(flow)
     }
@@ -175,6 +185,7 @@ fn without_on_timer(function: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
 
 impl Operator<PythonMedium> for Process {
     fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
+        self.metrics = Some(Arc::clone(&cx.metrics));
         let task = PyTaskContext::new(&self.base.info, cx);
         let function = self.function.bind(py);
         let open = || {
