@@ -139,7 +139,7 @@ def test_where_no_thread_can_be_started_the_job_says_so_and_ends() -> None:
     job = textwrap.dedent(
         """
         import flownet as fn
-        env = fn.Environment()
+        env = fn.Environment(network_memory="1MiB")
         env.from_collection(range(10)).key_by(lambda n: n).map(lambda n: n).collect()
         try:
             env.execute(workers=2)
@@ -158,13 +158,13 @@ def test_where_no_thread_can_be_started_the_job_says_so_and_ends() -> None:
         assert "panicked" not in ended.stderr, f"{kilobytes} KiB: {ended.stderr}"
         return ended.stdout.strip() or ended.stderr.strip().split("\n")[-1]
 
-    too_little, enough = 100_000, 1_000_000
+    too_little, enough = 20_000, 1_000_000
     while enough - too_little > STACK_KILOBYTES // 2:
         middle = (too_little + enough) // 2
         if run(middle) == "finished":
             enough = middle
         else:
             too_little = middle
-    # The stack of one thread is the largest of the last things that a job takes.
+    # The stack of one thread is the largest of the last things that a job takes, with little memory for its buffers.
     told = [run(too_little - step * STACK_KILOBYTES // 2) for step in range(6)]
     assert any("thread" in line for line in told), told

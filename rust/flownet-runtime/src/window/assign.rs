@@ -52,9 +52,9 @@ impl Grid {
         Ok(Self { size_ms, slide_ms, offset_ms, slice_ms: greatest_common_divisor(size_ms, slide_ms) })
     }
 
-    /// Whether no two windows overlap.
-    pub fn is_tumbling(&self) -> bool {
-        self.slide_ms >= self.size_ms
+    /// Whether each window is one slice, and each slice of one window at most.
+    pub(super) fn is_tumbling(&self) -> bool {
+        self.slice_ms == self.size_ms
     }
 
     /// The window that begins last of those that have `timestamp_ms` in them; none between windows with gaps.

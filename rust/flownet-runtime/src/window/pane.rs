@@ -46,14 +46,12 @@ impl<V> Pane<V> {
         self.0.find(spread(hash), |held| held.hash == hash && held.key.is(key)).map(|held| &held.value)
     }
 
-    /// Keys with their hashes and values, in the order in which they came.
+    /// Keys with their hashes and values, in an order that depends on nothing but the keys and how they came.
     pub fn entries(&self) -> impl Iterator<Item = (&[u8], u32, &V)> {
-        let mut entries: Vec<_> = self.0.iter().collect();
-        entries.sort_unstable_by_key(|entry| entry.order);
-        entries.into_iter().map(|entry| (entry.key.as_slice(), entry.hash, &entry.value))
+        self.0.iter().map(|entry| (entry.key.as_slice(), entry.hash, &entry.value))
     }
 
-    /// The same, taken out.
+    /// Keys with their values, taken out in the order in which they came.
     pub fn into_entries(self) -> impl Iterator<Item = (Box<[u8]>, V)> {
         let mut entries: Vec<_> = self.0.into_iter().collect();
         entries.sort_unstable_by_key(|entry| entry.order);

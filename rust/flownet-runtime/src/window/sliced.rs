@@ -194,13 +194,16 @@ mod tests {
 
     type Shown = (i64, String, u32);
 
-    fn put_together(windows: &SlicedWindows<u32>, window: Window) -> Vec<Shown> {
-        let mut merged = Pane::default();
-        for slice in windows.slices_of(window) {
-            for (key, hash, value) in slice.entries() {
-                *merged.value_of(key, hash, || 0) += value;
+    fn put_together(windows: &mut SlicedWindows<u32>, window: Window) -> Vec<Shown> {
+        let merged = windows.take(window).unwrap_or_else(|| {
+            let mut merged = Pane::default();
+            for slice in windows.slices_of(window) {
+                for (key, hash, value) in slice.entries() {
+                    *merged.value_of(key, hash, || 0) += value;
+                }
             }
-        }
+            merged
+        });
         merged
             .into_entries()
             .map(|(key, value)| (window.start_ms, String::from_utf8(key.into()).unwrap(), value))
@@ -320,7 +323,7 @@ mod tests {
                     *model.entry((window, key.clone())).or_default() += 1;
                     if window.max_ms() <= clock {
                         prop_assert!(again.contains(&window));
-                        let shown = put_together(&windows, window).into_iter().find(|(_, of, _)| *of == key).unwrap();
+                        let shown = put_together(&mut windows, window).into_iter().find(|(_, of, _)| *of == key).unwrap();
                         prop_assert_eq!(shown.2, model[&(window, key.clone())]);
                         if !done.contains(&window) { done.push(window); }
                     }
