@@ -42,6 +42,13 @@ def assigners(draw: st.DrawFn) -> Assigner:
             return Session(gap_of)
 
 
+@st.composite
+def grids_and_lateness(draw: st.DrawFn) -> tuple[Assigner, int]:
+    """Tumbling and sliding windows with any lateness, and sessions that allow none."""
+    assigner = draw(assigners())
+    return assigner, 0 if isinstance(assigner, Session) else draw(st.just(0) | st.integers(0, 60))
+
+
 def gap_of(value: int) -> int:
     """Give the gap of a record by its value: 1 to 21 ms."""
     return 1 + abs(value) % 21
