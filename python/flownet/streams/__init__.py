@@ -1,11 +1,12 @@
 """Streams: what a dataflow is described with."""
 
+from .all_windowed import AllWindowedStream
 from .connected import ConnectedStreams
 from .handle import StreamSink
 from .joined import IntervalJoin, JoinedStreams
 from .keyed import KeyedStream
 from .stream import Stream
-from .windowed import AllWindowedStream, WindowedStream
+from .windowed import WindowedStream
 
 __all__ = [
     "AllWindowedStream",

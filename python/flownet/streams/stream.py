@@ -23,10 +23,10 @@ from .checks import function_of, key_of, kind_of, refuse_async_methods
 from .sinks import SinkMethods
 
 if TYPE_CHECKING:
+    from .all_windowed import AllWindowedStream
     from .connected import ConnectedStreams
     from .joined import JoinedStreams
     from .keyed import KeyedStream
-    from .windowed import AllWindowedStream
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -266,7 +266,7 @@ class Stream(SinkMethods[T], Generic[T]):
         >>> list(totals)
         [3]
         """
-        from .windowed import AllWindowedStream
+        from .all_windowed import AllWindowedStream
 
         return AllWindowedStream._of(self.key_by(_nothing), window)
 

@@ -16,7 +16,7 @@ import pytest
 
 import flownet as fn
 from flownet import aggregate, collected, errors, functions, state, trigger, watermark, window
-from flownet.streams import checks, connected, joined, keyed, sinks, stream, windowed
+from flownet.streams import all_windowed, checks, connected, joined, keyed, sinks, stream, windowed, windows
 
 ROOT = Path(__file__).parents[3]
 
@@ -77,7 +77,7 @@ MODULES = [
         window,
         sys.modules["flownet.environment"],
     ),
-    *(checks, connected, joined, keyed, sinks, stream, windowed),
+    *(all_windowed, checks, connected, joined, keyed, sinks, stream, windowed, windows),
 ]
 
 

@@ -1,0 +1,291 @@
+"""What has been said of windows, by key or of a whole stream, and how it becomes an operator."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from ..aggregate import AggregateFunction, Folded, merges
+from ..config import duration_us
+from ..dataflow import has_timestamps
+from ..errors import ConfigError, PlanError
+from ..functions import OutputTag, ProcessWindowFunction, Window
+from ..trigger import (
+    BuiltInTrigger,
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
+    CountEvictor,
+    DeltaEvictor,
+    EventTimeTrigger,
+    ProcessingTimeTrigger,
+    TimeEvictor,
+    Trigger,
+    purging,
+)
+from ..window import EndOfInput, Global, Session, Sliding, TimeDomain, Tumbling, WindowAssigner, assign
+from .checks import field_of, function_of, kind_of, refuse_async_methods
+from .stream import Stream
+
+Handle = TypeVar("Handle", bound="Windows")
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """What has been said of the windows so far."""
+
+    assigner: WindowAssigner
+    time: TimeDomain
+    trigger: Trigger[Any] | BuiltInTrigger | None = None
+    evictor: Any = None
+    lateness_ms: int = 0
+    late_tag: str | None = None
+    with_window: bool = False
+
+
+class Windows:
+    """What windows have in common, by key or not."""
+
+    _with_key = True
+
+    def __init__(self, keyed: Stream[Any], cut: _Cut) -> None:
+        self._keyed = keyed
+        self._cut = cut
+
+    @classmethod
+    def _of(cls: type[Handle], keyed: Stream[Any], assigner: WindowAssigner) -> Handle:
+        """Cut a stream by key."""
+        if not isinstance(assigner, Tumbling | Sliding | Session | Global | EndOfInput):
+            raise PlanError(
+                "window() needs a window such as flownet.Tumbling('5s'), flownet.Session('30s') or "
+                f"flownet.EndOfInput(), not {kind_of(assigner)}"
+            )
+        time: TimeDomain = assigner.time or ("event" if has_timestamps(keyed._origins) else "processing")
+        return cls(keyed, _Cut(assigner, time))
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._keyed!r}, {self._cut.assigner}>"
+
+    def trigger(self: Handle, trigger: Trigger[Any] | BuiltInTrigger) -> Handle:
+        """Say when windows give out what they hold, in place of once at their end.
+
+        Parameters
+        ----------
+        trigger
+            One of flownet's, such as ``CountTrigger(100)``, or a `Trigger` of one's own.
+
+        Examples
+        --------
+        >>> words = env.from_collection(["to", "too"]).key_by(lambda word: word[0])
+        >>> early = words.window(fn.Tumbling("1h")).trigger(fn.ContinuousProcessingTimeTrigger("10s")).count()
+        """
+        if not isinstance(trigger, Trigger | BuiltInTrigger):
+            raise PlanError(f"trigger() needs a trigger such as flownet.CountTrigger(100), not {kind_of(trigger)}")
+        inner = getattr(trigger, "trigger", trigger)
+        wanted: TimeDomain | None = None
+        if isinstance(inner, EventTimeTrigger | ContinuousEventTimeTrigger):
+            wanted = "event"
+        if isinstance(inner, ProcessingTimeTrigger | ContinuousProcessingTimeTrigger):
+            wanted = "processing"
+        if wanted is not None and wanted != self._cut.time:
+            if not isinstance(self._cut.assigner, Global):
+                raise PlanError(
+                    f"{type(inner).__name__} goes by {wanted} time, and these windows by {self._cut.time} time: use "
+                    f"the other trigger, or time={wanted!r} for the window"
+                )
+            return type(self)(self._keyed, replace(self._cut, trigger=purging(trigger), time=wanted))
+        return type(self)(self._keyed, replace(self._cut, trigger=purging(trigger)))
+
+    def evictor(self: Handle, evictor: CountEvictor | TimeEvictor | DeltaEvictor[Any]) -> Handle:
+        """Take records out of a window before its function sees them; the window then keeps all others until it ends.
+
+        Parameters
+        ----------
+        evictor
+            Which records stay, such as ``CountEvictor(10)``.
+
+        Examples
+        --------
+        >>> words = env.from_collection(["to", "too"]).key_by(lambda word: word[0])
+        >>> last = words.window(fn.EndOfInput()).evictor(fn.CountEvictor(1)).process(lambda key, window, words: words)
+        """
+        if not hasattr(evictor, "_kept"):
+            raise PlanError(f"evictor() needs an evictor such as flownet.CountEvictor(10), not {kind_of(evictor)}")
+        return type(self)(self._keyed, replace(self._cut, evictor=evictor))
+
+    def allowed_lateness(self: Handle, lateness: str | timedelta) -> Handle:
+        """Take records for so long after the watermark has passed a window's end: each gives its windows out again.
+
+        Parameters
+        ----------
+        lateness
+            A whole number of milliseconds. Default: none, who comes after the watermark is late.
+
+        Examples
+        --------
+        >>> words = env.from_collection(["to"]).key_by(str).window(fn.Tumbling("5s", time="event"))
+        >>> counts = words.allowed_lateness("1min")
+        """
+        microseconds = duration_us("lateness", lateness)
+        if microseconds % 1000:
+            raise ConfigError(
+                f"allowed_lateness({lateness!r}): must be a whole number of milliseconds",
+                setting="lateness",
+                value=lateness,
+            )
+        if self._cut.time != "event":
+            raise PlanError("allowed_lateness() is for windows of event time: in processing time nothing is late")
+        return type(self)(self._keyed, replace(self._cut, lateness_ms=microseconds // 1000))
+
+    def side_output_late_data(self: Handle, tag: OutputTag) -> Handle:
+        """Send records that are too late for all of their windows to a side output, instead of dropping them.
+
+        Parameters
+        ----------
+        tag
+            For `Stream.side_output` of the result.
+
+        Examples
+        --------
+        >>> late = fn.OutputTag("late")
+        >>> words = env.from_collection(["to"]).key_by(str).window(fn.Tumbling("5s", time="event"))
+        >>> counts = words.side_output_late_data(late).count()
+        >>> too_late = counts.side_output(late)
+        """
+        if not isinstance(tag, OutputTag):
+            raise PlanError(f"side_output_late_data() needs a flownet.OutputTag, not {kind_of(tag)}")
+        return type(self)(self._keyed, replace(self._cut, late_tag=tag.name))
+
+    def with_window(self) -> Any:
+        """Have results carry their window, in front of the value: ``(key, window, value)``.
+
+        Examples
+        --------
+        >>> words = env.from_collection(["to", "to"]).key_by(str).window(fn.Tumbling("1h")).with_window()
+        >>> starts = words.count().map(lambda result: (result[1].start_ms, result[2]))
+        """
+        return type(self)(self._keyed, replace(self._cut, with_window=True))
+
+    def _fold(
+        self, name: str, fold: object, functions: dict[str, Any] | None = None, process: Any = None
+    ) -> Stream[Any]:
+        functions = {**(functions or {}), **self._process_of(process)}
+        return self._add(name, fold, functions)
+
+    def _process_of(self, process: Any) -> dict[str, Any]:
+        if process is None:
+            return {}
+        if isinstance(process, ProcessWindowFunction):
+            refuse_async_methods(process, "open", "process", "clear", "close")
+            return {"process_object": process}
+        return {"process": function_of("process", process)}
+
+    def _add(self, name: str, fold: object, functions: dict[str, Any], *, is_whole: bool = False) -> Stream[Any]:
+        cut = self._cut
+        if isinstance(cut.assigner, Session) and cut.assigner.gap_of is not None:
+            functions["gap"] = function_of("Session", cut.assigner.gap_of)
+        trigger: dict[str, object] | None = None
+        if isinstance(cut.trigger, BuiltInTrigger):
+            trigger = {"when": cut.trigger.when, "purges": cut.trigger.purges}
+        elif cut.trigger is not None:
+            trigger = {"when": "own"}
+            functions["trigger"] = cut.trigger
+        elif isinstance(cut.assigner, Global):
+            trigger = {"when": "never"}
+        if cut.evictor is not None:
+            functions["evictor"] = cut.evictor
+        window: dict[str, object] = {
+            "assign": assign(cut.assigner),
+            "clock": cut.time,
+            "trigger": trigger,
+            "lateness_ms": cut.lateness_ms,
+            "late_tag": cut.late_tag,
+            "with_key": self._with_key,
+            "with_window": cut.with_window,
+            # State of a window, and what is taken out of it, belong to it alone.
+            "is_whole": is_whole or cut.evictor is not None or "process_object" in functions,
+        }
+        settings: dict[str, object] = {"fold": fold, "window": window}
+        stream: Stream[Any] = self._keyed._then(
+            "window", functions or None, name=f"window({cut.assigner}) {name}", settings=settings
+        )
+        return stream
+
+    def _reduce(self, function: Callable[[Any, Any], Any], process: Any) -> Stream[Any]:
+        function_of("reduce", function)
+        if self._cut.evictor is not None:
+            reduced = functools.partial(_reduced, function, self._with_key, self._cut.with_window, process)
+            return self._add("reduce", "collect", {"process": reduced})
+        return self._fold("reduce", "reduce", {"fold": function}, process)
+
+    def _aggregate(self, init: Any, add: Any, merge: Any, result: Any, process: Any) -> Stream[Any]:
+        if isinstance(init, AggregateFunction):
+            if add is not None or merge is not None or result is not None:
+                raise PlanError("aggregate() takes an AggregateFunction alone, or init and add with merge= and result=")
+            function: AggregateFunction[Any, Any, Any] = init
+        else:
+            for name, each in (("add", add), ("merge", merge), ("result", result)):
+                if each is not None or name == "add":
+                    function_of(f"aggregate({name}=)", each)
+            function = Folded(init, add, merge, result)
+        can_merge = merges(function)
+        if isinstance(self._cut.assigner, Session) and not can_merge:
+            raise PlanError(
+                "aggregate() over sessions needs merge=, or a merge() of the AggregateFunction: sessions merge"
+            )
+        if self._cut.evictor is not None:
+            aggregated = functools.partial(_aggregated, function, self._with_key, self._cut.with_window, process)
+            return self._add("aggregate", "collect", {"process": aggregated})
+        functions = {"fold": function, **self._process_of(process)}
+        is_whole = not can_merge and not (
+            isinstance(self._cut.assigner, Tumbling | EndOfInput) and not self._cut.lateness_ms
+        )
+        return self._add("aggregate", "aggregate", functions, is_whole=is_whole)
+
+    def _of_field(self, name: str, field: int | str | None) -> Stream[Any]:
+        fold = field_of(name, field)
+        if self._cut.evictor is not None:
+            raise PlanError(
+                f"{name}() keeps no records for an evictor to take out: use reduce(), aggregate() or process()"
+            )
+        return self._fold(name, fold)
+
+    def _count(self) -> Stream[Any]:
+        if self._cut.evictor is not None:
+            return self._aggregate(0, lambda count, _: count + 1, None, None, None)
+        return self._fold("count", "count")
+
+    def _process(self, function: Any) -> Stream[Any]:
+        return self._fold("process", "collect", None, function)
+
+
+def _shaped(with_key: bool, with_window: bool, process: Any, key: Any, window: Window, value: Any) -> Any:
+    if process is not None:
+        return process(key, window, [value])
+    parts = ([key] if with_key else []) + ([window] if with_window else [])
+    return [(*parts, value) if parts else value]
+
+
+def _reduced(
+    function: Any, with_key: bool, with_window: bool, process: Any, key: Any, window: Window, records: list[Any]
+) -> Any:
+    if not records:
+        return None
+    return _shaped(with_key, with_window, process, key, window, functools.reduce(function, records))
+
+
+def _aggregated(
+    function: AggregateFunction[Any, Any, Any],
+    with_key: bool,
+    with_window: bool,
+    process: Any,
+    key: Any,
+    window: Window,
+    records: list[Any],
+) -> Any:
+    accumulator = function.create_accumulator()
+    for record in records:
+        accumulator = function.add(record, accumulator)
+    return _shaped(with_key, with_window, process, key, window, function.get_result(accumulator))
