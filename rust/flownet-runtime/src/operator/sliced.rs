@@ -11,7 +11,7 @@ use crate::time::{Clock, END_OF_TIME_MS, NO_TIMESTAMP};
 use crate::window::{Added, Grid, Pane, SlicedWindows, Window};
 
 /// Results after which others may be attached: a window may have millions.
-const BREATH_RECORDS: usize = 1024;
+pub(super) const BREATH_RECORDS: usize = 1024;
 
 /// A fold over windows of a grid.
 pub struct Sliced<F, V> {

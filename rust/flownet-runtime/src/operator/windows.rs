@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use super::late::Late;
+use super::sliced::BREATH_RECORDS;
 use super::{Flow, Fold, KeyedRecord, Medium, Operator};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
@@ -281,8 +282,12 @@ impl<F, V, C, T> Windows<F, V, C, T> {
         V: Default + Send,
         T: Default + Send,
     {
-        while let Some((due_ms, owner)) = self.queues[index(clock)].pop_due(time_ms) {
+        for number in 1_usize.. {
+            let Some((due_ms, owner)) = self.queues[index(clock)].pop_due(time_ms) else { break };
             flow.cancel().check()?;
+            if number.is_multiple_of(BREATH_RECORDS) {
+                flow.breathe();
+            }
             self.look_at(&owner, clock, due_ms.max(time_ms), flow)?;
         }
         Ok(())
