@@ -113,6 +113,27 @@ class AllWindowedStream(Windows, Generic[V]):
         """
         return self._once(self._of_field("max_by", field))
 
+    def top_n(self, count: int, by: Callable[[V], Any] | int | str | None = None) -> Stream[list[V]]:
+        """Emit a list of the records with the greatest values, the greatest first.
+
+        Of equal ones, those that came first.
+
+        Parameters
+        ----------
+        count
+            How many records.
+        by
+            A function of a record, or the index or key of a field. Default: the record itself.
+
+        Examples
+        --------
+        >>> best = env.from_collection([3, 9, 5]).window_all(fn.EndOfInput()).top_n(2).collect()
+        >>> result = env.execute()
+        >>> list(best)
+        [[9, 5]]
+        """
+        return self._once(self._top_n(count, by))
+
     def process(self, function: Callable[[Window, list[V]], Iterable[R] | None]) -> Stream[R]:
         """Work on all records of a window at once.
 

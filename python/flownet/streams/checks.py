@@ -77,3 +77,10 @@ class _Single:
 
     def __call__(self, record: Any) -> tuple[object]:
         return (record[self._field],)
+
+
+def number_of(method: str, count: Any) -> int:
+    """Refuse what is no number of records."""
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise PlanError(f"{method}({count!r}): must be a number of records, at least 1")
+    return count

@@ -129,6 +129,27 @@ class KeyedStream(Stream[V], Generic[K, V]):
         refuse_async_methods(function, "open", "process", "on_timer", "finish", "close")
         return self._then("process", function, name=type(function).__name__, settings={})
 
+    def map_with_state(self, function: Callable[[Any, V], tuple[Any, R]]) -> Stream[R]:
+        """Turn each record into another, with what is known of its key.
+
+        Parameters
+        ----------
+        function
+            Called with the state of the key, None for its first record, and the record; returns the state and what is
+            emitted. A state of None forgets the key.
+
+        Examples
+        --------
+        Number the records of each key:
+
+        >>> words = env.from_collection(["to", "be", "to"]).key_by(str)
+        >>> numbered = words.map_with_state(lambda seen, word: ((seen or 0) + 1, (word, (seen or 0) + 1))).collect()
+        >>> result = env.execute()
+        >>> sorted(numbered)
+        [('be', 1), ('to', 1), ('to', 2)]
+        """
+        return self.process(_WithState(function_of("map_with_state", function))).name("map_with_state")
+
     def deduplicate(self, ttl: str | timedelta | None = None) -> Stream[V]:
         """Let the first record of each key pass, and no other.
 
@@ -210,6 +231,21 @@ class KeyedStream(Stream[V], Generic[K, V]):
 
     def _fold(self, name: str, fold: object, function: object = None) -> Stream[Any]:
         return self._then("fold", None if function is None else {"fold": function}, name=name, settings=fold)
+
+
+class _WithState(KeyedProcessFunction[Any, Any, Any]):
+    """Hands a function what it said last about a key."""
+
+    def __init__(self, function: Callable[[Any, Any], tuple[Any, Any]]) -> None:
+        self._function = function
+
+    def process(self, value: Any, ctx: Any) -> Iterable[Any]:
+        state, result = self._function(ctx.state.get("state"), value)
+        if state is None:
+            ctx.state.clear()
+        else:
+            ctx.state["state"] = state
+        return [result]
 
 
 class _First(KeyedProcessFunction[Any, Any, Any]):

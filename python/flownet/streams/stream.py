@@ -19,7 +19,7 @@ from ..graph import FlowControl, PartitionerName
 from ..hashing import Hashing, calls_hash
 from ..watermark import WatermarkStrategy
 from ..window import WindowAssigner
-from .checks import function_of, key_of, kind_of, refuse_async_methods
+from .checks import function_of, key_of, kind_of, number_of, refuse_async_methods
 from .sinks import SinkMethods
 
 if TYPE_CHECKING:
@@ -164,6 +164,28 @@ class Stream(SinkMethods[T], Generic[T]):
             )
         refuse_async_methods(function, "open", "process", "finish", "close")
         return self._then("process_all", function, name=type(function).__name__, settings={})
+
+    def take(self, count: int) -> Stream[T]:
+        """Let so many records pass, and no more; of several subtasks, those that come first.
+
+        The sources read on: `Job.stop` ends an endless job.
+
+        Parameters
+        ----------
+        count
+            How many, at least 1.
+
+        Examples
+        --------
+        >>> first = env.from_iterable(range(1000)).take(3).collect()
+        >>> result = env.execute()
+        >>> list(first)
+        [0, 1, 2]
+        """
+        stream = self.process(_First(number_of("take", count))).name("take")
+        node = stream._node("take")
+        node.parallelism, node.is_parallel = 1, False
+        return stream
 
     def side_output(self, tag: OutputTag) -> Stream[Any]:
         """Read what the operator of this stream emits to a side output.
@@ -430,6 +452,19 @@ class _ByKey:
 
     def __call__(self, record: Any, subtasks: int) -> int:
         return self.partitioner(self._key(record), subtasks)
+
+
+class _First(ProcessFunction[Any, Any]):
+    """Lets so many records pass."""
+
+    def __init__(self, count: int) -> None:
+        self._left = count
+
+    def process(self, value: Any, ctx: object) -> Iterable[Any] | None:
+        if not self._left:
+            return None
+        self._left -= 1
+        return [value]
 
 
 def _nothing(_: object) -> None:

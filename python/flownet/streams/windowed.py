@@ -144,6 +144,28 @@ class WindowedStream(Windows, Generic[K, V]):
         """
         return self._of_field("max_by", field)
 
+    def top_n(self, count: int, by: Callable[[V], Any] | int | str | None = None) -> Stream[tuple[K, list[V]]]:
+        """Emit ``(key, list of the records with the greatest values)``, the greatest first.
+
+        Of equal ones, those that came first.
+
+        Parameters
+        ----------
+        count
+            How many records.
+        by
+            A function of a record, or the index or key of a field. Default: the record itself.
+
+        Examples
+        --------
+        >>> bids = env.from_collection([("a", 3), ("a", 9), ("a", 5)]).key_by(0).window(fn.EndOfInput())
+        >>> best = bids.top_n(2, by=1).collect()
+        >>> result = env.execute()
+        >>> list(best)
+        [('a', [('a', 9), ('a', 5)])]
+        """
+        return self._top_n(count, by)
+
     def process(
         self, function: Callable[[K, Window, list[V]], Iterable[R] | None] | ProcessWindowFunction[K, V, R]
     ) -> Stream[R]:

@@ -26,7 +26,7 @@ from ..trigger import (
     purging,
 )
 from ..window import EndOfInput, Global, Session, Sliding, TimeDomain, Tumbling, WindowAssigner, assign
-from .checks import field_of, function_of, kind_of, refuse_async_methods
+from .checks import field_of, function_of, key_of, kind_of, number_of, refuse_async_methods
 from .stream import Stream
 
 Handle = TypeVar("Handle", bound="Windows")
@@ -257,8 +257,33 @@ class Windows:
             return self._aggregate(0, lambda count, _: count + 1, None, None, None)
         return self._fold("count", "count")
 
+    def _top_n(self, count: int, by: Any) -> Stream[Any]:
+        best = _Best(number_of("top_n", count), (lambda record: record) if by is None else key_of("top_n", by))
+        return self._aggregate(best, None, None, None, None).name(f"top_n({count})")
+
     def _process(self, function: Any) -> Stream[Any]:
         return self._fold("process", "collect", None, function)
+
+
+class _Best(AggregateFunction[Any, list[Any], list[Any]]):
+    """The records with the greatest values, the first of equal ones; what cannot be among them is forgotten."""
+
+    def __init__(self, count: int, by: Callable[[Any], Any]) -> None:
+        self._count = count
+        self._by = by
+
+    def create_accumulator(self) -> list[Any]:
+        return []
+
+    def add(self, value: Any, accumulator: list[Any]) -> list[Any]:
+        return self.merge(accumulator, [value])
+
+    def merge(self, accumulator: list[Any], later: list[Any]) -> list[Any]:
+        # Stable: of equal ones those that came first stay in front.
+        return sorted([*accumulator, *later], key=self._by, reverse=True)[: self._count]
+
+    def get_result(self, accumulator: list[Any]) -> list[Any]:
+        return accumulator
 
 
 def _shaped(with_key: bool, with_window: bool, process: Any, key: Any, window: Window, value: Any) -> Any:
