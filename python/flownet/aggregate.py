@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -82,7 +83,8 @@ class Folded(AggregateFunction[Any, Any, Any]):
 
     def create_accumulator(self) -> Any:
         """Return what stands before the first value."""
-        return self._init() if callable(self._init) else self._init
+        # Each key and window begins with one of its own, which `add` may change.
+        return self._init() if callable(self._init) else copy.deepcopy(self._init)
 
     def add(self, value: Any, accumulator: Any) -> Any:
         """Add a value."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from .errors import PlanError
 
@@ -140,16 +140,13 @@ class ProcessContext(RecordContext, Protocol[K_co]):
         """Forget a timer of processing time of this key. Unknown times are ignored."""
 
 
-class Window(Protocol):
+class Window(NamedTuple):
     """A stretch of time."""
 
-    @property
-    def start_ms(self) -> int:
-        """First millisecond of the window, since 1970-01-01 UTC."""
-
-    @property
-    def end_ms(self) -> int:
-        """First millisecond after the window."""
+    start_ms: int
+    """First millisecond of the window, since 1970-01-01 UTC."""
+    end_ms: int
+    """First millisecond after the window."""
 
 
 class WindowContext(Protocol):

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from ..config import duration_us
 from ..errors import ConfigError, PlanError
 from ..functions import KeyedCoProcessFunction, ProcessContext, Window
-from ..window import WindowAssigner
+from ..window import Session, WindowAssigner
 from .checks import function_of, key_of
 from .connected import ConnectedStreams
 from .stream import Stream
@@ -67,7 +67,10 @@ class JoinedStreams(Generic[T, U]):
             raise PlanError("join() needs where(), equal_to() and window() before apply()")
         left = self._left.map(functools.partial(_sided, 0, self._keys["left"]))
         right = self._right.map(functools.partial(_sided, 1, self._keys["right"]))
-        windowed: WindowedStream[Any, Any] = left.union(right).key_by(0).window(self._window)
+        window = self._window
+        if isinstance(window, Session) and window.gap_of is not None:
+            window = Session(functools.partial(_gap_of, window.gap_of), window.time)
+        windowed: WindowedStream[Any, Any] = left.union(right).key_by(0).window(window)
         return windowed.process(functools.partial(_product, function)).name("join")
 
     def _with(self, **keys: Callable[..., object]) -> JoinedStreams[T, U]:
@@ -180,6 +183,10 @@ def _time_of(record: tuple[int, Any]) -> int:
 
 def _sided(side: int, key: Callable[[Any], Any], record: Any) -> tuple[Any, int, Any]:
     return (key(record), side, record)
+
+
+def _gap_of(gap: Callable[[Any], int], sided: tuple[Any, int, Any]) -> int:
+    return gap(sided[2])
 
 
 def _product(function: Callable[[Any, Any], Any], _: Any, window: Window, records: list[Any]) -> Iterable[Any]:

@@ -174,8 +174,9 @@ class WindowedStream(Windows, Generic[K, V]):
         Parameters
         ----------
         function
-            Called with the key, the window (``start_ms``, ``end_ms``) and its records in the order of their arrival,
-            which are kept in memory until then. What it returns or yields is emitted. Or a `ProcessWindowFunction`.
+            Called with the key, the window (``start_ms``, ``end_ms``) and its records in the order of their arrival (of
+            windows that overlap, by slice), which are kept in memory until then. What it returns or yields is emitted.
+            Or a `ProcessWindowFunction`.
 
         Examples
         --------

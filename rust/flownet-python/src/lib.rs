@@ -33,7 +33,7 @@ mod _flownet {
     #[pymodule_export]
     use super::bench::{bench_grid, bench_label, bench_party, bench_run, bench_settings, bench_table};
     #[pymodule_export]
-    use super::chain::{PyProcessContext, PyTaskContext, PyTriggerContext, PyWindow, PyWindowContext};
+    use super::chain::{PyProcessContext, PyTaskContext, PyTriggerContext, PyWindowContext};
     #[pymodule_export]
     use super::codec::PyClassTable;
     #[pymodule_export]

@@ -151,6 +151,38 @@ def test_an_interval_join_counts_who_comes_too_late() -> None:
     assert sum(task.late_records for task in result.tasks) == 2
 
 
+def test_windows_travel_between_tasks_and_are_keys(env: fn.Environment) -> None:
+    counts = env.from_collection(range(10)).key_by(lambda number: number).window(fn.EndOfInput()).with_window().count()
+    by_window = counts.key_by(1).count().collect()
+    env.execute(workers=1)
+    (window, _), *_ = by_window
+    assert isinstance(window, fn.Window)
+    assert max(by_window) == (fn.Window(0, 2**63 - 1), 10)
+
+
+def test_an_accumulator_given_as_a_value_is_not_shared_between_keys(env: fn.Environment) -> None:
+    def add(seen: list[int], number: int) -> list[int]:
+        seen.append(number)
+        return seen
+
+    numbers = env.from_collection([1, 2, 3]).key_by(lambda number: number)
+    lists = numbers.window(fn.EndOfInput()).aggregate([], add).collect()
+    env.execute()
+    assert sorted(lists) == [(1, [1]), (2, [2]), (3, [3])]
+
+
+def test_a_join_in_sessions_asks_the_gap_of_the_records() -> None:
+    results = run(
+        lambda stream: (
+            stream.join(stream)
+            .where(0)
+            .equal_to(0)
+            .window(fn.Session(lambda click: 10_000 if click[0] == "ann" else 1))
+        ).apply(lambda one, other: other[1] - one[1])
+    )
+    assert sorted(results) == [-2000, -1000, 0, 0, 0, 0, 0, 0, 1000, 2000]
+
+
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_the_time_of_a_pair_is_the_later_one_whoever_comes_first(order: tuple[int, int]) -> None:
     env = fn.Environment()

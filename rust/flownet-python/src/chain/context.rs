@@ -10,6 +10,7 @@ use flownet_runtime::window::Window;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 
 use super::failure::{OperatorInfo, short_repr};
@@ -353,8 +354,8 @@ impl PyWindowContext {
 #[pymethods]
 impl PyWindowContext {
     #[getter]
-    fn window(&self) -> PyWindow {
-        PyWindow::new(self.window)
+    fn window<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        window_object(py, self.window)
     }
 
     fn current_watermark(&self) -> i64 {
@@ -447,35 +448,11 @@ impl PyTriggerContext {
 /// From 1985 to 2128 in seconds, which would be January of 1970 in milliseconds: a mistake.
 const SECONDS: Range<i64> = 500_000_000..5_000_000_000;
 
-/// A stretch of time.
-#[pyclass(frozen, eq, hash, ord, name = "Window", module = "flownet._flownet")]
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct PyWindow {
-    start: i64,
-    end: i64,
-}
-
-impl PyWindow {
-    pub(super) fn new(window: Window) -> Self {
-        Self { start: window.start_ms, end: window.end_ms }
-    }
-}
-
-#[pymethods]
-impl PyWindow {
-    #[getter]
-    fn start_ms(&self) -> i64 {
-        self.start
-    }
-
-    #[getter]
-    fn end_ms(&self) -> i64 {
-        self.end
-    }
-
-    fn __repr__(&self) -> String {
-        format!("Window(start_ms={}, end_ms={})", self.start, self.end)
-    }
+/// A `flownet.Window`.
+pub(super) fn window_object(py: Python<'_>, window: Window) -> PyResult<Bound<'_, PyAny>> {
+    static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let find = || py.import(intern!(py, "flownet.functions"))?.getattr(intern!(py, "Window")).map(Bound::unbind);
+    CLASS.get_or_try_init(py, find)?.bind(py).call1((window.start_ms, window.end_ms))
 }
 
 /// Milliseconds since the epoch; a clock before it counts as the epoch.

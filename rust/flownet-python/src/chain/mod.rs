@@ -28,6 +28,6 @@ mod sources;
 
 pub use attach::TaskThreads;
 pub use build::PythonChainFactory;
-pub use context::{PyProcessContext, PyTaskContext, PyTriggerContext, PyWindow, PyWindowContext};
+pub use context::{PyProcessContext, PyTaskContext, PyTriggerContext, PyWindowContext};
 pub(crate) use failure::CODEC_ERROR;
 pub use objects::Objects;

@@ -43,7 +43,11 @@ impl BuiltIn {
     pub(super) fn on_record(self, kept: &mut Kept, max_ms: i64, timestamp_ms: i64, clock_ms: i64) -> TriggerResult {
         let is_over = max_ms <= clock_ms;
         match self {
-            Self::AtEnd | Self::Every(_) if is_over => TriggerResult::FIRE,
+            // Now, and not once more when the clock moves.
+            Self::AtEnd | Self::Every(_) if is_over => {
+                kept.next_ms = None;
+                TriggerResult::FIRE
+            }
             Self::AtEnd => {
                 kept.next_ms = Some(max_ms);
                 TriggerResult::CONTINUE

@@ -11,7 +11,7 @@ use pyo3::types::{PyDict, PyInt};
 
 use super::KeyedBase;
 use crate::chain::call::call1;
-use crate::chain::context::{PyTriggerContext, PyWindow};
+use crate::chain::context::{PyTriggerContext, window_object};
 use crate::chain::medium::{Flow, PythonMedium};
 
 /// The functions, where there are any.
@@ -59,7 +59,7 @@ impl Calls<PythonMedium> for WindowCalls {
         let failed = |error: PyErr| self.base.info.failed(py, &error, None);
         let context = Bound::new(py, PyTriggerContext::new(at.watermark_ms, flow.now_ms)).map_err(failed)?;
         context.get().enter(at.kept.take());
-        let window = Bound::new(py, PyWindow::new(at.window)).map_err(failed)?;
+        let window = window_object(py, at.window).map_err(failed)?;
         let answer = match call {
             TriggerCall::Record(record) => {
                 let value = self.base.decode(py, record.value())?;

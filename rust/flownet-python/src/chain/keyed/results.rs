@@ -10,7 +10,7 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 
 use super::KeyedBase;
 use crate::chain::call::call1;
-use crate::chain::context::{PySides, PyTaskContext, PyWindow, PyWindowContext};
+use crate::chain::context::{PySides, PyTaskContext, PyWindowContext, window_object};
 use crate::chain::medium::{EmitEach, Flow};
 
 /// The look of results.
@@ -84,7 +84,7 @@ impl Results {
             (true, false) => PyTuple::new(py, [base.decode(py, key)?, result]),
             (false, false) => return flow.emit(result),
             (with_key, true) => {
-                let window = Bound::new(py, PyWindow::new(window)).map_err(failed)?.into_any();
+                let window = window_object(py, window).map_err(failed)?;
                 if with_key {
                     PyTuple::new(py, [base.decode(py, key)?, window, result])
                 } else {
@@ -111,7 +111,8 @@ impl Results {
             Some(OfWindow::Function(function)) => {
                 let (function, given) = (function.bind(py), "the key, the window and a list of its records");
                 let failed = |error: PyErr| base.info.call_failed(py, &error, function, given, None);
-                let items = function.call1((key_object, PyWindow::new(window), values)).map_err(failed)?;
+                let window = window_object(py, window).map_err(failed)?;
+                let items = function.call1((key_object, window, values)).map_err(failed)?;
                 if items.is_none() { Ok(()) } else { flow.emit_each(&items, failed) }
             }
             Some(OfWindow::Object { object, global }) => {
