@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,9 @@ def test_waiting_for_a_while_leaves_the_job_running(workers: int) -> None:
         with pytest.raises(TimeoutError, match="still runs after 0.05 s"):
             job.wait(timeout=0.05)
         assert arrived.event.wait(30)
+        # Records may arrive before the last worker has said that it runs.
+        while job.status().state == "deploying":
+            time.sleep(0.01)
         assert job.status().state == "running"
 
 
