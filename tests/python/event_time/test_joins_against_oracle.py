@@ -57,7 +57,7 @@ def check_windows(
     assert Counter(found) == expected
 
 
-@settings(max_examples=40, derandomize=True)
+@settings(max_examples=40)
 @given(streams.unordered(20), streams.unordered(20), WINDOWS, st.sampled_from([1, 2, 3]), st.booleans())
 def test_a_join_of_windows_is_their_product(
     left: list[Record], right: list[Record], assigner: Assigner, parallelism: int, punctual: bool
@@ -65,7 +65,7 @@ def test_a_join_of_windows_is_their_product(
     check_windows(left, right, assigner, parallelism, punctual, workers=0)
 
 
-@settings(max_examples=4, derandomize=True)
+@settings(max_examples=4)
 @given(streams.unordered(20), streams.unordered(20), WINDOWS, st.sampled_from([1, 2, 3]), st.booleans())
 def test_a_join_of_windows_is_their_product_in_two_workers(
     left: list[Record], right: list[Record], assigner: Assigner, parallelism: int, punctual: bool
@@ -93,7 +93,7 @@ def check_interval(
 INTERVALS = st.tuples(st.integers(-40, 40), st.integers(-40, 40)).map(sorted)
 
 
-@settings(max_examples=40, derandomize=True)
+@settings(max_examples=40)
 @given(streams.unordered(), streams.unordered(), INTERVALS, st.sampled_from([1, 2, 3]), st.booleans())
 def test_a_join_of_intervals_pairs_all_that_are_near_enough(
     left: list[Record], right: list[Record], interval: list[int], parallelism: int, punctual: bool
@@ -101,7 +101,7 @@ def test_a_join_of_intervals_pairs_all_that_are_near_enough(
     check_interval(left, right, interval, parallelism, punctual, workers=0)
 
 
-@settings(max_examples=4, derandomize=True)
+@settings(max_examples=4)
 @given(streams.unordered(), streams.unordered(), INTERVALS, st.sampled_from([1, 2, 3]), st.booleans())
 def test_a_join_of_intervals_pairs_all_that_are_near_enough_in_two_workers(
     left: list[Record], right: list[Record], interval: list[int], parallelism: int, punctual: bool

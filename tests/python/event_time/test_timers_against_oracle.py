@@ -74,7 +74,7 @@ def check(arrivals: list[Record | Watermark], parallelism: int, chained: bool, w
     assert by_key == alarms(arrivals)
 
 
-@settings(max_examples=80, derandomize=True)
+@settings(max_examples=80)
 @given(streams.arrivals(), st.sampled_from([1, 2, 3]), st.booleans())
 def test_timers_fire_in_their_order_at_the_watermark_that_reaches_them(
     arrivals: list[Record | Watermark], parallelism: int, chained: bool
@@ -82,7 +82,7 @@ def test_timers_fire_in_their_order_at_the_watermark_that_reaches_them(
     check(arrivals, parallelism, chained, workers=0)
 
 
-@settings(max_examples=5, derandomize=True)
+@settings(max_examples=5)
 @given(streams.arrivals(), st.sampled_from([1, 2, 3]), st.booleans())
 def test_timers_fire_in_their_order_in_two_workers(
     arrivals: list[Record | Watermark], parallelism: int, chained: bool

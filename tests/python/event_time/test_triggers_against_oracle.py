@@ -62,7 +62,7 @@ def check(
     assert Counter(late) == Counter(("record", *record) for record in outcome.late)
 
 
-@settings(max_examples=60, derandomize=True)
+@settings(max_examples=60)
 @given(streams.arrivals(), streams.assigners(), st.integers(0, 60), rules(), st.sampled_from([1, 2, 3]), st.booleans())
 def test_any_trigger_fires_as_by_brute_force(
     arrivals: list[Record | Watermark], assigner: Assigner, lateness: int, rule: Rule, parallelism: int, chained: bool
@@ -70,7 +70,7 @@ def test_any_trigger_fires_as_by_brute_force(
     check(arrivals, assigner, lateness, rule, parallelism, chained)
 
 
-@settings(max_examples=30, derandomize=True)
+@settings(max_examples=30)
 @given(
     streams.arrivals(),
     streams.assigners().filter(lambda assigner: not isinstance(assigner, Session)),
@@ -100,7 +100,7 @@ class Numbered(fn.ProcessWindowFunction[str, Item, Any]):
         ctx.window_state.clear()
 
 
-@settings(max_examples=30, derandomize=True)
+@settings(max_examples=30)
 @given(
     streams.arrivals(),
     streams.assigners().filter(lambda assigner: not isinstance(assigner, Session)),

@@ -90,7 +90,7 @@ def check_script(
     assert Counter(late) == Counter(("record", *record) for record in outcome.late)
 
 
-@settings(max_examples=60, derandomize=True)
+@settings(max_examples=60)
 @given(streams.arrivals(), streams.grids_and_lateness(), st.sampled_from([1, 2, 3]), st.booleans())
 def test_any_stream_fires_as_by_brute_force(
     arrivals: list[Record | Watermark], windows: tuple[Assigner, int], parallelism: int, chained: bool
@@ -98,7 +98,7 @@ def test_any_stream_fires_as_by_brute_force(
     check_script(arrivals, *windows, parallelism, chained, workers=0)
 
 
-@settings(max_examples=5, derandomize=True)
+@settings(max_examples=5)
 @given(streams.arrivals(), streams.grids_and_lateness(), st.sampled_from([1, 2, 3]), st.booleans())
 def test_any_stream_fires_as_by_brute_force_in_two_workers(
     arrivals: list[Record | Watermark], windows: tuple[Assigner, int], parallelism: int, chained: bool
@@ -134,7 +134,7 @@ def check_spread(
         assert unordered(by_key(collected[name])) == unordered(expected_by_key(firings, reference)), name
 
 
-@settings(max_examples=60, derandomize=True)
+@settings(max_examples=60)
 @given(
     streams.unordered(),
     streams.assigners(),
@@ -149,7 +149,7 @@ def test_records_in_time_give_the_answer_of_a_batch(
     check_spread(records, assigner, beyond, parallelism, chained, punctual, workers=0)
 
 
-@settings(max_examples=5, derandomize=True)
+@settings(max_examples=5)
 @given(streams.unordered(), streams.assigners(), st.sampled_from([1, 2, 3]), st.booleans(), st.booleans())
 def test_records_in_time_give_the_answer_of_a_batch_in_two_workers(
     records: list[Record], assigner: Assigner, parallelism: int, chained: bool, punctual: bool
@@ -157,7 +157,7 @@ def test_records_in_time_give_the_answer_of_a_batch_in_two_workers(
     check_spread(records, assigner, 0, parallelism, chained, punctual, workers=2)
 
 
-@settings(max_examples=30, derandomize=True)
+@settings(max_examples=30)
 @given(streams.arrivals(), streams.grids_and_lateness(), st.sampled_from([1, 3]))
 def test_windows_of_the_whole_stream_fire_as_those_of_one_key(
     arrivals: list[Record | Watermark], windows: tuple[Assigner, int], parallelism: int
