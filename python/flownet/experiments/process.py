@@ -23,8 +23,13 @@ def main() -> None:
     threading.Thread(target=_die_with_caller, args=[folder], name="flownet-run-life", daemon=True).start()
     # An interrupt from the terminal reaches the caller too, which then kills this process.
     with contextlib.suppress(KeyboardInterrupt):
-        serialise.apply_init((folder / INIT).read_bytes())
-        session, run, waited = pickle.loads((folder / RUN).read_bytes())  # noqa: S301 - of the process that started us
+        try:
+            init, packed = (folder / INIT).read_bytes(), (folder / RUN).read_bytes()
+        except FileNotFoundError:
+            # The caller was interrupted while this process came up, and has taken the folder along.
+            return
+        serialise.apply_init(init)
+        session, run, waited = pickle.loads(packed)  # noqa: S301 - of the process that started us
         row = execute(session, run, Place(run.seed), waited)
         # All of it or nothing.
         written = folder / f"{ROW}.part"
