@@ -12,7 +12,7 @@
 //! - I3: `close` reaches every stage that `open` reached, whatever failed.
 //! - I4: what an operator is handed is its own, unless the link to it says otherwise.
 //! - I5: a watermark leaves a stage after all that it fired there, and nothing follows the last one, which is
-//!   [`END_OF_TIME_MS`].
+//!   [`END_OF_TIME_MS`](crate::time::END_OF_TIME_MS).
 
 mod brake;
 mod chain;

@@ -99,7 +99,7 @@ impl From<MalformedRecord> for TaskError {
     }
 }
 
-/// Writes the stamp of a record, whose [difference](difference) to the channel's watermark this is.
+/// Writes the stamp of a record, whose difference to the last watermark of its channel this is.
 #[inline]
 pub fn put_stamp(out: &mut Vec<u8>, difference_ms: i64) {
     put_varint(out, zigzag(difference_ms));
