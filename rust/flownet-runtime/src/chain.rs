@@ -47,8 +47,8 @@ pub trait Chain: Send {
         None
     }
 
-    /// What all inputs together say of event time, at `now_ms` of the wall clock. The chain tells its outputs, behind what it emits because of it. At the
-    /// end of time also what waits for the wall clock fires, so that nothing is lost.
+    /// What all inputs together say of event time, at `now_ms` of the wall clock. The chain tells its outputs, behind
+    /// what it emits because of it. At the end of time also what waits for the wall clock fires, so that nothing is lost.
     fn on_time(&mut self, signal: TimeSignal, now_ms: i64, out: &mut Outputs) -> Result<(), TaskError> {
         let _ = now_ms;
         out.tell_time_to_all(signal)

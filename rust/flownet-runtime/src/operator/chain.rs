@@ -22,6 +22,8 @@ pub struct OperatorChain<M: Medium> {
     exits: Vec<Leaving<M>>,
     /// For each input of the task, how its records come.
     entries: Vec<Entry>,
+    /// Whether the head takes records with their keys.
+    is_keyed: bool,
     /// Of its source.
     rate_limit: Option<RateLimit>,
     is_open: bool,
@@ -47,10 +49,11 @@ impl<M: Medium> OperatorChain<M> {
         entries: Vec<Entry>,
         rate_limit: Option<RateLimit>,
     ) -> Result<Self, TaskError> {
-        if stages.is_empty() {
+        let Some(head) = stages.first() else {
             return Err(TaskError::Config("a chain without operators".into()));
-        }
-        Ok(Self { medium, stages, exits, entries, rate_limit, is_open: false })
+        };
+        let is_keyed = head.is_keyed();
+        Ok(Self { medium, stages, exits, entries, is_keyed, rate_limit, is_open: false })
     }
 
     /// Calls every operator in order, upstream first, so that what one emits meets the next.
@@ -81,7 +84,7 @@ impl<M: Medium> OperatorChain<M> {
         let head = &mut self.stages[0];
         while let Some((index, bytes)) = input.next()? {
             let entry = self.entries[index];
-            if !entry.keyed || !head.operator().is_some_and(|operator| operator.is_keyed()) {
+            if !(entry.keyed && self.is_keyed) {
                 return Ok(Absorbed::UpTo(index, bytes.to_vec(), watermark_ms));
             }
             let record = entry.keyed_record(bytes, watermark_ms)?;
@@ -117,7 +120,7 @@ impl<M: Medium> OperatorChain<M> {
         count_rows(&self.medium, record.value(), out);
         let flow = Flow::new(token, (after, 1), NO_LINKS, &mut self.exits, (out, now_ms));
         let flow = flow.of_record(record.timestamp_ms, entry.side);
-        if head.operator().is_some_and(|operator| operator.is_keyed()) {
+        if self.is_keyed {
             return head.process_keyed(&record, flow);
         }
         // An operator that needs no key may still be placed by it: it gets the record alone.

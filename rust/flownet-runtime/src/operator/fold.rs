@@ -56,7 +56,7 @@ pub trait Fold<M: Medium>: Send {
     fn record<'m>(&self, record: &KeyedRecord<'_>, flow: &Flow<'_, 'm, M>) -> Result<M::Record<'m>, TaskError>;
 
     /// The error of a record that has no timestamp, where one is needed.
-    fn without_timestamp(&self, token: M::Token<'_>, record: &M::Record<'_>) -> TaskError;
+    fn without_timestamp(&self, token: M::Token<'_>, record: &KeyedRecord<'_>) -> TaskError;
 
     /// Prepares the subtask.
     fn open(&mut self, token: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {

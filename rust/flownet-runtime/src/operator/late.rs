@@ -1,4 +1,4 @@
-//! What becomes of records that come too late, and of those without a time.
+//! What becomes of records that come too late.
 
 use std::sync::Arc;
 
@@ -36,17 +36,5 @@ impl Late {
             metrics.add_late_records(1);
         }
         Ok(())
-    }
-
-    /// A window of event time has no place for it.
-    #[cold]
-    pub(super) fn without_timestamp<M: Medium, F: Fold<M>>(
-        &self,
-        fold: &F,
-        record: &KeyedRecord<'_>,
-        flow: &mut Flow<'_, '_, M>,
-    ) -> Result<(), TaskError> {
-        let record = fold.record(record, flow)?;
-        Err(fold.without_timestamp(flow.token, &record))
     }
 }

@@ -150,7 +150,7 @@ impl<M: Medium, F: Fold<M>> Operator<M> for Sliced<F, F::Value> {
     fn process_keyed(&mut self, record: &KeyedRecord<'_>, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
         let timestamp_ms = self.time_of(record, flow.now_ms);
         if timestamp_ms == NO_TIMESTAMP {
-            return self.late.without_timestamp(&self.fold, record, flow);
+            return Err(self.fold.without_timestamp(flow.token, record));
         }
         let record = &record.at(timestamp_ms, record.side);
         let added = self.windows.add(record.key, record.hash, timestamp_ms, || Held::new(record, F::Value::default()));

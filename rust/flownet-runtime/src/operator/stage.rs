@@ -111,6 +111,14 @@ impl<M: Medium> Stage<M> {
         }
     }
 
+    /// Whether it takes records with their keys; it does so for good.
+    pub(super) fn is_keyed(&self) -> bool {
+        match &self.kind {
+            Kind::Source(_) => false,
+            Kind::Operator(operator) => operator.is_keyed(),
+        }
+    }
+
     pub(super) fn operator(&mut self) -> Option<&mut dyn Operator<M>> {
         match &mut self.kind {
             Kind::Source(_) => None,

@@ -405,7 +405,7 @@ where
     fn process_keyed(&mut self, record: &KeyedRecord<'_>, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
         let timestamp_ms = self.time_of(record, flow.now_ms);
         if timestamp_ms == NO_TIMESTAMP {
-            return self.late.without_timestamp(&self.fold, record, flow);
+            return Err(self.fold.without_timestamp(flow.token, record));
         }
         let record = &record.at(timestamp_ms, record.side);
         self.assign(record, timestamp_ms, flow)?;

@@ -175,7 +175,7 @@ impl Fold<Bytes> for Counting {
         Ok(record.value().to_vec())
     }
 
-    fn without_timestamp(&self, (): (), record: &Vec<u8>) -> TaskError {
-        TaskError::Config(format!("no timestamp: {record:?}"))
+    fn without_timestamp(&self, (): (), record: &KeyedRecord<'_>) -> TaskError {
+        TaskError::Config(format!("no timestamp: {:?}", record.value()))
     }
 }

@@ -106,7 +106,7 @@ impl<A: Accumulate> Fold<PythonMedium> for Folding<A> {
         self.base.decode(flow.token, record.value())
     }
 
-    fn without_timestamp(&self, py: Python<'_>, record: &Bound<'_, PyAny>) -> TaskError {
+    fn without_timestamp(&self, py: Python<'_>, record: &KeyedRecord<'_>) -> TaskError {
         self.base.without_timestamp(py, record)
     }
 
@@ -116,15 +116,5 @@ impl<A: Accumulate> Fold<PythonMedium> for Folding<A> {
 
     fn close(&mut self, py: Python<'_>) -> Result<(), TaskError> {
         self.results.close(py, &self.base)
-    }
-}
-
-impl KeyedBase {
-    /// The error of a record that has no timestamp, where one is needed.
-    pub(super) fn without_timestamp(&self, _: Python<'_>, record: &Bound<'_, PyAny>) -> TaskError {
-        let message = "a window of event time got a record without a timestamp: call \
-                       assign_timestamps_and_watermarks() on the stream before key_by(), or say time=\"processing\""
-            .to_owned();
-        self.info.refused("ValueError", message, Some(record))
     }
 }

@@ -51,10 +51,7 @@ impl Accumulate for Aggregate {
         held: &mut Option<Value>,
     ) -> Result<(), TaskError> {
         let next = self.field.of(py, base, record)?;
-        Value::fold(py, self.fold, held, next).map_err(|error| {
-            let decoded = base.decode(py, record.value()).ok();
-            base.info.failed(py, &error, decoded.as_ref())
-        })
+        Value::fold(py, self.fold, held, next).map_err(|error| base.failed(py, &error, record))
     }
 
     fn merge(

@@ -140,7 +140,7 @@ impl Fold<PythonMedium> for Collect {
         self.base.decode(flow.token, record.value())
     }
 
-    fn without_timestamp(&self, py: Python<'_>, record: &Bound<'_, PyAny>) -> TaskError {
+    fn without_timestamp(&self, py: Python<'_>, record: &KeyedRecord<'_>) -> TaskError {
         self.base.without_timestamp(py, record)
     }
 

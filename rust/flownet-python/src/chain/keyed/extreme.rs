@@ -48,10 +48,7 @@ impl Accumulate for Extreme {
         best: &mut Best,
     ) -> Result<(), TaskError> {
         let next = self.field.of(py, base, record)?;
-        self.take(py, best, next, record.value()).map_err(|error| {
-            let decoded = base.decode(py, record.value()).ok();
-            base.info.failed(py, &error, decoded.as_ref())
-        })
+        self.take(py, best, next, record.value()).map_err(|error| base.failed(py, &error, record))
     }
 
     fn merge(&self, py: Python<'_>, base: &KeyedBase, best: &mut Best, later: &Best) -> Result<(), TaskError> {

@@ -43,10 +43,7 @@ impl Accumulate for Mean {
         parts: &mut Parts,
     ) -> Result<(), TaskError> {
         let next = self.0.of(py, base, record)?;
-        Value::fold(py, Aggregation::Sum, &mut parts.sum, next).map_err(|error| {
-            let decoded = base.decode(py, record.value()).ok();
-            base.info.failed(py, &error, decoded.as_ref())
-        })?;
+        Value::fold(py, Aggregation::Sum, &mut parts.sum, next).map_err(|error| base.failed(py, &error, record))?;
         parts.count += 1;
         Ok(())
     }

@@ -51,6 +51,20 @@ impl KeyedBase {
         codec::decode(py, bytes, &self.classes).map_err(|error| self.info.codec_failed(py, error, None))
     }
 
+    /// The user's code failed at a record.
+    #[cold]
+    fn failed(&self, py: Python<'_>, error: &PyErr, record: &KeyedRecord<'_>) -> TaskError {
+        self.info.failed(py, error, self.decode(py, record.value()).ok().as_ref())
+    }
+
+    /// The error of a record that has no timestamp, where one is needed.
+    #[cold]
+    fn without_timestamp(&self, py: Python<'_>, record: &KeyedRecord<'_>) -> TaskError {
+        let message = "a window of event time got a record without a timestamp: call \
+                       assign_timestamps_and_watermarks() on the stream before key_by(), or say time=\"processing\"";
+        self.info.refused("ValueError", message.to_owned(), self.decode(py, record.value()).ok().as_ref())
+    }
+
     /// An object that the caller may change and keep.
     fn own<'py>(&self, py: Python<'py>, object: Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>, TaskError> {
         if self.object_reuse || is_immutable(&object) {
