@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use crate::error::TaskError;
+use crate::snapshot::CheckpointOrder;
 use crate::source::SourceOrder;
 
 /// What can be said to a running task.
@@ -25,6 +26,8 @@ pub enum Mail {
         /// Whether windows and timers fire.
         drain: bool,
     },
+    /// Of a checkpoint.
+    Checkpoint(CheckpointOrder),
 }
 
 /// The letter box of one task. Clones share it.

@@ -32,6 +32,7 @@ use crate::input::{Arrival, Signal, TaskInput};
 use crate::ledger::TimeState;
 use crate::mailbox::{Mail, Mailbox};
 use crate::outputs::Outputs;
+use crate::snapshot::Checkpointing;
 use crate::source::Turn;
 use crate::time::{END_OF_TIME_MS, TimeSignal};
 
@@ -54,6 +55,9 @@ pub(crate) struct Task {
     pub(crate) started: Instant,
     /// The source was told to end, and whether with everything that waits for time.
     pub(crate) source_end: Option<bool>,
+    /// None without checkpoints.
+    #[expect(dead_code, reason = "the data path of checkpoints comes next")]
+    pub(crate) checkpointing: Option<Checkpointing>,
 }
 
 enum Step {
@@ -149,7 +153,7 @@ impl Task {
                 self.source_end.get_or_insert(drain);
                 Ok(())
             }
-            None => Ok(()),
+            Some(Mail::Checkpoint(_)) | None => Ok(()),
         }
     }
 

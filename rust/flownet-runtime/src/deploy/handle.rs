@@ -11,6 +11,7 @@ use crate::error::TaskError;
 use crate::inspection::{InputInspection, OutputInspection, TaskInspection};
 use crate::mailbox::{Mail, Mailbox};
 use crate::metrics::{MetricsSnapshot, QueueSnapshot, TaskMetrics};
+use crate::snapshot::CheckpointOrder;
 use crate::source::SourceOrder;
 use crate::spec::TaskSpec;
 
@@ -120,6 +121,11 @@ impl TaskHandle {
         if self.spec.is_source() {
             self.mailbox.post(Mail::EndSource { drain });
         }
+    }
+
+    /// Tells the task of a checkpoint. Harmless when it has ended, or was started without checkpoints.
+    pub fn checkpoint(&self, order: CheckpointOrder) {
+        self.mailbox.post(Mail::Checkpoint(order));
     }
 
     /// Whether its input is congested, where its flow control asks.

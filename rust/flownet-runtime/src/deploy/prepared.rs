@@ -25,6 +25,7 @@ use crate::input::{ChannelPlace, TaskInput};
 use crate::mailbox::Mailbox;
 use crate::metrics::TaskMetrics;
 use crate::outputs::Outputs;
+use crate::snapshot::Checkpointing;
 use crate::spec::{ChannelSpec, FlowControl, OutputSpec, Partitioner, TaskSpec};
 use crate::state::KeyGroupRange;
 use crate::task::{Task, catching};
@@ -45,6 +46,7 @@ pub struct PreparedTask {
     output_inlets: Arc<Inlets>,
     gate: Option<PreparedGate>,
     registered: Registered,
+    checkpointing: Option<Checkpointing>,
 }
 
 #[derive(Debug)]
@@ -94,6 +96,7 @@ impl PreparedTask {
             output_inlets: Inlets::new(),
             gate: None,
             registered,
+            checkpointing: None,
             spec,
         };
         for index in 0..prepared.spec.outputs.len() {
@@ -130,6 +133,11 @@ impl PreparedTask {
         Ok(())
     }
 
+    /// Lets the task begin with what was kept of it, and take checkpoints. Without it the task knows nothing of either.
+    pub fn set_checkpointing(&mut self, checkpointing: Checkpointing) {
+        self.checkpointing = Some(checkpointing);
+    }
+
     /// Starts the task on a thread of its own. `worker_name` is how users know this worker.
     ///
     /// Both callbacks are called on that thread, once: `on_outcome` as soon as it is known how the task ends, which of one
@@ -148,8 +156,18 @@ impl PreparedTask {
         let cx = self.context(worker_name.into(), &mailbox, &metrics);
         let watched = self.watched(&metrics);
         let Self { spec, max_record_bytes, writers, output_pools, output_inlets, gate, registered, .. } = self;
-        let partitions = registered.partitions.clone();
-        let parts = TaskParts { cx, chain, max_record_bytes, writers, output_pools, output_inlets, gate, partitions };
+        let (partitions, checkpointing) = (registered.partitions.clone(), self.checkpointing);
+        let parts = TaskParts {
+            cx,
+            chain,
+            max_record_bytes,
+            writers,
+            output_pools,
+            output_inlets,
+            gate,
+            partitions,
+            checkpointing,
+        };
 
         let body = {
             let (name, mailbox, outcome) = (name.clone(), mailbox.clone(), Arc::clone(&outcome));
@@ -273,11 +291,13 @@ struct TaskParts {
     output_inlets: Arc<Inlets>,
     gate: Option<PreparedGate>,
     partitions: Vec<PartitionHandle>,
+    checkpointing: Option<Checkpointing>,
 }
 
 impl TaskParts {
     fn run(self, name: &str, mailbox: Mailbox, on_failure: impl FnOnce(&TaskError)) -> Result<(), TaskError> {
-        let Self { cx, chain, max_record_bytes, writers, output_pools, output_inlets, gate, partitions } = self;
+        let Self { cx, chain, max_record_bytes, writers, output_pools, output_inlets, gate, partitions, checkpointing } =
+            self;
         let parker = Arc::new(ThreadParker::current());
         mailbox.set_owner(parker.waker().clone());
         let (cancel, metrics) = (&cx.cancel, &cx.metrics);
@@ -293,8 +313,20 @@ impl TaskParts {
         };
         let started = Instant::now();
         let source_end = None;
-        let task =
-            Task { cx, chain, input, inlets, outputs, output_pools, partitions, mailbox, parker, started, source_end };
+        let task = Task {
+            cx,
+            chain,
+            input,
+            inlets,
+            outputs,
+            output_pools,
+            partitions,
+            mailbox,
+            parker,
+            started,
+            source_end,
+            checkpointing,
+        };
         task.run(name, on_failure)
     }
 }

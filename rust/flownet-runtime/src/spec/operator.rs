@@ -109,6 +109,18 @@ pub enum OperatorKind {
     },
 }
 
+impl OperatorKind {
+    /// Whether it is a source that can go back to where it was: what it gave out since then, it gives out again.
+    /// None for what is no source.
+    pub fn is_repeatable(&self) -> Option<bool> {
+        match self {
+            Self::FromCollection | Self::ReadText { .. } => Some(true),
+            Self::FromIterable { .. } | Self::SocketText { .. } => Some(false),
+            _ => None,
+        }
+    }
+}
+
 /// What a process function takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
