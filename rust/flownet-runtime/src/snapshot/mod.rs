@@ -42,14 +42,20 @@ pub struct Checkpointing {
     pub mode: CheckpointMode,
     /// What to begin with; parts of other operators and of others' key groups are passed over. Empty: from nothing.
     pub restored: Vec<StatePart>,
+    /// The task had [finished](CheckpointReport::Finished) before the checkpoint that it is restored from: it commits what
+    /// was prepared, tells those behind it once more that time and data have ended, and ends as any other. Its input is
+    /// passed over, and what its operators do at the end of an input is not done again.
+    pub has_finished: bool,
     /// Called on the task's thread: must not block.
     pub report: Arc<dyn Fn(CheckpointReport) + Send + Sync>,
 }
 
 impl fmt::Debug for Checkpointing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { mode, restored, .. } = self;
-        f.debug_struct("Checkpointing").field("mode", mode).field("restored", &restored.len()).finish_non_exhaustive()
+        let Self { mode, restored, has_finished, .. } = self;
+        let mut shown = f.debug_struct("Checkpointing");
+        shown.field("mode", mode).field("restored", &restored.len()).field("has_finished", has_finished);
+        shown.finish_non_exhaustive()
     }
 }
 
@@ -86,7 +92,10 @@ pub enum CheckpointReport {
         reason: String,
     },
     /// Its input has ended and its operators have finished; it waits for one more checkpoint, and then ends.
-    Finished,
+    Finished {
+        /// Whether the input came to its own end. After a stop without draining it goes on when the job does.
+        drain: bool,
+    },
 }
 
 /// What one subtask of an operator keeps under one name.
