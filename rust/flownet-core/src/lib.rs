@@ -17,6 +17,7 @@
 //! [`gate`] for the two ends a task holds, [`exchange`] for the credit protocol between two processes.
 #![forbid(unsafe_code)]
 
+pub mod align;
 pub mod channel;
 pub mod credit;
 pub mod debloat;
@@ -37,6 +38,7 @@ pub mod subpartition;
 mod sync;
 pub mod wire;
 
+pub use align::Aligner;
 pub use channel::RemoteChannel;
 pub use credit::{Backlog, Credit};
 pub use debloat::{Debloater, FillLimit};

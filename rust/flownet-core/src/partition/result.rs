@@ -30,6 +30,7 @@ pub struct ResultPartition {
     /// Those of `shared`, at hand.
     dirty: DirtyMarks,
     broadcast: Option<BufferBuilder>,
+    data_ended: bool,
     is_finished: bool,
 }
 
@@ -41,7 +42,15 @@ impl ResultPartition {
     pub fn new(id: PartitionId, pool: Arc<BufferPool>, subpartitions: u32) -> Self {
         let dirty = DirtyMarks::new(subpartitions as usize);
         let shared = Arc::new(Shared::new(id, subpartitions, dirty.clone()));
-        Self { shared, pool, open: OpenBuffers::new(subpartitions), dirty, broadcast: None, is_finished: false }
+        Self {
+            shared,
+            pool,
+            open: OpenBuffers::new(subpartitions),
+            dirty,
+            broadcast: None,
+            data_ended: false,
+            is_finished: false,
+        }
     }
 
     /// Appends to one subpartition and takes new segments as they are needed. Returns how many bytes were taken: all
@@ -173,18 +182,29 @@ impl ResultPartition {
         Poll::Ready(Ok(()))
     }
 
+    /// Tells every reader that no record follows; events may, until the [end](Self::finish). `drain`: the input came to its
+    /// own end.
+    pub fn end_data(&mut self, drain: bool) {
+        if !std::mem::replace(&mut self.data_ended, true) {
+            self.send_end(&Event::EndOfData { drain });
+        }
+    }
+
     /// Ends every subpartition: end of data, then end of partition. Nothing may be written afterwards. `drain`: the
     /// input came to its own end.
     pub fn finish(&mut self, drain: bool) {
         if self.is_finished {
             return;
         }
-        for end in [Event::EndOfData { drain }, Event::EndOfPartition] {
-            let sent = self.broadcast_event(&end);
-            debug_assert!(sent.is_ok(), "the end is always taken");
-        }
+        self.end_data(drain);
+        self.send_end(&Event::EndOfPartition);
         self.open.drop_spare();
         self.is_finished = true;
+    }
+
+    fn send_end(&mut self, end: &Event) {
+        let sent = self.broadcast_event(end);
+        debug_assert!(sent.is_ok(), "the end is always taken");
     }
 
     /// How far buffers are filled until the reader of each says otherwise. Without, to their end.

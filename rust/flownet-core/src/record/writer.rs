@@ -222,6 +222,14 @@ impl RecordWriter {
         self.partition.flush_all();
     }
 
+    /// Tells every reader that no record follows; events may, until [`finish`](Self::finish). `drain`: the input came to its
+    /// own end.
+    pub fn end_data(&mut self, drain: bool) -> Result<(), ExchangeError> {
+        self.check_open()?;
+        self.partition.end_data(drain);
+        Ok(())
+    }
+
     /// Ends every subpartition; no record follows. `drain`: the input came to its own end.
     pub fn finish(&mut self, drain: bool) -> Result<(), ExchangeError> {
         self.check_open()?;

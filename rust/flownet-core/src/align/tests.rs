@@ -1,0 +1,296 @@
+//! Every order in which channels can bring their barriers, cancels and ends, against the rules; and machines with a fault
+//! planted, each of which is found.
+
+use std::collections::HashSet;
+
+use super::*;
+use crate::event::BarrierKind;
+
+/// What a channel brings next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Brought {
+    Record,
+    Barrier(u64),
+    Cancel(u64),
+    End,
+}
+use Brought::{Barrier as B, Cancel as C, End as E, Record as R};
+
+fn barrier(id: u64) -> Barrier {
+    Barrier { checkpoint_id: CheckpointId::new(id), timestamp_ms: 0, kind: BarrierKind::Aligned }
+}
+
+/// What can go wrong in the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    None,
+    /// An ended channel is still waited for.
+    EndIsWaitedFor,
+    /// A cancelled checkpoint is forgotten at once, so that its late barriers begin it again.
+    CancelIsForgotten,
+    /// An abort leaves its channels held.
+    AbortHolds,
+    /// A newer barrier is counted for the older checkpoint.
+    NewerCountsAsOlder,
+    /// A barrier that came twice for different channels counts by number, not by channel.
+    SnapshotOneEarly,
+    /// A barrier of what is done keeps its channel held.
+    ObsoleteHolds,
+}
+
+/// The machine, with a fault if it is to have one.
+#[derive(Clone, Debug)]
+struct Machine {
+    aligner: Aligner,
+    fault: Fault,
+}
+
+impl Machine {
+    fn on(&mut self, channel: u32, brought: Brought) -> Step {
+        let index = ChannelIndex::new(channel);
+        match (brought, self.fault) {
+            (R, _) | (E, Fault::EndIsWaitedFor) => Step::default(),
+            (B(id), Fault::NewerCountsAsOlder) => {
+                let id = self.aligner.aligning().map_or(id, CheckpointId::get);
+                self.aligner.on_barrier(index, barrier(id))
+            }
+            (B(id), Fault::SnapshotOneEarly) => {
+                let step = self.aligner.on_barrier(index, barrier(id));
+                if step.began.is_none() || step.taken.is_some() {
+                    return step;
+                }
+                let other = ChannelIndex::new(u32::from(channel == 0));
+                self.aligner.on_barrier(other, barrier(id))
+            }
+            (B(id), Fault::ObsoleteHolds) if self.aligner.is_done(CheckpointId::new(id)) => Step::default(),
+            (B(id), _) => self.aligner.on_barrier(index, barrier(id)),
+            (C(id), Fault::CancelIsForgotten) => {
+                let before = self.aligner.last_done;
+                let step = self.aligner.on_cancel(CheckpointId::new(id));
+                self.aligner.last_done = before;
+                step
+            }
+            (C(id), Fault::AbortHolds) => {
+                let step = self.aligner.on_cancel(CheckpointId::new(id));
+                Step { resumed: vec![], ..step }
+            }
+            (C(id), _) => self.aligner.on_cancel(CheckpointId::new(id)),
+            (E, _) => self.aligner.on_end(index),
+        }
+    }
+}
+
+/// One task with its channels, as far as they have got.
+#[derive(Clone, Debug)]
+struct World<'a> {
+    machine: Machine,
+    scripts: &'a [Vec<Brought>],
+    /// Of each channel, how much has been brought.
+    at: Vec<usize>,
+    blocked: Vec<bool>,
+    done: Vec<(u64, bool)>,
+}
+
+type Found = Result<(), String>;
+
+impl World<'_> {
+    fn can_move(&self, channel: usize) -> bool {
+        !self.blocked[channel] && self.at[channel] < self.scripts[channel].len()
+    }
+
+    fn step(&mut self, channel: usize) -> Found {
+        let brought = self.scripts[channel][self.at[channel]];
+        self.at[channel] += 1;
+        let holds = self.machine.aligner.holds;
+        if let B(_) = brought {
+            self.blocked[channel] = true;
+        }
+        let step = self.machine.on(channel as u32, brought);
+        if let Some(id) = step.aborted {
+            self.finished(id.get(), false)?;
+        }
+        if let Some(taken) = step.taken {
+            let id = taken.checkpoint_id.get();
+            self.finished(id, true)?;
+            for other in 0..self.scripts.len() {
+                self.is_cut(other, id, holds)?;
+            }
+        }
+        for resumed in step.resumed {
+            if !std::mem::replace(&mut self.blocked[resumed.index()], false) {
+                return Err(format!("channel {resumed} was resumed and not blocked"));
+            }
+        }
+        Ok(())
+    }
+
+    fn finished(&mut self, id: u64, taken: bool) -> Found {
+        match self.done.last() {
+            Some((last, _)) if *last >= id => Err(format!("{id} was done after {last}")),
+            _ => {
+                self.done.push((id, taken));
+                Ok(())
+            }
+        }
+    }
+
+    /// Of a channel that brought a barrier, exactly what lies before it has been brought; others have ended.
+    fn is_cut(&self, channel: usize, id: u64, holds: bool) -> Found {
+        let (brought, left) = self.scripts[channel].split_at(self.at[channel]);
+        let is_whole = match brought.iter().position(|one| *one == B(id)) {
+            Some(at) => !holds || at + 1 == brought.len(),
+            None => brought.last() == Some(&E),
+        };
+        if is_whole { Ok(()) } else { Err(format!("{id} was taken with {left:?} left of channel {channel}")) }
+    }
+
+    /// Nobody can move any more: all must have come to their ends, and who should be taken must have been.
+    fn at_rest(&self) -> Found {
+        for stuck in (0..self.at.len()).filter(|channel| self.at[*channel] < self.scripts[*channel].len()) {
+            let Some(B(id)) = self.at[stuck].checked_sub(1).map(|at| self.scripts[stuck][at]) else {
+                return Err(format!("channel {stuck} stopped without a barrier"));
+            };
+            if !self.scripts.iter().any(|script| is_silent(script, id)) {
+                return Err(format!("channel {stuck} is stuck before {:?}", &self.scripts[stuck][self.at[stuck]..]));
+            }
+        }
+        let said = |one: Brought| self.scripts.iter().filter(|script| script.contains(&one)).count();
+        let open: Vec<_> = self.scripts.iter().filter(|script| !script.contains(&E)).collect();
+        for id in 1..=2 {
+            let is_wanted = said(B(id)) > 0 && open.iter().all(|script| script.contains(&B(id)));
+            let is_off = said(C(id)) > 0 || (id == 1 && said(B(2)) + said(C(2)) > 0 && !self.comes_in_order());
+            if is_wanted && !is_off && !self.done.contains(&(id, true)) {
+                return Err(format!("{id} was never taken: {:?}", self.done));
+            }
+            let is_told = |(script, at): (&Vec<Brought>, &usize)| script[..*at].contains(&C(id));
+            let is_past = self.machine.aligner.aligning().is_some_and(|aligning| id < aligning.get());
+            if self.scripts.iter().zip(&self.at).any(is_told)
+                && !is_past
+                && !self.done.iter().any(|(done, _)| *done >= id)
+            {
+                return Err(format!("{id} is off, and nobody was told"));
+            }
+        }
+        Ok(())
+    }
+
+    /// No channel can bring the second checkpoint before all have brought the first.
+    fn comes_in_order(&self) -> bool {
+        self.machine.aligner.holds
+            && self.scripts.iter().all(|script| {
+                let place = |one| script.iter().position(|brought| *brought == one);
+                !script.contains(&C(2))
+                    && !script.contains(&C(1))
+                    && place(B(1)) < place(B(2)).or(Some(usize::MAX))
+                    && place(B(1)).is_some()
+            })
+    }
+}
+
+/// Whether a channel neither ends nor says anything of this checkpoint or a later one, so that others rightly wait.
+fn is_silent(script: &[Brought], id: u64) -> bool {
+    script.iter().all(|brought| match brought {
+        R => true,
+        B(said) | C(said) => *said < id,
+        E => false,
+    })
+}
+
+/// Looks at every order; says how many states there were, or what went wrong first.
+fn explore(scripts: &[Vec<Brought>], holds: bool, fault: Fault) -> Result<usize, String> {
+    let channels = scripts.len();
+    let aligner = if holds { Aligner::exactly_once(channels) } else { Aligner::at_least_once(channels) };
+    let machine = Machine { aligner, fault };
+    let first = World { machine, scripts, at: vec![0; channels], blocked: vec![false; channels], done: Vec::new() };
+    let (mut stack, mut seen) = (vec![first], HashSet::new());
+    while let Some(world) = stack.pop() {
+        if !seen.insert(format!("{:?}", (&world.machine.aligner, &world.at, &world.blocked, &world.done))) {
+            continue;
+        }
+        let moves: Vec<_> = (0..channels).filter(|channel| world.can_move(*channel)).collect();
+        if moves.is_empty() {
+            world.at_rest().map_err(|what| format!("{what}, in {scripts:?}"))?;
+        }
+        for channel in moves {
+            let mut next = world.clone();
+            next.step(channel).map_err(|what| format!("{what}, in {scripts:?} at {:?}", next.at))?;
+            stack.push(next);
+        }
+    }
+    Ok(seen.len())
+}
+
+/// What one channel may bring: of two checkpoints each its barrier, its cancel or (to a channel that ends before) neither.
+fn scripts_of_a_channel() -> Vec<Vec<Brought>> {
+    let mut all = Vec::new();
+    for first in [B(1), C(1)] {
+        all.push(vec![R, first, E]);
+        all.push(vec![first, R]);
+        for second in [B(2), C(2)] {
+            all.push(vec![R, first, R, second, R]);
+            all.push(vec![first, second, E]);
+        }
+    }
+    all.extend([vec![E], vec![R, E], vec![B(2), R], vec![C(2), R], vec![R]]);
+    all
+}
+
+fn explore_all(holds: bool, fault: Fault) -> Result<usize, String> {
+    let all = scripts_of_a_channel();
+    let mut states = 0;
+    for first in &all {
+        for second in &all {
+            states += explore(&[first.clone(), second.clone()], holds, fault)?;
+        }
+    }
+    // Three channels, so that one is held while two others differ.
+    for first in &all[..6] {
+        for second in &all {
+            states += explore(&[first.clone(), second.clone(), vec![B(1), R, B(2)]], holds, fault)?;
+        }
+    }
+    Ok(states)
+}
+
+#[test]
+fn every_order_of_two_checkpoints_cancels_and_ends_keeps_the_rules() {
+    for holds in [true, false] {
+        let states = explore_all(holds, Fault::None).unwrap_or_else(|found| panic!("{found}"));
+        assert!(states > 5_000, "{states}");
+    }
+}
+
+#[test]
+fn planted_faults_are_found() {
+    let faults = [
+        Fault::EndIsWaitedFor,
+        Fault::CancelIsForgotten,
+        Fault::AbortHolds,
+        Fault::NewerCountsAsOlder,
+        Fault::SnapshotOneEarly,
+        Fault::ObsoleteHolds,
+    ];
+    for fault in faults {
+        assert!(explore_all(true, fault).is_err(), "{fault:?} was not found");
+    }
+}
+
+#[test]
+fn the_last_barrier_takes_the_checkpoint_and_lets_all_go_on() {
+    let mut aligner = Aligner::exactly_once(2);
+    let (first, second) = (ChannelIndex::new(0), ChannelIndex::new(1));
+    let began = aligner.on_barrier(first, barrier(7));
+    assert_eq!(began, Step { began: Some(CheckpointId::new(7)), ..Step::default() });
+    assert!(aligner.is_held(first) && !aligner.is_held(second));
+    let taken = aligner.on_barrier(second, barrier(7));
+    assert_eq!(taken, Step { taken: Some(barrier(7)), resumed: vec![first, second], ..Step::default() });
+    assert_eq!(aligner.on_barrier(second, barrier(7)), Step { resumed: vec![second], ..Step::default() });
+}
+
+#[test]
+fn an_end_may_be_what_was_waited_for() {
+    let mut aligner = Aligner::exactly_once(2);
+    let _ = aligner.on_barrier(ChannelIndex::new(0), barrier(1));
+    let step = aligner.on_end(ChannelIndex::new(1));
+    assert_eq!((step.taken, step.resumed), (Some(barrier(1)), vec![ChannelIndex::new(0)]));
+}
