@@ -56,6 +56,8 @@ from .state import (
 )
 from .streams import (
     AllWindowedStream,
+    AsOfJoin,
+    BoundedJoin,
     ConnectedStreams,
     IntervalJoin,
     JoinedStreams,
@@ -87,6 +89,8 @@ __all__ = [
     "AggregatingState",
     "AggregatingStateDescriptor",
     "AllWindowedStream",
+    "AsOfJoin",
+    "BoundedJoin",
     "CoProcessFunction",
     "Collected",
     "ConnectedStreams",

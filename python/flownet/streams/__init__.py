@@ -3,13 +3,15 @@
 from .all_windowed import AllWindowedStream
 from .connected import ConnectedStreams
 from .handle import StreamSink
-from .joined import IntervalJoin, JoinedStreams
+from .joined import AsOfJoin, BoundedJoin, IntervalJoin, JoinedStreams
 from .keyed import KeyedStream
 from .stream import Stream
 from .windowed import WindowedStream
 
 __all__ = [
     "AllWindowedStream",
+    "AsOfJoin",
+    "BoundedJoin",
     "ConnectedStreams",
     "IntervalJoin",
     "JoinedStreams",

@@ -1,19 +1,18 @@
-"""Two streams whose records are brought together: by window, or by how far apart in time they are."""
+"""Two streams whose records are brought together: by window, by how far apart in time they are, or by version."""
 
 from __future__ import annotations
 
-import functools
-from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from ..config import duration_us
+from ..dataflow import Origin
 from ..errors import ConfigError, PlanError
-from ..functions import KeyedCoProcessFunction, ProcessContext, Window
-from ..window import Session, WindowAssigner
-from .checks import function_of, key_of
-from .connected import ConnectedStreams
+from ..functions import OutputTag
+from ..window import WindowAssigner
+from .checks import function_of, key_of, kind_of
 from .stream import Stream
 from .windowed import WindowedStream
 
@@ -40,7 +39,7 @@ class JoinedStreams(Generic[T, U]):
         return self._with(right=key_of("equal_to", key))
 
     def window(self, window: WindowAssigner) -> JoinedStreams[T, U]:
-        """Say the windows, as of `KeyedStream.window`."""
+        """Say the windows, as of `KeyedStream.window`. The gap of a session is asked for records of both streams."""
         joined = self._with()
         joined._window = window
         return joined
@@ -65,13 +64,10 @@ class JoinedStreams(Generic[T, U]):
         function_of("apply", function)
         if set(self._keys) != {"left", "right"} or self._window is None:
             raise PlanError("join() needs where(), equal_to() and window() before apply()")
-        left = self._left.map(functools.partial(_sided, 0, self._keys["left"]))
-        right = self._right.map(functools.partial(_sided, 1, self._keys["right"]))
-        window = self._window
-        if isinstance(window, Session) and window.gap_of is not None:
-            window = Session(functools.partial(_gap_of, window.gap_of), window.time)
-        windowed: WindowedStream[Any, Any] = left.union(right).key_by(0).window(window)
-        return windowed.process(functools.partial(_product, function)).name("join")
+        left, right = self._left.key_by(self._keys["left"]), self._right.key_by(self._keys["right"])
+        both: Stream[Any] = Stream(left._env, of_both(left, right))
+        windowed: WindowedStream[Any, Any] = WindowedStream._of(both, self._window)
+        return windowed._fold("join", "pairs", {"pair": function}).name("join")
 
     def _with(self, **keys: Callable[..., object]) -> JoinedStreams[T, U]:
         joined = JoinedStreams(self._left, self._right)
@@ -86,7 +82,7 @@ class IntervalJoin(Generic[T, U]):
         self._left = left
         self._right = right
 
-    def between(self, lower: str | timedelta, upper: str | timedelta) -> _Between[T, U]:
+    def between(self, lower: str | timedelta, upper: str | timedelta) -> BoundedJoin[T, U]:
         """Say how much later, or with a minus earlier, a record of the second stream is than that of the first.
 
         Parameters
@@ -99,100 +95,127 @@ class IntervalJoin(Generic[T, U]):
             raise ConfigError(
                 f"between({lower!r}, {upper!r}): the first must not be greater", setting="lower", value=lower
             )
-        return _Between(self._left, self._right, lower_ms, upper_ms)
+        return BoundedJoin(self._left, self._right, _Bounds(lower_ms, upper_ms))
 
 
-class _Between(Generic[T, U]):
-    def __init__(self, left: Stream[T], right: Stream[U], lower_ms: int, upper_ms: int) -> None:
-        self._left, self._right = left, right
-        self._lower_ms, self._upper_ms = lower_ms, upper_ms
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    lower_ms: int
+    upper_ms: int
+    excludes_lower: bool = False
+    excludes_upper: bool = False
+    late_tags: tuple[str | None, str | None] = (None, None)
 
-    def process(self, function: Callable[[T, U], R]) -> Stream[R]:
+
+class BoundedJoin(Generic[T, U]):
+    """Two streams by key, and how far apart records are that meet. Made by `IntervalJoin.between`."""
+
+    def __init__(self, left: Stream[T], right: Stream[U], bounds: _Bounds) -> None:
+        self._left, self._right, self._bounds = left, right, bounds
+
+    def lower_bound_exclusive(self) -> BoundedJoin[T, U]:
+        """Leave out pairs that are exactly the lower bound apart."""
+        return self._with(excludes_lower=True)
+
+    def upper_bound_exclusive(self) -> BoundedJoin[T, U]:
+        """Leave out pairs that are exactly the upper bound apart."""
+        return self._with(excludes_upper=True)
+
+    def side_output_left_late_data(self, tag: OutputTag) -> BoundedJoin[T, U]:
+        """Send late records of the first stream to a side output of the result, instead of dropping them."""
+        return self._with(late_tags=_tags(self._bounds.late_tags, 0, tag))
+
+    def side_output_right_late_data(self, tag: OutputTag) -> BoundedJoin[T, U]:
+        """Send late records of the second stream to a side output of the result, instead of dropping them."""
+        return self._with(late_tags=_tags(self._bounds.late_tags, 1, tag))
+
+    def process(self, function: Callable[[T, U], R] | None = None) -> Stream[Any]:
         """Call a function with each pair of records that meet, as soon as both have come; what it returns is emitted.
 
         The result's time is the later one of the pair's. Records that come behind the watermark are late: they meet
-        nobody, are dropped, and counted as ``late_records`` of the task.
+        nobody, are dropped, and counted as ``late_records`` of the task, unless a side output takes them.
 
         Parameters
         ----------
         function
-            Called with a record of each stream.
+            Called with a record of each stream. Default: none, the pair itself is emitted, as a tuple.
         """
-        join = _Meet(function_of("process", function), self._lower_ms, self._upper_ms)
-        return ConnectedStreams(self._left, self._right).process(join).name("interval_join")
-
-
-class _Meet(KeyedCoProcessFunction[Any, Any, Any, Any]):
-    """Keeps the records of each side by time, until nobody can meet them any more."""
-
-    def __init__(self, function: Callable[[Any, Any], Any], lower_ms: int, upper_ms: int) -> None:
-        self._function = function
-        self._lower_ms, self._upper_ms = lower_ms, upper_ms
-
-    def process1(self, value: Any, ctx: Any) -> None:
-        at_ms = self._time(ctx)
-        if at_ms is None:
-            return
-        self._keep("left", at_ms, value, max(self._upper_ms, 0), ctx)
-        for other_ms, other in self._between(ctx, "right", at_ms + self._lower_ms, at_ms + self._upper_ms):
-            ctx._emit_at(max(at_ms, other_ms), self._function(value, other))
-
-    def process2(self, value: Any, ctx: Any) -> None:
-        at_ms = self._time(ctx)
-        if at_ms is None:
-            return
-        self._keep("right", at_ms, value, max(-self._lower_ms, 0), ctx)
-        for other_ms, other in self._between(ctx, "left", at_ms - self._upper_ms, at_ms - self._lower_ms):
-            ctx._emit_at(max(at_ms, other_ms), self._function(other, value))
-
-    def on_timer(self, timestamp_ms: int, ctx: ProcessContext[Any]) -> None:
-        watermark_ms = ctx.timer_service().current_watermark()
-        for side, after_ms in (("left", max(self._upper_ms, 0)), ("right", max(-self._lower_ms, 0))):
-            kept = [record for record in ctx.state.get(side, ()) if record[0] + after_ms > watermark_ms]
-            if kept:
-                ctx.state[side] = kept
-            else:
-                ctx.state.pop(side, None)
-
-    def _time(self, ctx: Any) -> int | None:
-        if ctx.timestamp is None:
-            raise ValueError(
-                "an interval join got a record without a timestamp: call assign_timestamps_and_watermarks() on both "
-                "streams before key_by()"
+        bounds = self._bounds
+        lower_ms, upper_ms = bounds.lower_ms + bounds.excludes_lower, bounds.upper_ms - bounds.excludes_upper
+        if lower_ms > upper_ms:
+            raise ConfigError(
+                f"between: from {bounds.lower_ms} ms to {bounds.upper_ms} ms without these ends there is nothing",
+                setting="lower",
+                value=bounds.lower_ms,
             )
-        timestamp_ms: int = ctx.timestamp
-        if timestamp_ms > ctx.current_watermark():
-            return timestamp_ms
-        ctx._drop_late()
-        return None
+        settings = {"lower_ms": lower_ms, "upper_ms": upper_ms, "late_tags": list(bounds.late_tags)}
+        return _paired(self._left, self._right, "interval_join", function, settings)
 
-    def _keep(self, side: str, at_ms: int, value: Any, after_ms: int, ctx: ProcessContext[Any]) -> None:
-        insort(ctx.state.setdefault(side, []), (at_ms, value), key=_time_of)
-        ctx.timer_service().register_event_time_timer(at_ms + after_ms)
-
-    @staticmethod
-    def _between(ctx: ProcessContext[Any], side: str, from_ms: int, to_ms: int) -> list[tuple[int, Any]]:
-        records: list[tuple[int, Any]] = ctx.state.get(side, [])
-        first, end = bisect_left(records, from_ms, key=_time_of), bisect_right(records, to_ms, key=_time_of)
-        return records[first:end]
+    def _with(self, **said: Any) -> BoundedJoin[T, U]:
+        return BoundedJoin(self._left, self._right, replace(self._bounds, **said))
 
 
-def _time_of(record: tuple[int, Any]) -> int:
-    return record[0]
+class AsOfJoin(Generic[T, U]):
+    """Records by key, each with the version of another stream at its time. Made by `KeyedStream.as_of_join`."""
+
+    def __init__(
+        self, left: Stream[T], right: Stream[U], how: str, late_tags: tuple[str | None, str | None] = (None, None)
+    ) -> None:
+        if how not in ("inner", "left"):
+            raise ConfigError(f'as_of_join(how={how!r}): must be "inner" or "left"', setting="how", value=how)
+        self._left, self._right, self._how, self._late_tags = left, right, how, late_tags
+
+    def side_output_left_late_data(self, tag: OutputTag) -> AsOfJoin[T, U]:
+        """Send late records of the first stream to a side output of the result, instead of dropping them."""
+        return AsOfJoin(self._left, self._right, self._how, _tags(self._late_tags, 0, tag))
+
+    def side_output_right_late_data(self, tag: OutputTag) -> AsOfJoin[T, U]:
+        """Send late versions to a side output of the result, instead of dropping them."""
+        return AsOfJoin(self._left, self._right, self._how, _tags(self._late_tags, 1, tag))
+
+    def process(self, function: Callable[[T, Any], R] | None = None) -> Stream[Any]:
+        """Call a function with each record and its version; what it returns is emitted, at the record's time.
+
+        Records of a key go out in the order of their times, once the watermark has come to them. Records and versions
+        that come behind the watermark are late: dropped, and counted as ``late_records`` of the task, unless a side
+        output takes them.
+
+        Parameters
+        ----------
+        function
+            Called with a record and its version, which is None for ``how="left"`` where there is none. Default: none,
+            the two of them are emitted, as a tuple.
+        """
+        settings = {"keeps_unmatched": self._how == "left", "late_tags": list(self._late_tags)}
+        return _paired(self._left, self._right, "as_of_join", function, settings)
 
 
-def _sided(side: int, key: Callable[[Any], Any], record: Any) -> tuple[Any, int, Any]:
-    return (key(record), side, record)
+JoinKind = Literal["inner", "left"]
+"""What becomes of records for which there is no other: nothing, or they go out with None."""
 
 
-def _gap_of(gap: Callable[[Any], int], sided: tuple[Any, int, Any]) -> int:
-    return gap(sided[2])
+def of_both(left: Stream[Any], right: Stream[Any]) -> tuple[Origin, ...]:
+    """List where records of two streams come from, for one operator that sees from which."""
+    return (*left._origins, *(replace(origin, side=1) for origin in right._origins))
 
 
-def _product(function: Callable[[Any, Any], Any], _: Any, window: Window, records: list[Any]) -> Iterable[Any]:
-    left = [record for _, side, record in records if side == 0]
-    right = [record for _, side, record in records if side == 1]
-    return (function(one, other) for one in left for other in right)
+def same_environment(method: str, left: Stream[Any], right: Stream[Any]) -> None:
+    """Refuse two streams that no operator can both read."""
+    if left._env is not right._env:
+        raise PlanError(f"{method}() takes a stream of the same environment, and this is of another")
+
+
+def _paired(left: Stream[Any], right: Stream[Any], kind: str, function: Any, settings: dict[str, Any]) -> Stream[Any]:
+    functions = None if function is None else {"pair": function_of("process", function)}
+    env = left._env
+    node = env._dataflow.add(kind, inputs=of_both(left, right), function=functions, settings=settings)
+    return Stream(env, (Origin(node),))
+
+
+def _tags(tags: tuple[str | None, str | None], side: int, tag: OutputTag) -> tuple[str | None, str | None]:
+    if not isinstance(tag, OutputTag):
+        raise PlanError(f"late data goes to a flownet.OutputTag, not to {kind_of(tag)}")
+    return (tag.name, tags[1]) if side == 0 else (tags[0], tag.name)
 
 
 def _signed(name: str, given: str | timedelta) -> int:

@@ -16,7 +16,7 @@ from .stream import Stream
 from .windowed import WindowedStream
 
 if TYPE_CHECKING:
-    from .joined import IntervalJoin
+    from .joined import AsOfJoin, IntervalJoin, JoinKind
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -189,9 +189,38 @@ class KeyedStream(Stream[V], Generic[K, V]):
         """
         from .joined import IntervalJoin
 
-        if not isinstance(other, KeyedStream):
-            raise PlanError(f"interval_join() takes another stream by key, not {kind_of(other)}: call key_by() on it")
+        self._check_other("interval_join", other)
         return IntervalJoin(self, other)
+
+    def as_of_join(self, other: KeyedStream[K, U], how: JoinKind = "inner") -> AsOfJoin[V, U]:
+        """Bring each record together with the newest version of another stream that is not after it in event time.
+
+        A record waits until the watermark has come to its time, when no other version can come. Of each key the newest
+        version before the watermark is kept, for ever, and all after it.
+
+        Parameters
+        ----------
+        other
+            The versions: another stream by key, of the same environment. Each is valid from its time to that of the
+            next; of several at one time the last that came is.
+        how
+            ``"inner"``: records without a version are dropped; ``"left"``: they are paired with None.
+
+        Examples
+        --------
+        >>> strategy = fn.WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(1)
+        >>> orders = env.from_collection([("usd", 5), ("usd", 9)]).assign_timestamps_and_watermarks(strategy)
+        >>> rates = env.from_collection([("usd", 1, 1.1), ("usd", 7, 1.2)]).assign_timestamps_and_watermarks(strategy)
+        >>> priced = orders.key_by(0).as_of_join(rates.key_by(0)).process(lambda order, rate: (order[1], rate[2]))
+        >>> found = priced.collect()
+        >>> result = env.execute()
+        >>> list(found)
+        [(5, 1.1), (9, 1.2)]
+        """
+        from .joined import AsOfJoin
+
+        self._check_other("as_of_join", other)
+        return AsOfJoin(self, other, how)
 
     def window(self, window: WindowAssigner) -> WindowedStream[K, V]:
         """Cut the records of each key into windows.
@@ -228,6 +257,13 @@ class KeyedStream(Stream[V], Generic[K, V]):
         if slide is None:
             return self.window(Global()).trigger(PurgingTrigger(CountTrigger(size)))
         return self.window(Global()).trigger(CountTrigger(slide)).evictor(CountEvictor(size))
+
+    def _check_other(self, method: str, other: object) -> None:
+        from .joined import same_environment
+
+        if not isinstance(other, KeyedStream):
+            raise PlanError(f"{method}() takes another stream by key, not {kind_of(other)}: call key_by() on it")
+        same_environment(method, self, other)
 
     def _fold(self, name: str, fold: object, function: object = None) -> Stream[Any]:
         return self._then("fold", None if function is None else {"fold": function}, name=name, settings=fold)

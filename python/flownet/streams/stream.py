@@ -243,10 +243,11 @@ class Stream(SinkMethods[T], Generic[T]):
         >>> bids, asks = env.from_collection([("a", 1)]), env.from_collection([("a", 2)])
         >>> joined = bids.join(asks).where(0).equal_to(0).window(fn.EndOfInput()).apply(lambda bid, ask: (bid, ask))
         """
-        from .joined import JoinedStreams
+        from .joined import JoinedStreams, same_environment
 
         if not isinstance(other, Stream):
             raise PlanError(f"join() takes a stream, not {kind_of(other)}")
+        same_environment("join", self, other)
         return JoinedStreams(self, other)
 
     def assign_timestamps_and_watermarks(self, strategy: WatermarkStrategy[T]) -> Stream[T]:

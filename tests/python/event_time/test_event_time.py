@@ -151,6 +151,71 @@ def test_an_interval_join_counts_who_comes_too_late() -> None:
     assert sum(task.late_records for task in result.tasks) == 2
 
 
+def test_late_records_of_a_join_go_to_the_side_output_of_their_input() -> None:
+    env = fn.Environment()
+    early, late = fn.OutputTag("early"), fn.OutputTag("late")
+    keyed = marked(env, [("a", 5), ("mark", 9), ("a", 7), ("a", 10)]).key_by(0)
+    pairs = keyed.interval_join(keyed).between("0ms", "5ms")
+    joined = pairs.side_output_left_late_data(early).side_output_right_late_data(late).process()
+    versions = keyed.as_of_join(keyed, "left").side_output_left_late_data(early).process()
+    found = [joined.side_output(tag).collect() for tag in (early, late)]
+    newest, before = versions.collect(), versions.side_output(early).collect()
+    result = env.execute()
+    assert [list(records) for records in found] == [[("a", 7)], [("a", 7)]]
+    assert (list(newest), list(before)) == ([(("a", 5), ("a", 5)), (("a", 10), ("a", 10))], [("a", 7)])
+    assert sum(task.late_records for task in result.tasks) == 1, "the version that came too late"
+
+
+def test_a_join_may_change_the_records_it_is_given() -> None:
+    def name(one: list[Any], other: list[Any]) -> list[Any]:
+        one[0], other[0] = one[0] + "1", other[0] + "2"
+        return [*one, *other]
+
+    env = fn.Environment()
+    strategy = fn.WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(1)
+    lists = env.from_collection([["a", 1], ["a", 2], ["a", 3]]).assign_timestamps_and_watermarks(strategy).key_by(0)
+    joined = lists.interval_join(lists).between("-1ms", "1ms").process(name).collect()
+    windowed = lists.join(lists).where(0).equal_to(0).window(fn.EndOfInput()).apply(name).collect()
+    env.execute()
+    near = [["a1", one, "a2", other] for one in (1, 2, 3) for other in (1, 2, 3) if abs(one - other) <= 1]
+    assert sorted(joined) == near
+    assert sorted(windowed) == [["a1", one, "a2", other] for one in (1, 2, 3) for other in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda keyed: keyed.interval_join(keyed).between("0s", "1s").process(),
+        lambda keyed: keyed.as_of_join(keyed).process(),
+    ],
+)
+def test_a_join_by_event_time_of_records_without_timestamps_names_operator_and_record(build: Any) -> None:
+    env = fn.Environment()
+    build(env.from_collection([("a", 1)]).key_by(0)).collect()
+    with pytest.raises(fn.errors.OperatorError, match=r"a join by event time .* assign_timestamps") as raised:
+        env.execute()
+    assert raised.value.operator in ("interval_join", "as_of_join")
+    assert raised.value.record == "('a', 1)"
+
+
+def test_what_a_join_cannot_take_is_refused_when_it_is_described() -> None:
+    env = fn.Environment()
+    keyed = env.from_collection([("a", 1)]).key_by(0)
+    between = keyed.interval_join(keyed).between("1s", "1s")
+    with pytest.raises(fn.errors.ConfigError, match="without these ends there is nothing"):
+        between.lower_bound_exclusive().process()
+    with pytest.raises(fn.errors.ConfigError, match="must not be greater"):
+        keyed.interval_join(keyed).between("2s", "1s")
+    with pytest.raises(fn.errors.ConfigError, match='must be "inner" or "left"'):
+        keyed.as_of_join(keyed, "outer")  # type: ignore[arg-type]
+    with pytest.raises(fn.errors.PlanError, match="call key_by\\(\\) on it"):
+        keyed.as_of_join(env.from_collection([1]))  # type: ignore[arg-type]
+    with pytest.raises(fn.errors.PlanError, match="of the same environment"):
+        keyed.interval_join(fn.Environment().from_collection([("a", 1)]).key_by(0))
+    with pytest.raises(fn.errors.PlanError, match="OutputTag"):
+        between.side_output_left_late_data("late")  # type: ignore[arg-type]
+
+
 def test_windows_travel_between_tasks_and_are_keys(env: fn.Environment) -> None:
     counts = env.from_collection(range(10)).key_by(lambda number: number).window(fn.EndOfInput()).with_window().count()
     by_window = counts.key_by(1).count().collect()
@@ -194,9 +259,10 @@ def test_the_time_of_a_pair_is_the_later_one_whoever_comes_first(order: tuple[in
     assert list(starts) == [("pair", 40, 50, 1)]
 
 
-def test_the_example_of_the_guide_gives_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
-    guide = (Path(__file__).parents[3] / "docs" / "event-time.md").read_text()
-    (example,) = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
+@pytest.mark.parametrize("guide", ["event-time", "joins"])
+def test_the_example_of_the_guide_gives_what_it_says(guide: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (Path(__file__).parents[3] / "docs" / f"{guide}.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     (said,) = re.findall(r"# (.*)$", example.strip(), re.MULTILINE)
     exec(example, {})
     assert capsys.readouterr().out.strip() == said

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -73,37 +74,119 @@ def test_a_join_of_windows_is_their_product_in_two_workers(
     check_windows(left, right, assigner, parallelism, punctual, workers=2)
 
 
-def check_interval(
-    left: list[Record], right: list[Record], interval: list[int], parallelism: int, punctual: bool, workers: int
-) -> None:
-    lower, upper = interval
-    env = fn.Environment(parallelism=parallelism, buffer_timeout="5ms")
-    one, other = (timed(env, records, punctual).key_by(lambda item: item[1]) for records in (left, right))
-    joined = one.interval_join(other).between(scripted.ms(lower), scripted.ms(upper))
-    found = joined.process(pair).collect()
+@dataclass(frozen=True)
+class Between:
+    """How far apart records are that meet."""
+
+    lower: int
+    upper: int
+    excludes_lower: bool
+    excludes_upper: bool
+
+    def holds(self, apart: int) -> bool:
+        is_above = self.lower < apart if self.excludes_lower else self.lower <= apart
+        return is_above and (apart < self.upper if self.excludes_upper else apart <= self.upper)
+
+    def of(self, join: fn.IntervalJoin[Item, Item]) -> fn.BoundedJoin[Item, Item]:
+        bounded = join.between(scripted.ms(self.lower), scripted.ms(self.upper))
+        if self.excludes_lower:
+            bounded = bounded.lower_bound_exclusive()
+        return bounded.upper_bound_exclusive() if self.excludes_upper else bounded
+
+
+def intervals() -> st.SearchStrategy[Between]:
+    ends = st.tuples(st.integers(-40, 40), st.integers(-40, 40)).map(sorted)
+    drawn = st.builds(lambda ends, *excludes: Between(ends[0], ends[1], *excludes), ends, st.booleans(), st.booleans())
+    return drawn.filter(lambda between: any(between.holds(apart) for apart in range(-40, 41)))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a job runs, which its results must not depend on."""
+
+    parallelism: int
+    chained: bool
+    punctual: bool
+
+
+SHAPES = st.builds(Shape, st.sampled_from([1, 2, 3]), st.booleans(), st.booleans())
+
+
+def keyed(env: fn.Environment, records: list[Record], shape: Shape) -> fn.KeyedStream[str, Item]:
+    stream = timed(env, records, shape.punctual)
+    return (stream if shape.chained else stream.disable_chaining()).key_by(lambda item: item[1])
+
+
+def check_interval(left: list[Record], right: list[Record], between: Between, shape: Shape, workers: int) -> None:
+    env = fn.Environment(parallelism=shape.parallelism, buffer_timeout="5ms")
+    join = keyed(env, left, shape).interval_join(keyed(env, right, shape))
+    found, tuples = between.of(join).process(pair).collect(), between.of(join).process().collect()
     env.execute(workers)
-    assert Counter(found) == Counter(
+    expected = Counter(
         pair_of(one, other)
         for one in left
         for other in right
-        if one.key == other.key and lower <= other.timestamp - one.timestamp <= upper
+        if one.key == other.key and between.holds(other.timestamp - one.timestamp)
     )
-
-
-INTERVALS = st.tuples(st.integers(-40, 40), st.integers(-40, 40)).map(sorted)
+    assert Counter(found) == expected
+    assert Counter(pair(*both) for both in tuples) == expected
 
 
 @settings(max_examples=40)
-@given(streams.unordered(), streams.unordered(), INTERVALS, st.sampled_from([1, 2, 3]), st.booleans())
+@given(streams.unordered(), streams.unordered(), intervals(), SHAPES)
 def test_a_join_of_intervals_pairs_all_that_are_near_enough(
-    left: list[Record], right: list[Record], interval: list[int], parallelism: int, punctual: bool
+    left: list[Record], right: list[Record], between: Between, shape: Shape
 ) -> None:
-    check_interval(left, right, interval, parallelism, punctual, workers=0)
+    check_interval(left, right, between, shape, workers=0)
 
 
 @settings(max_examples=4)
-@given(streams.unordered(), streams.unordered(), INTERVALS, st.sampled_from([1, 2, 3]), st.booleans())
+@given(streams.unordered(), streams.unordered(), intervals(), SHAPES)
 def test_a_join_of_intervals_pairs_all_that_are_near_enough_in_two_workers(
-    left: list[Record], right: list[Record], interval: list[int], parallelism: int, punctual: bool
+    left: list[Record], right: list[Record], between: Between, shape: Shape
 ) -> None:
-    check_interval(left, right, interval, parallelism, punctual, workers=2)
+    check_interval(left, right, between, shape, workers=2)
+
+
+def one_version_at_a_time(records: list[Record]) -> list[Record]:
+    """Which of several versions at one time is the last that came, the order of many senders decides."""
+    return list({(record.key, record.timestamp): record for record in records}.values())
+
+
+def check_as_of(
+    left: list[Record], right: list[Record], how: Literal["inner", "left"], shape: Shape, workers: int
+) -> None:
+    right = one_version_at_a_time(right)
+    env = fn.Environment(parallelism=shape.parallelism, buffer_timeout="5ms")
+    joined = keyed(env, left, shape).as_of_join(keyed(env, right, shape), how)
+    found = joined.process().collect()
+    env.execute(workers)
+
+    def version_of(one: Record) -> Record | None:
+        versions = (other for other in right if other.key == one.key and other.timestamp <= one.timestamp)
+        return max(versions, key=lambda other: other.timestamp, default=None)
+
+    expected = Counter((one[:3], None if (version := version_of(one)) is None else version[:3]) for one in left)
+    if how == "inner":
+        expected = Counter({both: count for both, count in expected.items() if both[1] is not None})
+    assert Counter((one[1:], None if other is None else other[1:]) for one, other in found) == expected
+    # Of one key they come in the order of their times.
+    for key in {one[1] for one, _ in found}:
+        times = [one[3] for one, _ in found if one[1] == key]
+        assert times == sorted(times)
+
+
+@settings(max_examples=40)
+@given(streams.unordered(), streams.unordered(), st.sampled_from(["inner", "left"]), SHAPES)
+def test_a_join_as_of_finds_the_newest_version(
+    left: list[Record], right: list[Record], how: Literal["inner", "left"], shape: Shape
+) -> None:
+    check_as_of(left, right, how, shape, workers=0)
+
+
+@settings(max_examples=4)
+@given(streams.unordered(), streams.unordered(), st.sampled_from(["inner", "left"]), SHAPES)
+def test_a_join_as_of_finds_the_newest_version_in_two_workers(
+    left: list[Record], right: list[Record], how: Literal["inner", "left"], shape: Shape
+) -> None:
+    check_as_of(left, right, how, shape, workers=2)

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use flownet_runtime::operator::{
-    self as runtime, Assigner as Assigning, Brake, Entry, Kind, Leaving, Link, Links, OperatorChain, Running, Sliced,
-    Stage, Target, Trigger, When, Windows,
+    self as runtime, AsOfJoin, Assigner as Assigning, Brake, Entry, Interval, IntervalJoin, Kind, Leaving, Link, Links,
+    OperatorChain, Running, Sliced, Stage, Target, Trigger, When, Windows,
 };
 use flownet_runtime::source::RateLimit;
 use flownet_runtime::spec::{
@@ -23,7 +23,7 @@ use super::exit::{Exit, Route};
 use super::failure::OperatorInfo;
 use super::keyed::{
     Accumulate, Aggregate, Aggregation, Collect, Count, Extreme, FieldOf, Folding, KeyedBase, Mean, OfWindow, Own,
-    Process, Reduce, Results, WindowCalls,
+    Pairs, Process, Reduce, Results, WindowCalls,
 };
 use super::medium::{PythonChain, PythonMedium};
 use super::meter::Meter;
@@ -216,6 +216,14 @@ impl StageBuilder<'_, '_> {
                 let (base, function) = (self.base(), self.own_object()?);
                 Kind::Operator(Box::new(Process::new(base, function, methods(*inputs), self.range())))
             }
+            OperatorKind::IntervalJoin { lower_ms, upper_ms, late_tags } => {
+                let interval = Interval { lower_ms: *lower_ms, upper_ms: *upper_ms };
+                Kind::Operator(Box::new(IntervalJoin::new(self.pairs()?, interval, tags(late_tags), self.range())))
+            }
+            OperatorKind::AsOfJoin { keeps_unmatched, late_tags } => {
+                let join = AsOfJoin::new(self.pairs()?, *keeps_unmatched, tags(late_tags), self.range());
+                Kind::Operator(Box::new(join))
+            }
             OperatorKind::ProcessAll { inputs } => {
                 Kind::Operator(Box::new(ProcessAll::new(self.own_object()?, methods(*inputs), info)))
             }
@@ -252,6 +260,12 @@ impl StageBuilder<'_, '_> {
                 let results = self.results(&functions, Some(window))?;
                 self.windows(Collect::new(self.base(), results, functions.get("evictor")?), window, &functions)
             }
+            Fold::Pairs => {
+                let Some(window) = window else {
+                    return Err(TaskError::Config("pairs are made of windows alone".into()));
+                };
+                self.windows(self.pairs()?, window, &functions)
+            }
             Fold::Reduce => self.folded(Reduce(functions.required("fold")?), window, &functions, false),
             Fold::Aggregate => self.folded(Own(functions.required("fold")?), window, &functions, true),
             Fold::Count => self.folded(Count, window, &functions, true),
@@ -286,6 +300,10 @@ impl StageBuilder<'_, '_> {
                 self.windows(Folding::new(self.base(), accumulate, results), window, functions)
             }
         }
+    }
+
+    fn pairs(&self) -> Result<Pairs, TaskError> {
+        Ok(Pairs::new(self.base(), self.functions()?.get("pair")?))
     }
 
     fn results(&self, functions: &Functions<'_>, window: Option<&WindowSpec>) -> Result<Results, TaskError> {
@@ -408,6 +426,10 @@ fn methods(inputs: ProcessInputs) -> &'static [&'static str] {
         ProcessInputs::Two => &["process1", "process2"],
         ProcessInputs::Broadcast => &["process", "process_broadcast"],
     }
+}
+
+fn tags(names: &[Option<String>; 2]) -> [Option<Arc<str>>; 2] {
+    names.each_ref().map(|name| name.as_deref().map(Arc::from))
 }
 
 fn unknown_operator(id: u32) -> TaskError {

@@ -86,7 +86,6 @@ struct Current {
     timers: Vec<TimerChange>,
     expires_ms: Option<i64>,
     late: u64,
-    stamped: Vec<(i64, Py<PyAny>)>,
     sides: PySides,
 }
 
@@ -110,8 +109,6 @@ pub(super) struct Left {
     pub(super) expires_ms: Option<i64>,
     /// Records that came too late.
     pub(super) late: u64,
-    /// Results with times of their own.
-    pub(super) stamped: Vec<(i64, Py<PyAny>)>,
     pub(super) sides: PySides,
 }
 
@@ -123,16 +120,7 @@ impl PyProcessContext {
 
     /// Puts the context on a key, whose mapping is `state` if there is something in it.
     pub(super) fn enter(&self, key: Option<Py<PyAny>>, state: Option<Py<PyDict>>, at: At) {
-        let current = Current {
-            key,
-            state,
-            at,
-            timers: Vec::new(),
-            expires_ms: None,
-            late: 0,
-            stamped: Vec::new(),
-            sides: Vec::new(),
-        };
+        let current = Current { key, state, at, timers: Vec::new(), expires_ms: None, late: 0, sides: Vec::new() };
         let before = self.lock().replace(current);
         // Dropped without the lock: dropping a user's object may run its code.
         drop(before);
@@ -142,8 +130,8 @@ impl PyProcessContext {
     pub(super) fn leave(&self) -> Left {
         let current = self.lock().take();
         current.map_or_else(Left::default, |current| {
-            let Current { state, timers, expires_ms, late, stamped, sides, .. } = current;
-            Left { state, timers, expires_ms, late, stamped, sides }
+            let Current { state, timers, expires_ms, late, sides, .. } = current;
+            Left { state, timers, expires_ms, late, sides }
         })
     }
 
@@ -285,11 +273,6 @@ impl PyProcessContext {
     fn output(&self, tag: &Bound<'_, PyAny>, value: Py<PyAny>) -> PyResult<()> {
         let name = tag_name(tag)?;
         self.with(|current| current.sides.push((name, value)))
-    }
-
-    /// Emits a result of another time than the record's, when the call has ended.
-    fn _emit_at(&self, timestamp_ms: i64, value: Py<PyAny>) -> PyResult<()> {
-        self.with(|current| current.stamped.push((timestamp_ms, value)))
     }
 
     /// The record came too late and is dropped.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Flow, Fold, KeyedRecord, Medium};
+use super::{Flow, Medium};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::metrics::TaskMetrics;
@@ -22,14 +22,14 @@ impl Late {
         self.metrics = Some(Arc::clone(&cx.metrics));
     }
 
-    pub(super) fn take<M: Medium, F: Fold<M>>(
+    /// Takes a late record, which `record` makes.
+    pub(super) fn take<'m, M: Medium>(
         &self,
-        fold: &F,
-        record: &KeyedRecord<'_>,
-        flow: &mut Flow<'_, '_, M>,
+        flow: &mut Flow<'_, 'm, M>,
+        record: impl FnOnce(&Flow<'_, 'm, M>) -> Result<M::Record<'m>, TaskError>,
     ) -> Result<(), TaskError> {
         if let Some(tag) = &self.tag {
-            let record = fold.record(record, flow)?;
+            let record = record(flow)?;
             return flow.emit_to(tag, &record);
         }
         if let Some(metrics) = &self.metrics {

@@ -160,7 +160,7 @@ impl<M: Medium, F: Fold<M>> Operator<M> for Sliced<F, F::Value> {
                 self.fold.fold(flow.token, record, &mut held.value)?;
                 self.fire_again(record, flow)
             }
-            Added::Late => self.late.take(&self.fold, record, flow),
+            Added::Late => self.late.take(flow, |flow| self.fold.record(record, flow)),
             Added::Between => Ok(()),
         }
     }

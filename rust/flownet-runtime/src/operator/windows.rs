@@ -462,7 +462,7 @@ where
         } else {
             ask_for(windows, &mut self.queues, (self.clock, lateness_ms), || TimerKey::of(record));
         }
-        if is_late && assigned > 0 { self.late.take(&self.fold, record, flow) } else { Ok(()) }
+        if is_late && assigned > 0 { self.late.take(flow, |flow| self.fold.record(record, flow)) } else { Ok(()) }
     }
 
     fn on_watermark(&mut self, timestamp_ms: i64, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {

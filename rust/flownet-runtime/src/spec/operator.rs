@@ -79,6 +79,25 @@ pub enum OperatorKind {
         #[serde(default)]
         inputs: ProcessInputs,
     },
+    /// By key: records of two inputs that are near in event time.
+    IntervalJoin {
+        /// How much later the second one is, at the least; earlier below 0.
+        lower_ms: i64,
+        /// And at the most; both ends are included.
+        upper_ms: i64,
+        /// The side outputs for late records of each input. Default: none, they are dropped and counted.
+        #[serde(default)]
+        late_tags: [Option<String>; 2],
+    },
+    /// By key: records of the first input with the newest version of the second at their time.
+    AsOfJoin {
+        /// Whether those for which there is none are emitted, too. Default: false.
+        #[serde(default)]
+        keeps_unmatched: bool,
+        /// As of the interval join.
+        #[serde(default)]
+        late_tags: [Option<String>; 2],
+    },
     /// A function with side outputs.
     ProcessAll {
         /// Of what kind. Default: of one input.
@@ -144,6 +163,8 @@ pub enum Fold {
     Aggregate,
     /// By keeping all, for a function over a window.
     Collect,
+    /// By a function of each pair of records of two inputs.
+    Pairs,
     /// By counting them.
     Count,
     /// By adding them up.
@@ -243,6 +264,7 @@ impl OperatorKind {
         match self {
             Self::Window { window, .. } => window.clock == Clock::Event,
             Self::Process { .. } | Self::ProcessAll { .. } | Self::AssignTimestamps { .. } => true,
+            Self::IntervalJoin { .. } | Self::AsOfJoin { .. } => true,
             _ => false,
         }
     }
@@ -265,6 +287,8 @@ impl OperatorKind {
             Self::AssignTimestamps { .. } => "assign_timestamps_and_watermarks",
             Self::Fold(fold) | Self::Window { fold, .. } => fold.name(),
             Self::Process { .. } | Self::ProcessAll { .. } => "process",
+            Self::IntervalJoin { .. } => "interval_join",
+            Self::AsOfJoin { .. } => "as_of_join",
             Self::Print { .. } => "print",
             Self::Collect => "collect",
             Self::WriteText { .. } => "write_text",
@@ -281,6 +305,7 @@ impl Fold {
             Self::Reduce => "reduce",
             Self::Aggregate => "aggregate",
             Self::Collect => "process",
+            Self::Pairs => "join",
             Self::Mean { .. } => "mean",
             Self::MinBy { .. } => "min_by",
             Self::MaxBy { .. } => "max_by",

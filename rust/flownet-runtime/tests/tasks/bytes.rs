@@ -93,14 +93,18 @@ impl Exit<Bytes> for BytesExit {
 }
 
 /// A chain of one stage, whose records leave by one output.
-pub(crate) fn chain(kind: Kind<Bytes>, entry: Option<Entry>, exit: Option<(BytesExit, bool)>) -> OperatorChain<Bytes> {
+pub(crate) fn chain(
+    kind: Kind<Bytes>,
+    entries: impl IntoIterator<Item = Entry>,
+    exit: Option<(BytesExit, bool)>,
+) -> OperatorChain<Bytes> {
     let mut links = Links::default();
     if exit.is_some() {
         links.add(None, Link { to: flownet_runtime::operator::Target::Exit(0), isolates: false });
     }
     let exits = exit.into_iter().map(|(exit, stamps)| Leaving::new(exit, 0, stamps)).collect();
     let stage = Stage::new("stage", kind, links, None);
-    OperatorChain::new(Bytes, vec![stage], exits, entry.into_iter().collect(), None).unwrap()
+    OperatorChain::new(Bytes, vec![stage], exits, entries.into_iter().collect(), None).unwrap()
 }
 
 /// What a scripted source does next.

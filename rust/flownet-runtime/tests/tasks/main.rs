@@ -10,5 +10,6 @@ mod cancel;
 mod deploy;
 mod exchange;
 mod failures;
+mod joins;
 mod pressure;
-mod time;
+pub(crate) mod time;

@@ -37,7 +37,7 @@ fn tumbling(size_ms: i64) -> Grid {
     Grid::new(size_ms, size_ms, 0).unwrap()
 }
 
-fn script(steps: &[Step], stamps: bool, ends: bool) -> impl Chain + use<> {
+pub(crate) fn script(steps: &[Step], stamps: bool, ends: bool) -> impl Chain + use<> {
     let script = Script { steps: steps.to_vec(), ends };
     chain(Kind::Source(Box::new(script)), None, Some((BytesExit { key_bytes: Some(1) }, stamps)))
 }

@@ -100,7 +100,7 @@ impl Process {
         flow: &mut Flow<'_, 'py>,
     ) -> Result<(), TaskError> {
         self.emit(record, (function, result), flow)?;
-        let Left { state, timers, expires_ms, late, stamped, sides } = self.bound()?.context.get().leave();
+        let Left { state, timers, expires_ms, late, sides } = self.bound()?.context.get().leave();
         if let (Some(metrics), 1..) = (&self.metrics, late) {
             metrics.add_late_records(late);
         }
@@ -115,9 +115,6 @@ impl Process {
         }
         if let Some(expires_ms) = expires_ms {
             self.expiries.register(expires_ms, owner());
-        }
-        for (timestamp_ms, value) in stamped {
-            flow.emit_at(timestamp_ms, value.into_bound(flow.token))?;
         }
         sides.emit(flow)
     }

@@ -1,0 +1,127 @@
+//! Joins: a user's function of two records that meet, or the two of them.
+
+use flownet_runtime::TaskError;
+use flownet_runtime::operator::{Fold, KeyedRecord, Pairing};
+use flownet_runtime::window::Window;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use super::KeyedBase;
+use crate::chain::call::call2;
+use crate::chain::medium::{Flow, PythonMedium};
+use crate::codec::Decoder;
+
+/// What becomes of two records that meet.
+pub(in crate::chain) struct Pairs {
+    base: KeyedBase,
+    /// None: a tuple of them.
+    function: Option<Py<PyAny>>,
+}
+
+impl Pairs {
+    pub(in crate::chain) fn new(base: KeyedBase, function: Option<Py<PyAny>>) -> Self {
+        Self { base, function }
+    }
+}
+
+impl Pairing<PythonMedium> for Pairs {
+    #[inline]
+    fn record<'py>(&self, bytes: &[u8], flow: &Flow<'_, 'py>) -> Result<Bound<'py, PyAny>, TaskError> {
+        self.base.decode(flow.token, bytes)
+    }
+
+    #[inline]
+    fn again<'py>(&self, record: &Bound<'py, PyAny>, flow: &Flow<'_, 'py>) -> Result<Bound<'py, PyAny>, TaskError> {
+        self.base.own(flow.token, record.clone())
+    }
+
+    fn pair<'py>(
+        &self,
+        left: Bound<'py, PyAny>,
+        right: Option<Bound<'py, PyAny>>,
+        flow: &mut Flow<'_, 'py>,
+    ) -> Result<(), TaskError> {
+        let py = flow.token;
+        let right = right.unwrap_or_else(|| py.None().into_bound(py));
+        let Some(function) = &self.function else {
+            let pair = PyTuple::new(py, [left, right]).map_err(|error| self.base.info.failed(py, &error, None))?;
+            return flow.emit(pair.into_any());
+        };
+        let (function, given) = (function.bind(py), "a record of each stream");
+        let result = call2(function, &left, &right)
+            .map_err(|error| self.base.info.call_failed(py, &error, function, given, Some(&left)))?;
+        // Whoever gets the result may find that nobody else has it.
+        drop((left, right));
+        flow.emit(result)
+    }
+
+    fn without_timestamp(&self, py: Python<'_>, record: &KeyedRecord<'_>) -> TaskError {
+        let message = "a join by event time got a record without a timestamp: call \
+                       assign_timestamps_and_watermarks() on both streams before key_by()";
+        self.base.info.refused("ValueError", message.to_owned(), self.base.decode(py, record.value()).ok().as_ref())
+    }
+}
+
+/// The records of both inputs in a window, each as their encodings one behind the other.
+#[derive(Default)]
+pub(in crate::chain) struct OfBoth([Vec<u8>; 2]);
+
+impl Fold<PythonMedium> for Pairs {
+    type Value = OfBoth;
+
+    #[inline]
+    fn absorb(&self, record: &KeyedRecord<'_>, records: &mut OfBoth) -> bool {
+        records.0[usize::from(record.side & 1)].extend_from_slice(record.value());
+        true
+    }
+
+    fn fold(&self, _: Python<'_>, record: &KeyedRecord<'_>, records: &mut OfBoth) -> Result<(), TaskError> {
+        self.absorb(record, records);
+        Ok(())
+    }
+
+    fn merge(&self, _: Python<'_>, records: &mut OfBoth, later: &OfBoth) -> Result<(), TaskError> {
+        for (records, later) in records.0.iter_mut().zip(&later.0) {
+            records.extend_from_slice(later);
+        }
+        Ok(())
+    }
+
+    /// Each of one with each of the other.
+    fn emit(
+        &mut self,
+        _: Window,
+        _: &[u8],
+        OfBoth([lefts, rights]): &mut OfBoth,
+        flow: &mut Flow<'_, '_>,
+    ) -> Result<(), TaskError> {
+        if rights.is_empty() {
+            return Ok(());
+        }
+        let py = flow.token;
+        let failed = |error| self.base.info.codec_failed(py, error, None);
+        let mut left_decoder = Decoder::new(lefts, &self.base.classes);
+        while !left_decoder.is_empty() {
+            let left = left_decoder.next_value(py).map_err(failed)?;
+            let mut right_decoder = Decoder::new(rights, &self.base.classes);
+            while !right_decoder.is_empty() {
+                let right = right_decoder.next_value(py).map_err(failed)?;
+                self.pair(self.again(&left, flow)?, Some(right), flow)?;
+            }
+            flow.cancel().check()?;
+        }
+        Ok(())
+    }
+
+    fn emit_so_far(&self, _: &[u8], _: &OfBoth, _: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        Err(TaskError::Config("a join of windows was given none".into()))
+    }
+
+    fn record<'py>(&self, record: &KeyedRecord<'_>, flow: &Flow<'_, 'py>) -> Result<Bound<'py, PyAny>, TaskError> {
+        self.base.decode(flow.token, record.value())
+    }
+
+    fn without_timestamp(&self, py: Python<'_>, record: &KeyedRecord<'_>) -> TaskError {
+        self.base.without_timestamp(py, record)
+    }
+}

@@ -1,0 +1,180 @@
+//! Records of one input with the newest version of the other by key: the one that was valid at the time of the record.
+
+use std::sync::Arc;
+
+use super::buffer::Buffer;
+use super::{LOOK_RECORDS, OnTime, Pairing};
+use crate::chain::TaskContext;
+use crate::error::TaskError;
+use crate::operator::{Flow, KeyedRecord, Medium, Operator};
+use crate::state::{KeyGroupRange, KeyedState};
+use crate::timer::{TimerKey, TimerService};
+
+/// What is kept of one key.
+#[derive(Debug, Default)]
+struct History {
+    /// Records for which a version may still come.
+    waiting: Buffer,
+    /// The newest at or before the watermark, and all after it.
+    versions: Buffer,
+    /// The watermark for which the key is asked for.
+    asked_ms: Option<i64>,
+}
+
+impl History {
+    /// The watermark at which a record can go, or the oldest version is valid for no record any more.
+    fn next_ms(&self) -> Option<i64> {
+        self.waiting.time_of(0).into_iter().chain(self.versions.time_of(1)).min()
+    }
+
+    /// Asks for the key at the next watermark that it waits for, if it is not asked for so early.
+    fn ask(&mut self, queue: &mut TimerService<TimerKey>, owner: impl FnOnce() -> TimerKey) {
+        if let Some(next_ms) = self.next_ms()
+            && self.asked_ms.is_none_or(|asked_ms| next_ms < asked_ms)
+        {
+            self.asked_ms = Some(next_ms);
+            queue.register(next_ms, owner());
+        }
+    }
+
+    /// Forgets the versions before the newest one at or before the watermark.
+    fn let_go(&mut self, watermark_ms: i64) {
+        while let (Some(first_ms), Some(second_ms)) = (self.versions.time_of(0), self.versions.time_of(1))
+            && second_ms <= watermark_ms
+        {
+            self.versions.pop_until(first_ms);
+        }
+    }
+}
+
+/// Each record of the first input with the newest version at or before its time, emitted at that time in the order of
+/// times, once the watermark says that no other version can come.
+pub struct AsOfJoin<P> {
+    pairing: P,
+    keeps_unmatched: bool,
+    keys: KeyedState<History>,
+    queue: TimerService<TimerKey>,
+    on_time: OnTime,
+}
+
+impl<P> AsOfJoin<P> {
+    /// For the keys of these groups; a record that finds no version is paired with none, or dropped. Late ones go to the
+    /// side outputs of these tags, or are dropped and counted.
+    pub fn new(pairing: P, keeps_unmatched: bool, late_tags: [Option<Arc<str>>; 2], range: KeyGroupRange) -> Self {
+        Self {
+            pairing,
+            keeps_unmatched,
+            keys: KeyedState::new(range),
+            queue: TimerService::new(),
+            on_time: OnTime::new(late_tags),
+        }
+    }
+
+    /// Emits the records of a key that wait no more, and lets go of what none can want.
+    fn look_at<M>(&mut self, owner: TimerKey, due_ms: i64, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError>
+    where
+        M: Medium,
+        P: Pairing<M>,
+    {
+        let watermark_ms = self.on_time.watermark_ms;
+        let Some(history) = self.keys.get_mut(owner.key(), owner.hash()) else { return Ok(()) };
+        if history.asked_ms == Some(due_ms) {
+            history.asked_ms = None;
+        }
+        for number in 1_usize.. {
+            let Some((at_ms, bytes)) = history.waiting.pop_until(watermark_ms) else { break };
+            if number.is_multiple_of(LOOK_RECORDS) {
+                flow.cancel().check()?;
+            }
+            let version = history.versions.newest(at_ms);
+            if version.is_none() && !self.keeps_unmatched {
+                continue;
+            }
+            let right = version.map(|version| self.pairing.record(version, flow)).transpose()?;
+            flow.timestamp_ms = at_ms;
+            let left = self.pairing.record(&bytes, flow)?;
+            self.pairing.pair(left, right, flow)?;
+        }
+        history.let_go(watermark_ms);
+        if history.waiting.is_empty() && history.versions.is_empty() {
+            self.keys.remove(owner.key(), owner.hash());
+        } else {
+            history.ask(&mut self.queue, || owner);
+        }
+        Ok(())
+    }
+}
+
+impl<M: Medium, P: Pairing<M>> Operator<M> for AsOfJoin<P> {
+    fn open(&mut self, _: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
+        self.on_time.open(cx);
+        Ok(())
+    }
+
+    fn process<'m>(&mut self, _: M::Record<'m>, flow: &mut Flow<'_, 'm, M>) -> Result<(), TaskError> {
+        flow.refuse("takes records by key")
+    }
+
+    fn is_keyed(&self) -> bool {
+        true
+    }
+
+    /// Records only meet when the watermark comes.
+    fn absorb(&mut self, record: &KeyedRecord<'_>, _: i64) -> Result<bool, TaskError> {
+        if !self.on_time.is(record) {
+            return Ok(false);
+        }
+        let history = self.keys.get_or_insert_with(record.key, record.hash, History::default)?;
+        let buffer = if record.side == 0 { &mut history.waiting } else { &mut history.versions };
+        buffer.insert(record.timestamp_ms, record.value());
+        history.ask(&mut self.queue, || TimerKey::of(record));
+        Ok(true)
+    }
+
+    fn process_keyed(&mut self, record: &KeyedRecord<'_>, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        if Operator::<M>::absorb(self, record, flow.now_ms)? {
+            return Ok(());
+        }
+        self.on_time.refuse(&self.pairing, record, flow)
+    }
+
+    fn on_watermark(&mut self, timestamp_ms: i64, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        self.on_time.watermark_ms = timestamp_ms;
+        for number in 1_usize.. {
+            let Some((due_ms, owner)) = self.queue.pop_due(timestamp_ms) else { break };
+            flow.cancel().check()?;
+            if number.is_multiple_of(LOOK_RECORDS) {
+                flow.breathe();
+            }
+            self.look_at(owner, due_ms, flow)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn of_the_versions_before_the_watermark_one_is_kept(
+            times in proptest::collection::vec(-20i64..20, 0..40),
+            watermark_ms in -25i64..25,
+        ) {
+            let mut history = History::default();
+            for (number, &at_ms) in (0u8..).zip(&times) {
+                history.versions.insert(at_ms, &[number]);
+            }
+            let valid = history.versions.newest(watermark_ms).map(<[u8]>::to_vec);
+            history.let_go(watermark_ms);
+            let left: Vec<_> = history.versions.between(i64::MIN, i64::MAX).map(|(at_ms, _)| at_ms).collect();
+            let after = times.iter().filter(|&&at_ms| at_ms > watermark_ms).count();
+            prop_assert_eq!(left.len(), after + usize::from(after < times.len()));
+            prop_assert_eq!(history.versions.newest(watermark_ms).map(<[u8]>::to_vec), valid);
+            prop_assert!(history.next_ms().is_none_or(|next_ms| next_ms > watermark_ms));
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Records of two inputs by key whose times differ by no less than one bound and no more than another.
+
+use std::sync::Arc;
+
+use super::buffer::Buffer;
+use super::{LOOK_RECORDS, OnTime, Pairing};
+use crate::chain::TaskContext;
+use crate::error::TaskError;
+use crate::operator::{Flow, KeyedRecord, Medium, Operator};
+use crate::state::{KeyGroupRange, KeyedState};
+use crate::timer::{TimerKey, TimerService};
+
+/// How much later a record of the second input is than the one of the first that it meets; both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interval {
+    /// The least.
+    pub lower_ms: i64,
+    /// The most.
+    pub upper_ms: i64,
+}
+
+impl Interval {
+    /// The times of the records of the other side that one of this side and time meets.
+    fn of_partners(self, side: u8, timestamp_ms: i64) -> (i64, i64) {
+        if side == 0 {
+            (timestamp_ms.saturating_add(self.lower_ms), timestamp_ms.saturating_add(self.upper_ms))
+        } else {
+            (timestamp_ms.saturating_sub(self.upper_ms), timestamp_ms.saturating_sub(self.lower_ms))
+        }
+    }
+}
+
+/// The records of one key, by side, until nobody can meet them any more.
+#[derive(Debug, Default)]
+struct Sides {
+    buffers: [Buffer; 2],
+    /// Whether the key is asked for.
+    is_asked: bool,
+}
+
+impl Sides {
+    /// The watermark at which the first record is let go.
+    fn next_ms(&self, interval: Interval) -> Option<i64> {
+        let last_partner_ms =
+            |side: u8| self.buffers[usize::from(side)].time_of(0).map(|at_ms| interval.of_partners(side, at_ms).1);
+        last_partner_ms(0).into_iter().chain(last_partner_ms(1)).min()
+    }
+
+    /// Lets go of all that only records at or before the watermark could meet.
+    fn let_go(&mut self, interval: Interval, watermark_ms: i64) {
+        for (side, buffer) in [0, 1].into_iter().zip(&mut self.buffers) {
+            while let Some(first_ms) = buffer.time_of(0)
+                && interval.of_partners(side, first_ms).1 <= watermark_ms
+            {
+                buffer.pop_until(first_ms);
+            }
+        }
+    }
+}
+
+/// Pairs of an interval, each emitted as soon as both records are there, at the later one's time.
+pub struct IntervalJoin<P> {
+    pairing: P,
+    interval: Interval,
+    keys: KeyedState<Sides>,
+    expiries: TimerService<TimerKey>,
+    on_time: OnTime,
+}
+
+impl<P> IntervalJoin<P> {
+    /// For the keys of these groups; late records go to the side outputs of these tags, or are dropped and counted.
+    pub fn new(pairing: P, interval: Interval, late_tags: [Option<Arc<str>>; 2], range: KeyGroupRange) -> Self {
+        Self {
+            pairing,
+            interval,
+            keys: KeyedState::new(range),
+            expiries: TimerService::new(),
+            on_time: OnTime::new(late_tags),
+        }
+    }
+
+    /// Keeps a record, if somebody can still come to meet it.
+    fn keep(&mut self, record: &KeyedRecord<'_>) -> Result<(), TaskError> {
+        self.keys.range().check(record.hash)?;
+        let last_partner_ms = self.interval.of_partners(record.side, record.timestamp_ms).1;
+        if last_partner_ms <= self.on_time.watermark_ms {
+            return Ok(());
+        }
+        let sides = self.keys.get_or_insert_with(record.key, record.hash, Sides::default)?;
+        sides.buffers[usize::from(record.side & 1)].insert(record.timestamp_ms, record.value());
+        if !std::mem::replace(&mut sides.is_asked, true) {
+            self.expiries.register(last_partner_ms, TimerKey::of(record));
+        }
+        Ok(())
+    }
+}
+
+impl<M: Medium, P: Pairing<M>> Operator<M> for IntervalJoin<P> {
+    fn open(&mut self, _: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
+        self.on_time.open(cx);
+        Ok(())
+    }
+
+    fn process<'m>(&mut self, _: M::Record<'m>, flow: &mut Flow<'_, 'm, M>) -> Result<(), TaskError> {
+        flow.refuse("takes records by key")
+    }
+
+    fn is_keyed(&self) -> bool {
+        true
+    }
+
+    /// Who meets nobody needs no medium.
+    fn absorb(&mut self, record: &KeyedRecord<'_>, _: i64) -> Result<bool, TaskError> {
+        if !self.on_time.is(record) {
+            return Ok(false);
+        }
+        if let Some(sides) = self.keys.get(record.key, record.hash) {
+            let (from_ms, to_ms) = self.interval.of_partners(record.side, record.timestamp_ms);
+            let [left, right] = &sides.buffers;
+            let others = if record.side == 0 { right } else { left };
+            if others.between(from_ms, to_ms).next().is_some() {
+                return Ok(false);
+            }
+        }
+        self.keep(record).map(|()| true)
+    }
+
+    fn process_keyed(&mut self, record: &KeyedRecord<'_>, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        if !self.on_time.is(record) {
+            return self.on_time.refuse(&self.pairing, record, flow);
+        }
+        if let Some(sides) = self.keys.get(record.key, record.hash) {
+            let (from_ms, to_ms) = self.interval.of_partners(record.side, record.timestamp_ms);
+            let [left, right] = &sides.buffers;
+            let others = if record.side == 0 { right } else { left };
+            let mut others = others.between(from_ms, to_ms).peekable();
+            let mut waiting =
+                if others.peek().is_some() { Some(self.pairing.record(record.value(), flow)?) } else { None };
+            let mut number = 0_usize;
+            while let (Some((other_ms, bytes)), Some(one)) = (others.next(), waiting.take()) {
+                number += 1;
+                if number.is_multiple_of(LOOK_RECORDS) {
+                    flow.cancel().check()?;
+                }
+                if others.peek().is_some() {
+                    waiting = Some(self.pairing.again(&one, flow)?);
+                }
+                let other = self.pairing.record(bytes, flow)?;
+                flow.timestamp_ms = record.timestamp_ms.max(other_ms);
+                let (left, right) = if record.side == 0 { (one, other) } else { (other, one) };
+                self.pairing.pair(left, Some(right), flow)?;
+            }
+        }
+        self.keep(record)
+    }
+
+    fn on_watermark(&mut self, timestamp_ms: i64, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        self.on_time.watermark_ms = timestamp_ms;
+        for number in 1_usize.. {
+            let Some((_, owner)) = self.expiries.pop_due(timestamp_ms) else { break };
+            if number.is_multiple_of(LOOK_RECORDS) {
+                flow.cancel().check()?;
+                flow.breathe();
+            }
+            let Some(sides) = self.keys.get_mut(owner.key(), owner.hash()) else { continue };
+            sides.let_go(self.interval, timestamp_ms);
+            match sides.next_ms(self.interval) {
+                Some(next_ms) => drop(self.expiries.register(next_ms, owner)),
+                None => drop(self.keys.remove(owner.key(), owner.hash())),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn who_can_be_met_no_more_is_let_go_and_nobody_else(
+            records in proptest::collection::vec((0u8..2, -20i64..20), 0..40),
+            bounds in (-10i64..10, -10i64..10),
+            watermark_ms in -40i64..40,
+        ) {
+            let interval = Interval { lower_ms: bounds.0.min(bounds.1), upper_ms: bounds.0.max(bounds.1) };
+            let mut sides = Sides::default();
+            for &(side, at_ms) in &records {
+                sides.buffers[usize::from(side)].insert(at_ms, &[]);
+            }
+            sides.let_go(interval, watermark_ms);
+            for side in [0, 1] {
+                let left: Vec<_> = sides.buffers[usize::from(side)].between(i64::MIN, i64::MAX).map(|(at_ms, _)| at_ms).collect();
+                // On time is who is after the watermark.
+                let meets = |at_ms: i64, other_ms: i64| {
+                    let apart_ms = if side == 0 { other_ms - at_ms } else { at_ms - other_ms };
+                    (interval.lower_ms..=interval.upper_ms).contains(&apart_ms)
+                };
+                let mut expected: Vec<_> = records.iter().filter(|record| record.0 == side).map(|record| record.1).collect();
+                expected.retain(|&at_ms| (watermark_ms + 1..100).any(|other_ms| meets(at_ms, other_ms)));
+                expected.sort_unstable();
+                prop_assert_eq!(left, expected);
+            }
+            prop_assert!(sides.next_ms(interval).is_none_or(|next_ms| next_ms > watermark_ms));
+        }
+    }
+
+    #[test]
+    fn at_the_end_of_time_all_is_let_go_whatever_the_bounds() {
+        let interval = Interval { lower_ms: i64::MIN, upper_ms: i64::MAX };
+        let mut sides = Sides::default();
+        for (side, at_ms) in [(0, 5), (0, i64::MAX), (1, i64::MIN + 1), (1, -5)] {
+            sides.buffers[side].insert(at_ms, &[]);
+        }
+        sides.let_go(interval, i64::MAX);
+        assert_eq!(sides.next_ms(interval), None);
+    }
+}

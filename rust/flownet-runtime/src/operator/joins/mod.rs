@@ -1,0 +1,83 @@
+//! Joins by key of two inputs: of records that are near in event time, and of records with the newest version before them.
+//!
+//! # Invariants
+//! - I1: what is kept lies in keyed state, by key group, as bytes; timers follow from it.
+//! - I2: a key is asked for no later than the watermark lets go of any of its records, and while it keeps something that time can free.
+//! - I3: a record at or before the watermark is late: it meets nobody, is counted, or goes to the side output of its input.
+
+mod as_of;
+mod buffer;
+mod interval;
+
+use std::sync::Arc;
+
+pub use self::as_of::AsOfJoin;
+pub use self::interval::{Interval, IntervalJoin};
+use super::late::Late;
+use super::{Flow, KeyedRecord, Medium};
+use crate::chain::TaskContext;
+use crate::error::TaskError;
+use crate::time::NO_TIMESTAMP;
+
+/// What becomes of records of two inputs that meet.
+pub trait Pairing<M: Medium>: Send {
+    /// The record of these bytes, for a receiver of its own.
+    fn record<'m>(&self, bytes: &[u8], flow: &Flow<'_, 'm, M>) -> Result<M::Record<'m>, TaskError>;
+
+    /// The same record for one more receiver.
+    fn again<'m>(&self, record: &M::Record<'m>, flow: &Flow<'_, 'm, M>) -> Result<M::Record<'m>, TaskError>;
+
+    /// Emits what becomes of a record of the first input and one of the second, if there is one.
+    fn pair<'m>(
+        &self,
+        left: M::Record<'m>,
+        right: Option<M::Record<'m>>,
+        flow: &mut Flow<'_, 'm, M>,
+    ) -> Result<(), TaskError>;
+
+    /// The error of a record that has no timestamp.
+    fn without_timestamp(&self, token: M::Token<'_>, record: &KeyedRecord<'_>) -> TaskError;
+}
+
+/// Records after which a task looks whether it is told to stop.
+const LOOK_RECORDS: usize = 1024;
+
+/// Which records come too late, and what becomes of them.
+struct OnTime {
+    watermark_ms: i64,
+    /// Of each input.
+    late: [Late; 2],
+}
+
+impl OnTime {
+    fn new(late_tags: [Option<Arc<str>>; 2]) -> Self {
+        Self { watermark_ms: i64::MIN, late: late_tags.map(Late::new) }
+    }
+
+    fn open(&mut self, cx: &TaskContext) {
+        self.late.iter_mut().for_each(|late| late.open(cx));
+    }
+
+    /// Whether a record is to be taken.
+    #[inline]
+    fn is(&self, record: &KeyedRecord<'_>) -> bool {
+        // Who has no timestamp is never after a watermark.
+        record.timestamp_ms > self.watermark_ms && record.timestamp_ms != NO_TIMESTAMP
+    }
+
+    /// A record is not.
+    #[cold]
+    fn refuse<M: Medium>(
+        &self,
+        pairing: &impl Pairing<M>,
+        record: &KeyedRecord<'_>,
+        flow: &mut Flow<'_, '_, M>,
+    ) -> Result<(), TaskError> {
+        if record.timestamp_ms == NO_TIMESTAMP {
+            return Err(pairing.without_timestamp(flow.token, record));
+        }
+        let [left, right] = &self.late;
+        let late = if record.side == 0 { left } else { right };
+        late.take(flow, |flow| pairing.record(record.value(), flow))
+    }
+}
