@@ -130,7 +130,8 @@ class Session:
     """Records of a key that follow each other without a longer gap.
 
     A session begins with a record and ends when none has come for the gap: it lies from its first record to its last
-    plus the gap. A record that comes between two sessions makes one of them.
+    plus the gap. A record that comes just then begins the next one; one that comes between two sessions makes one of
+    them.
 
     Parameters
     ----------

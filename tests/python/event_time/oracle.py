@@ -11,7 +11,7 @@ O1. It fires when the watermark reaches ``end - 1``; windows that one watermark 
 O2. It is kept until the watermark reaches ``end - 1 + lateness``. A record that comes between the two fires it again,
     at once, with all its records.
 O3. A record is left out of windows that are over (O2), and is late if no window took it.
-O4. Windows of a session are merged when they touch, before anything else is decided: lateness is that of the merged
+O4. Windows of a session are merged when they overlap, before anything else is decided: lateness is that of the merged
     window. A merged window that was complete fires at once.
 O5. A watermark that steps back changes nothing. At the end of the input all windows are complete.
 O6. A `Rule` takes the place of O1: a window fires with each so many records instead of at its end, it forgets the
@@ -36,8 +36,8 @@ class Window(NamedTuple):
     start: int
     end: int
 
-    def touches(self, other: Window) -> bool:
-        return self.start <= other.end and other.start <= self.end
+    def overlaps(self, other: Window) -> bool:
+        return self.start < other.end and other.start < self.end
 
 
 class Record(NamedTuple):
@@ -180,8 +180,8 @@ def replay(
 
 def _open_for(key: Hashable, window: Window, kept: list[_Open], merging: bool) -> _Open:
     """Make what a window becomes with those that are kept already."""
-    same = [one for one in kept if one.key == key and (one.window.touches(window) if merging else one.window == window)]
-    # Two kept ones never touch, so what touches the new window touches the merged one, and nothing else does.
+    same = [one for one in kept if one.key == key and (one.window.overlaps(window) if merging else one.window == window)]
+    # Two kept ones never overlap, so what overlaps the new window overlaps the merged one, and nothing else does.
     windows = [window, *map(attrgetter("window"), same)]
     merged = Window(min(each.start for each in windows), max(each.end for each in windows))
     together = [arrival for one in same for arrival in one.arrivals]
@@ -204,12 +204,12 @@ def at_once(records: Iterable[Record], assigner: Assigner) -> list[Firing]:
 
 
 def _merged(found: dict[tuple[Hashable, Window], list[Any]]) -> Iterator[tuple[tuple[Hashable, Window], list[Any]]]:
-    """Merge the windows of each key that touch: sorted by their starts, each touches the ones before or none."""
+    """Merge the windows of each key that overlap: sorted by their starts, each overlaps the ones before or none."""
     for key in {key for key, _ in found}:
         windows = sorted(window for each, window in found if each == key)
         merged, values = windows[0], list(found[key, windows[0]])
         for window in windows[1:]:
-            if not window.touches(merged):
+            if not window.overlaps(merged):
                 yield (key, merged), values
                 merged, values = window, []
             merged = Window(merged.start, max(merged.end, window.end))

@@ -106,9 +106,11 @@ def test_a_record_joins_the_sessions_on_both_sides_of_it() -> None:
     assert replay(at(0, 15, 6), Session(7)).firings == fired((0, 13, (0, 6)), (15, 22, (15,)))
 
 
-def test_sessions_that_touch_are_one() -> None:
-    assert replay(at(0, 7), Session(7)).firings == fired((0, 14, (0, 7)))
-    assert replay(at(0, 8), Session(7)).firings == fired((0, 7, (0,)), (8, 15, (8,)))
+def test_sessions_that_overlap_are_one_and_those_that_only_touch_are_two() -> None:
+    assert replay(at(0, 6), Session(7)).firings == fired((0, 13, (0, 6)))
+    assert replay(at(0, 7), Session(7)).firings == fired((0, 7, (0,)), (7, 14, (7,)))
+    # In time after the first has fired: as one, they would depend on where the watermark was.
+    assert replay([*at(0), Watermark(6), *at(7)], Session(7)).firings == fired((0, 7, (0,)), (7, 14, (7,)))
 
 
 def test_a_record_within_a_session_does_not_make_it_longer() -> None:
@@ -122,7 +124,7 @@ def test_sessions_of_other_keys_are_others() -> None:
     assert outcome.firings == [Firing("a", Window(0, 10), (1,)), Firing("b", Window(1, 11), (2,))]
 
 
-def test_a_session_that_would_be_over_is_saved_by_the_one_it_touches() -> None:
+def test_a_session_that_would_be_over_is_saved_by_the_one_it_overlaps() -> None:
     # [-5, 5) is over, [-5, 13) is not.
     outcome = replay([*at(3), Watermark(6), *at(-5), Watermark(12)], Session(10))
     assert (outcome.firings, outcome.late) == (fired((-5, 13, (3, -5))), [])
@@ -168,8 +170,8 @@ def test_a_window_that_counts_fires_with_every_so_many_records_and_never_at_its_
 
 
 def test_sessions_that_count_count_together_once_they_are_merged() -> None:
-    outcome = replay(at(0, 1, 10, 11, 5, 12), Session(5), rule=Rule(every=5))
-    assert outcome.firings == fired((0, 16, (0, 1, 10, 11, 5)))
+    outcome = replay(at(0, 1, 10, 11, 5, 12), Session(6), rule=Rule(every=5))
+    assert outcome.firings == fired((0, 17, (0, 1, 10, 11, 5)))
 
 
 def test_a_window_that_keeps_the_last_ones_forgets_the_others_when_it_fires() -> None:

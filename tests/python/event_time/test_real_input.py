@@ -72,7 +72,7 @@ def in_time(env: fn.Environment, flights: list[Flight], disorder_ms: int) -> fn.
 def test_sessions_of_aircraft_are_those_of_pandas(
     table: pd.DataFrame, flights: list[Flight], disorder_ms: int, parallelism: int, workers: int
 ) -> None:
-    """Flights of one aircraft that are no more than a day apart."""
+    """Flights of one aircraft that are less than a day apart."""
     env = fn.Environment(parallelism=parallelism)
     by_aircraft = in_time(env, flights, disorder_ms).key_by(lambda flight: flight[0])
     found: Any = by_aircraft.window(fn.Session("1d")).with_window().count().map(plain).collect()
@@ -80,7 +80,7 @@ def test_sessions_of_aircraft_are_those_of_pandas(
 
     table = table.sort_values(["tailnum", "scheduled"])
     by_tailnum = table.groupby("tailnum")["scheduled"]
-    session = (by_tailnum.diff() > DAY).groupby(table["tailnum"]).cumsum()
+    session = (by_tailnum.diff() >= DAY).groupby(table["tailnum"]).cumsum()
     expected = table.groupby(["tailnum", session.rename("session")])["scheduled"].agg(["min", "max", "count"])
     assert Counter((aircraft, *window, count) for aircraft, window, count in found) == Counter(
         (row.Index[0], row.min, row.max + DAY, row.count) for row in expected.itertuples()
@@ -154,7 +154,7 @@ def test_visits_of_an_access_log_are_those_of_pandas(
     assert (finished.returncode, finished.stderr) == (0, "")
 
     log = log.sort_values(["client", "second"])
-    visit = (log.groupby("client")["second"].diff() > 1_800).groupby(log["client"]).cumsum().rename("visit")
+    visit = (log.groupby("client")["second"].diff() >= 1_800).groupby(log["client"]).cumsum().rename("visit")
     expected = log.groupby(["client", visit]).agg(
         first=("second", "min"), last=("second", "max"), requests=("path", "size"), pages=("path", "nunique")
     )

@@ -23,7 +23,7 @@ use crate::window::{BuiltIn, Cell, Grid, TriggerResult, Window, WindowsOfKey};
 pub enum Assigner {
     /// Those of a grid.
     Grid(Grid),
-    /// One that begins with it and lasts until a gap; those that touch become one. No gap: the [`Calls`] know.
+    /// One that begins with it and lasts until a gap; those that overlap become one. No gap: the [`Calls`] know.
     Session(Option<i64>),
     /// One for all of time.
     Global,
@@ -339,7 +339,7 @@ impl<F, V, C, T> Windows<F, V, C, T> {
         Ok(())
     }
 
-    /// The windows of a record that are not over, merged with those they touch.
+    /// The windows of a record that are not over, merged with those they overlap.
     fn assign<M>(
         &mut self,
         record: &KeyedRecord<'_>,

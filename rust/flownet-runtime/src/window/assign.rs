@@ -20,9 +20,10 @@ impl Window {
         if self.end_ms == i64::MAX { i64::MAX } else { self.end_ms - 1 }
     }
 
-    /// Whether they overlap, or one begins where the other ends.
-    pub fn touches(self, other: Self) -> bool {
-        self.start_ms <= other.end_ms && other.start_ms <= self.end_ms
+    /// Whether they have a millisecond in common. Who begins where the other ends does not: at the watermark of its last
+    /// millisecond the other has fired, while a record of the next one may still come in time.
+    pub fn overlaps(self, other: Self) -> bool {
+        self.start_ms < other.end_ms && other.start_ms < self.end_ms
     }
 
     /// The least window around both.

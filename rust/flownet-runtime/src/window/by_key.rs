@@ -1,7 +1,7 @@
 //! Windows of one key: sessions, windows with triggers of their own, windows without end.
 //!
 //! # Invariants
-//! - I1: of windows that merge no two touch.
+//! - I1: of windows that merge no two overlap.
 //! - I2: a window is forgotten once its clock has passed its last millisecond and the allowed lateness; until then it is
 //!   told of every time it asked for, once.
 
@@ -63,9 +63,9 @@ impl<V: Default, T: Default> WindowsOfKey<V, T> {
         at
     }
 
-    /// What a window becomes that merges with those it touches.
+    /// What a window becomes that merges with those it overlaps.
     pub fn cover(&self, window: Window) -> Window {
-        self.touching(window).fold(window, |cover, cell| cover.cover(cell.window))
+        self.overlapping(window).fold(window, |cover, cell| cover.cover(cell.window))
     }
 
     /// Makes one window of those that this one [covers](Self::cover), and returns its place; `merge` adds the second value
@@ -76,8 +76,8 @@ impl<V: Default, T: Default> WindowsOfKey<V, T> {
         built_in: BuiltIn,
         mut merge: impl FnMut(&mut Cell<V, T>, Cell<V, T>) -> Result<(), E>,
     ) -> Result<usize, E> {
-        let from = self.cells.partition_point(|cell| cell.window.end_ms < cover.start_ms);
-        let to = from + self.cells[from..].iter().take_while(|cell| cell.window.touches(cover)).count();
+        let from = self.cells.partition_point(|cell| cell.window.end_ms <= cover.start_ms);
+        let to = from + self.cells[from..].iter().take_while(|cell| cell.window.overlaps(cover)).count();
         if from == to {
             return Ok(self.open(cover));
         }
@@ -116,8 +116,8 @@ impl<V: Default, T: Default> WindowsOfKey<V, T> {
         self.cells.iter().filter_map(of_cell).min()
     }
 
-    fn touching(&self, window: Window) -> impl Iterator<Item = &Cell<V, T>> {
-        self.cells.iter().filter(move |cell| cell.window.touches(window))
+    fn overlapping(&self, window: Window) -> impl Iterator<Item = &Cell<V, T>> {
+        self.cells.iter().filter(move |cell| cell.window.overlaps(window))
     }
 }
 
@@ -180,11 +180,21 @@ mod tests {
     fn a_record_between_two_sessions_makes_one_of_them() {
         let mut windows = WindowsOfKey::default();
         add(&mut windows, session(0, 10));
-        add(&mut windows, session(20, 10));
+        add(&mut windows, session(18, 10));
         assert_eq!(windows.cells().len(), 2);
-        add(&mut windows, session(10, 10));
+        add(&mut windows, session(9, 10));
         let all: Vec<_> = windows.cells().iter().map(|cell| (cell.window, cell.value)).collect();
-        assert_eq!(all, [(Window { start_ms: 0, end_ms: 30 }, 3)]);
+        assert_eq!(all, [(Window { start_ms: 0, end_ms: 28 }, 3)]);
+    }
+
+    #[test]
+    fn a_session_that_begins_where_another_ends_is_one_of_its_own() {
+        let mut windows = WindowsOfKey::default();
+        add(&mut windows, session(10, 10));
+        add(&mut windows, session(20, 10));
+        add(&mut windows, session(0, 10));
+        let all: Vec<_> = windows.cells().iter().map(|cell| (cell.window, cell.value)).collect();
+        assert_eq!(all, [(session(0, 10), 1), (session(10, 10), 1), (session(20, 10), 1)]);
     }
 
     proptest! {
@@ -199,7 +209,7 @@ mod tests {
             let mut expected: Vec<(Window, u32)> = Vec::new();
             for (at, gap) in sorted {
                 match expected.last_mut() {
-                    Some((last, n)) if last.touches(session(at, gap)) => {
+                    Some((last, n)) if last.overlaps(session(at, gap)) => {
                         *last = last.cover(session(at, gap));
                         *n += 1;
                     }
