@@ -180,7 +180,8 @@ def replay(
 
 def _open_for(key: Hashable, window: Window, kept: list[_Open], merging: bool) -> _Open:
     """Make what a window becomes with those that are kept already."""
-    same = [one for one in kept if one.key == key and (one.window.overlaps(window) if merging else one.window == window)]
+    meets = window.overlaps if merging else window.__eq__
+    same = [one for one in kept if one.key == key and meets(one.window)]
     # Two kept ones never overlap, so what overlaps the new window overlaps the merged one, and nothing else does.
     windows = [window, *map(attrgetter("window"), same)]
     merged = Window(min(each.start for each in windows), max(each.end for each in windows))
