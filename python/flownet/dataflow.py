@@ -157,7 +157,7 @@ class Dataflow:
                 parallelism=subtasks[node.id],
                 chaining=node.chaining,
                 on_driver=node.on_driver,
-                workers=node.workers,
+                workers=node.workers or getattr(_source_of_times(node), "workers", ()),
             )
             for node in self.nodes
         ]
@@ -265,7 +265,17 @@ _MAY_END = frozenset({"collect", "print", "sink", "write_text", "process", "proc
 
 
 def _subtasks(node: Node, parallelism: int, workers: int) -> int:
+    if (source := _source_of_times(node)) is not None and node.parallelism is None:
+        return _subtasks(source, parallelism, workers)
     return max(1, workers) if node.host_input is not None else node.parallelism or parallelism
+
+
+def _source_of_times(node: Node) -> Node | None:
+    """Find the source right in front of an operator that says when records are: it belongs to the source's task."""
+    if node.kind != "assign_timestamps" or len(node.inputs) != 1:
+        return None
+    (origin,) = node.inputs
+    return origin.node if not origin.node.inputs and origin.partitioner is None else None
 
 
 def _natural(source_subtasks: int, target_subtasks: int) -> PartitionerName:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from .config import format_size
 from .errors import CancelledError, FlownetError, StalledWarning
 from .tables import text_table
+from .units import event_time
 from .waiting import Terminated, Watcher, name_of, sigterm_raised
 
 if TYPE_CHECKING:
@@ -67,6 +68,10 @@ class TaskReport:
     watermark_ms: int | None = None
     """How far event time has come in its subtask that is furthest behind, in milliseconds since 1970-01-01 UTC;
     2**63 - 1 when time has ended. None before the first watermark."""
+    watermark_lag_seconds: float | None = None
+    """How far the wall clock was ahead of that subtask's watermark when it was last reported: how old, at least, results
+    by event time are. Where records of the past are read, it is how long ago they were, and shrinks as the job catches
+    up. Below 0: records are ahead of the clock. None before the first watermark and when time has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +207,12 @@ class TaskSample:
     """Rows of the records taken: a numpy array has as many as its first dimension, anything else is one."""
     rows_out: int = 0
     """Rows of the records handed downstream or written."""
+    late_records: int = 0
+    """Records that its windows dropped because they came later than allowed."""
+    watermark_ms: int | None = None
+    """How far event time has come, as in `TaskReport`."""
+    watermark_lag_seconds: float | None = None
+    """How far that was behind the wall clock, as in `TaskReport`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -508,6 +519,11 @@ def _remarks(status: JobStatus) -> list[str]:
         for task in status.tasks
         if task.late_records
     ]
+    time = [
+        f"event time of {task.name}: {event_time(task.watermark_ms, task.watermark_lag_seconds)}"
+        for task in status.tasks
+        if task.watermark_ms is not None and task.watermark_lag_seconds is not None
+    ]
     in_flight = [
         f"in flight to {task.name}: {task.in_flight_seconds:.1f} s at most, in buffers filled up to "
         f"{format_size(task.fill_limit)}"
@@ -515,7 +531,13 @@ def _remarks(status: JobStatus) -> list[str]:
         if task.fill_limit is not None and task.in_flight_seconds >= _NOTICEABLE_WAIT
     ]
     sentences = {"bottleneck": status.bottleneck, "stalled": status.stalled}
-    return [*dropped, *late, *in_flight, *(f"{name}: {sentence}" for name, sentence in sentences.items() if sentence)]
+    return [
+        *dropped,
+        *late,
+        *time,
+        *in_flight,
+        *(f"{name}: {sentence}" for name, sentence in sentences.items() if sentence),
+    ]
 
 
 def _table(status: JobStatus) -> list[list[str]]:

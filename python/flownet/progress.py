@@ -10,7 +10,7 @@ from typing import TextIO
 from .config import format_size
 from .job import JobStatus, TaskReport
 from .terminal import Lines
-from .units import format_value
+from .units import event_time, format_value
 
 
 class Progress:
@@ -55,6 +55,7 @@ def status_lines(status: JobStatus, memory_bytes: int) -> list[str]:
     lines = [f"{status.name}  {status.state.upper()}  {workers}  {subtasks}  {bound}  {status.seconds:.1f} s"]
     width = max((len(task.name) for task in status.tasks), default=0)
     lines += [_task_line(task, width) for task in status.tasks]
+    lines += [f"  event time of {task.name}: {said}" for task in status.tasks if (said := _event_time(task))]
     if status.bottleneck:
         lines.append(f"  bottleneck: {status.bottleneck}")
     if status.stalled:
@@ -69,6 +70,13 @@ def _task_line(task: TaskReport, width: int) -> str:
     dropped = f"  dropped {task.dropped_records:,}" if task.dropped_records else ""
     shares = f"busy {busy}  pressured {pressured}  idle {idle}{interpreter}"
     return f"  {task.name:{width}}  {task.parallelism}x  {rate:>9}  {shares}{dropped}"
+
+
+def _event_time(task: TaskReport) -> str:
+    late = f"late {task.late_records:,}" if task.late_records else ""
+    if task.watermark_ms is None or task.watermark_lag_seconds is None:
+        return late
+    return ", ".join(filter(None, (event_time(task.watermark_ms, task.watermark_lag_seconds), late)))
 
 
 def _one_line(status: JobStatus) -> str:

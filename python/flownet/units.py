@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Final
 
 
@@ -59,11 +60,30 @@ def format_seconds(seconds: float) -> str:
     return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02} h"
 
 
+def event_time(watermark_ms: int, lag_seconds: float) -> str:
+    """Say how far event time has come, and how far that is behind the wall clock."""
+    try:
+        when = f"{_EPOCH + timedelta(milliseconds=watermark_ms):%Y-%m-%d %H:%M:%S}"
+    except OverflowError:
+        when = f"{watermark_ms:,} ms"
+    direction = "behind" if lag_seconds >= 0 else "ahead of"
+    return f"{when}, {_long(abs(lag_seconds))} {direction} the wall clock"
+
+
 def listed(names: Sequence[str]) -> str:
     """Join names: ``a, b and c``."""
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
+def _long(seconds: float) -> str:
+    """Write a time that may be years."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    return format_seconds(seconds) if seconds < _DAY else f"{seconds / _DAY:,.0f} days"
+
+
+_DAY: Final = 86_400
+_EPOCH: Final = datetime(1970, 1, 1)
 _PREFIXES: Final = [(1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G")]
 _STEPS: Final = {
     "us": [(1.0, "us"), (1e3, "ms"), (1e6, "s")],

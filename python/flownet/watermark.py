@@ -106,7 +106,10 @@ class WatermarkStrategy(Generic[T]):
     def for_generator(
         generator: WatermarkGenerator[T] | Callable[[], WatermarkGenerator[T]],
     ) -> WatermarkStrategy[T]:
-        """Have watermarks made by a `WatermarkGenerator`, or by those that a function or class makes, one a subtask."""
+        """Have watermarks made by a `WatermarkGenerator`, or by those that a function or class makes.
+
+        Each subtask has its own, and each file where the task reads them; of one that was given they get copies.
+        """
         if not isinstance(generator, WatermarkGenerator) and not callable(generator):
             raise PlanError(f"for_generator() needs a flownet.WatermarkGenerator or what makes one, not {generator!r}")
         return WatermarkStrategy("own", generator=generator)

@@ -41,6 +41,19 @@ def test_a_job_that_stands_still_says_so_below_its_bottleneck() -> None:
     assert stream.getvalue().endswith(f"  stalled: {stalled.stalled}\n")
 
 
+def test_event_time_is_shown_with_its_lag_and_late_records_are() -> None:
+    now = status()
+    first = dataclasses.replace(now.tasks[0], watermark_ms=1_000_000_000_000, watermark_lag_seconds=4.25)
+    second = dataclasses.replace(first, name="window", watermark_lag_seconds=-7200.0, late_records=3)
+    ended = dataclasses.replace(first, watermark_ms=2**63 - 1, watermark_lag_seconds=None)
+    lines = status_lines(dataclasses.replace(now, tasks=(first, second, ended)), 64 << 20)
+    assert lines[4:6] == [
+        "  event time of read_text -> flat_map: 2001-09-09 01:46:40, 4.2 s behind the wall clock",
+        "  event time of window: 2001-09-09 01:46:40, 2:00:00 h ahead of the wall clock, late 3",
+    ]
+    assert len([line for line in lines if "event time" in line]) == 2
+
+
 def test_what_is_told_stays_above_what_is_rewritten() -> None:
     terminal = Terminal()
     progress = Progress(terminal, 64 << 20)

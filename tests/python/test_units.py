@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flownet.units import format_number, format_seconds, format_share, format_value, listed
+from flownet.units import event_time, format_number, format_seconds, format_share, format_value, listed
 
 
 @pytest.mark.parametrize(
@@ -53,3 +53,8 @@ def test_shares_are_percent_and_none_is_a_dash() -> None:
 
 def test_names_are_joined_as_in_a_sentence() -> None:
     assert [listed(names) for names in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == ["", "a", "a and b", "a, b and c"]
+
+
+def test_event_time_may_be_of_any_year_and_of_none() -> None:
+    assert event_time(0, 1e9) == "1970-01-01 00:00:00, 11,574 days behind the wall clock"
+    assert event_time(-(2**63) + 1, 59.94) == f"{-(2**63) + 1:,} ms, 59.9 s behind the wall clock"

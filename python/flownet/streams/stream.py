@@ -256,6 +256,9 @@ class Stream(SinkMethods[T], Generic[T]):
         Records then carry their timestamps wherever somebody behind looks at them. What was known of event time before
         is replaced.
 
+        Best right behind a source, whose subtasks and places it then has unless it is given others. In the source's
+        task, each file of `Environment.read_text` has watermarks of its own: times of files may overlap as they will.
+
         Parameters
         ----------
         strategy

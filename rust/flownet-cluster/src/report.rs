@@ -116,6 +116,10 @@ pub struct VertexReport {
     /// milliseconds since the epoch; the greatest number when time has ended.
     /// None before the first watermark.
     pub watermark_ms: Option<i64>,
+    /// How far the wall's clock was ahead of that, at the last report. None
+    /// before the first watermark and when time has ended.
+    #[serde(rename = "watermark_lag_seconds", serialize_with = "shown::milliseconds")]
+    pub lag_ms: Option<i64>,
 }
 
 /// The vertex that holds a job up.
@@ -239,6 +243,13 @@ fn write_vertices(
         )?;
     }
     for vertex in vertices {
+        if let Some(lag_ms) = vertex.lag_ms {
+            let (name, seconds) = (&vertex.name, lag_ms as f64 / 1000.0);
+            writeln!(f, "  event time at {name}: {seconds:.1} s behind the wall clock")?;
+        }
+        if vertex.late_records > 0 {
+            writeln!(f, "  late at {}: {} records, dropped", vertex.name, vertex.late_records)?;
+        }
         if let Some(text) = in_flight_text(vertex) {
             writeln!(f, "  {text}")?;
         }
@@ -332,6 +343,7 @@ mod tests {
             dropped_bytes: 0,
             late_records: 0,
             watermark_ms: None,
+            lag_ms: None,
         }
     }
 

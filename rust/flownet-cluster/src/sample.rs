@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use flownet_runtime::{InFlightSnapshot, MetricsSnapshot, QueueSnapshot, ledger::TimeShares};
+use flownet_runtime::{EventTimeSnapshot, InFlightSnapshot, MetricsSnapshot, QueueSnapshot, ledger::TimeShares};
 use serde::Serialize;
 
 use crate::{machine::JobState, rpc::News, shown, stall::Stall, tracker::Sample};
@@ -78,10 +78,22 @@ struct Counters {
     dropped_bytes: u64,
     #[serde(flatten)]
     queues: QueueSnapshot,
+    #[serde(flatten, with = "EventTime")]
+    event_time: EventTimeSnapshot,
     #[serde(skip)]
     in_flight: InFlightSnapshot,
     #[serde(skip)]
     time: TimeShares,
+}
+
+/// The same of its event time.
+#[derive(Serialize)]
+#[serde(remote = "EventTimeSnapshot")]
+struct EventTime {
+    watermark_ms: Option<i64>,
+    #[serde(rename = "watermark_lag_seconds", serialize_with = "shown::milliseconds")]
+    lag_ms: Option<i64>,
+    late_records: u64,
 }
 
 /// One process.

@@ -11,6 +11,11 @@ pub(crate) fn seconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S
     serializer.serialize_f64(time.as_secs_f64())
 }
 
+/// Milliseconds as seconds, if there are any.
+pub(crate) fn milliseconds<S: Serializer>(time_ms: &Option<i64>, serializer: S) -> Result<S::Ok, S::Error> {
+    time_ms.map(|ms| ms as f64 / 1000.0).serialize(serializer)
+}
+
 /// A sentence, if there is something to say.
 pub(crate) fn text<S: Serializer, T: Display>(said: &Option<T>, serializer: S) -> Result<S::Ok, S::Error> {
     said.as_ref().map(ToString::to_string).serialize(serializer)

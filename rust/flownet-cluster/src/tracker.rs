@@ -259,6 +259,7 @@ fn vertex_report(
         dropped_bytes: sum(|metrics| metrics.dropped_bytes),
         late_records: sum(|metrics| metrics.event_time.late_records),
         watermark_ms: tasks.iter().filter_map(|task| task.latest.metrics.event_time.watermark_ms).min(),
+        lag_ms: tasks.iter().filter_map(|task| task.latest.metrics.event_time.lag_ms).max(),
         fill_limit_bytes: smallest_fill_limit(tasks, segment_bytes),
         in_flight: spent.iter().map(|task| task.in_flight).max().unwrap_or_default(),
         busiest: spent.iter().map(|task| task.busy).fold(0.0, f64::max),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::ledger::{TimeLedger, TimeShares, TimeState};
-use crate::time::NO_TIMESTAMP;
+use crate::time::{END_OF_TIME_MS, NO_TIMESTAMP, wall_clock_ms};
 
 /// Live counters of one task.
 #[derive(Debug)]
@@ -173,9 +173,11 @@ impl TaskMetrics {
     }
 
     fn event_time(&self) -> EventTimeSnapshot {
-        let watermark_ms = self.watermark_ms.load(Ordering::Relaxed);
+        let watermark_ms = Some(self.watermark_ms.load(Ordering::Relaxed)).filter(|at_ms| *at_ms != NO_TIMESTAMP);
+        let passing_ms = watermark_ms.filter(|at_ms| *at_ms != END_OF_TIME_MS);
         EventTimeSnapshot {
-            watermark_ms: (watermark_ms != NO_TIMESTAMP).then_some(watermark_ms),
+            watermark_ms,
+            lag_ms: passing_ms.map(|at_ms| wall_clock_ms().saturating_sub(at_ms)),
             late_records: self.late_records.load(Ordering::Relaxed),
         }
     }
@@ -275,6 +277,8 @@ pub struct InFlightSnapshot {
 pub struct EventTimeSnapshot {
     /// The last watermark, in milliseconds since the epoch; the greatest number at the end of time. None before the first.
     pub watermark_ms: Option<i64>,
+    /// How far that is behind the wall's clock, as of the snapshot; none before the first watermark and at the end of time.
+    pub lag_ms: Option<i64>,
     /// Records dropped because they came after their window was given up.
     pub late_records: u64,
 }
@@ -304,6 +308,19 @@ mod tests {
         assert_eq!((seen.records_in, seen.records_out), (7, 1));
         assert_eq!((seen.rows_in, seen.rows_out), (5 + 1000, 0));
         assert_eq!((seen.bytes_in_local, seen.bytes_in_remote), (10, 20));
+    }
+
+    #[test]
+    fn the_lag_of_event_time_is_that_behind_the_wall_while_time_passes() {
+        let metrics = TaskMetrics::new();
+        assert_eq!(metrics.snapshot().event_time, EventTimeSnapshot::default());
+        let before_ms = wall_clock_ms();
+        metrics.set_watermark(before_ms - 5000);
+        let lag_ms = metrics.snapshot().event_time.lag_ms.expect("time passes");
+        assert!((5000..=5000 + wall_clock_ms() - before_ms).contains(&lag_ms), "{lag_ms}");
+        metrics.set_watermark(END_OF_TIME_MS);
+        let ended = metrics.snapshot().event_time;
+        assert_eq!((ended.watermark_ms, ended.lag_ms), (Some(END_OF_TIME_MS), None));
     }
 
     #[test]

@@ -20,7 +20,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use flownet_core::partition::PartitionHandle;
 use flownet_memory::BufferPool;
@@ -34,7 +34,7 @@ use crate::mailbox::{Mail, Mailbox};
 use crate::outputs::Outputs;
 use crate::snapshot::Checkpointing;
 use crate::source::Turn;
-use crate::time::{END_OF_TIME_MS, TimeSignal};
+use crate::time::{END_OF_TIME_MS, TimeSignal, wall_clock_ms};
 
 /// Longest sleep towards a timer: the wall clock may be set meanwhile.
 const MAX_TIMER_SLEEP: Duration = Duration::from_secs(1);
@@ -136,6 +136,7 @@ impl Task {
         self.switch(TimeState::Busy);
         if drain && self.input.is_none() {
             // Tasks with inputs learn from these that time is over; here it begins.
+            self.cx.metrics.set_watermark(END_OF_TIME_MS);
             self.chain.on_time(TimeSignal::Watermark(END_OF_TIME_MS), wall_clock_ms(), &mut self.outputs)?;
         }
         self.chain.commit(&mut self.outputs)?;
@@ -278,8 +279,3 @@ fn shorter(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
 
 /// A batch of several buffers ends after so long: its records share one reading of the clock.
 const MOST_BATCH_MS: u64 = 5;
-
-fn wall_clock_ms() -> i64 {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
-    i64::try_from(since_epoch.unwrap_or_default().as_millis()).unwrap_or(i64::MAX)
-}

@@ -1,5 +1,7 @@
 //! Event time: what is said of it between tasks and operators.
 
+use std::time::SystemTime;
+
 use serde::{Deserialize, Serialize};
 
 /// The timestamp of a record that has none.
@@ -26,4 +28,10 @@ pub enum Clock {
     Processing,
     /// That of the records: their timestamps, and the watermarks among them.
     Event,
+}
+
+/// The wall's clock, in milliseconds since the epoch.
+pub(crate) fn wall_clock_ms() -> i64 {
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    i64::try_from(since_epoch.unwrap_or_default().as_millis()).unwrap_or(i64::MAX)
 }

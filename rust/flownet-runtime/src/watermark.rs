@@ -4,7 +4,11 @@
 //! - I1: watermarks never go back, whoever makes them; none is the end of time.
 //! - I2: who was said to be idle is said to be back before its next record or watermark.
 
+mod splits;
+
 use serde::{Deserialize, Serialize};
+
+pub use self::splits::{SplitSignal, SplitWatermarks};
 
 use crate::time::{END_OF_TIME_MS, NO_TIMESTAMP, TimeSignal};
 
@@ -49,6 +53,12 @@ impl Generated {
     pub fn signals(&self) -> impl Iterator<Item = TimeSignal> {
         self.0.into_iter().flatten()
     }
+
+    /// Both, of which the first comes first. There is never more to tell than the time, and that somebody is idle or back.
+    fn and(self, later: Self) -> Self {
+        let mut signals = self.signals().chain(later.signals());
+        Self([signals.next(), signals.next()])
+    }
 }
 
 impl Generator {
@@ -72,6 +82,11 @@ impl Generator {
         self.latest_ms = self.latest_ms.max(timestamp_ms);
         self.has_records = true;
         std::mem::take(&mut self.is_idle)
+    }
+
+    /// How far it has come, told or not.
+    fn reached_ms(&self) -> i64 {
+        self.latest_ms.max(self.told_ms)
     }
 
     /// When [`on_period`](Self::on_period) is wanted.

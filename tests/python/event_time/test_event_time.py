@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +119,37 @@ def marked(env: fn.Environment, records: list[tuple[str, int]]) -> fn.Stream[tup
 
 
 LATE = [("a", 1), ("mark", 9), ("a", 2), ("mark", 12), ("a", 3), ("mark", 20), ("a", 4), ("a", 25)]
+
+
+def test_a_running_job_says_how_far_event_time_has_come_and_how_far_that_is_behind_the_clock() -> None:
+    at_ms = int(time.time() * 1000) - 60_000
+    may_end = threading.Event()
+
+    def clicks() -> Iterator[tuple[str, int]]:
+        while not may_end.wait(0.01):
+            yield ("ann", at_ms)
+
+    env = fn.Environment(status_interval="20ms")
+    timed = env.from_iterable(clicks()).assign_timestamps_and_watermarks(STRATEGY)
+    minutes(timed).count().collect()
+    with env.execute_async(workers=0) as job:
+        # The source itself knows nothing of time yet.
+        while any(task.watermark_ms is None for task in (*job.status().tasks[1:], *job.sample().tasks[1:])):
+            time.sleep(0.01)
+        status, sample = job.status(), job.sample()
+        passed = time.time() - at_ms / 1000
+        for task in (*status.tasks[1:], *sample.tasks[1:]):
+            assert task.watermark_ms == at_ms - 5001
+            assert task.watermark_lag_seconds is not None
+            assert 65 <= task.watermark_lag_seconds <= passed + 6
+        assert (
+            len(re.findall(r"event time of .*: \d{4}-.* behind the wall clock", str(status))) == len(status.tasks) - 1
+        )
+        may_end.set()
+        result = job.wait()
+    assert {task.watermark_ms for task in result.tasks} == {2**63 - 1}
+    assert {task.watermark_lag_seconds for task in result.tasks} == {None}
+    assert "event time" not in str(result)
 
 
 def test_late_records_are_counted_and_dropped() -> None:

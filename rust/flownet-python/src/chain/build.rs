@@ -12,7 +12,7 @@ use flownet_runtime::spec::{
     TaskSpec, TriggerSpec, TriggerWhen, WindowAssign, WindowSpec,
 };
 use flownet_runtime::state::KeyGroupRange;
-use flownet_runtime::watermark::{Generator, Watermarks};
+use flownet_runtime::watermark::{SplitWatermarks, Watermarks};
 use flownet_runtime::window::{BuiltIn, Grid};
 use flownet_runtime::{Chain, ChainFactory, TaskError};
 use pyo3::prelude::*;
@@ -199,7 +199,9 @@ impl StageBuilder<'_, '_> {
                 Kind::Source(Box::new(Iterable::new(pulled, self.meter(), info)))
             }
             OperatorKind::ReadText { splits, errors, .. } => {
-                Kind::Source(Box::new(ReadText::new(splits.clone(), lines(*errors))))
+                let mut behind = self.builder.task.operators.iter();
+                let is_timed = behind.any(|operator| matches!(operator.kind, OperatorKind::AssignTimestamps { .. }));
+                Kind::Source(Box::new(ReadText::new(splits.clone(), is_timed, lines(*errors))))
             }
             OperatorKind::SocketText { host, port, errors } => {
                 Kind::Source(Box::new(SocketText::new(host.clone(), port.get(), lines(*errors))))
@@ -241,11 +243,11 @@ impl StageBuilder<'_, '_> {
         let functions = self.functions()?;
         let assigner = match (functions.get("assigner")?, functions.get("field")?) {
             (Some(function), _) => Some(Assigner::Function(function)),
-            (None, field) => field.map(Assigner::Field),
+            (None, field) => field.map(|field| Assigner::of_field(field.bind(self.py))),
         };
-        let generator = Generator::new(watermarks, idle_after_ms);
+        let watermarks = SplitWatermarks::new(watermarks, idle_after_ms);
         let info = self.info.clone();
-        Ok(Kind::Operator(Box::new(Timestamps::new(assigner, functions.get("generator")?, generator, info))))
+        Ok(Kind::Operator(Box::new(Timestamps::new(assigner, functions.get("generator")?, watermarks, info))))
     }
 
     /// A fold, running or over windows, whatever it does with records.

@@ -9,6 +9,7 @@ use crate::ledger::TimeState;
 use crate::mailbox::CancelToken;
 use crate::outputs::{Outputs, TimeSpent};
 use crate::time::{NO_TIMESTAMP, TimeSignal};
+use crate::watermark::SplitSignal;
 
 /// What lies behind a stage, while the medium is attached.
 pub struct Flow<'a, 'm, M: Medium> {
@@ -106,6 +107,31 @@ impl<'a, 'm, M: Medium> Flow<'a, 'm, M> {
                 stage.on_time(signal, flow)
             }
         })
+    }
+
+    /// The same where an operator makes time of its own: it is then how far time has come in the task.
+    pub fn begin_time(&mut self, signal: TimeSignal) -> Result<(), TaskError> {
+        if let TimeSignal::Watermark(timestamp_ms) = signal {
+            self.out.metrics().set_watermark(timestamp_ms);
+        }
+        self.emit_time(signal)
+    }
+
+    /// Tells everything behind the stage, in the task, of the parts of the source's input.
+    pub fn tell_split(&mut self, signal: SplitSignal) -> Result<(), TaskError> {
+        let links = self.links;
+        links.all().try_for_each(|link| match link.to {
+            Target::Exit(_) => Ok(()),
+            Target::Stage(index) => {
+                let (stage, flow) = self.behind(index);
+                stage.on_split(signal, flow)
+            }
+        })
+    }
+
+    /// The part of its input that a source had better read next, so that event time is held back least.
+    pub fn wanted_split(&self) -> Option<u32> {
+        self.after.iter().find_map(Stage::wanted_split)
     }
 
     /// Ends a batch early, for everything behind the stage: it may wait long for its next record.

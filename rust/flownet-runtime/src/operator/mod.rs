@@ -39,6 +39,7 @@ pub use self::windows::{Asked, Assigner, Calls, Trigger, TriggerCall, When, Wind
 use crate::chain::{SourceStatus, TaskContext};
 use crate::error::TaskError;
 use crate::outputs::Outputs;
+use crate::watermark::SplitSignal;
 
 /// What records are to the operators of a chain, and what it takes to work on them.
 pub trait Medium: Send + Sized + 'static {
@@ -177,6 +178,17 @@ pub trait Operator<M: Medium>: Send {
     /// Whether event time goes through it. False for those that make their own.
     fn passes_time(&self) -> bool {
         true
+    }
+
+    /// The source of the task says something of the parts of its input. It goes through all that event time goes through.
+    fn on_split(&mut self, signal: SplitSignal, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        let _ = (signal, flow);
+        Ok(())
+    }
+
+    /// The part of its input that the source had better read next.
+    fn wanted_split(&self) -> Option<u32> {
+        None
     }
 
     /// When `on_timer` is wanted, in wall-clock time.

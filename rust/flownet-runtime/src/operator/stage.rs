@@ -7,6 +7,7 @@ use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::outputs::Outputs;
 use crate::time::{END_OF_TIME_MS, TimeSignal};
+use crate::watermark::SplitSignal;
 
 /// One operator in its place.
 pub struct Stage<M: Medium> {
@@ -180,6 +181,23 @@ impl<M: Medium> Stage<M> {
             passes = operator.passes_time() || signal == TimeSignal::Watermark(END_OF_TIME_MS);
         }
         if passes { flow.emit_time(signal) } else { Ok(()) }
+    }
+}
+
+impl<M: Medium> Stage<M> {
+    /// Lets what the source says of its parts pass, as far as event time passes.
+    pub(super) fn on_split(&mut self, signal: SplitSignal, flow: Flow<'_, '_, M>) -> Result<(), TaskError> {
+        let mut flow = flow.along(&self.links);
+        let Kind::Operator(operator) = &mut self.kind else { return Ok(()) };
+        operator.on_split(signal, &mut flow)?;
+        if operator.passes_time() { flow.tell_split(signal) } else { Ok(()) }
+    }
+
+    pub(super) fn wanted_split(&self) -> Option<u32> {
+        match &self.kind {
+            Kind::Source(_) => None,
+            Kind::Operator(operator) => operator.wanted_split(),
+        }
     }
 }
 

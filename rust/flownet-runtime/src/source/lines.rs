@@ -29,7 +29,7 @@ pub(super) struct TooLong {
 
 impl LineBuffer {
     pub(super) fn new(max_line_bytes: usize) -> Self {
-        Self { bytes: vec![0; READ_BYTES], begin: 0, scanned: 0, filled: 0, offset: 0, max_line_bytes }
+        Self { bytes: Vec::new(), begin: 0, scanned: 0, filled: 0, offset: 0, max_line_bytes }
     }
 
     /// Forgets what is held; the next byte read lies at `offset`.
@@ -108,7 +108,8 @@ impl LineBuffer {
         }
         if self.bytes.len() - self.filled < READ_BYTES / 2 {
             let longest = self.max_line_bytes.saturating_add(READ_BYTES);
-            self.bytes.resize((self.bytes.len() * 2).min(longest).max(self.filled + READ_BYTES / 2), 0);
+            let least = READ_BYTES.max(self.filled + READ_BYTES / 2);
+            self.bytes.resize((self.bytes.len() * 2).min(longest).max(least), 0);
         }
     }
 

@@ -1,11 +1,13 @@
 //! Sources of records that need no exchange: text files, text sockets, a brake, and the pace of a source.
 
+mod files;
 mod lines;
 mod pace;
 mod socket;
 mod text;
 mod throttle;
 
+pub use self::files::TextFiles;
 pub use self::pace::{BURST, Pace, RateLimit, RateUnit, SourceOrder, Turn};
 pub use self::socket::{SocketLines, SocketPoll};
 pub use self::text::{DEFAULT_SPLIT_BYTES, FileState, TextReader, TextSplit, TextSplits};

@@ -8,6 +8,7 @@
 //! - I3: a reader tells a file that was cut short, replaced or written over since the listing from one that has not
 //!   changed or only grown, and gives no end of input for it but an error.
 
+use std::collections::VecDeque;
 use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
@@ -182,7 +183,7 @@ impl TextSplits {
 /// Reads the lines of some splits, one after the other.
 #[derive(Debug)]
 pub struct TextReader {
-    splits: std::vec::IntoIter<TextSplit>,
+    splits: VecDeque<TextSplit>,
     current: Option<OpenSplit>,
     splits_begun: u64,
     buffer: LineBuffer,
@@ -200,7 +201,7 @@ impl TextReader {
     /// A reader of these splits. A line longer than `max_line_bytes` is an error.
     pub fn new(splits: Vec<TextSplit>, max_line_bytes: usize) -> Self {
         Self {
-            splits: splits.into_iter(),
+            splits: splits.into(),
             current: None,
             splits_begun: 0,
             buffer: LineBuffer::new(max_line_bytes),
@@ -212,7 +213,7 @@ impl TextReader {
     pub fn next_line(&mut self) -> Result<Option<&[u8]>, SourceError> {
         loop {
             let Some(open) = &mut self.current else {
-                let Some(split) = self.splits.next() else { return Ok(None) };
+                let Some(split) = self.splits.pop_front() else { return Ok(None) };
                 self.current = Some(OpenSplit::open(split, &mut self.buffer)?);
                 self.splits_begun += 1;
                 continue;
@@ -230,6 +231,16 @@ impl TextReader {
             open.check()?;
             self.current = None;
         }
+    }
+
+    /// Closes its file and gives its memory back, until the next line is asked for. False: there is nothing to close, or the
+    /// file is made as it is read and cannot be come back to.
+    pub fn rest(&mut self) -> bool {
+        let Some(open) = self.current.take_if(|open| open.split.listed.bytes > 0) else { return false };
+        // Lines end right before the next one: where that begins, a split may begin.
+        self.splits.push_front(TextSplit { start: self.buffer.offset(), ..open.split });
+        self.buffer = LineBuffer::new(self.max_line_bytes);
+        true
     }
 
     /// Splits begun so far: while it stays, lines come from the file of [`path`](Self::path).

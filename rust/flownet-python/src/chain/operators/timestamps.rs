@@ -1,13 +1,15 @@
 //! `assign_timestamps_and_watermarks`: when each record is, and how far event time has come.
 
+use std::collections::BTreeMap;
+
 use flownet_runtime::operator::Operator;
 use flownet_runtime::time::{END_OF_TIME_MS, NO_TIMESTAMP, TimeSignal};
-use flownet_runtime::watermark::{Generated, Generator};
+use flownet_runtime::watermark::{Generated, SplitSignal, SplitWatermarks};
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyInt, PyList, PyType};
+use pyo3::types::{PyBool, PyInt, PyList, PyTuple, PyType};
 
 use crate::chain::call::call1;
 use crate::chain::failure::{OperatorInfo, short_repr};
@@ -17,9 +19,8 @@ use crate::chain::medium::{Flow, PythonMedium};
 pub(in crate::chain) struct Timestamps {
     /// Finds the time in a record; none keeps the one that it has.
     assigner: Option<Assigner>,
-    /// The user's own; it makes watermarks in the product's place.
-    own: Option<Py<PyAny>>,
-    generator: Generator,
+    own: Option<OwnGenerators>,
+    watermarks: SplitWatermarks,
     info: OperatorInfo,
 }
 
@@ -29,16 +30,28 @@ pub(in crate::chain) enum Assigner {
     Function(Py<PyAny>),
     /// An index or key.
     Field(Py<PyAny>),
+    /// An index from the front, which tuples are asked for without an object in between.
+    Index(usize, Py<PyAny>),
+}
+
+impl Assigner {
+    /// That of an index or key.
+    pub(in crate::chain) fn of_field(field: &Bound<'_, PyAny>) -> Self {
+        match field.extract::<usize>() {
+            Ok(index) if field.is_exact_instance_of::<PyInt>() => Self::Index(index, field.clone().unbind()),
+            _ => Self::Field(field.clone().unbind()),
+        }
+    }
 }
 
 impl Timestamps {
     pub(in crate::chain) fn new(
         assigner: Option<Assigner>,
         own: Option<Py<PyAny>>,
-        generator: Generator,
+        watermarks: SplitWatermarks,
         info: OperatorInfo,
     ) -> Self {
-        Self { assigner, own, generator, info }
+        Self { assigner, own: own.map(OwnGenerators::new), watermarks, info }
     }
 
     fn timestamp(&self, record: &Bound<'_, PyAny>, before_ms: i64) -> Result<i64, TaskError> {
@@ -50,10 +63,12 @@ impl Timestamps {
                 call1(function, record)
                     .map_err(|error| self.info.call_failed(py, &error, function, "one record", Some(record)))?
             }
-            Some(Assigner::Field(field)) => {
-                let found = record.get_item(field.bind(py));
-                found.map_err(|error| self.info.failed(py, &error, Some(record)))?
-            }
+            Some(Assigner::Index(index, field)) => match record.cast_exact::<PyTuple>().map(|all| all.get_item(*index))
+            {
+                Ok(Ok(found)) => found,
+                _ => self.field(record, field.bind(py))?,
+            },
+            Some(Assigner::Field(field)) => self.field(record, field.bind(py))?,
         };
         if found.is_exact_instance_of::<PyInt>()
             && let Ok(timestamp_ms) = found.extract::<i64>()
@@ -65,23 +80,32 @@ impl Timestamps {
         Err(self.info.failed(py, &no_timestamp(&found), Some(record)))
     }
 
-    /// Asks the user's generator, and does as it says.
-    fn ask(&mut self, call: Call<'_, '_>, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn field<'py>(
+        &self,
+        record: &Bound<'py, PyAny>,
+        field: &Bound<'py, PyAny>,
+    ) -> Result<Bound<'py, PyAny>, TaskError> {
+        record.get_item(field).map_err(|error| self.info.failed(record.py(), &error, Some(record)))
+    }
+
+    /// Asks the user's generator of a part, and does as it says.
+    fn ask(&mut self, split: u32, call: Call<'_, '_>, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
         let py = flow.token;
-        let Some(own) = &self.own else { return Ok(()) };
-        let output = || py.import(intern!(py, "flownet.watermark"))?.getattr(intern!(py, "WatermarkOutput"))?.call0();
-        let asked = output().and_then(|output| {
+        let Some(own) = &mut self.own else { return Ok(()) };
+        let record = if let Call::Record(record, _) = call { Some(record) } else { None };
+        let asked = own.of(py, split).and_then(|own| {
+            let output =
+                py.import(intern!(py, "flownet.watermark"))?.getattr(intern!(py, "WatermarkOutput"))?.call0()?;
             match call {
                 Call::Record(record, timestamp_ms) => {
-                    own.bind(py).call_method1(intern!(py, "on_event"), (record, timestamp_ms, &output))?;
+                    own.call_method1(intern!(py, "on_event"), (record, timestamp_ms, &output))?;
                 }
                 Call::Period => {
-                    own.bind(py).call_method1(intern!(py, "on_periodic_emit"), (&output,))?;
+                    own.call_method1(intern!(py, "on_periodic_emit"), (&output,))?;
                 }
             }
             output.getattr(intern!(py, "_said"))
         });
-        let record = if let Call::Record(record, _) = call { Some(record) } else { None };
         let failed = |error: PyErr| self.info.failed(py, &error, record);
         let said = asked.map_err(failed)?.cast_into::<PyList>().map_err(|error| failed(error.into()))?;
         for word in said.iter() {
@@ -90,10 +114,54 @@ impl Timestamps {
             } else {
                 TimeSignal::Watermark(word.extract().map_err(failed)?)
             };
-            let generated = self.generator.said(signal);
-            tell(&generated, flow)?;
+            tell(&self.watermarks.said(split, signal), flow)?;
         }
         Ok(())
+    }
+}
+
+/// Generators of the user, which make watermarks in the product's place: one for each part of the source's input that has
+/// begun and not ended.
+struct OwnGenerators {
+    /// Makes them, or is copied for each.
+    given: Py<PyAny>,
+    /// Whether there are several parts, for which one that was given is copied.
+    is_shared: bool,
+    made: BTreeMap<u32, Py<PyAny>>,
+}
+
+impl OwnGenerators {
+    fn new(given: Py<PyAny>) -> Self {
+        Self { given, is_shared: false, made: BTreeMap::new() }
+    }
+
+    /// Follows what the source says of its parts.
+    fn follow(&mut self, signal: SplitSignal) {
+        match signal {
+            SplitSignal::Among(count) if count > 1 => {
+                self.is_shared = true;
+                self.made.clear();
+            }
+            SplitSignal::Ended(split) => drop(self.made.remove(&split)),
+            _ => {}
+        }
+    }
+
+    /// That of a part.
+    fn of<'py>(&mut self, py: Python<'py>, split: u32) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(made) = self.made.get(&split) {
+            return Ok(made.bind(py).clone());
+        }
+        let given = self.given.bind(py);
+        // A factory, or the class itself, makes each part its own.
+        let makes = given.is_instance_of::<PyType>() || !given.hasattr(intern!(py, "on_event")).unwrap_or(false);
+        let made = match (makes, self.is_shared) {
+            (true, _) => given.call0()?,
+            (false, true) => py.import(intern!(py, "copy"))?.call_method1(intern!(py, "deepcopy"), (given,))?,
+            (false, false) => given.clone(),
+        };
+        self.made.insert(split, made.clone().unbind());
+        Ok(made)
     }
 }
 
@@ -104,7 +172,7 @@ enum Call<'a, 'py> {
 }
 
 fn tell(generated: &Generated, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-    generated.signals().try_for_each(|signal| flow.emit_time(signal))
+    generated.signals().try_for_each(|signal| flow.begin_time(signal))
 }
 
 /// Why this is no time of a record.
@@ -128,15 +196,9 @@ fn no_timestamp(found: &Bound<'_, PyAny>) -> PyErr {
 
 impl Operator<PythonMedium> for Timestamps {
     fn open(&mut self, py: Python<'_>, _: &TaskContext) -> Result<(), TaskError> {
-        if let Some(own) = &self.own {
-            // A factory, or the class itself, makes each subtask its own.
-            let own = own.bind(py);
-            if own.is_instance_of::<PyType>() || !own.hasattr(intern!(py, "on_event")).unwrap_or(false) {
-                let made = own.call0().map_err(|error| self.info.failed(py, &error, None))?;
-                self.own = Some(made.unbind());
-            }
-        }
-        Ok(())
+        // What cannot be made is known before the first record.
+        let made = self.own.as_mut().map(|own| own.of(py, self.watermarks.current()));
+        made.transpose().map(drop).map_err(|error| self.info.failed(py, &error, None))
     }
 
     #[inline]
@@ -144,7 +206,7 @@ impl Operator<PythonMedium> for Timestamps {
         let before_ms = flow.timestamp_ms;
         let timestamp_ms = self.timestamp(&record, before_ms)?;
         // Who has been idle is told to be back before what brings it back.
-        let back = self.generator.on_record(timestamp_ms);
+        let back = self.watermarks.on_record(timestamp_ms);
         if back {
             flow.emit_time(TimeSignal::Idle(false))?;
         }
@@ -152,24 +214,35 @@ impl Operator<PythonMedium> for Timestamps {
             return flow.emit_at(timestamp_ms, record);
         }
         flow.emit_at(timestamp_ms, record.clone())?;
-        self.ask(Call::Record(&record, timestamp_ms), flow)
+        self.ask(self.watermarks.current(), Call::Record(&record, timestamp_ms), flow)
     }
 
     fn passes_time(&self) -> bool {
         false
     }
 
+    fn on_split(&mut self, signal: SplitSignal, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        self.own.iter_mut().for_each(|own| own.follow(signal));
+        let generated = self.watermarks.follow(signal);
+        tell(&generated, flow)
+    }
+
+    fn wanted_split(&self) -> Option<u32> {
+        self.watermarks.wanted()
+    }
+
     fn next_timer_ms(&self) -> Option<i64> {
-        self.generator.next_ms()
+        self.watermarks.next_ms()
     }
 
     fn on_timer(&mut self, now_ms: i64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        if !self.generator.is_due(now_ms) {
+        if !self.watermarks.is_due(now_ms) {
             return Ok(());
         }
         // Who waits for those behind is not idle.
-        let generated = self.generator.on_period(now_ms, flow.is_available());
+        let generated = self.watermarks.on_period(now_ms, flow.is_available());
         tell(&generated, flow)?;
-        self.ask(Call::Period, flow)
+        let made: Vec<u32> = self.own.iter().flat_map(|own| own.made.keys().copied()).collect();
+        made.into_iter().try_for_each(|split| self.ask(split, Call::Period, flow))
     }
 }
