@@ -4,7 +4,7 @@ use super::{Flow, KeyedRecord, Medium, Operator};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::state::{Held, KeyGroupRange, KeyedState};
-use crate::window::Window;
+use crate::window::{Part, Window};
 
 /// What an operator makes of many records of one key.
 pub trait Fold<M: Medium>: Send {
@@ -22,6 +22,20 @@ pub trait Fold<M: Medium>: Send {
 
     /// Adds what became of later records to `value`.
     fn merge(&self, token: M::Token<'_>, value: &mut Self::Value, later: &Self::Value) -> Result<(), TaskError>;
+
+    /// Takes the earliest of the values that were merged into `value` out again, all of which are [`Part::Exact`]; false
+    /// leaves `value` as it was, where what is left cannot be known.
+    fn take_out(&self, value: &mut Self::Value, earliest: &Self::Value) -> bool {
+        let _ = (value, earliest);
+        false
+    }
+
+    /// What a value is to the windows that it is part of. Where all are [`Part::Shared`], there is no use in keeping any
+    /// from one window to the next.
+    fn part(&self, value: &Self::Value) -> Part {
+        let _ = value;
+        Part::Shared
+    }
 
     /// Gives out what became of the records of a window so far. `key` decodes to the key as it was given.
     fn emit(

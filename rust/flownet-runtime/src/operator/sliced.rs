@@ -8,7 +8,7 @@ use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::state::Held;
 use crate::time::{Clock, END_OF_TIME_MS, NO_TIMESTAMP};
-use crate::window::{Added, Grid, Pane, SlicedWindows, Window};
+use crate::window::{Added, Grid, Pane, Part, Rolling, SlicedWindows, Sums, Window};
 
 /// Results after which others may be attached: a window may have millions.
 pub(super) const BREATH_RECORDS: usize = 1024;
@@ -18,14 +18,25 @@ pub struct Sliced<F, V> {
     fold: F,
     clock: Clock,
     windows: SlicedWindows<Held<V>>,
+    /// The window that fired last, where the next one has much of it.
+    rolling: Option<Rolling<Held<V>>>,
     late: Late,
 }
 
-impl<F, V> Sliced<F, V> {
+/// With fewer slices a window is put together as fast as the last one is changed.
+const FEW_SLICES: i64 = 3;
+
+impl<F, V: Default> Sliced<F, V> {
     /// `lateness_ms` is how long records of a window that has fired are still taken; those later than that go to the side
     /// output of this tag, or are dropped and counted.
-    pub fn new(fold: F, clock: Clock, grid: Grid, lateness_ms: i64, late_tag: Option<Arc<str>>) -> Self {
-        Self { fold, clock, windows: SlicedWindows::new(grid, lateness_ms), late: Late::new(late_tag) }
+    pub fn new<M>(fold: F, clock: Clock, grid: Grid, lateness_ms: i64, late_tag: Option<Arc<str>>) -> Self
+    where
+        M: Medium,
+        F: Fold<M, Value = V>,
+    {
+        let lasts = fold.part(&V::default()) != Part::Shared;
+        let rolling = (lasts && grid.slices_a_window() >= FEW_SLICES).then(Rolling::new);
+        Self { fold, clock, windows: SlicedWindows::new(grid, lateness_ms), rolling, late: Late::new(late_tag) }
     }
 }
 
@@ -50,6 +61,11 @@ impl<F, V> Sliced<F, V> {
         if let Some(pane) = self.windows.take(window) {
             return give_out(&mut self.fold, window, pane, flow);
         }
+        // One without end is the only one.
+        if let Some(rolling) = self.rolling.as_mut().filter(|_| window.end_ms < i64::MAX) {
+            rolling.roll_to(window, self.windows.slices(), &FoldOf { fold: &self.fold, token: flow.token })?;
+            return give_out_rolling(&mut self.fold, window, rolling, flow);
+        }
         let mut whole: Pane<Held<V>> = Pane::default();
         for slice in self.windows.slices_of(window) {
             for (key, hash, held) in slice.entries() {
@@ -70,8 +86,23 @@ impl<F, V> Sliced<F, V> {
         while let Some(window) = self.windows.next_due() {
             self.fire(window, flow)?;
         }
-        self.windows.drop_expired();
+        while let Some((start_ms, slice)) = self.windows.pop_expired() {
+            if let Some(rolling) = &mut self.rolling {
+                rolling.leave(start_ms, &slice, &FoldOf { fold: &self.fold, token: flow.token });
+            }
+        }
+        if self.windows.is_empty() {
+            self.rolling.iter_mut().for_each(Rolling::clear);
+        }
         Ok(())
+    }
+
+    /// A record has come to a slice.
+    #[inline]
+    fn touch(&mut self, record: &KeyedRecord<'_>) {
+        if let Some(rolling) = &mut self.rolling {
+            rolling.touch(record.key, record.hash, record.timestamp_ms);
+        }
     }
 
     /// Gives the windows of a late record out once more, with it in them.
@@ -118,6 +149,55 @@ fn give_out<M: Medium, F: Fold<M>>(
     Ok(())
 }
 
+/// The same for the window that was rolled to.
+fn give_out_rolling<M: Medium, F: Fold<M>>(
+    fold: &mut F,
+    window: Window,
+    rolling: &mut Rolling<Held<F::Value>>,
+    flow: &mut Flow<'_, '_, M>,
+) -> Result<(), TaskError> {
+    let mut number = 0_usize;
+    rolling.each(|key, held| {
+        flow.cancel().check()?;
+        number += 1;
+        if number.is_multiple_of(BREATH_RECORDS) {
+            flow.breathe();
+        }
+        let Held { value, .. } = held;
+        fold.emit(window, key, value, flow)?;
+        Ok(fold.part(value))
+    })
+}
+
+/// A fold as what windows are put together by.
+struct FoldOf<'a, 'm, M: Medium, F> {
+    fold: &'a F,
+    token: M::Token<'m>,
+}
+
+impl<M: Medium, F: Fold<M>> Sums<Held<F::Value>> for FoldOf<'_, '_, M, F> {
+    type Error = TaskError;
+
+    fn empty(&self, part: &Held<F::Value>) -> Held<F::Value> {
+        part.of_same_key(F::Value::default())
+    }
+
+    #[inline]
+    fn add(&self, to: &mut Held<F::Value>, part: &Held<F::Value>) -> Result<(), TaskError> {
+        self.fold.merge(self.token, &mut to.value, &part.value)
+    }
+
+    #[inline]
+    fn take_out(&self, from: &mut Held<F::Value>, part: &Held<F::Value>) -> bool {
+        self.fold.take_out(&mut from.value, &part.value)
+    }
+
+    #[inline]
+    fn part(&self, value: &Held<F::Value>) -> Part {
+        self.fold.part(&value.value)
+    }
+}
+
 impl<M: Medium, F: Fold<M>> Operator<M> for Sliced<F, F::Value> {
     fn open(&mut self, token: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.late.open(cx);
@@ -140,11 +220,13 @@ impl<M: Medium, F: Fold<M>> Operator<M> for Sliced<F, F::Value> {
         }
         let record = &record.at(timestamp_ms, record.side);
         let added = self.windows.add(record.key, record.hash, timestamp_ms, || Held::new(record, F::Value::default()));
-        match added {
-            Added::Open(held) => Ok(self.fold.absorb(record, &mut held.value)),
-            Added::Between => Ok(true),
-            Added::FiredBefore(_) | Added::Late => Ok(false),
-        }
+        let is_taken = match added {
+            Added::Open(held) => self.fold.absorb(record, &mut held.value),
+            Added::Between => return Ok(true),
+            Added::FiredBefore(_) | Added::Late => return Ok(false),
+        };
+        self.touch(record);
+        Ok(is_taken)
     }
 
     fn process_keyed(&mut self, record: &KeyedRecord<'_>, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
@@ -155,9 +237,14 @@ impl<M: Medium, F: Fold<M>> Operator<M> for Sliced<F, F::Value> {
         let record = &record.at(timestamp_ms, record.side);
         let added = self.windows.add(record.key, record.hash, timestamp_ms, || Held::new(record, F::Value::default()));
         match added {
-            Added::Open(held) => self.fold.fold(flow.token, record, &mut held.value),
+            Added::Open(held) => {
+                self.fold.fold(flow.token, record, &mut held.value)?;
+                self.touch(record);
+                Ok(())
+            }
             Added::FiredBefore(held) => {
                 self.fold.fold(flow.token, record, &mut held.value)?;
+                self.touch(record);
                 self.fire_again(record, flow)
             }
             Added::Late => self.late.take(flow, |flow| self.fold.record(record, flow)),

@@ -273,6 +273,36 @@ impl<F, V, C, T> Windows<F, V, C, T> {
         }
     }
 
+    /// Takes a record that only makes a session longer; all others are looked at with more care.
+    #[inline]
+    fn lengthen<M>(&mut self, record: &KeyedRecord<'_>, now_ms: i64) -> bool
+    where
+        M: Medium,
+        F: Fold<M, Value = V>,
+        V: Default + Send,
+        T: Default,
+    {
+        let (Assigner::Session(Some(gap_ms)), When::BuiltIn(BuiltIn::AtEnd)) = (self.assigner, self.trigger.when)
+        else {
+            return false;
+        };
+        let timestamp_ms = self.time_of(record, now_ms);
+        if timestamp_ms == NO_TIMESTAMP {
+            return false;
+        }
+        let clock_ms = self.clock_ms();
+        let window = Window { start_ms: timestamp_ms, end_ms: timestamp_ms.saturating_add(gap_ms) };
+        let held = self.keys.get_mut(record.key, record.hash);
+        let Some(cell) = held.and_then(|held| held.value.longer(window)) else { return false };
+        // One that has fired fires again, with this record in it.
+        if cell.window.max_ms() <= clock_ms || !self.fold.absorb(record, &mut cell.value) {
+            return false;
+        }
+        // The key is looked at when the session would have ended without the record, which is early enough (I1).
+        cell.lengthen(window.end_ms);
+        true
+    }
+
     /// Looks at all keys that are due by a clock.
     fn fire_due<M>(&mut self, clock: Clock, time_ms: i64, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError>
     where
@@ -402,7 +432,15 @@ where
         true
     }
 
+    #[inline]
+    fn absorb(&mut self, record: &KeyedRecord<'_>, now_ms: i64) -> Result<bool, TaskError> {
+        Ok(self.lengthen(record, now_ms))
+    }
+
     fn process_keyed(&mut self, record: &KeyedRecord<'_>, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        if self.lengthen(record, flow.now_ms) {
+            return Ok(());
+        }
         let timestamp_ms = self.time_of(record, flow.now_ms);
         if timestamp_ms == NO_TIMESTAMP {
             return Err(self.fold.without_timestamp(flow.token, record));

@@ -58,6 +58,11 @@ impl Grid {
         self.slice_ms == self.size_ms
     }
 
+    /// Slices that a window is made of, at most.
+    pub fn slices_a_window(&self) -> i64 {
+        self.size_ms / self.slice_ms
+    }
+
     /// The window that begins last of those that have `timestamp_ms` in them; none between windows with gaps.
     #[inline]
     pub fn last_window_of(&self, timestamp_ms: i64) -> Option<Window> {

@@ -99,6 +99,15 @@ impl<V: Default, T: Default> WindowsOfKey<V, T> {
         Ok(from)
     }
 
+    /// The window that this one only makes longer: of those it overlaps the only one, which goes on after it, or to its end.
+    #[inline]
+    pub fn longer(&mut self, window: Window) -> Option<&mut Cell<V, T>> {
+        // Records come about in order of time: nearly all are of the latest.
+        let (last, before) = self.cells.split_last_mut()?;
+        let is_only = last.window.overlaps(window) && last.window.start_ms <= window.start_ms;
+        (is_only && before.last().is_none_or(|cell| !cell.window.overlaps(window))).then_some(last)
+    }
+
     /// Takes a window away.
     pub fn close(&mut self, at: usize) -> Cell<V, T> {
         self.cells.remove(at)
@@ -125,6 +134,13 @@ impl<V, T> Cell<V, T> {
     /// When it is forgotten.
     pub fn over_ms(&self, lateness_ms: i64) -> i64 {
         self.window.max_ms().saturating_add(lateness_ms)
+    }
+
+    /// A record has come that makes it end then, at the earliest; it fires at its end.
+    #[inline]
+    pub fn lengthen(&mut self, end_ms: i64) {
+        self.window.end_ms = self.window.end_ms.max(end_ms);
+        self.built_in = Kept::at(self.window.max_ms());
     }
 
     /// A record has come, which the built-in trigger is told of.

@@ -8,11 +8,13 @@
 mod assign;
 mod by_key;
 mod pane;
+mod rolling;
 mod sliced;
 mod trigger;
 
 pub use self::assign::{Grid, Window};
 pub use self::by_key::{Cell, WindowsOfKey};
 pub use self::pane::Pane;
+pub use self::rolling::{Part, Rolling, Sums};
 pub use self::sliced::{Added, SlicedWindows};
 pub use self::trigger::{BuiltIn, TriggerResult};

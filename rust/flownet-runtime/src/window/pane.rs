@@ -46,6 +46,31 @@ impl<V> Pane<V> {
         self.0.find(spread(hash), |held| held.hash == hash && held.key.is(key)).map(|held| &held.value)
     }
 
+    /// The value of a key, to change.
+    #[inline]
+    pub fn get_mut(&mut self, key: &[u8], hash: u32) -> Option<&mut V> {
+        self.0.find_mut(spread(hash), |held| held.hash == hash && held.key.is(key)).map(|held| &mut held.value)
+    }
+
+    /// Forgets a key.
+    pub fn remove(&mut self, key: &[u8], hash: u32) {
+        if let Ok(held) = self.0.find_entry(spread(hash), |held| held.hash == hash && held.key.is(key)) {
+            held.remove();
+        }
+    }
+
+    /// Gives memory back that keys took which are gone, once most of them are.
+    pub fn shrink(&mut self) {
+        if self.0.len() < self.0.capacity() / 16 {
+            self.0.shrink_to_fit(|held| spread(held.hash));
+        }
+    }
+
+    /// The same as [`entries`](Self::entries), with values to change.
+    pub fn entries_mut(&mut self) -> impl Iterator<Item = (&[u8], u32, &mut V)> {
+        self.0.iter_mut().map(|entry| (entry.key.as_slice(), entry.hash, &mut entry.value))
+    }
+
     /// Keys with their hashes and values, in an order that depends on nothing but the keys and how they came.
     pub fn entries(&self) -> impl Iterator<Item = (&[u8], u32, &V)> {
         self.0.iter().map(|entry| (entry.key.as_slice(), entry.hash, &entry.value))

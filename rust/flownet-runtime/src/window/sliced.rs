@@ -118,13 +118,16 @@ impl<V> SlicedWindows<V> {
         self.grid.windows_of(timestamp_ms).filter(is_fired)
     }
 
-    /// Drops what no window needs any more.
-    pub fn drop_expired(&mut self) {
-        while let Some(&(start_ms, _)) = self.slices.front()
-            && self.grid.last_window_of(start_ms).is_none_or(|last| self.is_over(last))
-        {
-            self.slices.pop_front();
-        }
+    /// Takes out the earliest slice, and when it begins, if no window needs it any more.
+    pub fn pop_expired(&mut self) -> Option<(i64, Pane<V>)> {
+        let &(start_ms, _) = self.slices.front()?;
+        let is_expired = self.grid.last_window_of(start_ms).is_none_or(|last| self.is_over(last));
+        if is_expired { self.slices.pop_front() } else { None }
+    }
+
+    /// All slices, by where they begin.
+    pub fn slices(&self) -> &VecDeque<(i64, Pane<V>)> {
+        &self.slices
     }
 
     /// Values held, over all slices.
@@ -216,7 +219,7 @@ mod tests {
         while let Some(window) = windows.next_due() {
             fired.extend(put_together(windows, window));
         }
-        windows.drop_expired();
+        while windows.pop_expired().is_some() {}
         fired
     }
 

@@ -96,6 +96,11 @@ impl BuiltIn {
 }
 
 impl Kept {
+    /// It fires then, and has kept nothing else.
+    pub(super) fn at(next_ms: i64) -> Self {
+        Self { records: 0, next_ms: Some(next_ms) }
+    }
+
     pub(super) fn next_ms(&self) -> Option<i64> {
         self.next_ms
     }

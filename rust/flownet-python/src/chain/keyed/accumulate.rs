@@ -1,7 +1,7 @@
 //! Folds of Python values: what is done with records, apart from what their results look like.
 
 use flownet_runtime::operator::{Fold, KeyedRecord};
-use flownet_runtime::window::Window;
+use flownet_runtime::window::{Part, Window};
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::prelude::*;
 
@@ -37,6 +37,18 @@ pub(in crate::chain) trait Accumulate: Send {
         value: &mut Self::Value,
         later: &Self::Value,
     ) -> Result<(), TaskError>;
+
+    /// Takes the earliest of what was merged out again, as [`Fold::take_out`] says.
+    fn take_out(&self, value: &mut Self::Value, earliest: &Self::Value) -> bool {
+        let _ = (value, earliest);
+        false
+    }
+
+    /// What a value is to the windows that it is part of.
+    fn part(&self, value: &Self::Value) -> Part {
+        let _ = value;
+        Part::Shared
+    }
 
     /// The result so far; none where there is nothing to tell.
     fn result<'py>(
@@ -75,6 +87,16 @@ impl<A: Accumulate> Fold<PythonMedium> for Folding<A> {
 
     fn merge(&self, py: Python<'_>, value: &mut A::Value, later: &A::Value) -> Result<(), TaskError> {
         self.accumulate.merge(py, &self.base, value, later)
+    }
+
+    #[inline]
+    fn take_out(&self, value: &mut A::Value, earliest: &A::Value) -> bool {
+        self.accumulate.take_out(value, earliest)
+    }
+
+    #[inline]
+    fn part(&self, value: &A::Value) -> Part {
+        self.accumulate.part(value)
     }
 
     fn emit(

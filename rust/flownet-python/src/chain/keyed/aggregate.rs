@@ -2,6 +2,7 @@
 
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::KeyedRecord;
+use flownet_runtime::window::Part;
 use pyo3::prelude::*;
 
 use super::accumulate::Accumulate;
@@ -63,6 +64,20 @@ impl Accumulate for Aggregate {
     ) -> Result<(), TaskError> {
         let Some(later) = later else { return Ok(()) };
         Value::fold(py, self.fold, held, later.clone_ref(py)).map_err(|error| base.info.failed(py, &error, None))
+    }
+
+    #[inline]
+    fn take_out(&self, held: &mut Option<Value>, earliest: &Option<Value>) -> bool {
+        match (held, earliest) {
+            (_, None) => true,
+            (None, _) => false,
+            (Some(held), Some(earliest)) => held.take_out(self.fold, earliest),
+        }
+    }
+
+    #[inline]
+    fn part(&self, held: &Option<Value>) -> Part {
+        held.as_ref().map_or(Part::Exact, |value| value.part(self.fold))
     }
 
     #[inline]

@@ -2,6 +2,7 @@
 
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::KeyedRecord;
+use flownet_runtime::window::Part;
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
 
@@ -28,6 +29,15 @@ impl Accumulate for Count {
     fn merge(&self, _: Python<'_>, _: &KeyedBase, count: &mut u64, later: &u64) -> Result<(), TaskError> {
         *count += later;
         Ok(())
+    }
+
+    fn take_out(&self, count: &mut u64, earliest: &u64) -> bool {
+        *count -= earliest;
+        true
+    }
+
+    fn part(&self, _: &u64) -> Part {
+        Part::Exact
     }
 
     #[inline]

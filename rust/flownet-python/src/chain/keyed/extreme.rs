@@ -2,6 +2,7 @@
 
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::KeyedRecord;
+use flownet_runtime::window::Part;
 use pyo3::prelude::*;
 
 use super::accumulate::Accumulate;
@@ -55,6 +56,21 @@ impl Accumulate for Extreme {
         let Some((value, record)) = later else { return Ok(()) };
         let taken = self.take(py, best, value.clone_ref(py), record);
         taken.map_err(|error| base.info.failed(py, &error, None))
+    }
+
+    fn take_out(&self, best: &mut Best, earliest: &Best) -> bool {
+        match (best, earliest) {
+            (Some((best, _)), Some((earliest, _))) => best.take_out(self.fold, earliest),
+            _ => false,
+        }
+    }
+
+    fn part(&self, best: &Best) -> Part {
+        // The record goes out as an object of its own; its measure stays here.
+        match best.as_ref().map_or(Part::Exact, |(value, _)| value.part(self.fold)) {
+            Part::Shared => Part::Fixed,
+            part => part,
+        }
     }
 
     fn result<'py>(

@@ -2,6 +2,7 @@
 
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::KeyedRecord;
+use flownet_runtime::window::Part;
 use pyo3::prelude::*;
 
 use super::accumulate::Accumulate;
@@ -55,6 +56,19 @@ impl Accumulate for Mean {
         }
         parts.count += later.count;
         Ok(())
+    }
+
+    fn take_out(&self, parts: &mut Parts, earliest: &Parts) -> bool {
+        let is_out = match (&mut parts.sum, &earliest.sum) {
+            (Some(sum), Some(earliest)) => sum.take_out(Aggregation::Sum, earliest),
+            _ => false,
+        };
+        parts.count -= if is_out { earliest.count } else { 0 };
+        is_out
+    }
+
+    fn part(&self, parts: &Parts) -> Part {
+        parts.sum.as_ref().map_or(Part::Exact, |sum| sum.part(Aggregation::Sum))
     }
 
     fn result<'py>(

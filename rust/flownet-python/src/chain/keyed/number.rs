@@ -5,6 +5,7 @@
 
 use std::cmp::Ordering;
 
+use flownet_runtime::window::Part;
 use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt};
 
@@ -64,6 +65,36 @@ impl Value {
                 *held = Some(next);
                 Ok(())
             }
+        }
+    }
+
+    /// What it is to the windows that it is part of: sums of floats depend on the order, and a NaN is neither less nor greater
+    /// than anything.
+    pub(super) fn part(&self, fold: Aggregation) -> Part {
+        match self {
+            Self::Int(_) => Part::Exact,
+            Self::Float(float) if fold != Aggregation::Sum && !float.is_nan() => Part::Exact,
+            Self::Float(_) => Part::Fixed,
+            Self::Object(_) => Part::Shared,
+        }
+    }
+
+    /// Takes the earliest of the values that were folded out again; false leaves it to who knows the others. All of them are
+    /// [exact](Part::Exact).
+    pub(super) fn take_out(&mut self, fold: Aggregation, earliest: &Self) -> bool {
+        match (fold, &*self, earliest) {
+            (Aggregation::Sum, Self::Int(sum), Self::Int(earliest)) => {
+                let Some(rest) = sum.checked_sub(*earliest) else { return false };
+                *self = Self::Int(rest);
+                true
+            }
+            (Aggregation::Sum, ..) => false,
+            // Who is beyond the earliest is somebody else, and beyond all others.
+            (Aggregation::Min, Self::Int(least), Self::Int(earliest)) => least < earliest,
+            (Aggregation::Max, Self::Int(most), Self::Int(earliest)) => most > earliest,
+            (Aggregation::Min, Self::Float(least), Self::Float(earliest)) => least < earliest,
+            (Aggregation::Max, Self::Float(most), Self::Float(earliest)) => most > earliest,
+            _ => false,
         }
     }
 
@@ -149,6 +180,20 @@ mod tests {
         assert_eq!(folded(Aggregation::Sum, [Value::Int(1), Value::Int(2)]).unwrap(), "Int(3)");
         assert_eq!(folded(Aggregation::Sum, [Value::Int(1), Value::Float(0.5)]).unwrap(), "Float(1.5)");
         assert_eq!(folded(Aggregation::Sum, [Value::Int(i64::MAX), Value::Int(1)]), None, "Python has larger ints");
+    }
+
+    #[test]
+    fn what_is_taken_out_leaves_what_the_others_give_or_the_matter_to_them() {
+        let rest = |fold, mut value: Value, earliest| value.take_out(fold, &earliest).then(|| format!("{value:?}"));
+        assert_eq!(rest(Aggregation::Sum, Value::Int(5), Value::Int(2)).unwrap(), "Int(3)");
+        assert_eq!(rest(Aggregation::Sum, Value::Float(5.0), Value::Float(2.0)), None, "the order of floats matters");
+        assert_eq!(rest(Aggregation::Sum, Value::Int(i64::MIN), Value::Int(1)), None);
+        assert_eq!(rest(Aggregation::Min, Value::Int(1), Value::Int(2)).unwrap(), "Int(1)");
+        assert_eq!(rest(Aggregation::Max, Value::Float(3.0), Value::Float(2.0)).unwrap(), "Float(3.0)");
+        for equal in [Value::Int(2), Value::Float(2.0)] {
+            assert_eq!(rest(Aggregation::Min, Value::Int(2), equal), None, "it may have been the least itself");
+        }
+        assert_eq!(Value::Float(f64::NAN).part(Aggregation::Min), Part::Fixed);
     }
 
     #[test]

@@ -1,0 +1,299 @@
+//! The window of a grid that fired last, kept so that the next one takes what is new and gives up what is over: a firing
+//! then costs what has changed, and not all slices of the window.
+//!
+//! # Invariants
+//! - R1: what a key has is exactly what its slices in the window give when they are merged in order of time. Where a part
+//!   cannot be taken out exactly, the key is put together anew.
+//! - R2: a key is held as long as one of the slices has it.
+
+use std::collections::VecDeque;
+
+use super::assign::Window;
+use super::pane::Pane;
+
+/// How values become one, and how one is taken out again.
+pub trait Sums<V> {
+    /// What can go wrong.
+    type Error;
+
+    /// What a key has before its first part; of the key of `part`.
+    fn empty(&self, part: &V) -> V;
+
+    /// Adds a later part.
+    fn add(&self, to: &mut V, part: &V) -> Result<(), Self::Error>;
+
+    /// Takes the earliest part out, of which all were [exact](Part::Exact); false leaves `from` as it was, where the rest
+    /// cannot be known.
+    fn take_out(&self, from: &mut V, part: &V) -> bool;
+
+    /// What a value is.
+    fn part(&self, value: &V) -> Part;
+}
+
+/// What the value of a slice is, as part of a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// A number that may be taken out again.
+    Exact,
+    /// Anything else that stays as it is.
+    Fixed,
+    /// What others may change once it was given out.
+    Shared,
+}
+
+/// The values of one window, by key.
+#[derive(Debug)]
+pub struct Rolling<V> {
+    /// The slices that begin from here on, before `end_ms`, are in it.
+    from_ms: i64,
+    end_ms: i64,
+    keys: Pane<Whole<V>>,
+    /// Keys to put together anew.
+    stale: Pane<()>,
+}
+
+#[derive(Debug)]
+struct Whole<V> {
+    value: V,
+    /// Slices that have the key, and how many of them are not exact.
+    slices: u32,
+    inexact: u32,
+    is_stale: bool,
+}
+
+type Slices<V> = VecDeque<(i64, Pane<V>)>;
+
+impl<V> Rolling<V> {
+    /// No window yet.
+    pub fn new() -> Self {
+        Self { from_ms: i64::MIN, end_ms: i64::MIN, keys: Pane::default(), stale: Pane::default() }
+    }
+
+    /// A record has come for a slice that may be in the window.
+    #[inline]
+    pub fn touch(&mut self, key: &[u8], hash: u32, timestamp_ms: i64) {
+        if timestamp_ms < self.end_ms && timestamp_ms >= self.from_ms {
+            self.mark(key, hash);
+        }
+    }
+
+    /// A slice is about to be forgotten.
+    pub fn leave<S: Sums<V>>(&mut self, start_ms: i64, slice: &Pane<V>, sums: &S) {
+        if start_ms >= self.from_ms && start_ms < self.end_ms {
+            self.take_out(slice, sums);
+            self.from_ms = start_ms + 1;
+        }
+    }
+
+    /// Goes on to a later window.
+    pub fn roll_to<S: Sums<V>>(&mut self, window: Window, slices: &Slices<V>, sums: &S) -> Result<(), S::Error> {
+        if window.start_ms >= self.end_ms {
+            self.clear();
+            (self.from_ms, self.end_ms) = (window.start_ms, window.start_ms);
+        }
+        for (_, slice) in within(slices, self.from_ms, window.start_ms) {
+            self.take_out(slice, sums);
+        }
+        self.from_ms = self.from_ms.max(window.start_ms);
+        for (_, slice) in within(slices, self.end_ms.max(self.from_ms), window.end_ms) {
+            self.take_in(slice, sums)?;
+        }
+        self.end_ms = window.end_ms;
+        self.renew(slices, sums)?;
+        self.keys.shrink();
+        Ok(())
+    }
+
+    /// Hands out all keys with their values, in an order that depends on nothing but the keys and how they came. `give` says
+    /// what the value is now that it was given out.
+    pub fn each<E>(&mut self, mut give: impl FnMut(&[u8], &mut V) -> Result<Part, E>) -> Result<(), E> {
+        for (key, hash, whole) in self.keys.entries_mut() {
+            if give(key, &mut whole.value)? == Part::Shared && !std::mem::replace(&mut whole.is_stale, true) {
+                self.stale.value_of(key, hash, || ());
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        *self = Self::new();
+    }
+
+    fn take_in<S: Sums<V>>(&mut self, slice: &Pane<V>, sums: &S) -> Result<(), S::Error> {
+        for (key, hash, part) in slice.entries() {
+            let whole = self.keys.value_of(key, hash, || Whole::new(sums.empty(part)));
+            if !whole.is_stale {
+                whole.add(part, sums)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take_out<S: Sums<V>>(&mut self, slice: &Pane<V>, sums: &S) {
+        for (key, hash, part) in slice.entries() {
+            let Some(whole) = self.keys.get_mut(key, hash).filter(|whole| !whole.is_stale) else { continue };
+            let was_exact = whole.inexact == 0;
+            whole.slices -= 1;
+            whole.inexact -= u32::from(sums.part(part) != Part::Exact);
+            if whole.slices == 0 {
+                self.keys.remove(key, hash);
+            } else if !(was_exact && sums.take_out(&mut whole.value, part)) {
+                whole.is_stale = true;
+                self.stale.value_of(key, hash, || ());
+            }
+        }
+    }
+
+    /// Puts together anew what is stale.
+    fn renew<S: Sums<V>>(&mut self, slices: &Slices<V>, sums: &S) -> Result<(), S::Error> {
+        for (key, hash, ()) in std::mem::take(&mut self.stale).entries() {
+            self.keys.remove(key, hash);
+            for (_, slice) in within(slices, self.from_ms, self.end_ms) {
+                let Some(part) = slice.get(key, hash) else { continue };
+                self.keys.value_of(key, hash, || Whole::new(sums.empty(part))).add(part, sums)?;
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn mark(&mut self, key: &[u8], hash: u32) {
+        match self.keys.get_mut(key, hash) {
+            Some(whole) if whole.is_stale => {}
+            whole => {
+                // Where there is none, there is nothing to mark.
+                whole.into_iter().for_each(|whole| whole.is_stale = true);
+                self.stale.value_of(key, hash, || ());
+            }
+        }
+    }
+}
+
+impl<V> Default for Rolling<V> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<V> Whole<V> {
+    fn new(value: V) -> Self {
+        Self { value, slices: 0, inexact: 0, is_stale: false }
+    }
+
+    fn add<S: Sums<V>>(&mut self, part: &V, sums: &S) -> Result<(), S::Error> {
+        sums.add(&mut self.value, part)?;
+        self.slices += 1;
+        self.inexact += u32::from(sums.part(part) != Part::Exact);
+        Ok(())
+    }
+}
+
+/// The slices that begin from one time on and before another.
+fn within<V>(slices: &Slices<V>, from_ms: i64, before_ms: i64) -> impl Iterator<Item = &(i64, Pane<V>)> {
+    let first = slices.partition_point(|(start_ms, _)| *start_ms < from_ms);
+    slices.range(first..).take_while(move |(start_ms, _)| *start_ms < before_ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use flownet_core::keygroup::hash_key;
+    use proptest::prelude::*;
+
+    use super::super::assign::Grid;
+    use super::super::sliced::{Added, SlicedWindows};
+    use super::*;
+
+    /// Texts, which tell in which order they were put together. Those that end in `!` are not exact, in `?` shared.
+    struct Texts;
+
+    impl Sums<String> for Texts {
+        type Error = ();
+
+        fn empty(&self, _: &String) -> String {
+            String::new()
+        }
+
+        fn add(&self, to: &mut String, part: &String) -> Result<(), ()> {
+            to.push_str(part);
+            Ok(())
+        }
+
+        fn take_out(&self, from: &mut String, part: &String) -> bool {
+            // Some cannot be taken out though they are exact.
+            if part.starts_with('a') {
+                return false;
+            }
+            let rest = from.strip_prefix(part.as_str()).expect("the earliest part comes first").to_owned();
+            *from = rest;
+            true
+        }
+
+        fn part(&self, value: &String) -> Part {
+            match value.chars().last() {
+                Some('!') => Part::Fixed,
+                Some('?') => Part::Shared,
+                _ => Part::Exact,
+            }
+        }
+    }
+
+    type Shown = (i64, String, String);
+
+    fn anew(windows: &SlicedWindows<String>, window: Window) -> Vec<Shown> {
+        let mut whole: std::collections::BTreeMap<String, String> = std::collections::BTreeMap::new();
+        for slice in windows.slices_of(window) {
+            for (key, _, part) in slice.entries() {
+                let key = String::from_utf8(key.to_vec()).expect("a key of the test");
+                whole.entry(key).or_default().push_str(part);
+            }
+        }
+        whole.into_iter().map(|(key, value)| (window.start_ms, key, value)).collect()
+    }
+
+    fn rolled(rolling: &mut Rolling<String>, windows: &SlicedWindows<String>, window: Window) -> Vec<Shown> {
+        rolling.roll_to(window, windows.slices(), &Texts).expect("texts can be put together");
+        let mut shown = Vec::new();
+        let given = rolling.each(|key, value| {
+            shown.push((window.start_ms, String::from_utf8(key.to_vec()).expect("a key of the test"), value.clone()));
+            let part = Texts.part(value);
+            if part == Part::Shared {
+                // Whoever got it changes it.
+                value.insert_str(0, "changed");
+            }
+            Ok::<_, ()>(part)
+        });
+        given.expect("nothing fails");
+        shown.sort();
+        shown
+    }
+
+    proptest! {
+        #[test]
+        fn each_window_is_what_its_slices_give(
+            steps in proptest::collection::vec((0u8..4, 0i64..200, "[abc][!?]?", any::<bool>()), 0..250),
+            (size, slide, lateness) in (1i64..40, 1i64..20, prop_oneof![Just(0i64), 0i64..60]),
+        ) {
+            let mut windows = SlicedWindows::new(Grid::new(size, slide, 0).expect("a grid"), lateness);
+            let mut rolling = Rolling::new();
+            for (key, at, text, is_time) in steps {
+                if !is_time {
+                    let key = key.to_string();
+                    let hash = hash_key(key.as_bytes());
+                    if let Added::Open(value) | Added::FiredBefore(value) = windows.add(key.as_bytes(), hash, at, String::new) {
+                        value.insert_str(0, &text);
+                        rolling.touch(key.as_bytes(), hash, at);
+                    }
+                    continue;
+                }
+                windows.advance(at);
+                while let Some(window) = windows.next_due() {
+                    prop_assert_eq!(rolled(&mut rolling, &windows, window), anew(&windows, window));
+                }
+                while let Some((start_ms, slice)) = windows.pop_expired() {
+                    rolling.leave(start_ms, &slice, &Texts);
+                }
+            }
+        }
+    }
+}

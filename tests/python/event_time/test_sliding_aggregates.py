@@ -1,0 +1,89 @@
+"""Aggregates over windows that overlap: each result is what the window's slices give, whatever was kept of the last."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import flownet as fn
+
+from .scripted import ms
+
+Value = tuple[int, Any]
+"""When, and what."""
+
+# Whole numbers, large ones that outgrow 64 bits, floats that do not add up in any order, a NaN, a bool.
+NUMBERS = st.one_of(st.integers(-5, 5), st.sampled_from([2**62, -(2**62), 0.1, 0.2, 1e17, -1e17, -0.0, math.nan, True]))
+KINDS = ["count", "sum", "min", "max", "mean", "min_by", "max_by", "reduce"]
+
+
+def reduced(kind: str, values: list[Any]) -> Any:
+    """Fold values of one slice, or of the slices of a window, from left to right."""
+    result = values[0]
+    for value in values[1:]:
+        if kind in ("min", "min_by"):
+            result = value if value < result else result
+        elif kind in ("max", "max_by"):
+            result = value if value > result else result
+        else:
+            result = result + value
+    return result
+
+
+def by_brute_force(kind: str, records: list[Value], size: int, slide: int) -> list[tuple[int, str]]:
+    slice_ms = math.gcd(size, slide)
+    slices: dict[int, list[Any]] = {}
+    for at, value in records:
+        slices.setdefault(at // slice_ms * slice_ms, []).append(value)
+    starts = {start for at, _ in records for start in range(at // slide * slide, at - size, -slide)}
+    results = []
+    for start in starts:
+        inside = [values for begin, values in sorted(slices.items()) if start <= begin < start + size]
+        count = sum(map(len, inside))
+        whole = reduced(kind, [reduced(kind, values) for values in inside])
+        results.append((start, repr(count if kind == "count" else whole / count if kind == "mean" else whole)))
+    return sorted(results)
+
+
+def by_flownet(kind: str, records: list[Value], size: int, slide: int, lateness: int) -> list[tuple[int, str]]:
+    class EachTime(fn.WatermarkGenerator[Value]):
+        def on_event(self, value: Value, timestamp_ms: int, output: Any) -> None:
+            output.emit_watermark(timestamp_ms - lateness - 1)
+
+        def on_periodic_emit(self, output: Any) -> None:
+            pass
+
+    strategy = fn.WatermarkStrategy.for_generator(EachTime()).with_timestamp_assigner(0)
+    env = fn.Environment()
+    keyed = env.from_collection(records).assign_timestamps_and_watermarks(strategy).key_by(lambda _: "k")
+    window = keyed.window(fn.Sliding(ms(size), ms(slide))).with_window()
+    match kind:
+        case "count":
+            stream = window.count()
+        case "reduce":
+            stream = window.reduce(lambda one, other: (one[0], one[1] + other[1]))
+        case _:
+            stream = getattr(window, kind)(1)
+    results = stream.collect()
+    result = env.execute(workers=0)
+    assert sum(task.late_records for task in result.tasks) == 0
+    is_record = kind in ("min_by", "max_by", "reduce")
+    return sorted((window.start_ms, repr(value[1] if is_record else value)) for _, window, value in results)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_each_window_is_what_its_slices_give(kind: str, data: st.DataObject) -> None:
+    slide = data.draw(st.integers(1, 6))
+    size = data.draw(st.integers(slide, 40))
+    lateness = data.draw(st.integers(0, 30))
+    times = data.draw(st.lists(st.integers(0, 120), min_size=1, max_size=40))
+    # Out of order by no more than the watermarks allow for.
+    times.sort(key=lambda at: at + (at * 7 % (lateness + 1)) / 2)
+    records = [(at, data.draw(NUMBERS)) for at in times]
+    assert by_flownet(kind, records, size, slide, lateness) == by_brute_force(kind, records, size, slide)
