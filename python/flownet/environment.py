@@ -266,8 +266,8 @@ class Environment:
         written over while the job reads it fails the job with `InputError`. (Workers inside Spark may have copies of
         the files, and tell this by the size alone.) A line may be as long as a record, ``max_record_size``.
 
-        A subtask reads file after file, in the order of their names. Where timestamps are assigned in its task, it reads
-        them side by side, always the one whose times are furthest behind.
+        A subtask reads file after file, in the order of their names; where timestamps are assigned in its task, side by
+        side, always the one whose times are furthest behind.
 
         Parameters
         ----------

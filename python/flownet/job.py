@@ -69,9 +69,9 @@ class TaskReport:
     """How far event time has come in its subtask that is furthest behind, in milliseconds since 1970-01-01 UTC;
     2**63 - 1 when time has ended. None before the first watermark."""
     watermark_lag_seconds: float | None = None
-    """How far the wall clock was ahead of that subtask's watermark when it was last reported: how old, at least, results
-    by event time are. Where records of the past are read, it is how long ago they were, and shrinks as the job catches
-    up. Below 0: records are ahead of the clock. None before the first watermark and when time has ended."""
+    """How far the wall clock was ahead of that subtask's watermark when it was last reported: how old, at least,
+    results by event time are. Where records of the past are read, it is how long ago they were, and shrinks as the job
+    catches up. Below 0: records are ahead of the clock. None before the first watermark and when time has ended."""
 
 
 @dataclass(frozen=True, slots=True)
