@@ -252,6 +252,8 @@ def has_timestamps(origins: tuple[Origin, ...]) -> bool:
         seen.add(node.id)
         if node.kind == "assign_timestamps":
             return True
+        if node.kind == "from_script" and (node.settings or {}).get("timestamps"):
+            return True
         if node.kind == "window":
             window: Any = (node.settings or {}).get("window")
             if window["clock"] == "event":

@@ -23,6 +23,8 @@ from .streams import Stream
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from .testing.script import Step
+
 T = TypeVar("T")
 
 
@@ -324,6 +326,33 @@ class Environment:
         >>> lines = env.socket_text("localhost", 9999)
         """
         return self._stream(sources.socket_text(self._dataflow, host, port, errors, rate_limit=rate_limit))
+
+    def from_script(self, *scripts: Iterable[Step]) -> Stream[Any]:
+        """Start from scripts that say what arrives, in which order and when: for tests.
+
+        Parameters
+        ----------
+        *scripts
+            For each subtask of the source the steps that it takes: `flownet.testing.Record`, `Watermark`, `Idle` and
+            `Active`. At its end time ends, as at the end of any source.
+
+        Raises
+        ------
+        PlanError
+            There is no script, or something else is in one.
+
+        Examples
+        --------
+        >>> from flownet.testing import Record, Watermark
+        >>> script = [Record("a", 1_000), Watermark(9_999), Record("a", 2_000), Record("b", 12_000)]
+        >>> counts = env.from_script(script).key_by(str).window(fn.Tumbling("10s")).count().collect()
+        >>> result = env.execute()  # the second record is late
+        >>> list(counts)
+        [('a', 1), ('b', 1)]
+        """
+        from .testing.script import from_script
+
+        return self._stream(from_script(self._dataflow, scripts))
 
     def from_spark(self, frame: DataFrame, *, as_dicts: bool = False) -> Stream[Any]:
         """Start from the rows of a DataFrame of Spark, read by the workers themselves where Spark has them.

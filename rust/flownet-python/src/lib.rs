@@ -18,6 +18,7 @@ mod convert;
 mod crew;
 mod door;
 mod graph;
+mod harness;
 mod job;
 mod leave;
 mod logging;
@@ -40,6 +41,8 @@ mod _flownet {
     use super::codec_functions::{decode, encode, encode_key, key_group, subtask_of};
     #[pymodule_export]
     use super::crew::{PyCrew, PyMember};
+    #[pymodule_export]
+    use super::harness::PyHarness;
     #[pymodule_export]
     use super::job::{PyJobHandle, check, end_functions, explain, submit};
     #[pymodule_export]

@@ -7,13 +7,13 @@ use flownet_core::CustomEvent;
 
 use crate::error::TaskError;
 use crate::input::InputBatch;
-use crate::mailbox::CancelToken;
+use crate::mailbox::{CancelToken, Mailbox};
 use crate::metrics::TaskMetrics;
 use crate::outputs::Outputs;
 use crate::source::RateLimit;
 use crate::spec::TaskSpec;
 use crate::state::KeyGroupRange;
-use crate::time::TimeSignal;
+use crate::time::{TimeSignal, WallClock};
 
 /// All operators of one task, fused: records between them are never serialised.
 ///
@@ -127,4 +127,32 @@ pub struct TaskContext {
     pub metrics: Arc<TaskMetrics>,
     /// Set when the task is told to stop; long calls should look at it.
     pub cancel: CancelToken,
+    /// What it takes for the wall's clock.
+    pub clock: WallClock,
+}
+
+impl TaskContext {
+    /// Of a subtask that runs on `worker`.
+    pub(crate) fn of(
+        spec: &TaskSpec,
+        worker: String,
+        max_record_bytes: usize,
+        mailbox: &Mailbox,
+        clock: WallClock,
+    ) -> Self {
+        let TaskSpec { subtask, parallelism, max_parallelism, .. } = *spec;
+        Self {
+            task_name: spec.name.clone(),
+            subtask,
+            parallelism,
+            max_parallelism,
+            // Without keys the groups mean nothing, and may be fewer than subtasks.
+            key_group_range: KeyGroupRange::of(subtask, parallelism, max_parallelism.max(parallelism)),
+            worker,
+            max_record_bytes,
+            metrics: Arc::new(TaskMetrics::new()),
+            cancel: mailbox.cancel_token(),
+            clock,
+        }
+    }
 }

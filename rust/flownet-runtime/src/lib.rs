@@ -39,7 +39,7 @@ mod outputs;
 mod task;
 
 pub use self::chain::{Chain, ChainFactory, SourceStatus, TaskContext};
-pub use self::deploy::{BufferNeed, PreparedTask, TaskHandle, buffers_needed};
+pub use self::deploy::{BufferNeed, Harness, PreparedTask, TaskHandle, buffers_needed};
 pub use self::error::{ExchangeFailure, ExchangeFailureKind, OperatorFailure, TaskError};
 pub use self::input::InputBatch;
 pub use self::inspection::TaskInspection;

@@ -33,6 +33,8 @@ pub struct Outputs {
     metrics: Arc<TaskMetrics>,
     /// Of a source; without limits elsewhere.
     pub(crate) pace: Pace,
+    /// Whoever reads what is written runs on the same thread: a wait for them would never end.
+    pub(crate) is_alone: bool,
 }
 
 impl Outputs {
@@ -193,7 +195,7 @@ impl Outputs {
         cancel: CancelToken,
         metrics: Arc<TaskMetrics>,
     ) -> Self {
-        Self { writers, parker, inlets, cancel, metrics, pace: Pace::default() }
+        Self { writers, parker, inlets, cancel, metrics, pace: Pace::default(), is_alone: false }
     }
 
     /// Registers the task's waker with every output that is not available; `true` if all are.
@@ -222,6 +224,14 @@ impl Outputs {
         self.inlets.park(&self.parker, limit);
     }
 
+    #[cold]
+    fn refuse_to_wait(&self) -> TaskError {
+        let records = self.metrics.snapshot().records_out;
+        TaskError::Config(format!(
+            "more was emitted in one go than a harness holds before anybody reads it, after {records} records: feed it less"
+        ))
+    }
+
     fn wait_for_segments(&mut self) -> Result<(), TaskError> {
         for writer in &mut self.writers {
             while writer.is_blocked() {
@@ -232,6 +242,7 @@ impl Outputs {
                         // `is_blocked` says whether that was all of it.
                         let _ = writer.resume()?;
                     }
+                    Poll::Pending if self.is_alone => return Err(self.refuse_to_wait()),
                     Poll::Pending => {
                         self.inlets.park(&self.parker, None);
                     }

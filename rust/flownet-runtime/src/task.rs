@@ -34,15 +34,15 @@ use crate::mailbox::{Mail, Mailbox};
 use crate::outputs::Outputs;
 use crate::snapshot::Checkpointing;
 use crate::source::Turn;
-use crate::time::{END_OF_TIME_MS, TimeSignal, wall_clock_ms};
+use crate::time::{END_OF_TIME_MS, TimeSignal};
 
 /// Longest sleep towards a timer: the wall clock may be set meanwhile.
 const MAX_TIMER_SLEEP: Duration = Duration::from_secs(1);
 
 /// One task on its own thread.
-pub(crate) struct Task {
+pub(crate) struct Task<C: Chain + ?Sized = dyn Chain> {
     pub(crate) cx: TaskContext,
-    pub(crate) chain: Box<dyn Chain>,
+    pub(crate) chain: Box<C>,
     /// `None` for a source.
     pub(crate) input: Option<TaskInput>,
     /// Where the connections are that bring it.
@@ -60,18 +60,18 @@ pub(crate) struct Task {
     pub(crate) checkpointing: Option<Checkpointing>,
 }
 
-enum Step {
+pub(crate) enum Step {
     /// Something was done; there may be more.
     More,
     /// Nothing to do for now, at most for this long.
     Wait(Option<Duration>),
-    /// The coordinator holds the source back, at least for this long or until it says otherwise.
+    /// Those behind hold it back, or the coordinator, until it is woken or at most for this long.
     Held(Option<Duration>),
     /// The input has ended.
     End { drain: bool },
 }
 
-impl Task {
+impl<C: Chain + ?Sized> Task<C> {
     /// Runs the task to its end, whatever that is, and gives everything back. `on_failure` is called as soon as it has
     /// failed.
     pub(crate) fn run(mut self, name: &str, on_failure: impl FnOnce(&TaskError)) -> Result<(), TaskError> {
@@ -116,28 +116,37 @@ impl Task {
 
     fn run_to_end_of_input(&mut self) -> Result<bool, TaskError> {
         loop {
-            self.read_mail()?;
-            self.outputs.wait()?;
-            let timer = self.fire_timers()?;
-            if !self.outputs.is_available() && !self.outputs.poll_available()? {
-                self.sleep(TimeState::SoftBackPressured, timer);
-                continue;
-            }
-            match self.step()? {
+            match self.turn()? {
                 Step::More => {}
-                Step::Wait(limit) => self.sleep(TimeState::Idle, shorter(timer, limit)),
-                Step::Held(limit) => self.sleep(TimeState::SoftBackPressured, shorter(timer, limit)),
+                Step::Wait(limit) => self.sleep(TimeState::Idle, limit),
+                Step::Held(limit) => self.sleep(TimeState::SoftBackPressured, limit),
                 Step::End { drain } => return Ok(drain),
             }
         }
     }
 
-    fn finish(&mut self, drain: bool) -> Result<(), TaskError> {
+    /// Does what there is to do next, once around the loop.
+    pub(crate) fn turn(&mut self) -> Result<Step, TaskError> {
+        self.read_mail()?;
+        self.outputs.wait()?;
+        let timer = self.fire_timers()?;
+        if !self.outputs.is_available() && !self.outputs.poll_available()? {
+            return Ok(Step::Held(timer));
+        }
+        Ok(match self.step()? {
+            Step::Wait(limit) => Step::Wait(shorter(timer, limit)),
+            Step::Held(limit) => Step::Held(shorter(timer, limit)),
+            done => done,
+        })
+    }
+
+    /// The input has ended: so does time, if it came to its own end, and so do the outputs.
+    pub(crate) fn finish(&mut self, drain: bool) -> Result<(), TaskError> {
         self.switch(TimeState::Busy);
         if drain && self.input.is_none() {
             // Tasks with inputs learn from these that time is over; here it begins.
             self.cx.metrics.set_watermark(END_OF_TIME_MS);
-            self.chain.on_time(TimeSignal::Watermark(END_OF_TIME_MS), wall_clock_ms(), &mut self.outputs)?;
+            self.chain.on_time(TimeSignal::Watermark(END_OF_TIME_MS), self.cx.clock.now_ms(), &mut self.outputs)?;
         }
         self.chain.commit(&mut self.outputs)?;
         self.outputs.finish(drain)
@@ -161,7 +170,7 @@ impl Task {
     /// Fires what is due; says how long the task may sleep.
     fn fire_timers(&mut self) -> Result<Option<Duration>, TaskError> {
         let Some(due_ms) = self.chain.next_timer_ms() else { return Ok(None) };
-        let now_ms = wall_clock_ms();
+        let now_ms = self.cx.clock.now_ms();
         if let Ok(left_ms @ 1..) = u64::try_from(due_ms.saturating_sub(now_ms)) {
             return Ok(Some(Duration::from_millis(left_ms).min(MAX_TIMER_SLEEP)));
         }
@@ -213,11 +222,11 @@ impl Task {
 
     fn process(&mut self) -> Result<(), TaskError> {
         self.switch(TimeState::Busy);
-        let (mailbox, pools) = (&self.mailbox, &self.output_pools);
+        let (mailbox, pools, clock) = (&self.mailbox, &self.output_pools, &self.cx.clock);
         let timer_ms = self.chain.next_timer_ms();
-        let now_ms = wall_clock_ms();
+        let now_ms = clock.now_ms();
         let should_yield = || {
-            let at_ms = wall_clock_ms();
+            let at_ms = clock.now_ms();
             at_ms.abs_diff(now_ms) >= MOST_BATCH_MS
                 || timer_ms.is_some_and(|due_ms| due_ms <= at_ms)
                 || mailbox.has_mail()
@@ -235,7 +244,7 @@ impl Task {
                 if let TimeSignal::Watermark(timestamp_ms) = signal {
                     self.cx.metrics.set_watermark(timestamp_ms);
                 }
-                self.chain.on_time(signal, wall_clock_ms(), &mut self.outputs)
+                self.chain.on_time(signal, self.cx.clock.now_ms(), &mut self.outputs)
             }
             Signal::Custom(event) => self.chain.on_custom(&event),
         }

@@ -1,6 +1,8 @@
 //! Event time: what is said of it between tasks and operators.
 
-use std::time::SystemTime;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
@@ -30,8 +32,34 @@ pub enum Clock {
     Event,
 }
 
-/// The wall's clock, in milliseconds since the epoch.
+/// The system's wall clock, in milliseconds since the epoch; one before it counts as the epoch.
 pub(crate) fn wall_clock_ms() -> i64 {
-    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    i64::try_from(since_epoch.unwrap_or_default().as_millis()).unwrap_or(i64::MAX)
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// What a task takes for the wall's clock.
+#[derive(Clone, Debug, Default)]
+pub struct WallClock {
+    /// None: the system's.
+    by_hand: Option<Arc<AtomicI64>>,
+}
+
+impl WallClock {
+    /// One that stands until it is [set](Self::set). Clones share it.
+    pub fn by_hand(now_ms: i64) -> Self {
+        Self { by_hand: Some(Arc::new(AtomicI64::new(now_ms))) }
+    }
+
+    /// Milliseconds since the epoch; a system's clock before it counts as the epoch.
+    pub fn now_ms(&self) -> i64 {
+        self.by_hand.as_ref().map_or_else(wall_clock_ms, |now_ms| now_ms.load(Ordering::Relaxed))
+    }
+
+    /// Moves a clock that goes by hand, and never back. The system's goes by itself.
+    pub fn set(&self, now_ms: i64) {
+        if let Some(held_ms) = &self.by_hand {
+            held_ms.fetch_max(now_ms, Ordering::Relaxed);
+        }
+    }
 }

@@ -94,6 +94,11 @@ impl<K: Ord> TimerService<K> {
         self.timers.first().map(|(timestamp_ms, _)| *timestamp_ms)
     }
 
+    /// Those that are set, the earliest first.
+    pub fn iter(&self) -> impl Iterator<Item = (i64, &K)> {
+        self.timers.iter().map(|(timestamp_ms, key)| (*timestamp_ms, key))
+    }
+
     /// Timers set.
     pub fn len(&self) -> usize {
         self.timers.len()

@@ -7,23 +7,13 @@ from itertools import accumulate
 from typing import Any, TypeAlias
 
 import flownet as fn
+from flownet import testing
 
 from . import oracle
 from .oracle import Assigner, Record, Watermark
 
 Item: TypeAlias = tuple[str, str, int, int]
-"""``"record"`` or ``"watermark"``, key, value, timestamp."""
-
-
-class Script(fn.WatermarkGenerator[Item]):
-    """Emits the watermarks that are among the records."""
-
-    def on_event(self, value: Item, timestamp_ms: int, output: Any) -> None:
-        if value[0] == "watermark":
-            output.emit_watermark(timestamp_ms)
-
-    def on_periodic_emit(self, output: Any) -> None:
-        pass
+"""``"record"``, key, value, timestamp."""
 
 
 class Punctual(fn.WatermarkGenerator[Item]):
@@ -43,10 +33,7 @@ class Punctual(fn.WatermarkGenerator[Item]):
 
 def play(env: fn.Environment, arrivals: list[Record | Watermark], chained: bool = True) -> fn.Stream[Item]:
     """Make a stream of the records, from one subtask, with the watermarks at their places among them."""
-    items = [_item(arrival) for arrival in arrivals]
-    strategy = fn.WatermarkStrategy.for_generator(Script()).with_timestamp_assigner(lambda item: item[3])
-    timed = env.from_collection(items).assign_timestamps_and_watermarks(strategy).set_parallelism(1)
-    records = timed.filter(lambda item: item[0] == "record").set_parallelism(1)
+    records = env.from_script([_step(arrival) for arrival in arrivals])
     return records if chained else records.disable_chaining()
 
 
@@ -83,7 +70,11 @@ def ms(milliseconds: int) -> timedelta:
     return timedelta(milliseconds=milliseconds)
 
 
-def _item(arrival: Record | Watermark) -> Item:
+def _item(record: Record) -> Item:
+    return "record", str(record.key), record.value, record.timestamp
+
+
+def _step(arrival: Record | Watermark) -> testing.Step:
     if isinstance(arrival, Watermark):
-        return "watermark", "", 0, arrival.timestamp
-    return "record", str(arrival.key), arrival.value, arrival.timestamp
+        return testing.Watermark(arrival.timestamp)
+    return testing.Record(_item(arrival), arrival.timestamp)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import flownet as fn
+from flownet.testing import Harness, Record, Watermark
 
 CLICKS = [("ann", 1000), ("bob", 4000), ("ann", 3000), ("ann", 65_000), ("bob", 70_000), ("ann", 66_000)]
 SHAPES = [(0, 1, True), (0, 3, False), (2, 2, True)]
@@ -104,21 +105,15 @@ def test_results_are_those_of_the_records_alone(name: str, shape: tuple[int, int
     assert run(build, shape) == sorted(expected, key=repr)
 
 
-class Marked(fn.WatermarkGenerator[tuple[str, int]]):
-    """A watermark behind each record whose key is one."""
-
-    def on_event(self, value: tuple[str, int], timestamp_ms: int, output: fn.WatermarkOutput) -> None:
-        if value[0] == "mark":
-            output.emit_watermark(timestamp_ms)
+def timed(*records: tuple[str, int]) -> list[Record]:
+    """Records at the times that are in them."""
+    return [Record(record, record[1]) for record in records]
 
 
-def marked(env: fn.Environment, records: list[tuple[str, int]]) -> fn.Stream[tuple[str, int]]:
-    strategy = fn.WatermarkStrategy.for_generator(Marked).with_timestamp_assigner(1)
-    stream = env.from_collection(records).assign_timestamps_and_watermarks(strategy)
-    return stream.filter(lambda record: record[0] != "mark")
-
-
-LATE = [("a", 1), ("mark", 9), ("a", 2), ("mark", 12), ("a", 3), ("mark", 20), ("a", 4), ("a", 25)]
+LATE = [
+    *(*timed(("a", 1)), Watermark(9), *timed(("a", 2)), Watermark(12), *timed(("a", 3)), Watermark(20)),
+    *timed(("a", 4), ("a", 25)),
+]
 
 
 def test_a_running_job_says_how_far_event_time_has_come_and_how_far_that_is_behind_the_clock() -> None:
@@ -154,7 +149,7 @@ def test_a_running_job_says_how_far_event_time_has_come_and_how_far_that_is_behi
 
 def test_late_records_are_counted_and_dropped() -> None:
     env = fn.Environment()
-    counts = marked(env, LATE).key_by(0).window(fn.Tumbling("10ms")).count().collect()
+    counts = env.from_script(LATE).key_by(0).window(fn.Tumbling("10ms")).count().collect()
     result = env.execute()
     assert list(counts) == [("a", 1), ("a", 1)]
     assert sum(task.late_records for task in result.tasks) == 3
@@ -165,7 +160,7 @@ def test_late_records_are_counted_and_dropped() -> None:
 def test_within_the_allowed_lateness_each_record_gives_its_window_out_again() -> None:
     env = fn.Environment()
     late = fn.OutputTag("late")
-    window = marked(env, LATE).key_by(0).window(fn.Tumbling("10ms")).allowed_lateness("10ms")
+    window = env.from_script(LATE).key_by(0).window(fn.Tumbling("10ms")).allowed_lateness("10ms")
     counts = window.side_output_late_data(late).count()
     results, too_late = counts.collect(), counts.side_output(late).collect()
     result = env.execute()
@@ -176,8 +171,7 @@ def test_within_the_allowed_lateness_each_record_gives_its_window_out_again() ->
 
 def test_an_interval_join_counts_who_comes_too_late() -> None:
     env = fn.Environment()
-    stream = marked(env, [("a", 5), ("mark", 9), ("a", 7), ("a", 10)])
-    keyed = stream.key_by(0)
+    keyed = env.from_script([*timed(("a", 5)), Watermark(9), *timed(("a", 7), ("a", 10))]).key_by(0)
     pairs = keyed.interval_join(keyed).between("0ms", "5ms").process(lambda one, other: (one[1], other[1])).collect()
     result = env.execute()
     assert sorted(pairs) == [(5, 5), (5, 10), (10, 10)]
@@ -187,7 +181,7 @@ def test_an_interval_join_counts_who_comes_too_late() -> None:
 def test_late_records_of_a_join_go_to_the_side_output_of_their_input() -> None:
     env = fn.Environment()
     early, late = fn.OutputTag("early"), fn.OutputTag("late")
-    keyed = marked(env, [("a", 5), ("mark", 9), ("a", 7), ("a", 10)]).key_by(0)
+    keyed = env.from_script([*timed(("a", 5)), Watermark(9), *timed(("a", 7), ("a", 10))]).key_by(0)
     pairs = keyed.interval_join(keyed).between("0ms", "5ms")
     joined = pairs.side_output_left_late_data(early).side_output_right_late_data(late).process()
     versions = keyed.as_of_join(keyed, "left").side_output_left_late_data(early).process()
@@ -285,7 +279,7 @@ def test_a_join_in_sessions_asks_the_gap_of_the_records() -> None:
 def test_the_time_of_a_pair_is_the_later_one_whoever_comes_first(order: tuple[int, int]) -> None:
     env = fn.Environment()
     records = [("a", 5), ("a", 42)]
-    keyed = marked(env, [records[at] for at in order]).key_by(0)
+    keyed = env.from_script(timed(*(records[at] for at in order))).key_by(0)
     pairs = keyed.interval_join(keyed).between("37ms", "37ms").process(lambda one, other: "pair")
     starts = pairs.key_by(str).window(fn.Tumbling("10ms")).with_window().count().map(spans).collect()
     env.execute()
@@ -338,7 +332,7 @@ def test_what_a_timer_emits_has_its_time() -> None:
         def on_timer(self, timestamp_ms: int, ctx: fn.ProcessContext[str]) -> Iterable[str]:
             yield ctx.key
 
-    later = marked(env, [("a", 1), ("mark", 300)]).key_by(0).process(Later())
+    later = env.from_script([*timed(("a", 1)), Watermark(300)]).key_by(0).process(Later())
     starts = later.key_by(str).window(fn.Tumbling("50ms")).with_window().count().map(spans).collect()
     env.execute()
     assert list(starts) == [("a", 100, 150, 1)]
@@ -413,37 +407,20 @@ def test_a_broadcast_side_reaches_every_key(env: fn.Environment) -> None:
     assert sorted(tripled) == [3 * number for number in range(20)]
 
 
-def test_state_with_a_time_to_live_is_freed_without_its_key_being_seen(env: fn.Environment) -> None:
-    mappings: list[Any] = []
-
+def test_state_with_a_time_to_live_is_freed_without_its_key_being_seen() -> None:
     class Remember(fn.KeyedProcessFunction[str, str, str]):
         def open(self, ctx: fn.OpenContext) -> None:
             self.last = ctx.get_state(fn.ValueStateDescriptor("last", ttl="50ms"))
 
         def process(self, value: str, ctx: fn.ProcessContext[str]) -> None:
-            if value == "look":
-                # The mapping of another key: emptied when its value has expired.
-                ctx.set_timer(ctx.now_ms() + 300)
-                return
             self.last.update(value)
-            mappings.append(ctx.state)
 
-        def on_timer(self, timestamp_ms: int, ctx: fn.ProcessContext[str]) -> Iterable[str]:
-            yield f"{len(mappings[0])} left"
-
-    def slowly() -> Iterable[str]:
-        yield "value"
-        yield "look"
-        import time
-
-        while True:
-            yield from ()
-            time.sleep(0.6)
-            return
-
-    left = env.from_iterable(slowly()).key_by(str).process(Remember()).collect()
-    env.execute()
-    assert list(left) == ["0 left"]
+    with Harness(lambda words: words.key_by(str).process(Remember())) as harness:
+        harness.send("value")
+        harness.advance("49ms")
+        assert harness.states == {"value": {"last": "value"}}
+        harness.advance("1ms")
+        assert harness.states == {}
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ MAY_IMPORT_EXTENSION = {
     "spark.member",
     "spark.stage",
     "spark.versions",
+    "testing.harness",
     "worker",
 }
 

@@ -30,13 +30,14 @@ use super::meter::Meter;
 use super::objects::{Objects, required};
 use super::operators::{Assigner, Filter, FlatMap, Map, ProcessAll, Timestamps};
 use super::sinks::{Collect as CollectSink, CustomSink, Print, WriteText};
-use super::sources::{Collection, Iterable, LineDecoder, Pulled, ReadText, SocketText};
+use super::sources::{Collection, Iterable, LineDecoder, Pulled, ReadText, Script, SocketText};
 use crate::codec::{ClassTable, KnownClasses, Pickle, SentClasses};
 
 /// Builds chains of Python operators.
 pub struct PythonChainFactory {
     objects: Arc<Objects>,
-    threads: Arc<TaskThreads>,
+    /// None: its chains run on threads that have the interpreter already.
+    threads: Option<Arc<TaskThreads>>,
     /// The classes that records of the job are of.
     classes: Arc<ClassTable>,
 }
@@ -44,20 +45,30 @@ pub struct PythonChainFactory {
 impl PythonChainFactory {
     /// Chains of this process find the objects that were not serialised in `objects`.
     pub fn new(objects: Arc<Objects>) -> Self {
-        Self { objects, threads: Arc::default(), classes: Arc::default() }
+        Self { objects, threads: Some(Arc::default()), classes: Arc::default() }
+    }
+
+    /// The same, for chains that run where they are called from.
+    pub(crate) fn of_callers_thread(objects: Arc<Objects>) -> Self {
+        Self { threads: None, ..Self::new(objects) }
     }
 
     /// Where its chains run.
     pub fn threads(&self) -> Arc<TaskThreads> {
-        Arc::clone(&self.threads)
+        self.threads.clone().unwrap_or_default()
+    }
+
+    /// The chain of a task.
+    pub(crate) fn chain(&self, py: Python<'_>, task: &TaskSpec) -> Result<PythonChain, TaskError> {
+        let Self { objects, threads, classes } = self;
+        let builder = Builder { task, objects, threads, classes, pickle: pickle_of(task.codec) };
+        builder.chain(py)
     }
 }
 
 impl ChainFactory for PythonChainFactory {
     fn build(&self, task: &TaskSpec) -> Result<Box<dyn Chain>, TaskError> {
-        let Self { objects, threads, classes } = self;
-        let builder = Builder { task, objects, threads, classes, pickle: pickle_of(task.codec) };
-        Ok(Box::new(Python::attach(|py| builder.chain(py))?))
+        Ok(Box::new(Python::attach(|py| self.chain(py, task))?))
     }
 }
 
@@ -71,7 +82,7 @@ fn pickle_of(codec: Codec) -> Pickle {
 struct Builder<'a> {
     task: &'a TaskSpec,
     objects: &'a Objects,
-    threads: &'a Arc<TaskThreads>,
+    threads: &'a Option<Arc<TaskThreads>>,
     classes: &'a Arc<ClassTable>,
     pickle: Pickle,
 }
@@ -93,7 +104,7 @@ impl Builder<'_> {
             Ok(Entry { side, keyed, stamps })
         };
         let entries = self.task.inputs.iter().map(entry).collect::<Result<_, TaskError>>()?;
-        let medium = PythonMedium::new(self.known_classes(), Arc::clone(self.threads));
+        let medium = PythonMedium::new(self.known_classes(), self.threads.clone());
         OperatorChain::new(medium, stages, exits, entries, self.rate_limit())
     }
 
@@ -197,6 +208,9 @@ impl StageBuilder<'_, '_> {
                 let given = self.function()?;
                 let pulled = if *makes_its_own { Pulled::MadeBy(given) } else { Pulled::Iterator(given) };
                 Kind::Source(Box::new(Iterable::new(pulled, self.meter(), info)))
+            }
+            OperatorKind::FromScript { .. } => {
+                Kind::Source(Box::new(Script::new(self.function()?, self.meter(), info)))
             }
             OperatorKind::ReadText { splits, errors, .. } => {
                 let mut behind = self.builder.task.operators.iter();

@@ -2,10 +2,9 @@
 
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use flownet_runtime::TaskContext;
-use flownet_runtime::time::{Clock, NO_TIMESTAMP};
+use flownet_runtime::time::{Clock, NO_TIMESTAMP, WallClock};
 use flownet_runtime::window::Window;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
@@ -21,11 +20,12 @@ use super::failure::{OperatorInfo, short_repr};
 pub struct PyTaskContext {
     info: OperatorInfo,
     worker: String,
+    clock: WallClock,
 }
 
 impl PyTaskContext {
     pub(super) fn new(info: &OperatorInfo, cx: &TaskContext) -> Self {
-        Self { info: info.clone(), worker: cx.worker.clone() }
+        Self { info: info.clone(), worker: cx.worker.clone(), clock: cx.clock.clone() }
     }
 }
 
@@ -124,6 +124,11 @@ impl PyProcessContext {
         let before = self.lock().replace(current);
         // Dropped without the lock: dropping a user's object may run its code.
         drop(before);
+    }
+
+    /// The mapping that all keys share.
+    pub(super) fn shared<'py>(&self, py: Python<'py>) -> &Bound<'py, PyDict> {
+        self.broadcast_state.bind(py)
     }
 
     /// Takes the context off its key.
@@ -228,18 +233,16 @@ impl PyProcessContext {
         })
     }
 
-    #[expect(clippy::unused_self, reason = "a method to Python, so that tests can replace the context as a whole")]
     fn now_ms(&self) -> i64 {
-        now_ms()
+        self.task.clock.now_ms()
     }
 
     fn timer_service(slf: Bound<'_, Self>) -> Bound<'_, Self> {
         slf
     }
 
-    #[expect(clippy::unused_self, reason = "as now_ms")]
     fn current_processing_time(&self) -> i64 {
-        now_ms()
+        self.task.clock.now_ms()
     }
 
     fn current_watermark(&self) -> PyResult<i64> {
@@ -346,7 +349,7 @@ impl PyWindowContext {
     }
 
     fn now_ms(&self) -> i64 {
-        if self.now_ms == i64::MIN { now_ms() } else { self.now_ms }
+        self.now_ms
     }
 
     #[getter]
@@ -402,7 +405,7 @@ impl PyTriggerContext {
     }
 
     fn now_ms(&self) -> i64 {
-        if self.now_ms == i64::MIN { now_ms() } else { self.now_ms }
+        self.now_ms
     }
 
     #[getter]
@@ -436,10 +439,4 @@ pub(super) fn window_object(py: Python<'_>, window: Window) -> PyResult<Bound<'_
     static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let find = || py.import(intern!(py, "flownet.functions"))?.getattr(intern!(py, "Window")).map(Bound::unbind);
     CLASS.get_or_try_init(py, find)?.bind(py).call1((window.start_ms, window.end_ms))
-}
-
-/// Milliseconds since the epoch; a clock before it counts as the epoch.
-fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

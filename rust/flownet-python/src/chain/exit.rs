@@ -18,7 +18,7 @@ use crate::codec::{SentClasses, encode, parts};
 pub(super) const CLASS_DEFINITION: u16 = 1;
 
 /// One edge out of the task.
-pub(super) struct Exit {
+pub(crate) struct Exit {
     /// Index among the task's outputs.
     output: usize,
     route: Route,
@@ -32,7 +32,7 @@ pub(super) struct Exit {
 }
 
 /// How records of an edge find their subpartition.
-pub(super) enum Route {
+pub(crate) enum Route {
     /// The output's selector knows.
     Any,
     /// By the key that this function finds in the record.

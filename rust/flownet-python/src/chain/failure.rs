@@ -20,13 +20,18 @@ const TEXT_BYTES: usize = 64 << 10;
 
 /// Who an operator is, for errors and contexts.
 #[derive(Clone, Debug)]
-pub(super) struct OperatorInfo {
+pub(crate) struct OperatorInfo {
     pub(super) operator: String,
     pub(super) subtask: u32,
     pub(super) parallelism: u32,
 }
 
 impl OperatorInfo {
+    /// What users call the operator.
+    pub(crate) fn name(&self) -> &str {
+        &self.operator
+    }
+
     /// The user's exception, with the record it was raised on.
     #[cold]
     pub(super) fn failed(&self, py: Python<'_>, error: &PyErr, record: Option<&Bound<'_, PyAny>>) -> TaskError {

@@ -16,20 +16,21 @@ use super::isolate::{is_immutable, isolate, take_item};
 use crate::codec::{self, KnownClasses, exact};
 
 /// The operators of one task.
-pub(super) type PythonChain = operator::OperatorChain<PythonMedium>;
+pub(crate) type PythonChain = operator::OperatorChain<PythonMedium>;
 
 /// What lies behind a stage, while the interpreter is attached.
 pub(super) type Flow<'a, 'py> = operator::Flow<'a, 'py, PythonMedium>;
 
 /// The interpreter, as one task has it.
-pub(super) struct PythonMedium {
+pub(crate) struct PythonMedium {
     classes: KnownClasses,
-    threads: Arc<TaskThreads>,
+    /// Where its thread is listed. None: the thread is the caller's, who has the interpreter already.
+    threads: Option<Arc<TaskThreads>>,
     is_open: bool,
 }
 
 impl PythonMedium {
-    pub(super) fn new(classes: KnownClasses, threads: Arc<TaskThreads>) -> Self {
+    pub(super) fn new(classes: KnownClasses, threads: Option<Arc<TaskThreads>>) -> Self {
         Self { classes, threads, is_open: false }
     }
 }
@@ -41,9 +42,10 @@ impl Medium for PythonMedium {
     type Exit = Exit;
 
     fn open(&mut self) -> Result<(), TaskError> {
+        let Some(threads) = &self.threads else { return Ok(()) };
         keep_thread();
         self.is_open = true;
-        let entered = Python::attach(|py| enter_threads(py, &self.threads));
+        let entered = Python::attach(|py| enter_threads(py, threads));
         entered.map_err(|error| TaskError::Config(error.to_string()))
     }
 

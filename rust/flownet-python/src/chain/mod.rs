@@ -30,4 +30,5 @@ pub use attach::TaskThreads;
 pub use build::PythonChainFactory;
 pub use context::{PyProcessContext, PyTaskContext, PyTriggerContext, PyWindowContext};
 pub(crate) use failure::CODEC_ERROR;
+pub(crate) use medium::PythonChain;
 pub use objects::Objects;

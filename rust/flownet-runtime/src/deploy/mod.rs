@@ -9,6 +9,7 @@
 //!   ask for them after the task has ended.
 
 mod handle;
+mod harness;
 mod prepared;
 
 use flownet_core::partition::PartitionHandle;
@@ -17,6 +18,7 @@ use flownet_net::{NetworkConfig, NetworkEnvironment};
 use serde::{Deserialize, Serialize};
 
 pub use self::handle::TaskHandle;
+pub use self::harness::{Harness, Stopped};
 pub use self::prepared::PreparedTask;
 use crate::spec::TaskSpec;
 

@@ -27,8 +27,8 @@ use crate::metrics::TaskMetrics;
 use crate::outputs::Outputs;
 use crate::snapshot::Checkpointing;
 use crate::spec::{ChannelSpec, FlowControl, OutputSpec, Partitioner, TaskSpec};
-use crate::state::KeyGroupRange;
 use crate::task::{Task, catching};
+use crate::time::WallClock;
 
 /// Stack of a task's thread. Operators of embedded languages recurse deeply; untouched pages cost nothing.
 const STACK_BYTES: usize = 8 << 20;
@@ -150,11 +150,10 @@ impl PreparedTask {
         on_exit: impl FnOnce() + Send + 'static,
     ) -> Result<TaskHandle, TaskError> {
         let mailbox = Mailbox::new();
-        let metrics = Arc::new(TaskMetrics::new());
         let outcome = Arc::new(OnceLock::new());
         let name = full_name(&self.spec);
-        let cx = self.context(worker_name.into(), &mailbox, &metrics);
-        let watched = self.watched(&metrics);
+        let cx = TaskContext::of(&self.spec, worker_name.into(), self.max_record_bytes, &mailbox, WallClock::default());
+        let watched = self.watched(&cx.metrics);
         let Self { spec, max_record_bytes, writers, output_pools, output_inlets, gate, registered, .. } = self;
         let (partitions, checkpointing) = (registered.partitions.clone(), self.checkpointing);
         let parts = TaskParts {
@@ -263,22 +262,6 @@ impl PreparedTask {
     fn remote_channels(&self) -> u32 {
         u32::try_from(self.spec.channels(self.worker, false)).unwrap_or(u32::MAX)
     }
-
-    fn context(&self, worker: String, mailbox: &Mailbox, metrics: &Arc<TaskMetrics>) -> TaskContext {
-        let TaskSpec { subtask, parallelism, max_parallelism, .. } = self.spec;
-        TaskContext {
-            task_name: self.spec.name.clone(),
-            subtask,
-            parallelism,
-            max_parallelism,
-            // Without keys the groups mean nothing, and may be fewer than subtasks.
-            key_group_range: KeyGroupRange::of(subtask, parallelism, max_parallelism.max(parallelism)),
-            worker,
-            max_record_bytes: self.max_record_bytes,
-            metrics: Arc::clone(metrics),
-            cancel: mailbox.cancel_token(),
-        }
-    }
 }
 
 /// What the task's thread takes along.
@@ -365,7 +348,7 @@ impl PreparedGate {
     }
 }
 
-fn check(spec: &TaskSpec) -> Result<(), TaskError> {
+pub(super) fn check(spec: &TaskSpec) -> Result<(), TaskError> {
     let TaskSpec { subtask, parallelism, max_parallelism, .. } = *spec;
     let wrong = if subtask >= parallelism || parallelism.max(max_parallelism) > MAX_PARALLELISM_LIMIT {
         format!("subtask {subtask} of {parallelism} with {max_parallelism} key groups")
@@ -394,7 +377,7 @@ fn create_pool(
     })
 }
 
-fn selector(output: &OutputSpec, spec: &TaskSpec) -> Selector {
+pub(super) fn selector(output: &OutputSpec, spec: &TaskSpec) -> Selector {
     // Any number does, if only writers begin at different places; the same job begins the same way each time.
     let start = spec.task_id.wrapping_mul(0x9e37_79b9);
     match output.partitioner {
@@ -407,6 +390,6 @@ fn selector(output: &OutputSpec, spec: &TaskSpec) -> Selector {
     }
 }
 
-fn full_name(spec: &TaskSpec) -> String {
+pub(super) fn full_name(spec: &TaskSpec) -> String {
     format!("{} ({}/{})", spec.name, spec.subtask + 1, spec.parallelism)
 }

@@ -6,7 +6,7 @@ use flownet_core::CustomEvent;
 
 use super::record::{KeyedRecord, take_stamp};
 use super::stage::{Kind, Leaving, Stage};
-use super::{Flow, Medium, Operator};
+use super::{Flow, Inspection, Medium, Operator};
 use crate::chain::{Chain, SourceStatus, TaskContext};
 use crate::error::TaskError;
 use crate::input::InputBatch;
@@ -54,6 +54,21 @@ impl<M: Medium> OperatorChain<M> {
         };
         let is_keyed = head.is_keyed();
         Ok(Self { medium, stages, exits, entries, is_keyed, rate_limit, is_open: false })
+    }
+
+    /// Tells what each operator keeps, upstream first, between two batches.
+    pub fn inspect<'m>(
+        &self,
+        token: M::Token<'m>,
+        mut tell: impl FnMut(&M::Info, Looked<'m, M>),
+    ) -> Result<(), TaskError> {
+        for stage in &self.stages {
+            let Kind::Operator(operator) = &stage.kind else { continue };
+            let mut found = Inspection::new();
+            operator.inspect(token, &mut found)?;
+            tell(&stage.info, found.with_keys(|key| self.medium.decode(token, &key, &stage.info))?);
+        }
+        Ok(())
     }
 
     /// Calls every operator in order, upstream first, so that what one emits meets the next.
@@ -128,6 +143,9 @@ impl<M: Medium> OperatorChain<M> {
         head.process(record, flow)
     }
 }
+
+/// What an operator keeps, with its keys.
+pub type Looked<'m, M> = Inspection<<M as Medium>::Record<'m>, <M as Medium>::Record<'m>>;
 
 /// Counts the rows of a record that arrived.
 #[inline]

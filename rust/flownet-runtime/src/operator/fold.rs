@@ -1,6 +1,6 @@
 //! What becomes of the records of a key: as they arrive, or in windows.
 
-use super::{Flow, KeyedRecord, Medium, Operator};
+use super::{Flow, Found, KeyedRecord, Medium, Operator};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::state::{Held, KeyGroupRange, KeyedState};
@@ -49,6 +49,11 @@ pub trait Fold<M: Medium>: Send {
     /// Gives out what became of the records so far, behind each of them.
     fn emit_so_far(&self, key: &[u8], value: &Self::Value, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError>;
 
+    /// Forgets the records of a window that goes on, and nothing else that is kept for it.
+    fn purge(&self, value: &mut Self::Value) {
+        *value = Self::Value::default();
+    }
+
     /// A window is forgotten.
     fn clear(
         &mut self,
@@ -71,6 +76,24 @@ pub trait Fold<M: Medium>: Send {
 
     /// The error of a record that has no timestamp, where one is needed.
     fn without_timestamp(&self, token: M::Token<'_>, record: &KeyedRecord<'_>) -> TaskError;
+
+    /// Shows what is kept of a key's records. `key` decodes to the key as it was given; no window: of all so far.
+    fn inspect_value<'m>(
+        &self,
+        token: M::Token<'m>,
+        (key, window): (&[u8], Option<Window>),
+        value: &Self::Value,
+        found: &mut Found<'m, M>,
+    ) -> Result<(), TaskError> {
+        let _ = (token, key, window, value, found);
+        Ok(())
+    }
+
+    /// Shows what is kept of none in particular.
+    fn inspect<'m>(&self, token: M::Token<'m>, found: &mut Found<'m, M>) -> Result<(), TaskError> {
+        let _ = (token, found);
+        Ok(())
+    }
 
     /// Prepares the subtask.
     fn open(&mut self, token: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
@@ -116,6 +139,13 @@ impl<M: Medium, F: Fold<M>> Operator<M> for Running<F, F::Value> {
         let held = self.state.get_or_insert_with(record.key, record.hash, || Held::new(record, F::Value::default()))?;
         self.fold.fold(flow.token, record, &mut held.value)?;
         self.fold.emit_so_far(held.key_value(record.key), &held.value, flow)
+    }
+
+    fn inspect<'m>(&self, token: M::Token<'m>, found: &mut Found<'m, M>) -> Result<(), TaskError> {
+        for (_, key, held) in self.state.iter() {
+            self.fold.inspect_value(token, (held.key_value(key), None), &held.value, found)?;
+        }
+        self.fold.inspect(token, found)
     }
 
     fn close(&mut self, token: M::Token<'_>) -> Result<(), TaskError> {

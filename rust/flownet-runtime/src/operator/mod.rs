@@ -18,6 +18,7 @@ mod brake;
 mod chain;
 mod flow;
 mod fold;
+mod inspect;
 mod joins;
 mod late;
 mod record;
@@ -28,9 +29,10 @@ mod windows;
 use flownet_core::CustomEvent;
 
 pub use self::brake::Brake;
-pub use self::chain::{Entry, OperatorChain};
+pub use self::chain::{Entry, Looked, OperatorChain};
 pub use self::flow::Flow;
 pub use self::fold::{Fold, Running};
+pub use self::inspect::{Found, Inspection, Kept, PendingTimer, What};
 pub use self::joins::{AsOfJoin, Interval, IntervalJoin, Pairing};
 pub use self::record::{KEY_AS_GIVEN, KeyedRecord, MalformedRecord, put_stamp};
 pub use self::sliced::Sliced;
@@ -217,6 +219,12 @@ pub trait Operator<M: Medium>: Send {
     /// The input has ended and the last batch is over: makes the results final.
     fn commit(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
         let _ = flow;
+        Ok(())
+    }
+
+    /// Shows what it keeps, between two calls.
+    fn inspect<'m>(&self, token: M::Token<'m>, found: &mut Found<'m, M>) -> Result<(), TaskError> {
+        let _ = (token, found);
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::late::Late;
-use super::{Flow, Fold, KeyedRecord, Medium, Operator};
+use super::{Flow, Fold, Found, KeyedRecord, Medium, Operator};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::state::Held;
@@ -66,14 +66,25 @@ impl<F, V> Sliced<F, V> {
             rolling.roll_to(window, self.windows.slices(), &FoldOf { fold: &self.fold, token: flow.token })?;
             return give_out_rolling(&mut self.fold, window, rolling, flow);
         }
+        let whole = self.put_together(window, flow.token)?;
+        give_out(&mut self.fold, window, whole, flow)
+    }
+
+    /// What a window is made of.
+    fn put_together<M>(&self, window: Window, token: M::Token<'_>) -> Result<Pane<Held<V>>, TaskError>
+    where
+        M: Medium,
+        F: Fold<M, Value = V>,
+        V: Default + Send,
+    {
         let mut whole: Pane<Held<V>> = Pane::default();
         for slice in self.windows.slices_of(window) {
             for (key, hash, held) in slice.entries() {
                 let merged = whole.value_of(key, hash, || held.of_same_key(V::default()));
-                self.fold.merge(flow.token, &mut merged.value, &held.value)?;
+                self.fold.merge(token, &mut merged.value, &held.value)?;
             }
         }
-        give_out(&mut self.fold, window, whole, flow)
+        Ok(whole)
     }
 
     fn fire_due<M>(&mut self, clock_ms: i64, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError>
@@ -270,6 +281,19 @@ impl<M: Medium, F: Fold<M>> Operator<M> for Sliced<F, F::Value> {
 
     fn finish(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
         self.fire_due(END_OF_TIME_MS, flow)
+    }
+
+    fn inspect<'m>(&self, token: M::Token<'m>, found: &mut Found<'m, M>) -> Result<(), TaskError> {
+        for window in self.windows.open_windows() {
+            let whole = self.put_together(window, token)?;
+            for (key, _, held) in whole.entries() {
+                self.fold.inspect_value(token, (held.key_value(key), Some(window)), &held.value, found)?;
+            }
+            if self.windows.is_pending(window) {
+                found.add_timer(self.clock, window.max_ms(), None, Some(window));
+            }
+        }
+        self.fold.inspect(token, found)
     }
 
     fn close(&mut self, token: M::Token<'_>) -> Result<(), TaskError> {

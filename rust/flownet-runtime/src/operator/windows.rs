@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::late::Late;
 use super::sliced::BREATH_RECORDS;
-use super::{Flow, Fold, KeyedRecord, Medium, Operator};
+use super::{Flow, Fold, Found, KeyedRecord, Medium, Operator};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::state::{Held, KeyGroupRange, KeyedState};
@@ -71,6 +71,18 @@ pub trait Calls<M: Medium>: Send {
         other: Self::Kept,
         token: M::Token<'_>,
     ) -> Result<(), TaskError>;
+
+    /// Shows what a trigger keeps for a window.
+    fn inspect<'m>(
+        &self,
+        token: M::Token<'m>,
+        of: (&[u8], Option<Window>),
+        kept: &Self::Kept,
+        found: &mut Found<'m, M>,
+    ) -> Result<(), TaskError> {
+        let _ = (token, of, kept, found);
+        Ok(())
+    }
 
     /// Prepares the subtask.
     fn open(&mut self, token: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError>;
@@ -225,7 +237,7 @@ impl<F, C> At<'_, F, C> {
             flow.timestamp_ms = before;
         }
         if result.purges {
-            cell.value = V::default();
+            self.fold.purge(&mut cell.value);
         }
         Ok(())
     }
@@ -522,6 +534,23 @@ where
     fn finish(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
         self.wall_ms = END_OF_TIME_MS;
         self.fire_due(Clock::Processing, END_OF_TIME_MS, flow)
+    }
+
+    fn inspect<'m>(&self, token: M::Token<'m>, found: &mut Found<'m, M>) -> Result<(), TaskError> {
+        for (_, key, held) in self.keys.iter() {
+            let key = held.key_value(key);
+            for cell in held.value.iter() {
+                let of = (key, Some(cell.window));
+                self.fold.inspect_value(token, of, &cell.value, found)?;
+                self.calls.inspect(token, of, &cell.kept, found)?;
+                for clock in [Clock::Processing, Clock::Event] {
+                    for at_ms in cell.pending(index(clock), index(self.clock)) {
+                        found.add_timer(clock, at_ms, Some(key), Some(cell.window));
+                    }
+                }
+            }
+        }
+        self.fold.inspect(token, found)
     }
 
     fn close(&mut self, token: M::Token<'_>) -> Result<(), TaskError> {

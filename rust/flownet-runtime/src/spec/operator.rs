@@ -29,6 +29,12 @@ pub enum OperatorKind {
         #[serde(default)]
         makes_its_own: bool,
     },
+    /// Source: records and event time as a script says, which is the payload.
+    FromScript {
+        /// Its records have times. Default: true.
+        #[serde(default = "yes")]
+        timestamps: bool,
+    },
     /// Source: the lines of files, dealt out to the subtasks.
     ReadText {
         /// Files and folders.
@@ -134,10 +140,14 @@ impl OperatorKind {
     pub fn is_repeatable(&self) -> Option<bool> {
         match self {
             Self::FromCollection | Self::ReadText { .. } => Some(true),
-            Self::FromIterable { .. } | Self::SocketText { .. } => Some(false),
+            Self::FromIterable { .. } | Self::FromScript { .. } | Self::SocketText { .. } => Some(false),
             _ => None,
         }
     }
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// What a process function takes.
@@ -254,6 +264,7 @@ impl OperatorKind {
     pub fn makes_timestamps(&self) -> bool {
         match self {
             Self::AssignTimestamps { .. } => true,
+            Self::FromScript { timestamps } => *timestamps,
             Self::Window { window, .. } => window.clock == Clock::Event,
             _ => false,
         }
@@ -279,6 +290,7 @@ impl OperatorKind {
         match self {
             Self::FromCollection => "from_collection",
             Self::FromIterable { .. } => "from_iterable",
+            Self::FromScript { .. } => "from_script",
             Self::ReadText { .. } => "read_text",
             Self::SocketText { .. } => "socket_text",
             Self::Map => "map",

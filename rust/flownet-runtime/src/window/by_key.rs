@@ -42,6 +42,11 @@ impl<V: Default, T: Default> WindowsOfKey<V, T> {
         self.cells.is_empty()
     }
 
+    /// The open windows, to look at.
+    pub fn iter(&self) -> impl Iterator<Item = &Cell<V, T>> {
+        self.cells.iter()
+    }
+
     /// The open windows.
     pub fn cells(&mut self) -> &mut [Cell<V, T>] {
         &mut self.cells
@@ -163,6 +168,12 @@ impl<V, T> Cell<V, T> {
     /// It asks no more.
     pub fn delete_timer(&mut self, clock: usize, time_ms: i64) {
         self.timers[clock].retain(|asked_ms| *asked_ms != time_ms);
+    }
+
+    /// Times at which it is to fire, or at which a trigger of the user is to be asked, by the clock of this number.
+    pub fn pending(&self, clock: usize, window_clock: usize) -> impl Iterator<Item = i64> {
+        let own = if clock == window_clock { self.built_in.next_ms() } else { None };
+        self.timers[clock].iter().copied().chain(own)
     }
 
     /// The earliest time that it asked for and that has come.

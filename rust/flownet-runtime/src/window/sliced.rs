@@ -13,7 +13,7 @@
 //!   these. A record without any such window is late and is not stored.
 //! - I3: a clock that steps back opens no fired window again.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use super::assign::{Grid, Window};
 use super::pane::Pane;
@@ -128,6 +128,17 @@ impl<V> SlicedWindows<V> {
     /// All slices, by where they begin.
     pub fn slices(&self) -> &VecDeque<(i64, Pane<V>)> {
         &self.slices
+    }
+
+    /// The windows that hold something and may still fire, in order of time.
+    pub fn open_windows(&self) -> impl Iterator<Item = Window> {
+        let windows = self.slices.iter().flat_map(|(start_ms, _)| self.grid.windows_of(*start_ms));
+        windows.filter(|window| !self.is_over(*window)).collect::<BTreeSet<_>>().into_iter()
+    }
+
+    /// Whether a window is yet to fire for the first time.
+    pub fn is_pending(&self, window: Window) -> bool {
+        window.max_ms() > self.clock_ms
     }
 
     /// Values held, over all slices.

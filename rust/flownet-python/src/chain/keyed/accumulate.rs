@@ -1,6 +1,6 @@
 //! Folds of Python values: what is done with records, apart from what their results look like.
 
-use flownet_runtime::operator::{Fold, KeyedRecord};
+use flownet_runtime::operator::{Fold, Found, KeyedRecord, What};
 use flownet_runtime::window::{Part, Window};
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::prelude::*;
@@ -130,6 +130,24 @@ impl<A: Accumulate> Fold<PythonMedium> for Folding<A> {
 
     fn without_timestamp(&self, py: Python<'_>, record: &KeyedRecord<'_>) -> TaskError {
         self.base.without_timestamp(py, record)
+    }
+
+    fn inspect_value<'py>(
+        &self,
+        py: Python<'py>,
+        (key, window): (&[u8], Option<Window>),
+        value: &A::Value,
+        found: &mut Found<'py, PythonMedium>,
+    ) -> Result<(), TaskError> {
+        if let Some(result) = self.accumulate.result(py, &self.base, value)? {
+            found.add(if window.is_some() { What::Window } else { What::Value }, Some(key), window, result);
+        }
+        Ok(())
+    }
+
+    fn inspect<'py>(&self, py: Python<'py>, found: &mut Found<'py, PythonMedium>) -> Result<(), TaskError> {
+        self.results.inspect(py, found);
+        Ok(())
     }
 
     fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {

@@ -1,6 +1,6 @@
 //! What users' functions say of windows: the gaps of sessions, and triggers of their own.
 
-use flownet_runtime::operator::{Asked, Calls, KeyedRecord, TriggerCall};
+use flownet_runtime::operator::{Asked, Calls, Found, KeyedRecord, TriggerCall, What};
 use flownet_runtime::time::Clock;
 use flownet_runtime::window::{TriggerResult, Window};
 use flownet_runtime::{TaskContext, TaskError};
@@ -103,6 +103,19 @@ impl Calls<PythonMedium> for WindowCalls {
         let merged = trigger.bind(py).call_method1(intern!(py, "merge_state"), (kept.take(), other));
         let merged = merged.and_then(|merged| Ok(merged.extract::<Option<Py<PyDict>>>()?));
         *kept = merged.map_err(|error| self.base.info.failed(py, &error, None))?;
+        Ok(())
+    }
+
+    fn inspect<'py>(
+        &self,
+        py: Python<'py>,
+        (key, window): (&[u8], Option<Window>),
+        kept: &Self::Kept,
+        found: &mut Found<'py, PythonMedium>,
+    ) -> Result<(), TaskError> {
+        if let Some(state) = kept {
+            found.add(What::TriggerState, Some(key), window, state.bind(py).clone().into_any());
+        }
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! All records of a window, for a user's function: kept as bytes until then, a fraction of the memory of objects.
 
-use flownet_runtime::operator::{Fold, KeyedRecord};
+use flownet_runtime::operator::{Fold, Found, KeyedRecord, What};
 use flownet_runtime::window::Window;
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::intern;
@@ -122,6 +122,11 @@ impl Fold<PythonMedium> for Collect {
         Err(TaskError::Config("a function over the records of a window was given none".into()))
     }
 
+    fn purge(&self, records: &mut Records) {
+        records.bytes.clear();
+        records.places.clear();
+    }
+
     fn clear(
         &mut self,
         window: Window,
@@ -142,6 +147,25 @@ impl Fold<PythonMedium> for Collect {
 
     fn without_timestamp(&self, py: Python<'_>, record: &KeyedRecord<'_>) -> TaskError {
         self.base.without_timestamp(py, record)
+    }
+
+    fn inspect_value<'py>(
+        &self,
+        py: Python<'py>,
+        (key, window): (&[u8], Option<Window>),
+        records: &Records,
+        found: &mut Found<'py, PythonMedium>,
+    ) -> Result<(), TaskError> {
+        found.add(What::Window, Some(key), window, self.decode_all(py, &records.bytes)?.into_any());
+        if let Some(state) = &records.state {
+            found.add(What::WindowState, Some(key), window, state.bind(py).clone().into_any());
+        }
+        Ok(())
+    }
+
+    fn inspect<'py>(&self, py: Python<'py>, found: &mut Found<'py, PythonMedium>) -> Result<(), TaskError> {
+        self.results.inspect(py, found);
+        Ok(())
     }
 
     fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {

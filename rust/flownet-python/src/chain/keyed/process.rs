@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use flownet_core::keygroup::hash_key;
-use flownet_runtime::operator::{KeyedRecord, Operator};
+use flownet_runtime::operator::{Found, KeyedRecord, Operator, What};
 use flownet_runtime::state::{KeyGroupRange, KeyedState};
 use flownet_runtime::time::{Clock, NO_TIMESTAMP};
 use flownet_runtime::timer::{TimerKey, TimerService};
@@ -272,6 +272,22 @@ impl Operator<PythonMedium> for Process {
         let result = call1(&finish, context.as_any());
         self.emit(None, (&finish, result), flow)?;
         context.get().leave().sides.emit(flow)
+    }
+
+    fn inspect<'py>(&self, py: Python<'py>, found: &mut Found<'py, PythonMedium>) -> Result<(), TaskError> {
+        for (_, key, mapping) in self.state.iter() {
+            found.add(What::State, Some(key), None, mapping.bind(py).clone().into_any());
+        }
+        for (clock, timers) in [(Clock::Processing, &self.timers[PROCESSING]), (Clock::Event, &self.timers[EVENT])] {
+            for (timestamp_ms, owner) in timers.iter() {
+                found.add_timer(clock, timestamp_ms, Some(owner.key_value()), None);
+            }
+        }
+        let shared = self.bound()?.context.get().shared(py);
+        if !shared.is_empty() {
+            found.add(What::BroadcastState, None, None, shared.clone().into_any());
+        }
+        Ok(())
     }
 
     fn close(&mut self, py: Python<'_>) -> Result<(), TaskError> {

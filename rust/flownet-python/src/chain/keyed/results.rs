@@ -1,6 +1,7 @@
 //! What results of folds look like: pairs, with their window, or what a user's function makes of them.
 
 use flownet_core::keygroup::hash_key;
+use flownet_runtime::operator::{Found, What};
 use flownet_runtime::state::{KeyGroupRange, KeyedState};
 use flownet_runtime::window::Window;
 use flownet_runtime::{TaskContext, TaskError};
@@ -11,7 +12,7 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 use super::KeyedBase;
 use crate::chain::call::call1;
 use crate::chain::context::{PySides, PyTaskContext, PyWindowContext, window_object};
-use crate::chain::medium::{EmitEach, Flow};
+use crate::chain::medium::{EmitEach, Flow, PythonMedium};
 
 /// The look of results.
 pub(in crate::chain) struct Results {
@@ -158,6 +159,14 @@ impl Results {
         let (_, of_key, sides) = context.get().leave();
         keep(py, global, (key, hash), of_key)?;
         sides.emit(flow)
+    }
+
+    /// Shows what the user's function keeps over all windows of a key.
+    pub(super) fn inspect<'py>(&self, py: Python<'py>, found: &mut Found<'py, PythonMedium>) {
+        let Some(OfWindow::Object { global, .. }) = &self.process else { return };
+        for (_, key, mapping) in global.iter() {
+            found.add(What::GlobalState, Some(key), None, mapping.bind(py).clone().into_any());
+        }
     }
 
     pub(super) fn open(&self, py: Python<'_>, base: &KeyedBase, cx: &TaskContext) -> Result<(), TaskError> {

@@ -3,6 +3,7 @@
 mod collection;
 mod iterable;
 mod lines;
+mod script;
 mod socket;
 mod text;
 mod waits;
@@ -10,6 +11,7 @@ mod waits;
 pub(super) use collection::Collection;
 pub(super) use iterable::{Iterable, Pulled};
 pub(super) use lines::LineDecoder;
+pub(super) use script::Script;
 pub(super) use socket::SocketText;
 pub(super) use text::ReadText;
 

@@ -1,0 +1,29 @@
+"""Tests of dataflows and of the functions in them: without waiting, and without chance.
+
+`Harness` feeds one function or windowed operation with records, watermarks and time, and shows what it emitted and what
+it keeps. `Environment.from_script` is a source that emits records, watermarks and idleness as a script says, for tests
+of whole jobs.
+
+>>> import flownet as fn
+>>> from flownet import testing
+>>> with testing.Harness(lambda words: words.key_by(str).window(fn.Tumbling("10s")).count()) as harness:
+...     harness.send("to", 1_000), harness.send("be", 2_000), harness.send("to", 9_000)
+...     harness.watermark(9_999)
+([], [], [])
+[('to', 2), ('be', 1)]
+"""
+
+from .harness import Emitted, Harness, OpenWindow, PendingTimer
+from .script import Active, Idle, Record, Step, Watermark
+
+__all__ = [
+    "Active",
+    "Emitted",
+    "Harness",
+    "Idle",
+    "OpenWindow",
+    "PendingTimer",
+    "Record",
+    "Step",
+    "Watermark",
+]

@@ -1,0 +1,99 @@
+//! `from_script`: records, watermarks and idleness in the order of a script.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use flownet_runtime::operator::Source;
+use flownet_runtime::time::{END_OF_TIME_MS, NO_TIMESTAMP, TimeSignal};
+use flownet_runtime::{SourceStatus, TaskContext, TaskError, TaskMetrics};
+use pyo3::prelude::*;
+use pyo3::types::PyIterator;
+
+use super::POLL_RECORDS;
+use crate::chain::failure::OperatorInfo;
+use crate::chain::medium::{Flow, PythonMedium};
+use crate::chain::meter::Meter;
+use crate::chain::rows::rows;
+
+/// Emits what the script of its subtask says.
+pub(in crate::chain) struct Script {
+    /// Called with the subtask and the number of subtasks; returns the steps.
+    make: Py<PyAny>,
+    steps: Option<Py<PyIterator>>,
+    watermark_ms: i64,
+    meter: Meter,
+    info: OperatorInfo,
+    metrics: Option<Arc<TaskMetrics>>,
+}
+
+/// A step, as `flownet.testing` hands it over: what it is, when, and the record.
+type Step<'py> = (u8, Option<i64>, Bound<'py, PyAny>);
+
+const RECORD: u8 = 0;
+const WATERMARK: u8 = 1;
+const IDLE: u8 = 2;
+
+/// How soon a script that has nothing to say for now is asked again; in a harness each call asks.
+const ASK_AGAIN: Duration = Duration::from_millis(20);
+
+impl Script {
+    pub(in crate::chain) fn new(make: Py<PyAny>, meter: Meter, info: OperatorInfo) -> Self {
+        Self { make, steps: None, watermark_ms: NO_TIMESTAMP, meter, info, metrics: None }
+    }
+
+    /// Does as the step says; false when that was the last for this poll.
+    fn follow<'py>(
+        &mut self,
+        (what, timestamp_ms, record): Step<'py>,
+        flow: &mut Flow<'_, 'py>,
+    ) -> Result<bool, TaskError> {
+        if what == RECORD {
+            if let Some(metrics) = &self.metrics {
+                metrics.add_records_in(1);
+                if let Some(rows) = rows(&record) {
+                    metrics.count_rows_in(rows);
+                }
+            }
+            flow.timestamp_ms = timestamp_ms.unwrap_or(NO_TIMESTAMP);
+            return self.meter.emit(record, flow);
+        }
+        if what != WATERMARK {
+            flow.emit_time(TimeSignal::Idle(what == IDLE))?;
+            return Ok(true);
+        }
+        // Time never goes back, and its end is the end of the script.
+        let timestamp_ms = timestamp_ms.unwrap_or(NO_TIMESTAMP).min(END_OF_TIME_MS - 1);
+        if timestamp_ms > self.watermark_ms {
+            self.watermark_ms = timestamp_ms;
+            flow.emit_time(TimeSignal::Watermark(timestamp_ms))?;
+        }
+        Ok(true)
+    }
+}
+
+impl Source<PythonMedium> for Script {
+    fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
+        self.metrics = Some(Arc::clone(&cx.metrics));
+        let steps = self.make.bind(py).call1((cx.subtask, cx.parallelism)).and_then(|steps| steps.try_iter());
+        self.steps = Some(steps.map_err(|error| self.info.failed(py, &error, None))?.unbind());
+        Ok(())
+    }
+
+    fn emit<'py>(&mut self, flow: &mut Flow<'_, 'py>) -> Result<SourceStatus, TaskError> {
+        let py = flow.token;
+        let Some(mut steps) = self.steps.as_ref().map(|steps| steps.bind(py).clone()) else {
+            return Ok(SourceStatus::Finished);
+        };
+        for _ in 0..POLL_RECORDS {
+            flow.cancel().check()?;
+            let Some(step) = steps.next() else { return Ok(SourceStatus::Finished) };
+            let step: Option<Step<'py>> =
+                step.and_then(|step| step.extract()).map_err(|error| self.info.failed(py, &error, None))?;
+            let Some(step) = step else { return Ok(SourceStatus::Idle { wake_after: ASK_AGAIN }) };
+            if !self.follow(step, flow)? {
+                break;
+            }
+        }
+        Ok(SourceStatus::More)
+    }
+}

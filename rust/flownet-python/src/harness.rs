@@ -1,0 +1,215 @@
+//! The tasks of a job on the caller's thread: what `flownet.testing` drives.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+use flownet_cluster::plan::Plan;
+use flownet_cluster::{ClusterError, WorkerIdentity};
+use flownet_runtime::deploy::{Harness, Stopped};
+use flownet_runtime::operator::What;
+use flownet_runtime::time::Clock;
+use flownet_runtime::window::Window;
+use flownet_runtime::{MetricsSnapshot, TaskError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::chain::{Objects, PythonChain, PythonChainFactory};
+use crate::errors;
+use crate::graph::{PyEdge, PyOperator, dataflow};
+use crate::settings::job_settings;
+
+/// The tasks of a job, which take their steps when they are told to.
+#[pyclass(frozen, name = "Harness", module = "flownet._flownet")]
+pub(crate) struct PyHarness(Mutex<Option<Harness<PythonChain>>>);
+
+/// What an operator keeps: the operator, what it is of, the key, the window, and the value.
+type PyKept<'py> = (String, &'static str, Option<Bound<'py, PyAny>>, Option<(i64, i64)>, Bound<'py, PyAny>);
+
+/// A timer: the operator, its clock, when it is due, the key, and the window.
+type PyTimer<'py> = (String, &'static str, i64, Option<Bound<'py, PyAny>>, Option<(i64, i64)>);
+
+impl PyHarness {
+    /// Functions run meanwhile: one that calls its own harness would wait for itself.
+    fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Option<Harness<PythonChain>>>> {
+        match self.0.try_lock() {
+            Ok(held) => Ok(held),
+            Err(TryLockError::Poisoned(held)) => Ok(held.into_inner()),
+            Err(TryLockError::WouldBlock) => {
+                Err(errors::flownet(py, "the harness is at work: call it from the test, not from what it runs"))
+            }
+        }
+    }
+
+    /// Takes steps. One that fails ends the harness: what is open is closed, and nothing runs any more.
+    fn drive(
+        &self,
+        py: Python<'_>,
+        steps: impl FnOnce(&mut Harness<PythonChain>) -> Result<(), Stopped>,
+    ) -> PyResult<()> {
+        let mut held = self.lock(py)?;
+        let Some(harness) = held.as_mut() else { return Err(closed(py)) };
+        let Err(stopped) = steps(harness) else { return Ok(()) };
+        drop(held.take());
+        Err(failed(py, stopped))
+    }
+
+    fn look<R>(&self, py: Python<'_>, look: impl FnOnce(&mut Harness<PythonChain>) -> PyResult<R>) -> PyResult<R> {
+        match self.lock(py)?.as_mut() {
+            Some(harness) => look(harness),
+            None => Err(closed(py)),
+        }
+    }
+}
+
+#[pymethods]
+impl PyHarness {
+    /// Plans the job as if it ran in this process, and opens its operators. `objects` are what they use directly.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        operators: Vec<PyOperator>,
+        edges: Vec<PyEdge>,
+        settings: &Bound<'_, PyDict>,
+        objects: HashMap<u32, Py<PyAny>>,
+        now_ms: i64,
+    ) -> PyResult<Self> {
+        let settings = job_settings(settings)?;
+        let plan = Plan::new(&dataflow(operators, edges), &settings);
+        let plan = plan.map_err(|error| errors::cluster(py, error.into()))?;
+        let factory = PythonChainFactory::of_callers_thread(Arc::new(Objects::new(objects)));
+        let refused =
+            |error: TaskError| failed(py, Stopped { task: "harness".to_owned(), subtask: 0, parallelism: 1, error });
+        let mut tasks = Vec::with_capacity(plan.tasks.len());
+        for task in plan.tasks {
+            let chain = factory.chain(py, &task.spec).map_err(refused)?;
+            tasks.push((task.spec, chain));
+        }
+        let harness = Harness::new(tasks, now_ms, settings.max_record_bytes).map_err(refused)?;
+        let made = Self(Mutex::new(Some(harness)));
+        made.drive(py, Harness::open)?;
+        Ok(made)
+    }
+
+    /// Takes every step that can be taken now.
+    fn run(&self, py: Python<'_>) -> PyResult<()> {
+        self.drive(py, Harness::run)
+    }
+
+    /// Moves the clock.
+    fn advance_to(&self, py: Python<'_>, now_ms: i64) -> PyResult<()> {
+        self.drive(py, |harness| harness.advance_to(now_ms))
+    }
+
+    /// What the clock shows.
+    fn now_ms(&self, py: Python<'_>) -> PyResult<i64> {
+        self.look(py, |harness| Ok(harness.now_ms()))
+    }
+
+    /// Whether every input has ended.
+    fn has_ended(&self, py: Python<'_>) -> PyResult<bool> {
+        self.look(py, |harness| Ok(harness.has_ended()))
+    }
+
+    /// Everything that operators keep.
+    fn kept<'py>(&self, py: Python<'py>) -> PyResult<Vec<PyKept<'py>>> {
+        self.look(py, |harness| {
+            let mut all = Vec::new();
+            for (operator, looked) in looked(py, harness)? {
+                all.extend(
+                    looked.kept.into_iter().map(|kept| {
+                        (operator.clone(), name_of(kept.what), kept.key, kept.window.map(ends), kept.value)
+                    }),
+                );
+            }
+            Ok(all)
+        })
+    }
+
+    /// Every timer that is set.
+    fn timers<'py>(&self, py: Python<'py>) -> PyResult<Vec<PyTimer<'py>>> {
+        self.look(py, |harness| {
+            let mut all = Vec::new();
+            for (operator, looked) in looked(py, harness)? {
+                all.extend(looked.timers.into_iter().map(|timer| {
+                    let clock = if timer.clock == Clock::Event { "event" } else { "processing" };
+                    (operator.clone(), clock, timer.timestamp_ms, timer.key, timer.window.map(ends))
+                }));
+            }
+            Ok(all)
+        })
+    }
+
+    /// Records that came too late, over all tasks, and the watermark of each task with inputs.
+    fn counters(&self, py: Python<'_>) -> PyResult<(u64, Vec<Option<i64>>)> {
+        self.look(py, |harness| {
+            let (mut late, mut watermarks) = (0, Vec::new());
+            for (spec, MetricsSnapshot { event_time, .. }) in harness.metrics() {
+                late += event_time.late_records;
+                if !spec.is_source() {
+                    watermarks.push(event_time.watermark_ms);
+                }
+            }
+            Ok((late, watermarks))
+        })
+    }
+
+    /// Closes what is open. Harmless when it was done.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let harness = self.lock(py)?.take();
+        let Some(mut harness) = harness else { return Ok(()) };
+        harness.close().map_err(|stopped| failed(py, stopped))
+    }
+}
+
+impl Drop for PyHarness {
+    fn drop(&mut self) {
+        let held = self.0.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        Python::attach(|_| drop(held));
+    }
+}
+
+type Looked<'py> = flownet_runtime::operator::Inspection<Bound<'py, PyAny>, Bound<'py, PyAny>>;
+
+fn looked<'py>(py: Python<'py>, harness: &mut Harness<PythonChain>) -> PyResult<Vec<(String, Looked<'py>)>> {
+    let mut all = Vec::new();
+    for (spec, chain) in harness.chains() {
+        let found = chain.inspect(py, |info, found| all.push((info.name().to_owned(), found)));
+        found.map_err(|error| {
+            let (subtask, parallelism) = (spec.subtask, spec.parallelism);
+            failed(py, Stopped { task: spec.name.clone(), subtask, parallelism, error })
+        })?;
+    }
+    Ok(all)
+}
+
+fn ends(window: Window) -> (i64, i64) {
+    (window.start_ms, window.end_ms)
+}
+
+fn name_of(what: What) -> &'static str {
+    match what {
+        What::State => "state",
+        What::Value => "value",
+        What::BroadcastState => "broadcast_state",
+        What::Window => "window",
+        What::WindowState => "window_state",
+        What::GlobalState => "global_state",
+        What::TriggerState => "trigger_state",
+    }
+}
+
+/// What a job would have ended with.
+fn failed(py: Python<'_>, Stopped { task, subtask, parallelism, error }: Stopped) -> PyErr {
+    let worker = WorkerIdentity { worker: 0, address: None, pid: None, place: None };
+    errors::cluster(
+        py,
+        match error {
+            TaskError::Operator(failure) => ClusterError::Operator { failure, worker },
+            error => ClusterError::Task { task, subtask, parallelism, worker, error: Box::new(error) },
+        },
+    )
+}
+
+fn closed(py: Python<'_>) -> PyErr {
+    errors::flownet(py, "the harness is closed, or a function in it has failed: make a new one")
+}

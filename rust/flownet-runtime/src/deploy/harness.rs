@@ -1,0 +1,279 @@
+//! The tasks of a job without threads, for tests of what runs in them: whoever holds the harness takes every step, and moves
+//! the clock.
+//!
+//! They are the tasks of a job otherwise: the loop, gates, partitions and chains are the same, in one process. Nothing
+//! waits: what would wait for time waits until the clock is moved.
+//!
+//! # Invariants
+//! - I1: after a call nothing is left to do at the time that the clock shows.
+//! - I2: the clock passes each timer at its time, so what fires sees the time at which it is due.
+//! - I3: chains that were opened are closed, whatever failed, when the harness is closed or dropped.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use flownet_core::gate::InputGate;
+use flownet_core::partition::{PartitionHandle, ResultPartition};
+use flownet_core::record::writer::{FlushPolicy, RecordWriter};
+use flownet_core::{ChannelIndex, ExchangeError, PartitionId, SubpartitionIndex};
+use flownet_memory::{BufferPoolSettings, SegmentPool};
+use flownet_net::{Inlets, ThreadParker};
+
+use super::prepared::{check, full_name, selector};
+use crate::chain::{Chain, TaskContext};
+use crate::error::TaskError;
+use crate::input::{ChannelPlace, TaskInput};
+use crate::mailbox::Mailbox;
+use crate::metrics::MetricsSnapshot;
+use crate::outputs::Outputs;
+use crate::spec::TaskSpec;
+use crate::task::{Step, Task, catching};
+use crate::time::WallClock;
+
+/// Segments for what was emitted and not yet read. Until they are written to they cost no memory.
+const SEGMENTS: usize = 2048;
+const SEGMENT_BYTES: usize = 32 << 10;
+
+/// The tasks of a job on the caller's thread.
+pub struct Harness<C: Chain> {
+    seats: Vec<Seat<C>>,
+    clock: WallClock,
+}
+
+/// One task, and where it is.
+struct Seat<C: Chain> {
+    name: String,
+    spec: TaskSpec,
+    task: Task<C>,
+    gate: Option<Arc<InputGate>>,
+    is_open: bool,
+    has_ended: bool,
+}
+
+/// Why a harness stopped, and in which of its tasks.
+#[derive(Clone, Debug)]
+pub struct Stopped {
+    /// Name of the task.
+    pub task: String,
+    /// Index of its subtask.
+    pub subtask: u32,
+    /// Subtasks of the task.
+    pub parallelism: u32,
+    /// What went wrong.
+    pub error: TaskError,
+}
+
+impl<C: Chain> Harness<C> {
+    /// The tasks of a whole job, upstream first, with their chains; all channels are between them. The clock shows `now_ms`.
+    pub fn new(tasks: Vec<(TaskSpec, C)>, now_ms: i64, max_record_bytes: usize) -> Result<Self, TaskError> {
+        let segments = SegmentPool::new(SEGMENTS, SEGMENT_BYTES).map_err(ExchangeError::from)?;
+        let clock = WallClock::by_hand(now_ms);
+        let mut partitions = BTreeMap::new();
+        let mut seats = Vec::with_capacity(tasks.len());
+        for (spec, chain) in tasks {
+            check(&spec)?;
+            seats.push(Seat::new(spec, chain, (&segments, &mut partitions), &clock, max_record_bytes)?);
+        }
+        seats.iter().try_for_each(|seat| seat.connect(&partitions))?;
+        Ok(Self { seats, clock })
+    }
+
+    /// Opens all chains, those behind first: whoever emits while it opens finds somebody there.
+    pub fn open(&mut self) -> Result<(), Stopped> {
+        self.seats.iter_mut().rev().try_for_each(|seat| seat.step(Seat::open).map(drop))?;
+        self.run()
+    }
+
+    /// Takes every step that can be taken at the time that the clock shows.
+    pub fn run(&mut self) -> Result<(), Stopped> {
+        loop {
+            let mut has_moved = false;
+            for seat in &mut self.seats {
+                while seat.step(Seat::turn)? {
+                    has_moved = true;
+                }
+            }
+            if !has_moved {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Moves the clock, from timer to timer, and takes every step on the way. A clock never goes back.
+    pub fn advance_to(&mut self, now_ms: i64) -> Result<(), Stopped> {
+        self.run()?;
+        while let Some(due_ms) = self.next_timer_ms().filter(|due_ms| *due_ms < now_ms) {
+            self.clock.set(due_ms);
+            self.run()?;
+        }
+        self.clock.set(now_ms);
+        self.run()
+    }
+
+    /// What the clock shows.
+    pub fn now_ms(&self) -> i64 {
+        self.clock.now_ms()
+    }
+
+    /// Whether every task has come to the end of its input.
+    pub fn has_ended(&self) -> bool {
+        self.seats.iter().all(|seat| seat.has_ended)
+    }
+
+    /// What the tasks are, and their chains, in the order in which they were given.
+    pub fn chains(&mut self) -> impl Iterator<Item = (&TaskSpec, &mut C)> {
+        self.seats.iter_mut().map(|seat| (&seat.spec, seat.task.chain.as_mut()))
+    }
+
+    /// What the tasks count, in the same order.
+    pub fn metrics(&self) -> impl Iterator<Item = (&TaskSpec, MetricsSnapshot)> {
+        self.seats.iter().map(|seat| (&seat.spec, seat.task.cx.metrics.snapshot()))
+    }
+
+    /// Closes what is open; tells of the first that failed.
+    pub fn close(&mut self) -> Result<(), Stopped> {
+        let mut closed = Ok(());
+        for seat in &mut self.seats {
+            closed = closed.and(seat.step(Seat::close).map(drop));
+        }
+        closed
+    }
+
+    /// When the next timer is due, if one is set for later.
+    fn next_timer_ms(&self) -> Option<i64> {
+        let waiting = self.seats.iter().filter(|seat| !seat.has_ended);
+        waiting.filter_map(|seat| seat.task.chain.next_timer_ms()).filter(|due_ms| *due_ms > self.now_ms()).min()
+    }
+}
+
+impl<C: Chain> Seat<C> {
+    fn new(
+        spec: TaskSpec,
+        chain: C,
+        (segments, partitions): (&Arc<SegmentPool>, &mut BTreeMap<PartitionId, PartitionHandle>),
+        clock: &WallClock,
+        max_record_bytes: usize,
+    ) -> Result<Self, TaskError> {
+        let mailbox = Mailbox::new();
+        let cx = TaskContext::of(&spec, "harness".to_owned(), max_record_bytes, &mailbox, clock.clone());
+        let (mut writers, mut output_pools, mut handles) = (Vec::new(), Vec::new(), Vec::new());
+        for output in &spec.outputs {
+            let pool = segments.create_buffer_pool(settings(output.subpartitions)).map_err(ExchangeError::from)?;
+            let partition = ResultPartition::new(output.partition_id(), Arc::clone(&pool), output.subpartitions);
+            partitions.insert(output.partition_id(), partition.handle());
+            handles.push(partition.handle());
+            writers.push(RecordWriter::new(
+                partition,
+                selector(output, &spec),
+                FlushPolicy::EveryRecord,
+                max_record_bytes,
+            ));
+            output_pools.push(pool);
+        }
+        let (parker, inlets) = (Arc::new(ThreadParker::current()), Inlets::new());
+        let (cancel, metrics) = (cx.cancel.clone(), Arc::clone(&cx.metrics));
+        let mut outputs =
+            Outputs::new(writers, Arc::clone(&parker), Inlets::new(), cancel.clone(), Arc::clone(&metrics));
+        outputs.is_alone = true;
+        let places: Vec<_> = (spec.inputs.iter().enumerate())
+            .flat_map(|(input, of)| of.channels.iter().map(move |_| ChannelPlace { input, is_local: true }))
+            .collect();
+        let gate = (!spec.is_source()).then(|| InputGate::new(u32::try_from(places.len()).unwrap_or(u32::MAX)));
+        let input = gate
+            .as_ref()
+            .map(|gate| TaskInput::new(Arc::clone(gate), &places, max_record_bytes, cancel, Arc::clone(&metrics)));
+        let task = Task {
+            cx,
+            chain: Box::new(chain),
+            input,
+            inlets,
+            outputs,
+            output_pools,
+            partitions: handles,
+            mailbox,
+            parker,
+            started: Instant::now(),
+            source_end: None,
+            checkpointing: None,
+        };
+        Ok(Self { name: full_name(&spec), spec, task, gate, is_open: false, has_ended: false })
+    }
+
+    fn connect(&self, partitions: &BTreeMap<PartitionId, PartitionHandle>) -> Result<(), TaskError> {
+        let Some(gate) = &self.gate else { return Ok(()) };
+        let channels = self.spec.inputs.iter().flat_map(|input| &input.channels);
+        for (index, channel) in (0..).map(ChannelIndex::new).zip(channels) {
+            let (partition, subpartition) = (channel.partition_id(), SubpartitionIndex::new(channel.subpartition));
+            let handle = partitions.get(&partition).ok_or(ExchangeError::PartitionNotFound { partition })?;
+            let cell = handle.subpartition(subpartition);
+            let cell = cell.ok_or(ExchangeError::SubpartitionNotFound { partition, subpartition })?;
+            gate.set_local(index, Arc::clone(cell));
+        }
+        Ok(())
+    }
+
+    fn open(&mut self) -> Result<bool, TaskError> {
+        self.is_open = true;
+        self.task.chain.open(&self.task.cx)?;
+        Ok(true)
+    }
+
+    /// Once around the task's loop; whether it has done anything.
+    fn turn(&mut self) -> Result<bool, TaskError> {
+        if self.has_ended {
+            return Ok(false);
+        }
+        match self.task.turn()? {
+            Step::More | Step::Wait(Some(Duration::ZERO)) | Step::Held(Some(Duration::ZERO)) => Ok(true),
+            Step::Wait(_) | Step::Held(_) => Ok(false),
+            Step::End { drain } => {
+                self.has_ended = true;
+                self.task.finish(drain)?;
+                Ok(true)
+            }
+        }
+    }
+
+    fn close(&mut self) -> Result<bool, TaskError> {
+        if std::mem::take(&mut self.is_open) {
+            self.task.chain.close()?;
+        }
+        Ok(true)
+    }
+
+    /// Runs one of these, and says which task it was that failed.
+    fn step(&mut self, step: impl FnOnce(&mut Self) -> Result<bool, TaskError>) -> Result<bool, Stopped> {
+        let name = self.name.clone();
+        let mut done = false;
+        catching(&name, || {
+            done = step(self)?;
+            Ok(())
+        })
+        .map_err(|error| {
+            let TaskSpec { subtask, parallelism, .. } = self.spec;
+            Stopped { task: self.spec.name.clone(), subtask, parallelism, error }
+        })?;
+        Ok(done)
+    }
+}
+
+impl<C: Chain> Drop for Harness<C> {
+    fn drop(&mut self) {
+        if let Err(Stopped { task, error, .. }) = self.close() {
+            tracing::warn!(task, %error, "close() failed");
+        }
+        for seat in &self.seats {
+            seat.task.partitions.iter().for_each(|partition| partition.release());
+            if let Some(gate) = &seat.gate {
+                gate.close();
+            }
+        }
+    }
+}
+
+/// As many as there are: nobody else takes them away while one task runs.
+fn settings(subpartitions: u32) -> BufferPoolSettings {
+    let lanes = usize::try_from(subpartitions).unwrap_or(usize::MAX);
+    BufferPoolSettings { min: 2, max: None, lanes, max_per_lane: usize::MAX, max_overdraft: 0 }
+}
