@@ -41,6 +41,14 @@ from .functions import (
     WindowContext,
 )
 from .job import Job, JobResult, JobSample, JobStatus, TaskReport, TaskSample, WorkerSample
+from .record_functions import (
+    CoFlatMapFunction,
+    CoMapFunction,
+    FilterFunction,
+    FlatMapFunction,
+    MapFunction,
+    ReduceFunction,
+)
 from .state import (
     AggregatingState,
     AggregatingStateDescriptor,
@@ -85,6 +93,12 @@ from .watermark import WatermarkGenerator, WatermarkOutput, WatermarkStrategy
 from .window import EndOfInput, Global, Session, Sliding, Tumbling
 
 __all__ = [
+    "ReduceFunction",
+    "MapFunction",
+    "FlatMapFunction",
+    "FilterFunction",
+    "CoMapFunction",
+    "CoFlatMapFunction",
     "AggregateFunction",
     "AggregatingState",
     "AggregatingStateDescriptor",

@@ -7,14 +7,17 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from .errors import PlanError
+from .record_functions import Function
 
 T = TypeVar("T")
 A = TypeVar("A")
 R = TypeVar("R")
 
 
-class AggregateFunction(Generic[T, A, R]):
+class AggregateFunction(Function, Generic[T, A, R]):
     """Makes one value of many, by way of an accumulator. Subclass it.
+
+    In windows ``open`` and ``close`` are called, as of any function; in an `AggregatingState` they are not.
 
     Examples
     --------

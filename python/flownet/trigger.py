@@ -219,27 +219,39 @@ class DeltaTrigger(Trigger[T]):
 
 
 class Evictor(Protocol):
-    """Takes records out of a window before its function sees them; those are forgotten."""
+    """Takes records out of a window; those are forgotten."""
+
+    after: bool
 
     def _kept(self, timestamps: list[int], values: list[Any], window_end_ms: int) -> list[int]:
         """Say which records stay, by their index."""
 
 
 class CountEvictor:
-    """Keeps the last ``count`` records of a window."""
+    """Keeps the last ``count`` records of a window.
 
-    def __init__(self, count: int) -> None:
+    Parameters
+    ----------
+    count
+        Records that stay, at least 1.
+    after
+        Whether the others are taken out once the function has seen them, and not before. Default: False.
+    """
+
+    def __init__(self, count: int, *, after: bool = False) -> None:
         self.count = _positive("CountEvictor", count)
+        self.after = after
 
     def _kept(self, timestamps: list[int], values: list[Any], window_end_ms: int) -> list[int]:
         return list(range(max(0, len(values) - self.count), len(values)))
 
 
 class TimeEvictor:
-    """Keeps the records that are no more than ``span`` older than the newest."""
+    """Keeps the records that are no more than ``span`` older than the newest; ``after`` as of `CountEvictor`."""
 
-    def __init__(self, span: str | timedelta) -> None:
+    def __init__(self, span: str | timedelta, *, after: bool = False) -> None:
         self.span_ms = milliseconds("TimeEvictor", "span", span)
+        self.after = after
 
     def _kept(self, timestamps: list[int], values: list[Any], window_end_ms: int) -> list[int]:
         oldest = max(timestamps, default=0) - self.span_ms
@@ -255,11 +267,14 @@ class DeltaEvictor(Generic[T]):
         How far apart two records may be.
     delta
         Called with a record and the window's last; returns how far apart they are.
+    after
+        As of `CountEvictor`.
     """
 
-    def __init__(self, threshold: float, delta: Callable[[T, T], float]) -> None:
+    def __init__(self, threshold: float, delta: Callable[[T, T], float], *, after: bool = False) -> None:
         self.threshold = threshold
         self.delta = delta
+        self.after = after
 
     def _kept(self, timestamps: list[int], values: list[T], window_end_ms: int) -> list[int]:
         return [at for at, value in enumerate(values) if self.delta(value, values[-1]) < self.threshold]

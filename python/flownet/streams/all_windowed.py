@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 from ..functions import Window
+from ..record_functions import ReduceFunction
 from .checks import function_of
 from .stream import Stream
 from .windows import Windows
@@ -23,7 +24,7 @@ class AllWindowedStream(Windows, Generic[V]):
 
     _with_key = False
 
-    def reduce(self, function: Callable[[V, V], V], process: Any = None) -> Stream[V]:
+    def reduce(self, function: Callable[[V, V], V] | ReduceFunction[V], process: Any = None) -> Stream[V]:
         """Combine the records, two at a time; as `WindowedStream.reduce`.
 
         Examples

@@ -6,11 +6,30 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from ..errors import ConfigError, PlanError
+from ..record_functions import (
+    CoFlatMapFunction,
+    CoMapFunction,
+    FilterFunction,
+    FlatMapFunction,
+    Function,
+    MapFunction,
+    ReduceFunction,
+)
 
 R = TypeVar("R")
+
+_METHODS: Final[dict[type[Function], tuple[str, ...]]] = {
+    MapFunction: ("map",),
+    FlatMapFunction: ("flat_map",),
+    FilterFunction: ("filter",),
+    ReduceFunction: ("reduce",),
+    CoMapFunction: ("map1", "map2"),
+    CoFlatMapFunction: ("flat_map1", "flat_map2"),
+}
+"""What is called with records."""
 
 
 def function_of(method: str, function: Callable[..., R]) -> Callable[..., R]:
@@ -19,6 +38,28 @@ def function_of(method: str, function: Callable[..., R]) -> Callable[..., R]:
         raise PlanError(f"{method}() needs a function, not {kind_of(function)}")
     refuse_async(method, function)
     return function
+
+
+def called_of(method: str, function: Any, kind: type[Function]) -> Any:
+    """Refuse what is neither a function nor an instance of the class for this method."""
+    if isinstance(function, kind):
+        refuse_async_methods(function, "open", *_METHODS[kind], "finish", "close")
+        return function
+    if isinstance(function, Function) or (isinstance(function, type) and issubclass(function, Function)):
+        raise PlanError(
+            f"{method}() needs a function or an instance of flownet.{kind.__name__}, not {kind_of(function)}"
+        )
+    return function_of(method, function)
+
+
+def method_of(function: Any, method: str) -> Any:
+    """Find what is to be called."""
+    return getattr(function, method) if isinstance(function, Function) else function
+
+
+def told_of(function: object) -> dict[str, list[object]]:
+    """Name the function among those of an operator as one that is told of its beginning and its end."""
+    return {"told": [function]} if isinstance(function, Function) else {}
 
 
 def refuse_async(method: str, function: object) -> None:

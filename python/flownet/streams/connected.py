@@ -8,8 +8,15 @@ from typing import Any, Generic, TypeVar
 
 from ..dataflow import Origin
 from ..errors import PlanError
-from ..functions import CoProcessFunction, KeyedBroadcastProcessFunction, KeyedCoProcessFunction, RecordContext
-from .checks import function_of, kind_of, refuse_async_methods
+from ..functions import (
+    CoProcessFunction,
+    KeyedBroadcastProcessFunction,
+    KeyedCoProcessFunction,
+    RecordContext,
+    TaskContext,
+)
+from ..record_functions import CoFlatMapFunction, CoMapFunction, Function
+from .checks import called_of, function_of, kind_of, refuse_async_methods
 from .keyed import KeyedStream
 from .stream import Stream
 
@@ -31,13 +38,15 @@ class ConnectedStreams(Generic[T, U]):
     def __repr__(self) -> str:
         return f"<ConnectedStreams of {self._first!r} and {self._second!r}>"
 
-    def map(self, first: Callable[[T], R], second: Callable[[U], R]) -> Stream[R]:
+    def map(
+        self, first: Callable[[T], R] | CoMapFunction[T, U, R], second: Callable[[U], R] | None = None
+    ) -> Stream[R]:
         """Turn each record into another, by the function of its stream.
 
         Parameters
         ----------
         first, second
-            Called with a record of the first stream, or of the second.
+            Called with a record of the first stream, or of the second. Or one `CoMapFunction`.
 
         Examples
         --------
@@ -47,23 +56,26 @@ class ConnectedStreams(Generic[T, U]):
         >>> sorted(both)
         ['1', '2', 'BE', 'TO']
         """
-        return self._then(_Both(function_of("map", first), function_of("map", second), is_flat=False), "map")
+        return self._then(_both("map", first, second, CoMapFunction), "map")
 
-    def flat_map(self, first: Callable[[T], Iterable[R]], second: Callable[[U], Iterable[R]]) -> Stream[R]:
+    def flat_map(
+        self,
+        first: Callable[[T], Iterable[R]] | CoFlatMapFunction[T, U, R],
+        second: Callable[[U], Iterable[R]] | None = None,
+    ) -> Stream[R]:
         """Turn each record into any number of records, by the function of its stream.
 
         Parameters
         ----------
         first, second
-            Called with a record of the first stream, or of the second.
+            Called with a record of the first stream, or of the second. Or one `CoFlatMapFunction`.
 
         Examples
         --------
         >>> words, numbers = env.from_collection(["to be"]), env.from_collection([2])
         >>> both = words.connect(numbers).flat_map(str.split, range)
         """
-        flat = _Both(function_of("flat_map", first), function_of("flat_map", second), is_flat=True)
-        return self._then(flat, "flat_map")
+        return self._then(_both("flat_map", first, second, CoFlatMapFunction), "flat_map")
 
     def process(
         self,
@@ -136,6 +148,15 @@ class ConnectedStreams(Generic[T, U]):
         return Stream(env, (Origin(node),))
 
 
+def _both(method: str, first: Any, second: Any, kind: type[Function]) -> _Both:
+    first = called_of(method, first, kind)
+    if not isinstance(first, Function):
+        return _Both(first, function_of(method, second), is_flat=method == "flat_map")
+    if second is not None:
+        raise PlanError(f"{method}() takes a flownet.{kind.__name__} alone, or two functions")
+    return _Told(first, method)
+
+
 class _Both(CoProcessFunction[Any, Any, Any]):
     """A function for each of two streams."""
 
@@ -151,3 +172,21 @@ class _Both(CoProcessFunction[Any, Any, Any]):
     def process2(self, value: Any, ctx: RecordContext) -> Iterable[Any]:
         returned = self._second(value)
         return returned if self._is_flat else [returned]
+
+
+class _Told(_Both):
+    """An object for both streams, which is told of its beginning and its end."""
+
+    def __init__(self, function: Any, method: str) -> None:
+        super().__init__(getattr(function, f"{method}1"), getattr(function, f"{method}2"), is_flat=method == "flat_map")
+        self._function = function
+
+    def open(self, ctx: TaskContext) -> None:
+        self._function.open(ctx)
+
+    def finish(self, ctx: RecordContext) -> Iterable[Any] | None:
+        left: Iterable[Any] | None = self._function.finish()
+        return left
+
+    def close(self) -> None:
+        self._function.close()

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..errors import PlanError
 from ..functions import KeyedProcessFunction
+from ..record_functions import ReduceFunction
 from ..state import OpenContext, ValueStateDescriptor
 from ..trigger import CountEvictor, CountTrigger, PurgingTrigger
 from ..window import Global, WindowAssigner
-from .checks import field_of, function_of, kind_of, refuse_async_methods
+from .checks import called_of, field_of, function_of, kind_of, method_of, refuse_async_methods, told_of
 from .stream import Stream
 from .windowed import WindowedStream
 
@@ -35,7 +36,7 @@ class KeyedStream(Stream[V], Generic[K, V]):
     follows, such as `rebalance` or another `key_by`, takes the place of this one.
     """
 
-    def reduce(self, function: Callable[[V, V], V]) -> Stream[V]:
+    def reduce(self, function: Callable[[V, V], V] | ReduceFunction[V]) -> Stream[V]:
         """Combine the records of each key, two at a time, and emit the value so far for each record.
 
         The value alone: it is of the records' own type, and has the key in it if they have. `WindowedStream.reduce`
@@ -44,13 +45,16 @@ class KeyedStream(Stream[V], Generic[K, V]):
         Parameters
         ----------
         function
-            Called with the value so far and the next record. The first record of a key is its first value.
+            Called with the value so far and the next record. The first record of a key is its first value. Or a
+            `ReduceFunction`.
 
         Examples
         --------
         >>> longest = env.from_collection(["to", "too"]).key_by(lambda w: w[0]).reduce(lambda a, b: max(a, b, key=len))
         """
-        return self._fold("reduce", "reduce", function_of("reduce", function))
+        told = told_of(called_of("reduce", function, ReduceFunction))
+        functions = {"fold": method_of(function, "reduce"), **told}
+        return self._then("fold", functions, name="reduce", settings="reduce")
 
     def count(self) -> Stream[tuple[K, int]]:
         """Count the records of each key and emit ``(key, count so far)`` for each record.
@@ -265,8 +269,8 @@ class KeyedStream(Stream[V], Generic[K, V]):
             raise PlanError(f"{method}() takes another stream by key, not {kind_of(other)}: call key_by() on it")
         same_environment(method, self, other)
 
-    def _fold(self, name: str, fold: object, function: object = None) -> Stream[Any]:
-        return self._then("fold", None if function is None else {"fold": function}, name=name, settings=fold)
+    def _fold(self, name: str, fold: object) -> Stream[Any]:
+        return self._then("fold", name=name, settings=fold)
 
 
 class _WithState(KeyedProcessFunction[Any, Any, Any]):

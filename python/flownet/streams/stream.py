@@ -17,9 +17,10 @@ from ..errors import PlanError
 from ..functions import OutputTag, ProcessFunction
 from ..graph import FlowControl, PartitionerName
 from ..hashing import Hashing, calls_hash
+from ..record_functions import FilterFunction, FlatMapFunction, MapFunction
 from ..watermark import WatermarkStrategy
 from ..window import WindowAssigner
-from .checks import function_of, key_of, kind_of, number_of, refuse_async_methods
+from .checks import called_of, function_of, key_of, kind_of, number_of, refuse_async_methods
 from .sinks import SinkMethods
 
 if TYPE_CHECKING:
@@ -49,47 +50,59 @@ class Stream(SinkMethods[T], Generic[T]):
     the operator and the record.
     """
 
-    def map(self, function: Callable[[T], R]) -> Stream[R]:
+    @overload
+    def map(self, function: Callable[[T], R]) -> Stream[R]: ...
+
+    @overload
+    def map(self, function: MapFunction[T, R]) -> Stream[R]: ...
+
+    def map(self, function: Callable[[T], Any] | MapFunction[T, Any]) -> Stream[Any]:
         """Turn each record into another.
 
         Parameters
         ----------
         function
-            Called once a record; what it returns is emitted.
+            Called once a record; what it returns is emitted. Or a `MapFunction`.
 
         Examples
         --------
         >>> lengths = env.from_collection(["to", "be"]).map(len)
         """
-        return self._then("map", function_of("map", function))
+        return self._then("map", called_of("map", function, MapFunction))
 
-    def flat_map(self, function: Callable[[T], Iterable[R]]) -> Stream[R]:
+    @overload
+    def flat_map(self, function: Callable[[T], Iterable[R]]) -> Stream[R]: ...
+
+    @overload
+    def flat_map(self, function: FlatMapFunction[T, R]) -> Stream[R]: ...
+
+    def flat_map(self, function: Callable[[T], Iterable[Any]] | FlatMapFunction[T, Any]) -> Stream[Any]:
         """Turn each record into any number of records.
 
         Parameters
         ----------
         function
-            Called once a record; what it returns or yields is emitted in order.
+            Called once a record; what it returns or yields is emitted in order. Or a `FlatMapFunction`.
 
         Examples
         --------
         >>> words = env.from_collection(["to be", "or not"]).flat_map(str.split)
         """
-        return self._then("flat_map", function_of("flat_map", function))
+        return self._then("flat_map", called_of("flat_map", function, FlatMapFunction))
 
-    def filter(self, predicate: Callable[[T], object]) -> Stream[T]:
+    def filter(self, predicate: Callable[[T], object] | FilterFunction[T]) -> Stream[T]:
         """Keep the records for which ``predicate`` is true.
 
         Parameters
         ----------
         predicate
-            Called once a record; its result is tested as ``if`` does.
+            Called once a record; its result is tested as ``if`` does. Or a `FilterFunction`.
 
         Examples
         --------
         >>> words = env.from_collection(["to", "", "be"]).filter(len)
         """
-        return self._then("filter", function_of("filter", predicate))
+        return self._then("filter", called_of("filter", predicate, FilterFunction))
 
     @overload
     def key_by(self, key: Callable[[T], K]) -> KeyedStream[K, T]: ...

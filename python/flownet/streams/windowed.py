@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 from ..functions import ProcessWindowFunction, Window
+from ..record_functions import ReduceFunction
 from .stream import Stream
 from .windows import Windows
 
@@ -22,13 +23,14 @@ class WindowedStream(Windows, Generic[K, V]):
     time is the window's last millisecond.
     """
 
-    def reduce(self, function: Callable[[V, V], V], process: Any = None) -> Stream[tuple[K, V]]:
+    def reduce(self, function: Callable[[V, V], V] | ReduceFunction[V], process: Any = None) -> Stream[tuple[K, V]]:
         """Combine the records, two at a time, and emit ``(key, value)``; `KeyedStream.reduce` emits the value alone.
 
         Parameters
         ----------
         function
-            Called with the value so far and the next record, as records arrive: only the value is kept.
+            Called with the value so far and the next record, as records arrive: only the value is kept. Or a
+            `ReduceFunction`.
         process
             Called with the key, the window and a list of the one value, when the window is over; what it returns or
             yields is emitted. Or a `ProcessWindowFunction`. Default: none.

@@ -13,6 +13,7 @@ from ..config import duration_us
 from ..dataflow import has_timestamps
 from ..errors import ConfigError, PlanError
 from ..functions import OutputTag, ProcessWindowFunction, Window
+from ..record_functions import ReduceFunction
 from ..trigger import (
     BuiltInTrigger,
     ContinuousEventTimeTrigger,
@@ -26,7 +27,17 @@ from ..trigger import (
     purging,
 )
 from ..window import EndOfInput, Global, Session, Sliding, TimeDomain, Tumbling, WindowAssigner, assign
-from .checks import field_of, function_of, key_of, kind_of, number_of, refuse_async_methods
+from .checks import (
+    called_of,
+    field_of,
+    function_of,
+    key_of,
+    kind_of,
+    method_of,
+    number_of,
+    refuse_async_methods,
+    told_of,
+)
 from .stream import Stream
 
 Handle = TypeVar("Handle", bound="Windows")
@@ -99,7 +110,7 @@ class Windows:
         return type(self)(self._keyed, replace(self._cut, trigger=purging(trigger)))
 
     def evictor(self: Handle, evictor: CountEvictor | TimeEvictor | DeltaEvictor[Any]) -> Handle:
-        """Take records out of a window before its function sees them; the window then keeps all others until it ends.
+        """Take records out of a window before its function sees them, or after; it keeps all others until it ends.
 
         Parameters
         ----------
@@ -213,12 +224,14 @@ class Windows:
         )
         return stream
 
-    def _reduce(self, function: Callable[[Any, Any], Any], process: Any) -> Stream[Any]:
-        function_of("reduce", function)
+    def _reduce(self, function: Any, process: Any) -> Stream[Any]:
+        told = told_of(called_of("reduce", function, ReduceFunction))
+        function = method_of(function, "reduce")
         if self._cut.evictor is not None:
+            _refuse_object("reduce", process)
             reduced = functools.partial(_reduced, function, self._with_key, self._cut.with_window, process)
-            return self._add("reduce", "collect", {"process": reduced})
-        return self._fold("reduce", "reduce", {"fold": function}, process)
+            return self._add("reduce", "collect", {"process": reduced, **told})
+        return self._fold("reduce", "reduce", {"fold": function, **told}, process)
 
     def _aggregate(self, init: Any, add: Any, merge: Any, result: Any, process: Any) -> Stream[Any]:
         if isinstance(init, AggregateFunction):
@@ -236,9 +249,10 @@ class Windows:
                 "aggregate() over sessions needs merge=, or a merge() of the AggregateFunction: sessions merge"
             )
         if self._cut.evictor is not None:
+            _refuse_object("aggregate", process)
             aggregated = functools.partial(_aggregated, function, self._with_key, self._cut.with_window, process)
-            return self._add("aggregate", "collect", {"process": aggregated})
-        functions = {"fold": function, **self._process_of(process)}
+            return self._add("aggregate", "collect", {"process": aggregated, **told_of(function)})
+        functions = {"fold": function, **told_of(function), **self._process_of(process)}
         is_whole = not can_merge and not (
             isinstance(self._cut.assigner, Tumbling | EndOfInput) and not self._cut.lateness_ms
         )
@@ -284,6 +298,15 @@ class _Best(AggregateFunction[Any, list[Any], list[Any]]):
 
     def get_result(self, accumulator: list[Any]) -> list[Any]:
         return accumulator
+
+
+def _refuse_object(method: str, process: object) -> None:
+    """Refuse what has state of its own where an evictor has the records kept for the fold."""
+    if isinstance(process, ProcessWindowFunction):
+        raise PlanError(
+            f"{method}() behind evictor() takes a function for process=, not the ProcessWindowFunction "
+            f"{type(process).__name__}: use process() alone, which gets the records that stay"
+        )
 
 
 def _shaped(with_key: bool, with_window: bool, process: Any, key: Any, window: Window, value: Any) -> Any:

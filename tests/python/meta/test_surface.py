@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import flownet as fn
-from flownet import aggregate, collected, errors, functions, state, trigger, watermark, window
+from flownet import aggregate, collected, errors, functions, record_functions, state, trigger, watermark, window
 from flownet.streams import all_windowed, checks, connected, joined, keyed, sinks, stream, windowed, windows
 
 ROOT = Path(__file__).parents[3]
@@ -71,6 +71,7 @@ MODULES = [
         collected,
         errors,
         functions,
+        record_functions,
         state,
         trigger,
         watermark,

@@ -32,4 +32,4 @@ def test_a_stream_can_be_used_twice(env: fn.Environment, workers: int) -> None:
 
 def test_map_refuses_what_cannot_be_called(env: fn.Environment) -> None:
     with pytest.raises(fn.errors.PlanError, match=r"map\(\) needs a function, not int 3"):
-        env.from_collection([1]).map(3)  # type: ignore[arg-type]
+        env.from_collection([1]).map(3)  # type: ignore[call-overload]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -354,10 +353,8 @@ def test_a_function_that_calls_its_own_harness_is_refused() -> None:
 def test_neither_threads_nor_processes_are_left_and_nothing_sleeps(child_pids: Callable[[], set[int]]) -> None:
     threads, children = threading.active_count(), child_pids()
     with Harness(lambda s: s.key_by(str).window(fn.Tumbling("1h")).count(), timestamps=False) as harness:
-        before = time.thread_time()
         harness.send("a")
         assert harness.advance("365d") == [("a", 1)]
-        assert time.thread_time() - before >= 0
         assert (threading.active_count(), child_pids()) == (threads, children)
 
 

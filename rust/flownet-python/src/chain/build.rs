@@ -21,9 +21,10 @@ use pyo3::types::{PyDict, PyInt, PyString};
 use super::attach::TaskThreads;
 use super::exit::{Exit, Route};
 use super::failure::OperatorInfo;
+use super::function::{Function, is_told};
 use super::keyed::{
-    Accumulate, Aggregate, Aggregation, Collect, Count, Extreme, FieldOf, Folding, KeyedBase, Mean, OfWindow, Own,
-    Pairs, Process, Reduce, Results, WindowCalls,
+    Accumulate, Aggregate, Aggregation, Collect, Count, Evictor, Extreme, FieldOf, Folding, KeyedBase, Mean, OfWindow,
+    Own, Pairs, Process, Reduce, Results, WindowCalls,
 };
 use super::medium::{PythonChain, PythonMedium};
 use super::meter::Meter;
@@ -220,9 +221,9 @@ impl StageBuilder<'_, '_> {
             OperatorKind::SocketText { host, port, errors } => {
                 Kind::Source(Box::new(SocketText::new(host.clone(), port.get(), lines(*errors))))
             }
-            OperatorKind::Map => Kind::Operator(Box::new(Map::new(self.function()?, info))),
-            OperatorKind::FlatMap => Kind::Operator(Box::new(FlatMap::new(self.function()?, info))),
-            OperatorKind::Filter => Kind::Operator(Box::new(Filter::new(self.function()?, info))),
+            OperatorKind::Map => Kind::Operator(Box::new(Map::new(self.called("map")?, info))),
+            OperatorKind::FlatMap => Kind::Operator(Box::new(FlatMap::new(self.called("flat_map")?, info))),
+            OperatorKind::Filter => Kind::Operator(Box::new(Filter::new(self.called("filter")?, info))),
             OperatorKind::AssignTimestamps { watermarks, idle_after_ms } => {
                 self.timestamps(*watermarks, *idle_after_ms)?
             }
@@ -274,7 +275,7 @@ impl StageBuilder<'_, '_> {
                     return Err(TaskError::Config("records are kept for windows alone".into()));
                 };
                 let results = self.results(&functions, Some(window))?;
-                self.windows(Collect::new(self.base(), results, functions.get("evictor")?), window, &functions)
+                self.windows(Collect::new(self.base(), results, functions.evictor()?), window, &functions)
             }
             Fold::Pairs => {
                 let Some(window) = window else {
@@ -308,7 +309,8 @@ impl StageBuilder<'_, '_> {
     ) -> Result<Kind<PythonMedium>, TaskError> {
         match window {
             None => {
-                let folding = Folding::new(self.base(), accumulate, Results::new(with_key, false, None));
+                let results = Results::new(with_key, false, None).telling(functions.told()?);
+                let folding = Folding::new(self.base(), accumulate, results);
                 Ok(Kind::Operator(Box::new(Running::new(folding, self.range()))))
             }
             Some(window) => {
@@ -328,7 +330,7 @@ impl StageBuilder<'_, '_> {
             (None, object) => object.map(|object| OfWindow::object(object, self.range())),
         };
         let (with_key, with_window) = window.map_or((true, false), |window| (window.with_key, window.with_window));
-        Ok(Results::new(with_key, with_window, process))
+        Ok(Results::new(with_key, with_window, process).telling(functions.told()?))
     }
 
     /// Windows of a grid that fire once, at their end, lie by time; all others lie by key.
@@ -402,6 +404,16 @@ impl StageBuilder<'_, '_> {
         self.loaded(object)
     }
 
+    /// What is called with each record: the function, or this method of an object.
+    fn called(&self, method: &str) -> Result<Function, TaskError> {
+        let failed = |error: PyErr| self.info.failed(self.py, &error, None);
+        let mut given = self.function()?.into_bound(self.py);
+        if matches!(self.operator.payload, Payload::Local(_)) && is_told(&given).map_err(failed)? {
+            given = self.own_object()?.into_bound(self.py);
+        }
+        Function::of(given, method).map_err(failed)
+    }
+
     /// The object of an operator that keeps something in it: subtasks must not share it.
     fn own_object(&self) -> Result<Py<PyAny>, TaskError> {
         let parallelism = self.builder.task.parallelism;
@@ -427,6 +439,17 @@ impl Functions<'_> {
         let Some(by_name) = &self.by_name else { return Ok(None) };
         let found = by_name.bind(self.py).get_item(name).map_err(|error| self.info.failed(self.py, &error, None))?;
         Ok(found.map(Bound::unbind))
+    }
+
+    /// Objects that are told of their beginning and their end.
+    fn told(&self) -> Result<Vec<Py<PyAny>>, TaskError> {
+        let Some(told) = self.get("told")? else { return Ok(Vec::new()) };
+        told.extract(self.py).map_err(|error| self.info.failed(self.py, &error, None))
+    }
+
+    fn evictor(&self) -> Result<Option<Evictor>, TaskError> {
+        let evictor = self.get("evictor")?.map(|evictor| Evictor::new(self.py, evictor)).transpose();
+        evictor.map_err(|error| self.info.failed(self.py, &error, None))
     }
 
     fn required(&self, name: &str) -> Result<Py<PyAny>, TaskError> {

@@ -15,6 +15,7 @@ mod call;
 mod context;
 mod exit;
 mod failure;
+mod function;
 mod isolate;
 mod keyed;
 mod medium;

@@ -16,8 +16,21 @@ use crate::codec::Decoder;
 pub(in crate::chain) struct Collect {
     base: KeyedBase,
     results: Results,
-    /// Takes records out before the function sees them.
-    evictor: Option<Py<PyAny>>,
+    evictor: Option<Evictor>,
+}
+
+/// Takes records out of a window.
+pub(in crate::chain) struct Evictor {
+    evictor: Py<PyAny>,
+    /// Once the function has seen them, and not before.
+    after: bool,
+}
+
+impl Evictor {
+    pub(in crate::chain) fn new(py: Python<'_>, evictor: Py<PyAny>) -> PyResult<Self> {
+        let after = evictor.bind(py).getattr(intern!(py, "after"))?.is_truthy()?;
+        Ok(Self { evictor, after })
+    }
 }
 
 /// The records of a window.
@@ -32,7 +45,7 @@ pub(in crate::chain) struct Records {
 }
 
 impl Collect {
-    pub(in crate::chain) fn new(base: KeyedBase, results: Results, evictor: Option<Py<PyAny>>) -> Self {
+    pub(in crate::chain) fn new(base: KeyedBase, results: Results, evictor: Option<Evictor>) -> Self {
         Self { base, results, evictor }
     }
 
@@ -53,7 +66,7 @@ impl Collect {
         records: &mut Records,
         values: Bound<'py, PyList>,
     ) -> Result<Bound<'py, PyList>, TaskError> {
-        let Some(evictor) = &self.evictor else { return Ok(values) };
+        let Some(Evictor { evictor, .. }) = &self.evictor else { return Ok(values) };
         let py = values.py();
         let failed = |error: PyErr| self.base.info.failed(py, &error, None);
         let times: Vec<i64> = records.places.iter().map(|(timestamp_ms, _)| *timestamp_ms).collect();
@@ -114,8 +127,14 @@ impl Fold<PythonMedium> for Collect {
         flow: &mut Flow<'_, '_>,
     ) -> Result<(), TaskError> {
         let values = self.decode_all(flow.token, &records.bytes)?;
-        let values = self.evict(window, records, values)?;
-        self.results.process(&self.base, (window, key), values, Some(&mut records.state), flow)
+        if !self.evictor.as_ref().is_some_and(|evictor| evictor.after) {
+            let values = self.evict(window, records, values)?;
+            return self.results.process(&self.base, (window, key), values, Some(&mut records.state), flow);
+        }
+        self.results.process(&self.base, (window, key), values, Some(&mut records.state), flow)?;
+        // The function may have changed those it was given.
+        let values = self.decode_all(flow.token, &records.bytes)?;
+        self.evict(window, records, values).map(drop)
     }
 
     fn emit_so_far(&self, _: &[u8], _: &Records, _: &mut Flow<'_, '_>) -> Result<(), TaskError> {

@@ -21,7 +21,7 @@ mod results;
 pub(super) use accumulate::{Accumulate, Folding};
 pub(super) use aggregate::{Aggregate, Aggregation};
 pub(super) use calls::WindowCalls;
-pub(super) use collect::Collect;
+pub(super) use collect::{Collect, Evictor};
 pub(super) use count::Count;
 pub(super) use extreme::Extreme;
 pub(super) use mean::Mean;

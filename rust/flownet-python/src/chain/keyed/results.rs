@@ -11,7 +11,8 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 
 use super::KeyedBase;
 use crate::chain::call::call1;
-use crate::chain::context::{PySides, PyTaskContext, PyWindowContext, window_object};
+use crate::chain::context::{PySides, PyWindowContext, window_object};
+use crate::chain::function::{close, open};
 use crate::chain::medium::{EmitEach, Flow, PythonMedium};
 
 /// The look of results.
@@ -19,6 +20,8 @@ pub(in crate::chain) struct Results {
     with_key: bool,
     with_window: bool,
     process: Option<OfWindow>,
+    /// Objects of the fold that are told of their beginning and their end.
+    told: Vec<Py<PyAny>>,
     watermark_ms: i64,
 }
 
@@ -45,7 +48,12 @@ impl OfWindow {
 impl Results {
     /// Results are values with these beside them, unless `process` makes something else of them.
     pub(in crate::chain) fn new(with_key: bool, with_window: bool, process: Option<OfWindow>) -> Self {
-        Self { with_key, with_window, process, watermark_ms: i64::MIN }
+        Self { with_key, with_window, process, told: Vec::new(), watermark_ms: i64::MIN }
+    }
+
+    /// The same, for a fold with objects that are told of their beginning and their end.
+    pub(in crate::chain) fn telling(self, told: Vec<Py<PyAny>>) -> Self {
+        Self { told, ..self }
     }
 
     pub(super) fn set_watermark(&mut self, watermark_ms: i64) {
@@ -170,16 +178,24 @@ impl Results {
     }
 
     pub(super) fn open(&self, py: Python<'_>, base: &KeyedBase, cx: &TaskContext) -> Result<(), TaskError> {
-        let Some(OfWindow::Object { object, .. }) = &self.process else { return Ok(()) };
-        let context = PyTaskContext::new(&base.info, cx);
-        let opened = object.bind(py).call_method1(intern!(py, "open"), (context,));
-        opened.map(drop).map_err(|error| base.info.failed(py, &error, None))
+        self.objects().try_for_each(|object| open(object.bind(py), &base.info, cx))
     }
 
     pub(super) fn close(&self, py: Python<'_>, base: &KeyedBase) -> Result<(), TaskError> {
-        let Some(OfWindow::Object { object, .. }) = &self.process else { return Ok(()) };
-        let closed = object.bind(py).call_method0(intern!(py, "close"));
-        closed.map(drop).map_err(|error| base.info.failed(py, &error, None))
+        // Each of them, whatever the others raise.
+        let mut closed = Ok(());
+        for object in self.objects() {
+            closed = closed.and(close(object.bind(py), &base.info));
+        }
+        closed
+    }
+
+    fn objects(&self) -> impl Iterator<Item = &Py<PyAny>> {
+        let process = match &self.process {
+            Some(OfWindow::Object { object, .. }) => Some(object),
+            _ => None,
+        };
+        self.told.iter().chain(process)
     }
 }
 

@@ -1,25 +1,30 @@
 //! `filter`: the records that a predicate holds for.
 
-use flownet_runtime::TaskError;
 use flownet_runtime::operator::Operator;
+use flownet_runtime::{TaskContext, TaskError};
 use pyo3::prelude::*;
 
 use crate::chain::call::call1;
 use crate::chain::failure::OperatorInfo;
+use crate::chain::function::Function;
 use crate::chain::medium::{Flow, PythonMedium};
 
 pub(in crate::chain) struct Filter {
-    predicate: Py<PyAny>,
+    predicate: Function,
     info: OperatorInfo,
 }
 
 impl Filter {
-    pub(in crate::chain) fn new(predicate: Py<PyAny>, info: OperatorInfo) -> Self {
+    pub(in crate::chain) fn new(predicate: Function, info: OperatorInfo) -> Self {
         Self { predicate, info }
     }
 }
 
 impl Operator<PythonMedium> for Filter {
+    fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
+        self.predicate.open(py, &self.info, cx)
+    }
+
     #[inline]
     fn process<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
         let predicate = self.predicate.bind(flow.token);
@@ -29,5 +34,13 @@ impl Operator<PythonMedium> for Filter {
             Ok(false) => Ok(()),
             Err(error) => Err(self.info.call_failed(flow.token, &error, predicate, "one record", Some(&record))),
         }
+    }
+
+    fn finish(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        self.predicate.finish(&self.info, flow)
+    }
+
+    fn close(&mut self, py: Python<'_>) -> Result<(), TaskError> {
+        self.predicate.close(py, &self.info)
     }
 }

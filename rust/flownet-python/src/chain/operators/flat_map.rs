@@ -1,25 +1,30 @@
 //! `flat_map`: any number of records for each.
 
-use flownet_runtime::TaskError;
 use flownet_runtime::operator::Operator;
+use flownet_runtime::{TaskContext, TaskError};
 use pyo3::prelude::*;
 
 use crate::chain::call::call1;
 use crate::chain::failure::OperatorInfo;
+use crate::chain::function::Function;
 use crate::chain::medium::{EmitEach, Flow, PythonMedium};
 
 pub(in crate::chain) struct FlatMap {
-    function: Py<PyAny>,
+    function: Function,
     info: OperatorInfo,
 }
 
 impl FlatMap {
-    pub(in crate::chain) fn new(function: Py<PyAny>, info: OperatorInfo) -> Self {
+    pub(in crate::chain) fn new(function: Function, info: OperatorInfo) -> Self {
         Self { function, info }
     }
 }
 
 impl Operator<PythonMedium> for FlatMap {
+    fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
+        self.function.open(py, &self.info, cx)
+    }
+
     #[inline]
     fn process<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
         let py = flow.token;
@@ -27,5 +32,13 @@ impl Operator<PythonMedium> for FlatMap {
         let failed = |error: PyErr| self.info.call_failed(py, &error, function, "one record", Some(&record));
         let items = call1(function, &record).map_err(failed)?;
         flow.emit_each(&items, failed)
+    }
+
+    fn finish(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        self.function.finish(&self.info, flow)
+    }
+
+    fn close(&mut self, py: Python<'_>) -> Result<(), TaskError> {
+        self.function.close(py, &self.info)
     }
 }

@@ -1,25 +1,30 @@
 //! `map`: one record for each.
 
-use flownet_runtime::TaskError;
 use flownet_runtime::operator::Operator;
+use flownet_runtime::{TaskContext, TaskError};
 use pyo3::prelude::*;
 
 use crate::chain::call::call1;
 use crate::chain::failure::OperatorInfo;
+use crate::chain::function::Function;
 use crate::chain::medium::{Flow, PythonMedium};
 
 pub(in crate::chain) struct Map {
-    function: Py<PyAny>,
+    function: Function,
     info: OperatorInfo,
 }
 
 impl Map {
-    pub(in crate::chain) fn new(function: Py<PyAny>, info: OperatorInfo) -> Self {
+    pub(in crate::chain) fn new(function: Function, info: OperatorInfo) -> Self {
         Self { function, info }
     }
 }
 
 impl Operator<PythonMedium> for Map {
+    fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
+        self.function.open(py, &self.info, cx)
+    }
+
     #[inline]
     fn process<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
         let function = self.function.bind(flow.token);
@@ -28,5 +33,13 @@ impl Operator<PythonMedium> for Map {
         // The function may have returned the record itself, which then is referred to by nobody else.
         drop(record);
         flow.emit(result)
+    }
+
+    fn finish(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        self.function.finish(&self.info, flow)
+    }
+
+    fn close(&mut self, py: Python<'_>) -> Result<(), TaskError> {
+        self.function.close(py, &self.info)
     }
 }

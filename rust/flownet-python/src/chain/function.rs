@@ -1,0 +1,71 @@
+//! A user's function of one record: a plain callable, or a method of an object that is told of its beginning and its end.
+
+use flownet_runtime::time::NO_TIMESTAMP;
+use flownet_runtime::{TaskContext, TaskError};
+use pyo3::intern;
+use pyo3::prelude::*;
+
+use super::context::PyTaskContext;
+use super::failure::OperatorInfo;
+use super::medium::{EmitEach, Flow};
+
+/// What is called with each record.
+pub(super) struct Function {
+    function: Py<PyAny>,
+    /// Whose method it is, where that has to be told.
+    object: Option<Py<PyAny>>,
+}
+
+impl Function {
+    /// A callable, or of a `flownet.record_functions.Function` the method of this name.
+    pub(super) fn of(given: Bound<'_, PyAny>, method: &str) -> PyResult<Self> {
+        if !is_told(&given)? {
+            return Ok(Self { function: given.unbind(), object: None });
+        }
+        Ok(Self { function: given.getattr(method)?.unbind(), object: Some(given.unbind()) })
+    }
+
+    #[inline]
+    pub(super) fn bind<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
+        self.function.bind(py)
+    }
+
+    pub(super) fn open(&self, py: Python<'_>, info: &OperatorInfo, cx: &TaskContext) -> Result<(), TaskError> {
+        self.object.iter().try_for_each(|object| open(object.bind(py), info, cx))
+    }
+
+    /// Emits what the object has left.
+    pub(super) fn finish(&self, info: &OperatorInfo, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        let Some(object) = &self.object else { return Ok(()) };
+        let py = flow.token;
+        let failed = |error: PyErr| info.failed(py, &error, None);
+        let left = object.bind(py).call_method0(intern!(py, "finish")).map_err(failed)?;
+        flow.timestamp_ms = NO_TIMESTAMP;
+        if left.is_none() { Ok(()) } else { flow.emit_each(&left, failed) }
+    }
+
+    pub(super) fn close(&self, py: Python<'_>, info: &OperatorInfo) -> Result<(), TaskError> {
+        self.object.iter().try_for_each(|object| close(object.bind(py), info))
+    }
+}
+
+/// Whether it is an object that is told.
+pub(super) fn is_told(given: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = given.py();
+    let class = py.import(intern!(py, "flownet.record_functions"))?.getattr(intern!(py, "Function"))?;
+    given.is_instance(&class)
+}
+
+/// Tells an object of its beginning.
+pub(super) fn open(object: &Bound<'_, PyAny>, info: &OperatorInfo, cx: &TaskContext) -> Result<(), TaskError> {
+    let py = object.py();
+    let opened = object.call_method1(intern!(py, "open"), (PyTaskContext::new(info, cx),));
+    opened.map(drop).map_err(|error| info.failed(py, &error, None))
+}
+
+/// Tells an object of its end.
+pub(super) fn close(object: &Bound<'_, PyAny>, info: &OperatorInfo) -> Result<(), TaskError> {
+    let py = object.py();
+    let closed = object.call_method0(intern!(py, "close"));
+    closed.map(drop).map_err(|error| info.failed(py, &error, None))
+}
