@@ -170,6 +170,12 @@ bench: build ## every part, the whole exchange beside raw TCP, the object codec,
 	$(BIN)/python benches/python/object_path.py
 	$(BIN)/python benches/python/object_ownership.py
 	$(BIN)/python benches/python/instances.py
+	@$(MAKE) --no-print-directory bench-event-time
+
+.PHONY: bench-event-time
+bench-event-time: build ## windows, sessions and joins by event time, timers, memory a key (BENCH_ARGS="--job sliding --job event")
+	$(CARGO) bench --quiet -p flownet-runtime --bench timers
+	$(BIN)/python benches/python/event_time.py $(BENCH_ARGS)
 
 .PHONY: lab
 lab: build $(VENV)/.tools ## flow control at work: all scenarios under all controls into lab.html, about ten minutes (LAB_ARGS="--control credit,tcp")
@@ -182,6 +188,8 @@ bench-smoke: build ## run every bench once with a tiny size, so that none rots
 	$(BIN)/python benches/python/object_path.py --smoke
 	$(BIN)/python benches/python/object_ownership.py --smoke
 	$(BIN)/python benches/python/instances.py --smoke
+	$(CARGO) bench --quiet -p flownet-runtime --bench timers -- --smoke
+	$(BIN)/python benches/python/event_time.py --smoke
 
 .PHONY: bench-peers
 bench-peers: build ## the same work on Flink, PyFlink, Bytewax, Pathway, pyzmq, Flight (PEERS="bytewax zmq" ROUNDS=3 WORKLOADS=...)

@@ -128,15 +128,20 @@ def test_a_running_job_says_how_far_event_time_has_come_and_how_far_that_is_behi
     timed = env.from_iterable(clicks()).assign_timestamps_and_watermarks(STRATEGY)
     minutes(timed).count().collect()
     with env.execute_async(workers=0) as job:
-        # The source itself knows nothing of time yet.
-        while any(task.watermark_ms is None for task in (*job.status().tasks[1:], *job.sample().tasks[1:])):
+
+        def said() -> list[tuple[int | None, float | None]]:
+            # The source itself knows nothing of time yet.
+            tasks = [(task.watermark_ms, task.watermark_lag_seconds) for task in job.status().tasks[1:]]
+            return tasks + [(task.watermark_ms, task.watermark_lag_seconds) for task in job.sample().tasks[1:]]
+
+        while any(watermark_ms is None for watermark_ms, _ in said()):
             time.sleep(0.01)
-        status, sample = job.status(), job.sample()
+        status, seen = job.status(), said()
         passed = time.time() - at_ms / 1000
-        for task in (*status.tasks[1:], *sample.tasks[1:]):
-            assert task.watermark_ms == at_ms - 5001
-            assert task.watermark_lag_seconds is not None
-            assert 65 <= task.watermark_lag_seconds <= passed + 6
+        for watermark_ms, lag in seen:
+            assert watermark_ms == at_ms - 5001
+            assert lag is not None
+            assert 65 <= lag <= passed + 6
         assert (
             len(re.findall(r"event time of .*: \d{4}-.* behind the wall clock", str(status))) == len(status.tasks) - 1
         )

@@ -36,8 +36,8 @@ def timed(env: fn.Environment, folder: Path, generator: Any) -> fn.Stream[tuple[
 
 
 def counts(stream: fn.Stream[tuple[int, str]]) -> fn.Stream[Any]:
-    window = stream.key_by(1).window(fn.Tumbling("1s")).with_window()
-    return window.count().map(lambda result: (result[0], result[1].start_ms, result[2]))
+    counted: fn.Stream[Any] = stream.key_by(1).window(fn.Tumbling("1s")).with_window().count()
+    return counted.map(lambda result: (result[0], result[1].start_ms, result[2]))
 
 
 def expected(files: list[list[int]]) -> Counter[tuple[str, int]]:

@@ -63,15 +63,21 @@ impl<F, V> Sliced<F, V> {
         }
         // One without end is the only one.
         if let Some(rolling) = self.rolling.as_mut().filter(|_| window.end_ms < i64::MAX) {
-            rolling.roll_to(window, self.windows.slices(), &FoldOf { fold: &self.fold, token: flow.token })?;
+            rolling.roll_to(window, self.windows.slices(), &mut FoldOf::new(&self.fold, flow))?;
             return give_out_rolling(&mut self.fold, window, rolling, flow);
         }
-        let whole = self.put_together(window, flow.token)?;
+        let (token, mut merged) = (flow.token, 0);
+        let whole = self.put_together(window, token, || breathe_now_and_then(&mut merged, flow))?;
         give_out(&mut self.fold, window, whole, flow)
     }
 
     /// What a window is made of.
-    fn put_together<M>(&self, window: Window, token: M::Token<'_>) -> Result<Pane<Held<V>>, TaskError>
+    fn put_together<M>(
+        &self,
+        window: Window,
+        token: M::Token<'_>,
+        mut between: impl FnMut() -> Result<(), TaskError>,
+    ) -> Result<Pane<Held<V>>, TaskError>
     where
         M: Medium,
         F: Fold<M, Value = V>,
@@ -80,6 +86,7 @@ impl<F, V> Sliced<F, V> {
         let mut whole: Pane<Held<V>> = Pane::default();
         for slice in self.windows.slices_of(window) {
             for (key, hash, held) in slice.entries() {
+                between()?;
                 let merged = whole.value_of(key, hash, || held.of_same_key(V::default()));
                 self.fold.merge(token, &mut merged.value, &held.value)?;
             }
@@ -99,7 +106,7 @@ impl<F, V> Sliced<F, V> {
         }
         while let Some((start_ms, slice)) = self.windows.pop_expired() {
             if let Some(rolling) = &mut self.rolling {
-                rolling.leave(start_ms, &slice, &FoldOf { fold: &self.fold, token: flow.token });
+                rolling.leave(start_ms, &slice, &mut FoldOf::new(&self.fold, flow));
             }
         }
         if self.windows.is_empty() {
@@ -180,13 +187,31 @@ fn give_out_rolling<M: Medium, F: Fold<M>>(
     })
 }
 
-/// A fold as what windows are put together by.
-struct FoldOf<'a, 'm, M: Medium, F> {
-    fold: &'a F,
-    token: M::Token<'m>,
+/// A window may have millions of keys: while it is put together a cancel is seen, and others may be attached.
+#[inline]
+fn breathe_now_and_then<M: Medium>(merged: &mut usize, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+    *merged += 1;
+    if merged.is_multiple_of(BREATH_RECORDS) {
+        flow.cancel().check()?;
+        flow.breathe();
+    }
+    Ok(())
 }
 
-impl<M: Medium, F: Fold<M>> Sums<Held<F::Value>> for FoldOf<'_, '_, M, F> {
+/// A fold as what windows are put together by.
+struct FoldOf<'a, 'f, 'm, M: Medium, F> {
+    fold: &'a F,
+    flow: &'a mut Flow<'f, 'm, M>,
+    merged: usize,
+}
+
+impl<'a, 'f, 'm, M: Medium, F: Fold<M>> FoldOf<'a, 'f, 'm, M, F> {
+    fn new(fold: &'a F, flow: &'a mut Flow<'f, 'm, M>) -> Self {
+        Self { fold, flow, merged: 0 }
+    }
+}
+
+impl<M: Medium, F: Fold<M>> Sums<Held<F::Value>> for FoldOf<'_, '_, '_, M, F> {
     type Error = TaskError;
 
     fn empty(&self, part: &Held<F::Value>) -> Held<F::Value> {
@@ -194,8 +219,9 @@ impl<M: Medium, F: Fold<M>> Sums<Held<F::Value>> for FoldOf<'_, '_, M, F> {
     }
 
     #[inline]
-    fn add(&self, to: &mut Held<F::Value>, part: &Held<F::Value>) -> Result<(), TaskError> {
-        self.fold.merge(self.token, &mut to.value, &part.value)
+    fn add(&mut self, to: &mut Held<F::Value>, part: &Held<F::Value>) -> Result<(), TaskError> {
+        breathe_now_and_then(&mut self.merged, self.flow)?;
+        self.fold.merge(self.flow.token, &mut to.value, &part.value)
     }
 
     #[inline]
@@ -285,7 +311,7 @@ impl<M: Medium, F: Fold<M>> Operator<M> for Sliced<F, F::Value> {
 
     fn inspect<'m>(&self, token: M::Token<'m>, found: &mut Found<'m, M>) -> Result<(), TaskError> {
         for window in self.windows.open_windows() {
-            let whole = self.put_together(window, token)?;
+            let whole = self.put_together(window, token, || Ok(()))?;
             for (key, _, held) in whole.entries() {
                 self.fold.inspect_value(token, (held.key_value(key), Some(window)), &held.value, found)?;
             }

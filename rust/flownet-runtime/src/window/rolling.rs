@@ -20,7 +20,7 @@ pub trait Sums<V> {
     fn empty(&self, part: &V) -> V;
 
     /// Adds a later part.
-    fn add(&self, to: &mut V, part: &V) -> Result<(), Self::Error>;
+    fn add(&mut self, to: &mut V, part: &V) -> Result<(), Self::Error>;
 
     /// Takes the earliest part out, of which all were [exact](Part::Exact); false leaves `from` as it was, where the rest
     /// cannot be known.
@@ -78,7 +78,7 @@ impl<V> Rolling<V> {
     }
 
     /// A slice is about to be forgotten.
-    pub fn leave<S: Sums<V>>(&mut self, start_ms: i64, slice: &Pane<V>, sums: &S) {
+    pub fn leave<S: Sums<V>>(&mut self, start_ms: i64, slice: &Pane<V>, sums: &mut S) {
         if start_ms >= self.from_ms && start_ms < self.end_ms {
             self.take_out(slice, sums);
             self.from_ms = start_ms + 1;
@@ -86,7 +86,7 @@ impl<V> Rolling<V> {
     }
 
     /// Goes on to a later window.
-    pub fn roll_to<S: Sums<V>>(&mut self, window: Window, slices: &Slices<V>, sums: &S) -> Result<(), S::Error> {
+    pub fn roll_to<S: Sums<V>>(&mut self, window: Window, slices: &Slices<V>, sums: &mut S) -> Result<(), S::Error> {
         if window.start_ms >= self.end_ms {
             self.clear();
             (self.from_ms, self.end_ms) = (window.start_ms, window.start_ms);
@@ -120,7 +120,7 @@ impl<V> Rolling<V> {
         *self = Self::new();
     }
 
-    fn take_in<S: Sums<V>>(&mut self, slice: &Pane<V>, sums: &S) -> Result<(), S::Error> {
+    fn take_in<S: Sums<V>>(&mut self, slice: &Pane<V>, sums: &mut S) -> Result<(), S::Error> {
         for (key, hash, part) in slice.entries() {
             let whole = self.keys.value_of(key, hash, || Whole::new(sums.empty(part)));
             if !whole.is_stale {
@@ -130,7 +130,7 @@ impl<V> Rolling<V> {
         Ok(())
     }
 
-    fn take_out<S: Sums<V>>(&mut self, slice: &Pane<V>, sums: &S) {
+    fn take_out<S: Sums<V>>(&mut self, slice: &Pane<V>, sums: &mut S) {
         for (key, hash, part) in slice.entries() {
             let Some(whole) = self.keys.get_mut(key, hash).filter(|whole| !whole.is_stale) else { continue };
             let was_exact = whole.inexact == 0;
@@ -146,7 +146,7 @@ impl<V> Rolling<V> {
     }
 
     /// Puts together anew what is stale.
-    fn renew<S: Sums<V>>(&mut self, slices: &Slices<V>, sums: &S) -> Result<(), S::Error> {
+    fn renew<S: Sums<V>>(&mut self, slices: &Slices<V>, sums: &mut S) -> Result<(), S::Error> {
         for (key, hash, ()) in std::mem::take(&mut self.stale).entries() {
             self.keys.remove(key, hash);
             for (_, slice) in within(slices, self.from_ms, self.end_ms) {
@@ -181,7 +181,7 @@ impl<V> Whole<V> {
         Self { value, slices: 0, inexact: 0, is_stale: false }
     }
 
-    fn add<S: Sums<V>>(&mut self, part: &V, sums: &S) -> Result<(), S::Error> {
+    fn add<S: Sums<V>>(&mut self, part: &V, sums: &mut S) -> Result<(), S::Error> {
         sums.add(&mut self.value, part)?;
         self.slices += 1;
         self.inexact += u32::from(sums.part(part) != Part::Exact);
@@ -214,7 +214,7 @@ mod tests {
             String::new()
         }
 
-        fn add(&self, to: &mut String, part: &String) -> Result<(), ()> {
+        fn add(&mut self, to: &mut String, part: &String) -> Result<(), ()> {
             to.push_str(part);
             Ok(())
         }
@@ -252,7 +252,7 @@ mod tests {
     }
 
     fn rolled(rolling: &mut Rolling<String>, windows: &SlicedWindows<String>, window: Window) -> Vec<Shown> {
-        rolling.roll_to(window, windows.slices(), &Texts).expect("texts can be put together");
+        rolling.roll_to(window, windows.slices(), &mut Texts).expect("texts can be put together");
         let mut shown = Vec::new();
         let given = rolling.each(|key, value| {
             shown.push((window.start_ms, String::from_utf8(key.to_vec()).expect("a key of the test"), value.clone()));
@@ -291,7 +291,7 @@ mod tests {
                     prop_assert_eq!(rolled(&mut rolling, &windows, window), anew(&windows, window));
                 }
                 while let Some((start_ms, slice)) = windows.pop_expired() {
-                    rolling.leave(start_ms, &slice, &Texts);
+                    rolling.leave(start_ms, &slice, &mut Texts);
                 }
             }
         }

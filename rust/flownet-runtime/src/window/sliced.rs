@@ -76,7 +76,8 @@ impl<V> SlicedWindows<V> {
                 self.place_of(slice)
             }
         };
-        let fired_before = self.clock_ms != i64::MIN && self.has_fired(timestamp_ms);
+        // Without lateness no window fires twice.
+        let fired_before = self.lateness_ms > 0 && self.clock_ms != i64::MIN && self.has_fired(timestamp_ms);
         let value = self.slices[at].1.value_of(key, hash, default);
         if fired_before { Added::FiredBefore(value) } else { Added::Open(value) }
     }
@@ -159,7 +160,7 @@ impl<V> SlicedWindows<V> {
     #[inline]
     fn has_fired(&self, timestamp_ms: i64) -> bool {
         let first = self.grid.first_window_around_or_after(timestamp_ms);
-        first.max_ms() <= self.clock_ms && self.lateness_ms > 0 && self.firing_again(timestamp_ms).next().is_some()
+        first.max_ms() <= self.clock_ms && self.firing_again(timestamp_ms).next().is_some()
     }
 
     fn place_of(&mut self, slice: i64) -> usize {

@@ -1,0 +1,79 @@
+//! Timers and keyed state: how many timers a second are set and fired, and what a key with one costs in memory.
+//!
+//! ```text
+//! cargo bench -p flownet-runtime --bench timers -- [--keys N] [--smoke]
+//! ```
+
+use std::fs;
+use std::time::Instant;
+
+use flownet_core::keygroup::hash_key;
+use flownet_runtime::operator::KeyedRecord;
+use flownet_runtime::state::{Held, KeyGroupRange, KeyedState};
+use flownet_runtime::timer::{TimerKey, TimerService};
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let given = args.iter().position(|arg| arg == "--keys").and_then(|at| args.get(at + 1)?.parse().ok());
+    let is_smoke = args.iter().any(|arg| arg == "--smoke" || arg == "--test");
+    let keys: u64 = given.unwrap_or(if is_smoke { 10_000 } else { 1_000_000 });
+    let records: Vec<Vec<u8>> = (0..keys).map(record).collect();
+    rate(&records);
+    memory(&records);
+}
+
+/// A record of a key of nine bytes, as it travels, without a value.
+fn record(number: u64) -> Vec<u8> {
+    let mut bytes = vec![9, 0xc1];
+    // Spread, so that timers do not come in the order of keys.
+    bytes.extend(number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
+    bytes
+}
+
+fn parsed(bytes: &[u8]) -> KeyedRecord<'_> {
+    KeyedRecord::parse(bytes).expect("a record of the bench")
+}
+
+fn rate(records: &[Vec<u8>]) {
+    let few_times = |at: usize| (at % 1000) as i64;
+    let any_time = |at: usize| (at as i64).wrapping_mul(0x5851_f42d_4c95_7f2d).rem_euclid(1 << 40);
+    type Times<'a> = (&'a str, &'a dyn Fn(usize) -> i64);
+    let times: [Times<'_>; 2] = [("1000 different times", &few_times), ("a time of its own each", &any_time)];
+    for (name, time_of) in times {
+        let mut timers = TimerService::new();
+        let began = Instant::now();
+        for (at, bytes) in records.iter().enumerate() {
+            timers.register(time_of(at), TimerKey::of(&parsed(bytes)));
+        }
+        let set = began.elapsed();
+        let mut fired = 0_u32;
+        while timers.pop_due(i64::MAX).is_some() {
+            fired += 1;
+        }
+        let seconds = began.elapsed().as_secs_f64();
+        println!("timers, {name}: {:.2} M/s set and fired, {set:.2?} to set {fired}", f64::from(fired) / seconds / 1e6);
+    }
+}
+
+fn memory(records: &[Vec<u8>]) {
+    let before = resident_bytes();
+    let mut state = KeyedState::new(KeyGroupRange::of(0, 1, 128));
+    let mut timers = TimerService::new();
+    for (at, bytes) in records.iter().enumerate() {
+        let record = parsed(bytes);
+        let held = state.get_or_insert_with(record.key, hash_key(record.key), || Held::new(&record, 0_u64));
+        held.expect("all keys are of the range").value += 1;
+        timers.register(at as i64, TimerKey::of(&record));
+    }
+    let taken = resident_bytes().saturating_sub(before) as f64 / records.len() as f64;
+    let (key, value) = (9.0, 8.0);
+    println!("memory: {:.0} bytes a key with a timer, beyond key and value ({taken:.0} in all)", taken - key - value);
+    assert_eq!((state.len(), timers.len()), (records.len(), records.len()));
+}
+
+/// Memory of the process that is in RAM; 0 where the system does not tell.
+fn resident_bytes() -> u64 {
+    let pages = fs::read_to_string("/proc/self/statm").ok();
+    let pages = pages.and_then(|statm| statm.split_whitespace().nth(1)?.parse::<u64>().ok());
+    pages.unwrap_or(0) * 4096
+}
