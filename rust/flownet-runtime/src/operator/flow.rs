@@ -171,9 +171,9 @@ impl<'a, 'm, M: Medium> Flow<'a, 'm, M> {
         self.out.recount(TimeState::Busy, TimeState::Idle, idle.saturating_sub(counted));
     }
 
-    /// Whether records can leave the task at once. Who waits for others is not idle.
+    /// Whether records can leave the task at once, and may. Who waits for others is not idle.
     pub fn is_available(&self) -> bool {
-        self.out.is_available()
+        self.out.is_available() && !self.out.pace.is_held()
     }
 
     /// Set when the task is told to stop.

@@ -82,6 +82,12 @@ impl Pace {
         self.limit.is_none() && self.ordered.is_none()
     }
 
+    /// The coordinator lets it emit nothing for now.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.is_stopped
+    }
+
     /// Follows an order from now on. A rate that is none is none.
     pub fn follow(&mut self, order: SourceOrder, now: Duration) {
         self.is_stopped = order.is_stopped;
@@ -227,6 +233,7 @@ mod tests {
     fn an_order_holds_the_source_and_the_next_one_lets_it_go() {
         let mut pace = Pace::default();
         pace.follow(SourceOrder { is_stopped: true, ..SourceOrder::default() }, Duration::ZERO);
+        assert!(pace.is_held());
         assert_eq!(pace.begin(Duration::from_secs(9)), Turn::Held(None));
         pace.follow(SourceOrder { is_stopped: false, records_per_second: Some(100.0) }, Duration::from_secs(9));
         let (sent, now) = run(&mut pace, Duration::from_secs(9), 10, 1, Duration::from_millis(2));
