@@ -483,6 +483,12 @@ class _First(ProcessFunction[Any, Any]):
         self._left -= 1
         return [value]
 
+    def snapshot_state(self) -> list[int]:
+        return [self._left]
+
+    def restore_state(self, items: list[int]) -> None:
+        self._left = sum(items)
+
 
 def _nothing(_: object) -> None:
     """Key of the records that are all worked on together."""

@@ -10,6 +10,7 @@ use crate::input::InputBatch;
 use crate::mailbox::{CancelToken, Mailbox};
 use crate::metrics::TaskMetrics;
 use crate::outputs::Outputs;
+use crate::snapshot::StatePart;
 use crate::source::RateLimit;
 use crate::spec::TaskSpec;
 use crate::state::KeyGroupRange;
@@ -17,10 +18,15 @@ use crate::time::{TimeSignal, WallClock};
 
 /// All operators of one task, fused: records between them are never serialised.
 ///
-/// The task thread calls everything here, one call at a time, in this order: `open`; then any mix of `process` (tasks
+/// The task thread calls everything here, one call at a time, in this order: `open`, and `restore` if there is something to
+/// begin with; then any mix of `process` (tasks
 /// with inputs) or `poll_source` (tasks without), `on_time`, `on_custom` and `on_timer`; then, if the input came to its own
 /// end and was not stopped without draining, `on_time` for [`END_OF_TIME_MS`](crate::time::END_OF_TIME_MS); if it ended at
-/// all, `commit`; then `close`, always. A call that returns an error is followed by `close` only.
+/// all, `commit`; then `close`, always. A call that returns an error is followed by `close` only, but for `snapshot`, whose
+/// error is that of a checkpoint.
+///
+/// Of a job with checkpoints, `snapshot` may be called at any time between `open` and `close`, between two records; each
+/// snapshot is followed, now or later, by what became of its checkpoint.
 ///
 /// Calls should be bounded: cancels and timers are looked at between them.
 pub trait Chain: Send {
@@ -70,6 +76,30 @@ pub trait Chain: Send {
     /// Wall-clock time has reached `next_timer_ms`. Fires everything due at `now_ms`.
     fn on_timer(&mut self, now_ms: i64, out: &mut Outputs) -> Result<(), TaskError> {
         let _ = (now_ms, out);
+        Ok(())
+    }
+
+    /// Begins with what was kept of its operators; what is of others it passes over.
+    fn restore(&mut self, parts: &[StatePart]) -> Result<(), TaskError> {
+        let _ = parts;
+        Ok(())
+    }
+
+    /// Writes out all that the operators keep, and prepares what sinks are to commit with this checkpoint.
+    fn snapshot(&mut self, checkpoint_id: u64) -> Result<Vec<StatePart>, TaskError> {
+        let _ = checkpoint_id;
+        Ok(Vec::new())
+    }
+
+    /// The checkpoint stands: what was prepared for it, and for those before, is committed.
+    fn complete(&mut self, checkpoint_id: u64) -> Result<(), TaskError> {
+        let _ = checkpoint_id;
+        Ok(())
+    }
+
+    /// The checkpoint will never stand: what was prepared for it belongs to the next.
+    fn abort(&mut self, checkpoint_id: u64) -> Result<(), TaskError> {
+        let _ = checkpoint_id;
         Ok(())
     }
 

@@ -4,6 +4,7 @@ use flownet_core::ExchangeError;
 use flownet_memory::MemoryError;
 use serde::{Deserialize, Serialize};
 
+use crate::snapshot::SnapshotError;
 use crate::source::SourceError;
 use crate::state::StateError;
 
@@ -20,6 +21,9 @@ pub enum TaskError {
     /// Records could not be sent or received.
     #[error(transparent)]
     Exchange(#[from] ExchangeFailure),
+    /// State that was kept cannot be read back.
+    #[error(transparent)]
+    Snapshot(Box<SnapshotError>),
     /// A keyed record reached a subtask that does not own its key.
     #[error(transparent)]
     State(#[from] StateError),
@@ -85,6 +89,12 @@ pub enum Evidence {
     Break,
     /// The cause.
     Cause,
+}
+
+impl From<SnapshotError> for TaskError {
+    fn from(error: SnapshotError) -> Self {
+        Self::Snapshot(Box::new(error))
+    }
 }
 
 impl From<OperatorFailure> for TaskError {

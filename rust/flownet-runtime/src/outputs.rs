@@ -78,6 +78,18 @@ impl Outputs {
         (0..self.writers.len()).try_for_each(|output| self.tell_time(output, signal))
     }
 
+    /// Sends an event to every reader of every output, behind the records so far.
+    pub(crate) fn send_to_all(&mut self, event: &Event) -> Result<(), TaskError> {
+        self.wait()?;
+        self.writers.iter_mut().try_for_each(|writer| Ok(writer.broadcast_event(event)?))
+    }
+
+    /// Tells every reader that no record follows. Barriers may, until the end.
+    pub(crate) fn end_data(&mut self, drain: bool) -> Result<(), TaskError> {
+        self.wait()?;
+        self.writers.iter_mut().try_for_each(|writer| Ok(writer.end_data(drain)?))
+    }
+
     /// Waits until every blocked record went through; the time counts as back-pressured.
     ///
     /// Ends with [`TaskError::Cancelled`] when the task is told to stop. Returns at once if nothing is blocked.

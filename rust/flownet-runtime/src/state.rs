@@ -116,7 +116,12 @@ impl<V> Held<V> {
         Self { given: self.given.clone(), value }
     }
 
-    /// The form the key was given in, where it was another than the canonical one, and the value.
+    /// The form the key was given in, where that was another than the canonical one.
+    pub fn given(&self) -> Option<&[u8]> {
+        self.given.as_deref()
+    }
+
+    /// That form, and the value.
     pub fn into_parts(self) -> (Option<Box<[u8]>>, V) {
         (self.given, self.value)
     }

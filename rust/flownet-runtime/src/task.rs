@@ -23,6 +23,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use flownet_core::partition::PartitionHandle;
+use flownet_core::{Barrier, CheckpointId, Event};
 use flownet_memory::BufferPool;
 use flownet_net::{Inlets, ThreadParker};
 
@@ -32,7 +33,7 @@ use crate::input::{Arrival, Signal, TaskInput};
 use crate::ledger::TimeState;
 use crate::mailbox::{Mail, Mailbox};
 use crate::outputs::Outputs;
-use crate::snapshot::Checkpointing;
+use crate::snapshot::{CheckpointOrder, CheckpointReport, Checkpointing, Progress};
 use crate::source::Turn;
 use crate::time::{END_OF_TIME_MS, TimeSignal};
 
@@ -56,8 +57,11 @@ pub(crate) struct Task<C: Chain + ?Sized = dyn Chain> {
     /// The source was told to end, and whether with everything that waits for time.
     pub(crate) source_end: Option<bool>,
     /// None without checkpoints.
-    #[expect(dead_code, reason = "the data path of checkpoints comes next")]
     pub(crate) checkpointing: Option<Checkpointing>,
+    /// The same, once the task runs.
+    pub(crate) progress: Option<Progress>,
+    /// The input has ended and the operators have finished: `drain` of that end.
+    pub(crate) ended: Option<bool>,
 }
 
 pub(crate) enum Step {
@@ -107,11 +111,23 @@ impl<C: Chain + ?Sized> Task<C> {
     fn run_chain(&mut self) -> Result<(), TaskError> {
         self.switch(TimeState::Busy);
         self.chain.open(&self.cx)?;
+        self.restore()?;
         if self.input.is_none() {
             self.outputs.pace.set_limit(self.chain.rate_limit())?;
         }
         let drain = self.run_to_end_of_input()?;
         self.finish(drain)
+    }
+
+    fn restore(&mut self) -> Result<(), TaskError> {
+        let Some(checkpointing) = self.checkpointing.take() else { return Ok(()) };
+        self.progress = Some(Progress::new(&checkpointing));
+        if checkpointing.has_finished {
+            // What it emitted is kept downstream. Tasks with inputs get nothing but the ends of those before them, which have
+            // finished, too.
+            self.source_end = Some(true);
+        }
+        if checkpointing.restored.is_empty() { Ok(()) } else { self.chain.restore(&checkpointing.restored) }
     }
 
     fn run_to_end_of_input(&mut self) -> Result<bool, TaskError> {
@@ -120,7 +136,14 @@ impl<C: Chain + ?Sized> Task<C> {
                 Step::More => {}
                 Step::Wait(limit) => self.sleep(TimeState::Idle, limit),
                 Step::Held(limit) => self.sleep(TimeState::SoftBackPressured, limit),
-                Step::End { drain } => return Ok(drain),
+                Step::End { drain } => {
+                    self.end_data(drain)?;
+                    if self.progress.as_ref().is_none_or(Progress::may_end) {
+                        return Ok(drain);
+                    }
+                    // A checkpoint that keeps all that was done is on its way.
+                    self.sleep(TimeState::Idle, None);
+                }
             }
         }
     }
@@ -129,7 +152,7 @@ impl<C: Chain + ?Sized> Task<C> {
     pub(crate) fn turn(&mut self) -> Result<Step, TaskError> {
         self.read_mail()?;
         self.outputs.wait()?;
-        let timer = self.fire_timers()?;
+        let timer = if self.ended.is_some() { None } else { self.fire_timers()? };
         if !self.outputs.is_available() && !self.outputs.poll_available()? {
             return Ok(Step::Held(timer));
         }
@@ -142,14 +165,78 @@ impl<C: Chain + ?Sized> Task<C> {
 
     /// The input has ended: so does time, if it came to its own end, and so do the outputs.
     pub(crate) fn finish(&mut self, drain: bool) -> Result<(), TaskError> {
+        self.end_data(drain)?;
+        self.switch(TimeState::Busy);
+        self.chain.commit(&mut self.outputs)?;
+        self.outputs.finish(drain)
+    }
+
+    /// The input has ended. Where checkpoints are taken all readers are told, who wait for the next one as this task does.
+    fn end_data(&mut self, drain: bool) -> Result<(), TaskError> {
+        if self.ended.is_some() {
+            return Ok(());
+        }
+        self.ended = Some(drain);
         self.switch(TimeState::Busy);
         if drain && self.input.is_none() {
             // Tasks with inputs learn from these that time is over; here it begins.
             self.cx.metrics.set_watermark(END_OF_TIME_MS);
             self.chain.on_time(TimeSignal::Watermark(END_OF_TIME_MS), self.cx.clock.now_ms(), &mut self.outputs)?;
         }
-        self.chain.commit(&mut self.outputs)?;
-        self.outputs.finish(drain)
+        if let Some(progress) = &mut self.progress {
+            self.outputs.end_data(drain)?;
+            progress.on_end(drain);
+        }
+        Ok(())
+    }
+
+    fn follow(&mut self, order: CheckpointOrder) -> Result<(), TaskError> {
+        let Some(progress) = &mut self.progress else { return Ok(()) };
+        self.cx.metrics.switch(TimeState::Busy);
+        match order {
+            CheckpointOrder::Trigger(barrier) if self.input.is_none() => self.take_checkpoint(barrier, Duration::ZERO),
+            CheckpointOrder::Trigger(_) => Ok(()),
+            CheckpointOrder::Complete(id) => {
+                self.chain.complete(id)?;
+                progress.on_complete(id);
+                Ok(())
+            }
+            CheckpointOrder::Abort(id) => {
+                if let Some(input) = &mut self.input {
+                    input.abort(CheckpointId::new(id))?;
+                }
+                self.chain.abort(id)
+            }
+        }
+    }
+
+    /// Snapshots the operators and lets the barrier go on behind what they emitted. One that cannot be taken is called off,
+    /// and the task goes on.
+    fn take_checkpoint(&mut self, barrier: Barrier, aligned: Duration) -> Result<(), TaskError> {
+        let Some(progress) = &mut self.progress else { return Ok(()) };
+        let (id, started) = (barrier.checkpoint_id, Instant::now());
+        if !progress.begin(id.get()) {
+            return Ok(());
+        }
+        let (event, report) = match self.chain.snapshot(id.get()) {
+            Ok(parts) => {
+                let report = CheckpointReport::Acknowledged {
+                    checkpoint_id: id.get(),
+                    parts,
+                    aligned_us: microseconds(aligned),
+                    snapshot_us: microseconds(started.elapsed()),
+                };
+                (Event::Barrier(barrier), report)
+            }
+            Err(TaskError::Cancelled) => return Err(TaskError::Cancelled),
+            Err(error) => {
+                let report = CheckpointReport::Declined { checkpoint_id: id.get(), reason: error.to_string() };
+                (Event::CancelBarrier { checkpoint_id: id }, report)
+            }
+        };
+        self.outputs.send_to_all(&event)?;
+        progress.report(report);
+        Ok(())
     }
 
     fn read_mail(&mut self) -> Result<(), TaskError> {
@@ -163,7 +250,8 @@ impl<C: Chain + ?Sized> Task<C> {
                 self.source_end.get_or_insert(drain);
                 Ok(())
             }
-            Some(Mail::Checkpoint(_)) | None => Ok(()),
+            Some(Mail::Checkpoint(order)) => self.follow(order),
+            None => Ok(()),
         }
     }
 
@@ -185,7 +273,7 @@ impl<C: Chain + ?Sized> Task<C> {
     }
 
     fn step_source(&mut self) -> Result<Step, TaskError> {
-        if let Some(drain) = self.source_end {
+        if let Some(drain) = self.ended.or(self.source_end) {
             return Ok(Step::End { drain });
         }
         let now = if self.outputs.pace.is_free() { Duration::ZERO } else { self.started.elapsed() };
@@ -247,6 +335,9 @@ impl<C: Chain + ?Sized> Task<C> {
                 self.chain.on_time(signal, self.cx.clock.now_ms(), &mut self.outputs)
             }
             Signal::Custom(event) => self.chain.on_custom(&event),
+            Signal::Barrier { barrier, aligned } => self.take_checkpoint(barrier, aligned),
+            Signal::Cancelled(checkpoint_id) => self.outputs.send_to_all(&Event::CancelBarrier { checkpoint_id }),
+            Signal::EndOfData { drain } => self.end_data(drain),
         }
     }
 
@@ -288,3 +379,7 @@ fn shorter(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
 
 /// A batch of several buffers ends after so long: its records share one reading of the clock.
 const MOST_BATCH_MS: u64 = 5;
+
+fn microseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}

@@ -33,6 +33,11 @@ impl TimerKey {
         hash_key(self.key())
     }
 
+    /// The form it was given in, where that was another than the canonical one.
+    pub fn given(&self) -> Option<&[u8]> {
+        self.given.as_deref()
+    }
+
     /// Bytes that decode to the key as it was given.
     pub fn key_value(&self) -> &[u8] {
         self.given.as_deref().unwrap_or(self.key())

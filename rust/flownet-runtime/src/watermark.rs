@@ -124,6 +124,15 @@ impl Generator {
         generated
     }
 
+    /// The last watermark.
+    fn told_ms(&self) -> i64 {
+        self.told_ms
+    }
+
+    fn set_told_ms(&mut self, told_ms: i64) {
+        self.told_ms = told_ms;
+    }
+
     /// What is to be told where somebody says this.
     pub fn said(&mut self, signal: TimeSignal) -> Generated {
         match signal {

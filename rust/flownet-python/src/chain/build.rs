@@ -23,8 +23,8 @@ use super::exit::{Exit, Route};
 use super::failure::OperatorInfo;
 use super::function::{Function, is_told};
 use super::keyed::{
-    Accumulate, Aggregate, Aggregation, Collect, Count, Evictor, Extreme, FieldOf, Folding, KeyedBase, Mean, OfWindow,
-    Own, Pairs, Process, Reduce, Results, WindowCalls,
+    Accumulate, Aggregate, Aggregation, Collect, Count, Evictor, Extreme, FieldOf, Folding, KeptValues, KeyedBase,
+    Mean, OfWindow, Own, Pairs, Process, Reduce, Results, WindowCalls,
 };
 use super::medium::{PythonChain, PythonMedium};
 use super::meter::Meter;
@@ -120,7 +120,7 @@ impl Builder<'_> {
         let kind = StageBuilder { builder: self, py, operator, info: &info }.kind()?;
         // The rate is the operator's; its subtasks share it.
         let brake = operator.brake.map(|rate| Brake::new(rate / f64::from(self.task.parallelism))).transpose()?;
-        Ok(Stage::new(info, kind, self.links(at, operator)?, brake))
+        Ok(Stage::new(info, kind, self.links(at, operator)?, brake).with_state_of(operator.state_uid()))
     }
 
     /// Stages of the chain first, in its order, then the outputs.
@@ -242,7 +242,9 @@ impl StageBuilder<'_, '_> {
                 Kind::Operator(Box::new(join))
             }
             OperatorKind::ProcessAll { inputs } => {
-                Kind::Operator(Box::new(ProcessAll::new(self.own_object()?, methods(*inputs), info)))
+                let kept = KeptValues::new(self.builder.sent_classes());
+                let values = (self.builder.known_classes(), kept);
+                Kind::Operator(Box::new(ProcessAll::new(self.own_object()?, methods(*inputs), info, values)))
             }
             OperatorKind::Print { prefix } => Kind::Operator(Box::new(Print::new(prefix.as_deref(), info))),
             OperatorKind::Collect => Kind::Operator(Box::new(CollectSink::new(self.function()?, info))),
@@ -385,7 +387,8 @@ impl StageBuilder<'_, '_> {
 
     fn base(&self) -> KeyedBase {
         let object_reuse = self.builder.task.object_reuse;
-        KeyedBase { info: self.info.clone(), classes: self.builder.known_classes(), object_reuse }
+        let (classes, kept) = (self.builder.known_classes(), KeptValues::new(self.builder.sent_classes()).into());
+        KeyedBase { info: self.info.clone(), classes, object_reuse, kept }
     }
 
     /// The functions of an operator that may have several, by what they are for.

@@ -3,9 +3,10 @@
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use flownet_runtime::TaskContext;
+use flownet_runtime::snapshot::{Restored, Snapshot};
 use flownet_runtime::time::{Clock, NO_TIMESTAMP, WallClock};
 use flownet_runtime::window::Window;
+use flownet_runtime::{TaskContext, TaskError};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -13,6 +14,11 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 
 use super::failure::{OperatorInfo, short_repr};
+use super::keyed::KeptValues;
+use crate::codec::{self, KnownClasses};
+
+/// What the state of a broadcast side is called.
+const BROADCAST: &str = "broadcast_state";
 
 /// Where an operator runs.
 #[pyclass(frozen, name = "TaskContext", module = "flownet._flownet")]
@@ -138,6 +144,40 @@ impl PyProcessContext {
             let Current { state, timers, expires_ms, late, sides, .. } = current;
             Left { state, timers, expires_ms, late, sides }
         })
+    }
+
+    /// Writes out the state that a broadcast side left, of which all subtasks have the same.
+    pub(super) fn keep_broadcast(
+        &self,
+        (info, kept): (&OperatorInfo, &mut KeptValues),
+        to: &mut Snapshot<'_>,
+    ) -> Result<(), TaskError> {
+        Python::attach(|py| {
+            let state = self.broadcast_state.bind(py);
+            if state.is_empty() {
+                return Ok(());
+            }
+            let mut item = Vec::new();
+            kept.put((info, BROADCAST), state.as_any(), &mut item)?;
+            to.add_items(BROADCAST, [item]);
+            Ok(())
+        })
+    }
+
+    /// Puts it back: of one subtask, since what some heard last the others may not have heard.
+    pub(super) fn restore_broadcast(
+        &self,
+        py: Python<'_>,
+        (info, classes): (&OperatorInfo, &KnownClasses),
+        from: &Restored<'_>,
+    ) -> Result<(), TaskError> {
+        let items = from.items(BROADCAST)?;
+        let own = items.iter().find(|(subtask, _)| *subtask == info.subtask).or(items.first());
+        let Some((_, mut item)) = own.copied() else { return Ok(()) };
+        let state = codec::decode(py, item.block()?, classes).map_err(|error| info.codec_failed(py, error, None))?;
+        let state = state.cast_into::<PyDict>().map_err(|_| item.broken("a value where a dict is expected"))?;
+        let updated = self.broadcast_state.bind(py).update(state.as_mapping());
+        updated.map_err(|error| info.failed(py, &error, None))
     }
 
     fn with<R>(&self, work: impl FnOnce(&mut Current) -> R) -> PyResult<R> {

@@ -228,6 +228,16 @@ impl KnownClasses {
         self.table.add_part(py, part)
     }
 
+    /// Definitions of all that the table has.
+    pub fn definitions(&self, py: Python<'_>) -> Result<Vec<Vec<u8>>, CodecError> {
+        self.table.definitions(py)
+    }
+
+    /// Takes a definition that was kept: [`ClassTable::add`].
+    pub fn add(&self, py: Python<'_>, definition: &[u8]) -> Result<(), CodecError> {
+        self.table.add(py, definition)
+    }
+
     #[inline]
     pub(super) fn class(&self, number: u64) -> Result<Arc<Class>, CodecError> {
         if let Some(class) = self.found.borrow().get(&number) {

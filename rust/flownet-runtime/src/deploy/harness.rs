@@ -196,6 +196,8 @@ impl<C: Chain> Seat<C> {
             started: Instant::now(),
             source_end: None,
             checkpointing: None,
+            progress: None,
+            ended: None,
         };
         Ok(Self { name: full_name(&spec), spec, task, gate, is_open: false, has_ended: false })
     }

@@ -289,7 +289,10 @@ impl TaskParts {
         let (input, inlets, _resources) = match gate {
             Some(PreparedGate { gate, inlets, places, in_flight, resources }) => {
                 let input = TaskInput::new(gate, &places, max_record_bytes, cancel.clone(), Arc::clone(metrics));
-                let input = input.with_in_flight_bounds(in_flight);
+                let mut input = input.with_in_flight_bounds(in_flight);
+                if let Some(checkpointing) = &checkpointing {
+                    input = input.with_checkpoints(checkpointing.mode);
+                }
                 (Some(input), inlets, Some(resources))
             }
             None => (None, Inlets::new(), None),
@@ -309,6 +312,8 @@ impl TaskParts {
             started,
             source_end,
             checkpointing,
+            progress: None,
+            ended: None,
         };
         task.run(name, on_failure)
     }

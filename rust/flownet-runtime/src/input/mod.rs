@@ -3,7 +3,8 @@
 //! # Invariants
 //! - I1: records, watermarks and ends of one channel are seen in the order in which they were sent.
 //! - I2: a batch waits for nothing: it is made of what has arrived, one buffer after the other.
-//! - I3: an input that ends in the middle of a record, or without saying that its data ended, is an error.
+//! - I3: a checkpoint's snapshot is asked for when all of its barriers have come, before anything behind one of them is read.
+//! - I4: an input that ends in the middle of a record, or without saying that its data ended, is an error.
 
 #[cfg(test)]
 mod tests;
@@ -12,17 +13,20 @@ mod valve;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
 
+use flownet_core::align::{Aligner, Step};
 use flownet_core::debloat::{InFlightBounds, Progress};
 use flownet_core::gate::InputGate;
 use flownet_core::record::reader::RecordReader;
 use flownet_core::subpartition::Element;
-use flownet_core::{ChannelIndex, CustomEvent, Debloater, Event, ExchangeError};
+use flownet_core::{Barrier, ChannelIndex, CheckpointId, CustomEvent, Debloater, Event, ExchangeError};
 
 use self::valve::WatermarkValve;
 use crate::error::{ExchangeFailure, TaskError};
 use crate::mailbox::CancelToken;
 use crate::metrics::TaskMetrics;
+use crate::snapshot::CheckpointMode;
 use crate::time::{END_OF_TIME_MS, TimeSignal};
 
 /// Elements taken from the gate under one lock. Their segments are not free before they are read: not too many.
@@ -86,6 +90,15 @@ pub(crate) struct TaskInput {
     metrics: Arc<TaskMetrics>,
     /// Says how far producers fill buffers, where what is in flight is bounded.
     debloater: Option<Debloater>,
+    /// None where no checkpoints are taken.
+    alignment: Option<Alignment>,
+}
+
+/// The checkpoint that channels wait for.
+#[derive(Debug)]
+struct Alignment {
+    aligner: Aligner,
+    began: Instant,
 }
 
 /// What the task has to handle before it reads on.
@@ -95,6 +108,20 @@ pub(crate) enum Signal {
     Time(TimeSignal),
     /// The chain upstream says something to the chain here.
     Custom(CustomEvent),
+    /// All that comes before a checkpoint's barriers has been read.
+    Barrier {
+        /// What goes on, behind the snapshot.
+        barrier: Barrier,
+        /// Since the first one came.
+        aligned: Duration,
+    },
+    /// A checkpoint is off, as those upstream say.
+    Cancelled(CheckpointId),
+    /// Every channel has said that no record follows. Only where checkpoints are taken.
+    EndOfData {
+        /// Whether pending results are to be emitted.
+        drain: bool,
+    },
 }
 
 #[derive(Debug)]
@@ -156,7 +183,26 @@ impl TaskInput {
             cancel,
             metrics,
             debloater: None,
+            alignment: None,
         }
+    }
+
+    /// The same, with channels that bring the barriers of checkpoints.
+    pub(crate) fn with_checkpoints(self, mode: CheckpointMode) -> Self {
+        let channels = self.channels.len();
+        let aligner = match mode {
+            CheckpointMode::ExactlyOnce => Aligner::exactly_once(channels),
+            CheckpointMode::AtLeastOnce => Aligner::at_least_once(channels),
+        };
+        Self { alignment: Some(Alignment { aligner, began: Instant::now() }), ..self }
+    }
+
+    /// The coordinator has given a checkpoint up: nobody waits for its barriers.
+    pub(crate) fn abort(&mut self, checkpoint_id: CheckpointId) -> Result<(), TaskError> {
+        let Some(alignment) = &mut self.alignment else { return Ok(()) };
+        let step = alignment.aligner.on_cancel(checkpoint_id);
+        // Whoever waits for it is told as this task is.
+        self.follow(Step { aborted: None, ..step })
     }
 
     /// The same, with what is in flight to it bounded.
@@ -282,6 +328,9 @@ impl TaskInput {
             Event::EndOfData { drain } => {
                 channel.data_ended = true;
                 self.drain &= *drain;
+                if self.alignment.is_some() && self.channels.iter().all(|channel| channel.data_ended) {
+                    self.signals.push_back(Signal::EndOfData { drain: self.drain });
+                }
             }
             Event::EndOfPartition if !channel.data_ended => {
                 let message = format!("channel {index} ended before its data did");
@@ -290,12 +339,51 @@ impl TaskInput {
             Event::EndOfPartition => {
                 let signals = self.valve.on_end(index);
                 self.signal(signals.into_iter().flatten());
+                if let Some(alignment) = &mut self.alignment {
+                    let step = alignment.aligner.on_end(index);
+                    self.follow(step)?;
+                }
             }
             Event::Custom(event) => self.signals.push_back(Signal::Custom(event.clone())),
-            // Checkpoints are not taken yet, so there is nothing to align: the channel goes on at once.
-            Event::Barrier(_) if event.is_blocking() => self.gate.resume(index)?,
-            Event::Barrier(_) | Event::CancelBarrier { .. } | Event::LatencyMarker { .. } => {}
+            Event::Barrier(barrier) => self.on_barrier(index, barrier, event.is_blocking())?,
+            Event::CancelBarrier { checkpoint_id } => {
+                if let Some(alignment) = &mut self.alignment {
+                    let step = alignment.aligner.on_cancel(*checkpoint_id);
+                    self.follow(step)?;
+                }
+            }
+            Event::LatencyMarker { .. } => {}
         }
         Ok(())
+    }
+
+    #[cold]
+    fn on_barrier(&mut self, index: ChannelIndex, barrier: &Barrier, is_blocking: bool) -> Result<(), TaskError> {
+        match &mut self.alignment {
+            // Nobody here takes checkpoints, so there is nothing to align: the channel goes on at once.
+            None if is_blocking => Ok(self.gate.resume(index)?),
+            None => Ok(()),
+            Some(_) if !is_blocking => {
+                let message = format!("channel {index} brought a barrier that overtakes, which nobody asked for");
+                Err(ExchangeFailure::other(message).into())
+            }
+            Some(alignment) => {
+                let step = alignment.aligner.on_barrier(index, *barrier);
+                self.follow(step)
+            }
+        }
+    }
+
+    /// Channels go on before the snapshot is taken: what they bring waits until the task reads on.
+    #[cold]
+    fn follow(&mut self, step: Step) -> Result<(), TaskError> {
+        let Some(alignment) = &mut self.alignment else { return Ok(()) };
+        self.signals.extend(step.aborted.map(Signal::Cancelled));
+        if step.began.is_some() {
+            alignment.began = Instant::now();
+        }
+        let aligned = alignment.began.elapsed();
+        self.signals.extend(step.taken.map(|barrier| Signal::Barrier { barrier, aligned }));
+        step.resumed.into_iter().try_for_each(|channel| Ok(self.gate.resume(channel)?))
     }
 }

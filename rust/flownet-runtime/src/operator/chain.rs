@@ -11,6 +11,7 @@ use crate::chain::{Chain, SourceStatus, TaskContext};
 use crate::error::TaskError;
 use crate::input::InputBatch;
 use crate::outputs::Outputs;
+use crate::snapshot::StatePart;
 use crate::source::RateLimit;
 use crate::time::{NO_TIMESTAMP, TimeSignal};
 
@@ -26,6 +27,8 @@ pub struct OperatorChain<M: Medium> {
     is_keyed: bool,
     /// Of its source.
     rate_limit: Option<RateLimit>,
+    /// Once it is open.
+    cx: Option<TaskContext>,
     is_open: bool,
 }
 
@@ -53,7 +56,7 @@ impl<M: Medium> OperatorChain<M> {
             return Err(TaskError::Config("a chain without operators".into()));
         };
         let is_keyed = head.is_keyed();
-        Ok(Self { medium, stages, exits, entries, is_keyed, rate_limit, is_open: false })
+        Ok(Self { medium, stages, exits, entries, is_keyed, rate_limit, cx: None, is_open: false })
     }
 
     /// Tells what each operator keeps, upstream first, between two batches.
@@ -184,6 +187,7 @@ enum Absorbed {
 impl<M: Medium> Chain for OperatorChain<M> {
     fn open(&mut self, cx: &TaskContext) -> Result<(), TaskError> {
         self.is_open = true;
+        self.cx = Some(cx.clone());
         self.medium.open()?;
         M::attach(|token| self.stages.iter_mut().try_for_each(|stage| stage.open(token, cx)))
     }
@@ -252,6 +256,30 @@ impl<M: Medium> Chain for OperatorChain<M> {
             self.each_operator(token, (out, now_ms), |operator, flow| operator.on_timer(now_ms, flow))?;
             self.end_batch(token, out)
         })
+    }
+
+    fn restore(&mut self, parts: &[StatePart]) -> Result<(), TaskError> {
+        let Self { medium, stages, cx: Some(cx), .. } = self else { return Ok(()) };
+        M::attach(|token| stages.iter_mut().try_for_each(|stage| stage.restore(token, medium, (cx, parts))))
+    }
+
+    fn snapshot(&mut self, checkpoint_id: u64) -> Result<Vec<StatePart>, TaskError> {
+        let Self { medium, stages, cx: Some(cx), .. } = self else { return Ok(Vec::new()) };
+        M::attach(|token| {
+            let mut parts = Vec::new();
+            for stage in stages {
+                parts.extend(stage.snapshot(token, medium, (cx, checkpoint_id))?);
+            }
+            Ok(parts)
+        })
+    }
+
+    fn complete(&mut self, checkpoint_id: u64) -> Result<(), TaskError> {
+        M::attach(|token| self.stages.iter_mut().try_for_each(|stage| stage.complete(token, checkpoint_id)))
+    }
+
+    fn abort(&mut self, checkpoint_id: u64) -> Result<(), TaskError> {
+        M::attach(|token| self.stages.iter_mut().try_for_each(|stage| stage.abort(token, checkpoint_id)))
     }
 
     fn commit(&mut self, out: &mut Outputs) -> Result<(), TaskError> {

@@ -3,6 +3,7 @@
 use super::{Flow, Found, KeyedRecord, Medium, Operator};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
+use crate::snapshot::{Input, Restored, Snapshot};
 use crate::state::{Held, KeyGroupRange, KeyedState};
 use crate::window::{Part, Window};
 
@@ -63,6 +64,24 @@ pub trait Fold<M: Medium>: Send {
         flow: &mut Flow<'_, '_, M>,
     ) -> Result<(), TaskError> {
         let _ = (window, key, value, flow);
+        Ok(())
+    }
+
+    /// Writes a value out. `key` decodes to its key, for errors.
+    fn write(&self, token: M::Token<'_>, key: &[u8], value: &Self::Value, out: &mut Vec<u8>) -> Result<(), TaskError>;
+
+    /// Reads back what [`write`](Self::write) wrote, and no more.
+    fn read(&self, token: M::Token<'_>, input: &mut Input<'_>) -> Result<Self::Value, TaskError>;
+
+    /// Writes out what it keeps beside the values.
+    fn snapshot(&self, token: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        let _ = (token, to);
+        Ok(())
+    }
+
+    /// Begins with what [`snapshot`](Self::snapshot) wrote.
+    fn restore(&mut self, token: M::Token<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
+        let _ = (token, from);
         Ok(())
     }
 
@@ -148,7 +167,20 @@ impl<M: Medium, F: Fold<M>> Operator<M> for Running<F, F::Value> {
         self.fold.inspect(token, found)
     }
 
+    fn snapshot(&mut self, token: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        to.add_keyed(STATE, &self.state, |key, value, out| self.fold.write(token, key, value, out))?;
+        self.fold.snapshot(token, to)
+    }
+
+    fn restore(&mut self, token: M::Token<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
+        from.read_keyed(STATE, &mut self.state, |input| self.fold.read(token, input))?;
+        self.fold.restore(token, from)
+    }
+
     fn close(&mut self, token: M::Token<'_>) -> Result<(), TaskError> {
         self.fold.close(token)
     }
 }
+
+/// What its state is called.
+const STATE: &str = "fold";

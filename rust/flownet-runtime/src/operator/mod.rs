@@ -41,6 +41,7 @@ pub use self::windows::{Asked, Assigner, Calls, Trigger, TriggerCall, When, Wind
 use crate::chain::{SourceStatus, TaskContext};
 use crate::error::TaskError;
 use crate::outputs::Outputs;
+use crate::snapshot::{Restored, Snapshot};
 use crate::watermark::SplitSignal;
 
 /// What records are to the operators of a chain, and what it takes to work on them.
@@ -99,6 +100,18 @@ pub trait Medium: Send + Sized + 'static {
         Ok(())
     }
 
+    /// What it takes to read the records and values of this task elsewhere, for snapshots; none for nothing.
+    fn snapshot(&self, token: Self::Token<'_>, info: &Self::Info) -> Result<Vec<Vec<u8>>, TaskError> {
+        let _ = (token, info);
+        Ok(Vec::new())
+    }
+
+    /// Takes one of what [`snapshot`](Self::snapshot) gave, before any value that needs it.
+    fn restore(&self, token: Self::Token<'_>, kept: &[u8], info: &Self::Info) -> Result<(), TaskError> {
+        let _ = (token, kept, info);
+        Ok(())
+    }
+
     /// What users call the operator.
     fn name(info: &Self::Info) -> &str;
 }
@@ -132,6 +145,24 @@ pub trait Source<M: Medium>: Send {
     /// Emits a bounded number of records.
     fn emit<'m>(&mut self, flow: &mut Flow<'_, 'm, M>) -> Result<SourceStatus, TaskError>;
 
+    /// Writes out how far it has come with what it emits.
+    fn snapshot(&mut self, token: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        let _ = (token, to);
+        Ok(())
+    }
+
+    /// Goes back to where [`snapshot`](Self::snapshot) was called. Called behind `open`.
+    fn restore(&mut self, token: M::Token<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
+        let _ = (token, from);
+        Ok(())
+    }
+
+    /// The checkpoint stands.
+    fn complete(&mut self, token: M::Token<'_>, checkpoint_id: u64) -> Result<(), TaskError> {
+        let _ = (token, checkpoint_id);
+        Ok(())
+    }
+
     /// Gives back what `open` took.
     fn close(&mut self, token: M::Token<'_>) -> Result<(), TaskError> {
         let _ = token;
@@ -141,7 +172,7 @@ pub trait Source<M: Medium>: Send {
 
 /// An operator, sinks included.
 ///
-/// The chain calls, in this order: `open`; then any mix of `process` or `process_keyed`, `on_watermark`, `on_timer` and
+/// The chain calls, in this order: `open`, and `restore` if there is something to begin with; then any mix of `process` or `process_keyed`, `on_watermark`, `on_timer` and
 /// `end_batch`; then, if the input came to its own end, `on_watermark` and `finish` for the end of time; `commit`; and
 /// `close`, always.
 pub trait Operator<M: Medium>: Send {
@@ -225,6 +256,32 @@ pub trait Operator<M: Medium>: Send {
     /// Shows what it keeps, between two calls.
     fn inspect<'m>(&self, token: M::Token<'m>, found: &mut Found<'m, M>) -> Result<(), TaskError> {
         let _ = (token, found);
+        Ok(())
+    }
+
+    /// Writes out all that it keeps. A sink also prepares what it is to commit with this checkpoint, which is state: all
+    /// that it was given so far and has not committed.
+    fn snapshot(&mut self, token: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        let _ = (token, to);
+        Ok(())
+    }
+
+    /// Begins with what [`snapshot`](Self::snapshot) wrote, by any number of subtasks. Called behind `open`. A sink commits
+    /// what had been prepared: the checkpoint stood.
+    fn restore(&mut self, token: M::Token<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
+        let _ = (token, from);
+        Ok(())
+    }
+
+    /// The checkpoint stands: a sink commits what it prepared for it and for those before. May come more than once.
+    fn complete(&mut self, token: M::Token<'_>, checkpoint_id: u64) -> Result<(), TaskError> {
+        let _ = (token, checkpoint_id);
+        Ok(())
+    }
+
+    /// The checkpoint will never stand: what a sink prepared for it is to be committed with the next.
+    fn abort(&mut self, token: M::Token<'_>, checkpoint_id: u64) -> Result<(), TaskError> {
+        let _ = (token, checkpoint_id);
         Ok(())
     }
 

@@ -54,6 +54,11 @@ impl<'a> KeyedRecord<'a> {
         }
     }
 
+    /// A record that is nothing but its key.
+    pub(crate) fn of_key(key: &'a [u8], hash: u32, given: Option<&'a [u8]>) -> Self {
+        Self { key, hash, timestamp_ms: NO_TIMESTAMP, side: 0, given, value: &[] }
+    }
+
     /// The same record, of this time and input.
     #[inline]
     pub(super) fn at(self, timestamp_ms: i64, side: u8) -> Self {

@@ -6,7 +6,8 @@ use super::late::Late;
 use super::{Flow, Fold, Found, KeyedRecord, Medium, Operator};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
-use crate::state::Held;
+use crate::snapshot::{Restored, Snapshot, put_key, put_signed};
+use crate::state::{Held, KeyGroupRange};
 use crate::time::{Clock, END_OF_TIME_MS, NO_TIMESTAMP};
 use crate::window::{Added, Grid, Pane, Part, Rolling, SlicedWindows, Sums, Window};
 
@@ -21,6 +22,7 @@ pub struct Sliced<F, V> {
     /// The window that fired last, where the next one has much of it.
     rolling: Option<Rolling<Held<V>>>,
     late: Late,
+    range: Option<KeyGroupRange>,
 }
 
 /// With fewer slices a window is put together as fast as the last one is changed.
@@ -36,7 +38,14 @@ impl<F, V: Default> Sliced<F, V> {
     {
         let lasts = fold.part(&V::default()) != Part::Shared;
         let rolling = (lasts && grid.slices_a_window() >= FEW_SLICES).then(Rolling::new);
-        Self { fold, clock, windows: SlicedWindows::new(grid, lateness_ms), rolling, late: Late::new(late_tag) }
+        Self {
+            fold,
+            clock,
+            windows: SlicedWindows::new(grid, lateness_ms),
+            rolling,
+            late: Late::new(late_tag),
+            range: None,
+        }
     }
 }
 
@@ -238,6 +247,7 @@ impl<M: Medium, F: Fold<M>> Sums<Held<F::Value>> for FoldOf<'_, '_, '_, M, F> {
 impl<M: Medium, F: Fold<M>> Operator<M> for Sliced<F, F::Value> {
     fn open(&mut self, token: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.late.open(cx);
+        self.range = Some(cx.key_group_range);
         self.fold.open(token, cx)
     }
 
@@ -322,7 +332,49 @@ impl<M: Medium, F: Fold<M>> Operator<M> for Sliced<F, F::Value> {
         self.fold.inspect(token, found)
     }
 
+    fn snapshot(&mut self, token: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        let Some(range) = self.range else { return Ok(()) };
+        to.add_groups(STATE, range, |groups| {
+            put_signed(&mut groups.header, self.windows.clock_ms());
+            put_signed(&mut groups.header, self.windows.fired_ms());
+            for (start_ms, pane) in self.windows.slices() {
+                for (key, hash, held) in pane.ordered_entries() {
+                    let out = groups.of(hash)?;
+                    put_signed(out, *start_ms);
+                    put_key(out, key, held.given());
+                    self.fold.write(token, held.key_value(key), &held.value, out)?;
+                }
+            }
+            Ok(())
+        })?;
+        self.fold.snapshot(token, to)
+    }
+
+    /// Where those before had come to different times, the earliest counts: nothing is lost.
+    fn restore(&mut self, token: M::Token<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
+        let mut time: Option<(i64, i64)> = None;
+        for mut part in from.groups(STATE)? {
+            let (clock_ms, fired_ms) = (part.header.signed()?, part.header.signed()?);
+            time = Some(time.map_or((clock_ms, fired_ms), |time| (time.0.min(clock_ms), time.1.min(fired_ms))));
+            for mut entries in part.groups {
+                while !entries.is_empty() {
+                    let start_ms = entries.signed()?;
+                    let record = entries.key()?;
+                    let value = self.fold.read(token, &mut entries)?;
+                    self.windows.put_back(start_ms, record.key, record.hash, Held::new(&record, value));
+                }
+            }
+        }
+        if let Some((clock_ms, fired_ms)) = time {
+            self.windows.set_time(clock_ms, fired_ms);
+        }
+        self.fold.restore(token, from)
+    }
+
     fn close(&mut self, token: M::Token<'_>) -> Result<(), TaskError> {
         self.fold.close(token)
     }
 }
+
+/// What its state is called.
+const STATE: &str = "slices";

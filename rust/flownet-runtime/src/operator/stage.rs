@@ -6,8 +6,13 @@ use super::{Brake, Exit, Flow, Medium, Operator, Source, record};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::outputs::Outputs;
+use crate::snapshot::{Restored, Snapshot, StatePart};
 use crate::time::{END_OF_TIME_MS, TimeSignal};
 use crate::watermark::SplitSignal;
+
+/// Names of what is kept of every operator that keeps something: the medium's, and that its input has ended.
+const MEDIUM: &str = "medium";
+const FINISHED: &str = "finished";
 
 /// One operator in its place.
 pub struct Stage<M: Medium> {
@@ -16,6 +21,10 @@ pub struct Stage<M: Medium> {
     pub(super) links: Links,
     brake: Option<Brake>,
     is_open: bool,
+    /// What its state is called; empty for one that keeps none.
+    uid: String,
+    /// Its input has ended, and it was told so.
+    has_finished: bool,
 }
 
 /// What a stage does.
@@ -83,7 +92,77 @@ impl Links {
 impl<M: Medium> Stage<M> {
     /// A stage that is not open.
     pub fn new(info: M::Info, kind: Kind<M>, links: Links, brake: Option<Brake>) -> Self {
-        Self { info, kind, links, brake, is_open: false }
+        Self { info, kind, links, brake, is_open: false, uid: String::new(), has_finished: false }
+    }
+
+    /// The same, with state of this name: [`OperatorSpec::state_uid`](crate::spec::OperatorSpec::state_uid).
+    #[must_use]
+    pub fn with_state_of(self, uid: String) -> Self {
+        Self { uid, ..self }
+    }
+
+    /// Writes out what the operator keeps, and what it takes to read it.
+    pub(super) fn snapshot(
+        &mut self,
+        token: M::Token<'_>,
+        medium: &M,
+        (cx, checkpoint_id): (&TaskContext, u64),
+    ) -> Result<Vec<StatePart>, TaskError> {
+        let mut to = Snapshot::new(&self.uid, cx.subtask, checkpoint_id);
+        match &mut self.kind {
+            Kind::Source(source) => source.snapshot(token, &mut to)?,
+            Kind::Operator(operator) => operator.snapshot(token, &mut to)?,
+        }
+        if self.has_finished {
+            to.add_items(FINISHED, [cx.parallelism.to_le_bytes()]);
+        }
+        if !to.is_empty() {
+            let medium = medium.snapshot(token, &self.info)?;
+            if !medium.is_empty() {
+                to.add_items(MEDIUM, medium);
+            }
+        }
+        Ok(to.into_parts())
+    }
+
+    pub(super) fn restore(
+        &mut self,
+        token: M::Token<'_>,
+        medium: &M,
+        (cx, parts): (&TaskContext, &[StatePart]),
+    ) -> Result<(), TaskError> {
+        let from = Restored::of(&self.uid, parts, cx.subtask, cx.key_group_range);
+        if from.is_empty() {
+            return Ok(());
+        }
+        for (_, mut kept) in from.items(MEDIUM)? {
+            medium.restore(token, kept.rest(), &self.info)?;
+        }
+        // All that there were have finished, or the one whose place this is.
+        let mut finished = 0;
+        for (subtask, mut parallelism) in from.items(FINISHED)? {
+            let before = parallelism.rest().try_into().map_or(0, u32::from_le_bytes);
+            finished += 1;
+            self.has_finished |= finished == before || (before == cx.parallelism && subtask == cx.subtask);
+        }
+        match &mut self.kind {
+            Kind::Source(source) => source.restore(token, &from),
+            Kind::Operator(operator) => operator.restore(token, &from),
+        }
+    }
+
+    pub(super) fn complete(&mut self, token: M::Token<'_>, checkpoint_id: u64) -> Result<(), TaskError> {
+        match &mut self.kind {
+            Kind::Source(source) => source.complete(token, checkpoint_id),
+            Kind::Operator(operator) => operator.complete(token, checkpoint_id),
+        }
+    }
+
+    pub(super) fn abort(&mut self, token: M::Token<'_>, checkpoint_id: u64) -> Result<(), TaskError> {
+        match &mut self.kind {
+            Kind::Source(_) => Ok(()),
+            Kind::Operator(operator) => operator.abort(token, checkpoint_id),
+        }
     }
 
     pub(super) fn open(&mut self, token: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
@@ -174,7 +253,7 @@ impl<M: Medium> Stage<M> {
         if let Kind::Operator(operator) = &mut self.kind {
             if let TimeSignal::Watermark(timestamp_ms) = signal {
                 operator.on_watermark(timestamp_ms, &mut flow)?;
-                if timestamp_ms == END_OF_TIME_MS {
+                if timestamp_ms == END_OF_TIME_MS && !std::mem::replace(&mut self.has_finished, true) {
                     operator.finish(&mut flow)?;
                 }
             }

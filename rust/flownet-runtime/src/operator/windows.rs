@@ -8,11 +8,14 @@
 
 use std::sync::Arc;
 
+use flownet_core::keygroup::hash_key;
+
 use super::late::Late;
 use super::sliced::BREATH_RECORDS;
 use super::{Flow, Fold, Found, KeyedRecord, Medium, Operator};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
+use crate::snapshot::{Input, Restored, Snapshot, put_key, put_signed};
 use crate::state::{Held, KeyGroupRange, KeyedState};
 use crate::time::{Clock, END_OF_TIME_MS, NO_TIMESTAMP};
 use crate::timer::{TimerKey, TimerService};
@@ -83,6 +86,18 @@ pub trait Calls<M: Medium>: Send {
         let _ = (token, of, kept, found);
         Ok(())
     }
+
+    /// Writes out what a trigger keeps. `key` decodes to its key, for errors.
+    fn write_kept(
+        &self,
+        token: M::Token<'_>,
+        key: &[u8],
+        kept: &Self::Kept,
+        out: &mut Vec<u8>,
+    ) -> Result<(), TaskError>;
+
+    /// Reads back what [`write_kept`](Self::write_kept) wrote, and no more.
+    fn read_kept(&self, token: M::Token<'_>, input: &mut Input<'_>) -> Result<Self::Kept, TaskError>;
 
     /// Prepares the subtask.
     fn open(&mut self, token: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError>;
@@ -553,7 +568,52 @@ where
         self.fold.inspect(token, found)
     }
 
+    fn snapshot(&mut self, token: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        to.add_groups(STATE, self.keys.range(), |groups| {
+            put_signed(&mut groups.header, self.watermark_ms);
+            put_signed(&mut groups.header, self.wall_ms);
+            for (_, key, held) in self.keys.iter() {
+                let out = groups.of(hash_key(key))?;
+                put_key(out, key, held.given());
+                let key = held.key_value(key);
+                held.value.write(out, |cell, out| {
+                    self.fold.write(token, key, &cell.value, out)?;
+                    self.calls.write_kept(token, key, &cell.kept, out)
+                })?;
+            }
+            Ok(())
+        })?;
+        self.fold.snapshot(token, to)
+    }
+
+    /// Where those before had come to different times, the earliest counts: nothing is lost.
+    fn restore(&mut self, token: M::Token<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
+        let mut time: Option<(i64, i64)> = None;
+        for mut part in from.groups(STATE)? {
+            let (watermark_ms, wall_ms) = (part.header.signed()?, part.header.signed()?);
+            time = Some(time.map_or((watermark_ms, wall_ms), |time| (time.0.min(watermark_ms), time.1.min(wall_ms))));
+            for mut entries in part.groups {
+                while !entries.is_empty() {
+                    let record = entries.key()?;
+                    let mut windows = WindowsOfKey::read(&mut entries, |input| {
+                        Ok((self.fold.read(token, input)?, self.calls.read_kept(token, input)?))
+                    })?;
+                    ask_for(&mut windows, &mut self.queues, (self.clock, self.lateness_ms), || TimerKey::of(&record));
+                    self.keys.insert(record.key, record.hash, Held::new(&record, windows))?;
+                }
+            }
+        }
+        if let Some((watermark_ms, wall_ms)) = time {
+            (self.watermark_ms, self.wall_ms) = (watermark_ms, wall_ms);
+            self.fold.on_watermark(watermark_ms);
+        }
+        self.fold.restore(token, from)
+    }
+
     fn close(&mut self, token: M::Token<'_>) -> Result<(), TaskError> {
         self.fold.close(token)
     }
 }
+
+/// What its state is called.
+const STATE: &str = "windows";

@@ -10,10 +10,37 @@
 //!             ---Complete or Abort---> every task
 //! ```
 //!
+//! # Format of a part
+//! A `varint` is LEB128, a `signed` one of the zigzag-mapped 64-bit integer, a `block` a varint length and so many bytes.
+//!
+//! ```text
+//! part   = version (01) | body
+//! body   = 01 | header: block | group*          of key groups, in order
+//!        | 02 | item: block, as often as there are any
+//! group  = number: varint | entries: block      none without entries
+//! entry  = as the state's owner says; most begin with a key
+//! key    = canonical: block | 00, or varint length + 1 and the key as it was given
+//! ```
+//!
+//! | operator | state | header | entry |
+//! |---|---|---|---|
+//! | running folds | `fold` | | key, value |
+//! | windows of a grid | `slices` | clock, fired: signed | start: signed, key, value |
+//! | other windows | `windows` | watermark, wall: signed | key, varint cells, each: start, end: signed, varint records, next: option, timers of the wall and of event time: varint count and signed each, value, kept |
+//! | joins of intervals and as of a version | `join` | watermark: signed | key, of either side: varint records, each: time: signed, record: block |
+//! | timers | `timers.*` | | time: signed, key |
+//!
+//! An option is `00`, or `01` and a signed. Values are of the medium: in Python blocks of the codec. The decoder is total:
+//! any bytes give state or a [`SnapshotError`].
+//!
 //! # Invariants
 //! - I1: a task snapshots between two records, before it forwards the barrier.
 //! - I2: a task reports each checkpoint once at most: acknowledged or declined.
 //! - I3: a task that has come to the end of its input stays until a checkpoint that it took after that end is complete.
+
+mod progress;
+mod read;
+mod write;
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,6 +49,10 @@ use flownet_core::event::Barrier;
 use flownet_core::keygroup::group_range;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::progress::Progress;
+pub use self::read::{Input, KeyedPart, Restored, SnapshotError};
+pub(crate) use self::write::put_option;
+pub use self::write::{Groups, Snapshot, put_block, put_key, put_signed};
 use crate::spec::{OperatorSpec, TaskSpec};
 
 /// What barriers mean to a task with several channels.
@@ -107,7 +138,7 @@ pub struct StatePart {
     pub name: String,
     /// Who gets it back.
     pub share: Share,
-    /// As `format.rs` says.
+    /// As the module says.
     #[serde(with = "serde_bytes")]
     pub bytes: Vec<u8>,
 }

@@ -38,6 +38,11 @@ impl TextFiles {
         Self { readers, open: VecDeque::new() }
     }
 
+    /// What is not read yet, file by file.
+    pub fn unread(&self) -> impl Iterator<Item = TextSplit> {
+        self.readers.iter().flat_map(TextReader::unread)
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.readers.len()

@@ -9,8 +9,10 @@
 //!   changed or only grown, and gives no end of input for it but an error.
 
 use std::collections::VecDeque;
+use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -18,6 +20,9 @@ use serde::{Deserialize, Serialize};
 
 use super::SourceError;
 use super::lines::{LineBuffer, TooLong};
+use crate::error::TaskError;
+use crate::snapshot::{Input, put_block, put_signed};
+use crate::varint::put_varint;
 
 /// Size of a split: small against a file worth sharing, large against the cost of finding the first line.
 pub const DEFAULT_SPLIT_BYTES: u64 = 4 << 20;
@@ -180,6 +185,44 @@ impl TextSplits {
     }
 }
 
+impl TextSplit {
+    /// No lines of a file, whatever its state.
+    pub fn nothing_of(path: PathBuf) -> Self {
+        Self { path, start: 0, end: 0, listed: FileState { bytes: 0, version: None } }
+    }
+
+    /// Appends it: path: block, start, end: varint, file as listed: varint bytes, and 00, or 01 with device, inode: varint,
+    /// seconds and nanoseconds of its last change: signed.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let Self { path, start, end, listed } = self;
+        put_block(out, path.as_os_str().as_bytes());
+        put_varint(out, *start);
+        put_varint(out, *end);
+        put_varint(out, listed.bytes);
+        out.push(u8::from(listed.version.is_some()));
+        if let Some(FileVersion { place, modified }) = listed.version {
+            put_varint(out, place.0);
+            put_varint(out, place.1);
+            put_signed(out, modified.0);
+            put_signed(out, modified.1);
+        }
+    }
+
+    /// Reads back what [`write`](Self::write) wrote.
+    pub fn read(input: &mut Input<'_>) -> Result<Self, TaskError> {
+        let path = PathBuf::from(OsStr::from_bytes(input.block()?));
+        let (start, end, bytes) = (input.varint()?, input.varint()?, input.varint()?);
+        let version = match input.byte()? {
+            0 => None,
+            _ => Some(FileVersion {
+                place: (input.varint()?, input.varint()?),
+                modified: (input.signed()?, input.signed()?),
+            }),
+        };
+        Ok(Self { path, start, end, listed: FileState { bytes, version } })
+    }
+}
+
 /// Reads the lines of some splits, one after the other.
 #[derive(Debug)]
 pub struct TextReader {
@@ -241,6 +284,12 @@ impl TextReader {
         self.splits.push_front(TextSplit { start: self.buffer.offset(), ..open.split });
         self.buffer = LineBuffer::new(self.max_line_bytes);
         true
+    }
+
+    /// What is not read yet: the rest of the split that is being read, and those after it.
+    pub fn unread(&self) -> impl Iterator<Item = TextSplit> {
+        let rest = |open: &OpenSplit| TextSplit { start: self.buffer.offset(), ..open.split.clone() };
+        self.current.iter().map(rest).chain(self.splits.iter().cloned()).filter(|split| split.start < split.end)
     }
 
     /// Splits begun so far: while it stays, lines come from the file of [`path`](Self::path).

@@ -58,6 +58,16 @@ impl SplitWatermarks {
         }
     }
 
+    /// The last watermark that was told.
+    pub fn told_ms(&self) -> i64 {
+        self.told.told_ms()
+    }
+
+    /// Goes on from there: nothing that is behind it is told.
+    pub fn set_told_ms(&mut self, told_ms: i64) {
+        self.told.set_told_ms(told_ms);
+    }
+
     /// The part whose turn it is.
     pub fn current(&self) -> u32 {
         self.current

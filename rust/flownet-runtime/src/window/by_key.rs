@@ -7,6 +7,9 @@
 
 use super::assign::Window;
 use super::trigger::{BuiltIn, Kept, TriggerResult};
+use crate::error::TaskError;
+use crate::snapshot::{Input, put_signed};
+use crate::varint::put_varint;
 
 /// The open windows of one key, in order of time.
 #[derive(Debug)]
@@ -128,6 +131,50 @@ impl<V: Default, T: Default> WindowsOfKey<V, T> {
             asked.into_iter().chain(own).min()
         };
         self.cells.iter().filter_map(of_cell).min()
+    }
+
+    /// Writes the windows out; `write` appends what became of the records of one, and what its trigger keeps.
+    pub(crate) fn write(
+        &self,
+        out: &mut Vec<u8>,
+        mut write: impl FnMut(&Cell<V, T>, &mut Vec<u8>) -> Result<(), TaskError>,
+    ) -> Result<(), TaskError> {
+        put_varint(out, self.cells.len() as u64);
+        for cell in &self.cells {
+            put_signed(out, cell.window.start_ms);
+            put_signed(out, cell.window.end_ms);
+            cell.built_in.write(out);
+            for timers in &cell.timers {
+                put_varint(out, timers.len() as u64);
+                timers.iter().for_each(|time_ms| put_signed(out, *time_ms));
+            }
+            write(cell, out)?;
+        }
+        Ok(())
+    }
+
+    /// Reads back what [`write`](Self::write) wrote. No key has been asked for.
+    pub(crate) fn read<'a>(
+        input: &mut Input<'a>,
+        mut read: impl FnMut(&mut Input<'a>) -> Result<(V, T), TaskError>,
+    ) -> Result<Self, TaskError> {
+        let mut windows = Self::default();
+        for _ in 0..input.varint()? {
+            let window = Window { start_ms: input.signed()?, end_ms: input.signed()? };
+            if windows.cells.last().is_some_and(|before| window <= before.window) || window.end_ms <= window.start_ms {
+                return Err(input.broken(format_args!("a window {window:?} that is out of order or has no length")));
+            }
+            let built_in = Kept::read(input)?;
+            let mut timers = [vec![], vec![]];
+            for timers in &mut timers {
+                for _ in 0..input.varint()? {
+                    timers.push(input.signed()?);
+                }
+            }
+            let (value, kept) = read(input)?;
+            windows.cells.push(Cell { window, value, kept, built_in, timers });
+        }
+        Ok(windows)
     }
 
     fn overlapping(&self, window: Window) -> impl Iterator<Item = &Cell<V, T>> {

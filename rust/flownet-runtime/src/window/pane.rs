@@ -76,6 +76,13 @@ impl<V> Pane<V> {
         self.0.iter().map(|entry| (entry.key.as_slice(), entry.hash, &entry.value))
     }
 
+    /// The same, in the order in which the keys came.
+    pub fn ordered_entries(&self) -> impl Iterator<Item = (&[u8], u32, &V)> {
+        let mut entries: Vec<_> = self.0.iter().collect();
+        entries.sort_unstable_by_key(|entry| entry.order);
+        entries.into_iter().map(|entry| (entry.key.as_slice(), entry.hash, &entry.value))
+    }
+
     /// Keys with their values, taken out in the order in which they came.
     pub fn into_entries(self) -> impl Iterator<Item = (Box<[u8]>, V)> {
         let mut entries: Vec<_> = self.0.into_iter().collect();

@@ -142,6 +142,22 @@ impl<V> SlicedWindows<V> {
         window.max_ms() > self.clock_ms
     }
 
+    /// Up to when all windows have fired.
+    pub fn fired_ms(&self) -> i64 {
+        self.fired_ms
+    }
+
+    /// Sets how far time had come, and up to when all windows had fired.
+    pub fn set_time(&mut self, clock_ms: i64, fired_ms: i64) {
+        (self.clock_ms, self.fired_ms) = (clock_ms, fired_ms);
+    }
+
+    /// The value of a key in the slice that begins at `start_ms`, whatever time it is.
+    pub fn put_back(&mut self, start_ms: i64, key: &[u8], hash: u32, value: V) {
+        let at = self.place_of(self.grid.slice_of(start_ms));
+        self.slices[at].1.value_of(key, hash, || value);
+    }
+
     /// Values held, over all slices.
     pub fn len(&self) -> usize {
         self.slices.iter().map(|(_, pane)| pane.len()).sum()

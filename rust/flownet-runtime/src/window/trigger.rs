@@ -1,5 +1,9 @@
 //! When the records of a window are given out.
 
+use crate::error::TaskError;
+use crate::snapshot::{Input, put_option};
+use crate::varint::put_varint;
+
 /// What is to become of a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TriggerResult {
@@ -103,5 +107,14 @@ impl Kept {
 
     pub(super) fn next_ms(&self) -> Option<i64> {
         self.next_ms
+    }
+
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.records);
+        put_option(out, self.next_ms);
+    }
+
+    pub(super) fn read(input: &mut Input<'_>) -> Result<Self, TaskError> {
+        Ok(Self { records: input.varint()?, next_ms: input.option()? })
     }
 }

@@ -8,6 +8,7 @@ use flownet_core::record::writer::Emit;
 use flownet_runtime::operator::{
     Entry, Exit, Flow, Fold, KeyedRecord, Kind, Leaving, Link, Links, Medium, OperatorChain, Source, Stage, put_stamp,
 };
+use flownet_runtime::snapshot::Input;
 use flownet_runtime::varint::put_varint;
 use flownet_runtime::window::Window;
 use flownet_runtime::{Outputs, SourceStatus, TaskContext, TaskError};
@@ -98,12 +99,22 @@ pub(crate) fn chain(
     entries: impl IntoIterator<Item = Entry>,
     exit: Option<(BytesExit, bool)>,
 ) -> OperatorChain<Bytes> {
+    chain_of("stage", kind, entries, exit)
+}
+
+/// The same, with state of this name.
+pub(crate) fn chain_of(
+    uid: &str,
+    kind: Kind<Bytes>,
+    entries: impl IntoIterator<Item = Entry>,
+    exit: Option<(BytesExit, bool)>,
+) -> OperatorChain<Bytes> {
     let mut links = Links::default();
     if exit.is_some() {
         links.add(None, Link { to: flownet_runtime::operator::Target::Exit(0), isolates: false });
     }
     let exits = exit.into_iter().map(|(exit, stamps)| Leaving::new(exit, 0, stamps)).collect();
-    let stage = Stage::new("stage", kind, links, None);
+    let stage = Stage::new("stage", kind, links, None).with_state_of(uid.to_owned());
     OperatorChain::new(Bytes, vec![stage], exits, entries.into_iter().collect(), None).unwrap()
 }
 
@@ -158,6 +169,15 @@ impl Fold<Bytes> for Counting {
     fn merge(&self, (): (), count: &mut u64, later: &u64) -> Result<(), TaskError> {
         *count += later;
         Ok(())
+    }
+
+    fn write(&self, (): (), _: &[u8], count: &u64, out: &mut Vec<u8>) -> Result<(), TaskError> {
+        put_varint(out, *count);
+        Ok(())
+    }
+
+    fn read(&self, (): (), input: &mut Input<'_>) -> Result<u64, TaskError> {
+        input.varint()
     }
 
     fn emit(

@@ -11,7 +11,7 @@ use flownet_net::{NetworkConfig, NetworkEnvironment, Secret};
 use flownet_runtime::spec::{
     ChannelSpec, Codec, FlowControl, InputSpec, OutputSpec, Partitioner, Payload, TaskSpec, partition_id,
 };
-use flownet_runtime::{Chain, PreparedTask, TaskError, TaskHandle};
+use flownet_runtime::{Chain, Checkpointing, PreparedTask, TaskError, TaskHandle};
 use tokio::runtime::Runtime;
 
 pub(crate) const MAX_RECORD_BYTES: usize = 1 << 20;
@@ -145,12 +145,20 @@ impl Job {
         PreparedTask::prepare(spec.clone(), worker, &self.environments[worker as usize], MAX_RECORD_BYTES)
     }
 
-    pub(crate) fn start(mut self) -> Running {
+    pub(crate) fn start(self) -> Running {
+        self.start_with(|_| None)
+    }
+
+    /// The same, with checkpoints where `checkpointing` says so.
+    pub(crate) fn start_with(mut self, checkpointing: impl Fn(&TaskSpec) -> Option<Checkpointing>) -> Running {
         let chains = std::mem::take(&mut self.chains);
         let mut prepared = Vec::new();
         let mut partitions = BTreeMap::<_, PartitionHandle>::new();
         for (worker, spec, chain) in chains {
-            let task = self.prepare(worker, &spec).unwrap();
+            let mut task = self.prepare(worker, &spec).unwrap();
+            if let Some(checkpointing) = checkpointing(&spec) {
+                task.set_checkpointing(checkpointing);
+            }
             partitions.extend(task.partitions().iter().map(|partition| ((worker, partition.id()), partition.clone())));
             prepared.push((worker, task, chain));
         }

@@ -1,6 +1,7 @@
 //! Folds of Python values: what is done with records, apart from what their results look like.
 
 use flownet_runtime::operator::{Fold, Found, KeyedRecord, What};
+use flownet_runtime::snapshot::{Input, Restored, Snapshot};
 use flownet_runtime::window::{Part, Window};
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::prelude::*;
@@ -49,6 +50,19 @@ pub(in crate::chain) trait Accumulate: Send {
         let _ = value;
         Part::Shared
     }
+
+    /// Writes a value out: [`Fold::write`].
+    fn write(
+        &self,
+        py: Python<'_>,
+        base: &KeyedBase,
+        key: &[u8],
+        value: &Self::Value,
+        out: &mut Vec<u8>,
+    ) -> Result<(), TaskError>;
+
+    /// Reads it back.
+    fn read(&self, py: Python<'_>, base: &KeyedBase, input: &mut Input<'_>) -> Result<Self::Value, TaskError>;
 
     /// The result so far; none where there is nothing to tell.
     fn result<'py>(
@@ -120,6 +134,22 @@ impl<A: Accumulate> Fold<PythonMedium> for Folding<A> {
         }
     }
 
+    fn write(&self, py: Python<'_>, key: &[u8], value: &A::Value, out: &mut Vec<u8>) -> Result<(), TaskError> {
+        self.accumulate.write(py, &self.base, key, value, out)
+    }
+
+    fn read(&self, py: Python<'_>, input: &mut Input<'_>) -> Result<A::Value, TaskError> {
+        self.accumulate.read(py, &self.base, input)
+    }
+
+    fn snapshot(&self, py: Python<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        self.results.snapshot(py, &self.base, to)
+    }
+
+    fn restore(&mut self, py: Python<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
+        self.results.restore(py, &self.base, from)
+    }
+
     fn on_watermark(&mut self, watermark_ms: i64) {
         self.results.set_watermark(watermark_ms);
     }
@@ -158,3 +188,6 @@ impl<A: Accumulate> Fold<PythonMedium> for Folding<A> {
         self.results.close(py, &self.base)
     }
 }
+
+/// What a fold's values are called in errors.
+pub(super) const VALUE: &str = "value";

@@ -2,10 +2,11 @@
 
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::KeyedRecord;
+use flownet_runtime::snapshot::Input;
 use flownet_runtime::window::Part;
 use pyo3::prelude::*;
 
-use super::accumulate::Accumulate;
+use super::accumulate::{Accumulate, VALUE};
 use super::number::Value;
 use super::{FieldOf, KeyedBase};
 
@@ -64,6 +65,21 @@ impl Accumulate for Aggregate {
     ) -> Result<(), TaskError> {
         let Some(later) = later else { return Ok(()) };
         Value::fold(py, self.fold, held, later.clone_ref(py)).map_err(|error| base.info.failed(py, &error, None))
+    }
+
+    fn write(
+        &self,
+        py: Python<'_>,
+        base: &KeyedBase,
+        key: &[u8],
+        held: &Option<Value>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), TaskError> {
+        base.put_number(py, (VALUE, key), held.as_ref(), out)
+    }
+
+    fn read(&self, py: Python<'_>, base: &KeyedBase, input: &mut Input<'_>) -> Result<Option<Value>, TaskError> {
+        base.take_number(py, input)
     }
 
     #[inline]

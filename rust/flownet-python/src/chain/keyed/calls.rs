@@ -1,6 +1,7 @@
 //! What users' functions say of windows: the gaps of sessions, and triggers of their own.
 
 use flownet_runtime::operator::{Asked, Calls, Found, KeyedRecord, TriggerCall, What};
+use flownet_runtime::snapshot::Input;
 use flownet_runtime::time::Clock;
 use flownet_runtime::window::{TriggerResult, Window};
 use flownet_runtime::{TaskContext, TaskError};
@@ -117,6 +118,14 @@ impl Calls<PythonMedium> for WindowCalls {
             found.add(What::TriggerState, Some(key), window, state.bind(py).clone().into_any());
         }
         Ok(())
+    }
+
+    fn write_kept(&self, py: Python<'_>, key: &[u8], kept: &Self::Kept, out: &mut Vec<u8>) -> Result<(), TaskError> {
+        self.base.put_option(py, ("trigger", key), kept.as_ref().map(|kept| kept.bind(py).as_any()), out)
+    }
+
+    fn read_kept(&self, py: Python<'_>, input: &mut Input<'_>) -> Result<Self::Kept, TaskError> {
+        self.base.take_optional_dict(py, input)
     }
 
     fn open(&mut self, _: Python<'_>, _: &TaskContext) -> Result<(), TaskError> {

@@ -1,6 +1,8 @@
 //! All records of a window, for a user's function: kept as bytes until then, a fraction of the memory of objects.
 
 use flownet_runtime::operator::{Fold, Found, KeyedRecord, What};
+use flownet_runtime::snapshot::{Input, Restored, Snapshot, put_block, put_signed};
+use flownet_runtime::varint::put_varint;
 use flownet_runtime::window::Window;
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::intern;
@@ -154,6 +156,39 @@ impl Fold<PythonMedium> for Collect {
         flow: &mut Flow<'_, '_>,
     ) -> Result<(), TaskError> {
         self.results.clear(&self.base, (window, key), records.state, flow)
+    }
+
+    fn write(&self, py: Python<'_>, key: &[u8], records: &Records, out: &mut Vec<u8>) -> Result<(), TaskError> {
+        put_block(out, &records.bytes);
+        put_varint(out, records.places.len() as u64);
+        for (timestamp_ms, end) in &records.places {
+            put_signed(out, *timestamp_ms);
+            put_varint(out, *end as u64);
+        }
+        let state = records.state.as_ref().map(|state| state.bind(py).as_any());
+        self.base.put_option(py, ("window_state", key), state, out)
+    }
+
+    fn read(&self, py: Python<'_>, input: &mut Input<'_>) -> Result<Records, TaskError> {
+        let bytes = input.block()?.to_vec();
+        let (mut places, mut last) = (Vec::new(), 0);
+        for _ in 0..input.varint()? {
+            let (timestamp_ms, end) = (input.signed()?, usize::try_from(input.varint()?).unwrap_or(usize::MAX));
+            if !(last..=bytes.len()).contains(&end) {
+                return Err(input.broken("records of a window that overlap or end beyond it"));
+            }
+            last = end;
+            places.push((timestamp_ms, end));
+        }
+        Ok(Records { bytes, places, state: self.base.take_optional_dict(py, input)? })
+    }
+
+    fn snapshot(&self, py: Python<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        self.results.snapshot(py, &self.base, to)
+    }
+
+    fn restore(&mut self, py: Python<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
+        self.results.restore(py, &self.base, from)
     }
 
     fn on_watermark(&mut self, watermark_ms: i64) {

@@ -2,6 +2,8 @@
 
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::KeyedRecord;
+use flownet_runtime::snapshot::Input;
+use flownet_runtime::varint::put_varint;
 use flownet_runtime::window::Part;
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
@@ -38,6 +40,15 @@ impl Accumulate for Count {
 
     fn part(&self, _: &u64) -> Part {
         Part::Exact
+    }
+
+    fn write(&self, _: Python<'_>, _: &KeyedBase, _: &[u8], count: &u64, out: &mut Vec<u8>) -> Result<(), TaskError> {
+        put_varint(out, *count);
+        Ok(())
+    }
+
+    fn read(&self, _: Python<'_>, _: &KeyedBase, input: &mut Input<'_>) -> Result<u64, TaskError> {
+        input.varint()
     }
 
     #[inline]

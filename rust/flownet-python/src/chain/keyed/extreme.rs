@@ -2,10 +2,11 @@
 
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::KeyedRecord;
+use flownet_runtime::snapshot::{Input, put_block};
 use flownet_runtime::window::Part;
 use pyo3::prelude::*;
 
-use super::accumulate::Accumulate;
+use super::accumulate::{Accumulate, VALUE};
 use super::number::Value;
 use super::{Aggregation, FieldOf, KeyedBase};
 
@@ -71,6 +72,25 @@ impl Accumulate for Extreme {
             Part::Shared => Part::Fixed,
             part => part,
         }
+    }
+
+    fn write(
+        &self,
+        py: Python<'_>,
+        base: &KeyedBase,
+        key: &[u8],
+        best: &Best,
+        out: &mut Vec<u8>,
+    ) -> Result<(), TaskError> {
+        base.put_number(py, (VALUE, key), best.as_ref().map(|(value, _)| value), out)?;
+        put_block(out, best.as_ref().map_or(&[], |(_, record)| record));
+        Ok(())
+    }
+
+    fn read(&self, py: Python<'_>, base: &KeyedBase, input: &mut Input<'_>) -> Result<Best, TaskError> {
+        let value = base.take_number(py, input)?;
+        let record = input.block()?;
+        Ok(value.map(|value| (value, record.to_vec())))
     }
 
     fn result<'py>(

@@ -2,10 +2,12 @@
 
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::KeyedRecord;
+use flownet_runtime::snapshot::Input;
+use flownet_runtime::varint::put_varint;
 use flownet_runtime::window::Part;
 use pyo3::prelude::*;
 
-use super::accumulate::Accumulate;
+use super::accumulate::{Accumulate, VALUE};
 use super::number::Value;
 use super::{Aggregation, FieldOf, KeyedBase};
 
@@ -69,6 +71,22 @@ impl Accumulate for Mean {
 
     fn part(&self, parts: &Parts) -> Part {
         parts.sum.as_ref().map_or(Part::Exact, |sum| sum.part(Aggregation::Sum))
+    }
+
+    fn write(
+        &self,
+        py: Python<'_>,
+        base: &KeyedBase,
+        key: &[u8],
+        parts: &Parts,
+        out: &mut Vec<u8>,
+    ) -> Result<(), TaskError> {
+        put_varint(out, parts.count);
+        base.put_number(py, (VALUE, key), parts.sum.as_ref(), out)
+    }
+
+    fn read(&self, py: Python<'_>, base: &KeyedBase, input: &mut Input<'_>) -> Result<Parts, TaskError> {
+        Ok(Parts { count: input.varint()?, sum: base.take_number(py, input)? })
     }
 
     fn result<'py>(

@@ -10,6 +10,7 @@ mod calls;
 mod collect;
 mod count;
 mod extreme;
+mod kept;
 mod mean;
 mod number;
 mod own;
@@ -24,12 +25,15 @@ pub(super) use calls::WindowCalls;
 pub(super) use collect::{Collect, Evictor};
 pub(super) use count::Count;
 pub(super) use extreme::Extreme;
+pub(super) use kept::KeptValues;
 pub(super) use mean::Mean;
 pub(super) use own::Own;
 pub(super) use pairs::Pairs;
 pub(super) use process::Process;
 pub(super) use reduce::Reduce;
 pub(super) use results::{EmitSides, OfWindow, Results};
+
+use std::cell::RefCell;
 
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::KeyedRecord;
@@ -46,6 +50,8 @@ pub(super) struct KeyedBase {
     pub(super) classes: KnownClasses,
     /// Objects are handed on as they are, whoever else has them.
     pub(super) object_reuse: bool,
+    /// For what is kept in a snapshot.
+    pub(super) kept: RefCell<KeptValues>,
 }
 
 impl KeyedBase {

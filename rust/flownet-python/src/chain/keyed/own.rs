@@ -2,11 +2,12 @@
 
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::KeyedRecord;
+use flownet_runtime::snapshot::Input;
 use pyo3::intern;
 use pyo3::prelude::*;
 
 use super::KeyedBase;
-use super::accumulate::Accumulate;
+use super::accumulate::{Accumulate, VALUE};
 
 /// The user's function.
 pub(in crate::chain) struct Own(pub(in crate::chain) Py<PyAny>);
@@ -64,6 +65,21 @@ impl Accumulate for Own {
         };
         *held = Some(merged.unbind());
         Ok(())
+    }
+
+    fn write(
+        &self,
+        py: Python<'_>,
+        base: &KeyedBase,
+        key: &[u8],
+        held: &Option<Py<PyAny>>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), TaskError> {
+        base.put_option(py, (VALUE, key), held.as_ref().map(|held| held.bind(py)), out)
+    }
+
+    fn read(&self, py: Python<'_>, base: &KeyedBase, input: &mut Input<'_>) -> Result<Option<Py<PyAny>>, TaskError> {
+        Ok(base.take_option(py, input)?.map(Bound::unbind))
     }
 
     fn result<'py>(

@@ -2,6 +2,7 @@
 
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::{Fold, KeyedRecord, Pairing};
+use flownet_runtime::snapshot::{Input, put_block};
 use flownet_runtime::window::Window;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -85,6 +86,15 @@ impl Fold<PythonMedium> for Pairs {
             records.extend_from_slice(later);
         }
         Ok(())
+    }
+
+    fn write(&self, _: Python<'_>, _: &[u8], records: &OfBoth, out: &mut Vec<u8>) -> Result<(), TaskError> {
+        records.0.iter().for_each(|records| put_block(out, records));
+        Ok(())
+    }
+
+    fn read(&self, _: Python<'_>, input: &mut Input<'_>) -> Result<OfBoth, TaskError> {
+        Ok(OfBoth([input.block()?.to_vec(), input.block()?.to_vec()]))
     }
 
     /// Each of one with each of the other.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use flownet_core::keygroup::hash_key;
 use flownet_runtime::operator::{Found, KeyedRecord, Operator, What};
+use flownet_runtime::snapshot::{Restored, Snapshot};
 use flownet_runtime::state::{KeyGroupRange, KeyedState};
 use flownet_runtime::time::{Clock, NO_TIMESTAMP};
 use flownet_runtime::timer::{TimerKey, TimerService};
@@ -290,8 +291,35 @@ impl Operator<PythonMedium> for Process {
         Ok(())
     }
 
+    fn snapshot(&mut self, py: Python<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        let range = self.state.range();
+        self.base.add_mappings(py, (to, STATE), &self.state, &[self.watermark_ms])?;
+        to.add_timers(WALL_TIMERS, range, &self.timers[PROCESSING])?;
+        to.add_timers(EVENT_TIMERS, range, &self.timers[EVENT])?;
+        to.add_timers(EXPIRIES, range, &self.expiries)?;
+        let context = self.bound()?.context.bind(py).clone();
+        context.get().keep_broadcast((&self.base.info, &mut self.base.kept.borrow_mut()), to)
+    }
+
+    fn restore(&mut self, py: Python<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
+        if let Some(watermark_ms) = self.base.read_mappings(py, (from, STATE), &mut self.state)? {
+            self.watermark_ms = watermark_ms;
+        }
+        from.read_timers(WALL_TIMERS, &mut self.timers[PROCESSING])?;
+        from.read_timers(EVENT_TIMERS, &mut self.timers[EVENT])?;
+        from.read_timers(EXPIRIES, &mut self.expiries)?;
+        let context = self.bound()?.context.bind(py).clone();
+        context.get().restore_broadcast(py, (&self.base.info, &self.base.classes), from)
+    }
+
     fn close(&mut self, py: Python<'_>) -> Result<(), TaskError> {
         let closed = self.function.bind(py).call_method0(intern!(py, "close"));
         closed.map(drop).map_err(|error| self.base.info.failed(py, &error, None))
     }
 }
+
+/// What its states are called.
+const STATE: &str = "state";
+const WALL_TIMERS: &str = "timers.processing";
+const EVENT_TIMERS: &str = "timers.event";
+const EXPIRIES: &str = "timers.expiry";

@@ -2,10 +2,11 @@
 
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::KeyedRecord;
+use flownet_runtime::snapshot::Input;
 use pyo3::prelude::*;
 
 use super::KeyedBase;
-use super::accumulate::Accumulate;
+use super::accumulate::{Accumulate, VALUE};
 use crate::chain::call::call2;
 
 /// The user's function over two values.
@@ -61,6 +62,21 @@ impl Accumulate for Reduce {
             Some(later) => self.reduce(py, base, held, base.own(py, later.bind(py).clone())?),
             None => Ok(()),
         }
+    }
+
+    fn write(
+        &self,
+        py: Python<'_>,
+        base: &KeyedBase,
+        key: &[u8],
+        held: &Option<Py<PyAny>>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), TaskError> {
+        base.put_option(py, (VALUE, key), held.as_ref().map(|held| held.bind(py)), out)
+    }
+
+    fn read(&self, py: Python<'_>, base: &KeyedBase, input: &mut Input<'_>) -> Result<Option<Py<PyAny>>, TaskError> {
+        Ok(base.take_option(py, input)?.map(Bound::unbind))
     }
 
     #[inline]

@@ -2,6 +2,7 @@
 
 use flownet_core::keygroup::hash_key;
 use flownet_runtime::operator::{Found, What};
+use flownet_runtime::snapshot::{Restored, Snapshot};
 use flownet_runtime::state::{KeyGroupRange, KeyedState};
 use flownet_runtime::window::Window;
 use flownet_runtime::{TaskContext, TaskError};
@@ -177,6 +178,16 @@ impl Results {
         }
     }
 
+    pub(super) fn snapshot(&self, py: Python<'_>, base: &KeyedBase, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        let Some(OfWindow::Object { global, .. }) = &self.process else { return Ok(()) };
+        base.add_mappings(py, (to, GLOBAL), global, &[])
+    }
+
+    pub(super) fn restore(&mut self, py: Python<'_>, base: &KeyedBase, from: &Restored<'_>) -> Result<(), TaskError> {
+        let Some(OfWindow::Object { global, .. }) = &mut self.process else { return Ok(()) };
+        base.read_mappings(py, (from, GLOBAL), global).map(drop)
+    }
+
     pub(super) fn open(&self, py: Python<'_>, base: &KeyedBase, cx: &TaskContext) -> Result<(), TaskError> {
         self.objects().try_for_each(|object| open(object.bind(py), &base.info, cx))
     }
@@ -198,6 +209,9 @@ impl Results {
         self.told.iter().chain(process)
     }
 }
+
+/// What the state of a key is called that its windows share.
+const GLOBAL: &str = "global_state";
 
 /// Keeps a key's mapping, if there is something in it.
 pub(super) fn keep(

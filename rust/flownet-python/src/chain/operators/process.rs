@@ -1,16 +1,19 @@
 //! `process` without a key: a user's function over one input or two, with side outputs and event time.
 
 use flownet_runtime::operator::Operator;
+use flownet_runtime::snapshot::{Restored, Snapshot, put_signed};
 use flownet_runtime::time::NO_TIMESTAMP;
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::PyList;
 
 use crate::chain::call::{call1, call2};
 use crate::chain::context::{At, PyProcessContext, PyTaskContext};
 use crate::chain::failure::OperatorInfo;
-use crate::chain::keyed::EmitSides;
+use crate::chain::keyed::{EmitSides, KeptValues};
 use crate::chain::medium::{EmitEach, Flow, PythonMedium};
+use crate::codec::{self, KnownClasses};
 
 /// The user's function.
 pub(in crate::chain) struct ProcessAll {
@@ -20,11 +23,18 @@ pub(in crate::chain) struct ProcessAll {
     info: OperatorInfo,
     watermark_ms: i64,
     bound: Option<(Vec<Py<PyAny>>, Py<PyProcessContext>)>,
+    classes: KnownClasses,
+    kept: KeptValues,
 }
 
 impl ProcessAll {
-    pub(in crate::chain) fn new(function: Py<PyAny>, methods: &'static [&'static str], info: OperatorInfo) -> Self {
-        Self { function, methods, info, watermark_ms: i64::MIN, bound: None }
+    pub(in crate::chain) fn new(
+        function: Py<PyAny>,
+        methods: &'static [&'static str],
+        info: OperatorInfo,
+        (classes, kept): (KnownClasses, KeptValues),
+    ) -> Self {
+        Self { function, methods, info, watermark_ms: i64::MIN, bound: None, classes, kept }
     }
 
     fn call<'py>(
@@ -86,8 +96,57 @@ impl Operator<PythonMedium> for ProcessAll {
         self.call(&finish, None, flow)
     }
 
+    /// The function's own list, of which each item goes to one subtask.
+    fn snapshot(&mut self, py: Python<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        let info = &self.info;
+        let mut watermark = Vec::new();
+        put_signed(&mut watermark, self.watermark_ms);
+        to.add_items(WATERMARK, [watermark]);
+        if let Some((_, context)) = &self.bound {
+            context.bind(py).get().keep_broadcast((info, &mut self.kept), to)?;
+        }
+        let function = self.function.bind(py);
+        let failed = |error: PyErr| info.failed(py, &error, None);
+        let Some(snapshot) = function.getattr_opt(intern!(py, "snapshot_state")).map_err(failed)? else {
+            return Ok(());
+        };
+        let mut items = Vec::new();
+        for item in snapshot.call0().and_then(|items| items.try_iter()).map_err(failed)? {
+            let mut bytes = Vec::new();
+            self.kept.put((info, LIST), &item.map_err(failed)?, &mut bytes)?;
+            items.push(bytes);
+        }
+        to.add_items(LIST, items);
+        Ok(())
+    }
+
+    fn restore(&mut self, py: Python<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
+        let info = &self.info;
+        let mut watermarks = Vec::new();
+        for (_, mut item) in from.items(WATERMARK)? {
+            watermarks.push(item.signed()?);
+        }
+        self.watermark_ms = watermarks.into_iter().min().unwrap_or(i64::MIN);
+        if let Some((_, context)) = &self.bound {
+            context.bind(py).get().restore_broadcast(py, (info, &self.classes), from)?;
+        }
+        let failed = |error: PyErr| info.failed(py, &error, None);
+        let items = PyList::empty(py);
+        for mut item in from.dealt_items(LIST, info.parallelism)? {
+            let value = codec::decode(py, item.block()?, &self.classes);
+            let value = value.map_err(|error| info.codec_failed(py, error, None))?;
+            items.append(value).map_err(failed)?;
+        }
+        let restore = self.function.bind(py).getattr_opt(intern!(py, "restore_state")).map_err(failed)?;
+        restore.map_or(Ok(()), |restore| restore.call1((items,)).map(drop).map_err(failed))
+    }
+
     fn close(&mut self, py: Python<'_>) -> Result<(), TaskError> {
         let closed = self.function.bind(py).call_method0(intern!(py, "close"));
         closed.map(drop).map_err(|error| self.info.failed(py, &error, None))
     }
 }
+
+/// What its states are called.
+const WATERMARK: &str = "watermark";
+const LIST: &str = "list";

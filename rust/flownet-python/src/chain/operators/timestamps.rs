@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use flownet_runtime::operator::Operator;
+use flownet_runtime::snapshot::{Restored, Snapshot, put_signed};
 use flownet_runtime::time::{END_OF_TIME_MS, NO_TIMESTAMP, TimeSignal};
 use flownet_runtime::watermark::{Generated, SplitSignal, SplitWatermarks};
 use flownet_runtime::{TaskContext, TaskError};
@@ -231,6 +232,29 @@ impl Operator<PythonMedium> for Timestamps {
         self.watermarks.wanted()
     }
 
+    /// What was told. The times of records that it is made of come again, or others after them; what a generator of the user
+    /// keeps begins anew.
+    fn snapshot(&mut self, _: Python<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        let mut told = Vec::new();
+        put_signed(&mut told, self.watermarks.told_ms());
+        to.add_items(STATE, [told]);
+        Ok(())
+    }
+
+    /// What this subtask told; of others, where there were more or fewer, the least.
+    fn restore(&mut self, _: Python<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
+        let mut all = Vec::new();
+        for (subtask, mut told) in from.items(STATE)? {
+            all.push((subtask, told.signed()?));
+        }
+        let is_same = all.len() == self.info.parallelism as usize;
+        let mine = all.iter().filter(|(subtask, _)| !is_same || *subtask == self.info.subtask);
+        if let Some(told_ms) = mine.map(|(_, told_ms)| *told_ms).min() {
+            self.watermarks.set_told_ms(told_ms);
+        }
+        Ok(())
+    }
+
     fn next_timer_ms(&self) -> Option<i64> {
         self.watermarks.next_ms()
     }
@@ -246,3 +270,6 @@ impl Operator<PythonMedium> for Timestamps {
         made.into_iter().try_for_each(|split| self.ask(split, Call::Period, flow))
     }
 }
+
+/// What its state is called.
+const STATE: &str = "watermark";

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use flownet_runtime::operator::Source;
+use flownet_runtime::snapshot::{Restored, Snapshot};
+use flownet_runtime::varint::put_varint;
 use flownet_runtime::{SourceStatus, TaskContext, TaskError, TaskMetrics};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -68,4 +70,28 @@ impl Source<PythonMedium> for Collection {
         }
         Ok(if self.position == items.len() { SourceStatus::Finished } else { SourceStatus::More })
     }
+
+    fn snapshot(&mut self, _: Python<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        let mut position = Vec::new();
+        put_varint(&mut position, self.position as u64);
+        to.add_items(POSITION, [position]);
+        Ok(())
+    }
+
+    fn restore(&mut self, py: Python<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
+        let items = self.items.as_ref().map_or(0, |items| items.bind(py).len());
+        for (subtask, mut position) in from.items(POSITION)? {
+            let at = usize::try_from(position.varint()?).unwrap_or(usize::MAX);
+            if at > items {
+                return Err(position.broken(format_args!("record {at} of a collection that has {items} now")));
+            }
+            if subtask == self.info.subtask {
+                self.position = at;
+            }
+        }
+        Ok(())
+    }
 }
+
+/// What its state is called.
+const POSITION: &str = "position";

@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 use std::sync::Arc;
 
+use flownet_runtime::snapshot::put_block;
 use flownet_runtime::source::SourceError;
 use flownet_runtime::spec::Undecodable;
 use flownet_runtime::{TaskContext, TaskError, TaskMetrics};
@@ -62,6 +63,15 @@ impl LineDecoder {
     /// Says where the line taken last and those after it come from.
     pub(super) fn begin_input(&mut self, name: String) {
         self.inputs.push((self.ends.len().saturating_sub(1), name));
+    }
+
+    /// Appends each line that was read and not yet emitted, as a block.
+    pub(super) fn write_rest(&self, out: &mut Vec<u8>) {
+        let mut start = if self.emitted == 0 { 0 } else { self.ends[self.emitted - 1] };
+        for &end in &self.ends[self.emitted..] {
+            put_block(out, &self.bytes[start..end]);
+            start = end;
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {

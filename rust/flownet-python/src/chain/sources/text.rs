@@ -1,8 +1,12 @@
 //! `read_text`: the lines of files, shared among the subtasks.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 use flownet_runtime::operator::Source;
+use flownet_runtime::snapshot::{Restored, Snapshot, put_block};
 use flownet_runtime::source::{TextFiles, TextSplit};
 use flownet_runtime::watermark::SplitSignal;
 use flownet_runtime::{Outputs, SourceStatus, TaskContext, TaskError};
@@ -26,6 +30,12 @@ pub(in crate::chain) struct ReadText {
     /// The file that was told of last, and how many splits of it had begun.
     told: Option<u32>,
     named: (u32, u64),
+    parallelism: u32,
+    max_line_bytes: usize,
+    /// Of each file, where they are read by themselves.
+    paths: Vec<PathBuf>,
+    /// Lines that had been read and not emitted when the source was cut off, by file.
+    cut_off: Vec<(u32, Vec<Vec<u8>>)>,
 }
 
 impl ReadText {
@@ -40,7 +50,25 @@ impl ReadText {
             has_ended: false,
             told: None,
             named: (0, 0),
+            parallelism: 1,
+            max_line_bytes: 0,
+            paths: Vec::new(),
+            cut_off: Vec::new(),
         }
+    }
+
+    /// Begins with these splits.
+    fn read(&mut self, splits: Vec<TextSplit>) {
+        let most = self.max_line_bytes;
+        self.paths = Vec::new();
+        if self.is_by_file {
+            self.paths = splits.iter().map(|split| split.path.clone()).collect();
+            self.paths.dedup();
+        }
+        let files =
+            if self.is_by_file { TextFiles::side_by_side(splits, most) } else { TextFiles::in_turn(splits, most) };
+        self.left = (0..u32::try_from(files.len()).unwrap_or(u32::MAX)).collect();
+        self.files = Some(files);
     }
 
     /// Tells those behind whose lines come next.
@@ -73,11 +101,9 @@ impl ReadText {
 
 impl Source<PythonMedium> for ReadText {
     fn open(&mut self, _: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
-        let (splits, most) = (std::mem::take(&mut self.splits), cx.max_record_bytes);
-        let files =
-            if self.is_by_file { TextFiles::side_by_side(splits, most) } else { TextFiles::in_turn(splits, most) };
-        self.left = (0..u32::try_from(files.len()).unwrap_or(u32::MAX)).collect();
-        self.files = Some(files);
+        (self.parallelism, self.max_line_bytes) = (cx.parallelism, cx.max_record_bytes);
+        let splits = std::mem::take(&mut self.splits);
+        self.read(splits);
         self.lines.open(cx);
         Ok(())
     }
@@ -88,6 +114,13 @@ impl Source<PythonMedium> for ReadText {
         };
         if !self.lines.is_empty() {
             // The source's rate held them back.
+            return Ok(None);
+        }
+        if let Some((file, lines)) = self.cut_off.pop() {
+            self.current = file;
+            for line in &lines {
+                self.lines.add(line);
+            }
             return Ok(None);
         }
         let reader = files.turn_to(self.current as usize);
@@ -116,4 +149,67 @@ impl Source<PythonMedium> for ReadText {
         }
         Ok(if self.left.is_empty() { SourceStatus::Finished } else { SourceStatus::More })
     }
+
+    /// What is not read: `01` and a split each; and before it the lines that were read and are not emitted, with the file that
+    /// they are of: `00`, path: block, line: block each.
+    fn snapshot(&mut self, _: Python<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        let Some(files) = &self.files else { return Ok(()) };
+        let path = |file: u32| self.paths.get(file as usize).map_or(&b""[..], |path| path.as_os_str().as_bytes());
+        let mut items = Vec::new();
+        let mut add_lines = |file: u32, write: &dyn Fn(&mut Vec<u8>)| {
+            let mut item = vec![LINES];
+            put_block(&mut item, path(file));
+            write(&mut item);
+            items.push(item);
+        };
+        if !self.lines.is_empty() {
+            add_lines(self.current, &|item| self.lines.write_rest(item));
+        }
+        for (file, lines) in &self.cut_off {
+            add_lines(*file, &|item| lines.iter().for_each(|line| put_block(item, line)));
+        }
+        for split in files.unread() {
+            let mut item = vec![SPLIT];
+            split.write(&mut item);
+            items.push(item);
+        }
+        to.add_items(STATE, items);
+        Ok(())
+    }
+
+    /// Reads on by the listing of the first run, whatever there is now.
+    fn restore(&mut self, _: Python<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
+        if !from.has(STATE) {
+            return Ok(());
+        }
+        let (mut splits, mut cut_off): (Vec<TextSplit>, Vec<_>) = Default::default();
+        for mut item in from.dealt_items(STATE, self.parallelism)? {
+            if item.byte()? == SPLIT {
+                splits.push(TextSplit::read(&mut item)?);
+                continue;
+            }
+            let path = PathBuf::from(OsStr::from_bytes(item.block()?));
+            let mut lines = Vec::new();
+            while !item.is_empty() {
+                lines.push(item.block()?.to_vec());
+            }
+            cut_off.push((path, lines));
+        }
+        if self.is_by_file {
+            splits.extend(cut_off.iter().map(|(path, _)| TextSplit::nothing_of(path.clone())));
+        }
+        // Splits of a file lie together, also where several subtasks had some of it.
+        splits.sort_by(|one, other| (&one.path, one.start).cmp(&(&other.path, other.start)));
+        self.read(splits);
+        for (path, lines) in cut_off {
+            let file = self.paths.iter().position(|of| *of == path).unwrap_or_default();
+            self.cut_off.push((u32::try_from(file).unwrap_or_default(), lines));
+        }
+        Ok(())
+    }
 }
+
+/// What its state is called, and the kinds of its items.
+const STATE: &str = "splits";
+const LINES: u8 = 0;
+const SPLIT: u8 = 1;

@@ -7,6 +7,7 @@ use super::{LOOK_RECORDS, OnTime, Pairing};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::operator::{Flow, KeyedRecord, Medium, Operator};
+use crate::snapshot::{Restored, Snapshot};
 use crate::state::{KeyGroupRange, KeyedState};
 use crate::timer::{TimerKey, TimerService};
 
@@ -149,6 +150,20 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for AsOfJoin<P> {
             self.look_at(owner, due_ms, flow)?;
         }
         Ok(())
+    }
+
+    fn snapshot(&mut self, _: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        self.on_time.keep(to, &self.keys, |history| [&history.waiting, &history.versions])
+    }
+
+    fn restore(&mut self, _: M::Token<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
+        let Self { keys, queue, on_time, .. } = self;
+        on_time.restore(from, |key, [waiting, versions]| {
+            let mut history = History { waiting, versions, asked_ms: None };
+            history.ask(queue, || TimerKey::of(&key));
+            keys.insert(key.key, key.hash, history)?;
+            Ok(())
+        })
     }
 }
 

@@ -2,6 +2,10 @@
 
 use std::collections::VecDeque;
 
+use crate::error::TaskError;
+use crate::snapshot::{Input, put_block, put_signed};
+use crate::varint::put_varint;
+
 /// Records in the order of their times; those of one time in the order in which they came.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Buffer {
@@ -48,6 +52,24 @@ impl Buffer {
             self.records.shrink_to(self.records.len() * 2);
         }
         first
+    }
+
+    /// Writes all of them out: varint how many, and each: time: signed, record: block.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.records.len() as u64);
+        for (timestamp_ms, bytes) in &self.records {
+            put_signed(out, *timestamp_ms);
+            put_block(out, bytes);
+        }
+    }
+
+    /// Reads back what [`write`](Self::write) wrote.
+    pub(super) fn read(input: &mut Input<'_>) -> Result<Self, TaskError> {
+        let mut buffer = Self::default();
+        for _ in 0..input.varint()? {
+            buffer.insert(input.signed()?, input.block()?);
+        }
+        Ok(buffer)
     }
 
     pub(super) fn is_empty(&self) -> bool {

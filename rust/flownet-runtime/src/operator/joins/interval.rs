@@ -7,6 +7,7 @@ use super::{LOOK_RECORDS, OnTime, Pairing};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::operator::{Flow, KeyedRecord, Medium, Operator};
+use crate::snapshot::{Restored, Snapshot};
 use crate::state::{KeyGroupRange, KeyedState};
 use crate::timer::{TimerKey, TimerService};
 
@@ -170,6 +171,21 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for IntervalJoin<P> {
             }
         }
         Ok(())
+    }
+
+    fn snapshot(&mut self, _: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        self.on_time.keep(to, &self.keys, |sides| sides.buffers.each_ref())
+    }
+
+    fn restore(&mut self, _: M::Token<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
+        let Self { keys, expiries, on_time, interval, .. } = self;
+        on_time.restore(from, |key, buffers| {
+            let sides = Sides { buffers, is_asked: true };
+            let Some(next_ms) = sides.next_ms(*interval) else { return Ok(()) };
+            expiries.register(next_ms, TimerKey::of(&key));
+            keys.insert(key.key, key.hash, sides)?;
+            Ok(())
+        })
     }
 }
 

@@ -11,12 +11,17 @@ mod interval;
 
 use std::sync::Arc;
 
+use flownet_core::keygroup::hash_key;
+
 pub use self::as_of::AsOfJoin;
+use self::buffer::Buffer;
 pub use self::interval::{Interval, IntervalJoin};
 use super::late::Late;
 use super::{Flow, KeyedRecord, Medium};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
+use crate::snapshot::{Restored, Snapshot, put_key, put_signed};
+use crate::state::KeyedState;
 use crate::time::NO_TIMESTAMP;
 
 /// What becomes of records of two inputs that meet.
@@ -39,6 +44,9 @@ pub trait Pairing<M: Medium>: Send {
     fn without_timestamp(&self, token: M::Token<'_>, record: &KeyedRecord<'_>) -> TaskError;
 }
 
+/// What the state of a join is called.
+const STATE: &str = "join";
+
 /// Records after which a task looks whether it is told to stop.
 const LOOK_RECORDS: usize = 1024;
 
@@ -56,6 +64,45 @@ impl OnTime {
 
     fn open(&mut self, cx: &TaskContext) {
         self.late.iter_mut().for_each(|late| late.open(cx));
+    }
+
+    /// Adds the buffers of each key, under the watermark.
+    fn keep<V>(
+        &self,
+        to: &mut Snapshot<'_>,
+        keys: &KeyedState<V>,
+        buffers: impl Fn(&V) -> [&Buffer; 2],
+    ) -> Result<(), TaskError> {
+        to.add_groups(STATE, keys.range(), |groups| {
+            put_signed(&mut groups.header, self.watermark_ms);
+            for (_, key, kept) in keys.iter() {
+                let out = groups.of(hash_key(key))?;
+                put_key(out, key, None);
+                buffers(kept).into_iter().for_each(|buffer| buffer.write(out));
+            }
+            Ok(())
+        })
+    }
+
+    /// Reads them back; each key is handed to `put_back`.
+    fn restore(
+        &mut self,
+        from: &Restored<'_>,
+        mut put_back: impl FnMut(KeyedRecord<'_>, [Buffer; 2]) -> Result<(), TaskError>,
+    ) -> Result<(), TaskError> {
+        let mut watermark_ms: Option<i64> = None;
+        for mut part in from.groups(STATE)? {
+            let of_part = part.header.signed()?;
+            watermark_ms = Some(watermark_ms.map_or(of_part, |least| least.min(of_part)));
+            for mut entries in part.groups {
+                while !entries.is_empty() {
+                    let key = entries.key()?;
+                    put_back(key, [Buffer::read(&mut entries)?, Buffer::read(&mut entries)?])?;
+                }
+            }
+        }
+        self.watermark_ms = watermark_ms.unwrap_or(self.watermark_ms);
+        Ok(())
     }
 
     /// Whether a record is to be taken.

@@ -1,0 +1,194 @@
+//! Values of keys on their way into a snapshot and back.
+
+use flownet_core::keygroup::hash_key;
+use flownet_runtime::TaskError;
+use flownet_runtime::snapshot::{Input, Restored, Snapshot, put_block, put_key, put_signed};
+use flownet_runtime::state::KeyedState;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use super::KeyedBase;
+use super::number::Value;
+use crate::chain::failure::{CODEC_ERROR, OperatorInfo, short_repr};
+use crate::codec::{SentClasses, encode};
+
+/// What it takes to encode what is kept. The classes that values are of go into the snapshot, so nobody is told of them.
+pub(in crate::chain) struct KeptValues {
+    classes: SentClasses,
+    bytes: Vec<u8>,
+}
+
+impl KeptValues {
+    pub(in crate::chain) fn new(classes: SentClasses) -> Self {
+        Self { classes, bytes: Vec::new() }
+    }
+
+    /// Appends a value that belongs to no key, as a block.
+    pub(in crate::chain) fn put(
+        &mut self,
+        (info, state): (&OperatorInfo, &str),
+        value: &Bound<'_, PyAny>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), TaskError> {
+        self.put_block(value, out).map_err(|reason| {
+            let message = format!("state '{state}' cannot be kept in a checkpoint: {reason}");
+            info.refused(CODEC_ERROR, message, Some(value))
+        })
+    }
+
+    fn put_block(&mut self, value: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> Result<(), String> {
+        self.bytes.clear();
+        encode(value, &mut self.classes, &mut self.bytes).map_err(|error| error.to_string())?;
+        self.classes.take_news();
+        put_block(out, &self.bytes);
+        Ok(())
+    }
+}
+
+impl KeyedBase {
+    /// Appends a value of a key. `key` decodes to it.
+    pub(super) fn put(
+        &self,
+        py: Python<'_>,
+        (state, key): (&str, &[u8]),
+        value: &Bound<'_, PyAny>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), TaskError> {
+        let put = self.kept.borrow_mut().put_block(value, out);
+        put.map_err(|reason| {
+            let key = self.decode(py, key).map_or_else(|_| "?".to_owned(), |key| short_repr(&key));
+            let message = format!("state '{state}' of key {key} cannot be kept in a checkpoint: {reason}");
+            self.info.refused(CODEC_ERROR, message, Some(value))
+        })
+    }
+
+    /// Reads back what [`put`](Self::put) wrote.
+    pub(super) fn take<'py>(&self, py: Python<'py>, input: &mut Input<'_>) -> Result<Bound<'py, PyAny>, TaskError> {
+        self.decode(py, input.block()?)
+    }
+
+    pub(super) fn take_dict(&self, py: Python<'_>, input: &mut Input<'_>) -> Result<Py<PyDict>, TaskError> {
+        let value = self.take(py, input)?;
+        value.cast_into::<PyDict>().map(Bound::unbind).map_err(|_| input.broken("a value where a dict is expected"))
+    }
+
+    /// One that may not be there.
+    pub(super) fn put_option(
+        &self,
+        py: Python<'_>,
+        of: (&str, &[u8]),
+        value: Option<&Bound<'_, PyAny>>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), TaskError> {
+        out.push(u8::from(value.is_some()));
+        value.map_or(Ok(()), |value| self.put(py, of, value, out))
+    }
+
+    pub(super) fn take_option<'py>(
+        &self,
+        py: Python<'py>,
+        input: &mut Input<'_>,
+    ) -> Result<Option<Bound<'py, PyAny>>, TaskError> {
+        match input.byte()? {
+            0 => Ok(None),
+            1 => self.take(py, input).map(Some),
+            other => Err(input.broken(format_args!("{other} where 0 or 1 is expected"))),
+        }
+    }
+
+    pub(super) fn take_optional_dict(
+        &self,
+        py: Python<'_>,
+        input: &mut Input<'_>,
+    ) -> Result<Option<Py<PyDict>>, TaskError> {
+        match input.byte()? {
+            0 => Ok(None),
+            1 => self.take_dict(py, input).map(Some),
+            other => Err(input.broken(format_args!("{other} where 0 or 1 is expected"))),
+        }
+    }
+
+    /// A value under aggregation, if there is one: `00`, `01` and a signed, `02` and 8 bytes of a float, `03` and a value.
+    pub(super) fn put_number(
+        &self,
+        py: Python<'_>,
+        of: (&str, &[u8]),
+        value: Option<&Value>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), TaskError> {
+        match value {
+            None => out.push(0),
+            Some(Value::Int(int)) => {
+                out.push(1);
+                put_signed(out, *int);
+            }
+            Some(Value::Float(float)) => {
+                out.push(2);
+                out.extend(float.to_le_bytes());
+            }
+            Some(Value::Object(object)) => {
+                out.push(3);
+                self.put(py, of, object.bind(py), out)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn take_number(&self, py: Python<'_>, input: &mut Input<'_>) -> Result<Option<Value>, TaskError> {
+        Ok(Some(match input.byte()? {
+            0 => return Ok(None),
+            1 => Value::Int(input.signed()?),
+            2 => {
+                let mut bytes = [0; 8];
+                for byte in &mut bytes {
+                    *byte = input.byte()?;
+                }
+                Value::Float(f64::from_le_bytes(bytes))
+            }
+            3 => Value::Object(self.take(py, input)?.unbind()),
+            other => return Err(input.broken(format_args!("a number of kind {other}"))),
+        }))
+    }
+
+    /// Adds the mapping of each key. `header` is of all of them.
+    pub(super) fn add_mappings(
+        &self,
+        py: Python<'_>,
+        (to, name): (&mut Snapshot<'_>, &str),
+        state: &KeyedState<Py<PyDict>>,
+        header: &[i64],
+    ) -> Result<(), TaskError> {
+        to.add_groups(name, state.range(), |groups| {
+            header.iter().for_each(|value| put_signed(&mut groups.header, *value));
+            for (_, key, mapping) in state.iter() {
+                let out = groups.of(hash_key(key))?;
+                put_key(out, key, None);
+                self.put(py, (name, key), mapping.bind(py).as_any(), out)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Puts mappings back. Gives the first number of the header, the least where there are several.
+    pub(super) fn read_mappings(
+        &self,
+        py: Python<'_>,
+        (from, name): (&Restored<'_>, &str),
+        state: &mut KeyedState<Py<PyDict>>,
+    ) -> Result<Option<i64>, TaskError> {
+        let mut least: Option<i64> = None;
+        for mut part in from.groups(name)? {
+            if !part.header.is_empty() {
+                let value = part.header.signed()?;
+                least = Some(least.map_or(value, |least| least.min(value)));
+            }
+            for mut entries in part.groups {
+                while !entries.is_empty() {
+                    let record = entries.key()?;
+                    state.insert(record.key, record.hash, self.take_dict(py, &mut entries)?)?;
+                }
+            }
+        }
+        Ok(least)
+    }
+}

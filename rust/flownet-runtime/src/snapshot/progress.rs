@@ -1,0 +1,103 @@
+//! How far a task is with its checkpoints.
+
+use std::sync::Arc;
+
+use super::{CheckpointReport, Checkpointing};
+
+/// What a task remembers of its checkpoints.
+pub(crate) struct Progress {
+    report: Arc<dyn Fn(CheckpointReport) + Send + Sync>,
+    /// The newest that it took or declined.
+    last_seen: Option<u64>,
+    end: Option<End>,
+}
+
+/// The task has come to the end of its input.
+#[derive(Default)]
+struct End {
+    /// The first checkpoint that it took since.
+    first_taken: Option<u64>,
+    /// One of these stands.
+    is_kept: bool,
+}
+
+impl Progress {
+    pub(crate) fn new(checkpointing: &Checkpointing) -> Self {
+        Self { report: Arc::clone(&checkpointing.report), last_seen: None, end: None }
+    }
+
+    /// Whether this checkpoint is news.
+    pub(crate) fn begin(&mut self, checkpoint_id: u64) -> bool {
+        let is_new = self.last_seen.is_none_or(|last_seen| last_seen < checkpoint_id);
+        if is_new {
+            self.last_seen = Some(checkpoint_id);
+        }
+        is_new
+    }
+
+    pub(crate) fn report(&mut self, report: CheckpointReport) {
+        if let (CheckpointReport::Acknowledged { checkpoint_id, .. }, Some(end)) = (&report, &mut self.end) {
+            end.first_taken.get_or_insert(*checkpoint_id);
+        }
+        (self.report)(report);
+    }
+
+    /// The input has ended and the operators have finished.
+    pub(crate) fn on_end(&mut self, drain: bool) {
+        if self.end.is_none() {
+            self.end = Some(End::default());
+            (self.report)(CheckpointReport::Finished { drain });
+        }
+    }
+
+    pub(crate) fn on_complete(&mut self, checkpoint_id: u64) {
+        if let Some(end) = &mut self.end {
+            end.is_kept |= end.first_taken.is_some_and(|first| first <= checkpoint_id);
+        }
+    }
+
+    /// Whether all that the task has done is kept (I3).
+    pub(crate) fn may_end(&self) -> bool {
+        self.end.as_ref().is_some_and(|end| end.is_kept)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::super::CheckpointMode;
+    use super::*;
+
+    #[test]
+    fn a_task_may_end_once_a_checkpoint_stands_that_it_took_after_its_end() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let report = Arc::clone(&told);
+        let mut progress = Progress::new(&Checkpointing {
+            mode: CheckpointMode::ExactlyOnce,
+            restored: vec![],
+            has_finished: false,
+            report: Arc::new(move |said| report.lock().unwrap().push(said)),
+        });
+        let taken = |checkpoint_id| CheckpointReport::Acknowledged {
+            checkpoint_id,
+            parts: vec![],
+            aligned_us: 0,
+            snapshot_us: 0,
+        };
+        assert!(progress.begin(1) && !progress.begin(1));
+        progress.report(taken(1));
+        progress.on_end(true);
+        progress.on_end(true);
+        progress.on_complete(1);
+        assert!(!progress.may_end(), "of before the end");
+        progress.report(taken(2));
+        progress.on_complete(1);
+        assert!(!progress.may_end());
+        progress.report(taken(3));
+        progress.on_complete(3);
+        assert!(progress.may_end());
+        let told = told.lock().unwrap();
+        assert_eq!(told.iter().filter(|said| **said == CheckpointReport::Finished { drain: true }).count(), 1);
+    }
+}
