@@ -18,6 +18,9 @@ exchange records under credit-based flow control.
 [('be', 2), ('not', 1), ('or', 1), ('to', 2)]
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
 from . import errors
 from ._flownet import __version__
 from .aggregate import AggregateFunction
@@ -92,6 +95,10 @@ from .trigger import (
 from .watermark import WatermarkGenerator, WatermarkOutput, WatermarkStrategy
 from .window import EndOfInput, Global, Session, Sliding, Tumbling
 
+if TYPE_CHECKING:
+    from .changes import Change, MaterializedTable, RowKind
+    from .streams.changing import ChangeJoin, ChangeStream, KeyedChangeStream
+
 __all__ = [
     "ReduceFunction",
     "MapFunction",
@@ -105,6 +112,9 @@ __all__ = [
     "AllWindowedStream",
     "AsOfJoin",
     "BoundedJoin",
+    "Change",
+    "ChangeJoin",
+    "ChangeStream",
     "CoProcessFunction",
     "Collected",
     "ConnectedStreams",
@@ -126,6 +136,7 @@ __all__ = [
     "JobStatus",
     "JoinedStreams",
     "KeyedBroadcastProcessFunction",
+    "KeyedChangeStream",
     "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "KeyedStream",
@@ -133,6 +144,7 @@ __all__ = [
     "ListStateDescriptor",
     "MapState",
     "MapStateDescriptor",
+    "MaterializedTable",
     "OpenContext",
     "OutputTag",
     "ProcessContext",
@@ -143,6 +155,7 @@ __all__ = [
     "RecordContext",
     "ReducingState",
     "ReducingStateDescriptor",
+    "RowKind",
     "Session",
     "Sink",
     "Sliding",
@@ -169,3 +182,15 @@ __all__ = [
     "__version__",
     "errors",
 ]
+
+_LATER: Final = {
+    **dict.fromkeys(("Change", "MaterializedTable", "RowKind"), ".changes"),
+    **dict.fromkeys(("ChangeJoin", "ChangeStream", "KeyedChangeStream"), ".streams.changing"),
+}
+"""What not every program uses, by the module that is imported when it is."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_LATER[name], __name__), name)

@@ -32,13 +32,15 @@ class Origin:
 
     node: Node
     partitioner: PartitionerName | None = None
-    """None: forward where both ends have the same parallelism, rebalance otherwise."""
+    """None: forward where both ends have the same parallelism, else by `otherwise` if there is one, else rebalance."""
     function: object = None
     """Key selector or partition function."""
     tag: str | None = None
     """The side output; None: what the operator emits otherwise."""
     side: int = 0
     """Which input of whoever is next."""
+    otherwise: object = None
+    """Key selector for when no partitioner is said and records cannot go forward: those of one key stay in order."""
 
 
 @dataclass(slots=True, eq=False)
@@ -167,7 +169,7 @@ class Dataflow:
                 tag=origin.tag,
                 target=node.id,
                 side=origin.side,
-                partitioner=origin.partitioner or _natural(subtasks[origin.node.id], subtasks[node.id]),
+                partitioner=origin.partitioner or _natural(origin, subtasks[origin.node.id], subtasks[node.id]),
                 flow_control=origin.node.flow_control,
             )
             for node, origin in self._links()
@@ -211,10 +213,12 @@ class Dataflow:
         if ship is not None:
             self._check_hashes(plan)
         for (node, origin), edge in zip(self._links(), plan.edges, strict=True):
-            if origin.function is not None:
+            is_otherwise = origin.partitioner is None and edge.partitioner == "key_group"
+            function = origin.otherwise if is_otherwise else origin.function
+            if function is not None:
                 here = ship is None or origin.node.on_driver
                 name = f"{origin.node.name} -> {node.name}"
-                edge.payload, edge.local = _place(origin.function, name, None if here else ship, plan.objects)
+                edge.payload, edge.local = _place(function, name, None if here else ship, plan.objects)
         return plan
 
     def _check_hashes(self, plan: Plan) -> None:
@@ -280,8 +284,10 @@ def _source_of_times(node: Node) -> Node | None:
     return origin.node if not origin.node.inputs and origin.partitioner is None else None
 
 
-def _natural(source_subtasks: int, target_subtasks: int) -> PartitionerName:
-    return "forward" if source_subtasks == target_subtasks else "rebalance"
+def _natural(origin: Origin, source_subtasks: int, target_subtasks: int) -> PartitionerName:
+    if source_subtasks == target_subtasks:
+        return "forward"
+    return "rebalance" if origin.otherwise is None else "key_group"
 
 
 def _partitioner(function: object) -> object:

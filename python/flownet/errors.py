@@ -152,6 +152,15 @@ class CodecError(FlownetError, ValueError):
     """Type of the value that has no encoding."""
 
 
+class RetractionError(FlownetError, ValueError):
+    """A row that changes take back cannot be taken back: it never came, or nothing keeps what was made of it."""
+
+    operator: str | None = None
+    """Name of the operator, where one was given it."""
+    record: str | None = None
+    """Shortened ``repr`` of the change, or of the row."""
+
+
 class RecordTooLargeError(FlownetError):
     """A record is larger than what the network memory can hold."""
 

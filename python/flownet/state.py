@@ -203,6 +203,9 @@ class MapState(_State, MutableMapping[K, V], Generic[K, V]):
     def __len__(self) -> int:
         return sum(self._live(held) for held in self._entries().values())
 
+    def __bool__(self) -> bool:
+        return any(self._live(held) for held in self._entries().values())
+
     def clear(self) -> None:
         """Forget all entries, for the current key."""
         self._ctx.state.pop(self._name, None)

@@ -25,6 +25,7 @@ from .sinks import SinkMethods
 
 if TYPE_CHECKING:
     from .all_windowed import AllWindowedStream
+    from .changing import ChangeStream
     from .connected import ConnectedStreams
     from .joined import JoinedStreams
     from .keyed import KeyedStream
@@ -262,6 +263,23 @@ class Stream(SinkMethods[T], Generic[T]):
             raise PlanError(f"join() takes a stream, not {kind_of(other)}")
         same_environment("join", self, other)
         return JoinedStreams(self, other)
+
+    def as_changes(self) -> ChangeStream[Any]:
+        """Take the records as the changes of a table.
+
+        A record that is a `Change` is one; any other is a row that comes and stays.
+
+        Examples
+        --------
+        >>> words = env.from_collection(["to", "be", "to"]).as_changes()
+        >>> counts = words.key_by(str).count().collect()
+        >>> result = env.execute()
+        >>> sorted((change.value, str(change.kind)) for change in counts)
+        [(('be', 1), '+I'), (('to', 1), '+I'), (('to', 1), '-U'), (('to', 2), '+U')]
+        """
+        from .changing import changes_of
+
+        return changes_of(self)
 
     def assign_timestamps_and_watermarks(self, strategy: WatermarkStrategy[T]) -> Stream[T]:
         """Say when each record is, in event time, and how far event time has come.

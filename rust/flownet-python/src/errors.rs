@@ -10,7 +10,7 @@ use flownet_runtime::{OperatorFailure, TaskError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::chain::CODEC_ERROR;
+use crate::chain::{CODEC_ERROR, RETRACTION_ERROR};
 use crate::codec::CodecError;
 
 /// An error that is being given its attributes.
@@ -154,6 +154,11 @@ fn operator(py: Python<'_>, failure: OperatorFailure, worker: WorkerIdentity) ->
         let place = format!("operator '{operator}' (subtask {} of {parallelism}) failed{record}", subtask + 1);
         let raised = Raised::new(py, "CodecError", format!("{place}: {message}"));
         return raised.with("operator", operator).with("type_name", type_name).into_err();
+    }
+    if failure.error_type == RETRACTION_ERROR {
+        let OperatorFailure { operator, subtask, parallelism, message, record, .. } = failure;
+        let text = format!("operator '{operator}' (subtask {} of {parallelism}): {message}", subtask + 1);
+        return Raised::new(py, "RetractionError", text).with("operator", operator).with("record", record).into_err();
     }
     // None says: in the process of the caller.
     let worker = (worker.worker != 0).then(|| name_of(&worker));

@@ -294,10 +294,11 @@ def test_the_time_of_a_pair_is_the_later_one_whoever_comes_first(order: tuple[in
 @pytest.mark.parametrize("guide", ["event-time", "joins"])
 def test_the_example_of_the_guide_gives_what_it_says(guide: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = (Path(__file__).parents[3] / "docs" / f"{guide}.md").read_text()
-    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    (said,) = re.findall(r"# (.*)$", example.strip(), re.MULTILINE)
-    exec(example, {})
-    assert capsys.readouterr().out.strip() == said
+    names: dict[str, Any] = {}
+    for example in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        (said,) = re.findall(r"# (.*)$", example.strip(), re.MULTILINE)
+        exec(example, names)
+        assert capsys.readouterr().out.strip() == said
 
 
 class Both(fn.KeyedProcessFunction[str, tuple[str, int], Any]):

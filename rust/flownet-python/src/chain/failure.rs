@@ -11,6 +11,9 @@ use crate::codec::CodecError;
 /// `error_type` of failures of the codec; the driver raises its own class for them.
 pub(crate) const CODEC_ERROR: &str = "flownet.errors.CodecError";
 
+/// `error_type` of a row that cannot be taken back, which is a class of flownet's, too.
+pub(crate) const RETRACTION_ERROR: &str = "flownet.errors.RetractionError";
+
 /// Longest `repr` of a record in an error, in characters.
 const RECORD_CHARS: usize = 200;
 

@@ -30,6 +30,6 @@ mod sources;
 pub use attach::TaskThreads;
 pub use build::PythonChainFactory;
 pub use context::{PyProcessContext, PyTaskContext, PyTriggerContext, PyWindowContext};
-pub(crate) use failure::CODEC_ERROR;
+pub(crate) use failure::{CODEC_ERROR, RETRACTION_ERROR};
 pub(crate) use medium::PythonChain;
 pub use objects::Objects;
