@@ -15,7 +15,15 @@ import pytest
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "python" / "flownet"
 
-LAYERS = ["flownet-memory", "flownet-core", "flownet-net", "flownet-runtime", "flownet-cluster", "flownet-python"]
+LAYERS = [
+    "flownet-memory",
+    "flownet-core",
+    "flownet-net",
+    "flownet-runtime",
+    "flownet-store",
+    "flownet-cluster",
+    "flownet-python",
+]
 """Each may use those before it."""
 
 BESIDES = {
@@ -29,7 +37,8 @@ OUTSIDE = {
     "flownet-core": {"tokio", "pyo3", "rand", "mio", "socket2"},
     "flownet-net": {"pyo3", "tarpc"},
     "flownet-runtime": {"tokio", "pyo3", "socket2", "tarpc"},
-    "flownet-cluster": {"pyo3"},
+    "flownet-store": {"pyo3", "tarpc", "tokio"},
+    "flownet-cluster": {"pyo3", "object_store"},
 }
 """Crates of others that a layer must not know."""
 

@@ -1,0 +1,226 @@
+//! A place for checkpoints: what tasks keep is written there and read back.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use flownet_runtime::snapshot::{Share, StatePart};
+use futures::TryStreamExt;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
+use serde::{Deserialize, Serialize};
+
+use crate::error::StoreError;
+use crate::sealed::{self, Broken, HEADER_BYTES, Kind};
+use crate::url;
+
+/// The checkpoints of one job. Clones are of the same place.
+#[derive(Clone)]
+pub struct CheckpointStore {
+    pub(crate) store: Arc<dyn ObjectStore>,
+    pub(crate) url: Arc<str>,
+}
+
+/// Whose snapshot a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotName {
+    /// Of the attempt.
+    pub generation: u64,
+    /// The checkpoint.
+    pub checkpoint: u64,
+    /// Number of the task's vertex in the plan.
+    pub vertex: u32,
+    /// Index of the subtask.
+    pub subtask: u32,
+}
+
+/// What one task kept for one checkpoint, and where that is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskSnapshot {
+    /// Its parts.
+    pub parts: Vec<PartRef>,
+    /// Length of the file; 0 where nothing was to be kept.
+    pub bytes: u64,
+}
+
+/// Where a [`StatePart`] is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartRef {
+    /// The operator.
+    pub uid: String,
+    /// The state.
+    pub name: String,
+    /// Who gets it back.
+    pub share: Share,
+    /// The file.
+    pub file: String,
+    /// Where it begins.
+    pub offset: u64,
+    /// How long it is.
+    pub bytes: u64,
+    /// Its CRC32C.
+    pub crc: u32,
+}
+
+impl SnapshotName {
+    fn path(self) -> Path {
+        let Self { generation, checkpoint, vertex, subtask } = self;
+        Path::from(format!("{}/{vertex:04}-{subtask}.snap", folder(generation, checkpoint)))
+    }
+}
+
+/// Where everything of a checkpoint is.
+pub(crate) fn folder(generation: u64, checkpoint: u64) -> String {
+    format!("gen-{generation}/chk-{checkpoint}")
+}
+
+impl CheckpointStore {
+    /// The place that `url` names, a folder so far: a path, or `file:///...`. It is made if it is not there.
+    ///
+    /// # Errors
+    /// The scheme is not supported, or the folder cannot be made.
+    pub fn open(url: &str) -> Result<Self, StoreError> {
+        let folder = url::folder(url)?;
+        let refuse = |why: String| StoreError::Url { url: url.to_owned(), why };
+        std::fs::create_dir_all(&folder).map_err(|error| refuse(format!("cannot make the folder: {error}")))?;
+        Self::at(&folder).map_err(|error| refuse(error.to_string()))
+    }
+
+    /// The same for a place that must be there, to look at.
+    ///
+    /// # Errors
+    /// The scheme is not supported, or there is no such folder.
+    pub fn existing(url: &str) -> Result<Self, StoreError> {
+        let folder = url::folder(url)?;
+        let refuse = |why: String| StoreError::Url { url: url.to_owned(), why };
+        if !folder.is_dir() {
+            return Err(refuse("there is no such folder".into()));
+        }
+        Self::at(&folder).map_err(|error| refuse(error.to_string()))
+    }
+
+    fn at(folder: &std::path::Path) -> Result<Self, Error> {
+        let store = LocalFileSystem::new_with_prefix(folder)?.with_fsync(true).with_automatic_cleanup(true);
+        Ok(Self { store: Arc::new(store), url: format!("file://{}", folder.display()).into() })
+    }
+
+    /// Where it is, as a URL.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Writes what a task keeps; it is durable when this answers.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub async fn write_snapshot(&self, name: SnapshotName, parts: Vec<StatePart>) -> Result<TaskSnapshot, StoreError> {
+        if parts.is_empty() {
+            return Ok(TaskSnapshot::default());
+        }
+        let path = name.path();
+        let mut offset = HEADER_BYTES as u64;
+        let mut refs = Vec::with_capacity(parts.len());
+        for part in &parts {
+            let (bytes, crc) = (part.bytes.len() as u64, crc32c::crc32c(&part.bytes));
+            let (uid, name, file) = (part.uid.clone(), part.name.clone(), path.to_string());
+            refs.push(PartRef { uid, name, share: part.share, file, offset, bytes, crc });
+            offset += bytes;
+        }
+        let header = sealed::header(Kind::Snapshot, parts.iter().map(|part| &part.bytes[..]));
+        let pieces = std::iter::once(header.to_vec()).chain(parts.into_iter().map(|part| part.bytes)).map(Bytes::from);
+        self.create(&path, PutPayload::from_iter(pieces)).await?;
+        Ok(TaskSnapshot { parts: refs, bytes: offset })
+    }
+
+    /// Reads parts back, whole and as they were written.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`], or [`StoreError::Damaged`] for what is not as it was written.
+    pub async fn read_parts(&self, refs: &[PartRef]) -> Result<Vec<StatePart>, StoreError> {
+        let mut parts = Vec::with_capacity(refs.len());
+        for part in refs {
+            let path = Path::from(part.file.as_str());
+            let range = part.offset..part.offset + part.bytes;
+            let bytes = match part.bytes {
+                0 => Vec::new(),
+                _ => match self.store.get_range(&path, range).await {
+                    Ok(bytes) => bytes.to_vec(),
+                    Err(Error::NotFound { .. }) => return Err(self.damaged(&part.file, "it is gone")),
+                    Err(error) => return Err(self.io("read", &path, &error)),
+                },
+            };
+            if bytes.len() as u64 != part.bytes || crc32c::crc32c(&bytes) != part.crc {
+                let why = format!("state {:?} of operator {:?} is not what was written", part.name, part.uid);
+                return Err(self.damaged(&part.file, &why));
+            }
+            parts.push(StatePart { uid: part.uid.clone(), name: part.name.clone(), share: part.share, bytes });
+        }
+        Ok(parts)
+    }
+
+    /// Writes an object that must not be there yet.
+    pub(crate) async fn create(&self, path: &Path, payload: PutPayload) -> Result<(), StoreError> {
+        let created = self.store.put_opts(path, payload, PutMode::Create.into()).await;
+        created.map(drop).map_err(|error| self.io("write", path, &error))
+    }
+
+    /// The body of an object; none if there is none.
+    pub(crate) async fn read(&self, kind: Kind, path: &Path) -> Result<Option<Result<Vec<u8>, Broken>>, StoreError> {
+        let got = match self.store.get(path).await {
+            Ok(got) => got.bytes().await,
+            Err(Error::NotFound { .. }) => return Ok(None),
+            Err(error) => Err(error),
+        };
+        let bytes = got.map_err(|error| self.io("read", path, &error))?;
+        Ok(Some(sealed::unseal(kind, &bytes).map(<[u8]>::to_vec)))
+    }
+
+    /// All objects below a folder.
+    pub(crate) async fn list(&self, folder: Option<&str>) -> Result<Vec<Path>, StoreError> {
+        let prefix = folder.map(Path::from);
+        let found = self.store.list(prefix.as_ref()).map_ok(|meta| meta.location).try_collect().await;
+        found.map_err(|error| self.io("list", &prefix.unwrap_or_default(), &error))
+    }
+
+    pub(crate) async fn delete(&self, path: &Path) -> Result<(), StoreError> {
+        match self.store.delete(path).await {
+            Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(self.io("delete", path, &error)),
+        }
+    }
+
+    pub(crate) fn io(&self, what: &str, path: &Path, error: &Error) -> StoreError {
+        let reason = innermost(error);
+        StoreError::Io { url: self.url.to_string(), what: what.to_owned(), path: path.to_string(), reason }
+    }
+
+    pub(crate) fn damaged(&self, path: &str, why: &str) -> StoreError {
+        StoreError::Damaged { url: self.url.to_string(), path: path.to_owned(), why: why.to_owned() }
+    }
+
+    pub(crate) fn broken(&self, path: &Path, broken: Broken) -> StoreError {
+        match broken {
+            Broken::Damaged(why) => self.damaged(path.as_ref(), &why),
+            Broken::Version(found) => {
+                StoreError::Version { url: self.url.to_string(), path: path.to_string(), found, known: sealed::FORMAT }
+            }
+        }
+    }
+}
+
+/// What the system said, without the names of those who passed it on.
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}
+
+impl fmt::Debug for CheckpointStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CheckpointStore").field(&self.url).finish()
+    }
+}

@@ -1,0 +1,40 @@
+//! Where checkpoints are kept, and how they come to count.
+//!
+//! ```text
+//! epochs/0000000007                  the log: what was published, and who may publish; each entry is created once
+//! gen-4/chk-12/manifest              what a checkpoint is made of; written once, before its entry in the log
+//! gen-4/chk-12/0003-1.snap           what one task keeps; written once, before the manifest that names it
+//! ```
+//!
+//! A *generation* is one attempt to run the job. It begins by appending a fence to the log and publishes its checkpoints
+//! behind it. An entry is created only if nobody else has created it, so whoever finds the next place taken knows that the
+//! job has gone on without it: it is fenced, and publishes nothing any more. No object is ever written over.
+//!
+//! # Invariants
+//! - I1: a checkpoint counts from the moment its entry is in the log. Everything it refers to is durable before.
+//! - I2: a generation that was followed by another publishes nothing any more.
+//! - I3: what is torn, of something else, or of another version is never read as state.
+//! - I4: what a checkpoint refers to that may still be asked for is not deleted, whatever generation wrote it.
+//!
+//! The object store of the crate `object_store` does the reading and writing, in local folders with every file and folder
+//! synced before it counts.
+#![forbid(unsafe_code)]
+
+mod claim;
+mod error;
+mod files;
+mod garbage;
+mod listing;
+mod log;
+mod manifest;
+mod sealed;
+mod url;
+
+#[cfg(test)]
+mod tests;
+
+pub use self::claim::{Claim, PublishError};
+pub use self::error::StoreError;
+pub use self::files::{CheckpointStore, PartRef, SnapshotName, TaskSnapshot};
+pub use self::listing::Listed;
+pub use self::manifest::{Manifest, OperatorEntry, TaskEntry};

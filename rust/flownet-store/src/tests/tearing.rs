@@ -1,0 +1,127 @@
+//! A store whose process dies: of the write under way nothing is there, or part of it, or all, and nobody was told.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use futures::stream::{self, BoxStream, StreamExt};
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+};
+
+#[derive(Debug)]
+pub(super) struct Tearing {
+    inner: InMemory,
+    /// Steps until it dies.
+    left: AtomicU64,
+    is_calm: AtomicBool,
+    seed: AtomicU64,
+}
+
+impl Tearing {
+    pub(super) fn new(inner: InMemory, seed: u64) -> Self {
+        Self { inner, left: AtomicU64::new(u64::MAX), is_calm: AtomicBool::new(false), seed: AtomicU64::new(seed) }
+    }
+
+    /// Begins another life, which ends after so many steps.
+    pub(super) fn crash_after(&self, steps: u64) {
+        self.left.store(steps, Ordering::Relaxed);
+    }
+
+    /// Work of somebody else, who does not die.
+    pub(super) async fn calmly<T>(&self, work: impl Future<Output = T>) -> T {
+        self.is_calm.store(true, Ordering::Relaxed);
+        let done = work.await;
+        self.is_calm.store(false, Ordering::Relaxed);
+        done
+    }
+
+    /// Whether this step goes well; else whether it is the one at which the process dies.
+    fn step(&self) -> Result<(), bool> {
+        if self.is_calm.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        match self.left.load(Ordering::Relaxed) {
+            0 => Err(false),
+            left => {
+                self.left.store(left - 1, Ordering::Relaxed);
+                if left == 1 { Err(true) } else { Ok(()) }
+            }
+        }
+    }
+
+    fn draw(&self) -> u64 {
+        let mut rng = fastrand::Rng::with_seed(self.seed.fetch_add(1, Ordering::Relaxed));
+        rng.u64(..)
+    }
+}
+
+fn dead() -> Error {
+    Error::Generic { store: "tearing", source: "the process is dead".into() }
+}
+
+impl fmt::Display for Tearing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tearing")
+    }
+}
+
+#[async_trait]
+impl ObjectStore for Tearing {
+    async fn put_opts(&self, location: &Path, payload: PutPayload, opts: PutOptions) -> Result<PutResult> {
+        match self.step() {
+            Ok(()) => self.inner.put_opts(location, payload, opts).await,
+            Err(false) => Err(dead()),
+            Err(true) => {
+                let draw = self.draw();
+                let bytes = payload.iter().flat_map(|piece| piece.to_vec()).collect::<Vec<u8>>();
+                let kept = match draw % 3 {
+                    0 => return Err(dead()),
+                    1 => bytes.len(),
+                    _ => (draw / 3) as usize % bytes.len(),
+                };
+                let _ = self.inner.put_opts(location, bytes[..kept].to_vec().into(), opts).await;
+                Err(dead())
+            }
+        }
+    }
+
+    async fn put_multipart_opts(&self, _: &Path, _: PutMultipartOptions) -> Result<Box<dyn MultipartUpload>> {
+        Err(dead())
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        self.step().map_err(|_| dead())?;
+        self.inner.get_opts(location, options).await
+    }
+
+    fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+        match self.step() {
+            Ok(()) => self.inner.delete_stream(locations),
+            // At the step itself it may have gone through.
+            Err(true) if self.draw() % 2 == 0 => {
+                self.inner.delete_stream(locations).map(|deleted| deleted.and_then(|_| Err(dead()))).boxed()
+            }
+            Err(_) => stream::once(async { Err(dead()) }).boxed(),
+        }
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        match self.step() {
+            Ok(()) => self.inner.list(prefix),
+            Err(_) => stream::once(async { Err(dead()) }).boxed(),
+        }
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.step().map_err(|_| dead())?;
+        self.inner.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, _: &Path, _: &Path, _: CopyOptions) -> Result<()> {
+        Err(dead())
+    }
+}
