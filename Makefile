@@ -91,6 +91,12 @@ simulate-grid: ## one world of WORKERS=1000 with a channel from each to each: me
 prove: ## every interleaving of the small cases and of larger ones (minutes)
 	$(CARGO) run --quiet $(SIM) -- prove
 
+KILLS ?= 200
+
+.PHONY: chaos
+chaos: build $(VENV)/.tools ## kill workers and whole jobs KILLS=200 times each, and hold what they wrote against what they should have (SEED=7)
+	KILLS=$(KILLS) $(BIN)/python -m pytest -q -s tests/python/exactly_once/test_chaos.py
+
 # Most tests wait more than they compute. Those that need one Spark share a process.
 PYTEST_PROCESSES ?= 2
 

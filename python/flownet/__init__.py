@@ -40,10 +40,21 @@ from .functions import (
     Sink,
     TaskContext,
     TimerService,
+    TransactionalSink,
     Window,
     WindowContext,
 )
-from .job import Job, JobResult, JobSample, JobStatus, TaskReport, TaskSample, WorkerSample
+from .job import (
+    CheckpointSummary,
+    Job,
+    JobResult,
+    JobSample,
+    JobStatus,
+    RestartSummary,
+    TaskReport,
+    TaskSample,
+    WorkerSample,
+)
 from .record_functions import (
     CoFlatMapFunction,
     CoMapFunction,
@@ -115,6 +126,7 @@ __all__ = [
     "Change",
     "ChangeJoin",
     "ChangeStream",
+    "CheckpointSummary",
     "CoProcessFunction",
     "Collected",
     "ConnectedStreams",
@@ -155,6 +167,7 @@ __all__ = [
     "RecordContext",
     "ReducingState",
     "ReducingStateDescriptor",
+    "RestartSummary",
     "RowKind",
     "Session",
     "Sink",
@@ -166,6 +179,7 @@ __all__ = [
     "TaskSample",
     "TimeEvictor",
     "TimerService",
+    "TransactionalSink",
     "Trigger",
     "TriggerContext",
     "TriggerResult",

@@ -115,6 +115,13 @@ class Environment:
     stop_timeout
         How long a job that is stopped, by `Job.stop`, Ctrl-C or SIGTERM, may take to work off what is in flight; what
         takes longer is cancelled. Default: ``"10s"``.
+    restart
+        What follows when the job fails: ``"none"``; ``"exponential"``, which starts it again after 1 s, then each time
+        1.5 times as long, up to a minute, give or take a tenth, and from 1 s again when it has run for an hour;
+        ``"fixed:3:10s"``, three times at most, after 10 s each; ``"rate:3:5min:10s"``, as long as no more than three
+        failures fall within 5 minutes, after 10 s each. Worker processes stay, and those that were lost are replaced.
+        Without checkpoints a job that is started again begins anew. A job that never came to run is not started again.
+        ``"auto"``: ``"exponential"`` with checkpoints, else ``"none"``. Default: ``"auto"``.
     tls
         Which connections between processes are encrypted and authenticated by TLS 1.3, both ends by certificates.
         ``"off"``: none. ``"on"``: all, by certificates made for the job. A path: all, by those in that folder of this
@@ -166,6 +173,7 @@ class Environment:
         launch_timeout: str | timedelta | Unset = UNSET,
         cancel_timeout: str | timedelta | Unset = UNSET,
         stop_timeout: str | timedelta | Unset = UNSET,
+        restart: str | Unset = UNSET,
         tls: str | os.PathLike[str] | Unset = UNSET,
         name: str | Unset = UNSET,
     ) -> None:
@@ -175,6 +183,67 @@ class Environment:
         self._overrides: dict[str, str] = {}
         self._dataflow = Dataflow()
         config.resolve(self._given, {})
+
+    def enable_checkpointing(
+        self,
+        interval: str | timedelta = "10s",
+        *,
+        storage: str | os.PathLike[str],
+        mode: Literal["exactly_once", "at_least_once"] | Unset = UNSET,
+        timeout: str | timedelta | Unset = UNSET,
+        min_pause: str | timedelta | Literal[0] | Unset = UNSET,
+        tolerable_failures: int | Unset = UNSET,
+        retained: int | Unset = UNSET,
+        allow_unrepeatable: bool | Unset = UNSET,
+    ) -> None:
+        """Keep what the job has come to, again and again, so that it goes on from there after a failure.
+
+        When a worker or a connection is lost, or a function raises, the job starts again from its last checkpoint, as
+        ``restart`` says. When the whole job is lost, the same program run again goes on from there. Sources go back to
+        where they were, state is what it was. What sinks wrote since is never seen where they take part
+        (`Stream.write_text`, `TransactionalSink`); others get it once more. See docs/exactly-once.md for what is
+        promised, and what is not.
+
+        Parameters
+        ----------
+        interval
+            From one checkpoint to the next: ``"10s"`` or a ``timedelta``. Default: ``"10s"``.
+        storage
+            Folder for the checkpoints of this job, a path or ``"file:///..."``, that all its processes see. If there is
+            a checkpoint in it, the job goes on from that. To begin anew, give another folder, or remove it. A job that
+            has come to the end of its input has nothing left to do in it.
+        mode
+            ``"exactly_once"``: an input that has brought its part of a checkpoint waits for the others.
+            ``"at_least_once"``: nobody waits, and some records count again after a failure. Default:
+            ``"exactly_once"``.
+        timeout
+            How long a checkpoint may take before it counts as failed. Default: ``"10min"``.
+        min_pause
+            Time between the end of a checkpoint and the next, at least. Default: 0.
+        tolerable_failures
+            Checkpoints in a row that may fail before the job does. Default: 0.
+        retained
+            How many checkpoints are kept. Default: 1.
+        allow_unrepeatable
+            Whether sources are accepted that cannot be repeated: an iterator, a socket, Spark. What they bring counts
+            at most once: after a failure, what came since the last checkpoint is missing. Default: False.
+
+        Raises
+        ------
+        ConfigError
+            A value does not fit.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> env.enable_checkpointing("10s", storage=tempfile.mkdtemp())
+        """
+        # First, while there is no other variable.
+        arguments = {_CHECKPOINTING[name]: value for name, value in locals().items() if name != "self"}
+        settings: dict[str, object] = {name: value for name, value in arguments.items() if value is not UNSET}
+        settings["checkpoint_storage"] = os.fspath(storage)
+        config.resolve({**self._given, **settings}, {})
+        self._given.update(settings)
 
     def from_collection(self, items: Iterable[T], *, rate_limit: sources.RateLimit | None = None) -> Stream[T]:
         """Start from values that are at hand.
@@ -495,6 +564,7 @@ class Environment:
         if on is not None:
             settings["workers"] = on.workers
         here = settings["workers"] == 0
+        resumes = settings["checkpoint_interval"] is not None
         _warn_of_loose_ends(dataflow)
         # Where nothing is shipped, it is serialised all the same: every subtask of every run has a copy of its own.
         ship = None if here and settings["object_reuse"] else serialise.dumps
@@ -502,14 +572,14 @@ class Environment:
         submit = functools.partial(_flownet.submit, plan.operators, plan.edges, settings, plan.objects)
         init = b"" if here else serialise.pack_init()
         if on is None:
-            job = Job(submit([] if here else _worker_command(), init, None))
+            job = Job(submit([] if here else _worker_command(), init, None), resumes=resumes)
             dataflow.after_start()
             return job
         # Before the host is asked, which takes seconds.
         _flownet.check(plan.operators, plan.edges, settings)
         lease = on.lease(settings["name"], settings["tls"], inputs)
         try:
-            job = Job(submit([], init, lease.crew), lease)
+            job = Job(submit([], init, lease.crew), lease, resumes=resumes)
         except BaseException:
             lease.close()
             raise
@@ -540,6 +610,19 @@ class Environment:
 
     def _stream(self, node: Node) -> Stream[Any]:
         return Stream(self, (Origin(node),))
+
+
+_CHECKPOINTING = {
+    "interval": "checkpoint_interval",
+    "storage": "checkpoint_storage",
+    "mode": "checkpoint_mode",
+    "timeout": "checkpoint_timeout",
+    "min_pause": "checkpoint_min_pause",
+    "tolerable_failures": "tolerable_failed_checkpoints",
+    "retained": "retained_checkpoints",
+    "allow_unrepeatable": "allow_unrepeatable",
+}
+"""Settings of checkpoints, by what `Environment.enable_checkpointing` calls them."""
 
 
 def _warn_of_loose_ends(dataflow: Dataflow) -> None:

@@ -218,6 +218,25 @@ class PeerBreachError(FlownetError):
     """What it did."""
 
 
+class CheckpointError(FlownetError):
+    """Checkpoints could not be taken, more in a row than are tolerated, or their storage could not be used."""
+
+    checkpoint: int | None = None
+    """Number of the checkpoint that failed last."""
+    storage: str | None = None
+    """Where checkpoints are kept."""
+    path: str | None = None
+    """The object there that could not be written or read."""
+
+
+class RestoreError(CheckpointError):
+    """The last checkpoint is damaged, of another version, or not one of this dataflow: the job cannot go on from it."""
+
+
+class FencedError(CheckpointError):
+    """Another run of the job has begun with the same storage; this one publishes nothing any more."""
+
+
 class CancelledError(FlownetError):
     """The job was cancelled before it ended."""
 

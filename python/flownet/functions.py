@@ -362,3 +362,59 @@ class Sink(Generic[T]):
 
     def close(self) -> None:
         """Release what ``open`` took. Called once, also after a failure; what it raises then is only logged."""
+
+
+class TransactionalSink(Sink[T], Generic[T]):
+    """A sink that others see once: what it writes counts only when a checkpoint does. Pass it to `Stream.sink_to`.
+
+    With checkpoints (`Environment.enable_checkpointing`) each subtask calls, for each of them in which something was
+    written, ``flush`` and ``prepare_commit``; and when the checkpoint counts, ``commit`` with what that returned. After
+    a failure, ``commit`` is called for all that the checkpoint had prepared, perhaps once more: it has to be
+    idempotent. What was prepared for a checkpoint that never came to count is not told to anybody: let it expire, or
+    remove it in ``open``. Without checkpoints there is one transaction, which is committed at the end of the input.
+
+    Examples
+    --------
+    Rows into SQLite, each batch under a name that is inserted once:
+
+    >>> import flownet as fn, sqlite3, uuid
+    >>> class Rows(fn.TransactionalSink[tuple]):
+    ...     def __init__(self, path):
+    ...         self.path = path
+    ...
+    ...     def open(self, ctx):
+    ...         self.rows = []
+    ...
+    ...     def write(self, records):
+    ...         self.rows += records
+    ...
+    ...     def prepare_commit(self):
+    ...         batch, self.rows = (str(uuid.uuid4()), self.rows), []
+    ...         return batch
+    ...
+    ...     def commit(self, prepared):
+    ...         name, rows = prepared
+    ...         with sqlite3.connect(self.path) as database:
+    ...             database.execute("create table if not exists done (name primary key)")
+    ...             database.execute("create table if not exists words (word, number)")
+    ...             if database.execute("insert or ignore into done values (?)", (name,)).rowcount:
+    ...                 database.executemany("insert into words values (?, ?)", rows)
+    """
+
+    def prepare_commit(self) -> Any:
+        """End the transaction that is open, so that it can be committed later, perhaps by another process.
+
+        Returns
+        -------
+        Any
+            What `commit` needs, which pickle can move. It is part of the checkpoint: a name, or the records themselves.
+            None: there is nothing to commit.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define prepare_commit()")
+
+    def commit(self, prepared: Any) -> None:
+        """Make visible what `prepare_commit` returned, once, however often it is called with the same."""
+        raise NotImplementedError(f"{type(self).__name__} must define commit(prepared)")
+
+    def abort(self) -> None:
+        """Give up what was written since the last `prepare_commit`: the job fails. Called before ``close``."""

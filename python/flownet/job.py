@@ -75,6 +75,36 @@ class TaskReport:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointSummary:
+    """A checkpoint that counts."""
+
+    number: int
+    """Its number; they grow over all attempts and runs."""
+    at_seconds: float
+    """When it came to count, in seconds since the job was submitted."""
+    bytes: int
+    """Bytes of state."""
+    seconds: float
+    """From its trigger until it counted."""
+    aligned_seconds: float
+    """The longest that a subtask waited from its first barrier to its last."""
+    stood_still_seconds: float
+    """The longest that a subtask stood still to take its snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestartSummary:
+    """An attempt to run the job that failed and was followed by another."""
+
+    at_seconds: float
+    """When it failed, in seconds since the job was submitted."""
+    cause: str
+    """Why."""
+    resumed_from: int | None
+    """Number of the checkpoint that the next attempt went on from; None: it began anew."""
+
+
+@dataclass(frozen=True, slots=True)
 class JobStatus:
     """A job at one moment."""
 
@@ -82,7 +112,7 @@ class JobStatus:
     """Name of the job."""
     state: str
     """``created``, ``launching``, ``deploying``, ``running``, ``stopping``, ``finishing``, ``failing``, ``cancelling``,
-    ``ended``."""
+    ``restarting``, ``ended``."""
     workers: int
     """Number of worker processes; 0 when all runs in the process of the caller."""
     seconds: float
@@ -94,6 +124,20 @@ class JobStatus:
     stalled: str | None = None
     """For how long nothing has moved although records wait, and what for; None while the job moves. Of a job that has
     ended: how often it stood still like that, if ever. See `StalledWarning`."""
+    resumed_from: int | None = None
+    """Number of the checkpoint of an earlier run that this one went on from."""
+    checkpoints_made: int = 0
+    """Checkpoints that count, of all attempts of this run."""
+    checkpoints_failed: int = 0
+    """Checkpoints that failed."""
+    last_failed_checkpoint: str | None = None
+    """Why the last of these did."""
+    checkpoints: tuple[CheckpointSummary, ...] = ()
+    """The last 100 that count, the oldest first."""
+    restarted: int = 0
+    """Attempts that failed and were followed by another. Counters of tasks are those of the last attempt."""
+    restarts: tuple[RestartSummary, ...] = ()
+    """The last 100 of these, the oldest first."""
 
     def __str__(self) -> str:
         return "\n".join([self._headline(), *text_table(_table(self)), *_remarks(self)])
@@ -295,9 +339,10 @@ class Job:
     Leaving its ``with`` block ends the job: what still runs is cancelled, and nothing of it is left.
     """
 
-    def __init__(self, handle: JobHandle, lease: Lease | None = None) -> None:
+    def __init__(self, handle: JobHandle, lease: Lease | None = None, *, resumes: bool = False) -> None:
         self._handle = handle
         self._lease = lease
+        self._resumes = resumes
         self._stalls_told = 0
         self._signals: list[KeyboardInterrupt | Terminated] = []
         self._is_stopping = False
@@ -390,7 +435,8 @@ class Job:
         return None
 
     def _stop_at_signal(self, watcher: Watcher) -> None:
-        self.stop()
+        # What waits for time is kept for the run that goes on from here.
+        self.stop(drain=not self._resumes)
         self._is_stopping = True
         watcher.say(
             f"job {self.status().name!r}: stopping: sources end, what is in flight is worked off, sinks complete; "
@@ -498,7 +544,12 @@ def _result(report: Mapping[str, Any]) -> JobResult:
 
 
 def _fields(report: Mapping[str, Any]) -> dict[str, Any]:
-    return {**report, "tasks": tuple(TaskReport(**task) for task in report["tasks"])}
+    return {
+        **report,
+        "tasks": tuple(TaskReport(**task) for task in report["tasks"]),
+        "checkpoints": tuple(CheckpointSummary(**checkpoint) for checkpoint in report["checkpoints"]),
+        "restarts": tuple(RestartSummary(**restart) for restart in report["restarts"]),
+    }
 
 
 def _summary(result: JobStatus) -> str:
@@ -536,8 +587,30 @@ def _remarks(status: JobStatus) -> list[str]:
         *late,
         *time,
         *in_flight,
+        *_history(status),
         *(f"{name}: {sentence}" for name, sentence in sentences.items() if sentence),
     ]
+
+
+def _history(status: JobStatus) -> list[str]:
+    lines = []
+    if status.resumed_from is not None:
+        lines.append(f"went on from checkpoint {status.resumed_from}")
+    if status.checkpoints:
+        last = status.checkpoints[-1]
+        longest = max(checkpoint.seconds for checkpoint in status.checkpoints)
+        lines.append(
+            f"checkpoints: {status.checkpoints_made}, {longest:.2f} s at most; the last, {last.number}, "
+            f"{format_size(last.bytes)} in {last.seconds:.2f} s"
+        )
+    if status.checkpoints_failed:
+        lines.append(f"checkpoints failed: {status.checkpoints_failed}; the last: {status.last_failed_checkpoint}")
+    if status.restarts:
+        lines.append(
+            f"restarts: {status.restarted}; the last, at {status.restarts[-1].at_seconds:.1f} s: "
+            f"{status.restarts[-1].cause}"
+        )
+    return lines
 
 
 def _table(status: JobStatus) -> list[list[str]]:

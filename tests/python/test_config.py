@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import flownet as fn
-from flownet import config
+from flownet import config, environment
 from flownet.errors import ConfigError
 
 
@@ -124,7 +124,7 @@ def test_a_yes_or_no_is_true_or_false() -> None:
 
 
 def test_a_setting_that_does_not_exist_lists_those_that_do() -> None:
-    with pytest.raises(ConfigError, match="unknown setting 'bufer_timeout'; there are: bandwidth_delay, buffer_"):
+    with pytest.raises(ConfigError, match="unknown setting 'bufer_timeout'; there are: allow_unrepeatable, bandwidth_"):
         config.parse_assignment("bufer_timeout=1ms")
 
 
@@ -133,9 +133,11 @@ def test_an_assignment_without_a_value_is_refused() -> None:
         config.parse_assignment("buffer_timeout")
 
 
-def test_every_setting_is_an_argument_of_the_environment() -> None:
+def test_every_setting_is_an_argument_of_the_environment_or_of_enable_checkpointing() -> None:
     arguments = set(fn.Environment.__init__.__annotations__) - {"return"}
-    assert set(config.SETTINGS) - {"workers"} == arguments
+    checkpoints = set(fn.Environment.enable_checkpointing.__annotations__) - {"return"}
+    assert checkpoints == set(environment._CHECKPOINTING)
+    assert set(config.SETTINGS) - {"workers"} == arguments | set(environment._CHECKPOINTING.values())
 
 
 def test_settings_that_do_not_go_together_are_refused_by_the_constructor_in_words_of_the_user() -> None:

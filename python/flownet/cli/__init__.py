@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from .. import __version__
 from ..errors import FlownetError
 from ..waiting import Terminated
-from . import bench, demo, experiment, lab, run
+from . import bench, checkpoints, demo, experiment, lab, run
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"flownet {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     run.add_commands(commands)
+    checkpoints.add_commands(commands)
     demo.add_commands(commands)
     bench.add_commands(commands)
     experiment.add_commands(commands)

@@ -31,6 +31,20 @@ def add_commands(commands: Commands) -> None:
         description="Run a dataflow to the end of its sources; ARG ... are for the script.",
     )
     run.add_argument("--json", action="store_true", help="write the result as JSON to standard output at the end")
+    run.add_argument(
+        "-r",
+        "--recovery-directory",
+        metavar="DIR",
+        help="keep checkpoints in this folder, and go on from the last one in it: the same command again, after any "
+        "crash, continues",
+    )
+    run.add_argument(
+        "-s",
+        "--snapshot-interval",
+        metavar="SECONDS",
+        type=float,
+        help=f"seconds from one checkpoint to the next; {_SNAPSHOT_SECONDS} if -r is given alone",
+    )
     run.set_defaults(command=_run)
     explain = commands.add_parser(
         "explain", help="say what a dataflow will take", description="Print the plan of a dataflow without running it."
@@ -134,7 +148,7 @@ def progress_of(env: Environment) -> Progress:
 
 
 def _run(options: argparse.Namespace) -> int:
-    settings = overrides(options)
+    settings = _checkpoints(options) | overrides(options)
     env = load_environment(options.target, options.arguments)
     env._override(settings)
     with env.execute_async() as job:
@@ -145,6 +159,16 @@ def _run(options: argparse.Namespace) -> int:
     else:
         print(result, file=sys.stderr)
     return code
+
+
+def _checkpoints(options: argparse.Namespace) -> dict[str, str]:
+    settings = {}
+    if options.recovery_directory is not None:
+        settings["checkpoint_storage"] = options.recovery_directory
+        settings["checkpoint_interval"] = f"{_SNAPSHOT_SECONDS}s"
+    if options.snapshot_interval is not None:
+        settings["checkpoint_interval"] = f"{options.snapshot_interval:f}s"
+    return settings
 
 
 def _explain(options: argparse.Namespace) -> int:
@@ -162,3 +186,5 @@ def _progress(env: Environment, options: argparse.Namespace) -> Progress | None:
 
 
 _SECONDS_BETWEEN_LOOKS = 0.5
+
+_SNAPSHOT_SECONDS = 10

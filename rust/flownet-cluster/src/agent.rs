@@ -15,7 +15,7 @@ use std::{
     net::{IpAddr, SocketAddr},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
     task::{Wake, Waker},
     time::Duration,
@@ -24,7 +24,11 @@ use std::{
 use flownet_core::PartitionId;
 use flownet_memory::SegmentPool;
 use flownet_net::{Credentials, NetworkConfig, NetworkEnvironment};
-use flownet_runtime::{Chain, ChainFactory, PreparedTask, TaskError, TaskHandle, source::SourceOrder, spec::TaskSpec};
+use flownet_runtime::{
+    Chain, ChainFactory, CheckpointReport, Checkpointing, PreparedTask, StatePart, TaskError, TaskHandle,
+    source::SourceOrder, spec::TaskSpec,
+};
+use flownet_store::{CheckpointStore, SnapshotName, TaskSnapshot};
 use tokio::{
     runtime::Handle,
     sync::{Mutex as AsyncMutex, Notify},
@@ -33,7 +37,7 @@ use tokio::{
 use crate::{
     explain::network_config,
     resources::Resources,
-    rpc::{Deployment, Inspection, News, TaskEnd, WorkerFault},
+    rpc::{Deployment, Inspection, News, Order, Report, Restored, TaskEnd, TaskReport, WorkerFault},
     settings::JobSettings,
     threads::on_build_thread,
 };
@@ -52,6 +56,8 @@ pub(crate) struct Agent {
     stage: AsyncMutex<Stage>,
     running: Mutex<Running>,
     stopping: AtomicBool,
+    /// The attempt that the tasks are of.
+    generation: AtomicU64,
     ended: Arc<Ended>,
 }
 
@@ -60,6 +66,14 @@ pub(crate) struct Agent {
 struct Stage {
     environment: Option<NetworkEnvironment>,
     built: Vec<BuiltTask>,
+}
+
+/// What the tasks of an attempt with checkpoints have in common.
+struct Checkpoints {
+    store: CheckpointStore,
+    generation: u64,
+    /// Where snapshots are written from.
+    control: Handle,
 }
 
 /// Tasks that were started, and what they have in common.
@@ -78,13 +92,20 @@ struct BuiltTask {
     chain: Box<dyn Chain>,
 }
 
-/// Ends of tasks, from their threads to whoever asks next.
+/// Ends of tasks and what they say of checkpoints, from their threads to whoever asks next.
 #[derive(Default)]
 struct Ended {
-    news: Mutex<Vec<TaskEnd>>,
+    news: Mutex<Told>,
     /// Congestion has changed since it was last told.
     has_flipped: AtomicBool,
     changed: Notify,
+}
+
+#[derive(Default)]
+struct Told {
+    ends: Vec<TaskEnd>,
+    /// With the attempt that each is of: a snapshot may be written later than its task ends.
+    reports: Vec<(u64, TaskReport)>,
 }
 
 impl Agent {
@@ -104,6 +125,7 @@ impl Agent {
             stage: AsyncMutex::default(),
             running: Mutex::default(),
             stopping: AtomicBool::new(false),
+            generation: AtomicU64::new(0),
             ended: Arc::default(),
         })
     }
@@ -116,7 +138,15 @@ impl Agent {
     pub(crate) async fn deploy(self: &Arc<Self>, deployment: Deployment) -> Result<SocketAddr, WorkerFault> {
         let mut stage = self.stage.lock().await;
         let factory = self.factory.clone().map_err(WorkerFault::Worker)?;
-        let Deployment { settings, tasks } = deployment;
+        let Deployment { generation, settings, tasks, restored } = deployment;
+        // What was here before has stopped: an attempt begins anew.
+        self.stopping.store(false, Ordering::Release);
+        self.generation.store(generation, Ordering::Release);
+        self.running().order = Default::default();
+        let checkpointing = match restored {
+            None => BTreeMap::new(),
+            Some(restored) => self.checkpointing(generation, &settings, &tasks, restored).await?,
+        };
         let environment = self.open_network(&settings).await?;
         let address = environment.local_addr();
         stage.environment = Some(environment.clone());
@@ -124,7 +154,33 @@ impl Agent {
         let build = move || agent.build_all(tasks, &environment, &*factory, settings.max_record_bytes);
         let built = on_build_thread(build).await;
         stage.built = built.map_err(|error| WorkerFault::Worker(format!("building its tasks failed: {error}")))??;
+        for (task, checkpointing) in stage.built.iter_mut().zip(checkpointing.into_values()) {
+            task.prepared.set_checkpointing(checkpointing);
+        }
         Ok(address)
+    }
+
+    /// What each task is told of checkpoints, in their order: it goes on from what was kept of it.
+    async fn checkpointing(
+        &self,
+        generation: u64,
+        settings: &JobSettings,
+        tasks: &[TaskSpec],
+        mut restored: BTreeMap<u32, Restored>,
+    ) -> Result<BTreeMap<usize, Checkpointing>, WorkerFault> {
+        let url = settings.checkpoint_storage.as_deref().unwrap_or_default();
+        let store = CheckpointStore::open(url).map_err(WorkerFault::Store)?;
+        let shared = Arc::new(Checkpoints { store, generation, control: Handle::current() });
+        let mut checkpointing = BTreeMap::new();
+        for (place, spec) in tasks.iter().enumerate() {
+            let Restored { parts, has_finished } = restored.remove(&spec.task_id).unwrap_or_default();
+            let restored = shared.store.read_parts(&parts).await.map_err(WorkerFault::Store)?;
+            let reporter = Reporter::new(Arc::clone(&shared), spec, Arc::clone(&self.ended));
+            let report = Arc::new(move |report| reporter.report(report));
+            let mode = settings.checkpoint_mode;
+            checkpointing.insert(place, Checkpointing { mode, restored, has_finished, report });
+        }
+        Ok(checkpointing)
     }
 
     /// Connects the tasks and starts them.
@@ -153,7 +209,7 @@ impl Agent {
     /// What happened since the last call; waits for it, at most `wait`.
     pub(crate) async fn poll(&self, wait: Duration) -> News {
         // Running out of time is an answer too: that nothing has ended.
-        let has_news = |news: &[TaskEnd]| !news.is_empty() || self.ended.has_flipped.load(Ordering::Acquire);
+        let has_news = |told: &Told| told.has_some() || self.ended.has_flipped.load(Ordering::Acquire);
         let _ = tokio::time::timeout(wait, self.ended.wait_until(has_news)).await;
         self.news()
     }
@@ -170,6 +226,13 @@ impl Agent {
     /// Tells the sources that they have ended. They all run: none comes later.
     pub(crate) fn end_sources(&self, drain: bool) {
         self.running().tasks.iter().for_each(|task| task.end_source(drain));
+    }
+
+    /// Tells the tasks of a checkpoint, unless they are of another attempt.
+    pub(crate) fn checkpoint(&self, generation: u64, order: Order) {
+        if self.generation.load(Ordering::Acquire) == generation {
+            self.running().tasks.iter().for_each(|task| task.checkpoint(order.into()));
+        }
     }
 
     /// What each task waits for.
@@ -251,7 +314,9 @@ impl Agent {
     }
 
     fn news(&self) -> News {
-        let ended = std::mem::take(&mut *self.ended.lock());
+        let generation = self.generation.load(Ordering::Acquire);
+        let Told { ends: ended, reports } = std::mem::take(&mut *self.ended.lock());
+        let reports = reports.into_iter().filter(|(of, _)| *of == generation).map(|(_, report)| report).collect();
         // Before looking: what changes from now on is told again.
         self.ended.has_flipped.store(false, Ordering::Release);
         let running = self.running();
@@ -259,7 +324,7 @@ impl Agent {
         let is_congested = running.tasks.iter().any(TaskHandle::is_congested);
         let segments = running.segments.clone();
         drop(running);
-        News { ended, metrics, is_congested, resources: Resources::now(segments.as_deref()) }
+        News { generation, ended, reports, metrics, is_congested, resources: Resources::now(segments.as_deref()) }
     }
 
     fn running(&self) -> MutexGuard<'_, Running> {
@@ -281,12 +346,17 @@ impl Wake for Ended {
 
 impl Ended {
     fn push(&self, end: TaskEnd) {
-        self.lock().push(end);
+        self.lock().ends.push(end);
+        self.changed.notify_waiters();
+    }
+
+    fn report(&self, generation: u64, task: u32, report: Report) {
+        self.lock().reports.push((generation, TaskReport { task, report }));
         self.changed.notify_waiters();
     }
 
     /// Waits until `holds`, which is asked again after every end of a task.
-    async fn wait_until(&self, holds: impl Fn(&[TaskEnd]) -> bool) {
+    async fn wait_until(&self, holds: impl Fn(&Told) -> bool) {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
@@ -299,9 +369,76 @@ impl Ended {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<TaskEnd>> {
+    fn lock(&self) -> MutexGuard<'_, Told> {
         self.news.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl Told {
+    fn has_some(&self) -> bool {
+        !self.ends.is_empty() || !self.reports.is_empty()
+    }
+}
+
+/// Takes what a task says of checkpoints, and has what it keeps written before it is passed on.
+struct Reporter {
+    shared: Arc<Checkpoints>,
+    ended: Arc<Ended>,
+    task: u32,
+    vertex: u32,
+    subtask: u32,
+    end: AtomicU8,
+}
+
+/// How far a task has come, as of its last report.
+const RUNS: u8 = 0;
+const STOPPED: u8 = 1;
+const FINISHED: u8 = 2;
+
+impl Reporter {
+    fn new(shared: Arc<Checkpoints>, spec: &TaskSpec, ended: Arc<Ended>) -> Self {
+        let TaskSpec { task_id: task, vertex, subtask, .. } = *spec;
+        Self { shared, ended, task, vertex, subtask, end: AtomicU8::new(RUNS) }
+    }
+
+    /// Called on the task's thread.
+    fn report(&self, report: CheckpointReport) {
+        let (generation, task) = (self.shared.generation, self.task);
+        match report {
+            CheckpointReport::Acknowledged { checkpoint_id: checkpoint, parts, aligned_us, snapshot_us } => {
+                // What it has reported until now: it may report more before the snapshot is written.
+                let end = self.end.load(Ordering::Relaxed);
+                let name = SnapshotName { generation, checkpoint, vertex: self.vertex, subtask: self.subtask };
+                let (shared, ended) = (Arc::clone(&self.shared), Arc::clone(&self.ended));
+                self.shared.control.spawn(async move {
+                    let written = write(&shared.store, name, parts).await;
+                    let report = written.map_or_else(
+                        |reason| Report::Declined { checkpoint, reason },
+                        |snapshot| Report::Acknowledged {
+                            checkpoint,
+                            snapshot,
+                            is_last: end != RUNS,
+                            has_finished: end == FINISHED,
+                            aligned: Duration::from_micros(aligned_us),
+                            stood_still: Duration::from_micros(snapshot_us),
+                        },
+                    );
+                    ended.report(generation, task, report);
+                });
+            }
+            CheckpointReport::Declined { checkpoint_id: checkpoint, reason } => {
+                self.ended.report(generation, task, Report::Declined { checkpoint, reason });
+            }
+            CheckpointReport::Finished { drain } => {
+                self.end.store(if drain { FINISHED } else { STOPPED }, Ordering::Relaxed);
+                self.ended.report(generation, task, Report::Finished);
+            }
+        }
+    }
+}
+
+async fn write(store: &CheckpointStore, name: SnapshotName, parts: Vec<StatePart>) -> Result<TaskSnapshot, String> {
+    store.write_snapshot(name, parts).await.map_err(|error| error.to_string())
 }
 
 fn fault(spec: &TaskSpec, error: TaskError) -> WorkerFault {

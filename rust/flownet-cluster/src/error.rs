@@ -4,6 +4,8 @@ use std::{fmt, net::SocketAddr, os::unix::process::ExitStatusExt, process::ExitS
 
 use flownet_runtime::{OperatorFailure, TaskError, source::SourceError};
 
+use flownet_store::StoreError;
+
 use crate::plan::PlanError;
 
 /// Why a job did not finish.
@@ -96,6 +98,31 @@ pub enum ClusterError {
         limit: Duration,
         /// Subtasks that had not ended.
         tasks: Vec<String>,
+    },
+    /// A checkpoint failed, and more in a row than are tolerated.
+    #[error(
+        "checkpoint {checkpoint} failed: {reason}; {failed} in a row, more than tolerable_failed_checkpoints allows"
+    )]
+    Checkpoint {
+        /// Its number.
+        checkpoint: u64,
+        /// Failed ones in a row.
+        failed: u32,
+        /// Why this one did.
+        reason: String,
+    },
+    /// Checkpoints could not be written, or not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The last checkpoint is not one of this job, as it is now.
+    #[error("the job cannot go on from checkpoint {checkpoint} in {storage}: {why}")]
+    Restore {
+        /// Its number.
+        checkpoint: u64,
+        /// Where it is.
+        storage: String,
+        /// What does not fit, and what to do.
+        why: String,
     },
     /// The user cancelled the job.
     #[error("the job was cancelled")]

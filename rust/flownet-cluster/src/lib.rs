@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod agent;
+mod checkpoint;
 mod coordinator;
 mod error;
 mod explain;
@@ -41,8 +42,11 @@ mod tls;
 mod tracker;
 mod worker;
 
+pub use flownet_store::{Listed, StoreError};
+
 pub use self::{
-    coordinator::{Coordinator, JobHandle},
+    checkpoint::Restart,
+    coordinator::{Coordinator, JobHandle, checkpoints},
     error::{ClusterError, WorkerExit, WorkerIdentity},
     explain::{Explanation, WorkerDemand, explain},
     launcher::{Crew, CrewMember, Launcher, WorkerCommand},
@@ -51,7 +55,7 @@ pub use self::{
     plan::{Dataflow, PlanError},
     port::DialError,
     probe::Probe,
-    report::{Bottleneck, JobReport, JobStatus, VertexReport, Waiting},
+    report::{Bottleneck, CheckpointSummary, History, JobReport, JobStatus, RestartSummary, VertexReport, Waiting},
     sample::{JobSample, TaskSample, WorkerSample},
     settings::{JobSettings, MAX_PARALLELISM, Setting, SettingKind, SettingsError},
     stall::{Stall, StallCause, StallHistory},

@@ -42,6 +42,9 @@ pub struct JobStatus {
     /// What the job waits for, if nothing moves although records wait.
     #[serde(rename = "stalled", serialize_with = "shown::headline")]
     pub stall: Option<Stall>,
+    /// Its checkpoints and restarts.
+    #[serde(flatten)]
+    pub history: History,
 }
 
 /// A job that has finished.
@@ -62,6 +65,61 @@ pub struct JobReport {
     /// How often nothing moved although records waited, if ever.
     #[serde(rename = "stalled", serialize_with = "shown::text")]
     pub stalls: Option<StallHistory>,
+    /// Its checkpoints and restarts.
+    #[serde(flatten)]
+    pub history: History,
+}
+
+/// What has become of the attempts to run a job.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct History {
+    /// The checkpoint of a run before that the first attempt went on from.
+    pub resumed_from: Option<u64>,
+    /// Checkpoints that count, of all attempts.
+    pub checkpoints_made: u64,
+    /// Those that failed.
+    pub checkpoints_failed: u64,
+    /// Why the last of these did.
+    pub last_failed_checkpoint: Option<String>,
+    /// The last 100 that count.
+    pub checkpoints: Vec<CheckpointSummary>,
+    /// Attempts that failed and were followed by another.
+    pub restarted: u64,
+    /// The last 100 of these.
+    pub restarts: Vec<RestartSummary>,
+}
+
+/// A checkpoint that counts.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CheckpointSummary {
+    /// Its number; they grow over all attempts and runs.
+    pub number: u64,
+    /// When it came to count, since the job was submitted.
+    #[serde(rename = "at_seconds", serialize_with = "shown::seconds")]
+    pub at: Duration,
+    /// State that it is made of.
+    pub bytes: u64,
+    /// From its trigger until it counted.
+    #[serde(rename = "seconds", serialize_with = "shown::seconds")]
+    pub duration: Duration,
+    /// The longest that a task waited from its first barrier to its last.
+    #[serde(rename = "aligned_seconds", serialize_with = "shown::seconds")]
+    pub aligned: Duration,
+    /// The longest that a task stood still to take its snapshot.
+    #[serde(rename = "stood_still_seconds", serialize_with = "shown::seconds")]
+    pub stood_still: Duration,
+}
+
+/// An attempt that failed and was followed by another.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RestartSummary {
+    /// When it failed, since the job was submitted.
+    #[serde(rename = "at_seconds", serialize_with = "shown::seconds")]
+    pub at: Duration,
+    /// Why.
+    pub cause: String,
+    /// The checkpoint that the next went on from; none: it began anew.
+    pub resumed_from: Option<u64>,
 }
 
 /// One vertex, all its subtasks together.
@@ -416,6 +474,7 @@ mod tests {
             }],
             network_memory_bytes: 64 << 20,
             stall: None,
+            history: History::default(),
         };
         let expected = "\
 wordcount  RUNNING  1 worker  2 tasks  1 exchange (keyed, 4 channels)  memory bound 64 MiB/worker

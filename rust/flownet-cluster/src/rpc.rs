@@ -6,8 +6,15 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
+use flownet_core::{
+    CheckpointId,
+    event::{Barrier, BarrierKind},
+};
 use flownet_net::Stream;
-use flownet_runtime::{MetricsSnapshot, TaskError, TaskInspection, source::SourceOrder, spec::TaskSpec};
+use flownet_runtime::{
+    CheckpointOrder, MetricsSnapshot, TaskError, TaskInspection, source::SourceOrder, spec::TaskSpec,
+};
+use flownet_store::{PartRef, StoreError, TaskSnapshot};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tarpc::serde_transport::{self, Transport};
 use tokio_serde::formats::MessagePack;
@@ -31,6 +38,8 @@ pub(crate) trait Worker {
     async fn order(number: u64, order: SourceOrder);
     /// Ends its sources, with what waits for time if the job is drained.
     async fn end_sources(drain: bool);
+    /// Tells its tasks of a checkpoint, if they are still those of this attempt.
+    async fn checkpoint(generation: u64, order: Order);
     /// Says what each of its tasks waits for. Dear: asked only if nothing moves.
     async fn inspect() -> Inspection;
     /// Cancels what runs, gives back everything, answers with the last news.
@@ -47,8 +56,45 @@ pub(crate) struct Introduction {
 /// What a worker is to run.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Deployment {
+    /// The attempt to run the job that they are of.
+    pub(crate) generation: u64,
     pub(crate) settings: JobSettings,
     pub(crate) tasks: Vec<TaskSpec>,
+    /// What each task is to go on from, by its number. None without checkpoints.
+    pub(crate) restored: Option<BTreeMap<u32, Restored>>,
+}
+
+/// What a task goes on from.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub(crate) struct Restored {
+    pub(crate) parts: Vec<PartRef>,
+    /// It had come to its end.
+    pub(crate) has_finished: bool,
+}
+
+/// What tasks are told of a checkpoint.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) enum Order {
+    /// Take it; when it was triggered, in milliseconds since the epoch.
+    Trigger { checkpoint: u64, triggered_ms: i64 },
+    /// It counts.
+    Complete { checkpoint: u64 },
+    /// It never will.
+    Abort { checkpoint: u64 },
+}
+
+impl From<Order> for CheckpointOrder {
+    fn from(order: Order) -> Self {
+        match order {
+            Order::Trigger { checkpoint, triggered_ms } => Self::Trigger(Barrier {
+                checkpoint_id: CheckpointId::new(checkpoint),
+                timestamp_ms: triggered_ms,
+                kind: BarrierKind::Aligned,
+            }),
+            Order::Complete { checkpoint } => Self::Complete(checkpoint),
+            Order::Abort { checkpoint } => Self::Abort(checkpoint),
+        }
+    }
 }
 
 /// Why a worker could not do what it was asked.
@@ -56,6 +102,8 @@ pub(crate) struct Deployment {
 pub(crate) enum WorkerFault {
     /// One of its tasks could not be built or connected.
     Task { task: u32, error: TaskError },
+    /// What its tasks are to go on from could not be read.
+    Store(StoreError),
     /// Anything else.
     Worker(String),
 }
@@ -63,8 +111,12 @@ pub(crate) enum WorkerFault {
 /// What happened on a worker since the last call.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct News {
+    /// The attempt that its tasks are of.
+    pub(crate) generation: u64,
     /// Tasks that have ended, each reported once.
     pub(crate) ended: Vec<TaskEnd>,
+    /// What tasks say of checkpoints, in their order.
+    pub(crate) reports: Vec<TaskReport>,
     /// Counters of all its tasks.
     pub(crate) metrics: Vec<(u32, MetricsSnapshot)>,
     /// One of its tasks has a congested input, where flow control asks.
@@ -87,6 +139,34 @@ pub(crate) struct Inspection {
 pub(crate) struct TaskEnd {
     pub(crate) task: u32,
     pub(crate) error: Option<TaskError>,
+}
+
+/// What a task says of a checkpoint.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct TaskReport {
+    pub(crate) task: u32,
+    pub(crate) report: Report,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) enum Report {
+    /// What it keeps is written.
+    Acknowledged {
+        checkpoint: u64,
+        snapshot: TaskSnapshot,
+        /// It had come to the end of its input.
+        is_last: bool,
+        /// That was the input's own end.
+        has_finished: bool,
+        /// From the first barrier to the last.
+        aligned: Duration,
+        /// How long it stood still to take its snapshot.
+        stood_still: Duration,
+    },
+    /// It could not.
+    Declined { checkpoint: u64, reason: String },
+    /// It has come to the end of its input, and waits for one more checkpoint.
+    Finished,
 }
 
 /// A stream of `In` from the peer and `Out` to it.

@@ -9,12 +9,14 @@ mod kind;
 use std::time::Duration;
 
 use flownet_net::NetworkConfig;
+use flownet_runtime::CheckpointMode;
 use flownet_runtime::spec::{Codec, FlowControl};
 use serde::{Deserialize, Serialize};
 
 pub use self::error::SettingsError;
 pub use self::kind::{Setting, SettingKind};
 use self::kind::{SettingValue, duration, micros, number, size};
+use crate::checkpoint::Restart;
 use crate::tls::Tls;
 
 /// Declares the settings: `"name" field: type = default, kind, "what it does"`. Docs above a setting say more than its line.
@@ -133,6 +135,30 @@ settings! {
     #[serde(with = "micros")]
     "stop_timeout" stop_timeout: Duration = Duration::from_secs(10), duration(MILLISECOND),
         "how long a job that is stopped may take to work off what is in flight; then it is cancelled";
+    /// None: no checkpoints, and what they cost is nothing.
+    #[serde(with = "micros")]
+    "checkpoint_interval" checkpoint_interval: Option<Duration> = None, duration(MILLISECOND),
+        "how often a checkpoint is taken; `none`: never";
+    /// A path or `file:///...`; each job has a folder of its own.
+    "checkpoint_storage" checkpoint_storage: Option<String> = None, SettingKind::Text,
+        "folder of the job's checkpoints, from the last of which it goes on";
+    "checkpoint_mode" checkpoint_mode: CheckpointMode = CheckpointMode::ExactlyOnce,
+        SettingKind::Choice { choices: &CHECKPOINT_MODES },
+        "`exactly_once`, or `at_least_once`, where inputs do not wait for each other";
+    #[serde(with = "micros")]
+    "checkpoint_timeout" checkpoint_timeout: Duration = Duration::from_secs(600), duration(MILLISECOND),
+        "how long a checkpoint may take before it counts as failed";
+    #[serde(with = "micros")]
+    "checkpoint_min_pause" checkpoint_min_pause: Duration = Duration::ZERO, duration(Duration::ZERO),
+        "time between the end of a checkpoint and the next, at least";
+    "tolerable_failed_checkpoints" tolerable_failed_checkpoints: u32 = 0, number(0, MAX_BUFFERS),
+        "checkpoints in a row that may fail before the job does";
+    "retained_checkpoints" retained_checkpoints: u32 = 1, number(1, MAX_BUFFERS),
+        "how many checkpoints are kept";
+    "allow_unrepeatable" allow_unrepeatable: bool = false, SettingKind::Flag,
+        "accept sources that cannot be repeated: what they bring counts at most once, and after a failure some is missing";
+    "restart" restart: Restart = Restart::Auto, SettingKind::Text,
+        "what follows a failure: `none`, `exponential`, `fixed:ATTEMPTS:DELAY` or `rate:FAILURES:INTERVAL:DELAY`; `auto` is `exponential` with checkpoints";
     "tls" tls: Tls = Tls::Auto, SettingKind::Tls,
         "`off`, `on`, or a folder of own certificates: which connections between processes are encrypted; `auto` is on off loopback, as inside Spark";
     "name" job_name: String = "job".to_owned(), SettingKind::Text,
@@ -160,6 +186,9 @@ impl JobSettings {
                 timeout: self.heartbeat_timeout,
             });
         }
+        if self.checkpoint_interval.is_some() && self.checkpoint_storage.is_none() {
+            return Err(SettingsError::NoStorage);
+        }
         Ok(())
     }
 
@@ -177,6 +206,8 @@ const MIB: usize = 1 << 20;
 const MIN_SEGMENT_BYTES: usize = 256;
 const MAX_MEMORY_BYTES: usize = 1 << 40;
 const MAX_BUFFERS: u32 = 1 << 20;
+/// How users write [`CheckpointMode`].
+const CHECKPOINT_MODES: [&str; 2] = ["exactly_once", "at_least_once"];
 const MILLISECOND: Duration = Duration::from_millis(1);
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::{
     error::WorkerIdentity,
     machine::JobState,
     plan::{Exchange, Plan},
-    report::{Bottleneck, JobReport, JobStatus, VertexReport},
+    report::{Bottleneck, CheckpointSummary, History, JobReport, JobStatus, RestartSummary, VertexReport},
     sample::{JobSample, TaskPlace, WorkerSample},
     settings::JobSettings,
     stall::{Stall, StallHistory},
@@ -25,6 +25,7 @@ pub(crate) struct Tracker {
     tasks: Vec<TaskSamples>,
     workers: BTreeMap<u32, WorkerSample>,
     stalls: Stalls,
+    history: History,
 }
 
 /// When the job stood still.
@@ -51,7 +52,37 @@ impl Tracker {
             tasks: tasks.collect(),
             workers: BTreeMap::new(),
             stalls: Stalls::default(),
+            history: History::default(),
         }
+    }
+
+    /// An attempt begins: its tasks count from nothing.
+    pub(crate) fn begin_attempt(&mut self) {
+        self.tasks.iter_mut().for_each(TaskSamples::begin_attempt);
+    }
+
+    /// It goes on from this checkpoint, or from none.
+    pub(crate) fn resumed(&mut self, checkpoint: Option<u64>) {
+        match self.history.restarts.last_mut() {
+            Some(restart) => restart.resumed_from = checkpoint,
+            None => self.history.resumed_from = checkpoint,
+        }
+    }
+
+    /// An attempt has failed, and another follows.
+    pub(crate) fn restarting(&mut self, cause: String, now: Duration) {
+        self.history.restarted += 1;
+        keep_last(&mut self.history.restarts, RestartSummary { at: now, cause, resumed_from: None });
+    }
+
+    pub(crate) fn checkpoint_made(&mut self, checkpoint: CheckpointSummary) {
+        self.history.checkpoints_made += 1;
+        keep_last(&mut self.history.checkpoints, checkpoint);
+    }
+
+    pub(crate) fn checkpoint_failed(&mut self, reason: &str) {
+        self.history.checkpoints_failed += 1;
+        self.history.last_failed_checkpoint = Some(reason.to_owned());
     }
 
     /// Takes a sample of a task, seen `now` after the job's beginning.
@@ -112,6 +143,7 @@ impl Tracker {
             exchanges: self.exchanges.clone(),
             network_memory_bytes: self.network_memory_bytes,
             stall: self.stalls.as_of(elapsed),
+            history: self.history.clone(),
         }
     }
 
@@ -119,7 +151,8 @@ impl Tracker {
         let vertices = self.vertices(TaskSamples::altogether);
         let bottleneck = self.bottleneck(&vertices);
         let stalls = self.stalls.history(elapsed);
-        JobReport { job_name: self.job_name.clone(), elapsed, vertices, bottleneck, stalls }
+        let history = self.history.clone();
+        JobReport { job_name: self.job_name.clone(), elapsed, vertices, bottleneck, stalls, history }
     }
 
     fn bottleneck(&self, vertices: &[VertexReport]) -> Option<Bottleneck> {
@@ -190,6 +223,11 @@ impl TaskSamples {
         let zero = Sample::default();
         let place = TaskPlace { name: spec.name.clone(), vertex: spec.vertex, subtask: spec.subtask, worker };
         Self { place, ended: false, base: zero, next_base: zero, latest: zero, previous: zero }
+    }
+
+    fn begin_attempt(&mut self) {
+        let zero = Sample::default();
+        (self.ended, self.base, self.next_base, self.latest, self.previous) = (false, zero, zero, zero, zero);
     }
 
     fn sample(&mut self, sample: Sample) {
@@ -272,6 +310,16 @@ fn smallest_fill_limit(tasks: &[&TaskSamples], segment_bytes: u64) -> Option<u64
     limits.filter(|limit| (1..segment_bytes).contains(limit)).min()
 }
 
+/// Adds to a list of what happened, which has no more than the last ones.
+fn keep_last<T>(list: &mut Vec<T>, new: T) {
+    if list.len() == MOST_KEPT {
+        list.remove(0);
+    }
+    list.push(new);
+}
+
+/// Of checkpoints and of restarts.
+const MOST_KEPT: usize = 100;
 /// Rates of a status are over one to two of these.
 const WINDOW: Duration = Duration::from_secs(2);
 

@@ -13,7 +13,7 @@ use crate::{
     agent::Agent,
     launcher::{Greeting, Orders},
     port::{self, DialError},
-    rpc::{self, Deployment, Inspection, Introduction, News, Worker, WorkerFault},
+    rpc::{self, Deployment, Inspection, Introduction, News, Order, Worker, WorkerFault},
     threads::{NetworkThread, SHUTDOWN_LIMIT, control_runtime},
 };
 use flownet_net::{Credentials, CredentialsError};
@@ -165,6 +165,10 @@ impl Worker for Server {
 
     async fn end_sources(self, _: Context, drain: bool) {
         self.heard().end_sources(drain);
+    }
+
+    async fn checkpoint(self, _: Context, generation: u64, order: Order) {
+        self.heard().checkpoint(generation, order);
     }
 
     async fn inspect(self, _: Context) -> Inspection {

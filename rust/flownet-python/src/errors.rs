@@ -3,7 +3,7 @@
 //! The classes are Python's own and are looked up when the first error is raised.
 
 use flownet_bench::BenchError;
-use flownet_cluster::{ClusterError, PlanError, SettingsError, WorkerIdentity};
+use flownet_cluster::{ClusterError, PlanError, SettingsError, StoreError, WorkerIdentity};
 use flownet_runtime::error::{ExchangeFailure, ExchangeFailureKind};
 use flownet_runtime::source::SourceError;
 use flownet_runtime::{OperatorFailure, TaskError};
@@ -106,8 +106,34 @@ pub fn cluster(py: Python<'_>, error: ClusterError) -> PyErr {
             let raised = Raised::new(py, "StopTimeoutError", message).with("seconds", limit.as_secs_f64());
             raised.with("tasks", PyTuple::new(py, tasks).ok()).into_err()
         }
+        ClusterError::Checkpoint { checkpoint, .. } => {
+            Raised::new(py, "CheckpointError", message).with("checkpoint", checkpoint).into_err()
+        }
+        ClusterError::Restore { checkpoint, storage, .. } => {
+            let raised = Raised::new(py, "RestoreError", message).with("checkpoint", checkpoint);
+            raised.with("storage", storage).into_err()
+        }
+        ClusterError::Store(error) => store(py, error),
         ClusterError::Cancelled => Raised::new(py, "CancelledError", message).into_err(),
         _ => flownet(py, &message),
+    }
+}
+
+/// Why checkpoints could not be written or read.
+pub(crate) fn store(py: Python<'_>, error: StoreError) -> PyErr {
+    let message = error.to_string();
+    match error {
+        StoreError::Url { url, .. } => {
+            Raised::new(py, "ConfigError", message).with("setting", "checkpoint_storage").with("value", url).into_err()
+        }
+        StoreError::Fenced { url, .. } => Raised::new(py, "FencedError", message).with("storage", url).into_err(),
+        StoreError::Damaged { url, path, .. } | StoreError::Version { url, path, .. } => {
+            Raised::new(py, "RestoreError", message).with("storage", url).with("path", path).into_err()
+        }
+        StoreError::Io { url, path, .. } => {
+            Raised::new(py, "CheckpointError", message).with("storage", url).with("path", path).into_err()
+        }
+        _ => Raised::new(py, "CheckpointError", message).into_err(),
     }
 }
 
@@ -125,6 +151,7 @@ fn plan(py: Python<'_>, error: PlanError) -> PyErr {
         | PlanError::ForwardParallelism { to: operator, .. }
         | PlanError::Unconnected { operator }
         | PlanError::UnknownWorker { operator, .. }
+        | PlanError::Unrepeatable { operator, .. }
         | PlanError::TooManyChannels { to: operator, .. }
         | PlanError::TooLargeToShip { operator, .. }
         | PlanError::KeyGroups { operator, .. } => about("PlanError", operator).into_err(),
@@ -141,6 +168,7 @@ fn setting_name(error: &SettingsError) -> &'static str {
     match error {
         SettingsError::OutOfRange { setting, .. } | SettingsError::TimeOutOfRange { setting, .. } => setting,
         SettingsError::HeartbeatTooTight { .. } => "heartbeat_timeout",
+        SettingsError::NoStorage => "checkpoint_storage",
         SettingsError::Tls(_) | SettingsError::CrewTls { .. } => "tls",
         _ => "settings",
     }

@@ -13,6 +13,7 @@ pub mod codec;
 pub mod errors;
 
 mod bench;
+mod checkpoints;
 mod codec_functions;
 mod convert;
 mod crew;
@@ -35,6 +36,8 @@ mod _flownet {
     use super::bench::{bench_grid, bench_label, bench_party, bench_run, bench_settings, bench_table};
     #[pymodule_export]
     use super::chain::{PyProcessContext, PyTaskContext, PyTriggerContext, PyWindowContext};
+    #[pymodule_export]
+    use super::checkpoints::checkpoints;
     #[pymodule_export]
     use super::codec::PyClassTable;
     #[pymodule_export]

@@ -46,6 +46,7 @@ MAY_IMPORT_EXTENSION = {
     "__init__",
     "bench",
     "bench_process",
+    "cli.checkpoints",
     "codec",
     "config",
     "environment",

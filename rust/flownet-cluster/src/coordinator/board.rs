@@ -9,7 +9,7 @@ use crate::{
     error::{ClusterError, WorkerIdentity},
     machine::JobState,
     plan::Plan,
-    report::{JobReport, JobStatus},
+    report::{CheckpointSummary, JobReport, JobStatus},
     rpc::News,
     sample::{JobSample, WorkerSample},
     settings::JobSettings,
@@ -78,6 +78,30 @@ impl Board {
         for end in &news.ended {
             tracker.ended(end.task);
         }
+    }
+
+    /// An attempt begins: its tasks count from nothing.
+    pub(super) fn begin_attempt(&self) {
+        self.lock().tracker.begin_attempt();
+    }
+
+    /// It goes on from this checkpoint, or from none.
+    pub(super) fn resumed(&self, checkpoint: Option<u64>) {
+        self.lock().tracker.resumed(checkpoint);
+    }
+
+    /// An attempt has failed, and another follows.
+    pub(super) fn restarting(&self, cause: &ClusterError) {
+        let now = self.began.elapsed();
+        self.lock().tracker.restarting(cause.to_string(), now);
+    }
+
+    pub(super) fn checkpoint_made(&self, checkpoint: CheckpointSummary) {
+        self.lock().tracker.checkpoint_made(checkpoint);
+    }
+
+    pub(super) fn checkpoint_failed(&self, reason: &str) {
+        self.lock().tracker.checkpoint_failed(reason);
     }
 
     /// Posts how the job ended; the first word stays.

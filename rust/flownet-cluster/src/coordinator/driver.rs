@@ -4,8 +4,6 @@
 //! tokio task that sends its answer back as an [`Event`]. At most one call of a
 //! kind is under way to a worker, so the queue of events stays short.
 
-mod stalls;
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
@@ -15,6 +13,7 @@ use std::{
 
 use flownet_net::Credentials;
 use flownet_runtime::{ChainFactory, spec::TaskSpec};
+use flownet_store::{Manifest, PublishError};
 use tarpc::client::RpcError;
 use tokio::{
     net::TcpListener,
@@ -23,15 +22,16 @@ use tokio::{
     task::AbortHandle,
 };
 
-use super::{admission::admit_workers, board::Board, link::WorkerLink};
+use super::{admission::admit_workers, board::Board, checkpoints::Checkpoints, link::WorkerLink};
 use crate::{
     agent::Agent,
+    checkpoint::Supervisor,
     error::{ClusterError, WorkerExit, WorkerIdentity},
     flow::FlowLoop,
     launcher::{LaunchedWorker, Launcher, Orders},
-    machine::{Command, Input, JobMachine, Limits, Outcome},
+    machine::{Command, Failure, Input, JobMachine, JobState, Limits, Outcome},
     plan::Plan,
-    rpc::{Deployment, Inspection, Introduction, News, WorkerClient, WorkerFault},
+    rpc::{Deployment, Inspection, Introduction, News, Restored, WorkerClient, WorkerFault},
     settings::JobSettings,
     stall::StallMachine,
 };
@@ -67,39 +67,52 @@ pub(super) enum Event {
     Stopped { worker: u32, news: News },
     /// Answer to a call that has nothing to say.
     Done,
+    /// What became of a checkpoint that was to be published.
+    Published { checkpoint: u64, result: Result<Manifest, PublishError> },
+    /// An answer to what this attempt asked.
+    Of { generation: u64, event: Box<Self> },
     /// A call failed: the connection is gone.
     Disconnected { worker: u32, reason: String },
 }
 
 /// The loop and what it holds. Dropping it kills and reaps every process.
 pub(super) struct Driver {
-    job: Arc<Job>,
-    board: Arc<Board>,
-    machine: JobMachine,
-    flow: FlowLoop,
+    pub(super) job: Arc<Job>,
+    pub(super) board: Arc<Board>,
+    /// Of this attempt.
+    pub(super) machine: JobMachine,
+    pub(super) flow: FlowLoop,
     orders: u64,
-    stall: StallMachine,
-    began: Instant,
+    pub(super) stall: StallMachine,
+    pub(super) supervisor: Supervisor,
+    /// The attempt that runs; they are numbered upwards.
+    pub(super) generation: u64,
+    /// What its tasks go on from. None without checkpoints.
+    pub(super) restored: Option<BTreeMap<u32, Restored>>,
+    pub(super) checkpoints: Option<Checkpoints>,
+    /// Some attempt came to run.
+    pub(super) has_run: bool,
+    pub(super) began: Instant,
     coordinator: SocketAddr,
     network: Handle,
-    seats: BTreeMap<u32, Seat>,
-    events: UnboundedReceiver<Event>,
-    sender: UnboundedSender<Event>,
+    pub(super) seats: BTreeMap<u32, Seat>,
+    pub(super) events: UnboundedReceiver<Event>,
+    pub(super) sender: UnboundedSender<Event>,
     /// The control port, open while workers are still to come.
     admission: Option<AbortHandle>,
 }
 
 /// One worker and what is known of it.
-struct Seat {
-    identity: WorkerIdentity,
+pub(super) struct Seat {
+    pub(super) identity: WorkerIdentity,
     /// What was launched of it, while it is there.
-    process: Option<LaunchedWorker>,
-    link: Option<WorkerLink>,
+    pub(super) process: Option<LaunchedWorker>,
+    pub(super) link: Option<WorkerLink>,
     polling: Option<AbortHandle>,
     /// Its end is expected: it was told to stop, or killed.
-    leaving: bool,
+    pub(super) leaving: bool,
     /// When its connection was seen to end, and how. Its exit may tell more.
-    disconnected: Option<(Instant, String)>,
+    pub(super) disconnected: Option<(Instant, String)>,
 }
 
 /// The channel into a driver.
@@ -128,20 +141,18 @@ impl Driver {
 
         let seats: BTreeMap<u32, Seat> =
             participants(&job).into_iter().map(|worker| (worker, Seat::new(worker))).collect();
-        let placement: Vec<u32> = job.plan.tasks.iter().map(|task| task.worker).collect();
-        let limits = Limits {
-            launch: job.settings.launch_timeout,
-            heartbeat: job.settings.heartbeat_timeout,
-            stop: job.settings.stop_timeout,
-            cancel: job.settings.cancel_timeout,
-        };
-        let machine = JobMachine::new(&seats.keys().copied().collect::<Vec<_>>(), &placement, limits);
-        let flow = FlowLoop::new(job.settings.flow_control, job.plan.tasks.iter().map(|task| &task.spec));
-        let stall = StallMachine::new(job.settings.stall_patience, report_interval(&job.settings), &job.plan);
+        let machine = job_machine(&job, &seats);
+        let checkpoints = Checkpoints::open(&job)?;
+        let supervisor = Supervisor::new(&job.settings.restart, checkpoints.is_some(), u64::from(coordinator.port()));
         Ok(Self {
-            flow,
+            flow: flow_loop(&job),
             orders: 0,
-            stall,
+            stall: stall_machine(&job),
+            supervisor,
+            generation: 0,
+            restored: None,
+            checkpoints,
+            has_run: false,
             job,
             machine,
             began: board.began(),
@@ -155,12 +166,13 @@ impl Driver {
         })
     }
 
-    /// Runs the job to its end. Afterwards no worker runs any more.
-    pub(super) async fn run(mut self) -> Result<(), ClusterError> {
+    /// Runs one attempt to its end. Afterwards no task runs any more.
+    pub(super) async fn run_attempt(&mut self) -> Outcome {
         self.feed(Input::Begin);
         loop {
+            self.follow_checkpoints();
             if let Some(outcome) = self.carry_out() {
-                return self.verdict(outcome);
+                return outcome;
             }
             let wake_at = self.next_wake();
             tokio::select! {
@@ -178,13 +190,23 @@ impl Driver {
         }
     }
 
-    fn feed(&mut self, input: Input) {
+    pub(super) fn feed(&mut self, input: Input) {
         self.machine.handle(input, self.began.elapsed());
-        self.board.set_state(self.machine.state());
+        let state = self.machine.state();
+        self.has_run |= state == JobState::Running;
+        if state != JobState::Ended {
+            // Whether the job has, or another attempt follows, is not the machine's to say.
+            self.board.set_state(state);
+        }
     }
 
     fn handle(&mut self, event: Event) {
         match event {
+            Event::Of { generation, event } if generation == self.generation => self.handle(*event),
+            // Whether it is there is the same in all attempts.
+            Event::Of { event, .. } if matches!(*event, Event::Disconnected { .. }) => self.handle(*event),
+            Event::Of { .. } => {}
+            Event::Published { checkpoint, result } => self.published(checkpoint, result),
             Event::Cancel => self.feed(Input::Cancel),
             Event::Stop { drain } => self.feed(Input::Stop { drain }),
             Event::Introduced { introduction, client } => self.introduced(introduction, client),
@@ -196,6 +218,9 @@ impl Driver {
             Event::Started { worker } => self.feed(Input::Started { worker }),
             Event::Faulty { fault: WorkerFault::Task { task, error }, .. } => {
                 self.feed(Input::TaskFailed { task, error });
+            }
+            Event::Faulty { fault: WorkerFault::Store(error), .. } => {
+                self.feed(Input::CheckpointsFailed { failure: Failure::Store { error } });
             }
             Event::Faulty { worker, fault: WorkerFault::Worker(message) } => {
                 self.feed(Input::WorkerFailed { worker, message });
@@ -228,6 +253,11 @@ impl Driver {
     }
 
     fn launch(&mut self, worker: u32) {
+        if self.seat(worker).link.is_some() {
+            // It was kept from the attempt before.
+            self.feed(Input::Registered { worker });
+            return;
+        }
         if worker == 0 {
             let factory = Ok(Arc::clone(&self.job.factory));
             let host = self.job.launcher.host();
@@ -267,7 +297,8 @@ impl Driver {
         }
         self.seat(worker).identity.pid = Some(pid);
         self.register(worker, WorkerLink::Remote(client));
-        if self.seats.values().all(|seat| seat.link.is_some() || seat.identity.worker == 0) {
+        let may_be_replaced = self.supervisor.would_restart(self.began.elapsed());
+        if !may_be_replaced && self.seats.values().all(|seat| seat.link.is_some() || seat.identity.worker == 0) {
             // Nobody else is to come: the control port closes.
             self.admission.take().iter().for_each(AbortHandle::abort);
         }
@@ -284,10 +315,13 @@ impl Driver {
     }
 
     fn deploy(&mut self, worker: u32) {
-        let deployment = Deployment {
-            settings: self.job.settings.clone(),
-            tasks: self.job.plan.tasks_on(worker).cloned().collect(),
-        };
+        let tasks: Vec<TaskSpec> = self.job.plan.tasks_on(worker).cloned().collect();
+        let restored = self.restored.as_ref().map(|restored| {
+            let of = |task: &TaskSpec| Some((task.task_id, restored.get(&task.task_id)?.clone()));
+            tasks.iter().filter_map(of).collect()
+        });
+        let (generation, settings) = (self.generation, self.job.settings.clone());
+        let deployment = Deployment { generation, settings, tasks, restored };
         self.call(worker, async move |link| {
             let answer = link.deploy(deployment).await?;
             Ok(match answer {
@@ -340,12 +374,12 @@ impl Driver {
         }
     }
 
-    fn call<F>(&mut self, worker: u32, call: impl FnOnce(WorkerLink) -> F)
+    pub(super) fn call<F>(&mut self, worker: u32, call: impl FnOnce(WorkerLink) -> F)
     where
         F: Future<Output = Result<Event, RpcError>> + Send + 'static,
     {
         let Some(link) = self.seat(worker).link.clone() else { return };
-        let (call, sender) = (call(link), self.sender.clone());
+        let (call, sender, generation) = (call(link), self.sender.clone(), self.generation);
         tokio::spawn(async move {
             // A task of its own: what panics in it has to be told, too.
             let event = match tokio::spawn(call).await {
@@ -353,11 +387,16 @@ impl Driver {
                 Ok(Err(error)) => disconnection(worker, &error),
                 Err(error) => Event::Faulty { worker, fault: WorkerFault::Worker(format!("a bug: {error}")) },
             };
-            let _ = sender.send(event);
+            let _ = sender.send(Event::Of { generation, event: Box::new(event) });
         });
     }
 
     fn news(&mut self, worker: u32, news: News) {
+        if ![0, self.generation].contains(&news.generation) {
+            // Of the attempt before: it lives, no more is to be learned from it.
+            return self.feed(Input::Heartbeat { worker });
+        }
+        self.take_reports(&news.reports);
         self.board.take_metrics(worker, &news);
         self.stall.on_report(worker, &news.metrics, self.began.elapsed());
         self.flow.on_congestion(worker, news.is_congested);
@@ -366,16 +405,22 @@ impl Driver {
         for end in news.ended {
             let task = end.task;
             self.stall.on_movement(self.began.elapsed());
-            self.feed(match end.error {
-                None => Input::TaskFinished { task },
-                Some(error) => Input::TaskFailed { task, error },
-            });
+            match end.error {
+                None => {
+                    self.task_ended(task);
+                    self.feed(Input::TaskFinished { task });
+                }
+                Some(error) => self.feed(Input::TaskFailed { task, error }),
+            }
         }
     }
 
     /// A worker has given back everything. Its process ends with its connection.
     fn stopped(&mut self, worker: u32, news: News) {
         self.board.take_metrics(worker, &news);
+        if self.is_kept(worker) {
+            return self.feed(Input::WorkerGone { worker });
+        }
         let seat = self.seat(worker);
         seat.leave();
         if seat.process.is_none() {
@@ -391,12 +436,13 @@ impl Driver {
     }
 
     /// Reports processes that have ended, and connections that ended without.
-    fn look_after_processes(&mut self) {
+    pub(super) fn look_after_processes(&mut self) {
         let mut inputs = Vec::new();
         for (&worker, seat) in &mut self.seats {
             let Some(process) = &mut seat.process else { continue };
             if let Some(how) = process.try_exit() {
                 seat.process = None;
+                seat.link = None;
                 inputs.push(if seat.leaving {
                     Input::WorkerGone { worker }
                 } else {
@@ -420,11 +466,12 @@ impl Driver {
             (true, true) => ENDING_LOOK,
         };
         let look_at = Instant::now() + look;
-        let timeouts = [self.machine.poll_timeout(), self.flow.poll_timeout(), self.stall.poll_timeout()];
+        let checkpoints = self.checkpoints.as_ref().and_then(Checkpoints::poll_timeout);
+        let timeouts = [self.machine.poll_timeout(), self.flow.poll_timeout(), self.stall.poll_timeout(), checkpoints];
         timeouts.into_iter().flatten().fold(look_at, |look_at, timeout| look_at.min(self.began + timeout))
     }
 
-    fn verdict(self, outcome: Outcome) -> Result<(), ClusterError> {
+    pub(super) fn verdict(&self, outcome: Outcome) -> Result<(), ClusterError> {
         match outcome {
             Outcome::Finished => Ok(()),
             Outcome::Cancelled => Err(ClusterError::Cancelled),
@@ -444,7 +491,7 @@ impl Driver {
         }
     }
 
-    fn seat(&mut self, worker: u32) -> &mut Seat {
+    pub(super) fn seat(&mut self, worker: u32) -> &mut Seat {
         self.seats.entry(worker).or_insert_with(|| Seat::new(worker))
     }
 
@@ -461,7 +508,7 @@ impl Drop for Driver {
 }
 
 impl Seat {
-    fn new(worker: u32) -> Self {
+    pub(super) fn new(worker: u32) -> Self {
         Self {
             identity: WorkerIdentity::unknown(worker),
             process: None,
@@ -474,13 +521,33 @@ impl Seat {
 
     /// Its end is expected from now on. Without the link its connection closes,
     /// which is how a worker learns that it may go.
-    fn leave(&mut self) {
+    pub(super) fn leave(&mut self) {
         self.leaving = true;
         self.polling.take().iter().for_each(AbortHandle::abort);
         if self.process.is_some() {
             self.link = None;
         }
     }
+}
+
+/// The machine of an attempt.
+pub(super) fn job_machine(job: &Job, seats: &BTreeMap<u32, Seat>) -> JobMachine {
+    let placement: Vec<u32> = job.plan.tasks.iter().map(|task| task.worker).collect();
+    let limits = Limits {
+        launch: job.settings.launch_timeout,
+        heartbeat: job.settings.heartbeat_timeout,
+        stop: job.settings.stop_timeout,
+        cancel: job.settings.cancel_timeout,
+    };
+    JobMachine::new(&seats.keys().copied().collect::<Vec<_>>(), &placement, limits)
+}
+
+pub(super) fn flow_loop(job: &Job) -> FlowLoop {
+    FlowLoop::new(job.settings.flow_control, job.plan.tasks.iter().map(|task| &task.spec))
+}
+
+pub(super) fn stall_machine(job: &Job) -> StallMachine {
+    StallMachine::new(job.settings.stall_patience, report_interval(&job.settings), &job.plan)
 }
 
 /// Who takes part: all worker processes asked for, and this one if it has tasks.

@@ -7,7 +7,7 @@ use tarpc::client::RpcError;
 
 use crate::{
     agent::Agent,
-    rpc::{Deployment, Inspection, News, WorkerClient, WorkerFault, within},
+    rpc::{Deployment, Inspection, News, Order, WorkerClient, WorkerFault, within},
 };
 
 /// A worker that can be called. Clones call the same worker.
@@ -60,6 +60,16 @@ impl WorkerLink {
                 Ok(())
             }
             Self::Remote(client) => client.end_sources(within(NEVER), drain).await,
+        }
+    }
+
+    pub(super) async fn checkpoint(&self, generation: u64, order: Order) -> Result<(), RpcError> {
+        match self {
+            Self::Local(agent) => {
+                agent.checkpoint(generation, order);
+                Ok(())
+            }
+            Self::Remote(client) => client.checkpoint(within(NEVER), generation, order).await,
         }
     }
 

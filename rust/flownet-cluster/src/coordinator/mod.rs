@@ -13,10 +13,13 @@
 //! - I2: a job that was submitted gets exactly one result, panics included.
 
 mod admission;
+mod attempts;
 mod board;
+mod checkpoints;
 mod driver;
 mod enumerator;
 mod link;
+mod stalls;
 
 use std::{
     sync::Arc,
@@ -25,6 +28,7 @@ use std::{
 };
 
 use flownet_runtime::ChainFactory;
+use flownet_store::{CheckpointStore, Listed, StoreError};
 use tokio::sync::mpsc;
 
 use self::{
@@ -162,6 +166,19 @@ impl Drop for JobHandle {
             let _ = thread.join();
         }
     }
+}
+
+/// The checkpoints in a folder, the oldest first. Changes nothing.
+///
+/// # Errors
+/// There is no such folder, or something in it is not what was written.
+pub fn checkpoints(storage: &str) -> Result<Vec<Listed>, StoreError> {
+    let store = CheckpointStore::existing(storage)?;
+    let runtime = control_runtime().map_err(|error| StoreError::Url {
+        url: storage.to_owned(),
+        why: format!("cannot start a runtime: {error}"),
+    })?;
+    runtime.block_on(store.checkpoints())
 }
 
 /// I2: posts a result even if the coordinator's thread panics.

@@ -38,6 +38,7 @@ mod tests;
 use std::{collections::VecDeque, fmt, time::Duration};
 
 use flownet_runtime::{TaskError, error::Evidence};
+use flownet_store::StoreError;
 use serde::Serialize;
 
 use self::worker::{Phase, WorkerState};
@@ -69,6 +70,8 @@ pub(crate) enum Input {
     WorkerLost { worker: u32, how: WorkerExit },
     /// A worker asked to stop, or killed, is gone.
     WorkerGone { worker: u32 },
+    /// Checkpoints cannot be taken any more, or not be read.
+    CheckpointsFailed { failure: Failure },
     /// The user wants the job to end.
     Cancel,
     /// The user wants it to end well: its sources end. Until all tasks run, that waits.
@@ -117,6 +120,8 @@ pub(crate) enum Failure {
     LaunchFailed { worker: u32, how: WorkerExit },
     LaunchTimeout { workers: Vec<u32>, limit: Duration },
     HeartbeatTimeout { worker: u32, silent_for: Duration },
+    Checkpoint { checkpoint: u64, failed: u32, reason: String },
+    Store { error: StoreError },
 }
 
 impl Failure {
@@ -151,6 +156,8 @@ impl Failure {
             Self::HeartbeatTimeout { worker, silent_for } => {
                 ClusterError::HeartbeatTimeout { worker: identity(worker), silent_for }
             }
+            Self::Checkpoint { checkpoint, failed, reason } => ClusterError::Checkpoint { checkpoint, failed, reason },
+            Self::Store { error } => ClusterError::Store(error),
         }
     }
 }
@@ -175,6 +182,8 @@ pub enum JobState {
     Failing,
     /// The user cancelled; workers are leaving.
     Cancelling,
+    /// An attempt has failed; the next one waits for its time.
+    Restarting,
     /// Nothing is left.
     Ended,
 }
@@ -190,6 +199,7 @@ impl fmt::Display for JobState {
             Self::Finishing => "FINISHING",
             Self::Failing => "FAILING",
             Self::Cancelling => "CANCELLING",
+            Self::Restarting => "RESTARTING",
             Self::Ended => "ENDED",
         })
     }
@@ -267,6 +277,7 @@ impl JobMachine {
             Input::WorkerFailed { worker, message } => self.fail(Failure::Worker { worker, message }, now),
             Input::WorkerLost { worker, how } => self.worker_lost(worker, how, now),
             Input::WorkerGone { worker } => self.worker_gone(worker),
+            Input::CheckpointsFailed { failure } => self.fail(failure, now),
             Input::Cancel => self.cancel(now),
             Input::Stop { drain } => self.stop(drain, now),
             Input::Tick => {}
@@ -292,6 +303,11 @@ impl JobMachine {
 
     pub(crate) fn state(&self) -> JobState {
         self.state
+    }
+
+    /// Whether the attempt ends by a failure, and the user has not told it to end.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.stop.is_none() && matches!(self.outcome, Some(Outcome::Failed(_)))
     }
 
     fn begin(&mut self, now: Duration) {

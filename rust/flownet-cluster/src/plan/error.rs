@@ -132,6 +132,17 @@ pub enum PlanError {
         /// Workers of the job.
         workers: u32,
     },
+    /// A source that a checkpoint cannot put back.
+    #[error(
+        "source '{operator}' ({kind}) cannot be repeated, so records would be missing after a failure: read from a \
+         collection or from files, or accept that with allow_unrepeatable=True"
+    )]
+    Unrepeatable {
+        /// Its name.
+        operator: String,
+        /// What it does.
+        kind: String,
+    },
     /// More subtasks than the workers have slots for.
     #[error(
         "parallelism {parallelism} needs {needed} slots on a worker, slots_per_worker is {available}; \

@@ -78,6 +78,7 @@ impl Plan {
     pub fn new(dataflow: &Dataflow, settings: &JobSettings) -> Result<Self, PlanError> {
         settings.validate()?;
         let checked = Checked::new(dataflow)?;
+        check_repeatable(dataflow, settings)?;
         let graph = JobGraph::new(&checked);
         let tasks = Expansion::new(&graph, settings)?.tasks();
         let plan = Self { vertices: vertices(&graph), exchanges: exchanges(&graph, settings), tasks };
@@ -113,6 +114,19 @@ impl Plan {
             });
         }
         Ok(())
+    }
+}
+
+/// With checkpoints sources go back to where they were, unless the user does without.
+fn check_repeatable(dataflow: &Dataflow, settings: &JobSettings) -> Result<(), PlanError> {
+    if settings.checkpoint_interval.is_none() || settings.allow_unrepeatable {
+        return Ok(());
+    }
+    match dataflow.operators.iter().find(|operator| !operator.kind.can_be_repeated()) {
+        None => Ok(()),
+        Some(LogicalOperator { name, kind, .. }) => {
+            Err(PlanError::Unrepeatable { operator: name.clone(), kind: kind.name().to_owned() })
+        }
     }
 }
 

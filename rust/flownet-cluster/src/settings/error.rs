@@ -48,6 +48,9 @@ pub enum SettingsError {
         /// The timeout set.
         timeout: Duration,
     },
+    /// Checkpoints without a place.
+    #[error("checkpoint_interval is set, but not checkpoint_storage: say in which folder checkpoints are kept")]
+    NoStorage,
     /// Certificates that cannot be used.
     #[error("tls: {0}")]
     Tls(#[from] TlsError),

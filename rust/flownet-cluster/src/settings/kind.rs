@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use flownet_runtime::CheckpointMode;
 use flownet_runtime::spec::{Codec, FlowControl};
 use serde::Serialize;
 
 use super::SettingsError;
+use crate::checkpoint::Restart;
 use crate::tls::Tls;
 
 /// One setting, as users meet it.
@@ -130,7 +132,7 @@ macro_rules! always_valid {
     };
 }
 
-always_valid!(bool, Codec, FlowControl, Tls);
+always_valid!(bool, CheckpointMode, Codec, FlowControl, Restart, Tls);
 
 fn in_range(value: u64, setting: &Setting) -> Result<(), SettingsError> {
     match setting.kind {

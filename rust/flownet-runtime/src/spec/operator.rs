@@ -280,6 +280,11 @@ impl OperatorKind {
         }
     }
 
+    /// Whether a source brings the same again when it goes on from where it was. Others are no sources, or are.
+    pub fn can_be_repeated(&self) -> bool {
+        !matches!(self, Self::FromIterable { .. } | Self::FromScript { .. } | Self::SocketText { .. })
+    }
+
     /// Whether what it emits has the times of what it was given.
     pub fn keeps_timestamps(&self) -> bool {
         !matches!(self, Self::Window { .. } | Self::AssignTimestamps { .. })

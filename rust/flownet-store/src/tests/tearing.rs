@@ -102,7 +102,7 @@ impl ObjectStore for Tearing {
         match self.step() {
             Ok(()) => self.inner.delete_stream(locations),
             // At the step itself it may have gone through.
-            Err(true) if self.draw() % 2 == 0 => {
+            Err(true) if self.draw().is_multiple_of(2) => {
                 self.inner.delete_stream(locations).map(|deleted| deleted.and_then(|_| Err(dead()))).boxed()
             }
             Err(_) => stream::once(async { Err(dead()) }).boxed(),

@@ -3,6 +3,7 @@
 mod collect;
 mod custom;
 mod part_file;
+mod prepared;
 mod print;
 mod write_text;
 

@@ -11,8 +11,10 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use super::prepared;
+
 /// What the name of a part ends with while it is written.
-const IN_PROGRESS: &str = ".inprogress";
+pub(super) const IN_PROGRESS: &str = ".inprogress";
 
 /// `part-<index>.txt.inprogress`, which becomes `part-<index>.txt`.
 #[derive(Debug)]
@@ -23,6 +25,7 @@ pub(super) struct PartFile {
     parts: u32,
     /// Held, and with it the lock, until the file is complete or given up.
     file: File,
+    bytes: u64,
     is_complete: bool,
 }
 
@@ -40,7 +43,7 @@ impl PartFile {
             }
         };
         file.set_len(0)?;
-        Ok(Self { folder, index, parts, file, is_complete: false })
+        Ok(Self { folder, index, parts, file, bytes: 0, is_complete: false })
     }
 
     /// Where the part of this index is while it is written, for errors.
@@ -49,7 +52,22 @@ impl PartFile {
     }
 
     pub(super) fn write_all(&mut self, text: &[u8]) -> io::Result<()> {
-        self.file.write_all(text)
+        self.file.write_all(text)?;
+        self.bytes += text.len() as u64;
+        Ok(())
+    }
+
+    /// Length of what was written.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Gives the file another name, durably: it is whole, but does not count yet.
+    pub(super) fn seal(mut self, path: &Path) -> io::Result<()> {
+        self.file.sync_all()?;
+        fs::rename(Self::path_in(&self.folder, self.index), path)?;
+        self.is_complete = true;
+        File::open(&self.folder)?.sync_all()
     }
 
     /// Gives the file its name. The first part takes away those that a job with more of them left.
@@ -57,7 +75,11 @@ impl PartFile {
         self.file.sync_all()?;
         fs::rename(Self::path_in(&self.folder, self.index), self.folder.join(format!("part-{}.txt", self.index)))?;
         self.is_complete = true;
-        if self.index == 0 { remove_parts_beyond(&self.folder, self.parts) } else { Ok(()) }
+        if self.index > 0 {
+            return Ok(());
+        }
+        prepared::remove_all(&self.folder)?;
+        remove_parts_beyond(&self.folder, self.parts)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Carries out what the [`StallMachine`](crate::stall::StallMachine) decides.
 
-use super::{Driver, Event};
+use super::driver::{Driver, Event};
 use crate::{machine::JobState, stall::Command};
 
 impl Driver {

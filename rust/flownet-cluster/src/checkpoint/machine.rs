@@ -1,0 +1,302 @@
+//! Every decision about the checkpoints of one attempt.
+//!
+//! ```text
+//!          interval, pause over                all have answered           it is in the log
+//! Idle --------------------------> Pending ------------------------> Publishing -----------> Idle
+//!   ^                                 |  declined, timeout                |  not published
+//!   +---------------------------------+-----------------------------------+  (counted; too many: the attempt fails)
+//! ```
+//!
+//! # Invariants
+//! - I1: checkpoints are numbered upwards, each triggered once; one is under way at a time.
+//! - I2: a checkpoint is published only if every task that has not ended acknowledged it, and what those that have ended
+//!   kept last goes with it.
+//! - I3: [`Command::Complete`] comes only after it was said to be published, [`Command::Abort`] never for one that may be.
+//! - I4: when all tasks have finished, one more checkpoint is triggered without waiting for its time.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use flownet_store::TaskSnapshot;
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub(crate) enum Input {
+    /// All tasks run.
+    Running,
+    /// A task has taken its snapshot, and what it kept is written.
+    Acknowledged { task: u32, checkpoint: u64, kept: Kept },
+    /// A task could not.
+    Declined { task: u32, checkpoint: u64, reason: String },
+    /// A task's input has ended; it stays for one more checkpoint.
+    Finished { task: u32 },
+    /// A task has ended well.
+    Ended { task: u32 },
+    /// It counts.
+    Published { checkpoint: u64 },
+    /// It does not, and never will.
+    NotPublished { checkpoint: u64, reason: String },
+    /// The attempt is ending: nothing more is triggered.
+    Ending,
+    /// Time has passed.
+    Tick,
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    /// Tell the sources.
+    Trigger { checkpoint: u64 },
+    /// Write what it is made of, and then that it counts. Per task, by its number.
+    Publish { checkpoint: u64, triggered_at: Duration, kept: BTreeMap<u32, Kept> },
+    /// Tell all tasks that it counts.
+    Complete { checkpoint: u64 },
+    /// Tell all tasks that it never will.
+    Abort { checkpoint: u64 },
+    /// Too many have failed in a row.
+    Fail { checkpoint: u64, failed: u32, reason: String },
+}
+
+/// What a task kept for a checkpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Kept {
+    /// Where it is.
+    pub(crate) snapshot: TaskSnapshot,
+    /// Whether the task had come to the end of its input, and will end when this counts.
+    pub(crate) is_last: bool,
+    /// Whether it was the input's own end, and the task had done what comes then: it never runs again.
+    pub(crate) has_finished: bool,
+}
+
+/// What the machine acts by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CheckpointLimits {
+    /// From trigger to trigger.
+    pub(crate) interval: Duration,
+    /// From trigger to the last acknowledgement.
+    pub(crate) timeout: Duration,
+    /// From the end of one to the next trigger.
+    pub(crate) min_pause: Duration,
+    /// How many in a row may fail.
+    pub(crate) tolerable_failures: u32,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// Tasks do not all run yet, or no longer.
+    Off,
+    Idle,
+    Pending {
+        checkpoint: u64,
+        since: Duration,
+        kept: BTreeMap<u32, Kept>,
+    },
+    Publishing {
+        checkpoint: u64,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TaskPhase {
+    Runs,
+    Finished,
+    Ended,
+}
+
+/// The checkpoints of one attempt. See the module documentation.
+#[derive(Debug)]
+pub(crate) struct CheckpointMachine {
+    limits: CheckpointLimits,
+    next_checkpoint: u64,
+    phase: Phase,
+    tasks: Vec<TaskPhase>,
+    /// What each task kept for the last checkpoint that counts, or that it was restored from.
+    last_kept: BTreeMap<u32, Kept>,
+    /// What goes with the one that is being published.
+    publishing: BTreeMap<u32, Kept>,
+    next_trigger: Duration,
+    /// Of those in a row.
+    failed: u32,
+    commands: VecDeque<Command>,
+}
+
+impl CheckpointMachine {
+    /// For so many tasks; the first checkpoint is `next_checkpoint`. `restored` is what tasks began with.
+    pub(crate) fn new(
+        limits: CheckpointLimits,
+        tasks: usize,
+        next_checkpoint: u64,
+        restored: BTreeMap<u32, Kept>,
+    ) -> Self {
+        Self {
+            limits,
+            next_checkpoint,
+            phase: Phase::Off,
+            tasks: vec![TaskPhase::Runs; tasks],
+            last_kept: restored,
+            publishing: BTreeMap::new(),
+            next_trigger: Duration::MAX,
+            failed: 0,
+            commands: VecDeque::new(),
+        }
+    }
+
+    /// Takes what happened, at `now`. Total: what comes too late, twice, or of another checkpoint changes nothing.
+    pub(crate) fn handle(&mut self, input: Input, now: Duration) {
+        match input {
+            Input::Running if matches!(self.phase, Phase::Off) => {
+                self.phase = Phase::Idle;
+                self.next_trigger = if self.all_finished() { now } else { now + self.limits.interval };
+            }
+            Input::Running | Input::Tick => {}
+            Input::Acknowledged { task, checkpoint, kept } => self.acknowledged(task, checkpoint, kept),
+            Input::Declined { task, checkpoint, reason } => {
+                if self.is_pending(checkpoint) && (task as usize) < self.tasks.len() {
+                    self.abort(checkpoint, reason, now);
+                }
+            }
+            Input::Finished { task } => self.reached(task, TaskPhase::Finished),
+            Input::Ended { task } => self.reached(task, TaskPhase::Ended),
+            Input::Published { checkpoint } => self.published(checkpoint, now),
+            Input::NotPublished { checkpoint, reason } => {
+                if matches!(self.phase, Phase::Publishing { checkpoint: of } if of == checkpoint) {
+                    self.abort(checkpoint, reason, now);
+                }
+            }
+            Input::Ending => {
+                // One that is being published may come to count, and a task that waits for it is to end by that.
+                if !matches!(self.phase, Phase::Publishing { .. }) {
+                    self.phase = Phase::Off;
+                }
+                self.next_trigger = Duration::MAX;
+            }
+        }
+        self.publish_if_complete();
+        self.check_times(now);
+    }
+
+    /// What to do next; `None` until another input changes that.
+    pub(crate) fn poll_command(&mut self) -> Option<Command> {
+        self.commands.pop_front()
+    }
+
+    /// When to bring an [`Input::Tick`] if nothing happens before.
+    pub(crate) fn poll_timeout(&self) -> Option<Duration> {
+        let at = match &self.phase {
+            Phase::Idle => self.next_trigger,
+            Phase::Pending { since, .. } => *since + self.limits.timeout,
+            Phase::Off | Phase::Publishing { .. } => return None,
+        };
+        (at < Duration::MAX).then_some(at)
+    }
+
+    fn acknowledged(&mut self, task: u32, checkpoint: u64, new: Kept) {
+        if let Phase::Pending { checkpoint: of, kept, .. } = &mut self.phase
+            && *of == checkpoint
+            && (task as usize) < self.tasks.len()
+        {
+            kept.entry(task).or_insert(new);
+        }
+    }
+
+    fn reached(&mut self, task: u32, phase: TaskPhase) {
+        let Some(known) = self.tasks.get_mut(task as usize) else { return };
+        if *known == TaskPhase::Ended {
+            return;
+        }
+        *known = phase;
+        if phase == TaskPhase::Finished && self.next_trigger < Duration::MAX && self.all_finished() {
+            // I4.
+            self.next_trigger = Duration::ZERO;
+        }
+    }
+
+    fn all_finished(&self) -> bool {
+        !self.tasks.contains(&TaskPhase::Runs)
+    }
+
+    fn publish_if_complete(&mut self) {
+        let Phase::Pending { checkpoint, since, kept } = &mut self.phase else { return };
+        let missing =
+            (0..).zip(&self.tasks).any(|(task, phase)| *phase != TaskPhase::Ended && !kept.contains_key(&task));
+        if missing {
+            return;
+        }
+        let (checkpoint, triggered_at) = (*checkpoint, *since);
+        // I2: of a task that has ended since its acknowledgement, that one; of one that ended before, its last.
+        let mut kept = std::mem::take(kept);
+        for (task, phase) in (0..).zip(&self.tasks) {
+            if *phase == TaskPhase::Ended
+                && let Some(last) = self.last_kept.get(&task)
+            {
+                kept.entry(task).or_insert_with(|| last.clone());
+            }
+        }
+        self.publishing = kept.clone();
+        self.phase = Phase::Publishing { checkpoint };
+        self.commands.push_back(Command::Publish { checkpoint, triggered_at, kept });
+    }
+
+    fn published(&mut self, checkpoint: u64, now: Duration) {
+        if !matches!(self.phase, Phase::Publishing { checkpoint: of } if of == checkpoint) {
+            return;
+        }
+        self.failed = 0;
+        self.last_kept = std::mem::take(&mut self.publishing);
+        if (0..).zip(&self.tasks).all(|(task, phase)| *phase == TaskPhase::Ended || self.is_last(task)) {
+            // They all end by it.
+            self.next_trigger = Duration::MAX;
+        }
+        self.rest(now);
+        self.commands.push_back(Command::Complete { checkpoint });
+    }
+
+    fn is_last(&self, task: u32) -> bool {
+        self.last_kept.get(&task).is_some_and(|kept| kept.is_last)
+    }
+
+    fn abort(&mut self, checkpoint: u64, reason: String, now: Duration) {
+        self.failed += 1;
+        self.publishing.clear();
+        self.rest(now);
+        self.commands.push_back(Command::Abort { checkpoint });
+        if self.failed > self.limits.tolerable_failures {
+            self.phase = Phase::Off;
+            self.next_trigger = Duration::MAX;
+            self.commands.push_back(Command::Fail { checkpoint, failed: self.failed, reason });
+        }
+    }
+
+    /// Until the next one.
+    fn rest(&mut self, now: Duration) {
+        self.phase = if self.next_trigger == Duration::MAX { Phase::Off } else { Phase::Idle };
+        if self.next_trigger < Duration::MAX {
+            self.next_trigger = self.next_trigger.max(now + self.limits.min_pause);
+        }
+    }
+
+    fn check_times(&mut self, now: Duration) {
+        match &self.phase {
+            Phase::Pending { checkpoint, since, kept } if now >= *since + self.limits.timeout => {
+                let waits = |(task, phase): &(u32, &TaskPhase)| **phase != TaskPhase::Ended && !kept.contains_key(task);
+                let silent = (0..).zip(&self.tasks).filter(waits).count();
+                let (checkpoint, limit) = (*checkpoint, self.limits.timeout);
+                let reason = format!("{silent} of {} tasks have not answered within {limit:?}", self.tasks.len());
+                self.abort(checkpoint, reason, now);
+            }
+            _ => {}
+        }
+        let has_tasks = self.tasks.iter().any(|phase| *phase != TaskPhase::Ended);
+        if matches!(self.phase, Phase::Idle) && now >= self.next_trigger && has_tasks {
+            let checkpoint = self.next_checkpoint;
+            self.next_checkpoint += 1;
+            self.next_trigger = now + self.limits.interval;
+            self.phase = Phase::Pending { checkpoint, since: now, kept: BTreeMap::new() };
+            self.commands.push_back(Command::Trigger { checkpoint });
+        }
+    }
+
+    fn is_pending(&self, checkpoint: u64) -> bool {
+        matches!(self.phase, Phase::Pending { checkpoint: of, .. } if of == checkpoint)
+    }
+}

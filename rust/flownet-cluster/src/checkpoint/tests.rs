@@ -1,0 +1,415 @@
+//! The machine in worlds that lose, double, delay and reorder what tasks say, and attempts that end at any step.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use flownet_store::TaskSnapshot;
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn limits() -> CheckpointLimits {
+    let (interval, timeout, min_pause) = (SECOND * 10, SECOND * 60, Duration::ZERO);
+    CheckpointLimits { interval, timeout, min_pause, tolerable_failures: 0 }
+}
+
+/// Marked with the checkpoint and the task that it is of.
+fn kept(checkpoint: u64, task: u32) -> Kept {
+    let snapshot = TaskSnapshot { parts: vec![], bytes: checkpoint * 1000 + u64::from(task) };
+    Kept { snapshot, is_last: false, has_finished: false }
+}
+
+fn machine(tasks: usize, limits: CheckpointLimits) -> CheckpointMachine {
+    let mut machine = CheckpointMachine::new(limits, tasks, 1, BTreeMap::new());
+    machine.handle(Input::Running, Duration::ZERO);
+    machine
+}
+
+fn commands(machine: &mut CheckpointMachine) -> Vec<Command> {
+    std::iter::from_fn(|| machine.poll_command()).collect()
+}
+
+fn acknowledge(machine: &mut CheckpointMachine, checkpoint: u64, task: u32, now: Duration) {
+    machine.handle(Input::Acknowledged { task, checkpoint, kept: kept(checkpoint, task) }, now);
+}
+
+#[test]
+fn a_checkpoint_counts_when_all_have_answered_and_it_is_published() {
+    let mut machine = machine(2, limits());
+    assert_eq!(machine.poll_timeout(), Some(SECOND * 10));
+    machine.handle(Input::Tick, SECOND * 9);
+    assert!(commands(&mut machine).is_empty());
+    machine.handle(Input::Tick, SECOND * 10);
+    assert_eq!(commands(&mut machine), [Command::Trigger { checkpoint: 1 }]);
+    acknowledge(&mut machine, 1, 0, SECOND * 11);
+    acknowledge(&mut machine, 1, 0, SECOND * 11);
+    acknowledge(&mut machine, 9, 1, SECOND * 11);
+    assert!(commands(&mut machine).is_empty(), "one of two has answered, twice");
+    acknowledge(&mut machine, 1, 1, SECOND * 12);
+    let kept: BTreeMap<_, _> = [(0, kept(1, 0)), (1, kept(1, 1))].into();
+    assert_eq!(commands(&mut machine), [Command::Publish { checkpoint: 1, triggered_at: SECOND * 10, kept }]);
+    machine.handle(Input::Tick, SECOND * 1000);
+    assert!(commands(&mut machine).is_empty(), "what is being published is not given up");
+    machine.handle(Input::Published { checkpoint: 1 }, SECOND * 1000);
+    let next = [Command::Complete { checkpoint: 1 }, Command::Trigger { checkpoint: 2 }];
+    assert_eq!(commands(&mut machine), next);
+}
+
+#[test]
+fn the_next_one_waits_for_its_time_and_for_the_pause() {
+    let mut machine = machine(1, CheckpointLimits { min_pause: SECOND * 8, ..limits() });
+    machine.handle(Input::Tick, SECOND * 10);
+    acknowledge(&mut machine, 1, 0, SECOND * 15);
+    machine.handle(Input::Published { checkpoint: 1 }, SECOND * 15);
+    assert_eq!(
+        machine.poll_timeout(),
+        Some(SECOND * 23),
+        "8 s behind its end, which is more than 10 behind its trigger"
+    );
+}
+
+#[test]
+fn what_fails_is_aborted_and_counted_and_too_many_in_a_row_fail_the_attempt() {
+    let mut machine = machine(2, CheckpointLimits { tolerable_failures: 1, ..limits() });
+    let decline = |machine: &mut CheckpointMachine, checkpoint, now| {
+        machine.handle(Input::Declined { task: 1, checkpoint, reason: "no room".into() }, now);
+        machine.handle(Input::Declined { task: 0, checkpoint, reason: "again".into() }, now);
+    };
+    machine.handle(Input::Tick, SECOND * 10);
+    commands(&mut machine);
+    decline(&mut machine, 1, SECOND * 11);
+    assert_eq!(commands(&mut machine), [Command::Abort { checkpoint: 1 }], "counted once");
+    acknowledge(&mut machine, 1, 0, SECOND * 12);
+    acknowledge(&mut machine, 1, 1, SECOND * 12);
+    assert!(commands(&mut machine).is_empty(), "too late");
+    machine.handle(Input::Tick, SECOND * 20);
+    machine.handle(Input::Tick, SECOND * 80);
+    let all = commands(&mut machine);
+    assert_eq!(all[..2], [Command::Trigger { checkpoint: 2 }, Command::Abort { checkpoint: 2 }]);
+    let Command::Fail { checkpoint: 2, failed: 2, reason } = &all[2] else { panic!("{all:?}") };
+    assert_eq!(reason, "2 of 2 tasks have not answered within 60s");
+    machine.handle(Input::Tick, SECOND * 1000);
+    assert!(commands(&mut machine).is_empty());
+}
+
+#[test]
+fn one_that_counts_forgives_those_before() {
+    let mut machine = machine(1, CheckpointLimits { tolerable_failures: 1, ..limits() });
+    for round in 0..5 {
+        let now = SECOND * 20 * (round + 1);
+        machine.handle(Input::Tick, now);
+        let checkpoint = u64::from(round) + 1;
+        assert_eq!(commands(&mut machine), [Command::Trigger { checkpoint }]);
+        if round % 2 == 0 {
+            acknowledge(&mut machine, checkpoint, 0, now);
+            machine.handle(Input::NotPublished { checkpoint, reason: "full".into() }, now);
+            assert_eq!(commands(&mut machine).last(), Some(&Command::Abort { checkpoint }));
+        } else {
+            acknowledge(&mut machine, checkpoint, 0, now);
+            machine.handle(Input::Published { checkpoint }, now);
+            assert_eq!(commands(&mut machine).last(), Some(&Command::Complete { checkpoint }));
+        }
+    }
+}
+
+#[test]
+fn tasks_that_have_finished_get_one_more_checkpoint_at_once_and_only_one() {
+    let mut machine = machine(2, limits());
+    machine.handle(Input::Finished { task: 0 }, SECOND);
+    assert!(commands(&mut machine).is_empty(), "the other one still works");
+    machine.handle(Input::Finished { task: 1 }, SECOND * 2);
+    assert_eq!(commands(&mut machine), [Command::Trigger { checkpoint: 1 }]);
+    for task in 0..2 {
+        let kept = Kept { is_last: true, has_finished: true, ..kept(1, task) };
+        machine.handle(Input::Acknowledged { task, checkpoint: 1, kept }, SECOND * 3);
+    }
+    commands(&mut machine);
+    machine.handle(Input::Published { checkpoint: 1 }, SECOND * 4);
+    assert_eq!(commands(&mut machine), [Command::Complete { checkpoint: 1 }]);
+    machine.handle(Input::Tick, SECOND * 1000);
+    assert!(commands(&mut machine).is_empty() && machine.poll_timeout().is_none());
+}
+
+#[test]
+fn one_that_was_under_way_when_tasks_finished_is_followed_by_another() {
+    let mut machine = machine(1, limits());
+    machine.handle(Input::Tick, SECOND * 10);
+    acknowledge(&mut machine, 1, 0, SECOND * 11);
+    machine.handle(Input::Finished { task: 0 }, SECOND * 11);
+    commands(&mut machine);
+    machine.handle(Input::Published { checkpoint: 1 }, SECOND * 12);
+    assert_eq!(commands(&mut machine), [Command::Complete { checkpoint: 1 }, Command::Trigger { checkpoint: 2 }]);
+}
+
+#[test]
+fn what_tasks_that_have_ended_kept_goes_with_every_checkpoint_after() {
+    let mut machine = machine(2, limits());
+    machine.handle(Input::Finished { task: 0 }, SECOND);
+    machine.handle(Input::Tick, SECOND * 10);
+    let last = Kept { is_last: true, has_finished: true, ..kept(1, 0) };
+    machine.handle(Input::Acknowledged { task: 0, checkpoint: 1, kept: last.clone() }, SECOND * 10);
+    acknowledge(&mut machine, 1, 1, SECOND * 10);
+    machine.handle(Input::Published { checkpoint: 1 }, SECOND * 11);
+    machine.handle(Input::Ended { task: 0 }, SECOND * 11);
+    for checkpoint in 2..4 {
+        machine.handle(Input::Tick, SECOND * 10 * checkpoint as u32);
+        commands(&mut machine);
+        acknowledge(&mut machine, checkpoint, 1, SECOND * 10 * checkpoint as u32);
+        let published = commands(&mut machine);
+        let [Command::Publish { kept, .. }] = &published[..] else { panic!("{published:?}") };
+        assert_eq!(kept[&0], last, "of task 0 what it kept last");
+        assert_eq!(kept[&1].snapshot.bytes, checkpoint * 1000 + 1);
+        machine.handle(Input::Published { checkpoint }, SECOND * 10 * checkpoint as u32);
+    }
+}
+
+/// A world of tasks that answer late, twice, in any order or never.
+struct World {
+    rng: fastrand::Rng,
+    machine: CheckpointMachine,
+    now: Duration,
+    tasks: Vec<Task>,
+    /// What is on its way to the machine, and when it comes.
+    mail: Vec<(Duration, Input)>,
+    /// What is on its way to the tasks.
+    orders: Vec<(Duration, usize, Told)>,
+    losses: bool,
+    triggered: u64,
+    published: BTreeSet<u64>,
+    being_published: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Told {
+    Trigger(u64),
+    Complete(u64),
+}
+
+#[derive(Clone, Debug, Default)]
+struct Task {
+    finishes_at: Duration,
+    has_finished: bool,
+    has_ended: bool,
+    /// The first checkpoint that it took after it had finished.
+    last: Option<u64>,
+    /// What it kept for each.
+    kept: BTreeMap<u64, Kept>,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let losses = rng.bool();
+        let limits = CheckpointLimits {
+            interval: Duration::from_millis(rng.u64(1..5_000)),
+            timeout: Duration::from_millis(rng.u64(1_000..5_000)),
+            min_pause: Duration::from_millis(rng.u64(0..2_000)),
+            tolerable_failures: u32::MAX,
+        };
+        let count = rng.usize(1..6);
+        let mut machine = CheckpointMachine::new(limits, count, 1, BTreeMap::new());
+        machine.handle(Input::Running, Duration::ZERO);
+        let finishes = |rng: &mut fastrand::Rng| Duration::from_millis(rng.u64(0..30_000));
+        let tasks = (0..count).map(|_| Task { finishes_at: finishes(&mut rng), ..Task::default() }).collect();
+        let (mail, orders, published) = (Vec::new(), Vec::new(), BTreeSet::new());
+        let now = Duration::ZERO;
+        Self { rng, machine, now, tasks, mail, orders, losses, triggered: 0, published, being_published: None }
+    }
+
+    fn run(&mut self) {
+        while self.now < SECOND * 3000 && !self.tasks.iter().all(|task| task.has_ended) {
+            self.now += Duration::from_millis(self.rng.u64(1..100));
+            self.tasks_finish();
+            self.deliver();
+            self.machine.handle(Input::Tick, self.now);
+            self.obey();
+        }
+        assert!(self.tasks.iter().all(|task| task.has_ended), "a job whose tasks have finished comes to its end");
+    }
+
+    fn soon(&mut self) -> Duration {
+        self.now + Duration::from_millis(self.rng.u64(0..800))
+    }
+
+    /// Perhaps twice, perhaps never. Reports of a task's own course are not lost: their connection is what keeps it alive.
+    fn post(&mut self, input: Input) {
+        let may_be_lost = matches!(input, Input::Acknowledged { .. } | Input::Declined { .. });
+        let copies = match self.rng.u8(0..10) {
+            0 if self.losses && may_be_lost => 0,
+            1 => 2,
+            _ => 1,
+        };
+        for _ in 0..copies {
+            let at = self.soon();
+            self.mail.push((at, input.clone()));
+        }
+    }
+
+    fn tasks_finish(&mut self) {
+        for number in 0..self.tasks.len() {
+            if !self.tasks[number].has_finished && self.now >= self.tasks[number].finishes_at {
+                self.tasks[number].has_finished = true;
+                self.post(Input::Finished { task: number as u32 });
+            }
+        }
+    }
+
+    fn deliver(&mut self) {
+        let now = self.now;
+        let (due, later): (Vec<_>, Vec<_>) = self.orders.drain(..).partition(|(at, ..)| *at <= now);
+        self.orders = later;
+        for (_, task, told) in due {
+            self.tell(task, told);
+        }
+        let (due, later): (Vec<_>, Vec<_>) = self.mail.drain(..).partition(|(at, _)| *at <= now);
+        self.mail = later;
+        for (_, input) in due {
+            if let Input::Published { checkpoint } = input {
+                self.published.insert(checkpoint);
+                self.being_published = None;
+            } else if let Input::NotPublished { .. } = input {
+                self.being_published = None;
+            }
+            self.machine.handle(input, now);
+            self.obey();
+        }
+    }
+
+    fn tell(&mut self, number: usize, told: Told) {
+        let task = &mut self.tasks[number];
+        if task.has_ended {
+            return;
+        }
+        match told {
+            Told::Trigger(checkpoint) if !task.kept.contains_key(&checkpoint) => {
+                let of = kept(checkpoint, number as u32);
+                let kept = Kept { is_last: task.has_finished, has_finished: task.has_finished, ..of };
+                task.kept.insert(checkpoint, kept.clone());
+                if task.has_finished {
+                    task.last.get_or_insert(checkpoint);
+                }
+                let task = number as u32;
+                if self.rng.u8(0..20) == 0 {
+                    self.post(Input::Declined { task, checkpoint, reason: "drawn".into() });
+                } else {
+                    self.post(Input::Acknowledged { task, checkpoint, kept });
+                }
+            }
+            Told::Trigger(_) => {}
+            Told::Complete(checkpoint) => {
+                if task.last.is_some_and(|last| last <= checkpoint) {
+                    task.has_ended = true;
+                    self.post(Input::Ended { task: number as u32 });
+                }
+            }
+        }
+    }
+
+    fn obey(&mut self) {
+        while let Some(command) = self.machine.poll_command() {
+            match command {
+                Command::Trigger { checkpoint } => {
+                    assert!(checkpoint > self.triggered, "I1: numbers grow");
+                    assert_eq!(self.being_published, None, "I1: one at a time");
+                    self.triggered = checkpoint;
+                    self.tell_all(Told::Trigger(checkpoint));
+                }
+                Command::Publish { checkpoint, kept, .. } => {
+                    assert_eq!(checkpoint, self.triggered);
+                    self.check_whole(checkpoint, &kept);
+                    self.being_published = Some(checkpoint);
+                    let input = match self.rng.u8(0..8) {
+                        0 => Input::NotPublished { checkpoint, reason: "drawn".into() },
+                        _ => Input::Published { checkpoint },
+                    };
+                    let at = self.soon();
+                    self.mail.push((at, input));
+                }
+                Command::Complete { checkpoint } => {
+                    assert!(self.published.contains(&checkpoint), "I3: only what was published");
+                    self.tell_all(Told::Complete(checkpoint));
+                }
+                Command::Abort { checkpoint } => {
+                    assert!(!self.published.contains(&checkpoint), "I3: what counts is not called off");
+                    assert_ne!(self.being_published, Some(checkpoint), "I3: nor what may yet count");
+                }
+                Command::Fail { .. } => panic!("all failures are tolerated"),
+            }
+        }
+    }
+
+    /// I2.
+    fn check_whole(&self, checkpoint: u64, kept: &BTreeMap<u32, Kept>) {
+        assert_eq!(kept.len(), self.tasks.len(), "something of every task");
+        for (number, kept) in kept {
+            let of = kept.snapshot.bytes / 1000;
+            let task = &self.tasks[*number as usize];
+            assert_eq!(kept.snapshot.bytes % 1000, u64::from(*number));
+            assert!(of == checkpoint || (task.has_ended && kept.is_last), "{of} in {checkpoint} of a task that runs");
+            assert_eq!(task.kept.get(&of), Some(kept), "as the task kept it");
+        }
+    }
+
+    fn tell_all(&mut self, told: Told) {
+        for task in 0..self.tasks.len() {
+            let at = self.soon();
+            self.orders.push((at, task, told));
+        }
+    }
+}
+
+#[test]
+fn whatever_is_lost_doubled_or_late_only_whole_checkpoints_count_and_the_job_ends() {
+    let mut published = 0;
+    for seed in 0..10_000 {
+        let mut world = World::new(seed);
+        world.run();
+        published += world.published.len();
+    }
+    assert!(published > 50_000, "{published} of 10,000 jobs");
+}
+
+#[test]
+fn delays_grow_up_to_a_minute_and_shrink_when_it_has_run_for_an_hour() {
+    let mut supervisor = Supervisor::new(&Restart::Auto, true, 7);
+    let mut now = Duration::ZERO;
+    let (mut expected, mut delays) = (1.0_f64, Vec::new());
+    for _ in 0..20 {
+        let delay = supervisor.failed(now).expect("always");
+        let share = delay.as_secs_f64() / expected;
+        assert!((0.9..=1.1).contains(&share), "{delay:?} where {expected} s were due");
+        delays.push(share);
+        expected = (expected * 1.5).min(60.0);
+        now += delay + SECOND;
+        supervisor.begins(now);
+    }
+    assert!(delays.iter().any(|share| (share - 1.0).abs() > 0.01), "they are spread");
+    let delay = supervisor.failed(now + SECOND * 3600).expect("always");
+    assert!(delay < SECOND * 2, "{delay:?}");
+}
+
+#[test]
+fn others_restart_so_often_as_they_say() {
+    let restarts = |restart: &str, has_checkpoints, every: u32| {
+        let mut supervisor = Supervisor::new(&restart.parse().expect(restart), has_checkpoints, 0);
+        (0..100).take_while(|n| supervisor.failed(SECOND * every * *n).is_some()).count()
+    };
+    assert_eq!((restarts("auto", false, 1), restarts("none", true, 1)), (0, 0));
+    assert_eq!((restarts("exponential", false, 1), restarts("fixed:3:10s", true, 1)), (100, 3));
+    assert_eq!((restarts("rate:3:1min:1s", true, 1), restarts("rate:3:1min:1s", true, 30)), (3, 100));
+    let mut fixed = Supervisor::new(&"fixed:1:250ms".parse().expect("a way"), false, 0);
+    assert_eq!((fixed.failed(SECOND), fixed.failed(SECOND)), (Some(Duration::from_millis(250)), None));
+}
+
+#[test]
+fn a_way_to_restart_is_read_as_it_is_shown_and_what_is_none_is_refused() {
+    for text in ["auto", "none", "exponential", "fixed:3:10s", "rate:3:300s:1500ms"] {
+        assert_eq!(text.parse::<Restart>().expect(text).to_string(), text);
+    }
+    assert_eq!("rate:3:5min:0.5s".parse::<Restart>().expect("a way").to_string(), "rate:3:300s:500ms");
+    for text in ["", "fixed", "fixed:3", "fixed:x:1s", "fixed:3:1", "fixed:3:1y", "rate:1:1s", "often"] {
+        let error = text.parse::<Restart>().expect_err(text).to_string();
+        assert!(error.contains(&format!("restart={text:?} must be")), "{error}");
+    }
+}

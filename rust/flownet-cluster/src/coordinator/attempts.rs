@@ -1,0 +1,158 @@
+//! A job is a row of attempts: what follows the end of one, and how the next begins.
+//!
+//! Workers that answer stay from one attempt to the next: their tasks are cancelled, they give back all these had, and get
+//! others. A worker that was lost, or did not let go of its tasks in time, is replaced.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use flownet_store::StoreError;
+
+use super::driver::{Driver, Event, Seat, flow_loop, job_machine, stall_machine};
+use crate::{
+    error::ClusterError,
+    machine::{JobState, Outcome},
+};
+
+impl Driver {
+    /// Runs the job to its end. Afterwards no worker runs any more.
+    pub(super) async fn run(mut self) -> Result<(), ClusterError> {
+        loop {
+            if let Err(error) = self.begin_attempt().await {
+                self.begin_later(error).await?;
+                continue;
+            }
+            let outcome = self.run_attempt().await;
+            let Some(delay) = self.next_attempt(&outcome) else {
+                let verdict = self.verdict(outcome);
+                self.let_everybody_go().await;
+                self.last_sweep().await;
+                return verdict;
+            };
+            let Err(error) = self.verdict(outcome) else { return Ok(()) };
+            tracing::warn!(job = self.job.settings.job_name, %error, ?delay, "the job failed and is restarted");
+            self.board.restarting(&error);
+            self.wait_for_next_attempt(delay).await?;
+        }
+    }
+
+    /// A job that has run waits for its storage to be there again, as it would after any other failure.
+    async fn begin_later(&mut self, error: ClusterError) -> Result<(), ClusterError> {
+        let may_pass = self.has_run && matches!(error, ClusterError::Store(StoreError::Io { .. }));
+        let delay = may_pass.then(|| self.supervisor.failed(self.began.elapsed())).flatten();
+        let Some(delay) = delay else { return Err(error) };
+        tracing::warn!(job = self.job.settings.job_name, %error, ?delay, "the job cannot be restarted yet");
+        self.board.restarting(&error);
+        self.wait_for_next_attempt(delay).await
+    }
+
+    /// How long to wait for the next attempt; none if there is to be none.
+    fn next_attempt(&mut self, outcome: &Outcome) -> Option<Duration> {
+        if !matches!(outcome, Outcome::Failed(_)) || !self.may_restart() {
+            return None;
+        }
+        self.supervisor.failed(self.began.elapsed())
+    }
+
+    /// Whether the attempt, which has failed, is followed by another. A job that never came to run is not: whoever
+    /// started it waits to be told why.
+    fn may_restart(&self) -> bool {
+        self.has_run
+            && self.machine.has_failed()
+            && !self.checkpoints.as_ref().is_some_and(|checkpoints| checkpoints.is_fenced())
+            && self.supervisor.would_restart(self.began.elapsed())
+    }
+
+    /// Whether a worker that was told to stop is to stay for the next attempt.
+    pub(super) fn is_kept(&self, worker: u32) -> bool {
+        self.may_restart() && self.seats.get(&worker).is_some_and(|seat| seat.link.is_some() && !seat.leaving)
+    }
+
+    async fn begin_attempt(&mut self) -> Result<(), ClusterError> {
+        self.generation += 1;
+        self.seats.values_mut().for_each(Seat::settle);
+        self.machine = job_machine(&self.job, &self.seats);
+        self.flow = flow_loop(&self.job);
+        self.stall = stall_machine(&self.job);
+        let now = self.began.elapsed();
+        self.supervisor.begins(now);
+        self.board.begin_attempt();
+        if let Some(checkpoints) = &mut self.checkpoints {
+            let (generation, resumed, restored) = checkpoints.begin(&self.job).await?;
+            self.generation = generation;
+            self.restored = Some(restored);
+            // In another process, at that.
+            self.has_run |= resumed.is_some();
+            self.board.resumed(resumed);
+        }
+        Ok(())
+    }
+
+    /// Keeps the workers alive, and notes who is lost meanwhile.
+    async fn wait_for_next_attempt(&mut self, delay: Duration) -> Result<(), ClusterError> {
+        self.board.set_state(JobState::Restarting);
+        let until = Instant::now() + delay;
+        while Instant::now() < until {
+            let look_at = until.min(Instant::now() + LOOK);
+            tokio::select! {
+                biased;
+                event = self.events.recv() => match event {
+                    None | Some(Event::Cancel | Event::Stop { .. }) => return Err(ClusterError::Cancelled),
+                    Some(Event::Of { event, .. }) => self.note(*event),
+                    Some(event) => self.note(event),
+                },
+                () = tokio::time::sleep_until(look_at.into()) => {}
+            }
+            for seat in self.seats.values_mut() {
+                seat.look_after();
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, event: Event) {
+        if let Event::Disconnected { worker, reason } = event {
+            self.seat(worker).disconnected.get_or_insert((Instant::now(), reason));
+        }
+    }
+
+    /// After the last attempt: those that were kept, in vain, leave as any other.
+    async fn let_everybody_go(&mut self) {
+        let deadline = Instant::now() + self.job.settings.cancel_timeout;
+        self.seats.values_mut().for_each(Seat::leave);
+        while self.seats.values().any(|seat| seat.process.is_some()) && Instant::now() < deadline {
+            tokio::time::sleep(ENDING_LOOK).await;
+            for seat in self.seats.values_mut() {
+                seat.look_after();
+            }
+        }
+    }
+}
+
+impl Seat {
+    /// Forgets who is gone.
+    fn look_after(&mut self) {
+        if let Some(process) = &mut self.process
+            && process.try_exit().is_some()
+        {
+            self.process = None;
+            self.link = None;
+        }
+    }
+
+    /// For an attempt to begin: who is not there, or cannot be called, is to be launched.
+    fn settle(&mut self) {
+        self.look_after();
+        let is_here = self.link.is_some() && !self.leaving && self.disconnected.is_none();
+        if !is_here {
+            // A process that is left is killed with it.
+            *self = Self::new(self.identity.worker);
+        }
+    }
+}
+
+const LOOK: Duration = Duration::from_millis(50);
+const ENDING_LOOK: Duration = Duration::from_millis(5);
+
+/// What each task goes on from, by its number.
+pub(super) type RestoredTasks = BTreeMap<u32, crate::rpc::Restored>;

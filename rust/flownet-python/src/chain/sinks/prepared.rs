@@ -1,0 +1,213 @@
+//! What `write_text` writes between two checkpoints: a file that is pending until the checkpoint counts, and then gets its
+//! name.
+//!
+//! ```text
+//! part-0.txt.inprogress  --snapshot-->  part-0-000003.txt.TOKEN.pending  --complete-->  part-0-000003.txt
+//! ```
+//!
+//! # Invariants
+//! - I1: a file with its final name is of a checkpoint that counts, complete and durable.
+//! - I2: committing twice is committing once.
+//! - I3: what no checkpoint knows of is removed when the subtask goes on, and never gets a name. The token keeps files of
+//!   this attempt apart from those of one before that is not quite dead.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::part_file::IN_PROGRESS;
+
+const PENDING: &str = ".pending";
+
+/// A file that waits for its checkpoint. This is state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Prepared {
+    pub(super) subtask: u32,
+    /// Counted over all attempts.
+    pub(super) number: u64,
+    /// Of the attempt.
+    pub(super) token: String,
+    pub(super) bytes: u64,
+}
+
+/// What the name of a file says of it.
+#[derive(Debug, PartialEq, Eq)]
+enum Name<'a> {
+    /// Of a job without checkpoints.
+    Whole {
+        subtask: u32,
+    },
+    InProgress {
+        subtask: u32,
+    },
+    Committed {
+        subtask: u32,
+        number: u64,
+    },
+    Pending {
+        subtask: u32,
+        number: u64,
+        token: &'a str,
+    },
+}
+
+impl Prepared {
+    pub(super) fn pending_path(&self, folder: &Path) -> PathBuf {
+        folder.join(format!("part-{}-{:06}.txt.{}{PENDING}", self.subtask, self.number, self.token))
+    }
+
+    fn path(&self, folder: &Path) -> PathBuf {
+        folder.join(format!("part-{}-{:06}.txt", self.subtask, self.number))
+    }
+
+    /// Gives the file its name, unless it has it.
+    pub(super) fn commit(&self, folder: &Path) -> io::Result<()> {
+        let path = self.path(folder);
+        match fs::rename(self.pending_path(folder), &path) {
+            Ok(()) => File::open(folder)?.sync_all(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if fs::metadata(&path).is_ok_and(|found| found.len() == self.bytes) {
+                    return Ok(());
+                }
+                let text = format!("{} was prepared for a checkpoint and is gone", path.display());
+                Err(io::Error::new(io::ErrorKind::NotFound, text))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Removes what a subtask finds of attempts and jobs before, but for what its checkpoint knows: files numbered below `next`
+/// and those of `kept`. The first subtask removes those beyond the last one, too.
+pub(super) fn remove_strays(
+    folder: &Path,
+    (subtask, parallelism): (u32, u32),
+    next: u64,
+    kept: &[Prepared],
+) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let Some(name) = name.to_str().and_then(Name::parse) else { continue };
+        let is_stray = match name {
+            Name::InProgress { .. } => false,
+            Name::Whole { .. } => true,
+            Name::Committed { number, .. } => number >= next,
+            Name::Pending { number, token, .. } => {
+                !kept.iter().any(|kept| (kept.number, kept.token.as_str()) == (number, token))
+            }
+        };
+        let is_mine = name.subtask() == subtask;
+        let is_beyond = subtask == 0 && name.subtask() >= parallelism;
+        if is_beyond || (is_mine && is_stray) {
+            match fs::remove_file(entry.path()) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Removes what a job with checkpoints left: for one without, whose parts are all there.
+pub(super) fn remove_all(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if let Some(Name::Committed { .. } | Name::Pending { .. }) = name.to_str().and_then(Name::parse) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+impl<'a> Name<'a> {
+    fn parse(name: &'a str) -> Option<Self> {
+        let rest = name.strip_prefix("part-")?;
+        let (index, tail) = rest.split_once(".txt")?;
+        let plain = |text: &str| text.parse::<u32>().ok().filter(|number| number.to_string() == text);
+        let (subtask, number) = match index.split_once('-') {
+            None => (plain(index)?, None),
+            Some((subtask, number)) => (plain(subtask)?, Some(number.parse::<u64>().ok()?)),
+        };
+        match (number, tail) {
+            (None, "") => Some(Self::Whole { subtask }),
+            (None, IN_PROGRESS) => Some(Self::InProgress { subtask }),
+            (Some(number), "") => Some(Self::Committed { subtask, number }),
+            (Some(number), tail) => {
+                let token = tail.strip_prefix('.')?.strip_suffix(PENDING)?;
+                Some(Self::Pending { subtask, number, token })
+            }
+            (None, _) => None,
+        }
+    }
+
+    fn subtask(&self) -> u32 {
+        match *self {
+            Self::Whole { subtask }
+            | Self::InProgress { subtask }
+            | Self::Committed { subtask, .. }
+            | Self::Pending { subtask, .. } => subtask,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prepared(subtask: u32, number: u64, token: &str) -> Prepared {
+        Prepared { subtask, number, token: token.into(), bytes: 2 }
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").file_name());
+        let mut names: Vec<String> = entries.map(|name| name.to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_is_committed_once_however_often_that_is_asked_for() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = prepared(1, 3, "a");
+        fs::write(file.pending_path(folder.path()), "x\n").expect("a file");
+        file.commit(folder.path()).expect("pending");
+        file.commit(folder.path()).expect("committed");
+        assert_eq!(names(folder.path()), ["part-1-000003.txt"]);
+        let lost = prepared(1, 4, "a").commit(folder.path()).expect_err("never written");
+        assert!(lost.to_string().contains("part-1-000004.txt was prepared for a checkpoint and is gone"), "{lost}");
+    }
+
+    #[test]
+    fn what_no_checkpoint_knows_of_goes_and_what_is_no_part_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let stays = [
+            "part-0-000001.txt",
+            "part-0-000002.txt.new.pending",
+            "part-0.txt.inprogress",
+            "part-1-000009.txt",
+            "part-1-000009.txt.old.pending",
+            "part-x.txt",
+            "notes",
+        ];
+        let goes = [
+            "part-0.txt",
+            "part-0-000002.txt",
+            "part-0-000002.txt.old.pending",
+            "part-0-000003.txt.new.pending",
+            "part-2-000001.txt",
+            "part-7.txt",
+            "part-7.txt.inprogress",
+        ];
+        for name in stays.iter().chain(&goes) {
+            fs::write(folder.path().join(name), "").expect("a file");
+        }
+        remove_strays(folder.path(), (0, 2), 2, &[prepared(0, 2, "new")]).expect("nothing in the way");
+        let mut expected: Vec<_> = stays.map(str::to_owned).into();
+        expected.sort();
+        assert_eq!(names(folder.path()), expected);
+    }
+}

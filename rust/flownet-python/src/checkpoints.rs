@@ -1,0 +1,22 @@
+//! What checkpoints a folder has.
+
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use crate::convert::to_dict;
+use crate::errors;
+
+/// The checkpoints in a folder, the oldest first.
+#[pyfunction]
+pub(crate) fn checkpoints<'py>(py: Python<'py>, storage: &str) -> PyResult<Bound<'py, PyList>> {
+    let listed = py.detach(|| flownet_cluster::checkpoints(storage)).map_err(|error| errors::store(py, error))?;
+    let rows = PyList::empty(py);
+    for one in listed {
+        let row = to_dict(py, &one.manifest)?;
+        row.set_item("bytes", one.manifest.bytes())?;
+        row.set_item("has_ended", one.manifest.has_ended())?;
+        row.set_item("is_last", one.is_last)?;
+        rows.append(row)?;
+    }
+    Ok(rows)
+}
