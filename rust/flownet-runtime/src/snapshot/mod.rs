@@ -40,6 +40,8 @@
 
 mod progress;
 mod read;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use std::fmt;
@@ -200,7 +202,7 @@ impl OperatorSpec {
 }
 
 #[cfg(test)]
-mod tests {
+mod shares {
     use super::*;
     use crate::spec::{Codec, OperatorKind, Payload};
 

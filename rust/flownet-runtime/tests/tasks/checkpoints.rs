@@ -272,7 +272,7 @@ impl Run {
     }
 
     /// Runs to the end, which the checkpoint of this number keeps.
-    fn to_end(self, id: u64) -> Vec<Vec<u8>> {
+    fn run_to_end(self, id: u64) -> Vec<Vec<u8>> {
         self.go_to(usize::MAX);
         wait_until("all tasks have finished", || self.has_finished());
         assert!(self.committed.lock().unwrap().is_empty(), "nothing is final before a checkpoint stands");
@@ -317,7 +317,7 @@ fn steps(seed: u64) -> [Arc<Vec<Step>>; SOURCES] {
 fn a_job_that_is_killed_and_goes_on_from_a_checkpoint_gives_what_an_undisturbed_one_gives() {
     for (seed, keyed) in (0..).zip(ALL.into_iter().cycle().take(3 * ALL.len())) {
         let steps = steps(seed);
-        let expected = Run::start(keyed, 2, CheckpointMode::ExactlyOnce, &steps, &[]).to_end(1);
+        let expected = Run::start(keyed, 2, CheckpointMode::ExactlyOnce, &steps, &[]).run_to_end(1);
         assert!(expected.len() > 10, "{keyed:?}: {}", expected.len());
 
         let mut restored = Vec::new();
@@ -335,7 +335,7 @@ fn a_job_that_is_killed_and_goes_on_from_a_checkpoint_gives_what_an_undisturbed_
             std::thread::sleep(Duration::from_millis(seed % 3));
             run.kill();
         }
-        let found = Run::start(keyed, 2, CheckpointMode::ExactlyOnce, &steps, &restored).to_end(id + 1);
+        let found = Run::start(keyed, 2, CheckpointMode::ExactlyOnce, &steps, &restored).run_to_end(id + 1);
         assert_eq!(found, expected, "{keyed:?}, seed {seed}");
     }
 }
@@ -344,12 +344,12 @@ fn a_job_that_is_killed_and_goes_on_from_a_checkpoint_gives_what_an_undisturbed_
 fn at_least_once_loses_nothing() {
     let steps = steps(5);
     let distinct = |records: Vec<Vec<u8>>| records.into_iter().map(|record| record[8]).collect::<BTreeSet<u8>>();
-    let expected = Run::start(Keyed::Running, 2, CheckpointMode::AtLeastOnce, &steps, &[]).to_end(1);
+    let expected = Run::start(Keyed::Running, 2, CheckpointMode::AtLeastOnce, &steps, &[]).run_to_end(1);
     let run = Run::start(Keyed::Running, 2, CheckpointMode::AtLeastOnce, &steps, &[]);
     run.go_to(60);
     let restored = run.checkpoint(1);
     run.kill();
-    let found = Run::start(Keyed::Running, 2, CheckpointMode::AtLeastOnce, &steps, &restored).to_end(2);
+    let found = Run::start(Keyed::Running, 2, CheckpointMode::AtLeastOnce, &steps, &restored).run_to_end(2);
     assert!(found.len() >= expected.len());
     assert_eq!(distinct(found), distinct(expected));
 }
@@ -371,7 +371,7 @@ fn a_checkpoint_that_an_operator_refuses_is_declined_and_the_next_one_is_taken()
     run.order(CheckpointOrder::Abort(1));
     assert!(!run.checkpoint(2).is_empty());
     run.order(CheckpointOrder::Complete(2));
-    assert!(run.to_end(3).len() > 10);
+    assert!(run.run_to_end(3).len() > 10);
 }
 
 #[test]
@@ -386,7 +386,7 @@ fn channels_that_wait_for_a_checkpoint_go_on_when_it_is_given_up() {
     run.order(CheckpointOrder::Abort(1));
     run.checkpoint(2);
     run.order(CheckpointOrder::Complete(2));
-    assert!(run.to_end(3).len() > 10);
+    assert!(run.run_to_end(3).len() > 10);
 }
 
 #[test]
@@ -400,6 +400,6 @@ fn a_job_whose_tasks_have_all_finished_begins_again_at_its_end() {
     run.kill();
     let again = Run::start(Keyed::Session, 3, CheckpointMode::ExactlyOnce, &steps, &restored);
     let again_seen = Arc::clone(&again.seen);
-    assert_eq!(again.to_end(2).len(), seen);
+    assert_eq!(again.run_to_end(2).len(), seen);
     assert_eq!(again_seen.load(Ordering::SeqCst), 0, "nothing is emitted again");
 }
