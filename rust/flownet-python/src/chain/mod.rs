@@ -1,4 +1,4 @@
-//! Python operators as a [`Chain`]: what runs inside the tasks of a job.
+//! Python operators as a [`Chain`](flownet_runtime::Chain): what runs inside the tasks of a job.
 //!
 //! What a chain is, and how records, event time and timers go through it, says [`flownet_runtime::operator`]; here records
 //! are Python objects (`medium.rs`). They are encoded where they leave the task (`exit.rs`) and decoded where they enter it;
