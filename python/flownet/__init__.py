@@ -28,6 +28,7 @@ from .collected import Collected
 from .environment import Environment
 from .errors import FlownetError
 from .functions import (
+    AsyncFunction,
     CoProcessFunction,
     KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
@@ -122,6 +123,7 @@ __all__ = [
     "AggregatingStateDescriptor",
     "AllWindowedStream",
     "AsOfJoin",
+    "AsyncFunction",
     "BoundedJoin",
     "Change",
     "ChangeJoin",

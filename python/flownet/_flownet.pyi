@@ -9,6 +9,7 @@ from .functions import OutputTag, Window
 from .graph import Edge, Operator
 
 __all__ = [
+    "Answers",
     "ClassTable",
     "Crew",
     "Harness",
@@ -127,6 +128,12 @@ class JobHandle:
     def stop(self, drain: bool) -> None: ...
     def cancel(self) -> None: ...
     def close(self) -> None: ...
+
+@final
+class Answers:
+    def put(self, ticket: int, value: object, error: BaseException | None = None) -> None: ...
+    def enter(self) -> None: ...
+    def leave(self) -> None: ...
 
 @final
 class TaskContext:

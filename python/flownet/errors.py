@@ -143,6 +143,13 @@ class OperatorError(FlownetError):
         return "\n".join(line for line in lines if line)
 
 
+class CallTimeoutError(OperatorError, TimeoutError):
+    """A call of `Stream.map_async` took longer than its ``timeout``."""
+
+    seconds: float | None = None
+    """The time it had."""
+
+
 class CodecError(FlownetError, ValueError):
     """A value cannot be encoded as a record, or bytes are not an encoded record."""
 

@@ -231,6 +231,40 @@ class ProcessFunction(Generic[T, R]):
         """Release what ``open`` took. Called once, also after a failure; what it raises then is only logged."""
 
 
+class AsyncFunction(Generic[T, R]):
+    """Calls others for each record, with something that all calls of a subtask share: a connection, a session.
+
+    Subclass it and pass an instance to `Stream.map_async` or `Stream.flat_map_async`. Each subtask has a copy, and an
+    event loop of its own in which all three methods run.
+
+    Examples
+    --------
+    One HTTP session for all calls, of aiohttp for one:
+
+    >>> import flownet as fn
+    >>> class Weather(fn.AsyncFunction[str, dict]):
+    ...     async def open(self, ctx):
+    ...         self.session = aiohttp.ClientSession()
+    ...
+    ...     async def call(self, value):
+    ...         async with self.session.get(f"https://example.org/weather/{value}") as answer:
+    ...             return {"city": value, **await answer.json()}
+    ...
+    ...     async def close(self):
+    ...         await self.session.close()
+    """
+
+    async def open(self, ctx: TaskContext) -> None:
+        """Prepare the subtask, before its first record."""
+
+    async def call(self, value: T) -> R:
+        """Take one record and return what is emitted for it."""
+        raise NotImplementedError(f"{type(self).__name__} must define async call(value)")
+
+    async def close(self) -> None:
+        """Release what ``open`` took. Called once, also after a failure; it is given up after 5 seconds."""
+
+
 class CoProcessFunction(Generic[T, U, R]):
     """Works on the records of two streams. Subclass it and pass an instance to `ConnectedStreams.process`."""
 

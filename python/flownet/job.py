@@ -54,6 +54,9 @@ class TaskReport:
     interpreter: float = 0.0
     """Share of the time waiting for the interpreter, which one subtask of a process has at a time; more workers have
     more of them."""
+    awaiting: float = 0.0
+    """The part of ``idle`` that was spent waiting for calls of `Stream.map_async`, with as many under way as
+    ``capacity`` allows."""
     in_flight_seconds: float = 0.0
     """How long one of its subtasks would have taken for what was in flight to it, at most; while the job runs, how long
     it takes now. 0 where ``max_in_flight_time`` does not apply."""
@@ -247,6 +250,8 @@ class TaskSample:
     """Share of the time waiting for records, or for the source's own ``rate_limit``, 0 to 1."""
     interpreter: float = 0.0
     """Share of the time waiting for the interpreter of its process, 0 to 1."""
+    awaiting: float = 0.0
+    """The part of ``idle`` that was spent waiting for calls of `Stream.map_async`, 0 to 1."""
     rows_in: int = 0
     """Rows of the records taken: a numpy array has as many as its first dimension, anything else is one."""
     rows_out: int = 0

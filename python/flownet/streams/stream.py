@@ -20,6 +20,7 @@ from ..hashing import Hashing, calls_hash
 from ..record_functions import FilterFunction, FlatMapFunction, MapFunction
 from ..watermark import WatermarkStrategy
 from ..window import WindowAssigner
+from .calls import CallMethods
 from .checks import called_of, function_of, key_of, kind_of, number_of, refuse_async_methods
 from .sinks import SinkMethods
 
@@ -36,7 +37,7 @@ K = TypeVar("K")
 U = TypeVar("U")
 
 
-class Stream(SinkMethods[T], Generic[T]):
+class Stream(CallMethods[T], SinkMethods[T], Generic[T]):
     """Records of type ``T`` on their way through the dataflow.
 
     Records are values of the built-in types, tuples, lists, dicts, sets, datetimes, decimals, UUIDs, numpy scalars and

@@ -154,6 +154,9 @@ pub struct VertexReport {
     pub idle: f64,
     /// Share of the time waiting for the interpreter that the tasks of a process share.
     pub interpreter: f64,
+    /// The part of `idle` that was spent waiting for calls of its functions, as
+    /// many under way as it may have: it took no records meanwhile.
+    pub awaiting: f64,
     /// `busy` of the busiest subtask: a hot key shows here and not in the mean.
     pub busiest: f64,
     /// How far its producers fill buffers, at least, so that no more is in flight
@@ -191,6 +194,8 @@ pub struct Bottleneck {
     pub busy: f64,
     /// Share of the time that it waits for the interpreter.
     pub interpreter: f64,
+    /// Share of the time that it waits for calls of its functions.
+    pub awaiting: f64,
     /// Who waits for it.
     pub waiting: Waiting,
 }
@@ -247,21 +252,24 @@ impl fmt::Display for JobReport {
 }
 
 impl Bottleneck {
-    /// Finds the busiest vertex of those that are busy, or wait for the interpreter to be, most of the time. Among
+    /// Finds the busiest vertex of those that are busy, or wait for the interpreter to be, most of the time; who waits for
+    /// calls of its functions counts as busy, too, for it could take no more. Among
     /// vertices about equally busy it is the one whose upstream is back-pressured: the others are busy because it lets
     /// them. `edges` are (from, to) positions.
     pub(crate) fn find(vertices: &[VertexReport], edges: &[(usize, usize)]) -> Option<Self> {
         let is_pressing =
             |vertex: usize| edges.iter().any(|&(from, to)| to == vertex && vertices[from].back_pressured > NOTICEABLE);
         let feeds = |vertex: usize| edges.iter().any(|&(from, _)| from == vertex);
-        let is_saturated = |vertex: usize| vertices[vertex].busiest + vertices[vertex].interpreter > MOST_OF_THE_TIME;
-        let blame = |vertex: usize| vertices[vertex].busiest + if is_pressing(vertex) { ABOUT_EQUAL } else { 0.0 };
+        let occupied = |vertex: usize| vertices[vertex].busiest + vertices[vertex].awaiting;
+        let is_saturated = |vertex: usize| occupied(vertex) + vertices[vertex].interpreter > MOST_OF_THE_TIME;
+        let blame = |vertex: usize| occupied(vertex) + if is_pressing(vertex) { ABOUT_EQUAL } else { 0.0 };
         let vertex = (0..vertices.len())
             .filter(|&vertex| is_saturated(vertex) && (is_pressing(vertex) || feeds(vertex)))
             .max_by(|&a, &b| blame(a).total_cmp(&blame(b)))?;
         let waiting = if is_pressing(vertex) { Waiting::Upstream } else { Waiting::Downstream };
-        let VertexReport { name, busiest, interpreter, .. } = &vertices[vertex];
-        Some(Self { vertex, name: name.clone(), busy: *busiest, interpreter: *interpreter, waiting })
+        let VertexReport { name, busiest, interpreter, awaiting, .. } = &vertices[vertex];
+        let (name, busy) = (name.clone(), *busiest);
+        Some(Self { vertex, name, busy, interpreter: *interpreter, awaiting: *awaiting, waiting })
     }
 }
 
@@ -275,6 +283,10 @@ impl fmt::Display for Bottleneck {
         if self.interpreter > WORTH_MORE_WORKERS {
             let more = "more workers have more of them";
             write!(f, ", {:.0} % waiting for the interpreter: {more}", self.interpreter * 100.0)?;
+        }
+        if self.awaiting > WORTH_MORE_CALLS {
+            let more = "a greater capacity has more of them at a time";
+            write!(f, ", {:.0} % waiting for calls of its functions: {more}", self.awaiting * 100.0)?;
         }
         write!(f, "; {waiting} waits for it)")
     }
@@ -365,6 +377,8 @@ fn scaled(amount: f64) -> (String, &'static str) {
 const NOTICEABLE: f64 = 0.1;
 /// Share of the time spent waiting for the interpreter from which on others to run it would help.
 const WORTH_MORE_WORKERS: f64 = 0.25;
+/// Share of the time spent waiting for calls of functions from which on more at a time would help.
+const WORTH_MORE_CALLS: f64 = 0.25;
 /// Records that wait for less are no news.
 const NOTICEABLE_WAIT: Duration = Duration::from_millis(100);
 /// A vertex less busy than this could do more: it holds nobody up.
@@ -394,6 +408,7 @@ mod tests {
             back_pressured,
             idle: 1.0 - busy - back_pressured,
             interpreter: 0.0,
+            awaiting: 0.0,
             busiest: busy,
             fill_limit_bytes: None,
             in_flight: Duration::ZERO,
@@ -437,6 +452,16 @@ mod tests {
     fn of_two_busy_vertices_the_one_that_presses_is_named() {
         let vertices = [vertex("read", 0.8, 0.2), vertex("count", 0.78, 0.0)];
         assert_eq!(Bottleneck::find(&vertices, &LINE[..1]).map(|found| found.vertex), Some(1));
+    }
+
+    #[test]
+    fn who_waits_for_calls_is_named_although_it_is_idle_and_told_what_helps() {
+        let enrich = VertexReport { awaiting: 0.9, ..vertex("enrich", 0.05, 0.0) };
+        let vertices = [vertex("read", 0.1, 0.9), enrich, vertex("sink", 0.02, 0.0)];
+        let bottleneck = Bottleneck::find(&vertices, &LINE).expect("the one that waits");
+        let expected = "enrich (5 % busy, 90 % waiting for calls of its functions: a greater capacity has more of them \
+                        at a time; upstream waits for it)";
+        assert_eq!(bottleneck.to_string(), expected);
     }
 
     #[test]

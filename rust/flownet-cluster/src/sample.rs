@@ -59,6 +59,8 @@ pub struct TaskSample {
     pub idle: f64,
     /// Share of the time waiting for the interpreter.
     pub interpreter: f64,
+    /// The part of `idle` that it spent waiting for calls of its functions.
+    pub awaiting: f64,
 }
 
 /// Which counters of a task are shown, and what they are called then.
@@ -157,6 +159,7 @@ impl TaskPlace {
             back_pressured: per_second(time.back_pressured().as_secs_f64()),
             idle: per_second(time.idle.as_secs_f64()),
             interpreter: per_second(time.interpreter.as_secs_f64()),
+            awaiting: per_second(time.awaiting.as_secs_f64()),
         }
     }
 }

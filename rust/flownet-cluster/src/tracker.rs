@@ -216,6 +216,7 @@ struct Spent {
     back_pressured: f64,
     idle: f64,
     interpreter: f64,
+    awaiting: f64,
 }
 
 impl TaskSamples {
@@ -262,6 +263,7 @@ impl Spent {
             back_pressured: per_second(time.back_pressured().as_secs_f64()),
             idle: per_second(time.idle.as_secs_f64()),
             interpreter: per_second(time.interpreter.as_secs_f64()),
+            awaiting: per_second(time.awaiting.as_secs_f64()),
         }
     }
 }
@@ -293,6 +295,7 @@ fn vertex_report(
         back_pressured: mean(|task| task.back_pressured),
         idle: mean(|task| task.idle),
         interpreter: mean(|task| task.interpreter),
+        awaiting: mean(|task| task.awaiting),
         dropped_records: sum(|metrics| metrics.dropped_records),
         dropped_bytes: sum(|metrics| metrics.dropped_bytes),
         late_records: sum(|metrics| metrics.event_time.late_records),

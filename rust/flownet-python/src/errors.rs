@@ -10,7 +10,7 @@ use flownet_runtime::{OperatorFailure, TaskError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::chain::{CODEC_ERROR, RETRACTION_ERROR};
+use crate::chain::{CALL_TIMEOUT_ERROR, CODEC_ERROR, RETRACTION_ERROR, seconds_in};
 use crate::codec::CodecError;
 
 /// An error that is being given its attributes.
@@ -190,7 +190,13 @@ fn operator(py: Python<'_>, failure: OperatorFailure, worker: WorkerIdentity) ->
     }
     // None says: in the process of the caller.
     let worker = (worker.worker != 0).then(|| name_of(&worker));
-    Raised::new(py, "OperatorError", failure.message)
+    let raised = if failure.error_type == CALL_TIMEOUT_ERROR {
+        let seconds = seconds_in(&failure.message);
+        Raised::new(py, "CallTimeoutError", failure.message).with("seconds", seconds)
+    } else {
+        Raised::new(py, "OperatorError", failure.message)
+    };
+    raised
         .with("operator", failure.operator)
         .with("subtask", failure.subtask)
         .with("parallelism", failure.parallelism)

@@ -35,7 +35,7 @@ mod _flownet {
     #[pymodule_export]
     use super::bench::{bench_grid, bench_label, bench_party, bench_run, bench_settings, bench_table};
     #[pymodule_export]
-    use super::chain::{PyProcessContext, PyTaskContext, PyTriggerContext, PyWindowContext};
+    use super::chain::{PyAnswers, PyProcessContext, PyTaskContext, PyTriggerContext, PyWindowContext};
     #[pymodule_export]
     use super::checkpoints::checkpoints;
     #[pymodule_export]

@@ -7,7 +7,7 @@ use flownet_core::CustomEvent;
 
 use crate::error::TaskError;
 use crate::input::InputBatch;
-use crate::mailbox::{CancelToken, Mailbox};
+use crate::mailbox::{Bell, CancelToken, Mailbox};
 use crate::metrics::TaskMetrics;
 use crate::outputs::Outputs;
 use crate::snapshot::StatePart;
@@ -20,7 +20,7 @@ use crate::time::{TimeSignal, WallClock};
 ///
 /// The task thread calls everything here, one call at a time, in this order: `open`, and `restore` if there is something to
 /// begin with; then any mix of `process` (tasks
-/// with inputs) or `poll_source` (tasks without), `on_time`, `on_custom` and `on_timer`; then, if the input came to its own
+/// with inputs) or `poll_source` (tasks without), `on_time`, `on_custom`, `on_timer` and `on_arrived`; then, if the input came to its own
 /// end and was not stopped without draining, `on_time` for [`END_OF_TIME_MS`](crate::time::END_OF_TIME_MS); if it ended at
 /// all, `commit`; then `close`, always. A call that returns an error is followed by `close` only, but for `snapshot`, whose
 /// error is that of a checkpoint.
@@ -103,6 +103,20 @@ pub trait Chain: Send {
         Ok(())
     }
 
+    /// Whether it takes no more records for now, because of what its operators wait for outside of the exchange: the task
+    /// neither reads its input nor polls its source then.
+    ///
+    /// Asked once a batch, so it must be cheap.
+    fn is_full(&self) -> bool {
+        false
+    }
+
+    /// Somebody has rung the [`Bell`](crate::mailbox::Bell): hands on what has come, at `now_ms` of the wall clock.
+    fn on_arrived(&mut self, now_ms: i64, out: &mut Outputs) -> Result<(), TaskError> {
+        let _ = (now_ms, out);
+        Ok(())
+    }
+
     /// The last record has come: sinks make what they were given final.
     fn commit(&mut self, out: &mut Outputs) -> Result<(), TaskError> {
         let _ = out;
@@ -157,6 +171,8 @@ pub struct TaskContext {
     pub metrics: Arc<TaskMetrics>,
     /// Set when the task is told to stop; long calls should look at it.
     pub cancel: CancelToken,
+    /// Rung by whoever has something for an operator.
+    pub bell: Bell,
     /// What it takes for the wall's clock.
     pub clock: WallClock,
 }
@@ -182,6 +198,7 @@ impl TaskContext {
             max_record_bytes,
             metrics: Arc::new(TaskMetrics::new()),
             cancel: mailbox.cancel_token(),
+            bell: mailbox.bell(),
             clock,
         }
     }

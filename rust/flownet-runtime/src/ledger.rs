@@ -25,9 +25,11 @@ pub enum TimeState {
     Idle,
     /// Waiting for the interpreter, which the tasks of a process share.
     Interpreter,
+    /// Waiting for what operators asked of others, outside of the exchange: it takes no records meanwhile.
+    Awaiting,
 }
 
-const STATES: usize = 5;
+const STATES: usize = 6;
 
 /// Accounts the wall time of one task to [`TimeState`]s.
 #[derive(Debug)]
@@ -74,7 +76,8 @@ impl TimeLedger {
             busy: of(TimeState::Busy),
             soft_back_pressured: of(TimeState::SoftBackPressured),
             hard_back_pressured: of(TimeState::HardBackPressured),
-            idle: of(TimeState::Idle),
+            idle: of(TimeState::Idle) + of(TimeState::Awaiting),
+            awaiting: of(TimeState::Awaiting),
             interpreter: of(TimeState::Interpreter),
         }
     }
@@ -115,8 +118,10 @@ pub struct TimeShares {
     pub soft_back_pressured: Duration,
     /// Waiting for an output in the middle of a record.
     pub hard_back_pressured: Duration,
-    /// Waiting for input.
+    /// Waiting for input, or for others outside of the exchange.
     pub idle: Duration,
+    /// The part of `idle` that was spent waiting for others, with input there or not.
+    pub awaiting: Duration,
     /// Waiting for the interpreter.
     pub interpreter: Duration,
 }
@@ -139,6 +144,7 @@ impl TimeShares {
             soft_back_pressured: self.soft_back_pressured.saturating_sub(earlier.soft_back_pressured),
             hard_back_pressured: self.hard_back_pressured.saturating_sub(earlier.hard_back_pressured),
             idle: self.idle.saturating_sub(earlier.idle),
+            awaiting: self.awaiting.saturating_sub(earlier.awaiting),
             interpreter: self.interpreter.saturating_sub(earlier.interpreter),
         }
     }
@@ -176,6 +182,16 @@ mod tests {
         let shares = ledger.snapshot(110);
         assert_eq!((shares.busy, shares.interpreter), (Duration::from_nanos(100), Duration::from_nanos(10)));
         assert_eq!(shares.total(), Duration::from_nanos(110));
+    }
+
+    #[test]
+    fn waiting_for_others_is_idle_and_known_by_itself() {
+        let ledger = TimeLedger::new(TimeState::Idle, 0);
+        ledger.switch(TimeState::Awaiting, 10);
+        ledger.switch(TimeState::Busy, 70);
+        let shares = ledger.snapshot(100);
+        assert_eq!((shares.idle, shares.awaiting), (Duration::from_nanos(70), Duration::from_nanos(60)));
+        assert_eq!(shares.total(), Duration::from_nanos(100));
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub enum Mail {
     },
     /// Of a checkpoint.
     Checkpoint(CheckpointOrder),
+    /// Something has come that an operator waits for, from outside of the exchange.
+    Arrived,
 }
 
 /// The letter box of one task. Clones share it.
@@ -94,6 +96,11 @@ impl Mailbox {
         self.shared.has_mail.load(Ordering::Acquire)
     }
 
+    /// What others ring when they have something for an operator.
+    pub fn bell(&self) -> Bell {
+        Bell { mailbox: self.clone() }
+    }
+
     /// The read side of cancelling, for operators.
     pub fn cancel_token(&self) -> CancelToken {
         CancelToken { shared: Arc::clone(&self.shared) }
@@ -101,6 +108,20 @@ impl Mailbox {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.shared.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Rung by whoever has something for an operator of the task, from any thread. Clones ring the same task.
+#[derive(Clone, Debug)]
+pub struct Bell {
+    mailbox: Mailbox,
+}
+
+impl Bell {
+    /// Wakes the task, which then calls [`Chain::on_arrived`](crate::Chain::on_arrived). Ring once for all that has
+    /// gathered since the operator last looked.
+    pub fn ring(&self) {
+        self.mailbox.post(Mail::Arrived);
     }
 }
 

@@ -116,6 +116,23 @@ impl Outputs {
         }
     }
 
+    /// Sleeps until something has come from outside of the exchange, or anything else wakes the task, at most for `limit`:
+    /// look again behind it. The time counts as [`Awaiting`](TimeState::Awaiting).
+    ///
+    /// Ends with [`TaskError::Cancelled`] when the task is told to stop.
+    pub fn await_arrival(&mut self, limit: Option<Duration>) -> Result<(), TaskError> {
+        self.cancel.check()?;
+        self.metrics.switch(TimeState::Awaiting);
+        self.inlets.park(&self.parker, limit);
+        self.metrics.switch(TimeState::Busy);
+        self.cancel.check()
+    }
+
+    /// Ends the poll of the source behind the record that is being worked on.
+    pub fn end_poll(&mut self) {
+        self.pace.end_poll();
+    }
+
     /// A source produced a record, of `bytes` bytes if they are [counted](Self::counts_bytes). False: its poll should end.
     #[inline]
     pub fn spend(&mut self, bytes: usize) -> bool {

@@ -5,13 +5,16 @@
 //!        v                                                                 |
 //!   read mail -> fire timers -> outputs available? --no--> wait for them --+
 //!                                       | yes                              |
+//!                      what others sent -> chain full? --yes--> wait for it -+
+//!                                       | no                               |
 //!                               input or source ------> chain -------------+
 //!                                       | nothing there                    |
 //!                                       +--------> wait for it ------------+
 //! ```
 //!
 //! # Invariants
-//! - I1: input is taken only while all outputs are available, so a slow consumer slows exactly its producers.
+//! - I1: input is taken only while all outputs are available and the chain is not full, so a slow consumer slows exactly
+//!   its producers.
 //! - I2: before every wait the task's waker was given to all it waits for; mail wakes it always. No wait is timed unless
 //!   a timer or the source asks for it.
 //! - I3: the chain is closed, the partitions are finished or failed and the gate is closed on every way out, a panic
@@ -54,6 +57,8 @@ pub(crate) struct Task<C: Chain + ?Sized = dyn Chain> {
     pub(crate) mailbox: Mailbox,
     pub(crate) parker: Arc<ThreadParker>,
     pub(crate) started: Instant,
+    /// Somebody has rung for an operator.
+    pub(crate) has_arrived: bool,
     /// The source was told to end, and whether with everything that waits for time.
     pub(crate) source_end: Option<bool>,
     /// None without checkpoints.
@@ -71,6 +76,8 @@ pub(crate) enum Step {
     Wait(Option<Duration>),
     /// Those behind hold it back, or the coordinator, until it is woken or at most for this long.
     Held(Option<Duration>),
+    /// The chain is full: nothing to do until something arrives for an operator, at most for this long.
+    Await(Option<Duration>),
     /// The input has ended.
     End { drain: bool },
 }
@@ -136,6 +143,7 @@ impl<C: Chain + ?Sized> Task<C> {
                 Step::More => {}
                 Step::Wait(limit) => self.sleep(TimeState::Idle, limit),
                 Step::Held(limit) => self.sleep(TimeState::SoftBackPressured, limit),
+                Step::Await(limit) => self.sleep(TimeState::Awaiting, limit),
                 Step::End { drain } => {
                     self.end_data(drain)?;
                     if self.progress.as_ref().is_none_or(Progress::may_end) {
@@ -155,6 +163,14 @@ impl<C: Chain + ?Sized> Task<C> {
         let timer = if self.ended.is_some() { None } else { self.fire_timers()? };
         if !self.outputs.is_available() && !self.outputs.poll_available()? {
             return Ok(Step::Held(timer));
+        }
+        if std::mem::take(&mut self.has_arrived) {
+            self.switch(TimeState::Busy);
+            self.chain.on_arrived(self.cx.clock.now_ms(), &mut self.outputs)?;
+            return Ok(Step::More);
+        }
+        if self.chain.is_full() {
+            return Ok(Step::Await(timer));
         }
         Ok(match self.step()? {
             Step::Wait(limit) => Step::Wait(shorter(timer, limit)),
@@ -251,6 +267,10 @@ impl<C: Chain + ?Sized> Task<C> {
                 Ok(())
             }
             Some(Mail::Checkpoint(order)) => self.follow(order),
+            Some(Mail::Arrived) => {
+                self.has_arrived = true;
+                Ok(())
+            }
             None => Ok(()),
         }
     }
@@ -341,7 +361,7 @@ impl<C: Chain + ?Sized> Task<C> {
         }
     }
 
-    fn sleep(&mut self, state: TimeState, limit: Option<Duration>) {
+    pub(crate) fn sleep(&mut self, state: TimeState, limit: Option<Duration>) {
         if self.mailbox.has_mail() || limit.is_some_and(|limit| limit.is_zero()) {
             return;
         }

@@ -63,6 +63,8 @@ pub(super) enum End {
     Underway { task: u32, pool: PoolInspection },
     /// Its thread is at work.
     AtWork { task: u32 },
+    /// It waits for calls of its functions, and takes no records meanwhile.
+    Awaiting { task: u32 },
 }
 
 impl Diagnosis {
@@ -94,7 +96,7 @@ impl Diagnosis {
     /// The task whose function does not return, if that is all there is.
     pub(super) fn slow_function(&self) -> Option<u32> {
         match self.end {
-            End::AtWork { task } => Some(task),
+            End::AtWork { task } | End::Awaiting { task } => Some(task),
             _ => None,
         }
     }
@@ -108,7 +110,7 @@ impl End {
             Self::Silent { .. } => 4,
             Self::Ring | Self::NoSegment { .. } | Self::Asleep { .. } => 3,
             Self::NoCredit { .. } => 2,
-            Self::AtWork { .. } => 1,
+            Self::AtWork { .. } | Self::Awaiting { .. } => 1,
             // Where sockets are shared without credit, a function holds up connections.
             Self::Connection { .. } | Self::Underway { .. } => 0,
         }
@@ -131,7 +133,8 @@ impl End {
             | Self::NoCredit { task, .. }
             | Self::Connection { task, .. }
             | Self::Underway { task, .. }
-            | Self::AtWork { task } => Some(task),
+            | Self::AtWork { task }
+            | Self::Awaiting { task } => Some(task),
         }
     }
 }
@@ -186,7 +189,7 @@ impl<'a> Graph<'a> {
             Some(TimeState::SoftBackPressured) => {
                 !self.may_be_held(task) || seen.outputs.iter().any(|output| !output.is_available)
             }
-            Some(TimeState::Busy | TimeState::Interpreter | TimeState::Idle) | None => false,
+            Some(TimeState::Busy | TimeState::Interpreter | TimeState::Idle | TimeState::Awaiting) | None => false,
         }
     }
 
@@ -224,6 +227,7 @@ impl<'a> Graph<'a> {
         }
         match seen.state {
             Some(TimeState::Busy | TimeState::Interpreter) => Step::End(End::AtWork { task }),
+            Some(TimeState::Awaiting) => Step::End(End::Awaiting { task }),
             _ => self.step_input(task, seen, came_by),
         }
     }

@@ -76,7 +76,9 @@ impl Stall {
             // Said by its links.
             End::Ring => {}
             End::Silent { worker, .. } => chain.push(format!("{summary}, for {}", seconds(ago(heard(worker))))),
-            End::AtWork { task } => chain.push(format!("{summary}, for {}", seconds(ago(moved(task))))),
+            End::AtWork { task } | End::Awaiting { task } => {
+                chain.push(format!("{summary}, for {}", seconds(ago(moved(task)))))
+            }
             _ => chain.push(summary.clone()),
         }
         if chain.len() > LONGEST_CHAIN {
@@ -84,7 +86,7 @@ impl Stall {
             chain.splice(LONGEST_CHAIN / 2..LONGEST_CHAIN / 2 + left_out, [format!("... {left_out} more")]);
         }
         let cause = match diagnosis.end {
-            End::AtWork { .. } => StallCause::Function,
+            End::AtWork { .. } | End::Awaiting { .. } => StallCause::Function,
             End::Silent { .. } => StallCause::Worker,
             _ => StallCause::Exchange,
         };
@@ -187,6 +189,9 @@ impl Words<'_> {
             End::Ring => self.ring(chain),
             End::Silent { worker, task } => format!("worker {worker} does not answer, where {} runs", self.task(task)),
             End::AtWork { task } => format!("{} is at work and does not return", self.task(task)),
+            End::Awaiting { task } => {
+                format!("{} waits for calls of its functions, none of which returns", self.task(task))
+            }
             End::NoSegment { task, pool } => format!(
                 "{} waits for a segment: it {}, {} has none left, and nobody has more than its share",
                 self.task(task),

@@ -314,6 +314,19 @@ fn a_function_that_does_not_return_is_a_hint_and_said_once_for_its_vertex() {
 }
 
 #[test]
+fn calls_that_do_not_return_are_said_to_be_what_a_job_waits_for() {
+    let mut world = World::new();
+    world.pass(SECOND);
+    world.block(0, 0, 10, pool(11, 64));
+    let state = Some(TimeState::Awaiting);
+    world.tasks[1] = TaskInspection { state, unread_buffers: 3, ..world.tasks[1].clone() };
+    world.pass(12 * SECOND);
+    let stall = world.stall();
+    assert_eq!((stall.cause, stall.waiting), (StallCause::Function, 1));
+    assert_eq!(stall.summary, "map (subtask 1 of 1) waits for calls of its functions, none of which returns");
+}
+
+#[test]
 fn a_function_is_not_blamed_for_an_exchange_that_stands_still_beside_it() {
     let mut world = World::of(plan(2, 0, FlowControl::Credit));
     world.block(0, 0, 10, pool(2, 2));

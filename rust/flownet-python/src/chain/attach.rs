@@ -45,6 +45,18 @@ impl TaskThreads {
         &ALL
     }
 
+    /// Lists a thread that a task has begun to run users' functions.
+    pub(super) fn enter_as_helper(&self, thread: c_ulong) {
+        self.enter(thread);
+        Self::of_all_jobs().enter(thread);
+    }
+
+    /// Takes back [`enter_as_helper`](Self::enter_as_helper).
+    pub(super) fn leave_as_helper(&self, thread: c_ulong) {
+        self.leave(thread);
+        Self::of_all_jobs().leave(thread);
+    }
+
     /// How many there are.
     pub(super) fn count(&self) -> u32 {
         u32::try_from(self.lock().iter().filter(|&&(process, _)| process == process::id()).count()).unwrap_or(u32::MAX)
@@ -69,7 +81,7 @@ fn are_gone(threads: &HashSet<(u32, c_ulong)>) -> bool {
 }
 
 /// The number by which the interpreter knows the calling thread.
-fn this_thread(py: Python<'_>) -> PyResult<c_ulong> {
+pub(super) fn this_thread(py: Python<'_>) -> PyResult<c_ulong> {
     py.import("_thread")?.call_method0("get_ident")?.extract()
 }
 

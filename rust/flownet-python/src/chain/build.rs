@@ -1,6 +1,7 @@
 //! From a task's description to its chain.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use flownet_runtime::operator::{
     self as runtime, AsOfJoin, Assigner as Assigning, Brake, Entry, Interval, IntervalJoin, Kind, Leaving, Link, Links,
@@ -29,7 +30,7 @@ use super::keyed::{
 use super::medium::{PythonChain, PythonMedium};
 use super::meter::Meter;
 use super::objects::{Objects, required};
-use super::operators::{Assigner, Filter, FlatMap, Map, ProcessAll, Timestamps};
+use super::operators::{Assigner, Filter, FlatMap, Limits, Map, MapAsync, ProcessAll, Timestamps};
 use super::sinks::{Collect as CollectSink, CustomSink, Print, WriteText};
 use super::sources::{Collection, Iterable, LineDecoder, Pulled, ReadText, Script, SocketText};
 use crate::codec::{ClassTable, KnownClasses, Pickle, SentClasses};
@@ -224,6 +225,15 @@ impl StageBuilder<'_, '_> {
             OperatorKind::Map => Kind::Operator(Box::new(Map::new(self.called("map")?, info))),
             OperatorKind::FlatMap => Kind::Operator(Box::new(FlatMap::new(self.called("flat_map")?, info))),
             OperatorKind::Filter => Kind::Operator(Box::new(Filter::new(self.called("filter")?, info))),
+            OperatorKind::MapAsync { capacity, timeout_ms, ordered, flat } => {
+                let limits = Limits {
+                    capacity: capacity.get() as usize,
+                    timeout: timeout_ms.map(Duration::from_millis),
+                    keeps_order: *ordered,
+                };
+                let threads = self.builder.threads.clone().unwrap_or_default();
+                Kind::Operator(Box::new(MapAsync::new(self.own_object()?, *flat, limits, threads, info)))
+            }
             OperatorKind::AssignTimestamps { watermarks, idle_after_ms } => {
                 self.timestamps(*watermarks, *idle_after_ms)?
             }

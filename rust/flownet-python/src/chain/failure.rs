@@ -1,5 +1,7 @@
 //! What went wrong in a user's function, told so that it survives the way to another process.
 
+use std::time::Duration;
+
 use flownet_runtime::{OperatorFailure, TaskError};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
@@ -13,6 +15,9 @@ pub(crate) const CODEC_ERROR: &str = "flownet.errors.CodecError";
 
 /// `error_type` of a row that cannot be taken back, which is a class of flownet's, too.
 pub(crate) const RETRACTION_ERROR: &str = "flownet.errors.RetractionError";
+
+/// `error_type` of calls that took too long; the driver raises its own class for them.
+pub(crate) const CALL_TIMEOUT_ERROR: &str = "flownet.errors.CallTimeoutError";
 
 /// Longest `repr` of a record in an error, in characters.
 const RECORD_CHARS: usize = 200;
@@ -91,6 +96,17 @@ impl OperatorInfo {
         }
     }
 
+    /// A call that took longer than it may.
+    #[cold]
+    pub(super) fn timed_out(&self, timeout: Duration, record: Option<&Bound<'_, PyAny>>) -> TaskError {
+        let message = format!(
+            "the call did not return within {} s; raise its timeout, or let the coroutine itself give up before, with \
+             asyncio.timeout()",
+            timeout.as_secs_f64()
+        );
+        self.refused(CALL_TIMEOUT_ERROR, message, record)
+    }
+
     /// A failure that flownet itself sees, in the user's terms.
     #[cold]
     pub(super) fn refused(&self, error_type: &str, message: String, record: Option<&Bound<'_, PyAny>>) -> TaskError {
@@ -105,6 +121,12 @@ impl OperatorInfo {
         };
         failure.into()
     }
+}
+
+/// The time that the message of [`OperatorInfo::timed_out`] names.
+pub(crate) fn seconds_in(message: &str) -> Option<f64> {
+    let behind = message.split_once("within ")?.1;
+    behind.split_once(" s")?.0.parse().ok()
 }
 
 /// Whether the interpreter complains of how many arguments a function was called with.

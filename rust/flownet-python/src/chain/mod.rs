@@ -9,6 +9,7 @@
 //!   the operator it was given to.
 //! - I2: what an operator is handed is its own (`isolate.rs`), unless the job asks for `object_reuse`.
 
+mod answers;
 mod attach;
 mod build;
 mod call;
@@ -27,9 +28,10 @@ mod rows;
 mod sinks;
 mod sources;
 
+pub use answers::PyAnswers;
 pub use attach::TaskThreads;
 pub use build::PythonChainFactory;
 pub use context::{PyProcessContext, PyTaskContext, PyTriggerContext, PyWindowContext};
-pub(crate) use failure::{CODEC_ERROR, RETRACTION_ERROR};
+pub(crate) use failure::{CALL_TIMEOUT_ERROR, CODEC_ERROR, RETRACTION_ERROR, seconds_in};
 pub(crate) use medium::PythonChain;
 pub use objects::Objects;

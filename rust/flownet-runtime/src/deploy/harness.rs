@@ -24,6 +24,7 @@ use super::prepared::{check, full_name, selector};
 use crate::chain::{Chain, TaskContext};
 use crate::error::TaskError;
 use crate::input::{ChannelPlace, TaskInput};
+use crate::ledger::TimeState;
 use crate::mailbox::Mailbox;
 use crate::metrics::MetricsSnapshot;
 use crate::outputs::Outputs;
@@ -194,6 +195,7 @@ impl<C: Chain> Seat<C> {
             mailbox,
             parker,
             started: Instant::now(),
+            has_arrived: false,
             source_end: None,
             checkpointing: None,
             progress: None,
@@ -229,6 +231,11 @@ impl<C: Chain> Seat<C> {
         match self.task.turn()? {
             Step::More | Step::Wait(Some(Duration::ZERO)) | Step::Held(Some(Duration::ZERO)) => Ok(true),
             Step::Wait(_) | Step::Held(_) => Ok(false),
+            // What it waits for has a time of its own.
+            Step::Await(limit) => {
+                self.task.sleep(TimeState::Awaiting, limit);
+                Ok(true)
+            }
             Step::End { drain } => {
                 self.has_ended = true;
                 self.task.finish(drain)?;

@@ -310,6 +310,7 @@ impl TaskParts {
             mailbox,
             parker,
             started,
+            has_arrived: false,
             source_end,
             checkpointing,
             progress: None,

@@ -25,6 +25,8 @@ pub struct OperatorChain<M: Medium> {
     entries: Vec<Entry>,
     /// Whether the head takes records with their keys.
     is_keyed: bool,
+    /// Whether some operator may be full at times.
+    may_be_full: bool,
     /// Of its source.
     rate_limit: Option<RateLimit>,
     /// Once it is open.
@@ -56,7 +58,8 @@ impl<M: Medium> OperatorChain<M> {
             return Err(TaskError::Config("a chain without operators".into()));
         };
         let is_keyed = head.is_keyed();
-        Ok(Self { medium, stages, exits, entries, is_keyed, rate_limit, cx: None, is_open: false })
+        let may_be_full = stages.iter().any(Stage::may_be_full);
+        Ok(Self { medium, stages, exits, entries, is_keyed, may_be_full, rate_limit, cx: None, is_open: false })
     }
 
     /// Tells what each operator keeps, upstream first, between two batches.
@@ -200,10 +203,16 @@ impl<M: Medium> Chain for OperatorChain<M> {
         let now_ms = input.now_ms();
         M::attached(out, |token, out| {
             self.push(token, (first.0, &first.1, first.2), (out, now_ms))?;
-            loop {
+            'batch: loop {
+                if self.is_full() {
+                    break;
+                }
                 let watermark_ms = input.watermark_ms();
                 while let Some((index, bytes)) = input.next()? {
                     self.push(token, (index, bytes, watermark_ms), (out, now_ms))?;
+                    if self.may_be_full && self.is_full() {
+                        break 'batch;
+                    }
                 }
                 if !input.next_buffer()? {
                     break;
@@ -280,6 +289,17 @@ impl<M: Medium> Chain for OperatorChain<M> {
 
     fn abort(&mut self, checkpoint_id: u64) -> Result<(), TaskError> {
         M::attach(|token| self.stages.iter_mut().try_for_each(|stage| stage.abort(token, checkpoint_id)))
+    }
+
+    fn is_full(&self) -> bool {
+        self.may_be_full && self.stages.iter().any(Stage::is_full)
+    }
+
+    fn on_arrived(&mut self, now_ms: i64, out: &mut Outputs) -> Result<(), TaskError> {
+        M::attached(out, |token, out| {
+            self.each_operator(token, (out, now_ms), |operator, flow| operator.on_arrived(flow))?;
+            self.end_batch(token, out)
+        })
     }
 
     fn commit(&mut self, out: &mut Outputs) -> Result<(), TaskError> {

@@ -155,6 +155,19 @@ impl<'a, 'm, M: Medium> Flow<'a, 'm, M> {
         M::detached(self.token, self.out, move |out| out.pause(wait))
     }
 
+    /// Sleeps until something may have come for the operator from outside of the exchange, at most for `limit`: look right
+    /// before, and again behind it. What emits in between may sleep too, and be woken in its place. What is behind the
+    /// stage has to [have](Self::end_batch) what it gathered.
+    pub fn await_arrival(&mut self, limit: Option<Duration>) -> Result<(), TaskError> {
+        M::detached(self.token, self.out, move |out| out.await_arrival(limit))
+    }
+
+    /// The stage is [full](super::Operator::is_full) with the record that is being worked on: a source that is before it
+    /// in the chain ends its poll.
+    pub fn end_poll(&mut self) {
+        self.out.end_poll();
+    }
+
     /// Runs a call that may wait for something outside.
     pub fn idle_unless_at_work<R>(&mut self, pull: impl FnOnce() -> R) -> R {
         self.out.idle_unless_at_work(pull)

@@ -18,6 +18,7 @@ mod brake;
 mod chain;
 mod flow;
 mod fold;
+mod in_flight;
 mod inspect;
 mod joins;
 mod late;
@@ -32,6 +33,7 @@ pub use self::brake::Brake;
 pub use self::chain::{Entry, Looked, OperatorChain};
 pub use self::flow::Flow;
 pub use self::fold::{Fold, Running};
+pub use self::in_flight::{InFlight, Ready, Ticket};
 pub use self::inspect::{Found, Inspection, Kept, PendingTimer, What};
 pub use self::joins::{AsOfJoin, Interval, IntervalJoin, Pairing};
 pub use self::record::{KEY_AS_GIVEN, KeyedRecord, MalformedRecord, put_stamp};
@@ -42,6 +44,7 @@ use crate::chain::{SourceStatus, TaskContext};
 use crate::error::TaskError;
 use crate::outputs::Outputs;
 use crate::snapshot::{Restored, Snapshot};
+use crate::time::TimeSignal;
 use crate::watermark::SplitSignal;
 
 /// What records are to the operators of a chain, and what it takes to work on them.
@@ -172,8 +175,8 @@ pub trait Source<M: Medium>: Send {
 
 /// An operator, sinks included.
 ///
-/// The chain calls, in this order: `open`, and `restore` if there is something to begin with; then any mix of `process` or `process_keyed`, `on_watermark`, `on_timer` and
-/// `end_batch`; then, if the input came to its own end, `on_watermark` and `finish` for the end of time; `commit`; and
+/// The chain calls, in this order: `open`, and `restore` if there is something to begin with; then any mix of `process` or `process_keyed`, `on_watermark`, `on_timer`,
+/// `on_arrived` and `end_batch`; then, if the input came to its own end, `on_watermark` and `finish` for the end of time; `commit`; and
 /// `close`, always.
 pub trait Operator<M: Medium>: Send {
     /// Prepares the subtask; its key groups are known now.
@@ -205,6 +208,30 @@ pub trait Operator<M: Medium>: Send {
     /// Event time has come to `timestamp_ms`: fires what is due.
     fn on_watermark(&mut self, timestamp_ms: i64, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
         let _ = (timestamp_ms, flow);
+        Ok(())
+    }
+
+    /// Keeps a signal of event time until what it works on has left, and passes it on then; false: it may pass now. Asked
+    /// behind `on_watermark`, and behind `finish` at the end of time, which has to find nothing left.
+    fn hold(&mut self, signal: TimeSignal) -> bool {
+        let _ = signal;
+        false
+    }
+
+    /// Whether it may be [full](Self::is_full) at times; asked once.
+    fn may_be_full(&self) -> bool {
+        false
+    }
+
+    /// Whether it takes no more records for now, because of what it waits for outside of the exchange. What comes all the
+    /// same, of a stage before it that emits several at once, it has to wait for.
+    fn is_full(&self) -> bool {
+        false
+    }
+
+    /// Something may have come for it from outside of the exchange: hands on what has.
+    fn on_arrived(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        let _ = flow;
         Ok(())
     }
 

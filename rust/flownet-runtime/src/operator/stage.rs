@@ -199,6 +199,14 @@ impl<M: Medium> Stage<M> {
         }
     }
 
+    pub(super) fn may_be_full(&self) -> bool {
+        matches!(&self.kind, Kind::Operator(operator) if operator.may_be_full())
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        matches!(&self.kind, Kind::Operator(operator) if operator.is_full())
+    }
+
     pub(super) fn operator(&mut self) -> Option<&mut dyn Operator<M>> {
         match &mut self.kind {
             Kind::Source(_) => None,
@@ -257,7 +265,8 @@ impl<M: Medium> Stage<M> {
                     operator.finish(&mut flow)?;
                 }
             }
-            passes = operator.passes_time() || signal == TimeSignal::Watermark(END_OF_TIME_MS);
+            let is_end = signal == TimeSignal::Watermark(END_OF_TIME_MS);
+            passes = (is_end || operator.passes_time()) && !operator.hold(signal);
         }
         if passes { flow.emit_time(signal) } else { Ok(()) }
     }

@@ -135,6 +135,11 @@ impl Pace {
         self.records >= 1.0 && self.bytes > 0.0
     }
 
+    /// The record that goes out is the last for this poll.
+    pub fn end_poll(&mut self) {
+        self.records = 0.0;
+    }
+
     /// Whether [`Self::spend`] needs to know how long records are.
     #[inline]
     pub fn counts_bytes(&self) -> bool {

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::num::NonZeroU16;
+use std::num::{NonZeroU16, NonZeroU32};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -60,6 +60,20 @@ pub enum OperatorKind {
     Map,
     /// Any number of records for each.
     FlatMap,
+    /// One record for each, or any number, from calls that wait for others: several at a time.
+    MapAsync {
+        /// How many at a time, in each subtask.
+        capacity: NonZeroU32,
+        /// How long one may take, in milliseconds. Default: as long as it likes.
+        #[serde(default)]
+        timeout_ms: Option<u64>,
+        /// Whether records leave in the order in which they came. Default: true.
+        #[serde(default = "yes")]
+        ordered: bool,
+        /// Whether a call gives any number of records. Default: false, one.
+        #[serde(default)]
+        flat: bool,
+    },
     /// The records that a predicate holds for.
     Filter,
     /// Gives records their times, and makes watermarks.
@@ -300,6 +314,8 @@ impl OperatorKind {
             Self::SocketText { .. } => "socket_text",
             Self::Map => "map",
             Self::FlatMap => "flat_map",
+            Self::MapAsync { flat: false, .. } => "map_async",
+            Self::MapAsync { flat: true, .. } => "flat_map_async",
             Self::Filter => "filter",
             Self::AssignTimestamps { .. } => "assign_timestamps_and_watermarks",
             Self::Fold(fold) | Self::Window { fold, .. } => fold.name(),

@@ -3,11 +3,13 @@
 mod filter;
 mod flat_map;
 mod map;
+mod map_async;
 mod process;
 mod timestamps;
 
 pub(super) use filter::Filter;
 pub(super) use flat_map::FlatMap;
 pub(super) use map::Map;
+pub(super) use map_async::{Limits, MapAsync};
 pub(super) use process::ProcessAll;
 pub(super) use timestamps::{Assigner, Timestamps};

@@ -1,0 +1,138 @@
+"""Calls that wait for others, several at a time."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from .. import config
+from ..errors import ConfigError, PlanError
+from ..functions import AsyncFunction
+from .checks import kind_of
+
+if TYPE_CHECKING:
+    from .stream import Stream
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class CallMethods(Generic[T]):
+    """The methods of a stream that call coroutine functions."""
+
+    def map_async(
+        self,
+        function: Callable[[T], Awaitable[R]] | AsyncFunction[T, R],
+        capacity: int = 100,
+        timeout: str | timedelta | None = "30s",
+        ordered: bool = True,
+    ) -> Stream[R]:
+        """Turn each record into another by a call that waits for others, with many calls under way at a time.
+
+        Calls run in an event loop that each subtask has for itself, on a thread of its own: what they wait for holds up
+        neither the task nor each other. A call that computes does: ``await asyncio.to_thread(...)`` is for that, and
+        for functions that block.
+
+        Parameters
+        ----------
+        function
+            A coroutine function, ``async def``, or an instance of a subclass of `AsyncFunction`. Called once a record;
+            what it returns is emitted, with the timestamp of the record.
+        capacity
+            How many records each subtask works on at a time, those included that are done and wait for their turn. With
+            that many it takes no more: those upstream are slowed down.
+        timeout
+            How long a call may take before it fails the job with `CallTimeoutError`: a duration such as ``"500ms"``, or
+            None for as long as it likes.
+        ordered
+            True keeps the order of the records. False emits each as soon as its call returns: records overtake each
+            other, but no watermark, and no watermark overtakes them.
+
+        Raises
+        ------
+        PlanError
+            ``function`` cannot be called with a record to be awaited.
+        ConfigError
+            ``capacity`` or ``timeout`` is out of its range.
+
+        Examples
+        --------
+        >>> import asyncio
+        >>> async def look_up(user):
+        ...     await asyncio.sleep(0.01)
+        ...     return user, len(user)
+        >>> users = env.from_collection(["ann", "robert"]).map_async(look_up, capacity=10).collect()
+        >>> result = env.execute()
+        >>> list(users)
+        [('ann', 3), ('robert', 6)]
+        """
+        return self._call("map_async", function, capacity, timeout, ordered)
+
+    def flat_map_async(
+        self,
+        function: Callable[[T], Awaitable[Iterable[R]]] | AsyncFunction[T, Iterable[R]],
+        capacity: int = 100,
+        timeout: str | timedelta | None = "30s",
+        ordered: bool = True,
+    ) -> Stream[R]:
+        """Turn each record into any number of records by a call that waits for others.
+
+        Parameters
+        ----------
+        function
+            As of `map_async`, but what it returns is iterated over, and each item emitted.
+        capacity, timeout, ordered
+            As of `map_async`.
+
+        Examples
+        --------
+        >>> async def friends(user):
+        ...     return [f"{user}'s friend"] if user == "ann" else []
+        >>> known = env.from_collection(["ann", "bob"]).flat_map_async(friends).collect()
+        >>> result = env.execute()
+        >>> list(known)
+        ["ann's friend"]
+        """
+        return self._call("flat_map_async", function, capacity, timeout, ordered)
+
+    def _call(self, method: str, function: Any, capacity: int, timeout: Any, ordered: bool) -> Stream[Any]:
+        _check_function(method, function)
+        capacity = config.whole_number("capacity", capacity, 1, _MOST_CALLS)
+        timeout_ms = None if timeout is None else config.duration_us("timeout", timeout) // 1000
+        if timeout_ms == 0:
+            raise ConfigError(
+                f"timeout={timeout!r}: no call returns at once; None is for as long as it likes",
+                setting="timeout",
+                value=timeout,
+            )
+        settings = {
+            "capacity": capacity,
+            "timeout_ms": timeout_ms,
+            "ordered": bool(ordered),
+            "flat": method == "flat_map_async",
+        }
+        return self._then("map_async", function, name=method, settings=settings)
+
+    if TYPE_CHECKING:
+
+        def _then(self, kind: str, function: object = None, **described: Any) -> Stream[Any]: ...
+
+
+def _check_function(method: str, function: object) -> None:
+    if isinstance(function, type) and issubclass(function, AsyncFunction):
+        raise PlanError(f"{method}() needs a coroutine function, not {kind_of(function)}")
+    if isinstance(function, AsyncFunction):
+        for hook in ("open", "call", "close"):
+            if not inspect.iscoroutinefunction(getattr(function, hook)):
+                raise PlanError(f"{method}(): {type(function).__name__}.{hook} must be async, as it is awaited")
+        return
+    if not callable(function):
+        raise PlanError(f"{method}() needs a coroutine function or a flownet.AsyncFunction, not {kind_of(function)}")
+    if inspect.isasyncgenfunction(function):
+        raise PlanError(f"{method}() got an async generator: return a list, and give the function to flat_map_async()")
+
+
+_MOST_CALLS = 1_000_000
+"""More at a time than any event loop is good for."""

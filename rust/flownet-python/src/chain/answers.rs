@@ -1,0 +1,92 @@
+//! What calls on another thread came to, on its way to the task that waits for it.
+//!
+//! # Invariants
+//! - A1: the task is rung for when the first answer has come since it last took them, and for no other: once for all that
+//!   come together.
+//! - A2: answers that are taken are all there are, so that nothing is left that nobody was rung for.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use flownet_runtime::mailbox::Bell;
+use flownet_runtime::operator::Ticket;
+use pyo3::exceptions::PyBaseException;
+use pyo3::intern;
+use pyo3::prelude::*;
+
+use super::attach::{TaskThreads, this_thread};
+
+/// One call, and what came of it.
+pub(super) type Answer = (Ticket, PyResult<Py<PyAny>>);
+
+/// Where the thread that runs calls leaves what came of them.
+#[pyclass(frozen, name = "Answers", module = "flownet._flownet")]
+#[derive(Debug)]
+pub struct PyAnswers {
+    come: Mutex<Vec<Answer>>,
+    bell: Bell,
+    threads: Arc<TaskThreads>,
+}
+
+impl PyAnswers {
+    /// For the task that this bell wakes; whose calls run on a thread of the job.
+    pub(super) fn new(bell: Bell, threads: Arc<TaskThreads>) -> Self {
+        Self { come: Mutex::default(), bell, threads }
+    }
+
+    /// Takes all that have come.
+    pub(super) fn take(&self) -> Vec<Answer> {
+        std::mem::take(&mut *self.lock())
+    }
+
+    /// Whether none has come.
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Answer>> {
+        self.come.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The exception, whose traceback may be a `None` that was set, for which its C interface gives what is no traceback.
+fn raised(error: Bound<'_, PyBaseException>) -> PyErr {
+    let py = error.py();
+    let has_traceback = error.getattr(intern!(py, "__traceback__")).is_ok_and(|traceback| !traceback.is_none());
+    let error = PyErr::from_value(error.into_any());
+    if !has_traceback {
+        error.set_traceback(py, None);
+    }
+    error
+}
+
+#[pymethods]
+impl PyAnswers {
+    /// Leave what a call returned, or what it raised.
+    #[pyo3(signature = (ticket, value, error=None))]
+    fn put(&self, ticket: Ticket, value: Py<PyAny>, error: Option<Bound<'_, PyBaseException>>) {
+        let answer = match error {
+            Some(error) => Err(raised(error)),
+            None => Ok(value),
+        };
+        let is_first = {
+            let mut come = self.lock();
+            come.push((ticket, answer));
+            come.len() == 1
+        };
+        if is_first {
+            self.bell.ring();
+        }
+    }
+
+    /// The calling thread runs users' functions from now on.
+    fn enter(&self, py: Python<'_>) -> PyResult<()> {
+        self.threads.enter_as_helper(this_thread(py)?);
+        Ok(())
+    }
+
+    /// The calling thread runs none any more.
+    fn leave(&self, py: Python<'_>) -> PyResult<()> {
+        self.threads.leave_as_helper(this_thread(py)?);
+        Ok(())
+    }
+}

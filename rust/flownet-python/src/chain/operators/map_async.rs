@@ -1,0 +1,315 @@
+//! `map_async` and `flat_map_async`: calls of a coroutine function, several at a time, on a thread with an event loop.
+//!
+//! Records are handed to that thread, and answers come back, by the batch: each side wakes the other once for many. The
+//! task waits for nobody: where as many calls are under way as there may be it reads no input (`is_full`), and answers wake
+//! it like mail. Only in the middle of a record, of which a stage before it makes several, and at the end of the input it
+//! waits within.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use flownet_runtime::operator::{InFlight, Operator, Ready, Ticket};
+use flownet_runtime::snapshot::Snapshot;
+use flownet_runtime::time::TimeSignal;
+use flownet_runtime::{TaskContext, TaskError};
+use pyo3::exceptions::PyTypeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use crate::chain::answers::{Answer, PyAnswers};
+use crate::chain::attach::TaskThreads;
+use crate::chain::context::PyTaskContext;
+use crate::chain::failure::OperatorInfo;
+use crate::chain::medium::{EmitEach, Flow, PythonMedium};
+
+/// As many records are gathered before they are handed over, unless the batch ends first.
+const HANDED_OVER: usize = 64;
+
+/// The ticket by which `flownet.asynchronous` says that the function is open. That of a loop that has ended is no record's
+/// either.
+const OPENED: Ticket = Ticket::MAX;
+
+/// Calls a coroutine function for each record.
+pub(in crate::chain) struct MapAsync {
+    function: Py<PyAny>,
+    is_flat: bool,
+    timeout: Option<Duration>,
+    threads: Arc<TaskThreads>,
+    info: OperatorInfo,
+    flight: InFlight<Call, Py<PyAny>>,
+    /// Admitted, and not handed over yet.
+    gathered: Vec<(Ticket, Py<PyAny>)>,
+    calls: Option<Calls>,
+    /// The function has not been opened yet.
+    is_opening: bool,
+}
+
+/// The bounds of calls.
+pub(in crate::chain) struct Limits {
+    pub(in crate::chain) capacity: usize,
+    pub(in crate::chain) timeout: Option<Duration>,
+    pub(in crate::chain) keeps_order: bool,
+}
+
+/// The thread that runs them.
+struct Calls {
+    /// `flownet.asynchronous.Calls`.
+    runner: Py<PyAny>,
+    answers: Py<PyAnswers>,
+}
+
+/// A record that is worked on.
+struct Call {
+    /// For errors.
+    record: Py<PyAny>,
+    timestamp_ms: i64,
+    due: Option<Due>,
+}
+
+/// When a call has taken too long.
+#[derive(Clone, Copy)]
+struct Due {
+    at: Instant,
+    /// When to look, by the wall clock, which may be set meanwhile.
+    at_ms: i64,
+}
+
+impl MapAsync {
+    pub(in crate::chain) fn new(
+        function: Py<PyAny>,
+        is_flat: bool,
+        limits: Limits,
+        threads: Arc<TaskThreads>,
+        info: OperatorInfo,
+    ) -> Self {
+        let Limits { capacity, timeout, keeps_order } = limits;
+        let flight = InFlight::new(capacity, keeps_order);
+        Self { function, is_flat, timeout, threads, info, flight, gathered: Vec::new(), calls: None, is_opening: false }
+    }
+
+    fn start(&self, py: Python<'_>, cx: &TaskContext) -> PyResult<(Calls, bool)> {
+        let answers = Py::new(py, PyAnswers::new(cx.bell.clone(), Arc::clone(&self.threads)))?;
+        let class = py.import(intern!(py, "flownet.asynchronous"))?.getattr(intern!(py, "Calls"))?;
+        let runner = class.call1((&self.function, PyTaskContext::new(&self.info, cx), &answers))?;
+        let is_opening = runner.call_method0(intern!(py, "start"))?.extract()?;
+        Ok((Calls { runner: runner.unbind(), answers }, is_opening))
+    }
+
+    /// Begins the calls that were gathered.
+    fn hand_over(&mut self, py: Python<'_>) -> Result<(), TaskError> {
+        if self.gathered.is_empty() {
+            return Ok(());
+        }
+        if let Some(timeout) = self.timeout {
+            let due = Due { at: Instant::now() + timeout, at_ms: after(timeout) };
+            for (ticket, _) in &self.gathered {
+                if let Some(call) = self.flight.running_mut(*ticket) {
+                    call.due = Some(due);
+                }
+            }
+        }
+        let Some(calls) = &self.calls else { return Ok(()) };
+        let begun = PyList::new(py, self.gathered.drain(..))
+            .and_then(|gathered| calls.runner.bind(py).call_method1(intern!(py, "begin"), (gathered,)));
+        match begun {
+            // Why the loop has ended says more.
+            Err(error) => Err(self.why_ended(py).unwrap_or_else(|| self.info.failed(py, &error, None))),
+            Ok(_) => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn why_ended(&mut self, py: Python<'_>) -> Option<TaskError> {
+        let answers = self.calls.as_ref()?.answers.get().take();
+        answers.into_iter().find_map(|(ticket, answer)| self.take_answer(py, (ticket, answer)).err())
+    }
+
+    /// Takes what has come, and hands on what may leave.
+    fn take_answers(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        let Some(calls) = &self.calls else { return Ok(()) };
+        for answer in calls.answers.get().take() {
+            self.take_answer(flow.token, answer)?;
+        }
+        self.emit_ready(flow)
+    }
+
+    fn take_answer(&mut self, py: Python<'_>, (ticket, answer): Answer) -> Result<(), TaskError> {
+        match answer {
+            Ok(_) if ticket == OPENED => self.is_opening = false,
+            Ok(value) => {
+                self.flight.complete(ticket, value);
+            }
+            Err(error) => return Err(self.failed(py, ticket, &error)),
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn failed(&mut self, py: Python<'_>, ticket: Ticket, error: &PyErr) -> TaskError {
+        let call = self.flight.fail(ticket);
+        let record = call.as_ref().map(|call| call.record.bind(py));
+        if error.is_instance_of::<PyTypeError>(py) && record.is_some() {
+            return self.info.call_failed(py, error, self.function.bind(py), "one record", record);
+        }
+        self.info.failed(py, error, record)
+    }
+
+    fn emit_ready<'py>(&mut self, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
+        let py: Python<'py> = flow.token;
+        while let Some(ready) = self.flight.next() {
+            match ready {
+                Ready::Time(signal) => flow.emit_time(signal)?,
+                Ready::Record(call, value) => {
+                    let before_ms = std::mem::replace(&mut flow.timestamp_ms, call.timestamp_ms);
+                    let value = value.into_bound(py);
+                    if self.is_flat {
+                        let record = call.record.bind(py);
+                        let failed = |error: PyErr| {
+                            self.info.call_failed(py, &error, self.function.bind(py), "one record", Some(record))
+                        };
+                        flow.emit_each(&value, failed)?;
+                    } else {
+                        // It may be the record itself, which then is referred to by nobody else.
+                        drop(call.record);
+                        flow.emit(value)?;
+                    }
+                    flow.timestamp_ms = before_ms;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails if a call has taken too long; its answer, if it has come meanwhile, is taken before.
+    fn check_due(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        let Some(timeout) = self.timeout else { return Ok(()) };
+        let is_over = |call: &Call| call.due.is_some_and(|due| due.at <= Instant::now());
+        if !self.flight.oldest().is_some_and(is_over) {
+            return Ok(());
+        }
+        self.take_answers(flow)?;
+        match self.flight.oldest() {
+            Some(call) if is_over(call) => Err(self.info.timed_out(timeout, Some(call.record.bind(flow.token)))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits until there are answers, and takes them.
+    fn await_answers(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        self.hand_over(flow.token)?;
+        flow.end_batch()?;
+        // Last of all, as what was emitted may have waited for a buffer, and taken the ring for its own.
+        if self.calls.as_ref().is_some_and(|calls| calls.answers.get().is_empty()) {
+            let due = self.flight.oldest().and_then(|call| call.due);
+            flow.await_arrival(due.map(|due| due.at.saturating_duration_since(Instant::now())))?;
+        }
+        self.check_due(flow)?;
+        self.take_answers(flow)
+    }
+
+    /// Waits for all that is under way.
+    fn drain(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        let before_ms = flow.timestamp_ms;
+        self.take_answers(flow)?;
+        while self.is_opening || !self.flight.is_empty() {
+            self.await_answers(flow)?;
+        }
+        flow.timestamp_ms = before_ms;
+        Ok(())
+    }
+}
+
+impl Operator<PythonMedium> for MapAsync {
+    fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
+        let (calls, is_opening) = self.start(py, cx).map_err(|error| self.info.failed(py, &error, None))?;
+        (self.calls, self.is_opening) = (Some(calls), is_opening);
+        Ok(())
+    }
+
+    fn process<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
+        let timestamp_ms = flow.timestamp_ms;
+        while self.is_full() {
+            self.await_answers(flow)?;
+        }
+        flow.timestamp_ms = timestamp_ms;
+        let record = record.unbind();
+        let ticket = self.flight.admit(Call { record: record.clone_ref(flow.token), timestamp_ms, due: None });
+        self.gathered.push((ticket, record));
+        if self.gathered.len() >= HANDED_OVER {
+            self.hand_over(flow.token)?;
+        }
+        if self.is_full() {
+            flow.end_poll();
+        }
+        Ok(())
+    }
+
+    fn hold(&mut self, signal: TimeSignal) -> bool {
+        self.flight.hold(signal)
+    }
+
+    fn may_be_full(&self) -> bool {
+        true
+    }
+
+    fn is_full(&self) -> bool {
+        self.is_opening || self.flight.is_full()
+    }
+
+    fn on_arrived(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        self.take_answers(flow)
+    }
+
+    fn next_timer_ms(&self) -> Option<i64> {
+        self.flight.oldest().and_then(|call| call.due).map(|due| due.at_ms)
+    }
+
+    fn on_timer(&mut self, now_ms: i64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        if self.next_timer_ms().is_none_or(|due_ms| due_ms > now_ms) {
+            return Ok(());
+        }
+        self.check_due(flow)?;
+        // Here the wall clock was set forward.
+        if let Some(due) = self.flight.oldest_mut().and_then(|call| call.due.as_mut())
+            && due.at_ms <= now_ms
+        {
+            due.at_ms = after(due.at.saturating_duration_since(Instant::now())).max(now_ms + 1);
+        }
+        Ok(())
+    }
+
+    fn end_batch(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        self.hand_over(flow.token)
+    }
+
+    fn finish(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        self.drain(flow)
+    }
+
+    /// Where the job was stopped without draining, time does not end; but what is under way is worked off.
+    fn commit(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        self.drain(flow)
+    }
+
+    /// A record that is under way is in no snapshot yet: better no checkpoint than one that has lost it.
+    fn snapshot(&mut self, _: Python<'_>, _: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        if self.flight.is_empty() {
+            return Ok(());
+        }
+        let operator = &self.info.operator;
+        Err(TaskError::Config(format!("operator '{operator}' has calls under way, which a checkpoint cannot keep")))
+    }
+
+    fn close(&mut self, py: Python<'_>) -> Result<(), TaskError> {
+        let Some(calls) = self.calls.take() else { return Ok(()) };
+        let closed = calls.runner.bind(py).call_method0(intern!(py, "close"));
+        closed.map(drop).map_err(|error| self.info.failed(py, &error, None))
+    }
+}
+
+/// The wall clock's time then, in milliseconds.
+fn after(time: Duration) -> i64 {
+    let then = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_add(time);
+    i64::try_from(then.as_millis()).unwrap_or(i64::MAX)
+}

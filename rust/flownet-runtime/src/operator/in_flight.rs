@@ -1,0 +1,353 @@
+//! Records that an operator works on at the same time, and the event time that waits for them.
+//!
+//! A machine without clock or threads. The operator [admits](InFlight::admit) a record, is told by somebody else that it
+//! is [done](InFlight::complete), and takes what may be emitted [next](InFlight::next). Records lie in *segments*: those
+//! of one may leave in any order, those of different ones only in the order of their segments. Where order is kept each
+//! record has a segment of its own; else a segment holds the records between two signals of event time.
+//!
+//! # Invariants
+//! - I1: no more than `capacity` records are here, those that are done and may not leave yet included; nor are there more
+//!   segments than that, and one.
+//! - I2: a record leaves on its side of each signal: behind those that were there before it came, before those after.
+//! - I3: where order is kept, records leave in the order in which they were admitted.
+//! - I4: what may leave can be taken at once: nothing waits but for records that are not done.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::time::TimeSignal;
+
+/// Names a record that is worked on. Later ones are greater.
+pub type Ticket = u64;
+
+/// Records `R` that are worked on, what came of them `A`, and signals among them.
+#[derive(Debug)]
+pub struct InFlight<R, A> {
+    capacity: usize,
+    keeps_order: bool,
+    next_ticket: Ticket,
+    /// Not done yet, each with the number of its segment.
+    running: BTreeMap<Ticket, (R, u64)>,
+    /// Never empty.
+    segments: VecDeque<Segment<R, A>>,
+    /// Number of the first of them.
+    first_segment: u64,
+    /// Records that are here.
+    count: usize,
+}
+
+#[derive(Debug)]
+struct Segment<R, A> {
+    running: usize,
+    done: VecDeque<(R, A)>,
+    /// Behind all of these.
+    signals: Signals,
+}
+
+/// Signals without a record between them: of several of a kind only the last one says anything.
+#[derive(Debug, Default)]
+struct Signals {
+    watermark_ms: Option<i64>,
+    is_idle: Option<bool>,
+}
+
+/// What may be emitted.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Ready<R, A> {
+    /// This came of the record.
+    Record(R, A),
+    /// Event time.
+    Time(TimeSignal),
+}
+
+impl<R, A> InFlight<R, A> {
+    /// For at most so many records at a time, at least one.
+    pub fn new(capacity: usize, keeps_order: bool) -> Self {
+        Self {
+            capacity: capacity.max(1),
+            keeps_order,
+            next_ticket: 0,
+            running: BTreeMap::new(),
+            segments: VecDeque::from([Segment::new()]),
+            first_segment: 0,
+            count: 0,
+        }
+    }
+
+    /// Whether no more records may be admitted for now.
+    pub fn is_full(&self) -> bool {
+        self.count >= self.capacity
+    }
+
+    /// Whether nothing is here, records and signals.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0 && self.segments.len() == 1 && self.segments[0].signals.is_empty()
+    }
+
+    /// Takes a record; there must be room for it.
+    pub fn admit(&mut self, record: R) -> Ticket {
+        debug_assert!(!self.is_full(), "I1: a record more than there is room for");
+        let begins_segment = match self.segments.back() {
+            Some(last) => !last.signals.is_empty() || (self.keeps_order && last.has_records()),
+            None => true,
+        };
+        if begins_segment {
+            self.segments.push_back(Segment::new());
+        }
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.count += 1;
+        if let Some(last) = self.segments.back_mut() {
+            last.running += 1;
+        }
+        let segment = self.first_segment + self.segments.len() as u64 - 1;
+        self.running.insert(ticket, (record, segment));
+        ticket
+    }
+
+    /// The record is done; false if there is none of this ticket.
+    pub fn complete(&mut self, ticket: Ticket, answer: A) -> bool {
+        let Some((record, segment)) = self.running.remove(&ticket) else { return false };
+        let at = usize::try_from(segment - self.first_segment).unwrap_or(usize::MAX);
+        if let Some(segment) = self.segments.get_mut(at) {
+            segment.running -= 1;
+            segment.done.push_back((record, answer));
+        }
+        true
+    }
+
+    /// Event time comes by. True: it stays until it may leave; false: it may pass at once.
+    pub fn hold(&mut self, signal: TimeSignal) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        if let Some(last) = self.segments.back_mut() {
+            last.signals.add(signal);
+        }
+        true
+    }
+
+    /// Takes what may be emitted next.
+    #[expect(clippy::should_implement_trait, reason = "what is not ready now may be later")]
+    pub fn next(&mut self) -> Option<Ready<R, A>> {
+        loop {
+            let is_last = self.segments.len() == 1;
+            let front = self.segments.front_mut()?;
+            if let Some((record, answer)) = front.done.pop_front() {
+                self.count -= 1;
+                return Some(Ready::Record(record, answer));
+            }
+            if front.running > 0 {
+                return None;
+            }
+            if let Some(signal) = front.signals.take() {
+                return Some(Ready::Time(signal));
+            }
+            if is_last {
+                return None;
+            }
+            self.segments.pop_front();
+            self.first_segment += 1;
+        }
+    }
+
+    /// A record that is not done.
+    pub fn running_mut(&mut self, ticket: Ticket) -> Option<&mut R> {
+        self.running.get_mut(&ticket).map(|(record, _)| record)
+    }
+
+    /// The oldest of those that are not done.
+    pub fn oldest(&self) -> Option<&R> {
+        self.running.first_key_value().map(|(_, (record, _))| record)
+    }
+
+    /// The same, to be changed.
+    pub fn oldest_mut(&mut self) -> Option<&mut R> {
+        self.running.first_entry().map(|entry| &mut entry.into_mut().0)
+    }
+
+    /// Takes out a record that is not done, which then is none.
+    pub fn fail(&mut self, ticket: Ticket) -> Option<R> {
+        self.running.remove(&ticket).map(|(record, _)| record)
+    }
+}
+
+impl<R, A> Segment<R, A> {
+    fn new() -> Self {
+        Self { running: 0, done: VecDeque::new(), signals: Signals::default() }
+    }
+
+    fn has_records(&self) -> bool {
+        self.running > 0 || !self.done.is_empty()
+    }
+}
+
+impl Signals {
+    fn is_empty(&self) -> bool {
+        self.watermark_ms.is_none() && self.is_idle.is_none()
+    }
+
+    fn add(&mut self, signal: TimeSignal) {
+        match signal {
+            TimeSignal::Watermark(timestamp_ms) => {
+                // Who tells of time is not idle.
+                self.is_idle = self.is_idle.map(|_| false);
+                self.watermark_ms = self.watermark_ms.max(Some(timestamp_ms));
+            }
+            TimeSignal::Idle(is_idle) => self.is_idle = Some(is_idle),
+        }
+    }
+
+    fn take(&mut self) -> Option<TimeSignal> {
+        let watermark = self.watermark_ms.take().map(TimeSignal::Watermark);
+        watermark.or_else(|| self.is_idle.take().map(TimeSignal::Idle))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn drain(flight: &mut InFlight<u64, ()>) -> Vec<Ready<u64, ()>> {
+        std::iter::from_fn(|| flight.next()).collect()
+    }
+
+    fn record(number: u64) -> Ready<u64, ()> {
+        Ready::Record(number, ())
+    }
+
+    fn watermark(timestamp_ms: i64) -> Ready<u64, ()> {
+        Ready::Time(TimeSignal::Watermark(timestamp_ms))
+    }
+
+    #[test]
+    fn records_leave_in_their_order_where_it_is_kept() {
+        let mut flight = InFlight::new(3, true);
+        let tickets = [10, 11, 12].map(|number| flight.admit(number));
+        assert!(flight.is_full());
+        assert!(flight.complete(tickets[1], ()) && flight.complete(tickets[2], ()));
+        assert_eq!(drain(&mut flight), []);
+        assert!(flight.is_full(), "what may not leave yet takes its place");
+        flight.complete(tickets[0], ());
+        assert_eq!(drain(&mut flight), [record(10), record(11), record(12)]);
+        assert!(flight.is_empty());
+    }
+
+    #[test]
+    fn records_without_order_stay_on_their_side_of_a_watermark() {
+        let mut flight = InFlight::new(4, false);
+        let before = [1, 2].map(|number| flight.admit(number));
+        assert!(flight.hold(TimeSignal::Watermark(5)));
+        let after = flight.admit(3);
+        flight.complete(after, ());
+        flight.complete(before[1], ());
+        assert_eq!(drain(&mut flight), [record(2)]);
+        flight.complete(before[0], ());
+        assert_eq!(drain(&mut flight), [record(1), watermark(5), record(3)]);
+        assert!(!flight.hold(TimeSignal::Watermark(6)), "nothing is before it");
+    }
+
+    #[test]
+    fn signals_in_a_row_become_one_of_a_kind() {
+        let mut flight = InFlight::new(1, true);
+        let ticket = flight.admit(1);
+        for round in 1..1000 {
+            assert!(flight.hold(TimeSignal::Idle(true)) && flight.hold(TimeSignal::Watermark(round)));
+        }
+        assert!(flight.hold(TimeSignal::Idle(true)));
+        flight.complete(ticket, ());
+        assert_eq!(drain(&mut flight), [record(1), watermark(999), Ready::Time(TimeSignal::Idle(true))]);
+    }
+
+    #[test]
+    fn a_record_that_failed_is_no_more() {
+        let mut flight = InFlight::<_, ()>::new(1, true);
+        let ticket = flight.admit(7);
+        assert_eq!(flight.oldest(), Some(&7));
+        assert_eq!((flight.fail(ticket), flight.fail(ticket)), (Some(7), None));
+        assert!(!flight.complete(ticket, ()));
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Admit,
+        Complete(usize),
+        Hold,
+        Take,
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            3 => Just(Step::Admit),
+            3 => any::<usize>().prop_map(Step::Complete),
+            1 => Just(Step::Hold),
+            2 => Just(Step::Take),
+        ];
+        prop::collection::vec(step, 0..200)
+    }
+
+    proptest! {
+        #[test]
+        fn any_interleaving_keeps_the_invariants(steps in steps(), capacity in 1..6_usize, keeps_order: bool) {
+            let mut flight = InFlight::<u64, ()>::new(capacity, keeps_order);
+            // Records by their tickets, and the watermark that each came behind.
+            let (mut running, mut came_behind, mut watermark) = (Vec::new(), Vec::new(), 0);
+            let mut out = Vec::new();
+            let take = |flight: &mut InFlight<u64, ()>, out: &mut Vec<Ready<u64, ()>>| {
+                out.extend(std::iter::from_fn(|| flight.next()));
+            };
+            for step in steps {
+                match step {
+                    Step::Admit if flight.is_full() => {}
+                    Step::Admit => {
+                        let number = came_behind.len() as u64;
+                        came_behind.push(watermark);
+                        running.push(flight.admit(number));
+                    }
+                    Step::Complete(_) if running.is_empty() => {}
+                    Step::Complete(at) => {
+                        let ticket = running.swap_remove(at % running.len());
+                        prop_assert!(flight.complete(ticket, ()));
+                    }
+                    Step::Hold => {
+                        watermark += 1;
+                        if !flight.hold(TimeSignal::Watermark(watermark)) {
+                            out.push(Ready::Time(TimeSignal::Watermark(watermark)));
+                        }
+                    }
+                    Step::Take => take(&mut flight, &mut out),
+                }
+                prop_assert!(flight.segments.len() <= capacity + 1, "I1");
+            }
+            for ticket in running {
+                flight.complete(ticket, ());
+            }
+            take(&mut flight, &mut out);
+            prop_assert!(flight.is_empty(), "I4");
+            let mut passed = 0;
+            let mut left = Vec::new();
+            for ready in out {
+                match ready {
+                    Ready::Record(number, ()) => {
+                        let behind = came_behind[number as usize];
+                        prop_assert!(passed <= behind, "I2: record {} left behind {}", number, passed);
+                        left.push((number, passed));
+                    }
+                    Ready::Time(TimeSignal::Watermark(timestamp_ms)) => {
+                        prop_assert!(timestamp_ms > passed);
+                        let before = left.iter().filter(|(number, _)| came_behind[*number as usize] < timestamp_ms);
+                        let wanted = came_behind.iter().filter(|behind| **behind < timestamp_ms).count();
+                        prop_assert_eq!(before.count(), wanted, "I2: a watermark overtook a record");
+                        passed = timestamp_ms;
+                    }
+                    Ready::Time(TimeSignal::Idle(_)) => {}
+                }
+            }
+            prop_assert_eq!(left.len(), came_behind.len());
+            if keeps_order {
+                prop_assert!(left.is_sorted_by_key(|(number, _)| *number), "I3");
+            }
+        }
+    }
+}
