@@ -23,101 +23,90 @@ from typing import TYPE_CHECKING, Any, Final
 
 from . import errors
 from ._flownet import __version__
-from .aggregate import AggregateFunction
-from .collected import Collected
 from .environment import Environment
 from .errors import FlownetError
-from .functions import (
-    AsyncFunction,
-    CoProcessFunction,
-    KeyedBroadcastProcessFunction,
-    KeyedCoProcessFunction,
-    KeyedProcessFunction,
-    OutputTag,
-    ProcessContext,
-    ProcessFunction,
-    ProcessWindowFunction,
-    RecordContext,
-    Sink,
-    TaskContext,
-    TimerService,
-    TransactionalSink,
-    Window,
-    WindowContext,
-)
-from .job import (
-    CheckpointSummary,
-    Job,
-    JobResult,
-    JobSample,
-    JobStatus,
-    RestartSummary,
-    TaskReport,
-    TaskSample,
-    WorkerSample,
-)
-from .record_functions import (
-    CoFlatMapFunction,
-    CoMapFunction,
-    FilterFunction,
-    FlatMapFunction,
-    MapFunction,
-    ReduceFunction,
-)
-from .state import (
-    AggregatingState,
-    AggregatingStateDescriptor,
-    ListState,
-    ListStateDescriptor,
-    MapState,
-    MapStateDescriptor,
-    OpenContext,
-    ReducingState,
-    ReducingStateDescriptor,
-    ValueState,
-    ValueStateDescriptor,
-)
-from .streams import (
-    AllWindowedStream,
-    AsOfJoin,
-    BoundedJoin,
-    ConnectedStreams,
-    IntervalJoin,
-    JoinedStreams,
-    KeyedStream,
-    Stream,
-    StreamSink,
-    WindowedStream,
-)
-from .trigger import (
-    ContinuousEventTimeTrigger,
-    ContinuousProcessingTimeTrigger,
-    CountEvictor,
-    CountTrigger,
-    DeltaEvictor,
-    DeltaTrigger,
-    EventTimeTrigger,
-    ProcessingTimeTrigger,
-    PurgingTrigger,
-    TimeEvictor,
-    Trigger,
-    TriggerContext,
-    TriggerResult,
-)
-from .watermark import WatermarkGenerator, WatermarkOutput, WatermarkStrategy
-from .window import EndOfInput, Global, Session, Sliding, Tumbling
 
 if TYPE_CHECKING:
+    from .aggregate import AggregateFunction
     from .changes import Change, MaterializedTable, RowKind
+    from .collected import Collected
+    from .context import TaskContext
+    from .functions import (
+        AsyncFunction,
+        CoProcessFunction,
+        KeyedBroadcastProcessFunction,
+        KeyedCoProcessFunction,
+        KeyedProcessFunction,
+        OutputTag,
+        ProcessContext,
+        ProcessFunction,
+        ProcessWindowFunction,
+        RecordContext,
+        Sink,
+        TimerService,
+        TransactionalSink,
+        Window,
+        WindowContext,
+    )
+    from .job import (
+        CheckpointSummary,
+        Job,
+        JobResult,
+        JobSample,
+        JobStatus,
+        RestartSummary,
+        TaskReport,
+        TaskSample,
+        WorkerSample,
+    )
+    from .record_functions import (
+        CoFlatMapFunction,
+        CoMapFunction,
+        FilterFunction,
+        FlatMapFunction,
+        MapFunction,
+        ReduceFunction,
+    )
+    from .state import (
+        AggregatingState,
+        AggregatingStateDescriptor,
+        ListState,
+        ListStateDescriptor,
+        MapState,
+        MapStateDescriptor,
+        OpenContext,
+        ReducingState,
+        ReducingStateDescriptor,
+        ValueState,
+        ValueStateDescriptor,
+    )
+    from .streams.all_windowed import AllWindowedStream
     from .streams.changing import ChangeJoin, ChangeStream, KeyedChangeStream
+    from .streams.connected import ConnectedStreams
+    from .streams.handle import StreamSink
+    from .streams.joined import AsOfJoin, BoundedJoin, IntervalJoin, JoinedStreams
+    from .streams.keyed import KeyedStream
+    from .streams.stream import Stream
+    from .streams.windowed import WindowedStream
+    from .trigger import (
+        ContinuousEventTimeTrigger,
+        ContinuousProcessingTimeTrigger,
+        CountEvictor,
+        CountTrigger,
+        DeltaEvictor,
+        DeltaTrigger,
+        EventTimeTrigger,
+        ProcessingTimeTrigger,
+        PurgingTrigger,
+        TimeEvictor,
+        Trigger,
+        TriggerContext,
+        TriggerResult,
+    )
+    from .watermark import WatermarkGenerator, WatermarkOutput, WatermarkStrategy
+    from .window import EndOfInput, Global, Session, Sliding, Tumbling
 
 __all__ = [
-    "ReduceFunction",
-    "MapFunction",
-    "FlatMapFunction",
-    "FilterFunction",
-    "CoMapFunction",
-    "CoFlatMapFunction",
     "AggregateFunction",
     "AggregatingState",
     "AggregatingStateDescriptor",
@@ -129,6 +118,8 @@ __all__ = [
     "ChangeJoin",
     "ChangeStream",
     "CheckpointSummary",
+    "CoFlatMapFunction",
+    "CoMapFunction",
     "CoProcessFunction",
     "Collected",
     "ConnectedStreams",
@@ -141,6 +132,8 @@ __all__ = [
     "EndOfInput",
     "Environment",
     "EventTimeTrigger",
+    "FilterFunction",
+    "FlatMapFunction",
     "FlownetError",
     "Global",
     "IntervalJoin",
@@ -156,6 +149,7 @@ __all__ = [
     "KeyedStream",
     "ListState",
     "ListStateDescriptor",
+    "MapFunction",
     "MapState",
     "MapStateDescriptor",
     "MaterializedTable",
@@ -167,6 +161,7 @@ __all__ = [
     "ProcessingTimeTrigger",
     "PurgingTrigger",
     "RecordContext",
+    "ReduceFunction",
     "ReducingState",
     "ReducingStateDescriptor",
     "RestartSummary",
@@ -199,14 +194,119 @@ __all__ = [
     "errors",
 ]
 
-_LATER: Final = {
-    **dict.fromkeys(("Change", "MaterializedTable", "RowKind"), ".changes"),
-    **dict.fromkeys(("ChangeJoin", "ChangeStream", "KeyedChangeStream"), ".streams.changing"),
+_HOMES: Final = {
+    ".aggregate": ("AggregateFunction",),
+    ".changes": (
+        "Change",
+        "MaterializedTable",
+        "RowKind",
+    ),
+    ".collected": ("Collected",),
+    ".context": ("TaskContext",),
+    ".functions": (
+        "AsyncFunction",
+        "CoProcessFunction",
+        "KeyedBroadcastProcessFunction",
+        "KeyedCoProcessFunction",
+        "KeyedProcessFunction",
+        "OutputTag",
+        "ProcessContext",
+        "ProcessFunction",
+        "ProcessWindowFunction",
+        "RecordContext",
+        "Sink",
+        "TimerService",
+        "TransactionalSink",
+        "Window",
+        "WindowContext",
+    ),
+    ".job": (
+        "CheckpointSummary",
+        "Job",
+        "JobResult",
+        "JobSample",
+        "JobStatus",
+        "RestartSummary",
+        "TaskReport",
+        "TaskSample",
+        "WorkerSample",
+    ),
+    ".record_functions": (
+        "CoFlatMapFunction",
+        "CoMapFunction",
+        "FilterFunction",
+        "FlatMapFunction",
+        "MapFunction",
+        "ReduceFunction",
+    ),
+    ".state": (
+        "AggregatingState",
+        "AggregatingStateDescriptor",
+        "ListState",
+        "ListStateDescriptor",
+        "MapState",
+        "MapStateDescriptor",
+        "OpenContext",
+        "ReducingState",
+        "ReducingStateDescriptor",
+        "ValueState",
+        "ValueStateDescriptor",
+    ),
+    ".streams.all_windowed": ("AllWindowedStream",),
+    ".streams.connected": ("ConnectedStreams",),
+    ".streams.handle": ("StreamSink",),
+    ".streams.joined": (
+        "AsOfJoin",
+        "BoundedJoin",
+        "IntervalJoin",
+        "JoinedStreams",
+    ),
+    ".streams.keyed": ("KeyedStream",),
+    ".streams.stream": ("Stream",),
+    ".streams.windowed": ("WindowedStream",),
+    ".streams.changing": (
+        "ChangeJoin",
+        "ChangeStream",
+        "KeyedChangeStream",
+    ),
+    ".trigger": (
+        "ContinuousEventTimeTrigger",
+        "ContinuousProcessingTimeTrigger",
+        "CountEvictor",
+        "CountTrigger",
+        "DeltaEvictor",
+        "DeltaTrigger",
+        "EventTimeTrigger",
+        "ProcessingTimeTrigger",
+        "PurgingTrigger",
+        "TimeEvictor",
+        "Trigger",
+        "TriggerContext",
+        "TriggerResult",
+    ),
+    ".watermark": (
+        "WatermarkGenerator",
+        "WatermarkOutput",
+        "WatermarkStrategy",
+    ),
+    ".window": (
+        "EndOfInput",
+        "Global",
+        "Session",
+        "Sliding",
+        "Tumbling",
+    ),
 }
-"""What not every program uses, by the module that is imported when it is."""
+"""What not every program uses, by the module that is imported when somebody asks for it."""
+
+_LATER: Final = {name: home for home, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_LATER[name], __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

@@ -14,7 +14,8 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Protocol
 
-from .functions import AsyncFunction, TaskContext
+from .context import TaskContext
+from .functions import AsyncFunction
 
 
 class Answers(Protocol):

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .errors import DuplicateUidError, PlanError
 from .graph import Chaining, Edge, FlowControl, Operator, PartitionerName
 from .hashing import Hashing, is_seeded
 from .host import Host
-from .job import Job
+
+if TYPE_CHECKING:
+    from .job import Job
 
 
 class Owner(Protocol):

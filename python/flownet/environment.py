@@ -17,12 +17,12 @@ from .dataflow import Dataflow, Node, Origin
 from .errors import ConfigError, LaunchError, MistakeWarning, PlanError, warn_user
 from .graph import FlowControl
 from .host import Host
-from .job import Job, JobResult, end_all
-from .streams import Stream
+from .streams.stream import Stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from .job import Job, JobResult
     from .testing.script import Step
 
 T = TypeVar("T")
@@ -550,6 +550,8 @@ class Environment:
 
     def _submit(self, dataflow: Dataflow, workers: int | None = None, on: Host | None = None) -> Job:
         """Start a dataflow with the settings of this environment."""
+        from .job import Job
+
         if Environment._on_execute is not None:
             Environment._on_execute(self)
         if on is not None and workers is not None:
@@ -644,7 +646,9 @@ def _worker_command() -> list[str]:
 @atexit.register
 def _end_jobs() -> None:
     """End what the program has left running: a function must not meet an interpreter that is being taken down."""
-    end_all()
+    job = sys.modules.get(f"{__package__}.job")
+    if job is not None:
+        job.end_all()
     if not _flownet.end_functions(_MILLISECONDS_AT_EXIT):
         logging.getLogger("flownet").warning("a function of a job in this process does not return, and ends with it")
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
+from .context import TaskContext
 from .errors import PlanError
 
 if TYPE_CHECKING:
@@ -20,26 +21,6 @@ T = TypeVar("T")
 R = TypeVar("R")
 U = TypeVar("U")
 K_co = TypeVar("K_co", covariant=True)
-
-
-class TaskContext(Protocol):
-    """Where an operator runs."""
-
-    @property
-    def operator(self) -> str:
-        """Name of the operator."""
-
-    @property
-    def subtask(self) -> int:
-        """Index of this subtask, from 0."""
-
-    @property
-    def parallelism(self) -> int:
-        """Number of subtasks of the operator."""
-
-    @property
-    def worker(self) -> str:
-        """Name of the worker that runs this subtask."""
 
 
 @dataclass(frozen=True, slots=True)

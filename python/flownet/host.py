@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from .job import Lease
+if TYPE_CHECKING:
+    from .job import Lease
 
 
 class Host(Protocol):

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from .functions import TaskContext
+    from .context import TaskContext
 
 T = TypeVar("T")
 U = TypeVar("U")

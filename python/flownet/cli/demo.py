@@ -15,7 +15,7 @@ from ..errors import ConfigError
 from ..job import JobResult
 from ..progress import Progress
 from ..sources import files_below
-from ..streams import Stream
+from ..streams.stream import Stream
 from ..units import format_value
 from ..window import Tumbling
 from .run import overrides, progress_of, watch

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ..functions import Sink
-from ..streams import Stream
+from ..streams.stream import Stream
 from .meters import Meter, Meters
 from .pace import Pace, Pacer
 

@@ -8,8 +8,9 @@ from typing import Any
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from ..context import TaskContext
 from ..errors import FlownetError
-from ..functions import Sink, TaskContext
+from ..functions import Sink
 from .frames import to_batch
 from .hub import Membership
 from .secure import Keys

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
+from ..context import TaskContext
 from ..dataflow import Origin
 from ..errors import PlanError
 from ..functions import (
@@ -13,7 +14,6 @@ from ..functions import (
     KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
     RecordContext,
-    TaskContext,
 )
 from ..record_functions import CoFlatMapFunction, CoMapFunction, Function
 from .checks import called_of, function_of, kind_of, refuse_async_methods

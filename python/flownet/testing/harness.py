@@ -15,7 +15,8 @@ from ..environment import Environment
 from ..errors import FlownetError, PlanError
 from ..functions import OutputTag, ProcessFunction, Window
 from ..state import Timed
-from ..streams import Stream, StreamSink
+from ..streams.handle import StreamSink
+from ..streams.stream import Stream
 from ..window import TimeDomain
 from ..window import milliseconds as of_duration
 from .script import Active, Idle, Record, Said, Step, Watermark, milliseconds
