@@ -270,7 +270,8 @@ class Harness:
         """Show what is kept for a key, by name; empty where there is nothing.
 
         That is ``ctx.state`` and typed state, the state of an aggregating one being its accumulator. What `reduce`,
-        `count` and the like keep has the name ``"value"``. What has expired is shown until it is freed.
+        `count` and the like keep has the name ``"value"``; the records that a join by time keeps of its two inputs are
+        ``"left"`` and ``"right"``. What has expired is shown until it is freed.
         """
         return self.states.get(key, {})
 
@@ -283,6 +284,8 @@ class Harness:
                 states.setdefault(key, {}).update(_live(value))
             elif what == "value":
                 states.setdefault(key, {})["value"] = value
+            elif what in ("left", "right"):
+                states.setdefault(key, {}).setdefault(what, []).append(value)
         return states
 
     @property

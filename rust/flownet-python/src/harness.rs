@@ -190,6 +190,8 @@ fn name_of(what: What) -> &'static str {
     match what {
         What::State => "state",
         What::Value => "value",
+        What::Left => "left",
+        What::Right => "right",
         What::BroadcastState => "broadcast_state",
         What::Window => "window",
         What::WindowState => "window_state",

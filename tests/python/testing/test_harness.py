@@ -227,6 +227,28 @@ def test_two_inputs_and_the_event_time_of_the_one_behind() -> None:
             harness.send(1, input=2)
 
 
+def test_a_join_shows_the_records_that_it_keeps_and_lets_go_of() -> None:
+    def build(views: fn.Stream[Any], sales: fn.Stream[Any]) -> fn.Stream[Any]:
+        return views.key_by(0).interval_join(sales.key_by(0)).between("0s", "10s").process(lambda view, sale: sale[1])
+
+    with Harness(build) as harness:
+        harness.send(("a", "view"), 1_000)
+        assert harness.send(("a", "sale"), 5_000, input=1) == ["sale"]
+        assert harness.states == {"a": {"left": [("a", "view")], "right": [("a", "sale")]}}
+        harness.watermark(11_000)
+        assert harness.states == {}
+
+    def versions(orders: fn.Stream[Any], prices: fn.Stream[Any]) -> fn.Stream[Any]:
+        return orders.key_by(0).as_of_join(prices.key_by(0)).process(lambda order, price: price[1])
+
+    with Harness(versions) as harness:
+        harness.send(("tea", 7), 1_000, input=1)
+        harness.send(("tea", "order"), 2_000)
+        assert harness.state("tea") == {"left": [("tea", "order")], "right": [("tea", 7)]}
+        assert harness.watermark(2_000) == [7]
+        assert harness.state("tea") == {"right": [("tea", 7)]}
+
+
 def test_a_broadcast_side_and_what_it_keeps() -> None:
     class Rules(fn.KeyedBroadcastProcessFunction[int, int, int, Any]):
         def process(self, value: int, ctx: fn.ProcessContext[int]) -> Iterable[int]:

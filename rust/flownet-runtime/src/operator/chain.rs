@@ -6,7 +6,7 @@ use flownet_core::CustomEvent;
 
 use super::record::{KeyedRecord, take_stamp};
 use super::stage::{Kind, Leaving, Stage};
-use super::{Flow, Inspection, Medium, Operator};
+use super::{Flow, Found, Inspection, Medium, Operator};
 use crate::chain::{Chain, SourceStatus, TaskContext};
 use crate::error::TaskError;
 use crate::input::InputBatch;
@@ -70,9 +70,9 @@ impl<M: Medium> OperatorChain<M> {
     ) -> Result<(), TaskError> {
         for stage in &self.stages {
             let Kind::Operator(operator) = &stage.kind else { continue };
-            let mut found = Inspection::new();
+            let mut found = Found::new();
             operator.inspect(token, &mut found)?;
-            tell(&stage.info, found.with_keys(|key| self.medium.decode(token, &key, &stage.info))?);
+            tell(&stage.info, found.decoded(|bytes| self.medium.decode(token, bytes, &stage.info))?);
         }
         Ok(())
     }

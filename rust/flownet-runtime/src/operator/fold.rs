@@ -102,14 +102,14 @@ pub trait Fold<M: Medium>: Send {
         token: M::Token<'m>,
         (key, window): (&[u8], Option<Window>),
         value: &Self::Value,
-        found: &mut Found<'m, M>,
+        found: &mut Found<M::Record<'m>>,
     ) -> Result<(), TaskError> {
         let _ = (token, key, window, value, found);
         Ok(())
     }
 
     /// Shows what is kept of none in particular.
-    fn inspect<'m>(&self, token: M::Token<'m>, found: &mut Found<'m, M>) -> Result<(), TaskError> {
+    fn inspect<'m>(&self, token: M::Token<'m>, found: &mut Found<M::Record<'m>>) -> Result<(), TaskError> {
         let _ = (token, found);
         Ok(())
     }
@@ -160,7 +160,7 @@ impl<M: Medium, F: Fold<M>> Operator<M> for Running<F, F::Value> {
         self.fold.emit_so_far(held.key_value(record.key), &held.value, flow)
     }
 
-    fn inspect<'m>(&self, token: M::Token<'m>, found: &mut Found<'m, M>) -> Result<(), TaskError> {
+    fn inspect<'m>(&self, token: M::Token<'m>, found: &mut Found<M::Record<'m>>) -> Result<(), TaskError> {
         for (_, key, held) in self.state.iter() {
             self.fold.inspect_value(token, (held.key_value(key), None), &held.value, found)?;
         }

@@ -1,6 +1,5 @@
 //! What operators keep, for who looks at them from outside, between two records: tests.
 
-use super::Medium;
 use crate::time::Clock;
 use crate::window::Window;
 
@@ -13,8 +12,13 @@ pub struct Inspection<K, R> {
     pub timers: Vec<PendingTimer<K>>,
 }
 
-/// What [`Operator::inspect`](super::Operator::inspect) fills.
-pub type Found<'m, M> = Inspection<Vec<u8>, <M as Medium>::Record<'m>>;
+/// What [`Operator::inspect`](super::Operator::inspect) fills: with keys as their bytes.
+#[derive(Debug)]
+pub struct Found<R> {
+    looked: Inspection<Vec<u8>, R>,
+    /// Records as their bytes, with their keys.
+    encoded: Vec<(What, Vec<u8>, Vec<u8>)>,
+}
 
 /// One value that an operator keeps.
 #[derive(Debug)]
@@ -36,6 +40,10 @@ pub enum What {
     State,
     /// A fold, of all records of a key so far.
     Value,
+    /// A join, of its first input: a record for which others may come.
+    Left,
+    /// A join, of its second input.
+    Right,
     /// A function of the user, for all keys.
     BroadcastState,
     /// The records of a window, or what became of them.
@@ -61,34 +69,40 @@ pub struct PendingTimer<K> {
     pub window: Option<Window>,
 }
 
-impl<K, R> Inspection<K, R> {
+impl<R> Found<R> {
     pub(super) fn new() -> Self {
-        Self { kept: Vec::new(), timers: Vec::new() }
+        Self { looked: Inspection { kept: Vec::new(), timers: Vec::new() }, encoded: Vec::new() }
     }
 
-    /// With its keys made into others.
-    pub(super) fn with_keys<L, E>(self, mut make: impl FnMut(K) -> Result<L, E>) -> Result<Inspection<L, R>, E> {
-        let mut of = |key: Option<K>| key.map(&mut make).transpose();
-        let kept = self
-            .kept
-            .into_iter()
-            .map(|Kept { what, key, window, value }| Ok(Kept { what, key: of(key)?, window, value }));
-        let kept = kept.collect::<Result<_, E>>()?;
-        let timers = self.timers.into_iter().map(|PendingTimer { clock, timestamp_ms, key, window }| {
-            Ok(PendingTimer { clock, timestamp_ms, key: of(key)?, window })
-        });
-        Ok(Inspection { kept, timers: timers.collect::<Result<_, E>>()? })
-    }
-}
-
-impl<R> Inspection<Vec<u8>, R> {
     /// Adds a value. `key` decodes to the key as it was given.
     pub fn add(&mut self, what: What, key: Option<&[u8]>, window: Option<Window>, value: R) {
-        self.kept.push(Kept { what, key: key.map(<[u8]>::to_vec), window, value });
+        self.looked.kept.push(Kept { what, key: key.map(<[u8]>::to_vec), window, value });
+    }
+
+    /// Adds a record that is kept as its bytes.
+    pub fn add_encoded(&mut self, what: What, key: &[u8], record: &[u8]) {
+        self.encoded.push((what, key.to_vec(), record.to_vec()));
     }
 
     /// Adds a timer.
     pub fn add_timer(&mut self, clock: Clock, timestamp_ms: i64, key: Option<&[u8]>, window: Option<Window>) {
-        self.timers.push(PendingTimer { clock, timestamp_ms, key: key.map(<[u8]>::to_vec), window });
+        self.looked.timers.push(PendingTimer { clock, timestamp_ms, key: key.map(<[u8]>::to_vec), window });
+    }
+
+    /// With its bytes made into what they stand for.
+    pub(super) fn decoded<E>(self, mut decode: impl FnMut(&[u8]) -> Result<R, E>) -> Result<Inspection<R, R>, E> {
+        let Inspection { kept, timers } = self.looked;
+        let mut all = Vec::with_capacity(kept.len() + self.encoded.len());
+        for Kept { what, key, window, value } in kept {
+            all.push(Kept { what, key: key.map(|key| decode(&key)).transpose()?, window, value });
+        }
+        for (what, key, record) in self.encoded {
+            all.push(Kept { what, key: Some(decode(&key)?), window: None, value: decode(&record)? });
+        }
+        let mut set = Vec::with_capacity(timers.len());
+        for PendingTimer { clock, timestamp_ms, key, window } in timers {
+            set.push(PendingTimer { clock, timestamp_ms, key: key.map(|key| decode(&key)).transpose()?, window });
+        }
+        Ok(Inspection { kept: all, timers: set })
     }
 }

@@ -281,7 +281,7 @@ pub trait Operator<M: Medium>: Send {
     }
 
     /// Shows what it keeps, between two calls.
-    fn inspect<'m>(&self, token: M::Token<'m>, found: &mut Found<'m, M>) -> Result<(), TaskError> {
+    fn inspect<'m>(&self, token: M::Token<'m>, found: &mut Found<M::Record<'m>>) -> Result<(), TaskError> {
         let _ = (token, found);
         Ok(())
     }

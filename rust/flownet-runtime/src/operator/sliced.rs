@@ -319,7 +319,7 @@ impl<M: Medium, F: Fold<M>> Operator<M> for Sliced<F, F::Value> {
         self.fire_due(END_OF_TIME_MS, flow)
     }
 
-    fn inspect<'m>(&self, token: M::Token<'m>, found: &mut Found<'m, M>) -> Result<(), TaskError> {
+    fn inspect<'m>(&self, token: M::Token<'m>, found: &mut Found<M::Record<'m>>) -> Result<(), TaskError> {
         for window in self.windows.open_windows() {
             let whole = self.put_together(window, token, || Ok(()))?;
             for (key, _, held) in whole.entries() {

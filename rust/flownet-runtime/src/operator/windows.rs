@@ -81,7 +81,7 @@ pub trait Calls<M: Medium>: Send {
         token: M::Token<'m>,
         of: (&[u8], Option<Window>),
         kept: &Self::Kept,
-        found: &mut Found<'m, M>,
+        found: &mut Found<M::Record<'m>>,
     ) -> Result<(), TaskError> {
         let _ = (token, of, kept, found);
         Ok(())
@@ -551,7 +551,7 @@ where
         self.fire_due(Clock::Processing, END_OF_TIME_MS, flow)
     }
 
-    fn inspect<'m>(&self, token: M::Token<'m>, found: &mut Found<'m, M>) -> Result<(), TaskError> {
+    fn inspect<'m>(&self, token: M::Token<'m>, found: &mut Found<M::Record<'m>>) -> Result<(), TaskError> {
         for (_, key, held) in self.keys.iter() {
             let key = held.key_value(key);
             for cell in held.value.iter() {

@@ -167,7 +167,7 @@ impl<A: Accumulate> Fold<PythonMedium> for Folding<A> {
         py: Python<'py>,
         (key, window): (&[u8], Option<Window>),
         value: &A::Value,
-        found: &mut Found<'py, PythonMedium>,
+        found: &mut Found<Bound<'py, PyAny>>,
     ) -> Result<(), TaskError> {
         if let Some(result) = self.accumulate.result(py, &self.base, value)? {
             found.add(if window.is_some() { What::Window } else { What::Value }, Some(key), window, result);
@@ -175,7 +175,7 @@ impl<A: Accumulate> Fold<PythonMedium> for Folding<A> {
         Ok(())
     }
 
-    fn inspect<'py>(&self, py: Python<'py>, found: &mut Found<'py, PythonMedium>) -> Result<(), TaskError> {
+    fn inspect<'py>(&self, py: Python<'py>, found: &mut Found<Bound<'py, PyAny>>) -> Result<(), TaskError> {
         self.results.inspect(py, found);
         Ok(())
     }

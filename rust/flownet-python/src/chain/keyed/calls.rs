@@ -112,7 +112,7 @@ impl Calls<PythonMedium> for WindowCalls {
         py: Python<'py>,
         (key, window): (&[u8], Option<Window>),
         kept: &Self::Kept,
-        found: &mut Found<'py, PythonMedium>,
+        found: &mut Found<Bound<'py, PyAny>>,
     ) -> Result<(), TaskError> {
         if let Some(state) = kept {
             found.add(What::TriggerState, Some(key), window, state.bind(py).clone().into_any());

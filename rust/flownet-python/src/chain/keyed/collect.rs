@@ -208,7 +208,7 @@ impl Fold<PythonMedium> for Collect {
         py: Python<'py>,
         (key, window): (&[u8], Option<Window>),
         records: &Records,
-        found: &mut Found<'py, PythonMedium>,
+        found: &mut Found<Bound<'py, PyAny>>,
     ) -> Result<(), TaskError> {
         found.add(What::Window, Some(key), window, self.decode_all(py, &records.bytes)?.into_any());
         if let Some(state) = &records.state {
@@ -217,7 +217,7 @@ impl Fold<PythonMedium> for Collect {
         Ok(())
     }
 
-    fn inspect<'py>(&self, py: Python<'py>, found: &mut Found<'py, PythonMedium>) -> Result<(), TaskError> {
+    fn inspect<'py>(&self, py: Python<'py>, found: &mut Found<Bound<'py, PyAny>>) -> Result<(), TaskError> {
         self.results.inspect(py, found);
         Ok(())
     }

@@ -275,7 +275,7 @@ impl Operator<PythonMedium> for Process {
         context.get().leave().sides.emit(flow)
     }
 
-    fn inspect<'py>(&self, py: Python<'py>, found: &mut Found<'py, PythonMedium>) -> Result<(), TaskError> {
+    fn inspect<'py>(&self, py: Python<'py>, found: &mut Found<Bound<'py, PyAny>>) -> Result<(), TaskError> {
         for (_, key, mapping) in self.state.iter() {
             found.add(What::State, Some(key), None, mapping.bind(py).clone().into_any());
         }

@@ -14,7 +14,7 @@ use super::KeyedBase;
 use crate::chain::call::call1;
 use crate::chain::context::{PySides, PyWindowContext, window_object};
 use crate::chain::function::{close, open};
-use crate::chain::medium::{EmitEach, Flow, PythonMedium};
+use crate::chain::medium::{EmitEach, Flow};
 
 /// The look of results.
 pub(in crate::chain) struct Results {
@@ -171,7 +171,7 @@ impl Results {
     }
 
     /// Shows what the user's function keeps over all windows of a key.
-    pub(super) fn inspect<'py>(&self, py: Python<'py>, found: &mut Found<'py, PythonMedium>) {
+    pub(super) fn inspect<'py>(&self, py: Python<'py>, found: &mut Found<Bound<'py, PyAny>>) {
         let Some(OfWindow::Object { global, .. }) = &self.process else { return };
         for (_, key, mapping) in global.iter() {
             found.add(What::GlobalState, Some(key), None, mapping.bind(py).clone().into_any());

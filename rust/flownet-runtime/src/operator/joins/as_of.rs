@@ -6,7 +6,7 @@ use super::buffer::Buffer;
 use super::{LOOK_RECORDS, OnTime, Pairing};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
-use crate::operator::{Flow, KeyedRecord, Medium, Operator};
+use crate::operator::{Flow, Found, KeyedRecord, Medium, Operator, What};
 use crate::snapshot::{Restored, Snapshot};
 use crate::state::{KeyGroupRange, KeyedState};
 use crate::timer::{TimerKey, TimerService};
@@ -164,6 +164,14 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for AsOfJoin<P> {
             keys.insert(key.key, key.hash, history)?;
             Ok(())
         })
+    }
+
+    fn inspect<'m>(&self, _: M::Token<'m>, found: &mut Found<M::Record<'m>>) -> Result<(), TaskError> {
+        for (_, key, history) in self.keys.iter() {
+            history.waiting.all().for_each(|(_, record)| found.add_encoded(What::Left, key, record));
+            history.versions.all().for_each(|(_, record)| found.add_encoded(What::Right, key, record));
+        }
+        Ok(())
     }
 }
 

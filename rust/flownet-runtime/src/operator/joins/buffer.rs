@@ -30,6 +30,11 @@ impl Buffer {
         self.records.range(start..end).map(|(at_ms, bytes)| (*at_ms, &**bytes))
     }
 
+    /// All of them.
+    pub(super) fn all(&self) -> impl Iterator<Item = (i64, &[u8])> {
+        self.records.iter().map(|(at_ms, bytes)| (*at_ms, &**bytes))
+    }
+
     /// The last one that is not after this time.
     pub(super) fn newest(&self, timestamp_ms: i64) -> Option<&[u8]> {
         let place = self.behind(timestamp_ms).checked_sub(1)?;

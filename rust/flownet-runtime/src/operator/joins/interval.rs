@@ -6,7 +6,7 @@ use super::buffer::Buffer;
 use super::{LOOK_RECORDS, OnTime, Pairing};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
-use crate::operator::{Flow, KeyedRecord, Medium, Operator};
+use crate::operator::{Flow, Found, KeyedRecord, Medium, Operator, What};
 use crate::snapshot::{Restored, Snapshot};
 use crate::state::{KeyGroupRange, KeyedState};
 use crate::timer::{TimerKey, TimerService};
@@ -186,6 +186,15 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for IntervalJoin<P> {
             keys.insert(key.key, key.hash, sides)?;
             Ok(())
         })
+    }
+
+    fn inspect<'m>(&self, _: M::Token<'m>, found: &mut Found<M::Record<'m>>) -> Result<(), TaskError> {
+        for (_, key, sides) in self.keys.iter() {
+            for (what, buffer) in [What::Left, What::Right].into_iter().zip(&sides.buffers) {
+                buffer.all().for_each(|(_, record)| found.add_encoded(what, key, record));
+            }
+        }
+        Ok(())
     }
 }
 
