@@ -18,13 +18,6 @@ import flownet as fn
 from flownet import serialise
 
 
-def pytest_make_parametrize_id(val: object) -> str | None:
-    """Name sets alike in every process: those that share the tests out must collect the same."""
-    if isinstance(val, set | frozenset) and val:
-        return f"{type(val).__name__} of {', '.join(sorted(map(repr, val)))}"
-    return None
-
-
 class Run(Protocol):
     """Runs a dataflow up to a stream and returns the records of that stream."""
 
