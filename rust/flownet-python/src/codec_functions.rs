@@ -69,10 +69,7 @@ pub(crate) fn subtask_of(key: &Bound<'_, PyAny>, parallelism: u32, max_paralleli
 }
 
 fn canonical(key: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let mut classes = SentClasses::new(Arc::default(), Pickle::Refused);
-    codec::encode_key(key, &mut classes, &mut bytes).map_err(|error| errors::codec(key.py(), error))?;
-    Ok(bytes)
+    codec::canonical_key(key).map_err(|error| errors::codec(key.py(), error))
 }
 
 fn policy(pickle: bool) -> Pickle {

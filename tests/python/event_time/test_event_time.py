@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -446,3 +447,21 @@ def test_what_does_not_fit_is_refused_before_anything_runs(
     keyed = env.from_collection([("a", 1)]).key_by(0)
     with pytest.raises(fn.errors.PlanError, match=advice):
         say(keyed)
+
+
+class Turns(fn.ProcessWindowFunction[Any, Any, Any]):
+    """Counts the windows of a key."""
+
+    def process(self, key: Any, ctx: fn.WindowContext, values: list[Any]) -> list[Any]:
+        ctx.global_state["turns"] = ctx.global_state.get("turns", 0) + 1
+        return [(key, ctx.global_state["turns"], len(values))]
+
+
+def test_state_of_all_windows_of_a_key_is_of_equal_keys_in_any_form(workers: int) -> None:
+    """Keys that equal ints are placed, and indexed, as the ints they equal."""
+    env = fn.Environment(parallelism=3)
+    keys = [*map(float, range(20)), True, False, *range(20)]
+    counts = env.from_collection(keys).key_by(lambda key: key).count_window(1).process(Turns()).collect()
+    env.execute(workers)
+    turns = Counter((key, turn) for key, turn, _ in counts)
+    assert turns == Counter({(key, turn): 1 for key in range(20) for turn in range(1, 4 if key < 2 else 3)})

@@ -12,6 +12,8 @@
 //! - Enums whose members are ints or texts: what they equal. Other Enums, dataclasses and the like: the name of the class and
 //!   what makes instances equal (`class_key.rs`). This form is no value: these keys are always given beside it.
 
+use std::sync::Arc;
+
 use pyo3::prelude::*;
 use pyo3::types::{
     PyBool, PyByteArray, PyBytes, PyComplex, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PySet, PyString, PyTuple,
@@ -19,7 +21,7 @@ use pyo3::types::{
 
 use super::encode::Encoder;
 use super::exact::exact;
-use super::{CodecError, MAX_DEPTH, SentClasses, class_key, number, numpy, pandas, tag, temporal};
+use super::{CodecError, MAX_DEPTH, Pickle, SentClasses, class_key, number, numpy, pandas, tag, temporal};
 
 /// How a key's canonical bytes relate to the key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -43,6 +45,13 @@ pub fn encode_key(key: &Bound<'_, PyAny>, classes: &mut SentClasses, out: &mut V
         encoder.key(key, 0)?
     };
     Ok(if as_given { KeyForm::AsGiven } else { KeyForm::Changed })
+}
+
+/// The canonical form of `key` by itself.
+pub fn canonical_key(key: &Bound<'_, PyAny>) -> Result<Vec<u8>, CodecError> {
+    let (mut classes, mut bytes) = (SentClasses::new(Arc::default(), Pickle::Refused), Vec::new());
+    encode_key(key, &mut classes, &mut bytes)?;
+    Ok(bytes)
 }
 
 const UNHASHABLE: &str = "a key must be hashable, and this can change";

@@ -91,7 +91,7 @@ pub use decode::{Decoder, array_rows, decode};
 pub use encode::{Encoder, encode};
 pub use error::CodecError;
 pub(crate) use exact::exact;
-pub use key::{KeyForm, encode_key};
+pub use key::{KeyForm, canonical_key, encode_key};
 pub use scan::{Number, item_bytes, number};
 pub use tag::KEY_AS_GIVEN;
 

@@ -35,6 +35,7 @@ pub(super) use results::{EmitSides, OfWindow, Results};
 
 use std::cell::RefCell;
 
+use flownet_core::keygroup::hash_key;
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::KeyedRecord;
 use pyo3::prelude::*;
@@ -71,6 +72,13 @@ impl KeyedBase {
         let message = "a window of event time got a record without a timestamp: call \
                        assign_timestamps_and_watermarks() on the stream before key_by(), or say time=\"processing\"";
         self.info.refused("ValueError", message.to_owned(), self.decode(py, record.value()).ok().as_ref())
+    }
+
+    /// What state is indexed by: the canonical bytes of a key, and their hash.
+    fn index(&self, key: &Bound<'_, PyAny>) -> Result<(Vec<u8>, u32), TaskError> {
+        let bytes = codec::canonical_key(key).map_err(|error| self.info.codec_failed(key.py(), error, Some(key)))?;
+        let hash = hash_key(&bytes);
+        Ok((bytes, hash))
     }
 
     /// An object that the caller may change and keep.

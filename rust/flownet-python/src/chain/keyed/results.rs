@@ -1,6 +1,5 @@
 //! What results of folds look like: pairs, with their window, or what a user's function makes of them.
 
-use flownet_core::keygroup::hash_key;
 use flownet_runtime::operator::{Found, What};
 use flownet_runtime::snapshot::{Restored, Snapshot};
 use flownet_runtime::state::{KeyGroupRange, KeyedState};
@@ -126,11 +125,11 @@ impl Results {
                 if items.is_none() { Ok(()) } else { flow.emit_each(&items, failed) }
             }
             Some(OfWindow::Object { object, global }) => {
-                let hash = hash_key(key);
+                let (key, hash) = base.index(&key_object)?;
                 let context = PyWindowContext::new(window, self.watermark_ms, flow.now_ms);
                 let mut own = None;
                 let state = state.unwrap_or(&mut own);
-                context.enter(state.take(), global.get(key, hash).map(|held| held.clone_ref(py)));
+                context.enter(state.take(), global.get(&key, hash).map(|held| held.clone_ref(py)));
                 let failed = |error: PyErr| base.info.failed(py, &error, None);
                 let context = Bound::new(py, context).map_err(failed)?;
                 let process = object.bind(py).getattr(intern!(py, "process")).map_err(failed)?;
@@ -142,7 +141,7 @@ impl Results {
                 }
                 let (of_window, of_key, sides) = context.get().leave();
                 *state = of_window;
-                keep(py, global, (key, hash), of_key)?;
+                keep(py, global, (&key, hash), of_key)?;
                 sides.emit(flow)
             }
         }
@@ -158,15 +157,15 @@ impl Results {
     ) -> Result<(), TaskError> {
         let py = flow.token;
         let Some(OfWindow::Object { object, global }) = &mut self.process else { return Ok(()) };
-        let hash = hash_key(key);
+        let (key, hash) = base.index(&base.decode(py, key)?)?;
         let context = PyWindowContext::new(window, self.watermark_ms, flow.now_ms);
-        context.enter(state, global.get(key, hash).map(|held| held.clone_ref(py)));
+        context.enter(state, global.get(&key, hash).map(|held| held.clone_ref(py)));
         let failed = |error: PyErr| base.info.failed(py, &error, None);
         let context = Bound::new(py, context).map_err(failed)?;
         let clear = object.bind(py).getattr(intern!(py, "clear")).map_err(failed)?;
         call1(&clear, context.as_any()).map_err(failed)?;
         let (_, of_key, sides) = context.get().leave();
-        keep(py, global, (key, hash), of_key)?;
+        keep(py, global, (&key, hash), of_key)?;
         sides.emit(flow)
     }
 
