@@ -152,6 +152,7 @@ fn plan(py: Python<'_>, error: PlanError) -> PyErr {
         | PlanError::Unconnected { operator }
         | PlanError::UnknownWorker { operator, .. }
         | PlanError::Unrepeatable { operator, .. }
+        | PlanError::Unkept { operator, .. }
         | PlanError::TooManyChannels { to: operator, .. }
         | PlanError::TooLargeToShip { operator, .. }
         | PlanError::KeyGroups { operator, .. } => about("PlanError", operator).into_err(),

@@ -201,6 +201,18 @@ def test_a_source_that_cannot_be_repeated_is_refused_by_name(source: Any, kind: 
     assert caught.value.operator == "mine"
 
 
+def test_calls_under_way_are_refused_as_no_checkpoint_keeps_them(tmp_path: Path) -> None:
+    async def look_up(number: int) -> int:
+        return number
+
+    env = fn.Environment()
+    env.enable_checkpointing("1s", storage=tmp_path)
+    env.from_collection([1]).map_async(look_up).name("mine").print()
+    with pytest.raises(errors.PlanError, match=r"operator 'mine' \(map_async\) has calls under way") as caught:
+        env.execute()
+    assert caught.value.operator == "mine"
+
+
 def test_a_source_that_cannot_be_repeated_is_accepted_where_that_is_said(tmp_path: Path) -> None:
     env = fn.Environment()
     env.enable_checkpointing("50ms", storage=tmp_path / "checkpoints", allow_unrepeatable=True)

@@ -132,6 +132,17 @@ pub enum PlanError {
         /// Workers of the job.
         workers: u32,
     },
+    /// An operator of which no checkpoint can keep what it works on.
+    #[error(
+        "operator '{operator}' ({kind}) has calls under way, which a checkpoint cannot keep yet: call the function \
+         within map(), or run the job without enable_checkpointing()"
+    )]
+    Unkept {
+        /// Its name.
+        operator: String,
+        /// What it does.
+        kind: String,
+    },
     /// A source that a checkpoint cannot put back.
     #[error(
         "source '{operator}' ({kind}) cannot be repeated, so records would be missing after a failure: read from a \

@@ -78,7 +78,7 @@ impl Plan {
     pub fn new(dataflow: &Dataflow, settings: &JobSettings) -> Result<Self, PlanError> {
         settings.validate()?;
         let checked = Checked::new(dataflow)?;
-        check_repeatable(dataflow, settings)?;
+        check_kept(dataflow, settings)?;
         let graph = JobGraph::new(&checked);
         let tasks = Expansion::new(&graph, settings)?.tasks();
         let plan = Self { vertices: vertices(&graph), exchanges: exchanges(&graph, settings), tasks };
@@ -117,17 +117,23 @@ impl Plan {
     }
 }
 
-/// With checkpoints sources go back to where they were, unless the user does without.
-fn check_repeatable(dataflow: &Dataflow, settings: &JobSettings) -> Result<(), PlanError> {
-    if settings.checkpoint_interval.is_none() || settings.allow_unrepeatable {
+/// With checkpoints operators go back to where they were, sources too unless the user does without.
+fn check_kept(dataflow: &Dataflow, settings: &JobSettings) -> Result<(), PlanError> {
+    if settings.checkpoint_interval.is_none() {
         return Ok(());
     }
-    match dataflow.operators.iter().find(|operator| !operator.kind.can_be_repeated()) {
-        None => Ok(()),
-        Some(LogicalOperator { name, kind, .. }) => {
-            Err(PlanError::Unrepeatable { operator: name.clone(), kind: kind.name().to_owned() })
+    for LogicalOperator { name, kind, .. } in &dataflow.operators {
+        let named = || (name.clone(), kind.name().to_owned());
+        if !settings.allow_unrepeatable && !kind.can_be_repeated() {
+            let (operator, kind) = named();
+            return Err(PlanError::Unrepeatable { operator, kind });
+        }
+        if !kind.can_be_kept() {
+            let (operator, kind) = named();
+            return Err(PlanError::Unkept { operator, kind });
         }
     }
+    Ok(())
 }
 
 /// What one operator of a task adds to the message of its worker.

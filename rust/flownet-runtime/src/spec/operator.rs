@@ -148,18 +148,6 @@ pub enum OperatorKind {
     },
 }
 
-impl OperatorKind {
-    /// Whether it is a source that can go back to where it was: what it gave out since then, it gives out again.
-    /// None for what is no source.
-    pub fn is_repeatable(&self) -> Option<bool> {
-        match self {
-            Self::FromCollection | Self::ReadText { .. } => Some(true),
-            Self::FromIterable { .. } | Self::FromScript { .. } | Self::SocketText { .. } => Some(false),
-            _ => None,
-        }
-    }
-}
-
 fn yes() -> bool {
     true
 }
@@ -297,6 +285,11 @@ impl OperatorKind {
     /// Whether a source brings the same again when it goes on from where it was. Others are no sources, or are.
     pub fn can_be_repeated(&self) -> bool {
         !matches!(self, Self::FromIterable { .. } | Self::FromScript { .. } | Self::SocketText { .. })
+    }
+
+    /// Whether a checkpoint can keep what it works on.
+    pub fn can_be_kept(&self) -> bool {
+        !matches!(self, Self::MapAsync { .. })
     }
 
     /// Whether what it emits has the times of what it was given.
