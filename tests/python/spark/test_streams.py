@@ -115,6 +115,8 @@ def test_a_job_inside_spark_feeds_a_query_of_the_same_spark(spark: SparkSession,
     assert files.rows() == expected(1000)
 
 
+# The job does stand still until the query, which may take its time on a busy machine, begins to read.
+@pytest.mark.filterwarnings("ignore::flownet.errors.StalledWarning")
 def test_a_job_waits_for_the_query_and_its_memory_is_bounded(spark: SparkSession, tmp_path: Path) -> None:
     from flownet.spark import Outlet
 
