@@ -45,9 +45,12 @@ class Chaos:
             self.jobs_killed += process.returncode == -signal.SIGKILL
             if process.returncode == 0:
                 return
-            # A job that never came to run is not started again by itself.
-            never_ran = "could not be launched: its process was killed" in output
-            assert process.returncode == -signal.SIGKILL or never_ran, self.log[-1]
+            assert process.returncode == -signal.SIGKILL or self._never_ran(output), self.log[-1]
+
+    def _never_ran(self, output: str) -> bool:
+        """Say whether a run ended before the job came to run: then it is not started again by itself."""
+        lost = "flownet.errors.LaunchError: " in output or "flownet.errors.WorkerLostError: " in output
+        return lost and not any((self.folder / "checkpoints").rglob("manifest"))
 
     def _start(self) -> subprocess.Popen[str]:
         environ = {
