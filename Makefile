@@ -164,6 +164,7 @@ lint: build $(VENV)/.tools ## rustfmt, clippy (warnings are errors), ruff, mypy 
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --quiet -p flownet-sim --all-targets --features planted-bugs -- -D warnings
+	$(CARGO) clippy --quiet -p flownet-fuzz --lib --features interpreter -- -D warnings
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
