@@ -11,6 +11,9 @@ export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find rust -name '*.rs' -o -name Cargo.toml)
 # The extension crate apart: its tests need a libpython to link.
 RUST_PACKAGES := --workspace --exclude flownet-python
+# Cargo builds a crate anew for every set of features, and that of a call is what all of its packages want together.
+# So benches are built as part of the extension, and find its crates ready.
+BENCHES := -p flownet-python -p flownet-runtime -p flownet-benches
 # Prints the folder of the interpreter's libpython; fails where there is none to link.
 LIBPYTHON := import os, sys, sysconfig; \
 	name, folder, system = (sysconfig.get_config_var(key) for key in ("LDLIBRARY", "LIBDIR", "MULTIARCH")); \
@@ -64,11 +67,11 @@ test: test-rust test-loom test-sim test-python ## run all tests, Rust and Python
 
 .PHONY: test-rust
 test-rust: | $(BIN)/python ## unit, property, simulation, driver and doc tests of the crates
-	$(CARGO) test --quiet $(RUST_PACKAGES) --exclude flownet-sim
 	@if folder=$$($(BIN)/python -c '$(LIBPYTHON)'); then \
-		LD_LIBRARY_PATH="$$folder" $(CARGO) test --quiet -p flownet-python --lib; \
+		LD_LIBRARY_PATH="$$folder" $(CARGO) test --quiet --workspace --exclude flownet-sim; \
 	else \
-		echo "skipped: the unit tests of flownet-python need a libpython to link (Debian: apt-get install libpython3-dev)"; \
+		$(CARGO) test --quiet $(RUST_PACKAGES) --exclude flownet-sim \
+			&& echo "skipped: the unit tests of flownet-python need a libpython to link (Debian: apt-get install libpython3-dev)"; \
 	fi
 
 .PHONY: test-loom
@@ -97,12 +100,23 @@ KILLS ?= 200
 chaos: build $(VENV)/.tools ## kill workers and whole jobs KILLS=200 times each, and hold what they wrote against what they should have (SEED=7)
 	KILLS=$(KILLS) $(BIN)/python -m pytest -q -s tests/python/exactly_once/test_chaos.py
 
-# Most tests wait more than they compute. Those that need one Spark share a process.
-PYTEST_PROCESSES ?= 2
+RUNS ?= 100
+
+.PHONY: rescale
+rescale: build $(VENV)/.tools ## stop jobs anywhere and go on in another shape, RUNS=100 of them from SEED=200012, and hold what they wrote against what they should have
+	RUNS=$(RUNS) $(BIN)/python -m pytest -q -n $(PYTEST_PROCESSES) tests/python/exactly_once/test_rescaling.py -k whatever_was_done
+
+.PHONY: test-objects
+test-objects: $(VENV)/.tools ## checkpoints in object stores: a build with them, against a server that speaks S3 (moto, which is installed for it)
+	$(BIN)/python -m pip install --quiet 'moto[server]>=5.2'
+	$(BIN)/python tests/with_s3.py $(CARGO) test --quiet -p flownet-store --features cloud --test objects -- --ignored
+
+# Most tests wait more than they compute. Those that need one Spark share a process: see tests/python/conftest.py.
+PYTEST_PROCESSES ?= 3
 
 .PHONY: test-python
 test-python: build $(VENV)/.tools ## operators, faults, life cycle, demo, stubs: through the real extension
-	$(BIN)/python -m pytest -n $(PYTEST_PROCESSES) --dist loadgroup $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(PYTEST_PROCESSES) $(PYTEST_ARGS)
 
 # Kept with the build output: one tool, of one version, for this project alone.
 MUTANTS_VERSION := 25.3.1
@@ -172,7 +186,7 @@ lint: build $(VENV)/.tools ## rustfmt, clippy (warnings are errors), ruff, mypy 
 
 .PHONY: bench
 bench: build ## every part, the whole exchange beside raw TCP, the object codec, objects through workers (more: .venv/bin/flownet bench)
-	$(CARGO) bench -p flownet-benches
+	$(CARGO) bench $(BENCHES) --bench parts --bench whole --bench many_channels
 	$(BIN)/python benches/python/object_codec.py
 	$(BIN)/python benches/python/object_path.py
 	$(BIN)/python benches/python/object_ownership.py
@@ -181,8 +195,16 @@ bench: build ## every part, the whole exchange beside raw TCP, the object codec,
 
 .PHONY: bench-event-time
 bench-event-time: build ## windows, sessions and joins by event time, timers, memory a key (BENCH_ARGS="--job sliding --job event")
-	$(CARGO) bench --quiet -p flownet-runtime --bench timers
+	$(CARGO) bench --quiet $(BENCHES) --bench timers
 	$(BIN)/python benches/python/event_time.py $(BENCH_ARGS)
+
+.PHONY: bench-checkpoints
+bench-checkpoints: build ## throughput and latency with a checkpoint a second, how long tasks stand still, how soon a job is back (BENCH_ARGS="--job state")
+	$(BIN)/python benches/python/checkpoints.py $(BENCH_ARGS)
+
+.PHONY: bench-state
+bench-state: build ## state larger than the memory for it: rate and memory beside state in memory (BENCH_ARGS="--keys 5000000 --hot")
+	$(BIN)/python benches/python/state_on_disk.py $(BENCH_ARGS)
 
 .PHONY: lab
 lab: build $(VENV)/.tools ## flow control at work: all scenarios under all controls into lab.html, about ten minutes (LAB_ARGS="--control credit,tcp")
@@ -190,13 +212,14 @@ lab: build $(VENV)/.tools ## flow control at work: all scenarios under all contr
 
 .PHONY: bench-smoke
 bench-smoke: build ## run every bench once with a tiny size, so that none rots
-	$(CARGO) bench --quiet -p flownet-benches -- --test
+	$(CARGO) bench --quiet $(BENCHES) --bench '*' -- --test
 	$(BIN)/python benches/python/object_codec.py --smoke
 	$(BIN)/python benches/python/object_path.py --smoke
 	$(BIN)/python benches/python/object_ownership.py --smoke
 	$(BIN)/python benches/python/instances.py --smoke
-	$(CARGO) bench --quiet -p flownet-runtime --bench timers -- --smoke
 	$(BIN)/python benches/python/event_time.py --smoke
+	$(BIN)/python benches/python/checkpoints.py --smoke
+	$(BIN)/python benches/python/state_on_disk.py --smoke
 
 .PHONY: bench-peers
 bench-peers: build ## the same work on Flink, PyFlink, Bytewax, Pathway, pyzmq, Flight (PEERS="bytewax zmq" ROUNDS=3 WORKLOADS=...)

@@ -10,11 +10,15 @@ rounds. CPU time is that of the process, or of the workers and this process, whi
 ``bursts``       as ``event``, over keys that come and go
 ``sessions``     over the same: ten records, then nothing for ten seconds
 ``interval``     two streams joined by key, each record with the one of its millisecond; in two worker processes
+``group``        a count by key over changes, each of which changes a row of the result
+``join``         a regular join by key of two tables that only grow, each row with the one of its millisecond
+``async``        a coroutine function that sleeps for 10 ms for each of a hundredth of the records, 100 at a time
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import resource
@@ -78,6 +82,31 @@ def interval(env: fn.Environment, options: argparse.Namespace) -> None:
     left.interval_join(right).between("0ms", "1ms").process(lambda one, other: (one, other)).sink_to(Discard())
 
 
+def group(env: fn.Environment, options: argparse.Namespace) -> None:
+    """Count by key, with a change of the result for each record."""
+    steady(env, options.records).as_changes().key_by(0).count().to_stream().sink_to(Discard())
+
+
+def join(env: fn.Environment, options: argparse.Namespace) -> None:
+    """Join two tables, each of half of the records."""
+    left, right = (steady(env, options.records // 2).as_changes() for _ in range(2))
+    left.join(right).where(1).equal_to(1).apply().to_stream().sink_to(Discard())
+
+
+ASLEEP_SECONDS, CAPACITY, OF_RECORDS = 0.01, 100, 100
+
+
+async def asleep(number: int) -> int:
+    """Take as long as somebody over the network would."""
+    await asyncio.sleep(ASLEEP_SECONDS)
+    return number
+
+
+def calls(env: fn.Environment, options: argparse.Namespace) -> None:
+    """Call for a part of the records."""
+    numbers(env, options.records // OF_RECORDS).map_async(asleep, capacity=CAPACITY).sink_to(Discard())
+
+
 JOBS: dict[str, tuple[Job, int]] = {
     "tumbling": (windows(steady, lambda: fn.Tumbling("60s", time="processing"), by_event_time=False), 0),
     "event": (windows(steady, lambda: fn.Tumbling("60s")), 0),
@@ -85,6 +114,9 @@ JOBS: dict[str, tuple[Job, int]] = {
     "bursts": (windows(bursts, lambda: fn.Tumbling("60s")), 0),
     "sessions": (windows(bursts, lambda: fn.Session("5s")), 0),
     "interval": (interval, 2),
+    "group": (group, 0),
+    "join": (join, 0),
+    "async": (calls, 0),
 }
 """What to run, and in how many worker processes."""
 
@@ -109,7 +141,13 @@ def run(name: str, options: argparse.Namespace) -> Result:
     if workers:
         # Not the start of the workers: the time that the job's busiest task took.
         seconds = max(task.records_in / task.records_per_second for task in result.tasks if task.records_per_second)
-    return {"records_per_s": options.records / seconds, "cpu_ns_per_record": cpu / options.records * 1e9}
+    records = options.records // (OF_RECORDS if name == "async" else 1)
+    return {"seconds": seconds, "records_per_s": records / seconds, "cpu_ns_per_record": cpu / records * 1e9}
+
+
+def least_seconds(options: argparse.Namespace) -> float:
+    """How long the calls take if as many are under way as may be, and nothing else takes any time."""
+    return float(options.records // OF_RECORDS * ASLEEP_SECONDS / CAPACITY)
 
 
 def measure(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -118,7 +156,11 @@ def measure(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     rounds = [{name: run(name, options) for name in chosen} for _ in range(options.repeat)]
     for name in chosen:
         results = [each[name] for each in rounds]
-        yield {"job": name, **{what: spread([result[what] for result in results]) for what in results[0]}}
+        row = {"job": name, **{what: spread([result[what] for result in results]) for what in results[0]}}
+        if name == "async":
+            # At least, with all calls under way that may be.
+            row["of_least"] = spread([result["seconds"] / least_seconds(options) for result in results])
+        yield row
     for one, other in RATIOS:
         if one in chosen and other in chosen:
             what = "cpu_ns_per_record"
@@ -139,9 +181,10 @@ def show(row: dict[str, Any]) -> str:
         median, least, most = row["speed"]
         return f"{row['ratio']:20} {median:.2f} [{least:.2f}-{most:.2f}] of its speed"
     rate, cpu = row["records_per_s"], row["cpu_ns_per_record"]
+    of_least = f"   {row['of_least'][0]:.2f} times as long as its calls have to" if "of_least" in row else ""
     return (
         f"{row['job']:10} {rate[0] / 1e6:6.2f} M records/s [{rate[1] / 1e6:.2f}-{rate[2] / 1e6:.2f}]"
-        f"   {cpu[0]:6.0f} CPU-ns a record [{cpu[1]:.0f}-{cpu[2]:.0f}]"
+        f"   {cpu[0]:6.0f} CPU-ns a record [{cpu[1]:.0f}-{cpu[2]:.0f}]{of_least}"
     )
 
 

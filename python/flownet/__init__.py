@@ -21,16 +21,16 @@ exchange records under credit-based flow control.
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
-from . import errors
 from ._flownet import __version__
-from .environment import Environment
-from .errors import FlownetError
 
 if TYPE_CHECKING:
+    from . import errors
     from .aggregate import AggregateFunction
     from .changes import Change, MaterializedTable, RowKind
     from .collected import Collected
     from .context import TaskContext
+    from .environment import Environment
+    from .errors import FlownetError
     from .functions import (
         AsyncFunction,
         CoProcessFunction,
@@ -55,10 +55,13 @@ if TYPE_CHECKING:
         JobSample,
         JobStatus,
         RestartSummary,
+        Savepoint,
         TaskReport,
         TaskSample,
         WorkerSample,
     )
+    from .kafka import KafkaRecord, KafkaSink, KafkaSource
+    from .postgres import PostgresSink
     from .record_functions import (
         CoFlatMapFunction,
         CoMapFunction,
@@ -67,6 +70,8 @@ if TYPE_CHECKING:
         MapFunction,
         ReduceFunction,
     )
+    from .repeatable import Source, SplitReader
+    from .sqlite import SqliteSink
     from .state import (
         AggregatingState,
         AggregatingStateDescriptor,
@@ -142,6 +147,9 @@ __all__ = [
     "JobSample",
     "JobStatus",
     "JoinedStreams",
+    "KafkaRecord",
+    "KafkaSink",
+    "KafkaSource",
     "KeyedBroadcastProcessFunction",
     "KeyedChangeStream",
     "KeyedCoProcessFunction",
@@ -155,6 +163,7 @@ __all__ = [
     "MaterializedTable",
     "OpenContext",
     "OutputTag",
+    "PostgresSink",
     "ProcessContext",
     "ProcessFunction",
     "ProcessWindowFunction",
@@ -166,9 +175,13 @@ __all__ = [
     "ReducingStateDescriptor",
     "RestartSummary",
     "RowKind",
+    "Savepoint",
     "Session",
     "Sink",
     "Sliding",
+    "Source",
+    "SplitReader",
+    "SqliteSink",
     "Stream",
     "StreamSink",
     "TaskContext",
@@ -203,6 +216,8 @@ _HOMES: Final = {
     ),
     ".collected": ("Collected",),
     ".context": ("TaskContext",),
+    ".environment": ("Environment",),
+    ".errors": ("FlownetError",),
     ".functions": (
         "AsyncFunction",
         "CoProcessFunction",
@@ -227,10 +242,17 @@ _HOMES: Final = {
         "JobSample",
         "JobStatus",
         "RestartSummary",
+        "Savepoint",
         "TaskReport",
         "TaskSample",
         "WorkerSample",
     ),
+    ".kafka": (
+        "KafkaRecord",
+        "KafkaSink",
+        "KafkaSource",
+    ),
+    ".postgres": ("PostgresSink",),
     ".record_functions": (
         "CoFlatMapFunction",
         "CoMapFunction",
@@ -239,6 +261,11 @@ _HOMES: Final = {
         "MapFunction",
         "ReduceFunction",
     ),
+    ".repeatable": (
+        "Source",
+        "SplitReader",
+    ),
+    ".sqlite": ("SqliteSink",),
     ".state": (
         "AggregatingState",
         "AggregatingStateDescriptor",
@@ -297,16 +324,18 @@ _HOMES: Final = {
         "Tumbling",
     ),
 }
-"""What not every program uses, by the module that is imported when somebody asks for it."""
+"""Everything, by the module that is imported when somebody asks for it: a worker describes no dataflow."""
 
 _LATER: Final = {name: home for home, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
+    if name == "errors":
+        return importlib.import_module(".errors", __name__)
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_LATER[name], __name__), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+    return sorted({*globals(), *_LATER, "errors"})

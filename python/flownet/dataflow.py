@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from .errors import DuplicateUidError, PlanError
 from .graph import Chaining, Edge, FlowControl, Operator, PartitionerName
@@ -16,6 +16,7 @@ from .hashing import Hashing, is_seeded
 from .host import Host
 
 if TYPE_CHECKING:
+    from .discovery import Discovery
     from .job import Job
 
 
@@ -75,6 +76,8 @@ class Node:
     """What the host of the workers must bring for the operator, which then has one subtask in every worker."""
     flow_control: FlowControl | None = None
     """Of the exchanges behind the operator. None: the environment's."""
+    other_end: Node | None = None
+    """Of an iteration, whose ends have one parallelism and one place."""
     prepare: Callable[[], object] | None = None
     """Makes the function anew for each run: the iterator of an iterable, an emptied result."""
 
@@ -161,7 +164,7 @@ class Dataflow:
                 parallelism=subtasks[node.id],
                 chaining=node.chaining,
                 on_driver=node.on_driver,
-                workers=node.workers or getattr(_source_of_times(node), "workers", ()),
+                workers=_workers(node),
             )
             for node in self.nodes
         ]
@@ -177,6 +180,15 @@ class Dataflow:
             for node, origin in self._links()
         ]
         return Plan(operators, edges, {})
+
+    def discovery(self) -> Discovery | None:
+        """Say what looks for more to read while the dataflow runs, if some source wants that."""
+        listings = [(node.id, node.prepare) for node in self.nodes if getattr(node.prepare, "interval_seconds", None)]
+        if not listings:
+            return None
+        from .discovery import Discovery
+
+        return Discovery(cast(Any, listings))
 
     def after_start(self) -> None:
         """Tell those whose functions serve one run that it has begun."""
@@ -269,13 +281,20 @@ def has_timestamps(origins: tuple[Origin, ...]) -> bool:
     return False
 
 
-_MAY_END = frozenset({"collect", "print", "sink", "write_text", "process", "process_all"})
+_MAY_END = frozenset({"collect", "print", "sink", "write_files", "process", "process_all", "iteration_tail"})
 
 
 def _subtasks(node: Node, parallelism: int, workers: int) -> int:
     if (source := _source_of_times(node)) is not None and node.parallelism is None:
         return _subtasks(source, parallelism, workers)
+    if node.other_end is not None and node.parallelism is None:
+        return node.other_end.parallelism or parallelism
     return max(1, workers) if node.host_input is not None else node.parallelism or parallelism
+
+
+def _workers(node: Node) -> tuple[int, ...]:
+    other = node.other_end or _source_of_times(node)
+    return node.workers or getattr(other, "workers", ())
 
 
 def _source_of_times(node: Node) -> Node | None:

@@ -7,7 +7,7 @@ import functools
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from .job import Job, JobResult
+    from .repeatable import Source
     from .testing.script import Step
 
 T = TypeVar("T")
@@ -115,6 +116,23 @@ class Environment:
     stop_timeout
         How long a job that is stopped, by `Job.stop`, Ctrl-C or SIGTERM, may take to work off what is in flight; what
         takes longer is cancelled. Default: ``"10s"``.
+    state_backend
+        Where keyed ``reduce``, ``count``, ``sum``, ... without windows and keyed process functions keep what they keep
+        by key. ``"memory"``: all of it in memory. ``"disk"``: what was touched lately in memory, up to
+        ``state_memory``, the rest on disk, encoded as in a checkpoint. Slower where keys come back from disk, and
+        values have to be such as checkpoints can keep. Windows, joins, timers and broadcast state lie in memory; a
+        `MistakeWarning` names windows and joins. A job may change from one to the other, at a checkpoint or a
+        savepoint. Default: ``"memory"``.
+    state_memory
+        With ``state_backend="disk"``: memory of a worker for that state, ``"1GiB"`` or a number of bytes, from 1 KiB.
+        The subtasks on the worker that keep such state have equal parts of it. What a key takes is estimated: eight
+        times what is written of it, and 32 bytes, of a process function 280, and its place in the table. What one key
+        keeps is in memory whole when it is touched. Checkpoints that are written whole, and those that a job goes on
+        from, take memory beside that. Default: 512 MiB.
+    state_dir
+        With ``state_backend="disk"``: folder for that state on each worker; it is made where it is not there. Files in
+        it have no names and are gone when their process is, however it ends. None: the folder for temporary files,
+        which had better not be in memory itself. Default: None.
     restart
         What follows when the job fails: ``"none"``; ``"exponential"``, which starts it again after 1 s, then each time
         1.5 times as long, up to a minute, give or take a tenth, and from 1 s again when it has run for an hour;
@@ -173,6 +191,9 @@ class Environment:
         launch_timeout: str | timedelta | Unset = UNSET,
         cancel_timeout: str | timedelta | Unset = UNSET,
         stop_timeout: str | timedelta | Unset = UNSET,
+        state_backend: Literal["memory", "disk"] | Unset = UNSET,
+        state_memory: str | int | Unset = UNSET,
+        state_dir: str | os.PathLike[str] | Unset | None = UNSET,
         restart: str | Unset = UNSET,
         tls: str | os.PathLike[str] | Unset = UNSET,
         name: str | Unset = UNSET,
@@ -180,6 +201,8 @@ class Environment:
         # First, while there is no other variable.
         arguments = {name: value for name, value in locals().items() if name != "self"}
         self._given: dict[str, object] = {name: value for name, value in arguments.items() if value is not UNSET}
+        if isinstance(state_dir, os.PathLike):
+            self._given["state_dir"] = os.fspath(state_dir)
         self._overrides: dict[str, str] = {}
         self._dataflow = Dataflow()
         config.resolve(self._given, {})
@@ -190,11 +213,15 @@ class Environment:
         *,
         storage: str | os.PathLike[str],
         mode: Literal["exactly_once", "at_least_once"] | Unset = UNSET,
+        unaligned: bool | Unset = UNSET,
+        aligned_timeout: str | timedelta | Literal[0] | Unset = UNSET,
         timeout: str | timedelta | Unset = UNSET,
         min_pause: str | timedelta | Literal[0] | Unset = UNSET,
         tolerable_failures: int | Unset = UNSET,
         retained: int | Unset = UNSET,
         allow_unrepeatable: bool | Unset = UNSET,
+        restore_from: str | os.PathLike[str] | Unset = UNSET,
+        allow_dropped_state: bool | Unset = UNSET,
     ) -> None:
         """Keep what the job has come to, again and again, so that it goes on from there after a failure.
 
@@ -209,13 +236,22 @@ class Environment:
         interval
             From one checkpoint to the next: ``"10s"`` or a ``timedelta``. Default: ``"10s"``.
         storage
-            Folder for the checkpoints of this job, a path or ``"file:///..."``, that all its processes see. If there is
+            Folder for the checkpoints of this job, a path, ``"file:///..."`` or, in builds with object stores,
+            ``"s3://bucket/folder"``, ``"gs://..."`` or ``"az://..."``, that all its processes see. If there is
             a checkpoint in it, the job goes on from that. To begin anew, give another folder, or remove it. A job that
             has come to the end of its input has nothing left to do in it.
         mode
             ``"exactly_once"``: an input that has brought its part of a checkpoint waits for the others.
             ``"at_least_once"``: nobody waits, and some records count again after a failure. Default:
             ``"exactly_once"``.
+        unaligned
+            Whether a checkpoint overtakes records that are queued, which become part of it: where functions are slow it
+            does not wait for them to work off what is before them. From such a checkpoint a job goes on with the same
+            dataflow and parallelism, from a savepoint with any. Only with ``"exactly_once"``. Default: False.
+        aligned_timeout
+            How long a checkpoint waits in line before it overtakes, from its beginning, such as ``"1s"``; 0: not at
+            all. One that is in time holds no records. Less than ``timeout``; ``unaligned`` need not be given with it.
+            Default: as ``unaligned`` says, at once or never.
         timeout
             How long a checkpoint may take before it counts as failed. Default: ``"10min"``.
         min_pause
@@ -227,6 +263,13 @@ class Environment:
         allow_unrepeatable
             Whether sources are accepted that cannot be repeated: an iterator, a socket, Spark. What they bring counts
             at most once: after a failure, what came since the last checkpoint is missing. Default: False.
+        restore_from
+            A savepoint (`Job.savepoint`), or the folder of another job's checkpoints, that the job begins from while it
+            has no checkpoint of its own: it is copied to ``storage``. The dataflow may be another one: state goes by
+            `uid <Stream.uid>`. Default: the job begins anew.
+        allow_dropped_state
+            Whether the job goes on from a checkpoint that has state of operators which the dataflow has no more: that
+            state is lost. Default: False, it is refused with the names of the operators.
 
         Raises
         ------
@@ -242,6 +285,8 @@ class Environment:
         arguments = {_CHECKPOINTING[name]: value for name, value in locals().items() if name != "self"}
         settings: dict[str, object] = {name: value for name, value in arguments.items() if value is not UNSET}
         settings["checkpoint_storage"] = os.fspath(storage)
+        if restore_from is not UNSET:
+            settings["restore_from"] = os.fspath(restore_from)
         config.resolve({**self._given, **settings}, {})
         self._given.update(settings)
 
@@ -328,6 +373,7 @@ class Environment:
         paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
         *,
         errors: sources.TextErrors = "strict",
+        watch: bool | str | timedelta = False,
         rate_limit: sources.RateLimit | None = None,
     ) -> Stream[str]:
         """Start from the lines of text files, without their line ends.
@@ -335,7 +381,8 @@ class Environment:
         Files are cut into ranges that the subtasks share, so one large file is read in parallel too. They are listed
         once, when the job is submitted: what files gain later is not read, and one that is cut short, replaced or
         written over while the job reads it fails the job with `InputError`. (Workers inside Spark may have copies of
-        the files, and tell this by the size alone.) A line may be as long as a record, ``max_record_size``.
+        the files, and tell this by the size alone.) With ``watch`` files are followed instead, and new ones read as
+        they come: see docs/exactly-once.md. A line may be as long as a record, ``max_record_size``.
 
         A subtask reads file after file, in the order of their names; where timestamps are assigned in its task, side by
         side, always the one whose times are furthest behind.
@@ -347,6 +394,11 @@ class Environment:
         errors
             For bytes that are not UTF-8: ``"strict"`` fails the job with `InputError`, ``"replace"`` puts U+FFFD in
             their place, ``"ignore"`` leaves them out.
+        watch
+            Whether to go on with what files gain, and with files that come: the job runs until it is stopped. How often
+            to look, as ``"200ms"`` or a ``timedelta``; True is every second. A line is read when it has its end. Paths
+            may be patterns, ``"logs/*.log"`` or ``"logs/**/*.log"``, and files that are not there yet. A file that is
+            renamed is the same file; one that is cut or written over fails the job with `InputError`. Default: False.
         rate_limit
             The most that the source emits, all its subtasks together: records a second as a number or ``"1000/s"``, or
             bytes a second, as records are encoded, as ``"2MB/s"``. Default: None, as fast as downstream takes them.
@@ -356,13 +408,13 @@ class Environment:
         InputError
             A path is missing or cannot be read. Raised here, not when the dataflow runs.
         ConfigError
-            ``errors`` is none of the three, ``paths`` is empty, or ``rate_limit`` is no rate.
+            ``errors`` is none of the three, ``paths`` is empty, ``watch`` is no interval, or ``rate_limit`` is no rate.
 
         Examples
         --------
         >>> lines = env.read_text(["/etc/passwd", "/etc/group"])
         """
-        return self._stream(sources.read_text(self._dataflow, paths, errors, rate_limit=rate_limit))
+        return self._stream(sources.read_text(self._dataflow, paths, errors, watch=watch, rate_limit=rate_limit))
 
     def socket_text(
         self,
@@ -395,6 +447,100 @@ class Environment:
         >>> lines = env.socket_text("localhost", 9999)
         """
         return self._stream(sources.socket_text(self._dataflow, host, port, errors, rate_limit=rate_limit))
+
+    def from_source(self, source: Source[T], *, rate_limit: sources.RateLimit | None = None) -> Stream[T]:
+        """Start from a source of your own, that can be read again from where it was.
+
+        Its splits are shared among the subtasks, in the order in which it lists them. A subtask reads its own side by
+        side, batch by batch; where timestamps are assigned in its task, always the one whose times are furthest behind,
+        and each has watermarks of its own. With checkpoints the job goes on from the positions of the splits.
+
+        Parameters
+        ----------
+        source
+            An instance of a subclass of `Source`; every subtask has a copy.
+        rate_limit
+            The most that the source emits, all its subtasks together: records a second as a number or ``"1000/s"``, or
+            bytes a second, as records are encoded, as ``"2MB/s"``. Default: None, as fast as downstream takes them.
+
+        Raises
+        ------
+        PlanError
+            ``source`` is no `Source`. When the dataflow runs: a split is listed twice, or cannot name one.
+        ConfigError
+            ``rate_limit`` is no rate.
+
+        Examples
+        --------
+        >>> class Ranges(fn.Source[int]):
+        ...     def splits(self):
+        ...         return [0, 100, 200]
+        ...
+        ...     def open(self, split, position):
+        ...         return Range(split if position is None else position, split + 100)
+        >>> class Range(fn.SplitReader[int]):
+        ...     def __init__(self, next, end):
+        ...         self.next, self.end = next, end
+        ...
+        ...     def read(self):
+        ...         batch = list(range(self.next, min(self.next + 64, self.end)))
+        ...         self.next += len(batch)
+        ...         return batch or None
+        ...
+        ...     def position(self):
+        ...         return self.next
+        >>> numbers = env.from_source(Ranges()).collect()
+        >>> result = env.execute()
+        >>> sorted(numbers) == list(range(300))
+        True
+        """
+        return self._stream(sources.from_source(self._dataflow, source, rate_limit=rate_limit))
+
+    def from_resumable(
+        self,
+        read: Callable[..., Iterator[Any]],
+        *,
+        splits: Iterable[Any] | None = None,
+        batches: bool = False,
+        rate_limit: sources.RateLimit | None = None,
+    ) -> Stream[Any]:
+        """Start from a generator that can begin anywhere: `from_source` in its simplest form.
+
+        Parameters
+        ----------
+        read
+            A function that yields ``(position, record)``: what it is to be called with to go on behind that record, and
+            the record; or None where there is nothing for now, after which it is asked again in 20 ms. It is called
+            with a position, None at the very beginning; with ``splits``, with a split and a position. Positions are of
+            the types that records may be of.
+        splits
+            Texts, numbers or tuples of such, each of which is read by itself, by one of the subtasks. None: there is
+            one subtask. Default: None.
+        batches
+            What is yielded are lists of records, ``(position, [record, ...])``: faster, where many are at hand.
+            Default: False.
+        rate_limit
+            As for `from_source`.
+
+        Raises
+        ------
+        PlanError
+            ``read`` is no function, or is async. When the dataflow runs: a split is listed twice, or cannot name one.
+        ConfigError
+            ``rate_limit`` is no rate.
+
+        Examples
+        --------
+        >>> def squares(position):
+        ...     for number in range(position or 0, 4):
+        ...         yield number + 1, number * number
+        >>> numbers = env.from_resumable(squares).collect()
+        >>> result = env.execute()
+        >>> list(numbers)
+        [0, 1, 4, 9]
+        """
+        node = sources.from_resumable(self._dataflow, read, splits=splits, batches=batches, rate_limit=rate_limit)
+        return self._stream(node)
 
     def from_script(self, *scripts: Iterable[Step]) -> Stream[Any]:
         """Start from scripts that say what arrives, in which order and when: for tests.
@@ -568,20 +714,23 @@ class Environment:
         here = settings["workers"] == 0
         resumes = settings["checkpoint_interval"] is not None
         _warn_of_loose_ends(dataflow)
+        if settings["state_backend"] == "disk":
+            _warn_of_state_in_memory(dataflow)
         # Where nothing is shipped, it is serialised all the same: every subtask of every run has a copy of its own.
         ship = None if here and settings["object_reuse"] else serialise.dumps
         plan = dataflow.build(parallelism, ship, settings["workers"])
         submit = functools.partial(_flownet.submit, plan.operators, plan.edges, settings, plan.objects)
         init = b"" if here else serialise.pack_init()
+        discovery = dataflow.discovery()
         if on is None:
-            job = Job(submit([] if here else _worker_command(), init, None), resumes=resumes)
+            job = Job(submit([] if here else _worker_command(), init, None), resumes=resumes, discovery=discovery)
             dataflow.after_start()
             return job
         # Before the host is asked, which takes seconds.
         _flownet.check(plan.operators, plan.edges, settings)
         lease = on.lease(settings["name"], settings["tls"], inputs)
         try:
-            job = Job(submit([], init, lease.crew), lease, resumes=resumes)
+            job = Job(submit([], init, lease.crew), lease, resumes=resumes, discovery=discovery)
         except BaseException:
             lease.close()
             raise
@@ -618,11 +767,15 @@ _CHECKPOINTING = {
     "interval": "checkpoint_interval",
     "storage": "checkpoint_storage",
     "mode": "checkpoint_mode",
+    "unaligned": "checkpoint_unaligned",
+    "aligned_timeout": "checkpoint_aligned_timeout",
     "timeout": "checkpoint_timeout",
     "min_pause": "checkpoint_min_pause",
     "tolerable_failures": "tolerable_failed_checkpoints",
     "retained": "retained_checkpoints",
     "allow_unrepeatable": "allow_unrepeatable",
+    "restore_from": "restore_from",
+    "allow_dropped_state": "allow_dropped_state",
 }
 """Settings of checkpoints, by what `Environment.enable_checkpointing` calls them."""
 
@@ -632,6 +785,16 @@ def _warn_of_loose_ends(dataflow: Dataflow) -> None:
         text = (
             f"nothing takes the records of operator {node.name!r}: add a sink behind it, such as .print() or "
             ".collect(), or leave it out"
+        )
+        warn_user(MistakeWarning(text))
+
+
+def _warn_of_state_in_memory(dataflow: Dataflow) -> None:
+    names = [repr(node.name) for node in dataflow.nodes if node.kind in ("window", "interval_join", "as_of_join")]
+    if names:
+        text = (
+            f'state_backend="disk" is not for windows and joins: {", ".join(names)} '
+            f"{'keep' if len(names) > 1 else 'keeps'} state in memory, whatever state_memory is"
         )
         warn_user(MistakeWarning(text))
 

@@ -8,7 +8,6 @@ connections, and only its death is reported. What ends no job, but may need some
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from typing import Any
 
@@ -150,6 +149,45 @@ class CallTimeoutError(OperatorError, TimeoutError):
     """The time it had."""
 
 
+class KafkaError(OperatorError):
+    """Kafka did not do what a `KafkaSource` or a `KafkaSink` needs.
+
+    It is raised as one of the classes below where there is one for it. Its text names the topic and the broker, and
+    says the way out.
+    """
+
+    topic: str | None = None
+    """The topic, if it is about one."""
+    code: str | None = None
+    """What Kafka calls the error, such as ``UNKNOWN_TOPIC_OR_PART``."""
+
+    def __init__(self, message: str = "", **details: Any) -> None:
+        import re
+
+        super().__init__(message, **details)
+        # From a worker its text has come, and nothing else.
+        if self.topic is None and (topic := re.search(r"topic '([^']*)'", message)):
+            self.topic = topic[1]
+        if self.code is None and (code := re.search(r"\(([A-Z_]+)\); ", message)):
+            self.code = code[1]
+
+
+class KafkaUnreachableError(KafkaError, ConnectionError):
+    """No broker of Kafka answered within ``timeout``."""
+
+
+class KafkaTopicError(KafkaError):
+    """A topic of Kafka, or a partition of it, is not there."""
+
+
+class KafkaRightsError(KafkaError, PermissionError):
+    """Kafka does not know the user, or the user may not do that."""
+
+
+class KafkaTransactionError(KafkaError):
+    """A transaction of Kafka was ended by the broker: it took too long, or another run has taken over."""
+
+
 class CodecError(FlownetError, ValueError):
     """A value cannot be encoded as a record, or bytes are not an encoded record."""
 
@@ -166,6 +204,42 @@ class RetractionError(FlownetError, ValueError):
     """Name of the operator, where one was given it."""
     record: str | None = None
     """Shortened ``repr`` of the change, or of the row."""
+
+
+class IterationError(FlownetError):
+    """An iteration cannot go on: more goes round than there is room for, or its step emits behind its end."""
+
+    operator: str | None = None
+    """Name of the operator at its end: ``until``, unless it was named."""
+    subtask: int | None = None
+    """Index of the failed subtask, from 0."""
+    parallelism: int | None = None
+    """Number of subtasks of the operator."""
+    records: int | None = None
+    """Records that wait to go round again, where there are too many."""
+    bytes: int | None = None
+    """Their size."""
+    max_bytes: int | None = None
+    """What a subtask may take for them, in memory and on disk."""
+
+
+class DiskStateError(FlownetError):
+    """State that has no room in memory cannot be kept on disk: the disk is full, for one."""
+
+    operator: str | None = None
+    """Name of the task."""
+    subtask: int | None = None
+    """Index of the failed subtask, from 0."""
+    parallelism: int | None = None
+    """Number of subtasks of the operator."""
+    state: str | None = None
+    """Name of the state."""
+    folder: str | None = None
+    """Where its file is, on the worker."""
+    bytes: int | None = None
+    """Size of the file."""
+    keys: int | None = None
+    """Keys that lie there, and not in memory."""
 
 
 class RecordTooLargeError(FlownetError):
@@ -237,7 +311,22 @@ class CheckpointError(FlownetError):
 
 
 class RestoreError(CheckpointError):
-    """The last checkpoint is damaged, of another version, or not one of this dataflow: the job cannot go on from it."""
+    """The checkpoint is damaged, of another version, or does not fit this dataflow: the job cannot go on from it."""
+
+    operators: tuple[str, ...] = ()
+    """The operators that it does not fit, if it is for some of them: their names or uids."""
+
+
+class MissingUidError(RestoreError):
+    """Operators keep state and have no ``uid``: in a dataflow that changes nobody could tell which state is whose."""
+
+
+class DroppedStateError(RestoreError):
+    """The checkpoint has state of operators that the dataflow has no more; ``allow_dropped_state=True`` drops it."""
+
+
+class SavepointError(CheckpointError):
+    """A savepoint could not be taken: the job takes no checkpoints, failed meanwhile, or has ended."""
 
 
 class FencedError(CheckpointError):
@@ -300,6 +389,8 @@ class StalledWarning(RuntimeWarning):
 
 def warn_user(warning: Warning) -> None:
     """Issue a warning at the line of the user's that called into the package."""
+    import inspect
+
     frame, level = inspect.currentframe(), 1
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
         frame, level = frame.f_back, level + 1

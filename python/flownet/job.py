@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import os
 import time
 import weakref
 from collections.abc import Callable, Mapping
@@ -19,6 +20,7 @@ from .waiting import Terminated, Watcher, name_of, sigterm_raised
 
 if TYPE_CHECKING:
     from ._flownet import Crew
+    from .discovery import Discovery
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,9 @@ class TaskReport:
     awaiting: float = 0.0
     """The part of ``idle`` that was spent waiting for calls of `Stream.map_async`, with as many under way as
     ``capacity`` allows."""
+    aligning: float = 0.0
+    """The part of ``idle`` that a source spent waiting for those that
+    `WatermarkStrategy.with_watermark_alignment` aligns it with."""
     in_flight_seconds: float = 0.0
     """How long one of its subtasks would have taken for what was in flight to it, at most; while the job runs, how long
     it takes now. 0 where ``max_in_flight_time`` does not apply."""
@@ -87,12 +92,28 @@ class CheckpointSummary:
     """When it came to count, in seconds since the job was submitted."""
     bytes: int
     """Bytes of state."""
+    written_bytes: int
+    """Of these, the bytes that were written for it: the others are those of earlier checkpoints that it builds on."""
     seconds: float
     """From its trigger until it counted."""
     aligned_seconds: float
     """The longest that a subtask waited from its first barrier to its last."""
     stood_still_seconds: float
     """The longest that a subtask stood still to take its snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Savepoint:
+    """A copy of a checkpoint in a place of its own, which is yours: the job never deletes it."""
+
+    url: str
+    """Where it is."""
+    checkpoint: int
+    """Number of the checkpoint that it is a copy of."""
+    bytes: int
+    """Bytes of state."""
+    seconds: float
+    """From the trigger of that checkpoint until it was copied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +273,8 @@ class TaskSample:
     """Share of the time waiting for the interpreter of its process, 0 to 1."""
     awaiting: float = 0.0
     """The part of ``idle`` that was spent waiting for calls of `Stream.map_async`, 0 to 1."""
+    aligning: float = 0.0
+    """The part of ``idle`` that a source spent waiting for those that it is aligned with, 0 to 1."""
     rows_in: int = 0
     """Rows of the records taken: a numpy array has as many as its first dimension, anything else is one."""
     rows_out: int = 0
@@ -311,8 +334,14 @@ class JobHandle(Protocol):
     def stall(self, after: int) -> dict[str, Any] | None:
         """Say when nothing moved although records wait, if that is news to who knows of so many times."""
 
-    def stop(self, drain: bool) -> None:
-        """Ask the job to end well."""
+    def stop(self, drain: bool, savepoint: str | None) -> None:
+        """Ask the job to end well, and for a savepoint of its end."""
+
+    def savepoint(self, url: str, timeout_ms: int) -> dict[str, Any] | None:
+        """Take a savepoint; None when the time is over first."""
+
+    def add_splits(self, operator: int, restarted: int, splits: bytes) -> None:
+        """Tell a source that there is more to read, if the attempt behind so many restarts still runs."""
 
     def cancel(self) -> None:
         """Ask the job to end."""
@@ -344,8 +373,19 @@ class Job:
     Leaving its ``with`` block ends the job: what still runs is cancelled, and nothing of it is left.
     """
 
-    def __init__(self, handle: JobHandle, lease: Lease | None = None, *, resumes: bool = False) -> None:
+    def __init__(
+        self,
+        handle: JobHandle,
+        lease: Lease | None = None,
+        *,
+        resumes: bool = False,
+        discovery: Discovery | None = None,
+    ) -> None:
         self._handle = handle
+        self._discovery = discovery
+        if discovery is not None:
+            this = weakref.ref(self)
+            discovery.start(lambda: None if (job := this()) is None else job._handle)
         self._lease = lease
         self._resumes = resumes
         self._stalls_told = 0
@@ -413,6 +453,7 @@ class Job:
                     self.close()
                     raise
                 if result is not None:
+                    self._stop_discovery()
                     self._give_back()
                     if self._signals:
                         raise self._signals.pop(0)
@@ -479,7 +520,50 @@ class Job:
             stalled=sample["stalled"],
         )
 
-    def stop(self, *, drain: bool = True) -> None:
+    def savepoint(self, path: str | os.PathLike[str], *, timeout: float | None = None) -> Savepoint:
+        """Take a checkpoint now and copy it to a place of its own, which no job changes or deletes. The job goes on.
+
+        Begin from it with ``enable_checkpointing(restore_from=...)`` or ``flownet run --from``: the same dataflow, or
+        one that was changed, with any parallelism and any workers. See docs/exactly-once.md.
+
+        Parameters
+        ----------
+        path
+            A folder that is not there or empty, or ``"file:///..."``.
+        timeout
+            Seconds after which to give up waiting; the savepoint may be written all the same. Default: no limit but the
+            checkpoint's.
+
+        Raises
+        ------
+        MissingUidError
+            Operators keep state and have no `uid <Stream.uid>`; it names them.
+        SavepointError
+            The job takes no checkpoints, this one failed, or the job has ended.
+        TimeoutError
+            The time is over.
+        ConfigError
+            There is something in the folder, or its scheme is unknown.
+
+        Examples
+        --------
+        >>> import tempfile, flownet as fn
+        >>> env = fn.Environment()
+        >>> env.enable_checkpointing(storage=tempfile.mkdtemp())
+        >>> words = env.from_collection(["to", "be"] * 500, rate_limit=1000).uid("words")
+        >>> counts = words.key_by(str).count().uid("counts").collect()
+        >>> with env.execute_async() as job:
+        ...     saved = job.savepoint(tempfile.mkdtemp())
+        >>> saved.bytes > 0
+        True
+        """
+        limit_ms = (1 << 53) if timeout is None else int(timeout * 1000)
+        saved = self._handle.savepoint(os.fspath(path), limit_ms)
+        if saved is None:
+            raise TimeoutError(f"no savepoint within {timeout} s")
+        return Savepoint(**saved)
+
+    def stop(self, *, drain: bool = True, savepoint: str | os.PathLike[str] | None = None) -> None:
         """Ask the job to end well: its sources end, what is in flight is worked off, sinks flush and complete.
 
         Returns at once; `wait` then returns the result, as of a job whose sources had ended by themselves. A source
@@ -491,7 +575,10 @@ class Job:
         ----------
         drain
             Whether windows that are open and timers that are pending fire, as at the end of the input. If not, what
-            they would have given is lost.
+            they would have given is lost, but for a job with checkpoints, which goes on from there.
+        savepoint
+            Where the state that it ends with is copied to, as of `savepoint`, whose errors it raises. `wait` raises
+            what goes wrong with the copy. Default: nowhere.
 
         Examples
         --------
@@ -504,7 +591,7 @@ class Job:
         >>> len(numbers) == result.records
         True
         """
-        self._handle.stop(drain)
+        self._handle.stop(drain, None if savepoint is None else os.fspath(savepoint))
 
     def __repr__(self) -> str:
         status = self.status()
@@ -519,8 +606,13 @@ class Job:
 
     def close(self) -> None:
         """End the job if it still runs, and wait until nothing of it is left. Harmless when called again."""
+        self._stop_discovery()
         self._handle.close()
         self._give_back()
+
+    def _stop_discovery(self) -> None:
+        if self._discovery is not None:
+            self._discovery.stop()
 
     def __enter__(self) -> Job:
         return self
@@ -591,9 +683,19 @@ def _remarks(status: JobStatus) -> list[str]:
         *dropped,
         *late,
         *time,
+        *aligning(status, "waited"),
         *in_flight,
         *_history(status),
         *(f"{name}: {sentence}" for name, sentence in sentences.items() if sentence),
+    ]
+
+
+def aligning(status: JobStatus, waits: str) -> list[str]:
+    """Say of which sources others are behind; ``waits`` is the verb."""
+    return [
+        f"{task.name} {waits} for the sources it is aligned with, {task.aligning:.0%} of the time"
+        for task in status.tasks
+        if task.aligning >= NOTICEABLE_SHARE
     ]
 
 
@@ -630,6 +732,9 @@ def _table(status: JobStatus) -> list[list[str]]:
 
 
 _LIVE: weakref.WeakSet[Job] = weakref.WeakSet()
+
+NOTICEABLE_SHARE = 0.05
+"""Of the time: what takes less is no news."""
 
 _NOTICEABLE_WAIT = 0.1
 """Seconds: records that wait for less are no news."""

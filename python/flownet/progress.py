@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TextIO
 
 from .config import format_size
-from .job import JobStatus, TaskReport
+from .job import NOTICEABLE_SHARE, JobStatus, TaskReport, aligning
 from .terminal import Lines
 from .units import event_time, format_value
 
@@ -56,6 +56,7 @@ def status_lines(status: JobStatus, memory_bytes: int) -> list[str]:
     width = max((len(task.name) for task in status.tasks), default=0)
     lines += [_task_line(task, width) for task in status.tasks]
     lines += [f"  event time of {task.name}: {said}" for task in status.tasks if (said := _event_time(task))]
+    lines += [f"  {said}" for said in aligning(status, "waits")]
     if status.bottleneck:
         lines.append(f"  bottleneck: {status.bottleneck}")
     if status.stalled:
@@ -65,7 +66,7 @@ def status_lines(status: JobStatus, memory_bytes: int) -> list[str]:
 
 def _task_line(task: TaskReport, width: int) -> str:
     busy, pressured, idle = (f"{share:4.0%}" for share in (task.busy, task.back_pressured, task.idle))
-    interpreter = f"  interpreter {task.interpreter:.0%}" if task.interpreter >= _NOTICEABLE_SHARE else ""
+    interpreter = f"  interpreter {task.interpreter:.0%}" if task.interpreter >= NOTICEABLE_SHARE else ""
     rate = format_value(task.records_per_second, "/s")
     dropped = f"  dropped {task.dropped_records:,}" if task.dropped_records else ""
     shares = f"busy {busy}  pressured {pressured}  idle {idle}{interpreter}"
@@ -89,5 +90,4 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-_NOTICEABLE_SHARE = 0.05
 _SECONDS_BETWEEN_LINES = 5.0

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Literal, TypeGuard
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 from . import codec, config
 from .dataflow import Dataflow, Node
 from .errors import ConfigError, InputError, PlanError
+
+if TYPE_CHECKING:
+    from .repeatable import Source
 
 TextErrors = Literal["strict", "replace", "ignore"]
 """What to do with bytes that are not UTF-8: fail, replace by U+FFFD, or leave out."""
@@ -61,11 +66,48 @@ def from_iterable(
     )
 
 
+def from_source(dataflow: Dataflow, source: Source[Any], *, rate_limit: RateLimit | None) -> Node:
+    """Add a source of the user's that can be repeated."""
+    from .repeatable import Listing, Source
+
+    if not isinstance(source, Source):
+        kind = source.__name__ + ", a class" if isinstance(source, type) else f"{type(source).__name__} {source!r:.60}"
+        raise PlanError(f"from_source() needs an instance of a subclass of flownet.Source, not {kind}")
+    name = type(source).__name__
+    return dataflow.add("from_source", name=name, prepare=Listing(name, source), rate_limit=_limit(rate_limit))
+
+
+def from_resumable(
+    dataflow: Dataflow,
+    read: Callable[..., Iterator[Any]],
+    *,
+    splits: Iterable[Any] | None,
+    batches: bool,
+    rate_limit: RateLimit | None,
+) -> Node:
+    """Add a source of a generator function that begins at a position."""
+    from .repeatable import Listing, Resumable
+
+    given: Any = read
+    if not callable(given):
+        raise PlanError(f"from_resumable() needs a function that yields (position, record), not {given!r:.60}")
+    if inspect.isasyncgenfunction(given) or inspect.iscoroutinefunction(given):
+        raise PlanError("from_resumable() was given an async function, which nothing awaits: give it a plain generator")
+    listed = None if splits is None else list(_iterate("from_resumable", splits))
+    source: Resumable[Any] = Resumable(read, listed, batches)
+    described: dict[str, Any] = {"parallelism": 1, "is_parallel": False} if listed is None else {}
+    name = "from_resumable"
+    return dataflow.add(
+        "from_source", name=name, prepare=Listing(name, source), rate_limit=_limit(rate_limit), **described
+    )
+
+
 def read_text(
     dataflow: Dataflow,
     paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     errors: TextErrors,
     *,
+    watch: bool | str | timedelta,
     rate_limit: RateLimit | None,
 ) -> Node:
     """Add a source of the lines of files."""
@@ -77,10 +119,36 @@ def read_text(
     listed = [_absolute(path) for path in given]
     if not listed:
         raise ConfigError("read_text([]): name at least one file or folder", setting="paths", value=listed)
+    if watch is not False:
+        return _watch_text(dataflow, listed, errors, watch, rate_limit)
     for path in listed:
         _check_readable(path)
     settings = {"paths": [os.fsencode(path) for path in listed], "errors": _text_errors(errors)}
     return dataflow.add("read_text", settings=settings, rate_limit=_limit(rate_limit))
+
+
+def _watch_text(
+    dataflow: Dataflow,
+    paths: list[str],
+    errors: TextErrors,
+    watch: str | timedelta | Literal[True],
+    rate_limit: RateLimit | None,
+) -> Node:
+    from .following import FollowedText, files, is_pattern
+    from .repeatable import Listing
+
+    source = FollowedText(paths, _text_errors(errors), "1s" if watch is True else watch)
+    for path in paths:
+        folder = os.path.dirname(path)
+        while is_pattern(folder):
+            folder = os.path.dirname(folder)
+        if not os.path.isdir(folder):
+            # What is not there yet is waited for, but not what was mistyped.
+            raise InputError(f"cannot watch {path!r}: there is no folder {folder!r}", path=path)
+    for name in files(paths):
+        _check_access(name)
+    listing = Listing("read_text", source)
+    return dataflow.add("from_source", name="read_text", prepare=listing, rate_limit=_limit(rate_limit))
 
 
 def socket_text(dataflow: Dataflow, host: str, port: int, errors: TextErrors, *, rate_limit: RateLimit | None) -> Node:
@@ -188,8 +256,12 @@ def _text_errors(errors: str) -> str:
 def _check_readable(path: str) -> None:
     """Raise `InputError` for the first file that the job would fail on."""
     for name in files_below(path):
-        if not os.access(name, os.R_OK):
-            raise InputError(f"cannot read {name!r}: no permission", path=name)
+        _check_access(name)
+
+
+def _check_access(name: str) -> None:
+    if not os.access(name, os.R_OK):
+        raise InputError(f"cannot read {name!r}: no permission", path=name)
 
 
 def _unreadable(path: str, error: OSError) -> InputError:

@@ -6,14 +6,19 @@ is kept with the time at which it expires, and is freed then, whether the key is
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from .aggregate import AggregateFunction
 from .errors import PlanError
+from .timed import Timed
 from .window import milliseconds
+
+if TYPE_CHECKING:
+    from .kept_state import KeptState
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -21,11 +26,41 @@ V = TypeVar("V")
 R = TypeVar("R")
 
 
-class Timed(NamedTuple):
-    """A value that expires."""
+def read(path: str | os.PathLike[str], *, checkpoint: int | None = None) -> KeptState:
+    """Open a checkpoint or a savepoint: what its operators keep, as Python values or as an Arrow table.
 
-    value: Any
-    expires_ms: int
+    Classes of records and values must be importable, as in the job. Reading runs what was pickled in the job: read what
+    you trust. All of it is read into memory.
+
+    Parameters
+    ----------
+    path
+        A savepoint, or the folder of a job's checkpoints.
+    checkpoint
+        Number of the checkpoint, where there are several. Default: the last.
+
+    Raises
+    ------
+    ConfigError
+        There is no such folder, or no such checkpoint in it.
+    RestoreError
+        It is damaged or of another version, or a value is of a class that is not there.
+
+    Examples
+    --------
+    >>> import tempfile, flownet as fn
+    >>> from flownet import state
+    >>> folder = tempfile.mkdtemp()
+    >>> env = fn.Environment()
+    >>> env.enable_checkpointing(storage=folder)
+    >>> counts = env.from_collection(["to", "be", "to"]).key_by(str).count().uid("counts").collect()
+    >>> result = env.execute()
+    >>> sorted(state.read(folder).values("counts").items())
+    [('be', 1), ('to', 2)]
+    """
+    from .kept_state import read_state
+
+    return read_state(os.fspath(path), checkpoint)
 
 
 @dataclass(frozen=True, slots=True, init=False)

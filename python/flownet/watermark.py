@@ -81,6 +81,7 @@ class WatermarkStrategy(Generic[T]):
     generator: Any = None
     assigner: Any = None
     idle_after_ms: int | None = None
+    alignment: dict[str, Any] | None = None
 
     @staticmethod
     def for_monotonous_timestamps() -> WatermarkStrategy[Any]:
@@ -138,6 +139,49 @@ class WatermarkStrategy(Generic[T]):
     def with_idleness(self, timeout: str | timedelta) -> WatermarkStrategy[T]:
         """Hold nobody up when no record has come for that long, in processing time."""
         return replace(self, idle_after_ms=milliseconds("with_idleness", "timeout", timeout))
+
+    def with_watermark_alignment(
+        self,
+        watermark_group: str,
+        max_allowed_watermark_drift: str | timedelta,
+        update_interval: str | timedelta = "1s",
+    ) -> WatermarkStrategy[T]:
+        """Hold the source back while its watermark is too far ahead of those of other sources.
+
+        Sources of one group wait for each other, all their subtasks: none goes on while its watermark is ahead of the
+        least one by more than it may drift. So what is behind them, such as a join, need not keep what a fast source
+        brings long before the slow one. Who is idle or has ended is not waited for; who has had no record yet is.
+
+        The stream has to be right behind its source, or behind operators that are called once a record, such as `map`,
+        in the same subtasks; they all share the source's task, whatever is said of chaining.
+
+        Parameters
+        ----------
+        watermark_group
+            Name of the group. All sources of it have the same settings.
+        max_allowed_watermark_drift
+            Most that a watermark may be ahead of the least one, at least a millisecond. A source stops with the first
+            record beyond it; where it reads several files, one of them may be ahead by what is read at once, which is
+            1,024 lines or 64 KiB.
+        update_interval
+            How often sources are told how far they may go, at least a millisecond. The group moves on by at most the
+            drift in that time. Default: a second.
+
+        Examples
+        --------
+        >>> import flownet as fn
+        >>> strategy = fn.WatermarkStrategy.for_monotonous_timestamps().with_watermark_alignment("joined", "1min")
+        """
+        group: object = watermark_group
+        if not isinstance(group, str) or not group:
+            raise PlanError(f"with_watermark_alignment() needs the name of a group, not {watermark_group!r}")
+        what = "with_watermark_alignment"
+        alignment = {
+            "group": watermark_group,
+            "max_drift_ms": milliseconds(what, "max_allowed_watermark_drift", max_allowed_watermark_drift),
+            "update_interval_ms": milliseconds(what, "update_interval", update_interval),
+        }
+        return replace(self, alignment=alignment)
 
     def functions(self) -> dict[str, Any]:
         """Name the user's functions, as the operator finds them."""

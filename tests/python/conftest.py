@@ -17,6 +17,30 @@ import pytest
 import flownet as fn
 from flownet import serialise
 
+IN_ONE_PROCESS = (
+    "tests/python/spark/",
+    "tests/python/exactly_once/kafka/",
+    "tests/python/exactly_once/test_postgres.py",
+    "tests/python/meta/test_typing.py",
+)
+"""Tests that share what takes seconds to make (Sparks, servers, a run of mypy): beside others, in one process."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Deal tests out to processes one by one, but for those that stay together, which come first.
+
+    Not by the marker of pytest-xdist: version 3.8 writes into tests what pytest 9.2 no longer reads, so each of two
+    processes had a Spark of its own.
+    """
+    from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+
+    class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return next((start for start in IN_ONE_PROCESS if nodeid.startswith(start)), nodeid)
+
+    return Scheduling(config, log)
+
 
 class Run(Protocol):
     """Runs a dataflow up to a stream and returns the records of that stream."""
@@ -85,7 +109,7 @@ def python(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs Python in a process of its own, in an empty folder."""
 
     def python(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-        settings = {"cwd": tmp_path, "capture_output": True, "text": True, "timeout": 50, **options}
+        settings = {"cwd": tmp_path, "capture_output": True, "text": True, "timeout": 200, **options}
         return subprocess.run([sys.executable, *arguments], check=False, **settings)
 
     return python

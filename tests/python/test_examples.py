@@ -69,3 +69,22 @@ def test_access_log_summarises_what_a_server_sends(python: Python) -> None:
         thread.join()
     assert (finished.returncode, finished.stderr) == (0, "")
     assert sorted(finished.stdout.splitlines()) == ["/a: 2 requests, 1 failed", "/b: 1 requests, 0 failed"]
+
+
+def test_numbers_come_to_their_goal(python: Python) -> None:
+    finished = python(str(EXAMPLES / "numbers_to_goal.py"))
+    assert (finished.returncode, finished.stderr) == (0, "")
+    lines = [line.split("> ")[-1] for line in finished.stdout.splitlines()]
+    assert len(lines) == 27
+    assert {"1: 3 steps", "6: 8 steps", "27: 111 steps"} <= set(lines)
+
+
+def test_components_are_found_in_a_file_of_pairs(python: Python, tmp_path: Path) -> None:
+    (tmp_path / "friends.txt").write_text("bob cid\ncid dan\neve fay\nann bob\n")
+    finished = python(str(EXAMPLES / "connected_components.py"), "friends.txt")
+    assert (finished.returncode, finished.stderr) == (0, "")
+    found = sorted(line.split("> ")[-1] for line in finished.stdout.splitlines())
+    assert found == [f"('{name}', 'ann')" for name in ("ann", "bob", "cid", "dan")] + [
+        "('eve', 'eve')",
+        "('fay', 'eve')",
+    ]

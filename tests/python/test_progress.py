@@ -54,6 +54,13 @@ def test_event_time_is_shown_with_its_lag_and_late_records_are() -> None:
     assert len([line for line in lines if "event time" in line]) == 2
 
 
+def test_a_source_that_waits_for_others_says_so() -> None:
+    now = status()
+    waiting = dataclasses.replace(now.tasks[0], idle=0.9, aligning=0.85)
+    shown = dataclasses.replace(now, tasks=(waiting, *now.tasks[1:]))
+    assert "  read_text -> flat_map waits for the sources it is aligned with, 85% of the time" in status_lines(shown, 1)
+
+
 def test_what_is_told_stays_above_what_is_rewritten() -> None:
     terminal = Terminal()
     progress = Progress(terminal, 64 << 20)

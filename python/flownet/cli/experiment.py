@@ -69,15 +69,14 @@ def add_commands(commands: Commands) -> None:
 
 
 def _list(options: argparse.Namespace) -> int:
-    from ..experiments import find_experiment, ready_made
-    from ..experiments.workloads import WORKLOADS
+    from ..experiments import find_experiment, ready_made, workloads
 
     print("experiments:")
     for name in ready_made():
         experiment = find_experiment(name)
         print(f"  {name:16} {experiment.heading} ({_size(experiment)})")
     print("workloads:")
-    for workload in WORKLOADS.values():
+    for workload in workloads.each():
         print(f"  {workload.name:16} {workload.doc}")
         for name, parameter in workload.parameters.items():
             default = "" if parameter.default is None else f" (default: {parameter.default})"

@@ -45,6 +45,17 @@ def add_commands(commands: Commands) -> None:
         type=float,
         help=f"seconds from one checkpoint to the next; {_SNAPSHOT_SECONDS} if -r is given alone",
     )
+    run.add_argument(
+        "--from",
+        metavar="SAVEPOINT",
+        dest="restore_from",
+        help="begin from a savepoint, or from the last checkpoint of another folder, while there is none in DIR",
+    )
+    run.add_argument(
+        "--allow-dropped-state",
+        action="store_true",
+        help="go on although there is state of operators that the dataflow has no more: it is lost",
+    )
     run.set_defaults(command=_run)
     explain = commands.add_parser(
         "explain", help="say what a dataflow will take", description="Print the plan of a dataflow without running it."
@@ -168,6 +179,10 @@ def _checkpoints(options: argparse.Namespace) -> dict[str, str]:
         settings["checkpoint_interval"] = f"{_SNAPSHOT_SECONDS}s"
     if options.snapshot_interval is not None:
         settings["checkpoint_interval"] = f"{options.snapshot_interval:f}s"
+    if options.restore_from is not None:
+        settings["restore_from"] = options.restore_from
+    if options.allow_dropped_state:
+        settings["allow_dropped_state"] = "true"
     return settings
 
 

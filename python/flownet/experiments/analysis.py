@@ -12,14 +12,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, Final
 
 from . import histograms
 from .execute import Row
 from .histograms import Percentiles
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 RESAMPLES: Final = 1000
 """Draws of the bootstrap."""
@@ -54,6 +55,8 @@ class Summary:
     @classmethod
     def of(cls, values: Sequence[float]) -> Summary:
         """Summarise one value or more."""
+        import numpy as np  # not for each run, which is a process of its own
+
         found = np.sort(np.asarray(values, float))
         draws = np.random.PCG64(_SEED).random_raw((RESAMPLES, len(found))) % len(found)
         medians = np.sort(_middle(np.sort(found[draws])))
@@ -215,6 +218,8 @@ def knees(rows: Sequence[Row], axis: str, figures: Sequence[str], varied: Sequen
     list of Point
         Along each curve by throughput. Of equal power, the point of less throughput is the knee.
     """
+    import numpy as np
+
     others = [name for name in varied if name != axis]
     values = defaultdict[tuple[str, int, str], list[tuple[float, float]]](list)
     for row in _good(rows):

@@ -17,12 +17,14 @@ from .stream import Stream
 from .windowed import WindowedStream
 
 if TYPE_CHECKING:
+    from .iteration import Results
     from .joined import AsOfJoin, IntervalJoin, JoinKind
 
 K = TypeVar("K")
 V = TypeVar("V")
 R = TypeVar("R")
 U = TypeVar("U")
+S = TypeVar("S")
 
 
 class KeyedStream(Stream[V], Generic[K, V]):
@@ -171,6 +173,63 @@ class KeyedStream(Stream[V], Generic[K, V]):
         ['be', 'to']
         """
         return self.process(_First(ttl)).name("deduplicate")
+
+    def iterate_delta(
+        self,
+        update: Callable[[S | None, V], tuple[S, Iterable[V]] | None],
+        *,
+        results: Results = "last",
+        memory: str | int = "64MiB",
+        disk: str | int = "1GiB",
+    ) -> Stream[tuple[K, S]]:
+        """Keep a value for each key that changes as long as records make others: a delta iteration.
+
+        The values are the solution set, the records that go round are the workset: a record may change the value of its
+        key, and a change makes records for other keys, or for the same. When the input has ended and no record is left,
+        the iteration is over. Records of a key come in no particular order: the result is the same for all of them if
+        ``update`` comes to the same value in any order, as with the least or the greatest.
+
+        Parameters
+        ----------
+        update
+            Called with the value of the record's key, None before the first, and the record. Returns None if nothing
+            changes, or the new value and the records that go round because of it. It must not change the value that it
+            is given without returning it.
+        results
+            ``"last"`` emits the value of each key once, when the iteration is over; ``"changes"`` each value as it is
+            set.
+        memory, disk
+            As of `Stream.iterate`.
+
+        Returns
+        -------
+        Stream[tuple[K, S]]
+            Keys and their values.
+
+        Raises
+        ------
+        PlanError
+            ``update`` is no function, or as for `Stream.iterate`.
+        ConfigError
+            ``results``, ``memory`` or ``disk`` cannot be used.
+
+        Examples
+        --------
+        The least number that can be reached from each one, going to its half or a third:
+
+        >>> def reach(least, record):
+        ...     number, start = record
+        ...     if least is not None and least <= start:
+        ...         return None
+        ...     return start, [(number // d, start) for d in (2, 3) if number % d == 0]
+        >>> least = env.from_collection([(12, 12), (18, 18)]).key_by(0).iterate_delta(reach).collect()
+        >>> result = env.execute()
+        >>> sorted(least)
+        [(1, 12), (2, 12), (3, 12), (4, 12), (6, 12), (9, 18), (12, 12), (18, 18)]
+        """
+        from .iteration import iterate_delta
+
+        return iterate_delta(self, update, results, (memory, disk))
 
     def interval_join(self, other: KeyedStream[K, U]) -> IntervalJoin[V, U]:
         """Bring together records of two streams of one key that are near enough in event time.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 from ..collected import Collected
 from ..dataflow import Origin
@@ -94,20 +95,89 @@ class SinkMethods(OperatorHandle, Generic[T]):
         --------
         >>> sink = env.from_collection(["to", "be"]).write_text("out/")
         """
-        folder = os.path.abspath(os.fspath(path))
-        if os.path.exists(folder) and not os.path.isdir(folder):
+        return self._files("write_text", path, "text")
+
+    def write_json(self, path: str | os.PathLike[str], *, default: Callable[[Any], Any] | None = None) -> StreamSink:
+        """Write each record as a line of JSON into the files of a folder: `write_text` with other lines.
+
+        Parameters
+        ----------
+        path
+            The folder; made if need be. Files are called ``part-<i>.jsonl``, and else as those of `write_text`.
+        default
+            Called with what JSON knows nothing of, and returns what it does: ``str``, or ``dataclasses.asdict``.
+            Default: None, that fails the job.
+
+        Raises
+        ------
+        ConfigError
+            ``path`` is a file, or another sink of this environment writes such files there.
+
+        Notes
+        -----
+        Lines are UTF-8 and as ``json.dumps`` writes them, but for numbers that JSON has not, such as NaN: these fail
+        the job.
+
+        Examples
+        --------
+        >>> sink = env.from_collection([{"word": "to", "number": 1}]).write_json("out/")
+        """
+        if default is not None and not callable(default):
             raise ConfigError(
-                f"write_text({os.fspath(path)!r}): is a file; name a folder", setting="path", value=os.fspath(path)
+                f"write_json(default={default!r:.60}): must be a function", setting="default", value=default
             )
-        for node in self._env._dataflow.nodes:
-            written = (node.settings or {}).get("path") if node.kind == "write_text" else None
-            if isinstance(written, bytes) and os.path.realpath(os.fsdecode(written)) == os.path.realpath(folder):
-                raise ConfigError(
-                    f"write_text({os.fspath(path)!r}): another write_text writes there; give each a folder of its own",
-                    setting="path",
-                    value=os.fspath(path),
-                )
-        return self._sink("write_text", settings={"path": os.fsencode(folder)})
+        from ..lines import JsonLine
+
+        return self._files("write_json", path, "json", function=JsonLine(default))
+
+    def write_csv(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        columns: Sequence[str] | None = None,
+        delimiter: str = ",",
+    ) -> StreamSink:
+        r"""Write each record as a line of comma-separated values into the files of a folder.
+
+        Parameters
+        ----------
+        path
+            The folder; made if need be. Files are called ``part-<i>.csv``, and else as those of `write_text`.
+        columns
+            Names of the values, which each file begins with; records are mappings with these keys, or sequences of as
+            many values. None: files begin with the first record, and records are sequences. Default: None.
+        delimiter
+            What is between two values, one character. Default: a comma.
+
+        Raises
+        ------
+        ConfigError
+            ``path`` is a file, another sink of this environment writes such files there, ``columns`` are no names, or
+            ``delimiter`` is not one character.
+
+        Notes
+        -----
+        Values are written and quoted as Python's ``csv`` module does, in UTF-8, with ``\n`` behind each line. Who
+        reads several parts leaves out the first line of each.
+
+        Examples
+        --------
+        >>> sink = env.from_collection([("to", 1)]).write_csv("out/", columns=["word", "number"])
+        """
+        names = None if columns is None else list(columns)
+        if columns is not None and not _are_names(columns):
+            raise ConfigError(f"write_csv(columns={columns!r:.60}): must be names", setting="columns", value=columns)
+        if not _is_delimiter(delimiter):
+            raise ConfigError(
+                f"write_csv(delimiter={delimiter!r:.60}): must be one character, and no quote or end of line",
+                setting="delimiter",
+                value=delimiter,
+            )
+        from ..lines import CsvLine
+
+        line = CsvLine(names, delimiter)
+        header = None if names is None else line.header()
+        return self._files("write_csv", path, "csv", header=header, function=line)
 
     def to_spark(
         self, schema: str | StructType, *, workers: int | None = None, launch_timeout: str | timedelta = "60s"
@@ -186,6 +256,40 @@ class SinkMethods(OperatorHandle, Generic[T]):
         )
         return collected
 
+    def _files(
+        self,
+        method: str,
+        path: str | os.PathLike[str],
+        format: Literal["text", "json", "csv"],
+        *,
+        header: str | None = None,
+        function: object = None,
+    ) -> StreamSink:
+        folder = os.path.abspath(os.fspath(path))
+        if os.path.exists(folder) and not os.path.isdir(folder):
+            raise ConfigError(
+                f"{method}({os.fspath(path)!r}): is a file; name a folder", setting="path", value=os.fspath(path)
+            )
+        for node in self._env._dataflow.nodes:
+            settings = (node.settings or {}) if node.kind == "write_files" else {}
+            written = settings.get("path") if settings.get("format") == format else None
+            if isinstance(written, bytes) and os.path.realpath(os.fsdecode(written)) == os.path.realpath(folder):
+                raise ConfigError(
+                    f"{method}({os.fspath(path)!r}): another {method} writes there; give each a folder of its own",
+                    setting="path",
+                    value=os.fspath(path),
+                )
+        settings = {"path": os.fsencode(folder), "format": format, "header": header}
+        return self._sink("write_files", settings=settings, name=method, function=function)
+
     def _sink(self, kind: str, **described: Any) -> StreamSink:
         node = self._env._dataflow.add(kind, inputs=self._origins, **described)
         return StreamSink(self._env, (Origin(node),))
+
+
+def _are_names(given: Any) -> bool:
+    return not isinstance(given, str) and len(given) > 0 and all(isinstance(name, str) for name in given)
+
+
+def _is_delimiter(given: Any) -> bool:
+    return isinstance(given, str) and len(given) == 1 and given not in '\r\n"'

@@ -22,6 +22,7 @@ from ..watermark import WatermarkStrategy
 from ..window import WindowAssigner
 from .calls import CallMethods
 from .checks import called_of, function_of, key_of, kind_of, number_of, refuse_async_methods
+from .iteration import IterationMethods
 from .sinks import SinkMethods
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ K = TypeVar("K")
 U = TypeVar("U")
 
 
-class Stream(CallMethods[T], SinkMethods[T], Generic[T]):
+class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
     """Records of type ``T`` on their way through the dataflow.
 
     Records are values of the built-in types, tuples, lists, dicts, sets, datetimes, decimals, UUIDs, numpy scalars and
@@ -305,7 +306,11 @@ class Stream(CallMethods[T], SinkMethods[T], Generic[T]):
             raise PlanError(
                 f"assign_timestamps_and_watermarks() needs a flownet.WatermarkStrategy, not {kind_of(strategy)}"
             )
-        settings = {"watermarks": strategy.watermarks, "idle_after_ms": strategy.idle_after_ms}
+        settings = {
+            "watermarks": strategy.watermarks,
+            "idle_after_ms": strategy.idle_after_ms,
+            "alignment": strategy.alignment,
+        }
         name = "assign_timestamps_and_watermarks"
         return self._then("assign_timestamps", strategy.functions(), name=name, settings=settings)
 

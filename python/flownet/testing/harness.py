@@ -14,9 +14,10 @@ from ..dataflow import Origin
 from ..environment import Environment
 from ..errors import FlownetError, PlanError
 from ..functions import OutputTag, ProcessFunction, Window
-from ..state import Timed
+from ..streams.changing import ChangeStream
 from ..streams.handle import StreamSink
 from ..streams.stream import Stream
+from ..timed import without_expiry
 from ..window import TimeDomain
 from ..window import milliseconds as of_duration
 from .script import Active, Idle, Record, Said, Step, Watermark, milliseconds
@@ -67,8 +68,8 @@ class Harness:
     Parameters
     ----------
     build
-        Called with a stream for each of its parameters; returns the stream whose records are wanted, or a sink. It says
-        what a job would say: ``lambda clicks: clicks.key_by(0).process(Quiet())``,
+        Called with a stream for each of its parameters; returns the stream whose records, or changes, are wanted, or a
+        sink. It says what a job would say: ``lambda clicks: clicks.key_by(0).process(Quiet())``,
         ``lambda orders, names: orders.connect(names).map(f, g)``. Functions and objects are used as they are and not
         copied, so that a test can look at them.
     side_outputs
@@ -122,7 +123,7 @@ class Harness:
 
     def __init__(
         self,
-        build: Callable[..., Stream[Any] | StreamSink],
+        build: Callable[..., Stream[Any] | ChangeStream[Any] | StreamSink],
         *,
         side_outputs: Iterable[OutputTag] = (),
         timestamps: bool = True,
@@ -134,6 +135,8 @@ class Harness:
         self._inputs = [_Input() for _ in range(_parameters(build))]
         self._timestamps = timestamps
         built = build(*(self._stream(env, number, each) for number, each in enumerate(self._inputs)))
+        if isinstance(built, ChangeStream):
+            built = built.to_stream()
         self._emitted: list[Emitted] = []
         self._sides: dict[str, list[Emitted]] = {}
         if isinstance(built, Stream):
@@ -417,14 +420,4 @@ def _parameters(build: Callable[..., Any]) -> int:
 
 def _live(mapping: dict[str, Any]) -> dict[str, Any]:
     """Show the mapping of a key without when its parts expire."""
-
-    def bare(held: Any) -> Any:
-        if isinstance(held, Timed):
-            return held.value
-        if isinstance(held, list) and any(isinstance(item, Timed) for item in held):
-            return [bare(item) for item in held]
-        if isinstance(held, dict) and any(isinstance(item, Timed) for item in held.values()):
-            return {key: bare(item) for key, item in held.items()}
-        return held
-
-    return {name: bare(held) for name, held in mapping.items()}
+    return {name: without_expiry(held) for name, held in mapping.items()}

@@ -25,10 +25,10 @@ use flownet_core::PartitionId;
 use flownet_memory::SegmentPool;
 use flownet_net::{Credentials, NetworkConfig, NetworkEnvironment};
 use flownet_runtime::{
-    Chain, ChainFactory, CheckpointReport, Checkpointing, PreparedTask, StatePart, TaskError, TaskHandle,
-    source::SourceOrder, spec::TaskSpec,
+    Chain, ChainFactory, CheckpointReport, Checkpointing, PreparedTask, TaskError, TaskHandle, source::SourceOrder,
+    spec::TaskSpec,
 };
-use flownet_store::{CheckpointStore, SnapshotName, TaskSnapshot};
+use flownet_store::{CheckpointStore, Lineage, SnapshotName};
 use tokio::{
     runtime::Handle,
     sync::{Mutex as AsyncMutex, Notify},
@@ -82,6 +82,8 @@ struct Running {
     tasks: Vec<TaskHandle>,
     /// The order that holds and its number: for sources that start later, too.
     order: (u64, SourceOrder),
+    /// The same of how far sources may go in event time, by their task.
+    limits: (u64, Vec<(u32, i64)>),
     /// The network memory of this process, once there is one.
     segments: Option<Arc<SegmentPool>>,
 }
@@ -142,7 +144,10 @@ impl Agent {
         // What was here before has stopped: an attempt begins anew.
         self.stopping.store(false, Ordering::Release);
         self.generation.store(generation, Ordering::Release);
-        self.running().order = Default::default();
+        {
+            let mut running = self.running();
+            (running.order, running.limits) = Default::default();
+        }
         let checkpointing = match restored {
             None => BTreeMap::new(),
             Some(restored) => self.checkpointing(generation, &settings, &tasks, restored).await?,
@@ -177,8 +182,8 @@ impl Agent {
             let restored = shared.store.read_parts(&parts).await.map_err(WorkerFault::Store)?;
             let reporter = Reporter::new(Arc::clone(&shared), spec, Arc::clone(&self.ended));
             let report = Arc::new(move |report| reporter.report(report));
-            let mode = settings.checkpoint_mode;
-            checkpointing.insert(place, Checkpointing { mode, restored, has_finished, report });
+            let (mode, overtakes) = (settings.checkpoint_mode, settings.overtakes());
+            checkpointing.insert(place, Checkpointing { mode, overtakes, restored, has_finished, report });
         }
         Ok(checkpointing)
     }
@@ -220,6 +225,23 @@ impl Agent {
         if number > running.order.0 {
             running.order = (number, order);
             running.tasks.iter().for_each(|task| task.order(order));
+        }
+    }
+
+    /// Tells sources how far they may go in event time, unless later limits came before or they are of another attempt.
+    pub(crate) fn align(&self, generation: u64, number: u64, limits: Vec<(u32, i64)>) {
+        let mut running = self.running();
+        if number > running.limits.0 && self.generation.load(Ordering::Acquire) == generation {
+            running.limits = (number, limits);
+            running.tasks.iter().for_each(|task| running.align(task));
+        }
+    }
+
+    /// Tells a source that there is more to read, unless it is of another attempt. All its tasks run.
+    pub(crate) fn add_splits(&self, generation: u64, operator: u32, splits: Vec<u8>) {
+        if self.generation.load(Ordering::Acquire) == generation {
+            let splits: Arc<[u8]> = splits.into();
+            self.running().tasks.iter().for_each(|task| task.add_splits(operator, &splits));
         }
     }
 
@@ -309,6 +331,7 @@ impl Agent {
         let handle = started.map_err(|error| fault(&spec, error))?;
         let mut running = self.running();
         handle.order(running.order.1);
+        running.align(&handle);
         running.tasks.push(handle);
         Ok(())
     }
@@ -329,6 +352,14 @@ impl Agent {
 
     fn running(&self) -> MutexGuard<'_, Running> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Running {
+    fn align(&self, task: &TaskHandle) {
+        if let Some((_, limit_ms)) = self.limits.1.iter().find(|(of, _)| *of == task.spec().task_id) {
+            task.align(*limit_ms);
+        }
     }
 }
 
@@ -388,6 +419,8 @@ struct Reporter {
     vertex: u32,
     subtask: u32,
     end: AtomicU8,
+    /// What its next snapshot may build on. Held while one is written: they are written in order.
+    lineage: Arc<AsyncMutex<Lineage>>,
 }
 
 /// How far a task has come, as of its last report.
@@ -398,22 +431,30 @@ const FINISHED: u8 = 2;
 impl Reporter {
     fn new(shared: Arc<Checkpoints>, spec: &TaskSpec, ended: Arc<Ended>) -> Self {
         let TaskSpec { task_id: task, vertex, subtask, .. } = *spec;
-        Self { shared, ended, task, vertex, subtask, end: AtomicU8::new(RUNS) }
+        Self { shared, ended, task, vertex, subtask, end: AtomicU8::new(RUNS), lineage: Arc::default() }
+    }
+
+    fn name(&self, checkpoint: u64, overtaken: bool) -> SnapshotName {
+        let (generation, vertex, subtask) = (self.shared.generation, self.vertex, self.subtask);
+        SnapshotName { generation, checkpoint, vertex, subtask, overtaken }
     }
 
     /// Called on the task's thread.
     fn report(&self, report: CheckpointReport) {
         let (generation, task) = (self.shared.generation, self.task);
         match report {
-            CheckpointReport::Acknowledged { checkpoint_id: checkpoint, parts, aligned_us, snapshot_us } => {
+            CheckpointReport::Acknowledged { checkpoint_id: checkpoint, parts, base, aligned_us, snapshot_us } => {
                 // What it has reported until now: it may report more before the snapshot is written.
                 let end = self.end.load(Ordering::Relaxed);
-                let name = SnapshotName { generation, checkpoint, vertex: self.vertex, subtask: self.subtask };
+                let name = self.name(checkpoint, false);
                 let (shared, ended) = (Arc::clone(&self.shared), Arc::clone(&self.ended));
+                let lineage = Arc::clone(&self.lineage);
                 self.shared.control.spawn(async move {
-                    let written = write(&shared.store, name, parts).await;
+                    let mut lineage = lineage.lock().await;
+                    let written = shared.store.write_snapshot(name, parts).await;
+                    let written = written.and_then(|written| lineage.extend(name, base, written, &shared.store));
                     let report = written.map_or_else(
-                        |reason| Report::Declined { checkpoint, reason },
+                        |error| Report::Declined { checkpoint, reason: error.to_string() },
                         |snapshot| Report::Acknowledged {
                             checkpoint,
                             snapshot,
@@ -422,6 +463,17 @@ impl Reporter {
                             aligned: Duration::from_micros(aligned_us),
                             stood_still: Duration::from_micros(snapshot_us),
                         },
+                    );
+                    ended.report(generation, task, report);
+                });
+            }
+            CheckpointReport::Overtook { checkpoint_id: checkpoint, parts } => {
+                let (name, shared, ended) =
+                    (self.name(checkpoint, true), Arc::clone(&self.shared), Arc::clone(&self.ended));
+                self.shared.control.spawn(async move {
+                    let report = shared.store.write_snapshot(name, parts).await.map_or_else(
+                        |error| Report::Declined { checkpoint, reason: error.to_string() },
+                        |snapshot| Report::Overtook { checkpoint, snapshot },
                     );
                     ended.report(generation, task, report);
                 });
@@ -435,10 +487,6 @@ impl Reporter {
             }
         }
     }
-}
-
-async fn write(store: &CheckpointStore, name: SnapshotName, parts: Vec<StatePart>) -> Result<TaskSnapshot, String> {
-    store.write_snapshot(name, parts).await.map_err(|error| error.to_string())
 }
 
 fn fault(spec: &TaskSpec, error: TaskError) -> WorkerFault {

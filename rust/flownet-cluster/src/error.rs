@@ -6,6 +6,7 @@ use flownet_runtime::{OperatorFailure, TaskError, source::SourceError};
 
 use flownet_store::StoreError;
 
+use crate::checkpoint::Misfit;
 use crate::plan::PlanError;
 
 /// Why a job did not finish.
@@ -122,7 +123,33 @@ pub enum ClusterError {
         /// Where it is.
         storage: String,
         /// What does not fit, and what to do.
-        why: String,
+        why: Misfit,
+    },
+    /// A savepoint was asked for, and nobody could tell later whose state is whose.
+    #[error(
+        "no savepoint without uids: operators {} keep state; give each a name that stays, with .uid(\"...\")",
+        listed(operators)
+    )]
+    MissingUid {
+        /// Names of the operators.
+        operators: Vec<String>,
+    },
+    /// A savepoint could not be taken. The job goes on.
+    #[error("no savepoint was taken: {reason}")]
+    Savepoint {
+        /// Why.
+        reason: String,
+    },
+    /// The place for checkpoints has some that did not begin from what the job is to begin from.
+    #[error(
+        "{storage} has checkpoints that did not begin from {restore_from}; keep those of this job in another folder, or go \
+         on from them without restore_from"
+    )]
+    OtherOrigin {
+        /// Where checkpoints are kept.
+        storage: String,
+        /// What the job was to begin from.
+        restore_from: String,
     },
     /// The user cancelled the job.
     #[error("the job was cancelled")]
@@ -208,9 +235,15 @@ impl From<ExitStatus> for WorkerExit {
 }
 
 /// The first few of a list, and how many more there are.
+/// All of them.
+pub(crate) fn quoted(names: &[String]) -> String {
+    names.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ")
+}
+
+/// The first of them.
 fn listed(names: &[String]) -> String {
     let (shown, rest) = names.split_at(names.len().min(3));
-    let shown = shown.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ");
+    let shown = quoted(shown);
     if rest.is_empty() { shown } else { format!("{shown} and {} more", rest.len()) }
 }
 

@@ -12,7 +12,7 @@ use flownet_runtime::{
 };
 
 use crate::{
-    plan::{Dataflow, Exchange, Plan, PlanError, Vertex},
+    plan::{Dataflow, Exchange, Feedback, Plan, PlanError, Vertex},
     settings::JobSettings,
 };
 
@@ -23,6 +23,8 @@ pub struct Explanation {
     pub tasks: Vec<Vertex>,
     /// The exchanges between them.
     pub exchanges: Vec<Exchange>,
+    /// What goes round within them.
+    pub feedback: Vec<Feedback>,
     /// Buffers of each process that runs tasks.
     pub demands: Vec<WorkerDemand>,
     /// Buffers each process has.
@@ -62,6 +64,7 @@ pub fn explain(dataflow: &Dataflow, settings: &JobSettings) -> Result<Explanatio
         refusal: plan.check_buffers(settings).err(),
         tasks: plan.vertices,
         exchanges: plan.exchanges,
+        feedback: plan.feedback,
         total_buffers: settings.segments(),
         segment_bytes: settings.segment_bytes,
         buffer_timeout: settings.buffer_timeout,
@@ -138,6 +141,9 @@ impl fmt::Display for Explanation {
             for exchange in self.exchanges.iter().filter(|exchange| exchange.to == position) {
                 self.write_exchange(f, exchange)?;
             }
+            for feedback in self.feedback.iter().filter(|feedback| feedback.to == position) {
+                self.write_feedback(f, feedback)?;
+            }
             // Without workers everything is on the driver, and it need not be said.
             let place = if workers.is_empty() { String::new() } else { place_text(task) };
             writeln!(f, "task {}  {:width$}parallelism {}{place}", position + 1, task.name, task.parallelism)?;
@@ -168,6 +174,14 @@ impl Explanation {
         let (timeout, on_the_way) = (timeout_text(self.buffer_timeout), self.on_the_way_text(*flow_control));
         let in_flight = self.in_flight_text(*flow_control);
         writeln!(f, " channel{plural}, {}{on_the_way}{in_flight}, {timeout}", flow_control.name())
+    }
+
+    fn write_feedback(&self, f: &mut fmt::Formatter<'_>, feedback: &Feedback) -> fmt::Result {
+        let Feedback { from, to, memory_bytes, disk_bytes } = feedback;
+        let queues = self.tasks[*to].parallelism;
+        let plural = if queues == 1 { "" } else { "s" };
+        let (memory, disk) = (bytes_text(*memory_bytes), bytes_text(*disk_bytes));
+        writeln!(f, "   | feedback, from task {}, {queues} queue{plural} of {memory}, then {disk} on disk", from + 1)
     }
 
     fn on_the_way_text(&self, flow_control: FlowControl) -> String {
@@ -223,6 +237,15 @@ fn timeout_text(timeout: Option<Duration>) -> String {
         None => "full buffers only".to_owned(),
         Some(Duration::ZERO) => "each record at once".to_owned(),
         Some(timeout) => format!("buffer timeout {}", time_text(timeout)),
+    }
+}
+
+fn bytes_text(bytes: u64) -> String {
+    match bytes {
+        bytes if bytes > 0 && bytes % (1 << 30) == 0 => format!("{} GiB", bytes >> 30),
+        bytes if bytes > 0 && bytes % (1 << 20) == 0 => format!("{} MiB", bytes >> 20),
+        bytes if bytes > 0 && bytes % (1 << 10) == 0 => format!("{} KiB", bytes >> 10),
+        bytes => format!("{bytes} bytes"),
     }
 }
 

@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod agent;
+mod alignment;
 mod checkpoint;
 mod coordinator;
 mod error;
@@ -42,11 +43,14 @@ mod tls;
 mod tracker;
 mod worker;
 
-pub use flownet_store::{Listed, StoreError};
+pub use flownet_runtime::StatePart;
+pub use flownet_store::{Listed, OperatorEntry, StoreError};
 
 pub use self::{
-    checkpoint::Restart,
-    coordinator::{Coordinator, JobHandle, checkpoints},
+    checkpoint::{Misfit, Restart},
+    coordinator::{
+        Coordinator, JobHandle, PendingSavepoint, Read, Savepoint, checkpoints, read_checkpoint, save_last_checkpoint,
+    },
     error::{ClusterError, WorkerExit, WorkerIdentity},
     explain::{Explanation, WorkerDemand, explain},
     launcher::{Crew, CrewMember, Launcher, WorkerCommand},
@@ -57,8 +61,8 @@ pub use self::{
     probe::Probe,
     report::{Bottleneck, CheckpointSummary, History, JobReport, JobStatus, RestartSummary, VertexReport, Waiting},
     sample::{JobSample, TaskSample, WorkerSample},
-    settings::{JobSettings, MAX_PARALLELISM, Setting, SettingKind, SettingsError},
+    settings::{JobSettings, MAX_PARALLELISM, Setting, SettingKind, SettingsError, StatePlace},
     stall::{Stall, StallCause, StallHistory},
     tls::Tls,
-    worker::{WorkerError, run_worker},
+    worker::{FactoryBuilder, WorkerError, run_worker},
 };

@@ -1,13 +1,9 @@
 //! The body of a process that joins a crew: it waits for jobs and takes part in
 //! one after the other, until the crew lets it go.
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-};
+use std::net::{IpAddr, SocketAddr};
 
 use flownet_net::Credentials;
-use flownet_runtime::ChainFactory;
 use futures::{SinkExt, StreamExt};
 
 use crate::{
@@ -15,7 +11,7 @@ use crate::{
     port,
     rpc::{self, ControlTransport},
     threads::control_runtime,
-    worker::{TasksLeft, WorkerError, take_part},
+    worker::{FactoryBuilder, TasksLeft, WorkerError, take_part},
 };
 
 /// What a process needs to know to join a crew.
@@ -53,17 +49,14 @@ pub enum MemberEnd {
 ///
 /// # Errors
 /// If the process could not join. That a job failed is no error here.
-pub fn serve_crew<F>(enlistment: &Enlistment, build: F) -> Result<MemberEnd, WorkerError>
-where
-    F: Fn(&[u8]) -> Result<Arc<dyn ChainFactory>, String>,
-{
+pub fn serve_crew(enlistment: &Enlistment, build: &FactoryBuilder<'_>) -> Result<MemberEnd, WorkerError> {
     let runtime = control_runtime().map_err(WorkerError::Runtime)?;
     let mut link = runtime.block_on(enlist(enlistment))?;
     let mut jobs = 0;
     // An error of the connection is its end, as is the end.
     while let Some(Ok(orders)) = runtime.block_on(link.next()) {
         tracing::debug!(worker = orders.worker, coordinator = %orders.coordinator, "takes part in a job");
-        let complaint = match take_part(&orders, &enlistment.credentials, enlistment.host, &build) {
+        let complaint = match take_part(&orders, &enlistment.credentials, enlistment.host, build) {
             Ok(TasksLeft(true)) => return Ok(MemberEnd::TasksLeft),
             Ok(TasksLeft(false)) => None,
             Err(error) => Some(error.to_string()),

@@ -30,8 +30,7 @@ impl Probe {
     ///
     /// # Errors
     /// If this machine has no such address, or no port is free.
-    pub fn open(host: IpAddr, credentials: impl Into<Credentials>) -> io::Result<Self> {
-        let credentials = credentials.into();
+    pub fn open(host: IpAddr, credentials: Credentials) -> io::Result<Self> {
         let network = NetworkThread::start()?;
         let listener = network.handle().block_on(TcpListener::bind((host, 0)))?;
         let address = listener.local_addr()?;
@@ -75,10 +74,10 @@ mod tests {
     #[test]
     fn peers_that_answer_are_told_from_those_that_do_not_and_from_strangers() {
         let secret = Secret::from_bytes([1; 32]);
-        let ours = Probe::open(HOST, secret.clone()).unwrap();
-        let peer = Probe::open(HOST, secret.clone()).unwrap();
-        let stranger = Probe::open(HOST, Secret::from_bytes([2; 32])).unwrap();
-        let gone = Probe::open(HOST, secret).unwrap().address();
+        let ours = Probe::open(HOST, secret.clone().into()).unwrap();
+        let peer = Probe::open(HOST, secret.clone().into()).unwrap();
+        let stranger = Probe::open(HOST, Secret::from_bytes([2; 32]).into()).unwrap();
+        let gone = Probe::open(HOST, secret.into()).unwrap().address();
         let silent = std::net::TcpListener::bind((HOST, 0)).unwrap();
         let peers = [peer.address(), stranger.address(), gone, silent.local_addr().unwrap(), ours.address()];
         let failures = ours.dial_all(&peers, Duration::from_millis(500));
@@ -91,6 +90,6 @@ mod tests {
     #[test]
     fn an_address_of_another_machine_cannot_be_opened() {
         // TEST-NET-1: nobody's.
-        assert!(Probe::open(IpAddr::from([192, 0, 2, 1]), Secret::from_bytes([1; 32])).is_err());
+        assert!(Probe::open(IpAddr::from([192, 0, 2, 1]), Secret::from_bytes([1; 32]).into()).is_err());
     }
 }

@@ -99,6 +99,8 @@ pub struct CheckpointSummary {
     pub at: Duration,
     /// State that it is made of.
     pub bytes: u64,
+    /// Of this, what was written for it.
+    pub written_bytes: u64,
     /// From its trigger until it counted.
     #[serde(rename = "seconds", serialize_with = "shown::seconds")]
     pub duration: Duration,
@@ -157,6 +159,9 @@ pub struct VertexReport {
     /// The part of `idle` that was spent waiting for calls of its functions, as
     /// many under way as it may have: it took no records meanwhile.
     pub awaiting: f64,
+    /// The part of `idle` that a source spent waiting for those it is aligned
+    /// with, which were behind in event time.
+    pub aligning: f64,
     /// `busy` of the busiest subtask: a hot key shows here and not in the mean.
     pub busiest: f64,
     /// How far its producers fill buffers, at least, so that no more is in flight
@@ -317,6 +322,10 @@ fn write_vertices(
             let (name, seconds) = (&vertex.name, lag_ms as f64 / 1000.0);
             writeln!(f, "  event time at {name}: {seconds:.1} s behind the wall clock")?;
         }
+        if vertex.aligning > NOTICEABLE_ALIGNING {
+            let share = vertex.aligning * 100.0;
+            writeln!(f, "  {} waits for the sources it is aligned with, {share:.0} % of the time", vertex.name)?;
+        }
         if vertex.late_records > 0 {
             writeln!(f, "  late at {}: {} records, dropped", vertex.name, vertex.late_records)?;
         }
@@ -373,6 +382,8 @@ fn scaled(amount: f64) -> (String, &'static str) {
     (format!("{amount:.0}"), "T")
 }
 
+/// Share of the time that a source waits for others from which it is said.
+const NOTICEABLE_ALIGNING: f64 = 0.05;
 /// Flink's limit between "ok" and "low" back-pressure.
 const NOTICEABLE: f64 = 0.1;
 /// Share of the time spent waiting for the interpreter from which on others to run it would help.
@@ -409,6 +420,7 @@ mod tests {
             idle: 1.0 - busy - back_pressured,
             interpreter: 0.0,
             awaiting: 0.0,
+            aligning: 0.0,
             busiest: busy,
             fill_limit_bytes: None,
             in_flight: Duration::ZERO,

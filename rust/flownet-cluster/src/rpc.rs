@@ -36,6 +36,11 @@ pub(crate) trait Worker {
     /// Says how fast its sources may go; of several orders the one of the
     /// highest number holds, whichever comes first.
     async fn order(number: u64, order: SourceOrder);
+    /// Says how far sources that are aligned may go in event time, by their task, if they are still those of this attempt;
+    /// of several the one of the highest number holds.
+    async fn align(generation: u64, number: u64, limits: Vec<(u32, i64)>);
+    /// Says that there is more to read for a source, if its tasks are still those of this attempt.
+    async fn add_splits(generation: u64, operator: u32, splits: Vec<u8>);
     /// Ends its sources, with what waits for time if the job is drained.
     async fn end_sources(drain: bool);
     /// Tells its tasks of a checkpoint, if they are still those of this attempt.
@@ -75,22 +80,43 @@ pub(crate) struct Restored {
 /// What tasks are told of a checkpoint.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) enum Order {
-    /// Take it; when it was triggered, in milliseconds since the epoch.
-    Trigger { checkpoint: u64, triggered_ms: i64 },
+    /// Take it; when it was triggered, in milliseconds since the epoch, and when its barriers overtake what is queued.
+    Trigger { checkpoint: u64, triggered_ms: i64, overtakes: Overtakes },
+    /// It has taken too long: it overtakes from now on.
+    Overtake { checkpoint: u64, triggered_ms: i64 },
     /// It counts.
     Complete { checkpoint: u64 },
     /// It never will.
     Abort { checkpoint: u64 },
 }
 
+/// When the barriers of a checkpoint overtake what is queued.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) enum Overtakes {
+    Never,
+    AtOnce,
+    /// When it is [told](Order::Overtake) to.
+    Late,
+}
+
 impl From<Order> for CheckpointOrder {
     fn from(order: Order) -> Self {
+        let barrier = |checkpoint, timestamp_ms, kind| {
+            let checkpoint_id = CheckpointId::new(checkpoint);
+            Barrier { checkpoint_id, timestamp_ms, kind }
+        };
         match order {
-            Order::Trigger { checkpoint, triggered_ms } => Self::Trigger(Barrier {
-                checkpoint_id: CheckpointId::new(checkpoint),
-                timestamp_ms: triggered_ms,
-                kind: BarrierKind::Aligned,
-            }),
+            Order::Trigger { checkpoint, triggered_ms, overtakes } => {
+                let kind = match overtakes {
+                    Overtakes::Never => BarrierKind::Aligned,
+                    Overtakes::AtOnce => BarrierKind::Unaligned,
+                    Overtakes::Late => BarrierKind::AlignedWithTimeout,
+                };
+                Self::Trigger(barrier(checkpoint, triggered_ms, kind))
+            }
+            Order::Overtake { checkpoint, triggered_ms } => {
+                Self::Overtake(barrier(checkpoint, triggered_ms, BarrierKind::AlignedWithTimeout))
+            }
             Order::Complete { checkpoint } => Self::Complete(checkpoint),
             Order::Abort { checkpoint } => Self::Abort(checkpoint),
         }
@@ -163,6 +189,8 @@ pub(crate) enum Report {
         /// How long it stood still to take its snapshot.
         stood_still: Duration,
     },
+    /// It has overtaken what was in line at its outputs, and that is written.
+    Overtook { checkpoint: u64, snapshot: TaskSnapshot },
     /// It could not.
     Declined { checkpoint: u64, reason: String },
     /// It has come to the end of its input, and waits for one more checkpoint.

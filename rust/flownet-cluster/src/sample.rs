@@ -61,6 +61,8 @@ pub struct TaskSample {
     pub interpreter: f64,
     /// The part of `idle` that it spent waiting for calls of its functions.
     pub awaiting: f64,
+    /// The part of `idle` that a source spent waiting for those it is aligned with.
+    pub aligning: f64,
 }
 
 /// Which counters of a task are shown, and what they are called then.
@@ -96,6 +98,8 @@ struct EventTime {
     #[serde(rename = "watermark_lag_seconds", serialize_with = "shown::milliseconds")]
     lag_ms: Option<i64>,
     late_records: u64,
+    #[serde(skip)]
+    aligned_ms: Option<i64>,
 }
 
 /// One process.
@@ -160,6 +164,7 @@ impl TaskPlace {
             idle: per_second(time.idle.as_secs_f64()),
             interpreter: per_second(time.interpreter.as_secs_f64()),
             awaiting: per_second(time.awaiting.as_secs_f64()),
+            aligning: per_second(time.aligning.as_secs_f64()),
         }
     }
 }

@@ -5,6 +5,7 @@
 
 mod error;
 mod kind;
+mod state;
 
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 pub use self::error::SettingsError;
 pub use self::kind::{Setting, SettingKind};
 use self::kind::{SettingValue, duration, micros, number, size};
+pub use self::state::StatePlace;
 use crate::checkpoint::Restart;
 use crate::tls::Tls;
 
@@ -145,6 +147,13 @@ settings! {
     "checkpoint_mode" checkpoint_mode: CheckpointMode = CheckpointMode::ExactlyOnce,
         SettingKind::Choice { choices: &CHECKPOINT_MODES },
         "`exactly_once`, or `at_least_once`, where inputs do not wait for each other";
+    /// Only with `exactly_once`. Savepoints are aligned always.
+    "checkpoint_unaligned" checkpoint_unaligned: bool = false, SettingKind::Flag,
+        "let checkpoints overtake records that are queued, which become part of them: they do not wait for slow operators";
+    /// From its trigger. Zero: at once.
+    #[serde(with = "micros")]
+    "checkpoint_aligned_timeout" checkpoint_aligned_timeout: Option<Duration> = None, duration(Duration::ZERO),
+        "let a checkpoint overtake queued records once it has taken so long, and not before; `none`: as `checkpoint_unaligned` says";
     #[serde(with = "micros")]
     "checkpoint_timeout" checkpoint_timeout: Duration = Duration::from_secs(600), duration(MILLISECOND),
         "how long a checkpoint may take before it counts as failed";
@@ -157,6 +166,19 @@ settings! {
         "how many checkpoints are kept";
     "allow_unrepeatable" allow_unrepeatable: bool = false, SettingKind::Flag,
         "accept sources that cannot be repeated: what they bring counts at most once, and after a failure some is missing";
+    /// The same command again goes on from the checkpoints that came after.
+    "restore_from" restore_from: Option<String> = None, SettingKind::Text,
+        "a savepoint, or the folder of another job's checkpoints, that a job without checkpoints of its own begins from";
+    "allow_dropped_state" allow_dropped_state: bool = false, SettingKind::Flag,
+        "go on from a checkpoint although it has state of operators that the dataflow has no more: that state is dropped";
+    /// Of keyed folds and process functions. State on disk goes on from a checkpoint of state in memory, and the other way.
+    "state_backend" state_backend: StatePlace = StatePlace::Memory, SettingKind::Choice { choices: &StatePlace::NAMES },
+        "where `reduce` and the like by key, and process functions, keep state: in `memory`, or what has no room there on `disk`";
+    /// Dealt out evenly to the subtasks that keep such state, on each worker.
+    "state_memory" state_memory_bytes: usize = 512 * MIB, size(KIB, MAX_MEMORY_BYTES),
+        "with `disk`: memory of a worker for that state, about";
+    "state_dir" state_dir: Option<String> = None, SettingKind::Text,
+        "with `disk`: where workers have their files, which have no names and end with them; `none`: the folder for temporary files";
     "restart" restart: Restart = Restart::Auto, SettingKind::Text,
         "what follows a failure: `none`, `exponential`, `fixed:ATTEMPTS:DELAY` or `rate:FAILURES:INTERVAL:DELAY`; `auto` is `exponential` with checkpoints";
     "tls" tls: Tls = Tls::Auto, SettingKind::Tls,
@@ -189,7 +211,23 @@ impl JobSettings {
         if self.checkpoint_interval.is_some() && self.checkpoint_storage.is_none() {
             return Err(SettingsError::NoStorage);
         }
+        if self.overtakes() && self.checkpoint_mode == CheckpointMode::AtLeastOnce {
+            let set = if self.checkpoint_unaligned { "checkpoint_unaligned" } else { "checkpoint_aligned_timeout" };
+            return Err(SettingsError::UnalignedAtLeastOnce { set });
+        }
+        if let Some(aligned) = self.checkpoint_aligned_timeout.filter(|aligned| *aligned >= self.checkpoint_timeout) {
+            return Err(SettingsError::AlignedTooLong { aligned, timeout: self.checkpoint_timeout });
+        }
+        if self.restore_from.is_some() && self.checkpoint_interval.is_none() {
+            return Err(SettingsError::NoCheckpoints);
+        }
         Ok(())
+    }
+
+    /// Whether checkpoints overtake what is queued, at once or when they have taken too long.
+    #[must_use]
+    pub fn overtakes(&self) -> bool {
+        self.checkpoint_unaligned || self.checkpoint_aligned_timeout.is_some()
     }
 
     /// Segments of the data plane of one process.
@@ -202,6 +240,7 @@ impl JobSettings {
 /// Largest parallelism of an operator, and so the largest number of key groups.
 pub const MAX_PARALLELISM: u32 = 32_768;
 const MAX_WORKERS: u32 = 1024;
+const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 const MIN_SEGMENT_BYTES: usize = 256;
 const MAX_MEMORY_BYTES: usize = 1 << 40;

@@ -217,6 +217,7 @@ struct Spent {
     idle: f64,
     interpreter: f64,
     awaiting: f64,
+    aligning: f64,
 }
 
 impl TaskSamples {
@@ -264,6 +265,7 @@ impl Spent {
             idle: per_second(time.idle.as_secs_f64()),
             interpreter: per_second(time.interpreter.as_secs_f64()),
             awaiting: per_second(time.awaiting.as_secs_f64()),
+            aligning: per_second(time.aligning.as_secs_f64()),
         }
     }
 }
@@ -296,6 +298,7 @@ fn vertex_report(
         idle: mean(|task| task.idle),
         interpreter: mean(|task| task.interpreter),
         awaiting: mean(|task| task.awaiting),
+        aligning: mean(|task| task.aligning),
         dropped_records: sum(|metrics| metrics.dropped_records),
         dropped_bytes: sum(|metrics| metrics.dropped_bytes),
         late_records: sum(|metrics| metrics.event_time.late_records),

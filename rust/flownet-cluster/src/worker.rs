@@ -46,6 +46,10 @@ pub enum WorkerError {
     Runtime(#[source] io::Error),
 }
 
+/// Makes of the init bytes of a job what builds the chains of its tasks. Not generic: what calls it would be compiled
+/// again, MessagePack and all, in the crate of whoever gives it.
+pub type FactoryBuilder<'a> = dyn Fn(&[u8]) -> Result<Arc<dyn ChainFactory>, String> + 'a;
+
 /// Runs a worker until its coordinator lets it go, goes away, or falls silent.
 ///
 /// `greeting` is the standard input. `build` gets the init bytes of the
@@ -59,10 +63,7 @@ pub enum WorkerError {
 /// # Errors
 /// If the worker could not register. Failures of tasks are the coordinator's
 /// business and no error here.
-pub fn run_worker<F>(greeting: impl Read, build: F) -> Result<(), WorkerError>
-where
-    F: FnOnce(&[u8]) -> Result<Arc<dyn ChainFactory>, String>,
-{
+pub fn run_worker(greeting: &mut dyn Read, build: &FactoryBuilder<'_>) -> Result<(), WorkerError> {
     let Greeting { credentials, orders } = Greeting::read(greeting).map_err(WorkerError::Greeting)?;
     let credentials = Credentials::from_text(&credentials)?;
     take_part(&orders, &credentials, Ipv4Addr::LOCALHOST.into(), build).map(drop)
@@ -74,15 +75,12 @@ pub(crate) struct TasksLeft(pub(crate) bool);
 
 /// Takes part in one job, on the calling thread, until its coordinator lets the
 /// worker go, goes away, or falls silent. The data port is opened on `host`.
-pub(crate) fn take_part<F>(
+pub(crate) fn take_part(
     orders: &Orders,
     credentials: &Credentials,
     host: IpAddr,
-    build: F,
-) -> Result<TasksLeft, WorkerError>
-where
-    F: FnOnce(&[u8]) -> Result<Arc<dyn ChainFactory>, String>,
-{
+    build: &FactoryBuilder<'_>,
+) -> Result<TasksLeft, WorkerError> {
     let factory = build(&orders.init);
     let network = NetworkThread::start().map_err(WorkerError::Runtime)?;
     let control = control_runtime().map_err(WorkerError::Runtime)?;
@@ -165,6 +163,14 @@ impl Worker for Server {
 
     async fn end_sources(self, _: Context, drain: bool) {
         self.heard().end_sources(drain);
+    }
+
+    async fn add_splits(self, _: Context, generation: u64, operator: u32, splits: Vec<u8>) {
+        self.heard().add_splits(generation, operator, splits);
+    }
+
+    async fn align(self, _: Context, generation: u64, number: u64, limits: Vec<(u32, i64)>) {
+        self.heard().align(generation, number, limits);
     }
 
     async fn checkpoint(self, _: Context, generation: u64, order: Order) {

@@ -15,6 +15,7 @@
 //! | 6 | end of data | drain u8 (0 or 1) |
 //! | 7 | end of partition | — |
 //! | 8 | custom | kind u16, payload: the rest |
+//! | 9 | round | number u64, is_quiet u8 (0 or 1) |
 //!
 //! The decoder is total: any bytes give an event or an [`EventError`], and what it gives encodes to the same bytes.
 
@@ -33,6 +34,7 @@ const LATENCY_MARKER: u8 = 5;
 const END_OF_DATA: u8 = 6;
 const END_OF_PARTITION: u8 = 7;
 const CUSTOM: u8 = 8;
+const ROUND: u8 = 9;
 
 /// Something that keeps its place among the records of a channel (a priority event may overtake them).
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -72,6 +74,17 @@ pub enum Event {
     EndOfPartition,
     /// Anything a layer above agrees on with itself.
     Custom(CustomEvent),
+    /// Goes once through all channels of a loop, behind the records that entered it before.
+    Round(Round),
+}
+
+/// One lap through a loop, by which its end is found.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Round {
+    /// Counts the laps, from 0.
+    pub number: u64,
+    /// Whether nothing entered the loop between this lap and the one before, where the lap has come by so far.
+    pub is_quiet: bool,
 }
 
 /// A checkpoint barrier.
@@ -186,6 +199,7 @@ impl Event {
             END_OF_DATA => Self::EndOfData { drain: fields.bool()? },
             END_OF_PARTITION => Self::EndOfPartition,
             CUSTOM => Self::Custom(CustomEvent { kind: fields.u16()?, payload: fields.take_rest().into() }),
+            ROUND => Self::Round(Round { number: fields.u64()?, is_quiet: fields.bool()? }),
             other => return Err(EventError::UnknownTag(other)),
         };
         fields.end()?;
@@ -223,6 +237,11 @@ impl Event {
                 out.extend_from_slice(&custom.kind.to_le_bytes());
                 out.extend_from_slice(&custom.payload);
             }
+            Self::Round(round) => {
+                out.push(ROUND);
+                out.extend_from_slice(&round.number.to_le_bytes());
+                out.push(u8::from(round.is_quiet));
+            }
         }
     }
 
@@ -231,6 +250,13 @@ impl Event {
     #[must_use]
     pub fn is_blocking(&self) -> bool {
         matches!(self, Self::Barrier(Barrier { kind: BarrierKind::Aligned | BarrierKind::AlignedWithTimeout, .. }))
+    }
+
+    /// True for the barrier of this checkpoint that is to overtake queued data now that it has taken too long.
+    #[must_use]
+    pub fn is_late_barrier(&self, checkpoint_id: CheckpointId) -> bool {
+        let Self::Barrier(barrier) = self else { return false };
+        barrier.kind == BarrierKind::AlignedWithTimeout && barrier.checkpoint_id == checkpoint_id
     }
 
     /// True for an event that overtakes queued data.
@@ -328,6 +354,7 @@ mod tests {
         ];
         prop_oneof![
             any::<i64>().prop_map(|timestamp_ms| Event::Watermark { timestamp_ms }),
+            any::<(u64, bool)>().prop_map(|(number, is_quiet)| Event::Round(Round { number, is_quiet })),
             any::<bool>().prop_map(|idle| Event::WatermarkStatus { idle }),
             (any::<u64>(), any::<i64>(), kind).prop_map(|(id, timestamp_ms, kind)| Event::Barrier(Barrier {
                 checkpoint_id: CheckpointId::new(id),

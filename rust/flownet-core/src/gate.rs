@@ -23,7 +23,7 @@ mod queue;
 mod source;
 mod state;
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Poll, Waker};
 
 use flownet_memory::BufferPool;
@@ -35,10 +35,11 @@ use self::source::{LocalWaker, Source};
 use self::state::{State, Step};
 
 use crate::channel::RemoteChannel;
+use crate::credit::EventsRead;
 use crate::debloat::{FillLimit, SharedFillLimit};
 use crate::error::{ExchangeError, PeerViolation};
 use crate::event::Event;
-use crate::ids::ChannelIndex;
+use crate::ids::{ChannelIndex, CheckpointId};
 use crate::lock::Lock;
 use crate::partition::SubpartitionCell;
 use crate::subpartition::Element;
@@ -47,6 +48,8 @@ use crate::subpartition::Element;
 #[derive(Debug)]
 pub struct InputGate {
     me: Weak<Self>,
+    /// Woken by priority events, whatever the task waits for.
+    urgent: OnceLock<Waker>,
     /// For all channels: those of producers elsewhere look it up whenever they tell something.
     fill_limit: Arc<SharedFillLimit>,
     state: Lock<State>,
@@ -58,6 +61,7 @@ impl InputGate {
     pub fn new(channels: u32) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
+            urgent: OnceLock::new(),
             fill_limit: Arc::default(),
             state: Lock::new(State::new(channels)),
         })
@@ -105,6 +109,39 @@ impl InputGate {
         self.poll_each(max.max(1), waker, |channel, element| out.push((channel, element)))
     }
 
+    /// Wakes `waker` whenever a priority event has come, also while the task does not wait for the gate, and keeps what it
+    /// overtook for [`Self::take_overtaken`]. Once.
+    pub fn set_urgent(&self, waker: Waker) {
+        let _ = self.urgent.set(waker);
+        self.state.lock().keeps_overtaken = true;
+    }
+
+    /// Takes the priority events that have come, ahead of everything else.
+    pub fn take_priority(&self, mut sink: impl FnMut(ChannelIndex, Event)) {
+        let (local, events_read) = {
+            let mut state = self.state.lock();
+            (state.take_priority(&mut sink), std::mem::take(&mut state.events_read))
+        };
+        tell(events_read);
+        for (channel, cell) in local {
+            cell.poll_priority(|event| sink(channel, event));
+        }
+    }
+
+    /// A checkpoint has taken too long: its barriers that come, or have come, by channels from other processes overtake what
+    /// is queued here, of whatever kind they are. Those of this process are where their producers have them.
+    pub fn expire(&self, checkpoint_id: CheckpointId) {
+        self.change(|state| state.expire(checkpoint_id));
+    }
+
+    /// What the priority event of a channel overtook that was read first of those not asked for yet, as far as it had come
+    /// to this gate: the producer knows the rest. Copies, which share the bytes.
+    pub fn take_overtaken(&self, channel: ChannelIndex) -> Vec<Element> {
+        let mut state = self.state.lock();
+        let place = state.overtaken.iter().position(|(of, _)| *of == channel);
+        place.map_or_else(Vec::new, |place| state.overtaken.remove(place).1)
+    }
+
     /// Queues what arrived for a remote channel. Dropped if the gate is closed.
     pub fn on_element(&self, channel: ChannelIndex, element: Element) -> Result<(), PeerViolation> {
         let mut element = Some(element);
@@ -149,12 +186,13 @@ impl InputGate {
     /// Releases everything: queued elements, local producers, remote channels and the pool they shared. Polls give
     /// [`ExchangeError::Closed`] from now on.
     pub fn close(&self) {
-        let (channels, pool) = self.change(|state| {
+        let (channels, pool, _overtaken) = self.change(|state| {
             state.is_closed = true;
             state.ready.clear();
             state.intake.clear();
             let empty = state.channels.iter().map(|_| ChannelQueue::default()).collect();
-            (std::mem::replace(&mut state.channels, empty), state.pool.take())
+            let channels = std::mem::replace(&mut state.channels, empty);
+            (channels, state.pool.take(), std::mem::take(&mut state.overtaken))
         });
         // First the pool: it forgets channels that wait for a segment, which would keep it alive for ever.
         if let Some(pool) = pool {
@@ -219,7 +257,20 @@ impl InputGate {
     }
 
     fn on_local_ready(&self, channel: ChannelIndex) {
-        self.change(|state| state.enqueue(channel));
+        let is_urgent = self.urgent.get().is_some() && self.has_local_priority(channel);
+        self.change(|state| {
+            if is_urgent {
+                state.enqueue_first(channel);
+                state.is_urgent = true;
+            } else {
+                state.enqueue(channel);
+            }
+        });
+    }
+
+    fn has_local_priority(&self, channel: ChannelIndex) -> bool {
+        let source = self.state.lock().channels.get(channel.index()).map(|channel| channel.source.share());
+        matches!(source, Some(Source::Local(cell)) if cell.has_priority())
     }
 
     fn poll_each(
@@ -235,11 +286,7 @@ impl InputGate {
                 let step = state.take_ready(max, &mut taken, waker, &mut sink);
                 (step, state.intake.take_flip(), std::mem::take(&mut state.events_read))
             };
-            for (remote, read) in events_read {
-                if let Some(remote) = remote.upgrade() {
-                    remote.on_events_read(read);
-                }
-            }
+            tell(events_read);
             if let Some(monitor) = monitor {
                 monitor.wake();
             }
@@ -285,12 +332,24 @@ impl InputGate {
         let is_news = !state.ready.is_empty() || state.failure.is_some() || state.is_closed || state.unfinished == 0;
         let sleeper = if is_news { state.sleeper.take() } else { None };
         let monitor = state.intake.take_flip();
+        let is_urgent = std::mem::take(&mut state.is_urgent);
         state.assert_invariants();
         drop(state);
         for waker in [sleeper, monitor].into_iter().flatten() {
             waker.wake();
         }
+        if is_urgent && let Some(urgent) = self.urgent.get() {
+            urgent.wake_by_ref();
+        }
         result
+    }
+}
+
+fn tell(events_read: Vec<(Weak<RemoteChannel>, EventsRead)>) {
+    for (remote, read) in events_read {
+        if let Some(remote) = remote.upgrade() {
+            remote.on_events_read(read);
+        }
     }
 }
 

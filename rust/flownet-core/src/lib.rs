@@ -43,7 +43,7 @@ pub use channel::RemoteChannel;
 pub use credit::{Backlog, Credit};
 pub use debloat::{Debloater, FillLimit};
 pub use error::{ExchangeError, PeerViolation, ProtocolError, RecordError, SelectError, WireError};
-pub use event::{Barrier, BarrierKind, CustomEvent, Event, EventError};
+pub use event::{Barrier, BarrierKind, CustomEvent, Event, EventError, Round};
 pub use gate::InputGate;
 pub use ids::{ChannelId, ChannelIndex, CheckpointId, KeyGroup, PartitionId, SubpartitionIndex};
 pub use partition::{PartitionCounters, PartitionHandle, ResultPartition, SubpartitionCell};

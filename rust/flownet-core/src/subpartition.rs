@@ -22,7 +22,8 @@ use flownet_memory::{Buffer, BufferConsumer};
 
 use crate::credit::{Backlog, EVENT_WINDOW};
 use crate::error::PeerViolation;
-use crate::event::Event;
+use crate::event::{Barrier, BarrierKind, Event};
+use crate::ids::CheckpointId;
 
 /// What travels on a channel.
 #[derive(Clone, Debug)]
@@ -31,6 +32,15 @@ pub enum Element {
     Data(Buffer),
     /// An event; free.
     Event(Event),
+}
+
+/// What a priority event has overtaken in a subpartition.
+#[derive(Clone, Debug, Default)]
+pub struct Overtaken {
+    /// The last watermark that the reader was given before: timestamps may refer to it.
+    pub watermark_ms: Option<i64>,
+    /// All that is queued behind the event, in order.
+    pub elements: Vec<Element>,
 }
 
 /// Data in a subpartition's queue.
@@ -101,6 +111,8 @@ pub struct Subpartition {
     is_released: bool,
     sequence: u32,
     reader: Reader,
+    /// The last watermark that was polled.
+    watermark_ms: Option<i64>,
     /// The reader went to sleep on a buffer that it had watched.
     has_ended_watch: bool,
     /// Consumers whose drop may send a segment home: dropped by the caller, outside of any lock.
@@ -111,6 +123,16 @@ pub struct Subpartition {
 enum Queued {
     Data(BufferConsumer),
     Event(Event),
+}
+
+impl Queued {
+    /// The same once more, sharing its bytes; none if it has none to read.
+    fn copy(&self) -> Option<Element> {
+        match self {
+            Self::Data(buffer) => buffer.copy().poll().map(Element::Data),
+            Self::Event(event) => Some(Element::Event(event.clone())),
+        }
+    }
 }
 
 /// The last element, as far as it is still being filled.
@@ -158,6 +180,7 @@ impl Subpartition {
             is_released: false,
             sequence: 0,
             reader: Reader::Absent,
+            watermark_ms: None,
             has_ended_watch: false,
             discarded: Vec::new(),
         }
@@ -209,6 +232,39 @@ impl Subpartition {
         }
         self.assert_invariants();
         Ok(self.notify())
+    }
+
+    /// Queues a priority event as [`Self::add_event`] does, and says what it overtakes: copies, which share the bytes. The
+    /// open builder must be finished. The reader is woken whatever it waits for, as it may be busy with what is overtaken.
+    pub fn overtake(&mut self, event: Event) -> Result<(Overtaken, Notify), RefusedEvent> {
+        debug_assert!(event.is_priority(), "only priority events overtake");
+        self.close_tail();
+        let behind = self.queue.iter().skip(self.priority).filter_map(Queued::copy);
+        let overtaken = Overtaken { watermark_ms: self.watermark_ms, elements: behind.collect() };
+        let notify = self.add_event(event)?;
+        let notify = if notify == Notify::Reader { notify } else { self.notify_of_priority() };
+        Ok((overtaken, notify))
+    }
+
+    /// Puts the barrier of this checkpoint, if it is queued in line until it takes too long, ahead of what is queued, and
+    /// says what it overtakes as [`Self::overtake`] does. None if no such barrier is queued.
+    pub fn expire(&mut self, checkpoint_id: CheckpointId) -> Option<(Overtaken, Notify)> {
+        let is_late = |queued: &Queued| matches!(queued, Queued::Event(event) if event.is_late_barrier(checkpoint_id));
+        let place = self.queue.iter().position(is_late)?;
+        let Some(Queued::Event(Event::Barrier(barrier))) = self.queue.remove(place) else { return None };
+        let behind = self.queue.range(self.priority..place).filter_map(Queued::copy);
+        let overtaken = Overtaken { watermark_ms: self.watermark_ms, elements: behind.collect() };
+        let ahead = Event::Barrier(Barrier { kind: BarrierKind::Unaligned, ..barrier });
+        self.queue.insert(self.priority, Queued::Event(ahead));
+        self.priority += 1;
+        self.assert_invariants();
+        Some((overtaken, self.notify_of_priority()))
+    }
+
+    /// A priority event waits, and may be read.
+    #[must_use]
+    pub fn has_priority(&self) -> bool {
+        self.priority > 0 && !self.is_blocked
     }
 
     /// The last builder was finished and no other follows now: what it holds may go.
@@ -419,6 +475,9 @@ impl Subpartition {
         self.events -= 1;
         self.priority = self.priority.saturating_sub(1);
         self.is_blocked = event.is_blocking();
+        if let Event::Watermark { timestamp_ms } = event {
+            self.watermark_ms = Some(timestamp_ms);
+        }
         self.is_consumed |= matches!(event, Event::EndOfPartition);
         Some(event)
     }
@@ -467,6 +526,15 @@ impl Subpartition {
             return Notify::Reader;
         }
         Notify::Nobody
+    }
+
+    /// The reader is woken whatever it waits for, as it may be busy with what is overtaken.
+    fn notify_of_priority(&mut self) -> Notify {
+        if self.reader == Reader::Absent || self.is_blocked {
+            return self.notify();
+        }
+        self.reader = Reader::Awake;
+        Notify::Reader
     }
 
     fn assert_invariants(&self) {

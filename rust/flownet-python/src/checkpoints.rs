@@ -1,7 +1,7 @@
 //! What checkpoints a folder has.
 
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyDict, PyList};
 
 use crate::convert::to_dict;
 use crate::errors;
@@ -19,4 +19,11 @@ pub(crate) fn checkpoints<'py>(py: Python<'py>, storage: &str) -> PyResult<Bound
         rows.append(row)?;
     }
     Ok(rows)
+}
+
+/// Copy the last checkpoint in a folder to a place of its own.
+#[pyfunction]
+pub(crate) fn save_last_checkpoint<'py>(py: Python<'py>, storage: &str, url: &str) -> PyResult<Bound<'py, PyDict>> {
+    let saved = py.detach(|| flownet_cluster::save_last_checkpoint(storage, url));
+    to_dict(py, &saved.map_err(|error| errors::cluster(py, error))?)
 }

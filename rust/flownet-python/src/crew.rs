@@ -119,7 +119,7 @@ impl PyMember {
         let crew = parse(py, "address", address)?;
         let enlistment = Enlistment { crew, credentials: self.credentials.clone(), worker, place, host: self.host };
         let served = py.detach(|| {
-            let served = serve_crew(&enlistment, |init| {
+            let served = serve_crew(&enlistment, &|init| {
                 // There is a job only when all members have come, and each comes when it has dialed its peers.
                 drop(self.lock().take());
                 apply_init("apply_init_as_guest", init)?;

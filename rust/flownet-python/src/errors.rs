@@ -3,9 +3,11 @@
 //! The classes are Python's own and are looked up when the first error is raised.
 
 use flownet_bench::BenchError;
-use flownet_cluster::{ClusterError, PlanError, SettingsError, StoreError, WorkerIdentity};
+use flownet_cluster::{ClusterError, Misfit, PlanError, SettingsError, StoreError, WorkerIdentity};
 use flownet_runtime::error::{ExchangeFailure, ExchangeFailureKind};
+use flownet_runtime::iteration::{IterationFailure, IterationFault};
 use flownet_runtime::source::SourceError;
+use flownet_runtime::state::DiskStateError;
 use flownet_runtime::{OperatorFailure, TaskError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -109,14 +111,32 @@ pub fn cluster(py: Python<'_>, error: ClusterError) -> PyErr {
         ClusterError::Checkpoint { checkpoint, .. } => {
             Raised::new(py, "CheckpointError", message).with("checkpoint", checkpoint).into_err()
         }
-        ClusterError::Restore { checkpoint, storage, .. } => {
-            let raised = Raised::new(py, "RestoreError", message).with("checkpoint", checkpoint);
-            raised.with("storage", storage).into_err()
+        ClusterError::Restore { checkpoint, storage, why } => {
+            let class = match why {
+                Misfit::NoUid { .. } => "MissingUidError",
+                Misfit::Dropped { .. } => "DroppedStateError",
+                _ => "RestoreError",
+            };
+            let raised = Raised::new(py, class, message).with("checkpoint", checkpoint).with("storage", storage);
+            raised.with("operators", PyTuple::new(py, why.operators()).ok()).into_err()
+        }
+        ClusterError::MissingUid { operators } => {
+            Raised::new(py, "MissingUidError", message).with("operators", PyTuple::new(py, operators).ok()).into_err()
+        }
+        ClusterError::Savepoint { .. } => Raised::new(py, "SavepointError", message).into_err(),
+        ClusterError::OtherOrigin { storage, .. } => {
+            Raised::new(py, "RestoreError", message).with("storage", storage).into_err()
         }
         ClusterError::Store(error) => store(py, error),
         ClusterError::Cancelled => Raised::new(py, "CancelledError", message).into_err(),
         _ => flownet(py, &message),
     }
+}
+
+/// What an operator kept cannot be shown.
+pub(crate) fn unreadable(py: Python<'_>, operator: &str, why: &str) -> PyErr {
+    let raised = Raised::new(py, "RestoreError", format!("what operator '{operator}' keeps cannot be read: {why}"));
+    raised.with("operators", PyTuple::new(py, [operator]).ok()).into_err()
 }
 
 /// Why checkpoints could not be written or read.
@@ -127,6 +147,9 @@ pub(crate) fn store(py: Python<'_>, error: StoreError) -> PyErr {
             Raised::new(py, "ConfigError", message).with("setting", "checkpoint_storage").with("value", url).into_err()
         }
         StoreError::Fenced { url, .. } => Raised::new(py, "FencedError", message).with("storage", url).into_err(),
+        StoreError::Savepoint { url } | StoreError::Taken { url } | StoreError::Empty { url } => {
+            Raised::new(py, "ConfigError", message).with("value", url).into_err()
+        }
         StoreError::Damaged { url, path, .. } | StoreError::Version { url, path, .. } => {
             Raised::new(py, "RestoreError", message).with("storage", url).with("path", path).into_err()
         }
@@ -152,7 +175,16 @@ fn plan(py: Python<'_>, error: PlanError) -> PyErr {
         | PlanError::Unconnected { operator }
         | PlanError::UnknownWorker { operator, .. }
         | PlanError::Unrepeatable { operator, .. }
-        | PlanError::Unkept { operator, .. }
+        | PlanError::NotAtSource { operator, .. }
+        | PlanError::AlignedWithoutWatermarks { operator }
+        | PlanError::AlignedTwice { second: operator, .. }
+        | PlanError::AlignmentDiffers { second: operator, .. }
+        | PlanError::UnkeptIteration { operator }
+        | PlanError::IterationEnds { operator }
+        | PlanError::IterationApart { operator }
+        | PlanError::IterationPlaces { operator }
+        | PlanError::NestedIteration { operator, .. }
+        | PlanError::IterationRescale { operator, .. }
         | PlanError::TooManyChannels { to: operator, .. }
         | PlanError::TooLargeToShip { operator, .. }
         | PlanError::KeyGroups { operator, .. } => about("PlanError", operator).into_err(),
@@ -170,6 +202,7 @@ fn setting_name(error: &SettingsError) -> &'static str {
         SettingsError::OutOfRange { setting, .. } | SettingsError::TimeOutOfRange { setting, .. } => setting,
         SettingsError::HeartbeatTooTight { .. } => "heartbeat_timeout",
         SettingsError::NoStorage => "checkpoint_storage",
+        SettingsError::NoCheckpoints => "restore_from",
         SettingsError::Tls(_) | SettingsError::CrewTls { .. } => "tls",
         _ => "settings",
     }
@@ -194,6 +227,8 @@ fn operator(py: Python<'_>, failure: OperatorFailure, worker: WorkerIdentity) ->
     let raised = if failure.error_type == CALL_TIMEOUT_ERROR {
         let seconds = seconds_in(&failure.message);
         Raised::new(py, "CallTimeoutError", failure.message).with("seconds", seconds)
+    } else if let Some(class) = of_connector(&failure.error_type) {
+        Raised::new(py, class, failure.message)
     } else {
         Raised::new(py, "OperatorError", failure.message)
     };
@@ -208,6 +243,15 @@ fn operator(py: Python<'_>, failure: OperatorFailure, worker: WorkerIdentity) ->
         .into_err()
 }
 
+/// The class of an error that a source or a sink of flownet's own has raised in a worker, if it has one.
+fn of_connector(error_type: &str) -> Option<&'static str> {
+    let name = error_type.strip_prefix("flownet.errors.")?;
+    CONNECTOR_ERRORS.iter().find(|class| **class == name).copied()
+}
+
+const CONNECTOR_ERRORS: [&str; 5] =
+    ["KafkaError", "KafkaUnreachableError", "KafkaTopicError", "KafkaRightsError", "KafkaTransactionError"];
+
 /// Its address says all of a worker on this machine.
 fn name_of(worker: &WorkerIdentity) -> String {
     match (worker.address, &worker.place) {
@@ -221,12 +265,36 @@ fn task(py: Python<'_>, task: &str, error: TaskError, message: String) -> PyErr 
     match error {
         TaskError::Source(error) => Raised::new(py, "InputError", message).with("path", input_of(error)).into_err(),
         TaskError::Exchange(failure) => exchange(py, task, failure, message),
+        TaskError::Iteration(failure) => iteration(py, *failure),
         TaskError::InsufficientBuffers { required, total, .. } => {
             let raised = Raised::new(py, "InsufficientBuffersError", message);
             raised.with("operator", task).with("needed", required).with("total", total).into_err()
         }
         TaskError::Cancelled => Raised::new(py, "CancelledError", message).into_err(),
+        TaskError::DiskState(error) => disk_state(py, *error),
+        TaskError::Snapshot(_) => Raised::new(py, "RestoreError", message).into_err(),
         _ => flownet(py, &message),
+    }
+}
+
+fn disk_state(py: Python<'_>, error: DiskStateError) -> PyErr {
+    let raised = Raised::new(py, "DiskStateError", error.to_string());
+    let DiskStateError { task, subtask, parallelism, state, folder, disk_bytes, keys, .. } = error;
+    let raised = raised.with("operator", task).with("subtask", subtask).with("parallelism", parallelism);
+    let raised = raised.with("state", state).with("folder", folder.display().to_string());
+    raised.with("bytes", disk_bytes).with("keys", keys).into_err()
+}
+
+fn iteration(py: Python<'_>, failure: IterationFailure) -> PyErr {
+    let raised = Raised::new(py, "IterationError", failure.to_string());
+    let IterationFailure { operator, subtask, parallelism, fault } = failure;
+    let raised = raised.with("operator", operator).with("subtask", subtask).with("parallelism", parallelism);
+    match fault {
+        IterationFault::Full { records, bytes, memory_bytes, disk_bytes } => {
+            let raised = raised.with("records", records).with("bytes", bytes);
+            raised.with("max_bytes", memory_bytes.saturating_add(disk_bytes)).into_err()
+        }
+        _ => raised.into_err(),
     }
 }
 
@@ -259,6 +327,7 @@ fn input_of(error: SourceError) -> Option<String> {
         | SourceError::Unreadable { path, .. }
         | SourceError::NotAFile { path }
         | SourceError::Changed { path, .. }
+        | SourceError::Followed { path, .. }
         | SourceError::LineTooLong { input: path, .. }
         | SourceError::NotUtf8 { input: path, .. }
         | SourceError::Connect { address: path, .. }

@@ -206,9 +206,31 @@ impl PyJobHandle {
         Ok(Some(dict))
     }
 
-    /// Ask the job to end well, with what waits for time if `drain`. Returns at once.
-    fn stop(&self, py: Python<'_>, drain: bool) -> PyResult<()> {
-        enter(py, self.origin, || self.ask(|job| job.stop(drain), |_| ()))
+    /// Ask the job to end well, with what waits for time if `drain`, and for a savepoint of its end. Returns at once.
+    #[pyo3(signature = (drain, savepoint))]
+    fn stop(&self, py: Python<'_>, drain: bool, savepoint: Option<&str>) -> PyResult<()> {
+        let Some(url) = savepoint else { return enter(py, self.origin, || self.ask(|job| job.stop(drain), |_| ())) };
+        let ended = |_: &Ended| Err(has_ended());
+        let stopped = enter(py, self.origin, || self.ask(|job| job.stop_with_savepoint(drain, url), ended))?;
+        stopped.map_err(|error| errors::cluster(py, error))
+    }
+
+    /// Take a savepoint and wait until it is written; None when the time is over first.
+    fn savepoint<'py>(&self, py: Python<'py>, url: &str, timeout_ms: u64) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let asked = enter(py, self.origin, || self.ask(|job| job.savepoint(url), |_| Err(has_ended())))?;
+        let pending = Mutex::new(asked.map_err(|error| errors::cluster(py, error))?);
+        let timeout = Duration::from_millis(timeout_ms);
+        let answer = enter_until(py, self.origin, timeout, |slice| {
+            pending.lock().unwrap_or_else(PoisonError::into_inner).wait(slice)
+        })?;
+        let saved = answer.transpose().map_err(|error| errors::cluster(py, error))?;
+        saved.map(|saved| to_dict(py, &saved)).transpose()
+    }
+
+    /// Tell a source that there is more to read, as a list of `(turn, split, position)`, encoded, if the attempt behind so many
+    /// restarts still runs.
+    fn add_splits(&self, py: Python<'_>, operator: u32, restarted: u64, splits: Vec<u8>) -> PyResult<()> {
+        enter(py, self.origin, || self.ask(|job| job.add_splits(operator, restarted, splits), |_| ()))
     }
 
     /// Ask the job to end. Returns at once.
@@ -220,6 +242,10 @@ impl PyJobHandle {
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         enter(py, self.origin, || self.end())
     }
+}
+
+fn has_ended() -> ClusterError {
+    ClusterError::Savepoint { reason: "the job has ended".to_owned() }
 }
 
 impl Drop for PyJobHandle {

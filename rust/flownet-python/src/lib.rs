@@ -11,6 +11,7 @@
 pub mod chain;
 pub mod codec;
 pub mod errors;
+mod files;
 
 mod bench;
 mod checkpoints;
@@ -21,6 +22,7 @@ mod door;
 mod graph;
 mod harness;
 mod job;
+mod kept_state;
 mod leave;
 mod logging;
 mod settings;
@@ -37,7 +39,7 @@ mod _flownet {
     #[pymodule_export]
     use super::chain::{PyAnswers, PyProcessContext, PyTaskContext, PyTriggerContext, PyWindowContext};
     #[pymodule_export]
-    use super::checkpoints::checkpoints;
+    use super::checkpoints::{checkpoints, save_last_checkpoint};
     #[pymodule_export]
     use super::codec::PyClassTable;
     #[pymodule_export]
@@ -45,9 +47,13 @@ mod _flownet {
     #[pymodule_export]
     use super::crew::{PyCrew, PyMember};
     #[pymodule_export]
+    use super::files::file_identity;
+    #[pymodule_export]
     use super::harness::PyHarness;
     #[pymodule_export]
     use super::job::{PyJobHandle, check, end_functions, explain, submit};
+    #[pymodule_export]
+    use super::kept_state::read_state;
     #[pymodule_export]
     use super::settings::{check_settings, settings};
     #[pymodule_export]

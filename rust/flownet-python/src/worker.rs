@@ -19,7 +19,7 @@ use crate::{errors, logging};
 pub(crate) fn run_worker(py: Python<'_>) -> PyResult<()> {
     logging::install();
     let served = py.detach(|| {
-        let served = flownet_cluster::run_worker(io::stdin().lock(), chain_factory);
+        let served = flownet_cluster::run_worker(&mut io::stdin().lock(), &chain_factory);
         if served.is_ok() {
             leave_soon();
         }

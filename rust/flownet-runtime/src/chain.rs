@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use flownet_core::CustomEvent;
+use flownet_core::{CustomEvent, Round};
 
 use crate::error::TaskError;
 use crate::input::InputBatch;
@@ -12,7 +12,7 @@ use crate::metrics::TaskMetrics;
 use crate::outputs::Outputs;
 use crate::snapshot::StatePart;
 use crate::source::RateLimit;
-use crate::spec::TaskSpec;
+use crate::spec::{StateBackend, TaskSpec};
 use crate::state::KeyGroupRange;
 use crate::time::{TimeSignal, WallClock};
 
@@ -48,6 +48,11 @@ pub trait Chain: Send {
         Err(TaskError::Config("a chain without poll_source() was given no input".into()))
     }
 
+    /// There is more for the source to read, as its operator writes it; what it knows of it passes over.
+    fn add_splits(&mut self, splits: &Arc<[u8]>) {
+        let _ = splits;
+    }
+
     /// The most that a source may produce, as the job's author says; asked once, before the first poll.
     fn rate_limit(&self) -> Option<RateLimit> {
         None
@@ -64,6 +69,20 @@ pub trait Chain: Send {
     fn on_custom(&mut self, event: &CustomEvent) -> Result<(), TaskError> {
         let _ = event;
         Ok(())
+    }
+
+    /// All inputs that lie within an iteration have brought this round. The chain tells its outputs that do, behind what it
+    /// emits because of the records before it.
+    fn on_round(&mut self, round: Round, out: &mut Outputs) -> Result<(), TaskError> {
+        let _ = (round, out);
+        Ok(())
+    }
+
+    /// The input has ended, `drain` if it came to its own end. Whether the chain has, too: otherwise it waits for what it is
+    /// told of by the bell, and is asked again behind each.
+    fn end_input(&mut self, drain: bool, now_ms: i64, out: &mut Outputs) -> Result<bool, TaskError> {
+        let _ = (drain, now_ms, out);
+        Ok(true)
     }
 
     /// When `on_timer` is wanted next, in milliseconds of wall-clock time since the epoch.
@@ -85,10 +104,22 @@ pub trait Chain: Send {
         Ok(())
     }
 
-    /// Writes out all that the operators keep, and prepares what sinks are to commit with this checkpoint.
-    fn snapshot(&mut self, checkpoint_id: u64) -> Result<Vec<StatePart>, TaskError> {
-        let _ = checkpoint_id;
+    /// Writes out all that the operators keep, and prepares what sinks are to commit with this checkpoint. It may build on
+    /// what was kept for the checkpoint `base`, which stands.
+    fn snapshot(&mut self, checkpoint_id: u64, base: Option<u64>) -> Result<Vec<StatePart>, TaskError> {
+        let _ = (checkpoint_id, base);
         Ok(Vec::new())
+    }
+
+    /// What it takes to read the records that are on their way to the chain or from it, for a checkpoint that overtakes them.
+    fn medium(&mut self) -> Result<Vec<Vec<u8>>, TaskError> {
+        Ok(Vec::new())
+    }
+
+    /// Takes one of what [`medium`](Self::medium) gave, before any record that needs it comes.
+    fn learn(&mut self, kept: &[u8]) -> Result<(), TaskError> {
+        let _ = kept;
+        Ok(())
     }
 
     /// The checkpoint stands: what was prepared for it, and for those before, is committed.
@@ -111,7 +142,19 @@ pub trait Chain: Send {
         false
     }
 
-    /// Somebody has rung the [`Bell`](crate::mailbox::Bell): hands on what has come, at `now_ms` of the wall clock.
+    /// The source may go so far in event time, because of those it is aligned with.
+    fn align(&mut self, limit_ms: i64) {
+        let _ = limit_ms;
+    }
+
+    /// Whether the source has come further than that: the task does not poll it then.
+    ///
+    /// Asked once a poll, so it must be cheap.
+    fn is_ahead(&self) -> bool {
+        false
+    }
+
+    /// Somebody has rung the [`Bell`]: hands on what has come, at `now_ms` of the wall clock.
     fn on_arrived(&mut self, now_ms: i64, out: &mut Outputs) -> Result<(), TaskError> {
         let _ = (now_ms, out);
         Ok(())
@@ -175,6 +218,10 @@ pub struct TaskContext {
     pub bell: Bell,
     /// What it takes for the wall's clock.
     pub clock: WallClock,
+    /// Whether checkpoints are taken.
+    pub takes_checkpoints: bool,
+    /// Where state by key lies.
+    pub state: StateBackend,
 }
 
 impl TaskContext {
@@ -200,6 +247,8 @@ impl TaskContext {
             cancel: mailbox.cancel_token(),
             bell: mailbox.bell(),
             clock,
+            takes_checkpoints: false,
+            state: spec.state.clone(),
         }
     }
 }

@@ -4,9 +4,10 @@ use flownet_core::ExchangeError;
 use flownet_memory::MemoryError;
 use serde::{Deserialize, Serialize};
 
+use crate::iteration::IterationFailure;
 use crate::snapshot::SnapshotError;
 use crate::source::SourceError;
-use crate::state::StateError;
+use crate::state::{DiskStateError, StateError};
 
 /// Why a task ended other than by finishing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
@@ -24,9 +25,15 @@ pub enum TaskError {
     /// State that was kept cannot be read back.
     #[error(transparent)]
     Snapshot(Box<SnapshotError>),
+    /// An iteration cannot go on.
+    #[error(transparent)]
+    Iteration(Box<IterationFailure>),
     /// A keyed record reached a subtask that does not own its key.
     #[error(transparent)]
     State(#[from] StateError),
+    /// State cannot be kept on disk.
+    #[error(transparent)]
+    DiskState(Box<DiskStateError>),
     /// The task's buffers do not fit into the worker's memory.
     #[error(
         "task '{task}' needs {required} buffers, {available} of the worker's {total} are left; \
@@ -94,6 +101,18 @@ pub enum Evidence {
 impl From<SnapshotError> for TaskError {
     fn from(error: SnapshotError) -> Self {
         Self::Snapshot(Box::new(error))
+    }
+}
+
+impl From<DiskStateError> for TaskError {
+    fn from(error: DiskStateError) -> Self {
+        Self::DiskState(Box::new(error))
+    }
+}
+
+impl From<IterationFailure> for TaskError {
+    fn from(failure: IterationFailure) -> Self {
+        Self::Iteration(Box::new(failure))
     }
 }
 

@@ -27,9 +27,11 @@ pub enum TimeState {
     Interpreter,
     /// Waiting for what operators asked of others, outside of the exchange: it takes no records meanwhile.
     Awaiting,
+    /// A source that is ahead of those it is aligned with: waiting until they come after.
+    Aligning,
 }
 
-const STATES: usize = 6;
+const STATES: usize = 7;
 
 /// Accounts the wall time of one task to [`TimeState`]s.
 #[derive(Debug)]
@@ -76,8 +78,9 @@ impl TimeLedger {
             busy: of(TimeState::Busy),
             soft_back_pressured: of(TimeState::SoftBackPressured),
             hard_back_pressured: of(TimeState::HardBackPressured),
-            idle: of(TimeState::Idle) + of(TimeState::Awaiting),
+            idle: of(TimeState::Idle) + of(TimeState::Awaiting) + of(TimeState::Aligning),
             awaiting: of(TimeState::Awaiting),
+            aligning: of(TimeState::Aligning),
             interpreter: of(TimeState::Interpreter),
         }
     }
@@ -118,10 +121,12 @@ pub struct TimeShares {
     pub soft_back_pressured: Duration,
     /// Waiting for an output in the middle of a record.
     pub hard_back_pressured: Duration,
-    /// Waiting for input, or for others outside of the exchange.
+    /// Waiting for input, for others outside of the exchange, or for other sources.
     pub idle: Duration,
     /// The part of `idle` that was spent waiting for others, with input there or not.
     pub awaiting: Duration,
+    /// The part of `idle` that a source spent waiting for those it is aligned with.
+    pub aligning: Duration,
     /// Waiting for the interpreter.
     pub interpreter: Duration,
 }
@@ -145,6 +150,7 @@ impl TimeShares {
             hard_back_pressured: self.hard_back_pressured.saturating_sub(earlier.hard_back_pressured),
             idle: self.idle.saturating_sub(earlier.idle),
             awaiting: self.awaiting.saturating_sub(earlier.awaiting),
+            aligning: self.aligning.saturating_sub(earlier.aligning),
             interpreter: self.interpreter.saturating_sub(earlier.interpreter),
         }
     }
@@ -188,9 +194,11 @@ mod tests {
     fn waiting_for_others_is_idle_and_known_by_itself() {
         let ledger = TimeLedger::new(TimeState::Idle, 0);
         ledger.switch(TimeState::Awaiting, 10);
+        ledger.switch(TimeState::Aligning, 40);
         ledger.switch(TimeState::Busy, 70);
         let shares = ledger.snapshot(100);
-        assert_eq!((shares.idle, shares.awaiting), (Duration::from_nanos(70), Duration::from_nanos(60)));
+        assert_eq!((shares.awaiting, shares.aligning), (Duration::from_nanos(30), Duration::from_nanos(30)));
+        assert_eq!(shares.idle, Duration::from_nanos(70));
         assert_eq!(shares.total(), Duration::from_nanos(100));
     }
 

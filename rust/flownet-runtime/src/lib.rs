@@ -18,6 +18,7 @@
 pub mod deploy;
 pub mod error;
 pub mod inspection;
+pub mod iteration;
 pub mod ledger;
 pub mod mailbox;
 pub mod metrics;

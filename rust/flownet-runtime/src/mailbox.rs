@@ -5,16 +5,16 @@
 //! - I2: the thread is woken after the letter is visible, so a task that saw an empty box and parks is woken again.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Waker;
+use std::task::{Wake, Waker};
 
 use crate::error::TaskError;
 use crate::snapshot::CheckpointOrder;
 use crate::source::SourceOrder;
 
 /// What can be said to a running task.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Mail {
     /// Stop without finishing.
@@ -26,6 +26,10 @@ pub enum Mail {
         /// Whether windows and timers fire.
         drain: bool,
     },
+    /// The source may go so far in event time, in milliseconds, because of those it is aligned with.
+    Align(i64),
+    /// The source has more to read: splits, as its operator writes them.
+    Splits(Arc<[u8]>),
     /// Of a checkpoint.
     Checkpoint(CheckpointOrder),
     /// Something has come that an operator waits for, from outside of the exchange.
@@ -41,7 +45,7 @@ pub struct Mailbox {
 #[derive(Debug, Default)]
 struct Shared {
     // Beside the queue because waits deep inside user code look at it where no letter can be handled.
-    cancelled: AtomicBool,
+    raised: AtomicU8,
     has_mail: AtomicBool,
     inner: Mutex<Inner>,
 }
@@ -67,10 +71,20 @@ impl Mailbox {
     pub fn post(&self, mail: Mail) {
         let owner = {
             let mut inner = self.lock();
-            inner.queue.push_back(mail);
+            let raised = match mail {
+                Mail::Cancel => CANCELLED,
+                // Between two records, however many the task has at hand.
+                Mail::Checkpoint(CheckpointOrder::Overtake(_)) => ATTENTION,
+                _ => 0,
+            };
+            // A second ring says nothing new: however often somebody rings, the box does not fill.
+            if mail != Mail::Arrived || !inner.queue.contains(&mail) {
+                inner.queue.push_back(mail);
+            }
             self.shared.has_mail.store(true, Ordering::Release);
-            if mail == Mail::Cancel {
-                self.shared.cancelled.store(true, Ordering::Release);
+            // Behind the letter, which is what there is to attend to.
+            if raised != 0 {
+                self.shared.raised.fetch_or(raised, Ordering::Release);
             }
             inner.owner.clone()
         };
@@ -101,6 +115,11 @@ impl Mailbox {
         Bell { mailbox: self.clone() }
     }
 
+    /// Ends the batch that the task is at, and wakes it: something wants its attention between two records.
+    pub(crate) fn attention(&self) -> Waker {
+        Arc::new(Attention { mailbox: self.clone() }).into()
+    }
+
     /// The read side of cancelling, for operators.
     pub fn cancel_token(&self) -> CancelToken {
         CancelToken { shared: Arc::clone(&self.shared) }
@@ -125,6 +144,29 @@ impl Bell {
     }
 }
 
+/// Raised by what came for the task and does not wait for the end of a batch.
+struct Attention {
+    mailbox: Mailbox,
+}
+
+impl Wake for Attention {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.mailbox.shared.raised.fetch_or(ATTENTION, Ordering::Release);
+        let owner = self.mailbox.lock().owner.clone();
+        if let Some(owner) = owner {
+            owner.wake();
+        }
+    }
+}
+
+/// What may be raised.
+const CANCELLED: u8 = 1;
+const ATTENTION: u8 = 2;
+
 /// Tells whether the task was told to stop. Cheap enough to ask for each record.
 #[derive(Clone, Debug)]
 pub struct CancelToken {
@@ -135,7 +177,19 @@ impl CancelToken {
     /// Whether the task was told to stop.
     #[inline]
     pub fn is_cancelled(&self) -> bool {
-        self.shared.cancelled.load(Ordering::Relaxed)
+        self.shared.raised.load(Ordering::Relaxed) & CANCELLED != 0
+    }
+
+    /// Whether the task was told to stop, or its [attention](Mailbox::attention) is wanted: one atomic read.
+    #[inline]
+    pub(crate) fn is_raised(&self) -> bool {
+        self.shared.raised.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether its attention is wanted; asked once for each time.
+    #[inline]
+    pub(crate) fn take_attention(&self) -> bool {
+        self.is_raised() && self.shared.raised.fetch_and(!ATTENTION, Ordering::Acquire) & ATTENTION != 0
     }
 
     /// [`TaskError::Cancelled`] if the task was told to stop.
@@ -158,6 +212,31 @@ mod tests {
         assert_eq!(mailbox.take(), Some(Mail::Cancel));
         assert_eq!((mailbox.take(), mailbox.has_mail()), (None, false));
         assert_eq!(mailbox.cancel_token().check(), Err(TaskError::Cancelled), "a cancel read stays a cancel");
+    }
+
+    #[test]
+    fn rings_that_nobody_has_heard_yet_are_one() {
+        let mailbox = Mailbox::new();
+        let bell = mailbox.bell();
+        (0..100).for_each(|_| bell.ring());
+        mailbox.post(Mail::Cancel);
+        bell.ring();
+        assert_eq!([mailbox.take(), mailbox.take(), mailbox.take()], [Some(Mail::Arrived), Some(Mail::Cancel), None]);
+        bell.ring();
+        assert_eq!(mailbox.take(), Some(Mail::Arrived));
+    }
+
+    #[test]
+    fn attention_is_wanted_once_for_all_that_came_and_is_no_cancel() {
+        let mailbox = Mailbox::new();
+        let (attention, token) = (mailbox.attention(), mailbox.cancel_token());
+        assert!(!token.is_raised() && !token.take_attention());
+        attention.wake_by_ref();
+        attention.wake();
+        assert_eq!((token.is_raised(), token.check()), (true, Ok(())));
+        assert_eq!((token.take_attention(), token.take_attention(), token.is_raised()), (true, false, false));
+        mailbox.post(Mail::Cancel);
+        assert_eq!((token.take_attention(), token.is_raised(), token.is_cancelled()), (false, true, true));
     }
 
     #[test]

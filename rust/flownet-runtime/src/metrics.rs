@@ -1,6 +1,6 @@
 //! Counters of one task: written by its thread, read by anyone, without locks between them.
 
-use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -33,6 +33,9 @@ pub struct TaskMetrics {
     late_records: AtomicU64,
     // The least of all times: none has come.
     watermark_ms: AtomicI64,
+    // The same; the greatest: nobody waits for it.
+    aligned_ms: AtomicI64,
+    has_source_ended: AtomicBool,
 }
 
 impl TaskMetrics {
@@ -56,6 +59,8 @@ impl TaskMetrics {
             longest_in_flight_ns: AtomicU64::new(0),
             late_records: AtomicU64::new(0),
             watermark_ms: AtomicI64::new(NO_TIMESTAMP),
+            aligned_ms: AtomicI64::new(NO_TIMESTAMP),
+            has_source_ended: AtomicBool::new(false),
         }
     }
 
@@ -118,6 +123,16 @@ impl TaskMetrics {
         self.watermark_ms.store(timestamp_ms, Ordering::Relaxed);
     }
 
+    /// The source has come so far for those that are aligned with it, which is [`END_OF_TIME_MS`] where they need not wait.
+    pub(crate) fn set_aligned(&self, timestamp_ms: i64) {
+        self.aligned_ms.store(timestamp_ms, Ordering::Relaxed);
+    }
+
+    /// The source has ended: nobody waits for it any more, whatever its operators say.
+    pub(crate) fn end_source(&self) {
+        self.has_source_ended.store(true, Ordering::Relaxed);
+    }
+
     #[inline]
     pub(crate) fn add_bytes_in(&self, bytes: u64, local: bool) {
         bump(if local { &self.bytes_in_local } else { &self.bytes_in_remote }, bytes);
@@ -173,12 +188,17 @@ impl TaskMetrics {
     }
 
     fn event_time(&self) -> EventTimeSnapshot {
-        let watermark_ms = Some(self.watermark_ms.load(Ordering::Relaxed)).filter(|at_ms| *at_ms != NO_TIMESTAMP);
+        let load = |time: &AtomicI64| Some(time.load(Ordering::Relaxed)).filter(|at_ms| *at_ms != NO_TIMESTAMP);
+        let watermark_ms = load(&self.watermark_ms);
         let passing_ms = watermark_ms.filter(|at_ms| *at_ms != END_OF_TIME_MS);
         EventTimeSnapshot {
             watermark_ms,
             lag_ms: passing_ms.map(|at_ms| wall_clock_ms().saturating_sub(at_ms)),
             late_records: self.late_records.load(Ordering::Relaxed),
+            aligned_ms: match self.has_source_ended.load(Ordering::Relaxed) {
+                true => Some(END_OF_TIME_MS),
+                false => load(&self.aligned_ms),
+            },
         }
     }
 
@@ -281,6 +301,9 @@ pub struct EventTimeSnapshot {
     pub lag_ms: Option<i64>,
     /// Records dropped because they came after their window was given up.
     pub late_records: u64,
+    /// Of a source that is aligned with others: how far its watermark has come, told or not; the greatest number while it is
+    /// idle and when it has ended. None before its first record.
+    pub aligned_ms: Option<i64>,
 }
 
 // One writer: a plain load and store costs less than a locked add and loses nothing.
@@ -321,6 +344,21 @@ mod tests {
         metrics.set_watermark(END_OF_TIME_MS);
         let ended = metrics.snapshot().event_time;
         assert_eq!((ended.watermark_ms, ended.lag_ms), (Some(END_OF_TIME_MS), None));
+    }
+
+    #[test]
+    fn nobody_waits_for_a_source_that_is_idle_or_has_ended() {
+        let metrics = TaskMetrics::new();
+        let aligned_ms = || metrics.snapshot().event_time.aligned_ms;
+        metrics.set_aligned(5);
+        assert_eq!(aligned_ms(), Some(5));
+        metrics.set_aligned(END_OF_TIME_MS);
+        assert_eq!(aligned_ms(), Some(END_OF_TIME_MS));
+        metrics.set_aligned(NO_TIMESTAMP);
+        assert_eq!(aligned_ms(), None);
+        metrics.end_source();
+        metrics.set_aligned(5);
+        assert_eq!(aligned_ms(), Some(END_OF_TIME_MS), "operators go on to the end");
     }
 
     #[test]

@@ -10,7 +10,8 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use flownet_core::record::writer::{Emit, RecordWriter};
-use flownet_core::{CustomEvent, Event, Target};
+use flownet_core::subpartition::Overtaken;
+use flownet_core::{Barrier, CheckpointId, CustomEvent, Event, Round, Target};
 use flownet_net::{Inlets, ThreadParker};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -78,10 +79,30 @@ impl Outputs {
         (0..self.writers.len()).try_for_each(|output| self.tell_time(output, signal))
     }
 
+    /// Sends a round to every reader of an output, behind the records so far.
+    pub fn send_round(&mut self, output: usize, round: Round) -> Result<(), TaskError> {
+        self.wait()?;
+        Ok(self.writers[output].broadcast_event(&Event::Round(round))?)
+    }
+
     /// Sends an event to every reader of every output, behind the records so far.
     pub(crate) fn send_to_all(&mut self, event: &Event) -> Result<(), TaskError> {
         self.wait()?;
         self.writers.iter_mut().try_for_each(|writer| Ok(writer.broadcast_event(event)?))
+    }
+
+    /// Sends a barrier to every reader of every output, ahead of what is queued; says for each output and subpartition what
+    /// that was.
+    pub(crate) fn overtake(&mut self, barrier: Barrier) -> Result<Vec<Vec<Overtaken>>, TaskError> {
+        self.wait()?;
+        let event = Event::Barrier(barrier);
+        self.writers.iter_mut().map(|writer| Ok(writer.overtake(&event)?)).collect()
+    }
+
+    /// Puts the barrier of a checkpoint that has taken too long ahead of what is queued, where it is queued; says for each
+    /// output and subpartition what that was.
+    pub(crate) fn expire(&mut self, checkpoint_id: CheckpointId) -> Vec<Vec<Overtaken>> {
+        self.writers.iter_mut().map(|writer| writer.expire(checkpoint_id)).collect()
     }
 
     /// Tells every reader that no record follows. Barriers may, until the end.

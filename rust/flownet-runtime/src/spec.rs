@@ -6,11 +6,13 @@
 mod operator;
 mod window;
 
+use std::path::PathBuf;
+
 use flownet_core::PartitionId;
 use flownet_core::channel::ChannelControl;
 use serde::{Deserialize, Serialize};
 
-pub use self::operator::{Codec, Field, FilePath, Fold, OperatorKind, ProcessInputs, Undecodable};
+pub use self::operator::{Codec, Field, FilePath, Fold, LineFormat, OperatorKind, ProcessInputs, Undecodable};
 pub use self::window::{TriggerSpec, TriggerWhen, WindowAssign, WindowSpec};
 use crate::source::RateLimit;
 
@@ -33,6 +35,8 @@ pub struct TaskSpec {
     pub codec: Codec,
     /// Whether objects are handed on inside of the task as they are, whoever else has them.
     pub object_reuse: bool,
+    /// Where state by key lies.
+    pub state: StateBackend,
     /// Operators of the chain, upstream first.
     pub operators: Vec<OperatorSpec>,
     /// Edges into the task; empty for a source.
@@ -57,6 +61,21 @@ impl TaskSpec {
         let all = self.inputs.iter().flat_map(|input| &input.channels);
         all.filter(|channel| (channel.producer_worker == worker) == local).count()
     }
+}
+
+/// Where state by key lies.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StateBackend {
+    /// In memory.
+    #[default]
+    Memory,
+    /// In memory as far as there is room, the rest on disk, of operators whose [state can](OperatorKind::can_keep_on_disk).
+    Disk {
+        /// Bytes of memory for what each subtask of such an operator keeps, about.
+        memory_bytes: usize,
+        /// Where files without a name are made; none for the folder for temporary files of the process.
+        folder: Option<PathBuf>,
+    },
 }
 
 /// One operator of a chain.
@@ -177,6 +196,8 @@ pub struct OutputSpec {
     pub tag: Option<String>,
     /// Whether records carry their timestamps.
     pub timestamps: bool,
+    /// Whether it lies within an iteration, on a way from its head to its tail: it brings rounds.
+    pub in_iteration: bool,
     /// How records choose their subpartition.
     pub partitioner: Partitioner,
     /// Key selector or custom partitioner, for the chain to run.
@@ -207,6 +228,8 @@ pub struct InputSpec {
     pub side: u8,
     /// Whether records carry their timestamps.
     pub timestamps: bool,
+    /// As of the output at its other end.
+    pub in_iteration: bool,
     /// Whether records carry their key in front.
     pub keyed: bool,
     /// What keeps its producers on other workers from sending too much.
@@ -264,6 +287,7 @@ mod tests {
             to_operator: 0,
             side: 0,
             timestamps: false,
+            in_iteration: false,
             keyed: false,
             flow_control: FlowControl::Credit,
             channels,
@@ -277,6 +301,7 @@ mod tests {
             max_parallelism: 128,
             codec: Codec::Typed,
             object_reuse: false,
+            state: StateBackend::Memory,
             operators: vec![],
             inputs: vec![input(vec![channel(1), channel(2)]), input(vec![channel(2)])],
             outputs: vec![],

@@ -20,23 +20,26 @@
 //! - I3: the chain is closed, the partitions are finished or failed and the gate is closed on every way out, a panic
 //!   included.
 
+mod checkpoints;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use flownet_core::Event;
 use flownet_core::partition::PartitionHandle;
-use flownet_core::{Barrier, CheckpointId, Event};
 use flownet_memory::BufferPool;
 use flownet_net::{Inlets, ThreadParker};
 
+pub(crate) use self::checkpoints::Taken;
 use crate::chain::{Chain, SourceStatus, TaskContext};
 use crate::error::TaskError;
 use crate::input::{Arrival, Signal, TaskInput};
 use crate::ledger::TimeState;
 use crate::mailbox::{Mail, Mailbox};
 use crate::outputs::Outputs;
-use crate::snapshot::{CheckpointOrder, CheckpointReport, Checkpointing, Progress};
+use crate::snapshot::{Checkpointing, Edges, Progress};
 use crate::source::Turn;
 use crate::time::{END_OF_TIME_MS, TimeSignal};
 
@@ -65,6 +68,10 @@ pub(crate) struct Task<C: Chain + ?Sized = dyn Chain> {
     pub(crate) checkpointing: Option<Checkpointing>,
     /// The same, once the task runs.
     pub(crate) progress: Option<Progress>,
+    /// What is kept of its channels is called so.
+    pub(crate) edges: Edges,
+    /// A snapshot that was taken, of a checkpoint whose barriers have not all come.
+    pub(crate) taken: Option<Taken>,
     /// The input has ended and the operators have finished: `drain` of that end.
     pub(crate) ended: Option<bool>,
 }
@@ -78,6 +85,8 @@ pub(crate) enum Step {
     Held(Option<Duration>),
     /// The chain is full: nothing to do until something arrives for an operator, at most for this long.
     Await(Option<Duration>),
+    /// The source is ahead of those it is aligned with: nothing to do until it is woken, at most for this long.
+    Align(Option<Duration>),
     /// The input has ended.
     End { drain: bool },
 }
@@ -126,17 +135,6 @@ impl<C: Chain + ?Sized> Task<C> {
         self.finish(drain)
     }
 
-    fn restore(&mut self) -> Result<(), TaskError> {
-        let Some(checkpointing) = self.checkpointing.take() else { return Ok(()) };
-        self.progress = Some(Progress::new(&checkpointing));
-        if checkpointing.has_finished {
-            // What it emitted is kept downstream. Tasks with inputs get nothing but the ends of those before them, which have
-            // finished, too.
-            self.source_end = Some(true);
-        }
-        if checkpointing.restored.is_empty() { Ok(()) } else { self.chain.restore(&checkpointing.restored) }
-    }
-
     fn run_to_end_of_input(&mut self) -> Result<bool, TaskError> {
         loop {
             match self.turn()? {
@@ -144,6 +142,7 @@ impl<C: Chain + ?Sized> Task<C> {
                 Step::Wait(limit) => self.sleep(TimeState::Idle, limit),
                 Step::Held(limit) => self.sleep(TimeState::SoftBackPressured, limit),
                 Step::Await(limit) => self.sleep(TimeState::Awaiting, limit),
+                Step::Align(limit) => self.sleep(TimeState::Aligning, limit),
                 Step::End { drain } => {
                     self.end_data(drain)?;
                     if self.progress.as_ref().is_none_or(Progress::may_end) {
@@ -160,11 +159,15 @@ impl<C: Chain + ?Sized> Task<C> {
     pub(crate) fn turn(&mut self) -> Result<Step, TaskError> {
         self.read_mail()?;
         self.outputs.wait()?;
+        if self.cx.cancel.take_attention() {
+            self.take_urgent()?;
+        }
         let timer = if self.ended.is_some() { None } else { self.fire_timers()? };
         if !self.outputs.is_available() && !self.outputs.poll_available()? {
             return Ok(Step::Held(timer));
         }
-        if std::mem::take(&mut self.has_arrived) {
+        // What comes behind the end, where that was no drain, is left to whoever goes on from the checkpoint that follows.
+        if std::mem::take(&mut self.has_arrived) && self.ended.is_none() {
             self.switch(TimeState::Busy);
             self.chain.on_arrived(self.cx.clock.now_ms(), &mut self.outputs)?;
             return Ok(Step::More);
@@ -175,8 +178,17 @@ impl<C: Chain + ?Sized> Task<C> {
         Ok(match self.step()? {
             Step::Wait(limit) => Step::Wait(shorter(timer, limit)),
             Step::Held(limit) => Step::Held(shorter(timer, limit)),
+            Step::Align(limit) => Step::Align(shorter(timer, limit)),
+            Step::End { drain } if !self.chain_ends(drain)? => Step::Wait(timer),
             done => done,
         })
+    }
+
+    /// The input has ended; whether the chain has nothing left to do.
+    #[cold]
+    fn chain_ends(&mut self, drain: bool) -> Result<bool, TaskError> {
+        self.switch(TimeState::Busy);
+        Ok(self.ended.is_some() || self.chain.end_input(drain, self.cx.clock.now_ms(), &mut self.outputs)?)
     }
 
     /// The input has ended: so does time, if it came to its own end, and so do the outputs.
@@ -199,59 +211,13 @@ impl<C: Chain + ?Sized> Task<C> {
             self.cx.metrics.set_watermark(END_OF_TIME_MS);
             self.chain.on_time(TimeSignal::Watermark(END_OF_TIME_MS), self.cx.clock.now_ms(), &mut self.outputs)?;
         }
+        if self.input.is_none() {
+            self.cx.metrics.end_source();
+        }
         if let Some(progress) = &mut self.progress {
             self.outputs.end_data(drain)?;
             progress.on_end(drain);
         }
-        Ok(())
-    }
-
-    fn follow(&mut self, order: CheckpointOrder) -> Result<(), TaskError> {
-        let Some(progress) = &mut self.progress else { return Ok(()) };
-        self.cx.metrics.switch(TimeState::Busy);
-        match order {
-            CheckpointOrder::Trigger(barrier) if self.input.is_none() => self.take_checkpoint(barrier, Duration::ZERO),
-            CheckpointOrder::Trigger(_) => Ok(()),
-            CheckpointOrder::Complete(id) => {
-                self.chain.complete(id)?;
-                progress.on_complete(id);
-                Ok(())
-            }
-            CheckpointOrder::Abort(id) => {
-                if let Some(input) = &mut self.input {
-                    input.abort(CheckpointId::new(id))?;
-                }
-                self.chain.abort(id)
-            }
-        }
-    }
-
-    /// Snapshots the operators and lets the barrier go on behind what they emitted. One that cannot be taken is called off,
-    /// and the task goes on.
-    fn take_checkpoint(&mut self, barrier: Barrier, aligned: Duration) -> Result<(), TaskError> {
-        let Some(progress) = &mut self.progress else { return Ok(()) };
-        let (id, started) = (barrier.checkpoint_id, Instant::now());
-        if !progress.begin(id.get()) {
-            return Ok(());
-        }
-        let (event, report) = match self.chain.snapshot(id.get()) {
-            Ok(parts) => {
-                let report = CheckpointReport::Acknowledged {
-                    checkpoint_id: id.get(),
-                    parts,
-                    aligned_us: microseconds(aligned),
-                    snapshot_us: microseconds(started.elapsed()),
-                };
-                (Event::Barrier(barrier), report)
-            }
-            Err(TaskError::Cancelled) => return Err(TaskError::Cancelled),
-            Err(error) => {
-                let report = CheckpointReport::Declined { checkpoint_id: id.get(), reason: error.to_string() };
-                (Event::CancelBarrier { checkpoint_id: id }, report)
-            }
-        };
-        self.outputs.send_to_all(&event)?;
-        progress.report(report);
         Ok(())
     }
 
@@ -264,6 +230,14 @@ impl<C: Chain + ?Sized> Task<C> {
             }
             Some(Mail::EndSource { drain }) => {
                 self.source_end.get_or_insert(drain);
+                Ok(())
+            }
+            Some(Mail::Align(limit_ms)) => {
+                self.chain.align(limit_ms);
+                Ok(())
+            }
+            Some(Mail::Splits(splits)) => {
+                self.chain.add_splits(&splits);
                 Ok(())
             }
             Some(Mail::Checkpoint(order)) => self.follow(order),
@@ -296,6 +270,9 @@ impl<C: Chain + ?Sized> Task<C> {
         if let Some(drain) = self.ended.or(self.source_end) {
             return Ok(Step::End { drain });
         }
+        if self.chain.is_ahead() {
+            return Ok(Step::Align(None));
+        }
         let now = if self.outputs.pace.is_free() { Duration::ZERO } else { self.started.elapsed() };
         match self.outputs.pace.begin(now) {
             Turn::Go => {}
@@ -322,15 +299,21 @@ impl<C: Chain + ?Sized> Task<C> {
             Poll::Ready(Ok(Arrival::Events)) => {}
             Poll::Ready(Ok(Arrival::Buffer)) => self.process()?,
         }
+        self.handle_signals()?;
+        Ok(Step::More)
+    }
+
+    fn handle_signals(&mut self) -> Result<(), TaskError> {
         while let Some(signal) = self.input.as_mut().and_then(TaskInput::take_signal) {
             self.handle_signal(signal)?;
         }
-        Ok(Step::More)
+        Ok(())
     }
 
     fn process(&mut self) -> Result<(), TaskError> {
         self.switch(TimeState::Busy);
         let (mailbox, pools, clock) = (&self.mailbox, &self.output_pools, &self.cx.clock);
+        let cancel = &self.cx.cancel;
         let timer_ms = self.chain.next_timer_ms();
         let now_ms = clock.now_ms();
         let should_yield = || {
@@ -338,6 +321,7 @@ impl<C: Chain + ?Sized> Task<C> {
             at_ms.abs_diff(now_ms) >= MOST_BATCH_MS
                 || timer_ms.is_some_and(|due_ms| due_ms <= at_ms)
                 || mailbox.has_mail()
+                || cancel.is_raised()
                 || !pools.iter().all(|pool| pool.is_available())
         };
         let Some(input) = &mut self.input else { return Ok(()) };
@@ -355,8 +339,15 @@ impl<C: Chain + ?Sized> Task<C> {
                 self.chain.on_time(signal, self.cx.clock.now_ms(), &mut self.outputs)
             }
             Signal::Custom(event) => self.chain.on_custom(&event),
-            Signal::Barrier { barrier, aligned } => self.take_checkpoint(barrier, aligned),
-            Signal::Cancelled(checkpoint_id) => self.outputs.send_to_all(&Event::CancelBarrier { checkpoint_id }),
+            Signal::Round(round) => self.chain.on_round(round, &mut self.outputs),
+            Signal::Barrier(barrier) => self.take_checkpoint(barrier),
+            Signal::Completed { checkpoint_id, aligned, in_flight } => {
+                self.complete_checkpoint(checkpoint_id, aligned, &in_flight)
+            }
+            Signal::Cancelled(checkpoint_id) => {
+                self.forget(checkpoint_id);
+                self.outputs.send_to_all(&Event::CancelBarrier { checkpoint_id })
+            }
             Signal::EndOfData { drain } => self.end_data(drain),
         }
     }
@@ -399,7 +390,3 @@ fn shorter(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
 
 /// A batch of several buffers ends after so long: its records share one reading of the clock.
 const MOST_BATCH_MS: u64 = 5;
-
-fn microseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
-}

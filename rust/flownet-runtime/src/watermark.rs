@@ -4,10 +4,12 @@
 //! - I1: watermarks never go back, whoever makes them; none is the end of time.
 //! - I2: who was said to be idle is said to be back before its next record or watermark.
 
+mod alignment;
 mod splits;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::alignment::Alignment;
 pub use self::splits::{SplitSignal, SplitWatermarks};
 
 use crate::time::{END_OF_TIME_MS, NO_TIMESTAMP, TimeSignal};
@@ -89,6 +91,14 @@ impl Generator {
         self.latest_ms.max(self.told_ms)
     }
 
+    /// The watermark that would be told now.
+    fn due_ms(&self) -> i64 {
+        match self.watermarks {
+            Watermarks::Bounded { delay_ms } => self.told_ms.max(behind(self.latest_ms, delay_ms)),
+            Watermarks::Own | Watermarks::Never => self.told_ms,
+        }
+    }
+
     /// When [`on_period`](Self::on_period) is wanted.
     pub fn next_ms(&self) -> Option<i64> {
         Some(self.period_ms.unwrap_or(i64::MIN))
@@ -112,8 +122,7 @@ impl Generator {
         }
         let mut generated = match self.watermarks {
             Watermarks::Bounded { delay_ms } if self.latest_ms != NO_TIMESTAMP => {
-                let delay_ms = i64::try_from(delay_ms).unwrap_or(i64::MAX);
-                self.said(TimeSignal::Watermark(self.latest_ms.saturating_sub(delay_ms).saturating_sub(1)))
+                self.said(TimeSignal::Watermark(behind(self.latest_ms, delay_ms)))
             }
             _ => Generated::default(),
         };
@@ -153,6 +162,11 @@ impl Generator {
             }
         }
     }
+}
+
+/// How far time has come where records of this time may be followed by those of up to a delay before.
+fn behind(latest_ms: i64, delay_ms: u64) -> i64 {
+    latest_ms.saturating_sub(i64::try_from(delay_ms).unwrap_or(i64::MAX)).saturating_sub(1)
 }
 
 #[cfg(test)]

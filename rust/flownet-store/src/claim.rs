@@ -1,5 +1,7 @@
 //! The right of one attempt to publish checkpoints.
 
+use std::collections::BTreeSet;
+
 use object_store::PutPayload;
 
 use crate::error::StoreError;
@@ -13,11 +15,15 @@ use crate::sealed::{self, Kind};
 pub struct Claim {
     pub(crate) store: CheckpointStore,
     pub(crate) generation: u64,
+    /// As of its entries in the log.
+    owner: u64,
     /// Where the next entry goes.
     end: u64,
     /// The last checkpoint that it published itself.
     pub(crate) published: Option<u64>,
     next_checkpoint: u64,
+    /// The files of the checkpoint before the last, and of the last: the next may refer to them.
+    pub(crate) referred: [BTreeSet<String>; 2],
 }
 
 /// Why a checkpoint was not published, as far as is known.
@@ -29,31 +35,45 @@ pub enum PublishError {
     Unknown(StoreError),
 }
 
+impl PublishError {
+    /// What was wrong, for those to whom either is the same.
+    #[must_use]
+    pub fn into_error(self) -> StoreError {
+        match self {
+            Self::NotPublished(error) | Self::Unknown(error) => error,
+        }
+    }
+}
+
 impl CheckpointStore {
     /// Begins a generation. Whoever had the right before publishes nothing any more; the last checkpoint that was
     /// published, if any, is what to go on from.
     ///
     /// # Errors
-    /// [`StoreError::Io`]; [`StoreError::Damaged`] or [`StoreError::Version`] if that checkpoint cannot be used.
+    /// [`StoreError::Savepoint`], in which nobody goes on; [`StoreError::Io`]; [`StoreError::Damaged`] or
+    /// [`StoreError::Version`] if that checkpoint cannot be used.
     pub async fn claim(&self) -> Result<(Claim, Option<Manifest>), StoreError> {
+        if self.is_savepoint().await? {
+            return Err(StoreError::Savepoint { url: self.url.to_string() });
+        }
+        self.begin().await
+    }
+
+    pub(crate) async fn begin(&self) -> Result<(Claim, Option<Manifest>), StoreError> {
+        let owner = fastrand::u64(..);
         loop {
             let log = self.log().await?;
             let generation = log.last_generation() + 1;
-            if self.append(log.end, Entry { generation, checkpoint: None }).await? == Appended::Taken {
+            if self.append(log.end, Entry { generation, owner, checkpoint: None }).await? == Appended::Taken {
                 continue;
             }
-            let resumed = match log.last_checkpoint() {
-                None => None,
-                Some((of, checkpoint)) => {
-                    let found = self.manifest(of, checkpoint).await?;
-                    Some(found.ok_or_else(|| self.damaged(Manifest::path(of, checkpoint).as_ref(), "it is gone"))?)
-                }
-            };
+            let resumed = self.last_of(&log).await?;
             let published = log.checkpoints().map(|(_, _, checkpoint)| checkpoint).max();
             let written = self.list(None).await?.iter().filter_map(|path| Some(place_of(path.as_ref())?.1)).max();
             let next_checkpoint = published.max(written).unwrap_or(0) + 1;
-            let claim = Claim { store: self.clone(), generation, end: log.end + 1, published: None, next_checkpoint };
-            return Ok((claim, resumed));
+            let referred = [BTreeSet::new(), resumed.as_ref().map(Manifest::files).unwrap_or_default()];
+            let (store, end) = (self.clone(), log.end + 1);
+            return Ok((Claim { store, generation, owner, end, published: None, next_checkpoint, referred }, resumed));
         }
     }
 }
@@ -71,6 +91,10 @@ impl Claim {
         self.next_checkpoint
     }
 
+    pub(crate) fn go_on_behind(&mut self, checkpoint: u64) {
+        self.next_checkpoint = checkpoint + 1;
+    }
+
     /// Where it is.
     #[must_use]
     pub fn store(&self) -> &CheckpointStore {
@@ -81,20 +105,30 @@ impl Claim {
     /// checkpoint before it does any more.
     ///
     /// # Errors
-    /// Whether it counts or not; [`StoreError::Fenced`] if another attempt has begun.
+    /// Whether it counts or not; [`StoreError::Fenced`] if another attempt has begun; [`StoreError::Baseless`] if it builds
+    /// on what may have been deleted.
     pub async fn publish(&mut self, manifest: &Manifest) -> Result<(), PublishError> {
         let not_published = PublishError::NotPublished;
         let (generation, checkpoint) = (self.generation, manifest.checkpoint);
         let path = Manifest::path(generation, checkpoint);
+        let files = manifest.files();
+        let is_there = |file: &str| place_of(file) == Some((generation, checkpoint)) || self.refers_to(file);
+        if let Some(gone) = manifest.parts().find(|part| !is_there(&part.file)) {
+            // I5.
+            return Err(not_published(self.store.baseless(gone)));
+        }
         let body = serde_json::to_vec(manifest)
             .map_err(|error| not_published(self.store.damaged(path.as_ref(), &error.to_string())))?;
         let payload = PutPayload::from(sealed::seal(Kind::Manifest, &body));
         self.store.create(&path, payload).await.map_err(not_published)?;
-        let entry = Entry { generation, checkpoint: Some(checkpoint) };
+        let entry = Entry { generation, owner: self.owner, checkpoint: Some(checkpoint) };
         match self.store.append(self.end, entry).await.map_err(PublishError::Unknown)? {
             Appended::Done => {
                 self.end += 1;
+                // No task builds on what one before this attempt kept.
+                let before = self.published.map(|_| std::mem::take(&mut self.referred[1]));
                 self.published = Some(checkpoint);
+                self.referred = [before.unwrap_or_default(), files];
                 Ok(())
             }
             Appended::Taken => {
@@ -103,6 +137,13 @@ impl Claim {
                 Err(not_published(StoreError::Fenced { url, generation, by }))
             }
         }
+    }
+}
+
+impl Claim {
+    /// Whether one of the last two checkpoints refers to a file.
+    fn refers_to(&self, file: &str) -> bool {
+        self.referred.iter().any(|files| files.contains(file))
     }
 }
 

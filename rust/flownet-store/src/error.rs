@@ -39,6 +39,27 @@ pub enum StoreError {
         /// Who came after.
         by: u64,
     },
+    /// A job was to keep its checkpoints in a savepoint.
+    #[error(
+        "{url} is a savepoint, which stays as it is: begin from it with restore_from or --from, and keep checkpoints in \
+         another folder"
+    )]
+    Savepoint {
+        /// The place.
+        url: String,
+    },
+    /// A savepoint was to be written where there is something.
+    #[error("{url} has checkpoints already; give each savepoint a folder of its own")]
+    Taken {
+        /// The place.
+        url: String,
+    },
+    /// A job was to begin from a place without a checkpoint.
+    #[error("{url} has no such checkpoint, or none at all: no job can begin from it")]
+    Empty {
+        /// The place.
+        url: String,
+    },
     /// What a published checkpoint is made of is not what was written.
     #[error("checkpoint storage {url}: {path:?} is damaged: {why}")]
     Damaged {
@@ -48,6 +69,19 @@ pub enum StoreError {
         path: String,
         /// What is wrong with it.
         why: String,
+    },
+    /// A checkpoint was to build on state that no checkpoint refers to any more.
+    #[error(
+        "checkpoint storage {url}: changes of state '{state}' of operator '{uid}' build on what is no longer there; the \
+         next checkpoint builds on a newer one"
+    )]
+    Baseless {
+        /// The place.
+        url: String,
+        /// The operator.
+        uid: String,
+        /// The state.
+        state: String,
     },
     /// It was written by a flownet that this one does not understand.
     #[error("checkpoint storage {url}: {path:?} is of format {found}, this flownet reads format {known}")]

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::StoreError;
 use crate::sealed::{self, Broken, HEADER_BYTES, Kind};
-use crate::url;
+use crate::url::{self, Bucket, Place};
 
 /// The checkpoints of one job. Clones are of the same place.
 #[derive(Clone)]
@@ -33,6 +33,8 @@ pub struct SnapshotName {
     pub vertex: u32,
     /// Index of the subtask.
     pub subtask: u32,
+    /// Beside what the task keeps: what it has overtaken for it afterwards.
+    pub overtaken: bool,
 }
 
 /// What one task kept for one checkpoint, and where that is.
@@ -40,7 +42,7 @@ pub struct SnapshotName {
 pub struct TaskSnapshot {
     /// Its parts.
     pub parts: Vec<PartRef>,
-    /// Length of the file; 0 where nothing was to be kept.
+    /// Length of the file that was written for it; 0 where nothing was to be kept.
     pub bytes: u64,
 }
 
@@ -61,12 +63,16 @@ pub struct PartRef {
     pub bytes: u64,
     /// Its CRC32C.
     pub crc: u32,
+    /// Whether it holds just what has changed since the parts before it, of the same state and subtask.
+    #[serde(default)]
+    pub is_of_changes: bool,
 }
 
 impl SnapshotName {
     fn path(self) -> Path {
-        let Self { generation, checkpoint, vertex, subtask } = self;
-        Path::from(format!("{}/{vertex:04}-{subtask}.snap", folder(generation, checkpoint)))
+        let Self { generation, checkpoint, vertex, subtask, overtaken } = self;
+        let kind = if overtaken { ".overtaken" } else { "" };
+        Path::from(format!("{}/{vertex:04}-{subtask}{kind}.snap", folder(generation, checkpoint)))
     }
 }
 
@@ -76,28 +82,50 @@ pub(crate) fn folder(generation: u64, checkpoint: u64) -> String {
 }
 
 impl CheckpointStore {
-    /// The place that `url` names, a folder so far: a path, or `file:///...`. It is made if it is not there.
+    /// The place that `url` names: a path or `file:///...`, which is made if it is not there, or `s3://`, `gs://` or `az://`
+    /// with a bucket and a folder.
     ///
     /// # Errors
-    /// The scheme is not supported, or the folder cannot be made.
+    /// The scheme is not supported, the folder cannot be made, or the environment does not say how to reach the store.
     pub fn open(url: &str) -> Result<Self, StoreError> {
-        let folder = url::folder(url)?;
         let refuse = |why: String| StoreError::Url { url: url.to_owned(), why };
-        std::fs::create_dir_all(&folder).map_err(|error| refuse(format!("cannot make the folder: {error}")))?;
-        Self::at(&folder).map_err(|error| refuse(error.to_string()))
+        match url::place(url)? {
+            Place::Folder(folder) => {
+                let made = std::fs::create_dir_all(&folder);
+                made.map_err(|error| refuse(format!("cannot make the folder: {error}")))?;
+                Self::at(&folder).map_err(|error| refuse(error.to_string()))
+            }
+            Place::Objects(bucket) => Self::in_bucket(url, &bucket),
+        }
     }
 
-    /// The same for a place that must be there, to look at.
+    /// The same for a place that must be there, to look at. Of an object store that is seen when it is read.
     ///
     /// # Errors
-    /// The scheme is not supported, or there is no such folder.
+    /// Those of [`open`](Self::open), or there is no such folder.
     pub fn existing(url: &str) -> Result<Self, StoreError> {
-        let folder = url::folder(url)?;
         let refuse = |why: String| StoreError::Url { url: url.to_owned(), why };
-        if !folder.is_dir() {
-            return Err(refuse("there is no such folder".into()));
+        match url::place(url)? {
+            Place::Folder(folder) if !folder.is_dir() => Err(refuse("there is no such folder".into())),
+            Place::Folder(folder) => Self::at(&folder).map_err(|error| refuse(error.to_string())),
+            Place::Objects(bucket) => Self::in_bucket(url, &bucket),
         }
-        Self::at(&folder).map_err(|error| refuse(error.to_string()))
+    }
+
+    #[cfg(feature = "cloud")]
+    fn in_bucket(url: &str, bucket: &Bucket) -> Result<Self, StoreError> {
+        let store = crate::objects::open(bucket);
+        let store = store.map_err(|error| StoreError::Url { url: url.to_owned(), why: error.to_string() })?;
+        Ok(Self { store, url: url.trim_end_matches('/').into() })
+    }
+
+    #[cfg(not(feature = "cloud"))]
+    fn in_bucket(url: &str, bucket: &Bucket) -> Result<Self, StoreError> {
+        let Bucket { scheme, name, folder } = bucket;
+        let why = format!(
+            "{scheme}: is not in this build, so {folder:?} in {name:?} is out of reach; build with the feature `cloud`"
+        );
+        Err(StoreError::Url { url: url.to_owned(), why })
     }
 
     fn at(folder: &std::path::Path) -> Result<Self, Error> {
@@ -125,7 +153,8 @@ impl CheckpointStore {
         for part in &parts {
             let (bytes, crc) = (part.bytes.len() as u64, crc32c::crc32c(&part.bytes));
             let (uid, name, file) = (part.uid.clone(), part.name.clone(), path.to_string());
-            refs.push(PartRef { uid, name, share: part.share, file, offset, bytes, crc });
+            let (share, is_of_changes) = (part.share, part.is_of_changes());
+            refs.push(PartRef { uid, name, share, file, offset, bytes, crc, is_of_changes });
             offset += bytes;
         }
         let header = sealed::header(Kind::Snapshot, parts.iter().map(|part| &part.bytes[..]));
@@ -160,10 +189,21 @@ impl CheckpointStore {
         Ok(parts)
     }
 
-    /// Writes an object that must not be there yet.
+    /// Writes an object that must not be there yet. It may be there all the same, where the store was asked twice because
+    /// its first answer was lost.
     pub(crate) async fn create(&self, path: &Path, payload: PutPayload) -> Result<(), StoreError> {
-        let created = self.store.put_opts(path, payload, PutMode::Create.into()).await;
-        created.map(drop).map_err(|error| self.io("write", path, &error))
+        match self.store.put_opts(path, payload.clone(), PutMode::Create.into()).await {
+            Ok(_) => Ok(()),
+            Err(error @ Error::AlreadyExists { .. }) => {
+                let found = match self.store.get(path).await {
+                    Ok(found) => found.bytes().await,
+                    Err(error) => Err(error),
+                };
+                let is_own = found.is_ok_and(|found| found == Bytes::from(payload));
+                if is_own { Ok(()) } else { Err(self.io("write", path, &error)) }
+            }
+            Err(error) => Err(self.io("write", path, &error)),
+        }
     }
 
     /// The body of an object; none if there is none.
@@ -198,6 +238,10 @@ impl CheckpointStore {
 
     pub(crate) fn damaged(&self, path: &str, why: &str) -> StoreError {
         StoreError::Damaged { url: self.url.to_string(), path: path.to_owned(), why: why.to_owned() }
+    }
+
+    pub(crate) fn baseless(&self, part: &PartRef) -> StoreError {
+        StoreError::Baseless { url: self.url.to_string(), uid: part.uid.clone(), state: part.name.clone() }
     }
 
     pub(crate) fn broken(&self, path: &Path, broken: Broken) -> StoreError {

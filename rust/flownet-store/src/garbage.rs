@@ -10,8 +10,18 @@ use crate::log;
 use crate::manifest::Manifest;
 
 impl Claim {
+    /// The last [`sweep`](Self::sweep): nothing is published any more, so nothing is kept for a next checkpoint to build on.
+    ///
+    /// # Errors
+    /// As of `sweep`.
+    pub async fn finish(&mut self, retained: usize) -> Result<usize, StoreError> {
+        self.referred = Default::default();
+        self.sweep(retained).await
+    }
+
     /// Deletes all checkpoints but the last `retained`, with the files that none of these refers to, and what attempts
-    /// left that came to nothing. For after a publication: the last checkpoint is never deleted.
+    /// left that came to nothing. For after a publication: the last checkpoint is never deleted, nor what the next may build
+    /// on.
     ///
     /// What is to go is known before anything goes; the log is cut first, so that it names nothing that is gone.
     ///
@@ -26,7 +36,8 @@ impl Claim {
         }
         let kept: Vec<_> = log.checkpoints().rev().take(retained.max(1)).collect();
         let Some(&(first_place, _, _)) = kept.last() else { return Ok(0) };
-        let mut in_use = BTreeSet::new();
+        // Those that the next may refer to, too.
+        let mut in_use: BTreeSet<String> = self.referred.iter().flatten().cloned().collect();
         for &(_, generation, checkpoint) in &kept {
             let path = Manifest::path(generation, checkpoint);
             let Some(manifest) = self.store.manifest(generation, checkpoint).await? else {

@@ -4,6 +4,7 @@
 //! epochs/0000000007                  the log: what was published, and who may publish; each entry is created once
 //! gen-4/chk-12/manifest              what a checkpoint is made of; written once, before its entry in the log
 //! gen-4/chk-12/0003-1.snap           what one task keeps; written once, before the manifest that names it
+//! gen-4/chk-12/0003-1.overtaken.snap what it has overtaken for it afterwards, likewise
 //! ```
 //!
 //! A *generation* is one attempt to run the job. It begins by appending a fence to the log and publishes its checkpoints
@@ -15,18 +16,25 @@
 //! - I2: a generation that was followed by another publishes nothing any more.
 //! - I3: what is torn, of something else, or of another version is never read as state.
 //! - I4: what a checkpoint refers to that may still be asked for is not deleted, whatever generation wrote it.
+//! - I5: what a checkpoint refers to is its own, or what one of the last two before it refers to; that is not deleted
+//!   before the next is published.
 //!
-//! The object store of the crate `object_store` does the reading and writing, in local folders with every file and folder
-//! synced before it counts.
+//! The object store of the crate `object_store` does the reading and writing: in local folders with every file and folder
+//! synced before it counts, or with the feature `cloud` in those that one reaches over the network, where an object is whole
+//! or not there and is created only if it is not there.
 #![forbid(unsafe_code)]
 
 mod claim;
+mod copy;
 mod error;
 mod files;
 mod garbage;
+mod lineage;
 mod listing;
 mod log;
 mod manifest;
+#[cfg(feature = "cloud")]
+mod objects;
 mod sealed;
 mod url;
 
@@ -36,5 +44,6 @@ mod tests;
 pub use self::claim::{Claim, PublishError};
 pub use self::error::StoreError;
 pub use self::files::{CheckpointStore, PartRef, SnapshotName, TaskSnapshot};
+pub use self::lineage::Lineage;
 pub use self::listing::Listed;
 pub use self::manifest::{Manifest, OperatorEntry, TaskEntry};

@@ -13,6 +13,8 @@ use crate::sealed::{self, Kind};
 pub(crate) struct Entry {
     /// Who wrote it.
     pub(crate) generation: u64,
+    /// The same, told apart from others that would have had this generation: whoever finds his entry there has written it.
+    pub(crate) owner: u64,
     /// The checkpoint that is published by it; none: the generation begins.
     pub(crate) checkpoint: Option<u64>,
 }
@@ -91,7 +93,11 @@ impl CheckpointStore {
         let put = self.store.put_opts(&at, sealed::seal(Kind::Entry, &body).into(), PutMode::Create.into()).await;
         match put {
             Ok(_) => {}
-            Err(Error::AlreadyExists { .. }) => return Ok(Appended::Taken),
+            // By an entry of its own, where the store was asked twice because its first answer was lost.
+            Err(Error::AlreadyExists { .. }) => match self.entry(place).await? {
+                Some(found) if found == entry => {}
+                _ => return Ok(Appended::Taken),
+            },
             Err(error) => {
                 // It may be there all the same: whoever would take it for failed must know.
                 let found = self.entry(place).await;

@@ -1,8 +1,11 @@
 //! What a checkpoint is made of.
 
+use std::collections::BTreeSet;
+
 use object_store::path::Path;
 use serde::{Deserialize, Serialize};
 
+use crate::claim::place_of;
 use crate::error::StoreError;
 use crate::files::{CheckpointStore, PartRef, folder};
 use crate::sealed::Kind;
@@ -16,6 +19,8 @@ pub struct Manifest {
     pub checkpoint: u64,
     /// Name of the job.
     pub job: String,
+    /// The [`identity`](Self::identity) of what the job began from, if it was kept elsewhere: a savepoint.
+    pub origin: Option<String>,
     /// When it was triggered, in milliseconds since the epoch.
     pub triggered_ms: i64,
     /// From then until it was published.
@@ -39,6 +44,8 @@ pub struct OperatorEntry {
     pub kind: String,
     /// Its subtasks.
     pub parallelism: u32,
+    /// Whether its kind keeps what a job that goes on would miss.
+    pub keeps_state: bool,
 }
 
 /// What one task kept.
@@ -61,10 +68,29 @@ impl Manifest {
         self.parts().map(|part| part.bytes).sum()
     }
 
+    /// What sets it apart from every other.
+    #[must_use]
+    pub fn identity(&self) -> String {
+        let Self { job, generation, checkpoint, triggered_ms, .. } = self;
+        format!("{job}/{generation}/{checkpoint}/{triggered_ms}")
+    }
+
+    /// Of these, those that were written for it; the others are of checkpoints before it.
+    #[must_use]
+    pub fn written_bytes(&self) -> u64 {
+        let own = Some((self.generation, self.checkpoint));
+        self.parts().filter(|part| place_of(&part.file) == own).map(|part| part.bytes).sum()
+    }
+
     /// Whether every task had finished: there is nothing left to do.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.tasks.iter().all(|task| task.has_finished)
+    }
+
+    /// The files that it refers to.
+    pub(crate) fn files(&self) -> BTreeSet<String> {
+        self.parts().map(|part| part.file.clone()).collect()
     }
 
     pub(crate) fn parts(&self) -> impl Iterator<Item = &PartRef> {

@@ -34,6 +34,7 @@ fn manifest(generation: u64, checkpoint: u64, tasks: Vec<TaskEntry>) -> Manifest
         generation,
         checkpoint,
         job: "job".into(),
+        origin: None,
         triggered_ms: 0,
         duration_ms: 1,
         max_parallelism: 128,
@@ -46,7 +47,7 @@ async fn write(claim: &Claim, checkpoint: u64) -> Result<Manifest, StoreError> {
     let generation = claim.generation();
     let mut tasks = Vec::new();
     for task in 0..TASKS {
-        let name = SnapshotName { generation, checkpoint, vertex: task, subtask: 0 };
+        let name = SnapshotName { generation, checkpoint, vertex: task, subtask: 0, overtaken: false };
         let snapshot = claim.store().write_snapshot(name, content(generation, checkpoint, task)).await?;
         let uids = vec![format!("#{task}")];
         tasks.push(TaskEntry { uids, subtask: 0, has_finished: false, parts: snapshot.parts });
@@ -74,8 +75,8 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64) -> Self {
-        let tearing = Arc::new(Tearing::new(InMemory::new(), seed));
+    fn new(tearing: Tearing, seed: u64) -> Self {
+        let tearing = Arc::new(tearing);
         let store = CheckpointStore { store: Arc::<Tearing>::clone(&tearing), url: "memory".into() };
         let (unknown, zombies, rng) = (Vec::new(), Vec::new(), fastrand::Rng::with_seed(seed));
         Self { tearing, store, confirmed: None, unknown, zombies, rng, published: 0 }
@@ -100,7 +101,13 @@ impl World {
             self.zombies_try(&claim).await;
             if self.rng.u8(0..8) == 0 {
                 // One that was aborted half way: its files are there.
-                let name = SnapshotName { generation: claim.generation(), checkpoint, vertex: 0, subtask: 0 };
+                let name = SnapshotName {
+                    generation: claim.generation(),
+                    checkpoint,
+                    vertex: 0,
+                    subtask: 0,
+                    overtaken: false,
+                };
                 self.store.write_snapshot(name, content(0, 0, 0)).await?;
                 continue;
             }
@@ -150,11 +157,37 @@ impl World {
 
 #[test]
 fn whatever_step_it_crashes_at_a_job_goes_on_from_the_last_checkpoint_that_counted() {
+    crash_everywhere(Tearing::new);
+}
+
+#[test]
+fn the_same_holds_in_an_object_store_that_loses_answers_and_is_busy_at_times() {
+    crash_everywhere(Tearing::remote);
+}
+
+#[test]
+fn of_two_that_begin_at_the_same_place_one_has_the_right_though_answers_are_lost() {
+    block_on(async {
+        for seed in 0..SEEDS {
+            let store = || {
+                let tearing = Tearing::remote(InMemory::new(), seed);
+                CheckpointStore { store: Arc::new(tearing), url: "memory".into() }
+            };
+            let store = store();
+            let (one, other) = futures::future::join(store.claim(), store.claim()).await;
+            if let (Ok((one, _)), Ok((other, _))) = (one, other) {
+                assert_ne!(one.generation(), other.generation(), "seed {seed}");
+            }
+        }
+    });
+}
+
+fn crash_everywhere(tearing: fn(InMemory, u64) -> Tearing) {
     let (mut published, mut crashes) = (0, 0);
     let seeds = std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(SEEDS);
     block_on(async {
         for seed in 0..seeds {
-            let mut world = World::new(seed);
+            let mut world = World::new(tearing(InMemory::new(), seed), seed);
             for _ in 0..8 {
                 crashes += u64::from(world.attempt().await.is_err());
             }
@@ -226,6 +259,71 @@ fn files_that_a_retained_checkpoint_refers_to_stay_whoever_wrote_them() {
     });
 }
 
+/// A part of changes, as far as the store looks at it, or a whole one.
+fn part_of(checkpoint: u64, is_of_changes: bool) -> StatePart {
+    part("count", vec![1, if is_of_changes { 3 } else { 1 }, checkpoint as u8])
+}
+
+/// A job of one task, whose snapshots build on one another.
+struct Builds {
+    claim: Claim,
+    lineage: Lineage,
+}
+
+impl Builds {
+    async fn publish(&mut self, checkpoint: u64, base: Option<u64>) -> Result<(), PublishError> {
+        let name =
+            SnapshotName { generation: self.claim.generation(), checkpoint, vertex: 0, subtask: 0, overtaken: false };
+        let store = self.claim.store().clone();
+        let written = store.write_snapshot(name, vec![part_of(checkpoint, base.is_some())]).await.expect("room");
+        let parts = self.lineage.extend(name, base, written, &store).map_err(PublishError::NotPublished)?.parts;
+        let task = TaskEntry { uids: vec!["count".into()], subtask: 0, has_finished: false, parts };
+        let manifest = manifest(self.claim.generation(), checkpoint, vec![task]);
+        let published = self.claim.publish(&manifest).await;
+        self.claim.sweep(1).await.expect("nothing in the way");
+        published
+    }
+
+    /// The checkpoints that the last one is made of.
+    async fn last(&self) -> Vec<u8> {
+        let last = self.claim.store().last_checkpoint().await.expect("whole").expect("one");
+        let parts = self.claim.store().read_parts(&last.tasks[0].parts).await.expect("still there");
+        parts.iter().map(|part| part.bytes[2]).collect()
+    }
+}
+
+#[test]
+fn what_a_next_checkpoint_may_build_on_stays_and_it_builds_on_nothing_else() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let is_there = |checkpoint: u64| folder.path().join(format!("gen-1/chk-{checkpoint}")).exists();
+    block_on(async {
+        let store = CheckpointStore::open(&folder.path().display().to_string()).expect("a place");
+        let (claim, _) = store.claim().await.expect("nobody else");
+        let mut job = Builds { claim, lineage: Lineage::default() };
+        job.publish(1, None).await.expect("room");
+        job.publish(2, Some(1)).await.expect("room");
+        // The task did not know yet that the second stands.
+        job.publish(3, Some(1)).await.expect("room");
+        assert_eq!(job.last().await, [1, 3]);
+        job.publish(4, Some(3)).await.expect("room");
+        assert_eq!(job.last().await, [1, 3, 4]);
+        job.publish(5, None).await.expect("room");
+        assert!(is_there(1), "the next may build on the fourth");
+        job.publish(6, Some(4)).await.expect("room");
+        assert_eq!(job.last().await, [1, 3, 4, 6]);
+        job.publish(7, None).await.expect("room");
+        job.publish(8, None).await.expect("room");
+        assert!(!is_there(1) && !is_there(6) && is_there(7));
+        let error = job.publish(9, Some(6)).await.expect_err("it is gone");
+        assert!(matches!(&error, PublishError::NotPublished(StoreError::Baseless { .. })), "{error:?}");
+        let error = job.publish(10, Some(2)).await.expect_err("nobody knows it any more");
+        assert!(matches!(&error, PublishError::NotPublished(StoreError::Baseless { .. })), "{error:?}");
+        assert_eq!(job.last().await, [8]);
+        job.claim.finish(1).await.expect("nothing in the way");
+        assert!(!is_there(7) && is_there(8), "nothing is kept for a next one");
+    });
+}
+
 #[test]
 fn what_is_damaged_is_told_and_never_read_as_state() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -277,11 +375,82 @@ fn a_place_that_cannot_be_used_is_refused_with_its_name() {
     std::fs::write(&file, "").expect("a file");
     for (url, culprit) in [
         (format!("{}/sub", file.display()), "cannot make the folder"),
-        ("s3://bucket".to_owned(), "s3: is not supported yet"),
+        ("hdfs://host/c".to_owned(), "hdfs: is not supported"),
     ] {
         let error = CheckpointStore::open(&url).expect_err("no place").to_string();
         assert!(error.contains(&url) && error.contains(culprit), "{error}");
     }
     let missing = format!("{}/none", folder.path().display());
     assert!(CheckpointStore::existing(&missing).is_err() && !folder.path().join("none").exists());
+}
+
+#[test]
+fn a_savepoint_is_whole_alone_and_nobody_goes_on_in_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    block_on(async {
+        let store = CheckpointStore::open(&at("job")).expect("a place");
+        let (mut claim, _) = store.claim().await.expect("nobody else");
+        let mut written = write(&claim, 1).await.expect("room");
+        claim.publish(&written).await.expect("room");
+        // A task of before is carried along: its file lies with another checkpoint.
+        let carried = written.tasks.remove(0);
+        let mut second = write(&claim, 2).await.expect("room");
+        second.tasks[0] = carried;
+        claim.publish(&second).await.expect("room");
+        let to = CheckpointStore::open(&at("saved")).expect("a place");
+        let saved = store.save(&second, &to).await.expect("room");
+        assert_eq!((saved.checkpoint, saved.origin.as_deref()), (2, Some(&*second.identity())));
+        let taken = store.save(&second, &to).await.expect_err("there is one");
+        assert!(matches!(taken, StoreError::Taken { .. }), "{taken}");
+        let taken = to.save(&saved, &store).await.expect_err("a job's own");
+        assert!(matches!(taken, StoreError::Taken { .. }), "{taken}");
+        std::fs::remove_dir_all(folder.path().join("job")).expect("the job's own folder");
+
+        let error = to.claim().await.expect_err("it stays as it is");
+        assert!(matches!(error, StoreError::Savepoint { .. }), "{error}");
+        let listed = CheckpointStore::existing(&at("saved")).expect("it is there").checkpoints().await.expect("whole");
+        assert_eq!(listed.len(), 1);
+        // A job begins from it, and its numbers go on.
+        let other = CheckpointStore::open(&at("other")).expect("a place");
+        let (mut claim, _) = other.claim().await.expect("nobody else");
+        let from = to.last_checkpoint().await.expect("whole").expect("one");
+        let copied = claim.adopt(&to, &from).await.expect("room");
+        assert_eq!((copied.checkpoint, claim.next_checkpoint()), (2, 3));
+        let (_, resumed) = other.claim().await.expect("always");
+        let resumed = resumed.expect("the copy");
+        assert_eq!(resumed, copied);
+        assert_eq!(other.read_parts(&resumed.tasks[0].parts).await.expect("whole"), content(1, 1, 0));
+        assert_eq!(other.read_parts(&resumed.tasks[1].parts).await.expect("whole"), content(1, 2, 1));
+    });
+}
+
+#[test]
+fn a_savepoint_that_was_given_up_at_any_step_is_none_and_is_taken_again() {
+    block_on(async {
+        let memory = || CheckpointStore { store: Arc::new(InMemory::new()), url: "memory".into() };
+        let store = memory();
+        let (mut claim, _) = store.claim().await.expect("nobody else");
+        let written = write(&claim, 7).await.expect("room");
+        claim.publish(&written).await.expect("room");
+        let mut steps = 0;
+        for seed in 0..4 {
+            for step in 1.. {
+                let tearing = Arc::new(Tearing::new(InMemory::new(), seed));
+                let to = CheckpointStore { store: Arc::<Tearing>::clone(&tearing), url: "torn".into() };
+                tearing.crash_after(step);
+                if store.save(&written, &to).await.is_ok() {
+                    break;
+                }
+                steps += 1;
+                tearing.crash_after(u64::MAX);
+                if to.last_checkpoint().await.expect("told well or not at all").is_none() {
+                    store.save(&written, &to).await.expect("nothing in the way");
+                }
+                let saved = to.last_checkpoint().await.expect("whole").expect("one");
+                assert_eq!(to.read_parts(&saved.tasks[1].parts).await.expect("whole"), content(1, 7, 1));
+            }
+        }
+        assert!(steps > 20, "{steps}");
+    });
 }

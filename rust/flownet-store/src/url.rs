@@ -4,8 +4,25 @@ use std::path::{Path, PathBuf};
 
 use crate::error::StoreError;
 
-/// The folder that `given` names: a path, or `file:` and an absolute one.
-pub(crate) fn folder(given: &str) -> Result<PathBuf, StoreError> {
+/// A place for checkpoints.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Folder(PathBuf),
+    Objects(Bucket),
+}
+
+/// A folder of an object store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Bucket {
+    /// `s3`, `gs` or `az`.
+    pub(crate) scheme: String,
+    pub(crate) name: String,
+    /// Without slashes at its ends; empty for all of it.
+    pub(crate) folder: String,
+}
+
+/// The place that `given` names: a path, `file:` and an absolute one, or an object store, a bucket of it and a folder.
+pub(crate) fn place(given: &str) -> Result<Place, StoreError> {
     let refuse = |why: String| Err(StoreError::Url { url: given.to_owned(), why });
     let path = match given.split_once(':') {
         Some(("file", rest)) => {
@@ -15,8 +32,19 @@ pub(crate) fn folder(given: &str) -> Result<PathBuf, StoreError> {
             }
             path
         }
-        Some((scheme @ ("s3" | "gs" | "az" | "abfs" | "http" | "https" | "hdfs"), _)) => {
-            return refuse(format!("{scheme}: is not supported yet, only folders: file:///data/checkpoints"));
+        Some((scheme @ ("s3" | "gs" | "az"), rest)) => {
+            let path = rest.strip_prefix("//").unwrap_or_default();
+            let (name, folder) = path.split_once('/').unwrap_or((path, ""));
+            if name.is_empty() {
+                return refuse(format!(
+                    "after {scheme}: come a bucket and a folder, as in {scheme}://bucket/checkpoints"
+                ));
+            }
+            let (scheme, name) = (scheme.to_owned(), name.to_owned());
+            return Ok(Place::Objects(Bucket { scheme, name, folder: folder.trim_matches('/').to_owned() }));
+        }
+        Some((scheme @ ("abfs" | "http" | "https" | "hdfs"), _)) => {
+            return refuse(format!("{scheme}: is not supported, only folders, s3:, gs: and az:"));
         }
         Some((scheme, rest)) if rest.starts_with("//") => {
             return refuse(format!("the scheme {scheme}: is unknown; write file:///data/checkpoints"));
@@ -26,7 +54,7 @@ pub(crate) fn folder(given: &str) -> Result<PathBuf, StoreError> {
     if path.is_empty() {
         return refuse("it names no folder".into());
     }
-    std::path::absolute(Path::new(path)).or_else(|error| refuse(error.to_string()))
+    std::path::absolute(Path::new(path)).map(Place::Folder).or_else(|error| refuse(error.to_string()))
 }
 
 #[cfg(test)]
@@ -36,22 +64,33 @@ mod tests {
     #[test]
     fn a_folder_is_a_path_or_a_url_of_a_file() {
         for given in ["file:///data/c", "file:/data/c", "/data/c", "/data/./c"] {
-            assert_eq!(folder(given), Ok(PathBuf::from("/data/c")), "{given}");
+            assert_eq!(place(given), Ok(Place::Folder(PathBuf::from("/data/c"))), "{given}");
         }
-        let relative = folder("a:b").expect("a name with a colon");
+        let Ok(Place::Folder(relative)) = place("a:b") else { panic!("a name with a colon") };
         assert!(relative.is_absolute() && relative.ends_with("a:b"));
+    }
+
+    #[test]
+    fn an_object_store_has_a_bucket_and_a_folder() {
+        let bucket = |scheme: &str, name: &str, folder: &str| {
+            Ok(Place::Objects(Bucket { scheme: scheme.into(), name: name.into(), folder: folder.into() }))
+        };
+        assert_eq!(place("s3://bucket/a/b/"), bucket("s3", "bucket", "a/b"));
+        assert_eq!(place("gs://bucket"), bucket("gs", "bucket", ""));
+        assert_eq!(place("az://container/"), bucket("az", "container", ""));
     }
 
     #[test]
     fn other_schemes_are_refused_by_name() {
         for (given, culprit) in [
-            ("s3://bucket/c", "s3: is not supported yet"),
-            ("gs://bucket/c", "gs: is not supported yet"),
+            ("s3:bucket/c", "come a bucket and a folder, as in s3://bucket/checkpoints"),
+            ("gs:///c", "come a bucket and a folder"),
+            ("hdfs://host/c", "hdfs: is not supported"),
             ("ftp://host/c", "the scheme ftp: is unknown"),
             ("file://host/c/d", "absolute path"),
             ("", "no folder"),
         ] {
-            let error = folder(given).expect_err(given).to_string();
+            let error = place(given).expect_err(given).to_string();
             assert!(error.contains(culprit), "{error}");
         }
     }

@@ -152,6 +152,28 @@ def test_a_class_that_was_not_sent_has_no_instances() -> None:
         decode(data)
 
 
+def test_a_class_stays_known_by_the_definition_that_came() -> None:
+    # One that is shipped by value is another object in each process, which may define it otherwise. What is kept there
+    # in checkpoints names it by the definition that came with it.
+    @dataclasses.dataclass
+    class Local:
+        x: int
+        y: str = "y"
+
+    here = ClassTable()
+    encode(Local(1), classes=here)
+    [definition] = here.definitions()
+    there = """
+import sys
+from flownet._flownet import ClassTable
+classes = ClassTable()
+classes.add(bytes.fromhex(sys.argv[1]))
+print(*(definition.hex() for definition in classes.definitions()))
+"""
+    run = subprocess.run([sys.executable, "-c", there, definition.hex()], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == [definition.hex()]
+
+
 def test_a_class_that_is_another_there_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     here = ClassTable()
     encode(Point(1), classes=here)

@@ -87,3 +87,22 @@ def test_each_window_is_what_its_slices_give(kind: str, data: st.DataObject) -> 
     times.sort(key=lambda at: at + (at * 7 % (lateness + 1)) / 2)
     records = [(at, data.draw(NUMBERS)) for at in times]
     assert by_flownet(kind, records, size, slide, lateness) == by_brute_force(kind, records, size, slide)
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_a_key_of_several_forms_is_shown_as_the_windows_first_record_gave_it(data: st.DataObject) -> None:
+    """1, 1.0 and True are one key. What a window shows must not depend on what was kept of the one before."""
+    slide = data.draw(st.integers(1, 3))
+    size = data.draw(st.integers(slide, 20))
+    times = sorted(data.draw(st.lists(st.integers(0, 60), min_size=1, max_size=30)))
+    records = [(at, data.draw(st.sampled_from([1, 1.0, True]))) for at in times]
+    strategy = fn.WatermarkStrategy[Value].for_monotonous_timestamps().with_timestamp_assigner(0)
+    env = fn.Environment()
+    keyed = env.from_collection(records).assign_timestamps_and_watermarks(strategy).key_by(1)
+    results = keyed.window(fn.Sliding(ms(size), ms(slide))).with_window().count().collect()
+    env.execute(workers=0)
+    shown = {(window.start_ms, repr(key), count) for key, window, count in results}
+    starts = {start for at in times for start in range(at // slide * slide, at - size, -slide)}
+    inside = {start: [key for at, key in records if start <= at < start + size] for start in starts}
+    assert shown == {(start, repr(keys[0]), len(keys)) for start, keys in inside.items()}

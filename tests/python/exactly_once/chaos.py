@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
+import resource
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -30,36 +33,66 @@ class Chaos:
     seed: int = 0
     workers_killed: int = 0
     jobs_killed: int = 0
+    other: Counter[str] = field(default_factory=Counter)
+    """What else was done, and how often."""
     runs: int = 0
     log: list[str] = field(default_factory=list)
+    _parallelism: int = 2
+    _is_impaired: bool = False
+    """The storage was gone, or the disk full, in this run: it may have ended because of that."""
 
     def run(self) -> None:
         """Run the job to its end, whatever it takes."""
         draw = random.Random(self.seed)
+        self._storage.mkdir()
+        self._link.symlink_to(self._storage)
+        (self.folder / "no folder").touch()
         while True:
             self.runs += 1
-            process = self._start()
+            self._is_impaired = False
+            process = self._start(draw)
             self._disturb(process, draw)
             output = process.communicate()[0]
             self.log.append(f"run {self.runs}: exit {process.returncode}\n{output[-2000:]}")
             self.jobs_killed += process.returncode == -signal.SIGKILL
             if process.returncode == 0:
                 return
-            assert process.returncode == -signal.SIGKILL or self._never_ran(output), self.log[-1]
+            is_expected = process.returncode == -signal.SIGKILL or self._is_impaired or self._never_ran(output)
+            assert is_expected, self.log[-1]
+
+    @property
+    def _storage(self) -> Path:
+        return self.folder / "kept"
+
+    @property
+    def _link(self) -> Path:
+        """What the job knows the storage by."""
+        return self.folder / "checkpoints"
 
     def _never_ran(self, output: str) -> bool:
         """Say whether a run ended before the job came to run: then it is not started again by itself."""
         lost = "flownet.errors.LaunchError: " in output or "flownet.errors.WorkerLostError: " in output
-        return lost and not any((self.folder / "checkpoints").rglob("manifest"))
+        return lost and not any(self._storage.rglob("manifest"))
 
-    def _start(self) -> subprocess.Popen[str]:
+    def _has_in_flight(self) -> bool:
+        """Say whether a checkpoint has overtaken records: with them a job goes on by the ways that they were on."""
+        return any(b"in_flight." in manifest.read_bytes() for manifest in self._storage.rglob("manifest"))
+
+    def _start(self, draw: random.Random) -> subprocess.Popen[str]:
+        # In the first run as in most others; a job goes on with other subtasks, too, unless records were on their way.
+        if self.runs > 1 and not self._has_in_flight():
+            self._parallelism = draw.choice([1, 2, 2, 3])
         environ = {
             **os.environ,
             "CHAOS_INPUT": str(self.folder / "in"),
             "CHAOS_OUTPUT": str(self.folder / "out"),
             "CHAOS_RATE": "2000/s",
+            "CHAOS_PARALLELISM": str(self._parallelism),
+            # By turns: never, at once, when it has taken too long.
+            "FLOWNET_CHECKPOINT_UNALIGNED": ["false", "true", "false"][self.runs % 3],
+            "FLOWNET_CHECKPOINT_ALIGNED_TIMEOUT": ["none", "none", "5ms"][self.runs % 3],
         }
-        command = [sys.executable, "-m", "flownet", "run", "--workers", "2", "-r", str(self.folder / "checkpoints")]
+        command = [sys.executable, "-m", "flownet", "run", "--workers", "2", "-r", str(self._link)]
         return subprocess.Popen(
             [*command, "-s", "0.15", f"{HERE / 'jobs.py'}:{self.job}"],
             env=environ,
@@ -69,21 +102,65 @@ class Chaos:
         )
 
     def _disturb(self, process: subprocess.Popen[str], draw: random.Random) -> None:
-        """Kill workers of a run, or all of it, until it ends."""
+        """Do something to the workers of a run, or to all of it, until it ends."""
         while process.poll() is None and self.workers_killed + self.jobs_killed < self.kills:
-            # Long enough, now and then, for a checkpoint; short enough, often, to come during a recovery.
-            time.sleep(draw.choice([0.05, 0.3, 1.0, 2.0, 4.0]) * draw.random())
+            # Long enough, now and then, for a checkpoint; short enough, often, to come during a recovery. The first
+            # thing that happens is a kill, and soon: the shortest of jobs has had one before it ends.
+            is_first = self.workers_killed + self.jobs_killed == 0
+            time.sleep((1.0 if is_first else draw.choice([0.05, 0.3, 1.0, 2.0, 4.0])) * draw.random())
             workers = _children(process.pid)
-            if draw.random() < 0.2:
+            what = 1.0 if is_first else draw.random()
+            if what < 0.2:
                 return process.kill()
-            elif workers:
-                with suppress(ProcessLookupError):
-                    os.kill(draw.choice(workers), signal.SIGKILL)
+            if not workers:
+                continue
+            worker = draw.choice(workers)
+            with suppress(ProcessLookupError):
+                if what < 0.3:
+                    self._stand_still(worker, draw.random())
+                elif what < 0.4:
+                    self._take_storage(0.5 * draw.random())
+                elif what < 0.5:
+                    self._fill_disk([process.pid, *workers], 0.5 * draw.random())
+                else:
+                    os.kill(worker, signal.SIGKILL)
                     self.workers_killed += 1
+
+    def _stand_still(self, worker: int, seconds: float) -> None:
+        self.other["stopped and gone on with"] += 1
+        os.kill(worker, signal.SIGSTOP)
+        time.sleep(seconds)
+        os.kill(worker, signal.SIGCONT)
+
+    def _take_storage(self, seconds: float) -> None:
+        """Let the name of the storage lead to a file for a while, where no folder can be made either."""
+        self.other["without storage"] += 1
+        self._is_impaired = True
+        self._lead_to(self.folder / "no folder")
+        time.sleep(seconds)
+        self._lead_to(self._storage)
+
+    def _lead_to(self, target: Path) -> None:
+        other = self.folder / "link"
+        other.symlink_to(target)
+        other.replace(self._link)
+
+    def _fill_disk(self, processes: list[int], seconds: float) -> None:
+        """Let no file grow any more: writes end in the middle, and with an error."""
+        self.other["disk full"] += 1
+        self._is_impaired = True
+        limits = [(pid, _limit_files(pid, 2000)) for pid in processes]
+        time.sleep(seconds)
+        for pid, before in limits:
+            if before is not None:
+                _limit_files(pid, before)
 
     def lines(self) -> list[str]:
         """What the job has written, as others see it."""
-        files = sorted((self.folder / "out").glob("*.txt"))
+        out = self.folder / "out"
+        if (out / "lines.db").exists():
+            return _rows(out / "lines.db")
+        files = sorted([*out.glob("*.txt"), *out.glob("*.csv")])
         return [line for file in files for line in file.read_text().splitlines()]
 
     def judge(self, expected: Iterable[str]) -> tuple[int, int]:
@@ -92,7 +169,26 @@ class Chaos:
         return (wanted - found).total(), (found - wanted).total()
 
     def __str__(self) -> str:
-        return f"{self.workers_killed} workers and {self.jobs_killed} jobs killed, {self.runs} runs"
+        others = "".join(f", {number} {what}" for what, number in sorted(self.other.items()))
+        return f"{self.workers_killed} workers and {self.jobs_killed} jobs killed, {self.runs} runs{others}"
+
+
+def _limit_files(pid: int, most_bytes: int) -> int | None:
+    """Set how long files of a process may become; returns what it was, or None if the process is gone."""
+    with suppress(ProcessLookupError, PermissionError):
+        soft, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (most_bytes, hard))
+        return soft
+    return None
+
+
+def _rows(path: Path) -> list[str]:
+    database = sqlite3.connect(path)
+    try:
+        lines = [line for (line,) in database.execute("select line from lines")]
+        return lines + [f"{word} {number}" for word, number in database.execute("select * from counts")]
+    finally:
+        database.close()
 
 
 def _children(pid: int) -> list[int]:
@@ -129,7 +225,60 @@ def expected_windows(lines: list[tuple[int, str]]) -> list[str]:
     return [f"{word} {start} {count}" for (word, start), count in counts.items()]
 
 
-EXPECTED = {"running_counts": expected_running, "windowed_counts": expected_windows}
+def expected_lines(lines: list[tuple[int, str]]) -> list[str]:
+    """What is every line once."""
+    return [f"{time_ms} {word}" for time_ms, word in lines]
+
+
+def expected_sessions(lines: list[tuple[int, str]]) -> list[str]:
+    """What ``sessions`` writes."""
+    found: dict[str, list[list[int]]] = {}
+    for time_ms, word in sorted(lines):
+        mine = found.setdefault(word, [])
+        if mine and time_ms < mine[-1][1]:
+            mine[-1][1:] = [time_ms + 100, mine[-1][2] + 1]
+        else:
+            mine.append([time_ms, time_ms + 100, 1])
+    return [f"{word} {start} {end} {count}" for word, mine in found.items() for start, end, count in mine]
+
+
+def expected_timers(lines: list[tuple[int, str]]) -> list[str]:
+    """What ``timers`` writes."""
+    counts = Counter((word, time_ms // 1000) for time_ms, word in lines)
+    return [f"{word} {1000 * (second + 1)} {count}" for (word, second), count in counts.items()]
+
+
+def expected_pairs(lines: list[tuple[int, str]]) -> list[str]:
+    """What ``interval_join`` writes."""
+    by_word: dict[str, list[int]] = {}
+    for time_ms, word in sorted(lines):
+        by_word.setdefault(word, []).append(time_ms)
+    return [
+        f"{one} {word} {two} {word}"
+        for word, times in by_word.items()
+        for at, one in enumerate(times)
+        for two in itertools.takewhile(lambda time_ms, one=one: time_ms <= one + 100, times[at + 1 :])  # type: ignore[misc]
+        if two > one
+    ]
+
+
+def expected_rows(lines: list[tuple[int, str]]) -> list[str]:
+    """What ``into_sqlite`` writes."""
+    counts = Counter(word for _, word in lines)
+    return expected_lines(lines) + [f"{word} {count}" for word, count in counts.items()]
+
+
+EXPECTED = {
+    "running_counts": expected_running,
+    "windowed_counts": expected_windows,
+    "late_windows": expected_lines,
+    "sessions": expected_sessions,
+    "timers": expected_timers,
+    "interval_join": expected_pairs,
+    "calls": expected_lines,
+    "into_csv": expected_lines,
+    "into_sqlite": expected_rows,
+}
 
 
 def chaos(job: str, folder: Path, kills: int, records: int, seed: int) -> Chaos:

@@ -15,7 +15,19 @@ from typing import Any
 import pytest
 
 import flownet as fn
-from flownet import aggregate, collected, errors, functions, record_functions, state, trigger, watermark, window
+from flownet import (
+    aggregate,
+    collected,
+    errors,
+    functions,
+    record_functions,
+    repeatable,
+    sqlite,
+    state,
+    trigger,
+    watermark,
+    window,
+)
 from flownet.streams import all_windowed, checks, connected, joined, keyed, sinks, stream, windowed, windows
 
 ROOT = Path(__file__).parents[3]
@@ -72,6 +84,8 @@ MODULES = [
         errors,
         functions,
         record_functions,
+        repeatable,
+        sqlite,
         state,
         trigger,
         watermark,

@@ -54,6 +54,36 @@ def numbers() -> Iterator[int]:
     yield from range(10)
 
 
+def squares(position: int | None) -> Iterator[tuple[int, int]]:
+    """Yield squares with where to go on."""
+    for number in range(position or 0, 3):
+        yield number + 1, number * number
+
+
+class Letters(fn.Source[str]):
+    """A letter for each split."""
+
+    def splits(self) -> list[str]:
+        return ["a", "b"]
+
+    def open(self, split: str, position: int | None) -> fn.SplitReader[str]:
+        return Letter(split, position or 0)
+
+
+class Letter(fn.SplitReader[str]):
+    """One letter."""
+
+    def __init__(self, letter: str, read: int) -> None:
+        self.letter, self.times = letter, read
+
+    def read(self) -> list[str] | None:
+        self.times += 1
+        return [self.letter] if self.times == 1 else None
+
+    def position(self) -> int:
+        return self.times
+
+
 def spread(key: int, subtasks: int) -> int:
     """Choose a subtask."""
     return key % subtasks
@@ -96,6 +126,17 @@ def describe(env: fn.Environment, folder: Path) -> tuple[fn.Collected[str], fn.C
     texts.rescale().map(int).broadcast().map(abs).disable_chaining().forward()
     whole.partition_custom(spread, key=lambda number: number).sink_to(Lines(str(folder))).name("files")
     whole.write_text(folder / "out").uid("out")
+    pairs.write_json(folder / "json", default=str)
+    pairs.write_csv(folder / "csv", columns=["word", "number"], delimiter=";")
+    pairs.sink_to(fn.SqliteSink(folder / "pairs.db", "pairs", columns=["word", "number"], key=["word"]))
+    letters = env.from_source(Letters(), rate_limit=1000)
+    assert_type(letters, fn.Stream[str])
+    letters.collect()
+    if not folder.exists():
+        read = env.from_source(fn.KafkaSource("localhost:9092", ["a", "b"], value="text", start="latest", group="g"))
+        assert_type(read, fn.Stream[fn.KafkaRecord])
+        read.sink_to(fn.KafkaSink("localhost:9092", "c", key="text", value="json", guarantee="at_least_once"))
+    env.from_resumable(squares).collect()
     return keyed.collect(), keyed.process(Quiet()).collect()
 
 

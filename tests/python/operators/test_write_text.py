@@ -77,7 +77,7 @@ def test_two_jobs_on_one_folder_do_not_take_each_others_file(workers: int, tmp_p
     with first.execute_async(workers) as job:
         while not list(tmp_path.iterdir()):
             job.status()
-        with pytest.raises(fn.errors.OperatorError, match="another write_text is writing it"):
+        with pytest.raises(fn.errors.OperatorError, match="another sink is writing it"):
             second.execute(workers)
         assert job.status().state == "running"
         assert [file.name for file in tmp_path.iterdir()] == ["part-0.txt.inprogress"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -426,3 +427,65 @@ def _append(times: list[int], record: tuple[str, int]) -> list[int]:
 
 def _both(one: list[int], other: list[int]) -> list[int]:
     return one + other
+
+
+@dataclass(frozen=True)
+class Person:
+    """A key whose canonical form is no value."""
+
+    name: str
+    age: int
+
+
+class CountsOfKey(fn.KeyedProcessFunction[Person, Any, Any]):
+    def process(self, value: Any, ctx: fn.KeyedContext) -> None:
+        ctx.state["count"] = ctx.state.get("count", 0) + 1
+        ctx.timer_service().register_event_time_timer(100)
+
+    def on_timer(self, timestamp_ms: int, ctx: fn.KeyedContext) -> None:
+        ctx.state["fired"] = timestamp_ms
+
+
+class KeepsForKey(fn.ProcessWindowFunction[Person, Any, Any]):
+    def process(self, key: Person, ctx: fn.WindowContext, values: list[Any]) -> list[int]:
+        ctx.global_state["windows"] = ctx.global_state.get("windows", 0) + 1
+        return [len(values)]
+
+
+def test_state_is_shown_by_keys_of_ones_own_classes() -> None:
+    ann = Person("ann", 30)
+    with Harness(lambda people: people.key_by(lambda person: person).process(CountsOfKey())) as harness:
+        harness.send(ann, 1)
+        assert harness.state(ann) == {"count": 1}
+        harness.watermark(100)
+        assert harness.states == {ann: {"count": 1, "fired": 100}}
+    keyed: Callable[[Any], Any] = lambda people: people.key_by(lambda person: person)  # noqa: E731
+    with Harness(lambda people: keyed(people).window(fn.Tumbling("1s")).process(KeepsForKey())) as harness:
+        harness.send(ann, 1)
+        assert harness.watermark(2_000) == [1]
+        assert harness.global_state(ann) == {"windows": 1}
+    with Harness(lambda one, other: keyed(one).interval_join(keyed(other)).between("0ms", "9ms").process()) as harness:
+        harness.send(ann, 1)
+        assert harness.states == {ann: {"left": [ann]}}
+    with Harness(lambda one, other: keyed(one).as_of_join(keyed(other)).process()) as harness:
+        harness.send(ann, 1, input=1)
+        assert harness.states == {ann: {"right": [ann]}}
+
+
+def test_changes_come_out_and_what_they_keep_is_shown() -> None:
+    insert, before, after, _ = fn.RowKind
+    with Harness(lambda rows: rows.as_changes().key_by(0).count()) as harness:
+        assert harness.send(("a", 1)) == [(insert, ("a", 1))]
+        assert harness.send(("a", 2)) == [(before, ("a", 1)), (after, ("a", 2))]
+        assert harness.states == {"a": {"rows": 2, "accumulator": 2}}
+    ann = Person("ann", 30)
+
+    def join(people: fn.Stream[Any], visits: fn.Stream[Any]) -> fn.ChangeStream[Any]:
+        joined = people.as_changes().join(visits, "left").where(lambda person: person).equal_to(0)
+        return joined.apply()
+
+    with Harness(join) as harness:
+        assert harness.send(ann) == [(insert, (ann, None))]
+        assert list(harness.state(ann)) == ["left"]
+        assert harness.send((ann, 7), input=1) == [(before, (ann, None)), (after, (ann, (ann, 7)))]
+        assert sorted(harness.state(ann)) == ["left", "right"]

@@ -1,22 +1,35 @@
-"""The workloads that come with flownet, by name."""
+"""The workloads that come with flownet, by name: imported when they are asked for, as each run is a process."""
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Iterator
+from typing import Final
+
 from ...errors import ConfigError
 from ..workload import Workload
-from .bench import EXCHANGE, LATENCY
-from .laboratory import HEAD_OF_LINE
-from .live import LIVE_COUNTS
 
-WORKLOADS = {workload.name: workload for workload in (EXCHANGE, LATENCY, HEAD_OF_LINE, LIVE_COUNTS)}
+_HOMES: Final = {
+    "exchange": (".bench", "EXCHANGE"),
+    "latency": (".bench", "LATENCY"),
+    "head-of-line": (".laboratory", "HEAD_OF_LINE"),
+    "live-counts": (".live", "LIVE_COUNTS"),
+}
 
 
 def find(name: str) -> Workload:
     """Find a workload by name; raise `ConfigError` that lists those there are."""
     try:
-        return WORKLOADS[name]
+        module, constant = _HOMES[name]
     except KeyError:
-        known = ", ".join(sorted(WORKLOADS))
+        known = ", ".join(sorted(_HOMES))
         raise ConfigError(
             f"there is no workload {name!r}; there are: {known}", setting="workload", value=name
         ) from None
+    workload: Workload = getattr(importlib.import_module(module, __name__), constant)
+    return workload
+
+
+def each() -> Iterator[Workload]:
+    """Give all of them."""
+    return map(find, _HOMES)

@@ -10,9 +10,12 @@
 //! # Invariants
 //! - I1: checkpoints are numbered upwards, each triggered once; one is under way at a time.
 //! - I2: a checkpoint is published only if every task that has not ended acknowledged it, and what those that have ended
-//!   kept last goes with it.
+//!   kept last goes with it, but for what was on its way from them: that is kept by those behind them, or was read.
 //! - I3: [`Command::Complete`] comes only after it was said to be published, [`Command::Abort`] never for one that may be.
-//! - I4: when all tasks have finished, one more checkpoint is triggered without waiting for its time.
+//! - I4: one that was requested is triggered as soon as none is under way.
+//! - I5: when all tasks have finished, one more checkpoint is triggered without waiting for its time.
+//! - I6: one that takes longer than its aligned timeout is told to overtake, once, and counts only when every task that has
+//!   not ended has done so: an acknowledgement says nothing of barriers that are still in line.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -26,12 +29,18 @@ pub(crate) enum Input {
     Running,
     /// A task has taken its snapshot, and what it kept is written.
     Acknowledged { task: u32, checkpoint: u64, kept: Kept },
+    /// A task has overtaken for it what was in line at its outputs, and what that was is written.
+    Overtook { task: u32, checkpoint: u64, snapshot: TaskSnapshot },
+    /// It is to wait in line whatever that takes.
+    Aligned { checkpoint: u64 },
     /// A task could not.
     Declined { task: u32, checkpoint: u64, reason: String },
     /// A task's input has ended; it stays for one more checkpoint.
     Finished { task: u32 },
     /// A task has ended well.
     Ended { task: u32 },
+    /// Somebody wants one that is triggered from now on, whatever the time.
+    Requested,
     /// It counts.
     Published { checkpoint: u64 },
     /// It does not, and never will.
@@ -47,6 +56,8 @@ pub(crate) enum Input {
 pub(crate) enum Command {
     /// Tell the sources.
     Trigger { checkpoint: u64 },
+    /// Tell all tasks that it overtakes from now on.
+    Overtake { checkpoint: u64 },
     /// Write what it is made of, and then that it counts. Per task, by its number.
     Publish { checkpoint: u64, triggered_at: Duration, kept: BTreeMap<u32, Kept> },
     /// Tell all tasks that it counts.
@@ -68,6 +79,15 @@ pub(crate) struct Kept {
     pub(crate) has_finished: bool,
 }
 
+impl Kept {
+    /// The same once the task has ended: what was on its way from it then has come to those behind it, or is kept by them.
+    fn without_in_flight(&self) -> Self {
+        let parts = self.snapshot.parts.iter().filter(|part| !part.share.is_in_flight());
+        let snapshot = TaskSnapshot { parts: parts.cloned().collect(), ..self.snapshot.clone() };
+        Self { snapshot, ..self.clone() }
+    }
+}
+
 /// What the machine acts by.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CheckpointLimits {
@@ -75,6 +95,8 @@ pub(crate) struct CheckpointLimits {
     pub(crate) interval: Duration,
     /// From trigger to the last acknowledgement.
     pub(crate) timeout: Duration,
+    /// From trigger until it overtakes what it waits behind; none: never, or from the beginning.
+    pub(crate) aligned_timeout: Option<Duration>,
     /// From the end of one to the next trigger.
     pub(crate) min_pause: Duration,
     /// How many in a row may fail.
@@ -89,7 +111,11 @@ enum Phase {
     Pending {
         checkpoint: u64,
         since: Duration,
+        /// When it is to overtake.
+        overtakes_at: Option<Duration>,
         kept: BTreeMap<u32, Kept>,
+        /// Once it overtakes: what that was, of each task that has done so.
+        overtaken: Option<BTreeMap<u32, TaskSnapshot>>,
     },
     Publishing {
         checkpoint: u64,
@@ -110,32 +136,29 @@ pub(crate) struct CheckpointMachine {
     next_checkpoint: u64,
     phase: Phase,
     tasks: Vec<TaskPhase>,
-    /// What each task kept for the last checkpoint that counts, or that it was restored from.
+    /// What each task kept for the last checkpoint of this attempt that counts. No task ends before one that it took.
     last_kept: BTreeMap<u32, Kept>,
     /// What goes with the one that is being published.
     publishing: BTreeMap<u32, Kept>,
     next_trigger: Duration,
+    is_requested: bool,
     /// Of those in a row.
     failed: u32,
     commands: VecDeque<Command>,
 }
 
 impl CheckpointMachine {
-    /// For so many tasks; the first checkpoint is `next_checkpoint`. `restored` is what tasks began with.
-    pub(crate) fn new(
-        limits: CheckpointLimits,
-        tasks: usize,
-        next_checkpoint: u64,
-        restored: BTreeMap<u32, Kept>,
-    ) -> Self {
+    /// For so many tasks; the first checkpoint is `next_checkpoint`.
+    pub(crate) fn new(limits: CheckpointLimits, tasks: usize, next_checkpoint: u64) -> Self {
         Self {
             limits,
             next_checkpoint,
             phase: Phase::Off,
             tasks: vec![TaskPhase::Runs; tasks],
-            last_kept: restored,
+            last_kept: BTreeMap::new(),
             publishing: BTreeMap::new(),
             next_trigger: Duration::MAX,
+            is_requested: false,
             failed: 0,
             commands: VecDeque::new(),
         }
@@ -150,6 +173,14 @@ impl CheckpointMachine {
             }
             Input::Running | Input::Tick => {}
             Input::Acknowledged { task, checkpoint, kept } => self.acknowledged(task, checkpoint, kept),
+            Input::Overtook { task, checkpoint, snapshot } => self.overtook(task, checkpoint, snapshot),
+            Input::Aligned { checkpoint } => {
+                if let Phase::Pending { checkpoint: of, overtakes_at, .. } = &mut self.phase
+                    && *of == checkpoint
+                {
+                    *overtakes_at = None;
+                }
+            }
             Input::Declined { task, checkpoint, reason } => {
                 if self.is_pending(checkpoint) && (task as usize) < self.tasks.len() {
                     self.abort(checkpoint, reason, now);
@@ -157,6 +188,7 @@ impl CheckpointMachine {
             }
             Input::Finished { task } => self.reached(task, TaskPhase::Finished),
             Input::Ended { task } => self.reached(task, TaskPhase::Ended),
+            Input::Requested => self.is_requested = true,
             Input::Published { checkpoint } => self.published(checkpoint, now),
             Input::NotPublished { checkpoint, reason } => {
                 if matches!(self.phase, Phase::Publishing { checkpoint: of } if of == checkpoint) {
@@ -184,7 +216,10 @@ impl CheckpointMachine {
     pub(crate) fn poll_timeout(&self) -> Option<Duration> {
         let at = match &self.phase {
             Phase::Idle => self.next_trigger,
-            Phase::Pending { since, .. } => *since + self.limits.timeout,
+            Phase::Pending { since, overtakes_at, .. } => {
+                let given_up = *since + self.limits.timeout;
+                overtakes_at.map_or(given_up, |overtakes_at| overtakes_at.min(given_up))
+            }
             Phase::Off | Phase::Publishing { .. } => return None,
         };
         (at < Duration::MAX).then_some(at)
@@ -199,6 +234,15 @@ impl CheckpointMachine {
         }
     }
 
+    fn overtook(&mut self, task: u32, checkpoint: u64, new: TaskSnapshot) {
+        if let Phase::Pending { checkpoint: of, overtaken: Some(overtaken), .. } = &mut self.phase
+            && *of == checkpoint
+            && (task as usize) < self.tasks.len()
+        {
+            overtaken.entry(task).or_insert(new);
+        }
+    }
+
     fn reached(&mut self, task: u32, phase: TaskPhase) {
         let Some(known) = self.tasks.get_mut(task as usize) else { return };
         if *known == TaskPhase::Ended {
@@ -206,7 +250,7 @@ impl CheckpointMachine {
         }
         *known = phase;
         if phase == TaskPhase::Finished && self.next_trigger < Duration::MAX && self.all_finished() {
-            // I4.
+            // I5.
             self.next_trigger = Duration::ZERO;
         }
     }
@@ -216,20 +260,26 @@ impl CheckpointMachine {
     }
 
     fn publish_if_complete(&mut self) {
-        let Phase::Pending { checkpoint, since, kept } = &mut self.phase else { return };
-        let missing =
-            (0..).zip(&self.tasks).any(|(task, phase)| *phase != TaskPhase::Ended && !kept.contains_key(&task));
-        if missing {
+        let Phase::Pending { checkpoint, since, kept, overtaken, .. } = &mut self.phase else { return };
+        let has_answered =
+            |task| kept.contains_key(&task) && overtaken.as_ref().is_none_or(|overtaken| overtaken.contains_key(&task));
+        if (0..).zip(&self.tasks).any(|(task, phase)| *phase != TaskPhase::Ended && !has_answered(task)) {
             return;
         }
         let (checkpoint, triggered_at) = (*checkpoint, *since);
         // I2: of a task that has ended since its acknowledgement, that one; of one that ended before, its last.
-        let mut kept = std::mem::take(kept);
+        let (mut kept, overtaken) = (std::mem::take(kept), overtaken.take());
+        for (task, overtaken) in overtaken.into_iter().flatten() {
+            if let Some(kept) = kept.get_mut(&task) {
+                kept.snapshot.parts.extend(overtaken.parts);
+                kept.snapshot.bytes += overtaken.bytes;
+            }
+        }
         for (task, phase) in (0..).zip(&self.tasks) {
             if *phase == TaskPhase::Ended
                 && let Some(last) = self.last_kept.get(&task)
             {
-                kept.entry(task).or_insert_with(|| last.clone());
+                kept.entry(task).or_insert_with(|| last.without_in_flight());
             }
         }
         self.publishing = kept.clone();
@@ -277,22 +327,38 @@ impl CheckpointMachine {
 
     fn check_times(&mut self, now: Duration) {
         match &self.phase {
-            Phase::Pending { checkpoint, since, kept } if now >= *since + self.limits.timeout => {
+            Phase::Pending { checkpoint, since, kept, .. } if now >= *since + self.limits.timeout => {
                 let waits = |(task, phase): &(u32, &TaskPhase)| **phase != TaskPhase::Ended && !kept.contains_key(task);
                 let silent = (0..).zip(&self.tasks).filter(waits).count();
                 let (checkpoint, limit) = (*checkpoint, self.limits.timeout);
                 let reason = format!("{silent} of {} tasks have not answered within {limit:?}", self.tasks.len());
                 self.abort(checkpoint, reason, now);
             }
+            Phase::Pending { checkpoint, overtakes_at: Some(overtakes_at), .. } if now >= *overtakes_at => {
+                let checkpoint = *checkpoint;
+                self.overtake(checkpoint);
+            }
             _ => {}
         }
         let has_tasks = self.tasks.iter().any(|phase| *phase != TaskPhase::Ended);
-        if matches!(self.phase, Phase::Idle) && now >= self.next_trigger && has_tasks {
+        let is_due = now >= self.next_trigger || self.is_requested;
+        if matches!(self.phase, Phase::Idle) && is_due && has_tasks {
+            self.is_requested = false;
             let checkpoint = self.next_checkpoint;
             self.next_checkpoint += 1;
             self.next_trigger = now + self.limits.interval;
-            self.phase = Phase::Pending { checkpoint, since: now, kept: BTreeMap::new() };
+            let overtakes_at = self.limits.aligned_timeout.map(|timeout| now + timeout);
+            self.phase =
+                Phase::Pending { checkpoint, since: now, overtakes_at, kept: BTreeMap::new(), overtaken: None };
             self.commands.push_back(Command::Trigger { checkpoint });
+        }
+    }
+
+    /// I6.
+    fn overtake(&mut self, of: u64) {
+        if let Phase::Pending { overtakes_at, overtaken, .. } = &mut self.phase {
+            (*overtakes_at, *overtaken) = (None, Some(BTreeMap::new()));
+            self.commands.push_back(Command::Overtake { checkpoint: of });
         }
     }
 

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use flownet_store::TaskSnapshot;
+use flownet_runtime::snapshot::Share;
+use flownet_store::{PartRef, TaskSnapshot};
 
 use super::*;
 
@@ -11,7 +12,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 fn limits() -> CheckpointLimits {
     let (interval, timeout, min_pause) = (SECOND * 10, SECOND * 60, Duration::ZERO);
-    CheckpointLimits { interval, timeout, min_pause, tolerable_failures: 0 }
+    CheckpointLimits { interval, timeout, aligned_timeout: None, min_pause, tolerable_failures: 0 }
 }
 
 /// Marked with the checkpoint and the task that it is of.
@@ -20,8 +21,14 @@ fn kept(checkpoint: u64, task: u32) -> Kept {
     Kept { snapshot, is_last: false, has_finished: false }
 }
 
+/// Of a checkpoint's file.
+pub(super) fn part(uid: &str, name: &str, share: Share) -> PartRef {
+    let (uid, name, file) = (uid.into(), name.into(), "f".into());
+    PartRef { uid, name, share, file, offset: 0, bytes: 9, crc: 0, is_of_changes: false }
+}
+
 fn machine(tasks: usize, limits: CheckpointLimits) -> CheckpointMachine {
-    let mut machine = CheckpointMachine::new(limits, tasks, 1, BTreeMap::new());
+    let mut machine = CheckpointMachine::new(limits, tasks, 1);
     machine.handle(Input::Running, Duration::ZERO);
     machine
 }
@@ -164,6 +171,82 @@ fn what_tasks_that_have_ended_kept_goes_with_every_checkpoint_after() {
     }
 }
 
+#[test]
+fn what_was_on_its_way_from_a_task_that_has_ended_is_of_one_checkpoint_only() {
+    let state = part("#1", "state", Share::All { subtask: 0 });
+    let on_its_way = part("#1", "state", Share::Channel { edge: 0, producer: 0, subpartition: 0 });
+    let mut machine = machine(2, limits());
+    machine.handle(Input::Finished { task: 0 }, SECOND);
+    machine.handle(Input::Tick, SECOND * 10);
+    let snapshot = TaskSnapshot { parts: vec![state.clone(), on_its_way.clone()], bytes: 18 };
+    let last = Kept { snapshot, is_last: true, has_finished: true };
+    machine.handle(Input::Acknowledged { task: 0, checkpoint: 1, kept: last }, SECOND * 10);
+    // It ends with the checkpoint that keeps its end, and those behind it read on.
+    for (checkpoint, parts) in [(1, vec![state.clone(), on_its_way]), (2, vec![state.clone()]), (3, vec![state])] {
+        let now = SECOND * 10 * checkpoint as u32;
+        machine.handle(Input::Tick, now);
+        acknowledge(&mut machine, checkpoint, 1, now);
+        let published = commands(&mut machine);
+        let Some(Command::Publish { kept, .. }) = published.last() else { panic!("{published:?}") };
+        assert_eq!(kept[&0].snapshot.parts, parts, "{checkpoint}");
+        machine.handle(Input::Published { checkpoint }, now);
+        machine.handle(Input::Ended { task: 0 }, now);
+    }
+}
+
+#[test]
+fn one_that_is_asked_for_is_taken_at_once_or_behind_the_one_under_way() {
+    let mut machine = machine(1, CheckpointLimits { min_pause: SECOND * 5, ..limits() });
+    machine.handle(Input::Requested, SECOND);
+    machine.handle(Input::Requested, SECOND);
+    assert_eq!(commands(&mut machine), [Command::Trigger { checkpoint: 1 }], "several want the same");
+    machine.handle(Input::Requested, SECOND * 2);
+    assert!(commands(&mut machine).is_empty(), "it was triggered before");
+    acknowledge(&mut machine, 1, 0, SECOND * 3);
+    commands(&mut machine);
+    machine.handle(Input::Published { checkpoint: 1 }, SECOND * 4);
+    assert_eq!(commands(&mut machine), [Command::Complete { checkpoint: 1 }, Command::Trigger { checkpoint: 2 }]);
+}
+
+#[test]
+fn one_that_takes_too_long_in_line_overtakes_and_waits_for_all_to_have_done_so() {
+    let aligned_timeout = Some(SECOND * 2);
+    let mut machine = machine(2, CheckpointLimits { aligned_timeout, ..limits() });
+    machine.handle(Input::Tick, SECOND * 10);
+    commands(&mut machine);
+    acknowledge(&mut machine, 1, 0, SECOND * 11);
+    assert_eq!(machine.poll_timeout(), Some(SECOND * 12));
+    machine.handle(Input::Tick, SECOND * 12);
+    machine.handle(Input::Tick, SECOND * 13);
+    assert_eq!(commands(&mut machine), [Command::Overtake { checkpoint: 1 }]);
+    assert_eq!(machine.poll_timeout(), Some(SECOND * 70), "it may still take too long");
+    acknowledge(&mut machine, 1, 1, SECOND * 13);
+    let part = part("#1", "in_flight.output", Share::Channel { edge: 0, producer: 0, subpartition: 0 });
+    for (task, parts) in [(1, vec![]), (0, vec![part.clone()])] {
+        assert!(commands(&mut machine).is_empty(), "task {task} may have barriers in line");
+        let snapshot = TaskSnapshot { parts, bytes: 5 };
+        machine.handle(Input::Overtook { task, checkpoint: 1, snapshot }, SECOND * 14);
+    }
+    let published = commands(&mut machine);
+    let [Command::Publish { kept: all, .. }] = &published[..] else { panic!("{published:?}") };
+    assert_eq!((&all[&0].snapshot.parts[..], all[&0].snapshot.bytes), (&[part][..], kept(1, 0).snapshot.bytes + 5));
+    assert_eq!(all[&1].snapshot.parts, []);
+}
+
+#[test]
+fn one_that_is_in_time_or_to_be_aligned_is_never_told_to_overtake() {
+    let mut machine = machine(1, CheckpointLimits { aligned_timeout: Some(SECOND * 2), ..limits() });
+    machine.handle(Input::Tick, SECOND * 10);
+    acknowledge(&mut machine, 1, 0, SECOND * 11);
+    machine.handle(Input::Published { checkpoint: 1 }, SECOND * 15);
+    machine.handle(Input::Tick, SECOND * 20);
+    machine.handle(Input::Aligned { checkpoint: 2 }, SECOND * 20);
+    machine.handle(Input::Tick, SECOND * 50);
+    let told = commands(&mut machine);
+    assert!(!told.iter().any(|command| matches!(command, Command::Overtake { .. })), "{told:?}");
+    assert_eq!(machine.poll_timeout(), Some(SECOND * 80));
+}
+
 /// A world of tasks that answer late, twice, in any order or never.
 struct World {
     rng: fastrand::Rng,
@@ -175,6 +258,8 @@ struct World {
     /// What is on its way to the tasks.
     orders: Vec<(Duration, usize, Told)>,
     losses: bool,
+    /// Checkpoints that were told to overtake.
+    overtaking: BTreeSet<u64>,
     triggered: u64,
     published: BTreeSet<u64>,
     being_published: Option<u64>,
@@ -183,6 +268,7 @@ struct World {
 #[derive(Clone, Copy, Debug)]
 enum Told {
     Trigger(u64),
+    Overtake(u64),
     Complete(u64),
 }
 
@@ -201,25 +287,44 @@ impl World {
     fn new(seed: u64) -> Self {
         let mut rng = fastrand::Rng::with_seed(seed);
         let losses = rng.bool();
+        // Late enough, often, for all to have answered before.
+        let aligned_timeout = rng.bool().then(|| Duration::from_millis(rng.u64(1..2_000)));
         let limits = CheckpointLimits {
             interval: Duration::from_millis(rng.u64(1..5_000)),
-            timeout: Duration::from_millis(rng.u64(1_000..5_000)),
+            timeout: aligned_timeout.unwrap_or_default() + Duration::from_millis(rng.u64(1_000..5_000)),
+            aligned_timeout,
             min_pause: Duration::from_millis(rng.u64(0..2_000)),
             tolerable_failures: u32::MAX,
         };
         let count = rng.usize(1..6);
-        let mut machine = CheckpointMachine::new(limits, count, 1, BTreeMap::new());
+        let mut machine = CheckpointMachine::new(limits, count, 1);
         machine.handle(Input::Running, Duration::ZERO);
         let finishes = |rng: &mut fastrand::Rng| Duration::from_millis(rng.u64(0..30_000));
         let tasks = (0..count).map(|_| Task { finishes_at: finishes(&mut rng), ..Task::default() }).collect();
         let (mail, orders, published) = (Vec::new(), Vec::new(), BTreeSet::new());
         let now = Duration::ZERO;
-        Self { rng, machine, now, tasks, mail, orders, losses, triggered: 0, published, being_published: None }
+        Self {
+            rng,
+            machine,
+            now,
+            tasks,
+            mail,
+            orders,
+            losses,
+            overtaking: BTreeSet::new(),
+            triggered: 0,
+            published,
+            being_published: None,
+        }
     }
 
     fn run(&mut self) {
         while self.now < SECOND * 3000 && !self.tasks.iter().all(|task| task.has_ended) {
             self.now += Duration::from_millis(self.rng.u64(1..100));
+            if self.rng.u8(0..100) == 0 {
+                self.machine.handle(Input::Requested, self.now);
+                self.obey();
+            }
             self.tasks_finish();
             self.deliver();
             self.machine.handle(Input::Tick, self.now);
@@ -234,7 +339,7 @@ impl World {
 
     /// Perhaps twice, perhaps never. Reports of a task's own course are not lost: their connection is what keeps it alive.
     fn post(&mut self, input: Input) {
-        let may_be_lost = matches!(input, Input::Acknowledged { .. } | Input::Declined { .. });
+        let may_be_lost = matches!(input, Input::Acknowledged { .. } | Input::Overtook { .. } | Input::Declined { .. });
         let copies = match self.rng.u8(0..10) {
             0 if self.losses && may_be_lost => 0,
             1 => 2,
@@ -297,6 +402,12 @@ impl World {
                 }
             }
             Told::Trigger(_) => {}
+            Told::Overtake(checkpoint) => {
+                let task = number as u32;
+                let share = Share::Channel { edge: 0, producer: task, subpartition: 0 };
+                let snapshot = TaskSnapshot { parts: vec![part("#1", "in_flight.output", share)], bytes: 0 };
+                self.post(Input::Overtook { task, checkpoint, snapshot });
+            }
             Told::Complete(checkpoint) => {
                 if task.last.is_some_and(|last| last <= checkpoint) {
                     task.has_ended = true;
@@ -314,6 +425,11 @@ impl World {
                     assert_eq!(self.being_published, None, "I1: one at a time");
                     self.triggered = checkpoint;
                     self.tell_all(Told::Trigger(checkpoint));
+                }
+                Command::Overtake { checkpoint } => {
+                    assert_eq!(checkpoint, self.triggered);
+                    assert!(self.overtaking.insert(checkpoint), "I6: once");
+                    self.tell_all(Told::Overtake(checkpoint));
                 }
                 Command::Publish { checkpoint, kept, .. } => {
                     assert_eq!(checkpoint, self.triggered);
@@ -347,7 +463,12 @@ impl World {
             let task = &self.tasks[*number as usize];
             assert_eq!(kept.snapshot.bytes % 1000, u64::from(*number));
             assert!(of == checkpoint || (task.has_ended && kept.is_last), "{of} in {checkpoint} of a task that runs");
-            assert_eq!(task.kept.get(&of), Some(kept), "as the task kept it");
+            let overtaken = kept.snapshot.parts.len();
+            let is_told = of == checkpoint && self.overtaking.contains(&checkpoint);
+            assert!(overtaken == usize::from(is_told) || task.has_ended, "I6: {overtaken} in {checkpoint}");
+            let parts = Vec::new();
+            let kept = Kept { snapshot: TaskSnapshot { parts, ..kept.snapshot.clone() }, ..kept.clone() };
+            assert_eq!(task.kept.get(&of), Some(&kept), "as the task kept it");
         }
     }
 

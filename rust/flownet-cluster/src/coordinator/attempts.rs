@@ -10,6 +10,7 @@ use flownet_store::StoreError;
 
 use super::driver::{Driver, Event, Seat, flow_loop, job_machine, stall_machine};
 use crate::{
+    alignment::AlignmentMachine,
     error::ClusterError,
     machine::{JobState, Outcome},
 };
@@ -26,8 +27,9 @@ impl Driver {
             let Some(delay) = self.next_attempt(&outcome) else {
                 let verdict = self.verdict(outcome);
                 self.let_everybody_go().await;
+                let saved = if verdict.is_ok() { self.save_last().await } else { Ok(()) };
                 self.last_sweep().await;
-                return verdict;
+                return verdict.and(saved);
             };
             let Err(error) = self.verdict(outcome) else { return Ok(()) };
             tracing::warn!(job = self.job.settings.job_name, %error, ?delay, "the job failed and is restarted");
@@ -73,6 +75,7 @@ impl Driver {
         self.seats.values_mut().for_each(Seat::settle);
         self.machine = job_machine(&self.job, &self.seats);
         self.flow = flow_loop(&self.job);
+        self.alignment = AlignmentMachine::new(&self.job.plan);
         self.stall = stall_machine(&self.job);
         let now = self.began.elapsed();
         self.supervisor.begins(now);
@@ -84,6 +87,7 @@ impl Driver {
             // In another process, at that.
             self.has_run |= resumed.is_some();
             self.board.resumed(resumed);
+            self.ask_again_for_savepoints();
         }
         Ok(())
     }
@@ -98,6 +102,7 @@ impl Driver {
                 biased;
                 event = self.events.recv() => match event {
                     None | Some(Event::Cancel | Event::Stop { .. }) => return Err(ClusterError::Cancelled),
+                    Some(Event::Savepoint { request }) => self.take_savepoint_request(request),
                     Some(Event::Of { event, .. }) => self.note(*event),
                     Some(event) => self.note(event),
                 },

@@ -4,21 +4,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use flownet_runtime::snapshot::StatePart;
-use flownet_store::{
-    CheckpointStore, Claim, Manifest, OperatorEntry, PartRef, PublishError, StoreError, TaskEntry, TaskSnapshot,
-};
+use flownet_store::{CheckpointStore, Claim, Manifest, PublishError, StoreError, TaskEntry};
 use tokio::sync::Mutex;
 
 use super::attempts::RestoredTasks;
 use super::driver::{Driver, Event, Job};
+use super::{block_on, last_at};
 use crate::{
-    checkpoint::{CheckpointLimits, CheckpointMachine, Command, Input, Kept},
+    checkpoint::{CheckpointLimits, CheckpointMachine, Command, Input, Kept, assign, operators},
     error::ClusterError,
     machine::{self, Failure, JobState},
-    plan::{PlacedTask, Plan},
+    plan::Plan,
     report::CheckpointSummary,
-    rpc::{Order, Report, Restored, TaskReport},
+    rpc::{Order, Overtakes, Report, TaskReport},
+    settings::JobSettings,
 };
 
 /// The checkpoints of a job: where they are, and those of the attempt that runs.
@@ -31,7 +30,11 @@ pub(super) struct Checkpoints {
 
 struct Attempt {
     machine: CheckpointMachine,
+    /// Its tasks have all come to run.
+    has_run: bool,
     claim: Arc<Mutex<Claim>>,
+    /// Of all its checkpoints.
+    origin: Option<String>,
     /// When the pending one was triggered, in milliseconds since the epoch.
     triggered_ms: i64,
     /// The longest that a task took to align for it, and stood still for its snapshot.
@@ -49,6 +52,7 @@ impl Checkpoints {
         let limits = CheckpointLimits {
             interval,
             timeout: settings.checkpoint_timeout,
+            aligned_timeout: settings.checkpoint_aligned_timeout.filter(|timeout| !timeout.is_zero()),
             min_pause: settings.checkpoint_min_pause,
             tolerable_failures: settings.tolerable_failed_checkpoints,
         };
@@ -58,23 +62,50 @@ impl Checkpoints {
     /// Begins an attempt: nobody before it publishes anything any more. Tells its number, the checkpoint that it goes on
     /// from, and what each task goes on from.
     pub(super) async fn begin(&mut self, job: &Job) -> Result<(u64, Option<u64>, RestoredTasks), ClusterError> {
-        let (claim, resumed) = self.store.claim().await?;
-        let plan = &job.plan;
-        let kept = match &resumed {
-            None => BTreeMap::new(),
-            Some(manifest) => kept_of(manifest, plan).map_err(|why| ClusterError::Restore {
-                checkpoint: manifest.checkpoint,
-                storage: self.store.url().to_owned(),
-                why,
-            })?,
+        let (mut claim, resumed) = self.store.claim().await?;
+        let resumed = match &job.settings.restore_from {
+            Some(restore_from) => Some(self.begin_from(restore_from, job, &mut claim, resumed).await?),
+            None => resumed,
         };
-        let restored = restored(&kept, plan);
-        let machine = CheckpointMachine::new(self.limits, plan.tasks.len(), claim.next_checkpoint(), kept);
+        let plan = &job.plan;
+        let restored = match &resumed {
+            None => BTreeMap::new(),
+            Some(manifest) => restored(manifest, job, self.store.url())?,
+        };
+        let machine = CheckpointMachine::new(self.limits, plan.tasks.len(), claim.next_checkpoint());
         let generation = claim.generation();
         let claim = Arc::new(Mutex::new(claim));
         let (triggered_ms, aligned, stood_still) = (0, Duration::ZERO, Duration::ZERO);
-        self.attempt = Some(Attempt { machine, claim, triggered_ms, aligned, stood_still });
-        Ok((generation, resumed.map(|manifest| manifest.checkpoint), restored))
+        let checkpoint = resumed.as_ref().map(|manifest| manifest.checkpoint);
+        let origin = resumed.and_then(|manifest| manifest.origin);
+        self.attempt = Some(Attempt { machine, has_run: false, claim, origin, triggered_ms, aligned, stood_still });
+        Ok((generation, checkpoint, restored))
+    }
+
+    /// What a job goes on from that is to begin from a checkpoint kept elsewhere: its own last one, if it has begun from
+    /// that, or a copy of it.
+    async fn begin_from(
+        &self,
+        restore_from: &str,
+        job: &Job,
+        claim: &mut Claim,
+        resumed: Option<Manifest>,
+    ) -> Result<Manifest, ClusterError> {
+        match (last_at(restore_from).await, resumed) {
+            // It may be gone by now.
+            (Err(_), Some(resumed)) if resumed.origin.is_some() => Ok(resumed),
+            (Err(error), _) => Err(error.into()),
+            (Ok((_, given)), Some(resumed)) if resumed.origin == Some(given.identity()) => Ok(resumed),
+            (Ok(_), Some(_)) => {
+                let (storage, restore_from) = (self.store.url().to_owned(), restore_from.to_owned());
+                Err(ClusterError::OtherOrigin { storage, restore_from })
+            }
+            (Ok((from, given)), None) => {
+                // What does not fit is not copied.
+                restored(&given, job, from.url())?;
+                Ok(claim.adopt(&from, &given).await.map_err(PublishError::into_error)?)
+            }
+        }
     }
 
     /// Whether another run of the job has begun: this one must not take over again.
@@ -93,18 +124,34 @@ impl Driver {
         if self.checkpoints.is_none() {
             return;
         }
-        self.feed_checkpoints(match self.machine.state() {
+        let state = self.machine.state();
+        // One that was told to stop before has come to run all the same, and ends with a checkpoint.
+        let begins_to_run = |attempt: &mut Attempt| !std::mem::replace(&mut attempt.has_run, true);
+        let runs = matches!(state, JobState::Running | JobState::Stopping);
+        let begins = runs && self.attempt().is_some_and(begins_to_run);
+        self.feed_checkpoints(match state {
             JobState::Running => Input::Running,
+            _ if begins => Input::Running,
             JobState::Failing | JobState::Cancelling | JobState::Finishing | JobState::Ended => Input::Ending,
             _ => Input::Tick,
         });
         while let Some(command) = self.attempt().and_then(|attempt| attempt.machine.poll_command()) {
             tracing::debug!(job = self.job.settings.job_name, ?command);
             match command {
-                Command::Trigger { checkpoint } => self.trigger(checkpoint),
+                Command::Trigger { checkpoint } => {
+                    let is_saved = self.assign_savepoints(checkpoint);
+                    self.trigger(checkpoint, is_saved);
+                }
+                Command::Overtake { checkpoint } => {
+                    let triggered_ms = self.attempt().map_or(0, |attempt| attempt.triggered_ms);
+                    self.tell_all(Order::Overtake { checkpoint, triggered_ms });
+                }
                 Command::Publish { checkpoint, kept, .. } => self.publish(checkpoint, &kept),
                 Command::Complete { checkpoint } => self.tell_all(Order::Complete { checkpoint }),
-                Command::Abort { checkpoint } => self.tell_all(Order::Abort { checkpoint }),
+                Command::Abort { checkpoint } => {
+                    self.refuse_savepoints(checkpoint, "its checkpoint failed");
+                    self.tell_all(Order::Abort { checkpoint });
+                }
                 Command::Fail { checkpoint, failed, reason } => {
                     let failure = Failure::Checkpoint { checkpoint, failed, reason };
                     self.feed(machine::Input::CheckpointsFailed { failure });
@@ -124,6 +171,7 @@ impl Driver {
                     }
                     Input::Acknowledged { task, checkpoint, kept: Kept { snapshot, is_last, has_finished } }
                 }
+                Report::Overtook { checkpoint, snapshot } => Input::Overtook { task, checkpoint, snapshot },
                 Report::Declined { checkpoint, reason } => {
                     let name = self.job.plan.tasks.get(task as usize).map_or("?", |task| &task.spec.name);
                     let reason = format!("task '{name}': {reason}");
@@ -151,12 +199,13 @@ impl Driver {
                     number: checkpoint,
                     at,
                     bytes: manifest.bytes(),
+                    written_bytes: manifest.written_bytes(),
                     duration: Duration::from_millis(manifest.duration_ms),
                     aligned,
                     stood_still,
                 });
                 self.feed_checkpoints(Input::Published { checkpoint });
-                self.sweep();
+                self.save_and_sweep(manifest);
             }
             Err(PublishError::NotPublished(error @ StoreError::Fenced { .. })) => {
                 if let Some(checkpoints) = &mut self.checkpoints {
@@ -176,13 +225,23 @@ impl Driver {
         }
     }
 
-    fn trigger(&mut self, checkpoint: u64) {
+    /// With `is_saved` it is to be a savepoint, from which any dataflow may go on: nothing is to be on its way in it.
+    fn trigger(&mut self, checkpoint: u64, is_saved: bool) {
+        let settings = &self.job.settings;
+        let overtakes = match settings.checkpoint_aligned_timeout {
+            _ if is_saved || !settings.overtakes() => Overtakes::Never,
+            Some(timeout) if !timeout.is_zero() => Overtakes::Late,
+            _ => Overtakes::AtOnce,
+        };
+        if overtakes == Overtakes::Never {
+            self.feed_checkpoints(Input::Aligned { checkpoint });
+        }
         let triggered_ms = wall_clock_ms();
         if let Some(attempt) = self.attempt() {
             attempt.triggered_ms = triggered_ms;
             (attempt.aligned, attempt.stood_still) = (Duration::ZERO, Duration::ZERO);
         }
-        self.tell_all(Order::Trigger { checkpoint, triggered_ms });
+        self.tell_all(Order::Trigger { checkpoint, triggered_ms, overtakes });
     }
 
     fn tell_all(&mut self, order: Order) {
@@ -198,7 +257,7 @@ impl Driver {
         let Some(attempt) = self.attempt() else { return };
         let (claim, triggered_ms) = (Arc::clone(&attempt.claim), attempt.triggered_ms);
         let mut manifest = manifest(&job, generation, checkpoint, kept);
-        manifest.triggered_ms = triggered_ms;
+        (manifest.triggered_ms, manifest.origin) = (triggered_ms, attempt.origin.clone());
         tokio::spawn(async move {
             manifest.duration_ms = u64::try_from(wall_clock_ms() - triggered_ms).unwrap_or(0);
             let result = claim.lock().await.publish(&manifest).await.map(|()| manifest);
@@ -207,27 +266,20 @@ impl Driver {
         });
     }
 
-    fn sweep(&mut self) {
-        let retained = self.job.settings.retained_checkpoints as usize;
-        let Some(attempt) = self.attempt() else { return };
-        let claim = Arc::clone(&attempt.claim);
-        tokio::spawn(async move {
-            if let Err(error) = claim.lock().await.sweep(retained).await {
-                tracing::warn!(%error, "old checkpoints could not be deleted");
-            }
-        });
-    }
-
     /// Before the job ends: what goes on beside it ends with it.
     pub(super) async fn last_sweep(&mut self) {
         let retained = self.job.settings.retained_checkpoints as usize;
         let Some(attempt) = self.attempt() else { return };
-        if let Err(error) = attempt.claim.lock().await.sweep(retained).await {
+        if let Err(error) = attempt.claim.lock().await.finish(retained).await {
             tracing::warn!(%error, "old checkpoints could not be deleted");
         }
     }
 
-    fn feed_checkpoints(&mut self, input: Input) {
+    pub(super) fn claim(&mut self) -> Option<Arc<Mutex<Claim>>> {
+        self.attempt().map(|attempt| Arc::clone(&attempt.claim))
+    }
+
+    pub(super) fn feed_checkpoints(&mut self, input: Input) {
         let now = self.began.elapsed();
         if let Some(attempt) = self.attempt() {
             attempt.machine.handle(input, now);
@@ -237,6 +289,13 @@ impl Driver {
     fn attempt(&mut self) -> Option<&mut Attempt> {
         self.checkpoints.as_mut()?.attempt.as_mut()
     }
+}
+
+/// What each task goes on from.
+fn restored(manifest: &Manifest, job: &Job, storage: &str) -> Result<RestoredTasks, ClusterError> {
+    let assigned = assign(manifest, &job.plan, job.settings.allow_dropped_state);
+    let (checkpoint, storage) = (manifest.checkpoint, storage.to_owned());
+    assigned.map_err(|why| ClusterError::Restore { checkpoint, storage, why })
 }
 
 /// What a checkpoint of this job is made of.
@@ -254,6 +313,7 @@ fn manifest(job: &Job, generation: u64, checkpoint: u64, kept: &BTreeMap<u32, Ke
         generation,
         checkpoint,
         job: job.settings.job_name.clone(),
+        origin: None,
         triggered_ms: 0,
         duration_ms: 0,
         max_parallelism: max_parallelism(&job.plan),
@@ -270,87 +330,22 @@ fn max_parallelism(plan: &Plan) -> u32 {
     plan.tasks.first().map_or(1, |task| task.spec.max_parallelism)
 }
 
-/// The operators of a job, in the order of its tasks.
-fn operators(plan: &Plan) -> Vec<OperatorEntry> {
-    let first = plan.tasks.iter().filter(|task| task.spec.subtask == 0);
-    let operators = first.flat_map(|task| task.spec.operators.iter().map(move |operator| (task, operator)));
-    operators
-        .map(|(task, operator)| OperatorEntry {
-            uid: operator.state_uid(),
-            name: operator.name.clone(),
-            kind: operator.kind.name().to_owned(),
-            parallelism: task.spec.parallelism,
-        })
-        .collect()
-}
-
-/// What each task kept for a checkpoint, by its number in this plan; or why the two do not fit.
-fn kept_of(manifest: &Manifest, plan: &Plan) -> Result<BTreeMap<u32, Kept>, String> {
-    fits(manifest, plan)?;
-    let of = |(number, task): (u32, &PlacedTask)| {
-        let uids = uids(&task.spec);
-        let is_same = |entry: &&TaskEntry| entry.uids == uids && entry.subtask == task.spec.subtask;
-        let entry = manifest.tasks.iter().find(is_same)?;
-        let bytes = entry.parts.iter().map(|part| part.bytes).sum();
-        let snapshot = TaskSnapshot { parts: entry.parts.clone(), bytes };
-        // A task that had finished is there in this attempt, too, until its first checkpoint counts.
-        Some((number, Kept { snapshot, is_last: entry.has_finished, has_finished: entry.has_finished }))
-    };
-    let kept: BTreeMap<u32, Kept> = (0..).zip(&plan.tasks).filter_map(of).collect();
-    match kept.len() == plan.tasks.len() && kept.len() == manifest.tasks.len() {
-        true => Ok(kept),
-        false => Err("its operators were chained otherwise; the dataflow and its settings must be as they were, or \
-                      the job begin anew in another folder"
-            .into()),
+/// A job that goes on has as many key groups as before, unless the user says how many: keys lie in them for good. What is
+/// wrong with the storage is told when the job begins.
+pub(super) fn keep_key_groups(settings: &mut JobSettings) {
+    if settings.checkpoint_interval.is_none() || settings.max_parallelism.is_some() {
+        return;
     }
-}
-
-/// Whether a checkpoint is of this plan.
-fn fits(manifest: &Manifest, plan: &Plan) -> Result<(), String> {
-    const WAY_OUT: &str = "go on with the dataflow that it is of, or begin anew in another folder";
-    let (ours, groups) = (operators(plan), max_parallelism(plan));
-    for (theirs, ours) in manifest.operators.iter().zip(&ours) {
-        let (was, is) = ((&theirs.uid, &theirs.kind), (&ours.uid, &ours.kind));
-        if was != is {
-            return Err(format!(
-                "it has the operator '{}' ({}, {}) where the dataflow has '{}' ({}, {}); {WAY_OUT}",
-                theirs.name, theirs.kind, theirs.uid, ours.name, ours.kind, ours.uid
-            ));
-        }
-        if theirs.parallelism != ours.parallelism {
-            return Err(format!(
-                "operator '{}' had {} subtasks and is to have {}; changing that is not supported yet",
-                ours.name, theirs.parallelism, ours.parallelism
-            ));
+    // Its own, if it has any.
+    for url in [&settings.checkpoint_storage, &settings.restore_from].into_iter().flatten() {
+        if let Ok((_, last)) = block_on(async { Ok(last_at(url).await?) }) {
+            settings.max_parallelism = Some(last.max_parallelism);
+            return;
         }
     }
-    if manifest.operators.len() != ours.len() {
-        let (was, is) = (manifest.operators.len(), ours.len());
-        return Err(format!("it is of a dataflow of {was} operators, this one has {is}; {WAY_OUT}"));
-    }
-    if manifest.max_parallelism != groups {
-        let was = manifest.max_parallelism;
-        return Err(format!("it has {was} key groups, the job {groups}; set max_parallelism={was}"));
-    }
-    Ok(())
 }
 
-/// What each task goes on from: parts of its operators that it may take something of, whoever kept them.
-fn restored(kept: &BTreeMap<u32, Kept>, plan: &Plan) -> RestoredTasks {
-    let all: Vec<&PartRef> = kept.values().flat_map(|kept| &kept.snapshot.parts).collect();
-    let is_for = |part: &&PartRef, task: &PlacedTask| {
-        let PartRef { uid, name, share, .. } = (*part).clone();
-        StatePart { uid, name, share, bytes: Vec::new() }.is_for(&task.spec)
-    };
-    let of = |(number, task): (u32, &PlacedTask)| {
-        let parts = all.iter().copied().filter(|part| is_for(part, task)).cloned().collect();
-        let has_finished = kept.get(&number).is_some_and(|kept| kept.has_finished);
-        (number, Restored { parts, has_finished })
-    };
-    (0..).zip(&plan.tasks).map(of).collect()
-}
-
-fn wall_clock_ms() -> i64 {
+pub(super) fn wall_clock_ms() -> i64 {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX)
 }

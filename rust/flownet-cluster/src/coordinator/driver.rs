@@ -22,9 +22,13 @@ use tokio::{
     task::AbortHandle,
 };
 
-use super::{admission::admit_workers, board::Board, checkpoints::Checkpoints, link::WorkerLink};
+use super::{
+    admission::admit_workers, board::Board, checkpoints::Checkpoints, found::FoundSplits, link::WorkerLink,
+    savepoints::SavepointRequest,
+};
 use crate::{
     agent::Agent,
+    alignment::AlignmentMachine,
     checkpoint::Supervisor,
     error::{ClusterError, WorkerExit, WorkerIdentity},
     flow::FlowLoop,
@@ -49,8 +53,12 @@ pub(super) struct Job {
 pub(super) enum Event {
     /// The user cancels.
     Cancel,
-    /// The user wants the job to end well.
-    Stop { drain: bool },
+    /// The user wants the job to end well, and perhaps a copy of its last checkpoint.
+    Stop { drain: bool, savepoint: Option<String> },
+    /// There is more to read for a source.
+    Splits { found: FoundSplits },
+    /// The user wants a copy of a checkpoint.
+    Savepoint { request: SavepointRequest },
     /// A worker has proved itself and said who it is.
     Introduced { introduction: Introduction, client: WorkerClient },
     /// Answer to a deploy call.
@@ -82,7 +90,8 @@ pub(super) struct Driver {
     /// Of this attempt.
     pub(super) machine: JobMachine,
     pub(super) flow: FlowLoop,
-    orders: u64,
+    pub(super) alignment: AlignmentMachine,
+    pub(super) orders: u64,
     pub(super) stall: StallMachine,
     pub(super) supervisor: Supervisor,
     /// The attempt that runs; they are numbered upwards.
@@ -90,6 +99,10 @@ pub(super) struct Driver {
     /// What its tasks go on from. None without checkpoints.
     pub(super) restored: Option<BTreeMap<u32, Restored>>,
     pub(super) checkpoints: Option<Checkpoints>,
+    /// Those that were asked for and not answered.
+    pub(super) savepoints: Vec<SavepointRequest>,
+    /// Where the last checkpoint is to be copied to.
+    pub(super) last_savepoint: Option<String>,
     /// Some attempt came to run.
     pub(super) has_run: bool,
     pub(super) began: Instant,
@@ -146,12 +159,15 @@ impl Driver {
         let supervisor = Supervisor::new(&job.settings.restart, checkpoints.is_some(), u64::from(coordinator.port()));
         Ok(Self {
             flow: flow_loop(&job),
+            alignment: AlignmentMachine::new(&job.plan),
             orders: 0,
             stall: stall_machine(&job),
             supervisor,
             generation: 0,
             restored: None,
             checkpoints,
+            savepoints: Vec::new(),
+            last_savepoint: None,
             has_run: false,
             job,
             machine,
@@ -186,6 +202,7 @@ impl Driver {
             self.look_after_processes();
             self.flow.on_time(self.began.elapsed());
             self.send_order();
+            self.align_sources();
             self.watch_for_stalls();
         }
     }
@@ -208,7 +225,12 @@ impl Driver {
             Event::Of { .. } => {}
             Event::Published { checkpoint, result } => self.published(checkpoint, result),
             Event::Cancel => self.feed(Input::Cancel),
-            Event::Stop { drain } => self.feed(Input::Stop { drain }),
+            Event::Stop { drain, savepoint } => {
+                self.last_savepoint = self.last_savepoint.take().or(savepoint);
+                self.feed(Input::Stop { drain });
+            }
+            Event::Splits { found } => self.deal(found),
+            Event::Savepoint { request } => self.take_savepoint_request(request),
             Event::Introduced { introduction, client } => self.introduced(introduction, client),
             Event::Deployed { worker, address } => {
                 self.seat(worker).identity.address = Some(address);
@@ -305,7 +327,7 @@ impl Driver {
     }
 
     fn register(&mut self, worker: u32, link: WorkerLink) {
-        let wait = report_interval(&self.job.settings);
+        let wait = report_interval(&self.job);
         let polling = tokio::spawn(poll_news(worker, link.clone(), wait, self.sender.clone()));
         let seat = self.seat(worker);
         seat.link = Some(link);
@@ -400,7 +422,10 @@ impl Driver {
         self.board.take_metrics(worker, &news);
         self.stall.on_report(worker, &news.metrics, self.began.elapsed());
         self.flow.on_congestion(worker, news.is_congested);
-        news.metrics.iter().for_each(|(task, metrics)| self.flow.on_metrics(*task, metrics));
+        for (task, metrics) in &news.metrics {
+            self.flow.on_metrics(*task, metrics);
+            self.alignment.on_metrics(*task, metrics);
+        }
         self.feed(Input::Heartbeat { worker });
         for end in news.ended {
             let task = end.task;
@@ -467,7 +492,8 @@ impl Driver {
         };
         let look_at = Instant::now() + look;
         let checkpoints = self.checkpoints.as_ref().and_then(Checkpoints::poll_timeout);
-        let timeouts = [self.machine.poll_timeout(), self.flow.poll_timeout(), self.stall.poll_timeout(), checkpoints];
+        let (flow, alignment) = (self.flow.poll_timeout(), self.alignment.poll_timeout());
+        let timeouts = [self.machine.poll_timeout(), flow, alignment, self.stall.poll_timeout(), checkpoints];
         timeouts.into_iter().flatten().fold(look_at, |look_at, timeout| look_at.min(self.began + timeout))
     }
 
@@ -547,7 +573,7 @@ pub(super) fn flow_loop(job: &Job) -> FlowLoop {
 }
 
 pub(super) fn stall_machine(job: &Job) -> StallMachine {
-    StallMachine::new(job.settings.stall_patience, report_interval(&job.settings), &job.plan)
+    StallMachine::new(job.settings.stall_patience, report_interval(job), &job.plan)
 }
 
 /// Who takes part: all worker processes asked for, and this one if it has tasks.
@@ -558,8 +584,10 @@ fn participants(job: &Job) -> Vec<u32> {
 }
 
 /// How often workers report, at the latest.
-fn report_interval(settings: &JobSettings) -> Duration {
-    settings.heartbeat_interval.min(settings.status_interval)
+fn report_interval(job: &Job) -> Duration {
+    let (settings, aligned) = (&job.settings, AlignmentMachine::shortest_interval(&job.plan));
+    let interval = settings.heartbeat_interval.min(settings.status_interval);
+    aligned.map_or(interval, |aligned| interval.min(aligned))
 }
 
 /// Asks a worker for news, one call after the other, until it cannot be reached.

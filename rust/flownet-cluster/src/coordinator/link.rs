@@ -53,6 +53,26 @@ impl WorkerLink {
         }
     }
 
+    pub(super) async fn align(&self, generation: u64, number: u64, limits: Vec<(u32, i64)>) -> Result<(), RpcError> {
+        match self {
+            Self::Local(agent) => {
+                agent.align(generation, number, limits);
+                Ok(())
+            }
+            Self::Remote(client) => client.align(within(NEVER), generation, number, limits).await,
+        }
+    }
+
+    pub(super) async fn add_splits(&self, generation: u64, operator: u32, splits: Vec<u8>) -> Result<(), RpcError> {
+        match self {
+            Self::Local(agent) => {
+                agent.add_splits(generation, operator, splits);
+                Ok(())
+            }
+            Self::Remote(client) => client.add_splits(within(NEVER), generation, operator, splits).await,
+        }
+    }
+
     pub(super) async fn end_sources(&self, drain: bool) -> Result<(), RpcError> {
         match self {
             Self::Local(agent) => {

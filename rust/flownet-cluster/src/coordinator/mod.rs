@@ -13,12 +13,15 @@
 //! - I2: a job that was submitted gets exactly one result, panics included.
 
 mod admission;
+mod alignment;
 mod attempts;
 mod board;
 mod checkpoints;
 mod driver;
 mod enumerator;
+mod found;
 mod link;
+mod savepoints;
 mod stalls;
 
 use std::{
@@ -28,14 +31,18 @@ use std::{
 };
 
 use flownet_runtime::ChainFactory;
-use flownet_store::{CheckpointStore, Listed, StoreError};
+use flownet_runtime::StatePart;
+use flownet_store::{CheckpointStore, Listed, Manifest, StoreError};
 use tokio::sync::mpsc;
 
+pub use self::savepoints::{PendingSavepoint, Savepoint, save_last_checkpoint};
 use self::{
     board::Board,
     driver::{Driver, Event, Events, Job},
+    found::FoundSplits,
 };
 use crate::{
+    checkpoint::without_uid_in,
     error::ClusterError,
     launcher::Launcher,
     plan::{Dataflow, Plan},
@@ -57,6 +64,9 @@ pub struct JobHandle {
     board: Arc<Board>,
     events: mpsc::UnboundedSender<Event>,
     thread: Option<JoinHandle<()>>,
+    has_checkpoints: bool,
+    /// Operators that keep state and have none.
+    without_uid: Vec<String>,
 }
 
 impl Coordinator {
@@ -69,15 +79,16 @@ impl Coordinator {
     /// [`JobHandle::wait`].
     pub fn submit(
         dataflow: &Dataflow,
-        settings: JobSettings,
-        launcher: impl Into<Launcher>,
+        mut settings: JobSettings,
+        launcher: Launcher,
         factory: Arc<dyn ChainFactory>,
     ) -> Result<JobHandle, ClusterError> {
+        checkpoints::keep_key_groups(&mut settings);
         let mut plan = Self::plan(dataflow, &settings)?;
-        let launcher: Launcher = launcher.into();
         enumerator::enumerate(&mut plan, matches!(launcher, Launcher::Processes(_)))?;
         let credentials = launcher.credentials(&settings.tls)?;
         let board = Arc::new(Board::new(&settings, &plan));
+        let (has_checkpoints, without_uid) = (settings.checkpoint_interval.is_some(), without_uid_in(&plan));
         let job = Arc::new(Job { plan, settings, launcher, credentials, factory });
         let (sender, receiver) = mpsc::unbounded_channel();
         let events = Events { sender: sender.clone(), receiver };
@@ -89,7 +100,7 @@ impl Coordinator {
                 verdict.0.set_result(result);
             })
             .map_err(|error| ClusterError::Setup { message: format!("cannot start a thread: {error}") })?;
-        Ok(JobHandle { board, events: sender, thread: Some(thread) })
+        Ok(JobHandle { board, events: sender, thread: Some(thread), has_checkpoints, without_uid })
     }
 }
 
@@ -147,7 +158,26 @@ impl JobHandle {
     /// [`ClusterError::StopTimeout`]. Only the first call counts.
     pub fn stop(&self, drain: bool) {
         // Without a receiver the job has ended.
-        let _ = self.events.send(Event::Stop { drain });
+        let _ = self.events.send(Event::Stop { drain, savepoint: None });
+    }
+
+    /// The same, and copies the last checkpoint of the job to a place of its own. What goes wrong with that is the result
+    /// of the job.
+    ///
+    /// # Errors
+    /// As of [`savepoint`](Self::savepoint); nothing is stopped then.
+    pub fn stop_with_savepoint(&self, drain: bool, url: &str) -> Result<(), ClusterError> {
+        self.may_be_saved()?;
+        // Without a receiver the job has ended.
+        let _ = self.events.send(Event::Stop { drain, savepoint: Some(url.to_owned()) });
+        Ok(())
+    }
+
+    /// Tells the subtasks of a source that there is more to read, as its operator writes it: those of the attempt before which
+    /// the job was restarted so often, if it still runs. Tell the next one of everything.
+    pub fn add_splits(&self, operator: u32, restarted: u64, splits: Vec<u8>) {
+        // Without a receiver the job has ended.
+        let _ = self.events.send(Event::Splits { found: FoundSplits { operator, restarted, splits } });
     }
 
     /// Asks the job to end without finishing; returns at once. A job that has
@@ -179,6 +209,51 @@ pub fn checkpoints(storage: &str) -> Result<Vec<Listed>, StoreError> {
         why: format!("cannot start a runtime: {error}"),
     })?;
     runtime.block_on(store.checkpoints())
+}
+
+/// A checkpoint with all that it keeps.
+#[derive(Debug)]
+pub struct Read {
+    /// What it is made of.
+    pub manifest: Manifest,
+    /// The state of all its tasks.
+    pub parts: Vec<StatePart>,
+}
+
+/// Reads a checkpoint in a folder, or a savepoint: the one of this number, or the last. Changes nothing.
+///
+/// # Errors
+/// There is none, or something of it is not what was written.
+pub fn read_checkpoint(storage: &str, checkpoint: Option<u64>) -> Result<Read, ClusterError> {
+    block_on(async {
+        let (store, manifest) = match checkpoint {
+            None => last_at(storage).await?,
+            Some(number) => {
+                let store = CheckpointStore::existing(storage)?;
+                let mut listed = store.checkpoints().await?.into_iter().rev();
+                let found = listed.find(|one| one.manifest.checkpoint == number).map(|one| one.manifest);
+                (store, found.ok_or_else(|| StoreError::Empty { url: storage.to_owned() })?)
+            }
+        };
+        let mut parts = Vec::new();
+        for task in &manifest.tasks {
+            parts.extend(store.read_parts(&task.parts).await?);
+        }
+        Ok(Read { manifest, parts })
+    })
+}
+
+/// The last checkpoint at a place, which is there and has one.
+async fn last_at(url: &str) -> Result<(CheckpointStore, Manifest), StoreError> {
+    let store = CheckpointStore::existing(url)?;
+    let manifest = store.last_checkpoint().await?.ok_or_else(|| StoreError::Empty { url: url.to_owned() })?;
+    Ok((store, manifest))
+}
+
+/// Does something with checkpoints beside all jobs.
+fn block_on<T>(work: impl Future<Output = Result<T, ClusterError>>) -> Result<T, ClusterError> {
+    let runtime = control_runtime().map_err(|error| ClusterError::Setup { message: error.to_string() })?;
+    runtime.block_on(work)
 }
 
 /// I2: posts a result even if the coordinator's thread panics.

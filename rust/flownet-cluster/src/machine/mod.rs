@@ -125,6 +125,11 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// Whether the next attempt may fare better. What a task cannot begin with it cannot begin with then.
+    fn may_pass(&self) -> bool {
+        !matches!(self, Self::Task { error: TaskError::Snapshot(_), .. })
+    }
+
     fn evidence(&self) -> Evidence {
         match self {
             Self::Task { error, .. } => error.evidence(),
@@ -307,7 +312,7 @@ impl JobMachine {
 
     /// Whether the attempt ends by a failure, and the user has not told it to end.
     pub(crate) fn has_failed(&self) -> bool {
-        self.stop.is_none() && matches!(self.outcome, Some(Outcome::Failed(_)))
+        self.stop.is_none() && matches!(&self.outcome, Some(Outcome::Failed(failure)) if failure.may_pass())
     }
 
     fn begin(&mut self, now: Duration) {

@@ -1,5 +1,6 @@
 //! Virtual time: every test is a list of inputs and the commands they lead to.
 
+use flownet_runtime::snapshot::SnapshotError;
 use flownet_runtime::{ExchangeFailure, ExchangeFailureKind, OperatorFailure};
 use proptest::prelude::*;
 
@@ -179,6 +180,16 @@ fn an_operator_error_ends_the_job_at_once_with_that_error() {
     assert_eq!(commands, [Command::Stop { worker: 1 }, Command::Stop { worker: 2 }]);
     assert_eq!(rig.machine.state(), JobState::Failing);
     assert_eq!(rig.outcome(), Outcome::Failed(Failure::Task { task: 1, error: operator_error() }));
+}
+
+#[test]
+fn what_a_task_cannot_begin_with_is_no_failure_that_may_pass() {
+    let refused = SnapshotError::Unknown { uid: "count".into(), state: "fold".into() };
+    for (error, may_pass) in [(operator_error(), true), (refused.into(), false)] {
+        let mut rig = Rig::running();
+        rig.fail_task(1, error);
+        assert_eq!(rig.machine.has_failed(), may_pass);
+    }
 }
 
 #[test]

@@ -132,16 +132,107 @@ pub enum PlanError {
         /// Workers of the job.
         workers: u32,
     },
-    /// An operator of which no checkpoint can keep what it works on.
+    /// What is to wait for other sources cannot.
     #[error(
-        "operator '{operator}' ({kind}) has calls under way, which a checkpoint cannot keep yet: call the function \
-         within map(), or run the job without enable_checkpointing()"
+        "operator '{operator}' aligns its source with others, but is not right behind one: {found}; assign timestamps and \
+         watermarks to each source by itself, in as many subtasks as it has, before union(), key_by() or rebalance()"
     )]
-    Unkept {
+    NotAtSource {
         /// Its name.
         operator: String,
-        /// What it does.
-        kind: String,
+        /// What lies before it.
+        found: String,
+    },
+    /// A source is aligned with others, who would wait for it to its end.
+    #[error(
+        "operator '{operator}' aligns its source with others, but makes no watermarks, which these would wait for: \
+         leave out with_watermark_alignment(), or use another strategy than no_watermarks()"
+    )]
+    AlignedWithoutWatermarks {
+        /// Its name.
+        operator: String,
+    },
+    /// A source that two operators align.
+    #[error(
+        "source '{source_name}' is aligned with others twice, by '{first}' and by '{second}': leave one of them out"
+    )]
+    AlignedTwice {
+        /// Its name.
+        source_name: String,
+        /// Name of an operator behind it.
+        first: String,
+        /// Name of another.
+        second: String,
+    },
+    /// Sources that are to wait for each other are told different things.
+    #[error(
+        "operators '{first}' and '{second}' are both of the watermark group '{group}', but differ in what they may drift \
+         or in how often that is updated: give both the same, or groups of their own"
+    )]
+    AlignmentDiffers {
+        /// The group.
+        group: String,
+        /// Name of an operator of it.
+        first: String,
+        /// Name of another.
+        second: String,
+    },
+    /// An iteration, of which no checkpoint can keep what goes round.
+    #[error(
+        "operator '{operator}' (iterate) has records going round, which a checkpoint cannot keep yet: run the job \
+         without enable_checkpointing()"
+    )]
+    UnkeptIteration {
+        /// Name of the operator at its end.
+        operator: String,
+    },
+    /// An iteration without one of its ends.
+    #[error("iteration '{operator}' has not one beginning and one end")]
+    IterationEnds {
+        /// Name of an end that it has.
+        operator: String,
+    },
+    /// An iteration whose step does not use what it is given.
+    #[error(
+        "the step of iteration '{operator}' returns a stream that does not come from the one it is given, so nothing \
+         can go round: build on its argument"
+    )]
+    IterationApart {
+        /// Name of the operator at its end.
+        operator: String,
+    },
+    /// An iteration whose ends are not in the same places.
+    #[error(
+        "iteration '{operator}' begins and ends in different places: what goes round stays in its process, so both ends \
+         need one parallelism and the same workers"
+    )]
+    IterationPlaces {
+        /// Name of the operator at its end.
+        operator: String,
+    },
+    /// An iteration within another.
+    #[error(
+        "iteration '{operator}' has '{inner}' of another iteration within its step, and the end of neither could be \
+         found: run one behind the other, or make one step of both"
+    )]
+    NestedIteration {
+        /// Name of the operator at the end of the outer one.
+        operator: String,
+        /// An end of the other one.
+        inner: String,
+    },
+    /// Some subtasks within an iteration hear of some others, so that its end could not be found.
+    #[error(
+        "'{from}' to '{to}' is rescale() between different parallelisms, within iteration '{operator}', whose end could \
+         not be found: use rebalance(), or give both one parallelism"
+    )]
+    IterationRescale {
+        /// Name of the operator at the end of the iteration.
+        operator: String,
+        /// Name of the emitting operator.
+        from: String,
+        /// Name of the receiving operator.
+        to: String,
     },
     /// A source that a checkpoint cannot put back.
     #[error(

@@ -1,7 +1,11 @@
 //! Vertices expanded into tasks, placed on workers and wired together.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
 use flownet_runtime::spec::{
-    ChannelSpec, InputSpec, OperatorSpec, OutputSpec, Partitioner, Payload, TaskSpec, Upstream, partition_id,
+    ChannelSpec, InputSpec, OperatorSpec, OutputSpec, Partitioner, Payload, StateBackend, TaskSpec, Upstream,
+    partition_id,
 };
 
 use super::{
@@ -9,7 +13,7 @@ use super::{
     job_graph::{JobEdge, JobGraph, JobVertex},
     wiring::Wiring,
 };
-use crate::settings::JobSettings;
+use crate::settings::{JobSettings, StatePlace};
 
 /// A task and the worker it runs on; worker 0 is the submitting process.
 #[derive(Clone, Debug)]
@@ -49,7 +53,7 @@ impl<'a> Expansion<'a> {
         let subtasks = self.graph.vertices.iter().enumerate().flat_map(|(vertex, described)| {
             (0..described.parallelism).map(move |subtask| (vertex, described, subtask))
         });
-        (0_u32..)
+        let mut tasks: Vec<_> = (0_u32..)
             .zip(subtasks)
             .map(|(task_id, (vertex, described, subtask))| PlacedTask {
                 worker: self.worker_of(described, subtask),
@@ -62,12 +66,31 @@ impl<'a> Expansion<'a> {
                     max_parallelism: self.max_parallelism,
                     codec: self.settings.codec,
                     object_reuse: self.settings.object_reuse,
+                    state: StateBackend::Memory,
                     operators: operator_specs(described),
                     inputs: self.inputs(vertex, subtask),
                     outputs: self.outputs(vertex, subtask),
                 },
             })
-            .collect()
+            .collect();
+        if self.settings.state_backend == StatePlace::Disk {
+            self.put_state_on_disk(&mut tasks);
+        }
+        tasks
+    }
+
+    /// Deals out the memory of each worker to those of its tasks that may keep more than that.
+    fn put_state_on_disk(&self, tasks: &mut [PlacedTask]) {
+        let states = |task: &PlacedTask| task.spec.operators.iter().filter(|one| one.kind.can_keep_on_disk()).count();
+        let mut on_worker: BTreeMap<u32, usize> = BTreeMap::new();
+        for task in &*tasks {
+            *on_worker.entry(task.worker).or_default() += states(task);
+        }
+        for task in tasks.iter_mut().filter(|task| states(task) > 0) {
+            let memory_bytes = self.settings.state_memory_bytes / on_worker[&task.worker];
+            let folder = self.settings.state_dir.as_ref().map(PathBuf::from);
+            task.spec.state = StateBackend::Disk { memory_bytes, folder };
+        }
     }
 
     /// Slot sharing: subtask `i` of every vertex goes to one worker, so that
@@ -97,6 +120,7 @@ impl<'a> Expansion<'a> {
                 to_operator: edge.logical.to,
                 side: edge.logical.side,
                 timestamps: edge.timestamps,
+                in_iteration: edge.in_iteration,
                 keyed: edge.logical.partitioner == Partitioner::KeyGroup,
                 flow_control: edge.logical.flow_control.unwrap_or(self.settings.flow_control),
                 channels: self.channels(edge, subtask),
@@ -123,6 +147,7 @@ impl<'a> Expansion<'a> {
                 from_operator: edge.logical.from,
                 tag: edge.logical.tag.clone(),
                 timestamps: edge.timestamps,
+                in_iteration: edge.in_iteration,
                 partitioner: edge.logical.partitioner,
                 payload: edge.logical.payload.clone(),
                 partition: partition_id(edge.id, subtask),

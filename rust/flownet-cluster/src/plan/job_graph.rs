@@ -3,12 +3,19 @@
 //! An operator joins the vertex of its upstream when their edge is a forward
 //! edge, it is the operator's only input, both have one parallelism and the
 //! same places to run, and neither's [`Chaining`] forbids it. Since the only
-//! input decides, a vertex is a tree of operators with one head.
+//! input decides, a vertex is a tree of operators with one head. An aligned
+//! source and who aligns it are joined whatever is said of these. The beginning of an
+//! iteration heads its task, as it has to know when its input ends.
 
-use flownet_runtime::spec::Partitioner;
+use std::collections::BTreeSet;
 
+use flownet_runtime::spec::{OperatorKind, Partitioner};
+
+use super::alignment::fused_edges;
 use super::dataflow::{Chaining, Checked, LogicalEdge, LogicalOperator};
+use super::error::PlanError;
 use super::event_time::EventTime;
+use super::iteration::Iterations;
 
 /// Vertices in topological order and the exchanges between them.
 pub(super) struct JobGraph<'a> {
@@ -41,15 +48,21 @@ pub(super) struct JobEdge<'a> {
     pub(super) logical: &'a LogicalEdge,
     /// Whether records carry their timestamps.
     pub(super) timestamps: bool,
+    /// Whether it lies within an iteration.
+    pub(super) in_iteration: bool,
 }
 
 impl<'a> JobGraph<'a> {
-    pub(super) fn new(checked: &Checked<'a>) -> Self {
+    pub(super) fn new(checked: &Checked<'a>, iterations: &Iterations) -> Result<Self, PlanError> {
+        let fused = fused_edges(checked)?;
         let mut vertices: Vec<JobVertex<'a>> = Vec::new();
         let mut vertex_of = vec![0; checked.dataflow.operators.len()];
+        let mut inner = BTreeSet::new();
         for &position in &checked.order {
             let operator = checked.operator(position);
-            if let Some(edge) = chaining_edge(checked, position) {
+            let joins = |edge: &usize| joins(checked, *edge, &vertices[vertex_of[checked.ends[*edge].0]], &fused);
+            if let Some(edge) = only_input(checked, position).filter(joins) {
+                inner.insert(edge);
                 let vertex = vertex_of[checked.ends[edge].0];
                 let upstream = Some(&checked.dataflow.edges[edge]);
                 vertices[vertex].operators.push(ChainedOperator { operator, upstream });
@@ -64,16 +77,17 @@ impl<'a> JobGraph<'a> {
                 });
             }
         }
-        let times = EventTime::new(checked);
+        let times = EventTime::new(checked, iterations);
         let exchanges = (0_u32..).zip(&checked.dataflow.edges).zip(&checked.ends);
         let edges = exchanges
-            .filter(|&(_, &(_, to))| chaining_edge(checked, to).is_none())
+            .filter(|((id, _), _)| !inner.contains(&(*id as usize)))
             .map(|((id, logical), &(from, to))| {
                 let timestamps = times.are_carried(from, to);
-                JobEdge { id, from: vertex_of[from], to: vertex_of[to], logical, timestamps }
+                let in_iteration = iterations.has_edge(id as usize);
+                JobEdge { id, from: vertex_of[from], to: vertex_of[to], logical, timestamps, in_iteration }
             })
             .collect();
-        Self { vertices, edges }
+        Ok(Self { vertices, edges })
     }
 }
 
@@ -99,16 +113,23 @@ impl JobVertex<'_> {
     }
 }
 
-/// The operator whose vertex the one at `position` joins.
-fn chaining_edge(checked: &Checked<'_>, position: usize) -> Option<usize> {
-    let &[edge] = checked.incoming[position].as_slice() else { return None };
-    let from = checked.ends[edge].0;
-    let (upstream, operator) = (checked.operator(from), checked.operator(position));
-    let joins = checked.dataflow.edges[edge].partitioner == Partitioner::Forward
-        && upstream.parallelism == operator.parallelism
-        && upstream.on_driver == operator.on_driver
-        && upstream.workers == operator.workers
+fn only_input(checked: &Checked<'_>, position: usize) -> Option<usize> {
+    match checked.incoming[position].as_slice() {
+        &[edge] => Some(edge),
+        _ => None,
+    }
+}
+
+/// Whether who is at the lower end of an edge joins `vertex`, which the upper end is of.
+fn joins(checked: &Checked<'_>, edge: usize, vertex: &JobVertex<'_>, fused: &BTreeSet<usize>) -> bool {
+    let (from, to) = checked.ends[edge];
+    let (upstream, operator) = (checked.operator(from), checked.operator(to));
+    let may_join = vertex.on_driver == operator.on_driver
+        && vertex.workers == operator.workers
         && upstream.chaining != Chaining::Never
         && operator.chaining == Chaining::Always;
-    joins.then_some(edge)
+    checked.dataflow.edges[edge].partitioner == Partitioner::Forward
+        && upstream.parallelism == operator.parallelism
+        && (may_join || fused.contains(&edge))
+        && !matches!(operator.kind, OperatorKind::IterationHead { .. })
 }

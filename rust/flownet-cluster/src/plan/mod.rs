@@ -7,10 +7,12 @@
 //! tasks       one TaskSpec a subtask            where it runs, which channels it reads
 //! ```
 
+mod alignment;
 mod dataflow;
 mod error;
 mod event_time;
 mod execution;
+mod iteration;
 mod job_graph;
 mod wiring;
 
@@ -19,9 +21,9 @@ pub(crate) mod tests;
 
 use std::collections::BTreeMap;
 
-use flownet_runtime::spec::{FlowControl, Partitioner, Payload, TaskSpec};
+use flownet_runtime::spec::{FlowControl, OperatorKind, Partitioner, Payload, TaskSpec};
 
-use self::{dataflow::Checked, execution::Expansion, job_graph::JobGraph};
+use self::{dataflow::Checked, execution::Expansion, iteration::Iterations, job_graph::JobGraph};
 pub use self::{
     dataflow::{Chaining, Dataflow, LogicalEdge, LogicalOperator},
     error::PlanError,
@@ -36,6 +38,8 @@ pub struct Plan {
     pub vertices: Vec<Vertex>,
     /// Exchanges between them.
     pub exchanges: Vec<Exchange>,
+    /// What goes round within them.
+    pub feedback: Vec<Feedback>,
     /// All tasks; a task's id is its position here.
     pub tasks: Vec<PlacedTask>,
 }
@@ -68,6 +72,19 @@ pub struct Exchange {
     pub flow_control: FlowControl,
 }
 
+/// What goes from the end of an iteration back to its beginning: a queue for each subtask, in its process.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Feedback {
+    /// Position of the vertex at the end.
+    pub from: usize,
+    /// Position of the vertex at the beginning.
+    pub to: usize,
+    /// Bytes that each queue takes in memory at the most.
+    pub memory_bytes: u64,
+    /// And on disk.
+    pub disk_bytes: u64,
+}
+
 impl Plan {
     /// Checks `dataflow` and `settings` and expands them.
     ///
@@ -79,9 +96,11 @@ impl Plan {
         settings.validate()?;
         let checked = Checked::new(dataflow)?;
         check_kept(dataflow, settings)?;
-        let graph = JobGraph::new(&checked);
+        let iterations = Iterations::new(&checked)?;
+        let graph = JobGraph::new(&checked, &iterations)?;
         let tasks = Expansion::new(&graph, settings)?.tasks();
-        let plan = Self { vertices: vertices(&graph), exchanges: exchanges(&graph, settings), tasks };
+        let (exchanges, feedback) = (exchanges(&graph, settings), feedback(&graph));
+        let plan = Self { vertices: vertices(&graph), exchanges, feedback, tasks };
         plan.check_shipment(settings.workers)?;
         Ok(plan)
     }
@@ -123,14 +142,11 @@ fn check_kept(dataflow: &Dataflow, settings: &JobSettings) -> Result<(), PlanErr
         return Ok(());
     }
     for LogicalOperator { name, kind, .. } in &dataflow.operators {
-        let named = || (name.clone(), kind.name().to_owned());
         if !settings.allow_unrepeatable && !kind.can_be_repeated() {
-            let (operator, kind) = named();
-            return Err(PlanError::Unrepeatable { operator, kind });
+            return Err(PlanError::Unrepeatable { operator: name.clone(), kind: kind.name().to_owned() });
         }
-        if !kind.can_be_kept() {
-            let (operator, kind) = named();
-            return Err(PlanError::Unkept { operator, kind });
+        if matches!(kind, OperatorKind::IterationTail { .. }) {
+            return Err(PlanError::UnkeptIteration { operator: name.clone() });
         }
     }
     Ok(())
@@ -187,6 +203,24 @@ fn exchanges(graph: &JobGraph<'_>, settings: &JobSettings) -> Vec<Exchange> {
             }
         })
         .collect()
+}
+
+fn feedback(graph: &JobGraph<'_>) -> Vec<Feedback> {
+    let operators = || {
+        let vertices = graph.vertices.iter().enumerate();
+        vertices.flat_map(|(at, vertex)| vertex.operators.iter().map(move |chained| (at, &chained.operator.kind)))
+    };
+    let head_of = |wanted: u32| {
+        let is_head = |kind: &OperatorKind| *kind == OperatorKind::IterationHead { iteration: wanted };
+        operators().find(|(_, kind)| is_head(kind)).map(|(at, _)| at)
+    };
+    let edge = |(from, kind): (usize, &OperatorKind)| match *kind {
+        OperatorKind::IterationTail { iteration, memory_bytes, disk_bytes } => {
+            Some(Feedback { from, to: head_of(iteration)?, memory_bytes, disk_bytes })
+        }
+        _ => None,
+    };
+    operators().filter_map(edge).collect()
 }
 
 /// Leaves room in a frame of the control connection for all that is not payload.

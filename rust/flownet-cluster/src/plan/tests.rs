@@ -2,11 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use flownet_runtime::spec::{Fold, OperatorKind, Partitioner, Payload, Upstream, WindowAssign, WindowSpec};
+use flownet_runtime::spec::{
+    Fold, OperatorKind, Partitioner, Payload, StateBackend, Upstream, WindowAssign, WindowSpec,
+};
 use flownet_runtime::time::Clock;
-use flownet_runtime::watermark::Watermarks;
+use flownet_runtime::watermark::{Alignment, Watermarks};
 
 use super::*;
+use crate::settings::StatePlace;
 
 /// Builds dataflows in a line or two.
 #[derive(Default)]
@@ -383,7 +386,8 @@ fn with_event_time(clock: Clock) -> Plan {
         .edge("window", "after", Partitioner::Rebalance)
         .edge("source", "other", Partitioner::KeyGroup)
         .with("assign", |operator| {
-            operator.kind = OperatorKind::AssignTimestamps { watermarks: Watermarks::Never, idle_after_ms: None };
+            operator.kind =
+                OperatorKind::AssignTimestamps { watermarks: Watermarks::Never, idle_after_ms: None, alignment: None };
         })
         .with("window", |operator| operator.kind = window)
         .plan(0)
@@ -403,5 +407,173 @@ fn timestamps_travel_where_somebody_looks_at_them_and_nowhere_else() {
     for task in with_event_time(Clock::Event).tasks.iter().filter(|task| task.spec.name.starts_with("source")) {
         let leaving: Vec<_> = task.spec.outputs.iter().map(|output| output.timestamps).collect();
         assert_eq!(leaving, [true, false]);
+    }
+}
+
+fn aligned(group: &str, drift_ms: u64) -> OperatorKind {
+    let alignment = Alignment {
+        group: group.to_owned(),
+        max_drift_ms: drift_ms.try_into().expect("above zero"),
+        update_interval_ms: 1000.try_into().expect("above zero"),
+    };
+    let watermarks = Watermarks::Bounded { delay_ms: 0 };
+    OperatorKind::AssignTimestamps { watermarks, idle_after_ms: None, alignment: Some(alignment) }
+}
+
+/// Two sources, the first with a step between it and who aligns it.
+fn two_aligned(parse: impl FnOnce(&mut LogicalOperator)) -> Flow {
+    Flow::default()
+        .operator("source", 2)
+        .operator("parse", 2)
+        .operator("assign", 2)
+        .operator("after", 2)
+        .operator("other", 1)
+        .operator("assign other", 1)
+        .operator("join", 2)
+        .edge("source", "parse", Partitioner::Forward)
+        .edge("parse", "assign", Partitioner::Forward)
+        .edge("assign", "after", Partitioner::Forward)
+        .edge("after", "join", Partitioner::KeyGroup)
+        .edge("other", "assign other", Partitioner::Forward)
+        .edge("assign other", "join", Partitioner::KeyGroup)
+        .with("assign", |operator| operator.kind = aligned("g", 5))
+        .with("assign other", |operator| operator.kind = aligned("g", 5))
+        .with("parse", parse)
+}
+
+#[test]
+fn an_aligned_source_shares_a_task_with_who_aligns_it_whatever_is_said_of_chaining_and_places() {
+    let mut flow = two_aligned(|_| {});
+    flow.0.operators.iter_mut().for_each(|operator| operator.chaining = Chaining::Never);
+    let plan = flow.plan(0);
+    assert_eq!(names(&plan), ["source -> parse -> assign", "after", "other -> assign other", "join"]);
+    assert_wired(&plan);
+
+    let flow = two_aligned(|_| {}).with("source", |source| source.on_driver = true);
+    let plan = flow.plan(2);
+    assert_eq!(names(&plan), ["source -> parse -> assign", "after", "other -> assign other", "join"]);
+    assert!(plan.vertices[0].on_driver && !plan.vertices[1].on_driver, "who is behind it need not be where it is");
+    assert_wired(&plan);
+}
+
+#[test]
+fn what_cannot_be_aligned_is_refused_with_what_is_in_the_way() {
+    let behind_exchange = two_aligned(|_| {});
+    let mut edges = behind_exchange.0.edges.clone();
+    edges[1].partitioner = Partitioner::Rebalance;
+    let dataflow = Dataflow { edges, ..behind_exchange.0 };
+    let found = "records change subtasks between 'parse' and 'assign'".to_owned();
+    assert_eq!(Flow(dataflow).refusal(), PlanError::NotAtSource { operator: "assign".into(), found });
+
+    let union = two_aligned(|_| {}).operator("third", 2).edge("third", "parse", Partitioner::Forward);
+    let found = "'parse' has 2 inputs".to_owned();
+    assert_eq!(union.refusal(), PlanError::NotAtSource { operator: "assign".into(), found });
+
+    let differs = two_aligned(|_| {}).with("assign other", |operator| operator.kind = aligned("g", 6));
+    let [first, second] = ["assign", "assign other"].map(str::to_owned);
+    assert!(matches!(differs.refusal(), PlanError::AlignmentDiffers { .. }));
+    two_aligned(|_| {}).with("assign other", |operator| operator.kind = aligned("h", 6)).plan(0);
+
+    let twice = two_aligned(|parse| parse.kind = aligned("h", 5));
+    let refusal = PlanError::AlignedTwice { source_name: "source".into(), first: "parse".into(), second: first };
+    assert_eq!(twice.refusal(), refusal);
+
+    let never = two_aligned(|_| {}).with("assign other", |operator| {
+        let OperatorKind::AssignTimestamps { watermarks, .. } = &mut operator.kind else { unreachable!() };
+        *watermarks = Watermarks::Never;
+    });
+    assert_eq!(never.refusal(), PlanError::AlignedWithoutWatermarks { operator: second });
+}
+
+/// source -> head, keyed to step -> tail -> print, and what the step makes beside goes to a sink of its own.
+fn iteration() -> Flow {
+    let flow = Flow::default()
+        .operator("source", 2)
+        .operator("head", 2)
+        .operator("step", 2)
+        .operator("tail", 2)
+        .operator("print", 2)
+        .operator("beside", 3)
+        .edge("source", "head", Partitioner::Forward)
+        .edge("head", "step", Partitioner::KeyGroup)
+        .edge("step", "tail", Partitioner::Forward)
+        .edge("tail", "print", Partitioner::Forward)
+        .edge("step", "beside", Partitioner::Rebalance);
+    let flow = flow.with("head", |head| head.kind = OperatorKind::IterationHead { iteration: 7 });
+    let limits = (1 << 20, 1 << 30);
+    let (memory_bytes, disk_bytes) = limits;
+    flow.with("tail", |tail| tail.kind = OperatorKind::IterationTail { iteration: 7, memory_bytes, disk_bytes })
+}
+
+#[test]
+fn an_iteration_begins_a_task_and_rounds_go_by_the_ways_to_its_end_alone() {
+    let plan = iteration().plan(2);
+    assert_eq!(names(&plan), ["source", "head", "step -> tail -> print", "beside"]);
+    assert_wired(&plan);
+    let flags = |vertex: u32| {
+        let task = &plan.tasks.iter().find(|task| task.spec.vertex == vertex).unwrap().spec;
+        let inputs: Vec<_> = task.inputs.iter().map(|input| input.in_iteration).collect();
+        (inputs, task.outputs.iter().map(|output| output.in_iteration).collect::<Vec<_>>())
+    };
+    assert_eq!(flags(0), (vec![], vec![false]));
+    assert_eq!(flags(1), (vec![false], vec![true]));
+    assert_eq!(flags(2), (vec![true], vec![false]));
+    assert_eq!(flags(3), (vec![false], vec![]));
+    let feedback = Feedback { from: 2, to: 1, memory_bytes: 1 << 20, disk_bytes: 1 << 30 };
+    assert_eq!(plan.feedback, [feedback]);
+}
+
+#[test]
+fn an_iteration_whose_end_could_not_be_found_is_refused_by_name() {
+    let apart = iteration().with("step", |step| step.kind = OperatorKind::IterationHead { iteration: 8 });
+    assert_eq!(apart.refusal(), PlanError::IterationEnds { operator: "step".into() });
+    let places = iteration().with("head", |head| head.workers = vec![1]);
+    assert_eq!(places.refusal(), PlanError::IterationPlaces { operator: "tail".into() });
+    let mut rescaled = iteration().with("step", |step| step.parallelism = 3);
+    (rescaled.0.edges[1].partitioner, rescaled.0.edges[2].partitioner) = (Partitioner::Rescale, Partitioner::Rebalance);
+    let refusal = PlanError::IterationRescale { operator: "tail".into(), from: "head".into(), to: "step".into() };
+    assert_eq!(rescaled.refusal(), refusal);
+    let mut cut = iteration();
+    cut.0.edges[1].from = 0;
+    assert!(
+        matches!(cut.refusal(), PlanError::Unconnected { .. } | PlanError::IterationApart { .. }),
+        "{:?}",
+        cut.refusal()
+    );
+}
+
+#[test]
+fn times_that_are_looked_at_in_the_next_lap_are_carried_to_the_end_of_this_one() {
+    let timed = OperatorKind::AssignTimestamps { watermarks: Watermarks::Never, idle_after_ms: None, alignment: None };
+    let flow = iteration().with("source", |source| source.kind = timed);
+    let flow = flow.with("step", |step| step.kind = OperatorKind::Process { inputs: Default::default() });
+    let mut flow = flow.with("tail", |tail| tail.chaining = Chaining::Head);
+    flow.0.edges[4].to = 4;
+    flow.0.operators.retain(|operator| operator.name != "beside");
+    let plan = flow.plan(2);
+    let tail = &plan.tasks.iter().find(|task| task.spec.name.starts_with("tail")).unwrap().spec;
+    assert!(tail.inputs[0].timestamps, "{tail:?}");
+}
+
+#[test]
+fn state_on_disk_shares_the_memory_of_its_worker_and_other_tasks_have_none() {
+    let flow = Flow::word_count().with("count", |count| count.kind = OperatorKind::Fold(Fold::Count));
+    let flow = flow.operator("again", 1).edge("read_text", "again", Partitioner::KeyGroup);
+    let flow = flow.with("again", |again| again.kind = OperatorKind::Fold(Fold::Count));
+    let memory = settings(2);
+    let disk = JobSettings {
+        state_backend: StatePlace::Disk,
+        state_memory_bytes: 8000,
+        state_dir: Some("/state".into()),
+        ..settings(2)
+    };
+    let all_in_memory = Plan::new(&flow.0, &memory).expect("a sound dataflow").tasks;
+    assert!(all_in_memory.iter().all(|task| task.spec.state == StateBackend::Memory));
+    for task in Plan::new(&flow.0, &disk).expect("a sound dataflow").tasks {
+        let keeps = task.spec.operators.iter().any(|operator| operator.kind.can_keep_on_disk());
+        // The first worker has a subtask of both counts.
+        let memory_bytes = if task.worker == 1 { 4000 } else { 8000 };
+        let of_disk = StateBackend::Disk { memory_bytes, folder: Some("/state".into()) };
+        assert_eq!(task.spec.state, if keeps { of_disk } else { StateBackend::Memory });
     }
 }

@@ -51,6 +51,25 @@ pub enum SettingsError {
     /// Checkpoints without a place.
     #[error("checkpoint_interval is set, but not checkpoint_storage: say in which folder checkpoints are kept")]
     NoStorage,
+    /// Nobody waits for anybody, and yet barriers are to overtake.
+    #[error(
+        "{set} is set, and checkpoint_mode is at_least_once, where inputs do not wait for each other: leave out one of them"
+    )]
+    UnalignedAtLeastOnce {
+        /// The setting by which they are to.
+        set: &'static str,
+    },
+    /// A checkpoint is given up before it would overtake.
+    #[error("checkpoint_aligned_timeout is {aligned:?}, it must be less than checkpoint_timeout ({timeout:?})")]
+    AlignedTooLong {
+        /// When it would overtake.
+        aligned: Duration,
+        /// When it is given up.
+        timeout: Duration,
+    },
+    /// A job that is to begin from a checkpoint and takes none.
+    #[error("restore_from is set, but not checkpoint_interval: a job that goes on from a checkpoint takes some itself")]
+    NoCheckpoints,
     /// Certificates that cannot be used.
     #[error("tls: {0}")]
     Tls(#[from] TlsError),

@@ -6,7 +6,7 @@ use flownet_runtime::CheckpointMode;
 use flownet_runtime::spec::{Codec, FlowControl};
 use serde::Serialize;
 
-use super::SettingsError;
+use super::{SettingsError, StatePlace};
 use crate::checkpoint::Restart;
 use crate::tls::Tls;
 
@@ -132,7 +132,7 @@ macro_rules! always_valid {
     };
 }
 
-always_valid!(bool, CheckpointMode, Codec, FlowControl, Restart, Tls);
+always_valid!(bool, CheckpointMode, Codec, FlowControl, Restart, StatePlace, Tls);
 
 fn in_range(value: u64, setting: &Setting) -> Result<(), SettingsError> {
     match setting.kind {

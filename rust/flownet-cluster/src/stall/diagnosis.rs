@@ -189,7 +189,11 @@ impl<'a> Graph<'a> {
             Some(TimeState::SoftBackPressured) => {
                 !self.may_be_held(task) || seen.outputs.iter().any(|output| !output.is_available)
             }
-            Some(TimeState::Busy | TimeState::Interpreter | TimeState::Idle | TimeState::Awaiting) | None => false,
+            // Who is ahead of other sources waits for them, and they for whatever they like.
+            Some(
+                TimeState::Busy | TimeState::Interpreter | TimeState::Idle | TimeState::Awaiting | TimeState::Aligning,
+            )
+            | None => false,
         }
     }
 

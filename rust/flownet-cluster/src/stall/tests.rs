@@ -327,6 +327,16 @@ fn calls_that_do_not_return_are_said_to_be_what_a_job_waits_for() {
 }
 
 #[test]
+fn sources_that_wait_for_others_are_no_stall() {
+    let mut world = World::new();
+    world.work(0);
+    world.pass(SECOND);
+    world.tasks[0].state = Some(TimeState::Aligning);
+    world.pass(60 * SECOND);
+    assert!(!world.is_stalled && world.shown.is_empty());
+}
+
+#[test]
 fn a_function_is_not_blamed_for_an_exchange_that_stands_still_beside_it() {
     let mut world = World::of(plan(2, 0, FlowControl::Credit));
     world.block(0, 0, 10, pool(2, 2));

@@ -42,7 +42,7 @@ fn member_process() {
         assert_eq!(init, b"init bytes");
         Ok(Arc::new(NativeFactory::default()) as Arc<dyn ChainFactory>)
     };
-    std::process::exit(match serve_crew(&enlistment, build) {
+    std::process::exit(match serve_crew(&enlistment, &build) {
         Ok(MemberEnd::Dismissed { .. }) => 0,
         Ok(_) => TASKS_LEFT,
         Err(_) => 1,

@@ -63,7 +63,7 @@ fn worker_process() {
         "intruder" => disturb(coordinator_of(&greeting)),
         _ => {}
     }
-    let ended = run_worker(greeting.as_slice(), |init| {
+    let ended = run_worker(&mut greeting.as_slice(), &|init| {
         assert_eq!(init, b"init bytes");
         match mode.as_str() {
             "no factory" => Err("the module cannot be imported".to_owned()),

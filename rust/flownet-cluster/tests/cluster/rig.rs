@@ -57,7 +57,7 @@ impl Rig {
         launcher: impl Into<Launcher>,
     ) -> Result<JobHandle, ClusterError> {
         let objects = HashMap::from([(COLLECTED, Arc::clone(&self.collected))]);
-        Coordinator::submit(dataflow, settings, launcher, Arc::new(NativeFactory { objects }))
+        Coordinator::submit(dataflow, settings, launcher.into(), Arc::new(NativeFactory { objects }))
     }
 
     pub(crate) fn collected(&self) -> Vec<u64> {

@@ -1,20 +1,39 @@
-//! Alignment: which channels of a task wait for a checkpoint, and when its snapshot is due. A machine without IO.
+//! Alignment: which channels of a task wait for a checkpoint, when its snapshot is due, and what of the channels belongs to
+//! it. Machines without IO.
 //!
 //! A channel that brought the barrier of a checkpoint is *held*: its producer is blocked and goes on when it is resumed.
 //! When all channels have brought theirs, what the task has taken in is exactly what came before the barriers.
+//!
+//! A barrier that [overtakes](Event::is_priority) waits for nobody: with the first one the snapshot is due, ahead of what
+//! has come and was not read. That is *captured*, with what other channels bring until their barriers have come
+//! ([`Capture`]); then the checkpoint is complete. One that is [aligned with a timeout](BarrierKind::AlignedWithTimeout)
+//! is the former until the coordinator says that it has taken too long, or a barrier from a task that was told so
+//! overtakes, and then the latter. Being told is as good as a barrier: the task need not have seen any.
+//!
 //! [`Aligner`] is told what arrives and answers with a [`Step`], whose parts are to be done in their order.
 //!
 //! # Invariants
-//! - A1: at most one checkpoint is aligned at a time; each is taken or aborted once, and their numbers grow.
-//! - A2: a checkpoint is taken when every channel has brought its barrier or has ended, and not before.
-//! - A3: only channels that brought the barrier of the checkpoint that is aligned are held; with that, all are resumed,
+//! - A1: at most one checkpoint is under way at a time; each is taken at most once, then completed or aborted once, and
+//!   their numbers grow.
+//! - A2: a checkpoint is complete when every channel has brought its barrier or has ended, and not before. One that does
+//!   not overtake is taken then, too; one that does is taken with its first barrier, or when it has taken too long.
+//! - A3: only channels that brought the barrier of a checkpoint that is not taken are held; with that, all are resumed,
 //!   each once. In [at-least-once](Aligner::at_least_once) none is held: each is resumed as it comes.
-//! - A4: what is told of a checkpoint that is taken, aborted or older changes nothing, but that its channel is resumed.
+//! - A4: what is told of a checkpoint that is complete, aborted or older changes nothing, but that its channel is resumed.
+//! - A5: a channel is captured from the moment in which the checkpoint is taken until it brings its barrier or ends.
 
+mod capture;
+#[cfg(test)]
+mod capture_tests;
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod tests;
 
-use crate::event::Barrier;
+pub use self::capture::{Capture, Captured};
+#[cfg(doc)]
+use crate::event::Event;
+use crate::event::{Barrier, BarrierKind};
 use crate::ids::{ChannelIndex, CheckpointId};
 
 /// The alignment of one task.
@@ -22,16 +41,27 @@ use crate::ids::{ChannelIndex, CheckpointId};
 pub struct Aligner {
     holds: bool,
     channels: Vec<Channel>,
-    aligning: Option<Barrier>,
-    /// The newest checkpoint that was taken or aborted.
+    current: Option<Current>,
+    /// The newest checkpoint that is complete or aborted.
     last_done: Option<CheckpointId>,
+    /// One that the coordinator has asked for, and no channel has brought.
+    asked: Option<Barrier>,
+}
+
+/// The checkpoint that is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Current {
+    barrier: Barrier,
+    is_taken: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Channel {
     Open,
-    /// Has brought the barrier of the checkpoint that is aligned.
-    Arrived,
+    /// Has brought the barrier of the checkpoint that is under way, and waits for others or does not.
+    Arrived {
+        is_held: bool,
+    },
     Ended,
 }
 
@@ -43,8 +73,10 @@ pub struct Step {
     pub aborted: Option<CheckpointId>,
     /// The first barrier of this checkpoint has come.
     pub began: Option<CheckpointId>,
-    /// All have: the snapshot is due, and this barrier goes on.
+    /// The snapshot is due, and this barrier goes on, of the kind in which it is to.
     pub taken: Option<Barrier>,
+    /// Nobody is waited for any more: the snapshot, with what was captured, is all there is of it.
+    pub completed: Option<CheckpointId>,
     /// Channels that go on.
     pub resumed: Vec<ChannelIndex>,
 }
@@ -53,7 +85,7 @@ impl Aligner {
     /// For so many channels, which wait for each other.
     #[must_use]
     pub fn exactly_once(channels: usize) -> Self {
-        Self { holds: true, channels: vec![Channel::Open; channels], aligning: None, last_done: None }
+        Self { holds: true, channels: vec![Channel::Open; channels], current: None, last_done: None, asked: None }
     }
 
     /// For so many channels, which do not.
@@ -62,37 +94,77 @@ impl Aligner {
         Self { holds: false, ..Self::exactly_once(channels) }
     }
 
-    /// A channel brought a barrier, behind which it is blocked.
+    /// A channel brought a barrier. Behind one that does not overtake it is blocked.
     pub fn on_barrier(&mut self, channel: ChannelIndex, barrier: Barrier) -> Step {
         let mut step = Step::default();
         let id = barrier.checkpoint_id;
-        let is_obsolete = self.is_done(id) || self.aligning.is_some_and(|aligning| id < aligning.checkpoint_id);
-        if is_obsolete || self.channels[channel.index()] == Channel::Ended {
-            step.resumed.push(channel);
+        let (overtakes, was) = (barrier.kind == BarrierKind::Unaligned, self.channels[channel.index()]);
+        if !self.is_news(id) || was != Channel::Open && self.under_way() == Some(id) || was == Channel::Ended {
+            if !overtakes && was != (Channel::Arrived { is_held: true }) {
+                step.resumed.push(channel);
+            }
             return step;
         }
-        if self.aligning.is_some_and(|aligning| aligning.checkpoint_id < id) {
+        if self.under_way().is_some_and(|under_way| under_way < id) {
             self.abort_into(&mut step);
         }
-        if self.aligning.is_none() {
-            self.aligning = Some(barrier);
+        let current = *self.current.get_or_insert_with(|| {
             step.began = Some(id);
-        }
-        self.channels[channel.index()] = Channel::Arrived;
-        if !self.holds {
+            Current { barrier, is_taken: false }
+        });
+        let is_held = self.holds && !overtakes && !current.is_taken;
+        self.channels[channel.index()] = Channel::Arrived { is_held };
+        if !overtakes && !is_held {
             step.resumed.push(channel);
         }
-        self.take_into(&mut step);
+        if overtakes {
+            self.overtake_into(&mut step);
+        }
+        self.complete_into(&mut step);
+        step
+    }
+
+    /// The coordinator has waited for a checkpoint for too long: it is taken at once, whatever has come of it.
+    pub fn on_timeout(&mut self, barrier: Barrier) -> Step {
+        let mut step = Step::default();
+        let id = barrier.checkpoint_id;
+        if !self.is_news(id) {
+            return step;
+        }
+        if self.under_way().is_some_and(|under_way| under_way < id) {
+            self.abort_into(&mut step);
+        }
+        if self.current.is_none() {
+            step.began = Some(id);
+            self.current = Some(Current { barrier, is_taken: false });
+        }
+        self.overtake_into(&mut step);
+        self.complete_into(&mut step);
+        step
+    }
+
+    /// The coordinator asks for a checkpoint. That of a task whose channels have all ended is taken for it; channels that
+    /// have not bring it, or end.
+    pub fn on_trigger(&mut self, barrier: Barrier) -> Step {
+        let mut step = Step::default();
+        let id = barrier.checkpoint_id;
+        if self.is_news(id) {
+            if self.under_way().is_some_and(|under_way| under_way < id) {
+                self.abort_into(&mut step);
+            }
+            self.asked = Some(barrier);
+            self.answer_into(&mut step);
+        }
         step
     }
 
     /// A channel says that a checkpoint is off, or the coordinator does.
     pub fn on_cancel(&mut self, id: CheckpointId) -> Step {
         let mut step = Step::default();
-        if self.is_done(id) || self.aligning.is_some_and(|aligning| id < aligning.checkpoint_id) {
+        if !self.is_news(id) {
             return step;
         }
-        // An older one that is aligned will not come to its end either: its coordinator has gone on.
+        // An older one that is under way will not come to its end either: its coordinator has gone on.
         self.abort_into(&mut step);
         self.last_done = Some(id);
         step.aborted = Some(id);
@@ -103,50 +175,101 @@ impl Aligner {
     pub fn on_end(&mut self, channel: ChannelIndex) -> Step {
         let mut step = Step::default();
         self.channels[channel.index()] = Channel::Ended;
-        self.take_into(&mut step);
+        self.complete_into(&mut step);
+        self.answer_into(&mut step);
         step
     }
 
-    /// The checkpoint that is aligned.
+    /// The checkpoint that is under way.
     #[must_use]
-    pub fn aligning(&self) -> Option<CheckpointId> {
-        self.aligning.map(|barrier| barrier.checkpoint_id)
+    pub fn under_way(&self) -> Option<CheckpointId> {
+        self.current.map(|current| current.barrier.checkpoint_id)
     }
 
     /// Whether the channel waits for others.
     #[must_use]
     pub fn is_held(&self, channel: ChannelIndex) -> bool {
-        self.holds && self.channels[channel.index()] == Channel::Arrived
+        self.channels[channel.index()] == Channel::Arrived { is_held: true }
     }
 
-    fn is_done(&self, id: CheckpointId) -> bool {
+    /// Whether what the channel brings belongs to a checkpoint that is taken.
+    #[must_use]
+    pub fn is_captured(&self, channel: ChannelIndex) -> bool {
+        self.is_capturing() && self.channels[channel.index()] == Channel::Open
+    }
+
+    /// Whether a checkpoint is taken and not complete.
+    #[must_use]
+    pub fn is_capturing(&self) -> bool {
+        self.current.is_some_and(|current| current.is_taken)
+    }
+
+    /// Whether the checkpoint, or a newer one, is complete or aborted.
+    #[must_use]
+    pub fn is_done(&self, id: CheckpointId) -> bool {
         self.last_done.is_some_and(|last_done| id <= last_done)
     }
 
+    fn is_news(&self, id: CheckpointId) -> bool {
+        !self.is_done(id) && self.under_way().is_none_or(|under_way| under_way <= id)
+    }
+
     fn abort_into(&mut self, step: &mut Step) {
-        if let Some(barrier) = self.aligning.take() {
-            self.last_done = Some(barrier.checkpoint_id);
-            step.aborted = Some(barrier.checkpoint_id);
+        if let Some(current) = self.current.take() {
+            let id = current.barrier.checkpoint_id;
+            self.last_done = Some(id);
+            step.aborted = Some(id);
             self.release_into(step);
+            self.open();
         }
     }
 
-    fn take_into(&mut self, step: &mut Step) {
-        if self.aligning.is_some() && !self.channels.contains(&Channel::Open) {
-            step.taken = self.aligning.take();
-            self.last_done = step.taken.map(|barrier| barrier.checkpoint_id);
-            self.release_into(step);
+    /// A5, A3.
+    fn overtake_into(&mut self, step: &mut Step) {
+        let Some(current) = self.current.as_mut().filter(|current| !current.is_taken) else { return };
+        current.is_taken = true;
+        step.taken = Some(Barrier { kind: BarrierKind::Unaligned, ..current.barrier });
+        self.release_into(step);
+    }
+
+    fn complete_into(&mut self, step: &mut Step) {
+        let Some(current) = self.current.filter(|_| !self.channels.contains(&Channel::Open)) else { return };
+        let id = current.barrier.checkpoint_id;
+        self.current = None;
+        self.last_done = Some(id);
+        if !current.is_taken {
+            step.taken = Some(current.barrier);
+        }
+        step.completed = Some(id);
+        self.release_into(step);
+        self.open();
+    }
+
+    fn answer_into(&mut self, step: &mut Step) {
+        let Some(barrier) = self.asked else { return };
+        if self.is_done(barrier.checkpoint_id) {
+            self.asked = None;
+        } else if self.channels.iter().all(|channel| *channel == Channel::Ended) {
+            self.asked = None;
+            self.last_done = Some(barrier.checkpoint_id);
+            step.began = Some(barrier.checkpoint_id);
+            step.taken = Some(barrier);
+            step.completed = Some(barrier.checkpoint_id);
         }
     }
 
     fn release_into(&mut self, step: &mut Step) {
         for (index, channel) in (0..).map(ChannelIndex::new).zip(&mut self.channels) {
-            if *channel == Channel::Arrived {
-                *channel = Channel::Open;
-                if self.holds {
-                    step.resumed.push(index);
-                }
+            if *channel == (Channel::Arrived { is_held: true }) {
+                *channel = Channel::Arrived { is_held: false };
+                step.resumed.push(index);
             }
+        }
+    }
+
+    fn open(&mut self) {
+        for channel in self.channels.iter_mut().filter(|channel| **channel != Channel::Ended) {
+            *channel = Channel::Open;
         }
     }
 }

@@ -1,20 +1,10 @@
 //! Every order in which channels can bring their barriers, cancels and ends, against the rules; and machines with a fault
 //! planted, each of which is found.
 
-use std::collections::HashSet;
-
+use super::model::{self, Done, Found, resume};
 use super::*;
-use crate::event::BarrierKind;
 
-/// What a channel brings next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Brought {
-    Record,
-    Barrier(u64),
-    Cancel(u64),
-    End,
-}
-use Brought::{Barrier as B, Cancel as C, End as E, Record as R};
+use super::model::Brought::{self, Barrier as B, Cancel as C, End as E, Record as R};
 
 fn barrier(id: u64) -> Barrier {
     Barrier { checkpoint_id: CheckpointId::new(id), timestamp_ms: 0, kind: BarrierKind::Aligned }
@@ -51,7 +41,7 @@ impl Machine {
         match (brought, self.fault) {
             (R, _) | (E, Fault::EndIsWaitedFor) => Step::default(),
             (B(id), Fault::NewerCountsAsOlder) => {
-                let id = self.aligner.aligning().map_or(id, CheckpointId::get);
+                let id = self.aligner.under_way().map_or(id, CheckpointId::get);
                 self.aligner.on_barrier(index, barrier(id))
             }
             (B(id), Fault::SnapshotOneEarly) => {
@@ -88,17 +78,22 @@ struct World<'a> {
     /// Of each channel, how much has been brought.
     at: Vec<usize>,
     blocked: Vec<bool>,
-    done: Vec<(u64, bool)>,
+    done: Done,
 }
 
-type Found = Result<(), String>;
+impl model::World for World<'_> {
+    type Move = usize;
 
-impl World<'_> {
-    fn can_move(&self, channel: usize) -> bool {
-        !self.blocked[channel] && self.at[channel] < self.scripts[channel].len()
+    fn key(&self) -> String {
+        format!("{:?}", (&self.machine.aligner, &self.at, &self.blocked, &self.done))
     }
 
-    fn step(&mut self, channel: usize) -> Found {
+    fn moves(&self) -> Vec<usize> {
+        let can_move = |channel: &usize| !self.blocked[*channel] && self.at[*channel] < self.scripts[*channel].len();
+        (0..self.scripts.len()).filter(can_move).collect()
+    }
+
+    fn make(&mut self, channel: usize) -> Found {
         let brought = self.scripts[channel][self.at[channel]];
         self.at[channel] += 1;
         let holds = self.machine.aligner.holds;
@@ -107,41 +102,16 @@ impl World<'_> {
         }
         let step = self.machine.on(channel as u32, brought);
         if let Some(id) = step.aborted {
-            self.finished(id.get(), false)?;
+            self.done.add(id.get(), false)?;
         }
         if let Some(taken) = step.taken {
             let id = taken.checkpoint_id.get();
-            self.finished(id, true)?;
+            self.done.add(id, true)?;
             for other in 0..self.scripts.len() {
                 self.is_cut(other, id, holds)?;
             }
         }
-        for resumed in step.resumed {
-            if !std::mem::replace(&mut self.blocked[resumed.index()], false) {
-                return Err(format!("channel {resumed} was resumed and not blocked"));
-            }
-        }
-        Ok(())
-    }
-
-    fn finished(&mut self, id: u64, taken: bool) -> Found {
-        match self.done.last() {
-            Some((last, _)) if *last >= id => Err(format!("{id} was done after {last}")),
-            _ => {
-                self.done.push((id, taken));
-                Ok(())
-            }
-        }
-    }
-
-    /// Of a channel that brought a barrier, exactly what lies before it has been brought; others have ended.
-    fn is_cut(&self, channel: usize, id: u64, holds: bool) -> Found {
-        let (brought, left) = self.scripts[channel].split_at(self.at[channel]);
-        let is_whole = match brought.iter().position(|one| *one == B(id)) {
-            Some(at) => !holds || at + 1 == brought.len(),
-            None => brought.last() == Some(&E),
-        };
-        if is_whole { Ok(()) } else { Err(format!("{id} was taken with {left:?} left of channel {channel}")) }
+        step.resumed.into_iter().try_for_each(|resumed| resume(resumed, &mut self.blocked[resumed.index()]))
     }
 
     /// Nobody can move any more: all must have come to their ends, and who should be taken must have been.
@@ -159,19 +129,31 @@ impl World<'_> {
         for id in 1..=2 {
             let is_wanted = said(B(id)) > 0 && open.iter().all(|script| script.contains(&B(id)));
             let is_off = said(C(id)) > 0 || (id == 1 && said(B(2)) + said(C(2)) > 0 && !self.comes_in_order());
-            if is_wanted && !is_off && !self.done.contains(&(id, true)) {
+            if is_wanted && !is_off && !self.done.0.contains(&(id, true)) {
                 return Err(format!("{id} was never taken: {:?}", self.done));
             }
             let is_told = |(script, at): (&Vec<Brought>, &usize)| script[..*at].contains(&C(id));
-            let is_past = self.machine.aligner.aligning().is_some_and(|aligning| id < aligning.get());
+            let is_past = self.machine.aligner.under_way().is_some_and(|aligning| id < aligning.get());
             if self.scripts.iter().zip(&self.at).any(is_told)
                 && !is_past
-                && !self.done.iter().any(|(done, _)| *done >= id)
+                && !self.done.0.iter().any(|(done, _)| *done >= id)
             {
                 return Err(format!("{id} is off, and nobody was told"));
             }
         }
         Ok(())
+    }
+}
+
+impl World<'_> {
+    /// Of a channel that brought a barrier, exactly what lies before it has been brought; others have ended.
+    fn is_cut(&self, channel: usize, id: u64, holds: bool) -> Found {
+        let (brought, left) = self.scripts[channel].split_at(self.at[channel]);
+        let is_whole = match brought.iter().position(|one| *one == B(id)) {
+            Some(at) => !holds || at + 1 == brought.len(),
+            None => brought.last() == Some(&E),
+        };
+        if is_whole { Ok(()) } else { Err(format!("{id} was taken with {left:?} left of channel {channel}")) }
     }
 
     /// No channel can bring the second checkpoint before all have brought the first.
@@ -201,23 +183,9 @@ fn explore(scripts: &[Vec<Brought>], holds: bool, fault: Fault) -> Result<usize,
     let channels = scripts.len();
     let aligner = if holds { Aligner::exactly_once(channels) } else { Aligner::at_least_once(channels) };
     let machine = Machine { aligner, fault };
-    let first = World { machine, scripts, at: vec![0; channels], blocked: vec![false; channels], done: Vec::new() };
-    let (mut stack, mut seen) = (vec![first], HashSet::new());
-    while let Some(world) = stack.pop() {
-        if !seen.insert(format!("{:?}", (&world.machine.aligner, &world.at, &world.blocked, &world.done))) {
-            continue;
-        }
-        let moves: Vec<_> = (0..channels).filter(|channel| world.can_move(*channel)).collect();
-        if moves.is_empty() {
-            world.at_rest().map_err(|what| format!("{what}, in {scripts:?}"))?;
-        }
-        for channel in moves {
-            let mut next = world.clone();
-            next.step(channel).map_err(|what| format!("{what}, in {scripts:?} at {:?}", next.at))?;
-            stack.push(next);
-        }
-    }
-    Ok(seen.len())
+    let first =
+        World { machine, scripts, at: vec![0; channels], blocked: vec![false; channels], done: Done::default() };
+    model::explore(first).map_err(|what| format!("{what}, in {scripts:?}"))
 }
 
 /// What one channel may bring: of two checkpoints each its barrier, its cancel or (to a channel that ends before) neither.
@@ -283,7 +251,15 @@ fn the_last_barrier_takes_the_checkpoint_and_lets_all_go_on() {
     assert_eq!(began, Step { began: Some(CheckpointId::new(7)), ..Step::default() });
     assert!(aligner.is_held(first) && !aligner.is_held(second));
     let taken = aligner.on_barrier(second, barrier(7));
-    assert_eq!(taken, Step { taken: Some(barrier(7)), resumed: vec![first, second], ..Step::default() });
+    assert_eq!(
+        taken,
+        Step {
+            taken: Some(barrier(7)),
+            completed: Some(CheckpointId::new(7)),
+            resumed: vec![first, second],
+            ..Step::default()
+        }
+    );
     assert_eq!(aligner.on_barrier(second, barrier(7)), Step { resumed: vec![second], ..Step::default() });
 }
 

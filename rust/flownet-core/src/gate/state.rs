@@ -13,7 +13,7 @@ use crate::channel::RemoteChannel;
 use crate::credit::{EVENT_WINDOW, EventsRead};
 use crate::error::{ExchangeError, PeerViolation};
 use crate::event::Event;
-use crate::ids::ChannelIndex;
+use crate::ids::{ChannelIndex, CheckpointId};
 use crate::partition::SubpartitionCell;
 use crate::subpartition::Element;
 
@@ -29,6 +29,14 @@ pub(super) struct State {
     /// Where the remote channels have their segments from.
     pub(super) pool: Option<Arc<BufferPool>>,
     pub(super) intake: Intake,
+    /// Whether what priority events overtook is kept for who asks.
+    pub(super) keeps_overtaken: bool,
+    /// Of priority events that were read.
+    pub(super) overtaken: Vec<(ChannelIndex, Vec<Element>)>,
+    /// The last checkpoint that has taken too long: its barriers overtake what is queued here.
+    late: Option<CheckpointId>,
+    /// A priority event came, of which the task is to be told.
+    pub(super) is_urgent: bool,
     /// Channels whose producers are to be told that events were read, when the lock is let go.
     pub(super) events_read: Vec<(Weak<RemoteChannel>, EventsRead)>,
 }
@@ -55,6 +63,10 @@ impl State {
             is_closed: false,
             pool: None,
             intake: Intake::new(),
+            keeps_overtaken: false,
+            overtaken: Vec::new(),
+            late: None,
+            is_urgent: false,
             events_read: Vec::new(),
         }
     }
@@ -98,10 +110,11 @@ impl State {
             self.intake.arrive(buffer.len());
         }
         if let Some(element) = slot.take()
-            && channel.push(element)
+            && channel.push(element, self.late)
         {
             // Ahead of the channels that only have data.
             self.enqueue_first(index);
+            self.is_urgent = true;
         } else {
             self.enqueue(index);
         }
@@ -121,13 +134,48 @@ impl State {
         }
     }
 
-    fn enqueue_first(&mut self, index: ChannelIndex) {
-        if let Some(channel) = self.channels.get_mut(index.index())
-            && std::mem::replace(&mut channel.is_ready, true)
-        {
+    pub(super) fn enqueue_first(&mut self, index: ChannelIndex) {
+        let Some(channel) = self.channels.get_mut(index.index()) else { return };
+        if self.is_closed || (channel.has_end && channel.queue.is_empty()) {
+            return;
+        }
+        if std::mem::replace(&mut channel.is_ready, true) {
             self.ready.retain(|&ready| ready != index);
         }
         self.ready.push_front(index);
+    }
+
+    pub(super) fn expire(&mut self, late: CheckpointId) {
+        self.late = Some(late);
+        for index in (0..self.channels.len() as u32).map(ChannelIndex::new) {
+            if self.channels[index.index()].expire(late) {
+                self.enqueue_first(index);
+            }
+        }
+    }
+
+    /// Takes the priority events of remote channels; gives the producers of local ones.
+    pub(super) fn take_priority(
+        &mut self,
+        sink: &mut impl FnMut(ChannelIndex, Event),
+    ) -> Vec<(ChannelIndex, Arc<SubpartitionCell>)> {
+        let mut local = Vec::new();
+        if self.is_closed || self.failure.is_some() {
+            return local;
+        }
+        for (index, channel) in (0..).map(ChannelIndex::new).zip(&mut self.channels) {
+            if let Source::Local(cell) = &channel.source {
+                local.push((index, Arc::clone(cell)));
+            }
+            while let Some(overtaken) = channel.overtaken_by_next()
+                && let Some(Element::Event(event)) = channel.pop()
+            {
+                self.overtaken.push((index, overtaken));
+                self.events_read.extend(channel.note_event_read());
+                sink(index, event);
+            }
+        }
+        local
     }
 
     pub(super) fn take_ready(
@@ -151,6 +199,11 @@ impl State {
                 // In turn with others, one buffer each; alone, all that is asked for.
                 let share = if self.ready.is_empty() { max - *taken } else { 1 };
                 return Step::Local(index, Arc::clone(cell), share);
+            }
+            if self.keeps_overtaken
+                && let Some(overtaken) = channel.overtaken_by_next()
+            {
+                self.overtaken.push((index, overtaken));
             }
             if let Some(element) = channel.pop() {
                 match &element {

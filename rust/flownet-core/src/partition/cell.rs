@@ -9,9 +9,9 @@ use crate::debloat::{FillLimit, SharedFillLimit};
 use crate::error::{ExchangeError, PeerViolation};
 use crate::event::Event;
 use crate::fence;
-use crate::ids::SubpartitionIndex;
+use crate::ids::{CheckpointId, SubpartitionIndex};
 use crate::lock::Lock;
-use crate::subpartition::{Element, NextElement, Notify, Polled, QueuedData, RefusedEvent, Subpartition};
+use crate::subpartition::{Element, NextElement, Notify, Overtaken, Polled, QueuedData, RefusedEvent, Subpartition};
 use crate::sync::{AtomicBool, Ordering};
 
 /// A [`Subpartition`] between its writer (a task) and its one reader (a connection or the gate of a local task).
@@ -89,6 +89,22 @@ impl SubpartitionCell {
             }
             taken
         })
+    }
+
+    /// Gives the priority events that wait to `sink`, which must only store them.
+    pub(crate) fn poll_priority(&self, mut sink: impl FnMut(Event)) {
+        self.read(|subpartition| {
+            while subpartition.has_priority()
+                && let Some(Polled { element: Element::Event(event), .. }) = subpartition.poll()
+            {
+                sink(event);
+            }
+        });
+    }
+
+    /// A priority event waits, and may be read.
+    pub(crate) fn has_priority(&self) -> bool {
+        self.state.lock().subpartition.has_priority()
     }
 
     /// Can a reader with or without credit take something? When not, it is woken as soon as that changes.
@@ -173,12 +189,34 @@ impl SubpartitionCell {
             Ok(notify) => (None, notify),
             Err(refused) => (Some(refused), Notify::Nobody),
         });
+        refused.map_or(Ok(()), |refused| self.refused(refused))
+    }
+
+    /// Queues a priority event; says what it overtakes. The last builder is finished.
+    pub(super) fn overtake(&self, event: Event) -> Result<Overtaken, ExchangeError> {
+        let overtaken = self.write(|subpartition| match subpartition.overtake(event) {
+            Ok((overtaken, notify)) => (Ok(overtaken), notify),
+            Err(refused) => (Err(refused), Notify::Nobody),
+        });
+        overtaken.or_else(|refused| self.refused(refused).map(|()| Overtaken::default()))
+    }
+
+    /// Puts the barrier of a checkpoint that has taken too long ahead of what is queued; says what it overtakes, if it was
+    /// queued.
+    pub(super) fn expire(&self, checkpoint_id: CheckpointId) -> Option<Overtaken> {
+        self.write(|subpartition| match subpartition.expire(checkpoint_id) {
+            Some((overtaken, notify)) => (Some(overtaken), notify),
+            None => (None, Notify::Nobody),
+        })
+    }
+
+    fn refused(&self, refused: RefusedEvent) -> Result<(), ExchangeError> {
         match refused {
-            Some(RefusedEvent::TooMany(_)) => {
+            RefusedEvent::TooMany(_) => {
                 Err(ExchangeError::TooManyEvents { subpartition: self.index, limit: EVENT_WINDOW })
             }
             // Its reader is gone: it goes nowhere.
-            Some(RefusedEvent::Closed(_)) | None => Ok(()),
+            RefusedEvent::Closed(_) => Ok(()),
         }
     }
 

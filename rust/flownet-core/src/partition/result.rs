@@ -13,7 +13,8 @@ use super::runs::Runs;
 use crate::debloat::FillLimit;
 use crate::error::ExchangeError;
 use crate::event::Event;
-use crate::ids::{PartitionId, SubpartitionIndex};
+use crate::ids::{CheckpointId, PartitionId, SubpartitionIndex};
+use crate::subpartition::Overtaken;
 
 /// All that one task writes for one edge. Owned by the task's thread.
 ///
@@ -134,6 +135,25 @@ impl ResultPartition {
             sent = sent.and(self.add_event(index, event));
         }
         sent
+    }
+
+    /// Sends a priority event to every subpartition; says of each what it overtook there.
+    ///
+    /// # Errors
+    /// Those of [`Self::emit_event`]: those before it have the event.
+    pub fn overtake(&mut self, event: &Event) -> Result<Vec<Overtaken>, ExchangeError> {
+        self.finish_broadcast_buffer();
+        for index in 0..self.open.subpartitions() {
+            self.finish_buffer(index);
+        }
+        self.shared.cells.iter().map(|cell| cell.overtake(event.clone())).collect()
+    }
+
+    /// Puts the barrier of a checkpoint that has taken too long ahead of what is queued, wherever it is queued; says of each
+    /// subpartition what it overtook there.
+    #[must_use]
+    pub fn expire(&mut self, checkpoint_id: CheckpointId) -> Vec<Overtaken> {
+        self.shared.cells.iter().map(|cell| cell.expire(checkpoint_id).unwrap_or_default()).collect()
     }
 
     /// Shows the reader of one subpartition all complete records, and is cheap where that is done after every record.

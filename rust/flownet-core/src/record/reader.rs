@@ -89,6 +89,14 @@ impl RecordReader {
         }
     }
 
+    /// What was pushed and not given out, in order: the part of a record that is there, and all that follows.
+    pub fn unread(&self) -> impl Iterator<Item = &[u8]> {
+        let gathered = if self.is_mid_record() { &self.gathered[..] } else { &[] };
+        let next_piece = self.next_piece.as_deref().unwrap_or_default();
+        let current = self.current.as_deref().and_then(|buffer| buffer.get(self.at..)).unwrap_or_default();
+        [gathered, next_piece, current].into_iter().filter(|bytes| !bytes.is_empty())
+    }
+
     /// True when part of a record has arrived and the rest has not.
     #[must_use]
     pub fn is_mid_record(&self) -> bool {

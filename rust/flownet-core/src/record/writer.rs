@@ -14,9 +14,10 @@ use std::task::{Poll, Waker};
 use super::LENGTH_PREFIX_BYTES;
 use crate::error::ExchangeError;
 use crate::event::Event;
-use crate::ids::SubpartitionIndex;
+use crate::ids::{CheckpointId, SubpartitionIndex};
 use crate::partition::{ResultPartition, Run};
 use crate::selector::{Selection, Selector, Target};
+use crate::subpartition::Overtaken;
 
 /// When readers get to see a buffer that is not full. An event always shows what is in front of it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -206,6 +207,22 @@ impl RecordWriter {
     pub fn broadcast_event(&mut self, event: &Event) -> Result<(), ExchangeError> {
         self.check_open()?;
         self.partition.broadcast_event(event)
+    }
+
+    /// Sends a priority event to every subpartition; says of each what it overtook there, which begins and ends between two
+    /// records as far as nothing of it was read.
+    ///
+    /// # Errors
+    /// Those of [`ResultPartition::overtake`], and misuse after the end.
+    pub fn overtake(&mut self, event: &Event) -> Result<Vec<Overtaken>, ExchangeError> {
+        self.check_open()?;
+        self.partition.overtake(event)
+    }
+
+    /// As [`ResultPartition::expire`].
+    #[must_use]
+    pub fn expire(&mut self, checkpoint_id: CheckpointId) -> Vec<Overtaken> {
+        self.partition.expire(checkpoint_id)
     }
 
     /// Sends an event to one subpartition, behind its records.

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use super::CountingWaker;
-use super::pair::{Pair, Setup, watermark};
+use super::pair::{Pair, Setup, barrier, watermark};
 use crate::credit::Backlog;
 use crate::error::ExchangeError;
-use crate::event::Event;
+use crate::event::{BarrierKind, Event};
 use crate::gate::InputGate;
-use crate::ids::ChannelIndex;
+use crate::ids::{ChannelIndex, CheckpointId};
 use crate::subpartition::Element;
 
 fn mixed(channels: u32) -> Setup {
@@ -189,4 +189,71 @@ fn an_inspection_tells_what_each_channel_has_and_what_was_promised_for_it() {
     pair.read(usize::MAX);
     assert!(pair.gate().inspect().iter().all(|channel| channel.readable == 0 && channel.credit.is_none()));
     pair.finish_and_assert_all_segments_home();
+}
+
+#[test]
+fn a_barrier_is_told_at_once_and_knows_what_it_overtook_here() {
+    let (gate, (urgent, wakes)) = (InputGate::new(2), CountingWaker::new());
+    let of = ChannelIndex::new;
+    let watermark = |at| Element::Event(watermark(at));
+    let event = barrier(1, BarrierKind::Unaligned);
+    gate.set_urgent(urgent);
+    for (channel, element) in [(0, watermark(1)), (1, watermark(2)), (0, watermark(3))] {
+        gate.on_element(of(channel), element).unwrap();
+    }
+    assert_eq!(wakes.count(), 0);
+    gate.on_element(of(0), Element::Event(event.clone())).unwrap();
+    assert_eq!(wakes.count(), 1, "whatever the task is at");
+    // What comes behind it was not overtaken.
+    gate.on_element(of(0), watermark(4)).unwrap();
+    let mut found = Vec::new();
+    gate.take_priority(|channel, event| found.push((channel, event)));
+    assert_eq!(found, [(of(0), event.clone())]);
+    let times = |elements: Vec<Element>| -> Vec<i64> {
+        let time = |element| match element {
+            Element::Event(Event::Watermark { timestamp_ms }) => Some(timestamp_ms),
+            _ => None,
+        };
+        elements.into_iter().filter_map(time).collect()
+    };
+    assert_eq!(times(gate.take_overtaken(of(0))), [1, 3]);
+    assert_eq!(times(gate.take_overtaken(of(0))), [], "asked once");
+    // The same where it is read among others.
+    gate.on_element(of(1), Element::Event(event)).unwrap();
+    let mut read = Vec::new();
+    assert!(matches!(gate.poll_batch(10, &mut read, Waker::noop()), Poll::Ready(Ok(5))));
+    assert!(matches!(&read[0], (channel, Element::Event(Event::Barrier(_))) if *channel == of(1)));
+    assert_eq!(times(gate.take_overtaken(of(1))), [2]);
+    let rest = read.into_iter().skip(1).map(|(_, element)| element).collect();
+    let mut rest = times(rest);
+    rest.sort_unstable();
+    assert_eq!(rest, [1, 2, 3, 4], "each is read once");
+}
+
+#[test]
+fn barriers_of_what_has_taken_too_long_come_ahead_wherever_they_wait() {
+    let (gate, (urgent, wakes)) = (InputGate::new(2), CountingWaker::new());
+    let of = ChannelIndex::new;
+    let event = |id| barrier(id, BarrierKind::AlignedWithTimeout);
+    gate.set_urgent(urgent);
+    for (channel, event) in [(0, watermark(1)), (1, watermark(2)), (1, watermark(3)), (1, event(4))] {
+        gate.on_element(of(channel), Element::Event(event)).unwrap();
+    }
+    gate.expire(CheckpointId::new(4));
+    let mut found = Vec::new();
+    gate.take_priority(|channel, event| found.push((channel, event)));
+    assert_eq!(found, [(of(1), event(4))], "of the kind that it is: its producer waits");
+    assert_eq!((gate.take_overtaken(of(1)).len(), wakes.count()), (2, 0), "who asks is not woken");
+    // The other one comes only now, and in its place among what is read.
+    gate.on_element(of(0), Element::Event(event(4))).unwrap();
+    assert_eq!(wakes.count(), 1);
+    let mut read = Vec::new();
+    assert!(matches!(gate.poll_batch(10, &mut read, Waker::noop()), Poll::Ready(Ok(4))));
+    assert!(matches!(&read[0], (channel, Element::Event(Event::Barrier(_))) if *channel == of(0)));
+    assert_eq!(gate.take_overtaken(of(0)).len(), 1);
+    // Of another checkpoint they wait.
+    for event in [watermark(5), event(5)] {
+        gate.on_element(of(0), Element::Event(event)).unwrap();
+    }
+    gate.take_priority(|_, event| panic!("{event:?} has overtaken"));
 }

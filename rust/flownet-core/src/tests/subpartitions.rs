@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use super::pair::{SEGMENT_BYTES, barrier, watermark};
 use crate::error::PeerViolation;
 use crate::event::{BarrierKind, Event};
+use crate::ids::CheckpointId;
 use crate::subpartition::{Element, NextElement, Notify, Polled, Subpartition};
 
 const SEGMENTS: usize = 64;
@@ -376,4 +377,56 @@ proptest! {
         prop_assert_eq!(left, 0);
         rig.assert_all_segments_home();
     }
+}
+
+#[test]
+fn a_barrier_says_what_it_overtakes_and_wakes_a_reader_that_is_busy_with_it() {
+    let mut rig = Rig::new();
+    rig.subpartition.add_event(watermark(5));
+    assert!(matches!(rig.subpartition.poll(), Some(Polled { element: Element::Event(Event::Watermark { .. }), .. })));
+    rig.add(3);
+    rig.finish();
+    rig.subpartition.add_event(watermark(9));
+    rig.add(2);
+    rig.finish();
+    let event = barrier(1, BarrierKind::Unaligned);
+    let (overtaken, notify) = rig.subpartition.overtake(event.clone()).unwrap();
+    assert_eq!((overtaken.watermark_ms, notify), (Some(5), Notify::Reader));
+    let shown = |element: &Element| match element {
+        Element::Data(buffer) => format!("{} bytes", buffer.len()),
+        Element::Event(event) => format!("{event:?}"),
+    };
+    let behind = [String::from("3 bytes"), format!("{:?}", watermark(9)), String::from("2 bytes")];
+    assert_eq!(overtaken.elements.iter().map(shown).collect::<Vec<_>>(), behind);
+    assert!(rig.subpartition.has_priority());
+    let read: Vec<_> = std::iter::from_fn(|| rig.subpartition.poll()).map(|polled| shown(&polled.element)).collect();
+    assert_eq!((read[0].clone(), &read[1..]), (format!("{event:?}"), &behind[..]), "it is read all the same");
+    assert!(!rig.subpartition.has_priority());
+}
+
+#[test]
+fn a_barrier_that_has_waited_too_long_overtakes_what_is_before_it_and_not_what_is_behind() {
+    let mut rig = Rig::new();
+    rig.subpartition.add_event(watermark(5));
+    rig.poll();
+    rig.add(3);
+    rig.finish();
+    rig.subpartition.add_event(watermark(9));
+    rig.subpartition.add_event(barrier(2, BarrierKind::AlignedWithTimeout));
+    rig.add(2);
+    rig.finish();
+    assert!(rig.subpartition.expire(CheckpointId::new(1)).is_none(), "another one");
+    let (overtaken, notify) = rig.subpartition.expire(CheckpointId::new(2)).unwrap();
+    assert_eq!((overtaken.watermark_ms, notify), (Some(5), Notify::Reader));
+    assert_eq!(overtaken.elements.len(), 2);
+    assert!(matches!(&overtaken.elements[0], Element::Data(buffer) if buffer.len() == 3));
+    assert!(rig.subpartition.expire(CheckpointId::new(2)).is_none(), "once");
+    let first = rig.subpartition.poll().unwrap().element;
+    assert!(matches!(first, Element::Event(event) if event == barrier(2, BarrierKind::Unaligned)));
+    assert!(!rig.subpartition.is_blocked(), "nobody has to say that it may go on");
+    rig.subpartition.finish_buffer();
+    let rest = std::iter::from_fn(|| rig.subpartition.poll()).count();
+    assert_eq!(rest, 3, "and nothing is lost");
+    drop(overtaken);
+    rig.assert_all_segments_home();
 }

@@ -3,17 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use flownet_runtime::iteration::{FeedbackEdges, FeedbackLimits};
 use flownet_runtime::operator::{
-    self as runtime, AsOfJoin, Assigner as Assigning, Brake, Entry, Interval, IntervalJoin, Kind, Leaving, Link, Links,
-    OperatorChain, Running, Sliced, Stage, Target, Trigger, When, Windows,
+    self as runtime, AsOfJoin, Assigner as Assigning, Brake, Entry, Interval, IntervalJoin, IterationHead,
+    IterationTail, Kind, Leaving, Link, Links, OperatorChain, Running, Sliced, Stage, Target, Trigger, When, Windows,
 };
 use flownet_runtime::source::RateLimit;
 use flownet_runtime::spec::{
-    Codec, Field, Fold, InputSpec, OperatorKind, OperatorSpec, OutputSpec, Partitioner, Payload, ProcessInputs,
-    TaskSpec, TriggerSpec, TriggerWhen, WindowAssign, WindowSpec,
+    Codec, Field, Fold, InputSpec, LineFormat, OperatorKind, OperatorSpec, OutputSpec, Partitioner, Payload,
+    ProcessInputs, TaskSpec, TriggerSpec, TriggerWhen, WindowAssign, WindowSpec,
 };
 use flownet_runtime::state::KeyGroupRange;
-use flownet_runtime::watermark::{SplitWatermarks, Watermarks};
+use flownet_runtime::watermark::SplitWatermarks;
 use flownet_runtime::window::{BuiltIn, Grid};
 use flownet_runtime::{Chain, ChainFactory, TaskError};
 use pyo3::prelude::*;
@@ -30,9 +31,9 @@ use super::keyed::{
 use super::medium::{PythonChain, PythonMedium};
 use super::meter::Meter;
 use super::objects::{Objects, required};
-use super::operators::{Assigner, Filter, FlatMap, Limits, Map, MapAsync, ProcessAll, Timestamps};
-use super::sinks::{Collect as CollectSink, CustomSink, Print, WriteText};
-use super::sources::{Collection, Iterable, LineDecoder, Pulled, ReadText, Script, SocketText};
+use super::operators::{Assigner, Decoded, Filter, FlatMap, Limits, Map, MapAsync, ProcessAll, Timestamps, Until};
+use super::sinks::{Collect as CollectSink, CustomSink, Lines, Print, WriteFiles};
+use super::sources::{Collection, Iterable, LineDecoder, Pulled, ReadText, Script, SocketText, Splits};
 use crate::codec::{ClassTable, KnownClasses, Pickle, SentClasses};
 
 /// Builds chains of Python operators.
@@ -42,12 +43,14 @@ pub struct PythonChainFactory {
     threads: Option<Arc<TaskThreads>>,
     /// The classes that records of the job are of.
     classes: Arc<ClassTable>,
+    /// Where the ends of its iterations meet.
+    feedback: FeedbackEdges,
 }
 
 impl PythonChainFactory {
     /// Chains of this process find the objects that were not serialised in `objects`.
     pub fn new(objects: Arc<Objects>) -> Self {
-        Self { objects, threads: Some(Arc::default()), classes: Arc::default() }
+        Self { objects, threads: Some(Arc::default()), classes: Arc::default(), feedback: FeedbackEdges::default() }
     }
 
     /// The same, for chains that run where they are called from.
@@ -62,8 +65,8 @@ impl PythonChainFactory {
 
     /// The chain of a task.
     pub(crate) fn chain(&self, py: Python<'_>, task: &TaskSpec) -> Result<PythonChain, TaskError> {
-        let Self { objects, threads, classes } = self;
-        let builder = Builder { task, objects, threads, classes, pickle: pickle_of(task.codec) };
+        let Self { objects, threads, classes, feedback } = self;
+        let builder = Builder { task, objects, threads, classes, feedback, pickle: pickle_of(task.codec) };
         builder.chain(py)
     }
 }
@@ -86,6 +89,7 @@ struct Builder<'a> {
     objects: &'a Objects,
     threads: &'a Option<Arc<TaskThreads>>,
     classes: &'a Arc<ClassTable>,
+    feedback: &'a FeedbackEdges,
     pickle: Pickle,
 }
 
@@ -95,7 +99,10 @@ impl Builder<'_> {
             .map(|(at, operator)| self.stage(py, at, operator))
             .collect::<Result<_, _>>()?;
         let exits = (self.task.outputs.iter().enumerate())
-            .map(|(output, spec)| Ok(Leaving::new(self.exit(py, output, spec)?, output, spec.timestamps)))
+            .map(|(output, spec)| {
+                let leaving = Leaving::new(self.exit(py, output, spec)?, output, spec.timestamps);
+                Ok(leaving.in_iteration(spec.in_iteration))
+            })
             .collect::<Result<_, TaskError>>()?;
         let head = self.task.operators.first().map(|head| head.id);
         let entry = |input: &InputSpec| {
@@ -149,7 +156,7 @@ impl Builder<'_> {
         };
         let mut links = Links::default();
         for &(tag, to) in &targets {
-            links.add(tag, Link { to, isolates: isolates(to) });
+            links.add(tag, Link::new(to, isolates(to)));
         }
         Ok(links)
     }
@@ -211,6 +218,10 @@ impl StageBuilder<'_, '_> {
                 let pulled = if *makes_its_own { Pulled::MadeBy(given) } else { Pulled::Iterator(given) };
                 Kind::Source(Box::new(Iterable::new(pulled, self.meter(), info)))
             }
+            OperatorKind::FromSource => {
+                let values = (self.builder.known_classes(), KeptValues::new(self.builder.sent_classes()));
+                Kind::Source(Box::new(Splits::new(self.function()?, self.meter(), values, info)))
+            }
             OperatorKind::FromScript { .. } => {
                 Kind::Source(Box::new(Script::new(self.function()?, self.meter(), info)))
             }
@@ -232,10 +243,12 @@ impl StageBuilder<'_, '_> {
                     keeps_order: *ordered,
                 };
                 let threads = self.builder.threads.clone().unwrap_or_default();
-                Kind::Operator(Box::new(MapAsync::new(self.own_object()?, *flat, limits, threads, info)))
+                let values = (self.builder.known_classes(), KeptValues::new(self.builder.sent_classes()));
+                Kind::Operator(Box::new(MapAsync::new(self.own_object()?, *flat, limits, threads, values, info)))
             }
-            OperatorKind::AssignTimestamps { watermarks, idle_after_ms } => {
-                self.timestamps(*watermarks, *idle_after_ms)?
+            OperatorKind::AssignTimestamps { watermarks, idle_after_ms, alignment } => {
+                let watermarks = SplitWatermarks::new(*watermarks, *idle_after_ms);
+                self.timestamps(if alignment.is_some() { watermarks.aligned() } else { watermarks })?
             }
             OperatorKind::Fold(fold) => self.folding(fold, None)?,
             OperatorKind::Window { fold, window } => self.folding(fold, Some(window))?,
@@ -256,9 +269,26 @@ impl StageBuilder<'_, '_> {
                 let values = (self.builder.known_classes(), kept);
                 Kind::Operator(Box::new(ProcessAll::new(self.own_object()?, methods(*inputs), info, values)))
             }
+            OperatorKind::IterationHead { iteration } => {
+                let reader = self.builder.feedback.reader(*iteration, self.builder.task.subtask);
+                let decoded = Decoded::new(self.builder.known_classes(), info);
+                Kind::Operator(Box::new(IterationHead::new(&self.operator.name, reader, decoded)))
+            }
+            OperatorKind::IterationTail { iteration, memory_bytes, disk_bytes } => {
+                let limits = FeedbackLimits { memory_bytes: *memory_bytes, disk_bytes: *disk_bytes };
+                let writer = self.builder.feedback.writer(*iteration, self.builder.task.subtask, limits);
+                let has_function = self.operator.payload != Payload::None;
+                let predicate = has_function.then(|| self.called("filter")).transpose()?;
+                let until = Until::new(predicate, self.builder.sent_classes(), info);
+                Kind::Operator(Box::new(IterationTail::new(&self.operator.name, writer, until)))
+            }
             OperatorKind::Print { prefix } => Kind::Operator(Box::new(Print::new(prefix.as_deref(), info))),
             OperatorKind::Collect => Kind::Operator(Box::new(CollectSink::new(self.function()?, info))),
-            OperatorKind::WriteText { path } => Kind::Operator(Box::new(WriteText::new(path.to_path(), info))),
+            OperatorKind::WriteFiles { path, format, header } => {
+                let makes_line = (*format != LineFormat::Text).then(|| self.function()).transpose()?;
+                let lines = Lines::new(*format, makes_line, header.clone());
+                Kind::Operator(Box::new(WriteFiles::new(path.to_path(), lines, info)))
+            }
             OperatorKind::Sink => Kind::Operator(Box::new(CustomSink::new(self.own_object()?, info))),
             OperatorKind::Custom { name, .. } => {
                 return Err(TaskError::Config(format!("operators of kind '{name}' do not run in Python")));
@@ -266,13 +296,12 @@ impl StageBuilder<'_, '_> {
         })
     }
 
-    fn timestamps(&self, watermarks: Watermarks, idle_after_ms: Option<u64>) -> Result<Kind<PythonMedium>, TaskError> {
+    fn timestamps(&self, watermarks: SplitWatermarks) -> Result<Kind<PythonMedium>, TaskError> {
         let functions = self.functions()?;
         let assigner = match (functions.get("assigner")?, functions.get("field")?) {
             (Some(function), _) => Some(Assigner::Function(function)),
             (None, field) => field.map(|field| Assigner::of_field(field.bind(self.py))),
         };
-        let watermarks = SplitWatermarks::new(watermarks, idle_after_ms);
         let info = self.info.clone();
         Ok(Kind::Operator(Box::new(Timestamps::new(assigner, functions.get("generator")?, watermarks, info))))
     }

@@ -55,6 +55,14 @@ impl Medium for PythonMedium {
         }
     }
 
+    fn key_kind(first_byte: u8) -> u8 {
+        codec::key_kind(first_byte)
+    }
+
+    fn kind_name(kind: u8) -> &'static str {
+        codec::kind_name(kind)
+    }
+
     fn attach<R>(work: impl for<'m> FnOnce(Python<'m>) -> R) -> R {
         Python::attach(work)
     }

@@ -30,10 +30,19 @@ pub struct ClassTable(Mutex<Classes>);
 #[derive(Debug, Default)]
 struct Classes {
     by_type: HashMap<usize, Arc<Class>>,
-    by_number: HashMap<u64, Arc<Class>>,
+    by_number: HashMap<u64, Known>,
     by_name: HashMap<String, usize>,
     /// Definitions that have not come whole yet.
     arriving: HashMap<u64, Vec<u8>>,
+}
+
+/// A class as values name it.
+#[derive(Clone, Debug)]
+struct Known {
+    class: Arc<Class>,
+    /// As it came; none of a class of this process, which is defined by itself. The same class may be defined in another way
+    /// by whoever unpickled it, and so have several numbers.
+    definition: Option<Arc<[u8]>>,
 }
 
 impl ClassTable {
@@ -57,13 +66,15 @@ impl ClassTable {
     }
 
     fn class_of_number(&self, number: u64) -> Result<Arc<Class>, CodecError> {
-        self.lock().by_number.get(&number).cloned().ok_or(CodecError::UnknownClass(number))
+        let known = self.lock().by_number.get(&number).map(|known| Arc::clone(&known.class));
+        known.ok_or(CodecError::UnknownClass(number))
     }
 
     /// The number of a class that is about to be sent.
     fn number(&self, py: Python<'_>, class: &Arc<Class>) -> Result<u64, CodecError> {
         let number = class.number(py)?;
-        self.lock().by_number.entry(number).or_insert_with(|| Arc::clone(class));
+        let known = || Known { class: Arc::clone(class), definition: None };
+        self.lock().by_number.entry(number).or_insert_with(known);
         Ok(number)
     }
 
@@ -76,11 +87,11 @@ impl ClassTable {
         let pickled = pickled_class(definition)?;
         let class = py.import("pickle")?.call_method1("loads", (PyBytes::new(py, pickled),))?;
         let class = class.cast_into::<PyType>().map_err(PyErr::from)?;
-        let known = self.class_of_type(&class)?;
-        if !known.agrees_with(py, definition)? {
-            return Err(CodecError::ClassDiffers { type_name: known.type_name(py) });
+        let class = self.class_of_type(&class)?;
+        if !class.agrees_with(py, definition)? {
+            return Err(CodecError::ClassDiffers { type_name: class.type_name(py) });
         }
-        self.lock().by_number.insert(number, known);
+        self.lock().by_number.insert(number, Known { class, definition: Some(definition.into()) });
         Ok(())
     }
 
@@ -119,7 +130,11 @@ impl ClassTable {
 
     fn definitions(&self, py: Python<'_>) -> Result<Vec<Vec<u8>>, CodecError> {
         let known: Vec<_> = self.lock().by_number.values().cloned().collect();
-        known.iter().map(|class| Ok(class.definition_bytes(py)?.1.to_vec())).collect()
+        let bytes = |Known { class, definition }: &Known| match definition {
+            Some(definition) => Ok(definition.to_vec()),
+            None => Ok(class.definition_bytes(py)?.1.to_vec()),
+        };
+        known.iter().map(bytes).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Classes> {

@@ -54,6 +54,27 @@ pub fn canonical_key(key: &Bound<'_, PyAny>) -> Result<Vec<u8>, CodecError> {
     Ok(bytes)
 }
 
+/// Of which kind a canonical key is that begins so. None says nothing: it stands for a key that is not there.
+pub fn key_kind(first_byte: u8) -> u8 {
+    match first_byte {
+        tag::FALSE..=tag::COMPLEX | tag::DECIMAL | tag::NUMPY_SCALAR | tag::SMALL_INT.. => 1,
+        tag::STR | tag::SURROGATE_STR | tag::SHORT_STR..tag::SMALL_INT => 2,
+        tag::BYTES | tag::BYTEARRAY => 3,
+        tag::TUPLE => 4,
+        tag::SET | tag::FROZENSET => 5,
+        tag::DATE..=tag::TIMEDELTA | tag::TIMESTAMP => 6,
+        tag::UUID => 7,
+        tag::CLASS_KEY => 8,
+        _ => 0,
+    }
+}
+
+/// What users call it.
+pub fn kind_name(kind: u8) -> &'static str {
+    let names = ["number", "str", "bytes", "tuple", "frozenset", "date or time", "UUID", "class of the user's"];
+    names.get(usize::from(kind).wrapping_sub(1)).copied().unwrap_or("another")
+}
+
 const UNHASHABLE: &str = "a key must be hashable, and this can change";
 pub(super) const SUPPORTED: &str = "keys are None, bool, int, float, complex, str, bytes, Decimal, UUID, dates and times, numpy numbers \
                                     and strings, Enums, and tuples, frozensets, NamedTuples and frozen dataclasses of these";

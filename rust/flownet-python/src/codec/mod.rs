@@ -91,7 +91,8 @@ pub use decode::{Decoder, array_rows, decode};
 pub use encode::{Encoder, encode};
 pub use error::CodecError;
 pub(crate) use exact::exact;
-pub use key::{KeyForm, canonical_key, encode_key};
+pub use key::{KeyForm, canonical_key, encode_key, key_kind, kind_name};
+pub(crate) use number::small_int;
 pub use scan::{Number, item_bytes, number};
 pub use tag::KEY_AS_GIVEN;
 

@@ -24,7 +24,7 @@ fn uuid_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
 
 /// The integer, if 64 bits hold it.
 #[inline]
-pub(super) fn small_int(int: &Bound<'_, PyInt>) -> Option<i64> {
+pub(crate) fn small_int(int: &Bound<'_, PyInt>) -> Option<i64> {
     let mut overflow: c_int = 0;
     // SAFETY: `int` is an int, so the call cannot fail but by overflow, which it reports without raising. PyO3's extract
     // would build and drop an OverflowError for each large integer.

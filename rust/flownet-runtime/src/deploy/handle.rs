@@ -116,6 +116,20 @@ impl TaskHandle {
         }
     }
 
+    /// Tells a source how far it may go in event time, because of those it is aligned with; other tasks do not mind.
+    pub fn align(&self, limit_ms: i64) {
+        if self.spec.is_source() {
+            self.mailbox.post(Mail::Align(limit_ms));
+        }
+    }
+
+    /// Tells a source that there is more to read for this operator; other tasks do not mind.
+    pub fn add_splits(&self, operator: u32, splits: &Arc<[u8]>) {
+        if self.spec.is_source() && self.spec.operators.first().is_some_and(|head| head.id == operator) {
+            self.mailbox.post(Mail::Splits(Arc::clone(splits)));
+        }
+    }
+
     /// Tells a source that it has ended; other tasks do not mind.
     pub fn end_source(&self, drain: bool) {
         if self.spec.is_source() {

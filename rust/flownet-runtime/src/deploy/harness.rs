@@ -28,6 +28,7 @@ use crate::ledger::TimeState;
 use crate::mailbox::Mailbox;
 use crate::metrics::MetricsSnapshot;
 use crate::outputs::Outputs;
+use crate::snapshot::Edges;
 use crate::spec::TaskSpec;
 use crate::task::{Step, Task, catching};
 use crate::time::WallClock;
@@ -178,7 +179,9 @@ impl<C: Chain> Seat<C> {
             Outputs::new(writers, Arc::clone(&parker), Inlets::new(), cancel.clone(), Arc::clone(&metrics));
         outputs.is_alone = true;
         let places: Vec<_> = (spec.inputs.iter().enumerate())
-            .flat_map(|(input, of)| of.channels.iter().map(move |_| ChannelPlace { input, is_local: true }))
+            .flat_map(|(input, of)| {
+                of.channels.iter().map(move |_| ChannelPlace { input, is_local: true, in_iteration: of.in_iteration })
+            })
             .collect();
         let gate = (!spec.is_source()).then(|| InputGate::new(u32::try_from(places.len()).unwrap_or(u32::MAX)));
         let input = gate
@@ -199,6 +202,8 @@ impl<C: Chain> Seat<C> {
             source_end: None,
             checkpointing: None,
             progress: None,
+            edges: Edges::default(),
+            taken: None,
             ended: None,
         };
         Ok(Self { name: full_name(&spec), spec, task, gate, is_open: false, has_ended: false })
@@ -230,7 +235,7 @@ impl<C: Chain> Seat<C> {
         }
         match self.task.turn()? {
             Step::More | Step::Wait(Some(Duration::ZERO)) | Step::Held(Some(Duration::ZERO)) => Ok(true),
-            Step::Wait(_) | Step::Held(_) => Ok(false),
+            Step::Wait(_) | Step::Held(_) | Step::Align(_) => Ok(false),
             // What it waits for has a time of its own.
             Step::Await(limit) => {
                 self.task.sleep(TimeState::Awaiting, limit);

@@ -25,7 +25,7 @@ use crate::input::{ChannelPlace, TaskInput};
 use crate::mailbox::Mailbox;
 use crate::metrics::TaskMetrics;
 use crate::outputs::Outputs;
-use crate::snapshot::Checkpointing;
+use crate::snapshot::{Checkpointing, Edges};
 use crate::spec::{ChannelSpec, FlowControl, OutputSpec, Partitioner, TaskSpec};
 use crate::task::{Task, catching};
 use crate::time::WallClock;
@@ -153,7 +153,9 @@ impl PreparedTask {
         let outcome = Arc::new(OnceLock::new());
         let name = full_name(&self.spec);
         let cx = TaskContext::of(&self.spec, worker_name.into(), self.max_record_bytes, &mailbox, WallClock::default());
+        let cx = TaskContext { takes_checkpoints: self.checkpointing.is_some(), ..cx };
         let watched = self.watched(&cx.metrics);
+        let edges = Edges::of(&self.spec);
         let Self { spec, max_record_bytes, writers, output_pools, output_inlets, gate, registered, .. } = self;
         let (partitions, checkpointing) = (registered.partitions.clone(), self.checkpointing);
         let parts = TaskParts {
@@ -166,6 +168,7 @@ impl PreparedTask {
             gate,
             partitions,
             checkpointing,
+            edges,
         };
 
         let body = {
@@ -238,7 +241,11 @@ impl PreparedTask {
         let mut places = Vec::new();
         for (input, spec) in self.spec.inputs.iter().enumerate() {
             let is_local = |channel: &ChannelSpec| channel.producer_worker == self.worker;
-            places.extend(spec.channels.iter().map(|channel| ChannelPlace { input, is_local: is_local(channel) }));
+            places.extend(spec.channels.iter().map(|channel| ChannelPlace {
+                input,
+                is_local: is_local(channel),
+                in_iteration: spec.in_iteration,
+            }));
         }
         let gate = InputGate::new(u32::try_from(places.len()).unwrap_or(u32::MAX));
         gate.set_bounds(environment.config().intake_bounds(self.remote_channels(), environment.pool().segment_bytes()));
@@ -275,12 +282,13 @@ struct TaskParts {
     gate: Option<PreparedGate>,
     partitions: Vec<PartitionHandle>,
     checkpointing: Option<Checkpointing>,
+    edges: Edges,
 }
 
 impl TaskParts {
     fn run(self, name: &str, mailbox: Mailbox, on_failure: impl FnOnce(&TaskError)) -> Result<(), TaskError> {
-        let Self { cx, chain, max_record_bytes, writers, output_pools, output_inlets, gate, partitions, checkpointing } =
-            self;
+        let Self { cx, chain, max_record_bytes, writers, output_pools, output_inlets, gate, partitions, .. } = self;
+        let (checkpointing, edges) = (self.checkpointing, self.edges);
         let parker = Arc::new(ThreadParker::current());
         mailbox.set_owner(parker.waker().clone());
         let (cancel, metrics) = (&cx.cancel, &cx.metrics);
@@ -291,7 +299,8 @@ impl TaskParts {
                 let input = TaskInput::new(gate, &places, max_record_bytes, cancel.clone(), Arc::clone(metrics));
                 let mut input = input.with_in_flight_bounds(in_flight);
                 if let Some(checkpointing) = &checkpointing {
-                    input = input.with_checkpoints(checkpointing.mode);
+                    let attention = checkpointing.overtakes.then(|| mailbox.attention());
+                    input = input.with_checkpoints(checkpointing.mode, attention);
                 }
                 (Some(input), inlets, Some(resources))
             }
@@ -314,6 +323,8 @@ impl TaskParts {
             source_end,
             checkpointing,
             progress: None,
+            edges,
+            taken: None,
             ended: None,
         };
         task.run(name, on_failure)

@@ -4,8 +4,12 @@
 //! - I1: records, watermarks and ends of one channel are seen in the order in which they were sent.
 //! - I2: a batch waits for nothing: it is made of what has arrived, one buffer after the other.
 //! - I3: a checkpoint's snapshot is asked for when all of its barriers have come, before anything behind one of them is read.
+//!   Of one that overtakes it is asked for with the first of them, or when it has taken too long, before anything else is
+//!   read.
 //! - I4: an input that ends in the middle of a record, or without saying that its data ended, is an error.
+//! - I5: what was on its way when the task's checkpoint was taken is brought again before anything of its channels is read.
 
+mod barriers;
 #[cfg(test)]
 mod tests;
 mod valve;
@@ -13,20 +17,23 @@ mod valve;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use flownet_core::align::{Aligner, Step};
 use flownet_core::debloat::{InFlightBounds, Progress};
 use flownet_core::gate::InputGate;
 use flownet_core::record::reader::RecordReader;
 use flownet_core::subpartition::Element;
-use flownet_core::{Barrier, ChannelIndex, CheckpointId, CustomEvent, Debloater, Event, ExchangeError};
+use flownet_core::{
+    Barrier, BarrierKind, ChannelIndex, CheckpointId, CustomEvent, Debloater, Event, ExchangeError, Round,
+};
 
+use self::barriers::Barriers;
 use self::valve::WatermarkValve;
 use crate::error::{ExchangeFailure, TaskError};
+use crate::iteration::rounds::RoundAligner;
 use crate::mailbox::CancelToken;
 use crate::metrics::TaskMetrics;
-use crate::snapshot::CheckpointMode;
+use crate::snapshot::{Kept, Recorded, Replay, Replayed};
 use crate::time::{END_OF_TIME_MS, TimeSignal};
 
 /// Elements taken from the gate under one lock. Their segments are not free before they are read: not too many.
@@ -91,14 +98,11 @@ pub(crate) struct TaskInput {
     /// Says how far producers fill buffers, where what is in flight is bounded.
     debloater: Option<Debloater>,
     /// None where no checkpoints are taken.
-    alignment: Option<Alignment>,
-}
-
-/// The checkpoint that channels wait for.
-#[derive(Debug)]
-struct Alignment {
-    aligner: Aligner,
-    began: Instant,
+    barriers: Option<Barriers>,
+    /// What is brought again before the channels are read.
+    replay: Option<Replay>,
+    /// None where no channel lies within an iteration.
+    rounds: Option<RoundAligner>,
 }
 
 /// What the task has to handle before it reads on.
@@ -108,12 +112,19 @@ pub(crate) enum Signal {
     Time(TimeSignal),
     /// The chain upstream says something to the chain here.
     Custom(CustomEvent),
-    /// All that comes before a checkpoint's barriers has been read.
-    Barrier {
-        /// What goes on, behind the snapshot.
-        barrier: Barrier,
+    /// All that comes before a round of an iteration has been read.
+    Round(Round),
+    /// All that comes before a checkpoint's barriers has been read, or is overtaken by the first of them: the snapshot is
+    /// due, behind which this barrier goes on.
+    Barrier(Barrier),
+    /// All of its barriers have come.
+    Completed {
+        /// The checkpoint.
+        checkpoint_id: CheckpointId,
         /// Since the first one came.
         aligned: Duration,
+        /// What it overtook, by channel.
+        in_flight: Vec<(ChannelIndex, Recorded)>,
     },
     /// A checkpoint is off, as those upstream say.
     Cancelled(CheckpointId),
@@ -129,7 +140,8 @@ struct Channel {
     reader: RecordReader,
     input: usize,
     is_local: bool,
-    data_ended: bool,
+    /// Its data has ended; whether by itself, and not by a stop.
+    ended: Option<bool>,
     /// The last one it brought, whatever the others say.
     watermark_ms: Option<i64>,
 }
@@ -139,6 +151,8 @@ struct Channel {
 pub(crate) struct ChannelPlace {
     pub(crate) input: usize,
     pub(crate) is_local: bool,
+    /// It lies within an iteration.
+    pub(crate) in_iteration: bool,
 }
 
 /// What a look at the gate brought.
@@ -167,9 +181,10 @@ impl TaskInput {
             reader: RecordReader::new(max_record_bytes),
             input: place.input,
             is_local: place.is_local,
-            data_ended: false,
+            ended: None,
             watermark_ms: None,
         };
+        let in_iteration = places.iter().any(|place| place.in_iteration);
         Self {
             gate,
             channels: places.iter().map(channel).collect(),
@@ -183,26 +198,10 @@ impl TaskInput {
             cancel,
             metrics,
             debloater: None,
-            alignment: None,
+            barriers: None,
+            replay: None,
+            rounds: in_iteration.then(|| RoundAligner::new(places.iter().map(|place| place.in_iteration))),
         }
-    }
-
-    /// The same, with channels that bring the barriers of checkpoints.
-    pub(crate) fn with_checkpoints(self, mode: CheckpointMode) -> Self {
-        let channels = self.channels.len();
-        let aligner = match mode {
-            CheckpointMode::ExactlyOnce => Aligner::exactly_once(channels),
-            CheckpointMode::AtLeastOnce => Aligner::at_least_once(channels),
-        };
-        Self { alignment: Some(Alignment { aligner, began: Instant::now() }), ..self }
-    }
-
-    /// The coordinator has given a checkpoint up: nobody waits for its barriers.
-    pub(crate) fn abort(&mut self, checkpoint_id: CheckpointId) -> Result<(), TaskError> {
-        let Some(alignment) = &mut self.alignment else { return Ok(()) };
-        let step = alignment.aligner.on_cancel(checkpoint_id);
-        // Whoever waits for it is told as this task is.
-        self.follow(Step { aborted: None, ..step })
     }
 
     /// The same, with what is in flight to it bounded.
@@ -236,28 +235,73 @@ impl TaskInput {
 
     /// Finds the next buffer, among what has arrived or in the gate.
     pub(crate) fn poll(&mut self, waker: &Waker) -> Poll<Result<Arrival, TaskError>> {
-        if self.arrived.is_empty() && self.current.is_none() {
+        if self.arrived.is_empty() && self.current.is_none() && !self.replay_next()? {
             match self.gate.poll_batch(BATCH_ELEMENTS, &mut self.scratch, waker) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
                 Poll::Ready(Ok(0)) => return Poll::Ready(Ok(Arrival::End { drain: self.drain })),
-                Poll::Ready(Ok(_)) => self.take_arrived(),
+                Poll::Ready(Ok(_)) => self.take_arrived()?,
             }
         }
         let found = self.load().map(|found| if found { Arrival::Buffer } else { Arrival::Events });
         Poll::Ready(found)
     }
 
-    fn take_arrived(&mut self) {
+    fn take_arrived(&mut self) -> Result<(), TaskError> {
         let (mut buffers, mut bytes) = (0, 0);
+        let mut is_overtaken = self.barriers.as_ref().is_some_and(Barriers::is_capturing);
         for (_, element) in &self.scratch {
-            if let Element::Data(buffer) = element {
-                buffers += 1;
-                bytes += buffer.len() as u64;
+            match element {
+                Element::Data(buffer) => {
+                    buffers += 1;
+                    bytes += buffer.len() as u64;
+                }
+                Element::Event(Event::Barrier(barrier)) => is_overtaken |= barrier.kind != BarrierKind::Aligned,
+                Element::Event(_) => {}
             }
         }
         self.metrics.add_taken(buffers, bytes);
+        if is_overtaken {
+            return self.take_overtaken();
+        }
         self.arrived.extend(self.scratch.drain(..));
+        Ok(())
+    }
+
+    /// Brings the next of what was on its way; whether there was any.
+    #[cold]
+    fn replay_step(&mut self) -> Result<bool, TaskError> {
+        let Some(replay) = &mut self.replay else { return Ok(false) };
+        let Some((index, step)) = replay.next() else {
+            self.replay = None;
+            self.take_postponed()?;
+            return Ok(false);
+        };
+        let channel = &mut self.channels[index.index()];
+        match step {
+            Replayed::Begin { watermark_ms } => channel.watermark_ms = watermark_ms,
+            Replayed::Kept(Kept::Records(records)) => {
+                let buffer = replay.buffer(&records)?;
+                self.metrics.add_taken(1, buffer.len() as u64);
+                self.arrived.push_back((index, Element::Data(buffer)));
+            }
+            Replayed::Kept(Kept::Event(event)) => self.arrived.push_back((index, Element::Event(event))),
+            Replayed::End => {
+                channel.reader.check_boundary().map_err(ExchangeError::from)?;
+                channel.watermark_ms = None;
+            }
+        }
+        Ok(true)
+    }
+
+    #[inline]
+    fn replay_next(&mut self) -> Result<bool, TaskError> {
+        if self.replay.is_none() { Ok(false) } else { self.replay_step() }
+    }
+
+    /// The same, which first brings what was on its way when its checkpoint was taken.
+    pub(crate) fn begin_with(&mut self, replay: Replay) {
+        self.replay = Some(replay);
     }
 
     /// The batch that begins with the buffer that is loaded.
@@ -272,7 +316,10 @@ impl TaskInput {
 
     #[inline]
     fn next_record(&mut self) -> Result<Option<(usize, &[u8])>, TaskError> {
-        self.cancel.check()?;
+        if self.cancel.is_raised() {
+            // What wants the task's attention does not wait for the end of the buffer, which stays as it is.
+            return self.cancel.check().map(|()| None);
+        }
         let Some(current) = self.current else { return Ok(None) };
         let channel = &mut self.channels[current.index()];
         match channel.reader.next_record() {
@@ -326,64 +373,44 @@ impl TaskInput {
                 self.signal(signals.into_iter().flatten());
             }
             Event::EndOfData { drain } => {
-                channel.data_ended = true;
+                channel.ended = Some(*drain);
                 self.drain &= *drain;
-                if self.alignment.is_some() && self.channels.iter().all(|channel| channel.data_ended) {
+                if self.barriers.is_some() && self.channels.iter().all(|channel| channel.ended.is_some()) {
                     self.signals.push_back(Signal::EndOfData { drain: self.drain });
                 }
             }
-            Event::EndOfPartition if !channel.data_ended => {
+            Event::EndOfPartition if channel.ended.is_none() => {
                 let message = format!("channel {index} ended before its data did");
                 return Err(ExchangeFailure::other(message).into());
             }
             Event::EndOfPartition => {
-                let signals = self.valve.on_end(index);
-                self.signal(signals.into_iter().flatten());
-                if let Some(alignment) = &mut self.alignment {
-                    let step = alignment.aligner.on_end(index);
-                    self.follow(step)?;
+                // One that was stopped has more to bring, in the run that goes on: event time waits for it where it is.
+                if channel.ended == Some(true) {
+                    let signals = self.valve.on_end(index);
+                    self.signal(signals.into_iter().flatten());
                 }
+                if let Some(rounds) = &mut self.rounds {
+                    let passing = rounds.on_end(index).map_err(ExchangeFailure::other)?;
+                    self.signals.extend(passing.into_iter().map(Signal::Round));
+                }
+                self.on_end(index)?;
             }
             Event::Custom(event) => self.signals.push_back(Signal::Custom(event.clone())),
-            Event::Barrier(barrier) => self.on_barrier(index, barrier, event.is_blocking())?,
-            Event::CancelBarrier { checkpoint_id } => {
-                if let Some(alignment) = &mut self.alignment {
-                    let step = alignment.aligner.on_cancel(*checkpoint_id);
-                    self.follow(step)?;
-                }
-            }
+            Event::Barrier(barrier) => self.on_barrier(index, *barrier)?,
+            Event::CancelBarrier { checkpoint_id } => self.on_cancel(*checkpoint_id)?,
+            Event::Round(round) => self.on_round(index, *round)?,
             Event::LatencyMarker { .. } => {}
         }
         Ok(())
     }
 
     #[cold]
-    fn on_barrier(&mut self, index: ChannelIndex, barrier: &Barrier, is_blocking: bool) -> Result<(), TaskError> {
-        match &mut self.alignment {
-            // Nobody here takes checkpoints, so there is nothing to align: the channel goes on at once.
-            None if is_blocking => Ok(self.gate.resume(index)?),
-            None => Ok(()),
-            Some(_) if !is_blocking => {
-                let message = format!("channel {index} brought a barrier that overtakes, which nobody asked for");
-                Err(ExchangeFailure::other(message).into())
-            }
-            Some(alignment) => {
-                let step = alignment.aligner.on_barrier(index, *barrier);
-                self.follow(step)
-            }
-        }
-    }
-
-    /// Channels go on before the snapshot is taken: what they bring waits until the task reads on.
-    #[cold]
-    fn follow(&mut self, step: Step) -> Result<(), TaskError> {
-        let Some(alignment) = &mut self.alignment else { return Ok(()) };
-        self.signals.extend(step.aborted.map(Signal::Cancelled));
-        if step.began.is_some() {
-            alignment.began = Instant::now();
-        }
-        let aligned = alignment.began.elapsed();
-        self.signals.extend(step.taken.map(|barrier| Signal::Barrier { barrier, aligned }));
-        step.resumed.into_iter().try_for_each(|channel| Ok(self.gate.resume(channel)?))
+    fn on_round(&mut self, index: ChannelIndex, round: Round) -> Result<(), TaskError> {
+        let passing = match &mut self.rounds {
+            Some(rounds) => rounds.on_round(index, round),
+            None => Err(format!("channel {index} brought a round, and is of no iteration")),
+        };
+        self.signals.extend(passing.map_err(ExchangeFailure::other)?.map(Signal::Round));
+        Ok(())
     }
 }

@@ -43,7 +43,8 @@ impl Rig {
         };
         let writers = (0..channels as u32).map(writer).collect();
         let (mailbox, metrics) = (Mailbox::new(), Arc::new(TaskMetrics::new()));
-        let places: Vec<_> = (0..channels).map(|input| ChannelPlace { input, is_local: true }).collect();
+        let places: Vec<_> =
+            (0..channels).map(|input| ChannelPlace { input, is_local: true, in_iteration: false }).collect();
         let input = TaskInput::new(gate, &places, 1000, mailbox.cancel_token(), Arc::clone(&metrics));
         Self { segments, writers, input, mailbox, metrics }
     }
@@ -238,6 +239,25 @@ fn a_channel_that_ends_without_saying_that_its_data_ended_is_an_error() {
     rig.send(0, &Event::EndOfPartition);
     assert_eq!(rig.read().unwrap_err().to_string(), "channel 0 ended before its data did");
     rig.assert_all_segments_home();
+}
+
+#[test]
+fn a_channel_that_was_stopped_holds_event_time_where_it_left_it() {
+    for drain in [true, false] {
+        let mut rig = Rig::new(2);
+        rig.send(0, &watermark(50));
+        rig.send(1, &watermark(200));
+        rig.finish(0, drain);
+        rig.send(1, &watermark(300));
+        let told = rig.read().unwrap();
+        let signals: Vec<_> = told.into_iter().filter(|seen| *seen != time(TimeSignal::Watermark(50))).collect();
+        // What was stopped at 50 goes on from there one day: whoever took time to be at 300 would find it late.
+        match drain {
+            true => assert_eq!(signals.last(), Some(&time(TimeSignal::Watermark(300)))),
+            false => assert_eq!(signals, []),
+        }
+        rig.assert_all_segments_home();
+    }
 }
 
 #[test]

@@ -2,10 +2,12 @@
 //! encoded where they leave the task and decoded where they enter it. Keyed operators head a task and get their records
 //! as bytes with the key in front, so that those which only count never build a record.
 
-use flownet_core::CustomEvent;
+use std::sync::Arc;
+
+use flownet_core::{CustomEvent, Round};
 
 use super::record::{KeyedRecord, take_stamp};
-use super::stage::{Kind, Leaving, Stage};
+use super::stage::{Kind, Leaving, Stage, Target};
 use super::{Flow, Found, Inspection, Medium, Operator};
 use crate::chain::{Chain, SourceStatus, TaskContext};
 use crate::error::TaskError;
@@ -27,6 +29,8 @@ pub struct OperatorChain<M: Medium> {
     is_keyed: bool,
     /// Whether some operator may be full at times.
     may_be_full: bool,
+    /// Whether some operator aligns the source with others.
+    is_aligned: bool,
     /// Of its source.
     rate_limit: Option<RateLimit>,
     /// Once it is open.
@@ -49,7 +53,7 @@ impl<M: Medium> OperatorChain<M> {
     /// A chain of these stages, the head first, which has one entry for each input of the task.
     pub fn new(
         medium: M,
-        stages: Vec<Stage<M>>,
+        mut stages: Vec<Stage<M>>,
         exits: Vec<Leaving<M>>,
         entries: Vec<Entry>,
         rate_limit: Option<RateLimit>,
@@ -58,8 +62,21 @@ impl<M: Medium> OperatorChain<M> {
             return Err(TaskError::Config("a chain without operators".into()));
         };
         let is_keyed = head.is_keyed();
+        ask_who_only_looks(&mut stages);
         let may_be_full = stages.iter().any(Stage::may_be_full);
-        Ok(Self { medium, stages, exits, entries, is_keyed, may_be_full, rate_limit, cx: None, is_open: false })
+        let is_aligned = stages.iter().any(Stage::is_aligned);
+        Ok(Self {
+            medium,
+            stages,
+            exits,
+            entries,
+            is_keyed,
+            may_be_full,
+            is_aligned,
+            rate_limit,
+            cx: None,
+            is_open: false,
+        })
     }
 
     /// Tells what each operator keeps, upstream first, between two batches.
@@ -103,7 +120,15 @@ impl<M: Medium> OperatorChain<M> {
         let now_ms = input.now_ms();
         let watermark_ms = input.watermark_ms();
         let head = &mut self.stages[0];
-        while let Some((index, bytes)) = input.next()? {
+        let mut next = input.next()?;
+        if let Some((index, bytes)) = next
+            && self.is_keyed
+            && head.key_kinds.is_unsure()
+            && self.entries[index].keyed
+        {
+            head.key_kinds.check::<M>(self.entries[index].keyed_record(bytes, watermark_ms)?.key, &head.info)?;
+        }
+        while let Some((index, bytes)) = next {
             let entry = self.entries[index];
             if !(entry.keyed && self.is_keyed) {
                 return Ok(Absorbed::UpTo(index, bytes.to_vec(), watermark_ms));
@@ -116,6 +141,7 @@ impl<M: Medium> OperatorChain<M> {
             }
             count_rows(&self.medium, record.value(), out);
             head.brake(out)?;
+            next = input.next()?;
         }
         Ok(Absorbed::All)
     }
@@ -147,6 +173,23 @@ impl<M: Medium> OperatorChain<M> {
         // An operator that needs no key may still be placed by it: it gets the record alone.
         let record = self.medium.decode(token, record.value(), &head.info)?;
         head.process(record, flow)
+    }
+}
+
+/// Finds the links to those who only look at records. A record that nobody else is given may go through them: whoever
+/// comes next gets objects of its own.
+fn ask_who_only_looks<M: Medium>(stages: &mut [Stage<M>]) {
+    for at in 0..stages.len() {
+        let (stage, after) = stages[at..].split_first_mut().expect("there is a stage at each index");
+        let is_only_one = stage.links.all().count() == 1;
+        for link in stage.links.all_mut() {
+            if let Target::Stage(to) = link.to
+                && let Some(next) = after.get(to.wrapping_sub(at + 1)).filter(|next| next.only_looks())
+            {
+                link.isolates &= !is_only_one;
+                link.looks = next.goes_one_way();
+            }
+        }
     }
 }
 
@@ -240,6 +283,12 @@ impl<M: Medium> Chain for OperatorChain<M> {
         })
     }
 
+    fn add_splits(&mut self, splits: &Arc<[u8]>) {
+        if let Kind::Source(source) = &mut self.stages[0].kind {
+            source.add_splits(splits);
+        }
+    }
+
     fn rate_limit(&self) -> Option<RateLimit> {
         self.rate_limit
     }
@@ -254,6 +303,25 @@ impl<M: Medium> Chain for OperatorChain<M> {
 
     fn on_custom(&mut self, event: &CustomEvent) -> Result<(), TaskError> {
         self.medium.on_custom(event, &self.stages[0].info)
+    }
+
+    fn on_round(&mut self, round: Round, out: &mut Outputs) -> Result<(), TaskError> {
+        M::attached(out, |token, out| {
+            let (head, after) = self.stages.split_first_mut().expect("a chain has a head");
+            head.on_round(round, Flow::new(token, (after, 1), NO_LINKS, &mut self.exits, (out, NO_CLOCK_MS)))?;
+            self.end_batch(token, out)
+        })
+    }
+
+    fn end_input(&mut self, drain: bool, now_ms: i64, out: &mut Outputs) -> Result<bool, TaskError> {
+        M::attached(out, |token, out| {
+            let (Stage { kind, links, .. }, after) = self.stages.split_first_mut().expect("a chain has a head");
+            let Kind::Operator(operator) = kind else { return Ok(true) };
+            let mut flow = Flow::new(token, (after, 1), links, &mut self.exits, (out, now_ms));
+            let has_ended = operator.end_input(drain, &mut flow)?;
+            self.end_batch(token, out)?;
+            Ok(has_ended)
+        })
     }
 
     fn next_timer_ms(&self) -> Option<i64> {
@@ -272,15 +340,23 @@ impl<M: Medium> Chain for OperatorChain<M> {
         M::attach(|token| stages.iter_mut().try_for_each(|stage| stage.restore(token, medium, (cx, parts))))
     }
 
-    fn snapshot(&mut self, checkpoint_id: u64) -> Result<Vec<StatePart>, TaskError> {
+    fn snapshot(&mut self, checkpoint_id: u64, base: Option<u64>) -> Result<Vec<StatePart>, TaskError> {
         let Self { medium, stages, cx: Some(cx), .. } = self else { return Ok(Vec::new()) };
         M::attach(|token| {
             let mut parts = Vec::new();
             for stage in stages {
-                parts.extend(stage.snapshot(token, medium, (cx, checkpoint_id))?);
+                parts.extend(stage.snapshot(token, medium, (cx, checkpoint_id, base))?);
             }
             Ok(parts)
         })
+    }
+
+    fn medium(&mut self) -> Result<Vec<Vec<u8>>, TaskError> {
+        M::attach(|token| self.medium.snapshot(token, &self.stages[0].info))
+    }
+
+    fn learn(&mut self, kept: &[u8]) -> Result<(), TaskError> {
+        M::attach(|token| self.medium.restore(token, kept, &self.stages[0].info))
     }
 
     fn complete(&mut self, checkpoint_id: u64) -> Result<(), TaskError> {
@@ -293,6 +369,14 @@ impl<M: Medium> Chain for OperatorChain<M> {
 
     fn is_full(&self) -> bool {
         self.may_be_full && self.stages.iter().any(Stage::is_full)
+    }
+
+    fn align(&mut self, limit_ms: i64) {
+        self.stages.iter_mut().filter_map(Stage::operator).for_each(|operator| operator.align(limit_ms));
+    }
+
+    fn is_ahead(&self) -> bool {
+        self.is_aligned && self.stages.iter().any(Stage::is_ahead)
     }
 
     fn on_arrived(&mut self, now_ms: i64, out: &mut Outputs) -> Result<(), TaskError> {

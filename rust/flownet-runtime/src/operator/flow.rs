@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use flownet_core::Round;
+
 use super::stage::{Leaving, Link, Links, Stage, Target};
 use super::{Kind, Medium};
 use crate::error::TaskError;
 use crate::ledger::TimeState;
 use crate::mailbox::CancelToken;
 use crate::outputs::{Outputs, TimeSpent};
-use crate::time::{NO_TIMESTAMP, TimeSignal};
+use crate::time::{END_OF_TIME_MS, NO_TIMESTAMP, TimeSignal};
 use crate::watermark::SplitSignal;
 
 /// What lies behind a stage, while the medium is attached.
@@ -117,6 +119,23 @@ impl<'a, 'm, M: Medium> Flow<'a, 'm, M> {
         self.emit_time(signal)
     }
 
+    /// Says how far the source has come, for those that are aligned with it; none: they need not wait for it.
+    pub fn tell_aligned(&self, reached_ms: Option<i64>) {
+        self.out.metrics().set_aligned(reached_ms.unwrap_or(END_OF_TIME_MS));
+    }
+
+    /// Hands a round of an iteration to everything behind the stage that lies within it.
+    pub fn emit_round(&mut self, round: Round) -> Result<(), TaskError> {
+        let links = self.links;
+        links.all().try_for_each(|link| match link.to {
+            Target::Exit(exit) => self.exits[exit].tell_round(self.token, round, self.out),
+            Target::Stage(index) => {
+                let (stage, flow) = self.behind(index);
+                stage.on_round(round, flow)
+            }
+        })
+    }
+
     /// Tells everything behind the stage, in the task, of the parts of the source's input.
     pub fn tell_split(&mut self, signal: SplitSignal) -> Result<(), TaskError> {
         let links = self.links;
@@ -162,8 +181,8 @@ impl<'a, 'm, M: Medium> Flow<'a, 'm, M> {
         M::detached(self.token, self.out, move |out| out.await_arrival(limit))
     }
 
-    /// The stage is [full](super::Operator::is_full) with the record that is being worked on: a source that is before it
-    /// in the chain ends its poll.
+    /// The stage is [full](super::Operator::is_full), or [ahead](super::Operator::is_ahead), with the record that is being
+    /// worked on: a source that is before it in the chain ends its poll.
     pub fn end_poll(&mut self) {
         self.out.end_poll();
     }
@@ -202,6 +221,11 @@ impl<'a, 'm, M: Medium> Flow<'a, 'm, M> {
 
     #[inline]
     fn follow(&mut self, link: Link, record: M::Record<'m>) -> Result<(), TaskError> {
+        if link.looks { self.follow_looking(link, record) } else { self.hand_on(link, record) }
+    }
+
+    #[inline]
+    fn hand_on(&mut self, link: Link, record: M::Record<'m>) -> Result<(), TaskError> {
         match link.to {
             Target::Exit(exit) => {
                 let exit = &mut self.exits[exit];
@@ -214,6 +238,23 @@ impl<'a, 'm, M: Medium> Flow<'a, 'm, M> {
                 stage.process(record, flow)
             }
         }
+    }
+
+    /// Past a stage that only looks at the record, if that is all it does.
+    #[inline(never)]
+    fn follow_looking(&mut self, link: Link, mut record: M::Record<'m>) -> Result<(), TaskError> {
+        let Target::Stage(index) = link.to else { return self.hand_on(link, record) };
+        let stage = &mut self.after[index - self.offset];
+        if link.isolates {
+            record = M::isolate(self.token, record, &stage.info)?;
+        }
+        let Some((timestamp_ms, next)) = stage.look(&record, self.timestamp_ms) else {
+            return self.hand_on(Link { isolates: false, ..link }, record);
+        };
+        let before = std::mem::replace(&mut self.timestamp_ms, timestamp_ms);
+        let handed_on = self.follow(next, record);
+        self.timestamp_ms = before;
+        handed_on
     }
 
     /// The stage of this index, and what lies behind it.

@@ -4,7 +4,7 @@ use super::{Flow, Found, KeyedRecord, Medium, Operator};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::snapshot::{Input, Restored, Snapshot};
-use crate::state::{Held, KeyGroupRange, KeyedState};
+use crate::state::{KeyGroupRange, LargeState, Values};
 use crate::window::{Part, Window};
 
 /// What an operator makes of many records of one key.
@@ -73,11 +73,8 @@ pub trait Fold<M: Medium>: Send {
     /// Reads back what [`write`](Self::write) wrote, and no more.
     fn read(&self, token: M::Token<'_>, input: &mut Input<'_>) -> Result<Self::Value, TaskError>;
 
-    /// Writes out what it keeps beside the values.
-    fn snapshot(&self, token: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
-        let _ = (token, to);
-        Ok(())
-    }
+    /// Writes out what it keeps beside the values; nothing, if there is nothing.
+    fn snapshot(&mut self, token: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError>;
 
     /// Begins with what [`snapshot`](Self::snapshot) wrote.
     fn restore(&mut self, token: M::Token<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
@@ -130,18 +127,35 @@ pub trait Fold<M: Medium>: Send {
 /// A fold whose value goes out with each record.
 pub struct Running<F, V> {
     fold: F,
-    state: KeyedState<Held<V>>,
+    state: LargeState<V>,
 }
 
 impl<F, V> Running<F, V> {
     /// For the keys of these groups.
     pub fn new(fold: F, range: KeyGroupRange) -> Self {
-        Self { fold, state: KeyedState::new(range) }
+        Self { fold, state: LargeState::new(range) }
+    }
+}
+
+/// The values of a fold, to those who write and read them.
+struct FoldValues<'a, 'm, M: Medium, F> {
+    fold: &'a F,
+    token: M::Token<'m>,
+}
+
+impl<M: Medium, F: Fold<M>> Values<F::Value> for FoldValues<'_, '_, M, F> {
+    fn write(&self, key: &[u8], value: &F::Value, out: &mut Vec<u8>) -> Result<(), TaskError> {
+        self.fold.write(self.token, key, value, out)
+    }
+
+    fn read(&self, input: &mut Input<'_>) -> Result<F::Value, TaskError> {
+        self.fold.read(self.token, input)
     }
 }
 
 impl<M: Medium, F: Fold<M>> Operator<M> for Running<F, F::Value> {
     fn open(&mut self, token: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
+        self.state.open(STATE, cx)?;
         self.fold.open(token, cx)
     }
 
@@ -155,25 +169,30 @@ impl<M: Medium, F: Fold<M>> Operator<M> for Running<F, F::Value> {
 
     #[inline]
     fn process_keyed(&mut self, record: &KeyedRecord<'_>, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
-        let held = self.state.get_or_insert_with(record.key, record.hash, || Held::new(record, F::Value::default()))?;
+        let values = FoldValues::<M, F> { fold: &self.fold, token: flow.token };
+        let held = self.state.get_or_insert_with(record, &values, F::Value::default)?;
         self.fold.fold(flow.token, record, &mut held.value)?;
         self.fold.emit_so_far(held.key_value(record.key), &held.value, flow)
     }
 
+    fn end_batch(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        self.state.end_batch(&FoldValues::<M, F> { fold: &self.fold, token: flow.token })
+    }
+
     fn inspect<'m>(&self, token: M::Token<'m>, found: &mut Found<M::Record<'m>>) -> Result<(), TaskError> {
-        for (_, key, held) in self.state.iter() {
-            self.fold.inspect_value(token, (held.key_value(key), None), &held.value, found)?;
-        }
+        self.state.each(&FoldValues::<M, F> { fold: &self.fold, token }, |key, held| {
+            self.fold.inspect_value(token, (held.key_value(key), None), &held.value, found)
+        })?;
         self.fold.inspect(token, found)
     }
 
     fn snapshot(&mut self, token: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
-        to.add_keyed(STATE, &self.state, |key, value, out| self.fold.write(token, key, value, out))?;
+        to.add_large((STATE, &[]), &mut self.state, &FoldValues::<M, F> { fold: &self.fold, token })?;
         self.fold.snapshot(token, to)
     }
 
     fn restore(&mut self, token: M::Token<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
-        from.read_keyed(STATE, &mut self.state, |input| self.fold.read(token, input))?;
+        from.read_large(STATE, &mut self.state, &FoldValues::<M, F> { fold: &self.fold, token })?;
         self.fold.restore(token, from)
     }
 

@@ -7,12 +7,14 @@
 //!
 //! # Invariants
 //! - I1: no more than `capacity` records are here, those that are done and may not leave yet included; nor are there more
-//!   segments than that, and one.
+//!   segments than that, and one. But for those that were kept by others before: none is admitted until there is room.
 //! - I2: a record leaves on its side of each signal: behind those that were there before it came, before those after.
 //! - I3: where order is kept, records leave in the order in which they were admitted.
 //! - I4: what may leave can be taken at once: nothing waits but for records that are not done.
 
 use std::collections::{BTreeMap, VecDeque};
+
+use flownet_core::Round;
 
 use crate::time::TimeSignal;
 
@@ -43,9 +45,10 @@ struct Segment<R, A> {
     signals: Signals,
 }
 
-/// Signals without a record between them: of several of a kind only the last one says anything.
+/// Signals without a record between them: of several of a kind of event time only the last one says anything.
 #[derive(Debug, Default)]
 struct Signals {
+    rounds: VecDeque<Round>,
     watermark_ms: Option<i64>,
     is_idle: Option<bool>,
 }
@@ -56,6 +59,17 @@ pub enum Ready<R, A> {
     /// This came of the record.
     Record(R, A),
     /// Event time.
+    Time(TimeSignal),
+    /// A round of an iteration.
+    Round(Round),
+}
+
+/// What has not left, for who keeps it.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Here<'a, R> {
+    /// A record, whether it is done or not.
+    Record(&'a R),
+    /// Event time, behind the records before it.
     Time(TimeSignal),
 }
 
@@ -86,6 +100,11 @@ impl<R, A> InFlight<R, A> {
     /// Takes a record; there must be room for it.
     pub fn admit(&mut self, record: R) -> Ticket {
         debug_assert!(!self.is_full(), "I1: a record more than there is room for");
+        self.readmit(record)
+    }
+
+    /// Takes a record that [was here](Self::here) before, of whoever it was, whether there is room or not.
+    pub fn readmit(&mut self, record: R) -> Ticket {
         let begins_segment = match self.segments.back() {
             Some(last) => !last.signals.is_empty() || (self.keeps_order && last.has_records()),
             None => true,
@@ -126,6 +145,17 @@ impl<R, A> InFlight<R, A> {
         true
     }
 
+    /// The same for a round of an iteration.
+    pub fn hold_round(&mut self, round: Round) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        if let Some(last) = self.segments.back_mut() {
+            last.signals.rounds.push_back(round);
+        }
+        true
+    }
+
     /// Takes what may be emitted next.
     #[expect(clippy::should_implement_trait, reason = "what is not ready now may be later")]
     pub fn next(&mut self) -> Option<Ready<R, A>> {
@@ -142,12 +172,33 @@ impl<R, A> InFlight<R, A> {
             if let Some(signal) = front.signals.take() {
                 return Some(Ready::Time(signal));
             }
+            if let Some(round) = front.signals.rounds.pop_front() {
+                return Some(Ready::Round(round));
+            }
             if is_last {
                 return None;
             }
             self.segments.pop_front();
             self.first_segment += 1;
         }
+    }
+
+    /// All that has not left, as it would have to come again: where order is kept in that order, and in any case on its side
+    /// of each signal.
+    pub fn here(&self) -> Vec<Here<'_, R>> {
+        let mut running: Vec<_> = self.running.values().map(|(record, segment)| (*segment, record)).collect();
+        // By ticket within each, as they were.
+        running.sort_by_key(|(segment, _)| *segment);
+        let mut running = running.into_iter().peekable();
+        let mut here = Vec::with_capacity(self.count);
+        for (number, segment) in (self.first_segment..).zip(&self.segments) {
+            here.extend(segment.done.iter().map(|(record, _)| Here::Record(record)));
+            while let Some((_, record)) = running.next_if(|(of, _)| *of == number) {
+                here.push(Here::Record(record));
+            }
+            here.extend(segment.signals.both().map(Here::Time));
+        }
+        here
     }
 
     /// A record that is not done.
@@ -183,7 +234,7 @@ impl<R, A> Segment<R, A> {
 
 impl Signals {
     fn is_empty(&self) -> bool {
-        self.watermark_ms.is_none() && self.is_idle.is_none()
+        self.watermark_ms.is_none() && self.is_idle.is_none() && self.rounds.is_empty()
     }
 
     fn add(&mut self, signal: TimeSignal) {
@@ -195,6 +246,12 @@ impl Signals {
             }
             TimeSignal::Idle(is_idle) => self.is_idle = Some(is_idle),
         }
+    }
+
+    /// In the order in which they leave.
+    fn both(&self) -> impl Iterator<Item = TimeSignal> {
+        let watermark = self.watermark_ms.map(TimeSignal::Watermark);
+        watermark.into_iter().chain(self.is_idle.map(TimeSignal::Idle))
     }
 
     fn take(&mut self) -> Option<TimeSignal> {
@@ -249,6 +306,21 @@ mod tests {
     }
 
     #[test]
+    fn a_round_waits_for_the_records_before_it_and_none_is_lost() {
+        let mut flight = InFlight::new(4, false);
+        let round = |number| Round { number, is_quiet: false };
+        assert!(!flight.hold_round(round(0)), "nothing is before it");
+        let before = flight.admit(1);
+        assert!(flight.hold_round(round(1)) && flight.hold(TimeSignal::Watermark(5)) && flight.hold_round(round(2)));
+        let after = flight.admit(2);
+        flight.complete(after, ());
+        assert_eq!(drain(&mut flight), []);
+        flight.complete(before, ());
+        let left = [record(1), watermark(5), Ready::Round(round(1)), Ready::Round(round(2)), record(2)];
+        assert_eq!(drain(&mut flight), left);
+    }
+
+    #[test]
     fn signals_in_a_row_become_one_of_a_kind() {
         let mut flight = InFlight::new(1, true);
         let ticket = flight.admit(1);
@@ -269,8 +341,32 @@ mod tests {
         assert!(!flight.complete(ticket, ()));
     }
 
+    #[test]
+    fn what_was_kept_comes_again_beyond_the_room_that_there_is() {
+        let mut flight = InFlight::<u64, ()>::new(2, true);
+        (7..10).for_each(|number| assert_eq!(flight.readmit(number), number - 7));
+        assert!(flight.is_full());
+        (0..2).for_each(|ticket| assert!(flight.complete(ticket, ())));
+        assert_eq!(drain(&mut flight), [record(7), record(8)]);
+        assert!(!flight.is_full());
+    }
+
+    /// Takes what is here over into another.
+    fn taken_over(flight: &InFlight<u64, ()>, capacity: usize, keeps_order: bool) -> (InFlight<u64, ()>, Vec<Ticket>) {
+        let mut other = InFlight::new(capacity, keeps_order);
+        let mut tickets = Vec::new();
+        for here in flight.here() {
+            match here {
+                Here::Record(number) => tickets.push(other.readmit(*number)),
+                Here::Time(signal) => assert!(other.hold(signal)),
+            }
+        }
+        (other, tickets)
+    }
+
     #[derive(Clone, Debug)]
     enum Step {
+        TakeOver,
         Admit,
         Complete(usize),
         Hold,
@@ -283,6 +379,7 @@ mod tests {
             3 => any::<usize>().prop_map(Step::Complete),
             1 => Just(Step::Hold),
             2 => Just(Step::Take),
+            1 => Just(Step::TakeOver),
         ];
         prop::collection::vec(step, 0..200)
     }
@@ -317,6 +414,11 @@ mod tests {
                         }
                     }
                     Step::Take => take(&mut flight, &mut out),
+                    Step::TakeOver => {
+                        // Of what may leave nothing is kept: it has left by the time a snapshot is taken.
+                        take(&mut flight, &mut out);
+                        (flight, running) = taken_over(&flight, capacity, keeps_order);
+                    }
                 }
                 prop_assert!(flight.segments.len() <= capacity + 1, "I1");
             }
@@ -341,7 +443,7 @@ mod tests {
                         prop_assert_eq!(before.count(), wanted, "I2: a watermark overtook a record");
                         passed = timestamp_ms;
                     }
-                    Ready::Time(TimeSignal::Idle(_)) => {}
+                    Ready::Time(TimeSignal::Idle(_)) | Ready::Round(_) => {}
                 }
             }
             prop_assert_eq!(left.len(), came_behind.len());

@@ -16,25 +16,32 @@
 
 mod brake;
 mod chain;
+mod event_time;
 mod flow;
 mod fold;
 mod in_flight;
 mod inspect;
+mod iteration;
 mod joins;
+mod key_kinds;
 mod late;
 mod record;
 mod sliced;
 mod stage;
 mod windows;
 
-use flownet_core::CustomEvent;
+use std::sync::Arc;
+
+use flownet_core::{CustomEvent, Round};
 
 pub use self::brake::Brake;
 pub use self::chain::{Entry, Looked, OperatorChain};
+pub use self::event_time::EventTime;
 pub use self::flow::Flow;
 pub use self::fold::{Fold, Running};
-pub use self::in_flight::{InFlight, Ready, Ticket};
+pub use self::in_flight::{Here, InFlight, Ready, Ticket};
 pub use self::inspect::{Found, Inspection, Kept, PendingTimer, What};
+pub use self::iteration::{Goal, IterationHead, IterationTail, ReadBack};
 pub use self::joins::{AsOfJoin, Interval, IntervalJoin, Pairing};
 pub use self::record::{KEY_AS_GIVEN, KeyedRecord, MalformedRecord, put_stamp};
 pub use self::sliced::Sliced;
@@ -85,6 +92,19 @@ pub trait Medium: Send + Sized + 'static {
     fn rows(&self, bytes: &[u8]) -> Option<u64> {
         let _ = bytes;
         None
+    }
+
+    /// Of which kind a key is that begins with this byte, below 64: keys of different kinds are never equal. 0 for one of which
+    /// that cannot be said.
+    fn key_kind(first_byte: u8) -> u8 {
+        let _ = first_byte;
+        0
+    }
+
+    /// What users call a kind of keys.
+    fn kind_name(kind: u8) -> &'static str {
+        let _ = kind;
+        "another type"
     }
 
     /// The same record for one more receiver.
@@ -148,16 +168,18 @@ pub trait Source<M: Medium>: Send {
     /// Emits a bounded number of records.
     fn emit<'m>(&mut self, flow: &mut Flow<'_, 'm, M>) -> Result<SourceStatus, TaskError>;
 
-    /// Writes out how far it has come with what it emits.
-    fn snapshot(&mut self, token: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
-        let _ = (token, to);
-        Ok(())
+    /// There is more to read, as its own listing writes it. It may have been told of the same before.
+    fn add_splits(&mut self, splits: &Arc<[u8]>) {
+        let _ = splits;
     }
+
+    /// Writes out how far it has come with what it emits. One that cannot be repeated writes nothing.
+    fn snapshot(&mut self, token: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError>;
 
     /// Goes back to where [`snapshot`](Self::snapshot) was called. Called behind `open`.
     fn restore(&mut self, token: M::Token<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
-        let _ = (token, from);
-        Ok(())
+        let _ = token;
+        from.refuse()
     }
 
     /// The checkpoint stands.
@@ -218,6 +240,20 @@ pub trait Operator<M: Medium>: Send {
         false
     }
 
+    /// A round of an iteration comes by, behind all records before it: keeps it until what came of them has left, and passes
+    /// it on then; false: it may pass now.
+    fn hold_round(&mut self, round: Round, flow: &mut Flow<'_, '_, M>) -> Result<bool, TaskError> {
+        let _ = (round, flow);
+        Ok(false)
+    }
+
+    /// Of the head of a task: its input has ended, `drain` if it came to its own end. Whether nothing comes by other ways,
+    /// either; it is asked again behind each [`on_arrived`](Self::on_arrived).
+    fn end_input(&mut self, drain: bool, flow: &mut Flow<'_, '_, M>) -> Result<bool, TaskError> {
+        let _ = (drain, flow);
+        Ok(true)
+    }
+
     /// Whether it may be [full](Self::is_full) at times; asked once.
     fn may_be_full(&self) -> bool {
         false
@@ -226,6 +262,35 @@ pub trait Operator<M: Medium>: Send {
     /// Whether it takes no more records for now, because of what it waits for outside of the exchange. What comes all the
     /// same, of a stage before it that emits several at once, it has to wait for.
     fn is_full(&self) -> bool {
+        false
+    }
+
+    /// Whether it only looks at records and hands them on, and nobody else's code sees them meanwhile: they need not be its
+    /// own; asked once.
+    fn only_looks(&self) -> bool {
+        false
+    }
+
+    /// Of one that [only looks](Self::only_looks): the time of a record that came at `timestamp_ms`, if that is all there is
+    /// to do for it. Whoever has the record then hands it on, which costs less than to come back for it. None leaves it
+    /// untouched, to be processed.
+    fn look(&mut self, record: &M::Record<'_>, timestamp_ms: i64) -> Option<i64> {
+        let _ = (record, timestamp_ms);
+        None
+    }
+
+    /// Whether the source of the task may have to wait for others, because this aligns it with them; asked once.
+    fn is_aligned(&self) -> bool {
+        false
+    }
+
+    /// The source may go so far in event time.
+    fn align(&mut self, limit_ms: i64) {
+        let _ = limit_ms;
+    }
+
+    /// Whether it has come further.
+    fn is_ahead(&self) -> bool {
         false
     }
 
@@ -286,18 +351,15 @@ pub trait Operator<M: Medium>: Send {
         Ok(())
     }
 
-    /// Writes out all that it keeps. A sink also prepares what it is to commit with this checkpoint, which is state: all
-    /// that it was given so far and has not committed.
-    fn snapshot(&mut self, token: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
-        let _ = (token, to);
-        Ok(())
-    }
+    /// Writes out all that it keeps from one record to the next; nothing, if it keeps nothing. A sink also prepares what it
+    /// is to commit with this checkpoint, which is state: all that it was given so far and has not committed.
+    fn snapshot(&mut self, token: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError>;
 
     /// Begins with what [`snapshot`](Self::snapshot) wrote, by any number of subtasks. Called behind `open`. A sink commits
     /// what had been prepared: the checkpoint stood.
     fn restore(&mut self, token: M::Token<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
-        let _ = (token, from);
-        Ok(())
+        let _ = token;
+        from.refuse()
     }
 
     /// The checkpoint stands: a sink commits what it prepared for it and for those before. May come more than once.

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use flownet_core::keygroup::hash_key;
+
 use super::late::Late;
-use super::{Flow, Fold, Found, KeyedRecord, Medium, Operator};
+use super::{EventTime, Flow, Fold, Found, KeyedRecord, Medium, Operator};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
-use crate::snapshot::{Restored, Snapshot, put_key, put_signed};
+use crate::snapshot::{Groups, Restored, Snapshot, put_key, put_signed};
 use crate::state::{Held, KeyGroupRange};
 use crate::time::{Clock, END_OF_TIME_MS, NO_TIMESTAMP};
 use crate::window::{Added, Grid, Pane, Part, Rolling, SlicedWindows, Sums, Window};
@@ -18,6 +20,8 @@ pub(super) const BREATH_RECORDS: usize = 1024;
 pub struct Sliced<F, V> {
     fold: F,
     clock: Clock,
+    /// Of no use to windows of the wall clock.
+    time: EventTime,
     windows: SlicedWindows<Held<V>>,
     /// The window that fired last, where the next one has much of it.
     rolling: Option<Rolling<Held<V>>>,
@@ -41,6 +45,7 @@ impl<F, V: Default> Sliced<F, V> {
         Self {
             fold,
             clock,
+            time: EventTime::new(),
             windows: SlicedWindows::new(grid, lateness_ms),
             rolling,
             late: Late::new(late_tag),
@@ -68,16 +73,16 @@ impl<F, V> Sliced<F, V> {
     {
         flow.timestamp_ms = window.max_ms();
         if let Some(pane) = self.windows.take(window) {
-            return give_out(&mut self.fold, window, pane, flow);
+            return give_out(&mut self.fold, (window, &self.time), pane, flow);
         }
         // One without end is the only one.
         if let Some(rolling) = self.rolling.as_mut().filter(|_| window.end_ms < i64::MAX) {
             rolling.roll_to(window, self.windows.slices(), &mut FoldOf::new(&self.fold, flow))?;
-            return give_out_rolling(&mut self.fold, window, rolling, flow);
+            return give_out_rolling(&mut self.fold, (window, &self.time), rolling, flow);
         }
         let (token, mut merged) = (flow.token, 0);
         let whole = self.put_together(window, token, || breathe_now_and_then(&mut merged, flow))?;
-        give_out(&mut self.fold, window, whole, flow)
+        give_out(&mut self.fold, (window, &self.time), whole, flow)
     }
 
     /// What a window is made of.
@@ -139,7 +144,11 @@ impl<F, V> Sliced<F, V> {
         F: Fold<M, Value = V>,
         V: Default + Send,
     {
-        let again: Vec<_> = self.windows.firing_again(record.timestamp_ms).collect();
+        let clock_ms = self.time.ahead_of(record.hash).unwrap_or(self.windows.clock_ms());
+        if self.clock == Clock::Event {
+            self.fold.on_watermark(clock_ms);
+        }
+        let again: Vec<_> = self.windows.firing_again(record.timestamp_ms, clock_ms).collect();
         for window in again {
             let mut whole: Option<Held<V>> = None;
             for slice in self.windows.slices_of(window) {
@@ -159,9 +168,30 @@ impl<F, V> Sliced<F, V> {
     }
 }
 
+/// Whether a window has fired for a key, because time had come further for it than it has for all.
+#[inline]
+fn has_fired(window: Window, time: &EventTime, key: &[u8]) -> bool {
+    time.has_ahead() && time.ahead_of(hash_key(key)).is_some_and(|time_ms| window.max_ms() <= time_ms)
+}
+
+/// The value that a record goes to.
+#[inline]
+fn add<'a, V: Default>(
+    windows: &'a mut SlicedWindows<Held<V>>,
+    time: &EventTime,
+    record: &KeyedRecord<'_>,
+) -> Added<'a, Held<V>> {
+    let (key, hash, timestamp_ms) = (record.key, record.hash, record.timestamp_ms);
+    let empty = || Held::new(record, V::default());
+    match time.ahead_of(hash) {
+        None => windows.add(key, hash, timestamp_ms, empty),
+        Some(clock_ms) => windows.add_ahead(clock_ms, (key, hash), timestamp_ms, empty),
+    }
+}
+
 fn give_out<M: Medium, F: Fold<M>>(
     fold: &mut F,
-    window: Window,
+    (window, time): (Window, &EventTime),
     pane: Pane<Held<F::Value>>,
     flow: &mut Flow<'_, '_, M>,
 ) -> Result<(), TaskError> {
@@ -169,6 +199,9 @@ fn give_out<M: Medium, F: Fold<M>>(
         flow.cancel().check()?;
         if number.is_multiple_of(BREATH_RECORDS) {
             flow.breathe();
+        }
+        if has_fired(window, time, &key) {
+            continue;
         }
         let (given, mut value) = held.into_parts();
         fold.emit(window, given.as_deref().unwrap_or(&key), &mut value, flow)?;
@@ -179,7 +212,7 @@ fn give_out<M: Medium, F: Fold<M>>(
 /// The same for the window that was rolled to.
 fn give_out_rolling<M: Medium, F: Fold<M>>(
     fold: &mut F,
-    window: Window,
+    (window, time): (Window, &EventTime),
     rolling: &mut Rolling<Held<F::Value>>,
     flow: &mut Flow<'_, '_, M>,
 ) -> Result<(), TaskError> {
@@ -190,9 +223,11 @@ fn give_out_rolling<M: Medium, F: Fold<M>>(
         if number.is_multiple_of(BREATH_RECORDS) {
             flow.breathe();
         }
-        let Held { value, .. } = held;
-        fold.emit(window, key, value, flow)?;
-        Ok(fold.part(value))
+        if !has_fired(window, time, key) {
+            let (key, value) = held.shown(key);
+            fold.emit(window, key, value, flow)?;
+        }
+        Ok(fold.part(&held.value))
     })
 }
 
@@ -239,8 +274,12 @@ impl<M: Medium, F: Fold<M>> Sums<Held<F::Value>> for FoldOf<'_, '_, '_, M, F> {
     }
 
     #[inline]
-    fn part(&self, value: &Held<F::Value>) -> Part {
-        self.fold.part(&value.value)
+    fn part(&self, held: &Held<F::Value>) -> Part {
+        match self.fold.part(&held.value) {
+            // A window shows the form that its first slice was given: whose that is, is known by looking at them.
+            Part::Exact if held.given().is_some() => Part::Fixed,
+            part => part,
+        }
     }
 }
 
@@ -266,7 +305,7 @@ impl<M: Medium, F: Fold<M>> Operator<M> for Sliced<F, F::Value> {
             return Ok(false);
         }
         let record = &record.at(timestamp_ms, record.side);
-        let added = self.windows.add(record.key, record.hash, timestamp_ms, || Held::new(record, F::Value::default()));
+        let added = add(&mut self.windows, &self.time, record);
         let is_taken = match added {
             Added::Open(held) => self.fold.absorb(record, &mut held.value),
             Added::Between => return Ok(true),
@@ -282,8 +321,7 @@ impl<M: Medium, F: Fold<M>> Operator<M> for Sliced<F, F::Value> {
             return Err(self.fold.without_timestamp(flow.token, record));
         }
         let record = &record.at(timestamp_ms, record.side);
-        let added = self.windows.add(record.key, record.hash, timestamp_ms, || Held::new(record, F::Value::default()));
-        match added {
+        match add(&mut self.windows, &self.time, record) {
             Added::Open(held) => {
                 self.fold.fold(flow.token, record, &mut held.value)?;
                 self.touch(record);
@@ -300,8 +338,14 @@ impl<M: Medium, F: Fold<M>> Operator<M> for Sliced<F, F::Value> {
     }
 
     fn on_watermark(&mut self, timestamp_ms: i64, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
-        self.fold.on_watermark(timestamp_ms);
-        if self.clock == Clock::Event { self.fire_due(timestamp_ms, flow) } else { Ok(()) }
+        let watermark_ms = timestamp_ms.max(self.time.watermark_ms());
+        self.fold.on_watermark(watermark_ms);
+        if self.clock == Clock::Event {
+            self.fire_due(watermark_ms, flow)?;
+        }
+        // Until here it says for which keys these windows have fired.
+        self.time.advance(watermark_ms);
+        Ok(())
     }
 
     fn next_timer_ms(&self) -> Option<i64> {
@@ -334,39 +378,47 @@ impl<M: Medium, F: Fold<M>> Operator<M> for Sliced<F, F::Value> {
 
     fn snapshot(&mut self, token: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
         let Some(range) = self.range else { return Ok(()) };
-        to.add_groups(STATE, range, |groups| {
-            put_signed(&mut groups.header, self.windows.clock_ms());
-            put_signed(&mut groups.header, self.windows.fired_ms());
-            for (start_ms, pane) in self.windows.slices() {
-                for (key, hash, held) in pane.ordered_entries() {
-                    let out = groups.of(hash)?;
-                    put_signed(out, *start_ms);
-                    put_key(out, key, held.given());
-                    self.fold.write(token, held.key_value(key), &held.value, out)?;
-                }
+        let base = to.base(self.windows.changes(), |base| self.windows.are_few_since(base));
+        let mut groups = Groups::new(range);
+        put_signed(&mut groups.header, self.windows.clock_ms());
+        put_signed(&mut groups.header, self.windows.fired_ms());
+        if base.is_some() {
+            put_signed(&mut groups.header, self.windows.begin_ms());
+        }
+        for (start_ms, pane) in self.windows.slices() {
+            for (key, hash, held) in pane.ordered_entries(base) {
+                to.note_key(key);
+                let out = groups.of(hash)?;
+                put_signed(out, *start_ms);
+                put_key(out, key, held.given());
+                self.fold.write(token, held.key_value(key), &held.value, out)?;
             }
-            Ok(())
-        })?;
+        }
+        to.add_upon(base, STATE, groups, self.windows.changes_mut());
+        if self.clock == Clock::Event {
+            self.time.snapshot(to)?;
+        }
         self.fold.snapshot(token, to)
     }
 
-    /// Where those before had come to different times, the earliest counts: nothing is lost.
+    /// Where those before had come to different times of the wall, the earliest counts: nothing is lost.
     fn restore(&mut self, token: M::Token<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
-        let mut time: Option<(i64, i64)> = None;
-        for mut part in from.groups(STATE)? {
-            let (clock_ms, fired_ms) = (part.header.signed()?, part.header.signed()?);
-            time = Some(time.map_or((clock_ms, fired_ms), |time| (time.0.min(clock_ms), time.1.min(fired_ms))));
-            for mut entries in part.groups {
-                while !entries.is_empty() {
-                    let start_ms = entries.signed()?;
-                    let record = entries.key()?;
-                    let value = self.fold.read(token, &mut entries)?;
-                    self.windows.put_back(start_ms, record.key, record.hash, Held::new(&record, value));
-                }
-            }
-        }
+        let Self { fold, windows, .. } = self;
+        let time = from.read_slices(
+            STATE,
+            |input| fold.read(token, input),
+            |start_ms, record, value| windows.put_back(start_ms, record.key, record.hash, Held::new(record, value)),
+        )?;
         if let Some((clock_ms, fired_ms)) = time {
             self.windows.set_time(clock_ms, fired_ms);
+        }
+        if let Some(range) = self.range.filter(|_| self.clock == Clock::Event) {
+            self.time.restore(from, STATE, range)?;
+            // Of a subtask all of whose keys are further than the one was that kept them.
+            let watermark_ms = self.time.watermark_ms();
+            if watermark_ms > self.windows.clock_ms() {
+                self.windows.set_time(watermark_ms, watermark_ms);
+            }
         }
         self.fold.restore(token, from)
     }

@@ -2,17 +2,16 @@
 
 use std::sync::Arc;
 
+use flownet_core::Round;
+
+use super::key_kinds::KeyKinds;
 use super::{Brake, Exit, Flow, Medium, Operator, Source, record};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::outputs::Outputs;
-use crate::snapshot::{Restored, Snapshot, StatePart};
+use crate::snapshot::{FINISHED, MEDIUM, Restored, Snapshot, StatePart};
 use crate::time::{END_OF_TIME_MS, TimeSignal};
 use crate::watermark::SplitSignal;
-
-/// Names of what is kept of every operator that keeps something: the medium's, and that its input has ended.
-const MEDIUM: &str = "medium";
-const FINISHED: &str = "finished";
 
 /// One operator in its place.
 pub struct Stage<M: Medium> {
@@ -25,6 +24,8 @@ pub struct Stage<M: Medium> {
     uid: String,
     /// Its input has ended, and it was told so.
     has_finished: bool,
+    /// Of the keys that came, of the head of a task.
+    pub(super) key_kinds: KeyKinds,
 }
 
 /// What a stage does.
@@ -46,10 +47,18 @@ pub struct Links {
 /// Where records go.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
-    /// To whom.
-    pub to: Target,
+    pub(super) to: Target,
     /// Whether they get objects of their own, which they may change and keep.
-    pub isolates: bool,
+    pub(super) isolates: bool,
+    /// Whether it leads to a stage of [one way](Stage::only_looks) that is asked to [look](Operator::look) first.
+    pub(super) looks: bool,
+}
+
+impl Link {
+    /// One to there. With `isolates` the records get objects of their own there, which may be changed and kept.
+    pub fn new(to: Target, isolates: bool) -> Self {
+        Self { to, isolates, looks: false }
+    }
 }
 
 /// Whom a link leads to.
@@ -72,6 +81,11 @@ impl Links {
         }
     }
 
+    /// All that there are.
+    pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Link> {
+        self.main.iter_mut().chain(self.tagged.iter_mut().map(|(_, link)| link))
+    }
+
     /// For records without a tag.
     #[inline]
     pub(super) fn main(&self) -> &[Link] {
@@ -92,7 +106,8 @@ impl Links {
 impl<M: Medium> Stage<M> {
     /// A stage that is not open.
     pub fn new(info: M::Info, kind: Kind<M>, links: Links, brake: Option<Brake>) -> Self {
-        Self { info, kind, links, brake, is_open: false, uid: String::new(), has_finished: false }
+        let key_kinds = KeyKinds::default();
+        Self { info, kind, links, brake, is_open: false, uid: String::new(), has_finished: false, key_kinds }
     }
 
     /// The same, with state of this name: [`OperatorSpec::state_uid`](crate::spec::OperatorSpec::state_uid).
@@ -106,9 +121,9 @@ impl<M: Medium> Stage<M> {
         &mut self,
         token: M::Token<'_>,
         medium: &M,
-        (cx, checkpoint_id): (&TaskContext, u64),
+        (cx, checkpoint_id, base): (&TaskContext, u64, Option<u64>),
     ) -> Result<Vec<StatePart>, TaskError> {
-        let mut to = Snapshot::new(&self.uid, cx.subtask, checkpoint_id);
+        let mut to = Snapshot::new(&self.uid, cx.subtask, checkpoint_id).on(base);
         match &mut self.kind {
             Kind::Source(source) => source.snapshot(token, &mut to)?,
             Kind::Operator(operator) => operator.snapshot(token, &mut to)?,
@@ -117,6 +132,7 @@ impl<M: Medium> Stage<M> {
             to.add_items(FINISHED, [cx.parallelism.to_le_bytes()]);
         }
         if !to.is_empty() {
+            self.key_kinds.snapshot::<M>(&mut to);
             let medium = medium.snapshot(token, &self.info)?;
             if !medium.is_empty() {
                 to.add_items(MEDIUM, medium);
@@ -135,6 +151,7 @@ impl<M: Medium> Stage<M> {
         if from.is_empty() {
             return Ok(());
         }
+        self.key_kinds.restore(&from)?;
         for (_, mut kept) in from.items(MEDIUM)? {
             medium.restore(token, kept.rest(), &self.info)?;
         }
@@ -207,6 +224,30 @@ impl<M: Medium> Stage<M> {
         matches!(&self.kind, Kind::Operator(operator) if operator.is_full())
     }
 
+    pub(super) fn only_looks(&self) -> bool {
+        matches!(&self.kind, Kind::Operator(operator) if operator.only_looks())
+    }
+
+    /// Whether records go one way from here, at no rate of its own.
+    pub(super) fn goes_one_way(&self) -> bool {
+        self.brake.is_none() && self.links.tagged.is_empty() && self.links.main.len() == 1
+    }
+
+    /// The time of a record that is to be handed on as it is, and the way it goes; none: it is to be processed.
+    #[inline]
+    pub(super) fn look(&mut self, record: &M::Record<'_>, timestamp_ms: i64) -> Option<(i64, Link)> {
+        let (Kind::Operator(operator), [link]) = (&mut self.kind, self.links.main()) else { return None };
+        Some((operator.look(record, timestamp_ms)?, *link))
+    }
+
+    pub(super) fn is_aligned(&self) -> bool {
+        matches!(&self.kind, Kind::Operator(operator) if operator.is_aligned())
+    }
+
+    pub(super) fn is_ahead(&self) -> bool {
+        matches!(&self.kind, Kind::Operator(operator) if operator.is_ahead())
+    }
+
     pub(super) fn operator(&mut self) -> Option<&mut dyn Operator<M>> {
         match &mut self.kind {
             Kind::Source(_) => None,
@@ -273,6 +314,13 @@ impl<M: Medium> Stage<M> {
 }
 
 impl<M: Medium> Stage<M> {
+    /// Lets a round pass, behind all that came of the records before it.
+    pub(super) fn on_round(&mut self, round: Round, flow: Flow<'_, '_, M>) -> Result<(), TaskError> {
+        let mut flow = flow.along(&self.links);
+        let Kind::Operator(operator) = &mut self.kind else { return flow.refuse("takes no rounds") };
+        if operator.hold_round(round, &mut flow)? { Ok(()) } else { flow.emit_round(round) }
+    }
+
     /// Lets what the source says of its parts pass, as far as event time passes.
     pub(super) fn on_split(&mut self, signal: SplitSignal, flow: Flow<'_, '_, M>) -> Result<(), TaskError> {
         let mut flow = flow.along(&self.links);
@@ -296,6 +344,8 @@ pub struct Leaving<M: Medium> {
     output: usize,
     /// Whether records carry their timestamps.
     stamps: bool,
+    /// Whether it lies within an iteration.
+    in_iteration: bool,
     watermark_ms: Option<i64>,
     is_idle: bool,
 }
@@ -303,7 +353,13 @@ pub struct Leaving<M: Medium> {
 impl<M: Medium> Leaving<M> {
     /// The way of the task's `output`; with `stamps` if somebody behind it wants timestamps.
     pub fn new(exit: M::Exit, output: usize, stamps: bool) -> Self {
-        Self { exit, output, stamps, watermark_ms: None, is_idle: false }
+        Self { exit, output, stamps, in_iteration: false, watermark_ms: None, is_idle: false }
+    }
+
+    /// The same, within an iteration or not: rounds go this way.
+    #[must_use]
+    pub fn in_iteration(self, in_iteration: bool) -> Self {
+        Self { in_iteration, ..self }
     }
 
     pub(super) fn info(&self) -> &M::Info {
@@ -340,6 +396,14 @@ impl<M: Medium> Leaving<M> {
             TimeSignal::Idle(idle) => self.is_idle = idle,
         }
         self.send(token, signal, out)
+    }
+
+    pub(super) fn tell_round(&self, token: M::Token<'_>, round: Round, out: &mut Outputs) -> Result<(), TaskError> {
+        if !self.in_iteration {
+            return Ok(());
+        }
+        let output = self.output;
+        M::detached(token, out, move |out| out.send_round(output, round))
     }
 
     fn send(&self, token: M::Token<'_>, signal: TimeSignal, out: &mut Outputs) -> Result<(), TaskError> {

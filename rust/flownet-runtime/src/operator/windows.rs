@@ -8,14 +8,12 @@
 
 use std::sync::Arc;
 
-use flownet_core::keygroup::hash_key;
-
 use super::late::Late;
 use super::sliced::BREATH_RECORDS;
-use super::{Flow, Fold, Found, KeyedRecord, Medium, Operator};
+use super::{EventTime, Flow, Fold, Found, KeyedRecord, Medium, Operator};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
-use crate::snapshot::{Input, Restored, Snapshot, put_key, put_signed};
+use crate::snapshot::{Input, Restored, Snapshot};
 use crate::state::{Held, KeyGroupRange, KeyedState};
 use crate::time::{Clock, END_OF_TIME_MS, NO_TIMESTAMP};
 use crate::timer::{TimerKey, TimerService};
@@ -141,7 +139,7 @@ pub struct Windows<F, V, C, T> {
     keys: KeyedState<Held<WindowsOfKey<V, T>>>,
     /// Keys to look at, by each clock.
     queues: [TimerService<TimerKey>; 2],
-    watermark_ms: i64,
+    time: EventTime,
     /// The last millisecond that is over on the wall.
     wall_ms: i64,
     scratch: Vec<Window>,
@@ -172,15 +170,16 @@ impl<F, V, C, T> Windows<F, V, C, T> {
             late: Late::new(late_tag),
             keys: KeyedState::new(range),
             queues: [TimerService::new(), TimerService::new()],
-            watermark_ms: i64::MIN,
+            time: EventTime::new(),
             wall_ms: i64::MIN,
             scratch: Vec::new(),
         }
     }
 
-    fn clock_ms(&self) -> i64 {
+    /// How far the clock of the windows has come for the keys of this hash.
+    fn clock_ms(&self, hash: u32) -> i64 {
         match self.clock {
-            Clock::Event => self.watermark_ms,
+            Clock::Event => self.time.of(hash),
             Clock::Processing => self.wall_ms,
         }
     }
@@ -247,6 +246,7 @@ impl<F, C> At<'_, F, C> {
         V: Default,
     {
         if result.fires {
+            self.fold.on_watermark(self.watermark_ms);
             let before = std::mem::replace(&mut flow.timestamp_ms, cell.window.max_ms());
             self.fold.emit(cell.window, self.key, &mut cell.value, flow)?;
             flow.timestamp_ms = before;
@@ -317,7 +317,7 @@ impl<F, V, C, T> Windows<F, V, C, T> {
         if timestamp_ms == NO_TIMESTAMP {
             return false;
         }
-        let clock_ms = self.clock_ms();
+        let clock_ms = self.clock_ms(record.hash);
         let window = Window { start_ms: timestamp_ms, end_ms: timestamp_ms.saturating_add(gap_ms) };
         let held = self.keys.get_mut(record.key, record.hash);
         let Some(cell) = held.and_then(|held| held.value.longer(window)) else { return false };
@@ -364,15 +364,16 @@ impl<F, V, C, T> Windows<F, V, C, T> {
         V: Default + Send,
         T: Default + Send,
     {
-        let clock_ms = self.clock_ms();
-        let Some(held) = self.keys.get_mut(owner.key(), owner.hash()) else { return Ok(()) };
+        let (hash, clock_ms, watermark_ms) = (owner.hash(), self.clock_ms(owner.hash()), self.time.of(owner.hash()));
+        let Some(held) = self.keys.get_mut(owner.key(), hash) else { return Ok(()) };
+        self.fold.on_watermark(watermark_ms);
         let mut at = At {
             fold: &mut self.fold,
             calls: &mut self.calls,
             trigger: self.trigger,
             clock: self.clock,
             clock_ms,
-            watermark_ms: self.watermark_ms,
+            watermark_ms,
             key: owner.key_value(),
         };
         let windows = &mut held.value;
@@ -389,7 +390,7 @@ impl<F, V, C, T> Windows<F, V, C, T> {
             }
         }
         if windows.is_empty() {
-            self.keys.remove(owner.key(), owner.hash());
+            self.keys.remove(owner.key(), hash);
         } else {
             ask_for(windows, &mut self.queues, (self.clock, self.lateness_ms), || owner.clone());
         }
@@ -474,7 +475,8 @@ where
         }
         let record = &record.at(timestamp_ms, record.side);
         self.assign(record, timestamp_ms, flow)?;
-        let (clock_ms, lateness_ms) = (self.clock_ms(), self.lateness_ms);
+        let (clock_ms, lateness_ms, watermark_ms) =
+            (self.clock_ms(record.hash), self.lateness_ms, self.time.of(record.hash));
         let is_over =
             |window: Window| window.max_ms() != i64::MAX && window.max_ms().saturating_add(lateness_ms) <= clock_ms;
         let merges = matches!(self.assigner, Assigner::Session(_));
@@ -486,7 +488,7 @@ where
             trigger: self.trigger,
             clock: self.clock,
             clock_ms,
-            watermark_ms: self.watermark_ms,
+            watermark_ms,
             key: record.key_value(),
         };
         let windows = &mut held.value;
@@ -531,9 +533,9 @@ where
     }
 
     fn on_watermark(&mut self, timestamp_ms: i64, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
-        self.watermark_ms = timestamp_ms;
-        self.fold.on_watermark(timestamp_ms);
-        self.fire_due(Clock::Event, timestamp_ms, flow)
+        let watermark_ms = self.time.advance(timestamp_ms);
+        self.fold.on_watermark(watermark_ms);
+        self.fire_due(Clock::Event, watermark_ms, flow)
     }
 
     fn next_timer_ms(&self) -> Option<i64> {
@@ -569,44 +571,38 @@ where
     }
 
     fn snapshot(&mut self, token: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
-        to.add_groups(STATE, self.keys.range(), |groups| {
-            put_signed(&mut groups.header, self.watermark_ms);
-            put_signed(&mut groups.header, self.wall_ms);
-            for (_, key, held) in self.keys.iter() {
-                let out = groups.of(hash_key(key))?;
-                put_key(out, key, held.given());
-                let key = held.key_value(key);
-                held.value.write(out, |cell, out| {
-                    self.fold.write(token, key, &cell.value, out)?;
-                    self.calls.write_kept(token, key, &cell.kept, out)
-                })?;
-            }
-            Ok(())
+        let Self { fold, calls, keys, .. } = self;
+        to.add_keyed((STATE, &[self.time.watermark_ms(), self.wall_ms]), keys, |key, held, out| {
+            let key = held.key_value(key);
+            held.value.write(out, |cell, out| {
+                fold.write(token, key, &cell.value, out)?;
+                calls.write_kept(token, key, &cell.kept, out)
+            })
         })?;
+        self.time.snapshot(to)?;
         self.fold.snapshot(token, to)
     }
 
-    /// Where those before had come to different times, the earliest counts: nothing is lost.
+    /// Where those before had come to different times of the wall, the earliest counts: nothing is lost.
     fn restore(&mut self, token: M::Token<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
-        let mut time: Option<(i64, i64)> = None;
-        for mut part in from.groups(STATE)? {
-            let (watermark_ms, wall_ms) = (part.header.signed()?, part.header.signed()?);
-            time = Some(time.map_or((watermark_ms, wall_ms), |time| (time.0.min(watermark_ms), time.1.min(wall_ms))));
-            for mut entries in part.groups {
-                while !entries.is_empty() {
-                    let record = entries.key()?;
-                    let mut windows = WindowsOfKey::read(&mut entries, |input| {
-                        Ok((self.fold.read(token, input)?, self.calls.read_kept(token, input)?))
-                    })?;
-                    ask_for(&mut windows, &mut self.queues, (self.clock, self.lateness_ms), || TimerKey::of(&record));
-                    self.keys.insert(record.key, record.hash, Held::new(&record, windows))?;
-                }
-            }
+        let Self { fold, calls, keys, queues, .. } = self;
+        let headers = from.read_keyed(STATE, keys, |input| {
+            WindowsOfKey::read(input, |input| {
+                Ok::<_, TaskError>((fold.read(token, input)?, calls.read_kept(token, input)?))
+            })
+        })?;
+        let mut wall_ms: Option<i64> = None;
+        for mut header in headers {
+            let (_, of_part) = (header.signed()?, header.signed()?);
+            wall_ms = Some(wall_ms.map_or(of_part, |least_ms| least_ms.min(of_part)));
         }
-        if let Some((watermark_ms, wall_ms)) = time {
-            (self.watermark_ms, self.wall_ms) = (watermark_ms, wall_ms);
-            self.fold.on_watermark(watermark_ms);
+        for (key, held) in keys.each_mut() {
+            let owner = TimerKey::held(key, held.given());
+            ask_for(&mut held.value, queues, (self.clock, self.lateness_ms), || owner.clone());
         }
+        self.wall_ms = wall_ms.unwrap_or(self.wall_ms);
+        self.time.restore(from, STATE, self.keys.range())?;
+        self.fold.on_watermark(self.time.watermark_ms());
         self.fold.restore(token, from)
     }
 

@@ -7,6 +7,8 @@
 //! ```text
 //! coordinator ---Trigger---> sources --barrier--> tasks behind them, each: align, snapshot, barrier on, Acknowledged
 //!             <--Acknowledged(parts)-- every task
+//!             ---Overtake---> every task, if that takes too long
+//!             <--Overtook(parts)-- every task
 //!             ---Complete or Abort---> every task
 //! ```
 //!
@@ -17,6 +19,12 @@
 //! part   = version (01) | body
 //! body   = 01 | header: block | group*          of key groups, in order
 //!        | 02 | item: block, as often as there are any
+//!        | 03 | header: block | group*          of changes: after each key 00 (removed), or 01 and what is kept
+//!        | 04 | shape | watermark: option | count: varint | medium: block, so many | piece*      of a channel
+//! shape  = 00, with bit 0 of records with keys, with bit 1 of records with timestamps
+//! piece  = 00 | records: block                  bytes of records, each behind its length (u32, little-endian); one may go on
+//!                                               in the next piece, or in the other part of the channel
+//!        | 01 | event: block                    as it travels
 //! group  = number: varint | entries: block      none without entries
 //! entry  = as the state's owner says; most begin with a key
 //! key    = canonical: block | 00, or varint length + 1 and the key as it was given
@@ -25,19 +33,33 @@
 //! | operator | state | header | entry |
 //! |---|---|---|---|
 //! | running folds | `fold` | | key, value |
-//! | windows of a grid | `slices` | clock, fired: signed | start: signed, key, value |
+//! | windows of a grid | `slices` | clock, fired, of changes begin: signed | start: signed, key, value |
 //! | other windows | `windows` | watermark, wall: signed | key, varint cells, each: start, end: signed, varint records, next: option, timers of the wall and of event time: varint count and signed each, value, kept |
 //! | joins of intervals and as of a version | `join` | watermark: signed | key, of either side: varint records, each: time: signed, record: block |
 //! | timers | `timers.*` | | time: signed, key |
+//! | any of these with event time | `event_time` | | time: signed |
+//!
+//! A part of a channel holds what was on its way when a checkpoint overtook it: `in_flight.input` what had come to the
+//! consumer, `in_flight.output` what lay at the producer, which follows. Timestamps of records refer to the last watermark
+//! before them, at the beginning to that of the part; `medium` is what it takes to read them.
+//!
+//! Changes build on the parts of the same state and subtask before them, as far back as the last that is whole. What is kept
+//! by key, timers apart, is written so if no more than half of it was touched. Those of slices have no byte after the key: what
+//! is gone are all slices before `begin`.
+//!
+//! Event time is that of the header, the watermark of the subtask that wrote it, for all of its key groups but those that
+//! `event_time` names: these were further.
 //!
 //! An option is `00`, or `01` and a signed. Values are of the medium: in Python blocks of the codec. The decoder is total:
 //! any bytes give state or a [`SnapshotError`].
 //!
 //! # Invariants
 //! - I1: a task snapshots between two records, before it forwards the barrier.
-//! - I2: a task reports each checkpoint once at most: acknowledged or declined.
-//! - I3: a task that has come to the end of its input stays until a checkpoint that it took after that end is complete.
+//! - I2: a task reports each checkpoint once at most: acknowledged or declined; and that it overtook, once for each order.
+//! - I3: what it keeps builds on nothing but a checkpoint that it took and that it knows to stand.
+//! - I4: a task that has come to the end of its input stays until a checkpoint that it took after that end is complete.
 
+mod in_flight;
 mod progress;
 mod read;
 #[cfg(test)]
@@ -51,11 +73,17 @@ use flownet_core::event::Barrier;
 use flownet_core::keygroup::group_range;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::in_flight::{Edges, Kept, Recorded, Replay, Replayed, kept};
 pub(crate) use self::progress::Progress;
 pub use self::read::{Input, KeyedPart, Restored, SnapshotError};
-pub(crate) use self::write::put_option;
 pub use self::write::{Groups, Snapshot, put_block, put_key, put_signed};
-use crate::spec::{OperatorSpec, TaskSpec};
+pub(crate) use self::write::{put_given, put_option};
+use crate::spec::{OperatorSpec, TaskSpec, partition_id};
+
+/// Names of what is kept of every operator that keeps something: the medium's, and that its input has ended.
+pub(crate) const MEDIUM: &str = "medium";
+pub(crate) const FINISHED: &str = "finished";
+pub(crate) const KEY_KINDS: &str = "key kinds";
 
 /// What barriers mean to a task with several channels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -73,6 +101,8 @@ pub enum CheckpointMode {
 pub struct Checkpointing {
     /// What barriers mean.
     pub mode: CheckpointMode,
+    /// Whether they may overtake what is queued; those that do are refused otherwise.
+    pub overtakes: bool,
     /// What to begin with; parts of other operators and of others' key groups are passed over. Empty: from nothing.
     pub restored: Vec<StatePart>,
     /// The task had [finished](CheckpointReport::Finished) before the checkpoint that it is restored from: it commits what
@@ -85,9 +115,13 @@ pub struct Checkpointing {
 
 impl fmt::Debug for Checkpointing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { mode, restored, has_finished, .. } = self;
+        let Self { mode, overtakes, restored, has_finished, .. } = self;
         let mut shown = f.debug_struct("Checkpointing");
-        shown.field("mode", mode).field("restored", &restored.len()).field("has_finished", has_finished);
+        shown
+            .field("mode", mode)
+            .field("overtakes", overtakes)
+            .field("restored", &restored.len())
+            .field("has_finished", has_finished);
         shown.finish_non_exhaustive()
     }
 }
@@ -97,6 +131,9 @@ impl fmt::Debug for Checkpointing {
 pub enum CheckpointOrder {
     /// A source snapshots itself and sends this barrier; others pass it over: theirs come by their channels.
     Trigger(Barrier),
+    /// The checkpoint has waited in line for too long, whether this task has seen its barrier or not: it is taken at once, and
+    /// overtakes what is queued.
+    Overtake(Barrier),
     /// The checkpoint stands: what was prepared for it may be committed.
     Complete(u64),
     /// The checkpoint will never stand.
@@ -112,10 +149,20 @@ pub enum CheckpointReport {
         checkpoint_id: u64,
         /// All that its operators keep.
         parts: Vec<StatePart>,
+        /// The checkpoint that parts [of changes](StatePart::is_of_changes) build on: the newest that it knew to stand.
+        base: Option<u64>,
         /// From the first barrier to the last, microseconds; 0 at a source.
         aligned_us: u64,
         /// How long the task stood still for its snapshot, microseconds.
         snapshot_us: u64,
+    },
+    /// It has been told that this checkpoint is to overtake: no barrier of it is left in line at its outputs. What was
+    /// acknowledged before, or is yet to be, stands beside it.
+    Overtook {
+        /// The checkpoint.
+        checkpoint_id: u64,
+        /// What its barriers have overtaken that were in line.
+        parts: Vec<StatePart>,
     },
     /// It cannot take this checkpoint. The task goes on.
     Declined {
@@ -162,6 +209,42 @@ pub enum Share {
         /// The subtask that wrote it.
         subtask: u32,
     },
+    /// Whoever reads this channel: it holds what was on its way.
+    Channel {
+        /// The edge in the job graph.
+        edge: u32,
+        /// The subtask that fills the partition.
+        producer: u32,
+        /// The subpartition of it.
+        subpartition: u32,
+    },
+}
+
+impl Share {
+    /// Whether it is of a channel: what was on its way, and no state.
+    pub fn is_in_flight(&self) -> bool {
+        matches!(self, Self::Channel { .. })
+    }
+
+    /// Whether this task takes something of a part that is shared so, of the operator with this uid.
+    pub fn is_for(self, uid: &str, task: &TaskSpec) -> bool {
+        let is_shared = match self {
+            Self::Channel { edge, producer, subpartition } => {
+                let partition = partition_id(edge, producer);
+                let mut channels =
+                    task.inputs.iter().filter(|input| input.edge == edge).flat_map(|input| &input.channels);
+                return channels.any(|read| (read.partition, read.subpartition) == (partition, subpartition));
+            }
+            Self::All { .. } => true,
+            Self::Groups { first, last, of } => {
+                of != task.max_parallelism || task.subtask >= task.parallelism || task.parallelism > of || {
+                    let own = group_range(task.subtask, of, task.parallelism);
+                    first <= *own.end() && *own.start() <= last
+                }
+            }
+        };
+        is_shared && task.operators.iter().any(|operator| operator.is_called(uid))
+    }
 }
 
 impl fmt::Debug for StatePart {
@@ -172,20 +255,22 @@ impl fmt::Debug for StatePart {
 }
 
 impl StatePart {
-    /// Whether some operator of this task takes something of it.
-    pub fn is_for(&self, task: &TaskSpec) -> bool {
-        let is_shared = match self.share {
-            Share::All { .. } => true,
-            Share::Groups { first, last, of } => {
-                of != task.max_parallelism || task.subtask >= task.parallelism || task.parallelism > of || {
-                    let own = group_range(task.subtask, of, task.parallelism);
-                    first <= *own.end() && *own.start() <= last
-                }
-            }
-        };
-        is_shared && task.operators.iter().any(|operator| operator.is_called(&self.uid))
+    /// Whether it holds just what has changed since the checkpoint that it builds on.
+    pub fn is_of_changes(&self) -> bool {
+        self.bytes.get(1) == Some(&write::OF_CHANGES)
     }
 }
+
+/// Whether what is kept under this name is nothing that anybody would miss: it comes again by itself.
+pub fn is_incidental(name: &str) -> bool {
+    [FINISHED, MEDIUM, KEY_KINDS, WATERMARK, EVENT_TIME].contains(&name)
+}
+
+/// How far key groups had come in event time, of operators that keep state by key.
+pub(crate) const EVENT_TIME: &str = "event_time";
+
+/// How far event time had come, of operators that keep it apart from their state.
+pub const WATERMARK: &str = "watermark";
 
 impl OperatorSpec {
     /// What its state is called: the user's uid, or its number in the plan, which another program would give to another.
@@ -204,7 +289,7 @@ impl OperatorSpec {
 #[cfg(test)]
 mod shares {
     use super::*;
-    use crate::spec::{Codec, OperatorKind, Payload};
+    use crate::spec::{Codec, OperatorKind, Payload, StateBackend};
 
     fn task(subtask: u32, parallelism: u32, uid: Option<&str>) -> TaskSpec {
         let operator = OperatorSpec {
@@ -226,32 +311,29 @@ mod shares {
             max_parallelism: 128,
             codec: Codec::Typed,
             object_reuse: false,
+            state: StateBackend::Memory,
             operators: vec![operator],
             inputs: vec![],
             outputs: vec![],
         }
     }
 
-    fn part(uid: &str, share: Share) -> StatePart {
-        StatePart { uid: uid.into(), name: "state".into(), share, bytes: vec![] }
-    }
-
     #[test]
     fn a_part_goes_to_those_who_own_one_of_its_groups() {
-        let half = part("#7", Share::Groups { first: 0, last: 63, of: 128 });
+        let half = Share::Groups { first: 0, last: 63, of: 128 };
         let takes = |parallelism| -> Vec<_> {
-            (0..parallelism).filter(|subtask| half.is_for(&task(*subtask, parallelism, None))).collect()
+            (0..parallelism).filter(|subtask| half.is_for("#7", &task(*subtask, parallelism, None))).collect()
         };
         assert_eq!((takes(1), takes(2), takes(3), takes(4)), (vec![0], vec![0], vec![0, 1], vec![0, 1]));
-        assert!((0..3).all(|subtask| part("#7", Share::All { subtask: 5 }).is_for(&task(subtask, 3, None))));
+        assert!((0..3).all(|subtask| Share::All { subtask: 5 }.is_for("#7", &task(subtask, 3, None))));
     }
 
     #[test]
     fn a_part_is_of_the_operator_that_has_its_name() {
         let all = Share::All { subtask: 0 };
-        assert!(part("#7", all).is_for(&task(0, 1, None)) && !part("#8", all).is_for(&task(0, 1, None)));
-        assert!(part("mine", all).is_for(&task(0, 1, Some("mine"))));
-        assert!(!part("#7", all).is_for(&task(0, 1, Some("mine"))));
+        assert!(all.is_for("#7", &task(0, 1, None)) && !all.is_for("#8", &task(0, 1, None)));
+        assert!(all.is_for("mine", &task(0, 1, Some("mine"))));
+        assert!(!all.is_for("#7", &task(0, 1, Some("mine"))));
         assert_eq!(task(0, 1, None).operators[0].state_uid(), "#7");
     }
 }

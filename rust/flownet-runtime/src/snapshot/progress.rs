@@ -9,6 +9,8 @@ pub(crate) struct Progress {
     report: Arc<dyn Fn(CheckpointReport) + Send + Sync>,
     /// The newest that it took or declined.
     last_seen: Option<u64>,
+    /// The newest that it knows to stand.
+    complete: Option<u64>,
     end: Option<End>,
 }
 
@@ -23,7 +25,7 @@ struct End {
 
 impl Progress {
     pub(crate) fn new(checkpointing: &Checkpointing) -> Self {
-        Self { report: Arc::clone(&checkpointing.report), last_seen: None, end: None }
+        Self { report: Arc::clone(&checkpointing.report), last_seen: None, complete: None, end: None }
     }
 
     /// Whether this checkpoint is news.
@@ -50,13 +52,19 @@ impl Progress {
         }
     }
 
+    /// The newest checkpoint that stands, as far as it was told.
+    pub(crate) fn complete(&self) -> Option<u64> {
+        self.complete
+    }
+
     pub(crate) fn on_complete(&mut self, checkpoint_id: u64) {
+        self.complete = self.complete.max(Some(checkpoint_id));
         if let Some(end) = &mut self.end {
             end.is_kept |= end.first_taken.is_some_and(|first| first <= checkpoint_id);
         }
     }
 
-    /// Whether all that the task has done is kept (I3).
+    /// Whether all that the task has done is kept (I4).
     pub(crate) fn may_end(&self) -> bool {
         self.end.as_ref().is_some_and(|end| end.is_kept)
     }
@@ -75,6 +83,7 @@ mod tests {
         let report = Arc::clone(&told);
         let mut progress = Progress::new(&Checkpointing {
             mode: CheckpointMode::ExactlyOnce,
+            overtakes: false,
             restored: vec![],
             has_finished: false,
             report: Arc::new(move |said| report.lock().unwrap().push(said)),
@@ -82,6 +91,7 @@ mod tests {
         let taken = |checkpoint_id| CheckpointReport::Acknowledged {
             checkpoint_id,
             parts: vec![],
+            base: None,
             aligned_us: 0,
             snapshot_us: 0,
         };

@@ -1,14 +1,16 @@
 //! Bytes to state.
 
+use std::collections::BTreeMap;
+
 use flownet_core::KeyGroup;
 use flownet_core::keygroup::{hash_key, key_group};
 use serde::{Deserialize, Serialize};
 
-use super::write::{OF_GROUPS, OF_ITEMS, VERSION};
-use super::{Share, StatePart};
+use super::write::{CHANGED, OF_CHANGES, OF_CHANNEL, OF_GROUPS, OF_ITEMS, REMOVED, VERSION};
+use super::{Share, StatePart, is_incidental};
 use crate::error::TaskError;
 use crate::operator::KeyedRecord;
-use crate::state::{Held, KeyGroupRange, KeyedState};
+use crate::state::{Held, KeyGroupRange, KeyedState, LargeState, Values};
 use crate::timer::{TimerKey, TimerService};
 use crate::varint::{take_varint, unzigzag};
 
@@ -35,6 +37,22 @@ pub enum SnapshotError {
         state: String,
         /// Where it breaks the format.
         what: String,
+    },
+    /// The operator keeps nothing of the kind.
+    #[error("state '{state}' was kept of operator '{uid}', which has none: the checkpoint is of another dataflow")]
+    Unknown {
+        /// The operator.
+        uid: String,
+        /// Its state.
+        state: String,
+    },
+    /// The operator cannot go on with it.
+    #[error("operator '{uid}' cannot go on from the checkpoint: {reason}")]
+    Refused {
+        /// The operator.
+        uid: String,
+        /// Why.
+        reason: String,
     },
     /// The job has another number of key groups now, so keys would lie elsewhere.
     #[error(
@@ -70,6 +88,14 @@ pub struct KeyedPart<'a> {
     pub groups: Vec<Input<'a>>,
 }
 
+/// One part of what lies by key group.
+struct Tracked<'a> {
+    /// The first key group of the subtask that wrote it.
+    writer: u16,
+    is_of_changes: bool,
+    part: KeyedPart<'a>,
+}
+
 impl<'a> Restored<'a> {
     /// Of `parts`, those of the operator with this uid.
     pub fn of(uid: &str, parts: &'a [StatePart], subtask: u32, range: KeyGroupRange) -> Self {
@@ -81,6 +107,20 @@ impl<'a> Restored<'a> {
         self.parts.is_empty()
     }
 
+    /// For who keeps nothing: there must be nothing, but for what a stage keeps of any operator.
+    pub(crate) fn refuse(&self) -> Result<(), TaskError> {
+        match self.parts.iter().find(|part| !is_incidental(&part.name)) {
+            None => Ok(()),
+            Some(part) => Err(SnapshotError::Unknown { uid: part.uid.clone(), state: part.name.clone() }.into()),
+        }
+    }
+
+    /// The error of an operator that cannot go on with what was kept.
+    #[cold]
+    pub fn refused(&self, operator: &str, reason: impl std::fmt::Display) -> TaskError {
+        SnapshotError::Refused { uid: operator.to_owned(), reason: reason.to_string() }.into()
+    }
+
     /// Whether some subtask kept something under this name.
     pub fn has(&self, name: &str) -> bool {
         self.named(name).next().is_some()
@@ -88,7 +128,30 @@ impl<'a> Restored<'a> {
 
     /// What lies by key group under this name.
     pub fn groups(&self, name: &str) -> Result<Vec<KeyedPart<'a>>, TaskError> {
-        self.named(name).filter_map(|part| self.keyed_part(part).transpose()).collect()
+        self.named(name).filter_map(|part| self.keyed_part(part, OF_GROUPS).transpose()).collect()
+    }
+
+    /// The header of each part under this name that is of key groups owned here, with the first and the last of its groups.
+    pub(crate) fn headers(&self, name: &str) -> Result<Vec<(u16, u16, Input<'a>)>, TaskError> {
+        let mut headers = Vec::new();
+        for part in self.named(name) {
+            let Share::Groups { first, last, .. } = part.share else { continue };
+            let kind = if part.is_of_changes() { OF_CHANGES } else { OF_GROUPS };
+            headers.extend(self.keyed_part(part, kind)?.map(|keyed| (first, last, keyed.header)));
+        }
+        Ok(headers)
+    }
+
+    /// What this subtask kept under this name as one number, if there are as many subtasks as before; else the least that
+    /// any of them kept.
+    pub fn own_or_least(&self, name: &str, parallelism: u32) -> Result<Option<i64>, TaskError> {
+        let mut all = Vec::new();
+        for (subtask, mut item) in self.items(name)? {
+            all.push((subtask, item.signed()?));
+        }
+        let is_same = self.is_of_as_many(name, parallelism);
+        let mine = all.into_iter().filter(|(subtask, _)| !is_same || *subtask == self.subtask);
+        Ok(mine.map(|(_, number)| number).min())
     }
 
     /// What belongs to no key under this name: by subtask that wrote it, in order.
@@ -105,35 +168,125 @@ impl<'a> Restored<'a> {
         Ok(items)
     }
 
+    /// Whether what belongs to no key under this name is of the subtasks that there are now, so that each may take its own.
+    pub fn is_of_as_many(&self, name: &str, parallelism: u32) -> bool {
+        let writers = self.named(name).filter_map(|part| match part.share {
+            Share::All { subtask } => Some(subtask),
+            Share::Groups { .. } | Share::Channel { .. } => None,
+        });
+        let mut count = 0;
+        writers.inspect(|_| count += 1).all(|subtask| subtask < parallelism) && count == parallelism
+    }
+
     /// Of the items of a name, those that this subtask takes where each is to be taken by one: its own where it wrote some
     /// and there are as many subtasks as before, else each in turn.
     pub fn dealt_items(&self, name: &str, parallelism: u32) -> Result<Vec<Input<'a>>, TaskError> {
         let items = self.items(name)?;
-        let before = self.named(name).filter(|part| matches!(part.share, Share::All { .. })).count();
-        let is_same = before == parallelism as usize;
+        let is_same = self.is_of_as_many(name, parallelism);
         let turns = (0..parallelism).cycle();
         let mine =
             |(turn, (subtask, _)): &(u32, (u32, Input<'a>))| self.subtask == if is_same { *subtask } else { *turn };
         Ok(turns.zip(items).filter(mine).map(|(_, (_, input))| input).collect())
     }
 
-    /// Puts back what [`Snapshot::add_keyed`](super::Snapshot::add_keyed) wrote.
-    pub fn read_keyed<V>(
+    /// Of the items of a name, those that this subtask takes where each is to be taken by one, and where those of one
+    /// subtask belong together: they come to one subtask, in their order, and its own to itself if it is still there.
+    pub fn dealt_lists(&self, name: &str, parallelism: u32) -> Result<Vec<Input<'a>>, TaskError> {
+        let mine = self.items(name)?.into_iter().filter(|(subtask, _)| subtask % parallelism == self.subtask);
+        Ok(mine.map(|(_, input)| input).collect())
+    }
+
+    /// Puts back what [`Snapshot::add_keyed`](super::Snapshot::add_keyed) wrote, changes upon what they build on. Gives the
+    /// header of each subtask that wrote some of it, as of its last snapshot.
+    pub fn read_keyed<V, E: From<TaskError>>(
         &self,
         name: &str,
         state: &mut KeyedState<Held<V>>,
-        mut read: impl FnMut(&mut Input<'a>) -> Result<V, TaskError>,
-    ) -> Result<(), TaskError> {
-        for part in self.groups(name)? {
+        read: impl FnMut(&mut Input<'a>) -> Result<V, E>,
+    ) -> Result<Vec<Input<'a>>, E> {
+        self.read_each(name, read, |record, value| {
+            match value {
+                Some(value) => {
+                    let put = state.insert(record.key, record.hash, Held::new(record, value));
+                    drop(put.map_err(TaskError::from)?);
+                }
+                None => drop(state.remove(record.key, record.hash)),
+            }
+            Ok(())
+        })
+    }
+
+    /// The same for what [`Snapshot::add_large`](super::Snapshot::add_large) wrote, which is one form.
+    pub fn read_large<V>(
+        &self,
+        name: &str,
+        state: &mut LargeState<V>,
+        values: &impl Values<V>,
+    ) -> Result<Vec<Input<'a>>, TaskError> {
+        self.read_each(
+            name,
+            |input| values.read(input),
+            |record, value| match value {
+                Some(value) => state.put(record.key, record.hash, Held::new(record, value), values),
+                None => state.remove(record.key, record.hash, values),
+            },
+        )
+    }
+
+    /// Reads what is kept of each key, or that nothing is any more, as it comes.
+    fn read_each<V, E: From<TaskError>>(
+        &self,
+        name: &str,
+        mut read: impl FnMut(&mut Input<'a>) -> Result<V, E>,
+        mut put: impl FnMut(&KeyedRecord<'a>, Option<V>) -> Result<(), E>,
+    ) -> Result<Vec<Input<'a>>, E> {
+        let mut headers: BTreeMap<u16, Input<'a>> = BTreeMap::new();
+        for Tracked { writer, is_of_changes, part } in self.tracked(name)? {
+            headers.insert(writer, part.header);
             for mut entries in part.groups {
                 while !entries.is_empty() {
                     let record = entries.key()?;
-                    let value = read(&mut entries)?;
-                    state.insert(record.key, record.hash, Held::new(&record, value))?;
+                    let is_held = !is_of_changes || entries.is_changed()?;
+                    let value = is_held.then(|| read(&mut entries)).transpose()?;
+                    put(&record, value)?;
                 }
             }
         }
-        Ok(())
+        Ok(headers.into_values().collect())
+    }
+
+    /// Puts back the values of slices of time, changes upon what they build on: each may come again, as it was later. Gives how
+    /// far time had come, and up to when windows had fired: the least that any subtask said.
+    pub fn read_slices<V, E: From<TaskError>>(
+        &self,
+        name: &str,
+        mut read: impl FnMut(&mut Input<'a>) -> Result<V, E>,
+        mut put_back: impl FnMut(i64, &KeyedRecord<'a>, V),
+    ) -> Result<Option<(i64, i64)>, E> {
+        let mut parts = self.tracked(name)?;
+        // Of each subtask as it said last: how far time had come, and when the first of its slices begins.
+        let mut times = BTreeMap::new();
+        for Tracked { writer, is_of_changes, part } in &mut parts {
+            let (clock_ms, fired_ms) = (part.header.signed()?, part.header.signed()?);
+            let begin_ms = if *is_of_changes { part.header.signed()? } else { i64::MIN };
+            times.insert(*writer, (clock_ms, fired_ms, begin_ms));
+        }
+        for Tracked { writer, part, .. } in parts {
+            let (.., begin_ms) = times[&writer];
+            for mut entries in part.groups {
+                while !entries.is_empty() {
+                    let start_ms = entries.signed()?;
+                    let record = entries.key()?;
+                    let value = read(&mut entries)?;
+                    // What has been given out and forgotten since is still part of what changes build on.
+                    if start_ms >= begin_ms {
+                        put_back(start_ms, &record, value);
+                    }
+                }
+            }
+        }
+        let times = times.into_values().map(|(clock_ms, fired_ms, _)| (clock_ms, fired_ms));
+        Ok(times.reduce(|one, other| (one.0.min(other.0), one.1.min(other.1))))
     }
 
     /// Puts back what [`Snapshot::add_timers`](super::Snapshot::add_timers) wrote.
@@ -149,12 +302,29 @@ impl<'a> Restored<'a> {
         Ok(())
     }
 
+    /// What lies by key group under this name, changes behind what they build on.
+    fn tracked(&self, name: &str) -> Result<Vec<Tracked<'a>>, TaskError> {
+        let mut all: Vec<Tracked<'a>> = Vec::new();
+        for part in self.named(name) {
+            let (is_of_changes, Share::Groups { first: writer, .. }) = (part.is_of_changes(), part.share) else {
+                continue;
+            };
+            let kind = if is_of_changes { OF_CHANGES } else { OF_GROUPS };
+            let Some(keyed) = self.keyed_part(part, kind)? else { continue };
+            if is_of_changes && all.iter().all(|before| before.writer != writer) {
+                return Err(keyed.header.broken("changes without what they build on"));
+            }
+            all.push(Tracked { writer, is_of_changes, part: keyed });
+        }
+        Ok(all)
+    }
+
     fn named(&self, name: &str) -> impl Iterator<Item = &'a StatePart> {
         self.parts.iter().copied().filter(move |part| part.name == name)
     }
 
     /// None if nothing of it is owned here.
-    fn keyed_part(&self, part: &'a StatePart) -> Result<Option<KeyedPart<'a>>, TaskError> {
+    fn keyed_part(&self, part: &'a StatePart, kind: u8) -> Result<Option<KeyedPart<'a>>, TaskError> {
         let Share::Groups { first, last, of } = part.share else { return Ok(None) };
         let now = self.range.max_parallelism();
         if of != now {
@@ -165,7 +335,7 @@ impl<'a> Restored<'a> {
         if last < own_first || own_last < first {
             return Ok(None);
         }
-        let mut input = Input::body(part, OF_GROUPS)?;
+        let mut input = Input::body(part, kind)?;
         let header = input.nested()?;
         let mut groups = Vec::new();
         while !input.is_empty() {
@@ -209,6 +379,20 @@ impl<'a> Input<'a> {
         }
     }
 
+    /// What was kept elsewhere than in a part; `part` says of which state.
+    pub(crate) fn kept(part: &'a StatePart, bytes: &'a [u8]) -> Self {
+        Self { part, bytes, group: None }
+    }
+
+    /// The key group whose entries these are.
+    pub(crate) fn group(&self) -> Option<u16> {
+        self.group.map(|(group, _)| group.get())
+    }
+
+    pub(super) fn of_channel(part: &'a StatePart) -> Result<Self, TaskError> {
+        Self::body(part, OF_CHANNEL)
+    }
+
     /// Whether all was read.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
@@ -227,6 +411,15 @@ impl<'a> Input<'a> {
                 Ok(*byte)
             }
             None => Err(self.broken("it ends too early")),
+        }
+    }
+
+    /// Whether a key among changes is held.
+    fn is_changed(&mut self) -> Result<bool, TaskError> {
+        match self.byte()? {
+            REMOVED => Ok(false),
+            CHANGED => Ok(true),
+            other => Err(self.broken(format_args!("{other} where 0 or 1 is expected"))),
         }
     }
 
@@ -265,10 +458,7 @@ impl<'a> Input<'a> {
     /// A key, as the record without a value that would bring it.
     pub fn key(&mut self) -> Result<KeyedRecord<'a>, TaskError> {
         let key = self.block()?;
-        let given = match self.varint()? {
-            0 => None,
-            more => Some(self.take(more - 1)?),
-        };
+        let given = self.given()?;
         let hash = hash_key(key);
         if let Some((group, of)) = self.group
             && key_group(hash, of) != group
@@ -278,6 +468,14 @@ impl<'a> Input<'a> {
             );
         }
         Ok(KeyedRecord::of_key(key, hash, given))
+    }
+
+    /// The form that a key was given in, where that was another than the canonical one.
+    pub(crate) fn given(&mut self) -> Result<Option<&'a [u8]>, TaskError> {
+        match self.varint()? {
+            0 => Ok(None),
+            more => self.take(more - 1).map(Some),
+        }
     }
 
     /// The error of bytes that break the format here.

@@ -1,5 +1,7 @@
 //! What is written comes back, for whichever subtasks there are then; what nobody wrote is an error.
 
+use std::collections::BTreeMap;
+
 use flownet_core::keygroup::{hash_key, key_group};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
@@ -28,6 +30,11 @@ fn is_of(key: &[u8], subtask: u32, parallelism: u32) -> bool {
 /// Everything by key, and the timers, that the parts give to subtasks of this number.
 type All = (Vec<(Vec<u8>, Option<Vec<u8>>, u64)>, Vec<(i64, Vec<u8>)>);
 
+fn write_one(_: &[u8], held: &Held<u64>, out: &mut Vec<u8>) -> Result<(), TaskError> {
+    crate::varint::put_varint(out, held.value);
+    Ok(())
+}
+
 fn read_back(parts: &[StatePart], parallelism: u32) -> Result<All, TaskError> {
     let (mut values, mut timers) = (Vec::new(), Vec::new());
     for subtask in 0..parallelism {
@@ -44,6 +51,18 @@ fn read_back(parts: &[StatePart], parallelism: u32) -> Result<All, TaskError> {
     values.sort();
     timers.sort();
     Ok((values, timers))
+}
+
+#[test]
+fn an_operator_that_keeps_nothing_refuses_the_state_of_another() {
+    let part =
+        |name: &str| StatePart { uid: "op".into(), name: name.into(), share: Share::All { subtask: 0 }, bytes: vec![] };
+    let of_any = [part(MEDIUM), part(FINISHED)];
+    assert_eq!(Restored::of("op", &of_any, 0, range(0, 1)).refuse(), Ok(()));
+    let of_another = [part(MEDIUM), part("count")];
+    let refused = Restored::of("op", &of_another, 0, range(0, 1)).refuse().unwrap_err().to_string();
+    assert!(refused.contains("state 'count' was kept of operator 'op', which has none"), "{refused}");
+    assert_eq!(Restored::of("other", &of_another, 0, range(0, 1)).refuse(), Ok(()));
 }
 
 proptest! {
@@ -70,10 +89,7 @@ proptest! {
                 }
             }
             let mut to = Snapshot::new("op", subtask, 1);
-            to.add_keyed("state", &state, |_, value, out| {
-                crate::varint::put_varint(out, *value);
-                Ok(())
-            }).unwrap();
+            to.add_keyed(("state", &[]), &mut state, write_one).unwrap();
             to.add_timers("timers", range(subtask, before), &timers).unwrap();
             parts.extend(to.into_parts());
         }
@@ -106,6 +122,30 @@ proptest! {
     }
 
     #[test]
+    fn lists_go_to_one_subtask_each_and_stay_whole(counts in vec(0usize..4, 1..5), after in 1u32..6) {
+        let mut parts = Vec::new();
+        let mut expected = Vec::new();
+        for (subtask, count) in (0u8..).zip(&counts) {
+            let items: Vec<[u8; 2]> = (0..*count).map(|item| [subtask, item as u8]).collect();
+            let mut to = Snapshot::new("op", subtask.into(), 1);
+            to.add_items("list", &items);
+            parts.extend(to.into_parts());
+            expected.extend(items);
+        }
+        let mut found = Vec::new();
+        for subtask in 0..after {
+            let from = Restored::of("op", &parts, subtask, range(subtask, after));
+            let dealt = from.dealt_lists("list", after).unwrap();
+            let dealt: Vec<_> = dealt.into_iter().map(|mut item| [item.byte().unwrap(), item.byte().unwrap()]).collect();
+            prop_assert!(dealt.is_sorted(), "each list is in its order");
+            prop_assert!(dealt.iter().all(|item| u32::from(item[0]) % after == subtask));
+            found.extend(dealt);
+        }
+        found.sort_unstable();
+        prop_assert_eq!(found, expected);
+    }
+
+    #[test]
     fn any_bytes_are_state_or_an_error(mut bytes in vec(any::<u8>(), 0..80), is_likely in any::<bool>()) {
         if is_likely {
             bytes.splice(0..0, [1, 1, 0]);
@@ -125,6 +165,137 @@ proptest! {
             prop_assert!(items.is_ok() || matches!(items, Err(TaskError::Snapshot(_))));
         }
     }
+}
+
+/// A subtask with checkpoints that come to stand, or not, and are told of, or not yet.
+struct Kept {
+    state: KeyedState<Held<u64>>,
+    model: BTreeMap<u8, u64>,
+    taken: u64,
+    /// What each checkpoint is made of, with what it builds on, and what was held then.
+    all: BTreeMap<u64, (Vec<StatePart>, BTreeMap<u8, u64>)>,
+    complete: Option<u64>,
+    of_changes: usize,
+}
+
+impl Kept {
+    fn new() -> Self {
+        let (state, model, all) = (KeyedState::new(range(0, 1)), BTreeMap::new(), BTreeMap::new());
+        Self { state, model, taken: 0, all, complete: None, of_changes: 0 }
+    }
+
+    fn set(&mut self, key: u8, value: u64) {
+        let record = KeyedRecord::of_key(std::slice::from_ref(&key), hash_key(&[key]), None);
+        // As folds change a value, or as functions put another.
+        match self.state.get_mut(&[key], record.hash) {
+            Some(held) if value.is_multiple_of(2) => held.value = value,
+            _ => drop(self.state.insert(&[key], record.hash, Held::new(&record, value)).unwrap()),
+        }
+        self.model.insert(key, value);
+    }
+
+    fn remove(&mut self, key: u8) {
+        self.state.remove(&[key], hash_key(&[key]));
+        self.model.remove(&key);
+    }
+
+    fn take_checkpoint(&mut self) {
+        self.taken += 1;
+        let mut to = Snapshot::new("op", 0, self.taken).on(self.complete);
+        to.add_keyed(("state", &[]), &mut self.state, write_one).unwrap();
+        let mut parts = Vec::new();
+        for part in to.into_parts() {
+            if part.is_of_changes() {
+                self.of_changes += 1;
+                parts.extend(self.all[&self.complete.expect("changes build on one that stands")].0.iter().cloned());
+            }
+            parts.push(part);
+        }
+        self.all.insert(self.taken, (parts, self.model.clone()));
+    }
+
+    fn check(&self) {
+        for (parts, held) in self.all.values() {
+            let (values, _) = read_back(parts, 2).unwrap();
+            let values: BTreeMap<u8, u64> = values.into_iter().map(|(key, _, value)| (key[0], value)).collect();
+            assert_eq!(values, *held);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn changes_upon_what_stands_are_all_that_is_held(
+        actions in vec((0u8..20, any::<u8>(), any::<u64>()), 0..120),
+        keys in 1u8..60,
+    ) {
+        let mut kept = Kept::new();
+        (0..keys).for_each(|key| kept.set(key, 1));
+        for (action, key, value) in actions {
+            match action {
+                0..3 => kept.take_checkpoint(),
+                // Any that was taken may come to stand; that is told late, and in order.
+                3..6 => kept.complete = kept.complete.max(Some(value % (kept.taken + 1)).filter(|told| *told > 0)),
+                6..12 => kept.set(key % keys, value),
+                12 => (0..keys).for_each(|key| kept.set(key, value)),
+                _ => kept.remove(key % keys),
+            }
+        }
+        kept.check();
+    }
+}
+
+#[test]
+fn what_was_not_touched_is_not_written_again() {
+    let mut kept = Kept::new();
+    (0..=255).for_each(|key| kept.set(key, 7));
+    let mut lens = Vec::new();
+    for round in 0..40 {
+        kept.take_checkpoint();
+        let (parts, _) = &kept.all[&kept.taken];
+        lens.push((parts.len(), parts.last().unwrap().bytes.len()));
+        kept.complete = Some(kept.taken);
+        kept.set(1, round);
+        kept.remove(2);
+    }
+    kept.check();
+    let (whole, longest) = (lens[0].1, lens.iter().map(|(parts, _)| *parts).max());
+    assert!(lens[1].1 * 10 < whole, "{lens:?}");
+    assert_eq!((longest, kept.of_changes), (Some(17), 40 - 3), "a whole one from time to time: {lens:?}");
+}
+
+#[test]
+fn state_whose_keys_come_and_go_is_written_whole_and_lists_no_more_keys_than_it_holds() {
+    let mut state: KeyedState<Held<u64>> = KeyedState::new(range(0, 1));
+    let take = |state: &mut KeyedState<Held<u64>>, id: u64| {
+        let mut to = Snapshot::new("op", 0, id).on(id.checked_sub(1).filter(|base| *base > 0));
+        to.add_keyed(("state", &[]), state, write_one).unwrap();
+        to.into_parts().remove(0).is_of_changes()
+    };
+    assert!(!take(&mut state, 1));
+    for key in 0..10_000u32 {
+        let key = key.to_le_bytes();
+        let record = KeyedRecord::of_key(&key, hash_key(&key), None);
+        state.insert(&key, record.hash, Held::new(&record, 0)).unwrap();
+        state.remove(&key, record.hash).unwrap();
+    }
+    assert!(!take(&mut state, 2), "so many were removed that nobody knows which");
+    assert!(take(&mut state, 3));
+}
+
+#[test]
+fn changes_without_what_they_build_on_are_refused() {
+    let mut kept = Kept::new();
+    kept.set(1, 1);
+    kept.set(2, 1);
+    kept.take_checkpoint();
+    kept.complete = Some(1);
+    kept.set(1, 2);
+    kept.take_checkpoint();
+    let (parts, _) = &kept.all[&2];
+    assert!(parts[1].is_of_changes());
+    let refused = read_back(&parts[1..], 1).unwrap_err().to_string();
+    assert!(refused.contains("changes without what they build on"), "{refused}");
 }
 
 #[test]

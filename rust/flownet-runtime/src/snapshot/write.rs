@@ -4,13 +4,17 @@ use flownet_core::keygroup::key_group;
 
 use super::{Share, StatePart};
 use crate::error::TaskError;
-use crate::state::{Held, KeyGroupRange, KeyedState, StateError};
+use crate::state::{Base, Changes, Held, KeyGroupRange, KeyedState, LargeState, StateError, Values};
 use crate::timer::{TimerKey, TimerService};
 use crate::varint::{put_varint, zigzag};
 
 pub(super) const VERSION: u8 = 1;
 pub(super) const OF_GROUPS: u8 = 1;
 pub(super) const OF_ITEMS: u8 = 2;
+pub(super) const OF_CHANGES: u8 = 3;
+pub(super) const OF_CHANNEL: u8 = 4;
+pub(super) const REMOVED: u8 = 0;
+pub(super) const CHANGED: u8 = 1;
 
 /// What one subtask of an operator keeps, as it is written out.
 #[derive(Debug)]
@@ -18,13 +22,22 @@ pub struct Snapshot<'a> {
     uid: &'a str,
     subtask: u32,
     checkpoint_id: u64,
+    complete: Option<u64>,
     parts: Vec<StatePart>,
+    /// Of the keys that were written, a bit for each byte that one began with.
+    first_bytes: [u64; 4],
 }
 
 impl<'a> Snapshot<'a> {
     /// Nothing yet, of a subtask of the operator with this uid.
     pub fn new(uid: &'a str, subtask: u32, checkpoint_id: u64) -> Self {
-        Self { uid, subtask, checkpoint_id, parts: Vec::new() }
+        Self { uid, subtask, checkpoint_id, complete: None, parts: Vec::new(), first_bytes: [0; 4] }
+    }
+
+    /// The same, which may build on what was kept for this checkpoint.
+    #[must_use]
+    pub fn on(self, complete: Option<u64>) -> Self {
+        Self { complete, ..self }
     }
 
     /// The checkpoint that it is for.
@@ -41,27 +54,97 @@ impl<'a> Snapshot<'a> {
     ) -> Result<(), TaskError> {
         let mut groups = Groups::new(range);
         write(&mut groups)?;
-        let (first, last) = (range.first().get(), range.last().get());
-        let share = Share::Groups { first, last, of: range.max_parallelism() };
-        self.add(name, share, groups.into_bytes());
+        self.add_body(name, OF_GROUPS, groups);
         Ok(())
     }
 
-    /// Adds a value for each key.
+    /// The checkpoint that what lies by key group is written upon, as what has changed since: one that stands. None: all of it
+    /// is written, as there is none, or `are_few` says that what was touched since is not much less.
+    pub(crate) fn base(&self, changes: &Changes, are_few: impl FnOnce(Base) -> bool) -> Option<Base> {
+        self.complete.and_then(|complete| changes.base(complete)).filter(|base| are_few(*base))
+    }
+
+    /// Adds what lies by key group: what has changed since `base`, or all of it.
+    pub(crate) fn add_upon(&mut self, base: Option<Base>, name: &str, groups: Groups, changes: &mut Changes) {
+        let bytes = self.add_body(name, if base.is_some() { OF_CHANGES } else { OF_GROUPS }, groups);
+        changes.on_taken(self.checkpoint_id, self.complete, base, bytes);
+    }
+
+    fn add_body(&mut self, name: &str, kind: u8, groups: Groups) -> usize {
+        let range = groups.range;
+        let (first, last) = (range.first().get(), range.last().get());
+        let share = Share::Groups { first, last, of: range.max_parallelism() };
+        let bytes = groups.into_bytes(kind);
+        let len = bytes.len();
+        self.add(name, share, bytes);
+        len
+    }
+
+    /// Adds what is kept by key: all of it, or what has changed since a checkpoint that stands. `header` concerns all keys;
+    /// `write` appends what is kept for one.
     pub fn add_keyed<V>(
         &mut self,
-        name: &str,
-        state: &KeyedState<Held<V>>,
-        mut write: impl FnMut(&[u8], &V, &mut Vec<u8>) -> Result<(), TaskError>,
+        (name, header): (&str, &[i64]),
+        state: &mut KeyedState<Held<V>>,
+        mut write: impl FnMut(&[u8], &Held<V>, &mut Vec<u8>) -> Result<(), TaskError>,
     ) -> Result<(), TaskError> {
-        self.add_groups(name, state.range(), |groups| {
-            for (group, key, held) in state.iter() {
-                let out = groups.at(group.get());
-                put_key(out, key, held.given());
-                write(held.key_value(key), &held.value, out)?;
+        let mut groups = Groups::with_header(state.range(), header);
+        // Changes of most keys are no shorter than the whole, and one more part to read.
+        let base = self.base(state.changes(), |base| 2 * state.touched_since(base).count() <= state.len());
+        groups.put_held(state, base, |key, held, out| {
+            self.note_key(key);
+            write(key, held, out)
+        })?;
+        if let Some(base) = base {
+            groups.put_removed(state.removed_since(base))?;
+        }
+        self.add_upon(base, name, groups, state.changes_mut());
+        Ok(())
+    }
+
+    /// The same of state that may be on disk in part: from there it comes as it was written.
+    pub fn add_large<V>(
+        &mut self,
+        (name, header): (&str, &[i64]),
+        state: &mut LargeState<V>,
+        values: &impl Values<V>,
+    ) -> Result<(), TaskError> {
+        let mut groups = Groups::with_header(state.range(), header);
+        let base = self.base(state.held().changes(), |base| state.are_few_touched_since(base));
+        groups.put_held(state.held(), base, |key, held, out| {
+            self.note_key(key);
+            values.write(held.key_value(key), &held.value, out)
+        })?;
+        state.each_on_disk(base, |group, key, given, value| {
+            self.note_key(key);
+            let out = groups.at(group.get());
+            put_block(out, key);
+            out.extend_from_slice(given);
+            if base.is_some() {
+                out.push(CHANGED);
             }
+            out.extend_from_slice(value);
             Ok(())
-        })
+        })?;
+        if let Some(base) = base {
+            let removed = state.removed_since(base)?;
+            groups.put_removed(removed.into_iter())?;
+        }
+        self.add_upon(base, name, groups, state.changes_mut());
+        Ok(())
+    }
+
+    /// Takes note of a key that is written.
+    #[inline]
+    pub(crate) fn note_key(&mut self, key: &[u8]) {
+        let first = key.first().copied().unwrap_or_default();
+        self.first_bytes[usize::from(first / 64)] |= 1 << (first % 64);
+    }
+
+    /// The bytes that keys began with which were written.
+    pub(crate) fn first_bytes_of_keys(&self) -> impl Iterator<Item = u8> {
+        let all = self.first_bytes;
+        (0..=u8::MAX).filter(move |byte| all[usize::from(byte / 64)] & (1 << (byte % 64)) != 0)
     }
 
     /// Adds the timers of keys.
@@ -115,9 +198,52 @@ pub struct Groups {
 }
 
 impl Groups {
-    fn new(range: KeyGroupRange) -> Self {
+    pub(crate) fn new(range: KeyGroupRange) -> Self {
         let groups = usize::from(range.last().get() - range.first().get()) + 1;
         Self { range, header: Vec::new(), entries: vec![Vec::new(); groups] }
+    }
+
+    fn with_header(range: KeyGroupRange, header: &[i64]) -> Self {
+        let mut groups = Self::new(range);
+        header.iter().for_each(|value| put_signed(&mut groups.header, *value));
+        groups
+    }
+
+    /// Adds what is held: what was touched since `base`, or all of it.
+    fn put_held<V>(
+        &mut self,
+        state: &KeyedState<Held<V>>,
+        base: Option<Base>,
+        mut write: impl FnMut(&[u8], &Held<V>, &mut Vec<u8>) -> Result<(), TaskError>,
+    ) -> Result<(), TaskError> {
+        match base {
+            None => {
+                for (group, key, held) in state.iter() {
+                    let out = self.at(group.get());
+                    put_key(out, key, held.given());
+                    write(key, held, out)?;
+                }
+            }
+            Some(base) => {
+                for (group, key, held) in state.touched_since(base) {
+                    let out = self.at(group.get());
+                    put_key(out, key, held.given());
+                    out.push(CHANGED);
+                    write(key, held, out)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds that keys are not held any more.
+    fn put_removed<'k>(&mut self, removed: impl Iterator<Item = (u32, &'k [u8])>) -> Result<(), TaskError> {
+        for (hash, key) in removed {
+            let out = self.of(hash)?;
+            put_key(out, key, None);
+            out.push(REMOVED);
+        }
+        Ok(())
     }
 
     /// Where the entries of a key with this hash go.
@@ -126,14 +252,14 @@ impl Groups {
         Ok(self.at(key_group(hash, self.range.max_parallelism()).get()))
     }
 
-    fn at(&mut self, group: u16) -> &mut Vec<u8> {
+    pub(crate) fn at(&mut self, group: u16) -> &mut Vec<u8> {
         &mut self.entries[usize::from(group - self.range.first().get())]
     }
 
-    fn into_bytes(self) -> Vec<u8> {
+    fn into_bytes(self, kind: u8) -> Vec<u8> {
         let entries: usize = self.entries.iter().map(|entries| entries.len() + 8).sum();
         let mut bytes = Vec::with_capacity(entries + self.header.len() + 8);
-        bytes.extend([VERSION, OF_GROUPS]);
+        bytes.extend([VERSION, kind]);
         put_block(&mut bytes, &self.header);
         for (group, entries) in (self.range.first().get()..).zip(self.entries) {
             if !entries.is_empty() {
@@ -167,6 +293,11 @@ pub(crate) fn put_option(out: &mut Vec<u8>, value: Option<i64>) {
 /// Appends a key, and the form it was given in where that is another than the canonical one.
 pub fn put_key(out: &mut Vec<u8>, key: &[u8], given: Option<&[u8]>) {
     put_block(out, key);
+    put_given(out, given);
+}
+
+/// The second half of that.
+pub(crate) fn put_given(out: &mut Vec<u8>, given: Option<&[u8]>) {
     match given {
         None => out.push(0),
         Some(given) => {

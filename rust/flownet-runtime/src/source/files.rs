@@ -38,9 +38,10 @@ impl TextFiles {
         Self { readers, open: VecDeque::new() }
     }
 
-    /// What is not read yet, file by file.
-    pub fn unread(&self) -> impl Iterator<Item = TextSplit> {
-        self.readers.iter().flat_map(TextReader::unread)
+    /// What is to be read yet, file by file. Of the lines of the last poll of one file so many count as read, if that is said.
+    pub fn unread(&self, of: Option<(usize, u64)>) -> impl Iterator<Item = TextSplit> {
+        let read = move |file: usize| of.filter(|(of, _)| *of == file).map(|(_, read)| read);
+        self.readers.iter().enumerate().flat_map(move |(file, reader)| reader.unread(read(file)))
     }
 
     /// How many there are.
@@ -80,7 +81,8 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::text::{TextSplits, tests::expected_lines};
+    use super::super::text::TextSplits;
+    use super::super::text::tests::{expected_lines, next_of_all};
     use super::*;
 
     proptest! {
@@ -100,7 +102,7 @@ mod tests {
             prop_assert_eq!(files.len(), contents.len());
             let mut lines = vec![Vec::new(); contents.len()];
             let mut read = |file: usize, files: &mut TextFiles| -> bool {
-                let line = files.turn_to(file).next_line().unwrap().map(<[u8]>::to_vec);
+                let line = next_of_all(files.turn_to(file)).unwrap();
                 let has_line = line.is_some();
                 lines[file].extend(line);
                 has_line

@@ -63,6 +63,14 @@ pub enum SourceError {
         /// What was seen.
         how: String,
     },
+    /// A file that is followed cannot be read on.
+    #[error("{message}")]
+    Followed {
+        /// Its path.
+        path: String,
+        /// Why, and what to do.
+        message: String,
+    },
     /// A line that was to be text is not UTF-8.
     #[error(
         "{input}: a line is not UTF-8, at byte {at} of {line}; errors='replace' puts U+FFFD there, 'ignore' leaves it out"

@@ -38,6 +38,8 @@ pub struct TextSplit {
     pub end: u64,
     /// The file as it was listed.
     pub listed: FileState,
+    /// Of its lines, so many were emitted before and are not given again.
+    pub passed: u64,
 }
 
 /// What tells one state of a file from another.
@@ -169,7 +171,7 @@ impl TextSplits {
         let mut file = File::open(path).map_err(|error| unreadable(path, &error))?;
         let listed = FileState::of(metadata);
         let mut add = |place, start, end| {
-            let split = TextSplit { path: path.to_owned(), start, end, listed };
+            let split = TextSplit { path: path.to_owned(), start, end, listed, passed: 0 };
             self.splits.push(PlacedSplit { turn: self.files + place, split });
         };
         if listed.bytes == 0 && file.read(&mut [0]).map_err(|error| unreadable(path, &error))? > 0 {
@@ -186,15 +188,10 @@ impl TextSplits {
 }
 
 impl TextSplit {
-    /// No lines of a file, whatever its state.
-    pub fn nothing_of(path: PathBuf) -> Self {
-        Self { path, start: 0, end: 0, listed: FileState { bytes: 0, version: None } }
-    }
-
     /// Appends it: path: block, start, end: varint, file as listed: varint bytes, and 00, or 01 with device, inode: varint,
-    /// seconds and nanoseconds of its last change: signed.
+    /// seconds and nanoseconds of its last change: signed; lines that were emitted: varint, nothing for none.
     pub fn write(&self, out: &mut Vec<u8>) {
-        let Self { path, start, end, listed } = self;
+        let Self { path, start, end, listed, passed } = self;
         put_block(out, path.as_os_str().as_bytes());
         put_varint(out, *start);
         put_varint(out, *end);
@@ -205,6 +202,9 @@ impl TextSplit {
             put_varint(out, place.1);
             put_signed(out, modified.0);
             put_signed(out, modified.1);
+        }
+        if *passed > 0 {
+            put_varint(out, *passed);
         }
     }
 
@@ -219,7 +219,8 @@ impl TextSplit {
                 modified: (input.signed()?, input.signed()?),
             }),
         };
-        Ok(Self { path, start, end, listed: FileState { bytes, version } })
+        let passed = if input.is_empty() { 0 } else { input.varint()? };
+        Ok(Self { path, start, end, listed: FileState { bytes, version }, passed })
     }
 }
 
@@ -228,6 +229,8 @@ impl TextSplit {
 pub struct TextReader {
     splits: VecDeque<TextSplit>,
     current: Option<OpenSplit>,
+    /// Where [`begin`](Self::begin) was called last.
+    begun: u64,
     splits_begun: u64,
     buffer: LineBuffer,
     max_line_bytes: usize,
@@ -237,7 +240,10 @@ pub struct TextReader {
 struct OpenSplit {
     file: File,
     split: TextSplit,
+    /// All of the file was read.
     ended: bool,
+    /// All lines of the split were given.
+    is_over: bool,
 }
 
 impl TextReader {
@@ -246,34 +252,51 @@ impl TextReader {
         Self {
             splits: splits.into(),
             current: None,
+            begun: 0,
             splits_begun: 0,
             buffer: LineBuffer::new(max_line_bytes),
             max_line_bytes,
         }
     }
 
-    /// The next line, without its end (`\n` or `\r\n`); `None` after the last line of the last split.
-    pub fn next_line(&mut self) -> Result<Option<&[u8]>, SourceError> {
-        loop {
-            let Some(open) = &mut self.current else {
-                let Some(split) = self.splits.pop_front() else { return Ok(None) };
-                self.current = Some(OpenSplit::open(split, &mut self.buffer)?);
-                self.splits_begun += 1;
-                continue;
-            };
-            if self.buffer.offset() < open.split.end {
-                let taken = self.buffer.take_line(open.ended);
-                if let Some(line) = taken.map_err(|too_long| open.too_long(&too_long, self.max_line_bytes))? {
-                    return Ok(Some(self.buffer.line(line)));
-                }
-                if !open.ended {
-                    open.read_into(&mut self.buffer)?;
-                    continue;
-                }
+    /// Goes on with the split, or begins the next one: the lines that are read from here on are of one. False: there is none
+    /// left.
+    pub fn begin(&mut self) -> Result<bool, SourceError> {
+        self.current.take_if(|open| open.is_over);
+        if self.current.is_none() {
+            let Some(split) = self.splits.pop_front() else { return Ok(false) };
+            let passed = split.passed;
+            self.current = Some(OpenSplit::open(split, &mut self.buffer)?);
+            self.splits_begun += 1;
+            for _ in 0..passed {
+                self.next_line()?;
             }
-            open.check()?;
-            self.current = None;
         }
+        self.begun = self.buffer.offset();
+        Ok(true)
+    }
+
+    /// The next line, without its end (`\n` or `\r\n`); `None` after the last line of the split.
+    pub fn next_line(&mut self) -> Result<Option<&[u8]>, SourceError> {
+        let Some(open) = &mut self.current else { return Ok(None) };
+        while self.buffer.offset() < open.split.end {
+            let taken = self.buffer.take_line(open.ended);
+            if let Some(line) = taken.map_err(|too_long| open.too_long(&too_long, self.max_line_bytes))? {
+                return Ok(Some(self.buffer.line(line)));
+            }
+            if open.ended {
+                break;
+            }
+            open.read_into(&mut self.buffer)?;
+        }
+        open.check()?;
+        open.is_over = true;
+        Ok(None)
+    }
+
+    /// Whether all lines of all splits were given.
+    pub fn is_over(&self) -> bool {
+        self.splits.is_empty() && self.current.as_ref().is_none_or(|open| open.is_over)
     }
 
     /// Closes its file and gives its memory back, until the next line is asked for. False: there is nothing to close, or the
@@ -281,15 +304,18 @@ impl TextReader {
     pub fn rest(&mut self) -> bool {
         let Some(open) = self.current.take_if(|open| open.split.listed.bytes > 0) else { return false };
         // Lines end right before the next one: where that begins, a split may begin.
-        self.splits.push_front(TextSplit { start: self.buffer.offset(), ..open.split });
+        self.splits.push_front(TextSplit { start: self.buffer.offset(), passed: 0, ..open.split });
         self.buffer = LineBuffer::new(self.max_line_bytes);
         true
     }
 
-    /// What is not read yet: the rest of the split that is being read, and those after it.
-    pub fn unread(&self) -> impl Iterator<Item = TextSplit> {
-        let rest = |open: &OpenSplit| TextSplit { start: self.buffer.offset(), ..open.split.clone() };
-        self.current.iter().map(rest).chain(self.splits.iter().cloned()).filter(|split| split.start < split.end)
+    /// What is to be read yet: the rest of the split that is being read, and those after it. Of the lines since
+    /// [`begin`](Self::begin) all count as read, or so many.
+    pub fn unread(&self, read: Option<u64>) -> impl Iterator<Item = TextSplit> {
+        let (start, passed) = read.map_or((self.buffer.offset(), 0), |read| (self.begun, read));
+        let rest = move |open: &OpenSplit| TextSplit { start, passed, ..open.split.clone() };
+        let current = self.current.iter().filter(move |open| read.is_some() || !open.is_over).map(rest);
+        current.chain(self.splits.iter().cloned()).filter(|split| split.start < split.end)
     }
 
     /// Splits begun so far: while it stays, lines come from the file of [`path`](Self::path).
@@ -308,7 +334,7 @@ impl OpenSplit {
     /// Opens the file and finds the first line that begins in the split.
     fn open(split: TextSplit, buffer: &mut LineBuffer) -> Result<Self, SourceError> {
         let file = File::open(&split.path).map_err(|error| unreadable(&split.path, &error))?;
-        let mut open = Self { file, split, ended: false };
+        let mut open = Self { file, split, ended: false, is_over: false };
         // Before anything is made of what stands there now.
         open.check()?;
         // From one byte before: if that one ends a line, the split begins with a line of its own.
@@ -373,11 +399,23 @@ pub(super) mod tests {
         lines
     }
 
+    /// The next line of all splits.
+    pub(in super::super) fn next_of_all(reader: &mut TextReader) -> Result<Option<Vec<u8>>, SourceError> {
+        loop {
+            if let Some(line) = reader.next_line()? {
+                return Ok(Some(line.to_vec()));
+            }
+            if !reader.begin()? {
+                return Ok(None);
+            }
+        }
+    }
+
     fn read_all(splits: Vec<TextSplit>) -> Result<Vec<Vec<u8>>, SourceError> {
         let mut reader = TextReader::new(splits, 1 << 20);
         let mut lines = Vec::new();
-        while let Some(line) = reader.next_line()? {
-            lines.push(line.to_vec());
+        while let Some(line) = next_of_all(&mut reader)? {
+            lines.push(line);
         }
         Ok(lines)
     }
@@ -417,13 +455,13 @@ pub(super) mod tests {
         let folder = folder(&[("a", "line\n".repeat(100_000).as_bytes())]);
         let splits = TextSplits::plan(&[folder.path()], split_bytes).unwrap();
         let mut reader = TextReader::new(splits.of_subtask(0, 1), 1 << 20);
-        assert_eq!(reader.next_line().unwrap(), Some(&b"line"[..]));
+        assert_eq!(next_of_all(&mut reader).unwrap(), Some(b"line".to_vec()));
         (reader, folder)
     }
 
     fn rest(reader: &mut TextReader) -> Result<usize, SourceError> {
         let mut lines = 0;
-        while reader.next_line()?.is_some() {
+        while next_of_all(reader)?.is_some() {
             lines += 1;
         }
         Ok(lines)
@@ -480,7 +518,7 @@ pub(super) mod tests {
         assert_eq!(TextSplits::plan(&[folder.path(), &gone], 10).unwrap_err(), missing);
 
         let listed = FileState::of(&fs::metadata(folder.path()).unwrap());
-        let splits = vec![TextSplit { path: gone, start: 0, end: 10, listed }];
+        let splits = vec![TextSplit { path: gone, start: 0, end: 10, listed, passed: 0 }];
         assert_eq!(read_all(splits).unwrap_err(), missing);
     }
 
@@ -510,7 +548,7 @@ pub(super) mod tests {
         let splits = TextSplits::plan(&[folder.path()], 100).unwrap();
         let mut reader = TextReader::new(splits.of_subtask(0, 1), 8);
         assert_eq!(reader.path(), None);
-        assert_eq!(reader.next_line().unwrap(), Some(&b"short"[..]));
+        assert_eq!(next_of_all(&mut reader).unwrap(), Some(b"short".to_vec()));
         assert_eq!(reader.path(), Some(folder.path().join("a").as_path()));
         let input = folder.path().join("a").display().to_string();
         let expected = SourceError::LineTooLong { input, offset: 6, max_bytes: 8 };
@@ -532,6 +570,39 @@ pub(super) mod tests {
             let lines = read_all(splits.iter().cloned().collect()).unwrap();
             let expected: Vec<_> = contents.iter().flat_map(|content| expected_lines(content)).collect();
             prop_assert_eq!(lines, expected);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn wherever_reading_is_cut_off_it_goes_on_behind_what_was_emitted(
+            content in proptest::collection::vec(proptest::sample::select(b"abc\n\n\r".to_vec()), 0..200),
+            split_bytes in 1u64..100,
+            polls in proptest::collection::vec((0usize..8, 0usize..8), 0..40),
+        ) {
+            let folder = folder(&[("a", &content)]);
+            let mut left = TextSplits::plan(&[folder.path()], split_bytes).unwrap().of_subtask(0, 1);
+            let mut lines = Vec::new();
+            for (most, emitted) in polls {
+                let mut reader = TextReader::new(left, 1 << 20);
+                let mut poll = || {
+                    let mut polled = Vec::new();
+                    let has_begun = reader.begin().unwrap();
+                    while has_begun && polled.len() < most && let Some(line) = reader.next_line().unwrap() {
+                        polled.push(line.to_vec());
+                    }
+                    polled
+                };
+                lines.extend(poll());
+                let mut last = poll();
+                let is_cut_off = emitted < last.len();
+                last.truncate(emitted);
+                left = reader.unread(is_cut_off.then_some(last.len() as u64)).collect();
+                lines.extend(last);
+            }
+            lines.extend(read_all(left).unwrap());
+            prop_assert_eq!(lines, expected_lines(&content));
         }
     }
 }

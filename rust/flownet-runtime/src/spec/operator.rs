@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::window::WindowSpec;
 use crate::source::TextSplit;
 use crate::time::Clock;
-use crate::watermark::Watermarks;
+use crate::watermark::{Alignment, Watermarks};
 
 /// What one operator does.
 ///
@@ -29,6 +29,8 @@ pub enum OperatorKind {
         #[serde(default)]
         makes_its_own: bool,
     },
+    /// Source: splits that are read from any position, of an object of the user, which is the payload.
+    FromSource,
     /// Source: records and event time as a script says, which is the payload.
     FromScript {
         /// Its records have times. Default: true.
@@ -83,6 +85,9 @@ pub enum OperatorKind {
         /// Without records for so long the subtask is idle. Default: never.
         #[serde(default)]
         idle_after_ms: Option<u64>,
+        /// The sources that its source waits for. Default: none.
+        #[serde(default)]
+        alignment: Option<Alignment>,
     },
     /// By key: one value from many records, given out for each.
     Fold(Fold),
@@ -124,6 +129,20 @@ pub enum OperatorKind {
         #[serde(default)]
         inputs: ProcessInputs,
     },
+    /// Where an iteration begins: takes what comes from before it, and what its end feeds back.
+    IterationHead {
+        /// Number of the iteration in the dataflow.
+        iteration: u32,
+    },
+    /// Where it ends: records for which the function is true leave, others go round again; all do if there is no function.
+    IterationTail {
+        /// Number of the iteration in the dataflow.
+        iteration: u32,
+        /// What a subtask may take for what waits to go round, in memory.
+        memory_bytes: u64,
+        /// And then on disk.
+        disk_bytes: u64,
+    },
     /// Sink: to standard output.
     Print {
         /// Written in front of each line. Default: nothing.
@@ -133,9 +152,15 @@ pub enum OperatorKind {
     /// Sink: to the process of the caller.
     Collect,
     /// Sink: lines to files in a folder.
-    WriteText {
+    WriteFiles {
         /// The folder.
         path: FilePath,
+        /// What a line looks like. Default: text.
+        #[serde(default)]
+        format: LineFormat,
+        /// Line that each file begins with. Default: none.
+        #[serde(default)]
+        header: Option<String>,
     },
     /// Sink: to an object of the user.
     Sink,
@@ -146,6 +171,30 @@ pub enum OperatorKind {
         /// Its settings.
         settings: BTreeMap<String, String>,
     },
+}
+
+/// What the lines of a file are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LineFormat {
+    /// The text of the record.
+    #[default]
+    Text,
+    /// JSON, by the function that the payload makes.
+    Json,
+    /// Comma-separated values, by the function that the payload makes.
+    Csv,
+}
+
+impl LineFormat {
+    /// How names of files end.
+    pub fn suffix(self) -> &'static str {
+        match self {
+            Self::Text => "txt",
+            Self::Json => "jsonl",
+            Self::Csv => "csv",
+        }
+    }
 }
 
 fn yes() -> bool {
@@ -272,6 +321,19 @@ impl OperatorKind {
         }
     }
 
+    /// Whether what it keeps by key may lie on disk where the job says so.
+    pub fn can_keep_on_disk(&self) -> bool {
+        matches!(self, Self::Fold(_) | Self::Process { .. })
+    }
+
+    /// What it aligns the source of its task by.
+    pub fn alignment(&self) -> Option<&Alignment> {
+        match self {
+            Self::AssignTimestamps { alignment, .. } => alignment.as_ref(),
+            _ => None,
+        }
+    }
+
     /// Whether it looks at the times of records.
     pub fn uses_timestamps(&self) -> bool {
         match self {
@@ -287,9 +349,22 @@ impl OperatorKind {
         !matches!(self, Self::FromIterable { .. } | Self::FromScript { .. } | Self::SocketText { .. })
     }
 
-    /// Whether a checkpoint can keep what it works on.
-    pub fn can_be_kept(&self) -> bool {
-        !matches!(self, Self::MapAsync { .. })
+    /// Whether it keeps what a job that goes on would miss, whatever its function is. Of a `process` without keys and of a
+    /// sink of the user only what they kept tells.
+    pub fn keeps_state(&self) -> bool {
+        match self {
+            Self::FromCollection
+            | Self::FromSource
+            | Self::ReadText { .. }
+            | Self::MapAsync { .. }
+            | Self::WriteFiles { .. } => true,
+            Self::Fold(_) | Self::Window { .. } | Self::Process { .. } => true,
+            Self::IntervalJoin { .. } | Self::AsOfJoin { .. } => true,
+            Self::FromIterable { .. } | Self::FromScript { .. } | Self::SocketText { .. } => false,
+            Self::Map | Self::FlatMap | Self::Filter | Self::AssignTimestamps { .. } | Self::ProcessAll { .. } => false,
+            Self::IterationHead { .. } | Self::IterationTail { .. } => true,
+            Self::Print { .. } | Self::Collect | Self::Sink | Self::Custom { .. } => false,
+        }
     }
 
     /// Whether what it emits has the times of what it was given.
@@ -302,6 +377,7 @@ impl OperatorKind {
         match self {
             Self::FromCollection => "from_collection",
             Self::FromIterable { .. } => "from_iterable",
+            Self::FromSource => "from_source",
             Self::FromScript { .. } => "from_script",
             Self::ReadText { .. } => "read_text",
             Self::SocketText { .. } => "socket_text",
@@ -315,9 +391,12 @@ impl OperatorKind {
             Self::Process { .. } | Self::ProcessAll { .. } => "process",
             Self::IntervalJoin { .. } => "interval_join",
             Self::AsOfJoin { .. } => "as_of_join",
+            Self::IterationHead { .. } | Self::IterationTail { .. } => "iterate",
             Self::Print { .. } => "print",
             Self::Collect => "collect",
-            Self::WriteText { .. } => "write_text",
+            Self::WriteFiles { format: LineFormat::Text, .. } => "write_text",
+            Self::WriteFiles { format: LineFormat::Json, .. } => "write_json",
+            Self::WriteFiles { format: LineFormat::Csv, .. } => "write_csv",
             Self::Sink => "sink_to",
             Self::Custom { name, .. } => name,
         }

@@ -5,12 +5,17 @@
 //!
 //! # Invariants
 //! - I1: what is told never goes back, and never passes the time of a part that has not ended and is not idle.
-//! - I2: of the parts only the one whose turn it is can fall silent; for all others the idle clock stands.
+//! - I2: the idle clock runs for the part whose turn it is, and for those that are said to have nothing; for all others it
+//!   stands.
 //! - I3: who was said to be idle is said to be back before its next record or watermark.
-//! - I4: a part that has ended has no say; when all have, nothing more is told: the end of the input speaks for itself.
+//! - I4: a part that has ended has no say; when all have, nothing more is told: the end of the input speaks for itself. A
+//!   source whose parts come as it runs is idle as long as it has none.
+//! - I5: of a source that is aligned with others, no part takes more than one record, or one batch where other parts are
+//!   behind, once it has come further than the source may go.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use super::alignment::Limit;
 use super::{Generated, Generator, Watermarks};
 use crate::time::{NO_TIMESTAMP, TimeSignal};
 
@@ -19,8 +24,12 @@ use crate::time::{NO_TIMESTAMP, TimeSignal};
 pub enum SplitSignal {
     /// It reads so many, numbered from 0; said once, before its first record.
     Among(u32),
+    /// It reads so many by now, numbered from 0, and others may come: then it is said again.
+    Growing(u32),
     /// The records that follow are of this one.
     Of(u32),
+    /// This one has nothing for now: until it is said to be the next, its idle clock runs.
+    Silent(u32),
     /// This one has no more records.
     Ended(u32),
 }
@@ -35,12 +44,17 @@ pub struct SplitWatermarks {
     generator: Generator,
     /// The other parts that have not ended.
     others: BTreeMap<u32, Generator>,
+    /// Those that have nothing for now.
+    silent: BTreeSet<u32>,
     /// All parts have ended.
     is_over: bool,
     /// Whether the source has said that there are parts.
     has_parts: bool,
+    /// How many it has had, where others may come.
+    growing: Option<u32>,
     /// What was told of all together.
     told: Generator,
+    limit: Limit,
 }
 
 impl SplitWatermarks {
@@ -52,10 +66,60 @@ impl SplitWatermarks {
             current: 0,
             generator: Generator::new(watermarks, idle_after_ms),
             others: BTreeMap::new(),
+            silent: BTreeSet::new(),
             is_over: false,
             has_parts: false,
+            growing: None,
             told: Generator::new(Watermarks::Own, None),
+            limit: Limit::none(),
         }
+    }
+
+    /// The same, of a source that is aligned with others: until it is told how far it may go, it waits with its first record.
+    #[must_use]
+    pub fn aligned(self) -> Self {
+        Self { limit: Limit::of(NO_TIMESTAMP, self.watermarks), ..self }
+    }
+
+    /// Whether it is.
+    pub fn is_aligned(&self) -> bool {
+        self.limit.is_some()
+    }
+
+    /// It may go so far.
+    pub fn align(&mut self, limit_ms: i64) {
+        if self.is_aligned() {
+            self.limit = Limit::of(limit_ms, self.watermarks);
+        }
+    }
+
+    /// Whether it has come further: all its parts have.
+    pub fn is_ahead(&self) -> bool {
+        self.limit.is_some_and(|limit_ms| self.reached_ms().is_some_and(|reached_ms| reached_ms > limit_ms))
+    }
+
+    /// Whether this record may be why; asked for each.
+    #[inline]
+    pub fn may_be_ahead(&self, timestamp_ms: i64) -> bool {
+        self.limit.may_be_behind(timestamp_ms)
+    }
+
+    /// How far those that are aligned with it may take it to have come: the watermark that would be told now. None where
+    /// nobody waits for it.
+    pub fn reached_ms(&self) -> Option<i64> {
+        let parts = self.others.values().chain([&self.generator]).filter(|part| !self.is_over && !part.is_idle);
+        parts.map(Generator::due_ms).min().map(|due_ms| due_ms.max(self.told.told_ms))
+    }
+
+    /// The record came to [`may_be_ahead`](Self::may_be_ahead), and other parts are behind: until the batch is over, it is no
+    /// use to ask again.
+    pub fn go_on_to_end_of_batch(&mut self) {
+        self.limit.rest();
+    }
+
+    /// The batch is over.
+    pub fn end_batch(&mut self) {
+        self.limit.wake();
     }
 
     /// The last watermark that was told.
@@ -82,8 +146,14 @@ impl SplitWatermarks {
                 self.has_parts = true;
                 Generated::default()
             }
+            SplitSignal::Growing(count) => self.grow(count),
             SplitSignal::Of(split) => {
+                self.silent.remove(&split);
                 self.turn_to(split);
+                Generated::default()
+            }
+            SplitSignal::Silent(split) => {
+                self.silent.insert(split);
                 Generated::default()
             }
             SplitSignal::Ended(split) => self.end(split),
@@ -94,6 +164,16 @@ impl SplitWatermarks {
     #[inline]
     pub fn on_record(&mut self, timestamp_ms: i64) -> bool {
         self.generator.on_record(timestamp_ms) && self.told.on_record(timestamp_ms)
+    }
+
+    /// Takes a record of this time, if there is nothing to be said before it and nobody to be held behind it; false leaves it.
+    #[inline]
+    pub fn take_plain(&mut self, timestamp_ms: i64) -> bool {
+        let is_plain = !self.generator.is_idle && !self.may_be_ahead(timestamp_ms);
+        if is_plain {
+            self.generator.on_record(timestamp_ms);
+        }
+        is_plain
     }
 
     /// When [`on_period`](Self::on_period) is wanted.
@@ -109,8 +189,8 @@ impl SplitWatermarks {
     /// A period is over. Time in which records cannot be sent on, or the source may not read, is no sign of there being none.
     pub fn on_period(&mut self, now_ms: i64, is_available: bool) -> Generated {
         self.generator.on_period(now_ms, is_available);
-        for generator in self.others.values_mut() {
-            generator.on_period(now_ms, false);
+        for (split, generator) in &mut self.others {
+            generator.on_period(now_ms, is_available && self.silent.contains(split));
         }
         self.combined()
     }
@@ -135,6 +215,22 @@ impl SplitWatermarks {
         others.chain([(self.generator.reached_ms(), self.current)]).min().map(|(_, split)| split)
     }
 
+    /// So many parts there are by now: those that are new hold time back, as any that has not begun.
+    fn grow(&mut self, count: u32) -> Generated {
+        let fresh = || Generator::new(self.watermarks, self.idle_after_ms);
+        let before = self.growing.replace(count);
+        self.has_parts = true;
+        self.is_over |= before.is_none();
+        let mut added = before.unwrap_or(0)..count;
+        if self.is_over
+            && let Some(first) = added.next()
+        {
+            (self.current, self.generator, self.is_over) = (first, fresh(), false);
+        }
+        self.others.extend(added.map(|split| (split, fresh())));
+        self.combined()
+    }
+
     fn turn_to(&mut self, split: u32) {
         let Some(next) = self.others.remove(&split) else { return };
         let before = std::mem::replace(&mut self.generator, next);
@@ -155,7 +251,8 @@ impl SplitWatermarks {
     /// What all parts together have to tell.
     fn combined(&mut self) -> Generated {
         if self.is_over {
-            return Generated::default();
+            let has_none = self.growing.is_some();
+            return if has_none { self.told.said(TimeSignal::Idle(true)) } else { Generated::default() };
         }
         let parts = || self.others.values().chain([&self.generator]);
         let Some(least_ms) = parts().filter(|part| !part.is_idle).map(|part| part.told_ms).min() else {
@@ -236,6 +333,50 @@ mod tests {
     }
 
     #[test]
+    fn parts_that_have_nothing_fall_idle_beside_the_one_that_has() {
+        let mut splits = bounded(0, Some(400), 3);
+        splits.on_record(100);
+        splits.follow(SplitSignal::Silent(1));
+        splits.follow(SplitSignal::Silent(2));
+        assert_eq!(told(splits.on_period(0, true)), []);
+        splits.on_record(200);
+        assert_eq!(told(splits.on_period(200, true)), []);
+        splits.follow(SplitSignal::Of(2));
+        splits.on_record(150);
+        splits.follow(SplitSignal::Of(0));
+        splits.on_record(300);
+        assert_eq!(told(splits.on_period(400, true)), [TimeSignal::Watermark(149)], "1 is idle, and 2 was back before");
+    }
+
+    #[test]
+    fn a_source_whose_parts_come_as_it_runs_is_idle_as_long_as_it_has_none() {
+        let mut splits = SplitWatermarks::new(Watermarks::Bounded { delay_ms: 0 }, Some(400));
+        assert_eq!(told(splits.follow(SplitSignal::Growing(0))), [TimeSignal::Idle(true)]);
+        assert_eq!((splits.wanted(), splits.reached_ms(), told(splits.on_period(0, true))), (None, None, vec![]));
+        assert_eq!(told(splits.follow(SplitSignal::Growing(1))), [TimeSignal::Idle(false)]);
+        assert_eq!((splits.wanted(), splits.current()), (Some(0), 0));
+        assert!(!splits.on_record(100), "that it is back was said");
+        assert_eq!(told(splits.on_period(200, true)), [TimeSignal::Watermark(99)]);
+        // Those that come hold time back until they have records, or have had none for long.
+        assert_eq!(told(splits.follow(SplitSignal::Growing(3))), []);
+        splits.on_record(200);
+        assert_eq!(told(splits.on_period(400, true)), []);
+        assert_eq!(splits.wanted(), Some(1));
+        splits.follow(SplitSignal::Silent(1));
+        splits.follow(SplitSignal::Ended(2));
+        splits.on_record(300);
+        assert_eq!(told(splits.on_period(600, true)), []);
+        splits.on_record(400);
+        assert_eq!(told(splits.on_period(800, true)), [TimeSignal::Watermark(399)], "1 is idle");
+        splits.follow(SplitSignal::Ended(1));
+        assert_eq!(told(splits.follow(SplitSignal::Ended(0))), [TimeSignal::Idle(true)]);
+        assert_eq!(told(splits.follow(SplitSignal::Growing(4))), [TimeSignal::Idle(false)]);
+        assert_eq!((splits.wanted(), splits.current()), (Some(3), 3));
+        splits.on_record(50);
+        assert_eq!(told(splits.on_period(1000, true)), [], "time does not go back");
+    }
+
+    #[test]
     fn where_time_ends_with_the_input_the_order_of_parts_makes_no_difference() {
         let mut splits = SplitWatermarks::new(Watermarks::Never, None);
         splits.follow(SplitSignal::Among(3));
@@ -256,6 +397,67 @@ mod tests {
         assert_eq!(told(splits.said(7, TimeSignal::Watermark(99))), [], "there is no such part");
     }
 
+    #[test]
+    fn an_aligned_source_waits_with_its_first_record_until_it_is_told_how_far_it_may_go() {
+        let mut splits = SplitWatermarks::new(Watermarks::Bounded { delay_ms: 10 }, Some(200)).aligned();
+        assert!(!splits.is_ahead(), "there was no record");
+        splits.on_record(100);
+        assert!(splits.may_be_ahead(100) && splits.is_ahead());
+        assert_eq!(splits.reached_ms(), Some(89), "told or not");
+        splits.align(89);
+        assert!(!splits.is_ahead() && !splits.may_be_ahead(100) && splits.may_be_ahead(101));
+        splits.on_record(101);
+        assert!(splits.is_ahead());
+        // As long as it waits, its clock stands; later it may fall silent, and nobody waits for it.
+        splits.on_period(0, false);
+        splits.on_period(200, false);
+        assert_eq!(splits.reached_ms(), Some(90));
+        splits.align(1000);
+        splits.on_period(400, true);
+        assert_eq!((splits.reached_ms(), splits.is_ahead()), (None, false));
+        splits.align(20);
+        assert!(
+            splits.on_record(50) && splits.is_ahead(),
+            "back, it is where it was: limits may step back, time does not"
+        );
+    }
+
+    #[test]
+    fn a_source_that_is_not_aligned_never_waits() {
+        let mut splits = bounded(0, None, 2);
+        splits.align(-1000);
+        splits.on_record(i64::MAX - 1);
+        assert!(!splits.is_aligned() && !splits.is_ahead() && !splits.may_be_ahead(i64::MAX - 1));
+    }
+
+    #[test]
+    fn of_several_parts_the_one_furthest_behind_says_whether_the_source_waits() {
+        let mut splits = SplitWatermarks::new(Watermarks::Bounded { delay_ms: 0 }, None).aligned();
+        splits.follow(SplitSignal::Among(2));
+        splits.on_record(100);
+        splits.align(50);
+        assert!(splits.may_be_ahead(100) && !splits.is_ahead(), "nothing is known of the other one");
+        splits.go_on_to_end_of_batch();
+        assert!(!splits.may_be_ahead(200));
+        splits.end_batch();
+        splits.follow(SplitSignal::Of(1));
+        splits.on_record(52);
+        assert!(splits.may_be_ahead(52) && splits.is_ahead());
+        splits.follow(SplitSignal::Ended(1));
+        assert_eq!(splits.reached_ms(), Some(99));
+        splits.follow(SplitSignal::Ended(0));
+        assert_eq!((splits.reached_ms(), splits.is_ahead()), (None, false));
+    }
+
+    #[test]
+    fn of_the_users_own_watermarks_what_was_told_counts() {
+        let mut splits = SplitWatermarks::new(Watermarks::Own, None).aligned();
+        splits.on_record(100);
+        assert!(splits.may_be_ahead(100) && !splits.is_ahead());
+        splits.said(0, TimeSignal::Watermark(100));
+        assert!(splits.is_ahead());
+    }
+
     /// What the rules say, computed anew each time from all that happened to each part.
     #[derive(Clone, Default)]
     struct Part {
@@ -263,6 +465,7 @@ mod tests {
         seen: Option<i64>,
         has_ended: bool,
         has_records: bool,
+        is_silent: bool,
         quiet_ms: i64,
         is_idle: bool,
     }
@@ -271,6 +474,7 @@ mod tests {
     enum Step {
         Record(i64),
         Turn(usize),
+        Silent(usize),
         End(usize),
         Period(bool),
     }
@@ -279,6 +483,7 @@ mod tests {
         let step = prop_oneof![
             4 => (-50i64..200).prop_map(Step::Record),
             2 => (0usize..4).prop_map(Step::Turn),
+            1 => (0usize..4).prop_map(Step::Silent),
             1 => (0usize..4).prop_map(Step::End),
             4 => any::<bool>().prop_map(Step::Period),
         ];
@@ -304,8 +509,12 @@ mod tests {
                         (parts[current].has_records, parts[current].is_idle) = (true, false);
                     }
                     Step::Turn(to) if !parts[to].has_ended => {
-                        current = to;
+                        (current, parts[to].is_silent) = (to, false);
                         splits.follow(SplitSignal::Of(to as u32));
+                    }
+                    Step::Silent(of) if !parts[of].has_ended => {
+                        parts[of].is_silent = true;
+                        splits.follow(SplitSignal::Silent(of as u32));
                     }
                     Step::End(of) if !parts[of].has_ended => {
                         parts[of].has_ended = true;
@@ -320,7 +529,7 @@ mod tests {
                             part.seen = part.times.iter().max().map(|latest| latest - delay - 1);
                             if std::mem::take(&mut part.has_records) {
                                 part.quiet_ms = 0;
-                            } else if is_available && at == current && has_begun {
+                            } else if is_available && (at == current || part.is_silent) && has_begun {
                                 part.quiet_ms += PERIOD_MS;
                             }
                             part.is_idle |= idle_periods.is_some_and(|periods| part.quiet_ms >= periods * PERIOD_MS);

@@ -108,6 +108,14 @@ impl Grid {
         self.start_of(timestamp_ms, self.slice_ms)
     }
 
+    /// Whether a slice that begins at `start_ms` has `timestamp_ms` in it, without a division. Of the slice that time itself
+    /// begins in the middle of, it does not say.
+    #[inline]
+    pub(super) fn is_in_slice(&self, timestamp_ms: i64, start_ms: i64) -> bool {
+        let into = timestamp_ms.wrapping_sub(start_ms).cast_unsigned();
+        timestamp_ms >= start_ms && into < self.slice_ms.cast_unsigned() && start_ms != i64::MIN
+    }
+
     #[inline]
     fn start_of(&self, timestamp_ms: i64, step_ms: i64) -> i64 {
         let into = timestamp_ms.wrapping_sub(self.offset_ms).rem_euclid(step_ms);
@@ -172,6 +180,17 @@ mod tests {
             for window in grid.windows_of(at) {
                 prop_assert!(window.start_ms <= slice && slice + grid.slice_ms <= window.end_ms);
             }
+        }
+
+        #[test]
+        fn whether_a_slice_has_a_time_in_it_needs_no_division(
+            (at, near) in (any::<i64>(), -100i64..100), size in prop_oneof![1i64..60, 1..i64::MAX], offset in 0i64..50,
+        ) {
+            let grid = Grid::new(size, size, offset % size).unwrap();
+            let other = at.saturating_add(near);
+            let slice = grid.slice_of(at);
+            prop_assert!(!grid.is_in_slice(other, slice) || grid.slice_of(other) == slice);
+            prop_assert!(grid.is_in_slice(other, slice) || grid.slice_of(other) != slice || slice == i64::MIN);
         }
 
         #[test]

@@ -153,16 +153,18 @@ impl<V: Default, T: Default> WindowsOfKey<V, T> {
         Ok(())
     }
 
-    /// Reads back what [`write`](Self::write) wrote. No key has been asked for.
-    pub(crate) fn read<'a>(
+    /// Reads back what `write` wrote. No key has been asked for.
+    pub fn read<'a, E: From<TaskError>>(
         input: &mut Input<'a>,
-        mut read: impl FnMut(&mut Input<'a>) -> Result<(V, T), TaskError>,
-    ) -> Result<Self, TaskError> {
+        mut read: impl FnMut(&mut Input<'a>) -> Result<(V, T), E>,
+    ) -> Result<Self, E> {
         let mut windows = Self::default();
         for _ in 0..input.varint()? {
             let window = Window { start_ms: input.signed()?, end_ms: input.signed()? };
             if windows.cells.last().is_some_and(|before| window <= before.window) || window.end_ms <= window.start_ms {
-                return Err(input.broken(format_args!("a window {window:?} that is out of order or has no length")));
+                return Err(input
+                    .broken(format_args!("a window {window:?} that is out of order or has no length"))
+                    .into());
             }
             let built_in = Kept::read(input)?;
             let mut timers = [vec![], vec![]];
@@ -215,6 +217,11 @@ impl<V, T> Cell<V, T> {
     /// It asks no more.
     pub fn delete_timer(&mut self, clock: usize, time_ms: i64) {
         self.timers[clock].retain(|asked_ms| *asked_ms != time_ms);
+    }
+
+    /// Times that a trigger of the user asked for, by the clock of this number.
+    pub fn timers(&self, clock: usize) -> &[i64] {
+        &self.timers[clock]
     }
 
     /// Times at which it is to fire, or at which a trigger of the user is to be asked, by the clock of this number.

@@ -4,7 +4,7 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
 use crate::key::Key;
-use crate::state::spread;
+use crate::state::{Base, spread};
 
 /// One value a key, in the order in which the keys came. The table holds the entries themselves: a record costs one look
 /// at memory.
@@ -16,6 +16,8 @@ struct PaneEntry<V> {
     hash: u32,
     /// Entries that came before; they are told apart up to the first 2^32.
     order: u32,
+    /// After how many snapshots it was last touched, where there are any.
+    touched: u32,
     key: Key,
     value: V,
 }
@@ -30,12 +32,23 @@ impl<V> Pane<V> {
     /// The value of a key, made by `default` if there is none.
     #[inline]
     pub fn value_of(&mut self, key: &[u8], hash: u32, default: impl FnOnce() -> V) -> &mut V {
+        self.touch(key, hash, 0, default)
+    }
+
+    /// The same, which was touched now: after so many snapshots.
+    #[inline]
+    pub(super) fn touch(&mut self, key: &[u8], hash: u32, now: u32, default: impl FnOnce() -> V) -> &mut V {
         let order = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
         let found = self.0.entry(spread(hash), |held| held.hash == hash && held.key.is(key), |held| spread(held.hash));
         match found {
-            Entry::Occupied(held) => &mut held.into_mut().value,
+            Entry::Occupied(held) => {
+                let held = held.into_mut();
+                held.touched = now;
+                &mut held.value
+            }
             Entry::Vacant(free) => {
-                &mut free.insert(PaneEntry { hash, order, key: key.into(), value: default() }).into_mut().value
+                let entry = PaneEntry { hash, order, touched: now, key: key.into(), value: default() };
+                &mut free.insert(entry).into_mut().value
             }
         }
     }
@@ -76,9 +89,16 @@ impl<V> Pane<V> {
         self.0.iter().map(|entry| (entry.key.as_slice(), entry.hash, &entry.value))
     }
 
-    /// The same, in the order in which the keys came.
-    pub fn ordered_entries(&self) -> impl Iterator<Item = (&[u8], u32, &V)> {
-        let mut entries: Vec<_> = self.0.iter().collect();
+    /// How many keys were touched since a snapshot.
+    pub(crate) fn touched_since(&self, base: Base) -> usize {
+        self.0.iter().filter(|entry| base.is_before(entry.touched)).count()
+    }
+
+    /// The same as [`entries`](Self::entries), of all keys or of those that were touched since a snapshot, in the order in
+    /// which they came.
+    pub(crate) fn ordered_entries(&self, base: Option<Base>) -> impl Iterator<Item = (&[u8], u32, &V)> {
+        let is_wanted = |entry: &&PaneEntry<V>| base.is_none_or(|base| base.is_before(entry.touched));
+        let mut entries: Vec<_> = self.0.iter().filter(is_wanted).collect();
         entries.sort_unstable_by_key(|entry| entry.order);
         entries.into_iter().map(|entry| (entry.key.as_slice(), entry.hash, &entry.value))
     }

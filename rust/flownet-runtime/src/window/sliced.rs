@@ -17,6 +17,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use super::assign::{Grid, Window};
 use super::pane::Pane;
+use crate::state::{Base, Changes};
 
 /// One value for each key and slice.
 #[derive(Debug)]
@@ -28,6 +29,7 @@ pub struct SlicedWindows<V> {
     fired_ms: i64,
     /// By where they begin, in order of time; none is empty.
     slices: VecDeque<(i64, Pane<V>)>,
+    changes: Changes,
 }
 
 /// Where a record belongs.
@@ -43,10 +45,24 @@ pub enum Added<'a, V> {
     Between,
 }
 
+/// The slice of a record.
+enum Place {
+    At(usize),
+    Between,
+    Late,
+}
+
 impl<V> SlicedWindows<V> {
     /// No open windows.
     pub fn new(grid: Grid, lateness_ms: i64) -> Self {
-        Self { grid, lateness_ms, clock_ms: i64::MIN, fired_ms: i64::MIN, slices: VecDeque::new() }
+        Self {
+            grid,
+            lateness_ms,
+            clock_ms: i64::MIN,
+            fired_ms: i64::MIN,
+            slices: VecDeque::new(),
+            changes: Changes::default(),
+        }
     }
 
     /// What the windows are.
@@ -64,21 +80,38 @@ impl<V> SlicedWindows<V> {
     /// `hash` is the key's hash, which the caller already has.
     #[inline]
     pub fn add(&mut self, key: &[u8], hash: u32, timestamp_ms: i64, default: impl FnOnce() -> V) -> Added<'_, V> {
-        let slice = self.grid.slice_of(timestamp_ms);
         // Nearly all records are of the newest slice, and far from late.
         let at = match self.slices.back() {
-            Some((newest, _)) if *newest == slice => self.slices.len() - 1,
-            _ => {
-                let Some(last) = self.grid.last_window_of(timestamp_ms) else { return Added::Between };
-                if self.is_over(last) {
-                    return Added::Late;
-                }
-                self.place_of(slice)
-            }
+            Some((newest, _)) if self.grid.is_in_slice(timestamp_ms, *newest) => self.slices.len() - 1,
+            _ => match self.place_for(timestamp_ms, self.clock_ms) {
+                Place::At(at) => at,
+                Place::Between => return Added::Between,
+                Place::Late => return Added::Late,
+            },
         };
         // Without lateness no window fires twice.
-        let fired_before = self.lateness_ms > 0 && self.clock_ms != i64::MIN && self.has_fired(timestamp_ms);
-        let value = self.slices[at].1.value_of(key, hash, default);
+        let fired_before =
+            self.lateness_ms > 0 && self.clock_ms != i64::MIN && self.has_fired(timestamp_ms, self.clock_ms);
+        let value = self.slices[at].1.touch(key, hash, self.changes.now().taken(), default);
+        if fired_before { Added::FiredBefore(value) } else { Added::Open(value) }
+    }
+
+    /// The same for a key for which time has come further, to `clock_ms`.
+    #[cold]
+    pub fn add_ahead(
+        &mut self,
+        clock_ms: i64,
+        (key, hash): (&[u8], u32),
+        timestamp_ms: i64,
+        default: impl FnOnce() -> V,
+    ) -> Added<'_, V> {
+        let at = match self.place_for(timestamp_ms, clock_ms) {
+            Place::At(at) => at,
+            Place::Between => return Added::Between,
+            Place::Late => return Added::Late,
+        };
+        let fired_before = self.has_fired(timestamp_ms, clock_ms);
+        let value = self.slices[at].1.touch(key, hash, self.changes.now().taken(), default);
         if fired_before { Added::FiredBefore(value) } else { Added::Open(value) }
     }
 
@@ -113,16 +146,16 @@ impl<V> SlicedWindows<V> {
         self.slices.range(from..).take_while(in_window).map(|(_, pane)| pane)
     }
 
-    /// The windows of a record that have fired, and fire again because it came within the allowed lateness.
-    pub fn firing_again(&self, timestamp_ms: i64) -> impl Iterator<Item = Window> + use<'_, V> {
-        let is_fired = |window: &Window| window.max_ms() <= self.clock_ms && !self.is_over(*window);
+    /// The windows of a record that have fired by `clock_ms`, and fire again because it came within the allowed lateness.
+    pub fn firing_again(&self, timestamp_ms: i64, clock_ms: i64) -> impl Iterator<Item = Window> + use<'_, V> {
+        let is_fired = move |window: &Window| window.max_ms() <= clock_ms && !self.is_over(*window, clock_ms);
         self.grid.windows_of(timestamp_ms).filter(is_fired)
     }
 
     /// Takes out the earliest slice, and when it begins, if no window needs it any more.
     pub fn pop_expired(&mut self) -> Option<(i64, Pane<V>)> {
         let &(start_ms, _) = self.slices.front()?;
-        let is_expired = self.grid.last_window_of(start_ms).is_none_or(|last| self.is_over(last));
+        let is_expired = self.grid.last_window_of(start_ms).is_none_or(|last| self.is_over(last, self.clock_ms));
         if is_expired { self.slices.pop_front() } else { None }
     }
 
@@ -134,7 +167,7 @@ impl<V> SlicedWindows<V> {
     /// The windows that hold something and may still fire, in order of time.
     pub fn open_windows(&self) -> impl Iterator<Item = Window> {
         let windows = self.slices.iter().flat_map(|(start_ms, _)| self.grid.windows_of(*start_ms));
-        windows.filter(|window| !self.is_over(*window)).collect::<BTreeSet<_>>().into_iter()
+        windows.filter(|window| !self.is_over(*window, self.clock_ms)).collect::<BTreeSet<_>>().into_iter()
     }
 
     /// Whether a window is yet to fire for the first time.
@@ -152,10 +185,34 @@ impl<V> SlicedWindows<V> {
         (self.clock_ms, self.fired_ms) = (clock_ms, fired_ms);
     }
 
-    /// The value of a key in the slice that begins at `start_ms`, whatever time it is.
+    /// Sets the value of a key in the slice that begins at `start_ms`, whatever time it is.
     pub fn put_back(&mut self, start_ms: i64, key: &[u8], hash: u32, value: V) {
         let at = self.place_of(self.grid.slice_of(start_ms));
-        self.slices[at].1.value_of(key, hash, || value);
+        let mut value = Some(value);
+        let held = self.slices[at].1.value_of(key, hash, || value.take().expect("default is called at most once"));
+        if let Some(value) = value {
+            *held = value;
+        }
+    }
+
+    /// When the first slice begins; those before it that there were are gone.
+    pub(crate) fn begin_ms(&self) -> i64 {
+        self.slices.front().map_or(i64::MAX, |(start_ms, _)| *start_ms)
+    }
+
+    /// What has changed since snapshots.
+    pub(crate) fn changes(&self) -> &Changes {
+        &self.changes
+    }
+
+    /// The same, to be told of a snapshot.
+    pub(crate) fn changes_mut(&mut self) -> &mut Changes {
+        &mut self.changes
+    }
+
+    /// Whether few values were touched since a snapshot.
+    pub(crate) fn are_few_since(&self, base: Base) -> bool {
+        2 * self.slices.iter().map(|(_, pane)| pane.touched_since(base)).sum::<usize>() <= self.len()
     }
 
     /// Values held, over all slices.
@@ -168,15 +225,23 @@ impl<V> SlicedWindows<V> {
         self.slices.is_empty()
     }
 
-    /// Whether it fires no more, not even for late records.
-    fn is_over(&self, window: Window) -> bool {
-        window.max_ms().saturating_add(self.lateness_ms) <= self.clock_ms
+    /// Whether it fires no more by `clock_ms`, not even for late records.
+    fn is_over(&self, window: Window, clock_ms: i64) -> bool {
+        window.max_ms().saturating_add(self.lateness_ms) <= clock_ms
     }
 
     #[inline]
-    fn has_fired(&self, timestamp_ms: i64) -> bool {
+    fn has_fired(&self, timestamp_ms: i64, clock_ms: i64) -> bool {
         let first = self.grid.first_window_around_or_after(timestamp_ms);
-        first.max_ms() <= self.clock_ms && self.firing_again(timestamp_ms).next().is_some()
+        first.max_ms() <= clock_ms && self.firing_again(timestamp_ms, clock_ms).next().is_some()
+    }
+
+    fn place_for(&mut self, timestamp_ms: i64, clock_ms: i64) -> Place {
+        match self.grid.last_window_of(timestamp_ms) {
+            None => Place::Between,
+            Some(last) if self.is_over(last, clock_ms) => Place::Late,
+            Some(_) => Place::At(self.place_of(self.grid.slice_of(timestamp_ms))),
+        }
     }
 
     fn place_of(&mut self, slice: i64) -> usize {
@@ -286,7 +351,7 @@ mod tests {
         assert_eq!(fire(&mut windows, 20), [(0, "a".into(), 1)]);
         let added = windows.add(b"a", hash_key(b"a"), 13, || 0);
         assert!(matches!(added, Added::FiredBefore(_)));
-        assert_eq!(windows.firing_again(13).map(|window| window.start_ms).collect::<Vec<_>>(), [0]);
+        assert_eq!(windows.firing_again(13, 20).map(|window| window.start_ms).collect::<Vec<_>>(), [0]);
         assert_eq!(fire(&mut windows, 24), []);
         assert!(matches!(windows.add(b"a", hash_key(b"a"), 13, || 0), Added::Open(_)), "of the next window still");
         assert_eq!(fire(&mut windows, 34).len(), 1);
@@ -349,7 +414,7 @@ mod tests {
                 let is_taken = count(&mut windows, &key, at);
                 prop_assert_eq!(is_taken, !open.is_empty());
                 // What is over is gone; who comes within the lateness brings its windows out again.
-                let again: Vec<Window> = if is_taken { windows.firing_again(at).collect() } else { vec![] };
+                let again: Vec<Window> = if is_taken { windows.firing_again(at, clock).collect() } else { vec![] };
                 for window in open {
                     *model.entry((window, key.clone())).or_default() += 1;
                     if window.max_ms() <= clock {

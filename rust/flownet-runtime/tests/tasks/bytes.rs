@@ -8,7 +8,7 @@ use flownet_core::record::writer::Emit;
 use flownet_runtime::operator::{
     Entry, Exit, Flow, Fold, KeyedRecord, Kind, Leaving, Link, Links, Medium, OperatorChain, Source, Stage, put_stamp,
 };
-use flownet_runtime::snapshot::Input;
+use flownet_runtime::snapshot::{Input, Snapshot};
 use flownet_runtime::varint::put_varint;
 use flownet_runtime::window::Window;
 use flownet_runtime::{Outputs, SourceStatus, TaskContext, TaskError};
@@ -102,7 +102,20 @@ pub(crate) fn chain(
     chain_of("stage", kind, entries, exit)
 }
 
-/// The same, with state of this name.
+/// A chain of one stage whose records leave by an output that lies within an iteration.
+pub(crate) fn looping_chain(
+    kind: Kind<Bytes>,
+    entries: impl IntoIterator<Item = Entry>,
+    exit: BytesExit,
+) -> OperatorChain<Bytes> {
+    let mut links = Links::default();
+    links.add(None, Link::new(flownet_runtime::operator::Target::Exit(0), false));
+    let exits = vec![Leaving::new(exit, 0, false).in_iteration(true)];
+    let stage = Stage::new("stage", kind, links, None);
+    OperatorChain::new(Bytes, vec![stage], exits, entries.into_iter().collect(), None).unwrap()
+}
+
+/// A chain of one stage, with state of this name.
 pub(crate) fn chain_of(
     uid: &str,
     kind: Kind<Bytes>,
@@ -111,7 +124,7 @@ pub(crate) fn chain_of(
 ) -> OperatorChain<Bytes> {
     let mut links = Links::default();
     if exit.is_some() {
-        links.add(None, Link { to: flownet_runtime::operator::Target::Exit(0), isolates: false });
+        links.add(None, Link::new(flownet_runtime::operator::Target::Exit(0), false));
     }
     let exits = exit.into_iter().map(|(exit, stamps)| Leaving::new(exit, 0, stamps)).collect();
     let stage = Stage::new("stage", kind, links, None).with_state_of(uid.to_owned());
@@ -148,6 +161,10 @@ impl Source<Bytes> for Script {
         let silent = SourceStatus::Idle { wake_after: Duration::from_secs(3600) };
         Ok(if self.ends { SourceStatus::Finished } else { silent })
     }
+
+    fn snapshot(&mut self, (): (), _: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        Ok(())
+    }
 }
 
 /// Counts records; a result is the window's start, the key and the count.
@@ -178,6 +195,10 @@ impl Fold<Bytes> for Counting {
 
     fn read(&self, (): (), input: &mut Input<'_>) -> Result<u64, TaskError> {
         input.varint()
+    }
+
+    fn snapshot(&mut self, (): (), _: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        Ok(())
     }
 
     fn emit(

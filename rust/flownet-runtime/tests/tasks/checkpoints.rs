@@ -1,16 +1,17 @@
 //! Jobs that are cut off and go on from a checkpoint: the same results as those that were not.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use flownet_core::keygroup::{hash_key, key_group};
 use flownet_core::{Barrier, BarrierKind, CheckpointId};
 use flownet_runtime::operator::{
-    Asked, Assigner, Calls, Entry, Flow, KeyedRecord, Kind, Operator, Running as RunningFold, Sliced, Source, Trigger,
-    TriggerCall, When, Windows,
+    AsOfJoin, Asked, Assigner, Calls, Entry, Flow, KeyedRecord, Kind, Operator, Running as RunningFold, Sliced, Source,
+    Trigger, TriggerCall, When, Windows,
 };
-use flownet_runtime::snapshot::{Input, Restored, Snapshot};
+use flownet_runtime::snapshot::{Input, Restored, Share, Snapshot};
 use flownet_runtime::spec::Partitioner;
 use flownet_runtime::state::KeyGroupRange;
 use flownet_runtime::time::{Clock, TimeSignal};
@@ -20,6 +21,7 @@ use flownet_runtime::{
 };
 
 use crate::bytes::{Bytes, BytesExit, Counting, Step, chain_of};
+use crate::joins::Both;
 use crate::rig::{Job, Running, wait_until};
 
 /// Emits steps up to a limit that the test moves, and goes back to where it was.
@@ -27,6 +29,7 @@ struct Steps {
     steps: Arc<Vec<Step>>,
     next: usize,
     limit: Arc<AtomicUsize>,
+    sources: u32,
 }
 
 impl Source<Bytes> for Steps {
@@ -58,7 +61,7 @@ impl Source<Bytes> for Steps {
     }
 
     fn restore(&mut self, (): (), from: &Restored<'_>) -> Result<(), TaskError> {
-        for mut position in from.dealt_items("position", SOURCES as u32)? {
+        for mut position in from.dealt_items("position", self.sources)? {
             self.next = u64::from_le_bytes(position.rest().try_into().unwrap()) as usize;
         }
         Ok(())
@@ -71,10 +74,43 @@ struct Kept {
     seen: Arc<AtomicUsize>,
     committed: Arc<Mutex<Vec<Vec<u8>>>>,
     refuses: Arc<AtomicUsize>,
+    permits: Arc<Permits>,
+}
+
+/// How many records a slow sink may take, as the test says.
+#[derive(Default)]
+pub(crate) struct Permits {
+    is_limited: AtomicBool,
+    left: AtomicUsize,
+}
+
+impl Permits {
+    /// From now on the sink takes no record for which it has no permit.
+    pub(crate) fn limit(&self) {
+        self.is_limited.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn lift(&self) {
+        self.is_limited.store(false, Ordering::SeqCst);
+    }
+
+    pub(crate) fn grant(&self) {
+        self.left.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn take(&self) -> bool {
+        let less = |left: usize| left.checked_sub(1);
+        !self.is_limited.load(Ordering::SeqCst)
+            || self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok()
+    }
 }
 
 impl Operator<Bytes> for Kept {
-    fn process<'m>(&mut self, record: Vec<u8>, _: &mut Flow<'_, 'm, Bytes>) -> Result<(), TaskError> {
+    fn process<'m>(&mut self, record: Vec<u8>, flow: &mut Flow<'_, 'm, Bytes>) -> Result<(), TaskError> {
+        while !self.permits.take() {
+            flow.cancel().check()?;
+            std::thread::yield_now();
+        }
         self.seen.fetch_add(1, Ordering::SeqCst);
         self.records.push(record);
         Ok(())
@@ -139,15 +175,17 @@ impl Calls<Bytes> for NoCalls {
 
 /// What is done by key, where the results do not depend on when watermarks come.
 #[derive(Clone, Copy, Debug)]
-enum Keyed {
+pub(crate) enum Keyed {
     Running,
     Tumbling,
     Sliding { lateness_ms: i64 },
     Session,
+    LateSession { lateness_ms: i64 },
     ByCount,
+    AsOf,
 }
 
-const ALL: [Keyed; 6] = [
+pub(crate) const ALL: [Keyed; 6] = [
     Keyed::Running,
     Keyed::Tumbling,
     Keyed::Sliding { lateness_ms: 0 },
@@ -161,17 +199,24 @@ impl Keyed {
         let sliced = |size_ms, slide_ms, lateness_ms| {
             Box::new(Sliced::new(Counting, Clock::Event, Grid::new(size_ms, slide_ms, 0).unwrap(), lateness_ms, None))
         };
-        let windows = |assigner, when| {
+        let windows = |assigner, when, lateness_ms| {
             let trigger = Trigger { when: When::BuiltIn(when), purges: false };
-            Box::new(Windows::new((Counting, NoCalls), (assigner, trigger, Clock::Event), (0, None), range))
+            Box::new(Windows::new((Counting, NoCalls), (assigner, trigger, Clock::Event), (lateness_ms, None), range))
         };
         match self {
             Self::Running => Box::new(RunningFold::new(Counting, range)),
             Self::Tumbling => sliced(10, 10, 0),
             Self::Sliding { lateness_ms } => sliced(12, 4, lateness_ms),
-            Self::Session => windows(Assigner::Session(Some(5)), BuiltIn::AtEnd),
-            Self::ByCount => windows(Assigner::Grid(Grid::new(20, 20, 0).unwrap()), BuiltIn::Count(2)),
+            Self::Session => windows(Assigner::Session(Some(5)), BuiltIn::AtEnd, 0),
+            Self::LateSession { lateness_ms } => windows(Assigner::Session(Some(5)), BuiltIn::AtEnd, lateness_ms),
+            Self::ByCount => windows(Assigner::Grid(Grid::new(20, 20, 0).unwrap()), BuiltIn::Count(2), 0),
+            Self::AsOf => Box::new(AsOfJoin::new(Both, true, [None, None], range)),
         }
+    }
+
+    /// The key of a result.
+    fn key_of(self, result: &[u8]) -> u8 {
+        if let Self::AsOf = self { result[1] } else { result[8] }
     }
 }
 
@@ -179,28 +224,33 @@ const SOURCES: usize = 2;
 const MAX_PARALLELISM: u32 = 128;
 
 /// One run of the job, and what the test needs to lead it.
-struct Run {
+pub(crate) struct Run {
     running: Running,
     limit: Arc<AtomicUsize>,
-    seen: Arc<AtomicUsize>,
+    pub(crate) seen: Arc<AtomicUsize>,
     refuses: Arc<AtomicUsize>,
     committed: Arc<Mutex<Vec<Vec<u8>>>>,
     reports: Arc<Mutex<Vec<(u32, CheckpointReport)>>>,
+    pub(crate) permits: Arc<Permits>,
+    /// Of the barriers that sources send.
+    pub(crate) kind: BarrierKind,
 }
 
 impl Run {
-    /// Sources on two workers, `parallelism` subtasks by key, one sink.
-    fn start(
+    /// Sources on up to two workers, `parallelism` subtasks by key, one sink.
+    pub(crate) fn start(
         keyed: Keyed,
         parallelism: u32,
         mode: CheckpointMode,
-        steps: &[Arc<Vec<Step>>; SOURCES],
+        steps: &[Arc<Vec<Step>>],
         restored: &[StatePart],
     ) -> Self {
         let mut job = Job::new(2);
         let (limit, seen, refuses) = (Arc::default(), Arc::default(), Arc::default());
         let (committed, reports) = (Arc::default(), Arc::<Mutex<Vec<_>>>::default());
-        let source = job.vertex("source", &[0, 1]);
+        let permits = Arc::<Permits>::default();
+        let source = job.vertex("source", &[0, 1][..steps.len()]);
+        let sources = steps.len() as u32;
         let placement: Vec<u32> = (0..parallelism).map(|subtask| subtask % 2).collect();
         let middle = job.vertex("keyed", &placement);
         let sink = job.vertex("sink", &[1]);
@@ -208,7 +258,7 @@ impl Run {
         job.edge(middle, sink, Partitioner::Rebalance);
         job.run(source, |subtask| {
             let (steps, limit) = (Arc::clone(&steps[subtask as usize]), Arc::clone(&limit));
-            let source = Kind::Source(Box::new(Steps { steps, next: 0, limit }));
+            let source = Kind::Source(Box::new(Steps { steps, next: 0, limit, sources }));
             chain_of("source", source, None, Some((BytesExit { key_bytes: Some(1) }, true)))
         });
         job.run(middle, |subtask| {
@@ -218,43 +268,99 @@ impl Run {
         });
         job.run(sink, |_| {
             let (seen, committed, refuses) = (Arc::clone(&seen), Arc::clone(&committed), Arc::clone(&refuses));
-            let kept = Kept { records: vec![], seen, committed, refuses };
+            let kept = Kept { records: vec![], seen, committed, refuses, permits: Arc::clone(&permits) };
             chain_of("sink", Kind::Operator(Box::new(kept)), Some(Entry::default()), None)
         });
         let running = job.start_with(|spec| {
             let (reports, task) = (Arc::clone(&reports), spec.task_id);
             let report = Arc::new(move |report| reports.lock().unwrap().push((task, report)));
-            Some(Checkpointing { mode, restored: restored.to_vec(), has_finished: false, report })
+            let overtakes = mode == CheckpointMode::ExactlyOnce;
+            Some(Checkpointing { mode, overtakes, restored: restored.to_vec(), has_finished: false, report })
         });
-        Self { running, limit, seen, refuses, committed, reports }
+        let kind = BarrierKind::Aligned;
+        Self { running, limit, seen, refuses, committed, reports, permits, kind }
     }
 
     /// Lets sources come so far.
-    fn go_to(&self, limit: usize) {
+    pub(crate) fn go_to(&self, limit: usize) {
         self.limit.store(limit, Ordering::SeqCst);
     }
 
-    fn order(&self, order: CheckpointOrder) {
+    pub(crate) fn order(&self, order: CheckpointOrder) {
         self.running.tasks.iter().for_each(|task| task.checkpoint(order));
     }
 
-    fn trigger(&self, id: u64) {
-        let barrier = Barrier { checkpoint_id: CheckpointId::new(id), timestamp_ms: 0, kind: BarrierKind::Aligned };
+    pub(crate) fn trigger(&self, id: u64) {
+        let barrier = Barrier { checkpoint_id: CheckpointId::new(id), timestamp_ms: 0, kind: self.kind };
         self.order(CheckpointOrder::Trigger(barrier));
     }
 
-    /// A checkpoint from its trigger to the acknowledgement of all.
-    fn checkpoint(&self, id: u64) -> Vec<StatePart> {
-        self.trigger(id);
-        let tasks: BTreeSet<u32> = self.running.tasks.iter().map(|task| task.spec().task_id).collect();
-        wait_until("all tasks acknowledge", || {
-            let acknowledged: BTreeSet<u32> = self.acknowledged(id).into_keys().collect();
-            acknowledged == tasks
-        });
-        self.acknowledged(id).into_values().flatten().collect()
+    /// The checkpoint has taken too long.
+    pub(crate) fn overtake(&self, id: u64) {
+        let kind = BarrierKind::AlignedWithTimeout;
+        self.order(CheckpointOrder::Overtake(Barrier { checkpoint_id: CheckpointId::new(id), timestamp_ms: 0, kind }));
     }
 
-    fn acknowledged(&self, of: u64) -> BTreeMap<u32, Vec<StatePart>> {
+    /// A checkpoint from its trigger to the acknowledgement of all.
+    pub(crate) fn checkpoint(&self, id: u64) -> Vec<StatePart> {
+        self.trigger(id);
+        self.await_acknowledged(id, || true)
+    }
+
+    /// The same of one that was told to overtake.
+    pub(crate) fn checkpoint_overtaken(&self, id: u64) -> Vec<StatePart> {
+        self.await_acknowledged(id, || self.has_overtaken(id))
+    }
+
+    fn await_acknowledged(&self, id: u64, is_whole: impl Fn() -> bool) -> Vec<StatePart> {
+        let patience = AtomicUsize::new(0);
+        wait_until("all tasks acknowledge", || {
+            // A slow sink looks up between two records; who waits for room behind it may need one, too.
+            let is_awaited = self.is_acknowledged(id, |name| name != "sink");
+            if is_awaited || patience.fetch_add(1, Ordering::SeqCst) % 100 == 99 {
+                self.permits.grant();
+            }
+            self.is_acknowledged(id, |_| true) && is_whole()
+        });
+        made_of(&self.reports.lock().unwrap(), id)
+    }
+
+    /// A checkpoint that counts, behind the first so many steps of each source.
+    fn checkpoint_behind(&self, step: usize, ids: &mut impl Iterator<Item = u64>) -> Vec<StatePart> {
+        self.go_to(step);
+        let is_there = |part: &StatePart| part.bytes.ends_with(&(step as u64).to_le_bytes());
+        let mut take = || {
+            let id = ids.next().unwrap();
+            let parts = self.checkpoint(id);
+            self.order(CheckpointOrder::Complete(id));
+            parts
+        };
+        loop {
+            let parts = take();
+            if parts.iter().filter(|part| part.name == "position").all(is_there) {
+                return parts;
+            }
+        }
+    }
+
+    /// Parts of changes so far.
+    fn of_changes(&self) -> usize {
+        let reports = self.reports.lock().unwrap();
+        let parts = reports.iter().filter_map(|(_, report)| match report {
+            CheckpointReport::Acknowledged { parts, .. } => Some(parts),
+            _ => None,
+        });
+        parts.flatten().filter(|part| part.is_of_changes()).count()
+    }
+
+    fn is_acknowledged(&self, id: u64, is_meant: impl Fn(&str) -> bool) -> bool {
+        let acknowledged = self.acknowledged(id);
+        let mut running = self.running.tasks.iter().filter(|task| task.outcome().is_none());
+        let mut running = running.by_ref().filter(|task| is_meant(&task.spec().name));
+        running.all(|task| acknowledged.contains_key(&task.spec().task_id))
+    }
+
+    pub(crate) fn acknowledged(&self, of: u64) -> BTreeMap<u32, Vec<StatePart>> {
         let reports = self.reports.lock().unwrap();
         let parts = reports.iter().filter_map(|(task, report)| match report {
             CheckpointReport::Acknowledged { checkpoint_id, parts, .. } if *checkpoint_id == of => {
@@ -265,14 +371,36 @@ impl Run {
         parts.collect()
     }
 
-    fn has_finished(&self) -> bool {
-        let finished = CheckpointReport::Finished { drain: true };
+    /// Whether every task that runs has overtaken for it, if it was told to.
+    pub(crate) fn has_overtaken(&self, of: u64) -> bool {
         let reports = self.reports.lock().unwrap();
-        reports.iter().filter(|(_, report)| *report == finished).count() == self.running.tasks.len()
+        let has = |task: u32| {
+            reports.iter().any(|(by, report)| {
+                *by == task
+                    && matches!(report, CheckpointReport::Overtook { checkpoint_id, .. } if *checkpoint_id == of)
+            })
+        };
+        self.running.tasks.iter().filter(|task| task.outcome().is_none()).all(|task| has(task.spec().task_id))
+    }
+
+    fn has_finished(&self) -> bool {
+        self.finished() == self.running.tasks.len()
+    }
+
+    /// How many tasks have come to the end of their input.
+    pub(crate) fn finished(&self) -> usize {
+        let finished = CheckpointReport::Finished { drain: true };
+        self.reports.lock().unwrap().iter().filter(|(_, report)| *report == finished).count()
+    }
+
+    /// Whether all subtasks of a vertex have ended.
+    pub(crate) fn has_ended(&self, name: &str) -> bool {
+        self.running.tasks.iter().filter(|task| task.spec().name == name).all(|task| task.outcome().is_some())
     }
 
     /// Runs to the end, which the checkpoint of this number keeps.
-    fn run_to_end(self, id: u64) -> Vec<Vec<u8>> {
+    pub(crate) fn run_to_end(self, id: u64) -> Vec<Vec<u8>> {
+        self.permits.lift();
         self.go_to(usize::MAX);
         wait_until("all tasks have finished", || self.has_finished());
         assert!(self.committed.lock().unwrap().is_empty(), "nothing is final before a checkpoint stands");
@@ -286,14 +414,71 @@ impl Run {
     }
 
     /// Ends as if its processes had been killed.
-    fn kill(self) {
+    pub(crate) fn kill(self) {
         self.running.finish_and_assert_all_segments_home();
+    }
+}
+
+/// What a checkpoint is made of: changes behind what they build on.
+fn made_of(reports: &[(u32, CheckpointReport)], id: u64) -> Vec<StatePart> {
+    let mut all = Vec::new();
+    for (_, report) in reports {
+        let (checkpoint_id, parts, base) = match report {
+            CheckpointReport::Acknowledged { checkpoint_id, parts, base, .. } => (checkpoint_id, parts, *base),
+            CheckpointReport::Overtook { checkpoint_id, parts } => (checkpoint_id, parts, None),
+            _ => continue,
+        };
+        for part in parts.iter().filter(|_| *checkpoint_id == id) {
+            if part.is_of_changes() {
+                let is_same = |before: &StatePart| {
+                    (&before.uid, &before.name, before.share) == (&part.uid, &part.name, part.share)
+                };
+                all.extend(made_of(reports, base.unwrap()).into_iter().filter(is_same));
+            }
+            all.push(part.clone());
+        }
+    }
+    all
+}
+
+/// Many keys, of which few come again, before time passes; none is late.
+fn steps_of_few_among_many() -> [Arc<Vec<Step>>; SOURCES] {
+    std::array::from_fn(|source| {
+        let all = (0..100).map(|key: u8| Step::Record(key, i64::from(key % 10)));
+        let few = (0..60).map(|number: u8| Step::Record(number % 5, i64::from(number % 10)));
+        let later = (0..60).flat_map(|at| {
+            let record = |key: i64| Step::Record(u8::try_from((at * 7 + key) % 13).unwrap(), 10 + at + key % 3);
+            [record(0), record(source as i64), Step::Watermark(9 + at)]
+        });
+        Arc::new([Step::Watermark(-20)].into_iter().chain(all).chain(few).chain(later).collect())
+    })
+}
+
+#[test]
+fn a_job_goes_on_from_changes_upon_changes() {
+    let more = [Keyed::LateSession { lateness_ms: 8 }, Keyed::AsOf];
+    for keyed in ALL.into_iter().chain(more) {
+        let steps = steps_of_few_among_many();
+        let expected = Run::start(keyed, 2, CheckpointMode::ExactlyOnce, &steps, &[]).run_to_end(1);
+        let (mut restored, mut ids, mut of_changes) = (Vec::new(), 1.., 0);
+        for (parallelism, stops) in [(2, 101..161), (3, 161..200), (1, 200..330)] {
+            let run = Run::start(keyed, parallelism, CheckpointMode::ExactlyOnce, &steps, &restored);
+            for step in stops.step_by(9) {
+                restored = run.checkpoint_behind(step, &mut ids);
+            }
+            of_changes += run.of_changes();
+            run.kill();
+        }
+        assert!(of_changes > 3, "{keyed:?}: {of_changes}");
+        let found =
+            Run::start(keyed, 2, CheckpointMode::ExactlyOnce, &steps, &restored).run_to_end(ids.next().unwrap());
+        assert_eq!(found, expected, "{keyed:?}");
     }
 }
 
 /// Records of a few keys, out of order by a little, with watermarks that leave none of them late: what comes out does not
 /// depend on how the two sources are read by turns. The same for each seed.
-fn steps(seed: u64) -> [Arc<Vec<Step>>; SOURCES] {
+pub(crate) fn steps(seed: u64) -> [Arc<Vec<Step>>; SOURCES] {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = |below: u64| {
         state ^= state << 13;
@@ -337,6 +522,98 @@ fn a_job_that_is_killed_and_goes_on_from_a_checkpoint_gives_what_an_undisturbed_
         }
         let found = Run::start(keyed, 2, CheckpointMode::ExactlyOnce, &steps, &restored).run_to_end(id + 1);
         assert_eq!(found, expected, "{keyed:?}, seed {seed}");
+    }
+}
+
+#[test]
+fn event_time_does_not_go_back_when_channels_begin_anew() {
+    // Behind the checkpoint a channel comes back that is behind, as one that was idle does.
+    let steps = [Step::Record(1, 5), Step::Watermark(100)].into_iter();
+    let behind = [Step::Watermark(50), Step::Record(1, 60), Step::Record(2, 7), Step::Record(1, 130)];
+    let steps: Arc<Vec<Step>> = Arc::new(steps.chain(behind).collect());
+    let steps = [Arc::clone(&steps), steps];
+    for keyed in [Keyed::Tumbling, Keyed::Sliding { lateness_ms: 8 }, Keyed::Session] {
+        let start = |parallelism, restored: &[StatePart]| {
+            Run::start(keyed, parallelism, CheckpointMode::ExactlyOnce, &steps, restored)
+        };
+        let watermarks_came = |run: &Run| {
+            run.go_to(2);
+            wait_until("windows fire", || run.seen.load(Ordering::SeqCst) > 0);
+        };
+        let run = start(2, &[]);
+        watermarks_came(&run);
+        run.checkpoint(1);
+        run.order(CheckpointOrder::Complete(1));
+        let expected = run.run_to_end(2);
+        for parallelism in [1, 2, 3] {
+            let run = start(2, &[]);
+            watermarks_came(&run);
+            let restored = run.checkpoint(1);
+            run.kill();
+            let found = start(parallelism, &restored).run_to_end(2);
+            assert_eq!(found, expected, "{keyed:?}, {parallelism} subtasks: a window that is over is not opened again");
+        }
+    }
+}
+
+/// A run of one source until it has come to this step, and what is kept then.
+fn kept_at(keyed: Keyed, steps: &[Arc<Vec<Step>>], step: usize) -> Vec<StatePart> {
+    let run = Run::start(keyed, 2, CheckpointMode::ExactlyOnce, steps, &[]);
+    run.go_to(step);
+    let is_there = |part: &StatePart| part.name == "position" && part.bytes.ends_with(&(step as u64).to_le_bytes());
+    let kept = (1..).map(|id| run.checkpoint(id)).find(|parts| parts.iter().any(is_there)).unwrap();
+    run.kill();
+    kept
+}
+
+#[test]
+fn event_time_of_a_key_does_not_go_back_whoever_owns_it_then() {
+    // One of two subtasks has come to 50, the other one to 100: how far each key has come stays.
+    let kinds = [
+        Keyed::Tumbling,
+        Keyed::Sliding { lateness_ms: 0 },
+        Keyed::Sliding { lateness_ms: 8 },
+        Keyed::Session,
+        Keyed::LateSession { lateness_ms: 8 },
+        Keyed::ByCount,
+        Keyed::AsOf,
+    ];
+    let is_of_first = |key: u8| key_group(hash_key(&[key]), MAX_PARALLELISM).get() < 64;
+    for (seed, keyed) in (0..).zip(kinds.into_iter().cycle().take(2 * kinds.len())) {
+        let [before, after] = steps(seed);
+        let until_50 = before.iter().take(50).copied().chain([Step::Watermark(50)]);
+        let later = after.iter().skip(40).map(|step| match *step {
+            Step::Watermark(at_ms) => Step::Watermark(at_ms + 10),
+            record => record,
+        });
+        let steps = [Arc::new(until_50.chain([Step::Watermark(100)]).chain(later).collect::<Vec<_>>())];
+        let (at_50, at_100) = (kept_at(keyed, &steps, 51), kept_at(keyed, &steps, 52));
+        let source: Vec<_> = at_100.iter().filter(|part| part.uid == "source").cloned().collect();
+        let of = |parts: &[StatePart], subtask: u16| -> Vec<StatePart> {
+            let is_of = |part: &&StatePart| {
+                part.uid == "keyed" && matches!(part.share, Share::Groups { first, .. } if first == 64 * subtask)
+            };
+            parts.iter().filter(is_of).cloned().collect()
+        };
+        let go_on = |parallelism, parts: [&[StatePart]; 2]| {
+            let restored = [&source, parts[0], parts[1]].concat();
+            Run::start(keyed, parallelism, CheckpointMode::ExactlyOnce, &steps, &restored)
+        };
+        let further = go_on(2, [&of(&at_100, 0), &of(&at_100, 1)]).run_to_end(1);
+        let behind = go_on(2, [&of(&at_50, 0), &of(&at_50, 1)]).run_to_end(1);
+        let further = further.into_iter().filter(|result| is_of_first(keyed.key_of(result)));
+        let behind = behind.into_iter().filter(|result| !is_of_first(keyed.key_of(result)));
+        let mut expected: Vec<_> = further.chain(behind).collect();
+        expected.sort();
+        assert!(expected.len() > 10, "{keyed:?}: {}", expected.len());
+        for (parallelism, then) in [(2, 2), (1, 3), (3, 1)] {
+            let run = go_on(parallelism, [&of(&at_100, 0), &of(&at_50, 1)]);
+            run.go_to(52 + 10 * seed as usize % 30);
+            let again = run.checkpoint(1);
+            run.kill();
+            let found = Run::start(keyed, then, CheckpointMode::ExactlyOnce, &steps, &again).run_to_end(2);
+            assert_eq!(found, expected, "{keyed:?}, seed {seed}, {parallelism} and then {then} subtasks");
+        }
     }
 }
 

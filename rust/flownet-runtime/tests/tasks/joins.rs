@@ -12,7 +12,7 @@ use crate::rig::{Job, Running};
 use crate::time::script;
 
 /// Emits whether there was a record of the second input, the key, and the time of the pair.
-struct Both;
+pub(crate) struct Both;
 
 impl Pairing<Bytes> for Both {
     fn record<'m>(&self, bytes: &[u8], _: &Flow<'_, 'm, Bytes>) -> Result<Vec<u8>, TaskError> {

@@ -11,6 +11,8 @@ mod checkpoints;
 mod deploy;
 mod exchange;
 mod failures;
+mod iterations;
 mod joins;
 mod pressure;
 pub(crate) mod time;
+mod unaligned;

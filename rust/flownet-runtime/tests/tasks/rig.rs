@@ -9,7 +9,7 @@ use flownet_core::partition::PartitionHandle;
 use flownet_memory::SegmentPool;
 use flownet_net::{NetworkConfig, NetworkEnvironment, Secret};
 use flownet_runtime::spec::{
-    ChannelSpec, Codec, FlowControl, InputSpec, OutputSpec, Partitioner, Payload, TaskSpec, partition_id,
+    ChannelSpec, Codec, FlowControl, InputSpec, OutputSpec, Partitioner, Payload, StateBackend, TaskSpec, partition_id,
 };
 use flownet_runtime::{Chain, Checkpointing, PreparedTask, TaskError, TaskHandle};
 use tokio::runtime::Runtime;
@@ -78,6 +78,7 @@ impl Job {
                 max_parallelism: 128,
                 codec: Codec::Typed,
                 object_reuse: false,
+                state: StateBackend::Memory,
                 operators: vec![],
                 inputs: vec![],
                 outputs: vec![],
@@ -101,6 +102,7 @@ impl Job {
                 from_operator: 0,
                 tag: None,
                 timestamps: false,
+                in_iteration: false,
                 partitioner,
                 payload: Payload::None,
                 partition: partition_id(edge, producer.subtask),
@@ -122,11 +124,19 @@ impl Job {
                 to_operator: 0,
                 side: 0,
                 timestamps: false,
+                in_iteration: false,
                 keyed,
                 flow_control,
                 channels,
             });
         }
+    }
+
+    /// The same within an iteration.
+    pub(crate) fn edge_in_iteration(&mut self, from: Vertex, to: Vertex, partitioner: Partitioner) {
+        self.edge(from, to, partitioner);
+        self.vertices[from.0].iter_mut().for_each(|(_, task)| task.outputs.last_mut().unwrap().in_iteration = true);
+        self.vertices[to.0].iter_mut().for_each(|(_, task)| task.inputs.last_mut().unwrap().in_iteration = true);
     }
 
     /// Says what each subtask of a vertex runs.
@@ -225,7 +235,7 @@ impl Running {
     }
 }
 
-pub(crate) fn wait_until(what: &str, condition: impl Fn() -> bool) {
+pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !condition() {
         assert!(begun.elapsed() < PATIENCE, "waited in vain until {what}");

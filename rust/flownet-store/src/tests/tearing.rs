@@ -1,4 +1,7 @@
 //! A store whose process dies: of the write under way nothing is there, or part of it, or all, and nobody was told.
+//!
+//! Behind a network an object is whole or not there; but answers are lost, and who asks again for what has been done is told
+//! that it is there already. Or the store is busy, and does nothing.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,12 +21,31 @@ pub(super) struct Tearing {
     /// Steps until it dies.
     left: AtomicU64,
     is_calm: AtomicBool,
+    is_remote: bool,
     seed: AtomicU64,
 }
 
 impl Tearing {
     pub(super) fn new(inner: InMemory, seed: u64) -> Self {
-        Self { inner, left: AtomicU64::new(u64::MAX), is_calm: AtomicBool::new(false), seed: AtomicU64::new(seed) }
+        let (left, is_calm) = (AtomicU64::new(u64::MAX), AtomicBool::new(false));
+        Self { inner, left, is_calm, is_remote: false, seed: AtomicU64::new(seed) }
+    }
+
+    /// The same behind a network.
+    pub(super) fn remote(inner: InMemory, seed: u64) -> Self {
+        Self { is_remote: true, ..Self::new(inner, seed) }
+    }
+
+    /// Whether the network has its hand in this request, and how: true if it is done and the answer is lost.
+    fn fault(&self) -> Option<bool> {
+        if !self.is_remote || self.is_calm.load(Ordering::Relaxed) {
+            return None;
+        }
+        match self.draw() % 40 {
+            0..4 => Some(true),
+            4 => Some(false),
+            _ => None,
+        }
     }
 
     /// Begins another life, which ends after so many steps.
@@ -53,10 +75,21 @@ impl Tearing {
         }
     }
 
+    /// Lets others go first, at times.
+    async fn travel(&self) {
+        if self.is_remote && self.draw().is_multiple_of(2) {
+            tokio::task::yield_now().await;
+        }
+    }
+
     fn draw(&self) -> u64 {
         let mut rng = fastrand::Rng::with_seed(self.seed.fetch_add(1, Ordering::Relaxed));
         rng.u64(..)
     }
+}
+
+fn busy() -> Error {
+    Error::Generic { store: "tearing", source: "503: slow down".into() }
 }
 
 fn dead() -> Error {
@@ -72,14 +105,23 @@ impl fmt::Display for Tearing {
 #[async_trait]
 impl ObjectStore for Tearing {
     async fn put_opts(&self, location: &Path, payload: PutPayload, opts: PutOptions) -> Result<PutResult> {
+        self.travel().await;
         match self.step() {
-            Ok(()) => self.inner.put_opts(location, payload, opts).await,
+            Ok(()) => match self.fault() {
+                Some(false) => Err(busy()),
+                Some(true) => {
+                    self.inner.put_opts(location, payload.clone(), opts.clone()).await?;
+                    self.inner.put_opts(location, payload, opts).await
+                }
+                None => self.inner.put_opts(location, payload, opts).await,
+            },
             Err(false) => Err(dead()),
             Err(true) => {
                 let draw = self.draw();
                 let bytes = payload.iter().flat_map(|piece| piece.to_vec()).collect::<Vec<u8>>();
                 let kept = match draw % 3 {
                     0 => return Err(dead()),
+                    _ if self.is_remote => bytes.len(),
                     1 => bytes.len(),
                     _ => (draw / 3) as usize % bytes.len(),
                 };
@@ -94,7 +136,11 @@ impl ObjectStore for Tearing {
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        self.travel().await;
         self.step().map_err(|_| dead())?;
+        if self.fault() == Some(false) {
+            return Err(busy());
+        }
         self.inner.get_opts(location, options).await
     }
 

@@ -142,7 +142,7 @@ impl<A: Accumulate> Fold<PythonMedium> for Folding<A> {
         self.accumulate.read(py, &self.base, input)
     }
 
-    fn snapshot(&self, py: Python<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
+    fn snapshot(&mut self, py: Python<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
         self.results.snapshot(py, &self.base, to)
     }
 

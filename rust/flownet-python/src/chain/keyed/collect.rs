@@ -183,7 +183,7 @@ impl Fold<PythonMedium> for Collect {
         Ok(Records { bytes, places, state: self.base.take_optional_dict(py, input)? })
     }
 
-    fn snapshot(&self, py: Python<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
+    fn snapshot(&mut self, py: Python<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
         self.results.snapshot(py, &self.base, to)
     }
 

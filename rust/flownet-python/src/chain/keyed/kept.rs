@@ -1,9 +1,8 @@
 //! Values of keys on their way into a snapshot and back.
 
-use flownet_core::keygroup::hash_key;
 use flownet_runtime::TaskError;
-use flownet_runtime::snapshot::{Input, Restored, Snapshot, put_block, put_key, put_signed};
-use flownet_runtime::state::KeyedState;
+use flownet_runtime::snapshot::{Input, Restored, Snapshot, put_block, put_signed};
+use flownet_runtime::state::{Held, KeyedState, RESIDENT_PER_WRITTEN, Values};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -57,7 +56,7 @@ impl KeyedBase {
         let put = self.kept.borrow_mut().put_block(value, out);
         put.map_err(|reason| {
             let key = self.decode(py, key).map_or_else(|_| "?".to_owned(), |key| short_repr(&key));
-            let message = format!("state '{state}' of key {key} cannot be kept in a checkpoint: {reason}");
+            let message = format!("state '{state}' of key {key} cannot be kept in a checkpoint or on disk: {reason}");
             self.info.refused(CODEC_ERROR, message, Some(value))
         })
     }
@@ -135,19 +134,7 @@ impl KeyedBase {
     }
 
     pub(super) fn take_number(&self, py: Python<'_>, input: &mut Input<'_>) -> Result<Option<Value>, TaskError> {
-        Ok(Some(match input.byte()? {
-            0 => return Ok(None),
-            1 => Value::Int(input.signed()?),
-            2 => {
-                let mut bytes = [0; 8];
-                for byte in &mut bytes {
-                    *byte = input.byte()?;
-                }
-                Value::Float(f64::from_le_bytes(bytes))
-            }
-            3 => Value::Object(self.take(py, input)?.unbind()),
-            other => return Err(input.broken(format_args!("a number of kind {other}"))),
-        }))
+        take_number(input, |input| self.take(py, input))
     }
 
     /// Adds the mapping of each key. `header` is of all of them.
@@ -155,40 +142,75 @@ impl KeyedBase {
         &self,
         py: Python<'_>,
         (to, name): (&mut Snapshot<'_>, &str),
-        state: &KeyedState<Py<PyDict>>,
+        state: &mut KeyedState<Held<Py<PyDict>>>,
         header: &[i64],
     ) -> Result<(), TaskError> {
-        to.add_groups(name, state.range(), |groups| {
-            header.iter().for_each(|value| put_signed(&mut groups.header, *value));
-            for (_, key, mapping) in state.iter() {
-                let out = groups.of(hash_key(key))?;
-                put_key(out, key, None);
-                self.put(py, (name, key), mapping.bind(py).as_any(), out)?;
-            }
-            Ok(())
-        })
+        let write = |key: &[u8], held: &Held<Py<PyDict>>, out: &mut Vec<u8>| {
+            self.put(py, (name, key), held.value.bind(py).as_any(), out)
+        };
+        to.add_keyed((name, header), state, write)
     }
 
-    /// Puts mappings back. Gives the first number of the header, the least where there are several.
+    /// Puts mappings back.
     pub(super) fn read_mappings(
         &self,
         py: Python<'_>,
         (from, name): (&Restored<'_>, &str),
-        state: &mut KeyedState<Py<PyDict>>,
-    ) -> Result<Option<i64>, TaskError> {
-        let mut least: Option<i64> = None;
-        for mut part in from.groups(name)? {
-            if !part.header.is_empty() {
-                let value = part.header.signed()?;
-                least = Some(least.map_or(value, |least| least.min(value)));
-            }
-            for mut entries in part.groups {
-                while !entries.is_empty() {
-                    let record = entries.key()?;
-                    state.insert(record.key, record.hash, self.take_dict(py, &mut entries)?)?;
-                }
-            }
-        }
-        Ok(least)
+        state: &mut KeyedState<Held<Py<PyDict>>>,
+    ) -> Result<(), TaskError> {
+        from.read_keyed(name, state, |input| self.take_dict(py, input)).map(drop)
     }
+}
+
+/// The mappings of keys, to those who write and read them.
+pub(super) struct Mappings<'a, 'py> {
+    pub(super) base: &'a KeyedBase,
+    pub(super) py: Python<'py>,
+    /// What the state is called.
+    pub(super) name: &'static str,
+}
+
+impl Values<Py<PyDict>> for Mappings<'_, '_> {
+    fn write(&self, key: &[u8], mapping: &Py<PyDict>, out: &mut Vec<u8>) -> Result<(), TaskError> {
+        self.base.put(self.py, (self.name, key), mapping.bind(self.py).as_any(), out)
+    }
+
+    fn read(&self, input: &mut Input<'_>) -> Result<Py<PyDict>, TaskError> {
+        self.base.take_dict(self.py, input)
+    }
+
+    fn resident_bytes(&self, written: usize) -> usize {
+        DICT_BYTES + RESIDENT_PER_WRITTEN * written
+    }
+}
+
+/// A dict with few entries, beside these.
+const DICT_BYTES: usize = 280;
+
+/// Reads back what [`KeyedBase::put_number`] wrote, as Python sees it; `object` reads the value of another kind.
+pub(crate) fn take_number_object<'a, 'py, E: From<TaskError>>(
+    py: Python<'py>,
+    input: &mut Input<'a>,
+    object: impl FnOnce(&mut Input<'a>) -> Result<Bound<'py, PyAny>, E>,
+) -> Result<Option<Bound<'py, PyAny>>, E> {
+    Ok(take_number(input, object)?.map(|value| value.to_object(py)))
+}
+
+fn take_number<'a, 'py, E: From<TaskError>>(
+    input: &mut Input<'a>,
+    object: impl FnOnce(&mut Input<'a>) -> Result<Bound<'py, PyAny>, E>,
+) -> Result<Option<Value>, E> {
+    Ok(Some(match input.byte()? {
+        0 => return Ok(None),
+        1 => Value::Int(input.signed()?),
+        2 => {
+            let mut bytes = [0; 8];
+            for byte in &mut bytes {
+                *byte = input.byte()?;
+            }
+            Value::Float(f64::from_le_bytes(bytes))
+        }
+        3 => Value::Object(object(input)?.unbind()),
+        other => return Err(input.broken(format_args!("a number of kind {other}")).into()),
+    }))
 }

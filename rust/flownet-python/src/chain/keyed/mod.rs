@@ -26,6 +26,7 @@ pub(super) use collect::{Collect, Evictor};
 pub(super) use count::Count;
 pub(super) use extreme::Extreme;
 pub(super) use kept::KeptValues;
+pub(crate) use kept::take_number_object;
 pub(super) use mean::Mean;
 pub(super) use own::Own;
 pub(super) use pairs::Pairs;

@@ -2,7 +2,7 @@
 
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::{Fold, KeyedRecord, Pairing};
-use flownet_runtime::snapshot::{Input, put_block};
+use flownet_runtime::snapshot::{Input, Snapshot, put_block};
 use flownet_runtime::window::Window;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -95,6 +95,10 @@ impl Fold<PythonMedium> for Pairs {
 
     fn read(&self, _: Python<'_>, input: &mut Input<'_>) -> Result<OfBoth, TaskError> {
         Ok(OfBoth([input.block()?.to_vec(), input.block()?.to_vec()]))
+    }
+
+    fn snapshot(&mut self, _: Python<'_>, _: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        Ok(())
     }
 
     /// Each of one with each of the other.

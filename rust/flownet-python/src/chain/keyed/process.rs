@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use flownet_core::keygroup::hash_key;
-use flownet_runtime::operator::{Found, KeyedRecord, Operator, What};
+use flownet_runtime::operator::{EventTime, Found, KeyedRecord, Operator, What};
 use flownet_runtime::snapshot::{Restored, Snapshot};
-use flownet_runtime::state::{KeyGroupRange, KeyedState};
+use flownet_runtime::state::{Held, KeyGroupRange, LargeState};
 use flownet_runtime::time::{Clock, NO_TIMESTAMP};
 use flownet_runtime::timer::{TimerKey, TimerService};
 use flownet_runtime::{TaskContext, TaskError, TaskMetrics};
@@ -14,7 +14,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt};
 
 use super::KeyedBase;
-use super::results::{EmitSides, keep};
+use super::kept::Mappings;
+use super::results::EmitSides;
 use crate::chain::call::{call1, call2};
 use crate::chain::context::{At, Left, PyProcessContext, PyTaskContext};
 use crate::chain::medium::{EmitEach, Flow, PythonMedium};
@@ -25,12 +26,12 @@ pub(in crate::chain) struct Process {
     function: Py<PyAny>,
     /// Its methods, one for each input.
     methods: &'static [&'static str],
-    state: KeyedState<Py<PyDict>>,
+    state: LargeState<Py<PyDict>>,
     /// By the wall clock, and by event time.
     timers: [TimerService<TimerKey>; 2],
     /// Keys with state that expires.
     expiries: TimerService<TimerKey>,
-    watermark_ms: i64,
+    time: EventTime,
     metrics: Option<Arc<TaskMetrics>>,
     bound: Option<BoundMethods>,
 }
@@ -58,10 +59,10 @@ impl Process {
             base,
             function,
             methods,
-            state: KeyedState::new(range),
+            state: LargeState::new(range),
             timers: [TimerService::new(), TimerService::new()],
             expiries: TimerService::new(),
-            watermark_ms: i64::MIN,
+            time: EventTime::new(),
             metrics: None,
             bound: None,
         }
@@ -84,7 +85,9 @@ impl Process {
         (key, given): (&[u8], &[u8]),
         at: At,
     ) -> Result<Bound<'py, PyProcessContext>, TaskError> {
-        let state = self.state.get(key, hash_key(key)).map(|held| held.clone_ref(py));
+        let mappings = Mappings { base: &self.base, py, name: STATE };
+        let held = self.state.get_mut(key, hash_key(key), &mappings)?;
+        let state = held.map(|held| held.value.clone_ref(py));
         let key = self.base.decode(py, given)?;
         let context = self.bound()?.context.bind(py).clone();
         context.get().enter(Some(key.unbind()), state, at);
@@ -105,19 +108,40 @@ impl Process {
         if let (Some(metrics), 1..) = (&self.metrics, late) {
             metrics.add_late_records(late);
         }
-        keep(flow.token, &mut self.state, (key, hash), state)?;
+        self.keep(flow.token, (key, hash), || owner().given().map(Into::into), state)?;
         for (clock, timestamp_ms, is_set) in timers {
             let timers = &mut self.timers[if clock == Clock::Event { EVENT } else { PROCESSING }];
             if is_set {
-                timers.register(timestamp_ms, owner())
+                timers.register(timestamp_ms, owner());
             } else {
-                timers.delete(timestamp_ms, owner())
-            };
+                timers.delete(timestamp_ms, owner());
+            }
         }
         if let Some(expires_ms) = expires_ms {
             self.expiries.register(expires_ms, owner());
         }
         sides.emit(flow)
+    }
+
+    /// Keeps a key's mapping, if there is something in it.
+    fn keep(
+        &mut self,
+        py: Python<'_>,
+        (key, hash): (&[u8], u32),
+        given: impl FnOnce() -> Option<Box<[u8]>>,
+        mapping: Option<Py<PyDict>>,
+    ) -> Result<(), TaskError> {
+        let Self { base, state, .. } = self;
+        let Some(mapping) = mapping else { return Ok(()) };
+        let mappings = Mappings { base, py, name: STATE };
+        if mapping.bind(py).is_empty() {
+            return state.remove(key, hash, &mappings);
+        }
+        match state.get_mut(key, hash, &mappings)? {
+            Some(held) => held.value = mapping,
+            None => state.insert_new(key, hash, Held::of(given(), mapping))?,
+        }
+        state.make_room(&mappings)
     }
 
     fn emit<'py>(
@@ -144,7 +168,7 @@ impl Process {
         let py = flow.token;
         // What a timer of event time emits is of its time.
         flow.timestamp_ms = if clock == Clock::Event { timestamp_ms } else { NO_TIMESTAMP };
-        let at = At { timestamp_ms, watermark_ms: self.watermark_ms, clock: Some(clock) };
+        let at = At { timestamp_ms, watermark_ms: self.time.of(owner.hash()), clock: Some(clock) };
         let context = self.enter_key(py, (owner.key(), owner.key_value()), at)?;
         let timestamp = PyInt::new(py, timestamp_ms).into_any();
         let function = self.bound()?.on_timer.bind(py).clone();
@@ -155,15 +179,16 @@ impl Process {
     /// Frees what has expired of the keys that are due.
     fn expire(&mut self, now_ms: i64, py: Python<'_>) -> Result<(), TaskError> {
         while let Some((_, owner)) = self.expiries.pop_due(now_ms) {
-            let Some(mapping) = self.state.get(owner.key(), owner.hash()).map(|held| held.clone_ref(py)) else {
-                continue;
-            };
+            let mappings = Mappings { base: &self.base, py, name: STATE };
+            let Some(held) = self.state.get_mut(owner.key(), owner.hash(), &mappings)? else { continue };
+            let mapping = held.value.clone_ref(py);
             let expire = || py.import(intern!(py, "flownet.state"))?.getattr(intern!(py, "expire"));
             let next_ms = expire()
                 .and_then(|expire| expire.call1((&mapping, now_ms)))
                 .and_then(|next_ms| next_ms.extract::<Option<i64>>())
                 .map_err(|error| self.base.info.failed(py, &error, None))?;
-            keep(py, &mut self.state, (owner.key(), owner.hash()), Some(mapping))?;
+            let given = || owner.given().map(Into::into);
+            self.keep(py, (owner.key(), owner.hash()), given, Some(mapping))?;
             if let Some(next_ms) = next_ms {
                 self.expiries.register(next_ms, owner);
             }
@@ -184,6 +209,7 @@ fn without_on_timer(function: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
 impl Operator<PythonMedium> for Process {
     fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.metrics = Some(Arc::clone(&cx.metrics));
+        self.state.open(STATE, cx)?;
         let task = PyTaskContext::new(&self.base.info, cx);
         let function = self.function.bind(py);
         let open = || {
@@ -212,7 +238,7 @@ impl Operator<PythonMedium> for Process {
         context.get().enter(
             None,
             None,
-            At { timestamp_ms: flow.timestamp_ms, watermark_ms: self.watermark_ms, clock: None },
+            At { timestamp_ms: flow.timestamp_ms, watermark_ms: self.time.watermark_ms(), clock: None },
         );
         let function = self.method(py, flow.side())?.into_bound(py);
         let result = call2(&function, &record, context.as_any());
@@ -227,7 +253,7 @@ impl Operator<PythonMedium> for Process {
     fn process_keyed(&mut self, record: &KeyedRecord<'_>, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
         let py = flow.token;
         let value = self.base.decode(py, record.value())?;
-        let at = At { timestamp_ms: record.timestamp_ms, watermark_ms: self.watermark_ms, clock: None };
+        let at = At { timestamp_ms: record.timestamp_ms, watermark_ms: self.time.of(record.hash), clock: None };
         let context = self.enter_key(py, (record.key, record.key_value()), at)?;
         let function = self.method(py, record.side)?.into_bound(py);
         let result = call2(&function, &value, context.as_any());
@@ -236,8 +262,8 @@ impl Operator<PythonMedium> for Process {
     }
 
     fn on_watermark(&mut self, timestamp_ms: i64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        self.watermark_ms = timestamp_ms;
-        while let Some((due_ms, owner)) = self.timers[EVENT].pop_due(timestamp_ms) {
+        let watermark_ms = self.time.advance(timestamp_ms);
+        while let Some((due_ms, owner)) = self.timers[EVENT].pop_due(watermark_ms) {
             self.fire((Clock::Event, due_ms), &owner, flow)?;
         }
         Ok(())
@@ -254,6 +280,10 @@ impl Operator<PythonMedium> for Process {
         self.expire(now_ms, flow.token)
     }
 
+    fn end_batch(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        self.state.end_batch(&Mappings { base: &self.base, py: flow.token, name: STATE })
+    }
+
     /// Fires what is pending, and not what that sets: a timer that sets itself again would never end.
     fn finish(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
         let mut pending = std::mem::take(&mut self.timers[PROCESSING]);
@@ -268,7 +298,7 @@ impl Operator<PythonMedium> for Process {
         context.get().enter(
             None,
             None,
-            At { timestamp_ms: NO_TIMESTAMP, watermark_ms: self.watermark_ms, clock: None },
+            At { timestamp_ms: NO_TIMESTAMP, watermark_ms: self.time.watermark_ms(), clock: None },
         );
         let result = call1(&finish, context.as_any());
         self.emit(None, (&finish, result), flow)?;
@@ -276,9 +306,10 @@ impl Operator<PythonMedium> for Process {
     }
 
     fn inspect<'py>(&self, py: Python<'py>, found: &mut Found<Bound<'py, PyAny>>) -> Result<(), TaskError> {
-        for (_, key, mapping) in self.state.iter() {
-            found.add(What::State, Some(key), None, mapping.bind(py).clone().into_any());
-        }
+        self.state.each(&Mappings { base: &self.base, py, name: STATE }, |key, held| {
+            found.add(What::State, Some(held.key_value(key)), None, held.value.bind(py).clone().into_any());
+            Ok(())
+        })?;
         for (clock, timers) in [(Clock::Processing, &self.timers[PROCESSING]), (Clock::Event, &self.timers[EVENT])] {
             for (timestamp_ms, owner) in timers.iter() {
                 found.add_timer(clock, timestamp_ms, Some(owner.key_value()), None);
@@ -293,7 +324,9 @@ impl Operator<PythonMedium> for Process {
 
     fn snapshot(&mut self, py: Python<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
         let range = self.state.range();
-        self.base.add_mappings(py, (to, STATE), &self.state, &[self.watermark_ms])?;
+        let mappings = Mappings { base: &self.base, py, name: STATE };
+        to.add_large((STATE, &[self.time.watermark_ms()]), &mut self.state, &mappings)?;
+        self.time.snapshot(to)?;
         to.add_timers(WALL_TIMERS, range, &self.timers[PROCESSING])?;
         to.add_timers(EVENT_TIMERS, range, &self.timers[EVENT])?;
         to.add_timers(EXPIRIES, range, &self.expiries)?;
@@ -302,9 +335,8 @@ impl Operator<PythonMedium> for Process {
     }
 
     fn restore(&mut self, py: Python<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
-        if let Some(watermark_ms) = self.base.read_mappings(py, (from, STATE), &mut self.state)? {
-            self.watermark_ms = watermark_ms;
-        }
+        from.read_large(STATE, &mut self.state, &Mappings { base: &self.base, py, name: STATE })?;
+        self.time.restore(from, STATE, self.state.range())?;
         from.read_timers(WALL_TIMERS, &mut self.timers[PROCESSING])?;
         from.read_timers(EVENT_TIMERS, &mut self.timers[EVENT])?;
         from.read_timers(EXPIRIES, &mut self.expiries)?;

@@ -2,7 +2,7 @@
 
 use flownet_runtime::operator::{Found, What};
 use flownet_runtime::snapshot::{Restored, Snapshot};
-use flownet_runtime::state::{KeyGroupRange, KeyedState};
+use flownet_runtime::state::{Held, KeyGroupRange, KeyedState};
 use flownet_runtime::window::Window;
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::intern;
@@ -34,7 +34,7 @@ pub(in crate::chain) enum OfWindow {
         /// The user's.
         object: Py<PyAny>,
         /// What belongs to a key, whatever the window.
-        global: KeyedState<Py<PyDict>>,
+        global: KeyedState<Held<Py<PyDict>>>,
     },
 }
 
@@ -125,11 +125,13 @@ impl Results {
                 if items.is_none() { Ok(()) } else { flow.emit_each(&items, failed) }
             }
             Some(OfWindow::Object { object, global }) => {
+                let given = key;
                 let (key, hash) = base.index(&key_object)?;
+                let as_given = || (given != key).then(|| given.into());
                 let context = PyWindowContext::new(window, self.watermark_ms, flow.now_ms);
                 let mut own = None;
                 let state = state.unwrap_or(&mut own);
-                context.enter(state.take(), global.get(&key, hash).map(|held| held.clone_ref(py)));
+                context.enter(state.take(), global.get(&key, hash).map(|held| held.value.clone_ref(py)));
                 let failed = |error: PyErr| base.info.failed(py, &error, None);
                 let context = Bound::new(py, context).map_err(failed)?;
                 let process = object.bind(py).getattr(intern!(py, "process")).map_err(failed)?;
@@ -141,7 +143,7 @@ impl Results {
                 }
                 let (of_window, of_key, sides) = context.get().leave();
                 *state = of_window;
-                keep(py, global, (&key, hash), of_key)?;
+                keep(py, global, (&key, hash), as_given, of_key)?;
                 sides.emit(flow)
             }
         }
@@ -157,34 +159,41 @@ impl Results {
     ) -> Result<(), TaskError> {
         let py = flow.token;
         let Some(OfWindow::Object { object, global }) = &mut self.process else { return Ok(()) };
+        let given = key;
         let (key, hash) = base.index(&base.decode(py, key)?)?;
+        let as_given = || (given != key).then(|| given.into());
         let context = PyWindowContext::new(window, self.watermark_ms, flow.now_ms);
-        context.enter(state, global.get(&key, hash).map(|held| held.clone_ref(py)));
+        context.enter(state, global.get(&key, hash).map(|held| held.value.clone_ref(py)));
         let failed = |error: PyErr| base.info.failed(py, &error, None);
         let context = Bound::new(py, context).map_err(failed)?;
         let clear = object.bind(py).getattr(intern!(py, "clear")).map_err(failed)?;
         call1(&clear, context.as_any()).map_err(failed)?;
         let (_, of_key, sides) = context.get().leave();
-        keep(py, global, (&key, hash), of_key)?;
+        keep(py, global, (&key, hash), as_given, of_key)?;
         sides.emit(flow)
     }
 
     /// Shows what the user's function keeps over all windows of a key.
     pub(super) fn inspect<'py>(&self, py: Python<'py>, found: &mut Found<Bound<'py, PyAny>>) {
         let Some(OfWindow::Object { global, .. }) = &self.process else { return };
-        for (_, key, mapping) in global.iter() {
-            found.add(What::GlobalState, Some(key), None, mapping.bind(py).clone().into_any());
+        for (_, key, held) in global.iter() {
+            found.add(What::GlobalState, Some(held.key_value(key)), None, held.value.bind(py).clone().into_any());
         }
     }
 
-    pub(super) fn snapshot(&self, py: Python<'_>, base: &KeyedBase, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
-        let Some(OfWindow::Object { global, .. }) = &self.process else { return Ok(()) };
+    pub(super) fn snapshot(
+        &mut self,
+        py: Python<'_>,
+        base: &KeyedBase,
+        to: &mut Snapshot<'_>,
+    ) -> Result<(), TaskError> {
+        let Some(OfWindow::Object { global, .. }) = &mut self.process else { return Ok(()) };
         base.add_mappings(py, (to, GLOBAL), global, &[])
     }
 
     pub(super) fn restore(&mut self, py: Python<'_>, base: &KeyedBase, from: &Restored<'_>) -> Result<(), TaskError> {
         let Some(OfWindow::Object { global, .. }) = &mut self.process else { return Ok(()) };
-        base.read_mappings(py, (from, GLOBAL), global).map(drop)
+        base.read_mappings(py, (from, GLOBAL), global)
     }
 
     pub(super) fn open(&self, py: Python<'_>, base: &KeyedBase, cx: &TaskContext) -> Result<(), TaskError> {
@@ -213,16 +222,20 @@ impl Results {
 const GLOBAL: &str = "global_state";
 
 /// Keeps a key's mapping, if there is something in it.
-pub(super) fn keep(
+fn keep(
     py: Python<'_>,
-    state: &mut KeyedState<Py<PyDict>>,
+    state: &mut KeyedState<Held<Py<PyDict>>>,
     (key, hash): (&[u8], u32),
+    given: impl FnOnce() -> Option<Box<[u8]>>,
     mapping: Option<Py<PyDict>>,
 ) -> Result<(), TaskError> {
     match mapping {
         None => {}
         Some(mapping) if mapping.bind(py).is_empty() => drop(state.remove(key, hash)),
-        Some(mapping) => drop(state.insert(key, hash, mapping)?),
+        Some(mapping) => match state.get_mut(key, hash) {
+            Some(held) => held.value = mapping,
+            None => drop(state.insert(key, hash, Held::of(given(), mapping))?),
+        },
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! `filter`: the records that a predicate holds for.
 
 use flownet_runtime::operator::Operator;
+use flownet_runtime::snapshot::Snapshot;
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::prelude::*;
 
@@ -38,6 +39,11 @@ impl Operator<PythonMedium> for Filter {
 
     fn finish(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
         self.predicate.finish(&self.info, flow)
+    }
+
+    /// Nothing is kept from one record to the next.
+    fn snapshot(&mut self, _: Python<'_>, _: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        Ok(())
     }
 
     fn close(&mut self, py: Python<'_>) -> Result<(), TaskError> {

@@ -1,6 +1,7 @@
 //! `flat_map`: any number of records for each.
 
 use flownet_runtime::operator::Operator;
+use flownet_runtime::snapshot::Snapshot;
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::prelude::*;
 
@@ -36,6 +37,11 @@ impl Operator<PythonMedium> for FlatMap {
 
     fn finish(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
         self.function.finish(&self.info, flow)
+    }
+
+    /// Nothing is kept from one record to the next.
+    fn snapshot(&mut self, _: Python<'_>, _: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        Ok(())
     }
 
     fn close(&mut self, py: Python<'_>) -> Result<(), TaskError> {

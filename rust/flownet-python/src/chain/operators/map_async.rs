@@ -8,8 +8,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use flownet_runtime::operator::{InFlight, Operator, Ready, Ticket};
-use flownet_runtime::snapshot::Snapshot;
+use flownet_core::Round;
+use flownet_runtime::operator::{Here, InFlight, Operator, Ready, Ticket};
+use flownet_runtime::snapshot::{Input, Restored, Snapshot, put_signed};
 use flownet_runtime::time::TimeSignal;
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::exceptions::PyTypeError;
@@ -21,7 +22,9 @@ use crate::chain::answers::{Answer, PyAnswers};
 use crate::chain::attach::TaskThreads;
 use crate::chain::context::PyTaskContext;
 use crate::chain::failure::OperatorInfo;
+use crate::chain::keyed::KeptValues;
 use crate::chain::medium::{EmitEach, Flow, PythonMedium};
+use crate::codec::{self, KnownClasses};
 
 /// As many records are gathered before they are handed over, unless the batch ends first.
 const HANDED_OVER: usize = 64;
@@ -29,6 +32,14 @@ const HANDED_OVER: usize = 64;
 /// The ticket by which `flownet.asynchronous` says that the function is open. That of a loop that has ended is no record's
 /// either.
 const OPENED: Ticket = Ticket::MAX;
+
+/// What its state is called, and what it consists of: `00`, time: signed, record: block; `01`, watermark: signed; `02` idle,
+/// `03` and not.
+const STATE: &str = "records under way";
+const RECORD: u8 = 0;
+const WATERMARK: u8 = 1;
+const IDLE: u8 = 2;
+const ACTIVE: u8 = 3;
 
 /// Calls a coroutine function for each record.
 pub(in crate::chain) struct MapAsync {
@@ -43,6 +54,9 @@ pub(in crate::chain) struct MapAsync {
     calls: Option<Calls>,
     /// The function has not been opened yet.
     is_opening: bool,
+    takes_checkpoints: bool,
+    classes: KnownClasses,
+    kept: KeptValues,
 }
 
 /// The bounds of calls.
@@ -63,6 +77,8 @@ struct Calls {
 struct Call {
     /// For errors.
     record: Py<PyAny>,
+    /// As it came, for checkpoints: the coroutine may change it. Empty where none are taken.
+    kept: Vec<u8>,
     timestamp_ms: i64,
     due: Option<Due>,
 }
@@ -81,11 +97,25 @@ impl MapAsync {
         is_flat: bool,
         limits: Limits,
         threads: Arc<TaskThreads>,
+        (classes, kept): (KnownClasses, KeptValues),
         info: OperatorInfo,
     ) -> Self {
         let Limits { capacity, timeout, keeps_order } = limits;
         let flight = InFlight::new(capacity, keeps_order);
-        Self { function, is_flat, timeout, threads, info, flight, gathered: Vec::new(), calls: None, is_opening: false }
+        Self {
+            function,
+            is_flat,
+            timeout,
+            threads,
+            info,
+            flight,
+            gathered: Vec::new(),
+            calls: None,
+            is_opening: false,
+            takes_checkpoints: false,
+            classes,
+            kept,
+        }
     }
 
     fn start(&self, py: Python<'_>, cx: &TaskContext) -> PyResult<(Calls, bool)> {
@@ -128,8 +158,13 @@ impl MapAsync {
     /// Takes what has come, and hands on what may leave.
     fn take_answers(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
         let Some(calls) = &self.calls else { return Ok(()) };
+        let was_opening = self.is_opening;
         for answer in calls.answers.get().take() {
             self.take_answer(flow.token, answer)?;
+        }
+        if was_opening && !self.is_opening {
+            // Records that were kept wait for that.
+            self.hand_over(flow.token)?;
         }
         self.emit_ready(flow)
     }
@@ -160,6 +195,7 @@ impl MapAsync {
         while let Some(ready) = self.flight.next() {
             match ready {
                 Ready::Time(signal) => flow.emit_time(signal)?,
+                Ready::Round(round) => flow.emit_round(round)?,
                 Ready::Record(call, value) => {
                     let before_ms = std::mem::replace(&mut flow.timestamp_ms, call.timestamp_ms);
                     let value = value.into_bound(py);
@@ -208,6 +244,19 @@ impl MapAsync {
         self.take_answers(flow)
     }
 
+    /// Takes a record that was under way when a checkpoint was taken.
+    fn readmit(&mut self, py: Python<'_>, item: &mut Input<'_>) -> Result<(), TaskError> {
+        let timestamp_ms = item.signed()?;
+        let encoded = item.block()?;
+        let record = codec::decode(py, encoded, &self.classes);
+        let record = record.map_err(|error| self.info.codec_failed(py, error, None))?.unbind();
+        let mut kept = Vec::new();
+        self.kept.put((&self.info, STATE), record.bind(py), &mut kept)?;
+        let ticket = self.flight.readmit(Call { record: record.clone_ref(py), kept, timestamp_ms, due: None });
+        self.gathered.push((ticket, record));
+        Ok(())
+    }
+
     /// Waits for all that is under way.
     fn drain(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
         let before_ms = flow.timestamp_ms;
@@ -224,6 +273,7 @@ impl Operator<PythonMedium> for MapAsync {
     fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         let (calls, is_opening) = self.start(py, cx).map_err(|error| self.info.failed(py, &error, None))?;
         (self.calls, self.is_opening) = (Some(calls), is_opening);
+        self.takes_checkpoints = cx.takes_checkpoints;
         Ok(())
     }
 
@@ -233,8 +283,12 @@ impl Operator<PythonMedium> for MapAsync {
             self.await_answers(flow)?;
         }
         flow.timestamp_ms = timestamp_ms;
+        let mut kept = Vec::new();
+        if self.takes_checkpoints {
+            self.kept.put((&self.info, STATE), &record, &mut kept)?;
+        }
         let record = record.unbind();
-        let ticket = self.flight.admit(Call { record: record.clone_ref(flow.token), timestamp_ms, due: None });
+        let ticket = self.flight.admit(Call { record: record.clone_ref(flow.token), kept, timestamp_ms, due: None });
         self.gathered.push((ticket, record));
         if self.gathered.len() >= HANDED_OVER {
             self.hand_over(flow.token)?;
@@ -247,6 +301,10 @@ impl Operator<PythonMedium> for MapAsync {
 
     fn hold(&mut self, signal: TimeSignal) -> bool {
         self.flight.hold(signal)
+    }
+
+    fn hold_round(&mut self, round: Round, _: &mut Flow<'_, '_>) -> Result<bool, TaskError> {
+        Ok(self.flight.hold_round(round))
     }
 
     fn may_be_full(&self) -> bool {
@@ -287,18 +345,53 @@ impl Operator<PythonMedium> for MapAsync {
         self.drain(flow)
     }
 
-    /// Where the job was stopped without draining, time does not end; but what is under way is worked off.
+    /// Where the job was stopped without draining, time does not end; but what is under way is worked off, unless the
+    /// last checkpoint has it.
     fn commit(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        self.drain(flow)
+        if self.takes_checkpoints { Ok(()) } else { self.drain(flow) }
     }
 
-    /// A record that is under way is in no snapshot yet: better no checkpoint than one that has lost it.
-    fn snapshot(&mut self, _: Python<'_>, _: &mut Snapshot<'_>) -> Result<(), TaskError> {
-        if self.flight.is_empty() {
-            return Ok(());
+    /// Records that are under way, and event time among them, in their order: they are called again.
+    fn snapshot(&mut self, _: Python<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        let mut item = Vec::new();
+        for here in self.flight.here() {
+            match here {
+                Here::Record(call) => {
+                    item.push(RECORD);
+                    put_signed(&mut item, call.timestamp_ms);
+                    item.extend_from_slice(&call.kept);
+                }
+                Here::Time(TimeSignal::Watermark(timestamp_ms)) => {
+                    item.push(WATERMARK);
+                    put_signed(&mut item, timestamp_ms);
+                }
+                Here::Time(TimeSignal::Idle(is_idle)) => item.push(if is_idle { IDLE } else { ACTIVE }),
+            }
         }
-        let operator = &self.info.operator;
-        Err(TaskError::Config(format!("operator '{operator}' has calls under way, which a checkpoint cannot keep")))
+        to.add_items(STATE, [item]);
+        Ok(())
+    }
+
+    fn restore(&mut self, py: Python<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
+        // Of several subtasks each has its own time, of which none says how far all are.
+        let keeps_time = from.is_of_as_many(STATE, self.info.parallelism);
+        for mut item in from.dealt_items(STATE, self.info.parallelism)? {
+            while !item.is_empty() {
+                let signal = match item.byte()? {
+                    RECORD => {
+                        self.readmit(py, &mut item)?;
+                        continue;
+                    }
+                    WATERMARK => TimeSignal::Watermark(item.signed()?),
+                    kind @ (IDLE | ACTIVE) => TimeSignal::Idle(kind == IDLE),
+                    other => return Err(item.broken(format_args!("a record of kind {other}"))),
+                };
+                if keeps_time {
+                    self.flight.hold(signal);
+                }
+            }
+        }
+        if self.is_opening { Ok(()) } else { self.hand_over(py) }
     }
 
     fn close(&mut self, py: Python<'_>) -> Result<(), TaskError> {

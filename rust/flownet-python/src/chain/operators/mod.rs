@@ -2,6 +2,7 @@
 
 mod filter;
 mod flat_map;
+mod iterate;
 mod map;
 mod map_async;
 mod process;
@@ -9,6 +10,7 @@ mod timestamps;
 
 pub(super) use filter::Filter;
 pub(super) use flat_map::FlatMap;
+pub(super) use iterate::{Decoded, Until};
 pub(super) use map::Map;
 pub(super) use map_async::{Limits, MapAsync};
 pub(super) use process::ProcessAll;

@@ -1,7 +1,7 @@
 //! `process` without a key: a user's function over one input or two, with side outputs and event time.
 
-use flownet_runtime::operator::Operator;
-use flownet_runtime::snapshot::{Restored, Snapshot, put_signed};
+use flownet_runtime::operator::{EventTime, Operator};
+use flownet_runtime::snapshot::{Restored, Snapshot, WATERMARK, put_signed};
 use flownet_runtime::time::NO_TIMESTAMP;
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::intern;
@@ -21,7 +21,7 @@ pub(in crate::chain) struct ProcessAll {
     /// Its methods, one for each input.
     methods: &'static [&'static str],
     info: OperatorInfo,
-    watermark_ms: i64,
+    time: EventTime,
     bound: Option<(Vec<Py<PyAny>>, Py<PyProcessContext>)>,
     classes: KnownClasses,
     kept: KeptValues,
@@ -34,7 +34,7 @@ impl ProcessAll {
         info: OperatorInfo,
         (classes, kept): (KnownClasses, KeptValues),
     ) -> Self {
-        Self { function, methods, info, watermark_ms: i64::MIN, bound: None, classes, kept }
+        Self { function, methods, info, time: EventTime::new(), bound: None, classes, kept }
     }
 
     fn call<'py>(
@@ -47,7 +47,7 @@ impl ProcessAll {
         let Some((_, context)) = &self.bound else { return Ok(()) };
         let context = context.bind(py);
         let timestamp_ms = flow.timestamp_ms;
-        context.get().enter(None, None, At { timestamp_ms, watermark_ms: self.watermark_ms, clock: None });
+        context.get().enter(None, None, At { timestamp_ms, watermark_ms: self.time.watermark_ms(), clock: None });
         let given = if record.is_some() { "a record and a context" } else { "a context" };
         let failed = |error: PyErr| self.info.call_failed(py, &error, function, given, record);
         let items = match record {
@@ -85,7 +85,7 @@ impl Operator<PythonMedium> for ProcessAll {
     }
 
     fn on_watermark(&mut self, timestamp_ms: i64, _: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        self.watermark_ms = timestamp_ms;
+        self.time.advance(timestamp_ms);
         Ok(())
     }
 
@@ -100,7 +100,7 @@ impl Operator<PythonMedium> for ProcessAll {
     fn snapshot(&mut self, py: Python<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
         let info = &self.info;
         let mut watermark = Vec::new();
-        put_signed(&mut watermark, self.watermark_ms);
+        put_signed(&mut watermark, self.time.watermark_ms());
         to.add_items(WATERMARK, [watermark]);
         if let Some((_, context)) = &self.bound {
             context.bind(py).get().keep_broadcast((info, &mut self.kept), to)?;
@@ -122,11 +122,9 @@ impl Operator<PythonMedium> for ProcessAll {
 
     fn restore(&mut self, py: Python<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
         let info = &self.info;
-        let mut watermarks = Vec::new();
-        for (_, mut item) in from.items(WATERMARK)? {
-            watermarks.push(item.signed()?);
+        if let Some(watermark_ms) = from.own_or_least(WATERMARK, info.parallelism)? {
+            self.time.advance(watermark_ms);
         }
-        self.watermark_ms = watermarks.into_iter().min().unwrap_or(i64::MIN);
         if let Some((_, context)) = &self.bound {
             context.bind(py).get().restore_broadcast(py, (info, &self.classes), from)?;
         }
@@ -147,6 +145,5 @@ impl Operator<PythonMedium> for ProcessAll {
     }
 }
 
-/// What its states are called.
-const WATERMARK: &str = "watermark";
+/// What its own list is called.
 const LIST: &str = "list";

@@ -3,18 +3,19 @@
 use std::collections::BTreeMap;
 
 use flownet_runtime::operator::Operator;
-use flownet_runtime::snapshot::{Restored, Snapshot, put_signed};
+use flownet_runtime::snapshot::{Restored, Snapshot, WATERMARK, put_signed};
 use flownet_runtime::time::{END_OF_TIME_MS, NO_TIMESTAMP, TimeSignal};
 use flownet_runtime::watermark::{Generated, SplitSignal, SplitWatermarks};
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyList, PyTuple, PyType};
+use pyo3::{Borrowed, ffi, intern};
 
 use crate::chain::call::call1;
 use crate::chain::failure::{OperatorInfo, short_repr};
 use crate::chain::medium::{Flow, PythonMedium};
+use crate::codec::{exact, small_int};
 
 /// Gives records their times, and tells what is behind of event time.
 pub(in crate::chain) struct Timestamps {
@@ -55,6 +56,15 @@ impl Timestamps {
         Self { assigner, own: own.map(OwnGenerators::new), watermarks, info }
     }
 
+    /// The time in a record where it is nothing but an item of a tuple; all others are looked for with more care.
+    #[inline]
+    fn item_of_tuple(&self, record: &Bound<'_, PyAny>) -> Option<i64> {
+        let Some(Assigner::Index(index, _)) = &self.assigner else { return None };
+        let found = item(exact::<PyTuple>(record)?, *index)?;
+        milliseconds(&found)
+    }
+
+    #[inline(never)]
     fn timestamp(&self, record: &Bound<'_, PyAny>, before_ms: i64) -> Result<i64, TaskError> {
         let py = record.py();
         let found = match &self.assigner {
@@ -64,21 +74,9 @@ impl Timestamps {
                 call1(function, record)
                     .map_err(|error| self.info.call_failed(py, &error, function, "one record", Some(record)))?
             }
-            Some(Assigner::Index(index, field)) => match record.cast_exact::<PyTuple>().map(|all| all.get_item(*index))
-            {
-                Ok(Ok(found)) => found,
-                _ => self.field(record, field.bind(py))?,
-            },
-            Some(Assigner::Field(field)) => self.field(record, field.bind(py))?,
+            Some(Assigner::Index(_, field) | Assigner::Field(field)) => self.field(record, field.bind(py))?,
         };
-        if found.is_exact_instance_of::<PyInt>()
-            && let Ok(timestamp_ms) = found.extract::<i64>()
-            && timestamp_ms > NO_TIMESTAMP
-            && timestamp_ms < END_OF_TIME_MS
-        {
-            return Ok(timestamp_ms);
-        }
-        Err(self.info.failed(py, &no_timestamp(&found), Some(record)))
+        milliseconds(&found).ok_or_else(|| self.info.failed(py, &no_timestamp(&found), Some(record)))
     }
 
     fn field<'py>(
@@ -87,6 +85,16 @@ impl Timestamps {
         field: &Bound<'py, PyAny>,
     ) -> Result<Bound<'py, PyAny>, TaskError> {
         record.get_item(field).map_err(|error| self.info.failed(record.py(), &error, Some(record)))
+    }
+
+    /// Has the source end its poll, unless it has to go on for the sake of parts that are behind.
+    #[cold]
+    fn hold_if_ahead(&mut self, flow: &mut Flow<'_, '_>) {
+        if self.watermarks.is_ahead() {
+            flow.end_poll();
+        } else if self.own.is_none() {
+            self.watermarks.go_on_to_end_of_batch();
+        }
     }
 
     /// Asks the user's generator of a part, and does as it says.
@@ -143,6 +151,10 @@ impl OwnGenerators {
                 self.is_shared = true;
                 self.made.clear();
             }
+            SplitSignal::Growing(_) if !self.is_shared => {
+                self.is_shared = true;
+                self.made.clear();
+            }
             SplitSignal::Ended(split) => drop(self.made.remove(&split)),
             _ => {}
         }
@@ -176,6 +188,23 @@ fn tell(generated: &Generated, flow: &mut Flow<'_, '_>) -> Result<(), TaskError>
     generated.signals().try_for_each(|signal| flow.begin_time(signal))
 }
 
+/// An item of a tuple, if it has as many. PyO3 makes a call and an error of what is a look here.
+#[inline]
+fn item<'a, 'py>(tuple: &'a Bound<'py, PyTuple>, index: usize) -> Option<Borrowed<'a, 'py, PyAny>> {
+    if index >= tuple.len() {
+        return None;
+    }
+    // SAFETY: the index is one of the tuple's, so the item is there; it lives as long as the tuple, which does not change.
+    unsafe { Some(Borrowed::from_ptr(tuple.py(), ffi::PyTuple_GetItem(tuple.as_ptr(), index.cast_signed()))) }
+}
+
+/// The time that an object says, if it does.
+#[inline]
+fn milliseconds(found: &Bound<'_, PyAny>) -> Option<i64> {
+    let timestamp_ms = small_int(exact::<PyInt>(found)?)?;
+    (timestamp_ms > NO_TIMESTAMP && timestamp_ms < END_OF_TIME_MS).then_some(timestamp_ms)
+}
+
 /// Why this is no time of a record.
 #[cold]
 fn no_timestamp(found: &Bound<'_, PyAny>) -> PyErr {
@@ -204,18 +233,55 @@ impl Operator<PythonMedium> for Timestamps {
 
     #[inline]
     fn process<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
-        let before_ms = flow.timestamp_ms;
-        let timestamp_ms = self.timestamp(&record, before_ms)?;
+        let timestamp_ms = match self.item_of_tuple(&record) {
+            Some(timestamp_ms) => timestamp_ms,
+            None => self.timestamp(&record, flow.timestamp_ms)?,
+        };
         // Who has been idle is told to be back before what brings it back.
         let back = self.watermarks.on_record(timestamp_ms);
         if back {
             flow.emit_time(TimeSignal::Idle(false))?;
         }
+        flow.timestamp_ms = timestamp_ms;
         if self.own.is_none() {
-            return flow.emit_at(timestamp_ms, record);
+            flow.emit(record)?;
+        } else {
+            flow.emit(record.clone())?;
+            self.ask(self.watermarks.current(), Call::Record(&record, timestamp_ms), flow)?;
         }
-        flow.emit_at(timestamp_ms, record.clone())?;
-        self.ask(self.watermarks.current(), Call::Record(&record, timestamp_ms), flow)
+        if self.watermarks.may_be_ahead(timestamp_ms) {
+            self.hold_if_ahead(flow);
+        }
+        Ok(())
+    }
+
+    fn only_looks(&self) -> bool {
+        self.own.is_none() && !matches!(self.assigner, Some(Assigner::Function(_)))
+    }
+
+    #[inline]
+    fn look(&mut self, record: &Bound<'_, PyAny>, _: i64) -> Option<i64> {
+        self.item_of_tuple(record).filter(|timestamp_ms| self.watermarks.take_plain(*timestamp_ms))
+    }
+
+    fn is_aligned(&self) -> bool {
+        self.watermarks.is_aligned()
+    }
+
+    fn align(&mut self, limit_ms: i64) {
+        self.watermarks.align(limit_ms);
+    }
+
+    fn is_ahead(&self) -> bool {
+        self.watermarks.is_ahead()
+    }
+
+    fn end_batch(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        if self.watermarks.is_aligned() {
+            self.watermarks.end_batch();
+            flow.tell_aligned(self.watermarks.reached_ms());
+        }
+        Ok(())
     }
 
     fn passes_time(&self) -> bool {
@@ -237,19 +303,13 @@ impl Operator<PythonMedium> for Timestamps {
     fn snapshot(&mut self, _: Python<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
         let mut told = Vec::new();
         put_signed(&mut told, self.watermarks.told_ms());
-        to.add_items(STATE, [told]);
+        to.add_items(WATERMARK, [told]);
         Ok(())
     }
 
     /// What this subtask told; of others, where there were more or fewer, the least.
     fn restore(&mut self, _: Python<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
-        let mut all = Vec::new();
-        for (subtask, mut told) in from.items(STATE)? {
-            all.push((subtask, told.signed()?));
-        }
-        let is_same = all.len() == self.info.parallelism as usize;
-        let mine = all.iter().filter(|(subtask, _)| !is_same || *subtask == self.info.subtask);
-        if let Some(told_ms) = mine.map(|(_, told_ms)| *told_ms).min() {
+        if let Some(told_ms) = from.own_or_least(WATERMARK, self.info.parallelism)? {
             self.watermarks.set_told_ms(told_ms);
         }
         Ok(())
@@ -263,13 +323,10 @@ impl Operator<PythonMedium> for Timestamps {
         if !self.watermarks.is_due(now_ms) {
             return Ok(());
         }
-        // Who waits for those behind is not idle.
-        let generated = self.watermarks.on_period(now_ms, flow.is_available());
+        // Who waits for those behind is not idle, nor is who waits for other sources.
+        let generated = self.watermarks.on_period(now_ms, flow.is_available() && !self.watermarks.is_ahead());
         tell(&generated, flow)?;
         let made: Vec<u32> = self.own.iter().flat_map(|own| own.made.keys().copied()).collect();
         made.into_iter().try_for_each(|split| self.ask(split, Call::Period, flow))
     }
 }
-
-/// What its state is called.
-const STATE: &str = "watermark";

@@ -1,6 +1,7 @@
 //! `collect`: records to the process of the caller.
 
 use flownet_runtime::operator::Operator;
+use flownet_runtime::snapshot::Snapshot;
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -44,5 +45,10 @@ impl Operator<PythonMedium> for Collect {
         self.written.add_all(batch);
         let extended = self.target.bind(py).call_method1(intern!(py, "extend"), (batch,));
         extended.map(drop).map_err(|error| self.info.failed(py, &error, None))
+    }
+
+    /// What was gathered went out with its batch.
+    fn snapshot(&mut self, _: Python<'_>, _: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        Ok(())
     }
 }

@@ -132,7 +132,7 @@ impl Operator<PythonMedium> for CustomSink {
 
     fn restore(&mut self, py: Python<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
         self.has_checkpoints = true;
-        for mut item in from.dealt_items(STATE, self.parallelism)? {
+        for mut item in from.dealt_lists(STATE, self.parallelism)? {
             let prepared = unpickle(py, item.rest()).map_err(|error| self.info.failed(py, &error, None))?;
             self.commit_one(&prepared)?;
         }

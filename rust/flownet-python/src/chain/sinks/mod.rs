@@ -2,15 +2,17 @@
 
 mod collect;
 mod custom;
+mod lines;
 mod part_file;
 mod prepared;
 mod print;
-mod write_text;
+mod write_files;
 
 pub(super) use collect::Collect;
 pub(super) use custom::CustomSink;
+pub(super) use lines::Lines;
 pub(super) use print::Print;
-pub(super) use write_text::WriteText;
+pub(super) use write_files::WriteFiles;
 
 use std::sync::Arc;
 

@@ -16,24 +16,27 @@ use super::prepared;
 /// What the name of a part ends with while it is written.
 pub(super) const IN_PROGRESS: &str = ".inprogress";
 
-/// `part-<index>.txt.inprogress`, which becomes `part-<index>.txt`.
+/// `part-<index>.<suffix>.inprogress`, which becomes `part-<index>.<suffix>`.
 #[derive(Debug)]
 pub(super) struct PartFile {
     folder: PathBuf,
     index: u32,
     /// How many parts the job writes.
     parts: u32,
+    /// How its name ends.
+    suffix: &'static str,
     /// Held, and with it the lock, until the file is complete or given up.
     file: File,
     bytes: u64,
+    header_bytes: u64,
     is_complete: bool,
 }
 
 impl PartFile {
     /// Makes the folder if need be, and an empty file in it.
-    pub(super) fn create(folder: PathBuf, index: u32, parts: u32) -> io::Result<Self> {
+    pub(super) fn create(folder: PathBuf, (index, parts): (u32, u32), suffix: &'static str) -> io::Result<Self> {
         fs::create_dir_all(&folder)?;
-        let path = Self::path_in(&folder, index);
+        let path = Self::path_in(&folder, index, suffix);
         let file = loop {
             let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path)?;
             lock(&file)?;
@@ -43,18 +46,30 @@ impl PartFile {
             }
         };
         file.set_len(0)?;
-        Ok(Self { folder, index, parts, file, bytes: 0, is_complete: false })
+        Ok(Self { folder, index, parts, suffix, file, bytes: 0, header_bytes: 0, is_complete: false })
     }
 
     /// Where the part of this index is while it is written, for errors.
-    pub(super) fn path_in(folder: &Path, index: u32) -> PathBuf {
-        folder.join(format!("part-{index}.txt{IN_PROGRESS}"))
+    pub(super) fn path_in(folder: &Path, index: u32, suffix: &str) -> PathBuf {
+        folder.join(format!("part-{index}.{suffix}{IN_PROGRESS}"))
     }
 
     pub(super) fn write_all(&mut self, text: &[u8]) -> io::Result<()> {
         self.file.write_all(text)?;
         self.bytes += text.len() as u64;
         Ok(())
+    }
+
+    /// Writes the line that the file begins with.
+    pub(super) fn write_header(&mut self, header: &str) -> io::Result<()> {
+        self.write_all(format!("{header}\n").as_bytes())?;
+        self.header_bytes = self.bytes;
+        Ok(())
+    }
+
+    /// Whether there is more in it than its header.
+    pub(super) fn has_records(&self) -> bool {
+        self.bytes > self.header_bytes
     }
 
     /// Length of what was written.
@@ -65,7 +80,7 @@ impl PartFile {
     /// Gives the file another name, durably: it is whole, but does not count yet.
     pub(super) fn seal(mut self, path: &Path) -> io::Result<()> {
         self.file.sync_all()?;
-        fs::rename(Self::path_in(&self.folder, self.index), path)?;
+        fs::rename(Self::path_in(&self.folder, self.index, self.suffix), path)?;
         self.is_complete = true;
         File::open(&self.folder)?.sync_all()
     }
@@ -73,13 +88,16 @@ impl PartFile {
     /// Gives the file its name. The first part takes away those that a job with more of them left.
     pub(super) fn complete(mut self) -> io::Result<()> {
         self.file.sync_all()?;
-        fs::rename(Self::path_in(&self.folder, self.index), self.folder.join(format!("part-{}.txt", self.index)))?;
+        fs::rename(
+            Self::path_in(&self.folder, self.index, self.suffix),
+            self.folder.join(format!("part-{}.{}", self.index, self.suffix)),
+        )?;
         self.is_complete = true;
         if self.index > 0 {
             return Ok(());
         }
-        prepared::remove_all(&self.folder)?;
-        remove_parts_beyond(&self.folder, self.parts)
+        prepared::remove_all(&self.folder, self.suffix)?;
+        remove_parts_beyond(&self.folder, self.parts, self.suffix)
     }
 }
 
@@ -87,7 +105,7 @@ impl Drop for PartFile {
     fn drop(&mut self) {
         if !self.is_complete {
             // Nobody is to be told: its name says that it is nothing.
-            let _ = fs::remove_file(Self::path_in(&self.folder, self.index));
+            let _ = fs::remove_file(Self::path_in(&self.folder, self.index, self.suffix));
         }
     }
 }
@@ -96,7 +114,7 @@ fn lock(file: &File) -> io::Result<()> {
     match file.try_lock() {
         Ok(()) => Ok(()),
         Err(TryLockError::WouldBlock) => {
-            let text = "another write_text is writing it: give each a folder of its own";
+            let text = "another sink is writing it: give each a folder of its own";
             Err(io::Error::new(io::ErrorKind::ResourceBusy, text))
         }
         // A file system without locks has to do without this check.
@@ -115,13 +133,13 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
 }
 
 /// Complete parts, and those that a killed process left, from `parts` on.
-fn remove_parts_beyond(folder: &Path, parts: u32) -> io::Result<()> {
+fn remove_parts_beyond(folder: &Path, parts: u32, suffix: &str) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let name = entry.file_name();
         let index = name.to_str().and_then(|name| {
             let name = name.strip_suffix(IN_PROGRESS).unwrap_or(name);
-            let index = name.strip_prefix("part-")?.strip_suffix(".txt")?;
+            let index = name.strip_prefix("part-")?.strip_suffix(suffix)?.strip_suffix('.')?;
             index.parse::<u32>().ok().filter(|number| number.to_string() == index)
         });
         if index.is_some_and(|index| index >= parts) {
@@ -143,7 +161,7 @@ mod tests {
     }
 
     fn write(folder: &Path, index: u32, parts: u32, text: &str) {
-        let mut part = PartFile::create(folder.to_owned(), index, parts).expect("a part");
+        let mut part = PartFile::create(folder.to_owned(), (index, parts), "txt").expect("a part");
         part.write_all(text.as_bytes()).expect("room");
         part.complete().expect("a complete part");
     }
@@ -151,7 +169,7 @@ mod tests {
     #[test]
     fn a_file_has_its_name_when_it_is_complete_and_is_gone_when_it_is_not() {
         let folder = tempfile::tempdir().expect("a folder");
-        let part = PartFile::create(folder.path().to_owned(), 1, 2).expect("a part");
+        let part = PartFile::create(folder.path().to_owned(), (1, 2), "txt").expect("a part");
         assert_eq!(names(folder.path()), ["part-1.txt.inprogress"]);
         drop(part);
         assert!(names(folder.path()).is_empty());
@@ -177,9 +195,9 @@ mod tests {
     fn what_a_killed_process_left_is_written_anew_and_what_another_writes_is_refused() {
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join("part-0.txt.inprogress"), "half of it").expect("a file");
-        let mut first = PartFile::create(folder.path().to_owned(), 0, 1).expect("a part");
-        let refused = PartFile::create(folder.path().to_owned(), 0, 1).expect_err("two writers");
-        assert!(refused.to_string().contains("another write_text is writing it"), "{refused}");
+        let mut first = PartFile::create(folder.path().to_owned(), (0, 1), "txt").expect("a part");
+        let refused = PartFile::create(folder.path().to_owned(), (0, 1), "txt").expect_err("two writers");
+        assert!(refused.to_string().contains("another sink is writing it"), "{refused}");
         first.write_all(b"all").expect("room");
         first.complete().expect("a complete part");
         assert_eq!(fs::read_to_string(folder.path().join("part-0.txt")).expect("a file"), "all");

@@ -1,4 +1,4 @@
-//! What `write_text` writes between two checkpoints: a file that is pending until the checkpoint counts, and then gets its
+//! What a sink of files writes between two checkpoints: a file that is pending until the checkpoint counts, and then gets its
 //! name.
 //!
 //! ```text
@@ -30,6 +30,8 @@ pub(super) struct Prepared {
     /// Of the attempt.
     pub(super) token: String,
     pub(super) bytes: u64,
+    /// How its name ends.
+    pub(super) suffix: String,
 }
 
 /// What the name of a file says of it.
@@ -55,11 +57,12 @@ enum Name<'a> {
 
 impl Prepared {
     pub(super) fn pending_path(&self, folder: &Path) -> PathBuf {
-        folder.join(format!("part-{}-{:06}.txt.{}{PENDING}", self.subtask, self.number, self.token))
+        let Self { subtask, number, token, suffix, .. } = self;
+        folder.join(format!("part-{subtask}-{number:06}.{suffix}.{token}{PENDING}"))
     }
 
     fn path(&self, folder: &Path) -> PathBuf {
-        folder.join(format!("part-{}-{:06}.txt", self.subtask, self.number))
+        folder.join(format!("part-{}-{:06}.{}", self.subtask, self.number, self.suffix))
     }
 
     /// Gives the file its name, unless it has it.
@@ -79,29 +82,29 @@ impl Prepared {
     }
 }
 
-/// Removes what a subtask finds of attempts and jobs before, but for what its checkpoint knows: files numbered below `next`
-/// and those of `kept`. The first subtask removes those beyond the last one, too.
+/// Removes what a subtask finds of attempts and jobs before, but for what its checkpoint knows: files numbered below the
+/// next one of the subtask that wrote them, and those of `kept`. It answers for all whose number modulo the parallelism is
+/// its own.
 pub(super) fn remove_strays(
     folder: &Path,
     (subtask, parallelism): (u32, u32),
-    next: u64,
+    suffix: &str,
+    next_of: impl Fn(u32) -> u64,
     kept: &[Prepared],
 ) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let name = entry.file_name();
-        let Some(name) = name.to_str().and_then(Name::parse) else { continue };
+        let Some(name) = name.to_str().and_then(|name| Name::parse(name, suffix)) else { continue };
         let is_stray = match name {
-            Name::InProgress { .. } => false,
+            Name::InProgress { subtask: of } => of != subtask,
             Name::Whole { .. } => true,
-            Name::Committed { number, .. } => number >= next,
+            Name::Committed { subtask: of, number } => number >= next_of(of),
             Name::Pending { number, token, .. } => {
                 !kept.iter().any(|kept| (kept.number, kept.token.as_str()) == (number, token))
             }
         };
-        let is_mine = name.subtask() == subtask;
-        let is_beyond = subtask == 0 && name.subtask() >= parallelism;
-        if is_beyond || (is_mine && is_stray) {
+        if is_stray && name.subtask() % parallelism.max(1) == subtask {
             match fs::remove_file(entry.path()) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -112,11 +115,13 @@ pub(super) fn remove_strays(
 }
 
 /// Removes what a job with checkpoints left: for one without, whose parts are all there.
-pub(super) fn remove_all(folder: &Path) -> io::Result<()> {
+pub(super) fn remove_all(folder: &Path, suffix: &str) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let name = entry.file_name();
-        if let Some(Name::Committed { .. } | Name::Pending { .. }) = name.to_str().and_then(Name::parse) {
+        if let Some(Name::Committed { .. } | Name::Pending { .. }) =
+            name.to_str().and_then(|name| Name::parse(name, suffix))
+        {
             fs::remove_file(entry.path())?;
         }
     }
@@ -124,9 +129,10 @@ pub(super) fn remove_all(folder: &Path) -> io::Result<()> {
 }
 
 impl<'a> Name<'a> {
-    fn parse(name: &'a str) -> Option<Self> {
-        let rest = name.strip_prefix("part-")?;
-        let (index, tail) = rest.split_once(".txt")?;
+    /// Of a file whose name ends so when it is complete.
+    fn parse(name: &'a str, suffix: &str) -> Option<Self> {
+        let (index, rest) = name.strip_prefix("part-")?.split_once('.')?;
+        let tail = rest.strip_prefix(suffix).filter(|tail| tail.is_empty() || tail.starts_with('.'))?;
         let plain = |text: &str| text.parse::<u32>().ok().filter(|number| number.to_string() == text);
         let (subtask, number) = match index.split_once('-') {
             None => (plain(index)?, None),
@@ -159,7 +165,7 @@ mod tests {
     use super::*;
 
     fn prepared(subtask: u32, number: u64, token: &str) -> Prepared {
-        Prepared { subtask, number, token: token.into(), bytes: 2 }
+        Prepared { subtask, number, token: token.into(), bytes: 2, suffix: "txt".into() }
     }
 
     fn names(folder: &Path) -> Vec<String> {
@@ -190,7 +196,11 @@ mod tests {
             "part-0.txt.inprogress",
             "part-1-000009.txt",
             "part-1-000009.txt.old.pending",
+            "part-4-000002.txt",
+            "part-7-000001.txt",
             "part-x.txt",
+            "part-0.txts",
+            "part-0-000009.csv",
             "notes",
         ];
         let goes = [
@@ -199,13 +209,23 @@ mod tests {
             "part-0-000002.txt.old.pending",
             "part-0-000003.txt.new.pending",
             "part-2-000001.txt",
-            "part-7.txt",
-            "part-7.txt.inprogress",
+            "part-4-000003.txt",
+            "part-6.txt",
+            "part-6.txt.inprogress",
         ];
         for name in stays.iter().chain(&goes) {
             fs::write(folder.path().join(name), "").expect("a file");
         }
-        remove_strays(folder.path(), (0, 2), 2, &[prepared(0, 2, "new")]).expect("nothing in the way");
+        let next_of = |of| {
+            if of == 4 {
+                3
+            } else if of == 0 {
+                2
+            } else {
+                0
+            }
+        };
+        remove_strays(folder.path(), (0, 2), "txt", next_of, &[prepared(0, 2, "new")]).expect("nothing in the way");
         let mut expected: Vec<_> = stays.map(str::to_owned).into();
         expected.sort();
         assert_eq!(names(folder.path()), expected);

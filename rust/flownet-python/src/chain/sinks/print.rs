@@ -1,6 +1,7 @@
 //! `print`: `str(record)` to the standard output of the process, whole lines only.
 
 use flownet_runtime::operator::Operator;
+use flownet_runtime::snapshot::Snapshot;
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -68,5 +69,10 @@ impl Operator<PythonMedium> for Print {
         let written = self.write(flow.token);
         self.text.clear();
         written.map_err(|error| self.info.failed(flow.token, &error, None))
+    }
+
+    /// What was gathered went out with its batch.
+    fn snapshot(&mut self, _: Python<'_>, _: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        Ok(())
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use flownet_runtime::operator::Source;
+use flownet_runtime::snapshot::Snapshot;
 use flownet_runtime::{SourceStatus, TaskContext, TaskError, TaskMetrics};
 use pyo3::prelude::*;
 use pyo3::types::PyIterator;
@@ -109,6 +110,11 @@ impl Source<PythonMedium> for Iterable {
         let others = TaskThreads::of_all_jobs().count().saturating_sub(1);
         flow.set_idle(spent.idle, self.waits.poll_ended(&spent, pulls, others));
         status
+    }
+
+    /// It cannot be repeated.
+    fn snapshot(&mut self, _: Python<'_>, _: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        Ok(())
     }
 
     /// A generator that is not used up runs its `finally` blocks now, and not whenever it is collected.

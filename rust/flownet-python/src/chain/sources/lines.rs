@@ -3,7 +3,6 @@
 use std::ffi::CStr;
 use std::sync::Arc;
 
-use flownet_runtime::snapshot::put_block;
 use flownet_runtime::source::SourceError;
 use flownet_runtime::spec::Undecodable;
 use flownet_runtime::{TaskContext, TaskError, TaskMetrics};
@@ -65,13 +64,9 @@ impl LineDecoder {
         self.inputs.push((self.ends.len().saturating_sub(1), name));
     }
 
-    /// Appends each line that was read and not yet emitted, as a block.
-    pub(super) fn write_rest(&self, out: &mut Vec<u8>) {
-        let mut start = if self.emitted == 0 { 0 } else { self.ends[self.emitted - 1] };
-        for &end in &self.ends[self.emitted..] {
-            put_block(out, &self.bytes[start..end]);
-            start = end;
-        }
+    /// How many lines of this poll were emitted; none where no poll is cut off.
+    pub(super) fn cut_off_at(&self) -> Option<u64> {
+        (!self.is_empty()).then_some(self.emitted as u64)
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -5,6 +5,7 @@ mod iterable;
 mod lines;
 mod script;
 mod socket;
+mod splits;
 mod text;
 mod waits;
 
@@ -13,6 +14,7 @@ pub(super) use iterable::{Iterable, Pulled};
 pub(super) use lines::LineDecoder;
 pub(super) use script::Script;
 pub(super) use socket::SocketText;
+pub(super) use splits::Splits;
 pub(super) use text::ReadText;
 
 /// Records of one poll: enough to pay for an attachment, few enough that a cancel or a timer is seen soon.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flownet_runtime::operator::Source;
+use flownet_runtime::snapshot::Snapshot;
 use flownet_runtime::time::{END_OF_TIME_MS, NO_TIMESTAMP, TimeSignal};
 use flownet_runtime::{SourceStatus, TaskContext, TaskError, TaskMetrics};
 use pyo3::prelude::*;
@@ -95,5 +96,10 @@ impl Source<PythonMedium> for Script {
             }
         }
         Ok(SourceStatus::More)
+    }
+
+    /// It cannot be repeated.
+    fn snapshot(&mut self, _: Python<'_>, _: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        Ok(())
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use flownet_runtime::operator::Source;
+use flownet_runtime::snapshot::Snapshot;
 use flownet_runtime::source::{SocketLines, SocketPoll};
 use flownet_runtime::{Outputs, SourceStatus, TaskContext, TaskError};
 use pyo3::prelude::*;
@@ -56,6 +57,11 @@ impl Source<PythonMedium> for SocketText {
     fn emit<'py>(&mut self, flow: &mut Flow<'_, 'py>) -> Result<SourceStatus, TaskError> {
         self.lines.emit(flow)?;
         Ok(SourceStatus::More)
+    }
+
+    /// It cannot be repeated.
+    fn snapshot(&mut self, _: Python<'_>, _: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        Ok(())
     }
 }
 

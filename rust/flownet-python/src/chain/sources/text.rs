@@ -1,12 +1,9 @@
 //! `read_text`: the lines of files, shared among the subtasks.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
 
 use flownet_runtime::operator::Source;
-use flownet_runtime::snapshot::{Restored, Snapshot, put_block};
+use flownet_runtime::snapshot::{Restored, Snapshot};
 use flownet_runtime::source::{TextFiles, TextSplit};
 use flownet_runtime::watermark::SplitSignal;
 use flownet_runtime::{Outputs, SourceStatus, TaskContext, TaskError};
@@ -32,10 +29,6 @@ pub(in crate::chain) struct ReadText {
     named: (u32, u64),
     parallelism: u32,
     max_line_bytes: usize,
-    /// Of each file, where they are read by themselves.
-    paths: Vec<PathBuf>,
-    /// Lines that had been read and not emitted when the source was cut off, by file.
-    cut_off: Vec<(u32, Vec<Vec<u8>>)>,
 }
 
 impl ReadText {
@@ -52,19 +45,12 @@ impl ReadText {
             named: (0, 0),
             parallelism: 1,
             max_line_bytes: 0,
-            paths: Vec::new(),
-            cut_off: Vec::new(),
         }
     }
 
     /// Begins with these splits.
     fn read(&mut self, splits: Vec<TextSplit>) {
         let most = self.max_line_bytes;
-        self.paths = Vec::new();
-        if self.is_by_file {
-            self.paths = splits.iter().map(|split| split.path.clone()).collect();
-            self.paths.dedup();
-        }
         let files =
             if self.is_by_file { TextFiles::side_by_side(splits, most) } else { TextFiles::in_turn(splits, most) };
         self.left = (0..u32::try_from(files.len()).unwrap_or(u32::MAX)).collect();
@@ -116,28 +102,20 @@ impl Source<PythonMedium> for ReadText {
             // The source's rate held them back.
             return Ok(None);
         }
-        if let Some((file, lines)) = self.cut_off.pop() {
-            self.current = file;
-            for line in &lines {
-                self.lines.add(line);
-            }
-            return Ok(None);
-        }
         let reader = files.turn_to(self.current as usize);
-        while !self.has_ended {
-            let Some(line) = reader.next_line()? else {
-                self.has_ended = true;
-                break;
-            };
-            let has_room = self.lines.add(line);
+        // The lines of a poll are of one split: where it is cut off, the rest of that is what is left.
+        if reader.begin()? {
             if self.named != (self.current, reader.splits_begun()) {
                 self.named = (self.current, reader.splits_begun());
                 self.lines.begin_input(reader.path().map(|path| path.display().to_string()).unwrap_or_default());
             }
-            if !has_room {
-                break;
+            while let Some(line) = reader.next_line()? {
+                if !self.lines.add(line) {
+                    break;
+                }
             }
         }
+        self.has_ended = reader.is_over();
         Ok(None)
     }
 
@@ -150,30 +128,16 @@ impl Source<PythonMedium> for ReadText {
         Ok(if self.left.is_empty() { SourceStatus::Finished } else { SourceStatus::More })
     }
 
-    /// What is not read: `01` and a split each; and before it the lines that were read and are not emitted, with the file that
-    /// they are of: `00`, path: block, line: block each.
+    /// What is not emitted: `01` and a split each.
     fn snapshot(&mut self, _: Python<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
         let Some(files) = &self.files else { return Ok(()) };
-        let path = |file: u32| self.paths.get(file as usize).map_or(&b""[..], |path| path.as_os_str().as_bytes());
-        let mut items = Vec::new();
-        let mut add_lines = |file: u32, write: &dyn Fn(&mut Vec<u8>)| {
-            let mut item = vec![LINES];
-            put_block(&mut item, path(file));
-            write(&mut item);
-            items.push(item);
-        };
-        if !self.lines.is_empty() {
-            add_lines(self.current, &|item| self.lines.write_rest(item));
-        }
-        for (file, lines) in &self.cut_off {
-            add_lines(*file, &|item| lines.iter().for_each(|line| put_block(item, line)));
-        }
-        for split in files.unread() {
+        let cut_off = self.lines.cut_off_at().map(|emitted| (self.current as usize, emitted));
+        let item = |split: TextSplit| {
             let mut item = vec![SPLIT];
             split.write(&mut item);
-            items.push(item);
-        }
-        to.add_items(STATE, items);
+            item
+        };
+        to.add_items(STATE, files.unread(cut_off).map(item));
         Ok(())
     }
 
@@ -182,34 +146,20 @@ impl Source<PythonMedium> for ReadText {
         if !from.has(STATE) {
             return Ok(());
         }
-        let (mut splits, mut cut_off): (Vec<TextSplit>, Vec<_>) = Default::default();
+        let mut splits = Vec::new();
         for mut item in from.dealt_items(STATE, self.parallelism)? {
-            if item.byte()? == SPLIT {
-                splits.push(TextSplit::read(&mut item)?);
-                continue;
+            match item.byte()? {
+                SPLIT => splits.push(TextSplit::read(&mut item)?),
+                other => return Err(item.broken(format_args!("an item of kind {other}"))),
             }
-            let path = PathBuf::from(OsStr::from_bytes(item.block()?));
-            let mut lines = Vec::new();
-            while !item.is_empty() {
-                lines.push(item.block()?.to_vec());
-            }
-            cut_off.push((path, lines));
-        }
-        if self.is_by_file {
-            splits.extend(cut_off.iter().map(|(path, _)| TextSplit::nothing_of(path.clone())));
         }
         // Splits of a file lie together, also where several subtasks had some of it.
         splits.sort_by(|one, other| (&one.path, one.start).cmp(&(&other.path, other.start)));
         self.read(splits);
-        for (path, lines) in cut_off {
-            let file = self.paths.iter().position(|of| *of == path).unwrap_or_default();
-            self.cut_off.push((u32::try_from(file).unwrap_or_default(), lines));
-        }
         Ok(())
     }
 }
 
-/// What its state is called, and the kinds of its items.
+/// What its state is called, and the kind of its items.
 const STATE: &str = "splits";
-const LINES: u8 = 0;
 const SPLIT: u8 = 1;

@@ -8,7 +8,7 @@ use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::operator::{Flow, Found, KeyedRecord, Medium, Operator, What};
 use crate::snapshot::{Restored, Snapshot};
-use crate::state::{KeyGroupRange, KeyedState};
+use crate::state::{Held, KeyGroupRange, KeyedState};
 use crate::timer::{TimerKey, TimerService};
 
 /// What is kept of one key.
@@ -53,7 +53,7 @@ impl History {
 pub struct AsOfJoin<P> {
     pairing: P,
     keeps_unmatched: bool,
-    keys: KeyedState<History>,
+    keys: KeyedState<Held<History>>,
     queue: TimerService<TimerKey>,
     on_time: OnTime,
 }
@@ -77,8 +77,8 @@ impl<P> AsOfJoin<P> {
         M: Medium,
         P: Pairing<M>,
     {
-        let watermark_ms = self.on_time.watermark_ms;
-        let Some(history) = self.keys.get_mut(owner.key(), owner.hash()) else { return Ok(()) };
+        let watermark_ms = self.on_time.time.of(owner.hash());
+        let Some(Held { value: history, .. }) = self.keys.get_mut(owner.key(), owner.hash()) else { return Ok(()) };
         if history.asked_ms == Some(due_ms) {
             history.asked_ms = None;
         }
@@ -125,7 +125,8 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for AsOfJoin<P> {
         if !self.on_time.is(record) {
             return Ok(false);
         }
-        let history = self.keys.get_or_insert_with(record.key, record.hash, History::default)?;
+        let held = self.keys.get_or_insert_with(record.key, record.hash, || Held::new(record, History::default()))?;
+        let history = &mut held.value;
         let buffer = if record.side == 0 { &mut history.waiting } else { &mut history.versions };
         buffer.insert(record.timestamp_ms, record.value());
         history.ask(&mut self.queue, || TimerKey::of(record));
@@ -140,7 +141,7 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for AsOfJoin<P> {
     }
 
     fn on_watermark(&mut self, timestamp_ms: i64, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
-        self.on_time.watermark_ms = timestamp_ms;
+        let timestamp_ms = self.on_time.time.advance(timestamp_ms);
         for number in 1_usize.. {
             let Some((due_ms, owner)) = self.queue.pop_due(timestamp_ms) else { break };
             flow.cancel().check()?;
@@ -153,21 +154,22 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for AsOfJoin<P> {
     }
 
     fn snapshot(&mut self, _: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
-        self.on_time.keep(to, &self.keys, |history| [&history.waiting, &history.versions])
+        self.on_time.keep(to, &mut self.keys, |history| [&history.waiting, &history.versions])
     }
 
     fn restore(&mut self, _: M::Token<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
         let Self { keys, queue, on_time, .. } = self;
-        on_time.restore(from, |key, [waiting, versions]| {
-            let mut history = History { waiting, versions, asked_ms: None };
-            history.ask(queue, || TimerKey::of(&key));
-            keys.insert(key.key, key.hash, history)?;
-            Ok(())
-        })
+        on_time.restore(from, keys, |[waiting, versions]| History { waiting, versions, asked_ms: None })?;
+        for (key, held) in keys.each_mut() {
+            let owner = TimerKey::held(key, held.given());
+            held.value.ask(queue, || owner);
+        }
+        Ok(())
     }
 
     fn inspect<'m>(&self, _: M::Token<'m>, found: &mut Found<M::Record<'m>>) -> Result<(), TaskError> {
-        for (_, key, history) in self.keys.iter() {
+        for (_, key, held) in self.keys.iter() {
+            let (key, history) = (held.key_value(key), &held.value);
             history.waiting.all().for_each(|(_, record)| found.add_encoded(What::Left, key, record));
             history.versions.all().for_each(|(_, record)| found.add_encoded(What::Right, key, record));
         }

@@ -8,7 +8,7 @@ use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::operator::{Flow, Found, KeyedRecord, Medium, Operator, What};
 use crate::snapshot::{Restored, Snapshot};
-use crate::state::{KeyGroupRange, KeyedState};
+use crate::state::{Held, KeyGroupRange, KeyedState};
 use crate::timer::{TimerKey, TimerService};
 
 /// How much later a record of the second input is than the one of the first that it meets; both ends included.
@@ -63,7 +63,7 @@ impl Sides {
 pub struct IntervalJoin<P> {
     pairing: P,
     interval: Interval,
-    keys: KeyedState<Sides>,
+    keys: KeyedState<Held<Sides>>,
     expiries: TimerService<TimerKey>,
     on_time: OnTime,
 }
@@ -84,10 +84,11 @@ impl<P> IntervalJoin<P> {
     fn keep(&mut self, record: &KeyedRecord<'_>) -> Result<(), TaskError> {
         self.keys.range().check(record.hash)?;
         let last_partner_ms = self.interval.of_partners(record.side, record.timestamp_ms).1;
-        if last_partner_ms <= self.on_time.watermark_ms {
+        if last_partner_ms <= self.on_time.time.of(record.hash) {
             return Ok(());
         }
-        let sides = self.keys.get_or_insert_with(record.key, record.hash, Sides::default)?;
+        let held = self.keys.get_or_insert_with(record.key, record.hash, || Held::new(record, Sides::default()))?;
+        let sides = &mut held.value;
         sides.buffers[usize::from(record.side & 1)].insert(record.timestamp_ms, record.value());
         if !std::mem::replace(&mut sides.is_asked, true) {
             self.expiries.register(last_partner_ms, TimerKey::of(record));
@@ -115,7 +116,7 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for IntervalJoin<P> {
         if !self.on_time.is(record) {
             return Ok(false);
         }
-        if let Some(sides) = self.keys.get(record.key, record.hash) {
+        if let Some(Held { value: sides, .. }) = self.keys.get(record.key, record.hash) {
             let (from_ms, to_ms) = self.interval.of_partners(record.side, record.timestamp_ms);
             let [left, right] = &sides.buffers;
             let others = if record.side == 0 { right } else { left };
@@ -130,7 +131,7 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for IntervalJoin<P> {
         if !self.on_time.is(record) {
             return self.on_time.refuse(&self.pairing, record, flow);
         }
-        if let Some(sides) = self.keys.get(record.key, record.hash) {
+        if let Some(Held { value: sides, .. }) = self.keys.get(record.key, record.hash) {
             let (from_ms, to_ms) = self.interval.of_partners(record.side, record.timestamp_ms);
             let [left, right] = &sides.buffers;
             let others = if record.side == 0 { right } else { left };
@@ -156,17 +157,17 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for IntervalJoin<P> {
     }
 
     fn on_watermark(&mut self, timestamp_ms: i64, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
-        self.on_time.watermark_ms = timestamp_ms;
+        let timestamp_ms = self.on_time.time.advance(timestamp_ms);
         for number in 1_usize.. {
             let Some((_, owner)) = self.expiries.pop_due(timestamp_ms) else { break };
             if number.is_multiple_of(LOOK_RECORDS) {
                 flow.cancel().check()?;
                 flow.breathe();
             }
-            let Some(sides) = self.keys.get_mut(owner.key(), owner.hash()) else { continue };
+            let Some(Held { value: sides, .. }) = self.keys.get_mut(owner.key(), owner.hash()) else { continue };
             sides.let_go(self.interval, timestamp_ms);
             match sides.next_ms(self.interval) {
-                Some(next_ms) => drop(self.expiries.register(next_ms, owner)),
+                Some(next_ms) => self.expiries.register(next_ms, owner),
                 None => drop(self.keys.remove(owner.key(), owner.hash())),
             }
         }
@@ -174,23 +175,24 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for IntervalJoin<P> {
     }
 
     fn snapshot(&mut self, _: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
-        self.on_time.keep(to, &self.keys, |sides| sides.buffers.each_ref())
+        self.on_time.keep(to, &mut self.keys, |sides| sides.buffers.each_ref())
     }
 
     fn restore(&mut self, _: M::Token<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
         let Self { keys, expiries, on_time, interval, .. } = self;
-        on_time.restore(from, |key, buffers| {
-            let sides = Sides { buffers, is_asked: true };
-            let Some(next_ms) = sides.next_ms(*interval) else { return Ok(()) };
-            expiries.register(next_ms, TimerKey::of(&key));
-            keys.insert(key.key, key.hash, sides)?;
-            Ok(())
-        })
+        on_time.restore(from, keys, |buffers| Sides { buffers, is_asked: true })?;
+        for (_, key, held) in keys.iter() {
+            if let Some(next_ms) = held.value.next_ms(*interval) {
+                expiries.register(next_ms, TimerKey::held(key, held.given()));
+            }
+        }
+        Ok(())
     }
 
     fn inspect<'m>(&self, _: M::Token<'m>, found: &mut Found<M::Record<'m>>) -> Result<(), TaskError> {
-        for (_, key, sides) in self.keys.iter() {
-            for (what, buffer) in [What::Left, What::Right].into_iter().zip(&sides.buffers) {
+        for (_, key, held) in self.keys.iter() {
+            let key = held.key_value(key);
+            for (what, buffer) in [What::Left, What::Right].into_iter().zip(&held.value.buffers) {
                 buffer.all().for_each(|(_, record)| found.add_encoded(what, key, record));
             }
         }

@@ -11,17 +11,15 @@ mod interval;
 
 use std::sync::Arc;
 
-use flownet_core::keygroup::hash_key;
-
 pub use self::as_of::AsOfJoin;
 use self::buffer::Buffer;
 pub use self::interval::{Interval, IntervalJoin};
 use super::late::Late;
-use super::{Flow, KeyedRecord, Medium};
+use super::{EventTime, Flow, KeyedRecord, Medium};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
-use crate::snapshot::{Restored, Snapshot, put_key, put_signed};
-use crate::state::KeyedState;
+use crate::snapshot::{Restored, Snapshot};
+use crate::state::{Held, KeyedState};
 use crate::time::NO_TIMESTAMP;
 
 /// What becomes of records of two inputs that meet.
@@ -52,14 +50,14 @@ const LOOK_RECORDS: usize = 1024;
 
 /// Which records come too late, and what becomes of them.
 struct OnTime {
-    watermark_ms: i64,
+    time: EventTime,
     /// Of each input.
     late: [Late; 2],
 }
 
 impl OnTime {
     fn new(late_tags: [Option<Arc<str>>; 2]) -> Self {
-        Self { watermark_ms: i64::MIN, late: late_tags.map(Late::new) }
+        Self { time: EventTime::new(), late: late_tags.map(Late::new) }
     }
 
     fn open(&mut self, cx: &TaskContext) {
@@ -70,46 +68,32 @@ impl OnTime {
     fn keep<V>(
         &self,
         to: &mut Snapshot<'_>,
-        keys: &KeyedState<V>,
+        keys: &mut KeyedState<Held<V>>,
         buffers: impl Fn(&V) -> [&Buffer; 2],
     ) -> Result<(), TaskError> {
-        to.add_groups(STATE, keys.range(), |groups| {
-            put_signed(&mut groups.header, self.watermark_ms);
-            for (_, key, kept) in keys.iter() {
-                let out = groups.of(hash_key(key))?;
-                put_key(out, key, None);
-                buffers(kept).into_iter().for_each(|buffer| buffer.write(out));
-            }
+        to.add_keyed((STATE, &[self.time.watermark_ms()]), keys, |_, held, out| {
+            buffers(&held.value).into_iter().for_each(|buffer| buffer.write(out));
             Ok(())
-        })
+        })?;
+        self.time.snapshot(to)
     }
 
-    /// Reads them back; each key is handed to `put_back`.
-    fn restore(
+    /// Reads them back, as what `of` makes of them.
+    fn restore<V>(
         &mut self,
         from: &Restored<'_>,
-        mut put_back: impl FnMut(KeyedRecord<'_>, [Buffer; 2]) -> Result<(), TaskError>,
+        keys: &mut KeyedState<Held<V>>,
+        of: impl Fn([Buffer; 2]) -> V,
     ) -> Result<(), TaskError> {
-        let mut watermark_ms: Option<i64> = None;
-        for mut part in from.groups(STATE)? {
-            let of_part = part.header.signed()?;
-            watermark_ms = Some(watermark_ms.map_or(of_part, |least| least.min(of_part)));
-            for mut entries in part.groups {
-                while !entries.is_empty() {
-                    let key = entries.key()?;
-                    put_back(key, [Buffer::read(&mut entries)?, Buffer::read(&mut entries)?])?;
-                }
-            }
-        }
-        self.watermark_ms = watermark_ms.unwrap_or(self.watermark_ms);
-        Ok(())
+        from.read_keyed(STATE, keys, |input| Ok::<_, TaskError>(of([Buffer::read(input)?, Buffer::read(input)?])))?;
+        self.time.restore(from, STATE, keys.range())
     }
 
     /// Whether a record is to be taken.
     #[inline]
     fn is(&self, record: &KeyedRecord<'_>) -> bool {
         // Who has no timestamp is never after a watermark.
-        record.timestamp_ms > self.watermark_ms && record.timestamp_ms != NO_TIMESTAMP
+        record.timestamp_ms > self.time.of(record.hash) && record.timestamp_ms != NO_TIMESTAMP
     }
 
     /// A record is not.

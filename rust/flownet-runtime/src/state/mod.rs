@@ -3,6 +3,13 @@
 //! # Invariants
 //! - I1: every key held belongs to the subtask's key groups; a key that does not is refused, never stored.
 //! - I2: `len` is the number of keys over all groups.
+//!
+//! What changed from one snapshot to another is in `state/changes.rs`, state that may be larger than memory in
+//! `state/large.rs`.
+
+mod changes;
+mod disk;
+mod large;
 
 use flownet_core::KeyGroup;
 use flownet_core::keygroup::{group_range, key_group};
@@ -10,6 +17,9 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::changes::{Base, Changes, Stamp};
+pub use self::disk::DiskStateError;
+pub use self::large::{LargeState, RESIDENT_PER_WRITTEN, Values};
 use crate::key::Key;
 use crate::operator::KeyedRecord;
 
@@ -94,6 +104,7 @@ pub struct KeyedState<V> {
     range: KeyGroupRange,
     groups: Vec<HashTable<Slot<V>>>,
     len: usize,
+    changes: Changes,
 }
 
 /// What is kept for one key, with the form the key was first given in, as a `dict` keeps the key it was first given.
@@ -109,6 +120,11 @@ impl<V> Held<V> {
     #[inline]
     pub fn new(record: &KeyedRecord<'_>, value: V) -> Self {
         Self { given: record.given().map(Into::into), value }
+    }
+
+    /// For a key that was given in this form, where that was another than the canonical one.
+    pub fn of(given: Option<Box<[u8]>>, value: V) -> Self {
+        Self { given, value }
     }
 
     /// Another value for the same key.
@@ -131,16 +147,28 @@ impl<V> Held<V> {
     pub fn key_value<'a>(&'a self, key: &'a [u8]) -> &'a [u8] {
         self.given.as_deref().unwrap_or(key)
     }
+
+    /// These, and the value.
+    pub fn shown<'a>(&'a mut self, key: &'a [u8]) -> (&'a [u8], &'a mut V) {
+        (self.given.as_deref().unwrap_or(key), &mut self.value)
+    }
 }
 
 #[derive(Debug)]
 struct Slot<V> {
     hash: u32,
+    touched: Stamp,
     key: Key,
     value: V,
 }
 
 impl<V> Slot<V> {
+    #[inline]
+    fn touch(&mut self, now: Stamp) -> &mut V {
+        self.touched = now;
+        &mut self.value
+    }
+
     #[inline]
     fn is(&self, hash: u32, key: &[u8]) -> bool {
         self.hash == hash && self.key.is(key)
@@ -151,7 +179,7 @@ impl<V> KeyedState<V> {
     /// Empty state for the groups of `range`. Groups cost memory once they hold a key.
     pub fn new(range: KeyGroupRange) -> Self {
         let groups = (0..range.groups()).map(|_| HashTable::new()).collect();
-        Self { range, groups, len: 0 }
+        Self { range, groups, len: 0, changes: Changes::default() }
     }
 
     /// The value of a key, made by `default` if there is none.
@@ -162,14 +190,26 @@ impl<V> KeyedState<V> {
         hash: u32,
         default: impl FnOnce() -> V,
     ) -> Result<&mut V, StateError> {
-        let slot = self.range.slot(hash)?;
+        self.get_or_try_insert_with(key, hash, || Ok(default()))
+    }
+
+    /// The same, where it may not be possible to make it.
+    #[inline]
+    pub(crate) fn get_or_try_insert_with<E: From<StateError>>(
+        &mut self,
+        key: &[u8],
+        hash: u32,
+        default: impl FnOnce() -> Result<V, E>,
+    ) -> Result<&mut V, E> {
+        let (slot, now) = (self.range.slot(hash)?, self.changes.now());
         let group = &mut self.groups[slot];
         let entry = group.entry(spread(hash), |held| held.is(hash, key), |held| spread(held.hash));
         Ok(match entry {
-            Entry::Occupied(held) => &mut held.into_mut().value,
+            Entry::Occupied(held) => held.into_mut().touch(now),
             Entry::Vacant(free) => {
+                let value = default()?;
                 self.len += 1;
-                &mut free.insert(Slot { hash, key: key.into(), value: default() }).into_mut().value
+                &mut free.insert(Slot { hash, touched: now.of_new(), key: key.into(), value }).into_mut().value
             }
         })
     }
@@ -184,8 +224,8 @@ impl<V> KeyedState<V> {
     /// The value of a key, to change.
     #[inline]
     pub fn get_mut(&mut self, key: &[u8], hash: u32) -> Option<&mut V> {
-        let slot = self.range.slot(hash).ok()?;
-        self.groups[slot].find_mut(spread(hash), |held| held.is(hash, key)).map(|held| &mut held.value)
+        let (slot, now) = (self.range.slot(hash).ok()?, self.changes.now());
+        self.groups[slot].find_mut(spread(hash), |held| held.is(hash, key)).map(|held| held.touch(now))
     }
 
     /// Forgets a key and gives back its value.
@@ -193,23 +233,49 @@ impl<V> KeyedState<V> {
         let slot = self.range.slot(hash).ok()?;
         let held = self.groups[slot].find_entry(spread(hash), |held| held.is(hash, key)).ok()?;
         self.len -= 1;
-        Some(held.remove().0.value)
+        let removed = held.remove().0;
+        self.changes.on_removed(hash, &removed.key, self.len);
+        Some(removed.value)
     }
 
     /// Forgets everything and yields it, group by group.
     pub fn drain(&mut self) -> impl Iterator<Item = (Box<[u8]>, V)> {
         self.len = 0;
+        self.changes.forget();
         self.groups
             .iter_mut()
             .flat_map(|group| std::mem::take(group).into_iter())
             .map(|held| (held.key.into(), held.value))
     }
 
-    /// The value of a key.
+    /// The value of a key. What is changed behind its back is in no snapshot: see [`get_mut`](Self::get_mut).
     #[inline]
     pub fn get(&self, key: &[u8], hash: u32) -> Option<&V> {
         let slot = self.range.slot(hash).ok()?;
         self.groups[slot].find(spread(hash), |held| held.is(hash, key)).map(|held| &held.value)
+    }
+
+    /// What has changed since snapshots.
+    pub(crate) fn changes(&self) -> &Changes {
+        &self.changes
+    }
+
+    /// The same, to be told of a snapshot.
+    pub(crate) fn changes_mut(&mut self) -> &mut Changes {
+        &mut self.changes
+    }
+
+    /// What was touched since, and is held.
+    pub(crate) fn touched_since(&self, base: Base) -> impl Iterator<Item = (KeyGroup, &[u8], &V)> {
+        (self.range.first.get()..).zip(&self.groups).flat_map(move |(group, held)| {
+            let is_touched = move |slot: &&Slot<V>| base.is_before(slot.touched.taken());
+            held.iter().filter(is_touched).map(move |slot| (KeyGroup::new(group), slot.key.as_slice(), &slot.value))
+        })
+    }
+
+    /// Hashes and keys of what was removed since, and is not held.
+    pub(crate) fn removed_since(&self, base: Base) -> impl Iterator<Item = (u32, &[u8])> {
+        self.changes.removed_since(base).filter(|(hash, key)| self.get(key, *hash).is_none())
     }
 
     /// Every key with its value: by key group, in no particular order within one.
@@ -217,6 +283,35 @@ impl<V> KeyedState<V> {
         (self.range.first.get()..).zip(&self.groups).flat_map(|(group, held)| {
             held.iter().map(move |slot| (KeyGroup::new(group), slot.key.as_slice(), &slot.value))
         })
+    }
+
+    /// Takes out, and has forgotten without a trace, up to so many keys that were not touched since they were last passed by
+    /// here. It goes round by group, from `first` on, and says where to go on.
+    fn take_idle(&mut self, first: usize, most: usize) -> (usize, Vec<Slot<V>>) {
+        let (groups, mut taken) = (self.groups.len(), Vec::new());
+        // Twice, as in the first round all may have been touched.
+        for passed in 0..2 * groups {
+            let at = (first + passed) % groups;
+            let room = most - taken.len();
+            taken.extend(self.groups[at].extract_if(|slot| !slot.touched.take_is_recent()).take(room));
+            if taken.len() == most {
+                self.len -= most;
+                return ((at + 1) % groups, taken);
+            }
+        }
+        self.len -= taken.len();
+        (first, taken)
+    }
+
+    /// Up to so many keys with their values, from a group on.
+    fn some(&self, first: usize, most: usize) -> impl Iterator<Item = (&[u8], &V)> {
+        let (before, behind) = self.groups.split_at(first);
+        behind.iter().chain(before).flatten().take(most).map(|slot| (slot.key.as_slice(), &slot.value))
+    }
+
+    /// Every key with its value, to change what no snapshot tells of.
+    pub(crate) fn each_mut(&mut self) -> impl Iterator<Item = (&[u8], &mut V)> {
+        self.groups.iter_mut().flatten().map(|slot| (slot.key.as_slice(), &mut slot.value))
     }
 
     /// Keys held.

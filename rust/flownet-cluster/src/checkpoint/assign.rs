@@ -1,0 +1,231 @@
+//! Who goes on from what: a checkpoint that one plan took, dealt out to the tasks of another.
+//!
+//! State belongs to an operator, and an operator is known by its uid. So tasks may be chained otherwise, have other
+//! subtasks and lie on other workers: each takes those parts of its operators that it owns something of.
+//!
+//! A dataflow *is as it was* if it has the same operators, by uid and kind. Then numbers that the plan gives, `#7`, will do
+//! for uids. In one that was changed the same number may be another operator's: there whoever keeps state needs a uid of
+//! the user's.
+//!
+//! # Invariants
+//! - I1: every part of an operator that keeps state is taken by someone, or the user has said that it may be dropped.
+//! - I2: a part is never taken by an operator of another kind.
+//! - I3: what was on its way on a channel is taken by who reads that channel, once, and only if all operators are what they
+//!   were, with as many subtasks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use flownet_runtime::snapshot::is_incidental;
+use flownet_runtime::spec::{OperatorKind, OperatorSpec, TaskSpec};
+use flownet_store::{Manifest, OperatorEntry, PartRef};
+
+use crate::error::quoted;
+use crate::plan::Plan;
+use crate::rpc::Restored;
+
+/// Why a dataflow cannot go on from a checkpoint.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Misfit {
+    /// The dataflow was changed, and nobody can tell whose state is whose.
+    #[error(
+        "the dataflow was changed, and in {whose} these operators keep state and have no uid: {}; give each a name that \
+         stays, with .uid(\"...\"), before the dataflow is changed",
+        quoted(.operators)
+    )]
+    NoUid {
+        /// `the checkpoint` or `the dataflow`.
+        whose: &'static str,
+        /// Their names.
+        operators: Vec<String>,
+    },
+    /// State of operators that are gone.
+    #[error(
+        "it has state of operators that the dataflow has no more: {}; bring them back, or drop their state with \
+         allow_dropped_state=True",
+        quoted(.operators)
+    )]
+    Dropped {
+        /// Their uids.
+        operators: Vec<String>,
+    },
+    /// An operator does something else now.
+    #[error(
+        "operator '{uid}' was {was} and is {is} now, which cannot read its state; give it another uid, and drop the state \
+         with allow_dropped_state=True"
+    )]
+    Kind {
+        /// Its uid.
+        uid: String,
+        /// What it did.
+        was: String,
+        /// What it does.
+        is: String,
+    },
+    /// Records were on their way, and their ways have changed.
+    #[error(
+        "it was taken while records were on their way to or from {}, and those go other ways now: the dataflow or a parallelism was \
+         changed; go on with what it was taken with, take a savepoint, in which nothing is on its way, and change the job \
+         from that",
+        quoted(.operators)
+    )]
+    InFlight {
+        /// The operators to which, or from which, they were.
+        operators: Vec<String>,
+    },
+    /// The job has another number of key groups, so keys would lie elsewhere.
+    #[error("it has {was} key groups, the job {is}; set max_parallelism={was}")]
+    KeyGroups {
+        /// When it was taken.
+        was: u32,
+        /// Now.
+        is: u32,
+    },
+}
+
+impl Misfit {
+    /// The operators to blame, if any are.
+    #[must_use]
+    pub fn operators(&self) -> &[String] {
+        match self {
+            Self::NoUid { operators, .. } | Self::Dropped { operators } | Self::InFlight { operators } => operators,
+            Self::Kind { uid, .. } => std::slice::from_ref(uid),
+            Self::KeyGroups { .. } => &[],
+        }
+    }
+}
+
+/// What each task goes on from, by its number in `plan`.
+///
+/// # Errors
+/// What does not fit.
+pub(crate) fn assign(manifest: &Manifest, plan: &Plan, may_drop: bool) -> Result<BTreeMap<u32, Restored>, Misfit> {
+    let groups = plan.tasks.first().map_or(1, |task| task.spec.max_parallelism);
+    if manifest.max_parallelism != groups {
+        return Err(Misfit::KeyGroups { was: manifest.max_parallelism, is: groups });
+    }
+    let is_as_it_was = known(&manifest.operators) == known(&operators(plan));
+    if !is_as_it_was {
+        check_change(manifest, plan, may_drop)?;
+    }
+    check_in_flight(manifest, plan, is_as_it_was)?;
+    let is_named = |part: &&PartRef| is_as_it_was || !is_numbered(&part.uid);
+    let parts: Vec<&PartRef> = manifest.tasks.iter().flat_map(|task| &task.parts).filter(is_named).collect();
+    let of = |task: &TaskSpec| Restored {
+        parts: parts.iter().copied().filter(|part| part.share.is_for(&part.uid, task)).cloned().collect(),
+        has_finished: task.operators.first().is_some_and(|head| has_finished(manifest, head, task)),
+    };
+    Ok(plan.tasks.iter().map(|task| (task.spec.task_id, of(&task.spec))).collect())
+}
+
+/// The names of operators that keep state and have no uid of the user's: what they keep is lost with the first change of the
+/// dataflow.
+pub(crate) fn without_uid(manifest: &Manifest) -> Vec<String> {
+    let keeping = keeping(manifest);
+    let nameless = manifest.operators.iter().filter(|operator| is_numbered(&operator.uid));
+    nameless.filter(|operator| keeping.contains(operator.uid.as_str())).map(|operator| operator.name.clone()).collect()
+}
+
+/// The same of a plan, as far as its kinds of operators say it.
+pub(crate) fn without_uid_in(plan: &Plan) -> Vec<String> {
+    let keeping = operators(plan).into_iter().filter(|operator| operator.keeps_state && is_numbered(&operator.uid));
+    keeping.map(|operator| operator.name).collect()
+}
+
+/// The operators of a plan, in the order of its tasks.
+pub(crate) fn operators(plan: &Plan) -> Vec<OperatorEntry> {
+    let first = plan.tasks.iter().filter(|task| task.spec.subtask == 0);
+    let operators = first.flat_map(|task| task.spec.operators.iter().map(move |operator| (task, operator)));
+    operators
+        .map(|(task, operator)| OperatorEntry {
+            uid: operator.state_uid(),
+            name: operator.name.clone(),
+            kind: kind(&operator.kind),
+            parallelism: task.spec.parallelism,
+            keeps_state: operator.kind.keeps_state(),
+        })
+        .collect()
+}
+
+fn check_change(manifest: &Manifest, plan: &Plan, may_drop: bool) -> Result<(), Misfit> {
+    for (whose, operators) in [("the checkpoint", without_uid(manifest)), ("the dataflow", without_uid_in(plan))] {
+        // What is dropped anyway needs no name.
+        let is_needed = !may_drop || whose == "the dataflow";
+        if is_needed && !operators.is_empty() {
+            return Err(Misfit::NoUid { whose, operators });
+        }
+    }
+    let now = operators(plan);
+    let keeping = keeping(manifest);
+    let mut dropped = Vec::new();
+    for theirs in manifest.operators.iter().filter(|theirs| keeping.contains(theirs.uid.as_str())) {
+        match now.iter().find(|ours| ours.uid == theirs.uid && !is_numbered(&ours.uid)) {
+            Some(ours) if ours.kind != theirs.kind => {
+                let (uid, was, is) = (theirs.uid.clone(), theirs.kind.clone(), ours.kind.clone());
+                return Err(Misfit::Kind { uid, was, is });
+            }
+            Some(_) => {}
+            None => dropped.push(theirs.uid.clone()),
+        }
+    }
+    if dropped.is_empty() || may_drop { Ok(()) } else { Err(Misfit::Dropped { operators: dropped }) }
+}
+
+/// I3.
+fn check_in_flight(manifest: &Manifest, plan: &Plan, is_as_it_was: bool) -> Result<(), Misfit> {
+    let parts = || manifest.tasks.iter().flat_map(|task| &task.parts).filter(|part| part.share.is_in_flight());
+    let subtasks = |operators: &[OperatorEntry]| -> BTreeMap<String, u32> {
+        operators.iter().map(|operator| (operator.uid.clone(), operator.parallelism)).collect()
+    };
+    let is_same_shape = is_as_it_was && subtasks(&manifest.operators) == subtasks(&operators(plan));
+    let is_lost =
+        |part: &PartRef| !is_same_shape || !plan.tasks.iter().any(|task| part.share.is_for(&part.uid, &task.spec));
+    let lost: BTreeSet<&str> = parts().filter(|part| is_lost(part)).map(|part| &*part.uid).collect();
+    if lost.is_empty() {
+        return Ok(());
+    }
+    let named = manifest.operators.iter().filter(|operator| lost.contains(operator.uid.as_str()));
+    Err(Misfit::InFlight { operators: named.map(|operator| operator.name.clone()).collect() })
+}
+
+/// What an operator does, as far as its state depends on it.
+fn kind(kind: &OperatorKind) -> String {
+    match kind {
+        OperatorKind::Window { fold, .. } => format!("{} of windows", fold.name()),
+        kind => kind.name().to_owned(),
+    }
+}
+
+/// The uids of operators that keep something which would be missed: by their kind, or because they have.
+fn keeping(manifest: &Manifest) -> BTreeSet<&str> {
+    let by_kind = manifest.operators.iter().filter(|operator| operator.keeps_state).map(|operator| &*operator.uid);
+    let parts = manifest.tasks.iter().flat_map(|task| &task.parts);
+    let is_state = |part: &&PartRef| !part.share.is_in_flight() && !is_incidental(&part.name);
+    let by_parts = parts.filter(|part| part.bytes > NO_ITEMS_BYTES).filter(is_state).map(|part| &*part.uid);
+    by_kind.chain(by_parts).collect()
+}
+
+/// Whether a uid is only the number that a plan gave.
+fn is_numbered(uid: &str) -> bool {
+    uid.strip_prefix('#').is_some_and(|number| number.parse::<u32>().is_ok())
+}
+
+fn known(operators: &[OperatorEntry]) -> BTreeSet<(&str, &str)> {
+    operators.iter().map(|operator| (&*operator.uid, &*operator.kind)).collect()
+}
+
+/// Whether the place of this task in the operator had come to its end: this subtask, or where there were more or fewer, all.
+fn has_finished(manifest: &Manifest, operator: &OperatorSpec, task: &TaskSpec) -> bool {
+    let uid = operator.state_uid();
+    let all: Vec<_> = manifest.tasks.iter().filter(|entry| entry.uids.contains(&uid)).collect();
+    let is_same = all.len() == task.parallelism as usize;
+    !all.is_empty()
+        && all.iter().filter(|entry| !is_same || entry.subtask == task.subtask).all(|entry| entry.has_finished)
+}
+
+/// Length of a part without items.
+const NO_ITEMS_BYTES: u64 = 2;
+
+#[cfg(test)]
+#[path = "assign_tests.rs"]
+mod tests;

@@ -1,0 +1,210 @@
+//! Checkpoints of one plan, and what the tasks of another make of them.
+
+use flownet_runtime::snapshot::Share;
+use flownet_runtime::spec::{Fold, Partitioner};
+use flownet_store::TaskEntry;
+
+use super::*;
+use crate::checkpoint::tests::part;
+use crate::plan::Chaining;
+use crate::plan::tests::Flow;
+use crate::settings::JobSettings;
+
+const GROUPS: u32 = 128;
+
+/// Two subtasks that count words and write nothing.
+struct Shape {
+    source: u32,
+    count: u32,
+    uid: Option<&'static str>,
+    chaining: Chaining,
+    kind: OperatorKind,
+    extra: bool,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        let kind = OperatorKind::Fold(Fold::Count);
+        Self { source: 2, count: 2, uid: Some("counts"), chaining: Chaining::Always, kind, extra: false }
+    }
+}
+
+impl Shape {
+    fn plan(&self) -> Plan {
+        let mut flow = Flow::default();
+        if self.extra {
+            // It takes the number of the operator behind it.
+            flow = flow.operator("extra", 1).operator("void", 1).edge("extra", "void", Partitioner::Rebalance);
+        }
+        let Self { source, count, .. } = *self;
+        let flow = flow
+            .operator("read", source)
+            .operator("words", source)
+            .operator("count", count)
+            .operator("show", count)
+            .edge("read", "words", Partitioner::Forward)
+            .edge("words", "count", Partitioner::KeyGroup)
+            .edge("count", "show", Partitioner::Forward)
+            .with("words", |operator| operator.chaining = self.chaining)
+            .with("count", |operator| {
+                operator.kind = self.kind.clone();
+                operator.uid = self.uid.map(str::to_owned);
+            });
+        let settings = JobSettings { workers: 2, max_parallelism: Some(GROUPS), ..JobSettings::default() };
+        Plan::new(&flow.0, &settings).expect("a sound dataflow")
+    }
+
+    /// What a checkpoint of it has: of each subtask of the source a position, and of each that counts its groups.
+    fn checkpoint(&self) -> Manifest {
+        let plan = self.plan();
+        let entry = |task: &TaskSpec| {
+            let mut parts = Vec::new();
+            for operator in &task.operators {
+                let uid = operator.state_uid();
+                if operator.name == "count" {
+                    let range = flownet_core::keygroup::group_range(task.subtask, GROUPS, task.parallelism);
+                    let share = Share::Groups { first: *range.start(), last: *range.end(), of: GROUPS };
+                    parts.push(part(&uid, "fold", share));
+                } else if operator.name == "read" {
+                    parts.push(part(&uid, "watermark", Share::All { subtask: task.subtask }));
+                }
+            }
+            let uids = task.operators.iter().map(OperatorSpec::state_uid).collect();
+            TaskEntry { uids, subtask: task.subtask, has_finished: false, parts }
+        };
+        Manifest {
+            generation: 1,
+            checkpoint: 7,
+            job: "job".into(),
+            origin: None,
+            triggered_ms: 0,
+            duration_ms: 0,
+            max_parallelism: GROUPS,
+            operators: operators(&plan),
+            tasks: plan.tasks.iter().map(|task| entry(&task.spec)).collect(),
+        }
+    }
+
+    /// How many parts of the counts each of its subtasks takes.
+    fn counts_taken(&self, of: &Manifest) -> Vec<usize> {
+        let plan = self.plan();
+        let assigned = assign(of, &plan, false).expect("it fits");
+        let counts = plan.tasks.iter().filter(|task| task.spec.operators.iter().any(|one| one.name == "count"));
+        counts
+            .map(|task| assigned[&task.spec.task_id].parts.iter().filter(|part| part.name == "fold").count())
+            .collect()
+    }
+}
+
+#[test]
+fn each_subtask_takes_the_parts_that_it_owns_groups_of_whatever_the_parallelism_was() {
+    for uid in [None, Some("counts")] {
+        let before = Shape { uid, ..Shape::default() }.checkpoint();
+        let taken = |count| Shape { count, uid, ..Shape::default() }.counts_taken(&before);
+        assert_eq!((taken(1), taken(2), taken(3)), (vec![2], vec![1, 1], vec![1, 2, 1]));
+        assert_eq!(taken(128).iter().sum::<usize>(), 128);
+    }
+}
+
+#[test]
+fn chaining_changes_nothing() {
+    for uid in [None, Some("counts")] {
+        let before = Shape { uid, ..Shape::default() }.checkpoint();
+        let now = Shape { uid, chaining: Chaining::Never, ..Shape::default() };
+        assert_ne!(now.plan().tasks.len(), before.tasks.len());
+        assert_eq!(now.counts_taken(&before), [1, 1]);
+        assert_eq!(Shape { uid, ..Shape::default() }.counts_taken(&now.checkpoint()), [1, 1]);
+    }
+}
+
+#[test]
+fn in_a_changed_dataflow_state_goes_by_uids_and_numbers_say_nothing() {
+    let now = Shape { extra: true, count: 3, ..Shape::default() };
+    let before = Shape::default().checkpoint();
+    assert_eq!(now.counts_taken(&before), [1, 2, 1]);
+    // The source has no uid, and its number is another operator's now.
+    let assigned = assign(&before, &now.plan(), false).expect("it fits");
+    assert!(assigned.values().flat_map(|restored| &restored.parts).all(|part| part.uid == "counts"));
+    let nameless = Shape { uid: None, ..Shape::default() }.checkpoint();
+    let error = assign(&nameless, &now.plan(), false).expect_err("nobody can tell");
+    assert_eq!(error, Misfit::NoUid { whose: "the checkpoint", operators: vec!["count".into()] });
+    let now = Shape { extra: true, uid: None, ..Shape::default() };
+    let error = assign(&before, &now.plan(), false).expect_err("nobody can tell");
+    assert_eq!(error, Misfit::NoUid { whose: "the dataflow", operators: vec!["count".into()] });
+    assert_eq!(without_uid(&nameless), ["count"]);
+    assert!(without_uid(&before).is_empty());
+}
+
+#[test]
+fn state_of_an_operator_that_is_gone_is_refused_unless_it_may_be_dropped() {
+    let before = Shape::default().checkpoint();
+    let now = Shape { uid: Some("others"), ..Shape::default() }.plan();
+    let error = assign(&before, &now, false).expect_err("it would be lost");
+    assert_eq!(error, Misfit::Dropped { operators: vec!["counts".into()] });
+    assert!(error.to_string().contains("'counts'; bring them back, or drop their state with allow_dropped_state=True"));
+    let assigned = assign(&before, &now, true).expect("it may go");
+    assert!(assigned.values().all(|restored| restored.parts.is_empty()));
+}
+
+#[test]
+fn an_operator_that_does_something_else_gets_nothing_of_it() {
+    let before = Shape::default().checkpoint();
+    let now = Shape { kind: OperatorKind::Fold(Fold::Reduce), ..Shape::default() }.plan();
+    let error = assign(&before, &now, true).expect_err("other state");
+    assert_eq!(error, Misfit::Kind { uid: "counts".into(), was: "count".into(), is: "reduce".into() });
+    assert_eq!(error.operators(), ["counts"]);
+}
+
+#[test]
+fn key_groups_are_as_they_were() {
+    let mut before = Shape::default().checkpoint();
+    before.max_parallelism = 64;
+    let error = assign(&before, &Shape::default().plan(), true).expect_err("keys would lie elsewhere");
+    assert_eq!(error.to_string(), "it has 64 key groups, the job 128; set max_parallelism=64");
+}
+
+#[test]
+fn a_subtask_has_finished_if_it_had_or_where_there_were_others_if_all_had() {
+    let mut before = Shape::default().checkpoint();
+    let finished = |before: &Manifest, source| {
+        let plan = Shape { source, ..Shape::default() }.plan();
+        let assigned = assign(before, &plan, false).expect("it fits");
+        let sources = plan.tasks.iter().filter(|task| task.spec.operators[0].name == "read");
+        sources.map(|task| assigned[&task.spec.task_id].has_finished).collect::<Vec<_>>()
+    };
+    let read = before.tasks.iter_mut().filter(|task| task.uids.contains(&"#0".to_owned()));
+    read.take(1).for_each(|task| task.has_finished = true);
+    assert_eq!((finished(&before, 2), finished(&before, 1)), (vec![true, false], vec![false]));
+    before.tasks.iter_mut().for_each(|task| task.has_finished = true);
+    assert_eq!(finished(&before, 3), [true, true, true]);
+}
+
+#[test]
+fn what_was_on_its_way_is_taken_by_who_reads_its_channel_and_by_nobody_if_the_ways_have_changed() {
+    let uid = "counts";
+    let mut before = Shape::default().checkpoint();
+    // From the second subtask of the words to the first that counts.
+    let edge = Shape::default().plan().tasks.iter().find_map(|task| task.spec.inputs.first().map(|input| input.edge));
+    let share = Share::Channel { edge: edge.expect("an exchange"), producer: 1, subpartition: 0 };
+    let on_its_way = PartRef { name: "in_flight.input".into(), share, ..before.tasks[2].parts[0].clone() };
+    assert_eq!(on_its_way.uid, uid);
+    before.tasks[2].parts.push(on_its_way);
+    let takers = |shape: Shape| -> Result<Vec<(String, u32)>, Misfit> {
+        let plan = shape.plan();
+        let assigned = assign(&before, &plan, false)?;
+        let takes = |task: &&TaskSpec| assigned[&task.task_id].parts.iter().any(|part| part.share.is_in_flight());
+        let tasks = plan.tasks.iter().map(|task| &task.spec);
+        Ok(tasks.filter(takes).map(|task| (task.name.clone(), task.subtask)).collect())
+    };
+    assert_eq!(takers(Shape::default()), Ok(vec![("count -> show".to_owned(), 0)]));
+    let changed = [
+        Shape { count: 3, ..Shape::default() },
+        Shape { source: 3, ..Shape::default() },
+        Shape { extra: true, ..Shape::default() },
+    ];
+    for shape in changed {
+        let refused = takers(shape).expect_err("it goes other ways");
+        assert_eq!(refused, Misfit::InFlight { operators: vec!["count".into()] });
+        assert!(refused.to_string().contains("savepoint"), "{refused}");
+    }
+}

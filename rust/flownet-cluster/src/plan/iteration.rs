@@ -1,0 +1,124 @@
+//! Iterations of a dataflow: where each begins and ends, and which edges lie between.
+//!
+//! How the end of an iteration is found (`flownet_runtime::iteration`) takes that every subtask of its tail hears either of
+//! all subtasks of its head or of its own alone. Edges from each to each, and edges from one to one, are like that,
+//! however they are put together; those from some to some are not, and are refused.
+
+use std::collections::BTreeMap;
+
+use flownet_runtime::spec::{OperatorKind, Partitioner};
+
+use super::dataflow::Checked;
+use super::error::PlanError;
+
+/// The iterations of a dataflow.
+pub(super) struct Iterations {
+    /// Positions of head and tail of each, in the order of the heads' iterations.
+    pub(super) ends: Vec<(usize, usize)>,
+    /// For each edge of the dataflow, whether it lies on a way from a head to its tail.
+    within: Vec<bool>,
+}
+
+impl Iterations {
+    pub(super) fn new(checked: &Checked<'_>) -> Result<Self, PlanError> {
+        let ends = ends(checked)?;
+        let mut within = vec![false; checked.ends.len()];
+        for &(head, tail) in &ends {
+            let inside = Inside::new(checked, head, tail);
+            inside.check(checked, (head, tail))?;
+            for (edge, &(from, to)) in checked.ends.iter().enumerate() {
+                if inside.has(from) && inside.has(to) {
+                    within[edge] = true;
+                    check_edge(checked, edge, tail)?;
+                }
+            }
+        }
+        Ok(Self { ends, within })
+    }
+
+    /// Whether an edge of the dataflow lies within an iteration.
+    pub(super) fn has_edge(&self, edge: usize) -> bool {
+        self.within[edge]
+    }
+}
+
+/// Head and tail of each iteration.
+fn ends(checked: &Checked<'_>) -> Result<Vec<(usize, usize)>, PlanError> {
+    let mut found: BTreeMap<u32, [Vec<usize>; 2]> = BTreeMap::new();
+    for (position, operator) in checked.dataflow.operators.iter().enumerate() {
+        match operator.kind {
+            OperatorKind::IterationHead { iteration } => found.entry(iteration).or_default()[0].push(position),
+            OperatorKind::IterationTail { iteration, .. } => found.entry(iteration).or_default()[1].push(position),
+            _ => {}
+        }
+    }
+    let pair = |ends: &[Vec<usize>; 2]| match (ends[0].as_slice(), ends[1].as_slice()) {
+        (&[head], &[tail]) => Ok((head, tail)),
+        _ => {
+            let one = ends.iter().flatten().next().map(|&position| checked.operator(position).name.clone());
+            Err(PlanError::IterationEnds { operator: one.unwrap_or_default() })
+        }
+    };
+    found.values().map(pair).collect()
+}
+
+/// The operators on the ways from a head to its tail, both included.
+struct Inside(Vec<bool>);
+
+impl Inside {
+    fn new(checked: &Checked<'_>, head: usize, tail: usize) -> Self {
+        let count = checked.dataflow.operators.len();
+        let (mut behind, mut before) = (vec![false; count], vec![false; count]);
+        (behind[head], before[tail]) = (true, true);
+        for &position in &checked.order {
+            let mut upstream = checked.incoming[position].iter().map(|&edge| checked.ends[edge].0);
+            behind[position] |= upstream.any(|from| behind[from]);
+        }
+        for &position in checked.order.iter().rev().filter(|&&position| position != head) {
+            if before[position] {
+                checked.incoming[position].iter().for_each(|&edge| before[checked.ends[edge].0] = true);
+            }
+        }
+        Self(behind.into_iter().zip(before).map(|(behind, before)| behind && before).collect())
+    }
+
+    fn has(&self, position: usize) -> bool {
+        self.0[position]
+    }
+
+    fn check(&self, checked: &Checked<'_>, (head, tail): (usize, usize)) -> Result<(), PlanError> {
+        let (first, last) = (checked.operator(head), checked.operator(tail));
+        if !self.has(tail) {
+            return Err(PlanError::IterationApart { operator: last.name.clone() });
+        }
+        if first.parallelism != last.parallelism || first.workers != last.workers || first.on_driver != last.on_driver {
+            return Err(PlanError::IterationPlaces { operator: last.name.clone() });
+        }
+        let is_end = |position: usize| {
+            let kind = &checked.operator(position).kind;
+            matches!(kind, OperatorKind::IterationHead { .. } | OperatorKind::IterationTail { .. })
+        };
+        let mut others = (0..self.0.len()).filter(|&position| position != head && position != tail);
+        match others.find(|&position| self.has(position) && is_end(position)) {
+            None => Ok(()),
+            Some(inner) => Err(PlanError::NestedIteration {
+                operator: last.name.clone(),
+                inner: checked.operator(inner).name.clone(),
+            }),
+        }
+    }
+}
+
+fn check_edge(checked: &Checked<'_>, edge: usize, tail: usize) -> Result<(), PlanError> {
+    let (from, to) = checked.ends[edge];
+    let (from, to) = (checked.operator(from), checked.operator(to));
+    let partitioner = checked.dataflow.edges[edge].partitioner;
+    if partitioner != Partitioner::Rescale || from.parallelism == to.parallelism {
+        return Ok(());
+    }
+    Err(PlanError::IterationRescale {
+        operator: checked.operator(tail).name.clone(),
+        from: from.name.clone(),
+        to: to.name.clone(),
+    })
+}

@@ -1,0 +1,610 @@
+//! `from_source`: splits of a source of the user, each read from a position on.
+//!
+//! Which splits there are and which of them a subtask reads says `flownet.repeatable`; here they are read by turns. A
+//! position is asked for when a checkpoint is taken, and for no record: what was read and not emitted by then, which the
+//! source's rate holds back, is part of the checkpoint.
+//!
+//! A source may find more splits while the job runs. Whoever lists them tells every subtask of all; what is told twice, or
+//! is part of what a subtask began with, is passed over. So a split that no checkpoint has yet is found again after a failure.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use flownet_runtime::operator::Source;
+use flownet_runtime::snapshot::{Input, Restored, Snapshot, SnapshotError};
+use flownet_runtime::source::SourceError;
+use flownet_runtime::varint::put_varint;
+use flownet_runtime::watermark::SplitSignal;
+use flownet_runtime::{SourceStatus, TaskContext, TaskError, TaskMetrics};
+use pyo3::exceptions::{PyLookupError, PyTypeError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyIterator, PyList, PyTuple};
+
+use super::POLL_RECORDS;
+use super::waits::Waits;
+use crate::chain::attach::TaskThreads;
+use crate::chain::failure::{OperatorInfo, short_repr};
+use crate::chain::isolate::take_item;
+use crate::chain::keyed::KeptValues;
+use crate::chain::medium::{Flow, PythonMedium};
+use crate::chain::meter::Meter;
+use crate::chain::rows::rows;
+use crate::codec::{self, KnownClasses};
+
+/// Reads the splits that fall to this subtask.
+pub(in crate::chain) struct Splits {
+    /// A `flownet.repeatable.Assignment`.
+    assignment: Py<PyAny>,
+    info: OperatorInfo,
+    meter: Meter,
+    metrics: Option<Arc<TaskMetrics>>,
+    classes: KnownClasses,
+    kept: KeptValues,
+    waits: Waits,
+    /// Numbered as those behind are told.
+    splits: Vec<Split>,
+    /// Those that had ended before the job was restored, and are to be remembered.
+    ended: Vec<Py<PyAny>>,
+    /// Those that a restore gave it; else the assignment says.
+    is_restored: bool,
+    has_begun: bool,
+    /// Others may be found while the job runs: the source has no end.
+    grows: bool,
+    /// Whether checkpoints say which have ended: those that may be listed again.
+    keeps_ended: bool,
+    /// What was found and not yet begun with, as whoever lists has written it.
+    found: Vec<Arc<[u8]>>,
+    /// The splits that have not ended, in their order.
+    reading: Vec<usize>,
+    /// The split that was read last, and the one that was told of last.
+    current: usize,
+    told: Option<usize>,
+    /// Names and positions of splits, as checkpoints have them that do not count yet, the oldest first.
+    noted: Vec<(u64, Py<PyList>)>,
+}
+
+/// One split.
+struct Split {
+    name: Py<PyAny>,
+    /// Where it begins; of an iterator, where the record that it yielded last left it. None at the very beginning.
+    position: Option<Py<PyAny>>,
+    reader: Option<Reader>,
+    /// Records that were read and not emitted, and how many of them were.
+    rest: Option<(Py<PyList>, usize)>,
+    /// It had nothing when it was asked last, and is asked again then.
+    silent_until: Option<Instant>,
+    /// After so long.
+    ask_again: Duration,
+    has_ended: bool,
+}
+
+/// Who reads a split.
+enum Reader {
+    /// A `SplitReader`.
+    Object(Py<PyAny>),
+    /// Yields positions and records, or lists of these.
+    Iterator { items: Py<PyIterator>, yields_batches: bool },
+}
+
+/// What one call of a reader gave.
+enum Read<'py> {
+    Record(Bound<'py, PyAny>),
+    Batch(Bound<'py, PyList>),
+    Nothing,
+    End,
+}
+
+/// A split that has nothing for now is asked again after so long, unless its reader says otherwise.
+const ASK_AGAIN: Duration = Duration::from_millis(20);
+
+/// A subtask that has nothing to read sleeps for so long.
+const LONGEST_SLEEP: Duration = Duration::from_secs(60);
+
+/// A poll of a slow iterator ends here, so that timers and mail are looked at.
+const LONGEST_POLL: Duration = Duration::from_millis(5);
+
+/// What its state is called. The first item of a subtask is whether it has read all of its splits, 01 or 00, and a varint:
+/// how many subtasks there are. Each other is a split: whether it has ended, and whether it has a position, 01 or 00 each;
+/// its name, the position if it has one, and records that were read and not emitted, a block each.
+const STATE: &str = "splits";
+
+impl Splits {
+    pub(in crate::chain) fn new(
+        assignment: Py<PyAny>,
+        meter: Meter,
+        (classes, kept): (KnownClasses, KeptValues),
+        info: OperatorInfo,
+    ) -> Self {
+        Self {
+            assignment,
+            info,
+            meter,
+            metrics: None,
+            classes,
+            kept,
+            waits: Waits::new(),
+            splits: Vec::new(),
+            ended: Vec::new(),
+            is_restored: false,
+            has_begun: false,
+            grows: false,
+            keeps_ended: true,
+            found: Vec::new(),
+            reading: Vec::new(),
+            current: 0,
+            told: None,
+            noted: Vec::new(),
+        }
+    }
+
+    fn failed(&self, py: Python<'_>, error: &PyErr) -> TaskError {
+        failed(&self.info, py, error)
+    }
+
+    /// Opens the splits, at the first poll: a job that is restored has been told of them by then.
+    fn begin(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        let py = flow.token;
+        self.has_begun = true;
+        if !self.is_restored {
+            let place = (self.info.subtask, self.info.parallelism);
+            let mine = self.assignment.bind(py).call_method1(intern!(py, "mine"), place);
+            let mine: Vec<Py<PyAny>> = mine.and_then(|mine| mine.extract()).map_err(|error| self.failed(py, &error))?;
+            self.splits = mine.into_iter().map(Split::new).collect();
+        }
+        self.open_from(py, 0)?;
+        // What is found from here on no checkpoint has.
+        self.is_restored = false;
+        let count = number(self.splits.len());
+        flow.tell_split(if self.grows { SplitSignal::Growing(count) } else { SplitSignal::Among(count) })
+    }
+
+    fn open_from(&mut self, py: Python<'_>, first: usize) -> Result<(), TaskError> {
+        self.reading.extend(first..self.splits.len());
+        (first..self.splits.len()).try_for_each(|at| self.open_split(py, at))
+    }
+
+    /// Begins with what was found meanwhile and falls to this subtask.
+    #[cold]
+    fn begin_found(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        let (py, first) = (flow.token, self.splits.len());
+        for found in std::mem::take(&mut self.found) {
+            let found = codec::decode(py, &found, &self.classes);
+            let found = found.map_err(|error| self.info.codec_failed(py, error, None))?;
+            let place = (self.info.subtask, self.info.parallelism, found);
+            let mine = self.assignment.bind(py).call_method1(intern!(py, "found"), place);
+            let mine: Vec<(Py<PyAny>, Option<Py<PyAny>>)> =
+                mine.and_then(|mine| mine.extract()).map_err(|error| self.failed(py, &error))?;
+            let mine = mine.into_iter().map(|(name, position)| Split { position, ..Split::new(name) });
+            self.splits.extend(mine);
+        }
+        if first == self.splits.len() {
+            return Ok(());
+        }
+        self.open_from(py, first)?;
+        flow.tell_split(SplitSignal::Growing(number(self.splits.len())))
+    }
+
+    fn open_split(&mut self, py: Python<'_>, at: usize) -> Result<(), TaskError> {
+        let split = &self.splits[at];
+        let opened = self.assignment.bind(py).call_method1(intern!(py, "open"), (&split.name, &split.position));
+        let opened: (Option<bool>, f64, Bound<'_, PyAny>) =
+            opened.and_then(|opened| opened.extract()).map_err(|error| self.not_opened(py, &error))?;
+        let (kind, ask_again, reader) = opened;
+        self.splits[at].ask_again = Duration::try_from_secs_f64(ask_again).unwrap_or(ASK_AGAIN);
+        let reader = match (kind, reader) {
+            (None, reader) => Reader::Object(reader.unbind()),
+            (Some(yields_batches), items) => {
+                let items = items.cast_into::<PyIterator>().map_err(|error| self.failed(py, &error.into()))?;
+                Reader::Iterator { items: items.unbind(), yields_batches }
+            }
+        };
+        self.splits[at].reader = Some(reader);
+        // What cannot be kept is told at once, and not when the first checkpoint is due.
+        self.put_position(py, at, &mut Vec::new()).map(drop)
+    }
+
+    /// What a checkpoint has cannot be gone on with, however often that is tried.
+    #[cold]
+    fn not_opened(&self, py: Python<'_>, error: &PyErr) -> TaskError {
+        match self.failed(py, error) {
+            TaskError::Source(error) if self.is_restored => {
+                SnapshotError::Refused { uid: self.info.operator.clone(), reason: error.to_string() }.into()
+            }
+            error => error,
+        }
+    }
+
+    /// The split to read next: one that is to be asked again, the one that time waits for, or whose turn it is. None: all
+    /// that are left have nothing for now.
+    fn next_split(&self, wanted: Option<u32>, now: Instant) -> Option<usize> {
+        let behind = self.reading.partition_point(|at| *at <= self.current);
+        let turns = || self.reading[behind..].iter().chain(&self.reading[..behind]).copied();
+        let is_due = |at: &usize| self.splits[*at].silent_until.is_some_and(|until| until <= now);
+        let speaks = |at: &usize| self.splits[*at].silent_until.is_none();
+        let wanted = wanted.map(|wanted| wanted as usize).filter(|at| self.reading.binary_search(at).is_ok());
+        turns().find(is_due).or_else(|| wanted.filter(speaks)).or_else(|| turns().find(speaks))
+    }
+
+    /// Those that have nothing for now are asked again then.
+    fn idle(&self, now: Instant) -> SourceStatus {
+        let silent = self.reading.iter().filter_map(|at| self.splits[*at].silent_until);
+        // Where it has none at all, it is woken when there is one.
+        let wake_after = silent.min().map_or(LONGEST_SLEEP, |until| until.saturating_duration_since(now));
+        SourceStatus::Idle { wake_after }
+    }
+
+    /// Reads one split for one poll. `pulls` counts how often its iterator was asked.
+    fn read_split(&mut self, at: usize, flow: &mut Flow<'_, '_>, pulls: &mut u32) -> Result<(), TaskError> {
+        self.current = at;
+        if self.splits[at].rest.is_some() {
+            return self.emit_rest(at, flow).map(drop);
+        }
+        let started = Instant::now();
+        while *pulls < POLL_RECORDS as u32 {
+            flow.cancel().check()?;
+            *pulls += 1;
+            match self.pull(at, flow)? {
+                Read::Record(record) => {
+                    let may_go_on = self.emit_record(at, record, flow)?;
+                    flow.end_batch()?;
+                    // The clock costs as much as a cheap record, so it is read now and then.
+                    if !may_go_on || (pulls.is_multiple_of(16) && started.elapsed() > LONGEST_POLL) {
+                        return Ok(());
+                    }
+                }
+                Read::Batch(records) => {
+                    self.splits[at].rest = Some((records.unbind(), 0));
+                    return self.emit_rest(at, flow);
+                }
+                Read::Nothing => return self.has_nothing(at, flow),
+                Read::End => return self.end(at, flow),
+            }
+        }
+        Ok(())
+    }
+
+    fn pull<'py>(&mut self, at: usize, flow: &mut Flow<'_, 'py>) -> Result<Read<'py>, TaskError> {
+        let py = flow.token;
+        let split = &mut self.splits[at];
+        match &split.reader {
+            None => Ok(Read::End),
+            Some(Reader::Object(reader)) => {
+                let reader = reader.bind(py).clone();
+                let read = flow.idle_unless_at_work(|| reader.call_method0(intern!(py, "read")));
+                let read = read.map_err(|error| failed(&self.info, py, &error))?;
+                batch(read).map_err(|error| self.info.failed(py, &error, None))
+            }
+            Some(Reader::Iterator { items, yields_batches }) => {
+                let (mut iterator, yields_batches) = (items.bind(py).clone(), *yields_batches);
+                let is_watched = self.waits.is_watched();
+                let next = if is_watched { flow.idle_unless_at_work(|| iterator.next()) } else { iterator.next() };
+                let Some(next) = next else { return Ok(Read::End) };
+                let next = next.map_err(|error| self.info.failed(py, &error, None))?;
+                if next.is_none() {
+                    return Ok(Read::Nothing);
+                }
+                let Some((position, record)) = pair(&next) else {
+                    return Err(self.info.failed(py, &no_pair(&next), None));
+                };
+                drop(next);
+                let is_first = split.position.replace(position.unbind()).is_none();
+                if is_first {
+                    self.put_position(py, at, &mut Vec::new()).map(drop)?;
+                }
+                if !yields_batches {
+                    return Ok(Read::Record(record));
+                }
+                match record.cast_into::<PyList>() {
+                    Ok(records) => Ok(Read::Batch(records)),
+                    Err(error) => Err(self.info.failed(py, &no_batch("it yielded", &error.into_inner()), None)),
+                }
+            }
+        }
+    }
+
+    /// Hands on a record; false when it was the last for this poll.
+    fn emit_record<'py>(
+        &mut self,
+        at: usize,
+        record: Bound<'py, PyAny>,
+        flow: &mut Flow<'_, 'py>,
+    ) -> Result<bool, TaskError> {
+        self.tell(at, flow)?;
+        if let Some(metrics) = &self.metrics {
+            metrics.add_records_in(1);
+            if let Some(rows) = rows(&record) {
+                metrics.count_rows_in(rows);
+            }
+        }
+        self.meter.emit(record, flow)
+    }
+
+    /// Hands on what was read, as far as the rate of the source allows.
+    fn emit_rest(&mut self, at: usize, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        let Some((records, mut emitted)) = self.splits[at].rest.take() else { return Ok(()) };
+        let list = records.bind(flow.token);
+        let mut may_go_on = true;
+        while may_go_on && emitted < list.len() {
+            flow.cancel().check()?;
+            let record = take_item(list, emitted).map_err(|error| self.failed(flow.token, &error))?;
+            emitted += 1;
+            may_go_on = self.emit_record(at, record, flow)?;
+        }
+        if emitted < list.len() {
+            self.splits[at].rest = Some((records, emitted));
+        }
+        Ok(())
+    }
+
+    /// Tells those behind whose records come next.
+    #[inline]
+    fn tell(&mut self, at: usize, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        if self.told == Some(at) {
+            return Ok(());
+        }
+        self.told = Some(at);
+        self.splits[at].silent_until = None;
+        flow.tell_split(SplitSignal::Of(number(at)))
+    }
+
+    fn has_nothing(&mut self, at: usize, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        let split = &mut self.splits[at];
+        let before = split.silent_until.replace(Instant::now() + split.ask_again);
+        if before.is_some() {
+            return Ok(());
+        }
+        // Before its next records it is told of anew.
+        self.told = self.told.filter(|told| *told != at);
+        flow.tell_split(SplitSignal::Silent(number(at)))
+    }
+
+    fn end(&mut self, at: usize, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        // Where it ended is part of the checkpoints to come, as the source may tell somebody.
+        let position = self.put_position(flow.token, at, &mut Vec::new())?;
+        let split = &mut self.splits[at];
+        split.position = position;
+        split.has_ended = true;
+        self.reading.retain(|reading| *reading != at);
+        self.told = self.told.filter(|told| *told != at);
+        let closed = split.reader.take().map_or(Ok(()), |reader| reader.close(flow.token));
+        closed.map_err(|error| self.failed(flow.token, &error))?;
+        flow.tell_split(SplitSignal::Ended(number(at)))
+    }
+
+    /// Writes where the split would be gone on with: whether there is a position, and it. Gives the position.
+    fn put_position(&mut self, py: Python<'_>, at: usize, out: &mut Vec<u8>) -> Result<Option<Py<PyAny>>, TaskError> {
+        let Self { splits, kept, info, .. } = self;
+        let split = &splits[at];
+        let position = match &split.reader {
+            Some(Reader::Object(reader)) => {
+                let position = reader.bind(py).call_method0(intern!(py, "position"));
+                Some(position.map_err(|error| info.failed(py, &error, None))?)
+            }
+            _ => split.position.as_ref().map(|position| position.bind(py).clone()),
+        };
+        let position = position.filter(|position| !position.is_none());
+        out.push(u8::from(position.is_some()));
+        let mut name = Vec::new();
+        kept.put((info, "name of a split"), split.name.bind(py), &mut name)?;
+        out.extend(name);
+        let Some(position) = position else { return Ok(None) };
+        let state = format!("position of split {}", short_repr(split.name.bind(py)));
+        kept.put((info, &state), &position, out)?;
+        Ok(Some(position.unbind()))
+    }
+
+    fn take<'py>(&self, py: Python<'py>, item: &mut Input<'_>) -> Result<Bound<'py, PyAny>, TaskError> {
+        let value = codec::decode(py, item.block()?, &self.classes);
+        value.map_err(|error| self.info.codec_failed(py, error, None))
+    }
+
+    /// Writes out a split, and adds where it is to what the source is told when the checkpoint counts.
+    fn put_split(&mut self, py: Python<'_>, at: usize, noted: &Bound<'_, PyList>) -> Result<Vec<u8>, TaskError> {
+        let mut item = vec![u8::from(self.splits[at].has_ended)];
+        if let Some(position) = self.put_position(py, at, &mut item)? {
+            noted.append((&self.splits[at].name, position)).map_err(|error| self.failed(py, &error))?;
+        }
+        let Self { splits, kept, info, .. } = self;
+        if let Some((records, emitted)) = &splits[at].rest {
+            for record in records.bind(py).iter().skip(*emitted) {
+                kept.put((info, "record that was read"), &record, &mut item)?;
+            }
+        }
+        Ok(item)
+    }
+}
+
+impl Split {
+    fn new(name: Py<PyAny>) -> Self {
+        Self {
+            name,
+            position: None,
+            reader: None,
+            rest: None,
+            silent_until: None,
+            ask_again: ASK_AGAIN,
+            has_ended: false,
+        }
+    }
+}
+
+impl Reader {
+    /// A generator runs its `finally` blocks now, and not whenever it is collected.
+    fn close(self, py: Python<'_>) -> PyResult<()> {
+        let close = match &self {
+            Self::Object(reader) => Some(reader.bind(py).getattr(intern!(py, "close"))?),
+            Self::Iterator { items, .. } => items.bind(py).getattr_opt(intern!(py, "close"))?,
+        };
+        close.map_or(Ok(()), |close| close.call0().map(drop))
+    }
+}
+
+/// What the source raised. What it says of its input is no failure of a function.
+#[cold]
+fn failed(info: &OperatorInfo, py: Python<'_>, error: &PyErr) -> TaskError {
+    input_error(py, error).unwrap_or_else(|| info.failed(py, error, None))
+}
+
+fn input_error(py: Python<'_>, error: &PyErr) -> Option<TaskError> {
+    let class = py.import(intern!(py, "flownet.errors")).ok()?.getattr(intern!(py, "InputError")).ok()?;
+    let raised = error.value(py);
+    let path = raised.getattr(intern!(py, "path")).ok()?.extract().ok()?;
+    let message = raised.str().ok()?.to_string();
+    raised.is_instance(&class).ok()?.then(|| SourceError::Followed { path, message }.into())
+}
+
+fn number(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(u32::MAX)
+}
+
+/// A position and a record, of what an iterator yielded.
+#[inline]
+fn pair<'py>(yielded: &Bound<'py, PyAny>) -> Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+    let pair = yielded.cast::<PyTuple>().ok().filter(|pair| pair.len() == 2)?;
+    Some((pair.get_item(0).ok()?, pair.get_item(1).ok()?))
+}
+
+#[cold]
+fn no_pair(yielded: &Bound<'_, PyAny>) -> PyErr {
+    let text = short_repr(yielded);
+    PyTypeError::new_err(format!(
+        "it yielded {text}, where a tuple (position, record), or None for nothing yet, is wanted"
+    ))
+}
+
+/// What `read` returned.
+fn batch(read: Bound<'_, PyAny>) -> PyResult<Read<'_>> {
+    if read.is_none() {
+        return Ok(Read::End);
+    }
+    match read.cast_into::<PyList>() {
+        Ok(records) if records.is_empty() => Ok(Read::Nothing),
+        Ok(records) => Ok(Read::Batch(records)),
+        Err(error) => Err(no_batch("read() returned", &error.into_inner())),
+    }
+}
+
+#[cold]
+fn no_batch(who: &str, given: &Bound<'_, PyAny>) -> PyErr {
+    PyTypeError::new_err(format!("{who} {}, where a list of records is wanted", short_repr(given)))
+}
+
+impl Source<PythonMedium> for Splits {
+    fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
+        self.metrics = Some(Arc::clone(&cx.metrics));
+        let prepared = self.assignment.bind(py).call_method1(intern!(py, "prepare"), (cx.max_record_bytes,));
+        (self.grows, self.keeps_ended) =
+            prepared.and_then(|prepared| prepared.extract()).map_err(|error| self.failed(py, &error))?;
+        Ok(())
+    }
+
+    fn add_splits(&mut self, splits: &Arc<[u8]>) {
+        self.found.push(Arc::clone(splits));
+    }
+
+    /// Every record of an iterator is on its way before the next is pulled: nobody can tell whether it will wait for it.
+    fn emit<'py>(&mut self, flow: &mut Flow<'_, 'py>) -> Result<SourceStatus, TaskError> {
+        if !self.has_begun {
+            self.begin(flow)?;
+        }
+        if !self.found.is_empty() {
+            self.begin_found(flow)?;
+        }
+        let now = Instant::now();
+        if self.grows || !self.reading.is_empty() {
+            let Some(at) = self.next_split(flow.wanted_split(), now) else { return Ok(self.idle(now)) };
+            if matches!(self.splits[at].reader, Some(Reader::Iterator { .. })) && self.splits[at].rest.is_none() {
+                let (mut pulls, before) = (0, flow.time_spent());
+                let read = self.read_split(at, flow, &mut pulls);
+                let spent = flow.time_spent().since(&before);
+                let others = TaskThreads::of_all_jobs().count().saturating_sub(1);
+                flow.set_idle(spent.idle, self.waits.poll_ended(&spent, pulls, others));
+                read?;
+            } else {
+                self.read_split(at, flow, &mut 0)?;
+            }
+        }
+        Ok(if self.reading.is_empty() && !self.grows { SourceStatus::Finished } else { SourceStatus::More })
+    }
+
+    fn snapshot(&mut self, py: Python<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        // One that knows of no splits yet has not read all of them.
+        let knows_splits = self.has_begun || self.is_restored;
+        let has_all = !self.grows && knows_splits && self.splits.iter().all(|split| split.has_ended);
+        let mut header = vec![u8::from(has_all)];
+        put_varint(&mut header, self.info.parallelism.into());
+        let mut items = vec![header];
+        for name in &self.ended {
+            let mut item = vec![1, 0];
+            self.kept.put((&self.info, "name of a split"), name.bind(py), &mut item)?;
+            items.push(item);
+        }
+        let noted = PyList::empty(py);
+        for at in 0..self.splits.len() {
+            if self.keeps_ended || !self.splits[at].has_ended {
+                items.push(self.put_split(py, at, &noted)?);
+            }
+        }
+        self.noted.push((to.checkpoint_id(), noted.unbind()));
+        to.add_items(STATE, items);
+        Ok(())
+    }
+
+    fn complete(&mut self, py: Python<'_>, checkpoint_id: u64) -> Result<(), TaskError> {
+        let counting = self.noted.iter().take_while(|(of, _)| *of <= checkpoint_id).count();
+        let Some((_, positions)) = self.noted.drain(..counting).next_back() else { return Ok(()) };
+        let told = self.assignment.bind(py).call_method1(intern!(py, "checkpointed"), (positions,));
+        told.map(drop).map_err(|error| self.failed(py, &error))
+    }
+
+    fn restore(&mut self, py: Python<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
+        let (mut before, mut reading, kept) = (0, Vec::new(), PyList::empty(py));
+        let mut last = None;
+        for (subtask, mut item) in from.items(STATE)? {
+            if last.replace(subtask) != Some(subtask) {
+                if item.byte()? == 0 {
+                    reading.push(subtask);
+                }
+                before = item.varint()?;
+                continue;
+            }
+            let (has_ended, has_position) = (item.byte()? != 0, item.byte()? != 0);
+            let name = self.take(py, &mut item)?;
+            let position = if has_position { Some(self.take(py, &mut item)?) } else { None };
+            let records = PyList::empty(py);
+            while !item.is_empty() {
+                records.append(self.take(py, &mut item)?).map_err(|error| self.failed(py, &error))?;
+            }
+            let split = (subtask, name, has_ended, position, records);
+            kept.append(split).map_err(|error| self.failed(py, &error))?;
+        }
+        let place = (self.info.subtask, self.info.parallelism, before, reading, kept);
+        let resumed = self.assignment.bind(py).call_method1(intern!(py, "resume"), place);
+        type Resumed = (Vec<(Py<PyAny>, Option<Py<PyAny>>, Py<PyList>)>, Vec<Py<PyAny>>);
+        let (splits, ended): Resumed = resumed.and_then(|resumed| resumed.extract()).map_err(|error| {
+            if error.is_instance_of::<PyLookupError>(py) {
+                from.refused(&self.info.operator, error.value(py))
+            } else {
+                self.failed(py, &error)
+            }
+        })?;
+        self.splits = (splits.into_iter())
+            .map(|(name, position, records)| {
+                let rest = Some(records).filter(|records| !records.bind(py).is_empty()).map(|records| (records, 0));
+                Split { position, rest, ..Split::new(name) }
+            })
+            .collect();
+        (self.ended, self.is_restored) = (ended, true);
+        Ok(())
+    }
+
+    fn close(&mut self, py: Python<'_>) -> Result<(), TaskError> {
+        let mut closed = Ok(());
+        for reader in self.splits.iter_mut().filter_map(|split| split.reader.take()) {
+            let result = reader.close(py);
+            closed = closed.and(result);
+        }
+        closed.map_err(|error| self.failed(py, &error))
+    }
+}

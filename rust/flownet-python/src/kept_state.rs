@@ -1,0 +1,310 @@
+//! What a checkpoint keeps, as Python values: read by the format of `flownet_runtime::snapshot`, without the functions of the
+//! job and without its operators.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use flownet_cluster::{OperatorEntry, Read, StatePart};
+use flownet_runtime::TaskError;
+use flownet_runtime::snapshot::{Input, KeyedPart, Restored, WATERMARK, is_incidental};
+use flownet_runtime::state::{KeyGroupRange, KeyedState};
+use flownet_runtime::window::WindowsOfKey;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyInt, PyList, PyTuple};
+
+use crate::chain::take_number_object;
+use crate::codec::{ClassTable, CodecError, Decoder, KnownClasses, Pickle, decode};
+use crate::errors;
+
+/// The operators of a checkpoint and everything they keep: `{"checkpoint": ..., "operators": [...], "entries": [...]}`. An
+/// entry is `(uid, state, what, key, window, time_ms, value)`, with `what` one of `value`, `record`, `timer` and `item`.
+#[pyfunction]
+#[pyo3(signature = (storage, checkpoint))]
+pub(crate) fn read_state<'py>(py: Python<'py>, storage: &str, checkpoint: Option<u64>) -> PyResult<Bound<'py, PyDict>> {
+    let read = py.detach(|| flownet_cluster::read_checkpoint(storage, checkpoint));
+    let Read { manifest, parts } = read.map_err(|error| errors::cluster(py, error))?;
+    let entries = PyList::empty(py);
+    for operator in &manifest.operators {
+        let reader = Reader::new(py, operator, &parts, manifest.max_parallelism, &entries);
+        reader.read_all().map_err(|error| error.into_err(py, operator))?;
+    }
+    let found = crate::convert::to_dict(py, &manifest)?;
+    found.del_item("tasks")?;
+    found.set_item("entries", entries)?;
+    Ok(found)
+}
+
+/// Why it cannot be read.
+enum Unreadable {
+    Format(TaskError),
+    Value(CodecError),
+    Python(PyErr),
+}
+
+impl Unreadable {
+    fn into_err(self, py: Python<'_>, operator: &OperatorEntry) -> PyErr {
+        match self {
+            Self::Python(error) => error,
+            Self::Format(error) => errors::unreadable(py, &operator.name, &error.to_string()),
+            Self::Value(error) => errors::unreadable(py, &operator.name, &error.to_string()),
+        }
+    }
+}
+
+impl From<TaskError> for Unreadable {
+    fn from(error: TaskError) -> Self {
+        Self::Format(error)
+    }
+}
+
+impl From<CodecError> for Unreadable {
+    fn from(error: CodecError) -> Self {
+        Self::Value(error)
+    }
+}
+
+impl From<PyErr> for Unreadable {
+    fn from(error: PyErr) -> Self {
+        Self::Python(error)
+    }
+}
+
+type Readable<T> = Result<T, Unreadable>;
+
+/// Reads what one operator keeps.
+struct Reader<'a, 'py> {
+    py: Python<'py>,
+    uid: &'a str,
+    /// What its fold is called, where it is one.
+    fold: &'a str,
+    from: Restored<'a>,
+    range: KeyGroupRange,
+    names: BTreeSet<&'a str>,
+    classes: KnownClasses,
+    table: Arc<ClassTable>,
+    entries: &'a Bound<'py, PyList>,
+}
+
+/// Where a value belongs.
+#[derive(Clone, Copy, Default)]
+struct Place<'a, 'py> {
+    key: Option<&'a Bound<'py, PyAny>>,
+    /// From and to; the end is not known of a slice, of which windows are made.
+    window: Option<(i64, Option<i64>)>,
+    time_ms: Option<i64>,
+}
+
+impl<'a, 'py> Reader<'a, 'py> {
+    fn new(
+        py: Python<'py>,
+        operator: &'a OperatorEntry,
+        parts: &'a [StatePart],
+        max_parallelism: u32,
+        entries: &'a Bound<'py, PyList>,
+    ) -> Self {
+        let range = KeyGroupRange::of(0, 1, max_parallelism);
+        let from = Restored::of(&operator.uid, parts, 0, range);
+        let of_state = parts.iter().filter(|part| part.uid == operator.uid && !part.share.is_in_flight());
+        let names = of_state.map(|part| &*part.name).collect();
+        let table = Arc::new(ClassTable::default());
+        // Whoever reads a checkpoint trusts it as the job does that goes on from it.
+        let classes = KnownClasses::new(Arc::clone(&table), Pickle::Allowed);
+        let fold = operator.kind.strip_suffix(" of windows").unwrap_or(&operator.kind);
+        Self { py, uid: &operator.uid, fold, from, range, names, classes, table, entries }
+    }
+
+    fn read_all(&self) -> Readable<()> {
+        for (_, mut definition) in self.from.items("medium")? {
+            self.table.add(self.py, definition.rest())?;
+        }
+        for name in self.names.iter().filter(|name| **name == WATERMARK || !is_incidental(name)) {
+            match *name {
+                "fold" => self.each_value((name, "value"), |input| self.folded(input))?,
+                "slices" => self.slices(name)?,
+                "windows" => self.windows(name)?,
+                "join" => self.each_key(
+                    name,
+                    |input| Ok([self.buffer(input)?, self.buffer(input)?]),
+                    |key, sides| {
+                        for (side, records) in ["left", "right"].into_iter().zip(sides) {
+                            for (time_ms, record) in records {
+                                let place = Place { key: Some(key), time_ms: Some(*time_ms), window: None };
+                                self.add(side, "record", place, record.clone())?;
+                            }
+                        }
+                        Ok(())
+                    },
+                )?,
+                timers if timers.starts_with("timers.") => self.each_entry(name, |input| {
+                    let time_ms = Some(input.signed()?);
+                    let key = self.key(input)?;
+                    let none = self.py.None().into_bound(self.py);
+                    self.add(timers, "timer", Place { key: Some(&key), time_ms, ..Place::default() }, none)
+                })?,
+                "state" | "global_state" => self.each_value((name, name), |input| self.value(input))?,
+                _ => self.items(name)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// What is kept by key, changes upon what they build on.
+    fn each_key<V>(
+        &self,
+        name: &str,
+        read: impl FnMut(&mut Input<'a>) -> Readable<V>,
+        mut show: impl FnMut(&Bound<'py, PyAny>, &V) -> Readable<()>,
+    ) -> Readable<()> {
+        let mut state = KeyedState::new(self.range);
+        self.from.read_keyed(name, &mut state, read)?;
+        for (_, key, held) in state.iter() {
+            show(&decode(self.py, held.key_value(key), &self.classes)?, &held.value)?;
+        }
+        Ok(())
+    }
+
+    /// The same of one value each, which is shown under another name.
+    fn each_value(
+        &self,
+        (name, shown): (&str, &str),
+        read: impl FnMut(&mut Input<'a>) -> Readable<Bound<'py, PyAny>>,
+    ) -> Readable<()> {
+        self.each_key(name, read, |key, value| {
+            self.add(shown, "value", Place { key: Some(key), ..Place::default() }, value.clone())
+        })
+    }
+
+    fn each_entry(&self, name: &str, mut read: impl FnMut(&mut Input<'a>) -> Readable<()>) -> Readable<()> {
+        for KeyedPart { groups, .. } in self.from.groups(name)? {
+            for mut entries in groups {
+                while !entries.is_empty() {
+                    read(&mut entries)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What belongs to no key.
+    fn items(&self, name: &str) -> Readable<()> {
+        for (_, mut item) in self.from.items(name)? {
+            let value = match name {
+                "position" => PyInt::new(self.py, item.varint()?).into_any(),
+                WATERMARK => PyInt::new(self.py, item.signed()?).into_any(),
+                "list" | "broadcast_state" => self.value(&mut item)?,
+                _ => PyBytes::new(self.py, item.rest()).into_any(),
+            };
+            self.add(name, "item", Place::default(), value)?;
+        }
+        Ok(())
+    }
+
+    /// The values of slices, of which windows are made.
+    fn slices(&self, name: &str) -> Readable<()> {
+        let mut slices = BTreeMap::new();
+        let read = |input: &mut Input<'a>| self.folded(input);
+        self.from.read_slices(name, read, |start_ms, record, value| {
+            slices.insert((start_ms, record.key), (record.key_value(), value));
+        })?;
+        for ((start_ms, _), (key, value)) in slices {
+            let key = decode(self.py, key, &self.classes)?;
+            let place = Place { key: Some(&key), window: Some((start_ms, None)), time_ms: None };
+            self.add("value", "value", place, value)?;
+        }
+        Ok(())
+    }
+
+    /// The windows of each key.
+    fn windows(&self, name: &str) -> Readable<()> {
+        let value = |input: &mut Input<'a>| Ok::<_, Unreadable>((Some(self.folded(input)?), self.option(input)?));
+        self.each_key(
+            name,
+            |input| WindowsOfKey::read(input, value),
+            |key, windows| {
+                for cell in windows.iter() {
+                    let window = Some((cell.window.start_ms, Some(cell.window.end_ms)));
+                    let place = Place { key: Some(key), window, time_ms: None };
+                    for (clock, timers) in ["timers.processing", "timers.event"].into_iter().enumerate() {
+                        for time_ms in cell.timers(clock) {
+                            let none = self.py.None().into_bound(self.py);
+                            self.add(timers, "timer", Place { time_ms: Some(*time_ms), ..place }, none)?;
+                        }
+                    }
+                    for (state, value) in [("value", &cell.value), ("trigger", &cell.kept)] {
+                        if let Some(value) = value {
+                            self.add(state, "value", place, value.clone())?;
+                        }
+                    }
+                }
+                Ok(())
+            },
+        )
+    }
+
+    /// Records of one side of a join, with their times.
+    fn buffer(&self, input: &mut Input<'a>) -> Readable<Vec<(i64, Bound<'py, PyAny>)>> {
+        (0..input.varint()?).map(|_| Ok((input.signed()?, self.value(input)?))).collect()
+    }
+
+    /// The value of a fold, as it shows itself: that of a mean is the sum and how many there are.
+    fn folded(&self, input: &mut Input<'a>) -> Readable<Bound<'py, PyAny>> {
+        let none = || self.py.None().into_bound(self.py);
+        Ok(match self.fold {
+            "count" => PyInt::new(self.py, input.varint()?).into_any(),
+            "sum" | "min" | "max" => self.number(input)?.unwrap_or_else(none),
+            "mean" => {
+                let count = PyInt::new(self.py, input.varint()?).into_any();
+                PyTuple::new(self.py, [self.number(input)?.unwrap_or_else(none), count])?.into_any()
+            }
+            "min_by" | "max_by" => {
+                self.number(input)?;
+                let record = input.block()?;
+                if record.is_empty() { none() } else { decode(self.py, record, &self.classes)? }
+            }
+            "reduce" | "aggregate" => self.option(input)?.unwrap_or_else(none),
+            "join" => PyTuple::new(self.py, [self.all(input.block()?)?, self.all(input.block()?)?])?.into_any(),
+            "process" => {
+                let records = self.all(input.block()?)?;
+                for _ in 0..input.varint()? {
+                    input.signed()?;
+                    input.varint()?;
+                }
+                self.option(input)?;
+                records.into_any()
+            }
+            other => return Err(input.broken(format_args!("a fold called {other}")).into()),
+        })
+    }
+
+    fn number(&self, input: &mut Input<'a>) -> Readable<Option<Bound<'py, PyAny>>> {
+        take_number_object(self.py, input, |input| self.value(input))
+    }
+
+    fn option(&self, input: &mut Input<'a>) -> Readable<Option<Bound<'py, PyAny>>> {
+        match input.byte()? {
+            0 => Ok(None),
+            _ => self.value(input).map(Some),
+        }
+    }
+
+    fn value(&self, input: &mut Input<'a>) -> Readable<Bound<'py, PyAny>> {
+        Ok(decode(self.py, input.block()?, &self.classes)?)
+    }
+
+    fn all(&self, bytes: &[u8]) -> Readable<Bound<'py, PyList>> {
+        let (values, mut decoder) = (PyList::empty(self.py), Decoder::new(bytes, &self.classes));
+        while !decoder.is_empty() {
+            values.append(decoder.next_value(self.py)?)?;
+        }
+        Ok(values)
+    }
+
+    fn key(&self, input: &mut Input<'a>) -> Readable<Bound<'py, PyAny>> {
+        Ok(decode(self.py, input.key()?.key_value(), &self.classes)?)
+    }
+
+    fn add(&self, state: &str, what: &str, place: Place<'_, 'py>, value: Bound<'py, PyAny>) -> Readable<()> {
+        let Place { key, window, time_ms } = place;
+        Ok(self.entries.append((self.uid, state, what, key, window, time_ms, value))?)
+    }
+}

@@ -1,0 +1,537 @@
+//! The feedback of one subtask of an iteration: a queue from its tail to its head, in one process.
+//!
+//! # Invariants
+//! - F1: what was pushed is taken in its order, rounds among records, wherever it lay meanwhile.
+//! - F2: the writer never waits for the reader. Bytes in memory and on disk stay within the limits; what has no room is an
+//!   error.
+//! - F3: the reader's bell is rung behind what was pushed, once for all that it has not looked at.
+//! - F4: nothing is on disk under a name: what a process leaves behind when it dies, the system takes back.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use flownet_core::Round;
+
+use super::error::IterationFault;
+use crate::mailbox::Bell;
+use crate::time::NO_TIMESTAMP;
+use crate::varint::{put_varint, take_varint, unzigzag, zigzag};
+
+/// Records are handed over in pieces of about so many bytes, at the latest at the end of a batch.
+pub(crate) const PIECE_BYTES: usize = 32 << 10;
+
+/// A file is given back when all that is in it was read: not too large.
+const FILE_BYTES: u64 = 64 << 20;
+
+/// Bytes in front of a record: its length.
+const LENGTH_BYTES: usize = size_of::<u32>();
+
+/// What a subtask may take for what waits to go round again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FeedbackLimits {
+    /// In memory.
+    pub memory_bytes: u64,
+    /// On disk, when memory is full.
+    pub disk_bytes: u64,
+}
+
+/// What both ends share.
+#[derive(Debug, Default)]
+pub(crate) struct Feedback {
+    /// Something waits. Beside the queue, as the head asks after each record.
+    has_more: AtomicBool,
+    queue: Mutex<Queue>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    items: VecDeque<Item>,
+    records: u64,
+    memory_bytes: u64,
+    disk_bytes: u64,
+    bell: Option<Bell>,
+    was_rung: bool,
+    end: Option<FeedbackEnd>,
+    given_up: u64,
+}
+
+/// How the loop ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FeedbackEnd {
+    /// Nothing circulated any more.
+    Over,
+    /// What circulated was given up, or its head is gone.
+    GivenUp,
+}
+
+#[derive(Debug)]
+enum Item {
+    Records { count: u64, bytes: Stored },
+    Round(Round),
+}
+
+#[derive(Debug)]
+enum Stored {
+    Memory(Vec<u8>),
+    Disk { file: Arc<File>, offset: u64, len: usize },
+}
+
+impl Feedback {
+    /// Adds an item, for which `grow` books its bytes; false if nobody takes it any more.
+    fn push(&self, item: Item, memory: u64, disk: u64) -> Result<(), FeedbackEnd> {
+        let bell = {
+            let mut queue = self.lock();
+            if let Some(end) = queue.end {
+                queue.given_up += item.records();
+                return Err(end);
+            }
+            queue.records += item.records();
+            queue.memory_bytes += memory;
+            queue.disk_bytes += disk;
+            queue.append(item);
+            self.has_more.store(true, Ordering::Release);
+            if std::mem::replace(&mut queue.was_rung, true) { None } else { queue.bell.clone() }
+        };
+        if let Some(bell) = bell {
+            bell.ring();
+        }
+        Ok(())
+    }
+
+    fn take(&self) -> Option<Item> {
+        let mut queue = self.lock();
+        queue.was_rung = false;
+        let item = queue.items.pop_front();
+        if let Some(item) = &item {
+            queue.records -= item.records();
+            let (memory, disk) = item.bytes();
+            queue.memory_bytes -= memory;
+            queue.disk_bytes -= disk;
+        }
+        self.has_more.store(!queue.items.is_empty(), Ordering::Release);
+        item
+    }
+
+    fn end(&self, end: FeedbackEnd) {
+        let items = {
+            let mut queue = self.lock();
+            queue.end.get_or_insert(end);
+            queue.given_up += queue.records;
+            (queue.records, queue.memory_bytes, queue.disk_bytes, queue.bell) = (0, 0, 0, None);
+            self.has_more.store(false, Ordering::Release);
+            std::mem::take(&mut queue.items)
+        };
+        drop(items);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queue {
+    /// Small pieces become one.
+    fn append(&mut self, item: Item) {
+        if let Item::Records { count, bytes: Stored::Memory(bytes) } = &item
+            && let Some(Item::Records { count: counted, bytes: Stored::Memory(last) }) = self.items.back_mut()
+            && last.len() + bytes.len() <= PIECE_BYTES
+        {
+            last.extend_from_slice(bytes);
+            *counted += count;
+            return;
+        }
+        self.items.push_back(item);
+    }
+}
+
+impl Item {
+    fn records(&self) -> u64 {
+        match self {
+            Self::Records { count, .. } => *count,
+            Self::Round(_) => 0,
+        }
+    }
+
+    /// In memory, and on disk.
+    fn bytes(&self) -> (u64, u64) {
+        match self {
+            Self::Records { bytes: Stored::Memory(bytes), .. } => (bytes.len() as u64, 0),
+            Self::Records { bytes: Stored::Disk { len, .. }, .. } => (0, *len as u64),
+            Self::Round(_) => (0, 0),
+        }
+    }
+}
+
+/// The end at the tail.
+#[derive(Debug)]
+pub struct FeedbackWriter {
+    feedback: Arc<Feedback>,
+    limits: FeedbackLimits,
+    /// Not handed over yet.
+    gathered: Vec<u8>,
+    count: u64,
+    /// What is written to, and how far.
+    spill: Option<(Arc<File>, u64)>,
+}
+
+impl FeedbackWriter {
+    pub(super) fn new(feedback: Arc<Feedback>, limits: FeedbackLimits) -> Self {
+        Self { feedback, limits, gathered: Vec::new(), count: 0, spill: None }
+    }
+
+    /// Adds a record, which `encode` appends. It is handed over with the next [`flush`](Self::flush), or before.
+    pub(crate) fn push<E: From<IterationFault>>(
+        &mut self,
+        timestamp_ms: i64,
+        max_bytes: usize,
+        encode: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+        too_large: impl FnOnce(usize) -> E,
+    ) -> Result<(), E> {
+        let start = self.gathered.len();
+        self.gathered.extend_from_slice(&[0; LENGTH_BYTES]);
+        put_time(&mut self.gathered, timestamp_ms);
+        let body = self.gathered.len();
+        encode(&mut self.gathered)?;
+        if self.gathered.len() - body > max_bytes {
+            return Err(too_large(self.gathered.len() - body));
+        }
+        let len = u32::try_from(self.gathered.len() - start - LENGTH_BYTES);
+        let len = len.map_err(|_| too_large(self.gathered.len() - body))?;
+        self.gathered[start..start + LENGTH_BYTES].copy_from_slice(&len.to_le_bytes());
+        self.count += 1;
+        if self.gathered.len() >= PIECE_BYTES { Ok(self.flush()?) } else { Ok(()) }
+    }
+
+    /// Hands over what was gathered.
+    pub(crate) fn flush(&mut self) -> Result<(), IterationFault> {
+        if self.count == 0 {
+            return Ok(());
+        }
+        let (bytes, count) = (std::mem::take(&mut self.gathered), std::mem::take(&mut self.count));
+        let len = bytes.len() as u64;
+        let (memory_bytes, disk_bytes, records) = {
+            let queue = self.feedback.lock();
+            (queue.memory_bytes, queue.disk_bytes, queue.records)
+        };
+        // The reader may have made more room meanwhile, and nobody else takes any.
+        let (stored, memory, disk) = if memory_bytes + len <= self.limits.memory_bytes {
+            (Stored::Memory(bytes), len, 0)
+        } else if disk_bytes + len <= self.limits.disk_bytes {
+            let stored = self.spill(&bytes).map_err(|error| fault(&error, disk_bytes))?;
+            // Kept for what is gathered next.
+            self.gathered = bytes;
+            self.gathered.clear();
+            (stored, 0, len)
+        } else {
+            let FeedbackLimits { memory_bytes: most, disk_bytes: most_on_disk } = self.limits;
+            return Err(IterationFault::Full {
+                records: records + count,
+                bytes: memory_bytes + disk_bytes + len,
+                memory_bytes: most,
+                disk_bytes: most_on_disk,
+            });
+        };
+        match self.feedback.push(Item::Records { count, bytes: stored }, memory, disk) {
+            Err(FeedbackEnd::Over) => Err(IterationFault::Over),
+            Ok(()) | Err(FeedbackEnd::GivenUp) => Ok(()),
+        }
+    }
+
+    /// Hands over a round, behind all records so far.
+    pub(crate) fn round(&mut self, round: Round) -> Result<(), IterationFault> {
+        self.flush()?;
+        // A head that is gone waits for none.
+        let _ = self.feedback.push(Item::Round(round), 0, 0);
+        Ok(())
+    }
+
+    /// Records that nobody takes any more.
+    pub(crate) fn given_up(&self) -> u64 {
+        self.feedback.lock().given_up
+    }
+
+    fn spill(&mut self, bytes: &[u8]) -> io::Result<Stored> {
+        let (file, offset) = match &mut self.spill {
+            Some((file, written)) if *written < FILE_BYTES => (Arc::clone(file), *written),
+            _ => (Arc::new(tempfile::tempfile()?), 0),
+        };
+        file.write_all_at(bytes, offset)?;
+        self.spill = Some((Arc::clone(&file), offset + bytes.len() as u64));
+        Ok(Stored::Disk { file, offset, len: bytes.len() })
+    }
+}
+
+/// The end at the head.
+#[derive(Debug)]
+pub struct FeedbackReader {
+    feedback: Arc<Feedback>,
+    piece: Vec<u8>,
+    at: usize,
+}
+
+/// What was fed back.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Fed<'a> {
+    /// A record, as it was encoded.
+    Record {
+        /// Its time.
+        timestamp_ms: i64,
+        /// Its bytes.
+        bytes: &'a [u8],
+    },
+    /// A round, behind all records before it.
+    Round(Round),
+}
+
+impl FeedbackReader {
+    pub(super) fn new(feedback: Arc<Feedback>) -> Self {
+        Self { feedback, piece: Vec::new(), at: 0 }
+    }
+
+    /// Whom to ring when something comes; it is rung at once if something has.
+    pub(crate) fn set_bell(&self, bell: Bell) {
+        let has_come = {
+            let mut queue = self.feedback.lock();
+            queue.bell = Some(bell.clone());
+            queue.was_rung
+        };
+        if has_come {
+            bell.ring();
+        }
+    }
+
+    /// Whether something waits.
+    #[inline]
+    pub(crate) fn has_more(&self) -> bool {
+        self.at < self.piece.len() || self.feedback.has_more.load(Ordering::Acquire)
+    }
+
+    /// The next of what was fed back.
+    pub(crate) fn next(&mut self) -> Result<Option<Fed<'_>>, IterationFault> {
+        if self.at == self.piece.len() {
+            match self.feedback.take() {
+                None => return Ok(None),
+                Some(Item::Round(round)) => return Ok(Some(Fed::Round(round))),
+                Some(Item::Records { bytes, .. }) => {
+                    (self.piece, self.at) = (read_back(bytes)?, 0);
+                }
+            }
+        }
+        let rest = &self.piece[self.at..];
+        let (record, left) = split_record(rest).ok_or_else(|| broken("a piece that ends in a record"))?;
+        let (stamp, bytes) = take_varint(record).map_err(|error| broken(&error.to_string()))?;
+        self.at = self.piece.len() - left;
+        Ok(Some(Fed::Record { timestamp_ms: time_of(stamp), bytes }))
+    }
+
+    /// Ends the loop: what is there, and what comes, is given up.
+    pub(crate) fn end(&mut self, end: FeedbackEnd) {
+        let mut left = 0;
+        while let Some((_, rest)) = split_record(&self.piece[self.at..]) {
+            left += 1;
+            self.at = self.piece.len() - rest;
+        }
+        self.feedback.lock().given_up += left;
+        (self.piece, self.at) = (Vec::new(), 0);
+        self.feedback.end(end);
+    }
+}
+
+impl Drop for FeedbackReader {
+    fn drop(&mut self) {
+        self.end(FeedbackEnd::GivenUp);
+    }
+}
+
+/// None is 0.
+fn put_time(out: &mut Vec<u8>, timestamp_ms: i64) {
+    put_varint(out, if timestamp_ms == NO_TIMESTAMP { 0 } else { zigzag(timestamp_ms) + 1 });
+}
+
+fn time_of(stamp: u64) -> i64 {
+    stamp.checked_sub(1).map_or(NO_TIMESTAMP, unzigzag)
+}
+
+/// A record, and how many bytes are behind it.
+fn split_record(bytes: &[u8]) -> Option<(&[u8], usize)> {
+    let (len, rest) = bytes.split_first_chunk::<LENGTH_BYTES>()?;
+    let (record, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+    Some((record, rest.len()))
+}
+
+fn read_back(stored: Stored) -> Result<Vec<u8>, IterationFault> {
+    match stored {
+        Stored::Memory(bytes) => Ok(bytes),
+        Stored::Disk { file, offset, len } => {
+            let mut bytes = vec![0; len];
+            file.read_exact_at(&mut bytes, offset).map_err(|error| fault(&error, len as u64))?;
+            Ok(bytes)
+        }
+    }
+}
+
+fn fault(error: &io::Error, disk_bytes: u64) -> IterationFault {
+    IterationFault::Disk { disk_bytes, reason: error.to_string() }
+}
+
+fn broken(what: &str) -> IterationFault {
+    IterationFault::Disk { disk_bytes: 0, reason: what.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::iteration::FeedbackEdges;
+    use crate::mailbox::{Mail, Mailbox};
+
+    const ROOMY: FeedbackLimits = FeedbackLimits { memory_bytes: 1 << 20, disk_bytes: 1 << 30 };
+
+    fn ends(limits: FeedbackLimits) -> (FeedbackWriter, FeedbackReader) {
+        let edges = FeedbackEdges::default();
+        (edges.writer(1, 0, limits), edges.reader(1, 0))
+    }
+
+    fn push(writer: &mut FeedbackWriter, timestamp_ms: i64, record: &[u8]) -> Result<(), IterationFault> {
+        let encode = |out: &mut Vec<u8>| {
+            out.extend_from_slice(record);
+            Ok(())
+        };
+        writer.push(timestamp_ms, usize::MAX, encode, |_| IterationFault::Over)
+    }
+
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    enum Taken {
+        Record(i64, Vec<u8>),
+        Round(u64),
+    }
+
+    fn take(reader: &mut FeedbackReader) -> Option<Taken> {
+        reader.next().unwrap().map(|fed| match fed {
+            Fed::Record { timestamp_ms, bytes } => Taken::Record(timestamp_ms, bytes.to_vec()),
+            Fed::Round(round) => Taken::Round(round.number),
+        })
+    }
+
+    #[derive(Clone, Debug)]
+    enum Act {
+        Push(Option<i64>, usize),
+        Flush,
+        Round,
+        Take(usize),
+    }
+
+    fn acts() -> impl Strategy<Value = Vec<Act>> {
+        let act = prop_oneof![
+            6 => (any::<Option<i64>>(), 0..3000_usize).prop_map(|(at, len)| Act::Push(at, len)),
+            3 => Just(Act::Flush),
+            1 => Just(Act::Round),
+            3 => (0..20_usize).prop_map(Act::Take),
+        ];
+        prop::collection::vec(act, 0..200)
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_pushed_is_taken_in_its_order_wherever_it_lay(acts in acts(), memory_bytes in 0..40_000_u64) {
+            let (mut writer, mut reader) = ends(FeedbackLimits { memory_bytes, ..ROOMY });
+            let (mut pushed, mut taken, mut rounds) = (Vec::new(), Vec::new(), 0);
+            for act in acts {
+                match act {
+                    Act::Push(at, len) => {
+                        let (at, record) = (at.unwrap_or(NO_TIMESTAMP), vec![pushed.len() as u8; len]);
+                        push(&mut writer, at, &record).unwrap();
+                        pushed.push(Taken::Record(at, record));
+                    }
+                    Act::Flush => writer.flush().unwrap(),
+                    Act::Round => {
+                        writer.round(Round { number: rounds, is_quiet: false }).unwrap();
+                        pushed.push(Taken::Round(rounds));
+                        rounds += 1;
+                    }
+                    Act::Take(count) => taken.extend(std::iter::from_fn(|| take(&mut reader)).take(count)),
+                }
+                let queue = writer.feedback.lock();
+                prop_assert!(queue.memory_bytes <= memory_bytes, "F2");
+                drop(queue);
+            }
+            writer.flush().unwrap();
+            taken.extend(std::iter::from_fn(|| take(&mut reader)));
+            prop_assert_eq!(taken, pushed, "F1");
+            prop_assert!(!reader.has_more());
+            let queue = writer.feedback.lock();
+            prop_assert_eq!((queue.records, queue.memory_bytes, queue.disk_bytes, queue.given_up), (0, 0, 0, 0));
+        }
+    }
+
+    #[test]
+    fn what_has_no_room_is_an_error_with_numbers() {
+        let (mut writer, reader) = ends(FeedbackLimits { memory_bytes: 100, disk_bytes: 50 });
+        for _ in 0..3 {
+            push(&mut writer, NO_TIMESTAMP, &[7; 43]).unwrap();
+            writer.flush().unwrap();
+        }
+        push(&mut writer, NO_TIMESTAMP, &[7; 3]).unwrap();
+        let full = IterationFault::Full { records: 4, bytes: 152, memory_bytes: 100, disk_bytes: 50 };
+        assert_eq!(writer.flush(), Err(full));
+        assert!(reader.has_more());
+    }
+
+    #[test]
+    fn the_reader_is_told_once_for_all_that_it_has_not_looked_at() {
+        let (mut writer, mut reader) = ends(ROOMY);
+        let mailbox = Mailbox::new();
+        push(&mut writer, 5, b"early").unwrap();
+        writer.flush().unwrap();
+        reader.set_bell(mailbox.bell());
+        assert_eq!(mailbox.take(), Some(Mail::Arrived), "it had come before");
+        for _ in 0..3 {
+            push(&mut writer, 5, b"late").unwrap();
+            writer.flush().unwrap();
+        }
+        assert_eq!(mailbox.take(), None);
+        assert_eq!(std::iter::from_fn(|| take(&mut reader)).count(), 4);
+        push(&mut writer, 5, b"again").unwrap();
+        writer.flush().unwrap();
+        assert_eq!((mailbox.take(), mailbox.take()), (Some(Mail::Arrived), None));
+    }
+
+    #[test]
+    fn what_nobody_takes_any_more_is_counted() {
+        let (mut writer, mut reader) = ends(ROOMY);
+        for _ in 0..5 {
+            push(&mut writer, 0, b"x").unwrap();
+        }
+        writer.flush().unwrap();
+        assert!(take(&mut reader).is_some());
+        reader.end(FeedbackEnd::GivenUp);
+        push(&mut writer, 0, b"x").unwrap();
+        writer.flush().unwrap();
+        assert_eq!((writer.given_up(), reader.has_more(), take(&mut reader)), (5, false, None));
+        let (mut writer, mut reader) = ends(ROOMY);
+        reader.end(FeedbackEnd::Over);
+        push(&mut writer, 0, b"x").unwrap();
+        assert_eq!(writer.flush(), Err(IterationFault::Over));
+    }
+
+    #[test]
+    fn each_attempt_has_edges_of_its_own() {
+        let edges = FeedbackEdges::default();
+        let left_behind = edges.writer(1, 0, ROOMY);
+        drop(left_behind);
+        let (mut writer, other) = (edges.writer(1, 0, ROOMY), edges.reader(1, 1));
+        let mut reader = edges.reader(1, 0);
+        push(&mut writer, 0, b"x").unwrap();
+        writer.flush().unwrap();
+        assert_eq!((take(&mut reader).is_some(), other.has_more()), (true, false));
+        let next = edges.reader(1, 0);
+        push(&mut writer, 0, b"x").unwrap();
+        writer.flush().unwrap();
+        assert_eq!((reader.has_more(), next.has_more()), (true, false));
+    }
+}

@@ -1,0 +1,142 @@
+//! Rounds: how the end of an iteration is found. Machines without IO or clock; `mod.rs` says why they are right.
+
+use std::collections::VecDeque;
+
+use flownet_core::{ChannelIndex, Round};
+
+/// The rounds of one head.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct HeadRounds {
+    state: State,
+    /// Something was taken from the queue since the last round was sent.
+    has_fed: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+enum State {
+    /// Its input goes on.
+    #[default]
+    Open,
+    /// This round is on its way.
+    Round(u64),
+    /// Nothing circulates any more, or it was given up.
+    Over,
+}
+
+/// What a head does when a round has come back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Send this one.
+    Send(Round),
+    /// The loop is over.
+    End,
+}
+
+/// A round that was not sent, or not next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("round {found} where {expected} was expected")]
+pub(crate) struct UnexpectedRound {
+    pub(crate) found: u64,
+    pub(crate) expected: u64,
+}
+
+impl HeadRounds {
+    /// A record was taken from the queue and sent on.
+    #[inline]
+    pub(crate) fn on_feed(&mut self) {
+        self.has_fed = true;
+    }
+
+    /// The input has ended: the round to send, the first time. What came before is unknown to it, so it is not quiet.
+    pub(crate) fn on_input_end(&mut self) -> Option<Round> {
+        if self.state != State::Open {
+            return None;
+        }
+        (self.state, self.has_fed) = (State::Round(0), false);
+        Some(Round { number: 0, is_quiet: false })
+    }
+
+    /// A round has come back, behind all that was before it.
+    pub(crate) fn on_return(&mut self, round: Round) -> Result<Next, UnexpectedRound> {
+        match self.state {
+            State::Round(number) if number == round.number => {}
+            State::Round(expected) => return Err(UnexpectedRound { found: round.number, expected }),
+            State::Open | State::Over => return Err(UnexpectedRound { found: round.number, expected: 0 }),
+        }
+        if round.is_quiet {
+            self.state = State::Over;
+            return Ok(Next::End);
+        }
+        let number = round.number + 1;
+        self.state = State::Round(number);
+        Ok(Next::Send(Round { number, is_quiet: !std::mem::take(&mut self.has_fed) }))
+    }
+
+    /// What circulates is given up.
+    pub(crate) fn give_up(&mut self) {
+        self.state = State::Over;
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.state == State::Over
+    }
+}
+
+/// Brings the rounds of all channels of a task together.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct RoundAligner {
+    channels: Vec<Channel>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Channel {
+    has_ended: bool,
+    /// It lies within the loop.
+    is_within: bool,
+    /// What it has brought that others have not, at most [`MOST_AHEAD`].
+    rounds: VecDeque<Round>,
+}
+
+/// I6: the one that others have not brought yet, and the next.
+const MOST_AHEAD: usize = 2;
+
+impl RoundAligner {
+    /// For channels of which these lie within the loop.
+    pub(crate) fn new(is_within: impl IntoIterator<Item = bool>) -> Self {
+        let channel = |is_within| Channel { has_ended: false, is_within, rounds: VecDeque::new() };
+        Self { channels: is_within.into_iter().map(channel).collect() }
+    }
+
+    /// A channel brought a round: what may pass now. An error if no head sends what it brought.
+    pub(crate) fn on_round(&mut self, channel: ChannelIndex, round: Round) -> Result<Option<Round>, String> {
+        let of = &mut self.channels[channel.index()];
+        if !of.is_within || of.rounds.len() == MOST_AHEAD {
+            return Err(format!("channel {channel} brought round {}, which is not its turn", round.number));
+        }
+        of.rounds.push_back(round);
+        self.merge()
+    }
+
+    /// A channel has ended: nobody waits for it.
+    pub(crate) fn on_end(&mut self, channel: ChannelIndex) -> Result<Vec<Round>, String> {
+        self.channels[channel.index()].has_ended = true;
+        std::iter::from_fn(|| self.merge().transpose()).collect()
+    }
+
+    /// The next round, if it has come by all channels that are to bring it.
+    fn merge(&mut self) -> Result<Option<Round>, String> {
+        let is_awaited = |channel: &Channel| channel.rounds.is_empty() && !channel.has_ended;
+        if self.channels.iter().any(is_awaited) {
+            return Ok(None);
+        }
+        let mut merged: Option<Round> = None;
+        for round in self.channels.iter_mut().filter_map(|channel| channel.rounds.pop_front()) {
+            match &mut merged {
+                None => merged = Some(round),
+                Some(merged) if merged.number == round.number => merged.is_quiet &= round.is_quiet,
+                Some(merged) => return Err(format!("rounds {} and {} at one time", merged.number, round.number)),
+            }
+        }
+        Ok(merged)
+    }
+}

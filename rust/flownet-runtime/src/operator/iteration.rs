@@ -1,0 +1,283 @@
+//! The two ends of an iteration: the head takes what comes from outside and what is fed back, the tail tells what may leave
+//! from what goes round again. [`crate::iteration`] says how its end is found.
+//!
+//! Event time stands still within an iteration and behind it until it is over, as no watermark holds for what circulates:
+//! the head keeps it. Records keep their times on every lap.
+
+use flownet_core::{ExchangeError, Round};
+
+use super::{Flow, Medium, Operator};
+use crate::chain::TaskContext;
+use crate::error::TaskError;
+use crate::iteration::feedback::{Fed, FeedbackEnd};
+use crate::iteration::rounds::{HeadRounds, Next};
+use crate::iteration::{FeedbackReader, FeedbackWriter, IterationFailure, IterationFault};
+use crate::mailbox::Bell;
+use crate::snapshot::Snapshot;
+use crate::time::TimeSignal;
+
+/// Records that are fed back at a time, before the task looks at its mail.
+const BATCH_RECORDS: usize = 64;
+
+/// Reads what a [`Goal`] wrote.
+pub trait ReadBack<M: Medium>: Send {
+    /// The record of these bytes.
+    fn decode<'m>(&mut self, token: M::Token<'m>, bytes: &[u8]) -> Result<M::Record<'m>, TaskError>;
+}
+
+/// Which records may leave, and how the others are written.
+pub trait Goal<M: Medium>: Send {
+    /// Prepares the subtask.
+    fn open(&mut self, token: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
+        let _ = (token, cx);
+        Ok(())
+    }
+
+    /// Whether the record may leave.
+    fn is_reached(&mut self, token: M::Token<'_>, record: &M::Record<'_>) -> Result<bool, TaskError>;
+
+    /// Appends a record that goes round again.
+    fn encode(&mut self, token: M::Token<'_>, record: &M::Record<'_>, out: &mut Vec<u8>) -> Result<(), TaskError>;
+
+    /// The input has come to its own end: emits what is left.
+    fn finish(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        let _ = flow;
+        Ok(())
+    }
+
+    /// Gives back what `open` took.
+    fn close(&mut self, token: M::Token<'_>) -> Result<(), TaskError> {
+        let _ = token;
+        Ok(())
+    }
+}
+
+/// Which subtask of which iteration it is, to errors.
+#[derive(Clone, Debug)]
+struct Place {
+    operator: String,
+    subtask: u32,
+    parallelism: u32,
+}
+
+impl Place {
+    fn of(operator: &str, cx: &TaskContext) -> Self {
+        Self { operator: operator.to_owned(), subtask: cx.subtask, parallelism: cx.parallelism }
+    }
+
+    #[cold]
+    fn failed(&self, fault: IterationFault) -> TaskError {
+        let Self { operator, subtask, parallelism } = self.clone();
+        IterationFailure { operator, subtask, parallelism, fault }.into()
+    }
+}
+
+/// Where records enter. Heads a task.
+pub struct IterationHead<R> {
+    name: String,
+    reader: FeedbackReader,
+    read_back: R,
+    rounds: HeadRounds,
+    /// How far time has come outside.
+    watermark_ms: Option<i64>,
+    open: Option<(Place, Bell)>,
+}
+
+impl<R> IterationHead<R> {
+    /// The head of the iteration of this name.
+    pub fn new(name: impl Into<String>, reader: FeedbackReader, read_back: R) -> Self {
+        let rounds = HeadRounds::default();
+        Self { name: name.into(), reader, read_back, rounds, watermark_ms: None, open: None }
+    }
+
+    fn failed(&self, fault: IterationFault) -> TaskError {
+        match &self.open {
+            Some((place, _)) => place.failed(fault),
+            None => TaskError::Config(fault.to_string()),
+        }
+    }
+
+    /// A round has come back: sends the next one, or ends the loop.
+    fn on_return<M: Medium>(&mut self, round: Round, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        match self.rounds.on_return(round) {
+            Err(unexpected) => Err(self.failed(IterationFault::Round(unexpected.to_string()))),
+            Ok(Next::Send(round)) => flow.emit_round(round),
+            Ok(Next::End) => {
+                // First, so that what the end of time makes of it cannot go round.
+                self.reader.end(FeedbackEnd::Over);
+                match self.watermark_ms.take() {
+                    Some(timestamp_ms) => flow.emit_time(TimeSignal::Watermark(timestamp_ms)),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+impl<M: Medium, R: ReadBack<M>> Operator<M> for IterationHead<R> {
+    fn open(&mut self, _: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
+        self.open = Some((Place::of(&self.name, cx), cx.bell.clone()));
+        self.reader.set_bell(cx.bell.clone());
+        Ok(())
+    }
+
+    #[inline]
+    fn process<'m>(&mut self, record: M::Record<'m>, flow: &mut Flow<'_, 'm, M>) -> Result<(), TaskError> {
+        flow.emit(record)
+    }
+
+    fn hold(&mut self, signal: TimeSignal) -> bool {
+        if self.rounds.is_over() {
+            return false;
+        }
+        if let TimeSignal::Watermark(timestamp_ms) = signal {
+            self.watermark_ms = Some(timestamp_ms);
+        }
+        true
+    }
+
+    fn may_be_full(&self) -> bool {
+        true
+    }
+
+    /// What was fed back comes first.
+    fn is_full(&self) -> bool {
+        self.reader.has_more()
+    }
+
+    fn on_arrived(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        for _ in 0..BATCH_RECORDS {
+            if !flow.is_available() {
+                break;
+            }
+            flow.cancel().check()?;
+            match self.reader.next() {
+                Err(fault) => return Err(self.failed(fault)),
+                Ok(None) => return Ok(()),
+                Ok(Some(Fed::Record { timestamp_ms, bytes })) => {
+                    self.rounds.on_feed();
+                    let record = self.read_back.decode(flow.token, bytes)?;
+                    flow.emit_at(timestamp_ms, record)?;
+                }
+                Ok(Some(Fed::Round(round))) => self.on_return(round, flow)?,
+            }
+        }
+        if let Some((_, bell)) = self.open.as_ref().filter(|_| self.reader.has_more()) {
+            bell.ring();
+        }
+        Ok(())
+    }
+
+    fn end_input(&mut self, drain: bool, flow: &mut Flow<'_, '_, M>) -> Result<bool, TaskError> {
+        if self.rounds.is_over() {
+            return Ok(true);
+        }
+        if !drain {
+            self.rounds.give_up();
+            self.reader.end(FeedbackEnd::GivenUp);
+            return Ok(true);
+        }
+        if let Some(round) = self.rounds.on_input_end() {
+            flow.emit_round(round)?;
+        }
+        Ok(false)
+    }
+
+    /// No checkpoint is taken of a job with iterations: the plan refuses it.
+    fn snapshot(&mut self, _: M::Token<'_>, _: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        Err(not_kept(&self.name))
+    }
+}
+
+/// Where records leave, or go round again.
+pub struct IterationTail<G> {
+    name: String,
+    writer: FeedbackWriter,
+    goal: G,
+    open: Option<(Place, usize)>,
+}
+
+impl<G> IterationTail<G> {
+    /// The tail of the iteration of this name.
+    pub fn new(name: impl Into<String>, writer: FeedbackWriter, goal: G) -> Self {
+        Self { name: name.into(), writer, goal, open: None }
+    }
+
+    fn failed(&self, fault: IterationFault) -> TaskError {
+        match &self.open {
+            Some((place, _)) => place.failed(fault),
+            None => TaskError::Config(fault.to_string()),
+        }
+    }
+}
+
+/// An error of a write: the loop's, or that of a record.
+enum Refused {
+    Fault(IterationFault),
+    Record(TaskError),
+}
+
+impl From<IterationFault> for Refused {
+    fn from(fault: IterationFault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl<M: Medium, G: Goal<M>> Operator<M> for IterationTail<G> {
+    fn open(&mut self, token: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
+        self.open = Some((Place::of(&self.name, cx), cx.max_record_bytes));
+        self.goal.open(token, cx)
+    }
+
+    fn process<'m>(&mut self, record: M::Record<'m>, flow: &mut Flow<'_, 'm, M>) -> Result<(), TaskError> {
+        if self.goal.is_reached(flow.token, &record)? {
+            return flow.emit(record);
+        }
+        let Self { writer, goal, open, .. } = self;
+        let max_bytes = open.as_ref().map_or(usize::MAX, |(_, max_bytes)| *max_bytes);
+        let encode = |out: &mut Vec<u8>| goal.encode(flow.token, &record, out).map_err(Refused::Record);
+        let too_large = |bytes| Refused::Record(ExchangeError::RecordTooLarge { bytes, max_bytes }.into());
+        match writer.push(flow.timestamp_ms, max_bytes, encode, too_large) {
+            Ok(()) => Ok(()),
+            Err(Refused::Record(error)) => Err(error),
+            Err(Refused::Fault(fault)) => Err(self.failed(fault)),
+        }
+    }
+
+    fn end_batch(&mut self, _: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        self.writer.flush().map_err(|fault| self.failed(fault))
+    }
+
+    /// It goes back to the head, and nowhere else.
+    fn hold_round(&mut self, round: Round, _: &mut Flow<'_, '_, M>) -> Result<bool, TaskError> {
+        self.writer.round(round).map_err(|fault| self.failed(fault))?;
+        Ok(true)
+    }
+
+    fn finish(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        self.goal.finish(flow)
+    }
+
+    fn commit(&mut self, _: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        let records = self.writer.given_up();
+        if records > 0 {
+            let Self { name, open, .. } = self;
+            let subtask = open.as_ref().map_or(0, |(place, _)| place.subtask + 1);
+            tracing::warn!(operator = name, subtask, records, "the job was stopped: what went round was given up");
+        }
+        Ok(())
+    }
+
+    fn snapshot(&mut self, _: M::Token<'_>, _: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        Err(not_kept(&self.name))
+    }
+
+    fn close(&mut self, token: M::Token<'_>) -> Result<(), TaskError> {
+        self.goal.close(token)
+    }
+}
+
+#[cold]
+fn not_kept(operator: &str) -> TaskError {
+    TaskError::Config(format!("iteration '{operator}' has records under way, which a checkpoint cannot keep"))
+}

@@ -1,0 +1,70 @@
+//! Of which kinds the keys of an operator are: a text, a number. Where a job that goes on gives keys of another kind, nothing of
+//! what was kept would ever be found.
+//!
+//! What kinds there are is found out as a checkpoint is written, of the keys that it has. Of a job that goes on the first key of
+//! each subtask decides; after that nothing is looked at.
+
+use super::Medium;
+use crate::error::TaskError;
+use crate::snapshot::{KEY_KINDS, Restored, Snapshot, SnapshotError};
+use crate::varint::put_varint;
+
+/// Kinds of keys, a bit each.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct KeyKinds {
+    /// Of all keys that were written.
+    seen: u64,
+    /// Of the checkpoint that the job goes on from, until a key is of one of them.
+    kept: u64,
+}
+
+impl KeyKinds {
+    /// Whether the next key is to be checked.
+    #[inline]
+    pub(super) fn is_unsure(&self) -> bool {
+        self.kept != 0
+    }
+
+    /// Checks the first key of a job that goes on.
+    #[cold]
+    pub(super) fn check<M: Medium>(&mut self, key: &[u8], info: &M::Info) -> Result<(), TaskError> {
+        let kind = M::key_kind(key.first().copied().unwrap_or_default());
+        if kind == 0 || self.kept & (1 << (kind % 64)) != 0 {
+            // One that says nothing leaves it to the next.
+            self.kept = if kind == 0 { self.kept } else { 0 };
+            return Ok(());
+        }
+        Err(changed::<M>(kind, self.kept, info))
+    }
+
+    /// Adds the kinds of all keys that there were, those that were just written among them.
+    pub(super) fn snapshot<M: Medium>(&mut self, to: &mut Snapshot<'_>) {
+        let kinds = to.first_bytes_of_keys().map(M::key_kind).filter(|kind| *kind > 0);
+        self.seen |= kinds.fold(0, |seen, kind| seen | 1 << (kind % 64));
+        if self.seen != 0 {
+            let mut seen = Vec::new();
+            put_varint(&mut seen, self.seen);
+            to.add_items(KEY_KINDS, [seen]);
+        }
+    }
+
+    pub(super) fn restore(&mut self, from: &Restored<'_>) -> Result<(), TaskError> {
+        for (_, mut kinds) in from.items(KEY_KINDS)? {
+            self.kept |= kinds.varint()?;
+        }
+        self.seen = self.kept;
+        Ok(())
+    }
+}
+
+#[cold]
+fn changed<M: Medium>(kind: u8, kept: u64, info: &M::Info) -> TaskError {
+    let before: Vec<_> = (1..64).filter(|kind| kept & (1 << kind) != 0).map(M::kind_name).collect();
+    let reason = format!(
+        "its keys are of type {} now, and what was kept is of keys of type {}, so that it would find nothing of it: let key_by \
+         give what it gave before; or give the operator another uid, with allow_dropped_state=True, to begin without",
+        M::kind_name(kind),
+        before.join(" or "),
+    );
+    SnapshotError::Refused { uid: M::name(info).to_owned(), reason }.into()
+}

@@ -1,0 +1,328 @@
+//! What was on its way when a checkpoint overtook it: taken down, and brought again.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use flownet_core::subpartition::Element;
+use flownet_core::{ChannelIndex, Event, ExchangeError};
+use flownet_memory::{Buffer, BufferPool, BufferPoolSettings, SegmentPool};
+
+use super::read::{Input, SnapshotError};
+use super::write::{OF_CHANNEL, VERSION, put_block, put_option};
+use super::{Share, StatePart};
+use crate::error::{ExchangeFailure, TaskError};
+use crate::spec::{Partitioner, TaskSpec, partition_id};
+use crate::varint::put_varint;
+
+/// Names of what is kept of a channel: of what had come to its consumer, and of what lay at its producer.
+const INPUT: &str = "in_flight.input";
+const OUTPUT: &str = "in_flight.output";
+
+/// Something that was on its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// Bytes of records.
+    Records(Vec<u8>),
+    /// What stood among them.
+    Event(Event),
+}
+
+/// What is to be kept of an element, a copy of it. That its data ends a producer says again when it goes on.
+pub(crate) fn kept(element: &Element) -> Option<Kept> {
+    match element {
+        Element::Data(buffer) => Some(Kept::Records(buffer.to_vec())),
+        Element::Event(event @ (Event::Watermark { .. } | Event::WatermarkStatus { .. } | Event::Custom(_))) => {
+            Some(Kept::Event(event.clone()))
+        }
+        Element::Event(_) => None,
+    }
+}
+
+/// What was on its way on one channel, at one of its ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Recorded {
+    /// The last watermark before.
+    pub(crate) watermark_ms: Option<i64>,
+    pub(crate) kept: Vec<Kept>,
+}
+
+/// The ends of a task's channels, as what is kept of them is called.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Edges {
+    /// By the index of the channel.
+    inputs: Vec<End>,
+    /// By the index of the output; of its first subpartition.
+    outputs: Vec<End>,
+}
+
+#[derive(Clone, Debug)]
+struct End {
+    uid: String,
+    shape: u8,
+    share: Share,
+}
+
+const KEYED: u8 = 1;
+const STAMPED: u8 = 2;
+
+impl Edges {
+    pub(crate) fn of(spec: &TaskSpec) -> Self {
+        let uid = |id: u32| {
+            let operator = spec.operators.iter().find(|operator| operator.id == id);
+            operator.map_or_else(String::new, |operator| operator.state_uid())
+        };
+        let shape = |keyed, stamped| if keyed { KEYED } else { 0 } | if stamped { STAMPED } else { 0 };
+        let inputs = spec.inputs.iter().flat_map(|input| {
+            let (uid, shape) = (uid(input.to_operator), shape(input.keyed, input.timestamps));
+            input.channels.iter().map(move |channel| {
+                // The lower half of a partition's number is its producer.
+                let producer = channel.partition as u32;
+                debug_assert_eq!(partition_id(input.edge, producer), channel.partition);
+                let share = Share::Channel { edge: input.edge, producer, subpartition: channel.subpartition };
+                End { uid: uid.clone(), shape, share }
+            })
+        });
+        let outputs = spec.outputs.iter().map(|output| End {
+            uid: uid(output.from_operator),
+            shape: shape(output.partitioner == Partitioner::KeyGroup, output.timestamps),
+            share: Share::Channel { edge: output.edge, producer: spec.subtask, subpartition: 0 },
+        });
+        Self { inputs: inputs.collect(), outputs: outputs.collect() }
+    }
+
+    /// What had come by a channel.
+    pub(crate) fn of_input(&self, channel: ChannelIndex, recorded: &Recorded, medium: &[Vec<u8>]) -> StatePart {
+        self.inputs[channel.index()].part(INPUT, recorded, medium)
+    }
+
+    /// What lay in a subpartition of an output.
+    pub(crate) fn of_output(
+        &self,
+        output: usize,
+        subpartition: u32,
+        recorded: &Recorded,
+        medium: &[Vec<u8>],
+    ) -> StatePart {
+        let mut part = self.outputs[output].part(OUTPUT, recorded, medium);
+        if let Share::Channel { subpartition: of_part, .. } = &mut part.share {
+            *of_part = subpartition;
+        }
+        part
+    }
+
+    /// What is to be brought again, by channels in their order.
+    pub(crate) fn replay(&self, parts: &[StatePart]) -> Result<Option<Replay>, TaskError> {
+        let (mut steps, mut medium) = (VecDeque::new(), Vec::new());
+        for (index, end) in (0..).map(ChannelIndex::new).zip(&self.inputs) {
+            let of_channel = |name| parts.iter().find(|part| part.share == end.share && part.name == name);
+            let found: Vec<_> = [INPUT, OUTPUT].into_iter().filter_map(of_channel).collect();
+            for part in &found {
+                let recorded = end.read(part, &mut medium)?;
+                steps.push_back((index, Replayed::Begin { watermark_ms: recorded.watermark_ms }));
+                steps.extend(recorded.kept.into_iter().map(|kept| (index, Replayed::Kept(kept))));
+            }
+            if !found.is_empty() {
+                steps.push_back((index, Replayed::End));
+            }
+        }
+        if steps.is_empty() {
+            return Ok(None);
+        }
+        Replay::new(steps, medium).map(Some)
+    }
+}
+
+impl End {
+    fn part(&self, name: &str, recorded: &Recorded, medium: &[Vec<u8>]) -> StatePart {
+        let mut bytes = vec![VERSION, OF_CHANNEL, self.shape];
+        put_option(&mut bytes, recorded.watermark_ms);
+        put_varint(&mut bytes, medium.len() as u64);
+        medium.iter().for_each(|item| put_block(&mut bytes, item));
+        let mut encoded = Vec::new();
+        for kept in &recorded.kept {
+            match kept {
+                Kept::Records(records) => {
+                    bytes.push(OF_RECORDS);
+                    put_block(&mut bytes, records);
+                }
+                Kept::Event(event) => {
+                    encoded.clear();
+                    event.encode(&mut encoded);
+                    bytes.push(OF_EVENT);
+                    put_block(&mut bytes, &encoded);
+                }
+            }
+        }
+        StatePart { uid: self.uid.clone(), name: name.to_owned(), share: self.share, bytes }
+    }
+
+    fn read(&self, part: &StatePart, medium: &mut Vec<Vec<u8>>) -> Result<Recorded, TaskError> {
+        let mut input = Input::of_channel(part)?;
+        let shape = input.byte()?;
+        if shape != self.shape {
+            let reason =
+                "records were on their way on an exchange that had keys or timestamps and has none now, or the \
+                          other way round; go on from a savepoint, in which nothing is on its way"
+                    .to_owned();
+            return Err(SnapshotError::Refused { uid: part.uid.clone(), reason }.into());
+        }
+        let watermark_ms = input.option()?;
+        for _ in 0..input.varint()? {
+            let item = input.block()?;
+            if !medium.iter().any(|known| known == item) {
+                medium.push(item.to_vec());
+            }
+        }
+        let mut kept = Vec::new();
+        while !input.is_empty() {
+            kept.push(match input.byte()? {
+                OF_RECORDS => Kept::Records(input.block()?.to_vec()),
+                OF_EVENT => {
+                    let event = Event::decode(input.block()?).map_err(|error| input.broken(error))?;
+                    Kept::Event(event)
+                }
+                other => return Err(input.broken(format_args!("a piece of kind {other}"))),
+            });
+        }
+        Ok(Recorded { watermark_ms, kept })
+    }
+}
+
+const OF_RECORDS: u8 = 0;
+const OF_EVENT: u8 = 1;
+
+/// What was on its way, brought again from memory before a task reads its channels.
+#[derive(Debug)]
+pub(crate) struct Replay {
+    steps: VecDeque<(ChannelIndex, Replayed)>,
+    /// What it takes to read it.
+    medium: Vec<Vec<u8>>,
+    /// Apart from the network's memory, of which nobody else has to wait for it.
+    pool: Arc<BufferPool>,
+}
+
+/// What comes next of a channel.
+#[derive(Debug)]
+pub(crate) enum Replayed {
+    /// What one end kept of it, behind this watermark.
+    Begin {
+        watermark_ms: Option<i64>,
+    },
+    Kept(Kept),
+    /// That was all: what follows comes from a producer that begins anew.
+    End,
+}
+
+/// As much as a reader and a task may hold at a time, and one to fill.
+const REPLAY_SEGMENTS: usize = 4;
+const REPLAY_SEGMENT_BYTES: usize = 32 << 10;
+
+impl Replay {
+    fn new(steps: VecDeque<(ChannelIndex, Replayed)>, medium: Vec<Vec<u8>>) -> Result<Self, TaskError> {
+        let segments = SegmentPool::new(REPLAY_SEGMENTS, REPLAY_SEGMENT_BYTES).map_err(ExchangeError::from)?;
+        let settings = BufferPoolSettings {
+            min: REPLAY_SEGMENTS,
+            max: None,
+            lanes: 1,
+            max_per_lane: usize::MAX,
+            max_overdraft: 0,
+        };
+        let pool = segments.create_buffer_pool(settings).map_err(ExchangeError::from)?;
+        let pieces =
+            steps.into_iter().flat_map(|(index, step)| in_pieces(step).into_iter().map(move |one| (index, one)));
+        Ok(Self { steps: pieces.collect(), medium, pool })
+    }
+
+    /// What the chain is to [learn](crate::Chain::learn) before.
+    pub(crate) fn medium(&self) -> &[Vec<u8>] {
+        &self.medium
+    }
+
+    pub(crate) fn next(&mut self) -> Option<(ChannelIndex, Replayed)> {
+        self.steps.pop_front()
+    }
+
+    /// Records as the reader of a channel takes them.
+    pub(crate) fn buffer(&self, records: &[u8]) -> Result<Buffer, TaskError> {
+        let Some(mut segment) = self.pool.try_take(0) else {
+            return Err(ExchangeFailure::other("the task holds what was brought again".to_owned()).into());
+        };
+        segment.as_mut_slice()[..records.len()].copy_from_slice(records);
+        Ok(Buffer::from_segment(segment, records.len()))
+    }
+}
+
+/// The same in pieces that a segment has room for.
+fn in_pieces(step: Replayed) -> Vec<Replayed> {
+    match step {
+        Replayed::Kept(Kept::Records(records)) if records.len() > REPLAY_SEGMENT_BYTES => {
+            let pieces = records.chunks(REPLAY_SEGMENT_BYTES);
+            pieces.map(|piece| Replayed::Kept(Kept::Records(piece.to_vec()))).collect()
+        }
+        step => vec![step],
+    }
+}
+
+impl Drop for Replay {
+    fn drop(&mut self) {
+        self.pool.destroy();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flownet_core::CustomEvent;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn end() -> End {
+        End { uid: "counts".into(), shape: KEYED, share: Share::Channel { edge: 3, producer: 1, subpartition: 2 } }
+    }
+
+    fn any_kept() -> impl Strategy<Value = Kept> {
+        prop_oneof![
+            any::<Vec<u8>>().prop_map(Kept::Records),
+            any::<i64>().prop_map(|timestamp_ms| Kept::Event(Event::Watermark { timestamp_ms })),
+            any::<bool>().prop_map(|idle| Kept::Event(Event::WatermarkStatus { idle })),
+            any::<[u8; 5]>().prop_map(|bytes| Kept::Event(Event::Custom(CustomEvent::new(1, &bytes).unwrap()))),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_on_its_way_is_read_as_it_was_written(
+            watermark_ms in any::<Option<i64>>(),
+            kept in proptest::collection::vec(any_kept(), 0..10),
+            medium in proptest::collection::vec(any::<Vec<u8>>(), 0..3),
+        ) {
+            let recorded = Recorded { watermark_ms, kept };
+            let part = end().part(INPUT, &recorded, &medium);
+            let mut known = Vec::new();
+            prop_assert_eq!(end().read(&part, &mut known).unwrap(), recorded);
+            prop_assert!(medium.iter().all(|item| known.contains(item)));
+            let other = End { shape: STAMPED, ..end() };
+            prop_assert!(other.read(&part, &mut known).unwrap_err().to_string().contains("savepoint"));
+        }
+
+        #[test]
+        fn any_bytes_were_on_their_way_or_are_an_error(bytes in proptest::collection::vec(0_u8..6, 0..40)) {
+            let part = StatePart { bytes: [&[VERSION, OF_CHANNEL][..], &bytes].concat(), ..end().part(INPUT, &Recorded { watermark_ms: None, kept: vec![] }, &[]) };
+            let _ = end().read(&part, &mut Vec::new());
+        }
+    }
+
+    #[test]
+    fn records_longer_than_a_segment_come_in_pieces() {
+        let records: Vec<u8> = (0..2 * REPLAY_SEGMENT_BYTES + 5).map(|at| at as u8).collect();
+        let channel = ChannelIndex::new(0);
+        let steps = VecDeque::from([(channel, Replayed::Kept(Kept::Records(records.clone())))]);
+        let mut replay = Replay::new(steps, vec![]).unwrap();
+        let mut brought = Vec::new();
+        while let Some((of, Replayed::Kept(Kept::Records(piece)))) = replay.next() {
+            assert_eq!(of, channel);
+            brought.extend_from_slice(&replay.buffer(&piece).unwrap());
+        }
+        assert_eq!(brought, records);
+    }
+}

@@ -1,0 +1,408 @@
+//! The part of a state by key that has no room in memory: a B-tree in a file of its own.
+//!
+//! Keys lie by key group, each with when it was last touched and with what a snapshot says of it, so that snapshots copy it.
+//! A second table lists keys by when they were touched, so that snapshots of changes need not pass all the others.
+//!
+//! # Invariants
+//! - D1: the file has no name: what a process leaves behind when it dies, the system takes back. Nothing is synced: what is
+//!   to survive is in checkpoints.
+//! - D2: what lies here of a key that is held in memory, or that is listed as removed, is out of date, and nobody sees it.
+//! - D3: `only_here` is the number of keys that lie here and are not out of date.
+//! - D4: each key that was touched after the oldest snapshot that may be built on, and is not out of date, is in the list.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use flownet_core::KeyGroup;
+use hashbrown::HashTable;
+use redb::{
+    Builder, Database, ReadOnlyTable, ReadableDatabase, ReadableTable, ReadableTableMetadata, StorageBackend,
+    TableDefinition,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Base, spread};
+use crate::chain::TaskContext;
+use crate::error::TaskError;
+use crate::key::Key;
+use crate::varint::take_varint;
+
+/// By key group and key.
+const VALUES: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("values");
+/// By how many snapshots there were, key group and key.
+const TOUCHED: TableDefinition<'static, &[u8], ()> = TableDefinition::new("touched");
+/// So many keys may wait to be deleted.
+const MOST_REMOVED: usize = 4096;
+/// The least memory for pages of the file.
+const LEAST_CACHE_BYTES: usize = 256 << 10;
+
+/// State that has no room in memory cannot be kept on disk.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[error(
+    "state '{state}' of '{task}' (subtask {} of {parallelism}) cannot be kept on disk in folder '{folder}', where it has \
+     {disk_bytes} bytes with {keys} keys: {reason}; make room there, or say by state_dir where there is more",
+    .subtask + 1, folder = .folder.display()
+)]
+pub struct DiskStateError {
+    /// The task.
+    pub task: String,
+    /// Index of its subtask, from 0.
+    pub subtask: u32,
+    /// Subtasks of the task.
+    pub parallelism: u32,
+    /// The state.
+    pub state: String,
+    /// Where its file is.
+    pub folder: PathBuf,
+    /// Bytes of the file.
+    pub disk_bytes: u64,
+    /// Keys that lie there and not in memory.
+    pub keys: u64,
+    /// What the system said.
+    pub reason: String,
+}
+
+/// What lies on disk of one state of a subtask.
+pub(super) struct Disk {
+    about: DiskStateError,
+    file: Arc<File>,
+    cache_bytes: usize,
+    /// Made when there is something to write.
+    store: Option<Store>,
+    only_here: usize,
+    /// Keys that lie here and are held nowhere, with their hashes.
+    removed: HashTable<(u32, Key)>,
+    /// Where a key lies, to be looked up.
+    place: Vec<u8>,
+}
+
+/// A key on its way to disk, with what is to be read back.
+pub(super) struct Leaving {
+    /// From [`place_of`].
+    pub(super) place: Vec<u8>,
+    /// After how many snapshots it was last touched.
+    pub(super) taken: u32,
+    /// The form that the key was given in, and the value, as snapshots have them.
+    pub(super) kept: Vec<u8>,
+}
+
+/// What lies here of a key.
+pub(super) struct Lying<'a> {
+    /// After how many snapshots it was last touched.
+    taken: u32,
+    /// The form that the key was given in, with its length, and the value: as snapshots have them.
+    kept: &'a [u8],
+}
+
+impl<'a> Lying<'a> {
+    fn of(bytes: &'a [u8]) -> Option<Self> {
+        let (taken, kept) = bytes.split_first_chunk()?;
+        Some(Self { taken: u32::from_be_bytes(*taken), kept })
+    }
+
+    /// All that was kept of it, as [`Leaving::kept`] says.
+    pub(super) fn kept(&self) -> &'a [u8] {
+        self.kept
+    }
+
+    /// The same in two.
+    pub(super) fn written(&self) -> Option<(&'a [u8], &'a [u8])> {
+        let (more, rest) = take_varint(self.kept).ok()?;
+        let given = usize::try_from(more.saturating_sub(1)).ok()?;
+        self.kept.split_at_checked(self.kept.len() - rest.len() + given)
+    }
+}
+
+impl Disk {
+    /// Nothing yet, in a file in this folder.
+    pub(super) fn new(
+        state: &str,
+        folder: Option<&Path>,
+        memory_bytes: usize,
+        cx: &TaskContext,
+    ) -> Result<Self, TaskError> {
+        let folder = folder.map_or_else(std::env::temp_dir, Path::to_path_buf);
+        let made = std::fs::create_dir_all(&folder).and_then(|()| tempfile::tempfile_in(&folder));
+        let mut about = DiskStateError {
+            task: cx.task_name.clone(),
+            subtask: cx.subtask,
+            parallelism: cx.parallelism,
+            state: state.to_owned(),
+            folder,
+            disk_bytes: 0,
+            keys: 0,
+            reason: String::new(),
+        };
+        let file = match made {
+            Ok(file) => Arc::new(file),
+            Err(error) => {
+                about.reason = error.to_string();
+                return Err(about.into());
+            }
+        };
+        let cache_bytes = memory_bytes.max(LEAST_CACHE_BYTES);
+        Ok(Self { about, file, cache_bytes, store: None, only_here: 0, removed: HashTable::new(), place: Vec::new() })
+    }
+
+    /// Keys that lie here and are not out of date.
+    pub(super) fn only_here(&self) -> usize {
+        self.only_here
+    }
+
+    /// Takes in what leaves memory, in order of place, and deletes what was removed. `oldest` is the oldest snapshot that may
+    /// be built on.
+    pub(super) fn take_in(&mut self, leaving: &[Leaving], oldest: Option<Base>) -> Result<(), TaskError> {
+        let written = self.write(leaving, oldest);
+        written.map_err(|error| self.failed(&error))?;
+        self.only_here += leaving.len();
+        Ok(())
+    }
+
+    fn write(&mut self, leaving: &[Leaving], oldest: Option<Base>) -> Result<(), redb::Error> {
+        let store = match &mut self.store {
+            Some(store) => store,
+            empty => empty.insert(Store::new(Arc::clone(&self.file), self.cache_bytes)?),
+        };
+        store.write(self.removed.iter().map(|(_, place)| place.as_slice()), leaving, oldest)?;
+        self.removed.clear();
+        Ok(())
+    }
+
+    /// What lies here of a key that is not held in memory. Where it is found it is held there from now on.
+    pub(super) fn give_back<T>(
+        &mut self,
+        (group, key, hash): (KeyGroup, &[u8], u32),
+        read: impl FnOnce(Lying<'_>) -> Result<T, TaskError>,
+    ) -> Result<Option<T>, TaskError> {
+        if self.only_here == 0 {
+            return Ok(None);
+        }
+        self.place.clear();
+        put_place(group, key, &mut self.place);
+        if self.is_removed(&self.place, hash) {
+            return Ok(None);
+        }
+        let Some(store) = &self.store else { return Ok(None) };
+        match store.values.get(&*self.place) {
+            Ok(None) => Ok(None),
+            Ok(Some(found)) => {
+                self.only_here -= 1;
+                let lying = Lying::of(found.value()).ok_or_else(|| self.damaged())?;
+                read(lying).map(Some)
+            }
+            Err(error) => Err(self.failed(&error.into())),
+        }
+    }
+
+    /// A key that was held in memory is held no longer.
+    pub(super) fn on_removed(
+        &mut self,
+        (group, key, hash): (KeyGroup, &[u8], u32),
+        oldest: Option<Base>,
+    ) -> Result<(), TaskError> {
+        if self.store.is_none() {
+            return Ok(());
+        }
+        self.place.clear();
+        put_place(group, key, &mut self.place);
+        if !self.is_removed(&self.place, hash) {
+            let removed = (hash, Key::from(&*self.place));
+            self.removed.insert_unique(spread(hash), removed, |(hash, _)| spread(*hash));
+        }
+        if self.removed.len() > MOST_REMOVED { self.take_in(&[], oldest) } else { Ok(()) }
+    }
+
+    fn is_removed(&self, place: &[u8], hash: u32) -> bool {
+        self.removed.find(spread(hash), |(other, removed)| *other == hash && removed.is(place)).is_some()
+    }
+
+    /// So many keys at most lie here that were touched since the oldest snapshot that may be built on.
+    pub(super) fn most_touched(&self) -> Result<usize, TaskError> {
+        let Some(store) = &self.store else { return Ok(0) };
+        let listed = store.touched.len().map_err(|error| self.failed(&error.into()))?;
+        Ok(usize::try_from(listed).unwrap_or(usize::MAX))
+    }
+
+    /// Everything that lies here and is not out of date, by key group: what was touched since `base`, or all of it. With each
+    /// key comes the form that it was given in, as snapshots have it, and the value. `is_held` says what memory holds.
+    pub(super) fn each(
+        &self,
+        base: Option<Base>,
+        is_held: impl Fn(&[u8], u32) -> bool,
+        mut each: impl FnMut(KeyGroup, &[u8], Lying<'_>) -> Result<(), TaskError>,
+    ) -> Result<(), TaskError> {
+        let Some(store) = &self.store else { return Ok(()) };
+        let failed = |error: redb::StorageError| self.failed(&error.into());
+        let mut look = |place: &[u8], taken: Option<u32>, bytes: &[u8]| {
+            let broken = || self.damaged();
+            let (group, key) = split_place(place).ok_or_else(broken)?;
+            let lying = Lying::of(bytes).ok_or_else(broken)?;
+            let hash = flownet_core::keygroup::hash_key(key);
+            let is_as_listed = taken.is_none_or(|taken| taken == lying.taken);
+            if !is_as_listed || is_held(key, hash) || self.is_removed(place, hash) {
+                return Ok(());
+            }
+            each(group, key, lying)
+        };
+        match base {
+            None => {
+                for entry in store.values.iter().map_err(failed)? {
+                    let (place, bytes) = entry.map_err(failed)?;
+                    look(place.value(), None, bytes.value())?;
+                }
+            }
+            Some(base) => {
+                let first = (base.before() + 1).to_be_bytes();
+                for entry in store.touched.range(&first[..]..).map_err(failed)? {
+                    let (listed, _) = entry.map_err(failed)?;
+                    let (taken, place) = listed.value().split_first_chunk().ok_or_else(|| self.damaged())?;
+                    if let Some(bytes) = store.values.get(place).map_err(failed)? {
+                        look(place, Some(u32::from_be_bytes(*taken)), bytes.value())?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a key lies here that memory does not hold.
+    pub(super) fn has(&self, (group, key, hash): (KeyGroup, &[u8], u32)) -> Result<bool, TaskError> {
+        let Some(store) = &self.store else { return Ok(false) };
+        let place = place_of(group, key);
+        if self.is_removed(&place, hash) {
+            return Ok(false);
+        }
+        Ok(store.values.get(&*place).map_err(|error| self.failed(&error.into()))?.is_some())
+    }
+
+    /// The error of a file that says something else than was written.
+    #[cold]
+    pub(super) fn damaged(&self) -> TaskError {
+        self.error("the file was changed by somebody else".to_owned())
+    }
+
+    #[cold]
+    fn failed(&self, error: &redb::Error) -> TaskError {
+        self.error(match error {
+            redb::Error::Io(error) => error.to_string(),
+            other => other.to_string(),
+        })
+    }
+
+    fn error(&self, reason: String) -> TaskError {
+        let disk_bytes = self.file.metadata().map_or(0, |metadata| metadata.len());
+        DiskStateError { disk_bytes, keys: self.only_here as u64, reason, ..self.about.clone() }.into()
+    }
+}
+
+/// Where a key lies.
+pub(super) fn place_of(group: KeyGroup, key: &[u8]) -> Vec<u8> {
+    let mut place = Vec::with_capacity(2 + key.len());
+    put_place(group, key, &mut place);
+    place
+}
+
+fn put_place(group: KeyGroup, key: &[u8], out: &mut Vec<u8>) {
+    out.extend(group.get().to_be_bytes());
+    out.extend_from_slice(key);
+}
+
+fn split_place(place: &[u8]) -> Option<(KeyGroup, &[u8])> {
+    let (group, key) = place.split_first_chunk()?;
+    Some((KeyGroup::new(u16::from_be_bytes(*group)), key))
+}
+
+/// The file, and both tables as they were written last.
+struct Store {
+    values: ReadOnlyTable<&'static [u8], &'static [u8]>,
+    touched: ReadOnlyTable<&'static [u8], ()>,
+    /// The list has none of before.
+    listed_from: u32,
+    database: Database,
+}
+
+impl Store {
+    fn new(file: Arc<File>, cache_bytes: usize) -> Result<Self, redb::Error> {
+        let database = Builder::new().set_cache_size(cache_bytes).create_with_backend(Unnamed(file))?;
+        let transaction = database.begin_write()?;
+        transaction.open_table(VALUES)?;
+        transaction.open_table(TOUCHED)?;
+        transaction.commit()?;
+        let (values, touched) = read(&database)?;
+        Ok(Self { values, touched, listed_from: 0, database })
+    }
+
+    fn write<'a>(
+        &mut self,
+        removed: impl Iterator<Item = &'a [u8]>,
+        leaving: &[Leaving],
+        oldest: Option<Base>,
+    ) -> Result<(), redb::Error> {
+        let transaction = self.database.begin_write()?;
+        {
+            let mut values = transaction.open_table(VALUES)?;
+            for place in removed {
+                values.remove(place)?;
+            }
+            let mut bytes = Vec::new();
+            for Leaving { place, taken, kept } in leaving {
+                bytes.clear();
+                bytes.extend(taken.to_be_bytes());
+                bytes.extend_from_slice(kept);
+                values.insert(&**place, &*bytes)?;
+            }
+            // Without a snapshot to build on the next is of all there is.
+            let from = oldest.map_or(u32::MAX, |oldest| oldest.before() + 1);
+            if from != self.listed_from {
+                transaction.open_table(TOUCHED)?.retain_in(..&from.to_be_bytes()[..], |_, ()| false)?;
+                self.listed_from = from;
+            }
+            let mut touched = transaction.open_table(TOUCHED)?;
+            for Leaving { place, taken, .. } in leaving.iter().filter(|leaving| leaving.taken >= from) {
+                bytes.clear();
+                bytes.extend(taken.to_be_bytes());
+                bytes.extend_from_slice(place);
+                touched.insert(&*bytes, ())?;
+            }
+        }
+        transaction.commit()?;
+        (self.values, self.touched) = read(&self.database)?;
+        Ok(())
+    }
+}
+
+type Tables = (ReadOnlyTable<&'static [u8], &'static [u8]>, ReadOnlyTable<&'static [u8], ()>);
+
+fn read(database: &Database) -> Result<Tables, redb::Error> {
+    let transaction = database.begin_read()?;
+    Ok((transaction.open_table(VALUES)?, transaction.open_table(TOUCHED)?))
+}
+
+/// A file that nobody else can open, and that nobody reads after this process.
+#[derive(Debug)]
+struct Unnamed(Arc<File>);
+
+impl StorageBackend for Unnamed {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(out, offset)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(data, offset)
+    }
+}

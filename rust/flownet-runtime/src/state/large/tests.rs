@@ -1,0 +1,308 @@
+//! State on disk is as state in memory, whatever is done with it, through checkpoints and restarts.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use flownet_core::keygroup::hash_key;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::mailbox::Mailbox;
+use crate::metrics::TaskMetrics;
+use crate::snapshot::{Restored, Snapshot, put_block};
+use crate::time::WallClock;
+
+const GROUPS: u32 = 8;
+
+/// Text, which may grow.
+struct Text;
+
+impl Values<String> for Text {
+    fn write(&self, _: &[u8], value: &String, out: &mut Vec<u8>) -> Result<(), TaskError> {
+        put_block(out, value.as_bytes());
+        Ok(())
+    }
+
+    fn read(&self, input: &mut Input<'_>) -> Result<String, TaskError> {
+        Ok(String::from_utf8_lossy(input.block()?).into_owned())
+    }
+}
+
+fn context(subtask: u32, parallelism: u32, state: StateBackend) -> TaskContext {
+    let mailbox = Mailbox::new();
+    TaskContext {
+        task_name: "fold".into(),
+        subtask,
+        parallelism,
+        max_parallelism: GROUPS,
+        key_group_range: KeyGroupRange::of(subtask, parallelism, GROUPS),
+        worker: "here".into(),
+        max_record_bytes: 1 << 20,
+        metrics: Arc::new(TaskMetrics::new()),
+        cancel: mailbox.cancel_token(),
+        bell: mailbox.bell(),
+        clock: WallClock::default(),
+        takes_checkpoints: true,
+        state,
+    }
+}
+
+fn opened(subtask: u32, parallelism: u32, state: StateBackend) -> LargeState<String> {
+    let cx = context(subtask, parallelism, state);
+    let mut state = LargeState::new(cx.key_group_range);
+    state.open("text", &cx).unwrap();
+    state
+}
+
+fn on_disk(memory_bytes: usize) -> StateBackend {
+    StateBackend::Disk { memory_bytes, folder: None }
+}
+
+/// One way to write each key that differs from the canonical one, for some of them.
+fn given(key: u8) -> Option<Vec<u8>> {
+    key.is_multiple_of(3).then(|| vec![key, key])
+}
+
+type Model = BTreeMap<u8, String>;
+
+/// A job of some subtasks, with what it should keep, and its checkpoints.
+struct Job {
+    subtasks: Vec<LargeState<String>>,
+    model: Model,
+    taken: u64,
+    /// Of each checkpoint, for each subtask: its parts, with those that they build on; and what was kept then.
+    all: BTreeMap<u64, (Vec<Vec<StatePart>>, Model)>,
+    complete: Option<u64>,
+    of_changes: usize,
+}
+
+impl Job {
+    fn new(parallelism: u32, backend: &StateBackend) -> Self {
+        let subtasks = (0..parallelism).map(|subtask| opened(subtask, parallelism, backend.clone())).collect();
+        let (model, all) = (BTreeMap::new(), BTreeMap::new());
+        Self { subtasks, model, taken: 0, all, complete: None, of_changes: 0 }
+    }
+
+    fn owner(&mut self, hash: u32) -> &mut LargeState<String> {
+        let mut owners = self.subtasks.iter_mut();
+        owners.find(|state| state.range().check(hash).is_ok()).expect("each key has an owner")
+    }
+
+    fn append(&mut self, key: u8, text: &str) {
+        let (bytes, given) = ([key], given(key));
+        let record = KeyedRecord::of_key(&bytes, hash_key(&bytes), given.as_deref());
+        let state = self.owner(record.hash);
+        state.get_or_insert_with(&record, &Text, String::new).unwrap().value.push_str(text);
+        state.make_room(&Text).unwrap();
+        self.model.entry(key).or_default().push_str(text);
+    }
+
+    fn put(&mut self, key: u8, text: &str) {
+        let (bytes, given) = ([key], given(key));
+        let record = KeyedRecord::of_key(&bytes, hash_key(&bytes), given.as_deref());
+        let held = Held::new(&record, text.to_owned());
+        self.owner(record.hash).put(&bytes, record.hash, held, &Text).unwrap();
+        self.model.insert(key, text.to_owned());
+    }
+
+    fn remove(&mut self, key: u8) {
+        let hash = hash_key(&[key]);
+        self.owner(hash).remove(&[key], hash, &Text).unwrap();
+        self.model.remove(&key);
+    }
+
+    fn check_one(&mut self, key: u8) {
+        let hash = hash_key(&[key]);
+        let expected = self.model.get(&key).cloned();
+        let found = self.owner(hash).get_mut(&[key], hash, &Text).unwrap();
+        assert_eq!(found.as_ref().map(|held| held.value.clone()), expected);
+        if let Some(held) = found {
+            assert_eq!(held.given().map(<[u8]>::to_vec), given(key));
+        }
+    }
+
+    fn end_batch(&mut self) {
+        self.subtasks.iter_mut().for_each(|state| state.end_batch(&Text).unwrap());
+    }
+
+    fn take_checkpoint(&mut self) {
+        self.taken += 1;
+        let mut all = Vec::new();
+        for (subtask, state) in (0..).zip(&mut self.subtasks) {
+            let mut to = Snapshot::new("op", subtask, self.taken).on(self.complete);
+            to.add_large(("text", &[]), state, &Text).unwrap();
+            let mut parts = Vec::new();
+            for part in to.into_parts() {
+                if part.is_of_changes() {
+                    self.of_changes += 1;
+                    let before = &self.all[&self.complete.expect("changes build on one that stands")];
+                    parts.extend(before.0[subtask as usize].iter().cloned());
+                }
+                parts.push(part);
+            }
+            all.push(parts);
+        }
+        self.all.insert(self.taken, (all, self.model.clone()));
+    }
+
+    /// Goes on from a checkpoint, as a new job.
+    fn restarted(&self, checkpoint: u64, parallelism: u32, backend: &StateBackend) -> Self {
+        let (parts, model) = &self.all[&checkpoint];
+        let parts: Vec<_> = parts.iter().flatten().cloned().collect();
+        let mut job = Self::new(parallelism, backend);
+        for (subtask, state) in (0..).zip(&mut job.subtasks) {
+            let from = Restored::of("op", &parts, subtask, state.range());
+            from.read_large("text", state, &Text).unwrap();
+        }
+        job.model = model.clone();
+        job
+    }
+
+    fn check(&self) {
+        let mut found = BTreeMap::new();
+        for state in &self.subtasks {
+            let before = found.len();
+            let each = |key: &[u8], held: &Held<String>| {
+                assert_eq!(held.given().map(<[u8]>::to_vec), given(key[0]));
+                assert_eq!(found.insert(key[0], held.value.clone()), None, "a key comes once");
+                Ok(())
+            };
+            state.each(&Text, each).unwrap();
+            assert_eq!(found.len() - before, state.len());
+        }
+        assert_eq!(found, self.model);
+    }
+}
+
+fn backends() -> impl Strategy<Value = StateBackend> {
+    // From room for one key to room for all.
+    prop_oneof![Just(StateBackend::Memory), (0usize..8_000).prop_map(on_disk)]
+}
+
+proptest! {
+    // Each makes some files, restarts included.
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn whatever_is_done_it_is_as_in_memory(
+        backend in backends(),
+        parallelism in 1u32..4,
+        actions in vec((0u8..32, any::<u8>(), any::<u64>(), (1u32..4, backends())), 0..200),
+        keys in 1u8..80,
+    ) {
+        let mut job = Job::new(parallelism, &backend);
+        for (action, key, number, (parallelism, backend)) in actions {
+            let key = key % keys;
+            match action {
+                0..10 => job.append(key, &"x".repeat((number % 9) as usize)),
+                10..14 => job.put(key, &number.to_string()),
+                14..18 => job.remove(key),
+                18..22 => job.check_one(key),
+                22 => job.end_batch(),
+                23..26 => job.take_checkpoint(),
+                // Any that was taken may come to stand; that is told late, and in order.
+                26..29 => job.complete = job.complete.max(Some(number % (job.taken + 1)).filter(|told| *told > 0)),
+                29 => (0..keys).for_each(|key| job.append(key, "y")),
+                30 => job.check(),
+                _ if job.taken > 0 => job = job.restarted(1 + number % job.taken, parallelism, &backend),
+                _ => {}
+            }
+        }
+        job.check();
+        for checkpoint in job.all.keys() {
+            job.restarted(*checkpoint, 2, &StateBackend::Memory).check();
+        }
+        if job.taken > 0 {
+            job.restarted(job.taken, 2, &on_disk(500)).check();
+        }
+    }
+}
+
+/// Keys that are held and keys on disk, of 200 with a value that is eight times as long when it is held.
+fn kept_of_200(memory_bytes: usize) -> (usize, usize) {
+    let mut job = Job::new(1, &on_disk(memory_bytes));
+    (0..200).for_each(|key| job.append(key, "0123456789"));
+    job.check();
+    let state = &job.subtasks[0];
+    (state.held().len(), state.on_disk())
+}
+
+#[test]
+fn no_more_is_held_than_there_is_memory_for() {
+    assert_eq!(kept_of_200(1 << 20), (200, 0), "as long as there is room nothing leaves");
+    let (held, on_disk) = kept_of_200(10_000);
+    assert_eq!(held + on_disk, 200);
+    // Three quarters of the memory are for keys, of some 200 bytes each.
+    assert!((20..60).contains(&held), "{held}");
+    assert_eq!(kept_of_200(0).0, 1, "where there is room for none, one is held");
+}
+
+#[test]
+fn values_that_grow_where_they_are_make_others_leave() {
+    let mut job = Job::new(1, &on_disk(40_000));
+    (0..100).for_each(|key| job.append(key, "x"));
+    assert_eq!(job.subtasks[0].on_disk(), 0);
+    (0..100).for_each(|key| job.append(key, &"y".repeat(200)));
+    (0..=LOOK_BATCHES).for_each(|_| job.end_batch());
+    assert!(job.subtasks[0].on_disk() > 50, "{}", job.subtasks[0].on_disk());
+    job.check();
+}
+
+#[test]
+fn what_is_touched_again_and_again_stays_as_a_rule() {
+    let mut job = Job::new(1, &on_disk(10_000));
+    (0..200).for_each(|key| job.append(key, "0123456789"));
+    for round in 0..50u16 {
+        (0..5).for_each(|key| job.append(key, "."));
+        (0..10u16).for_each(|key| job.append(50 + ((7 * round + key) % 150) as u8, ""));
+    }
+    let state = &job.subtasks[0];
+    let held = (0..5u8).filter(|key| state.held().get(&[*key], hash_key(&[*key])).is_some()).count();
+    assert!(held >= 4, "{held} of 5; one or two if it were chance");
+    job.check();
+}
+
+#[test]
+fn what_lies_on_disk_untouched_is_not_written_again() {
+    let mut job = Job::new(1, &on_disk(2_000));
+    (0..200).for_each(|key| job.append(key, "0123456789"));
+    job.take_checkpoint();
+    job.complete = Some(1);
+    // Through memory and out again.
+    (0..20).for_each(|key| job.append(key, "!"));
+    (100..110).for_each(|key| job.remove(key));
+    job.take_checkpoint();
+    let bytes = |checkpoint: u64| job.all[&checkpoint].0[0].last().map(|part| part.bytes.len());
+    let (whole, changes) = (bytes(1).unwrap(), bytes(2).unwrap());
+    assert_eq!(job.of_changes, 1);
+    assert!(changes * 4 < whole, "{changes} of {whole}");
+    job.restarted(2, 3, &on_disk(2_000)).check();
+}
+
+#[test]
+fn few_keys_that_are_touched_again_and_again_are_few() {
+    let mut job = Job::new(1, &on_disk(1_000));
+    (0..200).for_each(|key| job.append(key, "0123456789"));
+    job.take_checkpoint();
+    for checkpoint in 1..=12 {
+        // The oldest that may be built on stays.
+        job.complete = Some(1);
+        (0..20).for_each(|key| job.append(key, "!"));
+        job.take_checkpoint();
+        assert_eq!(job.of_changes, checkpoint);
+    }
+    job.restarted(13, 2, &StateBackend::Memory).check();
+}
+
+#[test]
+fn a_folder_that_cannot_be_is_named() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let folder = file.path().join("below");
+    let cx = context(1, 2, StateBackend::Disk { memory_bytes: 0, folder: Some(folder.clone()) });
+    let refused = LargeState::<String>::new(cx.key_group_range).open("text", &cx).unwrap_err();
+    let TaskError::DiskState(told) = &refused else { panic!("{refused}") };
+    assert_eq!((&told.folder, told.keys, told.disk_bytes), (&folder, 0, 0));
+    let text = refused.to_string();
+    assert!(text.starts_with("state 'text' of 'fold' (subtask 2 of 2) cannot be kept on disk in folder '"), "{text}");
+}

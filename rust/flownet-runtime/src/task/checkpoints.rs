@@ -1,0 +1,191 @@
+//! What a task does for checkpoints, and what it begins with.
+
+use std::time::{Duration, Instant};
+
+use flownet_core::subpartition::Overtaken;
+use flownet_core::{Barrier, BarrierKind, ChannelIndex, CheckpointId, Event};
+
+use super::Task;
+use crate::chain::Chain;
+use crate::error::TaskError;
+use crate::ledger::TimeState;
+use crate::snapshot::{CheckpointOrder, CheckpointReport, Progress, Recorded, StatePart, kept};
+
+/// A snapshot of the operators, and of what the outputs had on their way.
+pub(crate) struct Taken {
+    checkpoint_id: CheckpointId,
+    parts: Vec<StatePart>,
+    base: Option<u64>,
+    stood_still: Duration,
+}
+
+impl<C: Chain + ?Sized> Task<C> {
+    pub(super) fn restore(&mut self) -> Result<(), TaskError> {
+        let Some(checkpointing) = self.checkpointing.take() else { return Ok(()) };
+        self.progress = Some(Progress::new(&checkpointing));
+        if checkpointing.has_finished {
+            // What it emitted is kept downstream. Tasks with inputs get nothing but the ends of those before them, which have
+            // finished, too.
+            self.source_end = Some(true);
+        }
+        let (on_its_way, state): (Vec<_>, Vec<_>) =
+            checkpointing.restored.into_iter().partition(|part| part.share.is_in_flight());
+        if !state.is_empty() {
+            self.chain.restore(&state)?;
+        }
+        // Operators are what they were before anything is brought to them.
+        if let Some(input) = &mut self.input
+            && let Some(replay) = self.edges.replay(&on_its_way)?
+        {
+            replay.medium().iter().try_for_each(|item| self.chain.learn(item))?;
+            input.begin_with(replay);
+        }
+        Ok(())
+    }
+
+    pub(super) fn follow(&mut self, order: CheckpointOrder) -> Result<(), TaskError> {
+        let Some(progress) = &mut self.progress else { return Ok(()) };
+        self.cx.metrics.switch(TimeState::Busy);
+        match order {
+            CheckpointOrder::Trigger(barrier) => {
+                if let Some(input) = &mut self.input {
+                    input.trigger(barrier)?;
+                    return self.handle_signals();
+                }
+                self.take_checkpoint(barrier)?;
+                self.complete_checkpoint(barrier.checkpoint_id, Duration::ZERO, &[])
+            }
+            CheckpointOrder::Overtake(barrier) => self.hurry(barrier),
+            CheckpointOrder::Complete(id) => {
+                self.chain.complete(id)?;
+                progress.on_complete(id);
+                Ok(())
+            }
+            CheckpointOrder::Abort(id) => {
+                if let Some(input) = &mut self.input {
+                    input.abort(CheckpointId::new(id))?;
+                }
+                self.forget(CheckpointId::new(id));
+                self.chain.abort(id)
+            }
+        }
+    }
+
+    /// Snapshots the operators and lets the barrier go on behind what they emitted, or ahead of it. One that cannot be taken
+    /// is called off, and the task goes on.
+    pub(super) fn take_checkpoint(&mut self, barrier: Barrier) -> Result<(), TaskError> {
+        let Some(progress) = &mut self.progress else { return Ok(()) };
+        let (id, started) = (barrier.checkpoint_id, Instant::now());
+        if !progress.begin(id.get()) {
+            return Ok(());
+        }
+        let base = progress.complete();
+        match self.chain.snapshot(id.get(), base) {
+            Ok(mut parts) => {
+                if barrier.kind == BarrierKind::Unaligned {
+                    parts.extend(self.overtake(barrier)?);
+                } else {
+                    self.outputs.send_to_all(&Event::Barrier(barrier))?;
+                }
+                self.taken = Some(Taken { checkpoint_id: id, parts, base, stood_still: started.elapsed() });
+                Ok(())
+            }
+            Err(TaskError::Cancelled) => Err(TaskError::Cancelled),
+            Err(error) => {
+                self.outputs.send_to_all(&Event::CancelBarrier { checkpoint_id: id })?;
+                progress.report(CheckpointReport::Declined { checkpoint_id: id.get(), reason: error.to_string() });
+                Ok(())
+            }
+        }
+    }
+
+    /// All that the checkpoint waits for has come: tells of it, with what it overtook.
+    pub(super) fn complete_checkpoint(
+        &mut self,
+        id: CheckpointId,
+        aligned: Duration,
+        in_flight: &[(ChannelIndex, Recorded)],
+    ) -> Result<(), TaskError> {
+        // One that was declined has told so.
+        let Some(taken) = self.taken.take_if(|taken| taken.checkpoint_id == id) else { return Ok(()) };
+        let Taken { mut parts, base, stood_still, .. } = taken;
+        if !in_flight.is_empty() {
+            let medium = self.chain.medium()?;
+            parts.extend(in_flight.iter().map(|(index, recorded)| self.edges.of_input(*index, recorded, &medium)));
+        }
+        let (aligned_us, snapshot_us) = (microseconds(aligned), microseconds(stood_still));
+        if let Some(progress) = &mut self.progress {
+            let checkpoint_id = id.get();
+            progress.report(CheckpointReport::Acknowledged { checkpoint_id, parts, base, aligned_us, snapshot_us });
+        }
+        Ok(())
+    }
+
+    /// A checkpoint takes too long in line: it is taken now, if it is not yet, and its barrier goes ahead of what is queued,
+    /// where it is queued itself.
+    #[cold]
+    fn hurry(&mut self, barrier: Barrier) -> Result<(), TaskError> {
+        let checkpoint_id = barrier.checkpoint_id;
+        let overtaken = self.outputs.expire(checkpoint_id);
+        let parts = self.parts_of(overtaken)?;
+        if let Some(input) = &mut self.input {
+            input.overtake(barrier)?;
+            self.handle_signals()?;
+        } else {
+            self.take_checkpoint(Barrier { kind: BarrierKind::Unaligned, ..barrier })?;
+            self.complete_checkpoint(checkpoint_id, Duration::ZERO, &[])?;
+        }
+        if let Some(progress) = &mut self.progress {
+            progress.report(CheckpointReport::Overtook { checkpoint_id: checkpoint_id.get(), parts });
+        }
+        Ok(())
+    }
+
+    /// Sends a barrier ahead of what is queued in the outputs, which belongs to its checkpoint.
+    #[cold]
+    fn overtake(&mut self, barrier: Barrier) -> Result<Vec<StatePart>, TaskError> {
+        let overtaken = self.outputs.overtake(barrier)?;
+        self.parts_of(overtaken)
+    }
+
+    /// What was overtaken in the outputs, by output and subpartition, as it is kept.
+    fn parts_of(&mut self, overtaken: Vec<Vec<Overtaken>>) -> Result<Vec<StatePart>, TaskError> {
+        let mut found = Vec::new();
+        for (output, subpartitions) in overtaken.into_iter().enumerate() {
+            for (subpartition, overtaken) in (0..).zip(subpartitions) {
+                let kept: Vec<_> = overtaken.elements.iter().filter_map(kept).collect();
+                if !kept.is_empty() {
+                    found.push((output, subpartition, Recorded { watermark_ms: overtaken.watermark_ms, kept }));
+                }
+            }
+        }
+        if found.is_empty() {
+            return Ok(Vec::new());
+        }
+        let medium = self.chain.medium()?;
+        let part = |(output, subpartition, recorded): &(usize, u32, Recorded)| {
+            self.edges.of_output(*output, *subpartition, recorded, &medium)
+        };
+        Ok(found.iter().map(part).collect())
+    }
+
+    /// Takes the barriers that have come ahead of everything else, and orders: one of them may be why.
+    #[cold]
+    pub(super) fn take_urgent(&mut self) -> Result<(), TaskError> {
+        while self.mailbox.has_mail() {
+            self.read_mail()?;
+        }
+        if let Some(input) = &mut self.input {
+            input.take_urgent()?;
+        }
+        self.handle_signals()
+    }
+
+    pub(super) fn forget(&mut self, id: CheckpointId) {
+        self.taken.take_if(|taken| taken.checkpoint_id <= id);
+    }
+}
+
+fn microseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}

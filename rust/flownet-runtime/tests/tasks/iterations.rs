@@ -1,0 +1,95 @@
+//! Loops of tasks: they end by themselves, drain when they are full, and give everything back when they are cancelled.
+
+use std::sync::Arc;
+
+use flownet_runtime::TaskError;
+use flownet_runtime::iteration::{FeedbackEdges, FeedbackLimits};
+use flownet_runtime::operator::{Entry, Goal, IterationHead, IterationTail, Kind, Medium, ReadBack};
+use flownet_runtime::spec::Partitioner;
+
+use crate::bytes::{Bytes, BytesExit, chain, looping_chain};
+use crate::chains::{Numbers, Seen, number};
+use crate::rig::{Job, Vertex, wait_until};
+
+/// Takes records as they are.
+struct AsTheyAre;
+
+impl ReadBack<Bytes> for AsTheyAre {
+    fn decode<'m>(
+        &mut self,
+        (): <Bytes as Medium>::Token<'m>,
+        bytes: &[u8],
+    ) -> Result<<Bytes as Medium>::Record<'m>, TaskError> {
+        Ok(bytes.to_vec())
+    }
+}
+
+/// Halves numbers until they are 0, or lets them go round as they are for ever.
+struct Halving {
+    seen: Seen,
+    ends: bool,
+}
+
+impl Goal<Bytes> for Halving {
+    fn is_reached(&mut self, (): (), record: &Vec<u8>) -> Result<bool, TaskError> {
+        let has_ended = self.ends && number(record) == 0;
+        if has_ended || !self.ends {
+            self.seen.push(0, record);
+        }
+        Ok(has_ended)
+    }
+
+    fn encode(&mut self, (): (), record: &Vec<u8>, out: &mut Vec<u8>) -> Result<(), TaskError> {
+        let next = if self.ends { number(record) / 2 } else { number(record) };
+        out.extend(next.to_le_bytes());
+        Ok(())
+    }
+}
+
+/// Numbers to a loop of two subtasks, each on a worker of its own, with an exchange between head and tail.
+fn numbers_go_round(mut job: Job, numbers: u64, seen: &Seen, ends: bool, memory_bytes: u64) -> Job {
+    let (source, head, tail) = (job.vertex("source", &[0]), job.vertex("head", &[0, 1]), job.vertex("tail", &[0, 1]));
+    job.edge(source, head, Partitioner::Rebalance);
+    job.edge_in_iteration(head, tail, Partitioner::Rebalance);
+    let edges = Arc::new(FeedbackEdges::default());
+    job.run(source, |_| Numbers::up_to(numbers));
+    run_head(&mut job, head, &edges);
+    let limits = FeedbackLimits { memory_bytes, disk_bytes: 1 << 30 };
+    job.run(tail, |subtask| {
+        let goal = Halving { seen: seen.clone(), ends };
+        let tail = IterationTail::new("loop", edges.writer(0, subtask, limits), goal);
+        chain(Kind::Operator(Box::new(tail)), [Entry::default()], None)
+    });
+    job
+}
+
+fn run_head(job: &mut Job, head: Vertex, edges: &Arc<FeedbackEdges>) {
+    job.run(head, |subtask| {
+        let head = IterationHead::new("loop", edges.reader(0, subtask), AsTheyAre);
+        looping_chain(Kind::Operator(Box::new(head)), [Entry::default()], BytesExit { key_bytes: None })
+    });
+}
+
+#[test]
+fn a_loop_between_workers_ends_when_nothing_goes_round() {
+    let seen = Seen::default();
+    let job = numbers_go_round(Job::new(2), 3000, &seen, true, 1 << 20);
+    job.start().join_and_assert_all_segments_home();
+    assert_eq!(seen.numbers(), vec![0; 3000]);
+}
+
+#[test]
+fn a_loop_with_next_to_no_buffers_drains_by_way_of_the_disk() {
+    let seen = Seen::default();
+    let job = numbers_go_round(Job::with_segments(2, 24, 64), 3000, &seen, true, 0);
+    job.start().join_and_assert_all_segments_home();
+    assert_eq!(seen.numbers(), vec![0; 3000]);
+}
+
+#[test]
+fn a_loop_that_never_ends_is_cancelled_and_gives_everything_back() {
+    let seen = Seen::default();
+    let running = numbers_go_round(Job::new(2), 500, &seen, false, 1 << 20).start();
+    wait_until("records have gone round", || seen.len() > 10_000);
+    running.finish_and_assert_all_segments_home();
+}

@@ -1,0 +1,117 @@
+//! Checkpoints that are copied whole from one place to another: savepoints, and jobs that begin from one.
+//!
+//! ```text
+//! savepoint                          empty; says that the place is one: nobody goes on in it, so nothing in it is deleted
+//! epochs/0000000001, gen-1/...       as of any job, with a single checkpoint
+//! ```
+//!
+//! # Invariants
+//! - I1: a copy refers to nothing but what was copied.
+//! - I2: it counts when all of it is durable, as any other checkpoint; what was begun and given up is begun anew.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use object_store::path::Path;
+use object_store::{Error, ObjectStoreExt, PutPayload};
+
+use crate::claim::{Claim, PublishError};
+use crate::error::StoreError;
+use crate::files::{CheckpointStore, folder};
+use crate::log::Log;
+use crate::manifest::Manifest;
+use crate::sealed::{self, Kind};
+
+const MARK: &str = "savepoint";
+
+impl CheckpointStore {
+    /// The last checkpoint, if there is one.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`], and what is wrong with it.
+    pub async fn last_checkpoint(&self) -> Result<Option<Manifest>, StoreError> {
+        self.last_of(&self.log().await?).await
+    }
+
+    /// The last checkpoint that a log knows.
+    pub(crate) async fn last_of(&self, log: &Log) -> Result<Option<Manifest>, StoreError> {
+        let Some((generation, checkpoint)) = log.last_checkpoint() else { return Ok(None) };
+        let gone = || self.damaged(Manifest::path(generation, checkpoint).as_ref(), "it is gone");
+        self.manifest(generation, checkpoint).await?.ok_or_else(gone).map(Some)
+    }
+
+    /// Copies a checkpoint to a place of its own, where there is none yet: a savepoint. Answers what it is made of there.
+    ///
+    /// # Errors
+    /// [`StoreError::Taken`] if there is something already, and what cannot be read or written.
+    pub async fn save(&self, manifest: &Manifest, to: &Self) -> Result<Manifest, StoreError> {
+        let log = to.log().await?;
+        if log.last_checkpoint().is_some() || (log.end > 0 && !to.is_savepoint().await?) {
+            return Err(StoreError::Taken { url: to.url.to_string() });
+        }
+        match to.create(&Path::from(MARK), PutPayload::from_static(b"flownet")).await {
+            Ok(()) => {}
+            // Of one that was given up.
+            Err(_) if to.is_savepoint().await? => {}
+            Err(error) => return Err(error),
+        }
+        let (mut claim, _) = to.begin().await?;
+        claim.adopt(self, manifest).await.map_err(PublishError::into_error)
+    }
+
+    /// Whether the place is a savepoint, or was to be one.
+    pub(crate) async fn is_savepoint(&self) -> Result<bool, StoreError> {
+        let path = Path::from(MARK);
+        match self.store.head(&path).await {
+            Ok(_) => Ok(true),
+            Err(Error::NotFound { .. }) => Ok(false),
+            Err(error) => Err(self.io("read", &path, &error)),
+        }
+    }
+}
+
+impl Claim {
+    /// Copies a checkpoint of another place and publishes it, as the first of this generation.
+    ///
+    /// # Errors
+    /// What cannot be read or written, and whether it counts or not.
+    pub async fn adopt(&mut self, from: &CheckpointStore, manifest: &Manifest) -> Result<Manifest, PublishError> {
+        let checkpoint = self.next_checkpoint().max(manifest.checkpoint);
+        let copied = self.copy(from, manifest, checkpoint).await.map_err(PublishError::NotPublished)?;
+        self.publish(&copied).await?;
+        self.go_on_behind(checkpoint);
+        Ok(copied)
+    }
+
+    async fn copy(&self, from: &CheckpointStore, manifest: &Manifest, checkpoint: u64) -> Result<Manifest, StoreError> {
+        let folder = folder(self.generation(), checkpoint);
+        let mut names: BTreeMap<&str, String> = BTreeMap::new();
+        for part in manifest.parts() {
+            let number = names.len();
+            names.entry(&part.file).or_insert_with(|| format!("{folder}/{number:04}.snap"));
+        }
+        for (old, new) in &names {
+            let old = Path::from(*old);
+            let bytes = match from.store.get(&old).await {
+                Ok(got) => got.bytes().await,
+                Err(Error::NotFound { .. }) => return Err(from.damaged(old.as_ref(), "it is gone")),
+                Err(error) => Err(error),
+            };
+            let bytes: Bytes = bytes.map_err(|error| from.io("read", &old, &error))?;
+            sealed::unseal(Kind::Snapshot, &bytes).map_err(|broken| from.broken(&old, broken))?;
+            self.store().create(&Path::from(new.as_str()), bytes.into()).await?;
+        }
+        let mut copied = Manifest {
+            generation: self.generation(),
+            checkpoint,
+            origin: Some(manifest.identity()),
+            ..manifest.clone()
+        };
+        for part in copied.tasks.iter_mut().flat_map(|task| &mut task.parts) {
+            if let Some(new) = names.get(part.file.as_str()) {
+                part.file.clone_from(new);
+            }
+        }
+        Ok(copied)
+    }
+}

@@ -1,0 +1,26 @@
+"""What the tests of checkpoints share: a failure in the middle of a job, and what files say in the end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class FailsOnce(Generic[T]):
+    """Raises when it is given a record for the first time in all runs."""
+
+    def __init__(self, record: T, mark: Path) -> None:
+        self.record, self.mark = record, mark
+
+    def __call__(self, record: T) -> T:
+        if record == self.record and not self.mark.exists():
+            self.mark.touch()
+            raise ValueError("once")
+        return record
+
+
+def lines(folder: Path) -> list[str]:
+    """Return the lines of the text files of a folder, in order."""
+    return sorted(line for file in folder.glob("*.txt") for line in file.read_text().splitlines())

@@ -1,0 +1,145 @@
+"""Checkpoints that overtake queued records do not wait for slow functions, and lose and double nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import flownet as fn
+from flownet import errors
+
+RECORDS = 30_000
+
+
+@dataclass
+class Row:
+    """Of a class that a reader has to know before the records that were on their way."""
+
+    key: int
+    at: int
+
+
+def rows(position: Any) -> Iterator[tuple[int, Row]]:
+    for number in range(position or 0, RECORDS):
+        yield number + 1, Row(number % 50, 1_000 + number)
+
+
+def at(row: Row) -> int:
+    return row.at
+
+
+def key(row: Row) -> int:
+    return row.key
+
+
+def slowly(row: Row) -> Row:
+    """So slow that what is queued before it takes a minute."""
+    time.sleep(0.01)
+    return row
+
+
+def quickly(row: Row) -> Row:
+    return row
+
+
+class Told(fn.ProcessWindowFunction[int, Row, str]):
+    """Tells which rows of a key were in each second."""
+
+    def process(self, key: int, ctx: fn.WindowContext, values: list[Row]) -> list[str]:
+        return [f"{key} {ctx.window.start_ms} {len(values)} {sum(value.at for value in values)}"]
+
+
+def job(folder: Path, *, slow: bool, parallelism: int = 2, **checkpointing: Any) -> fn.Environment:
+    env = fn.Environment(parallelism=parallelism, max_parallelism=16, buffer_timeout="5ms", stop_timeout="5min")
+    how = {} if "aligned_timeout" in checkpointing else {"unaligned": True}
+    checkpointing = {"storage": folder / "kept", **how, **checkpointing}
+    env.enable_checkpointing("50ms", **checkpointing)
+    strategy: Any = fn.WatermarkStrategy.for_bounded_out_of_orderness("100ms").with_timestamp_assigner(at)
+    timed = env.from_resumable(rows).uid("rows").assign_timestamps_and_watermarks(strategy)
+    passed = timed.rebalance().map(slowly if slow else quickly)
+    told = passed.key_by(key).window(fn.Tumbling("1s")).process(Told()).uid("told")
+    told.write_text(folder / "out").uid("written")
+    return env
+
+
+def expected() -> list[str]:
+    found: dict[tuple[int, int], list[int]] = {}
+    for _, row in rows(None):
+        found.setdefault((row.key, row.at // 1000 * 1000), []).append(row.at)
+    return sorted(f"{key} {start} {len(ats)} {sum(ats)}" for (key, start), ats in found.items())
+
+
+def lines(folder: Path) -> list[str]:
+    return sorted(line for file in (folder / "out").glob("*.txt") for line in file.read_text().splitlines())
+
+
+def run_until(env: fn.Environment, workers: int, checkpoints: int) -> None:
+    """Run a job until so many checkpoints were made, and end it as if it had been killed."""
+    with env.execute_async(workers) as running:
+        while running.status().checkpoints_made < checkpoints:
+            time.sleep(0.005)
+        running.cancel()
+        with contextlib.suppress(errors.CancelledError):
+            running.wait()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_job_goes_on_from_what_was_queued_before_a_slow_function(workers: int, tmp_path: Path) -> None:
+    for checkpoints in (3, 1, 2):
+        run_until(job(tmp_path, slow=True), workers, checkpoints)
+    result = job(tmp_path, slow=False).execute(workers)
+    assert result.resumed_from is not None
+    assert lines(tmp_path) == expected()
+
+
+def has_in_flight(folder: Path) -> bool:
+    """Say whether one of the checkpoints that are kept has overtaken records."""
+    return any(b"in_flight." in manifest.read_bytes() for manifest in (folder / "kept").rglob("manifest"))
+
+
+def test_a_checkpoint_that_waits_too_long_overtakes_and_one_in_time_holds_nothing(tmp_path: Path) -> None:
+    while not has_in_flight(tmp_path):
+        run_until(job(tmp_path, slow=True, aligned_timeout="20ms"), 2, 2)
+    job(tmp_path, slow=False, aligned_timeout=0).execute(2)
+    assert lines(tmp_path) == expected()
+
+    in_time = tmp_path / "in_time"
+    in_time.mkdir()
+    result = job(in_time, slow=False, aligned_timeout="9min", retained=1000).execute(0)
+    assert result.checkpoints_made > 1
+    assert not has_in_flight(in_time)
+    assert lines(in_time) == expected()
+
+
+def test_records_on_their_way_go_on_by_the_ways_they_were_on(tmp_path: Path) -> None:
+    while not has_in_flight(tmp_path):
+        run_until(job(tmp_path, slow=True), 0, 1)
+    with pytest.raises(errors.RestoreError, match="records were on their way to .*take a savepoint") as refused:
+        job(tmp_path, slow=False, parallelism=3).execute(0)
+    assert refused.value.operators
+    # Nothing is on its way in a savepoint.
+    with job(tmp_path, slow=False).execute_async(0) as running:
+        running.stop(drain=False, savepoint=tmp_path / "saved")
+        running.wait()
+    job(tmp_path, slow=False, parallelism=3, storage=tmp_path / "again", restore_from=tmp_path / "saved").execute(0)
+    assert lines(tmp_path) == expected()
+
+
+def test_barriers_that_overtake_make_no_sense_where_nobody_waits(tmp_path: Path) -> None:
+    with pytest.raises(errors.ConfigError, match="checkpoint_unaligned is set, and checkpoint_mode is at_least_once"):
+        job(tmp_path, slow=False, mode="at_least_once")
+    with pytest.raises(errors.ConfigError, match="checkpoint_aligned_timeout is set, and checkpoint_mode is at_least"):
+        job(tmp_path, slow=False, mode="at_least_once", aligned_timeout="1s")
+
+
+def test_a_checkpoint_overtakes_before_it_is_given_up(tmp_path: Path) -> None:
+    with pytest.raises(errors.ConfigError, match=r"checkpoint_aligned_timeout is 2s, it must be less than .* \(2s\)"):
+        job(tmp_path, slow=False, aligned_timeout="2s", timeout="2s")
+    with pytest.raises(errors.ConfigError, match="aligned_timeout"):
+        job(tmp_path, slow=False, aligned_timeout="soon")
