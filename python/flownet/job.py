@@ -7,7 +7,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -357,6 +357,12 @@ class Lease(Protocol):
     def crew(self) -> Crew:
         """The workers: all there, all idle."""
 
+    def interruptible(self) -> AbstractContextManager[None]:
+        """Hold while somebody waits for the job: Ctrl-C is then raised there, and leaves the workers alone.
+
+        The job stops first, which it can do with its workers only.
+        """
+
     def watch(self, status: Callable[[], JobStatus]) -> None:
         """Be told that the job still runs. Called ten times a second by whoever waits for the job."""
 
@@ -431,7 +437,7 @@ class Job:
     def _wait(self, timeout: float | None, watcher: Watcher) -> JobResult:
         """Wait, and keep somebody informed meanwhile."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        with sigterm_raised():
+        with sigterm_raised(), nullcontext() if self._lease is None else self._lease.interruptible():
             while len(self._signals) < 2:
                 try:
                     if self._signals and not self._is_stopping:

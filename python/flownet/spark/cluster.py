@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from .. import config
 from ..errors import ConfigError, FlownetError, LaunchError
 from ..job import JobStatus
 from . import slots
+from .session import interrupt_raised
 from .stage import Stage
 
 if TYPE_CHECKING:
@@ -207,6 +209,9 @@ class _Lease:
     @property
     def crew(self) -> Crew:
         return self._stage.crew
+
+    def interruptible(self) -> AbstractContextManager[None]:
+        return interrupt_raised()
 
     def watch(self, status: Callable[[], JobStatus]) -> None:
         now = time.monotonic()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -85,3 +87,21 @@ def cancel(spark: SparkSession, tag: str) -> None:
         spark.interruptTag(tag)
     else:
         spark.sparkContext.cancelJobGroup(tag)
+
+
+@contextmanager
+def interrupt_raised() -> Iterator[None]:
+    """Let Ctrl-C raise ``KeyboardInterrupt`` and do no more, in the main thread and where Spark alone handles it.
+
+    A classic session's own handler cancels whatever Spark runs, and so the workers of a job that is about to stop.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    is_sparks = str(getattr(handler, "__module__", "")).startswith("pyspark.")
+    if not is_sparks or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)

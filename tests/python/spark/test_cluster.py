@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from .conftest import Jobs
 
+from .conftest import eventually
+
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
 
 
@@ -95,14 +97,24 @@ def test_a_job_that_nobody_waits_for_gives_everything_back_with_its_block(cluste
         pass
 
 
-def test_ctrl_c_ends_the_job_and_frees_the_slots(cluster: Any, jobs: Jobs, running: Any) -> None:
+def test_ctrl_c_stops_the_job_with_its_workers_and_frees_the_slots(cluster: Any, jobs: Jobs, running: Any) -> None:
+    sparks = signal.getsignal(signal.SIGINT)
+
+    def interrupt() -> None:
+        # Spark's own handler cancels what Spark runs: before the job could stop, its workers were gone.
+        eventually("somebody who waits for the job", lambda: signal.getsignal(signal.SIGINT) is not sparks)
+        os.kill(os.getpid(), signal.SIGINT)
+
     with jobs.endless().execute_async(on=cluster()) as job:
-        interrupt = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
         running(job)
-        interrupt.start()
+        interrupter = threading.Thread(target=interrupt)
+        interrupter.start()
         with pytest.raises(KeyboardInterrupt):
             job.wait()
-        interrupt.join()
+        interrupter.join()
+        job.wait()
+        assert job.status().state == "ended"
+    assert signal.getsignal(signal.SIGINT) is sparks
 
 
 def test_a_function_that_sleeps_through_its_end_costs_its_process_and_not_the_next_job(
