@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,12 @@ def quickly(row: Row) -> Row:
     return row
 
 
+def steadily(row: Row) -> Row:
+    """So slow that the job takes a second, and no queue lasts for long."""
+    time.sleep(0.00005)
+    return row
+
+
 class Told(fn.ProcessWindowFunction[int, Row, str]):
     """Tells which rows of a key were in each second."""
 
@@ -55,14 +61,21 @@ class Told(fn.ProcessWindowFunction[int, Row, str]):
         return [f"{key} {ctx.window.start_ms} {len(values)} {sum(value.at for value in values)}"]
 
 
-def job(folder: Path, *, slow: bool, parallelism: int = 2, **checkpointing: Any) -> fn.Environment:
+def job(
+    folder: Path,
+    *,
+    slow: bool = False,
+    each: Callable[[Row], Row] = quickly,
+    parallelism: int = 2,
+    **checkpointing: Any,
+) -> fn.Environment:
     env = fn.Environment(parallelism=parallelism, max_parallelism=16, buffer_timeout="5ms", stop_timeout="5min")
     how = {} if "aligned_timeout" in checkpointing else {"unaligned": True}
     checkpointing = {"storage": folder / "kept", **how, **checkpointing}
     env.enable_checkpointing("50ms", **checkpointing)
     strategy: Any = fn.WatermarkStrategy.for_bounded_out_of_orderness("100ms").with_timestamp_assigner(at)
     timed = env.from_resumable(rows).uid("rows").assign_timestamps_and_watermarks(strategy)
-    passed = timed.rebalance().map(slowly if slow else quickly)
+    passed = timed.rebalance().map(slowly if slow else each)
     told = passed.key_by(key).window(fn.Tumbling("1s")).process(Told()).uid("told")
     told.write_text(folder / "out").uid("written")
     return env
@@ -111,7 +124,7 @@ def test_a_checkpoint_that_waits_too_long_overtakes_and_one_in_time_holds_nothin
 
     in_time = tmp_path / "in_time"
     in_time.mkdir()
-    result = job(in_time, slow=False, aligned_timeout="9min", retained=1000).execute(0)
+    result = job(in_time, each=steadily, aligned_timeout="9min", retained=1000).execute(0)
     assert result.checkpoints_made > 1
     assert not has_in_flight(in_time)
     assert lines(in_time) == expected()
