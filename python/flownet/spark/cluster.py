@@ -52,7 +52,8 @@ def cluster(
         folder of own certificates, as in the setting of `Environment`. None takes the setting of the job or, in a
         ``with`` block, of ``FLOWNET_TLS``. Default: None, which is on wherever this machine listens off loopback.
     launch_timeout
-        How long Spark may take until all workers run, its wait for free slots included. Default: ``"60s"``.
+        How long Spark may take until all workers run, its wait for free slots included. So long a job that restarts
+        waits for others in the place of workers it lost. Default: ``"60s"``.
 
     Returns
     -------
@@ -169,9 +170,18 @@ class Cluster:
     def _start(self, name: str, tls: str, feed: DataFrame | None = None) -> None:
         slots.check(self._spark, self._workers, self._launch_timeout)
         tls = self._tls or tls
-        stage = Stage(self._spark, self._workers, self._address, tls, name, feed=feed, result=self._result_columns)
+        stage = Stage(
+            self._spark,
+            self._workers,
+            self._address,
+            tls,
+            name,
+            feed=feed,
+            result=self._result_columns,
+            launch_timeout=self._launch_timeout,
+        )
         try:
-            stage.start(self._launch_timeout)
+            stage.start()
         except BaseException:
             stage.stop()
             raise

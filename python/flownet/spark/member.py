@@ -75,7 +75,8 @@ def serve(
     _meet(context, member, worker, place, versions)
     door = Door(batches)
     hang(door)
-    service = _Service(member, crew, worker, place)
+    # Of Spark's attempts at a task the later has the higher number, across stages too.
+    service = _Service(member, crew, worker, context.taskAttemptId(), place)
     service.start()
     yield from door.results(service)
     jobs = service.jobs()
@@ -86,16 +87,16 @@ def serve(
 class _Service(threading.Thread):
     """Serves the crew beside the thread of the Spark task, which takes out the results meanwhile."""
 
-    def __init__(self, member: Member, crew: str, worker: int, place: str) -> None:
+    def __init__(self, member: Member, crew: str, worker: int, attempt: int, place: str) -> None:
         super().__init__(name="flownet-member", daemon=True)
-        self._member, self._crew, self._worker, self._place = member, crew, worker, place
-        self._jobs: int | None = None
+        self._member, self._crew, self._worker, self._attempt, self._place = member, crew, worker, attempt, place
+        self._end, self._jobs = "", 0
         self._error: FlownetError | None = None
 
     def run(self) -> None:
         path = list(sys.path)
         try:
-            self._jobs = self._member.serve(self._crew, self._worker, self._place)
+            self._end, self._jobs = self._member.serve(self._crew, self._worker, self._attempt, self._place)
         except FlownetError as error:
             self._error = error
         finally:
@@ -108,7 +109,11 @@ class _Service(threading.Thread):
             text = f"worker {self._worker} on {self._place}: {self._error}"
             way_out = "give cluster(address=...) an address that the executors reach"
             raise LaunchError(f"{text}; {way_out}", worker=self._worker) from self._error
-        if self._jobs is None:
+        if self._end == "expelled":
+            # Without one of its tasks the stage is of no use: its end makes room for one that has all.
+            text = f"worker {self._worker} on {self._place}: the job lost its connection to it and let it go"
+            raise LaunchError(text, worker=self._worker)
+        if self._end == "tasks left":
             _leave()
         return self._jobs
 

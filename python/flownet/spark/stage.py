@@ -3,6 +3,11 @@
 Spark runs `member.serve` once a task, all at the same time or not at all. The stage lives in a thread of its own, which
 waits in Spark's ``collect()`` for its end; everything else is learnt from the crew, which the tasks dial.
 
+One task that is lost ends the stage for all: Spark kills the others. The thread then starts it again, on executors that
+Spark has or gets. The crew stays: workers that come take the places of those that were there, and a job with
+checkpoints goes on with them. A stage that carries rows into or out of a job is of no use again, for these would pass
+twice: its crew takes nobody in.
+
 The crew's credentials travel inside the pickled function, as all that the tasks run does: whoever can read that can run
 code in them anyhow. They are in no configuration, argument list, event log or page of the UI, which others may read.
 """
@@ -46,6 +51,8 @@ class Stage:
         The DataFrame whose rows the tasks read, or None.
     result
         Columns of the DataFrame that the tasks write, or None.
+    launch_timeout
+        Seconds Spark may take until all workers run.
     """
 
     def __init__(
@@ -58,6 +65,7 @@ class Stage:
         *,
         feed: DataFrame | None = None,
         result: StructType | None = None,
+        launch_timeout: float,
     ) -> None:
         self._spark = spark
         self._workers = workers
@@ -67,17 +75,23 @@ class Stage:
         self._result: DataFrame | None = None
         self._tag = f"flownet-{uuid.uuid4()}"
         self._error: BaseException | None = None
+        self._newest = -1
+        """The last attempt at a worker that had come when the stage ended."""
+        self._launch_timeout = launch_timeout
+        self._is_repeatable = feed is None and result is None
+        self._stopping = threading.Event()
         self._ended = threading.Event()
-        self.crew = _flownet.Crew(address or session.own_address(spark), tls)
+        refill = round(launch_timeout * 1000) if self._is_repeatable else None
+        self.crew = _flownet.Crew(address or session.own_address(spark), tls, refill)
         self._thread = threading.Thread(target=self._run, name="flownet-spark", daemon=True)
 
-    def start(self, timeout: float) -> None:
+    def start(self) -> None:
         """Submit the stage and wait until all workers are there.
 
         Raises
         ------
         LaunchError
-            Spark refused or ended the stage, or the workers were not all there after ``timeout`` seconds.
+            Spark refused or ended the stage, or the workers were not all there in time.
         """
         began = time.monotonic()
         self._thread.start()
@@ -85,8 +99,8 @@ class Stage:
         while not self.crew.wait_for(self._workers, _LOOK_MS):
             if self._ended.is_set():
                 raise LaunchError(f"Spark ended the stage of the workers: {self.failure(0.0)}") from self._error
-            if time.monotonic() - began >= timeout:
-                raise LaunchError(self._too_late(timeout))
+            if time.monotonic() - began >= self._launch_timeout:
+                raise LaunchError(self._too_late())
             if len(self.crew.members()) > there:
                 there = len(self.crew.members())
                 _LOGGER.info("%d of %d workers are up", there, self._workers)
@@ -101,11 +115,15 @@ class Stage:
 
     def failure(self, patience: float) -> str | None:
         """Say why Spark ended the stage, if it failed; waits for the end at most ``patience`` seconds."""
-        self._ended.wait(patience)
-        return None if self._error is None else reason_of(self._error)
+        until = time.monotonic() + patience
+        while (reason := self._reason()) is None and time.monotonic() < until:
+            if self._ended.wait(_LOOK_MS / 1000):
+                return self._reason()
+        return reason
 
     def stop(self) -> None:
         """Let the workers go and wait until Spark has its slots back. Harmless when called again."""
+        self._stopping.set()
         came = bool(self.crew.members())
         self.crew.close()
         if not self._thread.is_alive():
@@ -133,22 +151,43 @@ class Stage:
 
     def _run(self) -> None:
         try:
-            load = Load(has_input=self._feed is not None, has_results=self._columns is not None)
-            body = _body(self.crew.address, self.crew.credentials(), own_versions(), load)
-            with session.named_job(self._spark, self._tag, self._name):
-                tasks = self._tasks().mapInArrow(body, self._columns or "worker int, jobs long", barrier=True)
-                if self._columns is None:
-                    tasks.collect()
-                else:
-                    # Kept by the executors: reading the result again must not run the job again.
-                    self._result = tasks.localCheckpoint(eager=True)
-        except BaseException as error:
-            self._error = error
-            _LOGGER.debug("the stage of the workers failed", exc_info=error)
+            while not self._stopping.is_set():
+                began_after = self._newest
+                try:
+                    self._run_once()
+                    break
+                except BaseException as error:
+                    self._newest = max(self.crew.attempts(), default=-1)
+                    self._error = error
+                    _LOGGER.debug("the stage of the workers failed", exc_info=error)
+                # Started again only where it had all its workers: what kept them from coming would do so again.
+                had_all = self._all_came_after(began_after)
+                if not (self._is_repeatable and had_all) or self._stopping.is_set():
+                    break
+                _LOGGER.warning("Spark ended the stage of the workers, which is started again: %s", self.failure(0.0))
         finally:
             # Whoever is left of the workers should not wait for Spark to kill it.
             self.crew.close()
             self._ended.set()
+
+    def _reason(self) -> str | None:
+        """Say why Spark ended the stage, unless that is past: workers have come in the place of all that were there."""
+        error = self._error
+        return None if error is None or self._all_came_after(self._newest) else reason_of(error)
+
+    def _all_came_after(self, attempt: int) -> bool:
+        return sum(other > attempt for other in self.crew.attempts()) == self._workers
+
+    def _run_once(self) -> None:
+        load = Load(has_input=self._feed is not None, has_results=self._columns is not None)
+        body = _body(self.crew.address, self.crew.credentials(), own_versions(), load)
+        with session.named_job(self._spark, self._tag, self._name):
+            tasks = self._tasks().mapInArrow(body, self._columns or "worker int, jobs long", barrier=True)
+            if self._columns is None:
+                tasks.collect()
+            else:
+                # Kept by the executors: reading the result again must not run the job again.
+                self._result = tasks.localCheckpoint(eager=True)
 
     def _tasks(self) -> DataFrame:
         """One partition a worker."""
@@ -158,13 +197,13 @@ class Stage:
             return self._feed
         return self._feed.repartition(self._workers)
 
-    def _too_late(self, timeout: float) -> str:
+    def _too_late(self) -> str:
         there = [worker for worker, _, _ in self.crew.members()]
         missing = [worker for worker in range(1, self._workers + 1) if worker not in there]
         return (
-            f"{len(there)} of {self._workers} workers came within {timeout:g} s, missing are {missing}: Spark may have "
-            f"too few free slots (see its UI), the executors may not reach this machine at {self.crew.address} (give "
-            "cluster(address=...) one that they do), or raise launch_timeout"
+            f"{len(there)} of {self._workers} workers came within {self._launch_timeout:g} s, missing are {missing}: "
+            "Spark may have too few free slots (see its UI), the executors may not reach this machine at "
+            f"{self.crew.address} (give cluster(address=...) one that they do), or raise launch_timeout"
         )
 
 
@@ -179,6 +218,8 @@ def reason_of(error: BaseException) -> str:
 
 def _body(crew: str, credentials: str, versions: Versions, load: Load) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """Make the function that Spark ships. It travels by value, so that executors without flownet can say so."""
+    # A class of ours would be looked up before there is anybody to say that it is missing.
+    plain = tuple(load)
 
     def flownet_worker(batches: Iterator[Any]) -> Iterator[Any]:
         try:
@@ -188,7 +229,7 @@ def _body(crew: str, credentials: str, versions: Versions, load: Load) -> Callab
 
             text = f"flownet.errors.LaunchError: the Python of the executors ({sys.executable}) lacks flownet: {error}"
             raise RuntimeError(text) from error
-        return member.serve(crew, credentials, versions, load, batches)
+        return member.serve(crew, credentials, versions, member.Load(*plain), batches)
 
     return flownet_worker
 

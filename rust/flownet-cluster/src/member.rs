@@ -7,7 +7,7 @@ use flownet_net::Credentials;
 use futures::{SinkExt, StreamExt};
 
 use crate::{
-    launcher::{Orders, Report},
+    launcher::{Report, Told},
     port,
     rpc::{self, ControlTransport},
     threads::control_runtime,
@@ -23,6 +23,9 @@ pub struct Enlistment {
     pub credentials: Credentials,
     /// The number to take, from 1; no two members share one.
     pub worker: u32,
+    /// Which attempt of the host to fill this number the process is: it takes the place of those with a lower one, and
+    /// is refused where there is the same or a higher one.
+    pub attempt: u64,
     /// Where this process runs, in words for people.
     pub place: String,
     /// The address of this machine that the other workers reach: the data port
@@ -39,9 +42,18 @@ pub enum MemberEnd {
         /// How many.
         jobs: u64,
     },
+    /// The crew let go of this process alone, or of its connection, and waits for another in its place. Nothing of any
+    /// job is left.
+    Expelled {
+        /// How many there were.
+        jobs: u64,
+    },
     /// Tasks of a job that ended early ignore being cancelled. Their threads are
     /// left: the process should end at once, without waiting for them.
-    TasksLeft,
+    TasksLeft {
+        /// How many there were, with that one.
+        jobs: u64,
+    },
 }
 
 /// Joins a crew and serves its jobs until the crew goes. `build` gets the init
@@ -54,10 +66,11 @@ pub fn serve_crew(enlistment: &Enlistment, build: &FactoryBuilder<'_>) -> Result
     let mut link = runtime.block_on(enlist(enlistment))?;
     let mut jobs = 0;
     // An error of the connection is its end, as is the end.
-    while let Some(Ok(orders)) = runtime.block_on(link.next()) {
+    while let Some(Ok(told)) = runtime.block_on(link.next()) {
+        let Told::Orders(orders) = told else { return Ok(MemberEnd::Expelled { jobs }) };
         tracing::debug!(worker = orders.worker, coordinator = %orders.coordinator, "takes part in a job");
         let complaint = match take_part(&orders, &enlistment.credentials, enlistment.host, build) {
-            Ok(TasksLeft(true)) => return Ok(MemberEnd::TasksLeft),
+            Ok(TasksLeft(true)) => return Ok(MemberEnd::TasksLeft { jobs: jobs + 1 }),
             Ok(TasksLeft(false)) => None,
             Err(error) => Some(error.to_string()),
         };
@@ -72,9 +85,11 @@ pub fn serve_crew(enlistment: &Enlistment, build: &FactoryBuilder<'_>) -> Result
 async fn enlist(enlistment: &Enlistment) -> Result<Link, WorkerError> {
     let stream = port::dial(enlistment.crew, &enlistment.credentials).await?;
     let mut link: Link = rpc::transport(stream);
-    let Enlistment { worker, place, .. } = enlistment.clone();
-    link.send(Report::Enlisted { worker, pid: std::process::id(), place }).await.map_err(WorkerError::Enlist)?;
+    let Enlistment { worker, attempt, place, .. } = enlistment.clone();
+    link.send(Report::Enlisted { worker, attempt, pid: std::process::id(), place })
+        .await
+        .map_err(WorkerError::Enlist)?;
     Ok(link)
 }
 
-type Link = ControlTransport<Orders, Report>;
+type Link = ControlTransport<Told, Report>;

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use flownet_cluster::{Crew, CrewMember, Enlistment, MemberEnd, Probe, Tls, serve_crew};
+use flownet_cluster::{Crew, CrewMember, Enlistment, Launcher, MemberEnd, Probe, Tls, serve_crew};
 use flownet_net::Credentials;
 use pyo3::prelude::*;
 
@@ -23,19 +23,23 @@ pub(crate) struct PyCrew {
 
 impl PyCrew {
     /// The same crew, for a job.
-    pub(crate) fn share(&self) -> Arc<Crew> {
-        Arc::clone(&self.crew)
+    pub(crate) fn launcher(&self, init: Vec<u8>) -> Launcher {
+        Launcher::Crew { crew: Arc::clone(&self.crew), init }
     }
 }
 
 #[pymethods]
 impl PyCrew {
-    /// Listens on a port of `host`, a numeric address of this machine. `tls` is as in the setting.
+    /// Listens on a port of `host`, a numeric address of this machine. `tls` is as in the setting. A job that
+    /// restarts waits for others in the place of members that have left, so many milliseconds; with None nobody will come.
     #[new]
-    fn new(py: Python<'_>, host: &str, tls: &str) -> PyResult<Self> {
+    #[pyo3(signature = (host, tls, refill_ms=None))]
+    fn new(py: Python<'_>, host: &str, tls: &str, refill_ms: Option<u64>) -> PyResult<Self> {
         logging::install();
         let host: IpAddr = parse(py, "address", host)?;
-        let opened = py.detach(|| Crew::open(host, Tls::from_text(tls))).map_err(|error| errors::cluster(py, error))?;
+        let opened = py
+            .detach(|| Crew::open(host, Tls::from_text(tls), refill_ms.map(Duration::from_millis)))
+            .map_err(|error| errors::cluster(py, error))?;
         Ok(Self { crew: Arc::new(opened), origin: Origin::here() })
     }
 
@@ -53,7 +57,12 @@ impl PyCrew {
     /// Number, process id and place of each member that is there.
     fn members(&self, py: Python<'_>) -> PyResult<Vec<(u32, u32, String)>> {
         let members = enter(py, self.origin, || self.crew.members())?.into_iter();
-        Ok(members.map(|CrewMember { worker, pid, place }| (worker, pid, place.to_string())).collect())
+        Ok(members.map(|CrewMember { worker, pid, place, .. }| (worker, pid, place.to_string())).collect())
+    }
+
+    /// Of each number that was ever taken, which attempt of the host has it, gone or not.
+    fn attempts(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
+        enter(py, self.origin, || self.crew.attempts())
     }
 
     /// Wait until `count` members are there; whether they are when the time is over.
@@ -113,11 +122,20 @@ impl PyMember {
         Ok(py.detach(|| self.lock().as_ref().map_or_else(Vec::new, |probe| probe.dial_all(&peers, limit))))
     }
 
-    /// Join the crew at `address` as `worker` and serve its jobs until it goes. Returns how many there were, or None if
-    /// tasks of the last one ignore being cancelled: then the process should end at once.
-    fn serve(&self, py: Python<'_>, address: &str, worker: u32, place: String) -> PyResult<Option<u64>> {
+    /// Join the crew at `address` as `worker`, in the place of earlier attempts, and serve its jobs until it goes. Returns how
+    /// that ended, and of how many jobs: "dismissed", with all others; "expelled", alone; "tasks left", if those of the last
+    /// job ignore being cancelled: then the process should end at once.
+    fn serve(
+        &self,
+        py: Python<'_>,
+        address: &str,
+        worker: u32,
+        attempt: u64,
+        place: String,
+    ) -> PyResult<(&'static str, u64)> {
         let crew = parse(py, "address", address)?;
-        let enlistment = Enlistment { crew, credentials: self.credentials.clone(), worker, place, host: self.host };
+        let enlistment =
+            Enlistment { crew, credentials: self.credentials.clone(), worker, attempt, place, host: self.host };
         let served = py.detach(|| {
             let served = serve_crew(&enlistment, &|init| {
                 // There is a job only when all members have come, and each comes when it has dialed its peers.
@@ -125,7 +143,7 @@ impl PyMember {
                 apply_init("apply_init_as_guest", init)?;
                 Ok(Arc::new(PythonChainFactory::new(Arc::new(Objects::default()))))
             });
-            if matches!(served, Ok(MemberEnd::TasksLeft)) {
+            if matches!(served, Ok(MemberEnd::TasksLeft { .. })) {
                 // One of them may keep the interpreter, and our caller from ending the process.
                 leave_soon();
             }
@@ -133,8 +151,9 @@ impl PyMember {
             served
         });
         match served {
-            Ok(MemberEnd::Dismissed { jobs }) => Ok(Some(jobs)),
-            Ok(MemberEnd::TasksLeft) => Ok(None),
+            Ok(MemberEnd::Dismissed { jobs }) => Ok(("dismissed", jobs)),
+            Ok(MemberEnd::Expelled { jobs }) => Ok(("expelled", jobs)),
+            Ok(MemberEnd::TasksLeft { jobs }) => Ok(("tasks left", jobs)),
             Err(error) => Err(errors::flownet(py, &error.to_string())),
         }
     }

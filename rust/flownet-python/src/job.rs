@@ -5,9 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use flownet_cluster::{
-    ClusterError, Coordinator, JobHandle, JobReport, JobSample, JobState, JobStatus, Launcher, WorkerCommand,
-};
+use flownet_cluster::{ClusterError, Coordinator, JobHandle, JobReport, JobSample, JobState, JobStatus, WorkerCommand};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -71,7 +69,7 @@ pub(crate) fn submit(
     let factory = Arc::new(PythonChainFactory::new(Arc::new(Objects::new(objects))));
     let threads = factory.threads();
     let launcher = match crew {
-        Some(crew) => Launcher::Crew { crew: crew.share(), init },
+        Some(crew) => crew.launcher(init),
         None => worker_command(command, init).into(),
     };
     let submitted = py.detach(|| Coordinator::submit(&dataflow, settings, launcher, factory));

@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -125,6 +125,8 @@ def start(master: str, event_logs: Path) -> SparkSession:
         "spark.sql.warehouse.dir": str(event_logs / "warehouse"),
         "spark.local.dir": str(event_logs / "local"),
         "spark.log.level": "OFF",
+        # How often a stage looks for the slots it needs, where an executor is gone.
+        "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
         # Tests run everything once or twice: compiling it well would take most of the time.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
@@ -190,6 +192,16 @@ def eventually(what: str, look: Callable[[], bool]) -> None:
     while not look():
         assert time.monotonic() < deadline, f"never saw: {what} ({threads_of_flownet()})"
         time.sleep(0.01)
+
+
+def executor_of(workers: Any, number: int) -> int:
+    """Find the process of the executor that hosts a worker: above its own is the one that Spark forks it from."""
+    (worker,) = (pid for worker, pid, _ in workers._stage.crew.members() if worker == number)
+    return parent(parent(worker))
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 class Jobs:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import cloudpickle
 import pytest
 
 from flownet.errors import CancelledError, FlownetError, LaunchError, OperatorError, WorkerLostError
+
+from .conftest import executor_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -104,16 +108,18 @@ def test_other_versions_are_refused_with_both(cluster: Any, jobs: Jobs, monkeypa
         jobs.sums(cluster())
 
 
+def test_executors_without_flownet_say_so() -> None:
+    from flownet.spark.member import Load
+    from flownet.spark.stage import _body
+    from flownet.spark.versions import own_versions
+
+    body = cloudpickle.dumps(_body("127.0.0.1:1", "", own_versions(), Load(has_input=False, has_results=False)))
+    there = "import pickle, sys; sys.modules['flownet'] = None; pickle.load(sys.stdin.buffer)(iter(()))"
+    ended = subprocess.run([sys.executable, "-c", there], input=body, capture_output=True, check=False)
+    assert "LaunchError: the Python of the executors (" in ended.stderr.decode()
+    assert ") lacks flownet: " in ended.stderr.decode()
+
+
 def test_too_few_slots_are_found_before_anything_starts(cluster: Any, jobs: Jobs) -> None:
     with pytest.raises(LaunchError, match="3 workers need 3 task slots of Spark at once, and .* has 2: take workers=2"):
         jobs.sums(cluster(workers=3, launch_timeout="500ms"))
-
-
-def executor_of(workers: Any, number: int) -> int:
-    """Find the process of the executor that hosts a worker: above its own is the one that Spark forks it from."""
-    (worker,) = (pid for worker, pid, _ in workers._stage.crew.members() if worker == number)
-    return parent(parent(worker))
-
-
-def parent(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

@@ -1,7 +1,8 @@
 //! A job is a row of attempts: what follows the end of one, and how the next begins.
 //!
 //! Workers that answer stay from one attempt to the next: their tasks are cancelled, they give back all these had, and get
-//! others. A worker that was lost, or did not let go of its tasks in time, is replaced.
+//! others. A worker that was lost, or did not let go of its tasks in time, is replaced: by a process that is started, or by
+//! one that comes to the crew, for which the attempt waits.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -61,6 +62,7 @@ impl Driver {
     fn may_restart(&self) -> bool {
         self.has_run
             && self.machine.has_failed()
+            && self.job.launcher.has_or_gets(self.job.settings.workers)
             && !self.checkpoints.as_ref().is_some_and(|checkpoints| checkpoints.is_fenced())
             && self.supervisor.would_restart(self.began.elapsed())
     }
@@ -92,12 +94,18 @@ impl Driver {
         Ok(())
     }
 
-    /// Keeps the workers alive, and notes who is lost meanwhile.
+    /// Keeps the workers alive, and notes who is lost meanwhile. Waits longer where others are to come for them; where
+    /// these do not come in time, the attempt will say who is missing.
     async fn wait_for_next_attempt(&mut self, delay: Duration) -> Result<(), ClusterError> {
         self.board.set_state(JobState::Restarting);
         let until = Instant::now() + delay;
-        while Instant::now() < until {
-            let look_at = until.min(Instant::now() + LOOK);
+        loop {
+            let end = until + self.job.launcher.patience(self.job.settings.workers);
+            let now = Instant::now();
+            if now >= end {
+                return Ok(());
+            }
+            let look_at = end.min(now + LOOK);
             tokio::select! {
                 biased;
                 event = self.events.recv() => match event {
@@ -112,7 +120,6 @@ impl Driver {
                 seat.look_after();
             }
         }
-        Ok(())
     }
 
     fn note(&mut self, event: Event) {

@@ -3,18 +3,19 @@
 //! A crew listens; processes that somebody else started dial it, prove that
 //! they belong to it ([`serve_crew`](crate::serve_crew)), and wait there for
 //! jobs. The connection of a member is its life: when either end closes it, the
-//! member is gone, and so is its part in a job.
+//! member is gone, and so is its part in a job. Another may come in its place.
 //!
 //! ```text
 //! (nobody) --enlists--> Idle --assign--> Working --reports the end--> Idle
-//!                         \________________\--connection ends--> Gone
+//!                         \________________\--connection ends--> Gone --a later one enlists--> Idle
 //! ```
 //!
 //! # Invariants
 //! - I1: a member takes part in one job at a time.
 //! - I2: an [`Assignment`] that is dropped has ended, or its member is gone.
-//! - I3: a number that was taken is never given again: the member of a job is
-//!   the process that was seen before it.
+//! - I3: a number that was taken is given again only in a crew that is refilled, and to a
+//!   later attempt. What an earlier one says or does has no effect from then on: not on
+//!   the seat, and not on the part in a job that the later one has.
 //! - I4: when a [`Crew`] is closed or dropped, its port, its connections and its
 //!   thread are gone.
 
@@ -22,7 +23,10 @@ use std::{
     collections::BTreeMap,
     io,
     net::{IpAddr, SocketAddr, TcpListener},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -50,6 +54,8 @@ pub struct Crew {
 pub struct CrewMember {
     /// Its number, from 1.
     pub worker: u32,
+    /// Which attempt to fill this number it is: see [`Enlistment::attempt`](crate::Enlistment::attempt).
+    pub attempt: u64,
     /// Its process.
     pub pid: u32,
     /// Where it runs, in its own words.
@@ -62,7 +68,9 @@ pub(super) struct Roll {
     address: SocketAddr,
     pub(super) credentials: Credentials,
     tls: Tls,
+    refill: Option<Duration>,
     pub(super) closing: Notify,
+    is_closed: AtomicBool,
     seats: Mutex<BTreeMap<u32, Seat>>,
     changed: Condvar,
 }
@@ -90,6 +98,7 @@ enum Duty {
 pub(crate) struct Assignment {
     roll: Arc<Roll>,
     worker: u32,
+    attempt: u64,
     number: u64,
     place: Arc<str>,
     exit: Option<WorkerExit>,
@@ -97,12 +106,14 @@ pub(crate) struct Assignment {
 
 impl Crew {
     /// Listens on a port of `host`, an address of this machine that the members
-    /// reach. `tls` says whether what they say to each other is encrypted.
+    /// reach. `tls` says whether what they say to each other is encrypted, and
+    /// `refill` how long a job that is restarted waits for others in the place of
+    /// members that have left: with none, nobody may come.
     ///
     /// # Errors
     /// [`ClusterError::Setup`] if that cannot be done, [`ClusterError::Plan`] if
     /// the certificates cannot be used.
-    pub fn open(host: IpAddr, tls: Tls) -> Result<Self, ClusterError> {
+    pub fn open(host: IpAddr, tls: Tls, refill: Option<Duration>) -> Result<Self, ClusterError> {
         let setup = |what: &str, error: &dyn std::fmt::Display| ClusterError::Setup {
             message: format!("cannot {what} on {host}: {error}"),
         };
@@ -116,7 +127,9 @@ impl Crew {
             address,
             credentials,
             tls,
+            refill,
             closing: Notify::new(),
+            is_closed: AtomicBool::new(false),
             seats: Mutex::default(),
             changed: Condvar::new(),
         });
@@ -156,6 +169,22 @@ impl Crew {
         seats.values().filter(|seat| seat.is_there()).map(|seat| seat.member.clone()).collect()
     }
 
+    /// Of each number that was ever taken, which attempt has it, gone or not.
+    #[must_use]
+    pub fn attempts(&self) -> Vec<u64> {
+        self.roll.seats().values().map(|seat| seat.member.attempt).collect()
+    }
+
+    /// Whether so many members are there.
+    pub(crate) fn has(&self, count: u32) -> bool {
+        self.members().len() >= count as usize
+    }
+
+    /// How long to wait for those in the place of members that have left; none: nobody will come.
+    pub(crate) fn refill(&self) -> Option<Duration> {
+        self.roll.refill.filter(|_| !self.roll.is_closed.load(Ordering::Relaxed))
+    }
+
     /// Waits until `count` members are there, at most `timeout`; whether they are.
     #[must_use]
     pub fn wait_for(&self, count: usize, timeout: Duration) -> bool {
@@ -167,6 +196,7 @@ impl Crew {
 
     /// Lets everybody go and closes the port. Harmless when called again.
     pub fn close(&self) {
+        self.roll.is_closed.store(true, Ordering::Relaxed);
         self.roll.closing.notify_one();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
@@ -195,8 +225,8 @@ impl Crew {
         }
         seat.complaint = None;
         seat.assignments += 1;
-        let number = seat.assignments;
-        Ok(Assignment { roll: Arc::clone(&self.roll), worker, number, place, exit: None })
+        let (attempt, number) = (seat.member.attempt, seat.assignments);
+        Ok(Assignment { roll: Arc::clone(&self.roll), worker, attempt, number, place, exit: None })
     }
 }
 
@@ -210,10 +240,13 @@ impl Roll {
     /// Gives a newcomer its number (I3); false if that is taken.
     pub(super) fn enlist(&self, member: CrewMember, desk: UnboundedSender<Orders>) -> bool {
         let mut seats = self.seats();
-        if seats.contains_key(&member.worker) {
-            return false;
-        }
-        let seat = Seat { member, assignments: 0, duty: Duty::Idle(desk), complaint: None };
+        let assignments = match seats.get(&member.worker) {
+            Some(seat) if self.refill.is_none() || seat.member.attempt >= member.attempt => return false,
+            // The part that the one before has in a job is over with it.
+            Some(seat) => seat.assignments + 1,
+            None => 0,
+        };
+        let seat = Seat { member, assignments, duty: Duty::Idle(desk), complaint: None };
         seats.insert(seat.member.worker, seat);
         drop(seats);
         self.changed.notify_all();
@@ -221,8 +254,9 @@ impl Roll {
     }
 
     /// A member has done its part in a job.
-    pub(super) fn done(&self, worker: u32, complaint: Option<String>) {
+    pub(super) fn done(&self, worker: u32, attempt: u64, complaint: Option<String>) {
         if let Some(seat) = self.seats().get_mut(&worker)
+            && seat.member.attempt == attempt
             && let Duty::Working(desk) = &seat.duty
         {
             seat.duty = Duty::Idle(desk.clone());
@@ -232,8 +266,9 @@ impl Roll {
     }
 
     /// The connection of a member has ended.
-    pub(super) fn left(&self, worker: u32, reason: &str) {
+    pub(super) fn left(&self, worker: u32, attempt: u64, reason: &str) {
         if let Some(seat) = self.seats().get_mut(&worker)
+            && seat.member.attempt == attempt
             && seat.is_there()
         {
             seat.duty = Duty::Gone(reason.to_owned());
@@ -242,8 +277,8 @@ impl Roll {
     }
 
     fn all_left(&self) {
-        let workers: Vec<u32> = self.seats().keys().copied().collect();
-        workers.into_iter().for_each(|worker| self.left(worker, "the crew was dismissed"));
+        let members: Vec<_> = self.seats().values().map(|seat| (seat.member.worker, seat.member.attempt)).collect();
+        members.into_iter().for_each(|(worker, attempt)| self.left(worker, attempt, "the crew was dismissed"));
     }
 
     fn seats(&self) -> MutexGuard<'_, BTreeMap<u32, Seat>> {
@@ -275,7 +310,7 @@ impl Assignment {
     pub(super) fn dismiss(&mut self) {
         if self.try_exit().is_none() {
             // Without its desk, the connection's task ends.
-            self.roll.left(self.worker, "it was dismissed");
+            self.roll.left(self.worker, self.attempt, "it was dismissed");
         }
     }
 
@@ -320,11 +355,15 @@ mod tests {
     }
 
     fn member(worker: u32) -> CrewMember {
-        CrewMember { worker, pid: 7, place: "a host".into() }
+        CrewMember { worker, attempt: 5, pid: 7, place: "a host".into() }
     }
 
     fn crew_of_one() -> (Crew, mpsc::UnboundedReceiver<Orders>) {
-        let crew = Crew::open(IpAddr::from([127, 0, 0, 1]), Tls::Auto).unwrap();
+        refilled_crew_of_one(None)
+    }
+
+    fn refilled_crew_of_one(refill: Option<Duration>) -> (Crew, mpsc::UnboundedReceiver<Orders>) {
+        let crew = Crew::open(IpAddr::from([127, 0, 0, 1]), Tls::Auto, refill).unwrap();
         let (desk, received) = mpsc::unbounded_channel();
         assert!(crew.roll.enlist(member(1), desk));
         (crew, received)
@@ -337,13 +376,13 @@ mod tests {
         assert!(received.try_recv().is_ok());
         assert_eq!(first.try_exit(), None);
         assert!(crew.assign(orders(1)).unwrap_err().to_string().contains("at work for another job"));
-        crew.roll.done(1, None);
+        crew.roll.done(1, 5, None);
         let mut second = crew.assign(orders(1)).unwrap();
         // The first was not asked in between, and must not take the second's state for its own.
         assert!(first.try_exit().is_some());
         drop(first);
         assert_eq!(second.try_exit(), None);
-        crew.roll.done(1, Some("cannot reach the coordinator".to_owned()));
+        crew.roll.done(1, 5, Some("cannot reach the coordinator".to_owned()));
         let how = WorkerExit::Disconnected { reason: "cannot reach the coordinator".to_owned() };
         assert_eq!(second.try_exit(), Some(how));
     }
@@ -352,7 +391,7 @@ mod tests {
     fn a_dropped_assignment_ends_its_member_unless_it_had_ended() {
         let (crew, _received) = crew_of_one();
         let ended = crew.assign(orders(1)).unwrap();
-        crew.roll.done(1, None);
+        crew.roll.done(1, 5, None);
         drop(ended);
         assert_eq!(crew.members(), [member(1)]);
         drop(crew.assign(orders(1)).unwrap());
@@ -361,12 +400,41 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_given_once_and_strange_numbers_are_refused() {
+    fn a_number_is_given_again_to_a_later_attempt_only_and_strange_numbers_are_refused() {
         let (crew, _received) = crew_of_one();
+        crew.roll.left(1, 5, "it closed its connection");
+        assert!(!crew.roll.enlist(CrewMember { attempt: 6, ..member(1) }, mpsc::unbounded_channel().0), "not refilled");
+        let (crew, _received) = refilled_crew_of_one(Some(PATIENCE));
         assert!(!crew.roll.enlist(member(1), mpsc::unbounded_channel().0));
-        crew.roll.left(1, "it closed its connection");
-        assert!(!crew.roll.enlist(member(1), mpsc::unbounded_channel().0));
+        crew.roll.left(1, 5, "it closed its connection");
+        for attempt in [4, 5] {
+            assert!(!crew.roll.enlist(CrewMember { attempt, ..member(1) }, mpsc::unbounded_channel().0));
+        }
         assert!(crew.assign(orders(2)).is_err());
+        let (desk, mut received) = mpsc::unbounded_channel();
+        assert!(crew.roll.enlist(CrewMember { attempt: 6, ..member(1) }, desk));
+        let _part = crew.assign(orders(1)).unwrap();
+        assert!(received.try_recv().is_ok());
+        assert_eq!(crew.attempts(), [6]);
+    }
+
+    #[test]
+    fn who_comes_in_the_place_of_another_is_not_held_to_what_that_one_says() {
+        let (crew, mut received) = refilled_crew_of_one(Some(PATIENCE));
+        let mut before = crew.assign(orders(1)).unwrap();
+        let later = CrewMember { attempt: 6, ..member(1) };
+        let (desk, _orders) = mpsc::unbounded_channel();
+        // The connection of the one before has not ended yet, as far as is known here.
+        assert!(crew.roll.enlist(later.clone(), desk));
+        assert!(received.try_recv().is_ok(), "its orders");
+        assert!(matches!(received.try_recv(), Err(mpsc::error::TryRecvError::Disconnected)), "it is let go");
+        assert!(before.try_exit().is_some());
+        let mut part = crew.assign(orders(1)).unwrap();
+        crew.roll.done(1, 5, Some("late".to_owned()));
+        crew.roll.left(1, 5, "late");
+        drop(before);
+        assert_eq!(part.try_exit(), None);
+        assert_eq!(crew.members(), [later]);
     }
 
     #[test]

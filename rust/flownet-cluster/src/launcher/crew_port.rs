@@ -20,11 +20,20 @@ use crate::{
     rpc::{self, ControlTransport},
 };
 
-/// What a member says. What it is told is its [`Orders`].
+/// What a member is told.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) enum Told {
+    /// To take part in a job.
+    Orders(Orders),
+    /// That it alone is let go: the crew waits for another in its place. Without a word, all are.
+    Expelled,
+}
+
+/// What a member says.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) enum Report {
     /// Comes first, once.
-    Enlisted { worker: u32, pid: u32, place: String },
+    Enlisted { worker: u32, attempt: u64, pid: u32, place: String },
     /// Its part in the job it had orders for has ended; the complaint says what
     /// kept it from taking part.
     Done { complaint: Option<String> },
@@ -50,20 +59,22 @@ async fn admit(stream: Stream, peer: SocketAddr, roll: Arc<Roll>) {
         Err(error) => return tracing::warn!(%peer, %error, "a worker did not enlist"),
     };
     let (desk, orders) = unbounded_channel();
-    let worker = member.worker;
+    let (worker, attempt) = (member.worker, member.attempt);
     if !roll.enlist(member, desk) {
         return tracing::warn!(%peer, worker, "a worker came whose number is taken");
     }
     tokio::spawn(async move {
-        let reason = attend(worker, &mut link, orders, &roll).await;
-        roll.left(worker, &reason);
+        let reason = attend(worker, attempt, &mut link, orders, &roll).await;
+        roll.left(worker, attempt, &reason);
     });
 }
 
 async fn enlistment(link: &mut Link) -> io::Result<CrewMember> {
     let first = tokio::time::timeout(DEFAULT_HANDSHAKE_TIMEOUT, link.next()).await;
     match first.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))? {
-        Some(Ok(Report::Enlisted { worker, pid, place })) => Ok(CrewMember { worker, pid, place: place.into() }),
+        Some(Ok(Report::Enlisted { worker, attempt, pid, place })) => {
+            Ok(CrewMember { worker, attempt, pid, place: place.into() })
+        }
         Some(Ok(report)) => Err(io::Error::other(format!("it began with {report:?}"))),
         Some(Err(error)) => Err(error),
         None => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -71,17 +82,23 @@ async fn enlistment(link: &mut Link) -> io::Result<CrewMember> {
 }
 
 /// Carries orders and reports until the connection ends; says why it did.
-async fn attend(worker: u32, link: &mut Link, mut orders: UnboundedReceiver<Orders>, roll: &Roll) -> String {
+async fn attend(
+    worker: u32,
+    attempt: u64,
+    link: &mut Link,
+    mut orders: UnboundedReceiver<Orders>,
+    roll: &Roll,
+) -> String {
     loop {
         tokio::select! {
             order = orders.recv() => match order {
-                Some(order) => if let Err(error) = link.send(order).await {
+                Some(order) => if let Err(error) = link.send(Told::Orders(order)).await {
                     return error.to_string();
                 },
-                None => return "it was dismissed".to_owned(),
+                None => return expel(link).await,
             },
             report = link.next() => match report {
-                Some(Ok(Report::Done { complaint })) => roll.done(worker, complaint),
+                Some(Ok(Report::Done { complaint })) => roll.done(worker, attempt, complaint),
                 Some(Ok(report)) => return format!("it said {report:?} out of turn"),
                 Some(Err(error)) => return error.to_string(),
                 None => return "it closed its connection".to_owned(),
@@ -90,4 +107,12 @@ async fn attend(worker: u32, link: &mut Link, mut orders: UnboundedReceiver<Orde
     }
 }
 
-type Link = ControlTransport<Report, Orders>;
+/// Stays until the member has gone: a connection closed on what it still says would take the last word from it.
+async fn expel(link: &mut Link) -> String {
+    if link.send(Told::Expelled).await.is_ok() {
+        while let Some(Ok(_)) = link.next().await {}
+    }
+    "it was dismissed".to_owned()
+}
+
+type Link = ControlTransport<Report, Told>;

@@ -24,7 +24,10 @@ pub use self::{
     crew::{Crew, CrewMember},
     process::WorkerCommand,
 };
-pub(crate) use self::{crew_port::Report, greeting::Greeting};
+pub(crate) use self::{
+    crew_port::{Report, Told},
+    greeting::Greeting,
+};
 use crate::{
     error::{ClusterError, WorkerExit},
     plan::PlanError,
@@ -101,6 +104,22 @@ impl Launcher {
         match self {
             Self::Processes(command) => &command.init,
             Self::Crew { init, .. } => init,
+        }
+    }
+
+    /// Whether a job can go on with so many workers, some of which it may have lost.
+    pub(crate) fn has_or_gets(&self, workers: u32) -> bool {
+        match self {
+            Self::Processes(_) => true,
+            Self::Crew { crew, .. } => crew.has(workers) || crew.refill().is_some(),
+        }
+    }
+
+    /// How long to wait for those of the workers that are still to come.
+    pub(crate) fn patience(&self, workers: u32) -> Duration {
+        match self {
+            Self::Crew { crew, .. } if !crew.has(workers) => crew.refill().unwrap_or_default(),
+            Self::Processes(_) | Self::Crew { .. } => Duration::ZERO,
         }
     }
 

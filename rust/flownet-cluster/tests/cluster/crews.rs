@@ -9,8 +9,8 @@ use std::{
 };
 
 use flownet_cluster::{
-    ClusterError, Crew, Enlistment, JobSettings, Launcher, MemberEnd, PlanError, SettingsError, Tls, WorkerExit,
-    serve_crew,
+    ClusterError, Crew, Enlistment, JobSettings, JobState, Launcher, MemberEnd, PlanError, Restart, SettingsError, Tls,
+    WorkerExit, serve_crew,
 };
 use flownet_net::Credentials;
 use flownet_runtime::{ChainFactory, spec::Partitioner};
@@ -20,9 +20,11 @@ use crate::{
     rig::{PATIENCE, Rig, Step, end_of, endless, eventually, line, running, settings, signal, status_with, sums},
 };
 
-/// Set in a member process: crew, credentials, number and host.
+/// Set in a member process: crew, credentials, number, host and attempt.
 const MEMBER: &str = "FLOWNET_TEST_MEMBER";
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+/// How a member exits that alone was let go.
+const EXPELLED: i32 = 8;
 /// How a member that had to leave tasks behind exits.
 const TASKS_LEFT: i32 = 9;
 
@@ -35,6 +37,7 @@ fn member_process() {
         crew: words[0].parse().expect("an address"),
         credentials: Credentials::from_text(words[1]).expect("credentials"),
         worker: words[2].parse().expect("a number"),
+        attempt: words[4].parse().expect("a number"),
         place: format!("host {}", words[2]),
         host: words[3].parse().expect("an address"),
     };
@@ -44,6 +47,7 @@ fn member_process() {
     };
     std::process::exit(match serve_crew(&enlistment, &build) {
         Ok(MemberEnd::Dismissed { .. }) => 0,
+        Ok(MemberEnd::Expelled { .. }) => EXPELLED,
         Ok(_) => TASKS_LEFT,
         Err(_) => 1,
     });
@@ -57,22 +61,23 @@ struct CrewRig {
 
 impl CrewRig {
     fn new(members: u32) -> Self {
-        Self::with_tls(members, Tls::Auto)
+        Self::with(members, Tls::Auto, None)
     }
 
-    fn with_tls(members: u32, tls: Tls) -> Self {
-        let mut rig = Self { crew: Arc::new(Crew::open(LOCALHOST, tls).expect("a crew")), processes: Vec::new() };
+    fn with(members: u32, tls: Tls, refill: Option<Duration>) -> Self {
+        let crew = Crew::open(LOCALHOST, tls, refill).expect("a crew");
+        let mut rig = Self { crew: Arc::new(crew), processes: Vec::new() };
         let credentials = rig.crew.credentials().to_text();
         for worker in 1..=members {
-            let process = rig.start(worker, &credentials);
+            let process = rig.start(worker, 0, &credentials);
             rig.processes.push(process);
         }
         assert!(rig.crew.wait_for(members as usize, PATIENCE), "all come");
         rig
     }
 
-    fn start(&self, worker: u32, credentials: &str) -> Child {
-        let given = format!("{}|{credentials}|{worker}|127.0.0.{}", self.crew.address(), worker + 1);
+    fn start(&self, worker: u32, attempt: u64, credentials: &str) -> Child {
+        let given = format!("{}|{credentials}|{worker}|127.0.0.{}|{attempt}", self.crew.address(), worker + 1);
         let exe = std::env::current_exe().expect("the test binary");
         let arguments = ["crews::member_process", "--exact", "--nocapture"];
         Command::new(exe).args(arguments).env(MEMBER, given).stdout(Stdio::null()).spawn().expect("a member")
@@ -96,7 +101,7 @@ fn exit_code(process: &mut Child) -> Option<i32> {
 #[test]
 fn a_crew_with_tls_serves_jobs_and_refuses_those_that_ask_for_none() {
     let rig = Rig::new();
-    let crew = CrewRig::with_tls(2, Tls::On);
+    let crew = CrewRig::with(2, Tls::On, None);
     for tls in [Tls::Auto, Tls::On] {
         rig.clear_collected();
         let settings = JobSettings { tls, ..settings(2) };
@@ -176,7 +181,50 @@ fn a_member_that_is_killed_is_named_and_missed_by_the_next_job() {
     let job = rig.submit_to(&sums(10, 2), settings(2), crew.launcher()).expect("a job that can be planned");
     let text = end_of(&job).expect_err("a member is missing").to_string();
     assert!(text.contains("worker 2 on host 2 has left"), "{text}");
-    assert_eq!(crew.close(), [Some(0), None]);
+    assert_eq!(crew.close(), [Some(EXPELLED), None], "who had orders for a job that did not begin is let go");
+    rig.assert_nothing_left();
+}
+
+#[test]
+fn a_job_that_restarts_waits_for_another_in_the_place_of_a_lost_member() {
+    let rig = Rig::new();
+    let mut crew = CrewRig::with(2, Tls::Auto, Some(PATIENCE));
+    let restart = Restart::Fixed { attempts: 1, delay: Duration::ZERO };
+    let job = rig.submit_to(&endless(2), JobSettings { restart, ..settings(2) }, crew.launcher()).expect("a job");
+    status_with(&job, "a running job", running);
+    signal(crew.processes[1].id(), "-KILL");
+    status_with(&job, "a job that waits", |status| (status.state == JobState::Restarting).then_some(()));
+    assert_eq!(exit_code(&mut crew.processes[1]), None, "killed");
+    crew.processes[1] = crew.start(2, 1, &crew.crew.credentials().to_text());
+    status_with(&job, "a job that runs again", running);
+    let pids: Vec<_> = job.status().workers.iter().filter_map(|worker| worker.pid).collect();
+    assert_eq!(pids[pids.len() - 2..], [crew.processes[0].id(), crew.processes[1].id()], "the other one stayed");
+    job.cancel();
+    assert_eq!(end_of(&job), Err(ClusterError::Cancelled));
+    assert_eq!(crew.close(), [Some(0), Some(0)]);
+    rig.assert_nothing_left();
+}
+
+#[test]
+fn a_job_does_not_restart_where_nobody_comes_for_a_lost_member() {
+    let rig = Rig::new();
+    for refill in [None, Some(Duration::from_millis(200))] {
+        let crew = CrewRig::with(2, Tls::Auto, refill);
+        let restart = Restart::Fixed { attempts: 2, delay: Duration::ZERO };
+        let job = rig.submit_to(&endless(2), JobSettings { restart, ..settings(2) }, crew.launcher()).expect("a job");
+        status_with(&job, "a running job", running);
+        signal(crew.processes[1].id(), "-KILL");
+        let restarts = match (end_of(&job), refill) {
+            (Err(ClusterError::WorkerLost { worker, how: WorkerExit::Disconnected { .. } }), None) => {
+                (worker.worker, 0)
+            }
+            // Twice others could have come, and did not.
+            (Err(ClusterError::LaunchFailed { worker, how: WorkerExit::NotStarted { .. } }), Some(_)) => (worker, 2),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(restarts, (2, job.status().history.restarted));
+        assert_eq!(crew.close(), [Some(0), None]);
+    }
     rig.assert_nothing_left();
 }
 
@@ -213,10 +261,10 @@ fn a_member_whose_tasks_ignore_being_cancelled_says_so_and_is_gone() {
 fn strangers_and_late_comers_do_not_become_members() {
     let rig = Rig::new();
     let mut crew = CrewRig::new(1);
-    let mut stranger = crew.start(2, &"00".repeat(32));
+    let mut stranger = crew.start(2, 0, &"00".repeat(32));
     assert_eq!(exit_code(&mut stranger), Some(1));
     let credentials = crew.crew.credentials().to_text();
-    let mut second = crew.start(1, &credentials);
+    let mut second = crew.start(1, 0, &credentials);
     assert_eq!(exit_code(&mut second), Some(0), "its number is taken: it is let go at once");
     assert_eq!(crew.crew.members().len(), 1);
     assert_eq!(crew.crew.members()[0].pid, crew.processes[0].id());

@@ -1,0 +1,162 @@
+"""Jobs with checkpoints inside Spark, which go on when workers, executors or the process of the caller are lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import flownet as fn
+from flownet.errors import WorkerLostError
+
+from ..exactly_once.disturbed import FailsOnce, lines
+from .conftest import eventually, executor_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NUMBERS = 6_000
+KEYS = 7
+
+
+def counting(folder: Path, *, mark: Path | None = None, rate: float = 3_000) -> fn.Environment:
+    """Say how many of each key there were so far, each count once, in some two seconds."""
+    env = fn.Environment(parallelism=2, buffer_timeout="5ms", name="counting", restart="fixed:100:10ms")
+    env.enable_checkpointing("200ms", storage=(folder / "checkpoints").as_uri())
+    numbers = env.from_collection(range(NUMBERS), rate_limit=rate)
+    counts = numbers.map(lambda number: number % KEYS).key_by(lambda key: key).count()
+    said = counts.map(str)
+    if mark is not None:
+        said = said.map(FailsOnce("(3, 400)", mark))
+    said.write_text(folder / "out")
+    return env
+
+
+def slowly(row: tuple[int]) -> int:
+    time.sleep(0.002)
+    return row[0]
+
+
+def assert_exact(folder: Path) -> None:
+    """Nothing is lost, and nothing doubled."""
+    of_key = Counter(number % KEYS for number in range(NUMBERS))
+    expected = Counter(str((key, count)) for key, most in of_key.items() for count in range(1, most + 1))
+    said = Counter(lines(folder / "out"))
+    assert expected - said == Counter(), "lost"
+    assert said - expected == Counter(), "doubled"
+
+
+def has_a_checkpoint(job: fn.Job, more_than: int = 0) -> Callable[[], bool]:
+    return lambda: job.status().state == "running" and job.status().checkpoints_made > more_than
+
+
+@pytest.mark.usefixtures("leaves_nothing")
+def test_a_failure_of_a_function_restarts_the_job_on_the_same_workers(local: SparkSession, tmp_path: Path) -> None:
+    from flownet import spark
+
+    with spark.cluster(local, workers=2) as workers:
+        before = workers._stage.crew.members()  # type: ignore[union-attr]
+        result = counting(tmp_path, mark=tmp_path / "mark").execute(on=workers)
+        assert workers._stage.crew.members() == before  # type: ignore[union-attr]
+    assert result.restarted == 1
+    assert_exact(tmp_path)
+
+
+@pytest.mark.usefixtures("leaves_nothing")
+def test_workers_that_are_killed_again_and_again_are_replaced(local: SparkSession, tmp_path: Path) -> None:
+    from flownet import spark
+
+    kills = 4
+    with spark.cluster(local, workers=2) as workers:
+        with counting(tmp_path, rate=600).execute_async(on=workers) as job:
+            for kill in range(kills):
+                made = job.status().checkpoints_made
+                eventually("a checkpoint", has_a_checkpoint(job, made))
+                worker, pid, _ = workers._stage.crew.members()[kill % 2]  # type: ignore[union-attr]
+                os.kill(pid, signal.SIGKILL)
+                eventually("a restart", lambda kill=kill: job.status().restarted > kill)  # type: ignore[misc]
+                assert f"worker {worker} at " in job.status().restarts[-1].cause
+            result = job.wait()
+        assert len(workers.members) == 2
+    assert result.restarted == kills
+    assert_exact(tmp_path)
+
+
+@pytest.mark.usefixtures("leaves_nothing")
+def test_an_executor_that_is_killed_is_replaced(two_executors: SparkSession, tmp_path: Path) -> None:
+    from flownet import spark
+
+    cluster = spark.cluster(two_executors, workers=2)
+    with counting(tmp_path, rate=1_000).execute_async(on=cluster) as job:
+        eventually("a checkpoint", has_a_checkpoint(job))
+        members = cluster.members
+        os.kill(executor_of(cluster, 2), signal.SIGKILL)
+        result = job.wait()
+    (restart,) = result.restarts
+    assert "worker 2 at 127.0.0.1:" in restart.cause
+    assert f" on {members[1]} " in restart.cause
+    assert_exact(tmp_path)
+
+
+def test_a_job_whose_workers_nobody_replaces_ends_with_who_is_lost(local: SparkSession, tmp_path: Path) -> None:
+    """The rows of a DataFrame would come twice."""
+    from flownet import spark
+
+    env = fn.Environment(parallelism=2, buffer_timeout="5ms")
+    env.enable_checkpointing("200ms", storage=(tmp_path / "checkpoints").as_uri(), allow_unrepeatable=True)
+    rows = env.from_spark(local.range(0, NUMBERS, 1, 2))
+    rows.map(slowly).write_text(tmp_path / "out")
+    cluster = spark.cluster(local, workers=2)
+    with env.execute_async(on=cluster) as job:
+        eventually("a checkpoint", has_a_checkpoint(job))
+        (_, pid, _), _ = cluster._stage.crew.members()  # type: ignore[union-attr]
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(WorkerLostError):
+            job.wait()
+
+
+def test_a_job_whose_caller_is_killed_goes_on_with_the_next_run(tmp_path: Path) -> None:
+    def run() -> subprocess.Popen[str]:
+        program = [sys.executable, "-m", __name__, str(tmp_path)]
+        return subprocess.Popen(program, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+
+    with run() as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "a checkpoint\n"
+        first.kill()
+    with run() as second:
+        told, _ = second.communicate()
+        assert second.returncode == 0
+    assert "resumed True" in told
+    assert_exact(tmp_path)
+
+
+ROOT = Path(__file__).parents[3]
+
+
+def main(folder: Path) -> None:
+    """Run the job in a Spark of its own, as somebody's program does."""
+    from pyspark.sql import SparkSession
+
+    from flownet import spark
+
+    settings: dict[str, Any] = {"spark.ui.enabled": "false", "spark.log.level": "OFF"}
+    session = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
+    with counting(folder, rate=1_500).execute_async(on=spark.cluster(session, workers=2)) as job:
+        while not has_a_checkpoint(job, 3)():
+            time.sleep(0.01)
+        print("a checkpoint", flush=True)
+        result = job.wait()
+    print("resumed", result.resumed_from is not None, flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
