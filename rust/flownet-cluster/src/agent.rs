@@ -25,8 +25,8 @@ use flownet_core::PartitionId;
 use flownet_memory::SegmentPool;
 use flownet_net::{Credentials, NetworkConfig, NetworkEnvironment};
 use flownet_runtime::{
-    Chain, ChainFactory, CheckpointReport, Checkpointing, PreparedTask, TaskError, TaskHandle, source::SourceOrder,
-    spec::TaskSpec,
+    Chain, ChainFactory, CheckpointReport, Checkpointing, PreparedTask, TaskError, TaskHandle, snapshot::Written,
+    source::SourceOrder, spec::TaskSpec,
 };
 use flownet_store::{CheckpointStore, Lineage, SnapshotName};
 use tokio::{
@@ -39,6 +39,7 @@ use crate::{
     resources::Resources,
     rpc::{Deployment, Inspection, News, Order, Report, Restored, TaskEnd, TaskReport, WorkerFault},
     settings::JobSettings,
+    snapshots::Checkpoints,
     threads::on_build_thread,
 };
 
@@ -66,14 +67,6 @@ pub(crate) struct Agent {
 struct Stage {
     environment: Option<NetworkEnvironment>,
     built: Vec<BuiltTask>,
-}
-
-/// What the tasks of an attempt with checkpoints have in common.
-struct Checkpoints {
-    store: CheckpointStore,
-    generation: u64,
-    /// Where snapshots are written from.
-    control: Handle,
 }
 
 /// Tasks that were started, and what they have in common.
@@ -179,7 +172,7 @@ impl Agent {
         let mut checkpointing = BTreeMap::new();
         for (place, spec) in tasks.iter().enumerate() {
             let Restored { parts, has_finished } = restored.remove(&spec.task_id).unwrap_or_default();
-            let restored = shared.store.read_parts(&parts).await.map_err(WorkerFault::Store)?;
+            let restored = shared.restored(parts).await.map_err(WorkerFault::Store)?;
             let reporter = Reporter::new(Arc::clone(&shared), spec, Arc::clone(&self.ended));
             let report = Arc::new(move |report| reporter.report(report));
             let (mode, overtakes) = (settings.checkpoint_mode, settings.overtakes());
@@ -443,7 +436,14 @@ impl Reporter {
     fn report(&self, report: CheckpointReport) {
         let (generation, task) = (self.shared.generation, self.task);
         match report {
-            CheckpointReport::Acknowledged { checkpoint_id: checkpoint, parts, base, aligned_us, snapshot_us } => {
+            CheckpointReport::Acknowledged {
+                checkpoint_id: checkpoint,
+                parts,
+                pieces,
+                base,
+                aligned_us,
+                snapshot_us,
+            } => {
                 // What it has reported until now: it may report more before the snapshot is written.
                 let end = self.end.load(Ordering::Relaxed);
                 let name = self.name(checkpoint, false);
@@ -451,10 +451,11 @@ impl Reporter {
                 let lineage = Arc::clone(&self.lineage);
                 self.shared.control.spawn(async move {
                     let mut lineage = lineage.lock().await;
-                    let written = shared.store.write_snapshot(name, parts).await;
-                    let written = written.and_then(|written| lineage.extend(name, base, written, &shared.store));
+                    let written = shared.write(name, Written { parts, pieces }).await;
+                    let mut extend = |written| lineage.extend(name, base, written, &shared.store);
+                    let written = written.and_then(|written| extend(written).map_err(|error| error.to_string()));
                     let report = written.map_or_else(
-                        |error| Report::Declined { checkpoint, reason: error.to_string() },
+                        |reason| Report::Declined { checkpoint, reason },
                         |snapshot| Report::Acknowledged {
                             checkpoint,
                             snapshot,

@@ -37,6 +37,7 @@ mod rpc;
 mod sample;
 mod settings;
 mod shown;
+mod snapshots;
 mod stall;
 mod threads;
 mod tls;

@@ -10,7 +10,7 @@ use crate::input::InputBatch;
 use crate::mailbox::{Bell, CancelToken, Mailbox};
 use crate::metrics::TaskMetrics;
 use crate::outputs::Outputs;
-use crate::snapshot::StatePart;
+use crate::snapshot::{RestoredPart, Written};
 use crate::source::RateLimit;
 use crate::spec::{StateBackend, TaskSpec};
 use crate::state::KeyGroupRange;
@@ -99,16 +99,16 @@ pub trait Chain: Send {
     }
 
     /// Begins with what was kept of its operators; what is of others it passes over.
-    fn restore(&mut self, parts: &[StatePart]) -> Result<(), TaskError> {
+    fn restore(&mut self, parts: &[RestoredPart]) -> Result<(), TaskError> {
         let _ = parts;
         Ok(())
     }
 
     /// Writes out all that the operators keep, and prepares what sinks are to commit with this checkpoint. It may build on
     /// what was kept for the checkpoint `base`, which stands.
-    fn snapshot(&mut self, checkpoint_id: u64, base: Option<u64>) -> Result<Vec<StatePart>, TaskError> {
+    fn snapshot(&mut self, checkpoint_id: u64, base: Option<u64>) -> Result<Written, TaskError> {
         let _ = (checkpoint_id, base);
-        Ok(Vec::new())
+        Ok(Written::default())
     }
 
     /// What it takes to read the records that are on their way to the chain or from it, for a checkpoint that overtakes them.

@@ -42,7 +42,7 @@ pub struct SnapshotName {
 pub struct TaskSnapshot {
     /// Its parts.
     pub parts: Vec<PartRef>,
-    /// Length of the file that was written for it; 0 where nothing was to be kept.
+    /// Length of the files that were written for it; 0 where nothing was to be kept.
     pub bytes: u64,
 }
 
@@ -66,12 +66,25 @@ pub struct PartRef {
     /// Whether it holds just what has changed since the parts before it, of the same state and subtask.
     #[serde(default)]
     pub is_of_changes: bool,
+    /// Whether it is one of several that are to be read one after the other, as all of them may have no room in memory.
+    #[serde(default)]
+    pub is_piece: bool,
+}
+
+/// What a task keeps, as it is written: each piece in a file of its own, which is durable before the next is begun.
+pub struct SnapshotWriter<'a> {
+    store: &'a CheckpointStore,
+    name: SnapshotName,
+    written: TaskSnapshot,
 }
 
 impl SnapshotName {
     fn path(self) -> Path {
-        let Self { generation, checkpoint, vertex, subtask, overtaken } = self;
-        let kind = if overtaken { ".overtaken" } else { "" };
+        self.path_of(if self.overtaken { ".overtaken" } else { "" })
+    }
+
+    fn path_of(self, kind: &str) -> Path {
+        let Self { generation, checkpoint, vertex, subtask, .. } = self;
         Path::from(format!("{}/{vertex:04}-{subtask}{kind}.snap", folder(generation, checkpoint)))
     }
 }
@@ -144,23 +157,37 @@ impl CheckpointStore {
     /// # Errors
     /// [`StoreError::Io`].
     pub async fn write_snapshot(&self, name: SnapshotName, parts: Vec<StatePart>) -> Result<TaskSnapshot, StoreError> {
-        if parts.is_empty() {
-            return Ok(TaskSnapshot::default());
-        }
-        let path = name.path();
+        self.begin_snapshot(name).finish(parts).await
+    }
+
+    /// Begins to write what a task keeps, where some of it comes in pieces.
+    #[must_use]
+    pub fn begin_snapshot(&self, name: SnapshotName) -> SnapshotWriter<'_> {
+        SnapshotWriter { store: self, name, written: TaskSnapshot::default() }
+    }
+
+    /// Writes a file of parts.
+    async fn write_parts(
+        &self,
+        path: &Path,
+        parts: Vec<StatePart>,
+        (is_piece, written): (bool, &mut TaskSnapshot),
+    ) -> Result<(), StoreError> {
         let mut offset = HEADER_BYTES as u64;
         let mut refs = Vec::with_capacity(parts.len());
         for part in &parts {
             let (bytes, crc) = (part.bytes.len() as u64, crc32c::crc32c(&part.bytes));
             let (uid, name, file) = (part.uid.clone(), part.name.clone(), path.to_string());
             let (share, is_of_changes) = (part.share, part.is_of_changes());
-            refs.push(PartRef { uid, name, share, file, offset, bytes, crc, is_of_changes });
+            refs.push(PartRef { uid, name, share, file, offset, bytes, crc, is_of_changes, is_piece });
             offset += bytes;
         }
         let header = sealed::header(Kind::Snapshot, parts.iter().map(|part| &part.bytes[..]));
         let pieces = std::iter::once(header.to_vec()).chain(parts.into_iter().map(|part| part.bytes)).map(Bytes::from);
-        self.create(&path, PutPayload::from_iter(pieces)).await?;
-        Ok(TaskSnapshot { parts: refs, bytes: offset })
+        self.create(path, PutPayload::from_iter(pieces)).await?;
+        written.parts.extend(refs);
+        written.bytes += offset;
+        Ok(())
     }
 
     /// Reads parts back, whole and as they were written.
@@ -251,6 +278,28 @@ impl CheckpointStore {
                 StoreError::Version { url: self.url.to_string(), path: path.to_string(), found, known: sealed::FORMAT }
             }
         }
+    }
+}
+
+impl SnapshotWriter<'_> {
+    /// Writes one piece; it is durable when this answers.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub async fn write_piece(&mut self, piece: StatePart) -> Result<(), StoreError> {
+        let path = self.name.path_of(&format!(".{:06}", self.written.parts.len()));
+        self.store.write_parts(&path, vec![piece], (true, &mut self.written)).await
+    }
+
+    /// Writes what does not come in pieces, behind all that does.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub async fn finish(mut self, parts: Vec<StatePart>) -> Result<TaskSnapshot, StoreError> {
+        if !parts.is_empty() {
+            self.store.write_parts(&self.name.path(), parts, (false, &mut self.written)).await?;
+        }
+        Ok(self.written)
     }
 }
 

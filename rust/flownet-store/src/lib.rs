@@ -4,6 +4,7 @@
 //! epochs/0000000007                  the log: what was published, and who may publish; each entry is created once
 //! gen-4/chk-12/manifest              what a checkpoint is made of; written once, before its entry in the log
 //! gen-4/chk-12/0003-1.snap           what one task keeps; written once, before the manifest that names it
+//! gen-4/chk-12/0003-1.000000.snap    the first piece of what it keeps on disk; likewise
 //! gen-4/chk-12/0003-1.overtaken.snap what it has overtaken for it afterwards, likewise
 //! ```
 //!
@@ -43,7 +44,7 @@ mod tests;
 
 pub use self::claim::{Claim, PublishError};
 pub use self::error::StoreError;
-pub use self::files::{CheckpointStore, PartRef, SnapshotName, TaskSnapshot};
+pub use self::files::{CheckpointStore, PartRef, SnapshotName, SnapshotWriter, TaskSnapshot};
 pub use self::lineage::Lineage;
 pub use self::listing::Listed;
 pub use self::manifest::{Manifest, OperatorEntry, TaskEntry};

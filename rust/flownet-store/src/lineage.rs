@@ -30,7 +30,8 @@ impl Lineage {
         let older: &[PartRef] = base.and_then(|base| self.kept.get(&base)).map_or(&[], Vec::as_slice);
         let mut parts = Vec::with_capacity(written.parts.len());
         for part in written.parts {
-            if part.is_of_changes {
+            // What stands in the same snapshot is built on first, and with the first of changes comes what all of them build on.
+            if part.is_of_changes && !parts.iter().any(|before: &PartRef| before.is_of_same(&part)) {
                 let before = parts.len();
                 parts.extend(older.iter().filter(|below| below.is_of_same(&part)).cloned());
                 if parts.len() == before {

@@ -22,8 +22,13 @@ fn part(uid: &str, bytes: Vec<u8>) -> StatePart {
 /// What checkpoint `number` of `generation` keeps of a task.
 fn content(generation: u64, number: u64, task: u32) -> Vec<StatePart> {
     let text = format!("{generation}/{number}/{task}");
-    vec![part(&format!("#{task}"), text.repeat(3).into_bytes()), part("empty", Vec::new())]
+    let pieces = (0..PIECES).map(|piece| part(&format!("#{task}"), format!("{text}/{piece}").into_bytes()));
+    let parts = [part(&format!("#{task}"), text.repeat(3).into_bytes()), part("empty", Vec::new())];
+    pieces.chain(parts).collect()
 }
+
+/// The first parts of each task come one by one.
+const PIECES: u8 = 2;
 
 const TASKS: u32 = 2;
 /// Worlds of a run; `SEEDS=10000 cargo test -p flownet-store` simulates more.
@@ -48,7 +53,12 @@ async fn write(claim: &Claim, checkpoint: u64) -> Result<Manifest, StoreError> {
     let mut tasks = Vec::new();
     for task in 0..TASKS {
         let name = SnapshotName { generation, checkpoint, vertex: task, subtask: 0, overtaken: false };
-        let snapshot = claim.store().write_snapshot(name, content(generation, checkpoint, task)).await?;
+        let mut parts = content(generation, checkpoint, task);
+        let mut writer = claim.store().begin_snapshot(name);
+        for piece in parts.drain(..usize::from(PIECES)) {
+            writer.write_piece(piece).await?;
+        }
+        let snapshot = writer.finish(parts).await?;
         let uids = vec![format!("#{task}")];
         tasks.push(TaskEntry { uids, subtask: 0, has_finished: false, parts: snapshot.parts });
     }
@@ -290,6 +300,34 @@ impl Builds {
         let parts = self.claim.store().read_parts(&last.tasks[0].parts).await.expect("still there");
         parts.iter().map(|part| part.bytes[2]).collect()
     }
+}
+
+#[test]
+fn what_comes_in_pieces_stands_upon_pieces_in_their_order() {
+    block_on(async {
+        let store = CheckpointStore { store: Arc::new(InMemory::new()), url: "memory".into() };
+        let mut lineage = Lineage::default();
+        let mut taken = async |checkpoint: u64, base: Option<u64>, pieces: &[u8]| {
+            let name = SnapshotName { generation: 1, checkpoint, vertex: 0, subtask: 0, overtaken: false };
+            let mut writer = store.begin_snapshot(name);
+            for piece in pieces {
+                writer.write_piece(part_of(u64::from(*piece), base.is_some())).await?;
+            }
+            // What is in memory stands upon what is on disk, also where nothing stands below that.
+            let written = writer.finish(vec![part_of(10 * checkpoint, !pieces.is_empty() || base.is_some())]).await?;
+            let extended = lineage.extend(name, base, written, &store)?;
+            let read = store.read_parts(&extended.parts).await?;
+            let is_piece: Vec<_> = extended.parts.iter().map(|part| part.is_piece).collect();
+            Ok::<_, StoreError>((read.iter().map(|part| part.bytes[2]).collect::<Vec<_>>(), is_piece))
+        };
+        let first = taken(1, None, &[1, 2]).await.expect("room");
+        assert_eq!(first, (vec![1, 2, 10], vec![true, true, false]));
+        assert_eq!(taken(2, Some(1), &[3, 4]).await.expect("room").0, [1, 2, 10, 3, 4, 20]);
+        assert_eq!(taken(3, Some(2), &[]).await.expect("room").0, [1, 2, 10, 3, 4, 20, 30]);
+        assert_eq!(taken(4, None, &[5]).await.expect("room").0, [5, 40]);
+        let error = taken(5, Some(9), &[6]).await.expect_err("nobody knows it");
+        assert!(matches!(error, StoreError::Baseless { .. }), "{error:?}");
+    });
 }
 
 #[test]

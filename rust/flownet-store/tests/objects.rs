@@ -10,13 +10,17 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
 
 fn content(checkpoint: u64) -> Vec<StatePart> {
     let bytes = checkpoint.to_le_bytes().repeat(1000);
-    vec![StatePart { uid: "counts".into(), name: "fold".into(), share: Share::All { subtask: 0 }, bytes }]
+    let part = StatePart { uid: "counts".into(), name: "fold".into(), share: Share::All { subtask: 0 }, bytes };
+    vec![part.clone(), part]
 }
 
 async fn write(claim: &Claim, checkpoint: u64) -> Manifest {
     let generation = claim.generation();
     let name = SnapshotName { generation, checkpoint, vertex: 0, subtask: 0, overtaken: false };
-    let snapshot = claim.store().write_snapshot(name, content(checkpoint)).await.expect("room");
+    let mut writer = claim.store().begin_snapshot(name);
+    let mut parts = content(checkpoint);
+    writer.write_piece(parts.remove(0)).await.expect("room");
+    let snapshot = writer.finish(parts).await.expect("room");
     let task = TaskEntry { uids: vec!["counts".into()], subtask: 0, has_finished: false, parts: snapshot.parts };
     Manifest {
         generation,

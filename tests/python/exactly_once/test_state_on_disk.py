@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 import textwrap
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +148,68 @@ def test_a_job_that_fails_goes_on_with_its_state_on_disk(
     assert said(tmp_path) == expected
     kept = state.read(tmp_path / "checkpoints")
     assert kept.values("counts") == Counter(key for key, _ in NUMBERS)
+
+
+def test_a_worker_that_is_killed_loses_no_state_and_leaves_no_file(
+    child_pids: Callable[[], set[int]], expected: dict[str, list[str]], tmp_path: Path
+) -> None:
+    """Twice, each time when there is a checkpoint of what came since: what was on disk comes from there."""
+    env = job(tmp_path, rate=1000, parallelism=2, **on_disk(tmp_path))
+    env.enable_checkpointing("50ms", storage=tmp_path / "checkpoints")
+    others = child_pids()
+    with env.execute_async(2) as running:
+        for kills in (1, 2):
+            made = running.status().checkpoints_made
+            while running.status().checkpoints_made < made + 3:
+                time.sleep(0.001)
+            os.kill(max(child_pids() - others), signal.SIGKILL)
+            while running.status().restarted < kills:
+                time.sleep(0.001)
+        result = running.wait()
+    assert result.restarted == 2
+    assert all(restart.resumed_from is not None for restart in result.restarts)
+    assert said(tmp_path) == expected
+    assert list((tmp_path / "state").iterdir()) == []
+    kept = state.read(tmp_path / "checkpoints")
+    assert kept.values("counts") == Counter(key for key, _ in NUMBERS)
+
+
+def test_a_checkpoint_and_going_on_from_it_take_less_memory_than_the_state(tmp_path: Path) -> None:
+    """Of 12,000 texts, 96 MB, some 100 have room. Written and read whole they took more than they are long."""
+    script = Path(__file__).with_name("larger_than_memory.py")
+    said = []
+    for _ in range(3):
+        command = [sys.executable, str(script), str(tmp_path), "12000"]
+        said.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+    assert [run["resumed"] for run in said] == [False, True, True]
+    assert [run["right"] for run in said] == [run["asked"] for run in said]
+    assert [run["times"] for run in said] == [[], [1], [2]]
+    for run in said:
+        assert run["bytes"] > 96_000_000
+        assert run["memory"] < 64_000_000, run
+    assert list((tmp_path / "state").iterdir()) == []
+
+
+def test_a_damaged_piece_of_state_is_an_error_that_names_it(workers: int, tmp_path: Path) -> None:
+    def run() -> None:
+        env = job(tmp_path, rate=2000, parallelism=2, **on_disk(tmp_path))
+        env.enable_checkpointing("1h", storage=tmp_path / "checkpoints")
+        with env.execute_async(workers) as running:
+            while max(task.records_in for task in running.status().tasks) < RECORDS // 2:
+                if running.status().state == "ended":
+                    break
+                time.sleep(0.001)
+            running.stop(drain=False)
+            running.wait()
+
+    run()
+    [piece, *_] = sorted((tmp_path / "checkpoints").glob("gen-*/chk-*/*-0.000000.snap"))
+    whole = piece.read_bytes()
+    piece.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(errors.RestoreError, match=rf'{piece.name}" is damaged'):
+        run()
+    piece.write_bytes(whole)
+    run()
 
 
 @pytest.mark.parametrize("first", ["memory", "disk"])

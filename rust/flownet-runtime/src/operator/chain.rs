@@ -13,7 +13,7 @@ use crate::chain::{Chain, SourceStatus, TaskContext};
 use crate::error::TaskError;
 use crate::input::InputBatch;
 use crate::outputs::Outputs;
-use crate::snapshot::StatePart;
+use crate::snapshot::{RestoredPart, Written};
 use crate::source::RateLimit;
 use crate::time::{NO_TIMESTAMP, TimeSignal};
 
@@ -335,19 +335,21 @@ impl<M: Medium> Chain for OperatorChain<M> {
         })
     }
 
-    fn restore(&mut self, parts: &[StatePart]) -> Result<(), TaskError> {
+    fn restore(&mut self, parts: &[RestoredPart]) -> Result<(), TaskError> {
         let Self { medium, stages, cx: Some(cx), .. } = self else { return Ok(()) };
         M::attach(|token| stages.iter_mut().try_for_each(|stage| stage.restore(token, medium, (cx, parts))))
     }
 
-    fn snapshot(&mut self, checkpoint_id: u64, base: Option<u64>) -> Result<Vec<StatePart>, TaskError> {
-        let Self { medium, stages, cx: Some(cx), .. } = self else { return Ok(Vec::new()) };
+    fn snapshot(&mut self, checkpoint_id: u64, base: Option<u64>) -> Result<Written, TaskError> {
+        let Self { medium, stages, cx: Some(cx), .. } = self else { return Ok(Written::default()) };
         M::attach(|token| {
-            let mut parts = Vec::new();
+            let mut all = Written::default();
             for stage in stages {
-                parts.extend(stage.snapshot(token, medium, (cx, checkpoint_id, base))?);
+                let Written { parts, pieces } = stage.snapshot(token, medium, (cx, checkpoint_id, base))?;
+                all.parts.extend(parts);
+                all.pieces.extend(pieces);
             }
-            Ok(parts)
+            Ok(all)
         })
     }
 

@@ -150,7 +150,7 @@ mod tests {
         };
         to.add_groups("state", range(subtask, parallelism), header).unwrap();
         time.snapshot(&mut to).unwrap();
-        to.into_parts()
+        to.into_written().parts
     }
 
     proptest! {

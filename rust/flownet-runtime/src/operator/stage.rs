@@ -9,7 +9,7 @@ use super::{Brake, Exit, Flow, Medium, Operator, Source, record};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::outputs::Outputs;
-use crate::snapshot::{FINISHED, MEDIUM, Restored, Snapshot, StatePart};
+use crate::snapshot::{FINISHED, MEDIUM, Restored, RestoredPart, Snapshot, Written};
 use crate::time::{END_OF_TIME_MS, TimeSignal};
 use crate::watermark::SplitSignal;
 
@@ -122,7 +122,7 @@ impl<M: Medium> Stage<M> {
         token: M::Token<'_>,
         medium: &M,
         (cx, checkpoint_id, base): (&TaskContext, u64, Option<u64>),
-    ) -> Result<Vec<StatePart>, TaskError> {
+    ) -> Result<Written, TaskError> {
         let mut to = Snapshot::new(&self.uid, cx.subtask, checkpoint_id).on(base);
         match &mut self.kind {
             Kind::Source(source) => source.snapshot(token, &mut to)?,
@@ -138,16 +138,16 @@ impl<M: Medium> Stage<M> {
                 to.add_items(MEDIUM, medium);
             }
         }
-        Ok(to.into_parts())
+        Ok(to.into_written())
     }
 
     pub(super) fn restore(
         &mut self,
         token: M::Token<'_>,
         medium: &M,
-        (cx, parts): (&TaskContext, &[StatePart]),
+        (cx, parts): (&TaskContext, &[RestoredPart]),
     ) -> Result<(), TaskError> {
-        let from = Restored::of(&self.uid, parts, cx.subtask, cx.key_group_range);
+        let from = Restored::of_restored(&self.uid, parts, cx.subtask, cx.key_group_range);
         if from.is_empty() {
             return Ok(());
         }

@@ -43,6 +43,8 @@
 //! consumer, `in_flight.output` what lay at the producer, which follows. Timestamps of records refer to the last watermark
 //! before them, at the beginning to that of the part; `medium` is what it takes to read them.
 //!
+//! What lies on disk comes in several parts, in pieces without a header ([`Pieces`]), and what is in memory behind them as changes upon them.
+//!
 //! Changes build on the parts of the same state and subtask before them, as far back as the last that is whole. What is kept
 //! by key, timers apart, is written so if no more than half of it was touched. Those of slices have no byte after the key: what
 //! is gone are all slices before `begin`.
@@ -60,6 +62,7 @@
 //! - I4: a task that has come to the end of its input stays until a checkpoint that it took after that end is complete.
 
 mod in_flight;
+mod pieces;
 mod progress;
 mod read;
 #[cfg(test)]
@@ -74,10 +77,11 @@ use flownet_core::keygroup::group_range;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::in_flight::{Edges, Kept, Recorded, Replay, Replayed, kept};
+pub use self::pieces::{Piece, Pieces, RestoredPart, Written};
 pub(crate) use self::progress::Progress;
 pub use self::read::{Input, KeyedPart, Restored, SnapshotError};
+pub(crate) use self::write::{CHANGED, put_given, put_option};
 pub use self::write::{Groups, Snapshot, put_block, put_key, put_signed};
-pub(crate) use self::write::{put_given, put_option};
 use crate::spec::{OperatorSpec, TaskSpec, partition_id};
 
 /// Names of what is kept of every operator that keeps something: the medium's, and that its input has ended.
@@ -104,7 +108,7 @@ pub struct Checkpointing {
     /// Whether they may overtake what is queued; those that do are refused otherwise.
     pub overtakes: bool,
     /// What to begin with; parts of other operators and of others' key groups are passed over. Empty: from nothing.
-    pub restored: Vec<StatePart>,
+    pub restored: Vec<RestoredPart>,
     /// The task had [finished](CheckpointReport::Finished) before the checkpoint that it is restored from: it commits what
     /// was prepared, tells those behind it once more that time and data have ended, and ends as any other. Its input is
     /// passed over, and what its operators do at the end of an input is not done again.
@@ -141,14 +145,16 @@ pub enum CheckpointOrder {
 }
 
 /// What a task tells of checkpoints.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckpointReport {
     /// It has taken its snapshot and sent the barrier on.
     Acknowledged {
         /// The checkpoint.
         checkpoint_id: u64,
-        /// All that its operators keep.
+        /// All that its operators keep, but for what lies on disk.
         parts: Vec<StatePart>,
+        /// That, which comes before the parts.
+        pieces: Vec<Pieces>,
         /// The checkpoint that parts [of changes](StatePart::is_of_changes) build on: the newest that it knew to stand.
         base: Option<u64>,
         /// From the first barrier to the last, microseconds; 0 at a source.

@@ -91,6 +91,7 @@ mod tests {
         let taken = |checkpoint_id| CheckpointReport::Acknowledged {
             checkpoint_id,
             parts: vec![],
+            pieces: vec![],
             base: None,
             aligned_us: 0,
             snapshot_us: 0,

@@ -1,13 +1,13 @@
 //! Bytes to state.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use flownet_core::KeyGroup;
 use flownet_core::keygroup::{hash_key, key_group};
 use serde::{Deserialize, Serialize};
 
 use super::write::{CHANGED, OF_CHANGES, OF_CHANNEL, OF_GROUPS, OF_ITEMS, REMOVED, VERSION};
-use super::{Share, StatePart, is_incidental};
+use super::{Piece, RestoredPart, Share, StatePart, is_incidental};
 use crate::error::TaskError;
 use crate::operator::KeyedRecord;
 use crate::state::{Held, KeyGroupRange, KeyedState, LargeState, Values};
@@ -37,6 +37,16 @@ pub enum SnapshotError {
         state: String,
         /// Where it breaks the format.
         what: String,
+    },
+    /// It cannot be fetched from where it is kept.
+    #[error("state '{state}' of operator '{uid}' cannot be read: {reason}")]
+    OutOfReach {
+        /// The operator.
+        uid: String,
+        /// Its state.
+        state: String,
+        /// What the store said.
+        reason: String,
     },
     /// The operator keeps nothing of the kind.
     #[error("state '{state}' was kept of operator '{uid}', which has none: the checkpoint is of another dataflow")]
@@ -75,6 +85,8 @@ pub enum SnapshotError {
 #[derive(Clone, Debug)]
 pub struct Restored<'a> {
     parts: Vec<&'a StatePart>,
+    /// What is read piece by piece, each behind so many of the parts.
+    pieces: Vec<(usize, &'a Piece)>,
     subtask: u32,
     range: KeyGroupRange,
 }
@@ -96,10 +108,45 @@ struct Tracked<'a> {
     part: KeyedPart<'a>,
 }
 
+impl<'a> Tracked<'a> {
+    /// Reads what is kept of each key, or that nothing is any more.
+    fn each<V, E: From<TaskError>>(
+        self,
+        mut read: impl FnMut(&mut Input<'a>) -> Result<V, E>,
+        mut put: impl FnMut(&KeyedRecord<'a>, Option<V>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for mut entries in self.part.groups {
+            while !entries.is_empty() {
+                let record = entries.key()?;
+                let is_held = !self.is_of_changes || entries.is_changed()?;
+                let value = is_held.then(|| read(&mut entries)).transpose()?;
+                put(&record, value)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+const BASELESS: &str = "changes without what they build on";
+
 impl<'a> Restored<'a> {
     /// Of `parts`, those of the operator with this uid.
     pub fn of(uid: &str, parts: &'a [StatePart], subtask: u32, range: KeyGroupRange) -> Self {
-        Self { parts: parts.iter().filter(|part| part.uid == uid).collect(), subtask, range }
+        let parts = parts.iter().filter(|part| part.uid == uid).collect();
+        Self { parts, pieces: Vec::new(), subtask, range }
+    }
+
+    /// The same where some of it may be elsewhere.
+    pub(crate) fn of_restored(uid: &str, all: &'a [RestoredPart], subtask: u32, range: KeyGroupRange) -> Self {
+        let (mut parts, mut pieces) = (Vec::new(), Vec::new());
+        for restored in all {
+            match restored {
+                RestoredPart::Here(part) if part.uid == uid => parts.push(part),
+                RestoredPart::Piece(piece) if piece.uid == uid => pieces.push((parts.len(), piece)),
+                _ => {}
+            }
+        }
+        Self { parts, pieces, subtask, range }
     }
 
     /// Whether nothing was kept.
@@ -216,15 +263,44 @@ impl<'a> Restored<'a> {
         })
     }
 
-    /// The same for what [`Snapshot::add_large`](super::Snapshot::add_large) wrote, which is one form.
+    /// The same for what [`Snapshot::add_large`](super::Snapshot::add_large) wrote, which is one form; pieces are fetched one after
+    /// the other.
     pub fn read_large<V>(
         &self,
         name: &str,
         state: &mut LargeState<V>,
         values: &impl Values<V>,
-    ) -> Result<Vec<Input<'a>>, TaskError> {
-        self.read_each(
-            name,
+    ) -> Result<(), TaskError> {
+        let mut pieces = self.pieces.iter().filter(|(_, piece)| piece.name == name).peekable();
+        let mut writers = BTreeSet::new();
+        for at in 0..=self.parts.len() {
+            while let Some((_, piece)) = pieces.next_if(|(behind, _)| *behind == at) {
+                if self.owns_some(piece.share) {
+                    self.put_large(&piece.fetched()?, &mut writers, state, values)?;
+                }
+            }
+            if let Some(part) = self.parts.get(at).filter(|part| part.name == name) {
+                self.put_large(part, &mut writers, state, values)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts one part of it back. `writers` are the subtasks of which something was.
+    fn put_large<V>(
+        &self,
+        part: &StatePart,
+        writers: &mut BTreeSet<u16>,
+        state: &mut LargeState<V>,
+        values: &impl Values<V>,
+    ) -> Result<(), TaskError> {
+        let Some(tracked) = self.tracked_part(part)? else { return Ok(()) };
+        if !tracked.is_of_changes {
+            writers.insert(tracked.writer);
+        } else if !writers.contains(&tracked.writer) {
+            return Err(tracked.part.header.broken(BASELESS));
+        }
+        tracked.each(
             |input| values.read(input),
             |record, value| match value {
                 Some(value) => state.put(record.key, record.hash, Held::new(record, value), values),
@@ -241,16 +317,9 @@ impl<'a> Restored<'a> {
         mut put: impl FnMut(&KeyedRecord<'a>, Option<V>) -> Result<(), E>,
     ) -> Result<Vec<Input<'a>>, E> {
         let mut headers: BTreeMap<u16, Input<'a>> = BTreeMap::new();
-        for Tracked { writer, is_of_changes, part } in self.tracked(name)? {
-            headers.insert(writer, part.header);
-            for mut entries in part.groups {
-                while !entries.is_empty() {
-                    let record = entries.key()?;
-                    let is_held = !is_of_changes || entries.is_changed()?;
-                    let value = is_held.then(|| read(&mut entries)).transpose()?;
-                    put(&record, value)?;
-                }
-            }
+        for tracked in self.tracked(name)? {
+            headers.insert(tracked.writer, tracked.part.header);
+            tracked.each(&mut read, &mut put)?;
         }
         Ok(headers.into_values().collect())
     }
@@ -306,17 +375,29 @@ impl<'a> Restored<'a> {
     fn tracked(&self, name: &str) -> Result<Vec<Tracked<'a>>, TaskError> {
         let mut all: Vec<Tracked<'a>> = Vec::new();
         for part in self.named(name) {
-            let (is_of_changes, Share::Groups { first: writer, .. }) = (part.is_of_changes(), part.share) else {
-                continue;
-            };
-            let kind = if is_of_changes { OF_CHANGES } else { OF_GROUPS };
-            let Some(keyed) = self.keyed_part(part, kind)? else { continue };
-            if is_of_changes && all.iter().all(|before| before.writer != writer) {
-                return Err(keyed.header.broken("changes without what they build on"));
+            let Some(tracked) = self.tracked_part(part)? else { continue };
+            if tracked.is_of_changes && all.iter().all(|before| before.writer != tracked.writer) {
+                return Err(tracked.part.header.broken(BASELESS));
             }
-            all.push(Tracked { writer, is_of_changes, part: keyed });
+            all.push(tracked);
         }
         Ok(all)
+    }
+
+    /// None if nothing of it is owned here, or if it does not lie by key group.
+    fn tracked_part<'p>(&self, part: &'p StatePart) -> Result<Option<Tracked<'p>>, TaskError> {
+        let (is_of_changes, Share::Groups { first: writer, .. }) = (part.is_of_changes(), part.share) else {
+            return Ok(None);
+        };
+        let kind = if is_of_changes { OF_CHANGES } else { OF_GROUPS };
+        Ok(self.keyed_part(part, kind)?.map(|part| Tracked { writer, is_of_changes, part }))
+    }
+
+    /// Whether one of these key groups is owned here, or it takes a look at the bytes to refuse them.
+    fn owns_some(&self, share: Share) -> bool {
+        let Share::Groups { first, last, of } = share else { return false };
+        let (own_first, own_last) = (self.range.first().get(), self.range.last().get());
+        of != self.range.max_parallelism() || (first <= own_last && own_first <= last)
     }
 
     fn named(&self, name: &str) -> impl Iterator<Item = &'a StatePart> {
@@ -324,7 +405,7 @@ impl<'a> Restored<'a> {
     }
 
     /// None if nothing of it is owned here.
-    fn keyed_part(&self, part: &'a StatePart, kind: u8) -> Result<Option<KeyedPart<'a>>, TaskError> {
+    fn keyed_part<'p>(&self, part: &'p StatePart, kind: u8) -> Result<Option<KeyedPart<'p>>, TaskError> {
         let Share::Groups { first, last, of } = part.share else { return Ok(None) };
         let now = self.range.max_parallelism();
         if of != now {
@@ -332,7 +413,7 @@ impl<'a> Restored<'a> {
             return Err(SnapshotError::KeyGroups { uid, state, written: of, now }.into());
         }
         let (own_first, own_last) = (self.range.first().get(), self.range.last().get());
-        if last < own_first || own_last < first {
+        if !self.owns_some(part.share) {
             return Ok(None);
         }
         let mut input = Input::body(part, kind)?;

@@ -91,7 +91,7 @@ proptest! {
             let mut to = Snapshot::new("op", subtask, 1);
             to.add_keyed(("state", &[]), &mut state, write_one).unwrap();
             to.add_timers("timers", range(subtask, before), &timers).unwrap();
-            parts.extend(to.into_parts());
+            parts.extend(to.into_written().parts);
         }
         expected.0.sort();
         expected.1.sort();
@@ -106,7 +106,7 @@ proptest! {
             let items: Vec<[u8; 2]> = (0..*count).map(|item| [subtask, item as u8]).collect();
             let mut to = Snapshot::new("op", subtask.into(), 1);
             to.add_items("list", &items);
-            parts.extend(to.into_parts());
+            parts.extend(to.into_written().parts);
             expected.extend(items);
         }
         let mut found = Vec::new();
@@ -129,7 +129,7 @@ proptest! {
             let items: Vec<[u8; 2]> = (0..*count).map(|item| [subtask, item as u8]).collect();
             let mut to = Snapshot::new("op", subtask.into(), 1);
             to.add_items("list", &items);
-            parts.extend(to.into_parts());
+            parts.extend(to.into_written().parts);
             expected.extend(items);
         }
         let mut found = Vec::new();
@@ -204,7 +204,7 @@ impl Kept {
         let mut to = Snapshot::new("op", 0, self.taken).on(self.complete);
         to.add_keyed(("state", &[]), &mut self.state, write_one).unwrap();
         let mut parts = Vec::new();
-        for part in to.into_parts() {
+        for part in to.into_written().parts {
             if part.is_of_changes() {
                 self.of_changes += 1;
                 parts.extend(self.all[&self.complete.expect("changes build on one that stands")].0.iter().cloned());
@@ -270,7 +270,7 @@ fn state_whose_keys_come_and_go_is_written_whole_and_lists_no_more_keys_than_it_
     let take = |state: &mut KeyedState<Held<u64>>, id: u64| {
         let mut to = Snapshot::new("op", 0, id).on(id.checked_sub(1).filter(|base| *base > 0));
         to.add_keyed(("state", &[]), state, write_one).unwrap();
-        to.into_parts().remove(0).is_of_changes()
+        to.into_written().parts.remove(0).is_of_changes()
     };
     assert!(!take(&mut state, 1));
     for key in 0..10_000u32 {

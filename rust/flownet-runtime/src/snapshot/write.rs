@@ -1,8 +1,9 @@
 //! State to bytes.
 
+use flownet_core::KeyGroup;
 use flownet_core::keygroup::key_group;
 
-use super::{Share, StatePart};
+use super::{Pieces, Share, StatePart, Written};
 use crate::error::TaskError;
 use crate::state::{Base, Changes, Held, KeyGroupRange, KeyedState, LargeState, StateError, Values};
 use crate::timer::{TimerKey, TimerService};
@@ -14,7 +15,7 @@ pub(super) const OF_ITEMS: u8 = 2;
 pub(super) const OF_CHANGES: u8 = 3;
 pub(super) const OF_CHANNEL: u8 = 4;
 pub(super) const REMOVED: u8 = 0;
-pub(super) const CHANGED: u8 = 1;
+pub(crate) const CHANGED: u8 = 1;
 
 /// What one subtask of an operator keeps, as it is written out.
 #[derive(Debug)]
@@ -23,7 +24,7 @@ pub struct Snapshot<'a> {
     subtask: u32,
     checkpoint_id: u64,
     complete: Option<u64>,
-    parts: Vec<StatePart>,
+    written: Written,
     /// Of the keys that were written, a bit for each byte that one began with.
     first_bytes: [u64; 4],
 }
@@ -31,7 +32,7 @@ pub struct Snapshot<'a> {
 impl<'a> Snapshot<'a> {
     /// Nothing yet, of a subtask of the operator with this uid.
     pub fn new(uid: &'a str, subtask: u32, checkpoint_id: u64) -> Self {
-        Self { uid, subtask, checkpoint_id, complete: None, parts: Vec::new(), first_bytes: [0; 4] }
+        Self { uid, subtask, checkpoint_id, complete: None, written: Written::default(), first_bytes: [0; 4] }
     }
 
     /// The same, which may build on what was kept for this checkpoint.
@@ -54,7 +55,7 @@ impl<'a> Snapshot<'a> {
     ) -> Result<(), TaskError> {
         let mut groups = Groups::new(range);
         write(&mut groups)?;
-        self.add_body(name, OF_GROUPS, groups);
+        self.add_body(name, false, groups);
         Ok(())
     }
 
@@ -66,15 +67,13 @@ impl<'a> Snapshot<'a> {
 
     /// Adds what lies by key group: what has changed since `base`, or all of it.
     pub(crate) fn add_upon(&mut self, base: Option<Base>, name: &str, groups: Groups, changes: &mut Changes) {
-        let bytes = self.add_body(name, if base.is_some() { OF_CHANGES } else { OF_GROUPS }, groups);
+        let bytes = self.add_body(name, base.is_some(), groups);
         changes.on_taken(self.checkpoint_id, self.complete, base, bytes);
     }
 
-    fn add_body(&mut self, name: &str, kind: u8, groups: Groups) -> usize {
-        let range = groups.range;
-        let (first, last) = (range.first().get(), range.last().get());
-        let share = Share::Groups { first, last, of: range.max_parallelism() };
-        let bytes = groups.into_bytes(kind);
+    fn add_body(&mut self, name: &str, is_of_changes: bool, groups: Groups) -> usize {
+        let share = groups.share();
+        let bytes = groups.into_bytes_of_keys(is_of_changes);
         let len = bytes.len();
         self.add(name, share, bytes);
         len
@@ -91,7 +90,7 @@ impl<'a> Snapshot<'a> {
         let mut groups = Groups::with_header(state.range(), header);
         // Changes of most keys are no shorter than the whole, and one more part to read.
         let base = self.base(state.changes(), |base| 2 * state.touched_since(base).count() <= state.len());
-        groups.put_held(state, base, |key, held, out| {
+        groups.put_held(state, base, base.is_some(), |key, held, out| {
             self.note_key(key);
             write(key, held, out)
         })?;
@@ -102,7 +101,7 @@ impl<'a> Snapshot<'a> {
         Ok(())
     }
 
-    /// The same of state that may be on disk in part: from there it comes as it was written.
+    /// The same of state that may be on disk in part. That is added as [`Pieces`], and what is held as changes upon them.
     pub fn add_large<V>(
         &mut self,
         (name, header): (&str, &[i64]),
@@ -111,26 +110,29 @@ impl<'a> Snapshot<'a> {
     ) -> Result<(), TaskError> {
         let mut groups = Groups::with_header(state.range(), header);
         let base = self.base(state.held().changes(), |base| state.are_few_touched_since(base));
-        groups.put_held(state.held(), base, |key, held, out| {
+        let view = state.view(base)?;
+        let is_of_changes = base.is_some() || view.is_some();
+        groups.put_held(state.held(), base, is_of_changes, |key, held, out| {
             self.note_key(key);
             values.write(held.key_value(key), &held.value, out)
-        })?;
-        state.each_on_disk(base, |group, key, given, value| {
-            self.note_key(key);
-            let out = groups.at(group.get());
-            put_block(out, key);
-            out.extend_from_slice(given);
-            if base.is_some() {
-                out.push(CHANGED);
-            }
-            out.extend_from_slice(value);
-            Ok(())
         })?;
         if let Some(base) = base {
             let removed = state.removed_since(base)?;
             groups.put_removed(removed.into_iter())?;
         }
-        self.add_upon(base, name, groups, state.changes_mut());
+        let share = groups.share();
+        let mut bytes = self.add_body(name, is_of_changes, groups);
+        if let Some((mut view, view_bytes)) = view {
+            let on_disk = state.first_bytes_on_disk();
+            self.first_bytes.iter_mut().zip(on_disk).for_each(|(all, some)| *all |= some);
+            let (uid, name) = (self.uid.to_owned(), name.to_owned());
+            self.written.pieces.push(Pieces::new(move || {
+                let piece = |bytes| StatePart { uid: uid.clone(), name: name.clone(), share, bytes };
+                Ok(view.piece()?.map(piece))
+            }));
+            bytes += view_bytes;
+        }
+        state.changes_mut().on_taken(self.checkpoint_id, self.complete, base, bytes);
         Ok(())
     }
 
@@ -174,17 +176,17 @@ impl<'a> Snapshot<'a> {
     }
 
     /// All that was added.
-    pub fn into_parts(self) -> Vec<StatePart> {
-        self.parts
+    pub fn into_written(self) -> Written {
+        self.written
     }
 
     /// Whether nothing was added.
     pub fn is_empty(&self) -> bool {
-        self.parts.is_empty()
+        self.written.parts.is_empty()
     }
 
     fn add(&mut self, name: &str, share: Share, bytes: Vec<u8>) {
-        self.parts.push(StatePart { uid: self.uid.to_owned(), name: name.to_owned(), share, bytes });
+        self.written.parts.push(StatePart { uid: self.uid.to_owned(), name: name.to_owned(), share, bytes });
     }
 }
 
@@ -209,31 +211,26 @@ impl Groups {
         groups
     }
 
-    /// Adds what is held: what was touched since `base`, or all of it.
+    /// Adds what is held: what was touched since `base`, or all of it. `is_of_changes`: it stands upon something.
     fn put_held<V>(
         &mut self,
         state: &KeyedState<Held<V>>,
         base: Option<Base>,
+        is_of_changes: bool,
         mut write: impl FnMut(&[u8], &Held<V>, &mut Vec<u8>) -> Result<(), TaskError>,
     ) -> Result<(), TaskError> {
+        let mut put = |(group, key, held): (KeyGroup, &[u8], &Held<V>)| {
+            let out = self.at(group.get());
+            put_key(out, key, held.given());
+            if is_of_changes {
+                out.push(CHANGED);
+            }
+            write(key, held, out)
+        };
         match base {
-            None => {
-                for (group, key, held) in state.iter() {
-                    let out = self.at(group.get());
-                    put_key(out, key, held.given());
-                    write(key, held, out)?;
-                }
-            }
-            Some(base) => {
-                for (group, key, held) in state.touched_since(base) {
-                    let out = self.at(group.get());
-                    put_key(out, key, held.given());
-                    out.push(CHANGED);
-                    write(key, held, out)?;
-                }
-            }
+            None => state.iter().try_for_each(&mut put),
+            Some(base) => state.touched_since(base).try_for_each(&mut put),
         }
-        Ok(())
     }
 
     /// Adds that keys are not held any more.
@@ -254,6 +251,16 @@ impl Groups {
 
     pub(crate) fn at(&mut self, group: u16) -> &mut Vec<u8> {
         &mut self.entries[usize::from(group - self.range.first().get())]
+    }
+
+    fn share(&self) -> Share {
+        let (first, last) = (self.range.first().get(), self.range.last().get());
+        Share::Groups { first, last, of: self.range.max_parallelism() }
+    }
+
+    /// The part that has these entries: what is kept, or what has changed.
+    pub(crate) fn into_bytes_of_keys(self, is_of_changes: bool) -> Vec<u8> {
+        self.into_bytes(if is_of_changes { OF_CHANGES } else { OF_GROUPS })
     }
 
     fn into_bytes(self, kind: u8) -> Vec<u8> {

@@ -24,7 +24,8 @@ use redb::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Base, spread};
+use super::view::{Entries, View};
+use super::{Base, KeyGroupRange, spread};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::key::Key;
@@ -73,6 +74,10 @@ pub(super) struct Disk {
     /// Made when there is something to write.
     store: Option<Store>,
     only_here: usize,
+    /// Of the keys that were ever taken in, a bit for each byte that one began with.
+    first_bytes: [u64; 4],
+    /// So many values were taken in, of so many bytes: what one takes.
+    taken_in: (usize, usize),
     /// Keys that lie here and are held nowhere, with their hashes.
     removed: HashTable<(u32, Key)>,
     /// Where a key lies, to be looked up.
@@ -98,9 +103,14 @@ pub(super) struct Lying<'a> {
 }
 
 impl<'a> Lying<'a> {
-    fn of(bytes: &'a [u8]) -> Option<Self> {
+    pub(super) fn of(bytes: &'a [u8]) -> Option<Self> {
         let (taken, kept) = bytes.split_first_chunk()?;
         Some(Self { taken: u32::from_be_bytes(*taken), kept })
+    }
+
+    /// After how many snapshots it was last touched.
+    pub(super) fn taken(&self) -> u32 {
+        self.taken
     }
 
     /// All that was kept of it, as [`Leaving::kept`] says.
@@ -144,7 +154,9 @@ impl Disk {
             }
         };
         let cache_bytes = memory_bytes.max(LEAST_CACHE_BYTES);
-        Ok(Self { about, file, cache_bytes, store: None, only_here: 0, removed: HashTable::new(), place: Vec::new() })
+        let (removed, place) = (HashTable::new(), Vec::new());
+        let (first_bytes, taken_in) = ([0; 4], (0, 0));
+        Ok(Self { about, file, cache_bytes, store: None, only_here: 0, first_bytes, taken_in, removed, place })
     }
 
     /// Keys that lie here and are not out of date.
@@ -158,7 +170,42 @@ impl Disk {
         let written = self.write(leaving, oldest);
         written.map_err(|error| self.failed(&error))?;
         self.only_here += leaving.len();
+        for Leaving { place, kept, .. } in leaving {
+            let first = place.get(GROUP_BYTES).copied().unwrap_or_default();
+            self.first_bytes[usize::from(first / 64)] |= 1 << (first % 64);
+            self.taken_in = (self.taken_in.0 + 1, self.taken_in.1 + place.len() + kept.len());
+        }
         Ok(())
+    }
+
+    /// Of the keys that lie here or once did, a bit for each byte that one began with.
+    pub(super) fn first_bytes(&self) -> [u64; 4] {
+        self.first_bytes
+    }
+
+    /// What lies here now, to be read while this goes on, and about how many bytes that are. None where everything that lies
+    /// here is out of date.
+    pub(super) fn view(
+        &mut self,
+        range: KeyGroupRange,
+        base: Option<Base>,
+        oldest: Option<Base>,
+    ) -> Result<Option<(View, usize)>, TaskError> {
+        if self.only_here == 0 {
+            return Ok(None);
+        }
+        if !self.removed.is_empty() {
+            self.take_in(&[], oldest)?;
+        }
+        let keys = base.map_or(Ok(self.only_here), |_| self.most_touched())?.min(self.only_here);
+        let Some(store) = &self.store else { return Ok(None) };
+        let entries = store.entries(base).map_err(|error| self.failed(&error))?;
+        let disk_bytes = self.file.metadata().map_or(0, |metadata| metadata.len());
+        let about = DiskStateError { disk_bytes, keys: self.only_here as u64, ..self.about.clone() };
+        let database = Arc::clone(&store.database);
+        let view = View { entries, range, is_of_changes: base.is_some(), about, _database: database };
+        let (values, bytes) = self.taken_in;
+        Ok(Some((view, keys * (bytes / values.max(1)))))
     }
 
     fn write(&mut self, leaving: &[Leaving], oldest: Option<Base>) -> Result<(), redb::Error> {
@@ -298,9 +345,12 @@ impl Disk {
     }
 }
 
+/// So many bytes of a place say the key group.
+const GROUP_BYTES: usize = size_of::<u16>();
+
 /// Where a key lies.
 pub(super) fn place_of(group: KeyGroup, key: &[u8]) -> Vec<u8> {
-    let mut place = Vec::with_capacity(2 + key.len());
+    let mut place = Vec::with_capacity(GROUP_BYTES + key.len());
     put_place(group, key, &mut place);
     place
 }
@@ -310,7 +360,7 @@ fn put_place(group: KeyGroup, key: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(key);
 }
 
-fn split_place(place: &[u8]) -> Option<(KeyGroup, &[u8])> {
+pub(super) fn split_place(place: &[u8]) -> Option<(KeyGroup, &[u8])> {
     let (group, key) = place.split_first_chunk()?;
     Some((KeyGroup::new(u16::from_be_bytes(*group)), key))
 }
@@ -321,7 +371,7 @@ struct Store {
     touched: ReadOnlyTable<&'static [u8], ()>,
     /// The list has none of before.
     listed_from: u32,
-    database: Database,
+    database: Arc<Database>,
 }
 
 impl Store {
@@ -332,7 +382,19 @@ impl Store {
         transaction.open_table(TOUCHED)?;
         transaction.commit()?;
         let (values, touched) = read(&database)?;
-        Ok(Self { values, touched, listed_from: 0, database })
+        Ok(Self { values, touched, listed_from: 0, database: Arc::new(database) })
+    }
+
+    /// All that there is, or what was touched since `base`, as it is now.
+    fn entries(&self, base: Option<Base>) -> Result<Entries, redb::Error> {
+        let (values, touched) = read(&self.database)?;
+        Ok(match base {
+            None => Entries::All(values.range::<&[u8]>(..)?),
+            Some(base) => {
+                let first = (base.before() + 1).to_be_bytes();
+                Entries::Touched { listed: touched.range(&first[..]..)?, values }
+            }
+        })
     }
 
     fn write<'a>(

@@ -16,6 +16,7 @@ use flownet_core::KeyGroup;
 use flownet_core::keygroup::key_group;
 
 use super::disk::{Disk, Leaving, Lying, place_of};
+use super::view::View;
 use super::{Base, Changes, Held, KeyGroupRange, KeyedState, Slot};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
@@ -240,30 +241,26 @@ impl<V> LargeState<V> {
         let Some(spill) = &self.spill else { return is_few(0) };
         // A key that was touched again and again is in the list as often: counted only where that matters.
         let mut on_disk = 0;
-        let count = |_: KeyGroup, _: &[u8], _: &[u8], _: &[u8]| {
+        let count = |_: KeyGroup, _: &[u8], _: Lying<'_>| {
             on_disk += 1;
             Ok(())
         };
+        let is_held = |key: &[u8], hash| self.held.get(key, hash).is_some();
         // Where it cannot be told all of it is written, which fails by name.
-        spill.disk.most_touched().is_ok_and(is_few) || (self.each_on_disk(Some(base), count).is_ok() && is_few(on_disk))
+        spill.disk.most_touched().is_ok_and(is_few)
+            || (spill.disk.each(Some(base), is_held, count).is_ok() && is_few(on_disk))
     }
 
-    /// What lies on disk and is not held: of it what was touched since `base`, or all. With group and key come the form that
-    /// the key was given in and the value, as snapshots have them.
-    pub(crate) fn each_on_disk(
-        &self,
-        base: Option<Base>,
-        mut each: impl FnMut(KeyGroup, &[u8], &[u8], &[u8]) -> Result<(), TaskError>,
-    ) -> Result<(), TaskError> {
-        let Some(spill) = &self.spill else { return Ok(()) };
-        spill.disk.each(
-            base,
-            |key, hash| self.held.get(key, hash).is_some(),
-            |group, key, lying| {
-                let (given, value) = lying.written().ok_or_else(|| spill.disk.damaged())?;
-                each(group, key, given, value)
-            },
-        )
+    /// What lies on disk now, to be read while the task goes on: all, or what was touched since `base`; and about how many bytes
+    /// that are. What is held has to be put upon it. None where that is all there is.
+    pub(crate) fn view(&mut self, base: Option<Base>) -> Result<Option<(View, usize)>, TaskError> {
+        let (range, oldest) = (self.held.range(), self.held.changes().oldest());
+        self.spill.as_mut().map_or(Ok(None), |spill| spill.disk.view(range, base, oldest))
+    }
+
+    /// Of the keys that were ever on disk, a bit for each byte that one began with.
+    pub(crate) fn first_bytes_on_disk(&self) -> [u64; 4] {
+        self.spill.as_ref().map_or([0; 4], |spill| spill.disk.first_bytes())
     }
 
     /// Hashes and keys of what was removed since, and is not kept.

@@ -10,6 +10,7 @@
 mod changes;
 mod disk;
 mod large;
+mod view;
 
 use flownet_core::KeyGroup;
 use flownet_core::keygroup::{group_range, key_group};

@@ -9,12 +9,12 @@ use super::Task;
 use crate::chain::Chain;
 use crate::error::TaskError;
 use crate::ledger::TimeState;
-use crate::snapshot::{CheckpointOrder, CheckpointReport, Progress, Recorded, StatePart, kept};
+use crate::snapshot::{CheckpointOrder, CheckpointReport, Progress, Recorded, RestoredPart, StatePart, Written, kept};
 
 /// A snapshot of the operators, and of what the outputs had on their way.
 pub(crate) struct Taken {
     checkpoint_id: CheckpointId,
-    parts: Vec<StatePart>,
+    written: Written,
     base: Option<u64>,
     stood_still: Duration,
 }
@@ -28,8 +28,13 @@ impl<C: Chain + ?Sized> Task<C> {
             // finished, too.
             self.source_end = Some(true);
         }
-        let (on_its_way, state): (Vec<_>, Vec<_>) =
-            checkpointing.restored.into_iter().partition(|part| part.share.is_in_flight());
+        let (mut on_its_way, mut state) = (Vec::new(), Vec::new());
+        for part in checkpointing.restored {
+            match part {
+                RestoredPart::Here(part) if part.share.is_in_flight() => on_its_way.push(part),
+                other => state.push(other),
+            }
+        }
         if !state.is_empty() {
             self.chain.restore(&state)?;
         }
@@ -81,13 +86,13 @@ impl<C: Chain + ?Sized> Task<C> {
         }
         let base = progress.complete();
         match self.chain.snapshot(id.get(), base) {
-            Ok(mut parts) => {
+            Ok(mut written) => {
                 if barrier.kind == BarrierKind::Unaligned {
-                    parts.extend(self.overtake(barrier)?);
+                    written.parts.extend(self.overtake(barrier)?);
                 } else {
                     self.outputs.send_to_all(&Event::Barrier(barrier))?;
                 }
-                self.taken = Some(Taken { checkpoint_id: id, parts, base, stood_still: started.elapsed() });
+                self.taken = Some(Taken { checkpoint_id: id, written, base, stood_still: started.elapsed() });
                 Ok(())
             }
             Err(TaskError::Cancelled) => Err(TaskError::Cancelled),
@@ -108,7 +113,7 @@ impl<C: Chain + ?Sized> Task<C> {
     ) -> Result<(), TaskError> {
         // One that was declined has told so.
         let Some(taken) = self.taken.take_if(|taken| taken.checkpoint_id == id) else { return Ok(()) };
-        let Taken { mut parts, base, stood_still, .. } = taken;
+        let Taken { written: Written { mut parts, pieces }, base, stood_still, .. } = taken;
         if !in_flight.is_empty() {
             let medium = self.chain.medium()?;
             parts.extend(in_flight.iter().map(|(index, recorded)| self.edges.of_input(*index, recorded, &medium)));
@@ -116,7 +121,14 @@ impl<C: Chain + ?Sized> Task<C> {
         let (aligned_us, snapshot_us) = (microseconds(aligned), microseconds(stood_still));
         if let Some(progress) = &mut self.progress {
             let checkpoint_id = id.get();
-            progress.report(CheckpointReport::Acknowledged { checkpoint_id, parts, base, aligned_us, snapshot_us });
+            progress.report(CheckpointReport::Acknowledged {
+                checkpoint_id,
+                parts,
+                pieces,
+                base,
+                aligned_us,
+                snapshot_us,
+            });
         }
         Ok(())
     }

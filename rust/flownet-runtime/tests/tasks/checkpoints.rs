@@ -275,7 +275,13 @@ impl Run {
             let (reports, task) = (Arc::clone(&reports), spec.task_id);
             let report = Arc::new(move |report| reports.lock().unwrap().push((task, report)));
             let overtakes = mode == CheckpointMode::ExactlyOnce;
-            Some(Checkpointing { mode, overtakes, restored: restored.to_vec(), has_finished: false, report })
+            Some(Checkpointing {
+                mode,
+                overtakes,
+                restored: restored.iter().cloned().map(Into::into).collect(),
+                has_finished: false,
+                report,
+            })
         });
         let kind = BarrierKind::Aligned;
         Self { running, limit, seen, refuses, committed, reports, permits, kind }

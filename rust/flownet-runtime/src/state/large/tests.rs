@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::mailbox::Mailbox;
 use crate::metrics::TaskMetrics;
-use crate::snapshot::{Restored, Snapshot, put_block};
+use crate::snapshot::{Piece, Restored, RestoredPart, Snapshot, Written, put_block};
 use crate::time::WallClock;
 
 const GROUPS: u32 = 8;
@@ -64,6 +64,18 @@ fn given(key: u8) -> Option<Vec<u8>> {
     key.is_multiple_of(3).then(|| vec![key, key])
 }
 
+/// Pieces before parts, as they are written.
+fn all_of(Written { parts, pieces }: Written) -> Vec<StatePart> {
+    let taken = pieces.iter().flat_map(|pieces| std::iter::from_fn(|| pieces.take().unwrap()));
+    taken.chain(parts).collect()
+}
+
+/// What has no header is fetched when its turn comes.
+fn to_be_fetched(part: &StatePart) -> RestoredPart {
+    let StatePart { uid, name, share, bytes } = part.clone();
+    RestoredPart::Piece(Piece { uid, name, share, fetch: Arc::new(move || Ok(bytes.clone())) })
+}
+
 type Model = BTreeMap<u8, String>;
 
 /// A job of some subtasks, with what it should keep, and its checkpoints.
@@ -73,15 +85,18 @@ struct Job {
     taken: u64,
     /// Of each checkpoint, for each subtask: its parts, with those that they build on; and what was kept then.
     all: BTreeMap<u64, (Vec<Vec<StatePart>>, Model)>,
+    /// Those of which what lies on disk is not read yet: number, what it builds on, what was taken, and what was kept then.
+    unwritten: Vec<(u64, Option<u64>, Vec<Written>, Model)>,
     complete: Option<u64>,
     of_changes: usize,
+    pieces: usize,
 }
 
 impl Job {
     fn new(parallelism: u32, backend: &StateBackend) -> Self {
         let subtasks = (0..parallelism).map(|subtask| opened(subtask, parallelism, backend.clone())).collect();
         let (model, all) = (BTreeMap::new(), BTreeMap::new());
-        Self { subtasks, model, taken: 0, all, complete: None, of_changes: 0 }
+        Self { subtasks, model, taken: 0, all, unwritten: Vec::new(), complete: None, of_changes: 0, pieces: 0 }
     }
 
     fn owner(&mut self, hash: u32) -> &mut LargeState<String> {
@@ -127,23 +142,41 @@ impl Job {
     }
 
     fn take_checkpoint(&mut self) {
+        self.begin_checkpoint();
+        self.write_out();
+    }
+
+    /// Takes a checkpoint, of which what lies on disk is not read yet.
+    fn begin_checkpoint(&mut self) {
         self.taken += 1;
-        let mut all = Vec::new();
+        let mut written = Vec::new();
         for (subtask, state) in (0..).zip(&mut self.subtasks) {
             let mut to = Snapshot::new("op", subtask, self.taken).on(self.complete);
             to.add_large(("text", &[]), state, &Text).unwrap();
-            let mut parts = Vec::new();
-            for part in to.into_parts() {
-                if part.is_of_changes() {
-                    self.of_changes += 1;
-                    let before = &self.all[&self.complete.expect("changes build on one that stands")];
-                    parts.extend(before.0[subtask as usize].iter().cloned());
-                }
-                parts.push(part);
-            }
-            all.push(parts);
+            written.push(to.into_written());
         }
-        self.all.insert(self.taken, (all, self.model.clone()));
+        self.unwritten.push((self.taken, self.complete, written, self.model.clone()));
+    }
+
+    /// Reads it, whatever has been done since.
+    fn write_out(&mut self) {
+        for (checkpoint, complete, written, model) in std::mem::take(&mut self.unwritten) {
+            let mut all = Vec::new();
+            for (subtask, written) in written.into_iter().enumerate() {
+                self.pieces += written.pieces.len();
+                let mut parts: Vec<StatePart> = Vec::new();
+                for part in all_of(written) {
+                    if part.is_of_changes() && parts.is_empty() {
+                        self.of_changes += 1;
+                        let before = &self.all[&complete.expect("changes build on one that stands")];
+                        parts.extend(before.0[subtask].iter().cloned());
+                    }
+                    parts.push(part);
+                }
+                all.push(parts);
+            }
+            self.all.insert(checkpoint, (all, model));
+        }
     }
 
     /// Goes on from a checkpoint, as a new job.
@@ -152,7 +185,8 @@ impl Job {
         let parts: Vec<_> = parts.iter().flatten().cloned().collect();
         let mut job = Self::new(parallelism, backend);
         for (subtask, state) in (0..).zip(&mut job.subtasks) {
-            let from = Restored::of("op", &parts, subtask, state.range());
+            let parts: Vec<_> = parts.iter().map(to_be_fetched).collect();
+            let from = Restored::of_restored("op", &parts, subtask, state.range());
             from.read_large("text", state, &Text).unwrap();
         }
         job.model = model.clone();
@@ -200,16 +234,23 @@ proptest! {
                 14..18 => job.remove(key),
                 18..22 => job.check_one(key),
                 22 => job.end_batch(),
-                23..26 => job.take_checkpoint(),
+                23..26 => job.begin_checkpoint(),
                 // Any that was taken may come to stand; that is told late, and in order.
-                26..29 => job.complete = job.complete.max(Some(number % (job.taken + 1)).filter(|told| *told > 0)),
+                26..29 => {
+                    job.write_out();
+                    job.complete = job.complete.max(Some(number % (job.taken + 1)).filter(|told| *told > 0));
+                }
                 29 => (0..keys).for_each(|key| job.append(key, "y")),
                 30 => job.check(),
-                _ if job.taken > 0 => job = job.restarted(1 + number % job.taken, parallelism, &backend),
+                _ if job.taken > 0 => {
+                    job.write_out();
+                    job = job.restarted(1 + number % job.taken, parallelism, &backend);
+                }
                 _ => {}
             }
         }
         job.check();
+        job.write_out();
         for checkpoint in job.all.keys() {
             job.restarted(*checkpoint, 2, &StateBackend::Memory).check();
         }
@@ -273,8 +314,8 @@ fn what_lies_on_disk_untouched_is_not_written_again() {
     (0..20).for_each(|key| job.append(key, "!"));
     (100..110).for_each(|key| job.remove(key));
     job.take_checkpoint();
-    let bytes = |checkpoint: u64| job.all[&checkpoint].0[0].last().map(|part| part.bytes.len());
-    let (whole, changes) = (bytes(1).unwrap(), bytes(2).unwrap());
+    let bytes = |checkpoint: u64| job.all[&checkpoint].0[0].iter().map(|part| part.bytes.len()).sum::<usize>();
+    let (whole, changes) = (bytes(1), bytes(2) - bytes(1));
     assert_eq!(job.of_changes, 1);
     assert!(changes * 4 < whole, "{changes} of {whole}");
     job.restarted(2, 3, &on_disk(2_000)).check();
@@ -293,6 +334,35 @@ fn few_keys_that_are_touched_again_and_again_are_few() {
         assert_eq!(job.of_changes, checkpoint);
     }
     job.restarted(13, 2, &StateBackend::Memory).check();
+}
+
+#[test]
+fn what_lies_on_disk_is_written_in_pieces_as_it_was() {
+    let mut job = Job::new(1, &on_disk(2_000));
+    (0..200).for_each(|key| job.append(key, "0123456789"));
+    job.begin_checkpoint();
+    (0..200).for_each(|key| job.append(key, "!"));
+    (0..200).step_by(3).for_each(|key| job.remove(key));
+    (100..200).for_each(|key| job.append(key, "?"));
+    job.write_out();
+    assert_eq!(job.pieces, 1);
+    let parts = &job.all[&1].0[0];
+    let longest = parts[..parts.len() - 1].iter().map(|part| part.bytes.len()).max();
+    assert!(parts.len() > 20 && longest < Some(300), "{} parts of at most {longest:?} bytes", parts.len());
+    for backend in [StateBackend::Memory, on_disk(500)] {
+        job.restarted(1, 3, &backend).check();
+    }
+}
+
+#[test]
+fn a_piece_that_cannot_be_fetched_is_named() {
+    let mut state = opened(0, 1, on_disk(0));
+    let share = Share::Groups { first: 0, last: 7, of: GROUPS };
+    let fetch = Arc::new(|| Err("it is gone".to_owned()));
+    let piece = RestoredPart::Piece(Piece { uid: "op".into(), name: "text".into(), share, fetch });
+    let from = Restored::of_restored("op", std::slice::from_ref(&piece), 0, state.range());
+    let refused = from.read_large("text", &mut state, &Text).unwrap_err().to_string();
+    assert_eq!(refused, "state 'text' of operator 'op' cannot be read: it is gone");
 }
 
 #[test]

@@ -1,0 +1,64 @@
+//! What tasks keep, on its way to the storage of the job and back. State on disk passes through memory one piece at a time.
+
+use std::sync::Arc;
+
+use flownet_runtime::StatePart;
+use flownet_runtime::snapshot::{Piece, Pieces, RestoredPart, Written};
+use flownet_store::{CheckpointStore, PartRef, SnapshotName, StoreError, TaskSnapshot};
+use tokio::runtime::Handle;
+
+/// What the tasks of an attempt with checkpoints have in common.
+pub(crate) struct Checkpoints {
+    pub(crate) store: CheckpointStore,
+    pub(crate) generation: u64,
+    /// Where snapshots are written from.
+    pub(crate) control: Handle,
+}
+
+impl Checkpoints {
+    /// Writes what a task keeps, or says why that cannot be.
+    pub(crate) async fn write(
+        &self,
+        name: SnapshotName,
+        Written { parts, pieces }: Written,
+    ) -> Result<TaskSnapshot, String> {
+        let mut writer = self.store.begin_snapshot(name);
+        for pieces in pieces {
+            while let Some(piece) = self.next_piece(&pieces).await? {
+                writer.write_piece(piece).await.map_err(|error| error.to_string())?;
+            }
+        }
+        writer.finish(parts).await.map_err(|error| error.to_string())
+    }
+
+    /// It is read from disk, which the control thread does not wait for.
+    async fn next_piece(&self, pieces: &Pieces) -> Result<Option<StatePart>, String> {
+        let pieces = pieces.clone();
+        let taken = self.control.spawn_blocking(move || pieces.take()).await;
+        taken.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
+    }
+
+    /// What a task begins with: all of it read, but for pieces, which the task fetches as it comes to them.
+    pub(crate) async fn restored(self: &Arc<Self>, refs: Vec<PartRef>) -> Result<Vec<RestoredPart>, StoreError> {
+        let mut restored = Vec::with_capacity(refs.len());
+        for part in refs {
+            if part.is_piece {
+                restored.push(RestoredPart::Piece(self.piece(part)));
+            } else {
+                let parts = self.store.read_parts(std::slice::from_ref(&part)).await?;
+                restored.extend(parts.into_iter().map(RestoredPart::Here));
+            }
+        }
+        Ok(restored)
+    }
+
+    fn piece(self: &Arc<Self>, part: PartRef) -> Piece {
+        let (uid, name, share, shared) = (part.uid.clone(), part.name.clone(), part.share, Arc::clone(self));
+        let fetch = Arc::new(move || {
+            let read = shared.control.block_on(shared.store.read_parts(std::slice::from_ref(&part)));
+            let bytes = read.map(|parts| parts.into_iter().next().map_or_else(Vec::new, |part| part.bytes));
+            bytes.map_err(|error| error.to_string())
+        });
+        Piece { uid, name, share, fetch }
+    }
+}
