@@ -304,7 +304,7 @@ impl<'a> Restored<'a> {
             |input| values.read(input),
             |record, value| match value {
                 Some(value) => state.put(record.key, record.hash, Held::new(record, value), values),
-                None => state.remove(record.key, record.hash, values),
+                None => state.remove(record.key, record.hash),
             },
         )
     }

@@ -244,7 +244,15 @@ impl Disk {
         }
     }
 
-    /// A key that was held in memory is held no longer.
+    /// A key that is not held in memory is to be there no more. Whether it lies here: then it is
+    /// [removed](Self::on_removed) next.
+    pub(super) fn forget(&mut self, key: (KeyGroup, &[u8], u32)) -> Result<bool, TaskError> {
+        let lies_here = self.only_here > 0 && self.has(key)?;
+        self.only_here -= usize::from(lies_here);
+        Ok(lies_here)
+    }
+
+    /// A key is held no longer, and what lies here of it counts no more.
     pub(super) fn on_removed(
         &mut self,
         (group, key, hash): (KeyGroup, &[u8], u32),

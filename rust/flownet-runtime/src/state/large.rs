@@ -20,6 +20,7 @@ use super::view::View;
 use super::{Base, Changes, Held, KeyGroupRange, KeyedState, Slot};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
+use crate::key::Key;
 use crate::operator::KeyedRecord;
 use crate::snapshot::{Input, Share, StatePart, put_given};
 use crate::spec::StateBackend;
@@ -132,15 +133,19 @@ impl<V> LargeState<V> {
         Ok(self.held.insert(key, hash, kept).map(drop)?)
     }
 
-    /// Forgets a key.
-    pub fn remove(&mut self, key: &[u8], hash: u32, values: &impl Values<V>) -> Result<(), TaskError> {
-        if self.get_mut(key, hash, values)?.is_none() {
-            return Ok(());
-        }
-        self.held.remove(key, hash);
+    /// Forgets a key. One that lies on disk is looked up there, and its value is not read.
+    pub fn remove(&mut self, key: &[u8], hash: u32) -> Result<(), TaskError> {
+        let was_held = self.held.remove(key, hash).is_some();
         let Some(spill) = &mut self.spill else { return Ok(()) };
-        let group = key_group(hash, self.held.range().max_parallelism());
-        spill.disk.on_removed((group, key, hash), self.held.changes().oldest())
+        let place = (key_group(hash, self.held.range().max_parallelism()), key, hash);
+        if !was_held {
+            if !spill.disk.forget(place)? {
+                return Ok(());
+            }
+            let held = self.held.len();
+            self.held.changes_mut().on_removed(hash, &Key::from(key), held);
+        }
+        spill.disk.on_removed(place, self.held.changes().oldest())
     }
 
     /// Writes to disk what has no room in memory. To be called between two keys, as often as many may have come.

@@ -135,7 +135,7 @@ impl Process {
         let Some(mapping) = mapping else { return Ok(()) };
         let mappings = Mappings { base, py, name: STATE };
         if mapping.bind(py).is_empty() {
-            return state.remove(key, hash, &mappings);
+            return state.remove(key, hash);
         }
         match state.get_mut(key, hash, &mappings)? {
             Some(held) => held.value = mapping,

@@ -123,7 +123,7 @@ impl Job {
 
     fn remove(&mut self, key: u8) {
         let hash = hash_key(&[key]);
-        self.owner(hash).remove(&[key], hash, &Text).unwrap();
+        self.owner(hash).remove(&[key], hash).unwrap();
         self.model.remove(&key);
     }
 
