@@ -179,7 +179,7 @@ fn plan(py: Python<'_>, error: PlanError) -> PyErr {
         | PlanError::AlignedWithoutWatermarks { operator }
         | PlanError::AlignedTwice { second: operator, .. }
         | PlanError::AlignmentDiffers { second: operator, .. }
-        | PlanError::UnkeptIteration { operator }
+        | PlanError::OvertakenIteration { operator }
         | PlanError::IterationEnds { operator }
         | PlanError::IterationApart { operator }
         | PlanError::IterationPlaces { operator }

@@ -134,6 +134,12 @@ pub trait Chain: Send {
         Ok(())
     }
 
+    /// A barrier or an end is yet to come by the input, or has come: a chain that is full on account of records of its own
+    /// takes input in between.
+    fn await_input(&mut self, is_awaited: bool) {
+        let _ = is_awaited;
+    }
+
     /// Whether it takes no more records for now, because of what its operators wait for outside of the exchange: the task
     /// neither reads its input nor polls its source then.
     ///

@@ -51,6 +51,11 @@ impl TaskSpec {
         self.inputs.is_empty()
     }
 
+    /// Whether records come by another way, too, and before those of the inputs.
+    pub fn heads_iteration(&self) -> bool {
+        self.operators.first().is_some_and(|head| matches!(head.kind, OperatorKind::IterationHead { .. }))
+    }
+
     /// Whether some input carries keys, so that key groups are shared among the subtasks.
     pub fn is_keyed(&self) -> bool {
         self.inputs.iter().any(|input| input.keyed)

@@ -62,6 +62,10 @@ pub(crate) struct Task<C: Chain + ?Sized = dyn Chain> {
     pub(crate) started: Instant,
     /// Somebody has rung for an operator.
     pub(crate) has_arrived: bool,
+    /// A barrier, or an end, is to come by the input: what others sent does not go before it for ever.
+    pub(crate) awaits_input: bool,
+    /// It is the input's turn.
+    pub(crate) is_inputs_turn: bool,
     /// The source was told to end, and whether with everything that waits for time.
     pub(crate) source_end: Option<bool>,
     /// None without checkpoints.
@@ -72,6 +76,8 @@ pub(crate) struct Task<C: Chain + ?Sized = dyn Chain> {
     pub(crate) edges: Edges,
     /// A snapshot that was taken, of a checkpoint whose barriers have not all come.
     pub(crate) taken: Option<Taken>,
+    /// There are no more data to come, and the chain is not done with those it had: `drain` of that end.
+    pub(crate) ending: Option<bool>,
     /// The input has ended and the operators have finished: `drain` of that end.
     pub(crate) ended: Option<bool>,
 }
@@ -167,21 +173,43 @@ impl<C: Chain + ?Sized> Task<C> {
             return Ok(Step::Held(timer));
         }
         // What comes behind the end, where that was no drain, is left to whoever goes on from the checkpoint that follows.
-        if std::mem::take(&mut self.has_arrived) && self.ended.is_none() {
+        self.has_arrived &= self.ended.is_none();
+        if self.has_arrived && !std::mem::take(&mut self.is_inputs_turn) {
+            self.has_arrived = false;
+            self.is_inputs_turn = self.awaits_input;
             self.switch(TimeState::Busy);
             self.chain.on_arrived(self.cx.clock.now_ms(), &mut self.outputs)?;
             return Ok(Step::More);
         }
+        if let Some(drain) = self.ending {
+            self.data_ends(drain)?;
+        }
         if self.chain.is_full() {
             return Ok(Step::Await(timer));
         }
-        Ok(match self.step()? {
+        let step = self.step()?;
+        if self.has_arrived && matches!(step, Step::Wait(_) | Step::End { .. }) {
+            // It was the input's turn, and there was none.
+            return Ok(Step::More);
+        }
+        Ok(match step {
             Step::Wait(limit) => Step::Wait(shorter(timer, limit)),
             Step::Held(limit) => Step::Held(shorter(timer, limit)),
             Step::Align(limit) => Step::Align(shorter(timer, limit)),
             Step::End { drain } if !self.chain_ends(drain)? => Step::Wait(timer),
             done => done,
         })
+    }
+
+    /// No more data will come, only barriers.
+    #[cold]
+    fn data_ends(&mut self, drain: bool) -> Result<(), TaskError> {
+        self.ending = Some(drain);
+        if self.chain_ends(drain)? {
+            self.ending = None;
+            self.end_data(drain)?;
+        }
+        Ok(())
     }
 
     /// The input has ended; whether the chain has nothing left to do.
@@ -230,6 +258,9 @@ impl<C: Chain + ?Sized> Task<C> {
             }
             Some(Mail::EndSource { drain }) => {
                 self.source_end.get_or_insert(drain);
+                if self.input.is_some() && !drain {
+                    self.await_input(true);
+                }
                 Ok(())
             }
             Some(Mail::Align(limit_ms)) => {
@@ -247,6 +278,13 @@ impl<C: Chain + ?Sized> Task<C> {
             }
             None => Ok(()),
         }
+    }
+
+    /// A barrier, or an end, is to come by the input, or has come.
+    fn await_input(&mut self, is_awaited: bool) {
+        // An end is waited for to the last.
+        self.awaits_input = is_awaited || (self.input.is_some() && self.source_end == Some(false));
+        self.chain.await_input(self.awaits_input);
     }
 
     /// Fires what is due; says how long the task may sleep.
@@ -348,7 +386,7 @@ impl<C: Chain + ?Sized> Task<C> {
                 self.forget(checkpoint_id);
                 self.outputs.send_to_all(&Event::CancelBarrier { checkpoint_id })
             }
-            Signal::EndOfData { drain } => self.end_data(drain),
+            Signal::EndOfData { drain } => self.data_ends(drain),
         }
     }
 

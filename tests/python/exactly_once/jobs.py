@@ -131,6 +131,18 @@ def calls() -> fn.Environment:
     return env
 
 
+def rounds() -> fn.Environment:
+    """Every line, when it has gone round five times by its word."""
+    env = _env()
+    lines = env.read_text(INPUT, rate_limit=RATE or None).map(lambda line: (line, 0))
+    gone = lines.iterate(
+        lambda each: each.key_by(lambda record: _word(record[0])).map(lambda record: (record[0], record[1] + 1)),
+        until=lambda record: record[1] == 5,
+    )
+    gone.map(lambda record: record[0]).write_text(OUTPUT)
+    return env
+
+
 def _files() -> list[str]:
     return sorted(os.listdir(INPUT))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import itertools
 import random
 import re
 import subprocess
@@ -198,6 +199,23 @@ def test_what_goes_round_is_given_up_and_counted_when_the_job_is_stopped_without
     assert sum(counted) == 2 * 10, finished.stderr
 
 
+def test_a_loop_that_is_never_empty_hears_that_the_job_is_stopped() -> None:
+    """The head has always more to feed back than the exchange of the step has room for."""
+
+    def slowly(number: int) -> int:
+        time.sleep(0.0005)
+        return number
+
+    env = fn.Environment(parallelism=1, buffer_timeout="1ms", stop_timeout="1min")
+    numbers = env.from_iterable(lambda subtask, subtasks: itertools.count())
+    numbers.iterate(lambda each: each.rebalance().map(slowly), until=lambda _: False).print()
+    with env.execute_async() as running:
+        while running.status().tasks[0].back_pressured < 0.9:
+            time.sleep(0.01)
+        running.stop(drain=False)
+        running.wait()
+
+
 def test_what_goes_round_is_worked_off_when_the_job_is_stopped_with_draining(workers: int) -> None:
     env = fn.Environment(parallelism=2, buffer_timeout="1ms")
 
@@ -209,7 +227,12 @@ def test_what_goes_round_is_worked_off_when_the_job_is_stopped_with_draining(wor
 
     goals = env.from_iterable(numbers).iterate(STEPS["by key"], until=at_goal).collect()
     job = env.execute_async(workers)
-    while job.status().tasks[0].records_out < 1000:
+
+    def emitted() -> list[int]:
+        return [task.records_out for task in job.sample().tasks if task.name.startswith("from_iterable")]
+
+    # Both of them: one may be far ahead of the other.
+    while len(emitted()) < 2 or min(emitted()) < 1000:
         time.sleep(0.01)
     job.stop(drain=True)
     job.wait()
@@ -406,14 +429,6 @@ def test_the_ends_of_an_iteration_are_in_one_place(env: fn.Environment) -> None:
     numbers.iterate(lambda each: each.set_parallelism(2).map(double), until=at_goal).set_parallelism(3).print()
     with pytest.raises(errors.PlanError, match="begins and ends in different places"):
         env.execute(2)
-
-
-def test_iterations_are_refused_with_checkpoints(env: fn.Environment, tmp_path: Path) -> None:
-    env.enable_checkpointing("1s", storage=tmp_path)
-    env.from_collection([1]).iterate(STEPS["by key"], until=at_goal).name("goal").print()
-    with pytest.raises(errors.PlanError, match=r"operator 'goal' \(iterate\) has records going round") as caught:
-        env.execute()
-    assert caught.value.operator == "goal"
 
 
 @pytest.mark.parametrize("limits", [{"memory": 0}, {"disk": "much"}])

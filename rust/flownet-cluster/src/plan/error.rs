@@ -177,12 +177,12 @@ pub enum PlanError {
         /// Name of another.
         second: String,
     },
-    /// An iteration, of which no checkpoint can keep what goes round.
+    /// An iteration, of which no checkpoint can keep what goes round if it overtakes some of it.
     #[error(
-        "operator '{operator}' (iterate) has records going round, which a checkpoint cannot keep yet: run the job \
-         without enable_checkpointing()"
+        "operator '{operator}' (iterate) has records going round, which checkpoints that overtake cannot keep: leave out \
+         unaligned and aligned_timeout"
     )]
-    UnkeptIteration {
+    OvertakenIteration {
         /// Name of the operator at its end.
         operator: String,
     },

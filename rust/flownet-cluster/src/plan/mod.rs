@@ -145,8 +145,8 @@ fn check_kept(dataflow: &Dataflow, settings: &JobSettings) -> Result<(), PlanErr
         if !settings.allow_unrepeatable && !kind.can_be_repeated() {
             return Err(PlanError::Unrepeatable { operator: name.clone(), kind: kind.name().to_owned() });
         }
-        if matches!(kind, OperatorKind::IterationTail { .. }) {
-            return Err(PlanError::UnkeptIteration { operator: name.clone() });
+        if settings.overtakes() && matches!(kind, OperatorKind::IterationTail { .. }) {
+            return Err(PlanError::OvertakenIteration { operator: name.clone() });
         }
     }
     Ok(())

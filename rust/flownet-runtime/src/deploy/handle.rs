@@ -130,9 +130,9 @@ impl TaskHandle {
         }
     }
 
-    /// Tells a source that it has ended; other tasks do not mind.
+    /// Tells a source that it has ended, and the head of an iteration that its input will; other tasks do not mind.
     pub fn end_source(&self, drain: bool) {
-        if self.spec.is_source() {
+        if self.spec.is_source() || self.spec.heads_iteration() {
             self.mailbox.post(Mail::EndSource { drain });
         }
     }

@@ -199,11 +199,14 @@ impl<C: Chain> Seat<C> {
             parker,
             started: Instant::now(),
             has_arrived: false,
+            awaits_input: false,
+            is_inputs_turn: false,
             source_end: None,
             checkpointing: None,
             progress: None,
             edges: Edges::default(),
             taken: None,
+            ending: None,
             ended: None,
         };
         Ok(Self { name: full_name(&spec), spec, task, gate, is_open: false, has_ended: false })

@@ -320,11 +320,14 @@ impl TaskParts {
             parker,
             started,
             has_arrived: false,
+            awaits_input: false,
+            is_inputs_turn: false,
             source_end,
             checkpointing,
             progress: None,
             edges,
             taken: None,
+            ending: None,
             ended: None,
         };
         task.run(name, on_failure)

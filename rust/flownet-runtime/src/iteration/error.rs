@@ -52,6 +52,12 @@ pub enum IterationFault {
          emit when the input has ended has to leave, so `until` must be true for it"
     )]
     Over,
+    /// A bug: the tail comes to a checkpoint before its head.
+    #[error("checkpoint {checkpoint_id} came to its end before its beginning")]
+    Checkpoint {
+        /// Its number.
+        checkpoint_id: u64,
+    },
     /// The two ends do not belong together.
     #[error("a round came back that was not sent: {0}")]
     Round(String),

@@ -6,6 +6,8 @@
 //!   error.
 //! - F3: the reader's bell is rung behind what was pushed, once for all that it has not looked at.
 //! - F4: nothing is on disk under a name: what a process leaves behind when it dies, the system takes back.
+//! - F5: what is kept for a checkpoint are the records that were here, in their order, when the head took it, and those that
+//!   were pushed from then until the tail did; taking them from here changes nothing of that. Rounds are not kept.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -57,6 +59,14 @@ struct Queue {
     was_rung: bool,
     end: Option<FeedbackEnd>,
     given_up: u64,
+    kept: Option<Kept>,
+}
+
+/// What a checkpoint keeps, between the head, which has taken it, and the tail, which has not.
+#[derive(Debug)]
+struct Kept {
+    checkpoint_id: u64,
+    records: Vec<Stored>,
 }
 
 /// How the loop ended.
@@ -74,9 +84,9 @@ enum Item {
     Round(Round),
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Stored {
-    Memory(Vec<u8>),
+    Memory(Arc<Vec<u8>>),
     Disk { file: Arc<File>, offset: u64, len: usize },
 }
 
@@ -92,6 +102,9 @@ impl Feedback {
             queue.records += item.records();
             queue.memory_bytes += memory;
             queue.disk_bytes += disk;
+            if let (Some(kept), Item::Records { bytes, .. }) = (&mut queue.kept, &item) {
+                kept.records.push(bytes.clone());
+            }
             queue.append(item);
             self.has_more.store(true, Ordering::Release);
             if std::mem::replace(&mut queue.was_rung, true) { None } else { queue.bell.clone() }
@@ -114,6 +127,20 @@ impl Feedback {
         }
         self.has_more.store(!queue.items.is_empty(), Ordering::Release);
         item
+    }
+
+    /// The head takes a checkpoint, with these records before it that were taken from here and not sent.
+    fn keep(&self, checkpoint_id: u64, unsent: &[u8]) {
+        let mut queue = self.lock();
+        let mut records = Vec::new();
+        if !unsent.is_empty() {
+            records.push(Stored::Memory(Arc::new(unsent.to_vec())));
+        }
+        records.extend(queue.items.iter().filter_map(|item| match item {
+            Item::Records { bytes, .. } => Some(bytes.clone()),
+            Item::Round(_) => None,
+        }));
+        queue.kept = Some(Kept { checkpoint_id, records });
     }
 
     fn end(&self, end: FeedbackEnd) {
@@ -139,6 +166,8 @@ impl Queue {
         if let Item::Records { count, bytes: Stored::Memory(bytes) } = &item
             && let Some(Item::Records { count: counted, bytes: Stored::Memory(last) }) = self.items.back_mut()
             && last.len() + bytes.len() <= PIECE_BYTES
+            // A checkpoint may have it.
+            && let Some(last) = Arc::get_mut(last)
         {
             last.extend_from_slice(bytes);
             *counted += count;
@@ -219,7 +248,7 @@ impl FeedbackWriter {
         };
         // The reader may have made more room meanwhile, and nobody else takes any.
         let (stored, memory, disk) = if memory_bytes + len <= self.limits.memory_bytes {
-            (Stored::Memory(bytes), len, 0)
+            (Stored::Memory(Arc::new(bytes)), len, 0)
         } else if disk_bytes + len <= self.limits.disk_bytes {
             let stored = self.spill(&bytes).map_err(|error| fault(&error, disk_bytes))?;
             // Kept for what is gathered next.
@@ -247,6 +276,43 @@ impl FeedbackWriter {
         // A head that is gone waits for none.
         let _ = self.feedback.push(Item::Round(round), 0, 0);
         Ok(())
+    }
+
+    /// The tail takes a checkpoint: all that it keeps of the loop, each record as [`restore`](Self::restore) takes it.
+    pub(crate) fn kept(&mut self, checkpoint_id: u64) -> Result<Vec<Vec<u8>>, IterationFault> {
+        self.flush()?;
+        let (kept, end) = {
+            let mut queue = self.feedback.lock();
+            (queue.kept.take_if(|kept| kept.checkpoint_id == checkpoint_id), queue.end)
+        };
+        let Some(kept) = kept else {
+            // The head is at its end, and takes none.
+            return if end.is_some() { Ok(Vec::new()) } else { Err(IterationFault::Checkpoint { checkpoint_id }) };
+        };
+        let mut records = Vec::new();
+        for stored in kept.records {
+            let piece = read_back(stored)?;
+            let mut rest = piece.as_slice();
+            while let Some((record, left)) = split_record(rest) {
+                records.push(record.to_vec());
+                rest = &rest[rest.len() - left..];
+            }
+        }
+        Ok(records)
+    }
+
+    /// Puts back a record that a checkpoint kept.
+    pub(crate) fn restore(&mut self, record: &[u8]) -> Result<(), IterationFault> {
+        // Longer ones are not pushed.
+        self.gathered.extend_from_slice(&(record.len() as u32).to_le_bytes());
+        self.gathered.extend_from_slice(record);
+        self.count += 1;
+        if self.gathered.len() >= PIECE_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    /// The checkpoint is off.
+    pub(crate) fn forget(&mut self, checkpoint_id: u64) {
+        self.feedback.lock().kept.take_if(|kept| kept.checkpoint_id <= checkpoint_id);
     }
 
     /// Records that nobody takes any more.
@@ -328,6 +394,11 @@ impl FeedbackReader {
         Ok(Some(Fed::Record { timestamp_ms: time_of(stamp), bytes }))
     }
 
+    /// The head takes a checkpoint.
+    pub(crate) fn keep(&self, checkpoint_id: u64) {
+        self.feedback.keep(checkpoint_id, &self.piece[self.at..]);
+    }
+
     /// Ends the loop: what is there, and what comes, is given up.
     pub(crate) fn end(&mut self, end: FeedbackEnd) {
         let mut left = 0;
@@ -365,7 +436,7 @@ fn split_record(bytes: &[u8]) -> Option<(&[u8], usize)> {
 
 fn read_back(stored: Stored) -> Result<Vec<u8>, IterationFault> {
     match stored {
-        Stored::Memory(bytes) => Ok(bytes),
+        Stored::Memory(bytes) => Ok(Arc::unwrap_or_clone(bytes)),
         Stored::Disk { file, offset, len } => {
             let mut bytes = vec![0; len];
             file.read_exact_at(&mut bytes, offset).map_err(|error| fault(&error, len as u64))?;
@@ -434,6 +505,92 @@ mod tests {
             3 => (0..20_usize).prop_map(Act::Take),
         ];
         prop::collection::vec(act, 0..200)
+    }
+
+    /// What a test does with a loop of which a checkpoint is taken.
+    #[derive(Clone, Debug)]
+    enum Kept {
+        Push(usize),
+        Flush,
+        Take(usize),
+        Round,
+    }
+
+    fn kept_acts() -> impl Strategy<Value = Vec<Kept>> {
+        let act = prop_oneof![
+            6 => (0..3000_usize).prop_map(Kept::Push),
+            3 => Just(Kept::Flush),
+            3 => (0..20_usize).prop_map(Kept::Take),
+            1 => Just(Kept::Round),
+        ];
+        prop::collection::vec(act, 0..60)
+    }
+
+    proptest! {
+        #[test]
+        fn a_checkpoint_keeps_what_the_head_had_before_it_and_what_the_tail_pushed_until_its_own(
+            (before, between, after) in (kept_acts(), kept_acts(), kept_acts()),
+            memory_bytes in 0..40_000_u64,
+        ) {
+            let (mut writer, mut reader) = ends(FeedbackLimits { memory_bytes, ..ROOMY });
+            let (mut waiting, mut pushed, mut rounds) = (VecDeque::new(), 0_u8, 0);
+            let mut run = |acts: Vec<Kept>, writer: &mut FeedbackWriter, reader: &mut FeedbackReader, waiting: &mut VecDeque<Vec<u8>>| {
+                let mut added = Vec::new();
+                for act in acts {
+                    match act {
+                        Kept::Push(len) => {
+                            pushed = pushed.wrapping_add(1);
+                            push(writer, i64::from(pushed), &vec![pushed; len]).unwrap();
+                            added.push(vec![pushed; len]);
+                            waiting.push_back(vec![pushed; len]);
+                        }
+                        Kept::Flush => writer.flush().unwrap(),
+                        Kept::Round => {
+                            writer.round(Round { number: rounds, is_quiet: false }).unwrap();
+                            rounds += 1;
+                        }
+                        Kept::Take(count) => for taken in std::iter::from_fn(|| take(reader)).take(count) {
+                            if let Taken::Record(_, record) = taken {
+                                assert_eq!(Some(record), waiting.pop_front(), "F1");
+                            }
+                        },
+                    }
+                }
+                added
+            };
+            run(before, &mut writer, &mut reader, &mut waiting);
+            // What was gathered and not handed over was pushed before the tail's own checkpoint.
+            let mut expected: Vec<_> = waiting.iter().cloned().collect();
+            reader.keep(7);
+            expected.extend(run(between, &mut writer, &mut reader, &mut waiting));
+            let kept = writer.kept(7).unwrap();
+            run(after, &mut writer, &mut reader, &mut waiting);
+            let (mut other, mut again) = ends(ROOMY);
+            kept.iter().for_each(|record| other.restore(record).unwrap());
+            other.flush().unwrap();
+            let found = std::iter::from_fn(|| take(&mut again)).map(|taken| match taken {
+                Taken::Record(at, record) => {
+                    assert!(record.first().is_none_or(|&number| at == i64::from(number)), "its time");
+                    record
+                }
+                Taken::Round(_) => panic!("a round that was kept"),
+            });
+            prop_assert_eq!(found.collect::<Vec<_>>(), expected, "F5");
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_that_is_off_holds_nothing_and_one_that_the_head_did_not_take_is_an_error() {
+        let (mut writer, reader) = ends(ROOMY);
+        push(&mut writer, 0, b"x").unwrap();
+        reader.keep(3);
+        writer.forget(2);
+        assert!(writer.feedback.lock().kept.is_some());
+        writer.forget(3);
+        assert!(writer.feedback.lock().kept.is_none());
+        assert_eq!(writer.kept(3), Err(IterationFault::Checkpoint { checkpoint_id: 3 }));
+        drop(reader);
+        assert_eq!(writer.kept(4), Ok(Vec::new()), "its head has ended");
     }
 
     proptest! {

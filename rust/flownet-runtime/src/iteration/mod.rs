@@ -17,6 +17,13 @@
 //! by the queue. It says whether nothing entered the loop since the round before: what the head itself took from the
 //! queue, and, after the channels were merged, what all heads did whose records come by here.
 //!
+//! # Checkpoints
+//! What goes round is kept by the tail: what waits in the queue when the head takes the checkpoint, and what comes to the queue
+//! from then until the tail takes it, which was sent before the head did. All that is within the step is downstream of one
+//! and upstream of the other. This takes that barriers overtake nothing, so the plan refuses checkpoints that may. The head
+//! reads the queue before its input, where the barrier waits: told that a checkpoint has begun, it lets input in until the
+//! barrier has come. Rounds are not kept: a job that goes on counts them anew.
+//!
 //! # Invariants
 //! - I1: a round overtakes no record, in no channel, task or queue; nor does a record overtake a round.
 //! - I2: a task lets a round pass when all channels have brought it or have ended, and not before. Channels from outside

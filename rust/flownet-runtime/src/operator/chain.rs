@@ -369,6 +369,11 @@ impl<M: Medium> Chain for OperatorChain<M> {
         M::attach(|token| self.stages.iter_mut().try_for_each(|stage| stage.abort(token, checkpoint_id)))
     }
 
+    fn await_input(&mut self, is_awaited: bool) {
+        let head = self.stages.first_mut().and_then(Stage::operator);
+        head.into_iter().for_each(|operator| operator.await_input(is_awaited));
+    }
+
     fn is_full(&self) -> bool {
         self.may_be_full && self.stages.iter().any(Stage::is_full)
     }

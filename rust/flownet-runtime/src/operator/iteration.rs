@@ -13,8 +13,11 @@ use crate::iteration::feedback::{Fed, FeedbackEnd};
 use crate::iteration::rounds::{HeadRounds, Next};
 use crate::iteration::{FeedbackReader, FeedbackWriter, IterationFailure, IterationFault};
 use crate::mailbox::Bell;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Restored, Snapshot};
 use crate::time::TimeSignal;
+
+/// What its state is called: records, each its time and its bytes as they go round.
+const STATE: &str = "going round";
 
 /// Records that are fed back at a time, before the task looks at its mail.
 const BATCH_RECORDS: usize = 64;
@@ -80,6 +83,9 @@ pub struct IterationHead<R> {
     rounds: HeadRounds,
     /// How far time has come outside.
     watermark_ms: Option<i64>,
+    /// A barrier or an end is to come by the input.
+    awaits_input: bool,
+    takes_checkpoints: bool,
     open: Option<(Place, Bell)>,
 }
 
@@ -87,7 +93,17 @@ impl<R> IterationHead<R> {
     /// The head of the iteration of this name.
     pub fn new(name: impl Into<String>, reader: FeedbackReader, read_back: R) -> Self {
         let rounds = HeadRounds::default();
-        Self { name: name.into(), reader, read_back, rounds, watermark_ms: None, open: None }
+        let (awaits_input, takes_checkpoints) = (false, false);
+        Self {
+            name: name.into(),
+            reader,
+            read_back,
+            rounds,
+            watermark_ms: None,
+            awaits_input,
+            takes_checkpoints,
+            open: None,
+        }
     }
 
     fn failed(&self, fault: IterationFault) -> TaskError {
@@ -117,6 +133,7 @@ impl<R> IterationHead<R> {
 impl<M: Medium, R: ReadBack<M>> Operator<M> for IterationHead<R> {
     fn open(&mut self, _: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.open = Some((Place::of(&self.name, cx), cx.bell.clone()));
+        self.takes_checkpoints = cx.takes_checkpoints;
         self.reader.set_bell(cx.bell.clone());
         Ok(())
     }
@@ -140,9 +157,13 @@ impl<M: Medium, R: ReadBack<M>> Operator<M> for IterationHead<R> {
         true
     }
 
-    /// What was fed back comes first.
+    /// What was fed back comes first, but for what is before a barrier; and it is left where the loop was given up.
     fn is_full(&self) -> bool {
-        self.reader.has_more()
+        self.reader.has_more() && !self.awaits_input && !self.rounds.is_over()
+    }
+
+    fn await_input(&mut self, is_awaited: bool) {
+        self.awaits_input = is_awaited;
     }
 
     fn on_arrived(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
@@ -174,7 +195,10 @@ impl<M: Medium, R: ReadBack<M>> Operator<M> for IterationHead<R> {
         }
         if !drain {
             self.rounds.give_up();
-            self.reader.end(FeedbackEnd::GivenUp);
+            if !self.takes_checkpoints {
+                self.reader.end(FeedbackEnd::GivenUp);
+            }
+            // Otherwise the checkpoint that follows has it.
             return Ok(true);
         }
         if let Some(round) = self.rounds.on_input_end() {
@@ -183,9 +207,10 @@ impl<M: Medium, R: ReadBack<M>> Operator<M> for IterationHead<R> {
         Ok(false)
     }
 
-    /// No checkpoint is taken of a job with iterations: the plan refuses it.
-    fn snapshot(&mut self, _: M::Token<'_>, _: &mut Snapshot<'_>) -> Result<(), TaskError> {
-        Err(not_kept(&self.name))
+    /// The tail writes it out, with what is within the step.
+    fn snapshot(&mut self, _: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        self.reader.keep(to.checkpoint_id());
+        Ok(())
     }
 }
 
@@ -194,13 +219,14 @@ pub struct IterationTail<G> {
     name: String,
     writer: FeedbackWriter,
     goal: G,
+    takes_checkpoints: bool,
     open: Option<(Place, usize)>,
 }
 
 impl<G> IterationTail<G> {
     /// The tail of the iteration of this name.
     pub fn new(name: impl Into<String>, writer: FeedbackWriter, goal: G) -> Self {
-        Self { name: name.into(), writer, goal, open: None }
+        Self { name: name.into(), writer, goal, takes_checkpoints: false, open: None }
     }
 
     fn failed(&self, fault: IterationFault) -> TaskError {
@@ -226,6 +252,7 @@ impl From<IterationFault> for Refused {
 impl<M: Medium, G: Goal<M>> Operator<M> for IterationTail<G> {
     fn open(&mut self, token: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.open = Some((Place::of(&self.name, cx), cx.max_record_bytes));
+        self.takes_checkpoints = cx.takes_checkpoints;
         self.goal.open(token, cx)
     }
 
@@ -260,7 +287,7 @@ impl<M: Medium, G: Goal<M>> Operator<M> for IterationTail<G> {
 
     fn commit(&mut self, _: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
         let records = self.writer.given_up();
-        if records > 0 {
+        if records > 0 && !self.takes_checkpoints {
             let Self { name, open, .. } = self;
             let subtask = open.as_ref().map_or(0, |(place, _)| place.subtask + 1);
             tracing::warn!(operator = name, subtask, records, "the job was stopped: what went round was given up");
@@ -268,16 +295,26 @@ impl<M: Medium, G: Goal<M>> Operator<M> for IterationTail<G> {
         Ok(())
     }
 
-    fn snapshot(&mut self, _: M::Token<'_>, _: &mut Snapshot<'_>) -> Result<(), TaskError> {
-        Err(not_kept(&self.name))
+    fn snapshot(&mut self, _: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        let kept = self.writer.kept(to.checkpoint_id()).map_err(|fault| self.failed(fault))?;
+        to.add_items(STATE, kept);
+        Ok(())
+    }
+
+    fn restore(&mut self, _: M::Token<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
+        let parallelism = self.open.as_ref().map_or(1, |(place, _)| place.parallelism);
+        for mut record in from.dealt_items(STATE, parallelism)? {
+            self.writer.restore(record.rest()).map_err(|fault| self.failed(fault))?;
+        }
+        self.writer.flush().map_err(|fault| self.failed(fault))
+    }
+
+    fn abort(&mut self, _: M::Token<'_>, checkpoint_id: u64) -> Result<(), TaskError> {
+        self.writer.forget(checkpoint_id);
+        Ok(())
     }
 
     fn close(&mut self, token: M::Token<'_>) -> Result<(), TaskError> {
         self.goal.close(token)
     }
-}
-
-#[cold]
-fn not_kept(operator: &str) -> TaskError {
-    TaskError::Config(format!("iteration '{operator}' has records under way, which a checkpoint cannot keep"))
 }

@@ -265,6 +265,11 @@ pub trait Operator<M: Medium>: Send {
         false
     }
 
+    /// Of the head of a task: a barrier or an end is yet to come by the input, or has come.
+    fn await_input(&mut self, is_awaited: bool) {
+        let _ = is_awaited;
+    }
+
     /// Whether it only looks at records and hands them on, and nobody else's code sees them meanwhile: they need not be its
     /// own; asked once.
     fn only_looks(&self) -> bool {

@@ -28,9 +28,14 @@ impl Progress {
         Self { report: Arc::clone(&checkpointing.report), last_seen: None, complete: None, end: None }
     }
 
-    /// Whether this checkpoint is news.
+    /// Whether this checkpoint was neither taken nor declined.
+    pub(crate) fn is_news(&self, checkpoint_id: u64) -> bool {
+        self.last_seen.is_none_or(|last_seen| last_seen < checkpoint_id)
+    }
+
+    /// The same, for one that is taken now.
     pub(crate) fn begin(&mut self, checkpoint_id: u64) -> bool {
-        let is_new = self.last_seen.is_none_or(|last_seen| last_seen < checkpoint_id);
+        let is_new = self.is_news(checkpoint_id);
         if is_new {
             self.last_seen = Some(checkpoint_id);
         }

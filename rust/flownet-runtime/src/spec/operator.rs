@@ -362,7 +362,9 @@ impl OperatorKind {
             Self::IntervalJoin { .. } | Self::AsOfJoin { .. } => true,
             Self::FromIterable { .. } | Self::FromScript { .. } | Self::SocketText { .. } => false,
             Self::Map | Self::FlatMap | Self::Filter | Self::AssignTimestamps { .. } | Self::ProcessAll { .. } => false,
-            Self::IterationHead { .. } | Self::IterationTail { .. } => true,
+            Self::IterationTail { .. } => true,
+            // The tail keeps what goes round.
+            Self::IterationHead { .. } => false,
             Self::Print { .. } | Self::Collect | Self::Sink | Self::Custom { .. } => false,
         }
     }

@@ -54,7 +54,10 @@ impl<C: Chain + ?Sized> Task<C> {
         match order {
             CheckpointOrder::Trigger(barrier) => {
                 if let Some(input) = &mut self.input {
+                    // It may have come before this.
+                    let is_to_come = progress.is_news(barrier.checkpoint_id.get());
                     input.trigger(barrier)?;
+                    self.await_input(is_to_come);
                     return self.handle_signals();
                 }
                 self.take_checkpoint(barrier)?;
@@ -71,6 +74,7 @@ impl<C: Chain + ?Sized> Task<C> {
                     input.abort(CheckpointId::new(id))?;
                 }
                 self.forget(CheckpointId::new(id));
+                self.await_input(false);
                 self.chain.abort(id)
             }
         }
@@ -85,6 +89,8 @@ impl<C: Chain + ?Sized> Task<C> {
             return Ok(());
         }
         let base = progress.complete();
+        // Here, so that it is also done for one that is declined.
+        self.await_input(false);
         match self.chain.snapshot(id.get(), base) {
             Ok(mut written) => {
                 if barrier.kind == BarrierKind::Unaligned {
@@ -98,7 +104,9 @@ impl<C: Chain + ?Sized> Task<C> {
             Err(TaskError::Cancelled) => Err(TaskError::Cancelled),
             Err(error) => {
                 self.outputs.send_to_all(&Event::CancelBarrier { checkpoint_id: id })?;
-                progress.report(CheckpointReport::Declined { checkpoint_id: id.get(), reason: error.to_string() });
+                if let Some(progress) = &mut self.progress {
+                    progress.report(CheckpointReport::Declined { checkpoint_id: id.get(), reason: error.to_string() });
+                }
                 Ok(())
             }
         }
