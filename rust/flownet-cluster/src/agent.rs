@@ -15,7 +15,7 @@ use std::{
     net::{IpAddr, SocketAddr},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Wake, Waker},
     time::Duration,
@@ -411,20 +411,14 @@ struct Reporter {
     task: u32,
     vertex: u32,
     subtask: u32,
-    end: AtomicU8,
     /// What its next snapshot may build on. Held while one is written: they are written in order.
     lineage: Arc<AsyncMutex<Lineage>>,
 }
 
-/// How far a task has come, as of its last report.
-const RUNS: u8 = 0;
-const STOPPED: u8 = 1;
-const FINISHED: u8 = 2;
-
 impl Reporter {
     fn new(shared: Arc<Checkpoints>, spec: &TaskSpec, ended: Arc<Ended>) -> Self {
         let TaskSpec { task_id: task, vertex, subtask, .. } = *spec;
-        Self { shared, ended, task, vertex, subtask, end: AtomicU8::new(RUNS), lineage: Arc::default() }
+        Self { shared, ended, task, vertex, subtask, lineage: Arc::default() }
     }
 
     fn name(&self, checkpoint: u64, overtaken: bool) -> SnapshotName {
@@ -441,11 +435,10 @@ impl Reporter {
                 parts,
                 pieces,
                 base,
+                end,
                 aligned_us,
                 snapshot_us,
             } => {
-                // What it has reported until now: it may report more before the snapshot is written.
-                let end = self.end.load(Ordering::Relaxed);
                 let name = self.name(checkpoint, false);
                 let (shared, ended) = (Arc::clone(&self.shared), Arc::clone(&self.ended));
                 let lineage = Arc::clone(&self.lineage);
@@ -459,8 +452,8 @@ impl Reporter {
                         |snapshot| Report::Acknowledged {
                             checkpoint,
                             snapshot,
-                            is_last: end != RUNS,
-                            has_finished: end == FINISHED,
+                            is_last: end.is_some(),
+                            has_finished: end == Some(true),
                             aligned: Duration::from_micros(aligned_us),
                             stood_still: Duration::from_micros(snapshot_us),
                         },
@@ -482,10 +475,7 @@ impl Reporter {
             CheckpointReport::Declined { checkpoint_id: checkpoint, reason } => {
                 self.ended.report(generation, task, Report::Declined { checkpoint, reason });
             }
-            CheckpointReport::Finished { drain } => {
-                self.end.store(if drain { FINISHED } else { STOPPED }, Ordering::Relaxed);
-                self.ended.report(generation, task, Report::Finished);
-            }
+            CheckpointReport::Finished { .. } => self.ended.report(generation, task, Report::Finished),
         }
     }
 }

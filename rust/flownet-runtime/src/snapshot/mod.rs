@@ -157,6 +157,8 @@ pub enum CheckpointReport {
         pieces: Vec<Pieces>,
         /// The checkpoint that parts [of changes](StatePart::is_of_changes) build on: the newest that it knew to stand.
         base: Option<u64>,
+        /// `drain` of the end of its input, if the task had [finished](Self::Finished) when it took the snapshot.
+        end: Option<bool>,
         /// From the first barrier to the last, microseconds; 0 at a source.
         aligned_us: u64,
         /// How long the task stood still for its snapshot, microseconds.

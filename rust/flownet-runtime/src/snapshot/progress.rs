@@ -17,7 +17,8 @@ pub(crate) struct Progress {
 /// The task has come to the end of its input.
 #[derive(Default)]
 struct End {
-    /// The first checkpoint that it took since.
+    /// The first checkpoint that it took, or declined, since: one that it took before may be complete only afterwards, where
+    /// its barriers overtake, and has nothing of what the end made.
     first_taken: Option<u64>,
     /// One of these stands.
     is_kept: bool,
@@ -38,14 +39,14 @@ impl Progress {
         let is_new = self.is_news(checkpoint_id);
         if is_new {
             self.last_seen = Some(checkpoint_id);
+            if let Some(end) = &mut self.end {
+                end.first_taken.get_or_insert(checkpoint_id);
+            }
         }
         is_new
     }
 
-    pub(crate) fn report(&mut self, report: CheckpointReport) {
-        if let (CheckpointReport::Acknowledged { checkpoint_id, .. }, Some(end)) = (&report, &mut self.end) {
-            end.first_taken.get_or_insert(*checkpoint_id);
-        }
+    pub(crate) fn report(&self, report: CheckpointReport) {
         (self.report)(report);
     }
 
@@ -98,18 +99,21 @@ mod tests {
             parts: vec![],
             pieces: vec![],
             base: None,
+            end: None,
             aligned_us: 0,
             snapshot_us: 0,
         };
         assert!(progress.begin(1) && !progress.begin(1));
+        progress.on_end(true);
+        progress.on_end(true);
         progress.report(taken(1));
-        progress.on_end(true);
-        progress.on_end(true);
         progress.on_complete(1);
-        assert!(!progress.may_end(), "of before the end");
+        assert!(!progress.may_end(), "of before the end, though its last barrier came behind it");
+        assert!(progress.begin(2));
         progress.report(taken(2));
         progress.on_complete(1);
         assert!(!progress.may_end());
+        assert!(progress.begin(3));
         progress.report(taken(3));
         progress.on_complete(3);
         assert!(progress.may_end());

@@ -16,6 +16,8 @@ pub(crate) struct Taken {
     checkpoint_id: CheckpointId,
     written: Written,
     base: Option<u64>,
+    /// `drain` of the end of the input, if that came before: it may come while barriers that overtake are waited for.
+    end: Option<bool>,
     stood_still: Duration,
 }
 
@@ -98,7 +100,8 @@ impl<C: Chain + ?Sized> Task<C> {
                 } else {
                     self.outputs.send_to_all(&Event::Barrier(barrier))?;
                 }
-                self.taken = Some(Taken { checkpoint_id: id, written, base, stood_still: started.elapsed() });
+                let (end, stood_still) = (self.ended, started.elapsed());
+                self.taken = Some(Taken { checkpoint_id: id, written, base, end, stood_still });
                 Ok(())
             }
             Err(TaskError::Cancelled) => Err(TaskError::Cancelled),
@@ -121,7 +124,7 @@ impl<C: Chain + ?Sized> Task<C> {
     ) -> Result<(), TaskError> {
         // One that was declined has told so.
         let Some(taken) = self.taken.take_if(|taken| taken.checkpoint_id == id) else { return Ok(()) };
-        let Taken { written: Written { mut parts, pieces }, base, stood_still, .. } = taken;
+        let Taken { written: Written { mut parts, pieces }, base, end, stood_still, .. } = taken;
         if !in_flight.is_empty() {
             let medium = self.chain.medium()?;
             parts.extend(in_flight.iter().map(|(index, recorded)| self.edges.of_input(*index, recorded, &medium)));
@@ -134,6 +137,7 @@ impl<C: Chain + ?Sized> Task<C> {
                 parts,
                 pieces,
                 base,
+                end,
                 aligned_us,
                 snapshot_us,
             });
