@@ -81,6 +81,37 @@ def job(
     return env
 
 
+class Seconds(fn.KeyedProcessFunction[int, Row, str]):
+    """The same, by timers, with a slow function."""
+
+    def __init__(self, slow: bool) -> None:
+        self.slow = slow
+
+    def open(self, ctx: fn.OpenContext) -> None:
+        self.rows = ctx.get_map_state(fn.MapStateDescriptor("rows"))
+
+    def process(self, value: Row, ctx: fn.ProcessContext[int]) -> None:
+        if self.slow:
+            time.sleep(0.01)
+        second = value.at // 1000
+        self.rows[second] = [*self.rows.get(second, []), value.at]
+        ctx.timer_service().register_event_time_timer(second * 1000 + 999)
+
+    def on_timer(self, timestamp_ms: int, ctx: fn.ProcessContext[int]) -> list[str]:
+        ats = self.rows.pop(timestamp_ms // 1000)
+        assert ats == sorted(ats), "records of a key come in their order"
+        return [f"{ctx.key} {timestamp_ms // 1000 * 1000} {len(ats)} {sum(ats)}"]
+
+
+def keyed_job(folder: Path, *, slow: bool, parallelism: int) -> fn.Environment:
+    env = fn.Environment(parallelism=parallelism, max_parallelism=16, buffer_timeout="5ms", stop_timeout="5min")
+    env.enable_checkpointing("50ms", storage=folder / "kept", unaligned=True)
+    strategy: Any = fn.WatermarkStrategy.for_bounded_out_of_orderness("100ms").with_timestamp_assigner(at)
+    timed = env.from_resumable(rows).uid("rows").assign_timestamps_and_watermarks(strategy)
+    timed.key_by(key).process(Seconds(slow)).uid("told").write_text(folder / "out").uid("written")
+    return env
+
+
 def expected() -> list[str]:
     found: dict[tuple[int, int], list[int]] = {}
     for _, row in rows(None):
@@ -128,6 +159,16 @@ def test_a_checkpoint_that_waits_too_long_overtakes_and_one_in_time_holds_nothin
     assert result.checkpoints_made > 1
     assert not has_in_flight(in_time)
     assert lines(in_time) == expected()
+
+
+@pytest.mark.parametrize("shapes", [[2, 3, 3], [3, 1, 2], [4, 2, 5]], ids=str)
+def test_records_on_their_way_by_key_go_on_with_another_parallelism(shapes: list[int], tmp_path: Path) -> None:
+    for parallelism in shapes:
+        run_until(keyed_job(tmp_path, slow=True, parallelism=parallelism), parallelism % 3, 2)
+        assert has_in_flight(tmp_path)
+    result = keyed_job(tmp_path, slow=False, parallelism=2).execute(2)
+    assert result.resumed_from is not None
+    assert lines(tmp_path) == expected()
 
 
 def test_records_on_their_way_go_on_by_the_ways_they_were_on(tmp_path: Path) -> None:

@@ -10,12 +10,13 @@
 //! # Invariants
 //! - I1: every part of an operator that keeps state is taken by someone, or the user has said that it may be dropped.
 //! - I2: a part is never taken by an operator of another kind.
-//! - I3: what was on its way on a channel is taken by who reads that channel, once, and only if all operators are what they
-//!   were, with as many subtasks.
+//! - I3: what was on its way on a channel is taken by who reads that channel, once, if both of its ends have as many
+//!   subtasks as they had. Where they have not, channels of keyed edges are dealt out by key group, and nothing was on its way
+//!   on others. All operators are what they were.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use flownet_runtime::snapshot::is_incidental;
+use flownet_runtime::snapshot::{Share, is_incidental};
 use flownet_runtime::spec::{OperatorKind, OperatorSpec, TaskSpec};
 use flownet_store::{Manifest, OperatorEntry, PartRef};
 
@@ -64,8 +65,8 @@ pub enum Misfit {
     },
     /// Records were on their way, and their ways have changed.
     #[error(
-        "it was taken while records were on their way to or from {}, and those go other ways now: the dataflow or a parallelism was \
-         changed; go on with what it was taken with, take a savepoint, in which nothing is on its way, and change the job \
+        "it was taken while records were on their way to or from {}, and those go other ways now: the dataflow was changed, or the \
+         parallelism at an end of an exchange that does not go by key; go on with what it was taken with, take a savepoint, in which nothing is on its way, and change the job \
          from that",
         quoted(.operators)
     )]
@@ -108,9 +109,10 @@ pub(crate) fn assign(manifest: &Manifest, plan: &Plan, may_drop: bool) -> Result
     if !is_as_it_was {
         check_change(manifest, plan, may_drop)?;
     }
-    check_in_flight(manifest, plan, is_as_it_was)?;
+    let on_their_way = in_flight(manifest, plan, is_as_it_was)?;
     let is_named = |part: &&PartRef| is_as_it_was || !is_numbered(&part.uid);
-    let parts: Vec<&PartRef> = manifest.tasks.iter().flat_map(|task| &task.parts).filter(is_named).collect();
+    let state = manifest.tasks.iter().flat_map(|task| &task.parts).filter(|part| !part.share.is_in_flight());
+    let parts: Vec<&PartRef> = state.filter(is_named).chain(&on_their_way).collect();
     let of = |task: &TaskSpec| Restored {
         parts: parts.iter().copied().filter(|part| part.share.is_for(&part.uid, task)).cloned().collect(),
         has_finished: task.operators.first().is_some_and(|head| has_finished(manifest, head, task)),
@@ -171,21 +173,66 @@ fn check_change(manifest: &Manifest, plan: &Plan, may_drop: bool) -> Result<(), 
     if dropped.is_empty() || may_drop { Ok(()) } else { Err(Misfit::Dropped { operators: dropped }) }
 }
 
-/// I3.
-fn check_in_flight(manifest: &Manifest, plan: &Plan, is_as_it_was: bool) -> Result<(), Misfit> {
-    let parts = || manifest.tasks.iter().flat_map(|task| &task.parts).filter(|part| part.share.is_in_flight());
-    let subtasks = |operators: &[OperatorEntry]| -> BTreeMap<String, u32> {
-        operators.iter().map(|operator| (operator.uid.clone(), operator.parallelism)).collect()
-    };
-    let is_same_shape = is_as_it_was && subtasks(&manifest.operators) == subtasks(&operators(plan));
-    let is_lost =
-        |part: &PartRef| !is_same_shape || !plan.tasks.iter().any(|task| part.share.is_for(&part.uid, &task.spec));
-    let lost: BTreeSet<&str> = parts().filter(|part| is_lost(part)).map(|part| &*part.uid).collect();
+/// What was on its way, as the tasks that there are now are to share it: I3.
+fn in_flight(manifest: &Manifest, plan: &Plan, is_as_it_was: bool) -> Result<Vec<PartRef>, Misfit> {
+    let ways = if is_as_it_was { ways(manifest, plan) } else { BTreeMap::new() };
+    let is_taken = |part: &PartRef| plan.tasks.iter().any(|task| part.share.is_for(&part.uid, &task.spec));
+    let (mut shared, mut lost) = (Vec::new(), BTreeSet::new());
+    let parts = manifest.tasks.iter().flat_map(|task| &task.parts).filter(|part| part.share.is_in_flight());
+    for part in parts {
+        let share = shared_now(part.share, &ways, manifest.max_parallelism);
+        match share.map(|share| PartRef { share, ..part.clone() }).filter(is_taken) {
+            Some(part) => shared.push(part),
+            None => _ = lost.insert(&*part.uid),
+        }
+    }
     if lost.is_empty() {
-        return Ok(());
+        return Ok(shared);
     }
     let named = manifest.operators.iter().filter(|operator| lost.contains(operator.uid.as_str()));
     Err(Misfit::InFlight { operators: named.map(|operator| operator.name.clone()).collect() })
+}
+
+/// What has become of an edge since a checkpoint.
+#[derive(Default)]
+struct Way {
+    /// Subtasks that sent and that took, then and now.
+    from: (u32, u32),
+    to: (u32, u32),
+    is_keyed: bool,
+}
+
+/// The edges of a plan by number, of a dataflow that is as it was.
+fn ways(manifest: &Manifest, plan: &Plan) -> BTreeMap<u32, Way> {
+    let was: BTreeMap<&str, u32> =
+        manifest.operators.iter().map(|operator| (&*operator.uid, operator.parallelism)).collect();
+    let subtasks = |task: &TaskSpec, id: u32| {
+        let operator = task.operators.iter().find(|operator| operator.id == id);
+        let then = operator.and_then(|operator| was.get(&*operator.state_uid()));
+        (then.copied().unwrap_or(0), task.parallelism)
+    };
+    let mut ways = BTreeMap::<u32, Way>::new();
+    for task in plan.tasks.iter().map(|task| &task.spec).filter(|task| task.subtask == 0) {
+        for output in &task.outputs {
+            ways.entry(output.edge).or_default().from = subtasks(task, output.from_operator);
+        }
+        for input in &task.inputs {
+            let way = ways.entry(input.edge).or_default();
+            (way.to, way.is_keyed) = (subtasks(task, input.to_operator), input.keyed);
+        }
+    }
+    ways
+}
+
+/// Who gets what was on its way on a channel; nobody can where only one consumer's order, or copy, makes sense of it.
+fn shared_now(share: Share, ways: &BTreeMap<u32, Way>, groups: u32) -> Option<Share> {
+    let Share::Channel { edge, producer, subpartition } = share else { return None };
+    let way = ways.get(&edge)?;
+    if way.from.0 == way.from.1 && way.to.0 == way.to.1 {
+        return Some(share);
+    }
+    let of = way.to.0;
+    (way.is_keyed && subpartition < of && of <= groups).then_some(Share::Dealt { edge, producer, subpartition, of })
 }
 
 /// What an operator does, as far as its state depends on it.

@@ -179,32 +179,59 @@ fn a_subtask_has_finished_if_it_had_or_where_there_were_others_if_all_had() {
     assert_eq!(finished(&before, 3), [true, true, true]);
 }
 
+/// A checkpoint of the default shape with records on their way on an edge, by the uid that they are kept under.
+fn overtaking(shape: &Shape, uid: &str, edge_to: &str) -> Manifest {
+    let mut before = shape.checkpoint();
+    let plan = shape.plan();
+    let takes = |task: &&crate::plan::PlacedTask| task.spec.operators[0].name == edge_to;
+    let edge = plan.tasks.iter().find(takes).expect("a task").spec.inputs[0].edge;
+    // From the second subtask to the first.
+    let share = Share::Channel { edge, producer: 1, subpartition: 0 };
+    before.tasks[2].parts.push(part(uid, "in_flight.input", share));
+    before
+}
+
+/// The subtasks that take something of it, and how it is shared.
+fn takers(before: &Manifest, shape: &Shape) -> Result<Vec<(u32, Share)>, Misfit> {
+    let plan = shape.plan();
+    let assigned = assign(before, &plan, false)?;
+    let parts = plan
+        .tasks
+        .iter()
+        .flat_map(|task| assigned[&task.spec.task_id].parts.iter().map(move |part| (task.spec.subtask, part.share)));
+    Ok(parts.filter(|(_, share)| share.is_in_flight()).collect())
+}
+
 #[test]
-fn what_was_on_its_way_is_taken_by_who_reads_its_channel_and_by_nobody_if_the_ways_have_changed() {
-    let uid = "counts";
-    let mut before = Shape::default().checkpoint();
-    // From the second subtask of the words to the first that counts.
-    let edge = Shape::default().plan().tasks.iter().find_map(|task| task.spec.inputs.first().map(|input| input.edge));
-    let share = Share::Channel { edge: edge.expect("an exchange"), producer: 1, subpartition: 0 };
-    let on_its_way = PartRef { name: "in_flight.input".into(), share, ..before.tasks[2].parts[0].clone() };
-    assert_eq!(on_its_way.uid, uid);
-    before.tasks[2].parts.push(on_its_way);
-    let takers = |shape: Shape| -> Result<Vec<(String, u32)>, Misfit> {
-        let plan = shape.plan();
-        let assigned = assign(&before, &plan, false)?;
-        let takes = |task: &&TaskSpec| assigned[&task.task_id].parts.iter().any(|part| part.share.is_in_flight());
-        let tasks = plan.tasks.iter().map(|task| &task.spec);
-        Ok(tasks.filter(takes).map(|task| (task.name.clone(), task.subtask)).collect())
-    };
-    assert_eq!(takers(Shape::default()), Ok(vec![("count -> show".to_owned(), 0)]));
-    let changed = [
-        Shape { count: 3, ..Shape::default() },
-        Shape { source: 3, ..Shape::default() },
-        Shape { extra: true, ..Shape::default() },
-    ];
-    for shape in changed {
-        let refused = takers(shape).expect_err("it goes other ways");
-        assert_eq!(refused, Misfit::InFlight { operators: vec!["count".into()] });
-        assert!(refused.to_string().contains("savepoint"), "{refused}");
+fn what_was_on_its_way_is_taken_by_who_reads_its_channel() {
+    let before = overtaking(&Shape::default(), "counts", "count");
+    let taken = takers(&before, &Shape::default()).expect("it fits");
+    assert!(matches!(taken[..], [(0, Share::Channel { producer: 1, subpartition: 0, .. })]), "{taken:?}");
+    let refused = takers(&before, &Shape { extra: true, ..Shape::default() }).expect_err("it goes other ways");
+    assert_eq!(refused, Misfit::InFlight { operators: vec!["count".into()] });
+    assert!(refused.to_string().contains("savepoint"), "{refused}");
+}
+
+#[test]
+fn what_was_on_its_way_by_key_is_dealt_out_to_all_who_own_its_groups_now() {
+    let before = overtaking(&Shape::default(), "counts", "count");
+    // The first of two had the groups up to 63.
+    for (source, count, expected) in [(2, 3, vec![0, 1]), (2, 4, vec![0, 1]), (2, 1, vec![0]), (3, 2, vec![0])] {
+        let taken = takers(&before, &Shape { source, count, ..Shape::default() }).expect("it fits");
+        assert_eq!(taken.iter().map(|(subtask, _)| *subtask).collect::<Vec<_>>(), expected);
+        for (_, share) in taken {
+            assert!(matches!(share, Share::Dealt { producer: 1, subpartition: 0, of: 2, .. }), "{share:?}");
+        }
+    }
+}
+
+#[test]
+fn what_was_on_its_way_without_a_key_needs_as_many_subtasks_as_it_had() {
+    let never = || Shape { chaining: Chaining::Never, ..Shape::default() };
+    let before = overtaking(&never(), "#1", "words");
+    assert_eq!(takers(&before, &Shape { count: 3, ..never() }).expect("its ends are as they were").len(), 1);
+    for shape in [Shape { source: 3, ..never() }, Shape::default()] {
+        let refused = takers(&before, &shape).expect_err("it goes other ways");
+        assert_eq!(refused, Misfit::InFlight { operators: vec!["words".into()] });
     }
 }

@@ -118,7 +118,7 @@ pub(super) fn difference(timestamp_ms: i64, watermark_ms: Option<i64>) -> i64 {
 
 /// Reads the stamp: the record's timestamp, and its body.
 #[inline]
-pub(super) fn take_stamp(bytes: &[u8], watermark_ms: Option<i64>) -> Result<(i64, &[u8]), MalformedRecord> {
+pub(crate) fn take_stamp(bytes: &[u8], watermark_ms: Option<i64>) -> Result<(i64, &[u8]), MalformedRecord> {
     let (zigzag, body) = take_varint(bytes)?;
     Ok((unzigzag(zigzag).wrapping_add(watermark_ms.unwrap_or(0)), body))
 }

@@ -1,12 +1,13 @@
 //! What was on its way when a checkpoint overtook it: taken down, and brought again.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use flownet_core::subpartition::Element;
 use flownet_core::{ChannelIndex, Event, ExchangeError};
 use flownet_memory::{Buffer, BufferPool, BufferPoolSettings, SegmentPool};
 
+use super::dealt::Owner;
 use super::read::{Input, SnapshotError};
 use super::write::{OF_CHANNEL, VERSION, put_block, put_option};
 use super::{Share, StatePart};
@@ -53,6 +54,8 @@ pub(crate) struct Edges {
     inputs: Vec<End>,
     /// By the index of the output; of its first subpartition.
     outputs: Vec<End>,
+    /// Who the task is among those that share its key groups.
+    owner: Owner,
 }
 
 #[derive(Clone, Debug)]
@@ -87,7 +90,13 @@ impl Edges {
             shape: shape(output.partitioner == Partitioner::KeyGroup, output.timestamps),
             share: Share::Channel { edge: output.edge, producer: spec.subtask, subpartition: 0 },
         });
-        Self { inputs: inputs.collect(), outputs: outputs.collect() }
+        let owner = Owner {
+            subtask: spec.subtask,
+            parallelism: spec.parallelism,
+            max_parallelism: spec.max_parallelism,
+            is_stamped: false,
+        };
+        Self { inputs: inputs.collect(), outputs: outputs.collect(), owner }
     }
 
     /// What had come by a channel.
@@ -125,10 +134,42 @@ impl Edges {
                 steps.push_back((index, Replayed::End));
             }
         }
+        self.deal(parts, &mut steps, &mut medium)?;
         if steps.is_empty() {
             return Ok(None);
         }
         Replay::new(steps, medium).map(Some)
+    }
+
+    /// What the task takes of channels that led to other key groups than its own do: one channel after the other, each by
+    /// the first channel that there is now of its edge.
+    fn deal(
+        &self,
+        parts: &[StatePart],
+        steps: &mut VecDeque<(ChannelIndex, Replayed)>,
+        medium: &mut Vec<Vec<u8>>,
+    ) -> Result<(), TaskError> {
+        let channel = |share| match share {
+            Share::Dealt { edge, producer, subpartition, .. } => Some((edge, producer, subpartition)),
+            _ => None,
+        };
+        let channels: BTreeSet<_> = parts.iter().filter_map(|part| channel(part.share)).collect();
+        for of in channels {
+            let ends = (0..).map(ChannelIndex::new).zip(&self.inputs);
+            let is_of_edge = |end: &End| matches!(end.share, Share::Channel { edge, .. } if edge == of.0);
+            let Some((index, end)) = ends.into_iter().find(|(_, end)| is_of_edge(end)) else { continue };
+            let is_of = |part: &&StatePart, name| channel(part.share) == Some(of) && part.name == name;
+            let found = [INPUT, OUTPUT].into_iter().filter_map(|name| parts.iter().find(|part| is_of(part, name)));
+            let found: Vec<_> = found.collect();
+            let recorded = found.iter().map(|part| end.read(part, medium)).collect::<Result<_, _>>()?;
+            let owner = Owner { is_stamped: end.shape & STAMPED != 0, ..self.owner };
+            let dealt = owner.deal(recorded).map_err(|what| {
+                let (uid, state) = (end.uid.clone(), INPUT.to_owned());
+                SnapshotError::Malformed { uid, state, what: what.to_string() }
+            })?;
+            steps.extend(dealt.into_iter().map(|step| (index, step)));
+        }
+        Ok(())
     }
 }
 
@@ -202,7 +243,7 @@ pub(crate) struct Replay {
 }
 
 /// What comes next of a channel.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Replayed {
     /// What one end kept of it, behind this watermark.
     Begin {

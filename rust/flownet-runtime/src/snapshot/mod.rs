@@ -61,6 +61,7 @@
 //! - I3: what it keeps builds on nothing but a checkpoint that it took and that it knows to stand.
 //! - I4: a task that has come to the end of its input stays until a checkpoint that it took after that end is complete.
 
+mod dealt;
 mod in_flight;
 mod pieces;
 mod progress;
@@ -226,12 +227,24 @@ pub enum Share {
         /// The subpartition of it.
         subpartition: u32,
     },
+    /// Whoever owns a key group of those that this channel of a keyed edge led to, each its own. No checkpoint says so: it
+    /// is what becomes of a channel where the parallelism is another.
+    Dealt {
+        /// The edge in the job graph.
+        edge: u32,
+        /// The subtask that filled the partition.
+        producer: u32,
+        /// The subpartition of it: who read it.
+        subpartition: u32,
+        /// How many there were to read.
+        of: u32,
+    },
 }
 
 impl Share {
     /// Whether it is of a channel: what was on its way, and no state.
     pub fn is_in_flight(&self) -> bool {
-        matches!(self, Self::Channel { .. })
+        matches!(self, Self::Channel { .. } | Self::Dealt { .. })
     }
 
     /// Whether this task takes something of a part that is shared so, of the operator with this uid.
@@ -242,6 +255,13 @@ impl Share {
                 let mut channels =
                     task.inputs.iter().filter(|input| input.edge == edge).flat_map(|input| &input.channels);
                 return channels.any(|read| (read.partition, read.subpartition) == (partition, subpartition));
+            }
+            Self::Dealt { edge, subpartition, of, .. } => {
+                let groups = group_range(subpartition, task.max_parallelism, of);
+                let own = group_range(task.subtask, task.max_parallelism, task.parallelism);
+                return task.inputs.iter().any(|input| input.edge == edge && input.keyed)
+                    && groups.start() <= own.end()
+                    && own.start() <= groups.end();
             }
             Self::All { .. } => true,
             Self::Groups { first, last, of } => {
