@@ -118,7 +118,7 @@ impl Exit {
                     .map_err(|error| self.selector.call_failed(py, &error, selector, "one record", Some(record)))?;
                 let hash =
                     write_keyed(&key, record, &mut self.classes, &mut self.bytes).map_err(|error| match error {
-                        KeyedError::Key(error) => self.selector.codec_failed(py, error, Some(&key)),
+                        KeyedError::Key(error) => self.selector.key_failed(py, error, &key, record),
                         KeyedError::Value(error) => self.info.codec_failed(py, error, Some(record)),
                     })?;
                 Ok(Target::KeyHash(hash))

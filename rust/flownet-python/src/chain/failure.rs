@@ -96,6 +96,22 @@ impl OperatorInfo {
         }
     }
 
+    /// A key that is none, and the record that it is of.
+    #[cold]
+    pub(super) fn key_failed(
+        &self,
+        py: Python<'_>,
+        error: CodecError,
+        key: &Bound<'_, PyAny>,
+        record: &Bound<'_, PyAny>,
+    ) -> TaskError {
+        match error {
+            CodecError::Python(_) => self.codec_failed(py, error, Some(record)),
+            error if key.is(record) => self.codec_failed(py, error, Some(record)),
+            error => self.refused(CODEC_ERROR, format!("its key is {}: {error}", short_repr(key)), Some(record)),
+        }
+    }
+
     /// A call that took longer than it may.
     #[cold]
     pub(super) fn timed_out(&self, timeout: Duration, record: Option<&Bound<'_, PyAny>>) -> TaskError {
