@@ -174,7 +174,8 @@ impl<C: Chain + ?Sized> Task<C> {
         }
         // What comes behind the end, where that was no drain, is left to whoever goes on from the checkpoint that follows.
         self.has_arrived &= self.ended.is_none();
-        if self.has_arrived && !std::mem::take(&mut self.is_inputs_turn) {
+        // A chain that is full takes no input in its turn either, and what has arrived may be all that it waits for.
+        if self.has_arrived && (!std::mem::take(&mut self.is_inputs_turn) || self.chain.is_full()) {
             self.has_arrived = false;
             self.is_inputs_turn = self.awaits_input;
             self.switch(TimeState::Busy);
@@ -204,12 +205,9 @@ impl<C: Chain + ?Sized> Task<C> {
     /// No more data will come, only barriers.
     #[cold]
     fn data_ends(&mut self, drain: bool) -> Result<(), TaskError> {
-        self.ending = Some(drain);
-        if self.chain_ends(drain)? {
-            self.ending = None;
-            self.end_data(drain)?;
-        }
-        Ok(())
+        let has_ended = self.chain_ends(drain)?;
+        self.ending = (!has_ended).then_some(drain);
+        if has_ended { self.end_data(drain) } else { Ok(()) }
     }
 
     /// The input has ended; whether the chain has nothing left to do.

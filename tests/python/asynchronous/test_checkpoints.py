@@ -149,3 +149,17 @@ def test_a_record_that_no_checkpoint_can_keep_fails_the_job_by_name(tmp_path: Pa
     with pytest.raises((errors.CodecError, errors.OperatorError), match="'records under way' cannot be kept") as caught:
         env.execute()
     assert getattr(caught.value, "operator", None) == "mine"
+
+
+async def later_first(number: int) -> int:
+    await asyncio.sleep(0.004 if number % 2 == 0 else 0.001)
+    return number
+
+
+def test_a_task_whose_calls_are_all_done_while_a_barrier_is_to_come_goes_on(tmp_path: Path) -> None:
+    """The first of two calls is done last, with nobody else to wake the task, which waits for the barrier as well."""
+    env = fn.Environment(parallelism=1, buffer_timeout="1ms")
+    env.enable_checkpointing("10ms", storage=tmp_path)
+    numbers = env.from_collection(range(1_000)).rebalance().map_async(later_first, capacity=2, ordered=True).collect()
+    env.execute()
+    assert list(numbers) == list(range(1_000))
