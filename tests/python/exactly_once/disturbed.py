@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from pathlib import Path
 from typing import Generic, TypeVar
+
+import flownet as fn
+from flownet import errors
 
 T = TypeVar("T")
 
@@ -24,3 +29,13 @@ class FailsOnce(Generic[T]):
 def lines(folder: Path) -> list[str]:
     """Return the lines of the text files of a folder, in order."""
     return sorted(line for file in folder.glob("*.txt") for line in file.read_text().splitlines())
+
+
+def run_until(env: fn.Environment, workers: int, checkpoints: int) -> None:
+    """Run a job until so many checkpoints were made, and end it as if it had been killed."""
+    with env.execute_async(workers) as running:
+        while running.status().checkpoints_made < checkpoints:
+            time.sleep(0.002)
+        running.cancel()
+        with contextlib.suppress(errors.CancelledError):
+            running.wait()

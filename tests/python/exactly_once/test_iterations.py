@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import random
 import time
@@ -15,7 +14,7 @@ import pytest
 import flownet as fn
 from flownet import errors
 
-from .disturbed import FailsOnce, lines
+from .disturbed import FailsOnce, lines, run_until
 
 NUMBERS = 400
 LAPS = 40
@@ -100,16 +99,6 @@ def expected() -> list[str]:
 
 def written(folder: Path) -> list[str]:
     return lines(folder / "out")
-
-
-def run_until(env: fn.Environment, workers: int, checkpoints: int) -> None:
-    """Run a job until so many checkpoints were made, and end it as if it had been killed."""
-    with env.execute_async(workers) as running:
-        while running.status().checkpoints_made < checkpoints:
-            time.sleep(0.002)
-        running.cancel()
-        with contextlib.suppress(errors.CancelledError):
-            running.wait()
 
 
 def going_round(folder: Path) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,6 +12,8 @@ import pytest
 
 import flownet as fn
 from flownet import errors
+
+from .disturbed import run_until
 
 RECORDS = 30_000
 
@@ -121,16 +122,6 @@ def expected() -> list[str]:
 
 def lines(folder: Path) -> list[str]:
     return sorted(line for file in (folder / "out").glob("*.txt") for line in file.read_text().splitlines())
-
-
-def run_until(env: fn.Environment, workers: int, checkpoints: int) -> None:
-    """Run a job until so many checkpoints were made, and end it as if it had been killed."""
-    with env.execute_async(workers) as running:
-        while running.status().checkpoints_made < checkpoints:
-            time.sleep(0.005)
-        running.cancel()
-        with contextlib.suppress(errors.CancelledError):
-            running.wait()
 
 
 @pytest.mark.parametrize("workers", [0, 2])

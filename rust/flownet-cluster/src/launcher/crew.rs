@@ -177,7 +177,7 @@ impl Crew {
 
     /// Whether so many members are there.
     pub(crate) fn has(&self, count: u32) -> bool {
-        self.members().len() >= count as usize
+        self.wait_for(count as usize, Duration::ZERO)
     }
 
     /// How long to wait for those in the place of members that have left; none: nobody will come.

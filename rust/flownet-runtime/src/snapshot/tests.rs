@@ -65,6 +65,19 @@ fn an_operator_that_keeps_nothing_refuses_the_state_of_another() {
     assert_eq!(Restored::of("other", &of_another, 0, range(0, 1)).refuse(), Ok(()));
 }
 
+/// Items of as many subtasks as there are counts, each its subtask and its number: as they are kept, and themselves.
+fn lists(counts: &[usize]) -> (Vec<StatePart>, Vec<[u8; 2]>) {
+    let (mut parts, mut all) = (Vec::new(), Vec::new());
+    for (subtask, count) in (0u8..).zip(counts) {
+        let items: Vec<[u8; 2]> = (0..*count).map(|item| [subtask, item as u8]).collect();
+        let mut to = Snapshot::new("op", subtask.into(), 1);
+        to.add_items("list", &items);
+        parts.extend(to.into_written().parts);
+        all.extend(items);
+    }
+    (parts, all)
+}
+
 proptest! {
     #[test]
     fn keys_and_timers_come_back_whatever_the_parallelism(
@@ -100,15 +113,7 @@ proptest! {
 
     #[test]
     fn items_go_to_one_subtask_each(counts in vec(0usize..4, 1..5), after in 1u32..6) {
-        let mut parts = Vec::new();
-        let mut expected = Vec::new();
-        for (subtask, count) in (0u8..).zip(&counts) {
-            let items: Vec<[u8; 2]> = (0..*count).map(|item| [subtask, item as u8]).collect();
-            let mut to = Snapshot::new("op", subtask.into(), 1);
-            to.add_items("list", &items);
-            parts.extend(to.into_written().parts);
-            expected.extend(items);
-        }
+        let (parts, expected) = lists(&counts);
         let mut found = Vec::new();
         for subtask in 0..after {
             let from = Restored::of("op", &parts, subtask, range(subtask, after));
@@ -123,15 +128,7 @@ proptest! {
 
     #[test]
     fn lists_go_to_one_subtask_each_and_stay_whole(counts in vec(0usize..4, 1..5), after in 1u32..6) {
-        let mut parts = Vec::new();
-        let mut expected = Vec::new();
-        for (subtask, count) in (0u8..).zip(&counts) {
-            let items: Vec<[u8; 2]> = (0..*count).map(|item| [subtask, item as u8]).collect();
-            let mut to = Snapshot::new("op", subtask.into(), 1);
-            to.add_items("list", &items);
-            parts.extend(to.into_written().parts);
-            expected.extend(items);
-        }
+        let (parts, expected) = lists(&counts);
         let mut found = Vec::new();
         for subtask in 0..after {
             let from = Restored::of("op", &parts, subtask, range(subtask, after));

@@ -13,7 +13,7 @@ import subprocess
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import confluent_kafka
 from confluent_kafka.admin import AdminClient
@@ -70,6 +70,14 @@ def jars(folder: Path) -> Path:
 
 class Broker:
     """One node, which is broker and controller. Who comes without a password may do everything, ``guest`` nothing."""
+
+    login: ClassVar[dict[str, str]] = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "guest",
+        "sasl.password": "secret",
+    }
+    """What the guest says of itself, as properties of a client."""
 
     def __init__(self, folder: Path, jars: Path) -> None:
         self.folder = folder

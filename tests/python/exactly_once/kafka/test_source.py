@@ -281,18 +281,17 @@ def test_what_retention_has_deleted_is_told_and_not_passed_over(kafka: Broker, t
 def test_what_is_not_there_or_not_allowed_is_told_before_anything_runs(
     kafka: Broker, topic: Topic, free_port: int
 ) -> None:
-    login = {
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "PLAIN",
-        "sasl.username": "guest",
-        "sasl.password": "secret",
-    }
     name = topic(1)
+    login = kafka.login
     nowhere = f"127.0.0.1:{free_port}"
     refused: list[tuple[fn.KafkaSource, type[errors.KafkaError], str]] = [
         (fn.KafkaSource(nowhere, "words", timeout="1s"), errors.KafkaUnreachableError, f"topic 'words' at '{nowhere}'"),
         (fn.KafkaSource(kafka.servers, "none-such"), errors.KafkaTopicError, "topic 'none-such' .* create it first"),
-        (fn.KafkaSource(kafka.guests, name, config=login), errors.KafkaRightsError, f"topic '{name}' .* needs rights"),
+        (
+            fn.KafkaSource(kafka.guests, name, config=login),
+            errors.KafkaRightsError,
+            f"topic '{name}' .* needs rights",
+        ),
         (
             fn.KafkaSource(kafka.guests, name, config={**login, "sasl.password": "wrong"}, timeout="2s"),
             errors.KafkaError,
