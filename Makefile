@@ -234,8 +234,18 @@ docs: ## API documentation of the crates, warnings are errors
 wheel: $(BIN)/maturin ## build the abi3 wheel into dist/
 	$(BIN)/maturin build --release --out dist
 
+CI_STEPS := test lint docs bench-smoke fuzz-smoke
+
+# All of it is in target/ci; a failure is at the end of what a step printed, and who reads a CI's output may see no more than some pages of it.
 .PHONY: ci
-ci: test lint docs bench-smoke fuzz-smoke ## everything CI runs
+ci: ## everything CI runs: a line or two for each step, and the end of what it printed where it fails
+	@mkdir -p target/ci
+	@for step in $(CI_STEPS); do \
+		started=$$(date +%s); echo "$$step ..."; \
+		$(MAKE) --no-print-directory $$step >target/ci/$$step.log 2>&1 || { tail -c 9000 target/ci/$$step.log; echo "make $$step failed: target/ci/$$step.log"; exit 1; }; \
+		tail -n 1 target/ci/$$step.log; \
+		echo "$$step: $$(($$(date +%s) - started)) s"; \
+	done
 
 .PHONY: clean
 clean: ## remove .venv, build output and caches
