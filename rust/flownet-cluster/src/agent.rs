@@ -316,8 +316,8 @@ impl Agent {
     fn start_task(&self, task: BuiltTask, name: &str) -> Result<(), WorkerFault> {
         let spec = task.prepared.spec().clone();
         let (ended, exited, task_id) = (Arc::clone(&self.ended), Arc::clone(&self.ended), spec.task_id);
-        let on_outcome = move |result: Result<(), TaskError>| {
-            ended.push(TaskEnd { task: task_id, error: result.err() });
+        let on_outcome = move |result: Result<(), TaskError>, has_run| {
+            ended.push(TaskEnd { task: task_id, error: result.err(), has_run });
         };
         task.prepared.set_monitor(&Waker::from(Arc::clone(&self.ended)));
         let started = task.prepared.start(task.chain, name, on_outcome, move || exited.changed.notify_waiters());

@@ -165,6 +165,8 @@ pub(crate) struct Inspection {
 pub(crate) struct TaskEnd {
     pub(crate) task: u32,
     pub(crate) error: Option<TaskError>,
+    /// Whether it had come to run.
+    pub(crate) has_run: bool,
 }
 
 /// What a task says of a checkpoint.

@@ -80,6 +80,8 @@ pub(crate) struct Task<C: Chain + ?Sized = dyn Chain> {
     pub(crate) ending: Option<bool>,
     /// The input has ended and the operators have finished: `drain` of that end.
     pub(crate) ended: Option<bool>,
+    /// The operators are open, with what they had kept.
+    pub(crate) has_run: bool,
 }
 
 pub(crate) enum Step {
@@ -99,8 +101,8 @@ pub(crate) enum Step {
 
 impl<C: Chain + ?Sized> Task<C> {
     /// Runs the task to its end, whatever that is, and gives everything back. `on_failure` is called as soon as it has
-    /// failed.
-    pub(crate) fn run(mut self, name: &str, on_failure: impl FnOnce(&TaskError)) -> Result<(), TaskError> {
+    /// failed, with whether it had come to run.
+    pub(crate) fn run(mut self, name: &str, on_failure: impl FnOnce(&TaskError, bool)) -> Result<(), TaskError> {
         let ran = catching(name, || self.run_chain());
         let (ran, closed) = match ran {
             Err(error) => {
@@ -124,8 +126,8 @@ impl<C: Chain + ?Sized> Task<C> {
         ran
     }
 
-    fn fail(&self, error: &TaskError, on_failure: impl FnOnce(&TaskError)) {
-        on_failure(error);
+    fn fail(&self, error: &TaskError, on_failure: impl FnOnce(&TaskError, bool)) {
+        on_failure(error, self.has_run);
         let cause: Arc<str> = error.to_string().into();
         self.partitions.iter().for_each(|partition| partition.fail(Arc::clone(&cause)));
     }
@@ -134,6 +136,7 @@ impl<C: Chain + ?Sized> Task<C> {
         self.switch(TimeState::Busy);
         self.chain.open(&self.cx)?;
         self.restore()?;
+        self.has_run = true;
         if self.input.is_none() {
             self.outputs.pace.set_limit(self.chain.rate_limit())?;
         }

@@ -210,7 +210,7 @@ impl Driver {
     pub(super) fn feed(&mut self, input: Input) {
         self.machine.handle(input, self.began.elapsed());
         let state = self.machine.state();
-        self.has_run |= state == JobState::Running;
+        self.has_run |= self.machine.has_run();
         if state != JobState::Ended {
             // Whether the job has, or another attempt follows, is not the machine's to say.
             self.board.set_state(state);
@@ -239,7 +239,7 @@ impl Driver {
             }
             Event::Started { worker } => self.feed(Input::Started { worker }),
             Event::Faulty { fault: WorkerFault::Task { task, error }, .. } => {
-                self.feed(Input::TaskFailed { task, error });
+                self.feed(Input::TaskFailed { task, error, has_run: false });
             }
             Event::Faulty { fault: WorkerFault::Store(error), .. } => {
                 self.feed(Input::CheckpointsFailed { failure: Failure::Store { error } });
@@ -435,7 +435,7 @@ impl Driver {
                     self.task_ended(task);
                     self.feed(Input::TaskFinished { task });
                 }
-                Some(error) => self.feed(Input::TaskFailed { task, error }),
+                Some(error) => self.feed(Input::TaskFailed { task, error, has_run: end.has_run }),
             }
         }
     }

@@ -62,8 +62,8 @@ pub(crate) enum Input {
     Heartbeat { worker: u32 },
     /// A task ended well.
     TaskFinished { task: u32 },
-    /// A task could not be built, or ended with an error.
-    TaskFailed { task: u32, error: TaskError },
+    /// A task could not be built, or ended with an error: `has_run`, once its operators were open.
+    TaskFailed { task: u32, error: TaskError, has_run: bool },
     /// A worker could not do what it was asked.
     WorkerFailed { worker: u32, message: String },
     /// A worker's process ended or its connection closed, unasked.
@@ -235,6 +235,7 @@ pub(crate) struct JobMachine {
     /// An echo of a failure, and until when its root may still turn up.
     suspicion: Option<(Failure, Duration)>,
     outcome: Option<Outcome>,
+    has_run: bool,
     commands: VecDeque<Command>,
 }
 
@@ -259,6 +260,7 @@ impl JobMachine {
             stop: None,
             suspicion: None,
             outcome: None,
+            has_run: false,
             commands: VecDeque::new(),
         }
     }
@@ -278,7 +280,7 @@ impl JobMachine {
             Input::Started { worker } => self.advance(worker, Phase::Starting, Phase::Running, now),
             Input::Heartbeat { worker } => self.heard(worker, now),
             Input::TaskFinished { task } => self.task_finished(task, now),
-            Input::TaskFailed { task, error } => self.task_failed(task, error, now),
+            Input::TaskFailed { task, error, has_run } => self.task_failed(task, error, has_run, now),
             Input::WorkerFailed { worker, message } => self.fail(Failure::Worker { worker, message }, now),
             Input::WorkerLost { worker, how } => self.worker_lost(worker, how, now),
             Input::WorkerGone { worker } => self.worker_gone(worker),
@@ -308,6 +310,11 @@ impl JobMachine {
 
     pub(crate) fn state(&self) -> JobState {
         self.state
+    }
+
+    /// Whether the attempt came to run: all its tasks did, or one did and failed before all workers had said so.
+    pub(crate) fn has_run(&self) -> bool {
+        self.has_run
     }
 
     /// Whether the attempt ends by a failure, and the user has not told it to end.
@@ -354,6 +361,7 @@ impl JobMachine {
         }
         if self.all_reached(Phase::Running) {
             self.state = JobState::Running;
+            self.has_run = true;
             self.end_sources();
         }
     }
@@ -372,9 +380,11 @@ impl JobMachine {
         }
     }
 
-    fn task_failed(&mut self, task: u32, error: TaskError, now: Duration) {
+    fn task_failed(&mut self, task: u32, error: TaskError, has_run: bool, now: Duration) {
         let Some(&(worker, _)) = self.tasks.get(task as usize) else { return };
         self.heard(worker, now);
+        // One that was the victim of another says nothing of how far that had come.
+        self.has_run |= has_run && error.evidence() == Evidence::Cause;
         self.fail(Failure::Task { task, error }, now);
     }
 

@@ -77,7 +77,7 @@ impl Rig {
     }
 
     fn fail_task(&mut self, task: u32, error: TaskError) -> Vec<Command> {
-        self.handle(Input::TaskFailed { task, error })
+        self.handle(Input::TaskFailed { task, error, has_run: true })
     }
 
     /// Lets all workers that were told to go be gone, and says how it ended.
@@ -150,6 +150,30 @@ fn a_job_runs_from_launch_to_finish_when_everybody_answers() {
     assert_eq!(rig.handle(Input::WorkerGone { worker: 1 }), []);
     let ended = rig.handle(Input::WorkerGone { worker: 2 });
     assert_eq!(ended, [Command::End { outcome: Outcome::Finished }]);
+}
+
+#[test]
+fn a_job_has_come_to_run_once_one_of_its_tasks_did_and_failed_by_itself() {
+    let deployed = || {
+        let mut rig = Rig::new();
+        rig.handle(Input::Begin);
+        for worker in [1, 2] {
+            rig.handle(Input::Registered { worker });
+            rig.handle(Input::Deployed { worker });
+        }
+        // Of the other worker nobody has heard.
+        rig.handle(Input::Started { worker: 1 });
+        assert!(!rig.machine.has_run());
+        rig
+    };
+    for (error, has_run, expected) in
+        [(operator_error(), true, true), (operator_error(), false, false), (echo(), true, false)]
+    {
+        let mut rig = deployed();
+        rig.handle(Input::TaskFailed { task: 0, error, has_run });
+        assert_eq!(rig.machine.has_run(), expected);
+    }
+    assert!(Rig::running().machine.has_run());
 }
 
 #[test]
@@ -437,7 +461,7 @@ fn input() -> impl Strategy<Value = Input> {
         8 => worker.clone().prop_map(|worker| Input::Started { worker }),
         8 => worker.clone().prop_map(|worker| Input::Heartbeat { worker }),
         8 => task.clone().prop_map(|task| Input::TaskFinished { task }),
-        1 => (task, error).prop_map(|(task, error)| Input::TaskFailed { task, error }),
+        1 => (task, error, any::<bool>()).prop_map(|(task, error, has_run)| Input::TaskFailed { task, error, has_run }),
         1 => worker.clone().prop_map(|worker| Input::WorkerFailed { worker, message: "no".into() }),
         1 => worker.clone().prop_map(|worker| Input::WorkerLost { worker, how: killed() }),
         2 => worker.prop_map(|worker| Input::WorkerGone { worker }),

@@ -208,6 +208,7 @@ impl<C: Chain> Seat<C> {
             taken: None,
             ending: None,
             ended: None,
+            has_run: false,
         };
         Ok(Self { name: full_name(&spec), spec, task, gate, is_open: false, has_ended: false })
     }

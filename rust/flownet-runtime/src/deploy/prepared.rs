@@ -141,12 +141,13 @@ impl PreparedTask {
     /// Starts the task on a thread of its own. `worker_name` is how users know this worker.
     ///
     /// Both callbacks are called on that thread, once: `on_outcome` as soon as it is known how the task ends, which of one
-    /// that fails is before its user code closes; `on_exit` as the last thing it does.
+    /// that fails is before its user code closes, with whether it had come to run: its operators were open, with what they
+    /// had kept; `on_exit` as the last thing it does.
     pub fn start(
         self,
         chain: Box<dyn Chain>,
         worker_name: impl Into<String>,
-        on_outcome: impl FnOnce(Result<(), TaskError>) + Send + 'static,
+        on_outcome: impl FnOnce(Result<(), TaskError>, bool) + Send + 'static,
         on_exit: impl FnOnce() + Send + 'static,
     ) -> Result<TaskHandle, TaskError> {
         let mailbox = Mailbox::new();
@@ -175,13 +176,15 @@ impl PreparedTask {
             let (name, mailbox, outcome) = (name.clone(), mailbox.clone(), Arc::clone(&outcome));
             move || {
                 let mut on_outcome = Some(on_outcome);
-                let mut tell = |result: Result<(), TaskError>| {
+                let mut tell = |result: Result<(), TaskError>, has_run| {
                     if let Some(on_outcome) = on_outcome.take() {
-                        on_outcome(result);
+                        on_outcome(result, has_run);
                     }
                 };
-                let result = catching(&name, || parts.run(&name, mailbox, |error| tell(Err(error.clone()))));
-                tell(result.clone());
+                let on_failure = |error: &TaskError, has_run| tell(Err(error.clone()), has_run);
+                let result = catching(&name, || parts.run(&name, mailbox, on_failure));
+                // One that failed without a word of its own never began.
+                tell(result.clone(), result.is_ok());
                 let _ = outcome.set(result);
                 on_exit();
             }
@@ -286,7 +289,7 @@ struct TaskParts {
 }
 
 impl TaskParts {
-    fn run(self, name: &str, mailbox: Mailbox, on_failure: impl FnOnce(&TaskError)) -> Result<(), TaskError> {
+    fn run(self, name: &str, mailbox: Mailbox, on_failure: impl FnOnce(&TaskError, bool)) -> Result<(), TaskError> {
         let Self { cx, chain, max_record_bytes, writers, output_pools, output_inlets, gate, partitions, .. } = self;
         let (checkpointing, edges) = (self.checkpointing, self.edges);
         let parker = Arc::new(ThreadParker::current());
@@ -329,6 +332,7 @@ impl TaskParts {
             taken: None,
             ending: None,
             ended: None,
+            has_run: false,
         };
         task.run(name, on_failure)
     }

@@ -125,7 +125,7 @@ fn whoever_is_told_of_the_end_of_a_task_learns_how_it_ended() {
     let prepared = job.prepare(worker, &spec).unwrap();
     let (send, receive) = std::sync::mpsc::channel();
     let chain = Box::new(Sink::new(&Seen::default()));
-    let handle = prepared.start(chain, "here", move |result| send.send(result).unwrap(), || {}).unwrap();
+    let handle = prepared.start(chain, "here", move |result, _| send.send(result).unwrap(), || {}).unwrap();
     let told = receive.recv().unwrap();
     assert!(matches!(&told, Err(TaskError::Config(text)) if text.contains("poll_source")), "{told:?}");
     assert_eq!(handle.join(), told);

@@ -129,7 +129,7 @@ fn a_failure_is_told_before_the_chain_closes_and_a_failure_to_close_is_one() {
         let ((send, receive), (close, may_close)) = (channel(), channel());
         let told_first = polled.is_err();
         let chain = Box::new(Closing { polled, closed, may_close });
-        let tell = move |result| send.send(result).unwrap();
+        let tell = move |result, _| send.send(result).unwrap();
         let handle = job.prepare(worker, &spec).unwrap().start(chain, "here", tell, || {}).unwrap();
         if told_first {
             assert_eq!(receive.recv().unwrap(), expected);

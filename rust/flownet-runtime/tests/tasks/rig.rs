@@ -177,7 +177,7 @@ impl Job {
             task.connect(&addresses, |id| partitions.get(&(*worker, id)).cloned()).unwrap();
         }
         let start = |(worker, task, chain): (u32, PreparedTask, Box<dyn Chain>)| {
-            task.start(chain, format!("worker {worker}"), |_| {}, || {}).unwrap()
+            task.start(chain, format!("worker {worker}"), |_, _| {}, || {}).unwrap()
         };
         let tasks = prepared.into_iter().map(start).collect();
         Running { runtime: self.runtime, environments: self.environments, tasks }
