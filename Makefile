@@ -203,7 +203,7 @@ bench-checkpoints: build ## throughput and latency with a checkpoint a second, h
 	$(BIN)/python benches/python/checkpoints.py $(BENCH_ARGS)
 
 .PHONY: bench-state
-bench-state: build ## state larger than the memory for it: rate and memory beside state in memory (BENCH_ARGS="--keys 5000000 --hot")
+bench-state: build ## state larger than the memory for it: rate and memory beside state in memory (BENCH_ARGS="--keys 5000000 --hot"; with checkpoints, and going on: "--checkpoint 10s")
 	$(BIN)/python benches/python/state_on_disk.py $(BENCH_ARGS)
 
 .PHONY: lab

@@ -4,6 +4,10 @@ Each job runs in a process of its own, without workers, twice through all keys i
 disk nearly every record finds its key there: the worst there is. ``--hot`` takes nine of ten records from the first
 hundredth of the keys. The rate is of all records, the memory is the most that the process had in RAM beyond what it had
 before the job; pages that the system caches of the file are not in it.
+
+``--checkpoint 30s`` runs another job, on disk alone, which keeps a text of ``--value-bytes`` for each key: it makes all
+of them and is told to stop, and another process goes on from the checkpoint and changes each. State and checkpoints lie
+in ``--folder`` until the end: have room for four times the state.
 """
 
 from __future__ import annotations
@@ -11,14 +15,18 @@ from __future__ import annotations
 import argparse
 import json
 import resource
+import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import flownet as fn
+
+BATCH = 1000
 
 
 def records(keys: int, is_hot: bool) -> Iterator[tuple[int, int]]:
@@ -39,6 +47,20 @@ class Keeps(fn.KeyedProcessFunction[int, tuple[int, int], Any]):
         ctx.state["name"] = f"user {record[0]}"
 
 
+class KeepsText(fn.KeyedProcessFunction[int, int, Any]):
+    """A text for each key."""
+
+    def __init__(self, value_bytes: int) -> None:
+        self.rest = "." * value_bytes
+
+    def process(self, record: int, ctx: fn.ProcessContext[int]) -> None:
+        """Make it, or make it anew; a second record of a key has to find the first one's."""
+        is_found = "text" in ctx.state
+        if is_found is not (record < 0):
+            raise ValueError(f"the text of key {abs(record)} is {'there already' if is_found else 'gone'}")
+        ctx.state["text"] = f"{record}{self.rest}"
+
+
 def run(job: str, keys: int, is_hot: bool, memory: str | None) -> dict[str, float]:
     """Run one job here."""
     settings: dict[str, Any] = {} if memory is None else {"state_backend": "disk", "state_memory": memory}
@@ -53,9 +75,101 @@ def run(job: str, keys: int, is_hot: bool, memory: str | None) -> dict[str, floa
     return {"rate": 2 * keys / (time.perf_counter() - began), "mib": resident_mib() - before}
 
 
+def run_with_checkpoints(keys: int, folder: Path, given: argparse.Namespace) -> dict[str, Any]:
+    """Run the job of texts here: with nothing to go on from it makes them, and stops; else it goes on, and ends."""
+    goes_on = (folder / "checkpoints").exists()
+    last = 2 * keys if goes_on else keys
+    (folder / "state").mkdir(exist_ok=True)
+
+    def read(position: int | None) -> Iterator[tuple[int, list[int]] | None]:
+        for first in range(position or 0, last, BATCH):
+            behind = min(first + BATCH, last)
+            yield behind, [text_record(number, keys) for number in range(first, behind)]
+        while not goes_on:
+            yield None  # One that comes to its end has nothing to go on with.
+
+    env = fn.Environment(
+        state_backend="disk",
+        state_memory=given.memory,
+        state_dir=str(folder / "state"),
+        restart="none",
+        stop_timeout="1h",
+    )
+    env.enable_checkpointing(given.checkpoint, storage=str(folder / "checkpoints"), timeout="1h")
+    stream = env.from_resumable(read, batches=True).key_by(abs)
+    stream.process(KeepsText(given.value_bytes)).print()
+    before, began = resident_mib(), time.perf_counter()
+    with env.execute_async() as job:
+        waited_s = now = 0.0
+        has_all = False
+        while not has_all and (status := job.status()).state != "ended":
+            now, taken = time.perf_counter() - began, status.tasks[-1].records_in
+            waited_s, has_all = waited_s if taken else now, taken >= keys
+            time.sleep(0.05)
+        if not goes_on:
+            job.stop(drain=False)
+        made = job.wait().checkpoints
+    return {
+        "rate": keys / (now - waited_s),
+        "mib": resident_mib() - before,
+        "first_record_s": waited_s,
+        "checkpoints": len(made),
+        "checkpoint_s": [each.seconds for each in made],
+        "stood_still_s": [each.stood_still_seconds for each in made],
+        "written_mb": [each.written_bytes / 1e6 for each in made],
+        "state_mb": made[-1].bytes / 1e6,
+    }
+
+
+def text_record(number: int, keys: int) -> int:
+    """Make the record of a key; one below zero says that the key came before."""
+    key = 1 + number * 7919 % keys
+    return key if number < keys else -key
+
+
 def resident_mib() -> float:
     """Return the most that this process had in RAM so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def of_own_process(*arguments: str) -> dict[str, Any]:
+    """Run a job in another process."""
+    command = [sys.executable, str(Path(__file__)), *arguments]
+    told: dict[str, Any] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    return told
+
+
+def compare(keys: int, memory: str, given: argparse.Namespace) -> None:
+    """Run the jobs in memory and on disk."""
+    print(f"{keys:,} keys, {2 * keys:,} records; on disk with {memory} of memory")
+    for job in ("counts", "dicts"):
+        common = ["--keys", str(keys), *["--hot"] * given.hot]
+        here, there = (of_own_process(*common, "--one", job, of) for of in ("none", memory))
+        print(
+            f"{job}: in memory {here['rate']:,.0f} records/s, {here['mib']:.0f} MiB; "
+            f"on disk {there['rate']:,.0f} records/s ({there['rate'] / here['rate']:.2f}), {there['mib']:.0f} MiB"
+        )
+
+
+def compare_with_checkpoints(keys: int, memory: str, given: argparse.Namespace) -> None:
+    """Run the job of texts, and go on with it."""
+    print(f"{keys:,} texts of {given.value_bytes:,} bytes, {memory} of memory, a checkpoint each {given.checkpoint}")
+    common = ["--keys", str(keys), "--memory", memory, "--value-bytes", str(given.value_bytes)]
+    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
+        for phase in ("made", "gone on"):
+            told = of_own_process(*common, "--checkpoint", given.checkpoint, "--one", "texts", folder)
+            print(
+                f"{phase}: first record after {told['first_record_s']:.1f} s, {told['rate']:,.0f} records/s, "
+                f"{told['mib']:.0f} MiB; {told['checkpoints']} checkpoints of up to {told['state_mb']:,.0f} MB",
+                *(f"{what} {spread(told[what])}" for what in ("checkpoint_s", "stood_still_s", "written_mb")),
+                sep="; ",
+                flush=True,
+            )
+
+
+def spread(values: list[float]) -> str:
+    """Median, least and most."""
+    return f"{statistics.median(values):.2f} [{min(values):.2f}-{max(values):.2f}]"
 
 
 def main() -> None:
@@ -64,26 +178,27 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--memory", default="32MiB", help="state_memory of the jobs on disk")
     parser.add_argument("--hot", action="store_true")
+    parser.add_argument("--checkpoint", metavar="INTERVAL", help="the job of texts, with a checkpoint so often")
+    parser.add_argument("--value-bytes", type=int, default=1000, help="length of its texts")
+    parser.add_argument("--folder", help="where its state and checkpoints lie; default: that of temporary files")
     parser.add_argument("--smoke", action="store_true", help="a tiny size, to see that it runs")
-    parser.add_argument("--one", nargs=2, metavar=("JOB", "MEMORY"), help=argparse.SUPPRESS)
+    parser.add_argument("--one", nargs=2, metavar=("JOB", "WITH"), help=argparse.SUPPRESS)
     given = parser.parse_args()
-    keys, memory = (2000, "64KiB") if given.smoke else (given.keys, given.memory)
     if given.one:
         job, of = given.one
-        print(json.dumps(run(job, keys, given.hot, None if of == "none" else of)))
+        if job == "texts":
+            told = run_with_checkpoints(given.keys, Path(of), given)
+        else:
+            told = run(job, given.keys, given.hot, None if of == "none" else of)
+        print(json.dumps(told))
         return
-    print(f"{keys:,} keys, {2 * keys:,} records; on disk with {memory} of memory")
-    for job in ("counts", "dicts"):
-        found = {}
-        for of in ("none", memory):
-            command = [sys.executable, str(Path(__file__)), "--keys", str(keys), "--one", job, of]
-            command += ["--hot"] * given.hot + ["--smoke"] * given.smoke
-            found[of] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-        here, there = found["none"], found[memory]
-        print(
-            f"{job}: in memory {here['rate']:,.0f} records/s, {here['mib']:.0f} MiB; "
-            f"on disk {there['rate']:,.0f} records/s ({there['rate'] / here['rate']:.2f}), {there['mib']:.0f} MiB"
-        )
+    keys, memory = (2000, "64KiB") if given.smoke else (given.keys, given.memory)
+    if given.checkpoint is None:
+        compare(keys, memory, given)
+    if given.smoke and given.checkpoint is None:
+        given.checkpoint = "50ms"
+    if given.checkpoint is not None:
+        compare_with_checkpoints(keys, memory, given)
 
 
 if __name__ == "__main__":
