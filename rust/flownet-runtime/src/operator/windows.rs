@@ -6,126 +6,23 @@
 //!   be looked at by that clock.
 //! - I2: lateness is judged after windows have merged.
 
+mod at;
+mod calls;
+
 use std::sync::Arc;
 
+use self::at::{At, index};
+pub use self::calls::{Asked, Assigner, Calls, Trigger, TriggerCall, When};
 use super::late::Late;
 use super::sliced::BREATH_RECORDS;
 use super::{EventTime, Flow, Fold, Found, KeyedRecord, Medium, Operator};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
-use crate::snapshot::{Input, Restored, Snapshot};
+use crate::snapshot::{Restored, Snapshot};
 use crate::state::{Held, KeyGroupRange, KeyedState};
 use crate::time::{Clock, END_OF_TIME_MS, NO_TIMESTAMP};
 use crate::timer::{TimerKey, TimerService};
-use crate::window::{BuiltIn, Cell, Grid, TriggerResult, Window, WindowsOfKey};
-
-/// Which windows a record belongs to.
-#[derive(Clone, Copy, Debug)]
-pub enum Assigner {
-    /// Those of a grid.
-    Grid(Grid),
-    /// One that begins with it and lasts until a gap; those that overlap become one. No gap: the [`Calls`] know.
-    Session(Option<i64>),
-    /// One for all of time.
-    Global,
-}
-
-/// When a window's result goes out, and whether its records are then forgotten.
-#[derive(Clone, Copy, Debug)]
-pub struct Trigger {
-    /// When.
-    pub when: When,
-    /// Whether firing purges.
-    pub purges: bool,
-}
-
-/// Who says when.
-#[derive(Clone, Copy, Debug)]
-pub enum When {
-    /// A trigger of the product.
-    BuiltIn(BuiltIn),
-    /// The [`Calls`].
-    Own,
-}
-
-/// What users' functions say of windows.
-pub trait Calls<M: Medium>: Send {
-    /// What a trigger keeps for a window.
-    type Kept: Default + Send;
-
-    /// How long the session of this record lasts without another.
-    fn gap_ms(&mut self, record: &KeyedRecord<'_>, flow: &mut Flow<'_, '_, M>) -> Result<i64, TaskError>;
-
-    /// The trigger is asked.
-    fn trigger(
-        &mut self,
-        call: TriggerCall<'_>,
-        at: &mut Asked<'_, Self::Kept>,
-        flow: &mut Flow<'_, '_, M>,
-    ) -> Result<TriggerResult, TaskError>;
-
-    /// Windows have become one: the second's state goes to the first's.
-    fn merge_kept(
-        &mut self,
-        window: Window,
-        kept: &mut Self::Kept,
-        other: Self::Kept,
-        token: M::Token<'_>,
-    ) -> Result<(), TaskError>;
-
-    /// Shows what a trigger keeps for a window.
-    fn inspect<'m>(
-        &self,
-        token: M::Token<'m>,
-        of: (&[u8], Option<Window>),
-        kept: &Self::Kept,
-        found: &mut Found<M::Record<'m>>,
-    ) -> Result<(), TaskError> {
-        let _ = (token, of, kept, found);
-        Ok(())
-    }
-
-    /// Writes out what a trigger keeps. `key` decodes to its key, for errors.
-    fn write_kept(
-        &self,
-        token: M::Token<'_>,
-        key: &[u8],
-        kept: &Self::Kept,
-        out: &mut Vec<u8>,
-    ) -> Result<(), TaskError>;
-
-    /// Reads back what [`write_kept`](Self::write_kept) wrote, and no more.
-    fn read_kept(&self, token: M::Token<'_>, input: &mut Input<'_>) -> Result<Self::Kept, TaskError>;
-
-    /// Prepares the subtask.
-    fn open(&mut self, token: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError>;
-}
-
-/// What a trigger is asked about.
-#[derive(Clone, Copy, Debug)]
-pub enum TriggerCall<'a> {
-    /// A record has come.
-    Record(&'a KeyedRecord<'a>),
-    /// A clock has come to a time it asked for.
-    Time(Clock, i64),
-    /// Its window covers others now.
-    Merged,
-    /// Its window is forgotten.
-    Clear,
-}
-
-/// The window that a trigger is asked about.
-#[derive(Debug)]
-pub struct Asked<'a, K> {
-    /// Which one.
-    pub window: Window,
-    /// What the trigger keeps for it.
-    pub kept: &'a mut K,
-    /// The watermark.
-    pub watermark_ms: i64,
-    /// Times that it asks for, and those it asks for no more: by which clock, and whether it does.
-    pub timers: Vec<(Clock, i64, bool)>,
-}
+use crate::window::{BuiltIn, Window, WindowsOfKey};
 
 /// A fold over windows of each key.
 pub struct Windows<F, V, C, T> {
@@ -143,13 +40,6 @@ pub struct Windows<F, V, C, T> {
     /// The last millisecond that is over on the wall.
     wall_ms: i64,
     scratch: Vec<Window>,
-}
-
-const fn index(clock: Clock) -> usize {
-    match clock {
-        Clock::Processing => 0,
-        Clock::Event => 1,
-    }
 }
 
 impl<F, V, C, T> Windows<F, V, C, T> {
@@ -182,109 +72,6 @@ impl<F, V, C, T> Windows<F, V, C, T> {
             Clock::Event => self.time.of(hash),
             Clock::Processing => self.wall_ms,
         }
-    }
-}
-
-/// The parts of an operator that one window is worked on with.
-struct At<'a, F, C> {
-    fold: &'a mut F,
-    calls: &'a mut C,
-    trigger: Trigger,
-    clock: Clock,
-    clock_ms: i64,
-    watermark_ms: i64,
-    key: &'a [u8],
-}
-
-impl<F, C> At<'_, F, C> {
-    fn ask<M, V, T>(
-        &mut self,
-        call: TriggerCall<'_>,
-        cell: &mut Cell<V, T>,
-        flow: &mut Flow<'_, '_, M>,
-    ) -> Result<TriggerResult, TaskError>
-    where
-        M: Medium,
-        C: Calls<M, Kept = T>,
-    {
-        let mut result = match (self.trigger.when, call) {
-            (When::BuiltIn(trigger), TriggerCall::Record(record)) => {
-                cell.on_record(trigger, record.timestamp_ms, self.clock_ms)
-            }
-            (When::BuiltIn(trigger), TriggerCall::Time(clock, time_ms)) if clock == self.clock => {
-                cell.on_time(trigger, time_ms)
-            }
-            (When::BuiltIn(_), _) => TriggerResult::CONTINUE,
-            (When::Own, call) => {
-                let window = cell.window;
-                let mut asked =
-                    Asked { window, kept: &mut cell.kept, watermark_ms: self.watermark_ms, timers: Vec::new() };
-                let result = self.calls.trigger(call, &mut asked, flow)?;
-                for (clock, time_ms, is_set) in asked.timers {
-                    if is_set {
-                        cell.set_timer(index(clock), time_ms)
-                    } else {
-                        cell.delete_timer(index(clock), time_ms)
-                    }
-                }
-                result
-            }
-        };
-        result.purges |= result.fires && self.trigger.purges;
-        Ok(result)
-    }
-
-    fn follow<M, V, T>(
-        &mut self,
-        result: TriggerResult,
-        cell: &mut Cell<V, T>,
-        flow: &mut Flow<'_, '_, M>,
-    ) -> Result<(), TaskError>
-    where
-        M: Medium,
-        F: Fold<M, Value = V>,
-        V: Default,
-    {
-        if result.fires {
-            self.fold.on_watermark(self.watermark_ms);
-            let before = std::mem::replace(&mut flow.timestamp_ms, cell.window.max_ms());
-            self.fold.emit(cell.window, self.key, &mut cell.value, flow)?;
-            flow.timestamp_ms = before;
-        }
-        if result.purges {
-            self.fold.purge(&mut cell.value);
-        }
-        Ok(())
-    }
-
-    /// Looks at one window by one clock; whether it is to be forgotten.
-    fn look<M, V, T>(
-        &mut self,
-        cell: &mut Cell<V, T>,
-        (clock, time_ms, over_ms): (Clock, i64, i64),
-        flow: &mut Flow<'_, '_, M>,
-    ) -> Result<bool, TaskError>
-    where
-        M: Medium,
-        F: Fold<M, Value = V>,
-        C: Calls<M, Kept = T>,
-        V: Default,
-    {
-        while let Some(due_ms) = cell.take_timer(index(clock), time_ms) {
-            let result = self.ask(TriggerCall::Time(clock, due_ms), cell, flow)?;
-            self.follow(result, cell, flow)?;
-        }
-        if matches!(self.trigger.when, When::BuiltIn(_)) {
-            // One that fires by the clock may be due more than once, where time took a leap.
-            loop {
-                let result = self.ask(TriggerCall::Time(clock, time_ms), cell, flow)?;
-                if !result.fires {
-                    break;
-                }
-                self.follow(result, cell, flow)?;
-            }
-        }
-        Ok(clock == self.clock && over_ms <= time_ms)
     }
 }
 
