@@ -65,11 +65,22 @@ def run(job: str, keys: int, is_hot: bool, memory: str | None) -> dict[str, floa
     """Run one job here."""
     settings: dict[str, Any] = {} if memory is None else {"state_backend": "disk", "state_memory": memory}
     env = fn.Environment(**settings)
-    stream = env.from_iterable(lambda subtask, subtasks: records(keys, is_hot)).key_by(0)
+    source = env.from_iterable(lambda subtask, subtasks: records(keys, is_hot))
+    if job in ("tumbling", "sessions"):
+        strategy = fn.WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(1)
+        source = source.assign_timestamps_and_watermarks(strategy)
+    stream = source.key_by(0)
+    results: Any
     if job == "dicts":
-        stream.process(Keeps()).print()
+        results = stream.process(Keeps())
+    elif job == "tumbling":
+        # One window has all keys.
+        results = stream.window(fn.Tumbling(f"{2 * keys}ms", time="event")).count()
+    elif job == "sessions":
+        results = stream.window(fn.Session(f"{2 * keys}ms", time="event")).count()
     else:
-        stream.count().filter(lambda pair: False).print()
+        results = stream.count()
+    results.filter(lambda result: False).print()
     before, began = resident_mib(), time.perf_counter()
     env.execute()
     return {"rate": 2 * keys / (time.perf_counter() - began), "mib": resident_mib() - before}
@@ -142,7 +153,7 @@ def of_own_process(*arguments: str) -> dict[str, Any]:
 def compare(keys: int, memory: str, given: argparse.Namespace) -> None:
     """Run the jobs in memory and on disk."""
     print(f"{keys:,} keys, {2 * keys:,} records; on disk with {memory} of memory")
-    for job in ("counts", "dicts"):
+    for job in ("counts", "dicts", "tumbling", "sessions"):
         common = ["--keys", str(keys), *["--hot"] * given.hot]
         here, there = (of_own_process(*common, "--one", job, of) for of in ("none", memory))
         print(

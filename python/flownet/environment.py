@@ -117,18 +117,17 @@ class Environment:
         How long a job that is stopped, by `Job.stop`, Ctrl-C or SIGTERM, may take to work off what is in flight; what
         takes longer is cancelled. Default: ``"10s"``.
     state_backend
-        Where keyed ``reduce``, ``count``, ``sum``, ... without windows and keyed process functions keep what they keep
+        Where keyed ``reduce``, ``count``, ``sum``, ..., windows, joins and keyed process functions keep what they keep
         by key. ``"memory"``: all of it in memory. ``"disk"``: what was touched lately in memory, up to
         ``state_memory``, the rest on disk, encoded as in a checkpoint. Slower where keys come back from disk, and
-        values have to be such as checkpoints can keep. Windows, joins, timers and broadcast state lie in memory; a
-        `MistakeWarning` names windows and joins. A job may change from one to the other, at a checkpoint or a
-        savepoint. Default: ``"memory"``.
+        values have to be such as checkpoints can keep. Timers and broadcast state lie in memory all the same. A job may
+        change from one to the other, at a checkpoint or a savepoint. Default: ``"memory"``.
     state_memory
         With ``state_backend="disk"``: memory of a worker for that state, ``"1GiB"`` or a number of bytes, from 1 KiB.
         The subtasks on the worker that keep such state have equal parts of it. What a key takes is estimated: eight
-        times what is written of it, and 32 bytes, of a process function 280, and its place in the table. What one key
-        keeps is in memory whole when it is touched. Checkpoints that are written whole, and those that a job goes on
-        from, take memory beside that. Default: 512 MiB.
+        times what is written of it, and 32 bytes, of a process function 280, of a join four times and 96 bytes, and its
+        place in the table. What one key keeps is in memory whole when it is touched. Checkpoints that are written
+        whole, and those that a job goes on from, take memory beside that. Default: 512 MiB.
     state_dir
         With ``state_backend="disk"``: folder for that state on each worker; it is made where it is not there. Files in
         it have no names and are gone when their process is, however it ends. None: the folder for temporary files,
@@ -714,8 +713,6 @@ class Environment:
         here = settings["workers"] == 0
         resumes = settings["checkpoint_interval"] is not None
         _warn_of_loose_ends(dataflow)
-        if settings["state_backend"] == "disk":
-            _warn_of_state_in_memory(dataflow)
         # Where nothing is shipped, it is serialised all the same: every subtask of every run has a copy of its own.
         ship = None if here and settings["object_reuse"] else serialise.dumps
         plan = dataflow.build(parallelism, ship, settings["workers"])
@@ -785,16 +782,6 @@ def _warn_of_loose_ends(dataflow: Dataflow) -> None:
         text = (
             f"nothing takes the records of operator {node.name!r}: add a sink behind it, such as .print() or "
             ".collect(), or leave it out"
-        )
-        warn_user(MistakeWarning(text))
-
-
-def _warn_of_state_in_memory(dataflow: Dataflow) -> None:
-    names = [repr(node.name) for node in dataflow.nodes if node.kind in ("window", "interval_join", "as_of_join")]
-    if names:
-        text = (
-            f'state_backend="disk" is not for windows and joins: {", ".join(names)} '
-            f"{'keep' if len(names) > 1 else 'keeps'} state in memory, whatever state_memory is"
         )
         warn_user(MistakeWarning(text))
 

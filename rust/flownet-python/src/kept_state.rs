@@ -202,12 +202,13 @@ impl<'a, 'py> Reader<'a, 'py> {
     /// The values of slices, of which windows are made.
     fn slices(&self, name: &str) -> Readable<()> {
         let mut slices = BTreeMap::new();
-        let read = |input: &mut Input<'a>| self.folded(input);
+        let read = |input: &mut Input<'_>| self.folded(input);
         self.from.read_slices(name, read, |start_ms, record, value| {
-            slices.insert((start_ms, record.key), (record.key_value(), value));
+            slices.insert((start_ms, record.key.to_vec()), (record.key_value().to_vec(), value));
+            Ok(())
         })?;
         for ((start_ms, _), (key, value)) in slices {
-            let key = decode(self.py, key, &self.classes)?;
+            let key = decode(self.py, &key, &self.classes)?;
             let place = Place { key: Some(&key), window: Some((start_ms, None)), time_ms: None };
             self.add("value", "value", place, value)?;
         }
@@ -247,7 +248,7 @@ impl<'a, 'py> Reader<'a, 'py> {
     }
 
     /// The value of a fold, as it shows itself: that of a mean is the sum and how many there are.
-    fn folded(&self, input: &mut Input<'a>) -> Readable<Bound<'py, PyAny>> {
+    fn folded(&self, input: &mut Input<'_>) -> Readable<Bound<'py, PyAny>> {
         let none = || self.py.None().into_bound(self.py);
         Ok(match self.fold {
             "count" => PyInt::new(self.py, input.varint()?).into_any(),
@@ -276,18 +277,18 @@ impl<'a, 'py> Reader<'a, 'py> {
         })
     }
 
-    fn number(&self, input: &mut Input<'a>) -> Readable<Option<Bound<'py, PyAny>>> {
+    fn number(&self, input: &mut Input<'_>) -> Readable<Option<Bound<'py, PyAny>>> {
         take_number_object(self.py, input, |input| self.value(input))
     }
 
-    fn option(&self, input: &mut Input<'a>) -> Readable<Option<Bound<'py, PyAny>>> {
+    fn option(&self, input: &mut Input<'_>) -> Readable<Option<Bound<'py, PyAny>>> {
         match input.byte()? {
             0 => Ok(None),
             _ => self.value(input).map(Some),
         }
     }
 
-    fn value(&self, input: &mut Input<'a>) -> Readable<Bound<'py, PyAny>> {
+    fn value(&self, input: &mut Input<'_>) -> Readable<Bound<'py, PyAny>> {
         Ok(decode(self.py, input.block()?, &self.classes)?)
     }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeAlias
+
 from hypothesis import strategies as st
 
 from .oracle import Assigner, Record, Session, Sliding, Tumbling, Watermark
@@ -52,3 +54,20 @@ def grids_and_lateness(draw: st.DrawFn) -> tuple[Assigner, int]:
 def gap_of(value: int) -> int:
     """Give the gap of a record by its value: 1 to 21 ms."""
     return 1 + abs(value) % 21
+
+
+Place: TypeAlias = dict[str, Any]
+"""Settings that results must not depend on: how many subtasks there are, and where their state lies."""
+
+
+BOTH: list[Place] = [{}, {"state_backend": "disk", "state_memory": "1KiB"}]
+"""State in memory, or on disk with room in memory for a key or two."""
+
+
+def places() -> st.SearchStrategy[Place]:
+    """Few subtasks, with state in memory or on disk."""
+    return st.builds(
+        lambda parallelism, place: {"parallelism": parallelism, **place},
+        st.sampled_from([1, 2, 3]),
+        st.sampled_from(BOTH),
+    )

@@ -39,9 +39,9 @@ def pair_of(one: Record, other: Record) -> tuple[Any, ...]:
 
 
 def check_windows(
-    left: list[Record], right: list[Record], assigner: Assigner, parallelism: int, punctual: bool, workers: int
+    left: list[Record], right: list[Record], assigner: Assigner, place: streams.Place, punctual: bool, workers: int
 ) -> None:
-    env = fn.Environment(parallelism=parallelism, buffer_timeout="5ms")
+    env = fn.Environment(**place, buffer_timeout="5ms")
     joined = timed(env, left, punctual).join(timed(env, right, punctual))
     by_key = joined.where(lambda item: item[1]).equal_to(lambda item: item[1])
     found = by_key.window(scripted.window_of(assigner)).apply(pair).collect()
@@ -59,19 +59,19 @@ def check_windows(
 
 
 @settings(max_examples=40)
-@given(streams.unordered(20), streams.unordered(20), WINDOWS, st.sampled_from([1, 2, 3]), st.booleans())
+@given(streams.unordered(20), streams.unordered(20), WINDOWS, streams.places(), st.booleans())
 def test_a_join_of_windows_is_their_product(
-    left: list[Record], right: list[Record], assigner: Assigner, parallelism: int, punctual: bool
+    left: list[Record], right: list[Record], assigner: Assigner, place: streams.Place, punctual: bool
 ) -> None:
-    check_windows(left, right, assigner, parallelism, punctual, workers=0)
+    check_windows(left, right, assigner, place, punctual, workers=0)
 
 
 @settings(max_examples=4)
-@given(streams.unordered(20), streams.unordered(20), WINDOWS, st.sampled_from([1, 2, 3]), st.booleans())
+@given(streams.unordered(20), streams.unordered(20), WINDOWS, streams.places(), st.booleans())
 def test_a_join_of_windows_is_their_product_in_two_workers(
-    left: list[Record], right: list[Record], assigner: Assigner, parallelism: int, punctual: bool
+    left: list[Record], right: list[Record], assigner: Assigner, place: streams.Place, punctual: bool
 ) -> None:
-    check_windows(left, right, assigner, parallelism, punctual, workers=2)
+    check_windows(left, right, assigner, place, punctual, workers=2)
 
 
 @dataclass(frozen=True)
@@ -104,12 +104,12 @@ def intervals() -> st.SearchStrategy[Between]:
 class Shape:
     """How a job runs, which its results must not depend on."""
 
-    parallelism: int
+    place: streams.Place
     chained: bool
     punctual: bool
 
 
-SHAPES = st.builds(Shape, st.sampled_from([1, 2, 3]), st.booleans(), st.booleans())
+SHAPES = st.builds(Shape, streams.places(), st.booleans(), st.booleans())
 
 
 def keyed(env: fn.Environment, records: list[Record], shape: Shape) -> fn.KeyedStream[str, Item]:
@@ -118,7 +118,7 @@ def keyed(env: fn.Environment, records: list[Record], shape: Shape) -> fn.KeyedS
 
 
 def check_interval(left: list[Record], right: list[Record], between: Between, shape: Shape, workers: int) -> None:
-    env = fn.Environment(parallelism=shape.parallelism, buffer_timeout="5ms")
+    env = fn.Environment(**shape.place, buffer_timeout="5ms")
     join = keyed(env, left, shape).interval_join(keyed(env, right, shape))
     found, tuples = between.of(join).process(pair).collect(), between.of(join).process().collect()
     env.execute(workers)
@@ -157,7 +157,7 @@ def check_as_of(
     left: list[Record], right: list[Record], how: Literal["inner", "left"], shape: Shape, workers: int
 ) -> None:
     right = one_version_at_a_time(right)
-    env = fn.Environment(parallelism=shape.parallelism, buffer_timeout="5ms")
+    env = fn.Environment(**shape.place, buffer_timeout="5ms")
     joined = keyed(env, left, shape).as_of_join(keyed(env, right, shape), how)
     found = joined.process().collect()
     env.execute(workers)

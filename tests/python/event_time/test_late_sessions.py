@@ -14,25 +14,31 @@ from .test_windows_against_oracle import check_script
 SESSIONS = streams.assigners().filter(lambda assigner: isinstance(assigner, Session))
 
 
+@pytest.mark.parametrize("place", streams.BOTH)
 @pytest.mark.parametrize("lateness", [1, 20])
-def test_a_session_that_grows_behind_its_end_fires_once_more(lateness: int) -> None:
+def test_a_session_that_grows_behind_its_end_fires_once_more(lateness: int, place: streams.Place) -> None:
     """Not a second time with the next watermark."""
     arrivals: list[Record | Watermark] = [Watermark(45), Record("a", 0, 26), Record("a", 0, 6), Watermark(46)]
-    check_script(arrivals, Session(20), lateness, 1, True, workers=0)
+    check_script(arrivals, Session(20), lateness, place, True, workers=0)
 
 
 @settings(max_examples=80)
-@given(streams.arrivals(), SESSIONS, st.integers(1, 60), st.sampled_from([1, 2, 3]), st.booleans())
-@example([Watermark(145), Record("a", 0, 145), Record("a", 0, 144)], Session(1), 1, 1, False)
+@given(streams.arrivals(), SESSIONS, st.integers(1, 60), streams.places(), st.booleans())
+@example([Watermark(145), Record("a", 0, 145), Record("a", 0, 144)], Session(1), 1, {}, False)
 def test_sessions_take_late_records_as_by_brute_force(
-    arrivals: list[Record | Watermark], assigner: Assigner, lateness: int, parallelism: int, chained: bool
+    arrivals: list[Record | Watermark], assigner: Assigner, lateness: int, place: streams.Place, chained: bool
 ) -> None:
-    check_script(arrivals, assigner, lateness, parallelism, chained, workers=0)
+    check_script(arrivals, assigner, lateness, place, chained, workers=0)
 
 
 @settings(max_examples=80)
-@given(streams.arrivals(), SESSIONS, st.integers(1, 60), st.booleans(), st.none() | st.integers(1, 5))
+@given(streams.arrivals(), SESSIONS, st.integers(1, 60), streams.places(), st.booleans(), st.none() | st.integers(1, 5))
 def test_sessions_with_triggers_take_late_records_as_by_brute_force(
-    arrivals: list[Record | Watermark], assigner: Assigner, lateness: int, purging: bool, every: int | None
+    arrivals: list[Record | Watermark],
+    assigner: Assigner,
+    lateness: int,
+    place: streams.Place,
+    purging: bool,
+    every: int | None,
 ) -> None:
-    check(arrivals, assigner, lateness, Rule(every=every, purging=purging), 2, True)
+    check(arrivals, assigner, lateness, Rule(every=every, purging=purging), place, True)

@@ -49,15 +49,21 @@ def by_brute_force(kind: str, records: list[Value], size: int, slide: int) -> li
     return sorted(results)
 
 
+class EachTime(fn.WatermarkGenerator[Any]):
+    """Says with each record how far time has come."""
+
+    def __init__(self, lateness: int) -> None:
+        self.lateness = lateness
+
+    def on_event(self, value: Any, timestamp_ms: int, output: Any) -> None:
+        output.emit_watermark(timestamp_ms - self.lateness - 1)
+
+    def on_periodic_emit(self, output: Any) -> None:
+        pass
+
+
 def by_flownet(kind: str, records: list[Value], size: int, slide: int, lateness: int) -> list[tuple[int, str]]:
-    class EachTime(fn.WatermarkGenerator[Value]):
-        def on_event(self, value: Value, timestamp_ms: int, output: Any) -> None:
-            output.emit_watermark(timestamp_ms - lateness - 1)
-
-        def on_periodic_emit(self, output: Any) -> None:
-            pass
-
-    strategy = fn.WatermarkStrategy.for_generator(EachTime()).with_timestamp_assigner(0)
+    strategy = fn.WatermarkStrategy.for_generator(EachTime(lateness)).with_timestamp_assigner(0)
     env = fn.Environment()
     keyed = env.from_collection(records).assign_timestamps_and_watermarks(strategy).key_by(lambda _: "k")
     window = keyed.window(fn.Sliding(ms(size), ms(slide))).with_window()
@@ -106,3 +112,21 @@ def test_a_key_of_several_forms_is_shown_as_the_windows_first_record_gave_it(dat
     starts = {start for at in times for start in range(at // slide * slide, at - size, -slide)}
     inside = {start: [key for at, key in records if start <= at < start + size] for start in starts}
     assert shown == {(start, repr(keys[0]), len(keys)) for start, keys in inside.items()}
+
+
+@pytest.mark.parametrize("memory", ["16KiB", "64KiB"])
+@pytest.mark.parametrize("kind", ["sum", "max"])
+def test_windows_are_the_same_as_keys_come_and_go_between_memory_and_disk(kind: str, memory: str) -> None:
+    """Few keys fit into memory, where each window changes the one before; many do not, for a while."""
+
+    def found(**place: Any) -> list[str]:
+        env = fn.Environment(buffer_timeout="1ms", **place)
+        strategy = fn.WatermarkStrategy.for_generator(EachTime(0)).with_timestamp_assigner(1)
+        times = [(at % (200 if at // 1000 % 2 else 7), at) for at in range(4000)]
+        keyed = env.from_collection(times).assign_timestamps_and_watermarks(strategy).key_by(0)
+        window = keyed.window(fn.Sliding("800ms", "100ms")).with_window()
+        results = getattr(window, kind)(1).collect()
+        env.execute(workers=0)
+        return sorted(map(repr, results))
+
+    assert found(state_backend="disk", state_memory=memory) == found()

@@ -34,10 +34,15 @@ def trigger_of(rule: Rule) -> Any:
 
 
 def check(
-    arrivals: list[Record | Watermark], assigner: Assigner, lateness: int, rule: Rule, parallelism: int, chained: bool
+    arrivals: list[Record | Watermark],
+    assigner: Assigner,
+    lateness: int,
+    rule: Rule,
+    place: streams.Place,
+    chained: bool,
 ) -> None:
     outcome = oracle.replay(arrivals, assigner, lateness, rule)
-    env = fn.Environment(parallelism=parallelism, buffer_timeout="5ms")
+    env = fn.Environment(**place, buffer_timeout="5ms")
     keyed = scripted.play(env, arrivals, chained).key_by(lambda item: item[1])
 
     def windowed() -> Any:
@@ -63,11 +68,16 @@ def check(
 
 
 @settings(max_examples=60)
-@given(streams.arrivals(), streams.assigners(), st.integers(0, 60), rules(), st.sampled_from([1, 2, 3]), st.booleans())
+@given(streams.arrivals(), streams.assigners(), st.integers(0, 60), rules(), streams.places(), st.booleans())
 def test_any_trigger_fires_as_by_brute_force(
-    arrivals: list[Record | Watermark], assigner: Assigner, lateness: int, rule: Rule, parallelism: int, chained: bool
+    arrivals: list[Record | Watermark],
+    assigner: Assigner,
+    lateness: int,
+    rule: Rule,
+    place: streams.Place,
+    chained: bool,
 ) -> None:
-    check(arrivals, assigner, lateness, rule, parallelism, chained)
+    check(arrivals, assigner, lateness, rule, place, chained)
 
 
 @settings(max_examples=30)
@@ -76,12 +86,12 @@ def test_any_trigger_fires_as_by_brute_force(
     streams.assigners().filter(lambda assigner: not isinstance(assigner, Session)),
     st.integers(0, 60),
     st.builds(Rule, every=st.none() | st.integers(1, 5), purging=st.booleans(), keeping=st.integers(1, 4)),
-    st.sampled_from([1, 2, 3]),
+    streams.places(),
 )
 def test_an_evictor_leaves_the_last_records_of_a_window(
-    arrivals: list[Record | Watermark], assigner: Assigner, lateness: int, rule: Rule, parallelism: int
+    arrivals: list[Record | Watermark], assigner: Assigner, lateness: int, rule: Rule, place: streams.Place
 ) -> None:
-    check(arrivals, assigner, lateness, rule, parallelism, chained=True)
+    check(arrivals, assigner, lateness, rule, place, chained=True)
 
 
 class Numbered(fn.ProcessWindowFunction[str, Item, Any]):
@@ -105,12 +115,12 @@ class Numbered(fn.ProcessWindowFunction[str, Item, Any]):
     streams.arrivals(),
     streams.assigners().filter(lambda assigner: not isinstance(assigner, Session)),
     st.integers(0, 60),
-    st.sampled_from([1, 2, 3]),
+    streams.places(),
 )
 def test_a_window_remembers_its_firings_and_a_key_those_of_all_its_windows(
-    arrivals: list[Record | Watermark], assigner: Assigner, lateness: int, parallelism: int
+    arrivals: list[Record | Watermark], assigner: Assigner, lateness: int, place: streams.Place
 ) -> None:
-    env = fn.Environment(parallelism=parallelism, buffer_timeout="5ms")
+    env = fn.Environment(**place, buffer_timeout="5ms")
     keyed = scripted.play(env, arrivals).key_by(lambda item: item[1])
     windowed = keyed.window(scripted.window_of(assigner)).allowed_lateness(scripted.ms(lateness))
     found = windowed.process(Numbered()).collect()

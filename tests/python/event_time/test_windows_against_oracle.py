@@ -63,11 +63,16 @@ FUNCTIONS: dict[str, tuple[Apply, Reference]] = {
 
 
 def check_script(
-    arrivals: list[Record | Watermark], assigner: Assigner, lateness: int, parallelism: int, chained: bool, workers: int
+    arrivals: list[Record | Watermark],
+    assigner: Assigner,
+    lateness: int,
+    place: streams.Place,
+    chained: bool,
+    workers: int,
 ) -> None:
     """Run all functions over windows of one script, and compare every firing and every late record."""
     outcome = oracle.replay(arrivals, assigner, lateness)
-    env = fn.Environment(parallelism=parallelism, buffer_timeout="5ms")
+    env = fn.Environment(**place, buffer_timeout="5ms")
     keyed = scripted.play(env, arrivals, chained).key_by(lambda item: item[1])
 
     def windowed() -> Any:
@@ -91,26 +96,26 @@ def check_script(
 
 
 @settings(max_examples=60)
-@given(streams.arrivals(), streams.grids_and_lateness(), st.sampled_from([1, 2, 3]), st.booleans())
+@given(streams.arrivals(), streams.grids_and_lateness(), streams.places(), st.booleans())
 def test_any_stream_fires_as_by_brute_force(
-    arrivals: list[Record | Watermark], windows: tuple[Assigner, int], parallelism: int, chained: bool
+    arrivals: list[Record | Watermark], windows: tuple[Assigner, int], place: streams.Place, chained: bool
 ) -> None:
-    check_script(arrivals, *windows, parallelism, chained, workers=0)
+    check_script(arrivals, *windows, place, chained, workers=0)
 
 
 @settings(max_examples=5)
-@given(streams.arrivals(), streams.grids_and_lateness(), st.sampled_from([1, 2, 3]), st.booleans())
+@given(streams.arrivals(), streams.grids_and_lateness(), streams.places(), st.booleans())
 def test_any_stream_fires_as_by_brute_force_in_two_workers(
-    arrivals: list[Record | Watermark], windows: tuple[Assigner, int], parallelism: int, chained: bool
+    arrivals: list[Record | Watermark], windows: tuple[Assigner, int], place: streams.Place, chained: bool
 ) -> None:
-    check_script(arrivals, *windows, parallelism, chained, workers=2)
+    check_script(arrivals, *windows, place, chained, workers=2)
 
 
 def check_spread(
     records: list[Record],
     assigner: Assigner,
     beyond: int,
-    parallelism: int,
+    place: streams.Place,
     chained: bool,
     punctual: bool,
     workers: int,
@@ -122,7 +127,7 @@ def check_spread(
         if punctual
         else fn.WatermarkStrategy.for_bounded_out_of_orderness(scripted.ms(bound))
     )
-    env = fn.Environment(parallelism=parallelism, buffer_timeout="5ms")
+    env = fn.Environment(**place, buffer_timeout="5ms")
     keyed = scripted.spread(env, records, strategy, chained).key_by(lambda item: item[1])
     collected = {
         name: apply(keyed.window(scripted.window_of(assigner)).with_window()).map(plain).collect()
@@ -139,31 +144,31 @@ def check_spread(
     streams.unordered(),
     streams.assigners(),
     st.integers(0, 20),
-    st.sampled_from([1, 2, 3]),
+    streams.places(),
     st.booleans(),
     st.booleans(),
 )
 def test_records_in_time_give_the_answer_of_a_batch(
-    records: list[Record], assigner: Assigner, beyond: int, parallelism: int, chained: bool, punctual: bool
+    records: list[Record], assigner: Assigner, beyond: int, place: streams.Place, chained: bool, punctual: bool
 ) -> None:
-    check_spread(records, assigner, beyond, parallelism, chained, punctual, workers=0)
+    check_spread(records, assigner, beyond, place, chained, punctual, workers=0)
 
 
 @settings(max_examples=5)
-@given(streams.unordered(), streams.assigners(), st.sampled_from([1, 2, 3]), st.booleans(), st.booleans())
+@given(streams.unordered(), streams.assigners(), streams.places(), st.booleans(), st.booleans())
 def test_records_in_time_give_the_answer_of_a_batch_in_two_workers(
-    records: list[Record], assigner: Assigner, parallelism: int, chained: bool, punctual: bool
+    records: list[Record], assigner: Assigner, place: streams.Place, chained: bool, punctual: bool
 ) -> None:
-    check_spread(records, assigner, 0, parallelism, chained, punctual, workers=2)
+    check_spread(records, assigner, 0, place, chained, punctual, workers=2)
 
 
 @settings(max_examples=30)
-@given(streams.arrivals(), streams.grids_and_lateness(), st.sampled_from([1, 3]))
+@given(streams.arrivals(), streams.grids_and_lateness(), streams.places())
 def test_windows_of_the_whole_stream_fire_as_those_of_one_key(
-    arrivals: list[Record | Watermark], windows: tuple[Assigner, int], parallelism: int
+    arrivals: list[Record | Watermark], windows: tuple[Assigner, int], place: streams.Place
 ) -> None:
     assigner, lateness = windows
-    env = fn.Environment(parallelism=parallelism, buffer_timeout="5ms")
+    env = fn.Environment(**place, buffer_timeout="5ms")
     stream = scripted.play(env, arrivals)
 
     def windowed() -> Any:
@@ -182,8 +187,11 @@ def test_windows_of_the_whole_stream_fire_as_those_of_one_key(
         assert by_key(("", window, value) for window, value in found) == expected, name
 
 
+@pytest.mark.parametrize("place", [{}, {"state_backend": "disk", "state_memory": "16KiB"}], ids=["memory", "disk"])
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
-def test_many_records_in_disorder_give_the_answer_of_a_batch(parallelism: int, workers: int) -> None:
+def test_many_records_in_disorder_give_the_answer_of_a_batch(
+    place: streams.Place, parallelism: int, workers: int
+) -> None:
     """Enough for many buffers and many watermarks, over windows of every kind at once."""
     chance = random.Random(12)
     records = [
@@ -192,7 +200,7 @@ def test_many_records_in_disorder_give_the_answer_of_a_batch(parallelism: int, w
     ]
     assigners: list[Assigner] = [oracle.Tumbling(1_000, 300), oracle.Sliding(3_000, 700), Session(250)]
     bound = scripted.disorder_of(records)
-    env = fn.Environment(parallelism=parallelism)
+    env = fn.Environment(parallelism=parallelism, **place)
     strategy = fn.WatermarkStrategy.for_generator(scripted.Punctual(bound))
     keyed = scripted.spread(env, records, strategy).key_by(lambda item: item[1])
     collected: list[Any] = [

@@ -60,12 +60,10 @@ class Remembers(fn.KeyedProcessFunction[int, tuple[int, int], str]):
         yield f"{ctx.key} {kept}"
 
 
-def job(out: Path, *, rate: float | None = None, fails: Path | None = None, **settings: Any) -> fn.Environment:
+def functions(out: Path, *, rate: float | None = None, fails: Path | None = None, **settings: Any) -> fn.Environment:
+    """Folds and functions by key."""
     env = fn.Environment(buffer_timeout="5ms", restart="fixed:3:10ms", **settings)
-    source = env.from_collection(NUMBERS, rate_limit=rate).uid("numbers")
-    # What a key is told depends on the order of its records: they come by one subtask.
-    if fails is not None:
-        source = source.map(FailsOnce(NUMBERS[-200], fails)).set_parallelism(1)
+    source = numbers(env, rate, fails)
     source.key_by(0).process(Remembers()).uid("remembers").write_text(out / "remembers").uid("one")
     counts = source.key_by(0).count().uid("counts").map(repr)
     counts.write_text(out / "counts").uid("two")
@@ -74,20 +72,77 @@ def job(out: Path, *, rate: float | None = None, fails: Path | None = None, **se
     return env
 
 
+def numbers(env: fn.Environment, rate: float | None, fails: Path | None) -> fn.Stream[tuple[int, int]]:
+    source: fn.Stream[tuple[int, int]] = env.from_collection(NUMBERS, rate_limit=rate).uid("numbers")
+    # What a key is told depends on the order of its records: they come by one subtask.
+    return source if fails is None else source.map(FailsOnce(NUMBERS[-200], fails)).set_parallelism(1)
+
+
+class EveryThird(fn.Trigger[Any]):
+    """Fires with every third record of a window, which it counts."""
+
+    def on_element(self, value: Any, timestamp_ms: int, window: fn.Window, ctx: Any) -> fn.TriggerResult:
+        ctx.state["count"] = ctx.state.get("count", 0) + 1
+        return fn.TriggerResult.FIRE if ctx.state["count"] % 3 == 0 else fn.TriggerResult.CONTINUE
+
+
+def windows(out: Path, *, rate: float | None = None, fails: Path | None = None, **settings: Any) -> fn.Environment:
+    """Windows and joins of all kinds, over times with a gap in the middle."""
+    env = fn.Environment(buffer_timeout="5ms", restart="fixed:3:10ms", **settings)
+    strategy = fn.WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(
+        lambda record: record[1] + (1000 if record[1] > RECORDS // 2 else 0)
+    )
+    timed = numbers(env, rate, fails).assign_timestamps_and_watermarks(strategy).set_parallelism(1).uid("times")
+    keyed = timed.key_by(0)
+    kinds: dict[str, Any] = {
+        "tumbling": keyed.window(fn.Tumbling("900ms", time="event")).sum(1),
+        "late": keyed.window(fn.Tumbling("500ms", time="event")).allowed_lateness("700ms").count(),
+        "sliding": keyed.window(fn.Sliding("1200ms", "300ms", time="event")).max(1),
+        "lists": keyed.window(fn.Sliding("800ms", "400ms", time="event")).process(described),
+        "sessions": keyed.window(fn.Session("450ms", time="event")).sum(1),
+        "triggered": keyed.window(fn.Global()).trigger(EveryThird()).sum(1),
+    }
+    others = timed.map(lambda record: (record[0], -record[1])).set_parallelism(1).key_by(0)
+    kinds["near"] = keyed.interval_join(others).between("-500ms", "0ms").process()
+    kinds["as of"] = keyed.as_of_join(others).process()
+    joined = timed.join(others).where(lambda record: record[0]).equal_to(lambda record: record[0])
+    kinds["joined"] = joined.window(fn.Tumbling("800ms", time="event")).apply(lambda one, other: (one, other))
+    for name, results in kinds.items():
+        results.uid(name).map(repr).write_text(out / name).uid(f"files of {name}")
+    return env
+
+
+def described(key: int, window: fn.Window, records: list[tuple[int, int]]) -> Iterator[Any]:
+    yield key, window.start_ms, sorted(records)
+
+
 def joined(one: tuple[int, str], other: tuple[int, str]) -> tuple[int, str]:
     return one[0], one[1] + other[1]
 
 
 def said(out: Path) -> dict[str, list[str]]:
-    return {part: lines(out / part) for part in ("remembers", "counts", "texts")}
+    parts = (part for part in out.iterdir() if any(part.glob("*.txt")))
+    return {part.name: lines(part) for part in parts}
+
+
+Job = Callable[..., fn.Environment]
+
+JOBS: dict[str, Job] = {"functions": functions, "windows": windows}
+
+
+@pytest.fixture(scope="module", params=JOBS)
+def job(request: pytest.FixtureRequest) -> Job:
+    return JOBS[request.param]
 
 
 @pytest.fixture(scope="module")
-def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+def expected(job: Job, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """What the job writes with its state in memory."""
     out = tmp_path_factory.mktemp("memory")
     job(out).execute()
-    return said(out)
+    written = said(out)
+    assert len(written) in (3, 9)
+    return written
 
 
 def on_disk(folder: Path, **more: Any) -> dict[str, Any]:
@@ -108,7 +163,7 @@ def bytes_in(folder: Path) -> int:
 
 
 def test_state_many_times_its_memory_is_as_in_memory(
-    workers: int, expected: dict[str, list[str]], tmp_path: Path
+    job: Job, workers: int, expected: dict[str, list[str]], tmp_path: Path
 ) -> None:
     job(tmp_path, parallelism=2, **on_disk(tmp_path)).execute(workers)
     assert said(tmp_path) == expected
@@ -139,19 +194,20 @@ def test_what_has_no_room_lies_in_a_file_without_a_name_that_ends_with_the_job(t
 
 
 def test_a_job_that_fails_goes_on_with_its_state_on_disk(
-    workers: int, expected: dict[str, list[str]], tmp_path: Path
+    job: Job, workers: int, expected: dict[str, list[str]], tmp_path: Path
 ) -> None:
     env = job(tmp_path, rate=3000, fails=tmp_path / "failed", parallelism=2, **on_disk(tmp_path))
     env.enable_checkpointing("50ms", storage=tmp_path / "checkpoints")
     result = env.execute(workers)
     assert result.restarted == 1
     assert said(tmp_path) == expected
-    kept = state.read(tmp_path / "checkpoints")
-    assert kept.values("counts") == Counter(key for key, _ in NUMBERS)
+    if job is functions:
+        kept = state.read(tmp_path / "checkpoints")
+        assert kept.values("counts") == Counter(key for key, _ in NUMBERS)
 
 
 def test_a_worker_that_is_killed_loses_no_state_and_leaves_no_file(
-    child_pids: Callable[[], set[int]], expected: dict[str, list[str]], tmp_path: Path
+    job: Job, child_pids: Callable[[], set[int]], expected: dict[str, list[str]], tmp_path: Path
 ) -> None:
     """Twice, each time when there is a checkpoint of what came since: what was on disk comes from there."""
     env = job(tmp_path, rate=1000, parallelism=2, **on_disk(tmp_path))
@@ -170,8 +226,9 @@ def test_a_worker_that_is_killed_loses_no_state_and_leaves_no_file(
     assert all(restart.resumed_from is not None for restart in result.restarts)
     assert said(tmp_path) == expected
     assert list((tmp_path / "state").iterdir()) == []
-    kept = state.read(tmp_path / "checkpoints")
-    assert kept.values("counts") == Counter(key for key, _ in NUMBERS)
+    if job is functions:
+        kept = state.read(tmp_path / "checkpoints")
+        assert kept.values("counts") == Counter(key for key, _ in NUMBERS)
 
 
 def test_a_checkpoint_and_going_on_from_it_take_less_memory_than_the_state(tmp_path: Path) -> None:
@@ -192,7 +249,7 @@ def test_a_checkpoint_and_going_on_from_it_take_less_memory_than_the_state(tmp_p
 
 def test_a_damaged_piece_of_state_is_an_error_that_names_it(workers: int, tmp_path: Path) -> None:
     def run() -> None:
-        env = job(tmp_path, rate=2000, parallelism=2, **on_disk(tmp_path))
+        env = functions(tmp_path, rate=2000, parallelism=2, **on_disk(tmp_path))
         env.enable_checkpointing("1h", storage=tmp_path / "checkpoints")
         with env.execute_async(workers) as running:
             while max(task.records_in for task in running.status().tasks) < RECORDS // 2:
@@ -213,7 +270,9 @@ def test_a_damaged_piece_of_state_is_an_error_that_names_it(workers: int, tmp_pa
 
 
 @pytest.mark.parametrize("first", ["memory", "disk"])
-def test_a_job_changes_over_between_memory_and_disk(first: str, expected: dict[str, list[str]], tmp_path: Path) -> None:
+def test_a_job_changes_over_between_memory_and_disk(
+    job: Job, first: str, expected: dict[str, list[str]], tmp_path: Path
+) -> None:
     """It is stopped in the middle, and goes on with its state elsewhere and with other subtasks."""
     backends: list[dict[str, Any]] = [{}, on_disk(tmp_path)]
     before, behind = backends if first == "memory" else backends[::-1]
@@ -261,17 +320,8 @@ def test_a_full_disk_is_an_error_that_names_folder_and_numbers(tmp_path: Path) -
 
 def test_a_folder_that_cannot_be_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "state").touch()
-    env = job(tmp_path, **on_disk(tmp_path))
+    env = functions(tmp_path, **on_disk(tmp_path))
     with pytest.raises(errors.DiskStateError, match=r"cannot be kept on disk in folder .*state'"):
-        env.execute()
-
-
-def test_what_lies_in_memory_all_the_same_is_named(tmp_path: Path) -> None:
-    env = fn.Environment(**on_disk(tmp_path))
-    numbers = env.from_collection([(1, 2)]).key_by(0)
-    numbers.window(fn.Tumbling("1h", time="processing")).count().name("hourly").print()
-    numbers.count().print()
-    with pytest.warns(errors.MistakeWarning, match=r"not for windows and joins: 'hourly' keeps state in memory"):
         env.execute()
 
 

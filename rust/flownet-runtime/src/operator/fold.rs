@@ -138,9 +138,9 @@ impl<F, V> Running<F, V> {
 }
 
 /// The values of a fold, to those who write and read them.
-struct FoldValues<'a, 'm, M: Medium, F> {
-    fold: &'a F,
-    token: M::Token<'m>,
+pub(super) struct FoldValues<'a, 'm, M: Medium, F> {
+    pub(super) fold: &'a F,
+    pub(super) token: M::Token<'m>,
 }
 
 impl<M: Medium, F: Fold<M>> Values<F::Value> for FoldValues<'_, '_, M, F> {

@@ -1,15 +1,18 @@
 //! Windows that begin and end for all keys alike and fire once, at their end: on either clock.
 
+mod on_disk;
+
 use std::sync::Arc;
 
 use flownet_core::keygroup::hash_key;
 
+use super::fold::FoldValues;
 use super::late::Late;
 use super::{EventTime, Flow, Fold, Found, KeyedRecord, Medium, Operator};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::snapshot::{Groups, Restored, Snapshot, put_key, put_signed};
-use crate::state::{Held, KeyGroupRange};
+use crate::state::{Held, KeyGroupRange, Spill};
 use crate::time::{Clock, END_OF_TIME_MS, NO_TIMESTAMP};
 use crate::window::{Added, Grid, Pane, Part, Rolling, SlicedWindows, Sums, Window};
 
@@ -23,6 +26,8 @@ pub struct Sliced<F, V> {
     /// Of no use to windows of the wall clock.
     time: EventTime,
     windows: SlicedWindows<Held<V>>,
+    /// What has no room in memory, if the job says that this lies on disk.
+    spill: Option<Box<Spill>>,
     /// The window that fired last, where the next one has much of it.
     rolling: Option<Rolling<Held<V>>>,
     late: Late,
@@ -47,6 +52,7 @@ impl<F, V: Default> Sliced<F, V> {
             clock,
             time: EventTime::new(),
             windows: SlicedWindows::new(grid, lateness_ms),
+            spill: None,
             rolling,
             late: Late::new(late_tag),
             range: None,
@@ -73,7 +79,12 @@ impl<F, V> Sliced<F, V> {
     {
         flow.timestamp_ms = window.max_ms();
         if let Some(pane) = self.windows.take(window) {
+            self.give_out_taken(window, &pane, flow)?;
             return give_out(&mut self.fold, (window, &self.time), pane, flow);
+        }
+        if self.is_in_part_on_disk(window) {
+            self.rolling.iter_mut().for_each(Rolling::clear);
+            return self.give_out_merged(window, flow);
         }
         // One without end is the only one.
         if let Some(rolling) = self.rolling.as_mut().filter(|_| window.end_ms < i64::MAX) {
@@ -98,7 +109,7 @@ impl<F, V> Sliced<F, V> {
         V: Default + Send,
     {
         let mut whole: Pane<Held<V>> = Pane::default();
-        for slice in self.windows.slices_of(window) {
+        for (_, slice) in self.windows.slices_of(window) {
             for (key, hash, held) in slice.entries() {
                 between()?;
                 let merged = whole.value_of(key, hash, || held.of_same_key(V::default()));
@@ -119,6 +130,9 @@ impl<F, V> Sliced<F, V> {
             self.fire(window, flow)?;
         }
         while let Some((start_ms, slice)) = self.windows.pop_expired() {
+            if let Some(spill) = &mut self.spill {
+                spill.disk_mut().forget_slice(start_ms, slice.on_disk());
+            }
             if let Some(rolling) = &mut self.rolling {
                 rolling.leave(start_ms, &slice, &mut FoldOf::new(&self.fold, flow));
             }
@@ -151,8 +165,17 @@ impl<F, V> Sliced<F, V> {
         let again: Vec<_> = self.windows.firing_again(record.timestamp_ms, clock_ms).collect();
         for window in again {
             let mut whole: Option<Held<V>> = None;
-            for slice in self.windows.slices_of(window) {
-                if let Some(held) = slice.get(record.key, record.hash) {
+            for (start_ms, slice) in self.windows.slices_of(window) {
+                let read;
+                let held = match (slice.get(record.key, record.hash), &self.spill) {
+                    (None, Some(spill)) if slice.on_disk() > 0 => {
+                        let values = FoldValues::<M, F> { fold: &self.fold, token: flow.token };
+                        read = spill.look_up((Some(*start_ms), record.key, record.hash), &values)?;
+                        read.as_ref()
+                    }
+                    (held, _) => held,
+                };
+                if let Some(held) = held {
                     let merged = whole.get_or_insert_with(|| held.of_same_key(V::default()));
                     self.fold.merge(flow.token, &mut merged.value, &held.value)?;
                 }
@@ -287,6 +310,7 @@ impl<M: Medium, F: Fold<M>> Operator<M> for Sliced<F, F::Value> {
     fn open(&mut self, token: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.late.open(cx);
         self.range = Some(cx.key_group_range);
+        self.open_on_disk(cx)?;
         self.fold.open(token, cx)
     }
 
@@ -305,6 +329,9 @@ impl<M: Medium, F: Fold<M>> Operator<M> for Sliced<F, F::Value> {
             return Ok(false);
         }
         let record = &record.at(timestamp_ms, record.side);
+        if !self.is_at_hand(record) {
+            return Ok(false);
+        }
         let added = add(&mut self.windows, &self.time, record);
         let is_taken = match added {
             Added::Open(held) => self.fold.absorb(record, &mut held.value),
@@ -321,6 +348,7 @@ impl<M: Medium, F: Fold<M>> Operator<M> for Sliced<F, F::Value> {
             return Err(self.fold.without_timestamp(flow.token, record));
         }
         let record = &record.at(timestamp_ms, record.side);
+        self.bring::<M>(record, flow.token)?;
         match add(&mut self.windows, &self.time, record) {
             Added::Open(held) => {
                 self.fold.fold(flow.token, record, &mut held.value)?;
@@ -348,6 +376,10 @@ impl<M: Medium, F: Fold<M>> Operator<M> for Sliced<F, F::Value> {
         Ok(())
     }
 
+    fn end_batch(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        if self.spill.is_some() { self.make_room_behind_batch::<M>(flow.token) } else { Ok(()) }
+    }
+
     fn next_timer_ms(&self) -> Option<i64> {
         if self.clock == Clock::Event {
             return None;
@@ -365,9 +397,14 @@ impl<M: Medium, F: Fold<M>> Operator<M> for Sliced<F, F::Value> {
 
     fn inspect<'m>(&self, token: M::Token<'m>, found: &mut Found<M::Record<'m>>) -> Result<(), TaskError> {
         for window in self.windows.open_windows() {
-            let whole = self.put_together(window, token, || Ok(()))?;
-            for (key, _, held) in whole.entries() {
-                self.fold.inspect_value(token, (held.key_value(key), Some(window)), &held.value, found)?;
+            let mut show = |key: &[u8], held: &Held<F::Value>| {
+                self.fold.inspect_value(token, (held.key_value(key), Some(window)), &held.value, found)
+            };
+            if self.is_in_part_on_disk(window) {
+                self.each_merged(window, token, show)?;
+            } else {
+                let whole = self.put_together(window, token, || Ok(()))?;
+                whole.entries().try_for_each(|(key, _, held)| show(key, held))?;
             }
             if self.windows.is_pending(window) {
                 found.add_timer(self.clock, window.max_ms(), None, Some(window));
@@ -378,11 +415,13 @@ impl<M: Medium, F: Fold<M>> Operator<M> for Sliced<F, F::Value> {
 
     fn snapshot(&mut self, token: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
         let Some(range) = self.range else { return Ok(()) };
-        let base = to.base(self.windows.changes(), |base| self.windows.are_few_since(base));
+        let base = to.base(self.windows.changes(), |base| self.are_few_since(base));
+        let oldest = self.windows.changes().oldest();
+        let on_disk = self.spill.as_mut().map_or(Ok(None), |spill| spill.view(base, oldest))?;
         let mut groups = Groups::new(range);
         put_signed(&mut groups.header, self.windows.clock_ms());
         put_signed(&mut groups.header, self.windows.fired_ms());
-        if base.is_some() {
+        if base.is_some() || on_disk.is_some() {
             put_signed(&mut groups.header, self.windows.begin_ms());
         }
         for (start_ms, pane) in self.windows.slices() {
@@ -394,7 +433,7 @@ impl<M: Medium, F: Fold<M>> Operator<M> for Sliced<F, F::Value> {
                 self.fold.write(token, held.key_value(key), &held.value, out)?;
             }
         }
-        to.add_upon(base, STATE, groups, self.windows.changes_mut());
+        to.add_upon((base, on_disk), STATE, groups, self.windows.changes_mut());
         if self.clock == Clock::Event {
             self.time.snapshot(to)?;
         }
@@ -403,12 +442,7 @@ impl<M: Medium, F: Fold<M>> Operator<M> for Sliced<F, F::Value> {
 
     /// Where those before had come to different times of the wall, the earliest counts: nothing is lost.
     fn restore(&mut self, token: M::Token<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
-        let Self { fold, windows, .. } = self;
-        let time = from.read_slices(
-            STATE,
-            |input| fold.read(token, input),
-            |start_ms, record, value| windows.put_back(start_ms, record.key, record.hash, Held::new(record, value)),
-        )?;
+        let time = self.put_back::<M>(token, from)?;
         if let Some((clock_ms, fired_ms)) = time {
             self.windows.set_time(clock_ms, fired_ms);
         }

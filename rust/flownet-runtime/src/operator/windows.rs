@@ -18,8 +18,8 @@ use super::sliced::BREATH_RECORDS;
 use super::{EventTime, Flow, Fold, Found, KeyedRecord, Medium, Operator};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
-use crate::snapshot::{Restored, Snapshot};
-use crate::state::{Held, KeyGroupRange, KeyedState};
+use crate::snapshot::{Input, Restored, Snapshot};
+use crate::state::{KeyGroupRange, LargeState, Values};
 use crate::time::{Clock, END_OF_TIME_MS, NO_TIMESTAMP};
 use crate::timer::{TimerKey, TimerService};
 use crate::window::{BuiltIn, Window, WindowsOfKey};
@@ -33,7 +33,7 @@ pub struct Windows<F, V, C, T> {
     trigger: Trigger,
     lateness_ms: i64,
     late: Late,
-    keys: KeyedState<Held<WindowsOfKey<V, T>>>,
+    keys: LargeState<WindowsOfKey<V, T>>,
     /// Keys to look at, by each clock.
     queues: [TimerService<TimerKey>; 2],
     time: EventTime,
@@ -58,7 +58,7 @@ impl<F, V, C, T> Windows<F, V, C, T> {
             trigger,
             lateness_ms,
             late: Late::new(late_tag),
-            keys: KeyedState::new(range),
+            keys: LargeState::new(range),
             queues: [TimerService::new(), TimerService::new()],
             time: EventTime::new(),
             wall_ms: i64::MIN,
@@ -72,6 +72,44 @@ impl<F, V, C, T> Windows<F, V, C, T> {
             Clock::Event => self.time.of(hash),
             Clock::Processing => self.wall_ms,
         }
+    }
+}
+
+/// The windows of keys, to those who write and read them.
+struct WindowValues<'a, 'm, M: Medium, F, C> {
+    fold: &'a F,
+    calls: &'a C,
+    token: M::Token<'m>,
+    clock: Clock,
+    lateness_ms: i64,
+}
+
+impl<M, F, C> Values<WindowsOfKey<F::Value, C::Kept>> for WindowValues<'_, '_, M, F, C>
+where
+    M: Medium,
+    F: Fold<M>,
+    C: Calls<M>,
+{
+    fn write(&self, key: &[u8], windows: &WindowsOfKey<F::Value, C::Kept>, out: &mut Vec<u8>) -> Result<(), TaskError> {
+        windows.write(out, |cell, out| {
+            self.fold.write(self.token, key, &cell.value, out)?;
+            self.calls.write_kept(self.token, key, &cell.kept, out)
+        })
+    }
+
+    /// The key was asked for when its windows left, or is when they are put back, no later than they want it (I1).
+    fn read(&self, input: &mut Input<'_>) -> Result<WindowsOfKey<F::Value, C::Kept>, TaskError> {
+        let mut windows = WindowsOfKey::read(input, |input| {
+            Ok::<_, TaskError>((self.fold.read(self.token, input)?, self.calls.read_kept(self.token, input)?))
+        })?;
+        windows.asked_ms = [0, 1].map(|clock| windows.next_ms(clock, index(self.clock), self.lateness_ms));
+        Ok(windows)
+    }
+}
+
+impl<'a, 'm, M: Medium, F, C> WindowValues<'a, 'm, M, F, C> {
+    fn new((fold, calls): (&'a F, &'a C), (clock, lateness_ms): (Clock, i64), token: M::Token<'m>) -> Self {
+        Self { fold, calls, token, clock, lateness_ms }
     }
 }
 
@@ -106,7 +144,7 @@ impl<F, V, C, T> Windows<F, V, C, T> {
         }
         let clock_ms = self.clock_ms(record.hash);
         let window = Window { start_ms: timestamp_ms, end_ms: timestamp_ms.saturating_add(gap_ms) };
-        let held = self.keys.get_mut(record.key, record.hash);
+        let held = self.keys.get_held_mut(record.key, record.hash);
         let Some(cell) = held.and_then(|held| held.value.longer(window)) else { return false };
         // One that has fired fires again, with this record in it.
         if cell.window.max_ms() <= clock_ms || !self.fold.absorb(record, &mut cell.value) {
@@ -152,7 +190,9 @@ impl<F, V, C, T> Windows<F, V, C, T> {
         T: Default + Send,
     {
         let (hash, clock_ms, watermark_ms) = (owner.hash(), self.clock_ms(owner.hash()), self.time.of(owner.hash()));
-        let Some(held) = self.keys.get_mut(owner.key(), hash) else { return Ok(()) };
+        let values =
+            WindowValues::<M, F, C>::new((&self.fold, &self.calls), (self.clock, self.lateness_ms), flow.token);
+        let Some(held) = self.keys.get_mut(owner.key(), hash, &values)? else { return Ok(()) };
         self.fold.on_watermark(watermark_ms);
         let mut at = At {
             fold: &mut self.fold,
@@ -177,11 +217,15 @@ impl<F, V, C, T> Windows<F, V, C, T> {
             }
         }
         if windows.is_empty() {
-            self.keys.remove(owner.key(), hash);
+            self.keys.remove(owner.key(), hash)?;
         } else {
             ask_for(windows, &mut self.queues, (self.clock, self.lateness_ms), || owner.clone());
         }
-        Ok(())
+        self.keys.make_room(&WindowValues::<M, F, C>::new(
+            (&self.fold, &self.calls),
+            (self.clock, self.lateness_ms),
+            flow.token,
+        ))
     }
 
     /// The windows of a record that are not over, merged with those they overlap.
@@ -235,6 +279,7 @@ where
 {
     fn open(&mut self, token: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.late.open(cx);
+        self.keys.open(STATE, cx)?;
         self.calls.open(token, cx)?;
         self.fold.open(token, cx)
     }
@@ -267,8 +312,9 @@ where
         let is_over =
             |window: Window| window.max_ms() != i64::MAX && window.max_ms().saturating_add(lateness_ms) <= clock_ms;
         let merges = matches!(self.assigner, Assigner::Session(_));
-        let held =
-            self.keys.get_or_insert_with(record.key, record.hash, || Held::new(record, WindowsOfKey::default()))?;
+        let values =
+            WindowValues::<M, F, C>::new((&self.fold, &self.calls), (self.clock, self.lateness_ms), flow.token);
+        let held = self.keys.get_or_insert_with(record, &values, WindowsOfKey::default)?;
         let mut at = At {
             fold: &mut self.fold,
             calls: &mut self.calls,
@@ -312,11 +358,19 @@ where
             at.follow(result, cell, flow)?;
         }
         if windows.is_empty() {
-            self.keys.remove(record.key, record.hash);
+            self.keys.remove(record.key, record.hash)?;
         } else {
             ask_for(windows, &mut self.queues, (self.clock, lateness_ms), || TimerKey::of(record));
         }
         if is_late && assigned > 0 { self.late.take(flow, |flow| self.fold.record(record, flow)) } else { Ok(()) }
+    }
+
+    fn end_batch(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        self.keys.end_batch(&WindowValues::<M, F, C>::new(
+            (&self.fold, &self.calls),
+            (self.clock, self.lateness_ms),
+            flow.token,
+        ))
     }
 
     fn on_watermark(&mut self, timestamp_ms: i64, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
@@ -341,7 +395,8 @@ where
     }
 
     fn inspect<'m>(&self, token: M::Token<'m>, found: &mut Found<M::Record<'m>>) -> Result<(), TaskError> {
-        for (_, key, held) in self.keys.iter() {
+        let values = WindowValues::<M, F, C>::new((&self.fold, &self.calls), (self.clock, self.lateness_ms), token);
+        self.keys.each(&values, |key, held| {
             let key = held.key_value(key);
             for cell in held.value.iter() {
                 let of = (key, Some(cell.window));
@@ -353,40 +408,33 @@ where
                     }
                 }
             }
-        }
+            Ok(())
+        })?;
         self.fold.inspect(token, found)
     }
 
     fn snapshot(&mut self, token: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
-        let Self { fold, calls, keys, .. } = self;
-        to.add_keyed((STATE, &[self.time.watermark_ms(), self.wall_ms]), keys, |key, held, out| {
-            let key = held.key_value(key);
-            held.value.write(out, |cell, out| {
-                fold.write(token, key, &cell.value, out)?;
-                calls.write_kept(token, key, &cell.kept, out)
-            })
-        })?;
+        let values = WindowValues::<M, F, C>::new((&self.fold, &self.calls), (self.clock, self.lateness_ms), token);
+        to.add_large((STATE, &[self.time.watermark_ms(), self.wall_ms]), &mut self.keys, &values)?;
         self.time.snapshot(to)?;
         self.fold.snapshot(token, to)
     }
 
     /// Where those before had come to different times of the wall, the earliest counts: nothing is lost.
     fn restore(&mut self, token: M::Token<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
-        let Self { fold, calls, keys, queues, .. } = self;
-        let headers = from.read_keyed(STATE, keys, |input| {
-            WindowsOfKey::read(input, |input| {
-                Ok::<_, TaskError>((fold.read(token, input)?, calls.read_kept(token, input)?))
-            })
-        })?;
+        let values = WindowValues::<M, F, C>::new((&self.fold, &self.calls), (self.clock, self.lateness_ms), token);
+        let headers = from.read_large(STATE, &mut self.keys, &values)?;
         let mut wall_ms: Option<i64> = None;
         for mut header in headers {
             let (_, of_part) = (header.signed()?, header.signed()?);
             wall_ms = Some(wall_ms.map_or(of_part, |least_ms| least_ms.min(of_part)));
         }
-        for (key, held) in keys.each_mut() {
-            let owner = TimerKey::held(key, held.given());
-            ask_for(&mut held.value, queues, (self.clock, self.lateness_ms), || owner.clone());
-        }
+        self.keys.each(&values, |key, held| {
+            for (queue, asked_ms) in self.queues.iter_mut().zip(held.value.asked_ms) {
+                asked_ms.into_iter().for_each(|at_ms| queue.register(at_ms, TimerKey::held(key, held.given())));
+            }
+            Ok(())
+        })?;
         self.wall_ms = wall_ms.unwrap_or(self.wall_ms);
         self.time.restore(from, STATE, self.keys.range())?;
         self.fold.on_watermark(self.time.watermark_ms());

@@ -270,43 +270,59 @@ impl<'a> Restored<'a> {
         name: &str,
         state: &mut LargeState<V>,
         values: &impl Values<V>,
-    ) -> Result<(), TaskError> {
+    ) -> Result<Vec<Input<'a>>, TaskError> {
+        self.each_tracked(name, |tracked| {
+            tracked.each(
+                |input| values.read(input),
+                |record, value| match value {
+                    Some(value) => state.put(record.key, record.hash, Held::new(record, value), values),
+                    None => state.remove(record.key, record.hash),
+                },
+            )
+        })?;
+        Ok(self.last_headers(name)?.into_values().map(|(header, _)| header).collect())
+    }
+
+    /// Goes through the parts of what lies by key group, changes behind what they build on; pieces are fetched when their turn
+    /// comes, one after the other.
+    fn each_tracked<E: From<TaskError>>(
+        &self,
+        name: &str,
+        mut each: impl FnMut(Tracked<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
         let mut pieces = self.pieces.iter().filter(|(_, piece)| piece.name == name).peekable();
+        // The subtasks of which something came.
         let mut writers = BTreeSet::new();
+        let mut take = |part: &StatePart| {
+            let Some(tracked) = self.tracked_part(part)? else { return Ok(()) };
+            if !tracked.is_of_changes {
+                writers.insert(tracked.writer);
+            } else if !writers.contains(&tracked.writer) {
+                return Err(tracked.part.header.broken(BASELESS).into());
+            }
+            each(tracked)
+        };
         for at in 0..=self.parts.len() {
             while let Some((_, piece)) = pieces.next_if(|(behind, _)| *behind == at) {
                 if self.owns_some(piece.share) {
-                    self.put_large(&piece.fetched()?, &mut writers, state, values)?;
+                    take(&piece.fetched()?)?;
                 }
             }
             if let Some(part) = self.parts.get(at).filter(|part| part.name == name) {
-                self.put_large(part, &mut writers, state, values)?;
+                take(part)?;
             }
         }
         Ok(())
     }
 
-    /// Puts one part of it back. `writers` are the subtasks of which something was.
-    fn put_large<V>(
-        &self,
-        part: &StatePart,
-        writers: &mut BTreeSet<u16>,
-        state: &mut LargeState<V>,
-        values: &impl Values<V>,
-    ) -> Result<(), TaskError> {
-        let Some(tracked) = self.tracked_part(part)? else { return Ok(()) };
-        if !tracked.is_of_changes {
-            writers.insert(tracked.writer);
-        } else if !writers.contains(&tracked.writer) {
-            return Err(tracked.part.header.broken(BASELESS));
+    /// The header of each subtask that wrote some of it, as of its last snapshot, and whether that is of changes.
+    fn last_headers(&self, name: &str) -> Result<BTreeMap<u16, (Input<'a>, bool)>, TaskError> {
+        let mut headers = BTreeMap::new();
+        for part in self.named(name) {
+            let Some(Tracked { writer, is_of_changes, part }) = self.tracked_part(part)? else { continue };
+            headers.insert(writer, (part.header, is_of_changes));
         }
-        tracked.each(
-            |input| values.read(input),
-            |record, value| match value {
-                Some(value) => state.put(record.key, record.hash, Held::new(record, value), values),
-                None => state.remove(record.key, record.hash),
-            },
-        )
+        Ok(headers)
     }
 
     /// Reads what is kept of each key, or that nothing is any more, as it comes.
@@ -329,31 +345,33 @@ impl<'a> Restored<'a> {
     pub fn read_slices<V, E: From<TaskError>>(
         &self,
         name: &str,
-        mut read: impl FnMut(&mut Input<'a>) -> Result<V, E>,
-        mut put_back: impl FnMut(i64, &KeyedRecord<'a>, V),
+        mut read: impl FnMut(&mut Input<'_>) -> Result<V, E>,
+        mut put_back: impl FnMut(i64, &KeyedRecord<'_>, V) -> Result<(), E>,
     ) -> Result<Option<(i64, i64)>, E> {
-        let mut parts = self.tracked(name)?;
         // Of each subtask as it said last: how far time had come, and when the first of its slices begins.
         let mut times = BTreeMap::new();
-        for Tracked { writer, is_of_changes, part } in &mut parts {
-            let (clock_ms, fired_ms) = (part.header.signed()?, part.header.signed()?);
-            let begin_ms = if *is_of_changes { part.header.signed()? } else { i64::MIN };
-            times.insert(*writer, (clock_ms, fired_ms, begin_ms));
+        for (writer, (mut header, is_of_changes)) in self.last_headers(name)? {
+            let (clock_ms, fired_ms) = (header.signed()?, header.signed()?);
+            let begin_ms = if is_of_changes { header.signed()? } else { i64::MIN };
+            times.insert(writer, (clock_ms, fired_ms, begin_ms));
         }
-        for Tracked { writer, part, .. } in parts {
-            let (.., begin_ms) = times[&writer];
+        self.each_tracked::<E>(name, |Tracked { writer, part, .. }| {
+            let Some((.., begin_ms)) = times.get(&writer) else {
+                return Err(part.header.broken("pieces without what follows them").into());
+            };
             for mut entries in part.groups {
                 while !entries.is_empty() {
                     let start_ms = entries.signed()?;
                     let record = entries.key()?;
                     let value = read(&mut entries)?;
                     // What has been given out and forgotten since is still part of what changes build on.
-                    if start_ms >= begin_ms {
-                        put_back(start_ms, &record, value);
+                    if start_ms >= *begin_ms {
+                        put_back(start_ms, &record, value)?;
                     }
                 }
             }
-        }
+            Ok(())
+        })?;
         let times = times.into_values().map(|(clock_ms, fired_ms, _)| (clock_ms, fired_ms));
         Ok(times.reduce(|one, other| (one.0.min(other.0), one.1.min(other.1))))
     }

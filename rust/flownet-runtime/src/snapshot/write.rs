@@ -5,7 +5,7 @@ use flownet_core::keygroup::key_group;
 
 use super::{Pieces, Share, StatePart, Written};
 use crate::error::TaskError;
-use crate::state::{Base, Changes, Held, KeyGroupRange, KeyedState, LargeState, StateError, Values};
+use crate::state::{Base, Changes, Held, KeyGroupRange, KeyedState, LargeState, OnDisk, StateError, Values};
 use crate::timer::{TimerKey, TimerService};
 use crate::varint::{put_varint, zigzag};
 
@@ -65,9 +65,26 @@ impl<'a> Snapshot<'a> {
         self.complete.and_then(|complete| changes.base(complete)).filter(|base| are_few(*base))
     }
 
-    /// Adds what lies by key group: what has changed since `base`, or all of it.
-    pub(crate) fn add_upon(&mut self, base: Option<Base>, name: &str, groups: Groups, changes: &mut Changes) {
-        let bytes = self.add_body(name, base.is_some(), groups);
+    /// Adds what lies by key group: what has changed since `base`, or all of it. What lies on disk is added as [`Pieces`], and
+    /// what is in memory as changes upon them.
+    pub(crate) fn add_upon(
+        &mut self,
+        (base, on_disk): (Option<Base>, Option<OnDisk>),
+        name: &str,
+        groups: Groups,
+        changes: &mut Changes,
+    ) {
+        let share = groups.share();
+        let mut bytes = self.add_body(name, base.is_some() || on_disk.is_some(), groups);
+        if let Some(OnDisk { mut view, bytes: on_disk_bytes, first_bytes }) = on_disk {
+            self.first_bytes.iter_mut().zip(first_bytes).for_each(|(all, some)| *all |= some);
+            let (uid, name) = (self.uid.to_owned(), name.to_owned());
+            self.written.pieces.push(Pieces::new(move || {
+                let piece = |bytes| StatePart { uid: uid.clone(), name: name.clone(), share, bytes };
+                Ok(view.piece()?.map(piece))
+            }));
+            bytes += on_disk_bytes;
+        }
         changes.on_taken(self.checkpoint_id, self.complete, base, bytes);
     }
 
@@ -97,11 +114,11 @@ impl<'a> Snapshot<'a> {
         if let Some(base) = base {
             groups.put_removed(state.removed_since(base))?;
         }
-        self.add_upon(base, name, groups, state.changes_mut());
+        self.add_upon((base, None), name, groups, state.changes_mut());
         Ok(())
     }
 
-    /// The same of state that may be on disk in part. That is added as [`Pieces`], and what is held as changes upon them.
+    /// The same of state that may be on disk in part.
     pub fn add_large<V>(
         &mut self,
         (name, header): (&str, &[i64]),
@@ -110,9 +127,8 @@ impl<'a> Snapshot<'a> {
     ) -> Result<(), TaskError> {
         let mut groups = Groups::with_header(state.range(), header);
         let base = self.base(state.held().changes(), |base| state.are_few_touched_since(base));
-        let view = state.view(base)?;
-        let is_of_changes = base.is_some() || view.is_some();
-        groups.put_held(state.held(), base, is_of_changes, |key, held, out| {
+        let on_disk = state.view(base)?;
+        groups.put_held(state.held(), base, base.is_some() || on_disk.is_some(), |key, held, out| {
             self.note_key(key);
             values.write(held.key_value(key), &held.value, out)
         })?;
@@ -120,19 +136,7 @@ impl<'a> Snapshot<'a> {
             let removed = state.removed_since(base)?;
             groups.put_removed(removed.into_iter())?;
         }
-        let share = groups.share();
-        let mut bytes = self.add_body(name, is_of_changes, groups);
-        if let Some((mut view, view_bytes)) = view {
-            let on_disk = state.first_bytes_on_disk();
-            self.first_bytes.iter_mut().zip(on_disk).for_each(|(all, some)| *all |= some);
-            let (uid, name) = (self.uid.to_owned(), name.to_owned());
-            self.written.pieces.push(Pieces::new(move || {
-                let piece = |bytes| StatePart { uid: uid.clone(), name: name.clone(), share, bytes };
-                Ok(view.piece()?.map(piece))
-            }));
-            bytes += view_bytes;
-        }
-        state.changes_mut().on_taken(self.checkpoint_id, self.complete, base, bytes);
+        self.add_upon((base, on_disk), name, groups, state.changes_mut());
         Ok(())
     }
 

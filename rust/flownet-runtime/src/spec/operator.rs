@@ -323,7 +323,14 @@ impl OperatorKind {
 
     /// Whether what it keeps by key may lie on disk where the job says so.
     pub fn can_keep_on_disk(&self) -> bool {
-        matches!(self, Self::Fold(_) | Self::Process { .. })
+        matches!(
+            self,
+            Self::Fold(_)
+                | Self::Process { .. }
+                | Self::Window { .. }
+                | Self::IntervalJoin { .. }
+                | Self::AsOfJoin { .. }
+        )
     }
 
     /// What it aligns the source of its task by.

@@ -40,7 +40,7 @@ pub(crate) struct Base {
 }
 
 /// When a key was last touched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stamp(u32);
 
 impl Stamp {
@@ -54,12 +54,12 @@ impl Stamp {
 
     /// The same, of a key that has just come: it has to be touched once more to stay in memory where others have to leave.
     #[inline]
-    pub(super) fn of_new(self) -> Self {
+    pub(crate) fn of_new(self) -> Self {
         Self(self.0 & !Self::IS_RECENT)
     }
 
     /// Whether it was touched since this was last asked.
-    pub(super) fn take_is_recent(&mut self) -> bool {
+    pub(crate) fn take_is_recent(&mut self) -> bool {
         let is_recent = self.0 & Self::IS_RECENT != 0;
         self.0 &= !Self::IS_RECENT;
         is_recent
@@ -94,7 +94,7 @@ impl Changes {
     }
 
     /// The oldest snapshot that may be built on.
-    pub(super) fn oldest(&self) -> Option<Base> {
+    pub(crate) fn oldest(&self) -> Option<Base> {
         self.bases.first().copied()
     }
 

@@ -1,6 +1,6 @@
 //! The part of a state by key that has no room in memory: a B-tree in a file of its own.
 //!
-//! Keys lie by key group, each with when it was last touched and with what a snapshot says of it, so that snapshots copy it.
+//! Keys lie by key group, of windows first by slice of time, each with when it was last touched and with what a snapshot says of it, so that snapshots copy it.
 //! A second table lists keys by when they were touched, so that snapshots of changes need not pass all the others.
 //!
 //! # Invariants
@@ -24,16 +24,16 @@ use redb::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::view::{Entries, View};
+use super::view::{All, Entries, OnDisk, View};
 use super::{Base, KeyGroupRange, spread};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::key::Key;
 use crate::varint::take_varint;
 
-/// By key group and key.
+/// By place.
 const VALUES: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("values");
-/// By how many snapshots there were, key group and key.
+/// By how many snapshots there were, and place.
 const TOUCHED: TableDefinition<'static, &[u8], ()> = TableDefinition::new("touched");
 /// So many keys may wait to be deleted.
 const MOST_REMOVED: usize = 4096;
@@ -67,8 +67,10 @@ pub struct DiskStateError {
 }
 
 /// What lies on disk of one state of a subtask.
-pub(super) struct Disk {
+pub(crate) struct Disk {
     about: DiskStateError,
+    /// Whether what lies here is of slices of time.
+    is_sliced: bool,
     file: Arc<File>,
     cache_bytes: usize,
     /// Made when there is something to write.
@@ -80,13 +82,15 @@ pub(super) struct Disk {
     taken_in: (usize, usize),
     /// Keys that lie here and are held nowhere, with their hashes.
     removed: HashTable<(u32, Key)>,
+    /// Slices that begin before this are to be deleted.
+    begin_ms: i64,
     /// Where a key lies, to be looked up.
     place: Vec<u8>,
 }
 
 /// A key on its way to disk, with what is to be read back.
 pub(super) struct Leaving {
-    /// From [`place_of`].
+    /// From [`Place::to_bytes`].
     pub(super) place: Vec<u8>,
     /// After how many snapshots it was last touched.
     pub(super) taken: u32,
@@ -94,8 +98,62 @@ pub(super) struct Leaving {
     pub(super) kept: Vec<u8>,
 }
 
+/// Where something lies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place<'a> {
+    /// When the slice of time begins that it is of, where there are any.
+    pub(crate) slice_ms: Option<i64>,
+    pub(crate) group: KeyGroup,
+    pub(crate) key: &'a [u8],
+    /// Of the key.
+    pub(crate) hash: u32,
+}
+
+impl<'a> Place<'a> {
+    pub(super) fn to_bytes(self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(SLICE_BYTES + GROUP_BYTES + self.key.len());
+        self.put(&mut bytes);
+        bytes
+    }
+
+    /// Where it lies among what is of its slice.
+    pub(crate) fn in_slice(self) -> Vec<u8> {
+        Self { slice_ms: None, ..self }.to_bytes()
+    }
+
+    fn put(self, out: &mut Vec<u8>) {
+        self.slice_ms.into_iter().for_each(|slice_ms| out.extend(slice_bytes(slice_ms)));
+        out.extend(self.group.get().to_be_bytes());
+        out.extend_from_slice(self.key);
+    }
+
+    /// Reads back what `put` wrote.
+    pub(super) fn of(bytes: &'a [u8], is_sliced: bool) -> Option<Self> {
+        let (slice_ms, bytes) = if is_sliced {
+            let (slice, rest) = bytes.split_first_chunk()?;
+            (Some((u64::from_be_bytes(*slice) ^ SIGN).cast_signed()), rest)
+        } else {
+            (None, bytes)
+        };
+        let (group, key) = bytes.split_first_chunk()?;
+        let (group, hash) = (KeyGroup::new(u16::from_be_bytes(*group)), flownet_core::keygroup::hash_key(key));
+        Some(Self { slice_ms, group, key, hash })
+    }
+}
+
+/// So many bytes of a place say the slice, and the key group.
+const SLICE_BYTES: usize = size_of::<i64>();
+const GROUP_BYTES: usize = size_of::<u16>();
+/// Turned over, slices before 1970 come first.
+const SIGN: u64 = 1 << 63;
+
+/// What the places of a slice begin with, in order of time.
+fn slice_bytes(slice_ms: i64) -> [u8; SLICE_BYTES] {
+    (slice_ms.cast_unsigned() ^ SIGN).to_be_bytes()
+}
+
 /// What lies here of a key.
-pub(super) struct Lying<'a> {
+pub(crate) struct Lying<'a> {
     /// After how many snapshots it was last touched.
     taken: u32,
     /// The form that the key was given in, with its length, and the value: as snapshots have them.
@@ -129,7 +187,7 @@ impl<'a> Lying<'a> {
 impl Disk {
     /// Nothing yet, in a file in this folder.
     pub(super) fn new(
-        state: &str,
+        (state, is_sliced): (&str, bool),
         folder: Option<&Path>,
         memory_bytes: usize,
         cx: &TaskContext,
@@ -156,7 +214,20 @@ impl Disk {
         let cache_bytes = memory_bytes.max(LEAST_CACHE_BYTES);
         let (removed, place) = (HashTable::new(), Vec::new());
         let (first_bytes, taken_in) = ([0; 4], (0, 0));
-        Ok(Self { about, file, cache_bytes, store: None, only_here: 0, first_bytes, taken_in, removed, place })
+        let store = None;
+        Ok(Self {
+            about,
+            is_sliced,
+            file,
+            cache_bytes,
+            store,
+            only_here: 0,
+            first_bytes,
+            taken_in,
+            removed,
+            begin_ms: i64::MIN,
+            place,
+        })
     }
 
     /// Keys that lie here and are not out of date.
@@ -171,30 +242,25 @@ impl Disk {
         written.map_err(|error| self.failed(&error))?;
         self.only_here += leaving.len();
         for Leaving { place, kept, .. } in leaving {
-            let first = place.get(GROUP_BYTES).copied().unwrap_or_default();
+            let before_key = if self.is_sliced { SLICE_BYTES + GROUP_BYTES } else { GROUP_BYTES };
+            let first = place.get(before_key).copied().unwrap_or_default();
             self.first_bytes[usize::from(first / 64)] |= 1 << (first % 64);
             self.taken_in = (self.taken_in.0 + 1, self.taken_in.1 + place.len() + kept.len());
         }
         Ok(())
     }
 
-    /// Of the keys that lie here or once did, a bit for each byte that one began with.
-    pub(super) fn first_bytes(&self) -> [u64; 4] {
-        self.first_bytes
-    }
-
-    /// What lies here now, to be read while this goes on, and about how many bytes that are. None where everything that lies
-    /// here is out of date.
+    /// What lies here now, to be read while this goes on. None where everything that lies here is out of date.
     pub(super) fn view(
         &mut self,
         range: KeyGroupRange,
         base: Option<Base>,
         oldest: Option<Base>,
-    ) -> Result<Option<(View, usize)>, TaskError> {
+    ) -> Result<Option<OnDisk>, TaskError> {
         if self.only_here == 0 {
             return Ok(None);
         }
-        if !self.removed.is_empty() {
+        if !self.removed.is_empty() || self.has_slices_to_delete() {
             self.take_in(&[], oldest)?;
         }
         let keys = base.map_or(Ok(self.only_here), |_| self.most_touched())?.min(self.only_here);
@@ -202,10 +268,20 @@ impl Disk {
         let entries = store.entries(base).map_err(|error| self.failed(&error))?;
         let disk_bytes = self.file.metadata().map_or(0, |metadata| metadata.len());
         let about = DiskStateError { disk_bytes, keys: self.only_here as u64, ..self.about.clone() };
-        let database = Arc::clone(&store.database);
-        let view = View { entries, range, is_of_changes: base.is_some(), about, _database: database };
+        let (database, is_sliced) = (Arc::clone(&store.database), self.is_sliced);
+        let view = View { entries, range, is_sliced, is_of_changes: base.is_some(), about, _database: database };
         let (values, bytes) = self.taken_in;
-        Ok(Some((view, keys * (bytes / values.max(1)))))
+        Ok(Some(OnDisk { view, bytes: keys * (bytes / values.max(1)), first_bytes: self.first_bytes }))
+    }
+
+    /// Slices up to the one that begins then are gone, with so many keys that lay here and are held nowhere.
+    pub(crate) fn forget_slice(&mut self, slice_ms: i64, keys: usize) {
+        self.only_here -= keys;
+        self.begin_ms = self.begin_ms.max(slice_ms.saturating_add(1));
+    }
+
+    fn has_slices_to_delete(&self) -> bool {
+        self.store.as_ref().is_some_and(|store| store.begin_ms < self.begin_ms)
     }
 
     fn write(&mut self, leaving: &[Leaving], oldest: Option<Base>) -> Result<(), redb::Error> {
@@ -213,7 +289,7 @@ impl Disk {
             Some(store) => store,
             empty => empty.insert(Store::new(Arc::clone(&self.file), self.cache_bytes)?),
         };
-        store.write(self.removed.iter().map(|(_, place)| place.as_slice()), leaving, oldest)?;
+        store.write((self.begin_ms, self.removed.iter().map(|(_, place)| place.as_slice())), leaving, oldest)?;
         self.removed.clear();
         Ok(())
     }
@@ -221,15 +297,15 @@ impl Disk {
     /// What lies here of a key that is not held in memory. Where it is found it is held there from now on.
     pub(super) fn give_back<T>(
         &mut self,
-        (group, key, hash): (KeyGroup, &[u8], u32),
+        place: Place<'_>,
         read: impl FnOnce(Lying<'_>) -> Result<T, TaskError>,
     ) -> Result<Option<T>, TaskError> {
         if self.only_here == 0 {
             return Ok(None);
         }
         self.place.clear();
-        put_place(group, key, &mut self.place);
-        if self.is_removed(&self.place, hash) {
+        place.put(&mut self.place);
+        if self.is_removed(&self.place, place.hash) {
             return Ok(None);
         }
         let Some(store) = &self.store else { return Ok(None) };
@@ -244,28 +320,35 @@ impl Disk {
         }
     }
 
+    /// What lies here of a key that is not held in memory, and goes on to lie here.
+    pub(super) fn look_up<T>(
+        &self,
+        place: Place<'_>,
+        read: impl FnOnce(Lying<'_>) -> Result<T, TaskError>,
+    ) -> Result<Option<T>, TaskError> {
+        let Some(store) = &self.store else { return Ok(None) };
+        let found = store.values.get(&*place.to_bytes()).map_err(|error| self.failed(&error.into()))?;
+        found.map(|found| read(Lying::of(found.value()).ok_or_else(|| self.damaged())?)).transpose()
+    }
+
     /// A key that is not held in memory is to be there no more. Whether it lies here: then it is
     /// [removed](Self::on_removed) next.
-    pub(super) fn forget(&mut self, key: (KeyGroup, &[u8], u32)) -> Result<bool, TaskError> {
+    pub(crate) fn forget(&mut self, key: Place<'_>) -> Result<bool, TaskError> {
         let lies_here = self.only_here > 0 && self.has(key)?;
         self.only_here -= usize::from(lies_here);
         Ok(lies_here)
     }
 
     /// A key is held no longer, and what lies here of it counts no more.
-    pub(super) fn on_removed(
-        &mut self,
-        (group, key, hash): (KeyGroup, &[u8], u32),
-        oldest: Option<Base>,
-    ) -> Result<(), TaskError> {
+    pub(super) fn on_removed(&mut self, place: Place<'_>, oldest: Option<Base>) -> Result<(), TaskError> {
         if self.store.is_none() {
             return Ok(());
         }
         self.place.clear();
-        put_place(group, key, &mut self.place);
-        if !self.is_removed(&self.place, hash) {
-            let removed = (hash, Key::from(&*self.place));
-            self.removed.insert_unique(spread(hash), removed, |(hash, _)| spread(*hash));
+        place.put(&mut self.place);
+        if !self.is_removed(&self.place, place.hash) {
+            let removed = (place.hash, Key::from(&*self.place));
+            self.removed.insert_unique(spread(place.hash), removed, |(hash, _)| spread(*hash));
         }
         if self.removed.len() > MOST_REMOVED { self.take_in(&[], oldest) } else { Ok(()) }
     }
@@ -286,21 +369,21 @@ impl Disk {
     pub(super) fn each(
         &self,
         base: Option<Base>,
-        is_held: impl Fn(&[u8], u32) -> bool,
-        mut each: impl FnMut(KeyGroup, &[u8], Lying<'_>) -> Result<(), TaskError>,
+        is_held: impl Fn(&Place<'_>) -> bool,
+        mut each: impl FnMut(&Place<'_>, Lying<'_>) -> Result<(), TaskError>,
     ) -> Result<(), TaskError> {
         let Some(store) = &self.store else { return Ok(()) };
         let failed = |error: redb::StorageError| self.failed(&error.into());
-        let mut look = |place: &[u8], taken: Option<u32>, bytes: &[u8]| {
+        let mut look = |bytes: &[u8], taken: Option<u32>, value: &[u8]| {
             let broken = || self.damaged();
-            let (group, key) = split_place(place).ok_or_else(broken)?;
-            let lying = Lying::of(bytes).ok_or_else(broken)?;
-            let hash = flownet_core::keygroup::hash_key(key);
+            let place = Place::of(bytes, self.is_sliced).ok_or_else(broken)?;
+            let lying = Lying::of(value).ok_or_else(broken)?;
             let is_as_listed = taken.is_none_or(|taken| taken == lying.taken);
-            if !is_as_listed || is_held(key, hash) || self.is_removed(place, hash) {
+            let is_gone = place.slice_ms.is_some_and(|slice_ms| slice_ms < self.begin_ms);
+            if !is_as_listed || is_gone || is_held(&place) || self.is_removed(bytes, place.hash) {
                 return Ok(());
             }
-            each(group, key, lying)
+            each(&place, lying)
         };
         match base {
             None => {
@@ -323,14 +406,24 @@ impl Disk {
         Ok(())
     }
 
+    /// Everything that lies here of a slice of time, out of date or not, by key group.
+    pub(crate) fn of_slice(&self, slice_ms: i64) -> Result<OfSlice<'_>, TaskError> {
+        let (first, behind) = (slice_bytes(slice_ms), slice_ms.checked_add(1).map(slice_bytes));
+        let entries = self.store.as_ref().map(|store| match &behind {
+            Some(behind) => store.values.range(&first[..]..&behind[..]),
+            None => store.values.range(&first[..]..),
+        });
+        Ok(OfSlice { disk: self, entries: entries.transpose().map_err(|error| self.failed(&error.into()))? })
+    }
+
     /// Whether a key lies here that memory does not hold.
-    pub(super) fn has(&self, (group, key, hash): (KeyGroup, &[u8], u32)) -> Result<bool, TaskError> {
+    pub(super) fn has(&self, place: Place<'_>) -> Result<bool, TaskError> {
         let Some(store) = &self.store else { return Ok(false) };
-        let place = place_of(group, key);
-        if self.is_removed(&place, hash) {
+        let bytes = place.to_bytes();
+        if self.is_removed(&bytes, place.hash) {
             return Ok(false);
         }
-        Ok(store.values.get(&*place).map_err(|error| self.failed(&error.into()))?.is_some())
+        Ok(store.values.get(&*bytes).map_err(|error| self.failed(&error.into()))?.is_some())
     }
 
     /// The error of a file that says something else than was written.
@@ -353,24 +446,24 @@ impl Disk {
     }
 }
 
-/// So many bytes of a place say the key group.
-const GROUP_BYTES: usize = size_of::<u16>();
-
-/// Where a key lies.
-pub(super) fn place_of(group: KeyGroup, key: &[u8]) -> Vec<u8> {
-    let mut place = Vec::with_capacity(GROUP_BYTES + key.len());
-    put_place(group, key, &mut place);
-    place
+/// What lies on disk of one slice of time.
+pub(crate) struct OfSlice<'a> {
+    disk: &'a Disk,
+    entries: Option<All>,
 }
 
-fn put_place(group: KeyGroup, key: &[u8], out: &mut Vec<u8>) {
-    out.extend(group.get().to_be_bytes());
-    out.extend_from_slice(key);
-}
-
-pub(super) fn split_place(place: &[u8]) -> Option<(KeyGroup, &[u8])> {
-    let (group, key) = place.split_first_chunk()?;
-    Some((KeyGroup::new(u16::from_be_bytes(*group)), key))
+impl OfSlice<'_> {
+    /// The next one, looked at by `look`.
+    pub(crate) fn next<T>(
+        &mut self,
+        look: impl FnOnce(Place<'_>, Lying<'_>) -> Result<T, TaskError>,
+    ) -> Result<Option<T>, TaskError> {
+        let Some(entry) = self.entries.as_mut().and_then(Iterator::next) else { return Ok(None) };
+        let (place, value) = entry.map_err(|error| self.disk.failed(&error.into()))?;
+        let place = Place::of(place.value(), true).zip(Lying::of(value.value()));
+        let (place, lying) = place.ok_or_else(|| self.disk.damaged())?;
+        look(place, lying).map(Some)
+    }
 }
 
 /// The file, and both tables as they were written last.
@@ -379,6 +472,8 @@ struct Store {
     touched: ReadOnlyTable<&'static [u8], ()>,
     /// The list has none of before.
     listed_from: u32,
+    /// Slices that began before this are deleted.
+    begin_ms: i64,
     database: Arc<Database>,
 }
 
@@ -390,7 +485,7 @@ impl Store {
         transaction.open_table(TOUCHED)?;
         transaction.commit()?;
         let (values, touched) = read(&database)?;
-        Ok(Self { values, touched, listed_from: 0, database: Arc::new(database) })
+        Ok(Self { values, touched, listed_from: 0, begin_ms: i64::MIN, database: Arc::new(database) })
     }
 
     /// All that there is, or what was touched since `base`, as it is now.
@@ -407,13 +502,17 @@ impl Store {
 
     fn write<'a>(
         &mut self,
-        removed: impl Iterator<Item = &'a [u8]>,
+        (begin_ms, removed): (i64, impl Iterator<Item = &'a [u8]>),
         leaving: &[Leaving],
         oldest: Option<Base>,
     ) -> Result<(), redb::Error> {
         let transaction = self.database.begin_write()?;
         {
             let mut values = transaction.open_table(VALUES)?;
+            if self.begin_ms < begin_ms {
+                values.retain_in(..&slice_bytes(begin_ms)[..], |_, _| false)?;
+                self.begin_ms = begin_ms;
+            }
             for place in removed {
                 values.remove(place)?;
             }

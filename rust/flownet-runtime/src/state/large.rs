@@ -1,9 +1,6 @@
 //! State by key that may be larger than memory: what was touched lately is held as it is used, the rest lies on disk, encoded
 //! as in a snapshot.
 //!
-//! How many keys are held follows from the memory that there is and from what a key takes, which is reckoned from some of
-//! them, as they are written: [`Values::resident_bytes`].
-//!
 //! # Invariants
 //! - L1: a key is held, or lies on disk, or is not there; where it is both held and on disk, what is held counts.
 //! - L2: what is touched is held, so it is changed in memory and nowhere else.
@@ -12,18 +9,15 @@
 #[cfg(test)]
 mod tests;
 
-use flownet_core::KeyGroup;
-use flownet_core::keygroup::key_group;
-
-use super::disk::{Disk, Leaving, Lying, place_of};
-use super::view::View;
+use super::disk::Place;
+use super::spill::{Idle, Resident, Spill};
+use super::view::OnDisk;
 use super::{Base, Changes, Held, KeyGroupRange, KeyedState, Slot};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::key::Key;
 use crate::operator::KeyedRecord;
-use crate::snapshot::{Input, Share, StatePart, put_given};
-use crate::spec::StateBackend;
+use crate::snapshot::Input;
 
 /// How the values of a state are written and read.
 pub trait Values<V> {
@@ -45,21 +39,6 @@ pub struct LargeState<V> {
     spill: Option<Box<Spill>>,
 }
 
-/// What does not fit into memory, and how much does.
-struct Spill {
-    disk: Disk,
-    /// Of which state values that are read back are, for errors.
-    of: StatePart,
-    /// For what is held.
-    memory_bytes: usize,
-    most_keys: usize,
-    /// With so many keys, what a key takes is reckoned again.
-    look_at: usize,
-    batches: u32,
-    /// The key group to take keys from next, counted from the first of the subtask.
-    group: usize,
-}
-
 impl<V> LargeState<V> {
     /// Empty state for the groups of `range`, in memory until it is [opened](Self::open).
     pub fn new(range: KeyGroupRange) -> Self {
@@ -71,15 +50,7 @@ impl<V> LargeState<V> {
     /// # Errors
     /// There can be no file in the folder for it.
     pub fn open(&mut self, name: &str, cx: &TaskContext) -> Result<(), TaskError> {
-        if let StateBackend::Disk { memory_bytes, folder } = &cx.state {
-            let cache_bytes = memory_bytes / CACHE_PART;
-            let disk = Disk::new(name, folder.as_deref(), cache_bytes, cx)?;
-            let share = Share::All { subtask: cx.subtask };
-            let of = StatePart { uid: cx.task_name.clone(), name: name.to_owned(), share, bytes: Vec::new() };
-            let memory_bytes = memory_bytes - cache_bytes;
-            let spill = Spill { disk, of, memory_bytes, most_keys: usize::MAX, look_at: 0, batches: 0, group: 0 };
-            self.spill = Some(Box::new(spill));
-        }
+        self.spill = Spill::open((name, false), self.held.range(), cx)?;
         Ok(())
     }
 
@@ -92,10 +63,9 @@ impl<V> LargeState<V> {
         default: impl FnOnce() -> V,
     ) -> Result<&mut Held<V>, TaskError> {
         let Self { held, spill } = self;
-        let range = held.range();
         held.get_or_try_insert_with(record.key, record.hash, || {
             if let Some(spill) = spill
-                && let Some(found) = spill.give_back(range, record.key, record.hash, values)?
+                && let Some(found) = spill.give_back((None, record.key, record.hash), values)?
             {
                 return Ok(found);
             }
@@ -113,10 +83,16 @@ impl<V> LargeState<V> {
         if let Some(spill) = &mut self.spill
             && self.held.get(key, hash).is_none()
         {
-            let Some(found) = spill.give_back(self.held.range(), key, hash, values)? else { return Ok(None) };
+            let Some(found) = spill.give_back((None, key, hash), values)? else { return Ok(None) };
             self.held.insert(key, hash, found)?;
         }
         Ok(self.held.get_mut(key, hash))
+    }
+
+    /// The same of a key that is in memory. None: it may lie on disk.
+    #[inline]
+    pub fn get_held_mut(&mut self, key: &[u8], hash: u32) -> Option<&mut Held<V>> {
+        self.held.get_mut(key, hash)
     }
 
     /// Keeps this for a key.
@@ -137,9 +113,9 @@ impl<V> LargeState<V> {
     pub fn remove(&mut self, key: &[u8], hash: u32) -> Result<(), TaskError> {
         let was_held = self.held.remove(key, hash).is_some();
         let Some(spill) = &mut self.spill else { return Ok(()) };
-        let place = (key_group(hash, self.held.range().max_parallelism()), key, hash);
+        let place = spill.place(None, key, hash);
         if !was_held {
-            if !spill.disk.forget(place)? {
+            if !spill.forget((None, key, hash))? {
                 return Ok(());
             }
             let held = self.held.len();
@@ -151,8 +127,8 @@ impl<V> LargeState<V> {
     /// Writes to disk what has no room in memory. To be called between two keys, as often as many may have come.
     #[inline]
     pub fn make_room(&mut self, values: &impl Values<V>) -> Result<(), TaskError> {
-        match &self.spill {
-            Some(spill) if self.held.len() > spill.look_at => self.look(values),
+        match &mut self.spill {
+            Some(spill) if spill.is_to_look(self.held.len()) => spill.look(&mut self.held, values),
             _ => Ok(()),
         }
     }
@@ -166,32 +142,7 @@ impl<V> LargeState<V> {
     #[cold]
     fn look_at_times(&mut self, values: &impl Values<V>) -> Result<(), TaskError> {
         let Some(spill) = &mut self.spill else { return Ok(()) };
-        spill.batches = spill.batches.wrapping_add(1);
-        if spill.batches.is_multiple_of(LOOK_BATCHES) { self.look(values) } else { self.make_room(values) }
-    }
-
-    /// Reckons for how many keys there is room, and makes it.
-    #[cold]
-    fn look(&mut self, values: &impl Values<V>) -> Result<(), TaskError> {
-        let Some(spill) = &mut self.spill else { return Ok(()) };
-        let held = self.held.len();
-        spill.most_keys = match self.held.bytes_of_one(spill.group, values)? {
-            Some(bytes) => (spill.memory_bytes / bytes).max(1),
-            None => usize::MAX,
-        };
-        spill.look_at = spill.most_keys.min(2 * held.max(1));
-        if held <= spill.most_keys {
-            return Ok(());
-        }
-        // Some more than has to be, so that not every key that comes makes another leave.
-        let most = held - spill.most_keys + (spill.most_keys / SPARE_PART).min(MOST_SPARE_KEYS);
-        let (group, idle) = self.held.take_idle(spill.group, most);
-        spill.group = group;
-        let range = self.held.range();
-        let leaving = idle.into_iter().map(|slot| leaving(range, &slot, values));
-        let mut leaving = leaving.collect::<Result<Vec<_>, TaskError>>()?;
-        leaving.sort_unstable_by(|one, other| one.place.cmp(&other.place));
-        spill.disk.take_in(&leaving, self.held.changes().oldest())
+        if spill.has_come_round() { spill.look(&mut self.held, values) } else { self.make_room(values) }
     }
 
     /// Keys that are kept.
@@ -224,8 +175,8 @@ impl<V> LargeState<V> {
         let Some(spill) = &self.spill else { return Ok(()) };
         spill.disk.each(
             None,
-            |key, hash| self.held.get(key, hash).is_some(),
-            |_, key, lying| each(key, &spill.read(&lying, values)?),
+            |place| self.held.get(place.key, place.hash).is_some(),
+            |place, lying| each(place.key, &spill.read(&lying, values)?),
         )
     }
 
@@ -243,38 +194,24 @@ impl<V> LargeState<V> {
     pub(crate) fn are_few_touched_since(&self, base: Base) -> bool {
         let touched = self.held.touched_since(base).count();
         let is_few = |on_disk: usize| 2 * (touched + on_disk) <= self.len();
-        let Some(spill) = &self.spill else { return is_few(0) };
-        // A key that was touched again and again is in the list as often: counted only where that matters.
-        let mut on_disk = 0;
-        let count = |_: KeyGroup, _: &[u8], _: Lying<'_>| {
-            on_disk += 1;
-            Ok(())
-        };
-        let is_held = |key: &[u8], hash| self.held.get(key, hash).is_some();
-        // Where it cannot be told all of it is written, which fails by name.
-        spill.disk.most_touched().is_ok_and(is_few)
-            || (spill.disk.each(Some(base), is_held, count).is_ok() && is_few(on_disk))
+        let is_held = |place: &Place<'_>| self.held.get(place.key, place.hash).is_some();
+        self.spill.as_ref().map_or_else(|| is_few(0), |spill| spill.are_few_since(base, is_held, is_few))
     }
 
-    /// What lies on disk now, to be read while the task goes on: all, or what was touched since `base`; and about how many bytes
-    /// that are. What is held has to be put upon it. None where that is all there is.
-    pub(crate) fn view(&mut self, base: Option<Base>) -> Result<Option<(View, usize)>, TaskError> {
-        let (range, oldest) = (self.held.range(), self.held.changes().oldest());
-        self.spill.as_mut().map_or(Ok(None), |spill| spill.disk.view(range, base, oldest))
-    }
-
-    /// Of the keys that were ever on disk, a bit for each byte that one began with.
-    pub(crate) fn first_bytes_on_disk(&self) -> [u64; 4] {
-        self.spill.as_ref().map_or([0; 4], |spill| spill.disk.first_bytes())
+    /// What lies on disk now, to be read while the task goes on: all, or what was touched since `base`. What is held has to be
+    /// put upon it. None where that is all there is.
+    pub(crate) fn view(&mut self, base: Option<Base>) -> Result<Option<OnDisk>, TaskError> {
+        let oldest = self.held.changes().oldest();
+        self.spill.as_mut().map_or(Ok(None), |spill| spill.view(base, oldest))
     }
 
     /// Hashes and keys of what was removed since, and is not kept.
     pub(crate) fn removed_since(&self, base: Base) -> Result<Vec<(u32, &[u8])>, TaskError> {
         let mut removed: Vec<_> = self.held.removed_since(base).collect();
         let Some(spill) = &self.spill else { return Ok(removed) };
-        let (groups, mut failed) = (self.held.range().max_parallelism(), Ok(()));
+        let mut failed = Ok(());
         removed.retain(|(hash, key)| {
-            let found = spill.disk.has((key_group(*hash, groups), key, *hash));
+            let found = spill.disk.has(spill.place(None, key, *hash));
             found.map_or_else(
                 |error| {
                     failed = Err(error);
@@ -287,54 +224,34 @@ impl<V> LargeState<V> {
     }
 }
 
-impl<V> KeyedState<Held<V>> {
-    /// Bytes of memory that a key takes with all that is kept for it, about: the mean of some.
-    fn bytes_of_one(&self, first: usize, values: &impl Values<V>) -> Result<Option<usize>, TaskError> {
-        let (mut bytes, mut keys, mut out) = (0, 0, Vec::new());
-        for (key, held) in self.some(first, LOOK_KEYS) {
-            out.clear();
-            values.write(held.key_value(key), &held.value, &mut out)?;
-            let beside = key.len() + held.given().map_or(0, <[u8]>::len);
-            bytes += SLOT_PARTS * size_of::<Slot<Held<V>>>() / 2 + beside + values.resident_bytes(out.len());
-            keys += 1;
-        }
-        Ok((keys > 0).then(|| (bytes / keys).max(1)))
-    }
-}
+impl<V> Resident<V> for KeyedState<Held<V>> {
+    const ENTRY_BYTES: usize = size_of::<Slot<Held<V>>>();
 
-impl Spill {
-    /// What lies on disk of a key that is not held.
-    #[cold]
-    fn give_back<V>(
-        &mut self,
-        range: KeyGroupRange,
-        key: &[u8],
-        hash: u32,
-        values: &impl Values<V>,
-    ) -> Result<Option<Held<V>>, TaskError> {
-        let Self { disk, of, .. } = self;
-        let group = key_group(hash, range.max_parallelism());
-        disk.give_back((group, key, hash), |lying| read(&lying, of, values))
+    fn held(&self) -> usize {
+        self.len()
     }
 
-    fn read<V>(&self, lying: &Lying<'_>, values: &impl Values<V>) -> Result<Held<V>, TaskError> {
-        read(lying, &self.of, values)
+    fn some<'a>(&'a self, most: usize) -> impl Iterator<Item = (&'a [u8], &'a Held<V>)>
+    where
+        V: 'a,
+    {
+        self.some_from_hand(most)
     }
-}
 
-fn read<V>(lying: &Lying<'_>, of: &StatePart, values: &impl Values<V>) -> Result<Held<V>, TaskError> {
-    let mut input = Input::kept(of, lying.kept());
-    let given = input.given()?;
-    Ok(Held::of(given.map(Into::into), values.read(&mut input)?))
-}
+    fn take_idle(&mut self, most: usize) -> Vec<Idle<V>> {
+        let idle = |Slot { hash, touched, key, value }| Idle {
+            slice_ms: None,
+            hash,
+            taken: touched.taken(),
+            key,
+            held: value,
+        };
+        self.take_idle_from_hand(most).into_iter().map(idle).collect()
+    }
 
-fn leaving<V>(range: KeyGroupRange, slot: &Slot<Held<V>>, values: &impl Values<V>) -> Result<Leaving, TaskError> {
-    let (key, held) = (slot.key.as_slice(), &slot.value);
-    let place = place_of(key_group(slot.hash, range.max_parallelism()), key);
-    let mut kept = Vec::new();
-    put_given(&mut kept, held.given());
-    values.write(held.key_value(key), &held.value, &mut kept)?;
-    Ok(Leaving { place, taken: slot.touched.taken(), kept })
+    fn oldest(&self) -> Option<Base> {
+        self.changes().oldest()
+    }
 }
 
 /// An object of an interpreter takes so much even if it is written as a byte or two.
@@ -342,15 +259,3 @@ const OBJECT_BYTES: usize = 32;
 /// Values take about so many bytes of memory for each byte that is written for them: small numbers and short text more,
 /// long text less.
 pub const RESIDENT_PER_WRITTEN: usize = 8;
-/// A place in a table, which is half to seven eighths full, costs so many halves of itself.
-const SLOT_PARTS: usize = 3;
-/// The part of the memory that pages of the file may take.
-const CACHE_PART: usize = 4;
-/// The part of the keys for which room is made at once.
-const SPARE_PART: usize = 8;
-/// And no more than these: the task does nothing else meanwhile.
-const MOST_SPARE_KEYS: usize = 1 << 14;
-/// What a key takes is reckoned from so many.
-const LOOK_KEYS: usize = 64;
-/// And that again behind so many batches.
-const LOOK_BATCHES: u32 = 64;

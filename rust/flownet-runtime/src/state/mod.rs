@@ -10,6 +10,7 @@
 mod changes;
 mod disk;
 mod large;
+mod spill;
 mod view;
 
 use flownet_core::KeyGroup;
@@ -20,7 +21,10 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::changes::{Base, Changes, Stamp};
 pub use self::disk::DiskStateError;
+pub(crate) use self::disk::{OfSlice, Place};
 pub use self::large::{LargeState, RESIDENT_PER_WRITTEN, Values};
+pub(crate) use self::spill::{Idle, Resident, Spill};
+pub(crate) use self::view::OnDisk;
 use crate::key::Key;
 use crate::operator::KeyedRecord;
 
@@ -106,6 +110,8 @@ pub struct KeyedState<V> {
     groups: Vec<HashTable<Slot<V>>>,
     len: usize,
     changes: Changes,
+    /// The group to take idle keys from next, counted from the first.
+    hand: usize,
 }
 
 /// What is kept for one key, with the form the key was first given in, as a `dict` keeps the key it was first given.
@@ -180,7 +186,7 @@ impl<V> KeyedState<V> {
     /// Empty state for the groups of `range`. Groups cost memory once they hold a key.
     pub fn new(range: KeyGroupRange) -> Self {
         let groups = (0..range.groups()).map(|_| HashTable::new()).collect();
-        Self { range, groups, len: 0, changes: Changes::default() }
+        Self { range, groups, len: 0, changes: Changes::default(), hand: 0 }
     }
 
     /// The value of a key, made by `default` if there is none.
@@ -287,32 +293,27 @@ impl<V> KeyedState<V> {
     }
 
     /// Takes out, and has forgotten without a trace, up to so many keys that were not touched since they were last passed by
-    /// here. It goes round by group, from `first` on, and says where to go on.
-    fn take_idle(&mut self, first: usize, most: usize) -> (usize, Vec<Slot<V>>) {
-        let (groups, mut taken) = (self.groups.len(), Vec::new());
+    /// here. It goes round by group.
+    fn take_idle_from_hand(&mut self, most: usize) -> Vec<Slot<V>> {
+        let (first, groups, mut taken) = (self.hand, self.groups.len(), Vec::new());
         // Twice, as in the first round all may have been touched.
         for passed in 0..2 * groups {
             let at = (first + passed) % groups;
             let room = most - taken.len();
             taken.extend(self.groups[at].extract_if(|slot| !slot.touched.take_is_recent()).take(room));
             if taken.len() == most {
-                self.len -= most;
-                return ((at + 1) % groups, taken);
+                self.hand = (at + 1) % groups;
+                break;
             }
         }
         self.len -= taken.len();
-        (first, taken)
+        taken
     }
 
-    /// Up to so many keys with their values, from a group on.
-    fn some(&self, first: usize, most: usize) -> impl Iterator<Item = (&[u8], &V)> {
-        let (before, behind) = self.groups.split_at(first);
+    /// Up to so many keys with their values, from the group on that keys are taken from next.
+    fn some_from_hand(&self, most: usize) -> impl Iterator<Item = (&[u8], &V)> {
+        let (before, behind) = self.groups.split_at(self.hand);
         behind.iter().chain(before).flatten().take(most).map(|slot| (slot.key.as_slice(), &slot.value))
-    }
-
-    /// Every key with its value, to change what no snapshot tells of.
-    pub(crate) fn each_mut(&mut self) -> impl Iterator<Item = (&[u8], &mut V)> {
-        self.groups.iter_mut().flatten().map(|slot| (slot.key.as_slice(), &mut slot.value))
     }
 
     /// Keys held.

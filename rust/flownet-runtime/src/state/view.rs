@@ -8,17 +8,28 @@ use std::sync::Arc;
 use redb::{Database, Range, ReadOnlyTable};
 
 use super::KeyGroupRange;
-use super::disk::{DiskStateError, Lying, split_place};
+use super::disk::{DiskStateError, Lying, Place};
 use crate::error::TaskError;
-use crate::snapshot::{Groups, put_block};
+use crate::snapshot::{Groups, put_block, put_signed};
 
 /// A piece is as long as this, and as the entry that goes beyond it.
 const PIECE_BYTES: usize = if cfg!(test) { 64 } else { 4 << 20 };
+
+/// What lies on disk, on its way into a snapshot.
+pub(crate) struct OnDisk {
+    pub(crate) view: View,
+    /// About how many bytes that are.
+    pub(crate) bytes: usize,
+    /// Of the keys that lie there or once did, a bit for each byte that one began with.
+    pub(crate) first_bytes: [u64; 4],
+}
 
 /// Everything, or what was touched since a snapshot.
 pub(crate) struct View {
     pub(super) entries: Entries,
     pub(super) range: KeyGroupRange,
+    /// Whether it is of slices of time.
+    pub(super) is_sliced: bool,
     /// Whether what is said of a key stands upon what an earlier snapshot says.
     pub(super) is_of_changes: bool,
     /// Of a file that says something else than was written, or that cannot be read.
@@ -58,18 +69,19 @@ impl View {
     fn add_next(&mut self, groups: &mut Groups) -> Result<Option<usize>, String> {
         let broken = || "the file was changed by somebody else".to_owned();
         let failed = |error: redb::StorageError| error.to_string();
-        let is_of_changes = self.is_of_changes;
-        let range = self.range;
+        let (range, is_sliced, is_of_changes) = (self.range, self.is_sliced, self.is_of_changes);
         let mut add = |place: &[u8], lying: &Lying<'_>| {
-            let (group, key) = split_place(place)
-                .filter(|(group, _)| (range.first()..=range.last()).contains(group))
+            let place = Place::of(place, is_sliced)
+                .filter(|place| (range.first()..=range.last()).contains(&place.group))
                 .ok_or_else(broken)?;
             let (given, value) = lying.written().ok_or_else(broken)?;
-            let out = groups.at(group.get());
+            let out = groups.at(place.group.get());
             let before = out.len();
-            put_block(out, key);
+            place.slice_ms.into_iter().for_each(|slice_ms| put_signed(out, slice_ms));
+            put_block(out, place.key);
             out.extend_from_slice(given);
-            if is_of_changes {
+            // Of slices none is removed by itself.
+            if is_of_changes && !is_sliced {
                 out.push(crate::snapshot::CHANGED);
             }
             out.extend_from_slice(value);

@@ -7,6 +7,7 @@
 
 mod assign;
 mod by_key;
+mod merge;
 mod pane;
 mod rolling;
 mod sliced;
@@ -14,6 +15,7 @@ mod trigger;
 
 pub use self::assign::{Grid, Window};
 pub use self::by_key::{Cell, WindowsOfKey};
+pub(crate) use self::merge::{Merge, PartOf, key_of};
 pub use self::pane::Pane;
 pub use self::rolling::{Part, Rolling, Sums};
 pub use self::sliced::{Added, SlicedWindows};

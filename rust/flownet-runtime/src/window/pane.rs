@@ -4,42 +4,52 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
 use crate::key::Key;
-use crate::state::{Base, spread};
+use crate::state::{Base, Stamp, spread};
 
 /// One value a key, in the order in which the keys came. The table holds the entries themselves: a record costs one look
 /// at memory.
 #[derive(Debug)]
-pub struct Pane<V>(HashTable<PaneEntry<V>>);
+pub struct Pane<V> {
+    entries: HashTable<PaneEntry<V>>,
+    /// Keys more that lie on disk and not here.
+    on_disk: usize,
+    /// The place in the table to take idle entries from next.
+    hand: usize,
+}
 
 #[derive(Debug)]
 struct PaneEntry<V> {
     hash: u32,
     /// Entries that came before; they are told apart up to the first 2^32.
     order: u32,
-    /// After how many snapshots it was last touched, where there are any.
-    touched: u32,
+    /// When it was last touched.
+    touched: Stamp,
     key: Key,
     value: V,
 }
 
 impl<V> Default for Pane<V> {
     fn default() -> Self {
-        Self(HashTable::new())
+        Self { entries: HashTable::new(), on_disk: 0, hand: 0 }
     }
 }
 
 impl<V> Pane<V> {
+    /// What a key takes in the table.
+    pub(super) const ENTRY_BYTES: usize = size_of::<PaneEntry<V>>();
+
     /// The value of a key, made by `default` if there is none.
     #[inline]
     pub fn value_of(&mut self, key: &[u8], hash: u32, default: impl FnOnce() -> V) -> &mut V {
-        self.touch(key, hash, 0, default)
+        self.touch(key, hash, Stamp::default(), default)
     }
 
-    /// The same, which was touched now: after so many snapshots.
+    /// The same, which was touched now.
     #[inline]
-    pub(super) fn touch(&mut self, key: &[u8], hash: u32, now: u32, default: impl FnOnce() -> V) -> &mut V {
-        let order = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
-        let found = self.0.entry(spread(hash), |held| held.hash == hash && held.key.is(key), |held| spread(held.hash));
+    pub(super) fn touch(&mut self, key: &[u8], hash: u32, now: Stamp, default: impl FnOnce() -> V) -> &mut V {
+        let order = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
+        let found =
+            self.entries.entry(spread(hash), |held| held.hash == hash && held.key.is(key), |held| spread(held.hash));
         match found {
             Entry::Occupied(held) => {
                 let held = held.into_mut();
@@ -47,7 +57,7 @@ impl<V> Pane<V> {
                 &mut held.value
             }
             Entry::Vacant(free) => {
-                let entry = PaneEntry { hash, order, touched: now, key: key.into(), value: default() };
+                let entry = PaneEntry { hash, order, touched: now.of_new(), key: key.into(), value: default() };
                 &mut free.insert(entry).into_mut().value
             }
         }
@@ -56,67 +66,101 @@ impl<V> Pane<V> {
     /// The value of a key.
     #[inline]
     pub fn get(&self, key: &[u8], hash: u32) -> Option<&V> {
-        self.0.find(spread(hash), |held| held.hash == hash && held.key.is(key)).map(|held| &held.value)
+        self.entries.find(spread(hash), |held| held.hash == hash && held.key.is(key)).map(|held| &held.value)
     }
 
     /// The value of a key, to change.
     #[inline]
     pub fn get_mut(&mut self, key: &[u8], hash: u32) -> Option<&mut V> {
-        self.0.find_mut(spread(hash), |held| held.hash == hash && held.key.is(key)).map(|held| &mut held.value)
+        self.entries.find_mut(spread(hash), |held| held.hash == hash && held.key.is(key)).map(|held| &mut held.value)
     }
 
     /// Forgets a key.
     pub fn remove(&mut self, key: &[u8], hash: u32) {
-        if let Ok(held) = self.0.find_entry(spread(hash), |held| held.hash == hash && held.key.is(key)) {
+        if let Ok(held) = self.entries.find_entry(spread(hash), |held| held.hash == hash && held.key.is(key)) {
             held.remove();
         }
     }
 
+    /// So many keys that lay on disk are here.
+    pub(super) fn give_back(&mut self, keys: usize) {
+        self.on_disk -= keys;
+    }
+
+    /// Takes out up to so many entries that were not touched since they were last passed by here, and that lie on disk from
+    /// now on. It goes round the table once at most.
+    pub(super) fn take_idle(&mut self, most: usize, mut take: impl FnMut(u32, Stamp, Key, V)) -> usize {
+        let (buckets, mut taken) = (self.entries.num_buckets(), 0);
+        for _ in 0..buckets {
+            if taken == most {
+                break;
+            }
+            self.hand = (self.hand + 1) % buckets;
+            let is_idle = self.entries.get_bucket_mut(self.hand).is_some_and(|entry| !entry.touched.take_is_recent());
+            if is_idle && let Ok(entry) = self.entries.get_bucket_entry(self.hand) {
+                let PaneEntry { hash, touched, key, value, .. } = entry.remove().0;
+                take(hash, touched, key, value);
+                taken += 1;
+            }
+        }
+        self.on_disk += taken;
+        // What comes next is held by another slice, as a rule.
+        if taken > 0 && self.entries.len() < self.entries.capacity() / 4 {
+            self.entries.shrink_to_fit(|held| spread(held.hash));
+        }
+        taken
+    }
+
     /// Gives memory back that keys took which are gone, once most of them are.
     pub fn shrink(&mut self) {
-        if self.0.len() < self.0.capacity() / 16 {
-            self.0.shrink_to_fit(|held| spread(held.hash));
+        if self.entries.len() < self.entries.capacity() / 16 {
+            self.entries.shrink_to_fit(|held| spread(held.hash));
         }
     }
 
     /// The same as [`entries`](Self::entries), with values to change.
     pub fn entries_mut(&mut self) -> impl Iterator<Item = (&[u8], u32, &mut V)> {
-        self.0.iter_mut().map(|entry| (entry.key.as_slice(), entry.hash, &mut entry.value))
+        self.entries.iter_mut().map(|entry| (entry.key.as_slice(), entry.hash, &mut entry.value))
     }
 
     /// Keys with their hashes and values, in an order that depends on nothing but the keys and how they came.
     pub fn entries(&self) -> impl Iterator<Item = (&[u8], u32, &V)> {
-        self.0.iter().map(|entry| (entry.key.as_slice(), entry.hash, &entry.value))
+        self.entries.iter().map(|entry| (entry.key.as_slice(), entry.hash, &entry.value))
     }
 
     /// How many keys were touched since a snapshot.
     pub(crate) fn touched_since(&self, base: Base) -> usize {
-        self.0.iter().filter(|entry| base.is_before(entry.touched)).count()
+        self.entries.iter().filter(|entry| base.is_before(entry.touched.taken())).count()
     }
 
     /// The same as [`entries`](Self::entries), of all keys or of those that were touched since a snapshot, in the order in
     /// which they came.
     pub(crate) fn ordered_entries(&self, base: Option<Base>) -> impl Iterator<Item = (&[u8], u32, &V)> {
-        let is_wanted = |entry: &&PaneEntry<V>| base.is_none_or(|base| base.is_before(entry.touched));
-        let mut entries: Vec<_> = self.0.iter().filter(is_wanted).collect();
+        let is_wanted = |entry: &&PaneEntry<V>| base.is_none_or(|base| base.is_before(entry.touched.taken()));
+        let mut entries: Vec<_> = self.entries.iter().filter(is_wanted).collect();
         entries.sort_unstable_by_key(|entry| entry.order);
         entries.into_iter().map(|entry| (entry.key.as_slice(), entry.hash, &entry.value))
     }
 
     /// Keys with their values, taken out in the order in which they came.
     pub fn into_entries(self) -> impl Iterator<Item = (Box<[u8]>, V)> {
-        let mut entries: Vec<_> = self.0.into_iter().collect();
+        let mut entries: Vec<_> = self.entries.into_iter().collect();
         entries.sort_unstable_by_key(|entry| entry.order);
         entries.into_iter().map(|entry| (entry.key.into(), entry.value))
     }
 
+    /// Keys that lie on disk and not here.
+    pub(crate) fn on_disk(&self) -> usize {
+        self.on_disk
+    }
+
     /// Keys held.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.entries.len()
     }
 
     /// Whether no key is held.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.entries.is_empty()
     }
 }

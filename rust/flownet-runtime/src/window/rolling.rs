@@ -115,6 +115,16 @@ impl<V> Rolling<V> {
         Ok(())
     }
 
+    /// Keys in it.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Whether no key is in it.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
     /// Forgets everything.
     pub fn clear(&mut self) {
         *self = Self::new();
@@ -242,7 +252,7 @@ mod tests {
 
     fn anew(windows: &SlicedWindows<String>, window: Window) -> Vec<Shown> {
         let mut whole: std::collections::BTreeMap<String, String> = std::collections::BTreeMap::new();
-        for slice in windows.slices_of(window) {
+        for (_, slice) in windows.slices_of(window) {
             for (key, _, part) in slice.entries() {
                 let key = String::from_utf8(key.to_vec()).expect("a key of the test");
                 whole.entry(key).or_default().push_str(part);

@@ -17,7 +17,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use super::assign::{Grid, Window};
 use super::pane::Pane;
-use crate::state::{Base, Changes};
+use crate::state::{Base, Changes, Held, Idle, Resident};
 
 /// One value for each key and slice.
 #[derive(Debug)]
@@ -27,8 +27,10 @@ pub struct SlicedWindows<V> {
     clock_ms: i64,
     /// All windows that were due by then have fired.
     fired_ms: i64,
-    /// By where they begin, in order of time; none is empty.
+    /// By where they begin, in order of time; none is empty, what lies on disk included.
     slices: VecDeque<(i64, Pane<V>)>,
+    /// Values in memory, over all slices.
+    held: usize,
     changes: Changes,
 }
 
@@ -61,6 +63,7 @@ impl<V> SlicedWindows<V> {
             clock_ms: i64::MIN,
             fired_ms: i64::MIN,
             slices: VecDeque::new(),
+            held: 0,
             changes: Changes::default(),
         }
     }
@@ -92,7 +95,7 @@ impl<V> SlicedWindows<V> {
         // Without lateness no window fires twice.
         let fired_before =
             self.lateness_ms > 0 && self.clock_ms != i64::MIN && self.has_fired(timestamp_ms, self.clock_ms);
-        let value = self.slices[at].1.touch(key, hash, self.changes.now().taken(), default);
+        let value = self.touch(at, key, hash, default);
         if fired_before { Added::FiredBefore(value) } else { Added::Open(value) }
     }
 
@@ -111,8 +114,17 @@ impl<V> SlicedWindows<V> {
             Place::Late => return Added::Late,
         };
         let fired_before = self.has_fired(timestamp_ms, clock_ms);
-        let value = self.slices[at].1.touch(key, hash, self.changes.now().taken(), default);
+        let value = self.touch(at, key, hash, default);
         if fired_before { Added::FiredBefore(value) } else { Added::Open(value) }
+    }
+
+    #[inline]
+    fn touch(&mut self, at: usize, key: &[u8], hash: u32, default: impl FnOnce() -> V) -> &mut V {
+        let Self { slices, held, changes, .. } = self;
+        slices[at].1.touch(key, hash, changes.now(), || {
+            *held += 1;
+            default()
+        })
     }
 
     /// Moves the clock forward. Whatever [`next_due`](Self::next_due) then finds is to be fired before the next record.
@@ -136,14 +148,20 @@ impl<V> SlicedWindows<V> {
     pub fn take(&mut self, window: Window) -> Option<Pane<V>> {
         let is_all = self.grid.is_tumbling() && self.lateness_ms == 0;
         let is_first = self.slices.front().is_some_and(|(start_ms, _)| *start_ms == window.start_ms);
-        if is_all && is_first { self.slices.pop_front().map(|(_, pane)| pane) } else { None }
+        if is_all && is_first { self.pop_first().map(|(_, pane)| pane) } else { None }
     }
 
-    /// The slices of a window, in order of time.
-    pub fn slices_of(&self, window: Window) -> impl Iterator<Item = &Pane<V>> {
+    fn pop_first(&mut self) -> Option<(i64, Pane<V>)> {
+        let first = self.slices.pop_front();
+        self.held -= first.as_ref().map_or(0, |(_, pane)| pane.len());
+        first
+    }
+
+    /// The slices of a window, by where they begin, in order of time.
+    pub fn slices_of(&self, window: Window) -> impl Iterator<Item = &(i64, Pane<V>)> {
         let from = self.slices.partition_point(|(start_ms, _)| *start_ms < window.start_ms);
         let in_window = move |(start_ms, _): &&(i64, Pane<V>)| *start_ms < window.end_ms || window.end_ms == i64::MAX;
-        self.slices.range(from..).take_while(in_window).map(|(_, pane)| pane)
+        self.slices.range(from..).take_while(in_window)
     }
 
     /// The windows of a record that have fired by `clock_ms`, and fire again because it came within the allowed lateness.
@@ -156,7 +174,7 @@ impl<V> SlicedWindows<V> {
     pub fn pop_expired(&mut self) -> Option<(i64, Pane<V>)> {
         let &(start_ms, _) = self.slices.front()?;
         let is_expired = self.grid.last_window_of(start_ms).is_none_or(|last| self.is_over(last, self.clock_ms));
-        if is_expired { self.slices.pop_front() } else { None }
+        if is_expired { self.pop_first() } else { None }
     }
 
     /// All slices, by where they begin.
@@ -185,11 +203,29 @@ impl<V> SlicedWindows<V> {
         (self.clock_ms, self.fired_ms) = (clock_ms, fired_ms);
     }
 
+    /// When the slice of `timestamp_ms` begins, if something of it may lie on disk and this key of it is not held.
+    pub(crate) fn missing(&self, key: &[u8], hash: u32, timestamp_ms: i64) -> Option<i64> {
+        let start_ms = self.grid.slice_of(timestamp_ms);
+        let pane = self.slice(start_ms)?;
+        (pane.on_disk() > 0 && pane.get(key, hash).is_none()).then_some(start_ms)
+    }
+
+    /// Whether a key of a slice is in memory.
+    pub(crate) fn is_held(&self, start_ms: i64, key: &[u8], hash: u32) -> bool {
+        self.slice(start_ms).is_some_and(|pane| pane.get(key, hash).is_some())
+    }
+
+    /// A key of the slice that begins at `start_ms` does not lie on disk any more.
+    pub(crate) fn give_back(&mut self, start_ms: i64) {
+        let at = self.place_of(start_ms);
+        self.slices[at].1.give_back(1);
+    }
+
     /// Sets the value of a key in the slice that begins at `start_ms`, whatever time it is.
     pub fn put_back(&mut self, start_ms: i64, key: &[u8], hash: u32, value: V) {
         let at = self.place_of(self.grid.slice_of(start_ms));
         let mut value = Some(value);
-        let held = self.slices[at].1.value_of(key, hash, || value.take().expect("default is called at most once"));
+        let held = self.touch(at, key, hash, || value.take().expect("default is called at most once"));
         if let Some(value) = value {
             *held = value;
         }
@@ -210,14 +246,19 @@ impl<V> SlicedWindows<V> {
         &mut self.changes
     }
 
-    /// Whether few values were touched since a snapshot.
-    pub(crate) fn are_few_since(&self, base: Base) -> bool {
-        2 * self.slices.iter().map(|(_, pane)| pane.touched_since(base)).sum::<usize>() <= self.len()
+    /// Values in memory that were touched since a snapshot.
+    pub(crate) fn touched_since(&self, base: Base) -> usize {
+        self.slices.iter().map(|(_, pane)| pane.touched_since(base)).sum()
     }
 
-    /// Values held, over all slices.
+    /// Values in memory, over all slices.
     pub fn len(&self) -> usize {
-        self.slices.iter().map(|(_, pane)| pane.len()).sum()
+        self.held
+    }
+
+    /// Values that lie on disk and not in memory.
+    pub(crate) fn on_disk(&self) -> usize {
+        self.slices.iter().map(|(_, pane)| pane.on_disk()).sum()
     }
 
     /// Whether nothing is held.
@@ -228,6 +269,11 @@ impl<V> SlicedWindows<V> {
     /// Whether it fires no more by `clock_ms`, not even for late records.
     fn is_over(&self, window: Window, clock_ms: i64) -> bool {
         window.max_ms().saturating_add(self.lateness_ms) <= clock_ms
+    }
+
+    fn slice(&self, start_ms: i64) -> Option<&Pane<V>> {
+        let at = self.slices.binary_search_by_key(&start_ms, |(start_ms, _)| *start_ms).ok()?;
+        Some(&self.slices[at].1)
     }
 
     #[inline]
@@ -267,6 +313,41 @@ impl<V> SlicedWindows<V> {
     }
 }
 
+impl<V> Resident<V> for SlicedWindows<Held<V>> {
+    const ENTRY_BYTES: usize = Pane::<Held<V>>::ENTRY_BYTES;
+
+    fn held(&self) -> usize {
+        self.held
+    }
+
+    /// The newest are like those that come.
+    fn some<'a>(&'a self, most: usize) -> impl Iterator<Item = (&'a [u8], &'a Held<V>)>
+    where
+        V: 'a,
+    {
+        self.slices.iter().rev().flat_map(|(_, pane)| pane.entries()).take(most).map(|(key, _, held)| (key, held))
+    }
+
+    /// From the oldest on, which no records go to any more, as a rule.
+    fn take_idle(&mut self, most: usize) -> Vec<Idle<V>> {
+        let mut idle = Vec::new();
+        // Twice, as in the first round all may have been touched.
+        for _ in 0..2 {
+            for (start_ms, pane) in &mut self.slices {
+                pane.take_idle(most - idle.len(), |hash, touched, key, held| {
+                    idle.push(Idle { slice_ms: Some(*start_ms), hash, taken: touched.taken(), key, held });
+                });
+            }
+        }
+        self.held -= idle.len();
+        idle
+    }
+
+    fn oldest(&self) -> Option<Base> {
+        self.changes.oldest()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -293,7 +374,7 @@ mod tests {
     fn put_together(windows: &mut SlicedWindows<u32>, window: Window) -> Vec<Shown> {
         let merged = windows.take(window).unwrap_or_else(|| {
             let mut merged = Pane::default();
-            for slice in windows.slices_of(window) {
+            for (_, slice) in windows.slices_of(window) {
                 for (key, hash, value) in slice.entries() {
                     *merged.value_of(key, hash, || 0) += value;
                 }

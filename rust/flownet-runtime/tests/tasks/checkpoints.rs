@@ -12,7 +12,7 @@ use flownet_runtime::operator::{
     Trigger, TriggerCall, When, Windows,
 };
 use flownet_runtime::snapshot::{Input, Restored, Share, Snapshot};
-use flownet_runtime::spec::Partitioner;
+use flownet_runtime::spec::{Partitioner, StateBackend};
 use flownet_runtime::state::KeyGroupRange;
 use flownet_runtime::time::{Clock, TimeSignal};
 use flownet_runtime::window::{BuiltIn, Grid, TriggerResult, Window};
@@ -231,6 +231,8 @@ pub(crate) struct Run {
     refuses: Arc<AtomicUsize>,
     committed: Arc<Mutex<Vec<Vec<u8>>>>,
     reports: Arc<Mutex<Vec<(u32, CheckpointReport)>>>,
+    /// States of subtasks that lay on disk in part at a checkpoint.
+    on_disk: Arc<AtomicUsize>,
     pub(crate) permits: Arc<Permits>,
     /// Of the barriers that sources send.
     pub(crate) kind: BarrierKind,
@@ -245,10 +247,22 @@ impl Run {
         steps: &[Arc<Vec<Step>>],
         restored: &[StatePart],
     ) -> Self {
+        Self::start_with(keyed, (parallelism, StateBackend::Memory), mode, steps, restored)
+    }
+
+    /// The same with state by key where it is told to be.
+    fn start_with(
+        keyed: Keyed,
+        (parallelism, state): (u32, StateBackend),
+        mode: CheckpointMode,
+        steps: &[Arc<Vec<Step>>],
+        restored: &[StatePart],
+    ) -> Self {
         let mut job = Job::new(2);
+        job.state = state;
         let (limit, seen, refuses) = (Arc::default(), Arc::default(), Arc::default());
         let (committed, reports) = (Arc::default(), Arc::<Mutex<Vec<_>>>::default());
-        let permits = Arc::<Permits>::default();
+        let (permits, on_disk) = (Arc::<Permits>::default(), Arc::<AtomicUsize>::default());
         let source = job.vertex("source", &[0, 1][..steps.len()]);
         let sources = steps.len() as u32;
         let placement: Vec<u32> = (0..parallelism).map(|subtask| subtask % 2).collect();
@@ -273,7 +287,12 @@ impl Run {
         });
         let running = job.start_with(|spec| {
             let (reports, task) = (Arc::clone(&reports), spec.task_id);
-            let report = Arc::new(move |report| reports.lock().unwrap().push((task, report)));
+            let on_disk = Arc::clone(&on_disk);
+            let report = Arc::new(move |report| {
+                let (report, pieces) = with_pieces(report);
+                on_disk.fetch_add(pieces, Ordering::SeqCst);
+                reports.lock().unwrap().push((task, report));
+            });
             let overtakes = mode == CheckpointMode::ExactlyOnce;
             Some(Checkpointing {
                 mode,
@@ -284,7 +303,7 @@ impl Run {
             })
         });
         let kind = BarrierKind::Aligned;
-        Self { running, limit, seen, refuses, committed, reports, permits, kind }
+        Self { running, limit, seen, refuses, committed, reports, on_disk, permits, kind }
     }
 
     /// Lets sources come so far.
@@ -425,6 +444,20 @@ impl Run {
     }
 }
 
+/// The same with what lies on disk among the parts, and of how many states something does.
+fn with_pieces(report: CheckpointReport) -> (CheckpointReport, usize) {
+    let CheckpointReport::Acknowledged { checkpoint_id, parts, pieces, base, end, aligned_us, snapshot_us } = report
+    else {
+        return (report, 0);
+    };
+    let on_disk = pieces.iter().flat_map(|pieces| std::iter::from_fn(|| pieces.take().unwrap()));
+    let parts = on_disk.chain(parts).collect();
+    let states = pieces.len();
+    let report =
+        CheckpointReport::Acknowledged { checkpoint_id, parts, pieces: vec![], base, end, aligned_us, snapshot_us };
+    (report, states)
+}
+
 /// What a checkpoint is made of: changes behind what they build on.
 fn made_of(reports: &[(u32, CheckpointReport)], id: u64) -> Vec<StatePart> {
     let mut all = Vec::new();
@@ -434,17 +467,28 @@ fn made_of(reports: &[(u32, CheckpointReport)], id: u64) -> Vec<StatePart> {
             CheckpointReport::Overtook { checkpoint_id, parts } => (checkpoint_id, parts, None),
             _ => continue,
         };
-        for part in parts.iter().filter(|_| *checkpoint_id == id) {
-            if part.is_of_changes() {
-                let is_same = |before: &StatePart| {
-                    (&before.uid, &before.name, before.share) == (&part.uid, &part.name, part.share)
-                };
+        for (place, part) in parts.iter().enumerate().filter(|_| *checkpoint_id == id) {
+            let is_same =
+                |before: &StatePart| (&before.uid, &before.name, before.share) == (&part.uid, &part.name, part.share);
+            // Others build on pieces of what lay on disk.
+            if part.is_of_changes() && !parts[..place].iter().any(is_same) {
                 all.extend(made_of(reports, base.unwrap()).into_iter().filter(is_same));
             }
             all.push(part.clone());
         }
     }
     all
+}
+
+/// State on disk that has room for so much in memory.
+fn on_disk(memory_bytes: usize) -> StateBackend {
+    StateBackend::Disk { memory_bytes, folder: None }
+}
+
+/// Where state lies in runs that follow each other.
+fn state_in_turn() -> [[StateBackend; 3]; 3] {
+    let memory = || StateBackend::Memory;
+    [[memory(), memory(), memory()], [on_disk(0), on_disk(3000), on_disk(0)], [memory(), on_disk(2000), memory()]]
 }
 
 /// Many keys, of which few come again, before time passes; none is late.
@@ -463,19 +507,23 @@ fn steps_of_few_among_many() -> [Arc<Vec<Step>>; SOURCES] {
 #[test]
 fn a_job_goes_on_from_changes_upon_changes() {
     let more = [Keyed::LateSession { lateness_ms: 8 }, Keyed::AsOf];
-    for keyed in ALL.into_iter().chain(more) {
+    let kinds = ALL.into_iter().chain(more).flat_map(|keyed| state_in_turn().map(|backends| (keyed, backends)));
+    for (keyed, backends) in kinds {
         let steps = steps_of_few_among_many();
         let expected = Run::start(keyed, 2, CheckpointMode::ExactlyOnce, &steps, &[]).run_to_end(1);
-        let (mut restored, mut ids, mut of_changes) = (Vec::new(), 1.., 0);
-        for (parallelism, stops) in [(2, 101..161), (3, 161..200), (1, 200..330)] {
-            let run = Run::start(keyed, parallelism, CheckpointMode::ExactlyOnce, &steps, &restored);
+        let has_disk = backends.iter().any(|state| *state != StateBackend::Memory);
+        let (mut restored, mut ids, mut of_changes, mut on_disk) = (Vec::new(), 1.., 0, 0);
+        for ((parallelism, stops), state) in [(2, 101..161), (3, 161..200), (1, 200..330)].into_iter().zip(backends) {
+            let run = Run::start_with(keyed, (parallelism, state), CheckpointMode::ExactlyOnce, &steps, &restored);
             for step in stops.step_by(9) {
                 restored = run.checkpoint_behind(step, &mut ids);
             }
             of_changes += run.of_changes();
+            on_disk += run.on_disk.load(Ordering::SeqCst);
             run.kill();
         }
         assert!(of_changes > 3, "{keyed:?}: {of_changes}");
+        assert_eq!(on_disk > 0, has_disk, "{keyed:?}: {on_disk}");
         let found =
             Run::start(keyed, 2, CheckpointMode::ExactlyOnce, &steps, &restored).run_to_end(ids.next().unwrap());
         assert_eq!(found, expected, "{keyed:?}");
@@ -513,8 +561,9 @@ fn a_job_that_is_killed_and_goes_on_from_a_checkpoint_gives_what_an_undisturbed_
 
         let mut restored = Vec::new();
         let (mut id, mut at) = (0, 0);
-        for parallelism in [2, 3, 1] {
-            let run = Run::start(keyed, parallelism, CheckpointMode::ExactlyOnce, &steps, &restored);
+        let backends = state_in_turn().into_iter().cycle().nth(seed as usize / ALL.len()).unwrap();
+        for (parallelism, state) in [2, 3, 1].into_iter().zip(backends) {
+            let run = Run::start_with(keyed, (parallelism, state), CheckpointMode::ExactlyOnce, &steps, &restored);
             at += 20 + seed as usize;
             run.go_to(at);
             id += 1;

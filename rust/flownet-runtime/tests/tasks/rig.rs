@@ -29,6 +29,8 @@ pub(crate) struct Job {
     edges: u32,
     pub(crate) flush_timeout_us: Option<u64>,
     pub(crate) flow_control: FlowControl,
+    /// Of vertices that are yet to come.
+    pub(crate) state: StateBackend,
 }
 
 pub(crate) struct Running {
@@ -62,7 +64,17 @@ impl Job {
         let environments = (0..workers).map(|_| environment()).collect();
         let flow_control = FlowControl::Credit;
         let flush_timeout_us = Some(1000);
-        Self { runtime, environments, vertices: vec![], chains: vec![], edges: 0, flush_timeout_us, flow_control }
+        let state = StateBackend::Memory;
+        Self {
+            runtime,
+            environments,
+            vertices: vec![],
+            chains: vec![],
+            edges: 0,
+            flush_timeout_us,
+            flow_control,
+            state,
+        }
     }
 
     /// Adds subtasks without edges.
@@ -78,7 +90,7 @@ impl Job {
                 max_parallelism: 128,
                 codec: Codec::Typed,
                 object_reuse: false,
-                state: StateBackend::Memory,
+                state: self.state.clone(),
                 operators: vec![],
                 inputs: vec![],
                 outputs: vec![],

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::buffer::Buffer;
-use super::{LOOK_RECORDS, OnTime, Pairing};
+use super::{AsBytes, Buffers, LOOK_RECORDS, OnTime, Pairing, STATE};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::operator::{Flow, Found, KeyedRecord, Medium, Operator, What};
 use crate::snapshot::{Restored, Snapshot};
-use crate::state::{Held, KeyGroupRange, KeyedState};
+use crate::state::{Held, KeyGroupRange, LargeState};
 use crate::timer::{TimerKey, TimerService};
 
 /// What is kept of one key.
@@ -20,6 +20,18 @@ struct History {
     versions: Buffer,
     /// The watermark for which the key is asked for.
     asked_ms: Option<i64>,
+}
+
+impl Buffers for History {
+    fn buffers(&self) -> [&Buffer; 2] {
+        [&self.waiting, &self.versions]
+    }
+
+    fn of([waiting, versions]: [Buffer; 2]) -> Self {
+        let mut history = Self { waiting, versions, asked_ms: None };
+        history.asked_ms = history.next_ms();
+        history
+    }
 }
 
 impl History {
@@ -53,7 +65,7 @@ impl History {
 pub struct AsOfJoin<P> {
     pairing: P,
     keeps_unmatched: bool,
-    keys: KeyedState<Held<History>>,
+    keys: LargeState<History>,
     queue: TimerService<TimerKey>,
     on_time: OnTime,
 }
@@ -65,23 +77,23 @@ impl<P> AsOfJoin<P> {
         Self {
             pairing,
             keeps_unmatched,
-            keys: KeyedState::new(range),
+            keys: LargeState::new(range),
             queue: TimerService::new(),
             on_time: OnTime::new(late_tags),
         }
     }
 
     /// Emits the records of a key that wait no more, and lets go of what none can want.
-    fn look_at<M>(&mut self, owner: TimerKey, due_ms: i64, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError>
+    fn look_at<M>(&mut self, owner: TimerKey, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError>
     where
         M: Medium,
         P: Pairing<M>,
     {
         let watermark_ms = self.on_time.time.of(owner.hash());
-        let Some(Held { value: history, .. }) = self.keys.get_mut(owner.key(), owner.hash()) else { return Ok(()) };
-        if history.asked_ms == Some(due_ms) {
-            history.asked_ms = None;
-        }
+        let held = self.keys.get_mut(owner.key(), owner.hash(), &AsBytes)?;
+        let Some(Held { value: history, .. }) = held else { return Ok(()) };
+        // Where it was asked for a later time, too, it is once more.
+        history.asked_ms = None;
         for number in 1_usize.. {
             let Some((at_ms, bytes)) = history.waiting.pop_until(watermark_ms) else { break };
             if number.is_multiple_of(LOOK_RECORDS) {
@@ -98,18 +110,18 @@ impl<P> AsOfJoin<P> {
         }
         history.let_go(watermark_ms);
         if history.waiting.is_empty() && history.versions.is_empty() {
-            self.keys.remove(owner.key(), owner.hash());
+            self.keys.remove(owner.key(), owner.hash())?;
         } else {
             history.ask(&mut self.queue, || owner);
         }
-        Ok(())
+        self.keys.make_room(&AsBytes)
     }
 }
 
 impl<M: Medium, P: Pairing<M>> Operator<M> for AsOfJoin<P> {
     fn open(&mut self, _: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.on_time.open(cx);
-        Ok(())
+        self.keys.open(STATE, cx)
     }
 
     fn process<'m>(&mut self, _: M::Record<'m>, flow: &mut Flow<'_, 'm, M>) -> Result<(), TaskError> {
@@ -125,11 +137,12 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for AsOfJoin<P> {
         if !self.on_time.is(record) {
             return Ok(false);
         }
-        let held = self.keys.get_or_insert_with(record.key, record.hash, || Held::new(record, History::default()))?;
+        let held = self.keys.get_or_insert_with(record, &AsBytes, History::default)?;
         let history = &mut held.value;
         let buffer = if record.side == 0 { &mut history.waiting } else { &mut history.versions };
         buffer.insert(record.timestamp_ms, record.value());
         history.ask(&mut self.queue, || TimerKey::of(record));
+        self.keys.make_room(&AsBytes)?;
         Ok(true)
     }
 
@@ -143,37 +156,41 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for AsOfJoin<P> {
     fn on_watermark(&mut self, timestamp_ms: i64, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
         let timestamp_ms = self.on_time.time.advance(timestamp_ms);
         for number in 1_usize.. {
-            let Some((due_ms, owner)) = self.queue.pop_due(timestamp_ms) else { break };
+            let Some((_, owner)) = self.queue.pop_due(timestamp_ms) else { break };
             flow.cancel().check()?;
             if number.is_multiple_of(LOOK_RECORDS) {
                 flow.breathe();
             }
-            self.look_at(owner, due_ms, flow)?;
+            self.look_at(owner, flow)?;
         }
         Ok(())
     }
 
+    fn end_batch(&mut self, _: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        self.keys.end_batch(&AsBytes)
+    }
+
     fn snapshot(&mut self, _: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
-        self.on_time.keep(to, &mut self.keys, |history| [&history.waiting, &history.versions])
+        self.on_time.keep(to, &mut self.keys)
     }
 
     fn restore(&mut self, _: M::Token<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
         let Self { keys, queue, on_time, .. } = self;
-        on_time.restore(from, keys, |[waiting, versions]| History { waiting, versions, asked_ms: None })?;
-        for (key, held) in keys.each_mut() {
-            let owner = TimerKey::held(key, held.given());
-            held.value.ask(queue, || owner);
-        }
-        Ok(())
+        on_time.restore(from, keys)?;
+        keys.each(&AsBytes, |key, held: &Held<History>| {
+            let asked_ms = held.value.asked_ms.into_iter();
+            asked_ms.for_each(|at_ms| queue.register(at_ms, TimerKey::held(key, held.given())));
+            Ok(())
+        })
     }
 
     fn inspect<'m>(&self, _: M::Token<'m>, found: &mut Found<M::Record<'m>>) -> Result<(), TaskError> {
-        for (_, key, held) in self.keys.iter() {
+        self.keys.each(&AsBytes, |key, held: &Held<History>| {
             let (key, history) = (held.key_value(key), &held.value);
             history.waiting.all().for_each(|(_, record)| found.add_encoded(What::Left, key, record));
             history.versions.all().for_each(|(_, record)| found.add_encoded(What::Right, key, record));
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }
 

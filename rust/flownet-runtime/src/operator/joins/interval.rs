@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::buffer::Buffer;
-use super::{LOOK_RECORDS, OnTime, Pairing};
+use super::{AsBytes, Buffers, LOOK_RECORDS, OnTime, Pairing, STATE};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::operator::{Flow, Found, KeyedRecord, Medium, Operator, What};
 use crate::snapshot::{Restored, Snapshot};
-use crate::state::{Held, KeyGroupRange, KeyedState};
+use crate::state::{Held, KeyGroupRange, LargeState};
 use crate::timer::{TimerKey, TimerService};
 
 /// How much later a record of the second input is than the one of the first that it meets; both ends included.
@@ -39,6 +39,16 @@ struct Sides {
     is_asked: bool,
 }
 
+impl Buffers for Sides {
+    fn buffers(&self) -> [&Buffer; 2] {
+        self.buffers.each_ref()
+    }
+
+    fn of(buffers: [Buffer; 2]) -> Self {
+        Self { buffers, is_asked: true }
+    }
+}
+
 impl Sides {
     /// The watermark at which the first record is let go.
     fn next_ms(&self, interval: Interval) -> Option<i64> {
@@ -63,7 +73,7 @@ impl Sides {
 pub struct IntervalJoin<P> {
     pairing: P,
     interval: Interval,
-    keys: KeyedState<Held<Sides>>,
+    keys: LargeState<Sides>,
     expiries: TimerService<TimerKey>,
     on_time: OnTime,
 }
@@ -74,7 +84,7 @@ impl<P> IntervalJoin<P> {
         Self {
             pairing,
             interval,
-            keys: KeyedState::new(range),
+            keys: LargeState::new(range),
             expiries: TimerService::new(),
             on_time: OnTime::new(late_tags),
         }
@@ -87,20 +97,20 @@ impl<P> IntervalJoin<P> {
         if last_partner_ms <= self.on_time.time.of(record.hash) {
             return Ok(());
         }
-        let held = self.keys.get_or_insert_with(record.key, record.hash, || Held::new(record, Sides::default()))?;
+        let held = self.keys.get_or_insert_with(record, &AsBytes, Sides::default)?;
         let sides = &mut held.value;
         sides.buffers[usize::from(record.side & 1)].insert(record.timestamp_ms, record.value());
         if !std::mem::replace(&mut sides.is_asked, true) {
             self.expiries.register(last_partner_ms, TimerKey::of(record));
         }
-        Ok(())
+        self.keys.make_room(&AsBytes)
     }
 }
 
 impl<M: Medium, P: Pairing<M>> Operator<M> for IntervalJoin<P> {
     fn open(&mut self, _: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.on_time.open(cx);
-        Ok(())
+        self.keys.open(STATE, cx)
     }
 
     fn process<'m>(&mut self, _: M::Record<'m>, flow: &mut Flow<'_, 'm, M>) -> Result<(), TaskError> {
@@ -116,7 +126,7 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for IntervalJoin<P> {
         if !self.on_time.is(record) {
             return Ok(false);
         }
-        if let Some(Held { value: sides, .. }) = self.keys.get(record.key, record.hash) {
+        if let Some(Held { value: sides, .. }) = self.keys.get_mut(record.key, record.hash, &AsBytes)? {
             let (from_ms, to_ms) = self.interval.of_partners(record.side, record.timestamp_ms);
             let [left, right] = &sides.buffers;
             let others = if record.side == 0 { right } else { left };
@@ -131,7 +141,7 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for IntervalJoin<P> {
         if !self.on_time.is(record) {
             return self.on_time.refuse(&self.pairing, record, flow);
         }
-        if let Some(Held { value: sides, .. }) = self.keys.get(record.key, record.hash) {
+        if let Some(Held { value: sides, .. }) = self.keys.get_mut(record.key, record.hash, &AsBytes)? {
             let (from_ms, to_ms) = self.interval.of_partners(record.side, record.timestamp_ms);
             let [left, right] = &sides.buffers;
             let others = if record.side == 0 { right } else { left };
@@ -164,39 +174,45 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for IntervalJoin<P> {
                 flow.cancel().check()?;
                 flow.breathe();
             }
-            let Some(Held { value: sides, .. }) = self.keys.get_mut(owner.key(), owner.hash()) else { continue };
+            let held = self.keys.get_mut(owner.key(), owner.hash(), &AsBytes)?;
+            let Some(Held { value: sides, .. }) = held else { continue };
             sides.let_go(self.interval, timestamp_ms);
             match sides.next_ms(self.interval) {
                 Some(next_ms) => self.expiries.register(next_ms, owner),
-                None => drop(self.keys.remove(owner.key(), owner.hash())),
+                None => self.keys.remove(owner.key(), owner.hash())?,
             }
+            self.keys.make_room(&AsBytes)?;
         }
         Ok(())
     }
 
+    fn end_batch(&mut self, _: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        self.keys.end_batch(&AsBytes)
+    }
+
     fn snapshot(&mut self, _: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
-        self.on_time.keep(to, &mut self.keys, |sides| sides.buffers.each_ref())
+        self.on_time.keep(to, &mut self.keys)
     }
 
     fn restore(&mut self, _: M::Token<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
         let Self { keys, expiries, on_time, interval, .. } = self;
-        on_time.restore(from, keys, |buffers| Sides { buffers, is_asked: true })?;
-        for (_, key, held) in keys.iter() {
+        on_time.restore(from, keys)?;
+        keys.each(&AsBytes, |key, held: &Held<Sides>| {
             if let Some(next_ms) = held.value.next_ms(*interval) {
                 expiries.register(next_ms, TimerKey::held(key, held.given()));
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     fn inspect<'m>(&self, _: M::Token<'m>, found: &mut Found<M::Record<'m>>) -> Result<(), TaskError> {
-        for (_, key, held) in self.keys.iter() {
+        self.keys.each(&AsBytes, |key, held: &Held<Sides>| {
             let key = held.key_value(key);
             for (what, buffer) in [What::Left, What::Right].into_iter().zip(&held.value.buffers) {
                 buffer.all().for_each(|(_, record)| found.add_encoded(what, key, record));
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }
 

@@ -18,8 +18,8 @@ use super::late::Late;
 use super::{EventTime, Flow, KeyedRecord, Medium};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
-use crate::snapshot::{Restored, Snapshot};
-use crate::state::{Held, KeyedState};
+use crate::snapshot::{Input, Restored, Snapshot};
+use crate::state::{LargeState, Values};
 use crate::time::NO_TIMESTAMP;
 
 /// What becomes of records of two inputs that meet.
@@ -48,6 +48,38 @@ const STATE: &str = "join";
 /// Records after which a task looks whether it is told to stop.
 const LOOK_RECORDS: usize = 1024;
 
+/// What is kept of one key: the records of either side.
+trait Buffers {
+    /// They, the first side's first.
+    fn buffers(&self) -> [&Buffer; 2];
+
+    /// These, of a key that is asked for.
+    fn of(buffers: [Buffer; 2]) -> Self;
+}
+
+/// What is kept of keys, to those who write and read it.
+struct AsBytes;
+
+impl<B: Buffers> Values<B> for AsBytes {
+    fn write(&self, _: &[u8], kept: &B, out: &mut Vec<u8>) -> Result<(), TaskError> {
+        kept.buffers().into_iter().for_each(|buffer| buffer.write(out));
+        Ok(())
+    }
+
+    fn read(&self, input: &mut Input<'_>) -> Result<B, TaskError> {
+        Ok(B::of([Buffer::read(input)?, Buffer::read(input)?]))
+    }
+
+    fn resident_bytes(&self, written: usize) -> usize {
+        BUFFER_BYTES + RESIDENT_PER_WRITTEN * written
+    }
+}
+
+/// Room of a buffer with few records.
+const BUFFER_BYTES: usize = 96;
+/// A record takes 40 bytes beside its own, of which three or more are written.
+const RESIDENT_PER_WRITTEN: usize = 4;
+
 /// Which records come too late, and what becomes of them.
 struct OnTime {
     time: EventTime,
@@ -65,27 +97,14 @@ impl OnTime {
     }
 
     /// Adds the buffers of each key, under the watermark.
-    fn keep<V>(
-        &self,
-        to: &mut Snapshot<'_>,
-        keys: &mut KeyedState<Held<V>>,
-        buffers: impl Fn(&V) -> [&Buffer; 2],
-    ) -> Result<(), TaskError> {
-        to.add_keyed((STATE, &[self.time.watermark_ms()]), keys, |_, held, out| {
-            buffers(&held.value).into_iter().for_each(|buffer| buffer.write(out));
-            Ok(())
-        })?;
+    fn keep<B: Buffers>(&self, to: &mut Snapshot<'_>, keys: &mut LargeState<B>) -> Result<(), TaskError> {
+        to.add_large((STATE, &[self.time.watermark_ms()]), keys, &AsBytes)?;
         self.time.snapshot(to)
     }
 
-    /// Reads them back, as what `of` makes of them.
-    fn restore<V>(
-        &mut self,
-        from: &Restored<'_>,
-        keys: &mut KeyedState<Held<V>>,
-        of: impl Fn([Buffer; 2]) -> V,
-    ) -> Result<(), TaskError> {
-        from.read_keyed(STATE, keys, |input| Ok::<_, TaskError>(of([Buffer::read(input)?, Buffer::read(input)?])))?;
+    /// Reads them back.
+    fn restore<B: Buffers>(&mut self, from: &Restored<'_>, keys: &mut LargeState<B>) -> Result<(), TaskError> {
+        from.read_large(STATE, keys, &AsBytes)?;
         self.time.restore(from, STATE, keys.range())
     }
 

@@ -7,10 +7,12 @@ use flownet_core::keygroup::hash_key;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use super::super::spill::LOOK_BATCHES;
 use super::*;
 use crate::mailbox::Mailbox;
 use crate::metrics::TaskMetrics;
-use crate::snapshot::{Piece, Restored, RestoredPart, Snapshot, Written, put_block};
+use crate::snapshot::{Piece, Restored, RestoredPart, Snapshot, StatePart, Written, put_block};
+use crate::spec::StateBackend;
 use crate::time::WallClock;
 
 const GROUPS: u32 = 8;
@@ -357,7 +359,7 @@ fn what_lies_on_disk_is_written_in_pieces_as_it_was() {
 #[test]
 fn a_piece_that_cannot_be_fetched_is_named() {
     let mut state = opened(0, 1, on_disk(0));
-    let share = Share::Groups { first: 0, last: 7, of: GROUPS };
+    let share = crate::snapshot::Share::Groups { first: 0, last: 7, of: GROUPS };
     let fetch = Arc::new(|| Err("it is gone".to_owned()));
     let piece = RestoredPart::Piece(Piece { uid: "op".into(), name: "text".into(), share, fetch });
     let from = Restored::of_restored("op", std::slice::from_ref(&piece), 0, state.range());

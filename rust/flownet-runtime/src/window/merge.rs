@@ -1,0 +1,110 @@
+//! What several slices have of each key, some of which lies on disk: by key group and key, that of one key in order of time.
+//! So a window is put together with one key of it in memory at a time.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::vec::IntoIter;
+
+use super::pane::Pane;
+use crate::error::TaskError;
+use crate::state::{Held, OfSlice, Spill, Values};
+
+/// Goes through the parts of a window.
+pub(crate) struct Merge<'a, V> {
+    spill: &'a Spill,
+    slices: Vec<Slice<'a, V>>,
+    /// What comes next of each slice: where, its number, and whether it lies on disk. What is held comes first.
+    next: BinaryHeap<Reverse<(Vec<u8>, usize, bool)>>,
+    /// Where the part lies that was given last, and the number of its slice.
+    last: Option<(Vec<u8>, usize)>,
+}
+
+struct Slice<'a, V> {
+    held: IntoIter<(u16, &'a [u8], &'a Held<V>)>,
+    on_disk: OfSlice<'a>,
+    /// The values of what comes next.
+    next: (Option<&'a Held<V>>, Option<Held<V>>),
+}
+
+/// What one slice has of a key.
+pub(crate) struct PartOf<'a, V> {
+    /// Key group and key.
+    pub(crate) place: Vec<u8>,
+    value: Value<'a, V>,
+}
+
+enum Value<'a, V> {
+    Held(&'a Held<V>),
+    Read(Held<V>),
+}
+
+impl<V> PartOf<'_, V> {
+    /// The value of the slice.
+    pub(crate) fn held(&self) -> &Held<V> {
+        match &self.value {
+            Value::Held(held) => held,
+            Value::Read(held) => held,
+        }
+    }
+}
+
+impl<'a, V> Merge<'a, V> {
+    /// Of these slices, which come in order of time.
+    pub(crate) fn new(
+        spill: &'a Spill,
+        slices: impl Iterator<Item = &'a (i64, Pane<Held<V>>)>,
+        values: &impl Values<V>,
+    ) -> Result<Self, TaskError> {
+        let mut merge = Self { spill, slices: Vec::new(), next: BinaryHeap::new(), last: None };
+        for (number, (start_ms, pane)) in slices.enumerate() {
+            let of = |(key, hash, held)| (spill.place(None, key, hash).group.get(), key, held);
+            let mut held: Vec<_> = pane.entries().map(of).collect();
+            held.sort_unstable_by_key(|(group, key, _)| (*group, *key));
+            let on_disk = spill.disk().of_slice(*start_ms)?;
+            merge.slices.push(Slice { held: held.into_iter(), on_disk, next: (None, None) });
+            merge.go_on(number, false, values)?;
+            merge.go_on(number, true, values)?;
+        }
+        Ok(merge)
+    }
+
+    /// The next part.
+    pub(crate) fn next(&mut self, values: &impl Values<V>) -> Result<Option<PartOf<'a, V>>, TaskError> {
+        while let Some(Reverse((place, number, is_on_disk))) = self.next.pop() {
+            let (held, read) = &mut self.slices[number].next;
+            let value = if is_on_disk { read.take().map(Value::Read) } else { held.take().map(Value::Held) };
+            self.go_on(number, is_on_disk, values)?;
+            let is_out_of_date = self.last.as_ref().is_some_and(|last| (&last.0, last.1) == (&place, number));
+            if let Some(value) = value.filter(|_| !is_out_of_date) {
+                self.last = Some((place.clone(), number));
+                return Ok(Some(PartOf { place, value }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes what comes next of a slice known.
+    fn go_on(&mut self, number: usize, is_on_disk: bool, values: &impl Values<V>) -> Result<(), TaskError> {
+        let Self { spill, slices, next, .. } = self;
+        let slice = &mut slices[number];
+        let place = if is_on_disk {
+            let entry = slice.on_disk.next(|place, lying| Ok((place.in_slice(), spill.read(&lying, values)?)))?;
+            entry.map(|(place, held)| {
+                slice.next.1 = Some(held);
+                place
+            })
+        } else {
+            slice.held.next().map(|(group, key, held)| {
+                slice.next.0 = Some(held);
+                [&group.to_be_bytes(), key].concat()
+            })
+        };
+        next.extend(place.map(|place| Reverse((place, number, is_on_disk))));
+        Ok(())
+    }
+}
+
+/// The key of a part, by its place.
+pub(crate) fn key_of(place: &[u8]) -> &[u8] {
+    place.get(size_of::<u16>()..).unwrap_or_default()
+}
