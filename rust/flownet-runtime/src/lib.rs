@@ -15,6 +15,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod canonical;
 pub mod deploy;
 pub mod error;
 pub mod inspection;

@@ -8,7 +8,8 @@ use pyo3::types::{
 
 use super::exact::exact;
 use super::{CodecError, MAX_DEPTH, SentClasses, number, numpy, object, ordered, pandas, tag, temporal};
-use flownet_runtime::varint::{put_varint, zigzag};
+use flownet_runtime::canonical;
+use flownet_runtime::varint::put_varint;
 
 /// Appends the encoding of `value` to `out`.
 ///
@@ -48,14 +49,7 @@ impl<'o> Encoder<'o> {
     #[inline]
     pub(super) fn string(&mut self, text: &Bound<'_, PyString>) -> Result<(), CodecError> {
         let Ok(utf8) = text.to_str() else { return self.surrogate_string(text) };
-        match u8::try_from(utf8.len()) {
-            Ok(len) if len <= tag::SMALL_MAX => self.out.push(tag::SHORT_STR | len),
-            _ => {
-                self.out.push(tag::STR);
-                put_varint(self.out, utf8.len() as u64);
-            }
-        }
-        self.out.extend_from_slice(utf8.as_bytes());
+        canonical::put_text(self.out, utf8.as_bytes());
         Ok(())
     }
 
@@ -72,19 +66,12 @@ impl<'o> Encoder<'o> {
 
     #[inline]
     pub(super) fn small_int(&mut self, value: i64) {
-        match u8::try_from(value) {
-            Ok(small) if small <= tag::SMALL_MAX => self.out.push(tag::SMALL_INT | small),
-            _ => {
-                self.out.push(tag::INT);
-                put_varint(self.out, zigzag(value));
-            }
-        }
+        canonical::put_int(self.out, value);
     }
 
     #[inline]
     pub(super) fn float(&mut self, value: f64) {
-        self.out.push(tag::FLOAT);
-        self.out.extend_from_slice(&value.to_le_bytes());
+        canonical::put_float(self.out, value);
     }
 
     pub(super) fn blob(&mut self, tag: u8, bytes: &[u8]) {

@@ -14,6 +14,7 @@
 
 use std::sync::Arc;
 
+use flownet_runtime::canonical;
 use pyo3::prelude::*;
 use pyo3::types::{
     PyBool, PyByteArray, PyBytes, PyComplex, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PySet, PyString, PyTuple,
@@ -94,7 +95,7 @@ impl Encoder<'_> {
             self.small_int(i64::from(flag.is_true()));
             return Ok(false);
         } else if let Some(float) = exact::<PyFloat>(key) {
-            return self.float_key(key.py(), float.value());
+            return Ok(self.float_key(float.value()));
         } else if depth == MAX_DEPTH {
             return Err(CodecError::TooDeep { limit: MAX_DEPTH });
         } else if let Some(tuple) = exact::<PyTuple>(key) {
@@ -130,19 +131,10 @@ impl Encoder<'_> {
         Ok(as_given)
     }
 
-    fn float_key(&mut self, py: Python<'_>, value: f64) -> Result<bool, CodecError> {
-        if value.is_nan() {
-            self.float(f64::NAN);
-            Ok(true)
-        } else if value.is_infinite() || value.fract() != 0.0 {
-            self.float(value);
-            Ok(true)
-        } else {
-            // Integral: exact in an int of any size, and -0.0 becomes 0.
-            let int = PyFloat::new(py, value).call_method0("__int__")?;
-            self.int(int.cast::<PyInt>().map_err(PyErr::from)?)?;
-            Ok(false)
-        }
+    /// Integral ones are exact in an int of any size, and -0.0 becomes 0.
+    fn float_key(&mut self, value: f64) -> bool {
+        canonical::put_float_key(self.out, value);
+        !value.is_finite() || value.fract() != 0.0
     }
 
     fn rare_key(&mut self, key: &Bound<'_, PyAny>, depth: usize) -> Result<bool, CodecError> {
@@ -182,7 +174,7 @@ impl Encoder<'_> {
     fn complex_key(&mut self, complex: &Bound<'_, PyComplex>) -> Result<bool, CodecError> {
         let (real, imaginary) = (complex.real(), complex.imag());
         if imaginary == 0.0 {
-            self.float_key(complex.py(), real)?;
+            self.float_key(real);
             return Ok(false);
         }
         // Adding zero turns -0.0 into 0.0 and leaves every other number alone.
@@ -199,7 +191,7 @@ impl Encoder<'_> {
         }
         let float: f64 = key.call_method0("__float__").and_then(|float| float.extract()).unwrap_or(f64::INFINITY);
         if key.eq(PyFloat::new(key.py(), float))? {
-            self.float_key(key.py(), float)?;
+            self.float_key(float);
             return Ok(false);
         }
         if key.call_method0("adjusted")?.extract::<i64>()? > MAX_DECIMAL_EXPONENT {

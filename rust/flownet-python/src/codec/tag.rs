@@ -1,17 +1,15 @@
 //! Tag bytes of the codec; their bodies are described in the parent module.
 
-pub(super) const NONE: u8 = 0x00;
+// Those that keys of rows have, too.
+pub(super) use flownet_runtime::canonical::{
+    BIG_INT, BYTES, FLOAT, INT, NONE, SHORT_STR, SMALL_INT, SMALL_MAX, STR, TUPLE,
+};
+
 pub(super) const FALSE: u8 = 0x01;
 pub(super) const TRUE: u8 = 0x02;
-pub(super) const INT: u8 = 0x03;
-pub(super) const BIG_INT: u8 = 0x04;
-pub(super) const FLOAT: u8 = 0x05;
 pub(super) const COMPLEX: u8 = 0x06;
-pub(super) const STR: u8 = 0x07;
 pub(super) const SURROGATE_STR: u8 = 0x08;
-pub(super) const BYTES: u8 = 0x09;
 pub(super) const BYTEARRAY: u8 = 0x0a;
-pub(super) const TUPLE: u8 = 0x10;
 pub(super) const LIST: u8 = 0x11;
 pub(super) const DICT: u8 = 0x12;
 pub(super) const SET: u8 = 0x13;
@@ -31,10 +29,6 @@ pub(super) const OBJECT: u8 = 0x40;
 pub(super) const OBJECT_ATTRIBUTES: u8 = 0x41;
 /// Not a value: in keys it stands before the name of a class and what its instances are compared by.
 pub(super) const CLASS_KEY: u8 = 0x7d;
-pub(super) const SHORT_STR: u8 = 0x80;
-pub(super) const SMALL_INT: u8 = 0xc0;
-/// Largest length of a short string and largest small integer.
-pub(super) const SMALL_MAX: u8 = 0x3f;
 
 /// Not a value: on keyed edges it says that the key as the user gave it follows.
 pub const KEY_AS_GIVEN: u8 = flownet_runtime::operator::KEY_AS_GIVEN;

@@ -1,0 +1,196 @@
+//! The canonical bytes of keys that are numbers, texts, bytes and tuples of these: what objects and rows have in common.
+//!
+//! Values that are one key to a `dict` of Python are the same bytes. They choose the key group and index keyed state, so
+//! they are part of every checkpoint and never change. They are values of the codec for objects, too, whose other forms
+//! flownet-python knows.
+
+use crate::varint::{put_varint, short_varint, zigzag};
+
+/// No value.
+pub const NONE: u8 = 0x00;
+/// An integer of 64 bits: zigzag varint.
+pub const INT: u8 = 0x03;
+/// Any other integer: varint of its length, two's complement, low byte first.
+pub const BIG_INT: u8 = 0x04;
+/// A number that is no integer: its 8 bytes.
+pub const FLOAT: u8 = 0x05;
+/// A text of 64 bytes and more: varint of its length, UTF-8.
+pub const STR: u8 = 0x07;
+/// Bytes: varint of their length, and they.
+pub const BYTES: u8 = 0x09;
+/// A tuple: varint of its length, and its items.
+pub const TUPLE: u8 = 0x10;
+/// A text of up to 63 bytes: its length is in the lower bits.
+pub const SHORT_STR: u8 = 0x80;
+/// An integer from 0 to 63: it is in the lower bits.
+pub const SMALL_INT: u8 = 0xc0;
+/// Largest length of a short text and largest small integer.
+pub const SMALL_MAX: u8 = 0x3f;
+
+/// Appends an integer.
+#[inline]
+pub fn put_int(out: &mut Vec<u8>, value: i64) {
+    match u8::try_from(value) {
+        Ok(small) if small <= SMALL_MAX => out.push(SMALL_INT | small),
+        _ => {
+            out.push(INT);
+            put_varint(out, zigzag(value));
+        }
+    }
+}
+
+/// What [`put_int`] appends, and how many bytes that are, for who only hashes them: most cost the same.
+#[inline]
+pub fn int(value: i64) -> ([u8; INT_BYTES], usize) {
+    let mut bytes = [0; INT_BYTES];
+    let zigzag = zigzag(value);
+    if (0..=i64::from(SMALL_MAX)).contains(&value) {
+        bytes[0] = SMALL_INT | value as u8;
+        return (bytes, 1);
+    }
+    bytes[0] = INT;
+    if zigzag < 1 << 56 {
+        let (varint, len) = short_varint(zigzag);
+        bytes[1..=8].copy_from_slice(&varint);
+        return (bytes, 1 + len);
+    }
+    let mut varint = Vec::with_capacity(INT_BYTES);
+    put_varint(&mut varint, zigzag);
+    bytes[1..=varint.len()].copy_from_slice(&varint);
+    (bytes, 1 + varint.len())
+}
+
+/// The most bytes of an integer of 64 bits.
+pub const INT_BYTES: usize = 11;
+
+/// Appends an integer without sign.
+#[inline]
+pub fn put_unsigned(out: &mut Vec<u8>, value: u64) {
+    match i64::try_from(value) {
+        Ok(value) => put_int(out, value),
+        Err(_) => put_big_int(out, u128::from(value), 64),
+    }
+}
+
+/// Appends a float as a key: the integer that it equals, if there is one; all NaNs are one key.
+pub fn put_float_key(out: &mut Vec<u8>, value: f64) {
+    if value.is_nan() {
+        put_float(out, f64::NAN);
+    } else if value.is_infinite() || value.fract() != 0.0 {
+        put_float(out, value);
+    } else if (-TWO_TO_63..TWO_TO_63).contains(&value) {
+        put_int(out, value as i64);
+    } else {
+        put_integral(out, value);
+    }
+}
+
+const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
+
+/// Appends a float as it is.
+#[inline]
+pub fn put_float(out: &mut Vec<u8>, value: f64) {
+    out.push(FLOAT);
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+/// Appends a text.
+#[inline]
+pub fn put_text(out: &mut Vec<u8>, text: &[u8]) {
+    match u8::try_from(text.len()) {
+        Ok(len) if len <= SMALL_MAX => out.push(SHORT_STR | len),
+        _ => {
+            out.push(STR);
+            put_varint(out, text.len() as u64);
+        }
+    }
+    out.extend_from_slice(text);
+}
+
+/// Appends bytes.
+#[inline]
+pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.push(BYTES);
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+/// Appends what stands in front of the items of a tuple.
+#[inline]
+pub fn put_tuple(out: &mut Vec<u8>, items: usize) {
+    out.push(TUPLE);
+    put_varint(out, items as u64);
+}
+
+/// Appends an integer of `bits` bits that is above 0 and no `i64`.
+fn put_big_int(out: &mut Vec<u8>, value: u128, bits: usize) {
+    let len = bits / 8 + 1;
+    out.push(BIG_INT);
+    put_varint(out, len as u64);
+    out.extend_from_slice(&value.to_le_bytes()[..len]);
+}
+
+/// Appends the integer that a float beyond 64 bits equals: 53 bits, and zeros below them.
+fn put_integral(out: &mut Vec<u8>, value: f64) {
+    let bits = value.abs().to_bits();
+    let exponent = (bits >> 52) as usize - 1023;
+    let mantissa = u128::from((bits & ((1 << 52) - 1)) | 1 << 52);
+    let shift = exponent - 52;
+    let len = (exponent + 1) / 8 + 1;
+    let mut bytes = vec![0; len];
+    let shifted = (mantissa << (shift % 8)).to_le_bytes();
+    for (place, byte) in bytes[shift / 8..].iter_mut().zip(shifted) {
+        *place = byte;
+    }
+    if value < 0.0 {
+        negate(&mut bytes);
+    }
+    out.push(BIG_INT);
+    put_varint(out, len as u64);
+    out.extend_from_slice(&bytes);
+}
+
+/// Two's complement of a number whose low byte is first.
+fn negate(bytes: &mut [u8]) {
+    let mut carry = true;
+    for byte in bytes {
+        let (sum, overflow) = (!*byte).overflowing_add(u8::from(carry));
+        (*byte, carry) = (sum, overflow);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(put: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
+        let mut out = Vec::new();
+        put(&mut out);
+        out
+    }
+
+    #[test]
+    fn an_integer_is_the_same_bytes_appended_or_not() {
+        for shift in 0..64 {
+            for value in [i64::MIN >> shift, i64::MAX >> shift, (i64::MIN >> shift).wrapping_add(1), 1 << (shift % 63)]
+            {
+                let (given, len) = int(value);
+                assert_eq!(given[..len], bytes(|out| put_int(out, value)), "{value}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_float_that_is_integral_is_the_integer_it_equals() {
+        for value in [0i64, 1, -1, 63, 64, 1 << 53, i64::MIN] {
+            assert_eq!(bytes(|out| put_float_key(out, value as f64)), bytes(|out| put_int(out, value)));
+        }
+        assert_eq!(bytes(|out| put_float_key(out, -0.0)), bytes(|out| put_int(out, 0)));
+        assert_eq!(bytes(|out| put_float_key(out, TWO_TO_63)), bytes(|out| put_unsigned(out, 1 << 63)));
+        // As int.to_bytes(9, "little", signed=True) has -2**64 + 2**12, and 11 bytes 2**80.
+        let below = -(2f64.powi(64) - 4096.0);
+        assert_eq!(bytes(|out| put_float_key(out, below)), [4, 9, 0, 16, 0, 0, 0, 0, 0, 0, 0xff]);
+        assert_eq!(bytes(|out| put_float_key(out, 2f64.powi(80))), [4, 11, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(bytes(|out| put_float_key(out, 0.5))[0], FLOAT);
+    }
+}
