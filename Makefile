@@ -138,7 +138,7 @@ FUZZ_FEATURES = fuzzer$(if $(FUZZ_LIBPYTHON),$(comma)interpreter)
 # The object codec needs an interpreter to link, and numpy to be found by it.
 FUZZ_LIBPYTHON = $(shell $(BIN)/python -c '$(LIBPYTHON)' 2>/dev/null)
 FUZZ_ENV = LD_LIBRARY_PATH="$(FUZZ_LIBPYTHON)" PYTHONPATH="$(wildcard $(CURDIR)/$(VENV)/lib/python*/site-packages)"
-FUZZ_SMOKE := wire peer handshake record-reader
+FUZZ_SMOKE := wire peer handshake record-reader rows
 SECONDS ?= 60
 comma := ,
 

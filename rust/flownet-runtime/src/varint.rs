@@ -21,16 +21,17 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// What [`put_varint`] appends for a value below 2^56, and how many bytes that are: without a branch on how many.
+/// What [`put_varint`] appends for a value below 2^56, as a word whose low byte is the first, and how many bytes that are:
+/// without a branch on how many.
 #[inline]
-pub fn short_varint(value: u64) -> ([u8; 8], usize) {
+pub fn short_varint(value: u64) -> (u64, usize) {
     let fours = (value & 0x0fff_ffff) | (value & 0x00ff_ffff_f000_0000) << 4;
     let pairs = (fours & 0x0000_3fff_0000_3fff) | (fours & 0x0fff_c000_0fff_c000) << 2;
     let sevens = (pairs & 0x007f_007f_007f_007f) | (pairs & 0x3f80_3f80_3f80_3f80) << 1;
     let bits = 64 - (value | 1).leading_zeros() as usize;
     let len = bits.div_ceil(7);
     let not_last = (1 << (8 * (len - 1))) - 1;
-    ((sevens | (0x8080_8080_8080_8080 & not_last)).to_le_bytes(), len)
+    (sevens | (0x8080_8080_8080_8080 & not_last), len)
 }
 
 /// Splits a varint off the front of `bytes`.
@@ -133,11 +134,11 @@ mod tests {
             for value in [0, 1, 0x005a_5a5a_5a5a_5a5a].map(|low: u64| 1 << bits | low & ((1 << bits) - 1)) {
                 let mut appended = Vec::new();
                 put_varint(&mut appended, value);
-                let (bytes, len) = short_varint(value);
-                assert_eq!(bytes[..len], appended, "{value:#x}");
+                let (word, len) = short_varint(value);
+                assert_eq!(word.to_le_bytes()[..len], appended, "{value:#x}");
             }
         }
-        assert_eq!(short_varint(0), ([0; 8], 1));
+        assert_eq!(short_varint(0), (0, 1));
     }
 
     #[test]

@@ -31,8 +31,9 @@ LAYERS = [
 BESIDES = {
     "flownet-bench": {"flownet-memory", "flownet-core", "flownet-net"},
     "flownet-sim": {"flownet-memory", "flownet-core"},
+    "flownet-rows": {"flownet-core", "flownet-runtime"},
 }
-"""Crates beside the tower: what they may use. Nobody may use them, but flownet-python, at the top, flownet-bench."""
+"""Crates beside the tower: what they may use. No layer may use them, but flownet-python, at the top, flownet-bench."""
 
 OUTSIDE = {
     "flownet-memory": {"tokio", "pyo3"},

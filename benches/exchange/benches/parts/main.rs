@@ -9,6 +9,7 @@ mod credit;
 mod memory;
 mod records;
 mod routing;
+mod rows;
 mod wire;
 
 use criterion::{criterion_group, criterion_main};
@@ -24,6 +25,8 @@ criterion_group!(
     records::write_read,
     credit::round_trip,
     credit::announce,
+    rows::hash,
+    rows::columns_runs_columns,
     wire::headers,
     wire::control,
 );

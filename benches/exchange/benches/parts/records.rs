@@ -12,27 +12,32 @@ use flownet_core::{Emit, Selector, SubpartitionCell, Target};
 use flownet_memory::{Buffer, KIB};
 
 /// A writer and those who would read what it writes.
-struct Rig {
+pub(crate) struct Rig {
     writer: RecordWriter,
     cells: Vec<Arc<SubpartitionCell>>,
 }
 
 impl Rig {
     fn new(channels: u32, selector: Selector) -> Self {
-        let segments = channels as usize * 2 + SEGMENTS;
+        Self::with_room(channels, selector, SEGMENTS)
+    }
+
+    /// One whose channels have room for so many segments between two [`take`](Self::take)s, and two each.
+    pub(crate) fn with_room(channels: u32, selector: Selector, segments: usize) -> Self {
+        let segments = channels as usize * 2 + segments;
         let partition = new_partition(channels, segments);
         let cells = attach_all(&partition);
         Self { writer: RecordWriter::new(partition, selector, FlushPolicy::Timer, MAX_RECORD_BYTES), cells }
     }
 
     #[inline]
-    fn emit(&mut self, target: Target, record: &[u8]) {
+    pub(crate) fn emit(&mut self, target: Target, record: &[u8]) {
         let emitted = self.writer.try_emit(target, record);
         assert!(matches!(emitted, Ok(Emit::Done)), "the pool holds all of one iteration");
     }
 
     /// What was written, in buffers.
-    fn take(&mut self, each: impl FnMut(Buffer)) {
+    pub(crate) fn take(&mut self, each: impl FnMut(Buffer)) {
         self.writer.flush_all();
         poll_buffers(&self.cells, each);
     }
@@ -146,7 +151,7 @@ fn records_of_one_iteration(record_bytes: usize) -> u64 {
 
 /// The last is larger than a segment: it spans four.
 const SIZES: [usize; 4] = [8, 64, KIB, 100 * KIB];
-const MAX_RECORD_BYTES: usize = 1024 * KIB;
+pub(crate) const MAX_RECORD_BYTES: usize = 1024 * KIB;
 const SEGMENTS: usize = 16;
 /// Records written to many channels in one iteration: up to a thousand bytes each.
 const SCATTERED: u64 = 100_000;

@@ -5,6 +5,7 @@ mod handshake;
 mod object_codec;
 mod peer;
 mod record_reader;
+mod rows;
 mod wire;
 
 /// Something that takes bytes of strangers.
@@ -24,6 +25,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "peer", run: peer::run, seeds: peer::seeds },
     Target { name: "handshake", run: handshake::run, seeds: handshake::seeds },
     Target { name: "record-reader", run: record_reader::run, seeds: record_reader::seeds },
+    Target { name: "rows", run: rows::run, seeds: rows::seeds },
     #[cfg(feature = "interpreter")]
     Target { name: "object-codec", run: object_codec::run, seeds: object_codec::seeds },
 ];

@@ -1,0 +1,162 @@
+//! Columns of a batch as bytes, looked up once a batch and cut as often as there are runs.
+
+use std::ops::Range;
+
+use arrow_array::{Array, ArrayRef};
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
+use arrow_data::ArrayData;
+
+use crate::layout::{ColumnLayout, Shape};
+
+/// One column, from its first row.
+#[derive(Debug)]
+pub(crate) struct Column {
+    /// Whether runs say which values are there.
+    pub(crate) nullable: bool,
+    /// Which ones are; none: all.
+    pub(crate) nulls: Option<NullBuffer>,
+    pub(crate) values: Values,
+}
+
+/// As its [`Shape`] says.
+#[derive(Debug)]
+pub(crate) enum Values {
+    Fixed { width: usize, bytes: Buffer },
+    Bits(BooleanBuffer),
+    Bytes { ends: Ends, heap: Buffer },
+    List { ends: Ends, child: Box<Column> },
+    Struct(Vec<Column>),
+}
+
+/// Where values of any length begin and end: one more number than values.
+#[derive(Debug)]
+pub(crate) struct Ends(arrow_buffer::ScalarBuffer<i32>);
+
+impl Ends {
+    fn of(data: &ArrayData) -> Self {
+        // An array without values may have no buffer of offsets at all.
+        let needed = (data.offset() + data.len() + 1) * size_of::<i32>();
+        if data.buffers()[0].len() < needed {
+            return Self(vec![0].into());
+        }
+        Self(arrow_buffer::ScalarBuffer::new(data.buffers()[0].clone(), data.offset(), data.len() + 1))
+    }
+
+    /// Where this row lies.
+    pub(crate) fn span(&self, row: usize) -> Range<usize> {
+        // Offsets of an array are never below 0.
+        self.0[row] as usize..self.0[row + 1] as usize
+    }
+
+    /// Where these rows lie, one behind the other.
+    pub(crate) fn span_of(&self, rows: &Range<usize>) -> Range<usize> {
+        self.0[rows.start] as usize..self.0[rows.end] as usize
+    }
+
+    /// Does something with the items of the lists of these rows.
+    pub(crate) fn with_items<R>(&self, rows: Rows<'_>, work: impl FnOnce(Rows<'_>) -> R) -> R {
+        match rows {
+            Rows::Range { start, end } => {
+                let Range { start, end } = self.span_of(&(start..end));
+                work(Rows::Range { start, end })
+            }
+            Rows::Picked(rows) => {
+                let spans = rows.iter().map(|row| self.span(*row as usize));
+                let items: Vec<u32> = spans.flat_map(|span| span.start as u32..span.end as u32).collect();
+                work(Rows::Picked(&items))
+            }
+        }
+    }
+
+    /// How long these are together.
+    fn total(&self, rows: Rows<'_>) -> usize {
+        match rows {
+            Rows::Range { start, end } => self.span_of(&(start..end)).len(),
+            Rows::Picked(rows) => rows.iter().map(|row| self.span(*row as usize).len()).sum(),
+        }
+    }
+}
+
+/// Some rows of a batch, in the order in which they are written.
+#[derive(Clone, Copy, Debug)]
+pub enum Rows<'a> {
+    /// From `start` to in front of `end`.
+    Range {
+        /// The first.
+        start: usize,
+        /// Behind the last.
+        end: usize,
+    },
+    /// These.
+    Picked(&'a [u32]),
+}
+
+impl Rows<'_> {
+    /// How many.
+    pub fn len(self) -> usize {
+        match self {
+            Self::Range { start, end } => end - start,
+            Self::Picked(rows) => rows.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// The first so many, and the others.
+    pub fn split_at(self, rows: usize) -> (Self, Self) {
+        match self {
+            Self::Range { start, end } => {
+                (Self::Range { start, end: start + rows }, Self::Range { start: start + rows, end })
+            }
+            Self::Picked(picked) => {
+                let (first, others) = picked.split_at(rows);
+                (Self::Picked(first), Self::Picked(others))
+            }
+        }
+    }
+}
+
+impl Column {
+    /// Of an array whose type is that of the layout.
+    pub(crate) fn of(array: &ArrayRef, layout: &ColumnLayout) -> Self {
+        Self::of_data(&array.to_data(), layout)
+    }
+
+    fn of_data(data: &ArrayData, layout: &ColumnLayout) -> Self {
+        let (offset, len) = (data.offset(), data.len());
+        let nulls = data.nulls().filter(|nulls| layout.nullable && nulls.null_count() > 0).cloned();
+        let values = match &layout.shape {
+            Shape::Fixed { width } => {
+                let bytes = data.buffers()[0].slice_with_length(offset * width, len * width);
+                Values::Fixed { width: *width, bytes }
+            }
+            Shape::Bits => Values::Bits(BooleanBuffer::new(data.buffers()[0].clone(), offset, len)),
+            Shape::Bytes => Values::Bytes { ends: Ends::of(data), heap: data.buffers()[1].clone() },
+            Shape::List(item) => {
+                let child = Box::new(Self::of_data(&data.child_data()[0], item));
+                Values::List { ends: Ends::of(data), child }
+            }
+            Shape::Struct(fields) => {
+                let children = data.child_data().iter().zip(fields);
+                Values::Struct(children.map(|(child, field)| Self::of_data(&child.slice(offset, len), field)).collect())
+            }
+        };
+        Self { nullable: layout.nullable, nulls, values }
+    }
+
+    /// Bytes that a run has of these rows.
+    pub(crate) fn bytes(&self, rows: Rows<'_>) -> usize {
+        let lengths = rows.len() * size_of::<u32>();
+        let values = match &self.values {
+            Values::Fixed { width, .. } => rows.len() * width,
+            Values::Bits(_) => rows.len().div_ceil(8),
+            Values::Bytes { ends, .. } => lengths + ends.total(rows),
+            Values::List { ends, child } => lengths + ends.with_items(rows, |items| child.bytes(items)),
+            Values::Struct(children) => children.iter().map(|child| child.bytes(rows)).sum(),
+        };
+        values + usize::from(self.nullable) + self.nulls.as_ref().map_or(0, |_| rows.len().div_ceil(8))
+    }
+}

@@ -1,0 +1,199 @@
+//! Which key group a row belongs to: that of the same key of an object.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    ArrowPrimitiveType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
+    UInt32Type, UInt64Type,
+};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::{DataType, Schema};
+use flownet_core::keygroup::hash_key;
+use flownet_runtime::canonical;
+
+/// Hashes the keys of rows, a batch at a time.
+#[derive(Debug)]
+pub struct KeyHasher {
+    columns: Vec<usize>,
+    hashes: Vec<u32>,
+    /// Of one key, kept for its allocation.
+    bytes: Vec<u8>,
+}
+
+/// A column that is no key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoKey {
+    /// There is none of the name.
+    #[error("key_by: there is no column '{column}'; there are {columns}")]
+    Missing {
+        /// What was asked for.
+        column: String,
+        /// What there is.
+        columns: String,
+    },
+    /// Its type makes no keys.
+    #[error(
+        "key_by: column '{column}' is of type {data_type}; keys are ints, floats, bool, utf8 and binary: cast it before"
+    )]
+    Type {
+        /// The column.
+        column: String,
+        /// Its type.
+        data_type: DataType,
+    },
+    /// No column at all.
+    #[error("key_by: a key needs at least one column")]
+    Empty,
+}
+
+impl KeyHasher {
+    /// By these columns of a schema. One column is the key itself, several are a tuple.
+    pub fn new(schema: &Schema, columns: &[String]) -> Result<Self, NoKey> {
+        if columns.is_empty() {
+            return Err(NoKey::Empty);
+        }
+        let columns = columns.iter().map(|column| place(schema, column)).collect::<Result<_, _>>()?;
+        Ok(Self { columns, hashes: Vec::new(), bytes: Vec::new() })
+    }
+
+    /// The hash of each row's key.
+    pub fn hash(&mut self, batch: &RecordBatch) -> &[u32] {
+        self.hashes.clear();
+        self.hashes.reserve(batch.num_rows());
+        match self.columns[..] {
+            [column] => self.hash_column(batch.column(column)),
+            _ => self.hash_rows(batch),
+        }
+        &self.hashes
+    }
+
+    /// The type is looked at once, not for each row.
+    fn hash_column(&mut self, array: &ArrayRef) {
+        match array.data_type() {
+            DataType::Int64 if array.null_count() == 0 => {
+                self.hashes.extend(array.as_primitive::<Int64Type>().values().iter().map(|value| {
+                    let (bytes, len) = canonical::int(*value);
+                    hash_key(&bytes[..len])
+                }));
+            }
+            _ => {
+                for row in 0..array.len() {
+                    self.bytes.clear();
+                    put_value(array, row, &mut self.bytes);
+                    self.hashes.push(hash_key(&self.bytes));
+                }
+            }
+        }
+    }
+
+    fn hash_rows(&mut self, batch: &RecordBatch) {
+        for row in 0..batch.num_rows() {
+            self.bytes.clear();
+            canonical::put_tuple(&mut self.bytes, self.columns.len());
+            for column in &self.columns {
+                put_value(batch.column(*column), row, &mut self.bytes);
+            }
+            self.hashes.push(hash_key(&self.bytes));
+        }
+    }
+}
+
+fn place(schema: &Schema, column: &str) -> Result<usize, NoKey> {
+    let Ok(place) = schema.index_of(column) else {
+        let columns = schema.fields().iter().map(|field| format!("'{}'", field.name())).collect::<Vec<_>>().join(", ");
+        return Err(NoKey::Missing { column: column.to_owned(), columns });
+    };
+    let data_type = schema.field(place).data_type();
+    if !makes_keys(data_type) {
+        return Err(NoKey::Type { column: column.to_owned(), data_type: data_type.clone() });
+    }
+    Ok(place)
+}
+
+fn makes_keys(data_type: &DataType) -> bool {
+    let is_number = data_type.is_integer() || matches!(data_type, DataType::Float32 | DataType::Float64);
+    let is_bytes = matches!(data_type, DataType::Utf8 | DataType::Binary | DataType::FixedSizeBinary(_));
+    is_number || is_bytes || *data_type == DataType::Boolean
+}
+
+/// Appends the canonical bytes of one value, of a type that makes keys.
+pub(crate) fn put_value(array: &ArrayRef, row: usize, out: &mut Vec<u8>) {
+    if array.is_null(row) {
+        return out.push(canonical::NONE);
+    }
+    match array.data_type() {
+        DataType::Int8 => canonical::put_int(out, number::<Int8Type>(array, row).into()),
+        DataType::Int16 => canonical::put_int(out, number::<Int16Type>(array, row).into()),
+        DataType::Int32 => canonical::put_int(out, number::<Int32Type>(array, row).into()),
+        DataType::Int64 => canonical::put_int(out, number::<Int64Type>(array, row)),
+        DataType::UInt8 => canonical::put_int(out, number::<UInt8Type>(array, row).into()),
+        DataType::UInt16 => canonical::put_int(out, number::<UInt16Type>(array, row).into()),
+        DataType::UInt32 => canonical::put_int(out, number::<UInt32Type>(array, row).into()),
+        DataType::UInt64 => canonical::put_unsigned(out, number::<UInt64Type>(array, row)),
+        DataType::Float32 => canonical::put_float_key(out, number::<Float32Type>(array, row).into()),
+        DataType::Float64 => canonical::put_float_key(out, number::<Float64Type>(array, row)),
+        DataType::Boolean => canonical::put_int(out, array.as_boolean().value(row).into()),
+        DataType::Utf8 => canonical::put_text(out, array.as_string::<i32>().value(row).as_bytes()),
+        DataType::Binary => canonical::put_bytes(out, array.as_binary::<i32>().value(row)),
+        DataType::FixedSizeBinary(_) => canonical::put_bytes(out, array.as_fixed_size_binary().value(row)),
+        // Checked when the hasher was made.
+        _ => out.push(canonical::NONE),
+    }
+}
+
+#[inline]
+fn number<T: ArrowPrimitiveType>(array: &ArrayRef, row: usize) -> T::Native {
+    array.as_primitive::<T>().value(row)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{Float64Array, Int32Array, Int64Array, StringArray, UInt64Array};
+    use arrow_schema::Field;
+
+    use super::*;
+
+    fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
+        let fields: Vec<_> =
+            columns.iter().map(|(name, array)| Field::new(*name, array.data_type().clone(), true)).collect();
+        RecordBatch::try_new(Arc::new(Schema::new(fields)), columns.into_iter().map(|(_, array)| array).collect())
+            .unwrap()
+    }
+
+    fn hashes(batch: &RecordBatch, columns: &[&str]) -> Vec<u32> {
+        let columns: Vec<_> = columns.iter().map(|&column| column.to_owned()).collect();
+        KeyHasher::new(&batch.schema(), &columns).unwrap().hash(batch).to_vec()
+    }
+
+    #[test]
+    fn numbers_that_are_equal_are_one_key_whatever_their_type() {
+        let values = [0i64, 1, 63, 64, -1, 1 << 53];
+        let of = |array| hashes(&batch(vec![("key", array)]), &["key"]);
+        let ints = of(Arc::new(Int64Array::from(values.to_vec())));
+        assert_eq!(ints, of(Arc::new(Float64Array::from(values.map(|value| value as f64).to_vec()))));
+        assert_eq!(ints[..3], of(Arc::new(Int32Array::from(vec![0, 1, 63])))[..]);
+        assert_eq!(ints, of(Arc::new(values.map(Some).into_iter().chain([None]).collect::<Int64Array>()))[..6]);
+        let large = 1u64 << 63;
+        assert_eq!(of(Arc::new(UInt64Array::from(vec![large]))), of(Arc::new(Float64Array::from(vec![large as f64]))));
+    }
+
+    #[test]
+    fn several_columns_are_a_tuple() {
+        let both = batch(vec![
+            ("text", Arc::new(StringArray::from(vec!["a", "b"]))),
+            ("number", Arc::new(Int64Array::from(vec![1, 2]))),
+        ]);
+        // ("a", 1) as the codec of objects has it.
+        assert_eq!(hashes(&both, &["text", "number"])[0], hash_key(&[0x10, 2, 0x81, b'a', 0xc1]));
+        assert_ne!(hashes(&both, &["text", "number"]), hashes(&both, &["number", "text"]));
+    }
+
+    #[test]
+    fn what_is_no_key_is_refused_by_name() {
+        let both = batch(vec![("text", Arc::new(StringArray::from(vec!["a"])))]);
+        let error = |columns: &[String]| KeyHasher::new(&both.schema(), columns).unwrap_err().to_string();
+        assert_eq!(error(&["test".into()]), "key_by: there is no column 'test'; there are 'text'");
+        assert_eq!(error(&[]), "key_by: a key needs at least one column");
+    }
+}
