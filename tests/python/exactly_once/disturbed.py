@@ -32,7 +32,7 @@ def lines(folder: Path) -> list[str]:
 
 
 def run_until(env: fn.Environment, workers: int, checkpoints: int) -> None:
-    """Run a job until so many checkpoints were made, and end it as if it had been killed; or to its end, if that is first."""
+    """Run a job until so many checkpoints were made, and end it as if it had been killed, unless it ends before."""
     with env.execute_async(workers) as running:
         while (status := running.status()).checkpoints_made < checkpoints and status.state != "ended":
             time.sleep(0.002)
