@@ -58,7 +58,7 @@ impl TaskSpec {
 
     /// Whether some input carries keys, so that key groups are shared among the subtasks.
     pub fn is_keyed(&self) -> bool {
-        self.inputs.iter().any(|input| input.keyed)
+        self.inputs.iter().any(InputSpec::is_keyed)
     }
 
     /// Channels the task reads from the worker it runs on (`true`) or from other workers (`false`).
@@ -235,12 +235,19 @@ pub struct InputSpec {
     pub timestamps: bool,
     /// As of the output at its other end.
     pub in_iteration: bool,
-    /// Whether records carry their key in front.
-    pub keyed: bool,
+    /// How its producers choose who takes a record.
+    pub partitioner: Partitioner,
     /// What keeps its producers on other workers from sending too much.
     pub flow_control: FlowControl,
     /// What to read.
     pub channels: Vec<ChannelSpec>,
+}
+
+impl InputSpec {
+    /// Whether records carry their key in front.
+    pub fn is_keyed(&self) -> bool {
+        self.partitioner == Partitioner::KeyGroup
+    }
 }
 
 /// One subpartition a task reads.
@@ -293,7 +300,7 @@ mod tests {
             side: 0,
             timestamps: false,
             in_iteration: false,
-            keyed: false,
+            partitioner: Partitioner::Rebalance,
             flow_control: FlowControl::Credit,
             channels,
         };

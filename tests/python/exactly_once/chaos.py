@@ -74,13 +74,9 @@ class Chaos:
         lost = "flownet.errors.LaunchError: " in output or "flownet.errors.WorkerLostError: " in output
         return lost and not any(self._storage.rglob("manifest"))
 
-    def _has_in_flight(self) -> bool:
-        """Say whether a checkpoint has overtaken records: with them a job goes on by the ways that they were on."""
-        return any(b"in_flight." in manifest.read_bytes() for manifest in self._storage.rglob("manifest"))
-
     def _start(self, draw: random.Random) -> subprocess.Popen[str]:
-        # In the first run as in most others; a job goes on with other subtasks, too, unless records were on their way.
-        if self.runs > 1 and not self._has_in_flight():
+        # In the first run as in most others; a job goes on with other subtasks, too.
+        if self.runs > 1:
             self._parallelism = draw.choice([1, 2, 2, 3])
         turn = 0 if self.job in IN_LINE else self.runs % 3
         environ = {

@@ -196,13 +196,8 @@ OVERTAKES: list[dict[str, Any]] = [{}, {"unaligned": True}, {"aligned_timeout": 
 
 
 def has_in_flight(storage: Path) -> bool:
-    """Say whether a checkpoint that is kept has overtaken records: exchanges without keys are as they were then."""
+    """Say whether a checkpoint that is kept has overtaken records: exchanges may not become part of a task then."""
     return any(b"in_flight." in manifest.read_bytes() for manifest in storage.rglob("manifest"))
-
-
-def is_by_key(what: str, *, chained: bool) -> bool:
-    """Say whether all exchanges of a job go by key, so that what was on its way is dealt out to other subtasks."""
-    return chained and what != "taken"
 
 
 SEED = int(os.environ.get("SEED", 200_012))
@@ -218,22 +213,20 @@ def test_a_job_goes_on_whatever_was_done_to_it(seed: int, tmp_path: Path) -> Non
     write_input(tmp_path / "in", seed)
     job(what, tmp_path, "undisturbed").execute()
     done: list[Any] = [what]
-    parallelism, chained = 1, True
+    # One subtask takes, which shares a task with what is before it where that is one, too.
+    least, chained = 2 if what == "taken" else 1, True
     for _ in range(draw.randrange(3, 8)):
-        shape = (draw.randrange(1, 6), draw.random() < 0.5)
-        if not has_in_flight(tmp_path / "checkpoints-disturbed"):
-            parallelism, chained = shape
-        elif is_by_key(what, chained=chained):
-            parallelism = shape[0]
+        parallelism, may_chain = draw.randrange(least, 6), draw.random() < 0.5
+        # What lay between two operators has nowhere to go where they share a task.
+        chained = may_chain and (chained or not has_in_flight(tmp_path / "checkpoints-disturbed"))
         workers = min(draw.randrange(4), parallelism)
         checkpoints, abruptly, overtakes = draw.randrange(1, 6), draw.random() < 0.5, draw.choice(OVERTAKES)
         done.append((parallelism, workers, chained, checkpoints, abruptly, overtakes))
         rate = draw.choice([2000, 4000, 8000])
         env = job(what, tmp_path, "disturbed", parallelism, rate=rate, chained=chained, **overtakes)
         disturb(env, workers, checkpoints, abruptly=abruptly)
-    if is_by_key(what, chained=chained) or not has_in_flight(tmp_path / "checkpoints-disturbed"):
-        parallelism, chained = draw.randrange(1, 5), True
-    job(what, tmp_path, "disturbed", parallelism, chained=chained).execute(draw.randrange(3))
+    chained = chained or not has_in_flight(tmp_path / "checkpoints-disturbed")
+    job(what, tmp_path, "disturbed", draw.randrange(least, 5), chained=chained).execute(draw.randrange(3))
     assert lines(tmp_path / "disturbed") == lines(tmp_path / "undisturbed"), done
 
 

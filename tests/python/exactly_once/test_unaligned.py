@@ -68,6 +68,7 @@ def job(
     slow: bool = False,
     each: Callable[[Row], Row] = quickly,
     parallelism: int = 2,
+    spread: Callable[[fn.Stream[Row]], fn.Stream[Row]] = fn.Stream.rebalance,
     **checkpointing: Any,
 ) -> fn.Environment:
     env = fn.Environment(parallelism=parallelism, max_parallelism=16, buffer_timeout="5ms", stop_timeout="5min")
@@ -76,7 +77,7 @@ def job(
     env.enable_checkpointing("50ms", **checkpointing)
     strategy: Any = fn.WatermarkStrategy.for_bounded_out_of_orderness("100ms").with_timestamp_assigner(at)
     timed = env.from_resumable(rows).uid("rows").assign_timestamps_and_watermarks(strategy)
-    passed = timed.rebalance().map(slowly if slow else each)
+    passed = spread(timed).map(slowly if slow else each)
     told = passed.key_by(key).window(fn.Tumbling("1s")).process(Told()).uid("told")
     told.write_text(folder / "out").uid("written")
     return env
@@ -162,17 +163,65 @@ def test_records_on_their_way_by_key_go_on_with_another_parallelism(shapes: list
     assert lines(tmp_path) == expected()
 
 
-def test_records_on_their_way_go_on_by_the_ways_they_were_on(tmp_path: Path) -> None:
+SPREADS: dict[str, Callable[[fn.Stream[Row]], fn.Stream[Row]]] = {
+    "rebalance": fn.Stream.rebalance,
+    "rescale": fn.Stream.rescale,
+    "forward": lambda stream: stream.rebalance().filter(lambda row: True).disable_chaining().forward(),
+}
+
+
+@pytest.mark.parametrize("spread", SPREADS)
+@pytest.mark.parametrize("shapes", [[2, 3, 3], [3, 1, 2], [4, 2, 5]], ids=str)
+def test_records_on_their_way_without_a_key_go_on_with_another_parallelism(
+    shapes: list[int], spread: str, tmp_path: Path
+) -> None:
+    for parallelism in shapes:
+        run_until(job(tmp_path, slow=True, parallelism=parallelism, spread=SPREADS[spread]), parallelism % 3, 2)
+        assert has_in_flight(tmp_path)
+    result = job(tmp_path, slow=False, parallelism=2, spread=SPREADS[spread]).execute(2)
+    assert result.resumed_from is not None
+    assert lines(tmp_path) == expected()
+
+
+def large(position: Any) -> Iterator[tuple[int, str]]:
+    for number in range(position or 0, 300):
+        yield number + 1, f"{number} " + "x" * (1_000 + number % 8 * 9_000)
+
+
+def test_records_larger_than_a_buffer_are_whole_where_others_take_them(tmp_path: Path) -> None:
+    def job(parallelism: int, each: Callable[[str], str]) -> fn.Environment:
+        env = fn.Environment(parallelism=parallelism, max_parallelism=16, segment_size="4KiB", stop_timeout="5min")
+        env.enable_checkpointing("50ms", storage=tmp_path / "kept", unaligned=True)
+        texts = env.from_resumable(large).uid("texts").rebalance().map(each).key_by(lambda text: text[:1])
+        texts.map(each).map(lambda text: f"{text.split()[0]} {len(text)}").write_text(tmp_path / "out").uid("written")
+        return env
+
+    def slowly(text: str) -> str:
+        time.sleep(0.02)
+        return text
+
+    for parallelism in (2, 3, 1, 4):
+        run_until(job(parallelism, slowly), parallelism % 3, 2)
+        assert has_in_flight(tmp_path)
+    job(3, lambda text: text).execute(2)
+    assert lines(tmp_path) == sorted(f"{text.split()[0]} {len(text)}" for _, text in large(None))
+
+
+def test_what_a_user_directed_goes_on_by_the_ways_it_was_on(tmp_path: Path) -> None:
+    def spread(stream: fn.Stream[Row]) -> fn.Stream[Row]:
+        return stream.partition_custom(lambda number, subtasks: number % subtasks, key)
+
     while not has_in_flight(tmp_path):
-        run_until(job(tmp_path, slow=True), 0, 1)
+        run_until(job(tmp_path, slow=True, spread=spread), 0, 1)
     with pytest.raises(errors.RestoreError, match="records were on their way to .*take a savepoint") as refused:
-        job(tmp_path, slow=False, parallelism=3).execute(0)
+        job(tmp_path, slow=False, parallelism=3, spread=spread).execute(0)
     assert refused.value.operators
     # Nothing is on its way in a savepoint.
-    with job(tmp_path, slow=False).execute_async(0) as running:
+    with job(tmp_path, slow=False, spread=spread).execute_async(0) as running:
         running.stop(drain=False, savepoint=tmp_path / "saved")
         running.wait()
-    job(tmp_path, slow=False, parallelism=3, storage=tmp_path / "again", restore_from=tmp_path / "saved").execute(0)
+    again: dict[str, Any] = {"storage": tmp_path / "again", "restore_from": tmp_path / "saved"}
+    job(tmp_path, slow=False, parallelism=3, spread=spread, **again).execute(0)
     assert lines(tmp_path) == expected()
 
 

@@ -11,17 +11,18 @@
 //! - I1: every part of an operator that keeps state is taken by someone, or the user has said that it may be dropped.
 //! - I2: a part is never taken by an operator of another kind.
 //! - I3: what was on its way on a channel is taken by who reads that channel, once, if both of its ends have as many
-//!   subtasks as they had. Where they have not, channels of keyed edges are dealt out by key group, and nothing was on its way
-//!   on others. All operators are what they were.
+//!   subtasks as they had. Where they have not, channels of keyed edges are dealt out by key group. Of other edges a channel
+//!   goes as a whole to one subtask: to who read it, where the consumers are as many as they were, and else to any, where
+//!   producers choose regardless of what a record is. Nothing was on its way on others. All operators are what they were.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use flownet_runtime::snapshot::{Share, is_incidental};
-use flownet_runtime::spec::{OperatorKind, OperatorSpec, TaskSpec};
+use flownet_runtime::spec::{OperatorKind, OperatorSpec, Partitioner, TaskSpec};
 use flownet_store::{Manifest, OperatorEntry, PartRef};
 
 use crate::error::quoted;
-use crate::plan::Plan;
+use crate::plan::{Plan, Wiring};
 use crate::rpc::Restored;
 
 /// Why a dataflow cannot go on from a checkpoint.
@@ -65,9 +66,10 @@ pub enum Misfit {
     },
     /// Records were on their way, and their ways have changed.
     #[error(
-        "it was taken while records were on their way to or from {}, and those go other ways now: the dataflow was changed, or the \
-         parallelism at an end of an exchange that does not go by key; go on with what it was taken with, take a savepoint, in which nothing is on its way, and change the job \
-         from that",
+        "it was taken while records were on their way to or from {}, and those go other ways now: the dataflow was \
+         changed, or the parallelism behind a broadcast or partition_custom, or so that two operators share a task that did \
+         not; go on with what it was taken with, take a savepoint, in which nothing is on its way, and change the job from \
+         that",
         quoted(.operators)
     )]
     InFlight {
@@ -199,7 +201,7 @@ struct Way {
     /// Subtasks that sent and that took, then and now.
     from: (u32, u32),
     to: (u32, u32),
-    is_keyed: bool,
+    partitioner: Option<Partitioner>,
 }
 
 /// The edges of a plan by number, of a dataflow that is as it was.
@@ -218,21 +220,35 @@ fn ways(manifest: &Manifest, plan: &Plan) -> BTreeMap<u32, Way> {
         }
         for input in &task.inputs {
             let way = ways.entry(input.edge).or_default();
-            (way.to, way.is_keyed) = (subtasks(task, input.to_operator), input.keyed);
+            (way.to, way.partitioner) = (subtasks(task, input.to_operator), Some(input.partitioner));
         }
     }
     ways
 }
 
-/// Who gets what was on its way on a channel; nobody can where only one consumer's order, or copy, makes sense of it.
+/// Who gets what was on its way on a channel, if anybody can.
 fn shared_now(share: Share, ways: &BTreeMap<u32, Way>, groups: u32) -> Option<Share> {
     let Share::Channel { edge, producer, subpartition } = share else { return None };
     let way = ways.get(&edge)?;
     if way.from.0 == way.from.1 && way.to.0 == way.to.1 {
         return Some(share);
     }
-    let of = way.to.0;
-    (way.is_keyed && subpartition < of && of <= groups).then_some(Share::Dealt { edge, producer, subpartition, of })
+    let (of, now) = way.to;
+    let partitioner = way.partitioner?;
+    let to = match partitioner {
+        Partitioner::KeyGroup => {
+            return (subpartition < of && of <= groups).then_some(Share::Dealt { edge, producer, subpartition, of });
+        }
+        // Each had got its copy, and acted on it, before others had, and a user's function may have counted on who is
+        // where: neither is known of another subtask.
+        Partitioner::Broadcast | Partitioner::Custom => (of == now).then_some(subpartition)?,
+        // Where it was another of these then, whoever gets it is right.
+        Partitioner::Forward | Partitioner::Rescale | Partitioner::Rebalance => {
+            let reader = Wiring::new(&partitioner, way.from.0, of).reader(producer, subpartition);
+            reader.unwrap_or(subpartition).checked_rem(now)?
+        }
+    };
+    Some(Share::Moved { edge, producer, subpartition, to })
 }
 
 /// What an operator does, as far as its state depends on it.

@@ -17,6 +17,8 @@ struct Shape {
     source: u32,
     count: u32,
     uid: Option<&'static str>,
+    /// How the source hands on what it read.
+    between: Partitioner,
     chaining: Chaining,
     kind: OperatorKind,
     extra: bool,
@@ -25,7 +27,8 @@ struct Shape {
 impl Default for Shape {
     fn default() -> Self {
         let kind = OperatorKind::Fold(Fold::Count);
-        Self { source: 2, count: 2, uid: Some("counts"), chaining: Chaining::Always, kind, extra: false }
+        let between = Partitioner::Forward;
+        Self { source: 2, count: 2, uid: Some("counts"), between, chaining: Chaining::Always, kind, extra: false }
     }
 }
 
@@ -42,7 +45,7 @@ impl Shape {
             .operator("words", source)
             .operator("count", count)
             .operator("show", count)
-            .edge("read", "words", Partitioner::Forward)
+            .edge("read", "words", self.between)
             .edge("words", "count", Partitioner::KeyGroup)
             .edge("count", "show", Partitioner::Forward)
             .with("words", |operator| operator.chaining = self.chaining)
@@ -226,12 +229,35 @@ fn what_was_on_its_way_by_key_is_dealt_out_to_all_who_own_its_groups_now() {
 }
 
 #[test]
-fn what_was_on_its_way_without_a_key_needs_as_many_subtasks_as_it_had() {
-    let never = || Shape { chaining: Chaining::Never, ..Shape::default() };
-    let before = overtaking(&never(), "#1", "words");
-    assert_eq!(takers(&before, &Shape { count: 3, ..never() }).expect("its ends are as they were").len(), 1);
-    for shape in [Shape { source: 3, ..never() }, Shape::default()] {
-        let refused = takers(&before, &shape).expect_err("it goes other ways");
+fn what_was_on_its_way_without_a_key_goes_to_one_subtask_a_channel() {
+    let never = |between| Shape { chaining: Chaining::Never, between, ..Shape::default() };
+    // From the second subtask to the first.
+    let before = overtaking(&never(Partitioner::Rebalance), "#1", "words");
+    for (source, to) in [(1, 0), (3, 0), (5, 0)] {
+        let taken = takers(&before, &Shape { source, ..never(Partitioner::Rebalance) }).expect("it fits");
+        assert!(
+            matches!(taken[..], [(taker, Share::Moved { producer: 1, subpartition: 0, .. })] if taker == to),
+            "{taken:?}"
+        );
+    }
+    // From the second to the second.
+    let before = overtaking(&never(Partitioner::Forward), "#1", "words");
+    for (source, to) in [(1, 0), (3, 1), (5, 1)] {
+        let taken = takers(&before, &Shape { source, ..never(Partitioner::Forward) }).expect("it fits");
+        assert!(matches!(taken[..], [(taker, Share::Moved { producer: 1, .. })] if taker == to), "{taken:?}");
+    }
+    let refused = takers(&before, &Shape::default()).expect_err("the exchange is gone");
+    assert_eq!(refused, Misfit::InFlight { operators: vec!["words".into()] });
+}
+
+#[test]
+fn a_copy_that_was_on_its_way_and_what_a_user_directed_need_as_many_consumers_as_there_were() {
+    for between in [Partitioner::Broadcast, Partitioner::Custom] {
+        let shape = || Shape { chaining: Chaining::Never, between, ..Shape::default() };
+        let before = overtaking(&shape(), "#1", "words");
+        assert_eq!(takers(&before, &Shape { count: 3, ..shape() }).expect("its ends are as they were").len(), 1);
+        let refused = takers(&before, &Shape { source: 3, ..shape() }).expect_err("who is to have it?");
         assert_eq!(refused, Misfit::InFlight { operators: vec!["words".into()] });
+        assert!(refused.to_string().contains("savepoint"), "{refused}");
     }
 }

@@ -121,7 +121,7 @@ impl<'a> Expansion<'a> {
                 side: edge.logical.side,
                 timestamps: edge.timestamps,
                 in_iteration: edge.in_iteration,
-                keyed: edge.logical.partitioner == Partitioner::KeyGroup,
+                partitioner: edge.logical.partitioner,
                 flow_control: edge.logical.flow_control.unwrap_or(self.settings.flow_control),
                 channels: self.channels(edge, subtask),
             })

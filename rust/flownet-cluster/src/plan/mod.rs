@@ -23,6 +23,7 @@ use std::collections::BTreeMap;
 
 use flownet_runtime::spec::{FlowControl, OperatorKind, Partitioner, Payload, TaskSpec};
 
+pub(crate) use self::wiring::Wiring;
 use self::{dataflow::Checked, execution::Expansion, iteration::Iterations, job_graph::JobGraph};
 pub use self::{
     dataflow::{Chaining, Dataflow, LogicalEdge, LogicalOperator},
@@ -193,7 +194,7 @@ fn exchanges(graph: &JobGraph<'_>, settings: &JobSettings) -> Vec<Exchange> {
     edges
         .map(|edge| {
             let partitioner = edge.logical.partitioner;
-            let wiring = wiring::Wiring::new(&partitioner, parallelism(edge.from), parallelism(edge.to));
+            let wiring = Wiring::new(&partitioner, parallelism(edge.from), parallelism(edge.to));
             Exchange {
                 from: edge.from,
                 to: edge.to,

@@ -114,7 +114,7 @@ fn forward_edges_of_equal_parallelism_make_one_vertex() {
     assert_eq!(plan.exchanges[0].channels, 4);
     assert_wired(&plan);
     let count = &plan.tasks[2].spec;
-    assert!(count.inputs[0].keyed);
+    assert!(count.inputs[0].is_keyed());
     assert_eq!(count.inputs[0].to_operator, 2);
     let upstream = Upstream { operator: 2, tag: None };
     assert_eq!(count.operators[1].upstream, Some(upstream));

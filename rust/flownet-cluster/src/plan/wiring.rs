@@ -4,7 +4,7 @@ use flownet_runtime::spec::Partitioner;
 
 /// Shape of an exchange between `producers` and `consumers` subtasks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wiring {
+pub(crate) struct Wiring {
     pointwise: bool,
     producers: u32,
     consumers: u32,
@@ -13,7 +13,7 @@ pub(super) struct Wiring {
 impl Wiring {
     /// Forward and rescale are pointwise; everything else reaches every
     /// consumer from every producer.
-    pub(super) fn new(partitioner: &Partitioner, producers: u32, consumers: u32) -> Self {
+    pub(crate) fn new(partitioner: &Partitioner, producers: u32, consumers: u32) -> Self {
         let pointwise = matches!(partitioner, Partitioner::Forward | Partitioner::Rescale);
         Self { pointwise, producers, consumers }
     }
@@ -40,6 +40,18 @@ impl Wiring {
         }
         let producer = scale(consumer, self.producers, self.consumers);
         vec![(producer, consumer - self.first_consumer(producer))]
+    }
+
+    /// The consumer that reads a subpartition of a producer, if there is such a one.
+    pub(crate) fn reader(&self, producer: u32, subpartition: u32) -> Option<u32> {
+        if producer >= self.producers || subpartition >= self.subpartitions(producer) {
+            return None;
+        }
+        Some(match (self.pointwise, self.producers >= self.consumers) {
+            (false, _) => subpartition,
+            (true, true) => scale(producer, self.consumers, self.producers),
+            (true, false) => self.first_consumer(producer) + subpartition,
+        })
     }
 
     /// Channels of the whole exchange.
@@ -88,6 +100,13 @@ mod tests {
         assert_eq!(read.len(), written.len(), "{wiring:?}");
         assert_eq!(read.into_iter().collect::<BTreeSet<_>>(), written, "{wiring:?}");
         assert_eq!(wiring.channel_count(), written.len() as u64, "{wiring:?}");
+        for consumer in 0..wiring.consumers {
+            for (producer, subpartition) in wiring.channels(consumer) {
+                assert_eq!(wiring.reader(producer, subpartition), Some(consumer), "{wiring:?}");
+            }
+        }
+        assert_eq!(wiring.reader(wiring.producers, 0), None, "{wiring:?}");
+        assert_eq!(wiring.reader(0, wiring.subpartitions(0)), None, "{wiring:?}");
     }
 
     #[test]

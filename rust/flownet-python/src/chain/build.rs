@@ -106,11 +106,11 @@ impl Builder<'_> {
             .collect::<Result<_, TaskError>>()?;
         let head = self.task.operators.first().map(|head| head.id);
         let entry = |input: &InputSpec| {
-            let InputSpec { to_operator, side, keyed, timestamps: stamps, .. } = *input;
+            let InputSpec { to_operator, side, timestamps: stamps, .. } = *input;
             if head != Some(to_operator) {
                 return Err(TaskError::Config(format!("operator {to_operator} has an input and heads no chain")));
             }
-            Ok(Entry { side, keyed, stamps })
+            Ok(Entry { side, keyed: input.is_keyed(), stamps })
         };
         let entries = self.task.inputs.iter().map(entry).collect::<Result<_, TaskError>>()?;
         let medium = PythonMedium::new(self.known_classes(), self.threads.clone());

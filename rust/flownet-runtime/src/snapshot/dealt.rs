@@ -1,7 +1,9 @@
-//! What was on its way on one channel of a keyed edge, as a subtask takes it that shares the channel's keys with others.
+//! What was on its way on one channel, as a subtask takes it where the parallelism is another: all of it, or of a keyed
+//! edge what it keeps of the keys that it shares with others.
 //!
 //! # Invariants
-//! - D1: of the subtasks that there are now, exactly one keeps a record: the one that owns its key group.
+//! - D1: of the subtasks that there are now, exactly one keeps a record: the one that owns its key group, or where there
+//!   are no keys the one that takes the channel.
 //! - D2: what is kept of a channel is in the order in which it was sent: what had come to its consumer before what lay at
 //!   its producer, a record that lies across both ends joined before anybody decides on it.
 //! - D3: a watermark says what the stamps behind it refer to, and passes to nobody: other channels that this subtask takes
@@ -35,64 +37,70 @@ pub(super) enum Undealt {
 }
 
 impl Owner {
-    fn keeps(&self, record: &[u8]) -> Result<bool, MalformedRecord> {
+    pub(super) fn keeps(&self, record: &[u8]) -> Result<bool, MalformedRecord> {
         // What a stamp refers to makes no difference to where its record goes.
         let body = if self.is_stamped { take_stamp(record, None)?.1 } else { record };
         let group = key_group(KeyedRecord::parse(body)?.hash, self.max_parallelism);
         Ok(subtask_of(group, self.max_parallelism, self.parallelism) == self.subtask)
     }
+}
 
-    /// The whole records at the front of `bytes` that are kept, and how many bytes all of the whole ones are.
-    fn keep(&self, bytes: &[u8]) -> Result<(Vec<u8>, usize), MalformedRecord> {
-        let (mut kept, mut at) = (Vec::new(), 0);
-        while let Some((prefix, rest)) = bytes[at..].split_first_chunk::<LENGTH_PREFIX_BYTES>()
-            && let Some(record) = rest.get(..u32::from_le_bytes(*prefix) as usize)
-        {
-            let end = at + prefix.len() + record.len();
-            if self.keeps(record)? {
-                kept.extend_from_slice(&bytes[at..end]);
+/// What is kept of one channel, of whose ends this was recorded, that of its consumer first, by who `keeps` a record.
+pub(super) fn deal(
+    ends: Vec<Recorded>,
+    keeps: impl Fn(&[u8]) -> Result<bool, MalformedRecord>,
+) -> Result<Vec<Replayed>, Undealt> {
+    let (mut steps, mut pending) = (Vec::new(), Vec::new());
+    for end in ends {
+        steps.push(Replayed::Begin { watermark_ms: end.watermark_ms });
+        for kept in end.kept {
+            let event = match kept {
+                Kept::Records(records) => {
+                    pending.extend_from_slice(&records);
+                    let (own, whole) = keep(&pending, &keeps)?;
+                    pending.drain(..whole);
+                    if !own.is_empty() {
+                        steps.push(Replayed::Kept(Kept::Records(own)));
+                    }
+                    continue;
+                }
+                Kept::Event(event) => event,
+            };
+            if !pending.is_empty() {
+                return Err(Undealt::Half(pending.len()));
             }
-            at = end;
-        }
-        Ok((kept, at))
-    }
-
-    /// What is kept of one channel, of whose ends this was recorded, that of its consumer first.
-    pub(super) fn deal(&self, ends: Vec<Recorded>) -> Result<Vec<Replayed>, Undealt> {
-        let (mut steps, mut pending) = (Vec::new(), Vec::new());
-        for end in ends {
-            steps.push(Replayed::Begin { watermark_ms: end.watermark_ms });
-            for kept in end.kept {
-                let event = match kept {
-                    Kept::Records(records) => {
-                        pending.extend_from_slice(&records);
-                        let (own, whole) = self.keep(&pending)?;
-                        pending.drain(..whole);
-                        if !own.is_empty() {
-                            steps.push(Replayed::Kept(Kept::Records(own)));
-                        }
-                        continue;
-                    }
-                    Kept::Event(event) => event,
-                };
-                if !pending.is_empty() {
-                    return Err(Undealt::Half(pending.len()));
+            match event {
+                Event::Watermark { timestamp_ms } => {
+                    steps.push(Replayed::Begin { watermark_ms: Some(timestamp_ms) });
                 }
-                match event {
-                    Event::Watermark { timestamp_ms } => {
-                        steps.push(Replayed::Begin { watermark_ms: Some(timestamp_ms) });
-                    }
-                    Event::WatermarkStatus { .. } => {}
-                    event => steps.push(Replayed::Kept(Kept::Event(event))),
-                }
+                Event::WatermarkStatus { .. } => {}
+                event => steps.push(Replayed::Kept(Kept::Event(event))),
             }
         }
-        if !pending.is_empty() {
-            return Err(Undealt::Half(pending.len()));
-        }
-        steps.push(Replayed::End);
-        Ok(steps)
     }
+    if !pending.is_empty() {
+        return Err(Undealt::Half(pending.len()));
+    }
+    steps.push(Replayed::End);
+    Ok(steps)
+}
+
+/// The whole records at the front of `bytes` that are kept, and how many bytes all of the whole ones are.
+fn keep(
+    bytes: &[u8],
+    keeps: impl Fn(&[u8]) -> Result<bool, MalformedRecord>,
+) -> Result<(Vec<u8>, usize), MalformedRecord> {
+    let (mut kept, mut at) = (Vec::new(), 0);
+    while let Some((prefix, rest)) = bytes[at..].split_first_chunk::<LENGTH_PREFIX_BYTES>()
+        && let Some(record) = rest.get(..u32::from_le_bytes(*prefix) as usize)
+    {
+        let end = at + prefix.len() + record.len();
+        if keeps(record)? {
+            kept.extend_from_slice(&bytes[at..end]);
+        }
+        at = end;
+    }
+    Ok((kept, at))
 }
 
 #[cfg(test)]
@@ -190,9 +198,18 @@ mod tests {
             let output = Recorded { watermark_ms: last_ms[at], kept: kept.split_off(at) };
             let ends = vec![Recorded { watermark_ms: None, kept }, output];
 
+            let whole = seen(&deal(ends.clone(), |_| Ok(true)).unwrap());
+            let whole: Vec<_> = whole.into_iter().filter_map(|(_, one)| one.ok()).collect();
+            let bytes_of = |(number, one): (usize, &Sent)| match one {
+                Sent::Record(key, bytes) => record(*key, number, *bytes),
+                _ => Vec::new(),
+            };
+            let sent_bytes: Vec<_> = sent.iter().enumerate().flat_map(bytes_of).collect();
+            prop_assert_eq!(whole, sent_bytes, "who takes the channel keeps all of it, D2");
+
             let mut records = 0;
             for subtask in 0..parallelism {
-                let steps = owner(subtask, parallelism).deal(ends.clone()).unwrap();
+                let steps = deal(ends.clone(), |record| owner(subtask, parallelism).keeps(record)).unwrap();
                 prop_assert!(!steps.iter().any(|step| matches!(
                     step, Replayed::Kept(Kept::Event(Event::Watermark { .. } | Event::WatermarkStatus { .. }))
                 )), "D3");
@@ -221,7 +238,7 @@ mod tests {
             pieces in proptest::collection::vec(proptest::collection::vec(0_u8..6, 0..12), 0..6),
         ) {
             let kept = pieces.into_iter().map(Kept::Records).collect();
-            let _ = owner(0, 2).deal(vec![Recorded { watermark_ms: None, kept }]);
+            let _ = deal(vec![Recorded { watermark_ms: None, kept }], |record| owner(0, 2).keeps(record));
         }
     }
 
@@ -229,8 +246,8 @@ mod tests {
     fn half_a_record_is_an_error_at_the_end_and_before_an_event() {
         let bytes = record(1, 0, 20);
         let half = || Kept::Records(bytes[..9].to_vec());
-        let deal = |kept| owner(0, 1).deal(vec![Recorded { watermark_ms: None, kept }]).unwrap_err();
-        assert_eq!(deal(vec![half()]), Undealt::Half(9));
-        assert_eq!(deal(vec![half(), Kept::Event(class(1)), Kept::Records(bytes[9..].to_vec())]), Undealt::Half(9));
+        let refused = |kept| deal(vec![Recorded { watermark_ms: None, kept }], |_| Ok(true)).unwrap_err();
+        assert_eq!(refused(vec![half()]), Undealt::Half(9));
+        assert_eq!(refused(vec![half(), Kept::Event(class(1)), Kept::Records(bytes[9..].to_vec())]), Undealt::Half(9));
     }
 }

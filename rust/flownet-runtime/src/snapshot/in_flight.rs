@@ -7,7 +7,7 @@ use flownet_core::subpartition::Element;
 use flownet_core::{ChannelIndex, Event, ExchangeError};
 use flownet_memory::{Buffer, BufferPool, BufferPoolSettings, SegmentPool};
 
-use super::dealt::Owner;
+use super::dealt::{Owner, deal};
 use super::read::{Input, SnapshotError};
 use super::write::{OF_CHANNEL, VERSION, put_block, put_option};
 use super::{Share, StatePart};
@@ -67,6 +67,17 @@ struct End {
 
 const KEYED: u8 = 1;
 const STAMPED: u8 = 2;
+/// Each subtask has a copy.
+const COPIED: u8 = 4;
+
+fn shape(partitioner: Partitioner, is_stamped: bool) -> u8 {
+    let way = match partitioner {
+        Partitioner::KeyGroup => KEYED,
+        Partitioner::Broadcast => COPIED,
+        Partitioner::Forward | Partitioner::Rebalance | Partitioner::Rescale | Partitioner::Custom => 0,
+    };
+    if is_stamped { way | STAMPED } else { way }
+}
 
 impl Edges {
     pub(crate) fn of(spec: &TaskSpec) -> Self {
@@ -74,9 +85,8 @@ impl Edges {
             let operator = spec.operators.iter().find(|operator| operator.id == id);
             operator.map_or_else(String::new, |operator| operator.state_uid())
         };
-        let shape = |keyed, stamped| if keyed { KEYED } else { 0 } | if stamped { STAMPED } else { 0 };
         let inputs = spec.inputs.iter().flat_map(|input| {
-            let (uid, shape) = (uid(input.to_operator), shape(input.keyed, input.timestamps));
+            let (uid, shape) = (uid(input.to_operator), shape(input.partitioner, input.timestamps));
             input.channels.iter().map(move |channel| {
                 // The lower half of a partition's number is its producer.
                 let producer = channel.partition as u32;
@@ -87,7 +97,7 @@ impl Edges {
         });
         let outputs = spec.outputs.iter().map(|output| End {
             uid: uid(output.from_operator),
-            shape: shape(output.partitioner == Partitioner::KeyGroup, output.timestamps),
+            shape: shape(output.partitioner, output.timestamps),
             share: Share::Channel { edge: output.edge, producer: spec.subtask, subpartition: 0 },
         });
         let owner = Owner {
@@ -141,8 +151,8 @@ impl Edges {
         Replay::new(steps, medium).map(Some)
     }
 
-    /// What the task takes of channels that led to other key groups than its own do: one channel after the other, each by
-    /// the first channel that there is now of its edge.
+    /// What the task takes of channels that are not its own, or led to other key groups than its own do: one channel after
+    /// the other, each by the first channel that there is now of its edge.
     fn deal(
         &self,
         parts: &[StatePart],
@@ -150,7 +160,9 @@ impl Edges {
         medium: &mut Vec<Vec<u8>>,
     ) -> Result<(), TaskError> {
         let channel = |share| match share {
-            Share::Dealt { edge, producer, subpartition, .. } => Some((edge, producer, subpartition)),
+            Share::Dealt { edge, producer, subpartition, .. } | Share::Moved { edge, producer, subpartition, .. } => {
+                Some((edge, producer, subpartition))
+            }
             _ => None,
         };
         let channels: BTreeSet<_> = parts.iter().filter_map(|part| channel(part.share)).collect();
@@ -163,10 +175,12 @@ impl Edges {
             let found: Vec<_> = found.collect();
             let recorded = found.iter().map(|part| end.read(part, medium)).collect::<Result<_, _>>()?;
             let owner = Owner { is_stamped: end.shape & STAMPED != 0, ..self.owner };
-            let dealt = owner.deal(recorded).map_err(|what| {
-                let (uid, state) = (end.uid.clone(), INPUT.to_owned());
-                SnapshotError::Malformed { uid, state, what: what.to_string() }
-            })?;
+            let is_keyed = end.shape & KEYED != 0;
+            let dealt =
+                deal(recorded, |record| if is_keyed { owner.keeps(record) } else { Ok(true) }).map_err(|what| {
+                    let (uid, state) = (end.uid.clone(), INPUT.to_owned());
+                    SnapshotError::Malformed { uid, state, what: what.to_string() }
+                })?;
             steps.extend(dealt.into_iter().map(|step| (index, step)));
         }
         Ok(())
@@ -202,8 +216,8 @@ impl End {
         let shape = input.byte()?;
         if shape != self.shape {
             let reason =
-                "records were on their way on an exchange that had keys or timestamps and has none now, or the \
-                          other way round; go on from a savepoint, in which nothing is on its way"
+                "records were on their way on an exchange that had keys, timestamps or a copy for each subtask and has none \
+                          now, or the other way round; go on from a savepoint, in which nothing is on its way"
                     .to_owned();
             return Err(SnapshotError::Refused { uid: part.uid.clone(), reason }.into());
         }

@@ -239,12 +239,23 @@ pub enum Share {
         /// How many there were to read.
         of: u32,
     },
+    /// One subtask, all of it, of a channel of an edge without keys. No checkpoint says so either.
+    Moved {
+        /// The edge in the job graph.
+        edge: u32,
+        /// The subtask that filled the partition.
+        producer: u32,
+        /// The subpartition of it.
+        subpartition: u32,
+        /// The subtask that takes it now.
+        to: u32,
+    },
 }
 
 impl Share {
     /// Whether it is of a channel: what was on its way, and no state.
     pub fn is_in_flight(&self) -> bool {
-        matches!(self, Self::Channel { .. } | Self::Dealt { .. })
+        matches!(self, Self::Channel { .. } | Self::Dealt { .. } | Self::Moved { .. })
     }
 
     /// Whether this task takes something of a part that is shared so, of the operator with this uid.
@@ -259,9 +270,13 @@ impl Share {
             Self::Dealt { edge, subpartition, of, .. } => {
                 let groups = group_range(subpartition, task.max_parallelism, of);
                 let own = group_range(task.subtask, task.max_parallelism, task.parallelism);
-                return task.inputs.iter().any(|input| input.edge == edge && input.keyed)
+                return task.inputs.iter().any(|input| input.edge == edge && input.is_keyed())
                     && groups.start() <= own.end()
                     && own.start() <= groups.end();
+            }
+            Self::Moved { edge, to, .. } => {
+                let mut inputs = task.inputs.iter();
+                return task.subtask == to && inputs.any(|input| input.edge == edge && !input.is_keyed());
             }
             Self::All { .. } => true,
             Self::Groups { first, last, of } => {

@@ -219,7 +219,7 @@ impl<'a> Restored<'a> {
     pub fn is_of_as_many(&self, name: &str, parallelism: u32) -> bool {
         let writers = self.named(name).filter_map(|part| match part.share {
             Share::All { subtask } => Some(subtask),
-            Share::Groups { .. } | Share::Channel { .. } | Share::Dealt { .. } => None,
+            Share::Groups { .. } | Share::Channel { .. } | Share::Dealt { .. } | Share::Moved { .. } => None,
         });
         let mut count = 0;
         writers.inspect(|_| count += 1).all(|subtask| subtask < parallelism) && count == parallelism

@@ -97,7 +97,7 @@ fn plans_that_cannot_work_are_refused() {
     let mut no_channels = sink.clone();
     no_channels.inputs[0].channels.clear();
     let mut few_groups = sink;
-    few_groups.inputs[0].keyed = true;
+    few_groups.inputs[0].partitioner = Partitioner::KeyGroup;
     few_groups.max_parallelism = 1;
     for spec in [no_subtask, no_channels, few_groups] {
         assert!(matches!(job.prepare(0, &spec), Err(TaskError::Config(_))), "{spec:?}");

@@ -129,7 +129,6 @@ impl Job {
                 partition: partition_id(edge, producer.subtask),
                 subpartition: if is_forward { 0 } else { consumer.subtask },
             });
-            let keyed = partitioner == Partitioner::KeyGroup;
             let (flow_control, channels) = (self.flow_control, channels.collect());
             consumer.inputs.push(InputSpec {
                 edge,
@@ -137,7 +136,7 @@ impl Job {
                 side: 0,
                 timestamps: false,
                 in_iteration: false,
-                keyed,
+                partitioner,
                 flow_control,
                 channels,
             });
