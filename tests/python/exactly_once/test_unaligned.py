@@ -237,3 +237,48 @@ def test_a_checkpoint_overtakes_before_it_is_given_up(tmp_path: Path) -> None:
         job(tmp_path, slow=False, aligned_timeout="2s", timeout="2s")
     with pytest.raises(errors.ConfigError, match="aligned_timeout"):
         job(tmp_path, slow=False, aligned_timeout="soon")
+
+
+def rules(position: Any) -> Iterator[tuple[int, int]]:
+    if position is None:
+        # By then all subtasks have rows to work on.
+        time.sleep(0.3)
+    for number in range(position or 0, 20):
+        yield number + 1, number
+
+
+class Heard(fn.KeyedBroadcastProcessFunction[int, Row, int, str]):
+    """Tells how often the subtask has heard the same rule; one is busy with rows for long before it hears of any."""
+
+    def __init__(self, slow: bool) -> None:
+        self.slow = slow
+
+    def open(self, ctx: fn.OpenContext) -> None:
+        self.slow = self.slow and ctx.subtask == 0
+
+    def process(self, value: Row, ctx: fn.ProcessContext[int]) -> list[str]:
+        if self.slow:
+            time.sleep(0.01)
+        return [str(max(ctx.broadcast_state.values(), default=0))]
+
+    def process_broadcast(self, value: int, ctx: fn.ProcessContext[int]) -> None:
+        ctx.broadcast_state[value] = ctx.broadcast_state.get(value, 0) + 1
+
+
+def test_who_has_heard_nothing_yet_hears_what_is_on_its_way_once(tmp_path: Path) -> None:
+    def job(*, slow: bool) -> fn.Environment:
+        env = fn.Environment(parallelism=2, buffer_timeout="5ms")
+        env.enable_checkpointing("50ms", storage=tmp_path / "kept", unaligned=True)
+        known = env.from_resumable(rules).uid("rules").broadcast()
+        heard = env.from_resumable(rows).uid("rows").key_by(key).connect(known).process(Heard(slow)).uid("heard")
+        heard.write_text(tmp_path / "out").uid("written")
+        return env
+
+    for checkpoints in (2, 4, 4):
+        run_until(job(slow=True), 2, checkpoints)
+    assert has_in_flight(tmp_path)
+    job(slow=False).execute(2)
+    told = lines(tmp_path)
+    assert len(told) == RECORDS
+    assert "1" in told
+    assert set(told) <= {"0", "1"}

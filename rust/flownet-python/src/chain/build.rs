@@ -10,8 +10,8 @@ use flownet_runtime::operator::{
 };
 use flownet_runtime::source::RateLimit;
 use flownet_runtime::spec::{
-    Codec, Field, Fold, InputSpec, LineFormat, OperatorKind, OperatorSpec, OutputSpec, Partitioner, Payload,
-    ProcessInputs, TaskSpec, TriggerSpec, TriggerWhen, WindowAssign, WindowSpec,
+    Codec, Field, Fold, InputSpec, LineFormat, OperatorKind, OperatorSpec, OutputSpec, Partitioner, Payload, TaskSpec,
+    TriggerSpec, TriggerWhen, WindowAssign, WindowSpec,
 };
 use flownet_runtime::state::KeyGroupRange;
 use flownet_runtime::watermark::SplitWatermarks;
@@ -254,7 +254,7 @@ impl StageBuilder<'_, '_> {
             OperatorKind::Window { fold, window } => self.folding(fold, Some(window))?,
             OperatorKind::Process { inputs } => {
                 let (base, function) = (self.base(), self.own_object()?);
-                Kind::Operator(Box::new(Process::new(base, function, methods(*inputs), self.range())))
+                Kind::Operator(Box::new(Process::new(base, function, *inputs, self.range())))
             }
             OperatorKind::IntervalJoin { lower_ms, upper_ms, late_tags } => {
                 let interval = Interval { lower_ms: *lower_ms, upper_ms: *upper_ms };
@@ -267,7 +267,7 @@ impl StageBuilder<'_, '_> {
             OperatorKind::ProcessAll { inputs } => {
                 let kept = KeptValues::new(self.builder.sent_classes());
                 let values = (self.builder.known_classes(), kept);
-                Kind::Operator(Box::new(ProcessAll::new(self.own_object()?, methods(*inputs), info, values)))
+                Kind::Operator(Box::new(ProcessAll::new(self.own_object()?, *inputs, info, values)))
             }
             OperatorKind::IterationHead { iteration } => {
                 let reader = self.builder.feedback.reader(*iteration, self.builder.task.subtask);
@@ -501,14 +501,6 @@ impl Functions<'_> {
 }
 
 /// What a process function's methods are called, by its inputs.
-fn methods(inputs: ProcessInputs) -> &'static [&'static str] {
-    match inputs {
-        ProcessInputs::One => &["process"],
-        ProcessInputs::Two => &["process1", "process2"],
-        ProcessInputs::Broadcast => &["process", "process_broadcast"],
-    }
-}
-
 fn tags(names: &[Option<String>; 2]) -> [Option<Arc<str>>; 2] {
     names.each_ref().map(|name| name.as_deref().map(Arc::from))
 }

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use flownet_runtime::snapshot::{Restored, Snapshot};
+use flownet_runtime::spec::ProcessInputs;
 use flownet_runtime::time::{Clock, NO_TIMESTAMP, WallClock};
 use flownet_runtime::window::Window;
 use flownet_runtime::{TaskContext, TaskError};
@@ -146,15 +147,18 @@ impl PyProcessContext {
         })
     }
 
-    /// Writes out the state that a broadcast side left, of which all subtasks have the same.
+    /// Writes out the state that a broadcast side left, of which all subtasks have the same but for what is on its way. Of
+    /// one that has a broadcast side and has heard nothing yet, that: else it would begin with what others have heard, and
+    /// then hear it again.
     pub(super) fn keep_broadcast(
         &self,
+        inputs: ProcessInputs,
         (info, kept): (&OperatorInfo, &mut KeptValues),
         to: &mut Snapshot<'_>,
     ) -> Result<(), TaskError> {
         Python::attach(|py| {
             let state = self.broadcast_state.bind(py);
-            if state.is_empty() {
+            if state.is_empty() && inputs != ProcessInputs::Broadcast {
                 return Ok(());
             }
             let mut item = Vec::new();

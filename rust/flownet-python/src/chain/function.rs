@@ -1,5 +1,6 @@
 //! A user's function of one record: a plain callable, or a method of an object that is told of its beginning and its end.
 
+use flownet_runtime::spec::ProcessInputs;
 use flownet_runtime::time::NO_TIMESTAMP;
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::intern;
@@ -46,6 +47,15 @@ impl Function {
 
     pub(super) fn close(&self, py: Python<'_>, info: &OperatorInfo) -> Result<(), TaskError> {
         self.object.iter().try_for_each(|object| close(object.bind(py), info))
+    }
+}
+
+/// The methods of a process function, one for each input.
+pub(super) fn methods(inputs: ProcessInputs) -> &'static [&'static str] {
+    match inputs {
+        ProcessInputs::One => &["process"],
+        ProcessInputs::Two => &["process1", "process2"],
+        ProcessInputs::Broadcast => &["process", "process_broadcast"],
     }
 }
 

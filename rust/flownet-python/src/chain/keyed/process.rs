@@ -5,6 +5,7 @@ use std::sync::Arc;
 use flownet_core::keygroup::hash_key;
 use flownet_runtime::operator::{EventTime, Found, KeyedRecord, Operator, What};
 use flownet_runtime::snapshot::{Restored, Snapshot};
+use flownet_runtime::spec::ProcessInputs;
 use flownet_runtime::state::{Held, KeyGroupRange, LargeState};
 use flownet_runtime::time::{Clock, NO_TIMESTAMP};
 use flownet_runtime::timer::{TimerKey, TimerService};
@@ -18,14 +19,14 @@ use super::kept::Mappings;
 use super::results::EmitSides;
 use crate::chain::call::{call1, call2};
 use crate::chain::context::{At, Left, PyProcessContext, PyTaskContext};
+use crate::chain::function::methods;
 use crate::chain::medium::{EmitEach, Flow, PythonMedium};
 
 /// The user's function, the mapping of each key, and the timers.
 pub(in crate::chain) struct Process {
     base: KeyedBase,
     function: Py<PyAny>,
-    /// Its methods, one for each input.
-    methods: &'static [&'static str],
+    inputs: ProcessInputs,
     state: LargeState<Py<PyDict>>,
     /// By the wall clock, and by event time.
     timers: [TimerService<TimerKey>; 2],
@@ -52,13 +53,13 @@ impl Process {
     pub(in crate::chain) fn new(
         base: KeyedBase,
         function: Py<PyAny>,
-        methods: &'static [&'static str],
+        inputs: ProcessInputs,
         range: KeyGroupRange,
     ) -> Self {
         Self {
             base,
             function,
-            methods,
+            inputs,
             state: LargeState::new(range),
             timers: [TimerService::new(), TimerService::new()],
             expiries: TimerService::new(),
@@ -217,7 +218,7 @@ impl Operator<PythonMedium> for Process {
             let method = |name: &&str| function.getattr(*name).map(Bound::unbind);
             let context = Py::new(py, context)?;
             let bound = BoundMethods {
-                process: self.methods.iter().map(method).collect::<PyResult<_>>()?,
+                process: methods(self.inputs).iter().map(method).collect::<PyResult<_>>()?,
                 on_timer: function.getattr(intern!(py, "on_timer"))?.unbind(),
                 finish: function.getattr_opt(intern!(py, "finish"))?.map(Bound::unbind),
                 context,
@@ -331,7 +332,7 @@ impl Operator<PythonMedium> for Process {
         to.add_timers(EVENT_TIMERS, range, &self.timers[EVENT])?;
         to.add_timers(EXPIRIES, range, &self.expiries)?;
         let context = self.bound()?.context.bind(py).clone();
-        context.get().keep_broadcast((&self.base.info, &mut self.base.kept.borrow_mut()), to)
+        context.get().keep_broadcast(self.inputs, (&self.base.info, &mut self.base.kept.borrow_mut()), to)
     }
 
     fn restore(&mut self, py: Python<'_>, from: &Restored<'_>) -> Result<(), TaskError> {

@@ -2,6 +2,7 @@
 
 use flownet_runtime::operator::{EventTime, Operator};
 use flownet_runtime::snapshot::{Restored, Snapshot, WATERMARK, put_signed};
+use flownet_runtime::spec::ProcessInputs;
 use flownet_runtime::time::NO_TIMESTAMP;
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::intern;
@@ -11,6 +12,7 @@ use pyo3::types::PyList;
 use crate::chain::call::{call1, call2};
 use crate::chain::context::{At, PyProcessContext, PyTaskContext};
 use crate::chain::failure::OperatorInfo;
+use crate::chain::function::methods;
 use crate::chain::keyed::{EmitSides, KeptValues};
 use crate::chain::medium::{EmitEach, Flow, PythonMedium};
 use crate::codec::{self, KnownClasses};
@@ -18,8 +20,7 @@ use crate::codec::{self, KnownClasses};
 /// The user's function.
 pub(in crate::chain) struct ProcessAll {
     function: Py<PyAny>,
-    /// Its methods, one for each input.
-    methods: &'static [&'static str],
+    inputs: ProcessInputs,
     info: OperatorInfo,
     time: EventTime,
     bound: Option<(Vec<Py<PyAny>>, Py<PyProcessContext>)>,
@@ -30,11 +31,11 @@ pub(in crate::chain) struct ProcessAll {
 impl ProcessAll {
     pub(in crate::chain) fn new(
         function: Py<PyAny>,
-        methods: &'static [&'static str],
+        inputs: ProcessInputs,
         info: OperatorInfo,
         (classes, kept): (KnownClasses, KeptValues),
     ) -> Self {
-        Self { function, methods, info, time: EventTime::new(), bound: None, classes, kept }
+        Self { function, inputs, info, time: EventTime::new(), bound: None, classes, kept }
     }
 
     fn call<'py>(
@@ -67,7 +68,7 @@ impl Operator<PythonMedium> for ProcessAll {
         let task = PyTaskContext::new(&self.info, cx);
         let function = self.function.bind(py);
         let open = || {
-            let methods = self.methods.iter().map(|name| function.getattr(*name).map(Bound::unbind));
+            let methods = methods(self.inputs).iter().map(|name| function.getattr(*name).map(Bound::unbind));
             let methods = methods.collect::<PyResult<_>>()?;
             let context = Py::new(py, PyProcessContext::new(py, task.clone(), false, None))?;
             call1(&function.getattr(intern!(py, "open"))?, Bound::new(py, task)?.as_any())?;
@@ -103,7 +104,7 @@ impl Operator<PythonMedium> for ProcessAll {
         put_signed(&mut watermark, self.time.watermark_ms());
         to.add_items(WATERMARK, [watermark]);
         if let Some((_, context)) = &self.bound {
-            context.bind(py).get().keep_broadcast((info, &mut self.kept), to)?;
+            context.bind(py).get().keep_broadcast(self.inputs, (info, &mut self.kept), to)?;
         }
         let function = self.function.bind(py);
         let failed = |error: PyErr| info.failed(py, &error, None);
