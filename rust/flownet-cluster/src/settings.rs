@@ -173,7 +173,7 @@ settings! {
         "go on from a checkpoint although it has state of operators that the dataflow has no more: that state is dropped";
     /// Of keyed folds and process functions. State on disk goes on from a checkpoint of state in memory, and the other way.
     "state_backend" state_backend: StatePlace = StatePlace::Memory, SettingKind::Choice { choices: &StatePlace::NAMES },
-        "where `reduce` and the like by key, and process functions, keep state: in `memory`, or what has no room there on `disk`";
+        "where folds, windows, joins and functions by key keep state: in `memory`, or what has no room there on `disk`";
     /// Dealt out evenly to the subtasks that keep such state, on each worker.
     "state_memory" state_memory_bytes: usize = 512 * MIB, size(KIB, MAX_MEMORY_BYTES),
         "with `disk`: memory of a worker for that state, about";
