@@ -171,7 +171,7 @@ settings! {
         "a savepoint, or the folder of another job's checkpoints, that a job without checkpoints of its own begins from";
     "allow_dropped_state" allow_dropped_state: bool = false, SettingKind::Flag,
         "go on from a checkpoint although it has state of operators that the dataflow has no more: that state is dropped";
-    /// Of keyed folds and process functions. State on disk goes on from a checkpoint of state in memory, and the other way.
+    /// State on disk goes on from a checkpoint of state in memory, and the other way.
     "state_backend" state_backend: StatePlace = StatePlace::Memory, SettingKind::Choice { choices: &StatePlace::NAMES },
         "where folds, windows, joins and functions by key keep state: in `memory`, or what has no room there on `disk`";
     /// Dealt out evenly to the subtasks that keep such state, on each worker.
