@@ -66,7 +66,7 @@ impl KeyHasher {
         &self.hashes
     }
 
-    /// The type is looked at once, not for each row.
+    /// Of the commonest type without looking at it again for each row.
     fn hash_column(&mut self, array: &ArrayRef) {
         match array.data_type() {
             DataType::Int64 if array.null_count() == 0 => {

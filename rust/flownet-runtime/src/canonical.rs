@@ -63,7 +63,10 @@ pub fn int(value: i64) -> ([u8; 16], usize) {
 pub fn put_unsigned(out: &mut Vec<u8>, value: u64) {
     match i64::try_from(value) {
         Ok(value) => put_int(out, value),
-        Err(_) => put_big_int(out, u128::from(value), 64),
+        Err(_) => {
+            // Its topmost bit is no sign.
+            put_big_int(out, &u128::from(value).to_le_bytes()[..9]);
+        }
     }
 }
 
@@ -117,12 +120,11 @@ pub fn put_tuple(out: &mut Vec<u8>, items: usize) {
     put_varint(out, items as u64);
 }
 
-/// Appends an integer of `bits` bits that is above 0 and no `i64`.
-fn put_big_int(out: &mut Vec<u8>, value: u128, bits: usize) {
-    let len = bits / 8 + 1;
+/// Appends an integer that is no `i64`: two's complement, low byte first.
+fn put_big_int(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(BIG_INT);
-    put_varint(out, len as u64);
-    out.extend_from_slice(&value.to_le_bytes()[..len]);
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
 }
 
 /// Appends the integer that a float beyond 64 bits equals: 53 bits, and zeros below them.
@@ -140,9 +142,7 @@ fn put_integral(out: &mut Vec<u8>, value: f64) {
     if value < 0.0 {
         negate(&mut bytes);
     }
-    out.push(BIG_INT);
-    put_varint(out, len as u64);
-    out.extend_from_slice(&bytes);
+    put_big_int(out, &bytes);
 }
 
 /// Two's complement of a number whose low byte is first.
