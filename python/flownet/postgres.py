@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .context import TaskContext
 from .errors import ConfigError
 from .extras import need
-from .rows import BATCHES, Prepared, RowSink, quoted
+from .row_sink import BATCHES, Prepared, RowSink, quoted
 
 if TYPE_CHECKING:
     import psycopg

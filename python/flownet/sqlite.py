@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .context import TaskContext
-from .rows import BATCHES, Prepared, RowSink, quoted
+from .row_sink import BATCHES, Prepared, RowSink, quoted
 
 _WAIT_SECONDS = 30
 """How long a commit waits for others that write to the database: the sink's other subtasks, for one."""
