@@ -5,17 +5,16 @@ use std::time::Duration;
 
 use flownet_runtime::iteration::{FeedbackEdges, FeedbackLimits};
 use flownet_runtime::operator::{
-    self as runtime, AsOfJoin, Assigner as Assigning, Brake, Entry, Interval, IntervalJoin, IterationHead,
-    IterationTail, Kind, Leaving, Link, Links, OperatorChain, Running, Sliced, Stage, Target, Trigger, When, Windows,
+    self as runtime, AsOfJoin, Brake, Entry, Interval, IntervalJoin, IterationHead,
+    IterationTail, Kind, Leaving, Link, Links, OperatorChain, Running, Stage, Target, over_windows,
 };
 use flownet_runtime::source::RateLimit;
 use flownet_runtime::spec::{
     Codec, Field, Fold, InputSpec, LineFormat, OperatorKind, OperatorSpec, OutputSpec, Partitioner, Payload, TaskSpec,
-    TriggerSpec, TriggerWhen, WindowAssign, WindowSpec,
+    WindowSpec,
 };
 use flownet_runtime::state::KeyGroupRange;
 use flownet_runtime::watermark::SplitWatermarks;
-use flownet_runtime::window::{BuiltIn, Grid};
 use flownet_runtime::{Chain, ChainFactory, TaskError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyString};
@@ -374,37 +373,14 @@ impl StageBuilder<'_, '_> {
         Ok(Results::new(with_key, with_window, process).telling(functions.told()?))
     }
 
-    /// Windows of a grid that fire once, at their end, lie by time; all others lie by key.
     fn windows<F: runtime::Fold<PythonMedium> + 'static>(
         &self,
         fold: F,
         window: &WindowSpec,
         functions: &Functions<'_>,
     ) -> Result<Kind<PythonMedium>, TaskError> {
-        let lateness_ms = i64::try_from(window.lateness_ms).unwrap_or(i64::MAX);
-        let late_tag = window.late_tag.as_deref().map(Arc::from);
-        let assigner = match window.assign {
-            WindowAssign::Grid { size_ms, slide_ms, offset_ms } => {
-                Assigning::Grid(Grid::new(size_ms, slide_ms, offset_ms)?)
-            }
-            WindowAssign::Session { gap_ms } => Assigning::Session(gap_ms),
-            WindowAssign::Global => Assigning::Global,
-        };
-        if let (Assigning::Grid(grid), None, false) = (assigner, window.trigger, window.is_whole) {
-            return Ok(Kind::Operator(Box::new(Sliced::new(fold, window.clock, grid, lateness_ms, late_tag))));
-        }
-        let trigger = window.trigger.unwrap_or(TriggerSpec { when: TriggerWhen::AtEnd, purges: false });
-        let when = match trigger.when {
-            TriggerWhen::AtEnd => When::BuiltIn(BuiltIn::AtEnd),
-            TriggerWhen::Count(records) => When::BuiltIn(BuiltIn::Count(records)),
-            TriggerWhen::Every(interval_ms) => When::BuiltIn(BuiltIn::Every(interval_ms.max(1))),
-            TriggerWhen::Never => When::BuiltIn(BuiltIn::Never),
-            TriggerWhen::Own => When::Own,
-        };
-        let trigger = Trigger { when, purges: trigger.purges };
         let calls = WindowCalls::new(self.base(), functions.get("gap")?, functions.get("trigger")?);
-        let (cut, late) = ((assigner, trigger, window.clock), (lateness_ms, late_tag));
-        Ok(Kind::Operator(Box::new(Windows::new((fold, calls), cut, late, self.range()))))
+        Ok(Kind::Operator(over_windows((fold, calls), window, self.range())?))
     }
 
     fn field(&self, field: &Option<Field>) -> FieldOf {

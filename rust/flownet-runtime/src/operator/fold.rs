@@ -48,7 +48,13 @@ pub trait Fold<M: Medium>: Send {
     ) -> Result<(), TaskError>;
 
     /// Gives out what became of the records so far, behind each of them.
-    fn emit_so_far(&self, key: &[u8], value: &Self::Value, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError>;
+    fn emit_so_far(&mut self, key: &[u8], value: &Self::Value, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError>;
+
+    /// Hands on what it gathered of what it was to give out: a batch is over, or event time is about to pass.
+    fn hand_on(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        let _ = flow;
+        Ok(())
+    }
 
     /// Forgets the records of a window that goes on, and nothing else that is kept for it.
     fn purge(&self, value: &mut Self::Value) {
@@ -85,6 +91,12 @@ pub trait Fold<M: Medium>: Send {
     /// Event time has come to `watermark_ms`; what is due fires next.
     fn on_watermark(&mut self, watermark_ms: i64) {
         let _ = watermark_ms;
+    }
+
+    /// How many records of the user this stands for, for counters.
+    fn count(&self, record: &KeyedRecord<'_>) -> u64 {
+        let _ = record;
+        1
     }
 
     /// The record itself, for a side output.
@@ -176,6 +188,7 @@ impl<M: Medium, F: Fold<M>> Operator<M> for Running<F, F::Value> {
     }
 
     fn end_batch(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        self.fold.hand_on(flow)?;
         self.state.end_batch(&FoldValues::<M, F> { fold: &self.fold, token: flow.token })
     }
 

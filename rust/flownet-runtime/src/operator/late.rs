@@ -22,9 +22,10 @@ impl Late {
         self.metrics = Some(Arc::clone(&cx.metrics));
     }
 
-    /// Takes a late record, which `record` makes.
+    /// Takes a late record, which `record` makes and which stands for `count` of the user's.
     pub(super) fn take<'m, M: Medium>(
         &self,
+        count: u64,
         flow: &mut Flow<'_, 'm, M>,
         record: impl FnOnce(&Flow<'_, 'm, M>) -> Result<M::Record<'m>, TaskError>,
     ) -> Result<(), TaskError> {
@@ -33,7 +34,7 @@ impl Late {
             return flow.emit_to(tag, &record);
         }
         if let Some(metrics) = &self.metrics {
-            metrics.add_late_records(1);
+            metrics.add_late_records(count);
         }
         Ok(())
     }

@@ -47,7 +47,7 @@ pub(crate) use self::record::take_stamp;
 pub use self::record::{KEY_AS_GIVEN, KeyedRecord, MalformedRecord, put_stamp};
 pub use self::sliced::Sliced;
 pub use self::stage::{Kind, Leaving, Link, Links, Stage, Target};
-pub use self::windows::{Asked, Assigner, Calls, Trigger, TriggerCall, When, Windows};
+pub use self::windows::{Asked, Assigner, Calls, Trigger, TriggerCall, When, Windows, over_windows};
 use crate::chain::{SourceStatus, TaskContext};
 use crate::error::TaskError;
 use crate::outputs::Outputs;
@@ -88,6 +88,27 @@ pub trait Medium: Send + Sized + 'static {
         bytes: &[u8],
         info: &Self::Info,
     ) -> Result<Self::Record<'m>, TaskError>;
+
+    /// Takes the record of these bytes, to hand it on with others as one; false: it is [decoded](Self::decode) by itself.
+    fn gather(&mut self, bytes: &[u8], info: &Self::Info) -> Result<bool, TaskError> {
+        let _ = (bytes, info);
+        Ok(false)
+    }
+
+    /// What was gathered, if anything: asked where there is enough of it, and where a batch ends.
+    fn gathered<'m>(
+        &mut self,
+        token: Self::Token<'m>,
+        info: &Self::Info,
+    ) -> Result<Option<Self::Record<'m>>, TaskError> {
+        let _ = (token, info);
+        Ok(None)
+    }
+
+    /// Whether there is enough of what was gathered.
+    fn has_gathered_enough(&self) -> bool {
+        false
+    }
 
     /// How many rows a record of these bytes has; `None` for what is one row.
     fn rows(&self, bytes: &[u8]) -> Option<u64> {

@@ -360,7 +360,7 @@ impl<M: Medium, F: Fold<M>> Operator<M> for Sliced<F, F::Value> {
                 self.touch(record);
                 self.fire_again(record, flow)
             }
-            Added::Late => self.late.take(flow, |flow| self.fold.record(record, flow)),
+            Added::Late => self.late.take(self.fold.count(record), flow, |flow| self.fold.record(record, flow)),
             Added::Between => Ok(()),
         }
     }
@@ -373,10 +373,11 @@ impl<M: Medium, F: Fold<M>> Operator<M> for Sliced<F, F::Value> {
         }
         // Until here it says for which keys these windows have fired.
         self.time.advance(watermark_ms);
-        Ok(())
+        self.fold.hand_on(flow)
     }
 
     fn end_batch(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        self.fold.hand_on(flow)?;
         if self.spill.is_some() { self.make_room_behind_batch::<M>(flow.token) } else { Ok(()) }
     }
 
@@ -392,7 +393,8 @@ impl<M: Medium, F: Fold<M>> Operator<M> for Sliced<F, F::Value> {
     }
 
     fn finish(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
-        self.fire_due(END_OF_TIME_MS, flow)
+        self.fire_due(END_OF_TIME_MS, flow)?;
+        self.fold.hand_on(flow)
     }
 
     fn inspect<'m>(&self, token: M::Token<'m>, found: &mut Found<M::Record<'m>>) -> Result<(), TaskError> {

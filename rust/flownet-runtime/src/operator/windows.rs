@@ -8,11 +8,13 @@
 
 mod at;
 mod calls;
+mod plan;
 
 use std::sync::Arc;
 
 use self::at::{At, index};
 pub use self::calls::{Asked, Assigner, Calls, Trigger, TriggerCall, When};
+pub use self::plan::over_windows;
 use super::late::Late;
 use super::sliced::BREATH_RECORDS;
 use super::{EventTime, Flow, Fold, Found, KeyedRecord, Medium, Operator};
@@ -362,10 +364,14 @@ where
         } else {
             ask_for(windows, &mut self.queues, (self.clock, lateness_ms), || TimerKey::of(record));
         }
-        if is_late && assigned > 0 { self.late.take(flow, |flow| self.fold.record(record, flow)) } else { Ok(()) }
+        if !is_late || assigned == 0 {
+            return Ok(());
+        }
+        self.late.take(self.fold.count(record), flow, |flow| self.fold.record(record, flow))
     }
 
     fn end_batch(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        self.fold.hand_on(flow)?;
         self.keys.end_batch(&WindowValues::<M, F, C>::new(
             (&self.fold, &self.calls),
             (self.clock, self.lateness_ms),
@@ -376,7 +382,8 @@ where
     fn on_watermark(&mut self, timestamp_ms: i64, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
         let watermark_ms = self.time.advance(timestamp_ms);
         self.fold.on_watermark(watermark_ms);
-        self.fire_due(Clock::Event, watermark_ms, flow)
+        self.fire_due(Clock::Event, watermark_ms, flow)?;
+        self.fold.hand_on(flow)
     }
 
     fn next_timer_ms(&self) -> Option<i64> {
@@ -391,7 +398,8 @@ where
 
     fn finish(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
         self.wall_ms = END_OF_TIME_MS;
-        self.fire_due(Clock::Processing, END_OF_TIME_MS, flow)
+        self.fire_due(Clock::Processing, END_OF_TIME_MS, flow)?;
+        self.fold.hand_on(flow)
     }
 
     fn inspect<'m>(&self, token: M::Token<'m>, found: &mut Found<M::Record<'m>>) -> Result<(), TaskError> {

@@ -212,7 +212,7 @@ impl Fold<Bytes> for Counting {
         flow.emit([&count.to_le_bytes(), key, &window.start_ms.to_le_bytes()].concat())
     }
 
-    fn emit_so_far(&self, key: &[u8], count: &u64, flow: &mut Flow<'_, '_, Bytes>) -> Result<(), TaskError> {
+    fn emit_so_far(&mut self, key: &[u8], count: &u64, flow: &mut Flow<'_, '_, Bytes>) -> Result<(), TaskError> {
         flow.emit([&count.to_le_bytes(), key].concat())
     }
 

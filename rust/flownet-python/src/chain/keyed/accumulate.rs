@@ -127,7 +127,7 @@ impl<A: Accumulate> Fold<PythonMedium> for Folding<A> {
     }
 
     #[inline]
-    fn emit_so_far(&self, key: &[u8], value: &A::Value, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn emit_so_far(&mut self, key: &[u8], value: &A::Value, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
         match self.accumulate.result(flow.token, &self.base, value)? {
             Some(result) => self.results.give_out_so_far(&self.base, key, result, flow),
             None => Ok(()),

@@ -139,7 +139,7 @@ impl Fold<PythonMedium> for Collect {
         self.evict(window, records, values).map(drop)
     }
 
-    fn emit_so_far(&self, _: &[u8], _: &Records, _: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn emit_so_far(&mut self, _: &[u8], _: &Records, _: &mut Flow<'_, '_>) -> Result<(), TaskError> {
         Err(TaskError::Config("a function over the records of a window was given none".into()))
     }
 

@@ -127,7 +127,7 @@ impl Fold<PythonMedium> for Pairs {
         Ok(())
     }
 
-    fn emit_so_far(&self, _: &[u8], _: &OfBoth, _: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn emit_so_far(&mut self, _: &[u8], _: &OfBoth, _: &mut Flow<'_, '_>) -> Result<(), TaskError> {
         Err(TaskError::Config("a join of windows was given none".into()))
     }
 
