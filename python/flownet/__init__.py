@@ -71,6 +71,10 @@ if TYPE_CHECKING:
         ReduceFunction,
     )
     from .repeatable import Source, SplitReader
+    from .rows.aggregates import Aggregate, count, first, last, max, mean, min, std, sum, var
+    from .rows.collected import CollectedRows
+    from .rows.expressions import Expr, col, lit, when
+    from .rows.stream import KeyedRows, Rows, WindowedRows
     from .sqlite import SqliteSink
     from .state import (
         AggregatingState,
@@ -112,6 +116,7 @@ if TYPE_CHECKING:
     from .window import EndOfInput, Global, Session, Sliding, Tumbling
 
 __all__ = [
+    "Aggregate",
     "AggregateFunction",
     "AggregatingState",
     "AggregatingStateDescriptor",
@@ -127,6 +132,7 @@ __all__ = [
     "CoMapFunction",
     "CoProcessFunction",
     "Collected",
+    "CollectedRows",
     "ConnectedStreams",
     "ContinuousEventTimeTrigger",
     "ContinuousProcessingTimeTrigger",
@@ -137,6 +143,7 @@ __all__ = [
     "EndOfInput",
     "Environment",
     "EventTimeTrigger",
+    "Expr",
     "FilterFunction",
     "FlatMapFunction",
     "FlownetError",
@@ -154,6 +161,7 @@ __all__ = [
     "KeyedChangeStream",
     "KeyedCoProcessFunction",
     "KeyedProcessFunction",
+    "KeyedRows",
     "KeyedStream",
     "ListState",
     "ListStateDescriptor",
@@ -175,6 +183,7 @@ __all__ = [
     "ReducingStateDescriptor",
     "RestartSummary",
     "RowKind",
+    "Rows",
     "Savepoint",
     "Session",
     "Sink",
@@ -201,10 +210,23 @@ __all__ = [
     "WatermarkStrategy",
     "Window",
     "WindowContext",
+    "WindowedRows",
     "WindowedStream",
     "WorkerSample",
     "__version__",
+    "col",
+    "count",
     "errors",
+    "first",
+    "last",
+    "lit",
+    "max",
+    "mean",
+    "min",
+    "std",
+    "sum",
+    "var",
+    "when",
 ]
 
 _HOMES: Final = {
@@ -264,6 +286,14 @@ _HOMES: Final = {
     ".repeatable": (
         "Source",
         "SplitReader",
+    ),
+    ".rows.aggregates": ("Aggregate", "count", "first", "last", "max", "mean", "min", "std", "sum", "var"),
+    ".rows.collected": ("CollectedRows",),
+    ".rows.expressions": ("Expr", "col", "lit", "when"),
+    ".rows.stream": (
+        "KeyedRows",
+        "Rows",
+        "WindowedRows",
     ),
     ".sqlite": ("SqliteSink",),
     ".state": (

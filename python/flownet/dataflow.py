@@ -81,6 +81,22 @@ class Node:
     prepare: Callable[[], object] | None = None
     """Makes the function anew for each run: the iterator of an iterable, an emptied result."""
 
+    @property
+    def role(self) -> str:
+        """What it does, whatever records are: of rows the kind says only that."""
+        if self.kind != "rows":
+            return self.kind
+        (role,) = self.settings or {"": None}
+        return role
+
+    @property
+    def window(self) -> Any:
+        """The windows that it gives results of, if any."""
+        if self.kind == "rows":
+            settings: Any = (self.settings or {}).get("aggregate") or {}
+            return settings.get("window")
+        return (self.settings or {}).get("window") if self.kind == "window" else None
+
 
 @dataclass(slots=True)
 class Plan:
@@ -203,7 +219,7 @@ class Dataflow:
         """
         followed = {origin.node.id for _, origin in self._links()}
         ends = [node for node in self.nodes if node.inputs and node.id not in followed]
-        return [node for node in ends if node.kind not in _MAY_END]
+        return [node for node in ends if node.role not in _MAY_END]
 
     def build(self, parallelism: int, ship: Callable[[object, str], bytes] | None, workers: int = 0) -> Plan:
         """Turn the nodes into a graph that can run.
@@ -268,12 +284,11 @@ def has_timestamps(origins: tuple[Origin, ...]) -> bool:
         if node.id in seen:
             continue
         seen.add(node.id)
-        if node.kind == "assign_timestamps":
+        if node.role == "assign_timestamps":
             return True
         if node.kind == "from_script" and (node.settings or {}).get("timestamps"):
             return True
-        if node.kind == "window":
-            window: Any = (node.settings or {}).get("window")
+        if (window := node.window) is not None:
             if window["clock"] == "event":
                 return True
             continue
@@ -299,7 +314,7 @@ def _workers(node: Node) -> tuple[int, ...]:
 
 def _source_of_times(node: Node) -> Node | None:
     """Find the source right in front of an operator that says when records are: it belongs to the source's task."""
-    if node.kind != "assign_timestamps" or len(node.inputs) != 1:
+    if node.role != "assign_timestamps" or len(node.inputs) != 1:
         return None
     (origin,) = node.inputs
     return origin.node if not origin.node.inputs and origin.partitioner is None else None

@@ -17,6 +17,8 @@ from .dataflow import Dataflow, Node, Origin
 from .errors import ConfigError, LaunchError, MistakeWarning, PlanError, warn_user
 from .graph import FlowControl
 from .host import Host
+from .rows import sources as rows_sources
+from .rows.stream import Rows
 from .streams.stream import Stream
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from .job import Job, JobResult
     from .repeatable import Source
+    from .rows.stream import SchemaLike
     from .testing.script import Step
 
 T = TypeVar("T")
@@ -366,6 +369,70 @@ class Environment:
         >>> sink = env.from_iterable(range(50), rate_limit=500).sink_to(Store())
         """
         return self._stream(sources.from_iterable(self._dataflow, iterable, rate_limit=rate_limit))
+
+    def from_arrow(
+        self,
+        source: Any,
+        *,
+        schema: SchemaLike | None = None,
+        event_time: str | None = None,
+        delay: str | timedelta = "0s",
+    ) -> Rows:
+        """Start from a table, or a stream of batches, of any library with the Arrow PyCapsule interface.
+
+        Parameters
+        ----------
+        source
+            A table, data frame or reader of pyarrow, polars, pandas, DuckDB and others, read in one subtask of this
+            process without a copy. A reader is used up by the first run, and no run goes on within it after a failure.
+
+            Or a function: it is sent to the workers, and every subtask of the source calls it with its own index and
+            the number of subtasks and reads what it returns. It has to split the work by these two, and to return the
+            same rows when it is called again.
+        schema
+            The columns of what a function returns: ``{"user": "utf8", "spent": "float64"}``, or a schema of pyarrow or
+            another library. Default: None, which is for what is no function.
+        event_time, delay
+            As ``column`` and ``delay`` of `Rows.assign_timestamps`. Default: None, rows have no event time.
+
+        Raises
+        ------
+        PlanError
+            It is no such source, or a column has a type that rows cannot have.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> clicks = pa.table({"user": ["ann", "bob", "ann"], "ms": [1_000, 2_000, 61_000]})
+        >>> minutes = (
+        ...     env.from_arrow(clicks, event_time="ms")
+        ...     .key_by("user")
+        ...     .window(fn.Tumbling("60s"))
+        ...     .agg(clicks=fn.count())
+        ...     .collect()
+        ... )
+        >>> result = env.execute()
+        >>> sorted(zip(minutes.to_arrow()["user"].to_pylist(), minutes.to_arrow()["clicks"].to_pylist()))
+        [('ann', 1), ('ann', 1), ('bob', 1)]
+        """
+        return self._rows(rows_sources.from_arrow(self._dataflow, source, schema), event_time, delay)
+
+    def from_numpy(self, array: Any, *, event_time: str | None = None, delay: str | timedelta = "0s") -> Rows:
+        """Start from a structured array of numpy, whose fields are the columns.
+
+        Parameters
+        ----------
+        array
+            Of one dimension. pyarrow has to be installed.
+        event_time, delay
+            As of `from_arrow`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> rows = env.from_numpy(np.array([(1, 2.5)], dtype=[("user", "i8"), ("spent", "f8")]))
+        """
+        return self._rows(rows_sources.from_numpy(self._dataflow, array), event_time, delay)
 
     def read_text(
         self,
@@ -758,6 +825,11 @@ class Environment:
 
     def _stream(self, node: Node) -> Stream[Any]:
         return Stream(self, (Origin(node),))
+
+    def _rows(self, source: tuple[Node, _flownet.RowSchema], event_time: str | None, delay: str | timedelta) -> Rows:
+        node, schema = source
+        rows = Rows(self, (Origin(node),), schema)
+        return rows if event_time is None else rows.assign_timestamps(event_time, delay=delay)
 
 
 _CHECKPOINTING = {

@@ -25,6 +25,7 @@ mod job;
 mod kept_state;
 mod leave;
 mod logging;
+mod rows;
 mod settings;
 mod tls;
 mod worker;
@@ -54,6 +55,8 @@ mod _flownet {
     use super::job::{PyJobHandle, check, end_functions, explain, submit};
     #[pymodule_export]
     use super::kept_state::read_state;
+    #[pymodule_export]
+    use super::rows::{PyRowBatch, PyRowSchema, rows_after_agg, rows_after_steps, rows_of, rows_schema, rows_time};
     #[pymodule_export]
     use super::settings::{check_settings, settings};
     #[pymodule_export]

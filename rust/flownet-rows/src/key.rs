@@ -45,6 +45,14 @@ pub enum NoKey {
     Empty,
 }
 
+impl NoKey {
+    /// Of a column that a schema does not have.
+    pub(crate) fn missing(schema: &Schema, column: &str) -> Self {
+        let columns = schema.fields().iter().map(|field| format!("'{}'", field.name())).collect::<Vec<_>>().join(", ");
+        Self::Missing { column: column.to_owned(), columns }
+    }
+}
+
 impl KeyHasher {
     /// By these columns of a schema. One column is the key itself, several are a tuple.
     pub fn new(schema: &Schema, columns: &[String]) -> Result<Self, NoKey> {
@@ -97,11 +105,9 @@ impl KeyHasher {
     }
 }
 
-fn place(schema: &Schema, column: &str) -> Result<usize, NoKey> {
-    let Ok(place) = schema.index_of(column) else {
-        let columns = schema.fields().iter().map(|field| format!("'{}'", field.name())).collect::<Vec<_>>().join(", ");
-        return Err(NoKey::Missing { column: column.to_owned(), columns });
-    };
+/// Where a column is that makes keys.
+pub(crate) fn place(schema: &Schema, column: &str) -> Result<usize, NoKey> {
+    let Ok(place) = schema.index_of(column) else { return Err(NoKey::missing(schema, column)) };
     let data_type = schema.field(place).data_type();
     if !makes_keys(data_type) {
         return Err(NoKey::Type { column: column.to_owned(), data_type: data_type.clone() });

@@ -12,14 +12,32 @@
 
 #![forbid(unsafe_code)]
 
+mod aggregate;
+mod batch;
+mod build;
 mod column;
+mod exit;
+pub mod expr;
 mod key;
+mod lane;
 mod layout;
+mod medium;
 mod run;
 mod scatter;
+mod steps;
+mod timestamps;
+mod type_names;
 
+pub use self::aggregate::{Aggregate, Aggregation, AggregationError, Function, Parts, output_schema};
+pub use self::batch::RowBatch;
+pub use self::build::{Foreign, chain, is_of_rows, schema};
 pub use self::column::Rows;
+pub use self::exit::RowsExit;
 pub use self::key::{KeyHasher, NoKey};
 pub use self::layout::{Layout, UnsupportedType};
+pub use self::medium::{BATCH_ROWS, Flow, OperatorInfo, RowRecord, RowsChain, RowsMedium, TaskThread};
 pub use self::run::{Gather, MalformedRun, RunWriter};
 pub use self::scatter::Scatter;
+pub use self::steps::{Column, Step, StepError, Steps};
+pub use self::timestamps::{NoTimes, time_column};
+pub use self::type_names::{named_type, type_name};

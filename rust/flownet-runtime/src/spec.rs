@@ -4,6 +4,7 @@
 //! and their payloads are carried for the [`ChainFactory`](crate::ChainFactory) that builds them.
 
 mod operator;
+mod rows;
 mod window;
 
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use flownet_core::channel::ChannelControl;
 use serde::{Deserialize, Serialize};
 
 pub use self::operator::{Codec, Field, FilePath, Fold, LineFormat, OperatorKind, ProcessInputs, Undecodable};
+pub use self::rows::RowsKind;
 pub use self::window::{TriggerSpec, TriggerWhen, WindowAssign, WindowSpec};
 use crate::source::RateLimit;
 

@@ -132,4 +132,5 @@ fn joins(checked: &Checked<'_>, edge: usize, vertex: &JobVertex<'_>, fused: &BTr
         && upstream.parallelism == operator.parallelism
         && (may_join || fused.contains(&edge))
         && !matches!(operator.kind, OperatorKind::IterationHead { .. })
+        && upstream.kind.takes_objects() == operator.kind.takes_objects()
 }

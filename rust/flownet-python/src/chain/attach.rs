@@ -10,7 +10,8 @@ use std::process;
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use flownet_runtime::Outputs;
+use flownet_rows::TaskThread;
+use flownet_runtime::{Outputs, TaskError};
 use pyo3::exceptions::PySystemExit;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -138,6 +139,27 @@ pub(super) fn keep_thread() {
         let (state, saved) = unsafe { (ffi::PyGILState_Ensure(), ffi::PyEval_SaveThread()) };
         kept.set(Some(KeptState { state, saved, listed: None }));
     });
+}
+
+/// The thread of a task some of whose operators call Python, and which is attached for these calls only.
+pub(crate) struct KeptThread(Arc<TaskThreads>);
+
+impl KeptThread {
+    pub(crate) fn new(threads: Arc<TaskThreads>) -> Self {
+        Self(threads)
+    }
+}
+
+impl TaskThread for KeptThread {
+    fn enter(&mut self) -> Result<(), TaskError> {
+        keep_thread();
+        let entered = Python::attach(|py| enter_threads(py, &self.0));
+        entered.map_err(|error| TaskError::Config(error.to_string()))
+    }
+
+    fn leave(&mut self) {
+        forget_thread();
+    }
 }
 
 /// Takes back [`keep_thread`], if it was called on this thread, which must be detached.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use flownet_runtime::iteration::{FeedbackEdges, FeedbackLimits};
 use flownet_runtime::operator::{
-    self as runtime, AsOfJoin, Brake, Entry, Interval, IntervalJoin, IterationHead,
-    IterationTail, Kind, Leaving, Link, Links, OperatorChain, Running, Stage, Target, over_windows,
+    self as runtime, AsOfJoin, Brake, Entry, Interval, IntervalJoin, IterationHead, IterationTail, Kind, Leaving, Link,
+    Links, OperatorChain, Running, Stage, Target, over_windows,
 };
 use flownet_runtime::source::RateLimit;
 use flownet_runtime::spec::{
@@ -34,6 +34,7 @@ use super::operators::{Assigner, Decoded, Filter, FlatMap, Limits, Map, MapAsync
 use super::sinks::{Collect as CollectSink, CustomSink, Lines, Print, WriteFiles};
 use super::sources::{Collection, Iterable, LineDecoder, Pulled, ReadText, Script, SocketText, Splits};
 use crate::codec::{ClassTable, KnownClasses, Pickle, SentClasses};
+use crate::rows::PythonForeign;
 
 /// Builds chains of Python operators.
 pub struct PythonChainFactory {
@@ -72,6 +73,10 @@ impl PythonChainFactory {
 
 impl ChainFactory for PythonChainFactory {
     fn build(&self, task: &TaskSpec) -> Result<Box<dyn Chain>, TaskError> {
+        if flownet_rows::is_of_rows(task) {
+            let foreign = PythonForeign { objects: &self.objects, threads: self.threads() };
+            return Ok(Box::new(flownet_rows::chain(task, &foreign)?));
+        }
         Ok(Box::new(Python::attach(|py| self.chain(py, task))?))
     }
 }
@@ -289,6 +294,15 @@ impl StageBuilder<'_, '_> {
                 Kind::Operator(Box::new(WriteFiles::new(path.to_path(), lines, info)))
             }
             OperatorKind::Sink => Kind::Operator(Box::new(CustomSink::new(self.own_object()?, info))),
+            OperatorKind::Rows(kind) => {
+                // Only the harness of tests asks for it here.
+                let message = format!(
+                    "'{}' is of a stream of rows, which flownet.testing does not drive: run the job with \
+                     env.execute(workers=0)",
+                    kind.name()
+                );
+                return Err(TaskError::Config(message));
+            }
             OperatorKind::Custom { name, .. } => {
                 return Err(TaskError::Config(format!("operators of kind '{name}' do not run in Python")));
             }

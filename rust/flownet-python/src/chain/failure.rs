@@ -35,6 +35,17 @@ pub(crate) struct OperatorInfo {
 }
 
 impl OperatorInfo {
+    /// Of an operator on rows.
+    pub(crate) fn of_rows(info: &flownet_rows::OperatorInfo) -> Self {
+        let flownet_rows::OperatorInfo { operator, subtask, parallelism } = info.clone();
+        Self { operator, subtask, parallelism }
+    }
+
+    /// How many subtasks it has.
+    pub(crate) fn parallelism(&self) -> u32 {
+        self.parallelism
+    }
+
     /// What users call the operator.
     pub(crate) fn name(&self) -> &str {
         &self.operator
@@ -42,7 +53,7 @@ impl OperatorInfo {
 
     /// The user's exception, with the record it was raised on.
     #[cold]
-    pub(super) fn failed(&self, py: Python<'_>, error: &PyErr, record: Option<&Bound<'_, PyAny>>) -> TaskError {
+    pub(crate) fn failed(&self, py: Python<'_>, error: &PyErr, record: Option<&Bound<'_, PyAny>>) -> TaskError {
         let failure = OperatorFailure {
             operator: self.operator.clone(),
             subtask: self.subtask,
@@ -125,7 +136,7 @@ impl OperatorInfo {
 
     /// A failure that flownet itself sees, in the user's terms.
     #[cold]
-    pub(super) fn refused(&self, error_type: &str, message: String, record: Option<&Bound<'_, PyAny>>) -> TaskError {
+    pub(crate) fn refused(&self, error_type: &str, message: String, record: Option<&Bound<'_, PyAny>>) -> TaskError {
         let failure = OperatorFailure {
             operator: self.operator.clone(),
             subtask: self.subtask,

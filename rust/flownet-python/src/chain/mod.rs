@@ -29,10 +29,11 @@ mod sinks;
 mod sources;
 
 pub use answers::PyAnswers;
+pub(crate) use attach::KeptThread;
 pub use attach::TaskThreads;
 pub use build::PythonChainFactory;
 pub use context::{PyProcessContext, PyTaskContext, PyTriggerContext, PyWindowContext};
-pub(crate) use failure::{CALL_TIMEOUT_ERROR, CODEC_ERROR, RETRACTION_ERROR, seconds_in};
+pub(crate) use failure::{CALL_TIMEOUT_ERROR, CODEC_ERROR, OperatorInfo, RETRACTION_ERROR, seconds_in};
 pub(crate) use keyed::take_number_object;
 pub(crate) use medium::PythonChain;
 pub use objects::Objects;

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::failure::OperatorInfo;
 use flownet_runtime::TaskError;
 use flownet_runtime::spec::Payload;
 use pyo3::prelude::*;
@@ -24,6 +25,18 @@ impl Objects {
             Payload::Bytes(bytes) => py.import("pickle")?.call_method1("loads", (PyBytes::new(py, bytes),)).map(Some),
             Payload::Local(number) => Ok(self.0.get(number).map(|object| object.bind(py).clone())),
         }
+    }
+
+    /// As [`load_own`](Self::load_own), of an operator of rows that cannot do without.
+    pub(crate) fn required_own(
+        &self,
+        py: Python<'_>,
+        payload: &Payload,
+        kind: &str,
+        info: &OperatorInfo,
+    ) -> Result<Py<PyAny>, TaskError> {
+        let object = self.load_own(py, payload, info.parallelism());
+        required(object.map_err(|error| info.failed(py, &error, None))?, kind).map(Bound::unbind)
     }
 
     /// As [`load`](Self::load), but of an object that subtasks of one process must not share.

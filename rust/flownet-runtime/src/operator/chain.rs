@@ -160,7 +160,11 @@ impl<M: Medium> OperatorChain<M> {
             let (timestamp_ms, body) = entry.split(bytes, watermark_ms)?;
             count_rows(&self.medium, body, out);
             if self.medium.gather(body, &head.info)? {
-                return if self.medium.has_gathered_enough() { self.push_gathered(token, (out, now_ms)) } else { Ok(()) };
+                return if self.medium.has_gathered_enough() {
+                    self.push_gathered(token, (out, now_ms))
+                } else {
+                    Ok(())
+                };
             }
             let flow = Flow::new(token, (after, 1), NO_LINKS, &mut self.exits, (out, now_ms));
             let record = self.medium.decode(token, body, &head.info)?;
@@ -181,9 +185,11 @@ impl<M: Medium> OperatorChain<M> {
     /// Takes what the medium has gathered of the records that came.
     fn push_gathered(&mut self, token: M::Token<'_>, (out, now_ms): (&mut Outputs, i64)) -> Result<(), TaskError> {
         let (head, after) = self.stages.split_first_mut().expect("a chain has a head");
-        let Some(record) = self.medium.gathered(token, &head.info)? else { return Ok(()) };
-        let flow = Flow::new(token, (after, 1), NO_LINKS, &mut self.exits, (out, now_ms));
-        head.process(record, flow.of_record(NO_TIMESTAMP, 0))
+        while let Some(record) = self.medium.gathered(token, &head.info)? {
+            let flow = Flow::new(token, (after, 1), NO_LINKS, &mut self.exits, (out, now_ms));
+            head.process(record, flow.of_record(NO_TIMESTAMP, 0))?;
+        }
+        Ok(())
     }
 }
 

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::rows::RowsKind;
 use super::window::WindowSpec;
 use crate::source::TextSplit;
 use crate::time::Clock;
@@ -164,6 +165,8 @@ pub enum OperatorKind {
     },
     /// Sink: to an object of the user.
     Sink,
+    /// Something with rows that have a schema.
+    Rows(RowsKind),
     /// What only the chain factory of an embedding engine knows.
     Custom {
         /// What it is called there.
@@ -317,8 +320,14 @@ impl OperatorKind {
             Self::AssignTimestamps { .. } => true,
             Self::FromScript { timestamps } => *timestamps,
             Self::Window { window, .. } => window.clock == Clock::Event,
+            Self::Rows(kind) => kind.makes_timestamps(),
             _ => false,
         }
+    }
+
+    /// Whether records are objects to it. Those that are rows come and go in other bytes, and share no task with them.
+    pub fn takes_objects(&self) -> bool {
+        !matches!(self, Self::Rows(_))
     }
 
     /// Whether what it keeps by key may lie on disk where the job says so.
@@ -330,6 +339,7 @@ impl OperatorKind {
                 | Self::Window { .. }
                 | Self::IntervalJoin { .. }
                 | Self::AsOfJoin { .. }
+                | Self::Rows(RowsKind::Aggregate { .. })
         )
     }
 
@@ -347,13 +357,18 @@ impl OperatorKind {
             Self::Window { window, .. } => window.clock == Clock::Event,
             Self::Process { .. } | Self::ProcessAll { .. } | Self::AssignTimestamps { .. } => true,
             Self::IntervalJoin { .. } | Self::AsOfJoin { .. } => true,
+            Self::Rows(kind) => kind.uses_timestamps(),
             _ => false,
         }
     }
 
     /// Whether a source brings the same again when it goes on from where it was. Others are no sources, or are.
     pub fn can_be_repeated(&self) -> bool {
-        !matches!(self, Self::FromIterable { .. } | Self::FromScript { .. } | Self::SocketText { .. })
+        match self {
+            Self::FromIterable { .. } | Self::FromScript { .. } | Self::SocketText { .. } => false,
+            Self::Rows(kind) => kind.can_be_repeated(),
+            _ => true,
+        }
     }
 
     /// Whether it keeps what a job that goes on would miss, whatever its function is. Of a `process` without keys and of a
@@ -372,13 +387,18 @@ impl OperatorKind {
             Self::IterationTail { .. } => true,
             // The tail keeps what goes round.
             Self::IterationHead { .. } => false,
+            Self::Rows(kind) => kind.keeps_state(),
             Self::Print { .. } | Self::Collect | Self::Sink | Self::Custom { .. } => false,
         }
     }
 
     /// Whether what it emits has the times of what it was given.
     pub fn keeps_timestamps(&self) -> bool {
-        !matches!(self, Self::Window { .. } | Self::AssignTimestamps { .. })
+        match self {
+            Self::Window { .. } | Self::AssignTimestamps { .. } => false,
+            Self::Rows(kind) => kind.keeps_timestamps(),
+            _ => true,
+        }
     }
 
     /// What users call it.
@@ -407,6 +427,7 @@ impl OperatorKind {
             Self::WriteFiles { format: LineFormat::Json, .. } => "write_json",
             Self::WriteFiles { format: LineFormat::Csv, .. } => "write_csv",
             Self::Sink => "sink_to",
+            Self::Rows(kind) => kind.name(),
             Self::Custom { name, .. } => name,
         }
     }

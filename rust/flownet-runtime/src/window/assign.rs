@@ -104,14 +104,19 @@ impl Grid {
 
     /// Where the slice of `timestamp_ms` begins. Slices are the largest pieces that all windows are made of.
     #[inline]
-    pub(super) fn slice_of(&self, timestamp_ms: i64) -> i64 {
+    pub fn slice_of(&self, timestamp_ms: i64) -> i64 {
         self.start_of(timestamp_ms, self.slice_ms)
+    }
+
+    /// Where a slice ends that begins at `start_ms`.
+    pub fn slice_end_ms(&self, start_ms: i64) -> i64 {
+        start_ms.saturating_add(self.slice_ms)
     }
 
     /// Whether a slice that begins at `start_ms` has `timestamp_ms` in it, without a division. Of the slice that time itself
     /// begins in the middle of, it does not say.
     #[inline]
-    pub(super) fn is_in_slice(&self, timestamp_ms: i64, start_ms: i64) -> bool {
+    pub fn is_in_slice(&self, timestamp_ms: i64, start_ms: i64) -> bool {
         let into = timestamp_ms.wrapping_sub(start_ms).cast_unsigned();
         timestamp_ms >= start_ms && into < self.slice_ms.cast_unsigned() && start_ms != i64::MIN
     }

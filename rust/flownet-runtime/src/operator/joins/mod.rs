@@ -128,6 +128,6 @@ impl OnTime {
         }
         let [left, right] = &self.late;
         let late = if record.side == 0 { left } else { right };
-        late.take(flow, |flow| pairing.record(record.value(), flow))
+        late.take(1, flow, |flow| pairing.record(record.value(), flow))
     }
 }

@@ -1,0 +1,65 @@
+"""The rows that a job brought to the process of the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from .. import _flownet
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
+
+class CollectedRows:
+    """Result of `Rows.collect`: empty until ``execute()`` has returned, then all rows, in batches.
+
+    Rows of one subtask are in their order; across subtasks there is none. A further ``execute()`` starts it anew. It
+    has the Arrow PyCapsule interface, so ``pyarrow.table(rows)``, ``polars.DataFrame(rows)`` and DuckDB read it without
+    a copy.
+    """
+
+    def __init__(self, schema: _flownet.RowSchema) -> None:
+        self._schema = schema
+        self._batches: list[_flownet.RowBatch] = []
+
+    def __len__(self) -> int:
+        """Count the rows."""
+        return sum(len(batch) for batch in self._batches)
+
+    def batches(self) -> Iterator[_flownet.RowBatch]:
+        """Give the batches one by one; each has the Arrow PyCapsule interface."""
+        return iter(self._batches)
+
+    def to_arrow(self) -> pyarrow.Table:
+        """Give all rows as a table of pyarrow, which has to be installed; nothing is copied."""
+        import pyarrow
+
+        return pyarrow.table(self)
+
+    def to_polars(self) -> polars.DataFrame:
+        """Give all rows as a data frame of polars, which has to be installed."""
+        import polars
+
+        return polars.DataFrame(self)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Give all rows as a data frame of pandas, which has to be installed, and pyarrow too."""
+        return self.to_arrow().to_pandas()
+
+    def __arrow_c_schema__(self) -> object:
+        return self._schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> object:
+        return _flownet.rows_of(self._schema, self._batches)
+
+    def __repr__(self) -> str:
+        columns = ", ".join(f"{name}: {kind}" for name, kind, _ in self._schema.fields())
+        return f"CollectedRows({len(self):,} rows of {columns})"
+
+    def _restart(self) -> list[_flownet.RowBatch]:
+        """Begin an empty list for the next run; the runtime fills it."""
+        self._batches = []
+        return self._batches

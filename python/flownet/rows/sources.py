@@ -1,0 +1,86 @@
+"""Sources of rows: what they are given is checked here, before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .. import _flownet
+from ..dataflow import Dataflow, Node
+from ..errors import PlanError
+
+if TYPE_CHECKING:
+    from .stream import SchemaLike
+
+
+def from_arrow(
+    dataflow: Dataflow, source: Any, schema: SchemaLike | None, name: str = "from_arrow"
+) -> tuple[Node, _flownet.RowSchema]:
+    """Add a source of the batches of an object with the Arrow stream interface, or of what a function makes."""
+    if hasattr(source, "__arrow_c_stream__"):
+        return _given(dataflow, source, schema, name)
+    if callable(source):
+        return _made(dataflow, source, schema, name)
+    raise PlanError(
+        f"{name}() takes a table or reader with the Arrow PyCapsule interface (pyarrow, polars, pandas, DuckDB, ...), "
+        f"or a function that makes one, not {type(source).__name__} {source!r:.60}"
+    )
+
+
+def _given(dataflow: Dataflow, source: Any, schema: Any, name: str) -> tuple[Node, _flownet.RowSchema]:
+    if schema is not None:
+        raise PlanError(f"{name}(schema=...) is for a function that makes streams; this one says its own")
+    found = _schema_of(name, source)
+    # A reader is used up by the first who reads it; a table can be read again.
+    is_reader = hasattr(source, "read_next_batch") or hasattr(source, "__next__")
+    settings = {"from_arrow": {"schema": found.planned(), "repeatable": not is_reader}}
+    node = dataflow.add(
+        "rows", name=name, settings=settings, function=source, parallelism=1, is_parallel=False, on_driver=True
+    )
+    return node, found
+
+
+def _made(
+    dataflow: Dataflow, source: Callable[[int, int], Any], schema: Any, name: str
+) -> tuple[Node, _flownet.RowSchema]:
+    if schema is None:
+        raise PlanError(
+            f"{name}() of a function needs schema=, such as {{'user': 'utf8', 'spent': 'float64'}} or that of a "
+            "library: it runs in the workers, later"
+        )
+    found = _schema_of(name, schema)
+    settings = {"from_arrow": {"schema": found.planned(), "makes_its_own": True, "repeatable": True}}
+    return dataflow.add("rows", name=name, settings=settings, function=source), found
+
+
+def _schema_of(name: str, given: Any) -> _flownet.RowSchema:
+    try:
+        return _flownet.rows_schema(given)
+    except (ValueError, TypeError) as error:
+        raise PlanError(f"{name}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Structured:
+    """A structured array of numpy as an Arrow stream."""
+
+    array: Any
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> object:
+        import pyarrow
+
+        columns = {name: pyarrow.array(self.array[name]) for name in self.array.dtype.names}
+        return pyarrow.table(columns).__arrow_c_stream__()
+
+
+def from_numpy(dataflow: Dataflow, array: Any) -> tuple[Node, _flownet.RowSchema]:
+    """Add a source of the rows of a structured array."""
+    import numpy as np
+
+    if not isinstance(array, np.ndarray) or array.dtype.names is None or array.ndim != 1:
+        raise PlanError(
+            "from_numpy() takes a structured array of one dimension, such as "
+            f"numpy.array([(1, 2.5)], dtype=[('user', 'i8'), ('spent', 'f8')]), not {array!r:.60}"
+        )
+    return from_arrow(dataflow, Structured(array), None, "from_numpy")

@@ -1,0 +1,436 @@
+"""Streams of rows: handles on the rows that leave an operator, whose columns are known before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, TypeVar, get_args
+
+from .. import _flownet, config
+from ..dataflow import Node, Origin, Owner, has_timestamps
+from ..errors import ConfigError, PlanError
+from ..graph import PartitionerName
+from ..streams.handle import OperatorHandle
+from ..watermark import WatermarkStrategy
+from ..window import EndOfInput, Global, Session, Sliding, TimeDomain, Tumbling, WindowAssigner, assign
+from .aggregates import Aggregate, planned
+from .batches import BatchFormat, BatchFunction
+from .collected import CollectedRows
+from .expressions import Expr, col, column_or_expression
+
+T = TypeVar("T")
+
+SchemaLike = Any
+"""A dict of column names and types, ``{"user": "utf8", "spent": "float64"}``, or a schema of pyarrow or the like."""
+
+
+class Rows(OperatorHandle):
+    """Rows on their way through the dataflow, whose names and types of columns are known.
+
+    Made by `Environment.from_arrow`. Operators work on batches of columns, in Rust and without the interpreter, but for
+    `map_batches`. Types are ints, floats, bool, utf8, binary, dates, times, timestamps, durations, decimals, and lists
+    and structs of these. Texts, bytes and lists of every kind come as one kind each, dictionaries as what they stand
+    for.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> trades = pa.table({"symbol": ["A", "B", "A"], "price": [1.0, 2.0, 3.0]})
+    >>> rows = env.from_arrow(trades)
+    >>> print(rows)
+    Rows from from_arrow
+      symbol  utf8
+      price   float64
+    >>> totals = rows.key_by("symbol").window(fn.EndOfInput()).agg(n=fn.count(), total=fn.sum("price")).collect()
+    >>> result = env.execute()
+    >>> sorted(totals.to_arrow().to_pylist(), key=lambda row: row["symbol"])
+    [{'symbol': 'A', 'n': 2, 'total': 4.0}, {'symbol': 'B', 'n': 1, 'total': 2.0}]
+    """
+
+    def __init__(self, env: Owner, origins: tuple[Origin, ...], schema: _flownet.RowSchema) -> None:
+        super().__init__(env, origins)
+        self._schema = schema
+
+    def __str__(self) -> str:
+        fields = self._schema.fields()
+        width = max(len(name) for name, _, _ in fields)
+        columns = [f"  {name:<{width}}  {kind}{'' if nullable else ' not null'}" for name, kind, nullable in fields]
+        return "\n".join([f"Rows from {', '.join(origin.node.name for origin in self._origins)}", *columns])
+
+    @property
+    def schema(self) -> dict[str, str]:
+        """Names and types of the columns, in their order."""
+        return {name: kind for name, kind, _ in self._schema.fields()}
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns, in their order."""
+        return list(self.schema)
+
+    def __arrow_c_schema__(self) -> object:
+        return self._schema.__arrow_c_schema__()
+
+    def filter(self, *predicates: Expr) -> Rows:
+        """Keep the rows for which all predicates are true; where a value is missing and nobody knows, a row goes.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> dear = env.from_arrow(pa.table({"price": [1.0, 3.0]})).filter(fn.col("price") > 2)
+        """
+        steps = [{"filter": _expression("filter", predicate)._tree()} for predicate in predicates]
+        return self._project("filter", steps)
+
+    def select(self, *columns: str | Expr, **named: Any) -> Rows:
+        """Make rows of these columns, and no others.
+
+        Parameters
+        ----------
+        *columns
+            Names of columns, or expressions, which are called as their first column or by `Expr.alias`.
+        **named
+            Expressions or values, by the name of the column that they make.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> trades = env.from_arrow(pa.table({"price": [1.0, 3.0], "size": [2, 2]}))
+        >>> print(trades.select("size", worth=fn.col("price") * fn.col("size")))
+        Rows from select
+          size   int64
+          worth  float64
+        """
+        return self._project("select", [{"select": _columns("select", columns, named)}])
+
+    def with_columns(self, *columns: str | Expr, **named: Any) -> Rows:
+        """Add columns, or put them in the place of those of the same name; all see the rows as they came.
+
+        Parameters
+        ----------
+        *columns, **named
+            As of `select`.
+        """
+        return self._project("with_columns", [{"with_columns": _columns("with_columns", columns, named)}])
+
+    def drop(self, *columns: str) -> Rows:
+        """Make rows without these columns."""
+        self._known("drop", columns)
+        kept = [name for name in self.columns if name not in columns]
+        return self._project("drop", [{"select": _columns("drop", kept, {})}])
+
+    def rename(self, names: dict[str, str]) -> Rows:
+        """Call columns by other names.
+
+        Parameters
+        ----------
+        names
+            The new name of each column that gets one, by the old one.
+        """
+        self._known("rename", names)
+        columns = [{"name": names.get(name, name), "value": col(name)._tree()} for name in self.columns]
+        return self._project("rename", [{"select": columns}])
+
+    def cast(self, types: dict[str, str]) -> Rows:
+        """Give columns other types; a value that does not fit ends the job with its row.
+
+        Parameters
+        ----------
+        types
+            The new type of each column that gets one, by its name.
+        """
+        self._known("cast", types)
+        columns = [{"name": name, "value": col(name).cast(kind)._tree()} for name, kind in types.items()]
+        return self._project("cast", [{"with_columns": columns}])
+
+    def map_batches(
+        self,
+        function: Callable[[Any], Any],
+        *,
+        schema: SchemaLike | None = None,
+        format: BatchFormat = "arrow",
+    ) -> Rows:
+        """Call a function with each batch: with what is there, up to 8,192 rows, never waited for.
+
+        Parameters
+        ----------
+        function
+            Returns rows of any number: a batch or table of pyarrow, polars or another library with the Arrow PyCapsule
+            interface, a data frame of pandas, or for ``"numpy"`` a dict of arrays. It runs in the workers.
+        schema
+            The columns that it returns. Default: None, it is called with no rows once, here, to see.
+        format
+            What it is given: ``"arrow"``, a ``pyarrow.RecordBatch``; ``"polars"`` or ``"pandas"``, a data frame;
+            ``"numpy"``, a dict of arrays by column. Default: ``"arrow"``.
+
+        Notes
+        -----
+        Rows keep their event time where as many come out as went in. Elsewhere call `assign_timestamps` behind it.
+
+        Examples
+        --------
+        >>> import pyarrow as pa, pyarrow.compute as pc
+        >>> texts = env.from_arrow(pa.table({"text": ["to be", "or not"]}))
+        >>> def lengths(batch):
+        ...     return pa.record_batch({"length": pc.utf8_length(batch["text"])})
+        >>> print(texts.map_batches(lengths, schema={"length": "int32"}))
+        Rows from map_batches
+          length  int32
+        """
+        if format not in get_args(BatchFormat):
+            raise ConfigError(
+                f"map_batches(format={format!r}): must be one of {', '.join(map(repr, get_args(BatchFormat)))}",
+                setting="format",
+                value=format,
+            )
+        if not callable(function):
+            raise PlanError(f"map_batches() needs a function of a batch, not {function!r:.60}")
+        called = BatchFunction(function, format)
+        try:
+            output = _flownet.rows_schema(called, self._schema) if schema is None else _flownet.rows_schema(schema)
+        except Exception as error:
+            if schema is not None:
+                raise PlanError(f"map_batches(schema=...): {error}") from error
+            raise PlanError(
+                f"map_batches() called its function with no rows, to see the columns it returns, and it failed with "
+                f"{type(error).__name__}: {error}. Give schema={{'column': 'type'}}"
+            ) from error
+        settings = {"map_batches": {"input": self._schema.planned(), "output": output.planned()}}
+        return self._then("map_batches", settings, output, function=called)
+
+    def assign_timestamps(
+        self, column: str, *, delay: str | timedelta = "0s", idle_after: str | timedelta | None = None
+    ) -> Rows:
+        """Say by which column rows have their event time, and how far behind them event time is.
+
+        Parameters
+        ----------
+        column
+            A timestamp, which counts in UTC whatever its zone, a date, or an ``int64`` of milliseconds since 1970.
+        delay
+            Rows come at most so long after later ones. Default: ``"0s"``.
+        idle_after
+            A subtask without rows for so long is not waited for. Default: None, it is.
+        """
+        strategy: WatermarkStrategy[Any] = WatermarkStrategy.for_bounded_out_of_orderness(delay)
+        if idle_after is not None:
+            strategy = strategy.with_idleness(idle_after)
+        _check(_flownet.rows_time, self._schema, config.text("column", column))
+        settings = {
+            "assign_timestamps": {
+                "input": self._schema.planned(),
+                "column": column,
+                "watermarks": strategy.watermarks,
+                "idle_after_ms": strategy.idle_after_ms,
+            }
+        }
+        return self._then("assign_timestamps", settings, self._schema)
+
+    def key_by(self, *columns: str) -> KeyedRows:
+        """Say which columns are the key of rows: equal keys meet in one subtask, as those of objects do.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> rows = env.from_arrow(pa.table({"user": ["a"], "page": ["x"], "spent": [1.5]}))
+        >>> sums = rows.key_by("user", "page").window(fn.EndOfInput()).agg(spent=fn.sum("spent"))
+        """
+        if not columns or not all(isinstance(column, str) for column in columns):
+            raise PlanError(f'key_by() needs names of columns, such as key_by("user"), not {columns!r:.60}')
+        _check(_flownet.rows_after_agg, self._schema, list(columns), [], False)
+        return KeyedRows(self, columns)
+
+    def union(self, *others: Rows) -> Rows:
+        """Merge these rows with others of the same columns."""
+        for other in others:
+            if not isinstance(other, Rows):
+                raise PlanError(f"union() of rows merges rows, not {type(other).__name__}")
+            if other._env is not self._env:
+                raise PlanError("union() merges streams of one environment, and these belong to two")
+            if other._schema != self._schema:
+                raise PlanError(f"union() merges rows of the same columns, and these differ:\n{self}\n{other}")
+        return Rows(self._env, tuple(origin for rows in (self, *others) for origin in rows._origins), self._schema)
+
+    def rebalance(self) -> Rows:
+        """Deal batches out evenly to the subtasks of what follows."""
+        return self._by("rebalance")
+
+    def broadcast(self) -> Rows:
+        """Send all rows to every subtask of what follows."""
+        return self._by("broadcast")
+
+    def collect(self) -> CollectedRows:
+        """Bring all rows to this process.
+
+        Returns
+        -------
+        CollectedRows
+            Holds the rows once ``execute()`` has returned.
+        """
+        result = CollectedRows(self._schema)
+        settings = {"collect": {"input": self._schema.planned()}}
+        self._add(
+            "collect",
+            settings,
+            prepare=result._restart,
+            parallelism=1,
+            is_parallel=False,
+            on_driver=True,
+        )
+        return result
+
+    def _known(self, method: str, columns: Iterable[str]) -> None:
+        for column in columns:
+            if column not in self.columns:
+                shown = ", ".join(map(repr, self.columns))
+                raise PlanError(f"{method}: there is no column {column!r}; there are {shown}")
+
+    def _project(self, method: str, steps: list[dict[str, Any]]) -> Rows:
+        if not steps:
+            raise PlanError(f'{method}() needs at least one expression, such as fn.col("price") > 3')
+        schema = _check(_flownet.rows_after_steps, self._schema, steps)
+        return self._then(method, {"project": {"input": self._schema.planned(), "steps": steps}}, schema)
+
+    def _then(self, name: str, settings: dict[str, Any], schema: _flownet.RowSchema, **described: object) -> Rows:
+        return Rows(self._env, (Origin(self._add(name, settings, **described)),), schema)
+
+    def _add(self, name: str, settings: dict[str, Any], **described: object) -> Node:
+        return self._env._dataflow.add("rows", name=name, settings=settings, inputs=self._origins, **described)
+
+    def _by(self, partitioner: PartitionerName) -> Rows:
+        origins = tuple(replace(origin, partitioner=partitioner, function=None) for origin in self._origins)
+        return Rows(self._env, origins, self._schema)
+
+
+class KeyedRows:
+    """Rows of which some columns are the key."""
+
+    def __init__(self, rows: Rows, keys: tuple[str, ...]) -> None:
+        self._rows = rows
+        self._keys = keys
+
+    def __repr__(self) -> str:
+        return f"<KeyedRows of {self._rows!r} by {', '.join(self._keys)}>"
+
+    def window(self, window: WindowAssigner) -> WindowedRows:
+        """Cut the rows of each key into windows.
+
+        Parameters
+        ----------
+        window
+            A `Tumbling`, `Sliding`, `Session` or `EndOfInput` window, as of `KeyedStream.window`. By event time where
+            rows have one, else by the wall clock.
+        """
+        if isinstance(window, Global) or (isinstance(window, Session) and window.gap_ms is None):
+            raise PlanError(
+                "windows of rows are flownet.Tumbling, Sliding, Session with one gap, and EndOfInput, which fires once"
+            )
+        if not isinstance(window, Tumbling | Sliding | Session | EndOfInput):
+            raise PlanError(f"window() needs a window such as flownet.Tumbling('5s'), not {type(window).__name__}")
+        return WindowedRows(self, window)
+
+    def agg(self, **aggregates: Aggregate) -> Rows:
+        """Aggregate all rows of each key so far.
+
+        Results go out as batches do: for each batch of rows one row for each key in it, with what its rows come to so
+        far. How many there are depends on batches; the last row of a key is what all its rows come to. For that alone
+        use ``window(fn.EndOfInput())``.
+
+        Parameters
+        ----------
+        **aggregates
+            What becomes of rows, by the name of its column: ``n=fn.count(), total=fn.sum("price")``.
+        """
+        return _aggregated(self._rows, self._keys, None, aggregates)
+
+
+class WindowedRows:
+    """Rows by key, cut into windows."""
+
+    def __init__(self, keyed: KeyedRows, window: WindowAssigner, lateness_ms: int = 0) -> None:
+        self._keyed = keyed
+        self._window = window
+        self._lateness_ms = lateness_ms
+
+    def __repr__(self) -> str:
+        return f"<WindowedRows of {self._keyed!r}, {self._window}>"
+
+    def allowed_lateness(self, lateness: str | timedelta) -> WindowedRows:
+        """Take rows of windows that have fired for so long, and give these out again."""
+        lateness_ms = config.duration_us("lateness", lateness) // 1000
+        return WindowedRows(self._keyed, self._window, lateness_ms)
+
+    def agg(self, **aggregates: Aggregate) -> Rows:
+        """Aggregate the rows of each key and window.
+
+        Rows of one key become one in front of the exchange already, for each slice of time that windows are made of:
+        few travel. Rows that come too late are dropped and counted.
+
+        Parameters
+        ----------
+        **aggregates
+            What becomes of rows, by the name of its column: ``n=fn.count(), total=fn.sum("price")``.
+
+        Returns
+        -------
+        Rows
+            The columns of the key, ``window_start`` and ``window_end`` (but for `EndOfInput`), and one for each
+            aggregate. Their event time is the last millisecond of their window.
+        """
+        rows = self._keyed._rows
+        time: TimeDomain = self._window.time or ("event" if has_timestamps(rows._origins) else "processing")
+        window = {"assign": assign(self._window), "clock": time, "lateness_ms": self._lateness_ms}
+        return _aggregated(rows, self._keyed._keys, window, aggregates)
+
+
+def _aggregated(
+    rows: Rows, keys: tuple[str, ...], window: dict[str, Any] | None, aggregates: dict[str, Aggregate]
+) -> Rows:
+    made = planned(aggregates)
+    shows_windows = window is not None and not _is_end_of_input(window)
+    schema = _check(_flownet.rows_after_agg, rows._schema, list(keys), made, shows_windows)
+    described = {"input": rows._schema.planned(), "keys": list(keys), "aggregates": made, "window": window}
+    partial = rows._add("partial agg", {"partial": described})
+    result = partial_of(rows, partial)._add("agg", {"aggregate": described})
+    return Rows(rows._env, (Origin(result),), schema)
+
+
+def partial_of(rows: Rows, partial: Node) -> Rows:
+    """Have the parts that leave an operator go by key, which they carry."""
+    return Rows(rows._env, (Origin(partial, partitioner="key_group"),), rows._schema)
+
+
+def _is_end_of_input(window: dict[str, Any]) -> bool:
+    return bool(window["assign"] == assign(EndOfInput()))
+
+
+def _columns(method: str, columns: Iterable[str | Expr], named: dict[str, Any]) -> list[dict[str, Any]]:
+    made = []
+    for column in columns:
+        expression = column_or_expression(method, column)
+        name = expression._output_name()
+        if name is None:
+            raise PlanError(f"{method}: {expression!r} has no column to be called by: name it, as in {method}(x=...)")
+        made.append({"name": name, "value": expression._tree()})
+    made += [{"name": name, "value": _value(value)._tree()} for name, value in named.items()]
+    return made
+
+
+def _value(value: Any) -> Expr:
+    from .expressions import lit
+
+    return value if isinstance(value, Expr) else lit(value)
+
+
+def _expression(method: str, given: object) -> Expr:
+    if not isinstance(given, Expr):
+        raise PlanError(f'{method}() takes expressions such as fn.col("price") > 3, not {type(given).__name__}')
+    return given
+
+
+def _check(call: Callable[..., T], *arguments: object) -> T:
+    """Call the planner, whose refusals are errors of the plan."""
+    try:
+        return call(*arguments)
+    except (ValueError, TypeError) as error:
+        raise PlanError(str(error)) from None

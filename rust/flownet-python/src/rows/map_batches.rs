@@ -1,0 +1,76 @@
+//! `map_batches`: a function of the user from batch to batch.
+
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use arrow_select::concat::concat_batches;
+use flownet_rows::{Flow, RowBatch, RowRecord, RowsMedium};
+use flownet_runtime::TaskError;
+use flownet_runtime::operator::Operator;
+use flownet_runtime::snapshot::Snapshot;
+use pyo3::prelude::*;
+
+use super::arrow::{PyRowBatch, batches_of, schema_of};
+use super::conform::conform;
+use crate::chain::OperatorInfo;
+
+/// Calls a function with each batch.
+pub(super) struct MapBatches {
+    function: Py<PyAny>,
+    schema: SchemaRef,
+    info: OperatorInfo,
+}
+
+impl MapBatches {
+    pub(super) fn new(function: Py<PyAny>, schema: SchemaRef, info: OperatorInfo) -> Self {
+        Self { function, schema, info }
+    }
+
+    fn call(&self, batch: RecordBatch) -> Result<RecordBatch, TaskError> {
+        let (rows, schema) = (batch.num_rows(), batch.schema());
+        let returned = Python::attach(|py| {
+            let called = self.function.bind(py).call1((PyRowBatch(batch),)).and_then(|returned| batches_of(&returned));
+            called.map_err(|error| self.info.failed(py, &error, None))
+        })?;
+        let refused = |message: String| {
+            let names =
+                schema.fields().iter().map(|field| format!("'{}'", field.name())).collect::<Vec<_>>().join(", ");
+            self.info.refused(
+                "ValueError",
+                format!("it was given {rows} rows of {names}, and what it returned: {message}"),
+                None,
+            )
+        };
+        let fitting = returned.iter().map(|batch| conform(batch, &self.schema)).collect::<Result<Vec<_>, _>>();
+        let fitting = fitting.map_err(refused)?;
+        match &fitting[..] {
+            [batch] => Ok(batch.clone()),
+            _ => concat_batches(&self.schema, &fitting).map_err(|error| refused(error.to_string())),
+        }
+    }
+}
+
+impl Operator<RowsMedium> for MapBatches {
+    fn process<'m>(&mut self, record: RowRecord, flow: &mut Flow<'_, 'm>) -> Result<(), TaskError> {
+        let RowBatch { columns, times } = record.into_batch()?;
+        let rows = columns.num_rows();
+        let columns = self.call(columns)?;
+        if columns.num_rows() == 0 {
+            return Ok(());
+        }
+        // Which row came of which is known only where none came or went.
+        let times = times.filter(|_| columns.num_rows() == rows);
+        flow.emit(RowRecord::Batch(RowBatch { columns, times }))
+    }
+
+    fn snapshot(&mut self, (): (), _: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        Ok(())
+    }
+}
+
+/// The schema that a function gives when it is called with no rows.
+pub(super) fn tried(function: &Bound<'_, PyAny>, input: &SchemaRef) -> PyResult<SchemaRef> {
+    let empty = PyRowBatch(RecordBatch::new_empty(Arc::clone(input)));
+    schema_of(&function.call1((empty,))?)
+}

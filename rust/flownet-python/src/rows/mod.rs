@@ -1,0 +1,14 @@
+//! Streams of rows between Python and [`flownet_rows`]: Arrow data over the PyCapsule interface, without copies, and the
+//! operators that call Python once a batch.
+
+mod arrow;
+mod collect;
+mod conform;
+mod foreign;
+mod map_batches;
+mod plan;
+mod source;
+
+pub(crate) use self::arrow::{PyRowBatch, PyRowSchema};
+pub(crate) use self::foreign::PythonForeign;
+pub(crate) use self::plan::{rows_after_agg, rows_after_steps, rows_of, rows_schema, rows_time};

@@ -1,0 +1,116 @@
+//! What a plan of rows is checked by, before anything runs.
+
+use std::sync::Arc;
+
+use arrow_schema::{Field, Schema, SchemaRef};
+use flownet_rows::{Aggregate, Aggregation, Layout, Step, Steps, output_schema, time_column};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyDict};
+
+use super::arrow::{PyRowBatch, PyRowSchema, arrow_error, batches_of, export, schema_of};
+use super::conform::{conform, plain_schema};
+use super::map_batches::tried;
+use crate::convert::Plain;
+use flownet_rows::named_type;
+
+fn value_error(error: impl std::fmt::Display) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
+/// As streams of rows have it.
+fn checked(schema: &Schema) -> PyResult<PyRowSchema> {
+    let schema = Arc::new(plain_schema(schema));
+    Layout::new(Arc::clone(&schema)).map_err(|error| PyTypeError::new_err(error.to_string()))?;
+    Ok(PyRowSchema(schema))
+}
+
+/// The schema of an object: one with `__arrow_c_schema__` or `__arrow_c_stream__`, a dict of names and types, or what a
+/// function gives for an empty batch of `input`.
+#[pyfunction]
+#[pyo3(signature = (object, input=None))]
+pub(crate) fn rows_schema(object: &Bound<'_, PyAny>, input: Option<&Bound<'_, PyRowSchema>>) -> PyResult<PyRowSchema> {
+    if let Some(input) = input {
+        return checked(&*tried(object, &input.get().0)?);
+    }
+    let Ok(columns) = object.cast::<PyDict>() else { return checked(&*schema_of(object)?) };
+    let mut fields = Vec::with_capacity(columns.len());
+    for (name, wanted) in columns.iter() {
+        let name: String = name.extract()?;
+        fields.push(match wanted.extract::<String>() {
+            Ok(wanted) => {
+                let (wanted, nullable) = wanted.strip_suffix('!').map_or((&*wanted, true), |wanted| (wanted, false));
+                let data_type = named_type(wanted).ok_or_else(|| unknown_type(&name, wanted))?;
+                Field::new(&name, data_type, nullable)
+            }
+            Err(_) => of_arrow_type(&name, &wanted)?,
+        });
+    }
+    checked(&Schema::new(fields))
+}
+
+/// Of a type of pyarrow or another library.
+fn of_arrow_type(name: &str, wanted: &Bound<'_, PyAny>) -> PyResult<Field> {
+    use arrow_schema::ffi::FFI_ArrowSchema;
+    let capsule = wanted.call_method0("__arrow_c_schema__").map_err(|_| unknown_type(name, &wanted.to_string()))?;
+    let capsule = capsule.cast_into::<PyCapsule>()?;
+    let pointer = capsule.pointer_checked(Some(c"arrow_schema"))?.cast::<FFI_ArrowSchema>();
+    // SAFETY: by the interface, a capsule of this name holds a valid ArrowSchema, which is only looked at while it lives.
+    let field = Field::try_from(unsafe { pointer.as_ref() }).map_err(arrow_error)?;
+    Ok(field.with_name(name).with_nullable(true))
+}
+
+fn unknown_type(name: &str, wanted: &str) -> PyErr {
+    PyTypeError::new_err(format!(
+        "column '{name}': {wanted} is no type of rows. Types are int8 to int64, uint8 to uint64, float32, float64, bool, utf8, \
+         binary, binary(16), date, time[us], timestamp[us], timestamp[ms, UTC], duration[us], decimal(12, 2), list[int64], \
+         with a ! behind where no value is ever missing, and the types of pyarrow"
+    ))
+}
+
+/// The schema behind these steps.
+#[pyfunction]
+pub(crate) fn rows_after_steps(schema: &Bound<'_, PyRowSchema>, steps: Plain<Vec<Step>>) -> PyResult<PyRowSchema> {
+    let steps = Steps::new(&steps.0, Arc::clone(&schema.get().0)).map_err(value_error)?;
+    Ok(PyRowSchema(Arc::clone(steps.schema())))
+}
+
+/// The schema behind an aggregation.
+#[pyfunction]
+pub(crate) fn rows_after_agg(
+    schema: &Bound<'_, PyRowSchema>,
+    keys: Vec<String>,
+    aggregates: Plain<Vec<Aggregate>>,
+    windows: bool,
+) -> PyResult<PyRowSchema> {
+    let schema = &schema.get().0;
+    flownet_rows::KeyHasher::new(schema, &keys).map_err(value_error)?;
+    let bound = aggregates.0.iter().map(|aggregate| Aggregation::new(aggregate, schema));
+    let bound = bound.collect::<Result<Vec<_>, _>>().map_err(value_error)?;
+    Ok(PyRowSchema(output_schema(schema, &keys, &bound, windows).map_err(value_error)?))
+}
+
+/// Whether event time can be taken from a column.
+#[pyfunction]
+pub(crate) fn rows_time(schema: &Bound<'_, PyRowSchema>, column: &str) -> PyResult<()> {
+    time_column(&schema.get().0, column).map(drop).map_err(value_error)
+}
+
+/// Batches that came to this process, or of anything that has some, as an Arrow stream that is read once.
+#[pyfunction]
+pub(crate) fn rows_of<'py>(
+    py: Python<'py>,
+    schema: &Bound<'_, PyRowSchema>,
+    batches: Vec<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyCapsule>> {
+    let schema: &SchemaRef = &schema.get().0;
+    let mut all = Vec::with_capacity(batches.len());
+    for batch in batches {
+        match batch.cast::<PyRowBatch>() {
+            Ok(batch) => all.push(batch.get().0.clone()),
+            Err(_) => all.extend(batches_of(&batch)?),
+        }
+    }
+    let all = all.iter().map(|batch| conform(batch, schema).map_err(PyValueError::new_err));
+    export(py, Arc::clone(schema), all.collect::<PyResult<_>>()?)
+}

@@ -1,0 +1,518 @@
+//! What some values come to: one cell for each group and aggregate, that other values and other cells can be added to.
+//!
+//! Cells are written in front of an exchange and read behind it, and state is made of them, so their bytes never change.
+
+use flownet_runtime::varint::{put_varint, take_varint, unzigzag, zigzag};
+
+use crate::lane::Scalar;
+
+/// What some values come to.
+pub(crate) trait Cell: Default + Send + Sync + 'static {
+    /// Adds what later values came to.
+    fn merge(&mut self, later: Self);
+
+    /// Appends it.
+    fn write(&self, out: &mut Vec<u8>);
+
+    /// Takes it off the front; none: the bytes are none that were written.
+    fn read(bytes: &mut &[u8]) -> Option<Self>;
+
+    /// Hands over the result.
+    fn finish<R>(&self, give: impl FnOnce(Scalar<'_>) -> R) -> Result<R, Overflow>;
+}
+
+/// Takes values of this type.
+pub(crate) trait Takes<V>: Cell {
+    /// Adds one, of this time.
+    fn take(&mut self, value: V, time_ms: i64);
+}
+
+/// A sum of integers that its type cannot hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Overflow(pub(crate) i128);
+
+/// How many.
+#[derive(Default)]
+pub(crate) struct Count(u64);
+
+impl Cell for Count {
+    fn merge(&mut self, later: Self) {
+        self.0 += later.0;
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.0);
+    }
+
+    fn read(bytes: &mut &[u8]) -> Option<Self> {
+        varint(bytes).map(Self)
+    }
+
+    fn finish<R>(&self, give: impl FnOnce(Scalar<'_>) -> R) -> Result<R, Overflow> {
+        Ok(give(Scalar::Int(self.0.cast_signed())))
+    }
+}
+
+impl<V> Takes<V> for Count {
+    #[inline]
+    fn take(&mut self, _: V, _: i64) {
+        self.0 += 1;
+    }
+}
+
+/// The sum of integers: exact, so that it does not depend on their order whether it fits.
+#[derive(Default)]
+pub(crate) struct SumInt<const SIGNED: bool>(i128);
+
+impl<const SIGNED: bool> Cell for SumInt<SIGNED> {
+    fn merge(&mut self, later: Self) {
+        self.0 = self.0.saturating_add(later.0);
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        put_wide(out, self.0);
+    }
+
+    fn read(bytes: &mut &[u8]) -> Option<Self> {
+        wide(bytes).map(Self)
+    }
+
+    fn finish<R>(&self, give: impl FnOnce(Scalar<'_>) -> R) -> Result<R, Overflow> {
+        let overflow = Overflow(self.0);
+        if SIGNED {
+            i64::try_from(self.0).map(|sum| give(Scalar::Int(sum))).map_err(|_| overflow)
+        } else {
+            u64::try_from(self.0).map(|sum| give(Scalar::Unsigned(sum))).map_err(|_| overflow)
+        }
+    }
+}
+
+impl<const SIGNED: bool> Takes<i64> for SumInt<SIGNED> {
+    #[inline]
+    fn take(&mut self, value: i64, _: i64) {
+        self.0 += i128::from(value);
+    }
+}
+
+impl<const SIGNED: bool> Takes<u64> for SumInt<SIGNED> {
+    #[inline]
+    fn take(&mut self, value: u64, _: i64) {
+        self.0 += i128::from(value);
+    }
+}
+
+/// The sum of floats with what rounding took from it: to more than a hundred bits, so that results depend neither on the
+/// order of rows nor on where they were put together, but where these bits do not suffice.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct SumFloat {
+    sum: f64,
+    rest: f64,
+}
+
+impl SumFloat {
+    #[inline]
+    fn add(&mut self, value: f64) {
+        let sum = self.sum + value;
+        let back = sum - self.sum;
+        self.rest += (self.sum - (sum - back)) + (value - back);
+        self.sum = sum;
+    }
+
+    /// With infinities and what is no number there is no rest.
+    fn value(self) -> f64 {
+        if self.sum.is_finite() { self.sum + self.rest } else { self.sum }
+    }
+}
+
+impl Cell for SumFloat {
+    fn merge(&mut self, later: Self) {
+        self.add(later.sum);
+        self.rest += later.rest;
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.sum.to_le_bytes());
+        out.extend_from_slice(&self.rest.to_le_bytes());
+    }
+
+    fn read(bytes: &mut &[u8]) -> Option<Self> {
+        Some(Self { sum: float(bytes)?, rest: float(bytes)? })
+    }
+
+    fn finish<R>(&self, give: impl FnOnce(Scalar<'_>) -> R) -> Result<R, Overflow> {
+        Ok(give(Scalar::Float(self.value())))
+    }
+}
+
+impl Takes<f64> for SumFloat {
+    #[inline]
+    fn take(&mut self, value: f64, _: i64) {
+        self.add(value);
+    }
+}
+
+/// A sum over how many.
+#[derive(Default)]
+pub(crate) struct Mean<S> {
+    sum: S,
+    count: u64,
+}
+
+/// What a mean can be made of.
+pub(crate) trait Sum: Cell {
+    fn as_float(&self) -> f64;
+}
+
+impl Sum for SumInt<true> {
+    fn as_float(&self) -> f64 {
+        self.0 as f64
+    }
+}
+
+impl Sum for SumFloat {
+    fn as_float(&self) -> f64 {
+        self.value()
+    }
+}
+
+impl<S: Sum> Cell for Mean<S> {
+    fn merge(&mut self, later: Self) {
+        self.sum.merge(later.sum);
+        self.count += later.count;
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.sum.write(out);
+        put_varint(out, self.count);
+    }
+
+    fn read(bytes: &mut &[u8]) -> Option<Self> {
+        Some(Self { sum: S::read(bytes)?, count: varint(bytes)? })
+    }
+
+    fn finish<R>(&self, give: impl FnOnce(Scalar<'_>) -> R) -> Result<R, Overflow> {
+        let mean = self.sum.as_float() / self.count as f64;
+        Ok(give(if self.count == 0 { Scalar::None } else { Scalar::Float(mean) }))
+    }
+}
+
+impl<V, S: Sum + Takes<V>> Takes<V> for Mean<S> {
+    #[inline]
+    fn take(&mut self, value: V, time_ms: i64) {
+        self.sum.take(value, time_ms);
+        self.count += 1;
+    }
+}
+
+/// How far values lie from their mean, by Welford's method, put together by that of Chan and others.
+#[derive(Default)]
+pub(crate) struct Spread<const ROOT: bool> {
+    count: u64,
+    mean: f64,
+    squares: f64,
+}
+
+impl<const ROOT: bool> Cell for Spread<ROOT> {
+    fn merge(&mut self, later: Self) {
+        if later.count == 0 {
+            return;
+        }
+        let (one, other) = (self.count as f64, later.count as f64);
+        let (apart, all) = (later.mean - self.mean, one + other);
+        self.mean += apart * other / all;
+        self.squares += later.squares + apart * apart * one * other / all;
+        self.count += later.count;
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.count);
+        out.extend_from_slice(&self.mean.to_le_bytes());
+        out.extend_from_slice(&self.squares.to_le_bytes());
+    }
+
+    fn read(bytes: &mut &[u8]) -> Option<Self> {
+        Some(Self { count: varint(bytes)?, mean: float(bytes)?, squares: float(bytes)? })
+    }
+
+    /// Of a sample: one value has none.
+    fn finish<R>(&self, give: impl FnOnce(Scalar<'_>) -> R) -> Result<R, Overflow> {
+        let variance = self.squares / (self.count as f64 - 1.0);
+        let value = if ROOT { variance.sqrt() } else { variance };
+        Ok(give(if self.count < 2 { Scalar::None } else { Scalar::Float(value) }))
+    }
+}
+
+impl<const ROOT: bool> Takes<f64> for Spread<ROOT> {
+    #[inline]
+    fn take(&mut self, value: f64, _: i64) {
+        self.count += 1;
+        let apart = value - self.mean;
+        self.mean += apart / self.count as f64;
+        self.squares += apart * (value - self.mean);
+    }
+}
+
+/// A value that cells keep.
+pub(crate) trait Kept: Send + Sync + Sized + 'static {
+    /// Whether it is less than another. What is no number is neither less nor greater, and all numbers go before it.
+    fn is_before(&self, other: &Self, greatest: bool) -> bool;
+    fn write(&self, out: &mut Vec<u8>);
+    fn read(bytes: &mut &[u8]) -> Option<Self>;
+    fn scalar(&self) -> Scalar<'_>;
+}
+
+impl Kept for i64 {
+    #[inline]
+    fn is_before(&self, other: &Self, greatest: bool) -> bool {
+        if greatest { self > other } else { self < other }
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        put_varint(out, zigzag(*self));
+    }
+
+    fn read(bytes: &mut &[u8]) -> Option<Self> {
+        varint(bytes).map(unzigzag)
+    }
+
+    fn scalar(&self) -> Scalar<'_> {
+        Scalar::Int(*self)
+    }
+}
+
+impl Kept for u64 {
+    #[inline]
+    fn is_before(&self, other: &Self, greatest: bool) -> bool {
+        if greatest { self > other } else { self < other }
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        put_varint(out, *self);
+    }
+
+    fn read(bytes: &mut &[u8]) -> Option<Self> {
+        varint(bytes)
+    }
+
+    fn scalar(&self) -> Scalar<'_> {
+        Scalar::Unsigned(*self)
+    }
+}
+
+impl Kept for f64 {
+    #[inline]
+    fn is_before(&self, other: &Self, greatest: bool) -> bool {
+        if other.is_nan() {
+            return !self.is_nan();
+        }
+        if greatest { self > other } else { self < other }
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.to_le_bytes());
+    }
+
+    fn read(bytes: &mut &[u8]) -> Option<Self> {
+        float(bytes)
+    }
+
+    fn scalar(&self) -> Scalar<'_> {
+        Scalar::Float(*self)
+    }
+}
+
+impl Kept for Box<[u8]> {
+    fn is_before(&self, other: &Self, greatest: bool) -> bool {
+        if greatest { self > other } else { self < other }
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.len() as u64);
+        out.extend_from_slice(self);
+    }
+
+    fn read(bytes: &mut &[u8]) -> Option<Self> {
+        let len = usize::try_from(varint(bytes)?).ok()?;
+        let (taken, rest) = bytes.split_at_checked(len)?;
+        *bytes = rest;
+        Some(taken.into())
+    }
+
+    fn scalar(&self) -> Scalar<'_> {
+        Scalar::Bytes(self)
+    }
+}
+
+/// The least value, or the greatest.
+pub(crate) struct Extreme<K, const GREATEST: bool>(Option<K>);
+
+impl<K, const GREATEST: bool> Default for Extreme<K, GREATEST> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<K: Kept, const GREATEST: bool> Cell for Extreme<K, GREATEST> {
+    fn merge(&mut self, later: Self) {
+        if let Some(value) = later.0 {
+            self.take(value, 0);
+        }
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        put_option(out, self.0.as_ref());
+    }
+
+    fn read(bytes: &mut &[u8]) -> Option<Self> {
+        option(bytes).map(Self)
+    }
+
+    fn finish<R>(&self, give: impl FnOnce(Scalar<'_>) -> R) -> Result<R, Overflow> {
+        Ok(give(self.0.as_ref().map_or(Scalar::None, Kept::scalar)))
+    }
+}
+
+impl<K: Kept, const GREATEST: bool> Takes<K> for Extreme<K, GREATEST> {
+    #[inline]
+    fn take(&mut self, value: K, _: i64) {
+        if self.0.as_ref().is_none_or(|kept| value.is_before(kept, GREATEST)) {
+            self.0 = Some(value);
+        }
+    }
+}
+
+impl<const GREATEST: bool> Takes<&[u8]> for Extreme<Box<[u8]>, GREATEST> {
+    #[inline]
+    fn take(&mut self, value: &[u8], _: i64) {
+        let is_next = match &self.0 {
+            None => true,
+            Some(kept) if GREATEST => value > &**kept,
+            Some(kept) => value < &**kept,
+        };
+        if is_next {
+            self.0 = Some(value.into());
+        }
+    }
+}
+
+/// The value that is first by its time, or last; of one time as they came.
+pub(crate) struct Edge<K, const LAST: bool>(Option<(i64, K)>);
+
+impl<K, const LAST: bool> Default for Edge<K, LAST> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<K, const LAST: bool> Edge<K, LAST> {
+    #[inline]
+    fn is_beyond(&self, time_ms: i64) -> bool {
+        self.0.as_ref().is_none_or(|(kept_ms, _)| if LAST { time_ms >= *kept_ms } else { time_ms < *kept_ms })
+    }
+}
+
+impl<K: Kept, const LAST: bool> Cell for Edge<K, LAST> {
+    fn merge(&mut self, later: Self) {
+        if let Some((time_ms, value)) = later.0
+            && self.is_beyond(time_ms)
+        {
+            self.0 = Some((time_ms, value));
+        }
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        put_option(out, self.0.as_ref().map(|(_, value)| value));
+        if let Some((time_ms, _)) = &self.0 {
+            put_varint(out, zigzag(*time_ms));
+        }
+    }
+
+    fn read(bytes: &mut &[u8]) -> Option<Self> {
+        let Some(value) = option(bytes)? else { return Some(Self(None)) };
+        Some(Self(Some((unzigzag(varint(bytes)?), value))))
+    }
+
+    fn finish<R>(&self, give: impl FnOnce(Scalar<'_>) -> R) -> Result<R, Overflow> {
+        Ok(give(self.0.as_ref().map_or(Scalar::None, |(_, value)| value.scalar())))
+    }
+}
+
+impl<K: Kept + Copy, const LAST: bool> Takes<K> for Edge<K, LAST> {
+    #[inline]
+    fn take(&mut self, value: K, time_ms: i64) {
+        if self.is_beyond(time_ms) {
+            self.0 = Some((time_ms, value));
+        }
+    }
+}
+
+impl<const LAST: bool> Takes<&[u8]> for Edge<Box<[u8]>, LAST> {
+    #[inline]
+    fn take(&mut self, value: &[u8], time_ms: i64) {
+        if self.is_beyond(time_ms) {
+            self.0 = Some((time_ms, value.into()));
+        }
+    }
+}
+
+/// Appends how many rows a value stands for: as an odd number, so that no value begins as a key in another form does.
+pub(crate) fn put_rows(out: &mut Vec<u8>, rows: u64) {
+    put_varint(out, rows << 1 | 1);
+}
+
+/// Takes that off the front.
+pub(crate) fn take_rows(bytes: &mut &[u8]) -> Option<u64> {
+    varint(bytes).map(|rows| rows >> 1)
+}
+
+/// Takes a number off the front.
+fn varint(bytes: &mut &[u8]) -> Option<u64> {
+    let (value, rest) = take_varint(bytes).ok()?;
+    *bytes = rest;
+    Some(value)
+}
+
+fn float(bytes: &mut &[u8]) -> Option<f64> {
+    let (taken, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(f64::from_le_bytes(*taken))
+}
+
+/// Nearly all sums fit into 64 bits, and most into far fewer.
+fn put_wide(out: &mut Vec<u8>, value: i128) {
+    match i64::try_from(value) {
+        Ok(value) => {
+            out.push(0);
+            put_varint(out, zigzag(value));
+        }
+        Err(_) => {
+            out.push(1);
+            out.extend_from_slice(&value.to_le_bytes());
+        }
+    }
+}
+
+fn wide(bytes: &mut &[u8]) -> Option<i128> {
+    let (&kind, rest) = bytes.split_first()?;
+    *bytes = rest;
+    if kind == 0 {
+        return varint(bytes).map(|value| unzigzag(value).into());
+    }
+    let (taken, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(i128::from_le_bytes(*taken))
+}
+
+fn put_option<K: Kept>(out: &mut Vec<u8>, value: Option<&K>) {
+    out.push(value.is_some().into());
+    if let Some(value) = value {
+        value.write(out);
+    }
+}
+
+#[expect(clippy::option_option, reason = "bytes that are none, or a value that is not there")]
+fn option<K: Kept>(bytes: &mut &[u8]) -> Option<Option<K>> {
+    let (&is_there, rest) = bytes.split_first()?;
+    *bytes = rest;
+    if is_there == 0 { Some(None) } else { K::read(bytes).map(Some) }
+}

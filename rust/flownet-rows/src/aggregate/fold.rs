@@ -1,0 +1,244 @@
+//! Behind the exchange: what the parts of a key come to, whatever puts them together: windows, sessions, or all so far.
+
+use std::sync::Arc;
+
+use arrow_array::builder::TimestampMillisecondBuilder;
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{ArrowError, Schema, SchemaRef};
+use flownet_runtime::TaskContext;
+use flownet_runtime::TaskError;
+use flownet_runtime::operator::{Asked, Calls, Fold, Found, KeyedRecord, TriggerCall};
+use flownet_runtime::snapshot::{Input, Snapshot, put_block};
+use flownet_runtime::spec::WindowSpec;
+use flownet_runtime::time::{END_OF_TIME_MS, NO_TIMESTAMP};
+use flownet_runtime::window::{TriggerResult, Window};
+
+use super::cell::{put_rows, take_rows};
+use super::function::{Aggregate, Aggregation, AggregationError};
+use super::key::KeyBuilder;
+use super::{output_schema, shows_windows};
+use crate::batch::RowBatch;
+use crate::lane::ColumnBuilder;
+use crate::medium::{BATCH_ROWS, Flow, OperatorInfo, RowRecord, RowsMedium};
+
+/// Puts parts together. A value is a part's value: how many rows, and a cell for each aggregate; nothing before the first.
+pub(crate) struct AggregateFold {
+    aggregates: Vec<Aggregation>,
+    schema: SchemaRef,
+    results: Results,
+    info: OperatorInfo,
+}
+
+/// Results that wait to be handed on.
+struct Results {
+    keys: KeyBuilder,
+    /// Where windows begin and end, where there are windows.
+    windows: Option<[TimestampMillisecondBuilder; 2]>,
+    values: Vec<ColumnBuilder>,
+    times: Vec<i64>,
+}
+
+impl AggregateFold {
+    /// Of parts of rows of this schema.
+    pub(crate) fn new(
+        input: &Schema,
+        keys: &[String],
+        aggregates: &[Aggregate],
+        window: Option<&WindowSpec>,
+        info: OperatorInfo,
+    ) -> Result<Self, TaskError> {
+        let shows_windows = window.is_some_and(shows_windows);
+        let refused = |error: AggregationError| TaskError::Config(error.to_string());
+        let bound = aggregates.iter().map(|aggregate| Aggregation::new(aggregate, input));
+        let aggregates = bound.collect::<Result<Vec<_>, _>>().map_err(refused)?;
+        let schema = output_schema(input, keys, &aggregates, shows_windows).map_err(refused)?;
+        let results = Results {
+            keys: KeyBuilder::new(input, keys).map_err(|error| refused(error.into()))?,
+            windows: shows_windows.then(|| [window_builder(), window_builder()]),
+            values: aggregates.iter().map(|aggregate| ColumnBuilder::new(aggregate.field().data_type())).collect(),
+            times: Vec::new(),
+        };
+        Ok(Self { aggregates, schema, results, info })
+    }
+
+    /// What two values come to; none: one of them is none.
+    fn merged(&self, mut one: &[u8], mut later: &[u8]) -> Option<Vec<u8>> {
+        let mut out = Vec::with_capacity(one.len().max(later.len()) + 2);
+        put_rows(&mut out, take_rows(&mut one)? + take_rows(&mut later)?);
+        for aggregate in &self.aggregates {
+            aggregate.one().merge(&mut one, &mut later, &mut out)?;
+        }
+        (one.is_empty() && later.is_empty()).then_some(out)
+    }
+
+    /// Whether it was added.
+    fn add(&self, value: &mut Vec<u8>, later: &[u8]) -> bool {
+        let merged = if value.is_empty() { Some(later.to_vec()) } else { self.merged(value, later) };
+        let is_added = merged.is_some();
+        if let Some(merged) = merged {
+            *value = merged;
+        }
+        is_added
+    }
+
+    #[cold]
+    fn malformed(&self, what: &str) -> TaskError {
+        self.info.failed("flownet.errors.CodecError", format!("a {what} that no flownet sender writes"), None)
+    }
+
+    fn append(&mut self, window: Option<Window>, key: &[u8], mut value: &[u8], time_ms: i64) -> Result<(), TaskError> {
+        let Self { aggregates, results, .. } = self;
+        if results.keys.push(key).is_none() || take_rows(&mut value).is_none() {
+            return Err(self.malformed("key"));
+        }
+        if let (Some([starts, ends]), Some(window)) = (&mut results.windows, window) {
+            starts.append_value(window.start_ms);
+            ends.append_value(window.end_ms);
+        }
+        for (aggregate, column) in aggregates.iter().zip(&mut results.values) {
+            match aggregate.one().finish(&mut value, &mut |scalar| column.push(scalar)) {
+                None => return Err(self.malformed("part of an aggregate")),
+                Some(Ok(())) => {}
+                Some(Err(overflow)) => {
+                    let message = aggregate.overflow(overflow, &results.keys.shown(key));
+                    return Err(self.info.failed("OverflowError", message, None));
+                }
+            }
+        }
+        // Behind the end of all time nothing is told apart any more.
+        results.times.push(if time_ms == END_OF_TIME_MS { NO_TIMESTAMP } else { time_ms });
+        Ok(())
+    }
+
+    fn give(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        let batch = self.results.take(&self.schema).map_err(|error| TaskError::Config(error.to_string()))?;
+        flow.emit(RowRecord::Batch(batch))
+    }
+}
+
+fn window_builder() -> TimestampMillisecondBuilder {
+    TimestampMillisecondBuilder::new().with_timezone("UTC")
+}
+
+impl Results {
+    fn take(&mut self, schema: &SchemaRef) -> Result<RowBatch, ArrowError> {
+        let mut columns = self.keys.take()?;
+        if let Some(windows) = &mut self.windows {
+            columns.extend(windows.iter_mut().map(|builder| Arc::new(builder.finish()) as ArrayRef));
+        }
+        columns.extend(self.values.iter_mut().map(ColumnBuilder::take).collect::<Result<Vec<_>, _>>()?);
+        let times = std::mem::take(&mut self.times);
+        let has_times = times.first().is_some_and(|time_ms| *time_ms != NO_TIMESTAMP);
+        let columns = RecordBatch::try_new(Arc::clone(schema), columns)?;
+        Ok(RowBatch { columns, times: has_times.then(|| times.into()) })
+    }
+}
+
+impl Fold<RowsMedium> for AggregateFold {
+    type Value = Vec<u8>;
+
+    #[inline]
+    fn absorb(&self, record: &KeyedRecord<'_>, value: &mut Vec<u8>) -> bool {
+        self.add(value, record.value())
+    }
+
+    fn fold(&self, (): (), record: &KeyedRecord<'_>, value: &mut Vec<u8>) -> Result<(), TaskError> {
+        if self.add(value, record.value()) { Ok(()) } else { Err(self.malformed("part of an aggregate")) }
+    }
+
+    fn merge(&self, (): (), value: &mut Vec<u8>, later: &Vec<u8>) -> Result<(), TaskError> {
+        if later.is_empty() || self.add(value, later) { Ok(()) } else { Err(self.malformed("part of an aggregate")) }
+    }
+
+    fn emit(
+        &mut self,
+        window: Window,
+        key: &[u8],
+        value: &mut Vec<u8>,
+        flow: &mut Flow<'_, '_>,
+    ) -> Result<(), TaskError> {
+        self.append(Some(window), key, value, window.max_ms())?;
+        if self.results.times.len() < BATCH_ROWS { Ok(()) } else { self.give(flow) }
+    }
+
+    fn emit_so_far(&mut self, key: &[u8], value: &Vec<u8>, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        self.append(None, key, value, NO_TIMESTAMP)?;
+        if self.results.times.len() < BATCH_ROWS { Ok(()) } else { self.give(flow) }
+    }
+
+    fn hand_on(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        if self.results.times.is_empty() { Ok(()) } else { self.give(flow) }
+    }
+
+    fn write(&self, (): (), _: &[u8], value: &Vec<u8>, out: &mut Vec<u8>) -> Result<(), TaskError> {
+        put_block(out, value);
+        Ok(())
+    }
+
+    fn read(&self, (): (), input: &mut Input<'_>) -> Result<Vec<u8>, TaskError> {
+        Ok(input.block()?.to_vec())
+    }
+
+    /// What it keeps beside the values has left with its batch.
+    fn snapshot(&mut self, (): (), _: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        Ok(())
+    }
+
+    fn count(&self, record: &KeyedRecord<'_>) -> u64 {
+        take_rows(&mut record.value()).unwrap_or(1)
+    }
+
+    fn record<'m>(&self, _: &KeyedRecord<'_>, _: &Flow<'_, 'm>) -> Result<RowRecord, TaskError> {
+        Err(TaskError::Config("late rows have been put together, and have no side output".into()))
+    }
+
+    fn without_timestamp(&self, (): (), _: &KeyedRecord<'_>) -> TaskError {
+        self.info.failed("ValueError", "rows have no event time, which these windows go by", None)
+    }
+}
+
+/// Windows of rows go by gaps and triggers of the product only.
+pub(crate) struct NoCalls;
+
+impl Calls<RowsMedium> for NoCalls {
+    type Kept = ();
+
+    fn gap_ms(&mut self, _: &KeyedRecord<'_>, _: &mut Flow<'_, '_>) -> Result<i64, TaskError> {
+        Err(TaskError::Config("sessions of rows have one gap".into()))
+    }
+
+    fn trigger(
+        &mut self,
+        _: TriggerCall<'_>,
+        _: &mut Asked<'_, ()>,
+        _: &mut Flow<'_, '_>,
+    ) -> Result<TriggerResult, TaskError> {
+        Err(TaskError::Config("windows of rows have no triggers of the user".into()))
+    }
+
+    fn merge_kept(&mut self, _: Window, (): &mut (), (): (), (): ()) -> Result<(), TaskError> {
+        Ok(())
+    }
+
+    fn inspect<'m>(
+        &self,
+        (): (),
+        _: (&[u8], Option<Window>),
+        (): &(),
+        _: &mut Found<RowRecord>,
+    ) -> Result<(), TaskError> {
+        Ok(())
+    }
+
+    fn write_kept(&self, (): (), _: &[u8], (): &(), _: &mut Vec<u8>) -> Result<(), TaskError> {
+        Ok(())
+    }
+
+    fn read_kept(&self, (): (), _: &mut Input<'_>) -> Result<(), TaskError> {
+        Ok(())
+    }
+
+    fn open(&mut self, (): (), _: &TaskContext) -> Result<(), TaskError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,465 @@
+//! Which aggregates there are, what they take and what they give.
+
+use std::marker::PhantomData;
+
+use arrow_array::{Array, ArrowPrimitiveType, PrimitiveArray, RecordBatch};
+use arrow_schema::{DataType, Field, Schema};
+use serde::{Deserialize, Serialize};
+
+use super::cell::{Cell, Count, Edge, Extreme, Mean, Overflow, Spread, SumFloat, SumInt, Takes};
+use crate::expr::{Bound, EvalError, Expr, ExprError};
+use crate::key::NoKey;
+use crate::lane::{Lane, Scalar, Values};
+
+/// One column of a result, as users say it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Aggregate {
+    /// What the column is called.
+    pub name: String,
+    /// What it says.
+    pub function: Function,
+    /// Of which values. None: of rows, which only [`Function::Count`] takes.
+    pub input: Option<Expr>,
+}
+
+/// What becomes of many values. Nulls are left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Function {
+    /// How many.
+    Count,
+    /// Their sum.
+    Sum,
+    /// The sum over how many.
+    Mean,
+    /// The least.
+    Min,
+    /// The greatest.
+    Max,
+    /// The first in event time; of one time, and without times, as they came.
+    First,
+    /// The last.
+    Last,
+    /// Variance of a sample.
+    Var,
+    /// Standard deviation of a sample.
+    Std,
+}
+
+/// An aggregate that cannot be.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum AggregationError {
+    /// Its values are none.
+    #[error("agg: {0}")]
+    Expression(#[from] ExprError),
+    /// There is no such key.
+    #[error(transparent)]
+    Key(#[from] NoKey),
+    /// Not of this type.
+    #[error("agg: {name} = {function}({input}) takes {takes}, and {input} is of type {data_type}: cast it before")]
+    Type {
+        /// The column of the result.
+        name: String,
+        /// What it is to say.
+        function: &'static str,
+        /// Of what.
+        input: String,
+        /// What it can say that of.
+        takes: &'static str,
+        /// What it was given.
+        data_type: DataType,
+    },
+    /// Of nothing.
+    #[error("agg: {name} = {function}() needs a column: {function}(\"price\")")]
+    NoInput {
+        /// The column of the result.
+        name: String,
+        /// What it is to say.
+        function: &'static str,
+    },
+    /// Two columns of one name.
+    #[error("agg: two columns of the result are called '{column}': give the aggregate another name")]
+    Twice {
+        /// The name.
+        column: String,
+    },
+}
+
+impl Function {
+    /// What users call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Count => "count",
+            Self::Sum => "sum",
+            Self::Mean => "mean",
+            Self::Min => "min",
+            Self::Max => "max",
+            Self::First => "first",
+            Self::Last => "last",
+            Self::Var => "var",
+            Self::Std => "std",
+        }
+    }
+
+    /// What it gives of values of this type; the error is what it takes.
+    fn output(self, data_type: &DataType) -> Result<(DataType, bool), &'static str> {
+        let is_number = data_type.is_numeric() && !matches!(data_type, DataType::Decimal128(..) | DataType::Float16);
+        match self {
+            Self::Count => Ok((DataType::Int64, false)),
+            Self::Sum if *data_type == DataType::UInt64 => Ok((DataType::UInt64, false)),
+            Self::Sum if data_type.is_floating() => Ok((DataType::Float64, false)),
+            Self::Sum if is_number || matches!(data_type, DataType::Boolean) => Ok((DataType::Int64, false)),
+            Self::Sum if matches!(data_type, DataType::Duration(_)) => Ok((data_type.clone(), false)),
+            Self::Sum => Err("numbers, bools and durations"),
+            Self::Mean if is_number || matches!(data_type, DataType::Boolean) => Ok((DataType::Float64, true)),
+            Self::Var | Self::Std if is_number => Ok((DataType::Float64, true)),
+            Self::Mean | Self::Var | Self::Std => Err("numbers"),
+            Self::Min | Self::Max | Self::First | Self::Last if Lane::of(data_type).is_some() => {
+                Ok((data_type.clone(), true))
+            }
+            Self::Min | Self::Max | Self::First | Self::Last => Err("numbers, bools, texts, bytes and times"),
+        }
+    }
+}
+
+/// An aggregate of rows of one schema.
+#[derive(Debug)]
+pub struct Aggregation {
+    field: Field,
+    input: Option<Bound>,
+    cells: Kind,
+    /// As a user would write it.
+    text: String,
+}
+
+impl Aggregation {
+    /// Checks names and types against the schema of the rows.
+    pub fn new(aggregate: &Aggregate, schema: &Schema) -> Result<Self, AggregationError> {
+        let Aggregate { name, function, input } = aggregate;
+        let (name, shown) = (name.clone(), function.name());
+        let Some(expression) = input else {
+            if *function != Function::Count {
+                return Err(AggregationError::NoInput { name, function: shown });
+            }
+            let (field, text) = (Field::new(&name, DataType::Int64, false), format!("{name} = count()"));
+            return Ok(Self { field, input: None, cells: Kind::of(Function::Count, Lane::Int), text });
+        };
+        let input = expression.bind(schema)?;
+        let data_type = input.data_type();
+        let text = format!("{name} = {shown}({expression})");
+        let output = function.output(data_type).and_then(|output| {
+            // What is only counted need not be looked at.
+            let lane = Lane::of(data_type).or((*function == Function::Count).then_some(Lane::Int));
+            lane.map(|lane| (output, lane)).ok_or("numbers, bools, texts, bytes and times")
+        });
+        let ((output, nullable), lane) = output.map_err(|takes| AggregationError::Type {
+            name: name.clone(),
+            function: shown,
+            input: expression.to_string(),
+            takes,
+            data_type: data_type.clone(),
+        })?;
+        let cells = Kind::of(*function, lane);
+        Ok(Self { field: Field::new(&name, output, nullable), input: Some(input), cells, text })
+    }
+
+    /// The column of the result.
+    pub fn field(&self) -> &Field {
+        &self.field
+    }
+
+    /// Cells for the groups of one place.
+    pub(super) fn cells(&self) -> Box<dyn Cells> {
+        (self.cells.make)()
+    }
+
+    /// What is done with one cell that was written.
+    pub(super) fn one(&self) -> &'static dyn OneCell {
+        self.cells.one
+    }
+
+    /// The values of a batch.
+    pub(super) fn values(&self, batch: &RecordBatch) -> Result<Option<Input>, EvalError> {
+        let Some(input) = &self.input else { return Ok(None) };
+        let array = input.evaluate(batch)?;
+        if self.cells.only_counts {
+            return Ok(Some(Input::Nulls(array.logical_nulls())));
+        }
+        let values = Values::of(&array).map_err(|error| EvalError::of_arrow(&self.text, &error))?;
+        Ok(Some(Input::Values(values)))
+    }
+
+    /// The error of a sum that does not fit.
+    pub(super) fn overflow(&self, Overflow(sum): Overflow, key: &str) -> String {
+        format!(
+            "agg: {} of key {key} is {sum}, which {} cannot hold: cast its column to float64 before",
+            self.text,
+            self.field.data_type()
+        )
+    }
+}
+
+/// What of a column an aggregate looks at.
+#[derive(Debug)]
+pub(super) enum Input {
+    Values(Values),
+    Nulls(Option<arrow_buffer::NullBuffer>),
+}
+
+/// How cells of a function and a kind of values are made and used.
+struct Kind {
+    make: fn() -> Box<dyn Cells>,
+    one: &'static dyn OneCell,
+    only_counts: bool,
+}
+
+impl std::fmt::Debug for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kind").field("only_counts", &self.only_counts).finish_non_exhaustive()
+    }
+}
+
+impl Kind {
+    fn of(function: Function, lane: Lane) -> Self {
+        use Function::{Count as Counted, First, Last, Max, Mean as Average, Min, Std, Sum, Var};
+        use Lane::{Bytes, Float, Int, Unsigned};
+        match (function, lane) {
+            (Counted, _) => Self { make: || Box::new(Counts::default()), one: &One::<Count>::NEW, only_counts: true },
+            (Sum, Unsigned) => Self::numbers::<SumInt<false>>(),
+            (Sum, Float) => Self::floats::<SumFloat>(),
+            (Sum, _) => Self::numbers::<SumInt<true>>(),
+            (Average, Float) => Self::floats::<Mean<SumFloat>>(),
+            (Average, _) => Self::numbers::<Mean<SumInt<true>>>(),
+            (Var, _) => Self::as_floats::<Spread<false>>(),
+            (Std, _) => Self::as_floats::<Spread<true>>(),
+            (Min, Int) => Self::ints::<Extreme<i64, false>>(),
+            (Max, Int) => Self::ints::<Extreme<i64, true>>(),
+            (Min, Unsigned) => Self::unsigned::<Extreme<u64, false>>(),
+            (Max, Unsigned) => Self::unsigned::<Extreme<u64, true>>(),
+            (Min, Float) => Self::floats::<Extreme<f64, false>>(),
+            (Max, Float) => Self::floats::<Extreme<f64, true>>(),
+            (Min, Bytes) => Self::bytes::<Extreme<Box<[u8]>, false>>(),
+            (Max, Bytes) => Self::bytes::<Extreme<Box<[u8]>, true>>(),
+            (First, Int) => Self::ints::<Edge<i64, false>>(),
+            (Last, Int) => Self::ints::<Edge<i64, true>>(),
+            (First, Unsigned) => Self::unsigned::<Edge<u64, false>>(),
+            (Last, Unsigned) => Self::unsigned::<Edge<u64, true>>(),
+            (First, Float) => Self::floats::<Edge<f64, false>>(),
+            (Last, Float) => Self::floats::<Edge<f64, true>>(),
+            (First, Bytes) => Self::bytes::<Edge<Box<[u8]>, false>>(),
+            (Last, Bytes) => Self::bytes::<Edge<Box<[u8]>, true>>(),
+        }
+    }
+
+    fn ints<C: Takes<i64>>() -> Self {
+        let make = || -> Box<dyn Cells> { Box::new(CellsOf(Vec::<C>::new(), IntsOnly)) };
+        Self { make, one: &One::<C>::NEW, only_counts: false }
+    }
+
+    fn unsigned<C: Takes<u64>>() -> Self {
+        let make = || -> Box<dyn Cells> { Box::new(CellsOf(Vec::<C>::new(), UnsignedOnly)) };
+        Self { make, one: &One::<C>::NEW, only_counts: false }
+    }
+
+    fn floats<C: Takes<f64>>() -> Self {
+        let make = || -> Box<dyn Cells> { Box::new(CellsOf(Vec::<C>::new(), FloatsOnly)) };
+        Self { make, one: &One::<C>::NEW, only_counts: false }
+    }
+
+    fn numbers<C: Takes<i64> + Takes<u64>>() -> Self {
+        let make = || -> Box<dyn Cells> { Box::new(CellsOf(Vec::<C>::new(), Numbers)) };
+        Self { make, one: &One::<C>::NEW, only_counts: false }
+    }
+
+    fn as_floats<C: Takes<f64>>() -> Self {
+        let make = || -> Box<dyn Cells> { Box::new(CellsOf(Vec::<C>::new(), AsFloats)) };
+        Self { make, one: &One::<C>::NEW, only_counts: false }
+    }
+
+    fn bytes<C: for<'a> Takes<&'a [u8]>>() -> Self {
+        let make = || -> Box<dyn Cells> { Box::new(CellsOf(Vec::<C>::new(), BytesOnly)) };
+        Self { make, one: &One::<C>::NEW, only_counts: false }
+    }
+}
+
+/// The cells of one aggregate, one for each group.
+pub(super) trait Cells: Send {
+    /// Makes room for so many groups.
+    fn grow(&mut self, groups: usize);
+
+    /// Adds values from `start`, of rows of these groups and times.
+    fn update(&mut self, groups: &[u32], input: Option<&Input>, start: usize, times: Times<'_>);
+
+    /// Appends the cell of a group.
+    fn write(&self, group: usize, out: &mut Vec<u8>);
+
+    /// Forgets all groups.
+    fn clear(&mut self);
+}
+
+/// When rows are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times<'a>(pub(super) Option<&'a [i64]>);
+
+impl Times<'_> {
+    /// Rows without times are all of one.
+    #[inline]
+    fn of(self, row: usize) -> i64 {
+        self.0.map_or(0, |times| times[row])
+    }
+}
+
+#[derive(Default)]
+struct Counts(Vec<u64>);
+
+impl Cells for Counts {
+    fn grow(&mut self, groups: usize) {
+        self.0.resize(groups, 0);
+    }
+
+    fn update(&mut self, groups: &[u32], input: Option<&Input>, start: usize, _: Times<'_>) {
+        match input {
+            Some(Input::Nulls(Some(nulls))) => {
+                for (row, group) in groups.iter().enumerate() {
+                    self.0[*group as usize] += u64::from(nulls.is_valid(start + row));
+                }
+            }
+            _ => groups.iter().for_each(|group| self.0[*group as usize] += 1),
+        }
+    }
+
+    fn write(&self, group: usize, out: &mut Vec<u8>) {
+        flownet_runtime::varint::put_varint(out, self.0[group]);
+    }
+
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// Cells, and which values are added to them.
+struct CellsOf<C, W>(Vec<C>, W);
+
+/// Adds values to cells.
+trait AddTo<C>: Send {
+    fn add(cells: &mut [C], groups: &[u32], values: &Values, start: usize, times: Times<'_>);
+}
+
+impl<C: Cell, W: AddTo<C>> Cells for CellsOf<C, W> {
+    fn grow(&mut self, groups: usize) {
+        self.0.resize_with(groups, C::default);
+    }
+
+    fn update(&mut self, groups: &[u32], input: Option<&Input>, start: usize, times: Times<'_>) {
+        if let Some(Input::Values(values)) = input {
+            W::add(&mut self.0, groups, values, start, times);
+        }
+    }
+
+    fn write(&self, group: usize, out: &mut Vec<u8>) {
+        self.0[group].write(out);
+    }
+
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// Each value that is there, with the place of its row among the groups.
+#[inline]
+fn each<T: ArrowPrimitiveType>(
+    array: &PrimitiveArray<T>,
+    (start, rows): (usize, usize),
+    mut take: impl FnMut(usize, T::Native),
+) {
+    let values = &array.values()[start..start + rows];
+    match array.nulls() {
+        None => values.iter().enumerate().for_each(|(row, value)| take(row, *value)),
+        Some(nulls) => {
+            nulls.slice(start, rows).valid_indices().for_each(|row| take(row, values[row]));
+        }
+    }
+}
+
+macro_rules! adds {
+    ($name:ident: $($variant:ident as $value:ty => $convert:expr),+) => {
+        #[derive(Clone, Copy)]
+        struct $name;
+
+        impl<C: Cell $(+ Takes<$value>)+> AddTo<C> for $name {
+            fn add(cells: &mut [C], groups: &[u32], values: &Values, start: usize, times: Times<'_>) {
+                match values {
+                    $(Values::$variant(array) => each(array, (start, groups.len()), |row, value| {
+                        let convert: fn(_) -> $value = $convert;
+                        cells[groups[row] as usize].take(convert(value), times.of(row));
+                    }),)+
+                    // Values are of the lane that the cells were made for.
+                    _ => {}
+                }
+            }
+        }
+    };
+}
+
+adds!(IntsOnly: Int as i64 => |value| value);
+adds!(UnsignedOnly: Unsigned as u64 => |value| value);
+adds!(FloatsOnly: Float as f64 => |value| value);
+adds!(Numbers: Int as i64 => |value| value, Unsigned as u64 => |value| value);
+
+/// Any numbers, as floats.
+struct AsFloats;
+
+impl<C: Takes<f64>> AddTo<C> for AsFloats {
+    fn add(cells: &mut [C], groups: &[u32], values: &Values, start: usize, times: Times<'_>) {
+        let rows = (start, groups.len());
+        let mut take = |row: usize, value: f64| cells[groups[row] as usize].take(value, times.of(row));
+        match values {
+            Values::Int(array) => each(array, rows, |row, value| take(row, value as f64)),
+            Values::Unsigned(array) => each(array, rows, |row, value| take(row, value as f64)),
+            Values::Float(array) => each(array, rows, take),
+            Values::Bytes(_) => {}
+        }
+    }
+}
+
+struct BytesOnly;
+
+impl<C: for<'a> Takes<&'a [u8]>> AddTo<C> for BytesOnly {
+    fn add(cells: &mut [C], groups: &[u32], values: &Values, start: usize, times: Times<'_>) {
+        let Values::Bytes(array) = values else { return };
+        for (row, group) in groups.iter().enumerate() {
+            if array.is_valid(start + row) {
+                cells[*group as usize].take(array.value(start + row), times.of(row));
+            }
+        }
+    }
+}
+
+/// What is done with one cell that was written.
+pub(super) trait OneCell: Send + Sync {
+    /// Appends what two come to; none: the bytes are no cells.
+    fn merge(&self, one: &mut &[u8], later: &mut &[u8], out: &mut Vec<u8>) -> Option<()>;
+
+    /// Hands over the result of one; none: the bytes are no cell.
+    fn finish(&self, bytes: &mut &[u8], give: &mut dyn FnMut(Scalar<'_>)) -> Option<Result<(), Overflow>>;
+}
+
+struct One<C>(PhantomData<fn() -> C>);
+
+impl<C> One<C> {
+    const NEW: Self = Self(PhantomData);
+}
+
+impl<C: Cell> OneCell for One<C> {
+    fn merge(&self, one: &mut &[u8], later: &mut &[u8], out: &mut Vec<u8>) -> Option<()> {
+        let mut cell = C::read(one)?;
+        cell.merge(C::read(later)?);
+        cell.write(out);
+        Some(())
+    }
+
+    fn finish(&self, bytes: &mut &[u8], give: &mut dyn FnMut(Scalar<'_>)) -> Option<Result<(), Overflow>> {
+        Some(C::read(bytes)?.finish(give))
+    }
+}

@@ -1,0 +1,293 @@
+//! Keys of rows: which group each row is of, and columns of keys again.
+
+use std::hash::BuildHasher;
+
+use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch};
+use arrow_schema::{ArrowError, DataType, Schema};
+use flownet_runtime::canonical;
+use flownet_runtime::varint::{take_varint, unzigzag};
+use hashbrown::hash_table::{Entry, HashTable};
+
+use crate::key::{NoKey, place, put_value};
+use crate::lane::{ColumnBuilder, Lane, Scalar, Values};
+
+/// Columns that are the key of rows.
+#[derive(Clone, Debug)]
+pub(super) struct KeyColumns {
+    columns: Vec<usize>,
+    is_int: bool,
+}
+
+/// The keys of a batch.
+pub(super) enum Keys {
+    /// One column of integers.
+    Ints(Int64Array),
+    /// Anything.
+    Any(Vec<ArrayRef>),
+}
+
+impl KeyColumns {
+    pub(super) fn new(schema: &Schema, keys: &[String]) -> Result<Self, NoKey> {
+        if keys.is_empty() {
+            return Err(NoKey::Empty);
+        }
+        let columns = keys.iter().map(|key| place(schema, key)).collect::<Result<Vec<_>, _>>()?;
+        let is_int = match columns[..] {
+            [column] => {
+                let data_type = schema.field(column).data_type();
+                data_type.is_integer() && Lane::of(data_type) == Some(Lane::Int)
+            }
+            _ => false,
+        };
+        Ok(Self { columns, is_int })
+    }
+
+    pub(super) fn of(&self, batch: &RecordBatch) -> Result<Keys, ArrowError> {
+        if self.is_int
+            && let Values::Int(values) = Values::of(batch.column(self.columns[0]))?
+        {
+            return Ok(Keys::Ints(values));
+        }
+        Ok(Keys::Any(self.columns.iter().map(|column| batch.column(*column).clone()).collect()))
+    }
+}
+
+/// The keys that have come so far, numbered.
+#[derive(Default)]
+pub(super) struct KeyTable {
+    ints: HashTable<(i64, u32)>,
+    null: Option<u32>,
+    texts: HashTable<u32>,
+    /// Canonical bytes of all keys, one behind the other.
+    bytes: Vec<u8>,
+    ends: Vec<u32>,
+    hasher: hashbrown::DefaultHashBuilder,
+    scratch: Vec<u8>,
+}
+
+impl KeyTable {
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.ints.clear();
+        self.null = None;
+        self.texts.clear();
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    /// A key by its number, in its canonical form.
+    pub(super) fn key(&self, group: usize) -> &[u8] {
+        let start = group.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
+        &self.bytes[start..self.ends[group] as usize]
+    }
+
+    /// The number of each of these rows' keys.
+    pub(super) fn groups(&mut self, keys: &Keys, start: usize, rows: usize, out: &mut Vec<u32>) {
+        out.clear();
+        out.reserve(rows);
+        match keys {
+            Keys::Ints(array) if array.null_count() == 0 => {
+                out.extend(array.values()[start..start + rows].iter().map(|value| self.group_of_int(*value)));
+            }
+            Keys::Ints(array) => {
+                for row in start..start + rows {
+                    let group =
+                        if array.is_null(row) { self.group_of_null() } else { self.group_of_int(array.value(row)) };
+                    out.push(group);
+                }
+            }
+            Keys::Any(columns) => out.extend((start..start + rows).map(|row| self.group_of_row(columns, row))),
+        }
+    }
+
+    #[inline]
+    fn group_of_int(&mut self, value: i64) -> u32 {
+        let hasher = &self.hasher;
+        let hash = hasher.hash_one(value);
+        match self.ints.entry(hash, |(other, _)| *other == value, |(other, _)| hasher.hash_one(*other)) {
+            Entry::Occupied(entry) => entry.get().1,
+            Entry::Vacant(entry) => {
+                let group = self.ends.len() as u32;
+                entry.insert((value, group));
+                canonical::put_int(&mut self.bytes, value);
+                self.ends.push(self.bytes.len() as u32);
+                group
+            }
+        }
+    }
+
+    fn group_of_null(&mut self) -> u32 {
+        *self.null.get_or_insert_with(|| {
+            self.bytes.push(canonical::NONE);
+            self.ends.push(self.bytes.len() as u32);
+            self.ends.len() as u32 - 1
+        })
+    }
+
+    fn group_of_row(&mut self, columns: &[ArrayRef], row: usize) -> u32 {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        put_key(columns, row, &mut scratch);
+        let Self { texts, bytes, ends, hasher, .. } = self;
+        let key_of = |group: u32| {
+            let start = group.checked_sub(1).map_or(0, |before| ends[before as usize] as usize);
+            &bytes[start..ends[group as usize] as usize]
+        };
+        let hash = hasher.hash_one(&scratch[..]);
+        let found = texts.entry(hash, |group| key_of(*group) == &scratch[..], |group| hasher.hash_one(key_of(*group)));
+        let group = match found {
+            Entry::Occupied(entry) => *entry.get(),
+            Entry::Vacant(entry) => {
+                let group = ends.len() as u32;
+                entry.insert(group);
+                bytes.extend_from_slice(&scratch);
+                ends.push(bytes.len() as u32);
+                group
+            }
+        };
+        self.scratch = scratch;
+        group
+    }
+}
+
+/// Appends the canonical key of a row.
+pub(super) fn put_key(columns: &[ArrayRef], row: usize, out: &mut Vec<u8>) {
+    if columns.len() > 1 {
+        canonical::put_tuple(out, columns.len());
+    }
+    columns.iter().for_each(|column| put_value(column, row, out));
+}
+
+impl Keys {
+    /// Appends the canonical key of a row.
+    pub(super) fn put(&self, row: usize, out: &mut Vec<u8>) {
+        match self {
+            Self::Ints(array) if array.is_null(row) => out.push(canonical::NONE),
+            Self::Ints(array) => canonical::put_int(out, array.value(row)),
+            Self::Any(columns) => put_key(columns, row, out),
+        }
+    }
+}
+
+/// Columns of keys, made of their canonical bytes.
+#[derive(Debug)]
+pub(super) struct KeyBuilder {
+    columns: Vec<(ColumnBuilder, DataType)>,
+}
+
+impl KeyBuilder {
+    pub(super) fn new(schema: &Schema, keys: &[String]) -> Result<Self, NoKey> {
+        let columns = keys.iter().map(|key| {
+            let data_type = schema.field(place(schema, key)?).data_type();
+            Ok((ColumnBuilder::new(data_type), data_type.clone()))
+        });
+        Ok(Self { columns: columns.collect::<Result<_, NoKey>>()? })
+    }
+
+    /// Appends a key; none: the bytes are no such key.
+    pub(super) fn push(&mut self, mut key: &[u8]) -> Option<()> {
+        if self.columns.len() > 1 {
+            let (&tag, rest) = key.split_first()?;
+            let (items, rest) = take_varint(rest).ok()?;
+            (tag == canonical::TUPLE && items == self.columns.len() as u64).then_some(())?;
+            key = rest;
+        }
+        for (column, _) in &mut self.columns {
+            let (value, rest) = take_value(key)?;
+            column.push(value);
+            key = rest;
+        }
+        key.is_empty().then_some(())
+    }
+
+    pub(super) fn take(&mut self) -> Result<Vec<ArrayRef>, ArrowError> {
+        self.columns.iter_mut().map(|(column, _)| column.take()).collect()
+    }
+
+    /// A key as users would write it, for errors.
+    pub(super) fn shown(&self, key: &[u8]) -> String {
+        let mut rest = key;
+        if self.columns.len() > 1 {
+            let Some((_, items)) = rest.split_first().and_then(|(_, rest)| take_varint(rest).ok()) else {
+                return format!("{key:?}");
+            };
+            rest = items;
+        }
+        let mut shown = Vec::new();
+        for _ in &self.columns {
+            let Some((value, behind)) = take_value(rest) else { return format!("{key:?}") };
+            shown.push(match value {
+                Scalar::None => "None".to_owned(),
+                Scalar::Int(value) => value.to_string(),
+                Scalar::Unsigned(value) => value.to_string(),
+                Scalar::Float(value) => format!("{value:?}"),
+                Scalar::Bytes(bytes) => format!("'{}'", String::from_utf8_lossy(bytes)),
+            });
+            rest = behind;
+        }
+        if shown.len() == 1 { shown.remove(0) } else { format!("({})", shown.join(", ")) }
+    }
+}
+
+/// Takes the canonical bytes of one value off the front, of a type that makes keys of rows.
+fn take_value(bytes: &[u8]) -> Option<(Scalar<'_>, &[u8])> {
+    let (&tag, rest) = bytes.split_first()?;
+    let block = |rest: &'_ [u8]| -> Option<(usize, usize)> {
+        let (len, behind) = take_varint(rest).ok()?;
+        Some((usize::try_from(len).ok()?, rest.len() - behind.len()))
+    };
+    Some(match tag {
+        canonical::NONE => (Scalar::None, rest),
+        canonical::INT => {
+            let (value, rest) = take_varint(rest).ok()?;
+            (Scalar::Int(unzigzag(value)), rest)
+        }
+        canonical::BIG_INT => {
+            let (len, skipped) = block(rest)?;
+            let (digits, rest) = rest[skipped..].split_at_checked(len)?;
+            (big_int(digits), rest)
+        }
+        canonical::FLOAT => {
+            let (taken, rest) = rest.split_first_chunk()?;
+            (Scalar::Float(f64::from_le_bytes(*taken)), rest)
+        }
+        canonical::STR | canonical::BYTES => {
+            let (len, skipped) = block(rest)?;
+            let (taken, rest) = rest[skipped..].split_at_checked(len)?;
+            (Scalar::Bytes(taken), rest)
+        }
+        tag if tag & canonical::SMALL_INT == canonical::SMALL_INT => {
+            (Scalar::Int((tag & canonical::SMALL_MAX).into()), rest)
+        }
+        tag if tag & canonical::SMALL_INT == canonical::SHORT_STR => {
+            let (taken, rest) = rest.split_at_checked((tag & canonical::SMALL_MAX).into())?;
+            (Scalar::Bytes(taken), rest)
+        }
+        _ => return None,
+    })
+}
+
+/// Of an integer that is no `i64`: that of a column of unsigned ones, or of floats.
+fn big_int(digits: &[u8]) -> Scalar<'static> {
+    let is_negative = digits.last().is_some_and(|last| *last >= 0x80);
+    if let ([low @ .., 0], false) = (digits, is_negative)
+        && let Ok(low) = low.try_into()
+    {
+        return Scalar::Unsigned(u64::from_le_bytes(low));
+    }
+    // Floats beyond 64 bits are integers of 53 bits, and zeros below them: each step is exact.
+    let float = |digits: &[u8]| digits.iter().rev().fold(0.0, |sum: f64, digit| sum * 256.0 + f64::from(*digit));
+    if !is_negative {
+        return Scalar::Float(float(digits));
+    }
+    let mut carry = true;
+    let negated = digits.iter().map(|digit| {
+        let (sum, overflow) = (!digit).overflowing_add(u8::from(carry));
+        carry = overflow;
+        sum
+    });
+    Scalar::Float(-float(&negated.collect::<Vec<_>>()))
+}

@@ -1,0 +1,63 @@
+//! What rows of a key come to, in two steps: in front of the exchange to *parts*, behind it to results.
+//!
+//! A part says what some rows of one key, and of one slice of time, come to: a cell for each aggregate. It travels as a
+//! record of a keyed edge, so that windows, sessions, state and rescaling are those of objects, and only folds are of rows:
+//!
+//! ```text
+//! part  = varint key bytes | canonical key | value
+//! value = varint of 2 n + 1, of the n rows that it stands for | cell of each aggregate
+//! ```
+
+mod cell;
+mod fold;
+mod function;
+mod group;
+mod key;
+mod partial;
+mod parts;
+
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use flownet_runtime::spec::{WindowAssign, WindowSpec};
+
+pub(crate) use self::fold::{AggregateFold, NoCalls};
+pub use self::function::{Aggregate, Aggregation, AggregationError, Function};
+pub(crate) use self::partial::Partial;
+pub(crate) use self::parts::Part;
+pub use self::parts::Parts;
+use crate::key::NoKey;
+
+/// Whether results say which window they are of. That of all rows there are, which fires when the input ends, says nothing.
+pub(crate) fn shows_windows(window: &WindowSpec) -> bool {
+    match window.assign {
+        WindowAssign::Grid { size_ms, .. } => size_ms < i64::MAX,
+        WindowAssign::Session { .. } => true,
+        WindowAssign::Global => false,
+    }
+}
+
+/// What comes of rows of this schema, aggregated so: the keys, the window if there is one, and a column for each aggregate.
+pub fn output_schema(
+    input: &Schema,
+    keys: &[String],
+    aggregates: &[Aggregation],
+    has_windows: bool,
+) -> Result<SchemaRef, AggregationError> {
+    let mut fields: Vec<Field> = Vec::new();
+    for key in keys {
+        let (_, field) = input.column_with_name(key).ok_or_else(|| NoKey::missing(input, key))?;
+        fields.push(field.clone());
+    }
+    if has_windows {
+        let time = DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()));
+        fields.extend(["window_start", "window_end"].map(|name| Field::new(name, time.clone(), false)));
+    }
+    fields.extend(aggregates.iter().map(|aggregate| aggregate.field().clone()));
+    for (at, field) in fields.iter().enumerate() {
+        if fields[..at].iter().any(|other| other.name() == field.name()) {
+            return Err(AggregationError::Twice { column: field.name().clone() });
+        }
+    }
+    Ok(Arc::new(Schema::new(fields)))
+}

@@ -1,0 +1,225 @@
+//! In front of the exchange: rows of one key and one slice of time become one part, so that few of them travel.
+//!
+//! # Invariants
+//! - I1: no part of a slice leaves behind the watermark that closes the slice.
+//! - I2: what is kept is part of every checkpoint, so nothing has to leave before a barrier.
+//! - I3: there are never more than [`MOST_GROUPS`] groups and those of one batch.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_schema::Schema;
+use flownet_core::keygroup::hash_key;
+use flownet_runtime::TaskError;
+use flownet_runtime::operator::Operator;
+use flownet_runtime::snapshot::{Restored, Snapshot, put_block, put_signed};
+use flownet_runtime::spec::{WindowAssign, WindowSpec};
+use flownet_runtime::time::Clock;
+use flownet_runtime::window::Grid;
+
+use super::function::{Aggregate, Aggregation, AggregationError, Times};
+use super::group::{Columns, Groups, row_by_row};
+use super::key::KeyColumns;
+use super::{Part, Parts, shows_windows};
+use crate::batch::RowBatch;
+use crate::medium::{Flow, OperatorInfo, RowRecord, RowsMedium};
+
+/// Makes parts of rows.
+pub(crate) struct Partial {
+    keys: KeyColumns,
+    aggregates: Arc<[Aggregation]>,
+    pieces: Pieces,
+    /// What is not complete, by where its slice of time begins.
+    slices: BTreeMap<i64, Groups>,
+    /// Emptied, kept for their allocations.
+    spare: Vec<Groups>,
+    watermark_ms: i64,
+    /// What was kept for a checkpoint and has not left again.
+    restored: Vec<Parts>,
+    info: OperatorInfo,
+}
+
+/// Which rows may become one part.
+#[derive(Clone, Copy, Debug)]
+enum Pieces {
+    /// Those of one slice of all windows.
+    Slices(Grid),
+    /// Those of one batch.
+    Batches,
+    /// All.
+    All,
+    /// None: windows are to see each.
+    Rows,
+}
+
+impl Pieces {
+    /// Windows that fire once, at the end of time that all keys have in common, are made of slices. All that looks at single
+    /// rows, or at times of its own, gets them one by one, and who waits for the wall clock what has come.
+    fn of(window: Option<&WindowSpec>) -> Result<Self, TaskError> {
+        let Some(window) = window else { return Ok(Self::Batches) };
+        Ok(match (window.assign, window.clock) {
+            _ if window.trigger.is_some() => Self::Rows,
+            (WindowAssign::Grid { size_ms, slide_ms, offset_ms }, Clock::Event) => {
+                Self::Slices(Grid::new(size_ms, slide_ms, offset_ms)?)
+            }
+            (WindowAssign::Grid { .. }, Clock::Processing) if shows_windows(window) => Self::Batches,
+            (WindowAssign::Grid { .. } | WindowAssign::Global, _) => Self::All,
+            (WindowAssign::Session { .. }, _) => Self::Rows,
+        })
+    }
+}
+
+/// More groups than this leave, complete or not.
+const MOST_GROUPS: usize = 1 << 16;
+
+impl Partial {
+    /// Of rows of this schema.
+    pub(crate) fn new(
+        input: &Schema,
+        keys: &[String],
+        aggregates: &[Aggregate],
+        window: Option<&WindowSpec>,
+        info: OperatorInfo,
+    ) -> Result<Self, TaskError> {
+        let refused = |error: AggregationError| TaskError::Config(error.to_string());
+        let bound = aggregates.iter().map(|aggregate| Aggregation::new(aggregate, input));
+        Ok(Self {
+            keys: KeyColumns::new(input, keys).map_err(|error| refused(error.into()))?,
+            aggregates: bound.collect::<Result<Vec<_>, _>>().map_err(refused)?.into(),
+            pieces: Pieces::of(window)?,
+            slices: BTreeMap::new(),
+            spare: Vec::new(),
+            watermark_ms: i64::MIN,
+            restored: Vec::new(),
+            info,
+        })
+    }
+
+    fn columns(&self, batch: &RowBatch) -> Result<Columns, TaskError> {
+        let keys = self.keys.of(&batch.columns).map_err(|error| TaskError::Config(error.to_string()))?;
+        let inputs = self.aggregates.iter().map(|aggregate| aggregate.values(&batch.columns));
+        let inputs = inputs.collect::<Result<_, _>>().map_err(|error| self.info.evaluation_failed(&error))?;
+        Ok(Columns { keys, inputs })
+    }
+
+    fn add(&mut self, slice_ms: i64, columns: &Columns, (start, rows): (usize, usize), times: Option<&[i64]>) {
+        let Self { slices, spare, aggregates, .. } = self;
+        let groups = slices.entry(slice_ms).or_insert_with(|| spare.pop().unwrap_or_else(|| Groups::new(aggregates)));
+        groups.add(columns, start, rows, Times(times.map(|times| &times[start..start + rows])));
+    }
+
+    fn groups(&self) -> usize {
+        self.slices.values().map(Groups::len).sum()
+    }
+
+    /// Lets leave what is complete, or all.
+    fn leave(&mut self, all: bool, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        for parts in self.restored.drain(..) {
+            hand_on(parts, flow)?;
+        }
+        while let Some(entry) = self.slices.first_entry() {
+            let is_complete = match self.pieces {
+                Pieces::Slices(grid) => grid.slice_end_ms(*entry.key()) <= self.watermark_ms.saturating_add(1),
+                _ => false,
+            };
+            if !all && !is_complete {
+                break;
+            }
+            let (slice_ms, mut groups) = entry.remove_entry();
+            groups.drain(slice_ms, |parts| hand_on(parts, flow))?;
+            if self.spare.len() < MOST_SPARE {
+                self.spare.push(groups);
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn without_times(&self) -> TaskError {
+        let advice = "rows have no event time, which these windows go by: say event_time= where they begin, or call \
+                      assign_timestamps() on the stream";
+        self.info.failed("ValueError", advice, None)
+    }
+}
+
+/// Allocations that are kept: a slice is open while the next one is.
+const MOST_SPARE: usize = 2;
+
+/// Times of parts are their own.
+fn hand_on(parts: Parts, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    flow.cancel().check()?;
+    flow.emit_at(0, RowRecord::Parts(Arc::new(parts)))
+}
+
+impl Operator<RowsMedium> for Partial {
+    fn process<'m>(&mut self, record: RowRecord, flow: &mut Flow<'_, 'm>) -> Result<(), TaskError> {
+        let batch = record.into_batch()?;
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let (rows, times) = (batch.len(), batch.times.as_deref());
+        let columns = self.columns(&batch)?;
+        match self.pieces {
+            Pieces::Rows => return row_by_row(&self.aggregates, &columns, (rows, times), |parts| hand_on(parts, flow)),
+            Pieces::Batches | Pieces::All => self.add(0, &columns, (0, rows), times),
+            Pieces::Slices(grid) => {
+                let Some(of_rows) = times else { return Err(self.without_times()) };
+                let mut start = 0;
+                while start < rows {
+                    let slice_ms = grid.slice_of(of_rows[start]);
+                    let behind = of_rows[start..].iter().position(|time_ms| !grid.is_in_slice(*time_ms, slice_ms));
+                    let count = behind.unwrap_or(rows - start).max(1);
+                    self.add(slice_ms, &columns, (start, count), times);
+                    start += count;
+                }
+            }
+        }
+        if self.groups() > MOST_GROUPS { self.leave(true, flow) } else { Ok(()) }
+    }
+
+    fn end_batch(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        self.leave(matches!(self.pieces, Pieces::Batches), flow)
+    }
+
+    fn on_watermark(&mut self, timestamp_ms: i64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        self.watermark_ms = self.watermark_ms.max(timestamp_ms);
+        self.leave(false, flow)
+    }
+
+    fn finish(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        self.leave(true, flow)
+    }
+
+    fn snapshot(&mut self, (): (), to: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        let kept = self.slices.iter().map(|(slice_ms, groups)| groups.parts(*slice_ms));
+        let items: Vec<_> = kept.map(|parts| written(&parts)).chain(self.restored.iter().map(written)).collect();
+        to.add_items(STATE, items);
+        Ok(())
+    }
+
+    /// Whoever of them lets them leave: they are put together behind the exchange.
+    fn restore(&mut self, (): (), from: &Restored<'_>) -> Result<(), TaskError> {
+        for mut item in from.dealt_items(STATE, self.info.parallelism)? {
+            let mut parts = Parts::default();
+            while !item.is_empty() {
+                let (timestamp_ms, key, value) = (item.signed()?, item.block()?, item.block()?);
+                parts.push(timestamp_ms, hash_key(key), key, |out| out.extend_from_slice(value));
+            }
+            self.restored.push(parts);
+        }
+        Ok(())
+    }
+}
+
+fn written(parts: &Parts) -> Vec<u8> {
+    let mut out = Vec::new();
+    for Part { timestamp_ms, key, value, .. } in parts.iter() {
+        put_signed(&mut out, timestamp_ms);
+        put_block(&mut out, key);
+        put_block(&mut out, value);
+    }
+    out
+}
+
+/// What its state is called.
+const STATE: &str = "parts";

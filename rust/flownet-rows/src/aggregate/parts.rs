@@ -1,0 +1,68 @@
+//! Parts on their way.
+
+/// What rows of some keys come to, one part for each.
+#[derive(Debug, Default)]
+pub struct Parts {
+    bytes: Vec<u8>,
+    entries: Vec<Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    timestamp_ms: i64,
+    hash: u32,
+    /// Where the key ends, and the value behind it.
+    key_end: u32,
+    end: u32,
+}
+
+/// What some rows of one key come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part<'a> {
+    /// Of the rows, or of the slice that they are in.
+    pub(crate) timestamp_ms: i64,
+    /// Of the key.
+    pub(crate) hash: u32,
+    /// In its canonical form.
+    pub(crate) key: &'a [u8],
+    /// How many rows, and a cell for each aggregate.
+    pub(crate) value: &'a [u8],
+}
+
+impl Parts {
+    /// Appends a part.
+    pub(super) fn push(&mut self, timestamp_ms: i64, hash: u32, key: &[u8], value: impl FnOnce(&mut Vec<u8>)) {
+        self.bytes.extend_from_slice(key);
+        let key_end = self.bytes.len() as u32;
+        value(&mut self.bytes);
+        self.entries.push(Entry { timestamp_ms, hash, key_end, end: self.bytes.len() as u32 });
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Whether there are enough of them to be handed on.
+    pub(super) fn is_full(&self) -> bool {
+        self.len() >= FULL_PARTS || self.bytes.len() >= FULL_BYTES
+    }
+
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Part<'_>> {
+        let mut start = 0;
+        self.entries.iter().map(move |entry| {
+            let (key, value) = self.bytes[start..entry.end as usize].split_at(entry.key_end as usize - start);
+            start = entry.end as usize;
+            Part { timestamp_ms: entry.timestamp_ms, hash: entry.hash, key, value }
+        })
+    }
+}
+
+const FULL_PARTS: usize = 4096;
+const FULL_BYTES: usize = 1 << 20;

@@ -1,0 +1,171 @@
+//! From a task's description to its chain, but for what is of another language.
+
+use std::sync::Arc;
+
+use arrow_schema::{Schema, SchemaRef};
+use flownet_runtime::TaskError;
+use flownet_runtime::operator::{
+    Brake, Entry, Kind, Leaving, Link, Links, Operator, OperatorChain, Running, Stage, Target, over_windows,
+};
+use flownet_runtime::source::RateLimit;
+use flownet_runtime::spec::{InputSpec, OperatorKind, OperatorSpec, RowsKind, TaskSpec, WindowSpec};
+use flownet_runtime::state::KeyGroupRange;
+use flownet_runtime::watermark::SplitWatermarks;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::aggregate::{Aggregate, AggregateFold, NoCalls, Partial};
+use crate::exit::RowsExit;
+use crate::layout::Layout;
+use crate::medium::{OperatorInfo, RowsChain, RowsMedium, TaskThread};
+use crate::steps::{Project, Step, Steps};
+use crate::timestamps::Timestamps;
+
+/// Makes the operators that are of another language: sources, functions and sinks of users.
+pub trait Foreign {
+    /// The operator of this kind.
+    fn stage(
+        &self,
+        operator: &OperatorSpec,
+        kind: &RowsKind,
+        info: &OperatorInfo,
+    ) -> Result<Kind<RowsMedium>, TaskError>;
+
+    /// What the task's thread needs, if one of its operators is of these.
+    fn thread(&self) -> Box<dyn TaskThread>;
+}
+
+/// Whether this is a task of rows.
+pub fn is_of_rows(task: &TaskSpec) -> bool {
+    task.operators.first().is_some_and(|head| !head.kind.takes_objects())
+}
+
+/// The chain of a task of rows.
+pub fn chain(task: &TaskSpec, foreign: &dyn Foreign) -> Result<RowsChain, TaskError> {
+    let mut stages = Vec::with_capacity(task.operators.len());
+    let mut is_foreign = false;
+    for (at, operator) in task.operators.iter().enumerate() {
+        let kind = of_rows(operator)?;
+        let info = info(task, &operator.name);
+        let stage = match native(task, kind, &info)? {
+            Some(operator) => Kind::Operator(operator),
+            None => {
+                is_foreign = true;
+                foreign.stage(operator, kind, &info)?
+            }
+        };
+        let brake = operator.brake.map(|rate| Brake::new(rate / f64::from(task.parallelism))).transpose()?;
+        stages.push(Stage::new(info, stage, links(task, at, operator)?, brake).with_state_of(operator.state_uid()));
+    }
+    let exits = task.outputs.iter().enumerate().map(|(output, spec)| {
+        let from = task.operators.iter().find(|operator| operator.id == spec.from_operator);
+        let from = from.ok_or_else(|| TaskError::Config(format!("the task has no operator {}", spec.from_operator)))?;
+        Ok(Leaving::new(RowsExit::new(output, info(task, &from.name)), output, spec.timestamps))
+    });
+    let exits = exits.collect::<Result<_, TaskError>>()?;
+    let entry = |input: &InputSpec| Entry { side: input.side, keyed: input.is_keyed(), stamps: input.timestamps };
+    let arriving = arriving(task)?;
+    let medium = RowsMedium::new(arriving.as_ref(), is_foreign.then(|| foreign.thread()))?;
+    OperatorChain::new(medium, stages, exits, task.inputs.iter().map(entry).collect(), rate_limit(task))
+}
+
+fn of_rows(operator: &OperatorSpec) -> Result<&RowsKind, TaskError> {
+    match &operator.kind {
+        OperatorKind::Rows(kind) => Ok(kind),
+        kind => Err(TaskError::Config(format!("operator kind '{}' takes no rows", kind.name()))),
+    }
+}
+
+fn info(task: &TaskSpec, operator: &str) -> OperatorInfo {
+    OperatorInfo { operator: operator.to_owned(), subtask: task.subtask, parallelism: task.parallelism }
+}
+
+/// The layout of the rows that come to the task; none where parts come, or nothing.
+fn arriving(task: &TaskSpec) -> Result<Option<Layout>, TaskError> {
+    let Some(head) = task.operators.first().filter(|_| !task.inputs.is_empty()) else { return Ok(None) };
+    let input = match of_rows(head)? {
+        RowsKind::Project { input, .. }
+        | RowsKind::MapBatches { input, .. }
+        | RowsKind::AssignTimestamps { input, .. }
+        | RowsKind::Partial { input, .. }
+        | RowsKind::Collect { input } => input,
+        RowsKind::FromArrow { .. } | RowsKind::Aggregate { .. } => return Ok(None),
+    };
+    let layout = Layout::new(schema(input)?).map_err(|error| TaskError::Config(error.to_string()))?;
+    Ok(Some(layout))
+}
+
+/// A schema as it is planned.
+pub fn schema(planned: &Value) -> Result<SchemaRef, TaskError> {
+    read::<Schema>(planned).map(Arc::new)
+}
+
+fn read<T: DeserializeOwned>(planned: &Value) -> Result<T, TaskError> {
+    T::deserialize(planned).map_err(|error| TaskError::Config(format!("a plan of rows that cannot be read: {error}")))
+}
+
+/// The operator of this kind, if it is one of these.
+fn native(
+    task: &TaskSpec,
+    kind: &RowsKind,
+    info: &OperatorInfo,
+) -> Result<Option<Box<dyn Operator<RowsMedium>>>, TaskError> {
+    let info = info.clone();
+    Ok(Some(match kind {
+        RowsKind::FromArrow { .. } | RowsKind::MapBatches { .. } | RowsKind::Collect { .. } => return Ok(None),
+        RowsKind::Project { input, steps } => {
+            let steps = Steps::new(&read::<Vec<Step>>(steps)?, schema(input)?);
+            Box::new(Project::new(steps.map_err(|error| TaskError::Config(error.to_string()))?, info))
+        }
+        RowsKind::AssignTimestamps { input, column, watermarks, idle_after_ms } => {
+            let watermarks = SplitWatermarks::new(*watermarks, *idle_after_ms);
+            Box::new(Timestamps::new(&*schema(input)?, column, watermarks, info)?)
+        }
+        RowsKind::Partial { input, keys, aggregates, window } => {
+            let aggregates = read::<Vec<Aggregate>>(aggregates)?;
+            Box::new(Partial::new(&*schema(input)?, keys, &aggregates, window.as_ref(), info)?)
+        }
+        RowsKind::Aggregate { input, keys, aggregates, window } => {
+            let aggregates = read::<Vec<Aggregate>>(aggregates)?;
+            let fold = AggregateFold::new(&*schema(input)?, keys, &aggregates, window.as_ref(), info)?;
+            aggregate(task, fold, window.as_ref())?
+        }
+    }))
+}
+
+fn aggregate(
+    task: &TaskSpec,
+    fold: AggregateFold,
+    window: Option<&WindowSpec>,
+) -> Result<Box<dyn Operator<RowsMedium>>, TaskError> {
+    let TaskSpec { subtask, parallelism, max_parallelism, .. } = *task;
+    let range = KeyGroupRange::of(subtask, parallelism, max_parallelism.max(parallelism));
+    match window {
+        None => Ok(Box::new(Running::new(fold, range))),
+        Some(window) => over_windows((fold, NoCalls), window, range),
+    }
+}
+
+/// Stages of the chain first, in its order, then the outputs.
+fn links(task: &TaskSpec, at: usize, operator: &OperatorSpec) -> Result<Links, TaskError> {
+    let mut links = Links::default();
+    for (below, other) in task.operators.iter().enumerate() {
+        let Some(upstream) = other.upstream.as_ref().filter(|upstream| upstream.operator == operator.id) else {
+            continue;
+        };
+        if below <= at {
+            return Err(TaskError::Config(format!("operator '{}' comes before its input", other.name)));
+        }
+        links.add(upstream.tag.as_deref(), Link::new(Target::Stage(below), false));
+    }
+    for (exit, output) in task.outputs.iter().enumerate().filter(|(_, output)| output.from_operator == operator.id) {
+        links.add(output.tag.as_deref(), Link::new(Target::Exit(exit), false));
+    }
+    Ok(links)
+}
+
+/// This subtask's part of the rate of the source that heads the chain.
+fn rate_limit(task: &TaskSpec) -> Option<RateLimit> {
+    let RateLimit { per_second, unit } = task.operators.first()?.rate_limit?;
+    Some(RateLimit { per_second: per_second / f64::from(task.parallelism), unit })
+}

@@ -1,0 +1,109 @@
+//! Where rows leave a task.
+
+use std::sync::Arc;
+
+use flownet_core::Target;
+use flownet_core::record::writer::Emit;
+use flownet_runtime::operator::{Exit, put_stamp};
+use flownet_runtime::varint::put_varint;
+use flownet_runtime::{Outputs, TaskError};
+
+use crate::aggregate::Parts;
+use crate::batch::{RowBatch, with_times};
+use crate::column::Rows;
+use crate::layout::Layout;
+use crate::medium::{OperatorInfo, RowRecord, RowsMedium, WITH_TIMES, WITHOUT_TIMES};
+use crate::run::RunWriter;
+
+/// One edge out of the task.
+pub struct RowsExit {
+    /// Index among the task's outputs.
+    output: usize,
+    /// What leaves, once it is known; with its times, where it has them.
+    layout: Option<(bool, Arc<Layout>)>,
+    info: OperatorInfo,
+    /// The record being sent; kept, so that records cost no allocation.
+    bytes: Vec<u8>,
+}
+
+/// No run is longer, but of one row: it fits into a buffer of the default size, with what stands in front of it.
+const RUN_BYTES: usize = (32 << 10) - 64;
+
+impl RowsExit {
+    /// The way of the task's `output`, for what this operator hands on.
+    pub fn new(output: usize, info: OperatorInfo) -> Self {
+        Self { output, layout: None, info, bytes: Vec::new() }
+    }
+
+    fn layout_of(&mut self, batch: &RowBatch) -> Result<Arc<Layout>, TaskError> {
+        let is_timed = batch.times.is_some();
+        if let Some((timed, layout)) = &self.layout
+            && *timed == is_timed
+        {
+            return Ok(Arc::clone(layout));
+        }
+        let schema = batch.columns.schema();
+        let schema = if is_timed { Arc::new(with_times(&schema)) } else { schema };
+        let layout = Layout::new(schema).map_err(|error| self.info.failed("TypeError", error.to_string(), None))?;
+        let layout = Arc::new(layout);
+        self.layout = Some((is_timed, Arc::clone(&layout)));
+        Ok(layout)
+    }
+
+    fn send_rows(&mut self, batch: &RowBatch, stamp: Option<i64>, out: &mut Outputs) -> Result<(), TaskError> {
+        let layout = self.layout_of(batch)?;
+        let columns = batch.with_times_as_column(layout.schema());
+        let columns = columns.map_err(|error| TaskError::Config(error.to_string()))?;
+        let writer = RunWriter::new(&layout, &columns);
+        let mut rows = Rows::Range { start: 0, end: batch.len() };
+        while !rows.is_empty() {
+            let (first, others) = rows.split_at(writer.fitting(rows, RUN_BYTES));
+            self.bytes.clear();
+            if let Some(stamp) = stamp {
+                put_stamp(&mut self.bytes, stamp);
+            }
+            self.bytes.push(if batch.times.is_some() { WITH_TIMES } else { WITHOUT_TIMES });
+            writer.write(first, &mut self.bytes);
+            send(self.output, Target::Any, &self.bytes, out)?;
+            rows = others;
+        }
+        out.metrics().count_rows_out(batch.len() as u64);
+        Ok(())
+    }
+
+    /// `stamp` is that of time 0.
+    fn send_parts(&mut self, parts: &Parts, stamp: Option<i64>, out: &mut Outputs) -> Result<(), TaskError> {
+        for part in parts.iter() {
+            self.bytes.clear();
+            if let Some(stamp) = stamp {
+                put_stamp(&mut self.bytes, stamp.wrapping_add(part.timestamp_ms));
+            }
+            put_varint(&mut self.bytes, part.key.len() as u64);
+            self.bytes.extend_from_slice(part.key);
+            self.bytes.extend_from_slice(part.value);
+            send(self.output, Target::KeyHash(part.hash), &self.bytes, out)?;
+        }
+        Ok(())
+    }
+}
+
+#[inline]
+fn send(output: usize, target: Target, bytes: &[u8], out: &mut Outputs) -> Result<(), TaskError> {
+    match out.try_emit(output, target, bytes)? {
+        Emit::Done => Ok(()),
+        Emit::Blocked => out.wait(),
+    }
+}
+
+impl Exit<RowsMedium> for RowsExit {
+    fn emit(&mut self, (): (), record: &RowRecord, stamp: Option<i64>, out: &mut Outputs) -> Result<(), TaskError> {
+        match record {
+            RowRecord::Batch(batch) => self.send_rows(batch, stamp, out),
+            RowRecord::Parts(parts) => self.send_parts(parts, stamp, out),
+        }
+    }
+
+    fn info(&self) -> &OperatorInfo {
+        &self.info
+    }
+}

@@ -1,0 +1,150 @@
+//! Columns as one of four kinds of values, for what does the same with many types.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int64Type, UInt64Type};
+use arrow_array::{
+    Array, ArrayRef, ArrowPrimitiveType, BinaryArray, Float64Array, Int64Array, PrimitiveArray, UInt64Array,
+};
+use arrow_buffer::ScalarBuffer;
+use arrow_cast::cast;
+use arrow_schema::{ArrowError, DataType};
+
+/// How values of a type are worked with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// Signed integers, bools, dates, times and durations: 64 bits.
+    Int,
+    /// Unsigned integers of 64 bits.
+    Unsigned,
+    /// Floats: 64 bits.
+    Float,
+    /// Texts and bytes.
+    Bytes,
+}
+
+impl Lane {
+    /// Of values of this type, if there is one.
+    pub(crate) fn of(data_type: &DataType) -> Option<Self> {
+        Some(match data_type {
+            DataType::UInt64 => Self::Unsigned,
+            DataType::Float32 | DataType::Float64 => Self::Float,
+            DataType::Utf8 | DataType::Binary => Self::Bytes,
+            DataType::Boolean | DataType::Date32 | DataType::Time32(_) | DataType::Time64(_) => Self::Int,
+            DataType::Timestamp(..) | DataType::Duration(_) => Self::Int,
+            data_type if data_type.is_integer() => Self::Int,
+            _ => return None,
+        })
+    }
+}
+
+/// The values of a column in their lane.
+#[derive(Clone, Debug)]
+pub(crate) enum Values {
+    Int(Int64Array),
+    Unsigned(UInt64Array),
+    Float(Float64Array),
+    Bytes(BinaryArray),
+}
+
+impl Values {
+    /// Of a column of a type that has a lane.
+    pub(crate) fn of(array: &ArrayRef) -> Result<Self, ArrowError> {
+        let none = || ArrowError::NotYetImplemented(format!("values of type {}", array.data_type()));
+        let widened = |to: &DataType| cast(array, to);
+        Ok(match Lane::of(array.data_type()).ok_or_else(none)? {
+            Lane::Unsigned => Self::Unsigned(array.as_primitive::<UInt64Type>().clone()),
+            Lane::Float => Self::Float(widened(&DataType::Float64)?.as_primitive::<Float64Type>().clone()),
+            Lane::Bytes => Self::Bytes(widened(&DataType::Binary)?.as_binary::<i32>().clone()),
+            Lane::Int => Self::Int(match array.data_type() {
+                DataType::Int64 | DataType::Time64(_) | DataType::Timestamp(..) | DataType::Duration(_) => {
+                    reinterpreted::<Int64Type>(array)
+                }
+                DataType::Date32 | DataType::Time32(_) => {
+                    let numbers: ArrayRef = Arc::new(reinterpreted::<arrow_array::types::Int32Type>(array));
+                    cast(&numbers, &DataType::Int64)?.as_primitive::<Int64Type>().clone()
+                }
+                _ => widened(&DataType::Int64)?.as_primitive::<Int64Type>().clone(),
+            }),
+        })
+    }
+}
+
+/// The numbers that values of a type are, which has as many bits.
+fn reinterpreted<T: ArrowPrimitiveType>(array: &ArrayRef) -> PrimitiveArray<T> {
+    let data = array.to_data();
+    let values = ScalarBuffer::new(data.buffers()[0].clone(), data.offset(), data.len());
+    PrimitiveArray::new(values, array.nulls().cloned())
+}
+
+/// One value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Scalar<'a> {
+    None,
+    Int(i64),
+    Unsigned(u64),
+    Float(f64),
+    Bytes(&'a [u8]),
+}
+
+/// A column that is made value by value.
+#[derive(Debug)]
+pub(crate) struct ColumnBuilder {
+    data_type: DataType,
+    values: Building,
+}
+
+#[derive(Debug)]
+enum Building {
+    Int(Vec<Option<i64>>),
+    Unsigned(Vec<Option<u64>>),
+    Float(Vec<Option<f64>>),
+    Bytes(arrow_array::builder::BinaryBuilder),
+}
+
+impl ColumnBuilder {
+    /// Of values of a type that has a lane.
+    pub(crate) fn new(data_type: &DataType) -> Self {
+        let values = match Lane::of(data_type) {
+            Some(Lane::Unsigned) => Building::Unsigned(Vec::new()),
+            Some(Lane::Float) => Building::Float(Vec::new()),
+            Some(Lane::Bytes) => Building::Bytes(arrow_array::builder::BinaryBuilder::new()),
+            Some(Lane::Int) | None => Building::Int(Vec::new()),
+        };
+        Self { data_type: data_type.clone(), values }
+    }
+
+    /// Appends a value; one of another lane is none, but for numbers that are equal in both.
+    pub(crate) fn push(&mut self, value: Scalar<'_>) {
+        match (&mut self.values, value) {
+            (Building::Int(values), Scalar::Int(value)) => values.push(Some(value)),
+            (Building::Int(values), Scalar::Unsigned(value)) => values.push(i64::try_from(value).ok()),
+            (Building::Int(values), _) => values.push(None),
+            (Building::Unsigned(values), Scalar::Unsigned(value)) => values.push(Some(value)),
+            (Building::Unsigned(values), Scalar::Int(value)) => values.push(u64::try_from(value).ok()),
+            (Building::Unsigned(values), _) => values.push(None),
+            (Building::Float(values), Scalar::Float(value)) => values.push(Some(value)),
+            (Building::Float(values), Scalar::Int(value)) => values.push(Some(value as f64)),
+            (Building::Float(values), Scalar::Unsigned(value)) => values.push(Some(value as f64)),
+            (Building::Float(values), _) => values.push(None),
+            (Building::Bytes(values), Scalar::Bytes(value)) => values.append_value(value),
+            (Building::Bytes(values), _) => values.append_null(),
+        }
+    }
+
+    /// What was appended, as a column of the type; nothing is left.
+    pub(crate) fn take(&mut self) -> Result<ArrayRef, ArrowError> {
+        let array: ArrayRef = match &mut self.values {
+            Building::Int(values) => Arc::new(Int64Array::from(std::mem::take(values))),
+            Building::Unsigned(values) => Arc::new(UInt64Array::from(std::mem::take(values))),
+            Building::Float(values) => Arc::new(Float64Array::from(std::mem::take(values))),
+            Building::Bytes(values) => Arc::new(values.finish()),
+        };
+        match &self.data_type {
+            DataType::Date32 | DataType::Time32(_) => cast(&cast(&array, &DataType::Int32)?, &self.data_type),
+            data_type if array.data_type() == data_type => Ok(array),
+            data_type => cast(&array, data_type),
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Batches of rows as what records are to the operators of a chain.
+//!
+//! ```text
+//! record on an edge without keys = 00 | run                     rows without times
+//!                                = 01 | run with times          as one more column, of i64
+//! ```
+//!
+//! Behind the stamp, where an edge has them: times of rows are in the run, so it says nothing.
+
+use std::sync::Arc;
+
+use flownet_runtime::operator::{Medium, OperatorChain};
+use flownet_runtime::{OperatorFailure, Outputs, TaskError};
+
+use crate::aggregate::Parts;
+use crate::batch::{RowBatch, with_times};
+use crate::exit::RowsExit;
+use crate::expr::EvalError;
+use crate::layout::Layout;
+use crate::run::{Gather, MalformedRun};
+
+/// A run of rows without times.
+pub(crate) const WITHOUT_TIMES: u8 = 0;
+/// One whose last column are times.
+pub(crate) const WITH_TIMES: u8 = 1;
+
+/// Rows of a batch, where they are put together or cut.
+pub const BATCH_ROWS: usize = 8192;
+
+/// The operators of one task.
+pub type RowsChain = OperatorChain<RowsMedium>;
+
+/// What lies behind a stage.
+pub type Flow<'a, 'm> = flownet_runtime::operator::Flow<'a, 'm, RowsMedium>;
+
+/// What goes from operator to operator.
+#[derive(Clone, Debug)]
+pub enum RowRecord {
+    /// Rows.
+    Batch(RowBatch),
+    /// What rows of some keys come to, on its way to who puts it together.
+    Parts(Arc<Parts>),
+}
+
+impl RowRecord {
+    /// The rows that it is.
+    pub fn into_batch(self) -> Result<RowBatch, TaskError> {
+        match self {
+            Self::Batch(batch) => Ok(batch),
+            Self::Parts(_) => Err(TaskError::Config("parts of aggregates came to who takes rows".into())),
+        }
+    }
+}
+
+/// Who an operator is, to errors.
+#[derive(Clone, Debug)]
+pub struct OperatorInfo {
+    /// What users call it.
+    pub operator: String,
+    /// Index of the subtask.
+    pub subtask: u32,
+    /// How many there are.
+    pub parallelism: u32,
+}
+
+impl OperatorInfo {
+    /// The error of what a user gave, with the class that Python raises for it.
+    #[cold]
+    pub fn failed(&self, error_type: &str, message: impl Into<String>, record: Option<String>) -> TaskError {
+        let Self { operator, subtask, parallelism } = self.clone();
+        let (error_type, message) = (error_type.to_owned(), message.into());
+        OperatorFailure { operator, subtask, parallelism, record, error_type, message, traceback: None }.into()
+    }
+
+    /// A value for which an expression has none.
+    #[cold]
+    pub(crate) fn evaluation_failed(&self, error: &EvalError) -> TaskError {
+        self.failed("ValueError", error.to_string(), None)
+    }
+
+    /// What a peer sent is no run of rows.
+    #[cold]
+    pub(crate) fn malformed(&self, error: &MalformedRun) -> TaskError {
+        self.failed("flownet.errors.CodecError", error.to_string(), None)
+    }
+}
+
+/// What a chain with operators of another language needs of its thread.
+pub trait TaskThread: Send {
+    /// Called on the thread, before all operators are opened.
+    fn enter(&mut self) -> Result<(), TaskError>;
+
+    /// Takes that back.
+    fn leave(&mut self);
+}
+
+/// Rows, as one task has them.
+pub struct RowsMedium {
+    /// What arrives, without times and with them; none in a task without inputs of rows.
+    arriving: Option<[Gather; 2]>,
+    thread: Option<Box<dyn TaskThread>>,
+    has_entered: bool,
+}
+
+impl RowsMedium {
+    /// Of a task to which rows of this layout come, and which needs this of its thread.
+    pub fn new(arriving: Option<&Layout>, thread: Option<Box<dyn TaskThread>>) -> Result<Self, TaskError> {
+        let arriving = arriving.map(|layout| {
+            let timed = Layout::new(Arc::new(with_times(layout.schema())));
+            let timed = timed.map_err(|error| TaskError::Config(error.to_string()))?;
+            Ok::<_, TaskError>([Gather::new(Arc::new(layout.clone())), Gather::new(Arc::new(timed))])
+        });
+        Ok(Self { arriving: arriving.transpose()?, thread, has_entered: false })
+    }
+}
+
+impl Medium for RowsMedium {
+    type Token<'m> = ();
+    type Record<'m> = RowRecord;
+    type Info = OperatorInfo;
+    type Exit = RowsExit;
+
+    fn open(&mut self) -> Result<(), TaskError> {
+        let Some(thread) = &mut self.thread else { return Ok(()) };
+        self.has_entered = true;
+        thread.enter()
+    }
+
+    fn close(&mut self) {
+        if std::mem::take(&mut self.has_entered)
+            && let Some(thread) = &mut self.thread
+        {
+            thread.leave();
+        }
+    }
+
+    fn attach<R>(work: impl for<'m> FnOnce(()) -> R) -> R {
+        work(())
+    }
+
+    fn attached<R>(out: &mut Outputs, work: impl for<'m> FnOnce((), &mut Outputs) -> R) -> R {
+        work((), out)
+    }
+
+    fn detached<R: Send>((): (), out: &mut Outputs, work: impl FnOnce(&mut Outputs) -> R + Send) -> R {
+        work(out)
+    }
+
+    fn decode<'m>(&self, (): Self::Token<'m>, _: &[u8], info: &OperatorInfo) -> Result<Self::Record<'m>, TaskError> {
+        Err(TaskError::Config(format!("rows came to operator '{}', which heads no task of rows", info.operator)))
+    }
+
+    fn gather(&mut self, bytes: &[u8], info: &OperatorInfo) -> Result<bool, TaskError> {
+        let Some(arriving) = &mut self.arriving else { return Ok(false) };
+        let (gather, run) = match bytes.split_first() {
+            Some((&WITHOUT_TIMES, run)) => (&mut arriving[0], run),
+            Some((&WITH_TIMES, run)) => (&mut arriving[1], run),
+            _ => return Err(info.malformed(&MalformedRun::Truncated { missing: 1 })),
+        };
+        gather.push(run).map_err(|error| info.malformed(&error))?;
+        Ok(true)
+    }
+
+    fn gathered<'m>(
+        &mut self,
+        (): Self::Token<'m>,
+        info: &OperatorInfo,
+    ) -> Result<Option<Self::Record<'m>>, TaskError> {
+        let Some([plain, timed]) = &mut self.arriving else { return Ok(None) };
+        if timed.rows() > 0 {
+            let batch = timed.take().map_err(|error| info.malformed(&error))?;
+            return Ok(Some(RowRecord::Batch(RowBatch::from_times_as_column(batch))));
+        }
+        if plain.rows() == 0 {
+            return Ok(None);
+        }
+        let batch = plain.take().map_err(|error| info.malformed(&error))?;
+        Ok(Some(RowRecord::Batch(RowBatch::new(batch))))
+    }
+
+    fn has_gathered_enough(&self) -> bool {
+        self.arriving.as_ref().is_some_and(|[plain, timed]| plain.rows().max(timed.rows()) >= BATCH_ROWS)
+    }
+
+    fn rows(&self, bytes: &[u8]) -> Option<u64> {
+        let (&kind, run) = bytes.split_first()?;
+        let (rows, _) = flownet_runtime::varint::take_varint(run).ok()?;
+        (kind <= WITH_TIMES && self.arriving.is_some()).then_some(rows)
+    }
+
+    fn share<'m>(record: &Self::Record<'m>) -> Self::Record<'m> {
+        record.clone()
+    }
+
+    /// Nobody changes columns in place.
+    fn isolate<'m>(
+        (): Self::Token<'m>,
+        record: Self::Record<'m>,
+        _: &OperatorInfo,
+    ) -> Result<Self::Record<'m>, TaskError> {
+        Ok(record)
+    }
+
+    fn name(info: &OperatorInfo) -> &str {
+        &info.operator
+    }
+}

@@ -1,0 +1,221 @@
+//! Columns from columns: `filter`, `select` and `with_columns`, one after the other.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, BooleanArray};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use flownet_runtime::TaskError;
+use flownet_runtime::operator::Operator;
+use flownet_runtime::snapshot::Snapshot;
+use serde::{Deserialize, Serialize};
+
+use crate::batch::RowBatch;
+use crate::expr::{Bound, EvalError, Expr, ExprError};
+use crate::layout::{Layout, UnsupportedType};
+use crate::medium::{Flow, OperatorInfo, RowRecord, RowsMedium};
+
+/// One step, as users say it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Step {
+    /// Rows for which this is true stay.
+    Filter(Expr),
+    /// These columns, and no others.
+    Select(Vec<Column>),
+    /// These beside those that are there, or in the place of one of the same name.
+    WithColumns(Vec<Column>),
+}
+
+/// A column and what it is made of.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Column {
+    /// Its name.
+    pub name: String,
+    /// Its values.
+    pub value: Expr,
+}
+
+/// A step that cannot be taken.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum StepError {
+    /// An expression does not fit.
+    #[error("{step}: {error}")]
+    Expression {
+        /// Which step.
+        step: &'static str,
+        /// Why.
+        error: ExprError,
+    },
+    /// A filter that is no truth.
+    #[error("filter: {expression} is of type {data_type}, and a filter wants bool: compare it, as in {expression} > 0")]
+    NoBool {
+        /// The expression.
+        expression: String,
+        /// Its type.
+        data_type: DataType,
+    },
+    /// Two columns of one name.
+    #[error("{step}: two columns are called '{column}': give one another name, as in {column}2=fn.col(\"{column}\")")]
+    Twice {
+        /// Which step.
+        step: &'static str,
+        /// The name.
+        column: String,
+    },
+    /// No columns at all.
+    #[error("{step}: rows need at least one column")]
+    Empty {
+        /// Which step.
+        step: &'static str,
+    },
+    /// A type that rows cannot have.
+    #[error("{step}: {error}")]
+    Type {
+        /// Which step.
+        step: &'static str,
+        /// Why.
+        error: UnsupportedType,
+    },
+}
+
+/// Steps that fit the rows they are taken with.
+#[derive(Debug)]
+pub struct Steps {
+    steps: Vec<BoundStep>,
+    schema: SchemaRef,
+}
+
+#[derive(Debug)]
+enum BoundStep {
+    Filter(Bound),
+    Make { columns: Vec<Made>, schema: SchemaRef },
+}
+
+#[derive(Debug)]
+enum Made {
+    /// As it is.
+    Kept(usize),
+    From(Bound),
+}
+
+impl Steps {
+    /// Checks names and types against the schema of the rows.
+    pub fn new(steps: &[Step], input: SchemaRef) -> Result<Self, StepError> {
+        let mut schema = input;
+        let mut bound = Vec::with_capacity(steps.len());
+        for step in steps {
+            bound.push(match step {
+                Step::Filter(expression) => BoundStep::Filter(filter(expression, &schema)?),
+                Step::Select(columns) => make("select", columns, Vec::new(), &schema)?,
+                Step::WithColumns(columns) => {
+                    let kept = schema.fields().iter().enumerate();
+                    let kept = kept.map(|(at, field)| (field.as_ref().clone(), Made::Kept(at))).collect();
+                    make("with_columns", columns, kept, &schema)?
+                }
+            });
+            if let Some(BoundStep::Make { schema: made, .. }) = bound.last() {
+                schema = Arc::clone(made);
+            }
+        }
+        Ok(Self { steps: bound, schema })
+    }
+
+    /// Of the rows behind the last step.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Takes all steps.
+    pub fn run(&self, mut batch: RowBatch) -> Result<RowBatch, EvalError> {
+        for step in &self.steps {
+            let taken = match step {
+                BoundStep::Filter(predicate) => {
+                    let keep = predicate.evaluate(&batch.columns)?;
+                    batch.filter(&without_nulls(&keep))
+                }
+                BoundStep::Make { columns, schema } => {
+                    let made = columns.iter().map(|made| match made {
+                        Made::Kept(at) => Ok(Arc::clone(batch.columns.column(*at))),
+                        Made::From(expression) => expression.evaluate(&batch.columns),
+                    });
+                    let made: Vec<ArrayRef> = made.collect::<Result<_, _>>()?;
+                    batch.with_columns(Arc::clone(schema), made)
+                }
+            };
+            batch = taken.map_err(|error| EvalError::of_arrow("a step", &error))?;
+        }
+        Ok(batch)
+    }
+}
+
+/// Where it is not known whether a row stays, it does not.
+fn without_nulls(keep: &ArrayRef) -> BooleanArray {
+    let keep = keep.as_boolean();
+    match keep.nulls() {
+        None => keep.clone(),
+        Some(nulls) => BooleanArray::new(keep.values() & nulls.inner(), None),
+    }
+}
+
+fn filter(expression: &Expr, schema: &Schema) -> Result<Bound, StepError> {
+    let bound = expression.bind(schema).map_err(|error| StepError::Expression { step: "filter", error })?;
+    if *bound.data_type() != DataType::Boolean {
+        let (expression, data_type) = (expression.to_string(), bound.data_type().clone());
+        return Err(StepError::NoBool { expression, data_type });
+    }
+    Ok(bound)
+}
+
+fn make(
+    step: &'static str,
+    columns: &[Column],
+    mut made: Vec<(Field, Made)>,
+    schema: &Schema,
+) -> Result<BoundStep, StepError> {
+    let mut named: Vec<&str> = Vec::new();
+    for Column { name, value } in columns {
+        if named.contains(&name.as_str()) {
+            return Err(StepError::Twice { step, column: name.clone() });
+        }
+        named.push(name);
+        let bound = value.bind(schema).map_err(|error| StepError::Expression { step, error })?;
+        let field = Field::new(name, bound.data_type().clone(), bound.nullable());
+        match made.iter_mut().find(|(other, _)| other.name() == name) {
+            Some(place) => *place = (field, Made::From(bound)),
+            None => made.push((field, Made::From(bound))),
+        }
+    }
+    if made.is_empty() {
+        return Err(StepError::Empty { step });
+    }
+    let (fields, columns): (Vec<_>, Vec<_>) = made.into_iter().unzip();
+    let schema = Arc::new(Schema::new(fields));
+    Layout::new(Arc::clone(&schema)).map_err(|error| StepError::Type { step, error })?;
+    Ok(BoundStep::Make { columns, schema })
+}
+
+/// The operator of steps.
+pub(crate) struct Project {
+    steps: Steps,
+    info: OperatorInfo,
+}
+
+impl Project {
+    /// Of these steps.
+    pub(crate) fn new(steps: Steps, info: OperatorInfo) -> Self {
+        Self { steps, info }
+    }
+}
+
+impl Operator<RowsMedium> for Project {
+    fn process<'m>(&mut self, record: RowRecord, flow: &mut Flow<'_, 'm>) -> Result<(), TaskError> {
+        let batch = self.steps.run(record.into_batch()?).map_err(|error| self.info.evaluation_failed(&error))?;
+        if batch.is_empty() { Ok(()) } else { flow.emit(RowRecord::Batch(batch)) }
+    }
+
+    fn snapshot(&mut self, (): (), _: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,164 @@
+//! `assign_timestamps`: when each row is, and how far event time has come.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, ArrayRef};
+use arrow_buffer::ScalarBuffer;
+use arrow_cast::cast;
+use arrow_schema::{DataType, Schema, TimeUnit};
+use flownet_runtime::TaskError;
+use flownet_runtime::operator::Operator;
+use flownet_runtime::snapshot::{Restored, Snapshot, WATERMARK, put_signed};
+use flownet_runtime::time::{END_OF_TIME_MS, NO_TIMESTAMP, TimeSignal};
+use flownet_runtime::watermark::{Generated, SplitSignal, SplitWatermarks};
+
+use crate::medium::{Flow, OperatorInfo, RowRecord, RowsMedium};
+
+/// Gives rows their times, and tells what is behind of event time.
+pub(crate) struct Timestamps {
+    column: usize,
+    name: String,
+    watermarks: SplitWatermarks,
+    info: OperatorInfo,
+}
+
+/// A column that has no times.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoTimes {
+    /// There is none of the name.
+    #[error("event time: there is no column '{column}'; there are {columns}")]
+    Missing {
+        /// What was asked for.
+        column: String,
+        /// What there is.
+        columns: String,
+    },
+    /// Its type says no time.
+    #[error(
+        "event time: column '{column}' is of type {data_type}; event time is a timestamp, a date, or an int64 of \
+         milliseconds since 1970-01-01 UTC: cast it before"
+    )]
+    Type {
+        /// The column.
+        column: String,
+        /// Its type.
+        data_type: DataType,
+    },
+}
+
+/// Where the column of times is.
+pub fn time_column(schema: &Schema, column: &str) -> Result<usize, NoTimes> {
+    let Ok(place) = schema.index_of(column) else {
+        let columns = schema.fields().iter().map(|field| format!("'{}'", field.name())).collect::<Vec<_>>().join(", ");
+        return Err(NoTimes::Missing { column: column.to_owned(), columns });
+    };
+    match schema.field(place).data_type() {
+        DataType::Int64 | DataType::Timestamp(..) | DataType::Date32 => Ok(place),
+        data_type => Err(NoTimes::Type { column: column.to_owned(), data_type: data_type.clone() }),
+    }
+}
+
+impl Timestamps {
+    /// By this column of rows of this schema.
+    pub(crate) fn new(
+        schema: &Schema,
+        column: &str,
+        watermarks: SplitWatermarks,
+        info: OperatorInfo,
+    ) -> Result<Self, TaskError> {
+        let place = time_column(schema, column).map_err(|error| TaskError::Config(error.to_string()))?;
+        Ok(Self { column: place, name: column.to_owned(), watermarks, info })
+    }
+
+    fn times(&self, array: &ArrayRef) -> Result<ScalarBuffer<i64>, TaskError> {
+        let milliseconds = match array.data_type() {
+            DataType::Int64 => Ok(array.clone()),
+            DataType::Timestamp(TimeUnit::Millisecond, _) => cast(array, &DataType::Int64),
+            DataType::Timestamp(_, zone) => cast(array, &DataType::Timestamp(TimeUnit::Millisecond, zone.clone()))
+                .and_then(|times| cast(&times, &DataType::Int64)),
+            _ => cast(array, &DataType::Timestamp(TimeUnit::Millisecond, None))
+                .and_then(|times| cast(&times, &DataType::Int64)),
+        };
+        let milliseconds = milliseconds.map_err(|error| self.info.failed("ValueError", error.to_string(), None))?;
+        if milliseconds.null_count() > 0 {
+            let row = (0..milliseconds.len()).find(|row| milliseconds.is_null(*row)).unwrap_or(0);
+            let message = format!(
+                "row {row} of a batch of {} has no time in column '{}': filter such rows out before, or fill_null() them",
+                array.len(),
+                self.name
+            );
+            return Err(self.info.failed("ValueError", message, None));
+        }
+        Ok(milliseconds.as_primitive::<Int64Type>().values().clone())
+    }
+}
+
+fn tell(generated: &Generated, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    generated.signals().try_for_each(|signal| flow.begin_time(signal))
+}
+
+impl Operator<RowsMedium> for Timestamps {
+    fn process<'m>(&mut self, record: RowRecord, flow: &mut Flow<'_, 'm>) -> Result<(), TaskError> {
+        let mut batch = record.into_batch()?;
+        let times = self.times(batch.columns.column(self.column))?;
+        let Some((least_ms, latest_ms)) = times.iter().copied().fold(None, |range: Option<(i64, i64)>, time_ms| {
+            Some(range.map_or((time_ms, time_ms), |(least, latest)| (least.min(time_ms), latest.max(time_ms))))
+        }) else {
+            return Ok(());
+        };
+        if least_ms == NO_TIMESTAMP || latest_ms == END_OF_TIME_MS {
+            let message = format!(
+                "column '{}' has times that are none: milliseconds since 1970 lie between -2**63 and 2**63 - 1, both excluded",
+                self.name
+            );
+            return Err(self.info.failed("OverflowError", message, None));
+        }
+        // Who has been idle is told to be back before what brings it back.
+        if self.watermarks.on_record(latest_ms) {
+            flow.emit_time(TimeSignal::Idle(false))?;
+        }
+        batch.times = Some(times);
+        flow.emit(RowRecord::Batch(batch))
+    }
+
+    fn passes_time(&self) -> bool {
+        false
+    }
+
+    fn on_split(&mut self, signal: SplitSignal, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        let generated = self.watermarks.follow(signal);
+        tell(&generated, flow)
+    }
+
+    fn wanted_split(&self) -> Option<u32> {
+        self.watermarks.wanted()
+    }
+
+    /// What was told. The times of rows that it is made of come again, or others after them.
+    fn snapshot(&mut self, (): (), to: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        let mut told = Vec::new();
+        put_signed(&mut told, self.watermarks.told_ms());
+        to.add_items(WATERMARK, [told]);
+        Ok(())
+    }
+
+    /// What this subtask told; of others, where there were more or fewer, the least.
+    fn restore(&mut self, (): (), from: &Restored<'_>) -> Result<(), TaskError> {
+        if let Some(told_ms) = from.own_or_least(WATERMARK, self.info.parallelism)? {
+            self.watermarks.set_told_ms(told_ms);
+        }
+        Ok(())
+    }
+
+    fn next_timer_ms(&self) -> Option<i64> {
+        self.watermarks.next_ms()
+    }
+
+    fn on_timer(&mut self, now_ms: i64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        if !self.watermarks.is_due(now_ms) {
+            return Ok(());
+        }
+        let generated = self.watermarks.on_period(now_ms, flow.is_available());
+        tell(&generated, flow)
+    }
+}

@@ -1,0 +1,44 @@
+//! From windows as they are planned to the operator that keeps them.
+
+use std::sync::Arc;
+
+use super::{Assigner, Calls, Trigger, When, Windows};
+use crate::error::TaskError;
+use crate::operator::{Fold, Medium, Operator, Sliced};
+use crate::spec::{TriggerSpec, TriggerWhen, WindowAssign, WindowSpec};
+use crate::state::KeyGroupRange;
+use crate::window::{BuiltIn, Grid};
+
+/// A fold over windows. Those of a grid that fire once, at their end, lie by time; all others lie by key.
+pub fn over_windows<M, F, C>(
+    (fold, calls): (F, C),
+    window: &WindowSpec,
+    range: KeyGroupRange,
+) -> Result<Box<dyn Operator<M>>, TaskError>
+where
+    M: Medium,
+    F: Fold<M> + 'static,
+    C: Calls<M> + 'static,
+{
+    let lateness_ms = i64::try_from(window.lateness_ms).unwrap_or(i64::MAX);
+    let late_tag = window.late_tag.as_deref().map(Arc::from);
+    let assigner = match window.assign {
+        WindowAssign::Grid { size_ms, slide_ms, offset_ms } => Assigner::Grid(Grid::new(size_ms, slide_ms, offset_ms)?),
+        WindowAssign::Session { gap_ms } => Assigner::Session(gap_ms),
+        WindowAssign::Global => Assigner::Global,
+    };
+    if let (Assigner::Grid(grid), None, false) = (assigner, window.trigger, window.is_whole) {
+        return Ok(Box::new(Sliced::new(fold, window.clock, grid, lateness_ms, late_tag)));
+    }
+    let trigger = window.trigger.unwrap_or(TriggerSpec { when: TriggerWhen::AtEnd, purges: false });
+    let when = match trigger.when {
+        TriggerWhen::AtEnd => When::BuiltIn(BuiltIn::AtEnd),
+        TriggerWhen::Count(records) => When::BuiltIn(BuiltIn::Count(records)),
+        TriggerWhen::Every(interval_ms) => When::BuiltIn(BuiltIn::Every(interval_ms.max(1))),
+        TriggerWhen::Never => When::BuiltIn(BuiltIn::Never),
+        TriggerWhen::Own => When::Own,
+    };
+    let trigger = Trigger { when, purges: trigger.purges };
+    let cut = (assigner, trigger, window.clock);
+    Ok(Box::new(Windows::new((fold, calls), cut, (lateness_ms, late_tag), range)))
+}

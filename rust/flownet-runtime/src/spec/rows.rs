@@ -1,0 +1,129 @@
+//! What operators do with rows, as far as a plan has to know; schemas, expressions and aggregates are flownet-rows' to read.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::window::WindowSpec;
+use crate::time::Clock;
+use crate::watermark::Watermarks;
+
+/// What an operator does with rows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum RowsKind {
+    /// Source: the batches of Arrow streams, which is the payload.
+    FromArrow {
+        /// Of the batches.
+        schema: Value,
+        /// The payload is a function that makes the stream of each subtask. Default: false.
+        #[serde(default)]
+        makes_its_own: bool,
+        /// The same batches come again when it is read again. Default: false.
+        #[serde(default)]
+        repeatable: bool,
+    },
+    /// Columns from columns, and which rows stay.
+    Project {
+        /// Of what comes.
+        input: Value,
+        /// One after the other.
+        steps: Value,
+    },
+    /// A function of the user from batch to batch, which is the payload.
+    MapBatches {
+        /// Of what comes.
+        input: Value,
+        /// Of what it returns.
+        output: Value,
+    },
+    /// Gives rows their times, and makes watermarks.
+    AssignTimestamps {
+        /// Of what comes.
+        input: Value,
+        /// Where times are.
+        column: String,
+        /// Where watermarks come from.
+        watermarks: Watermarks,
+        /// Without rows for so long the subtask is idle. Default: never.
+        #[serde(default)]
+        idle_after_ms: Option<u64>,
+    },
+    /// By key, in front of the exchange: what rows of one key, and of one piece of time, come to.
+    Partial {
+        /// Of what comes.
+        input: Value,
+        /// Columns that are the key.
+        keys: Vec<String>,
+        /// What becomes of the rows.
+        aggregates: Value,
+        /// The windows that its parts are for. Default: none.
+        #[serde(default)]
+        window: Option<WindowSpec>,
+    },
+    /// By key, behind it: what the parts come to, of a window or so far.
+    Aggregate {
+        /// Of the rows that the parts are made of.
+        input: Value,
+        /// Columns that are the key.
+        keys: Vec<String>,
+        /// What becomes of the rows.
+        aggregates: Value,
+        /// Which windows. Default: none, all so far.
+        #[serde(default)]
+        window: Option<WindowSpec>,
+    },
+    /// Sink: to the process of the caller.
+    Collect {
+        /// Of what comes.
+        input: Value,
+    },
+}
+
+impl RowsKind {
+    /// What users call it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::FromArrow { .. } => "from_arrow",
+            Self::Project { .. } => "select",
+            Self::MapBatches { .. } => "map_batches",
+            Self::AssignTimestamps { .. } => "assign_timestamps",
+            Self::Partial { .. } => "partial agg",
+            Self::Aggregate { .. } => "agg",
+            Self::Collect { .. } => "collect",
+        }
+    }
+
+    fn event_window(&self) -> bool {
+        let (Self::Partial { window, .. } | Self::Aggregate { window, .. }) = self else { return false };
+        window.as_ref().is_some_and(|window| window.clock == Clock::Event)
+    }
+
+    pub(super) fn makes_timestamps(&self) -> bool {
+        match self {
+            Self::AssignTimestamps { .. } => true,
+            Self::Aggregate { .. } => self.event_window(),
+            _ => false,
+        }
+    }
+
+    pub(super) fn uses_timestamps(&self) -> bool {
+        matches!(self, Self::AssignTimestamps { .. }) || self.event_window()
+    }
+
+    /// The parts of a window leave with times in it; results have times of their own.
+    pub(super) fn keeps_timestamps(&self) -> bool {
+        match self {
+            Self::AssignTimestamps { .. } => false,
+            Self::Aggregate { window, .. } => window.is_none(),
+            _ => true,
+        }
+    }
+
+    pub(super) fn keeps_state(&self) -> bool {
+        matches!(self, Self::FromArrow { .. } | Self::Partial { .. } | Self::Aggregate { .. })
+    }
+
+    pub(super) fn can_be_repeated(&self) -> bool {
+        !matches!(self, Self::FromArrow { repeatable: false, .. })
+    }
+}

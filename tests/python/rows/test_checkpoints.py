@@ -1,0 +1,127 @@
+"""Rows and checkpoints: what is half put together when a job dies counts once when it goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import flownet as fn
+from flownet.errors import OperatorError, RestoreError
+
+ROWS = 40_000
+
+
+class Half:
+    """The rows of one of two subtasks: slowly, so that checkpoints come in between."""
+
+    def __call__(self, subtask: int, subtasks: int) -> Any:
+        import time
+
+        import pyarrow
+
+        def batches() -> Any:
+            for start in range(0, ROWS, 400):
+                numbers = [n for n in range(start, start + 400) if n % subtasks == subtask]
+                yield pyarrow.record_batch({"key": [n % 100 for n in numbers], "ms": numbers, "n": numbers})
+                time.sleep(0.005)
+
+        schema = pyarrow.schema([("key", pyarrow.int64()), ("ms", pyarrow.int64()), ("n", pyarrow.int64())])
+        return pyarrow.RecordBatchReader.from_batches(schema, batches())
+
+
+class FailsOnce:
+    """Hands batches on, and fails at the first one behind the middle, if nobody did before."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __call__(self, batch: Any) -> Any:
+        if len(batch) and batch["n"][0].as_py() > ROWS // 2 and not self.mark.exists():
+            self.mark.touch()
+            raise ValueError("once")
+        return batch
+
+
+EXPECTED = {
+    (key, start, sum(n for n in range(start, start + 5_000) if n % 100 == key), 50)
+    for key in range(100)
+    for start in range(0, ROWS, 5_000)
+}
+
+
+def sums(tmp_path: Path, window: fn.Tumbling | fn.Session, parallelism: int = 2, **settings: Any) -> Any:
+    settings = {"interval": "50ms", "storage": tmp_path / "checkpoints", **settings}
+    env = fn.Environment(parallelism=parallelism, buffer_timeout="5ms", restart="fixed:3:10ms", max_parallelism=128)
+    env.enable_checkpointing(**settings)
+    source = env.from_arrow(Half(), schema={"key": "int64", "ms": "int64", "n": "int64"}).set_parallelism(2)
+    timed = source.assign_timestamps("ms", delay="10ms").map_batches(FailsOnce(tmp_path / "failed")).set_parallelism(2)
+    results = timed.key_by("key").window(window).agg(total=fn.sum("n"), count=fn.count())
+    collected = results.select("key", "total", "count", start=fn.col("window_start").dt.epoch()).collect()
+    return env, collected
+
+
+def found_in(collected: fn.CollectedRows) -> set[tuple[int, int, int, int]]:
+    rows = collected.to_arrow().to_pylist()
+    return {(row["key"], row["start"], row["total"], row["count"]) for row in rows}
+
+
+@pytest.mark.parametrize("settings", [{}, {"unaligned": True}], ids=["aligned", "unaligned"])
+def test_rows_count_once_behind_a_restart(workers: int, settings: dict[str, Any], tmp_path: Path) -> None:
+    env, collected = sums(tmp_path, fn.Tumbling("5s"), **settings)
+    result = env.execute(workers=workers)
+    assert result.restarted == 1
+    assert result.restarts[0].resumed_from is not None
+    # Results are collected at least once; none is of half of its rows, or of some twice.
+    assert found_in(collected) == EXPECTED
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_rows_go_on_with_another_parallelism(parallelism: int, tmp_path: Path) -> None:
+    (tmp_path / "failed").touch()
+    env, before = sums(tmp_path, fn.Tumbling("5s"))
+    with env.execute_async() as running:
+        while running.status().checkpoints_made < 3:
+            pass
+        running.stop(drain=False)
+        running.wait()
+    assert len(before) < len(EXPECTED)
+    env, collected = sums(tmp_path, fn.Tumbling("5s"), parallelism)
+    result = env.execute()
+    assert result.resumed_from is not None
+    assert found_in(before) | found_in(collected) == EXPECTED
+
+
+def test_a_source_of_functions_goes_on_with_the_parallelism_that_it_had(tmp_path: Path) -> None:
+    def job(parallelism: int) -> fn.Environment:
+        env = fn.Environment()
+        env.enable_checkpointing("50ms", storage=tmp_path / "checkpoints")
+        schema = {"key": "int64", "ms": "int64", "n": "int64"}
+        env.from_arrow(Half(), schema=schema).set_parallelism(parallelism).collect()
+        return env
+
+    with job(2).execute_async() as running:
+        while running.status().checkpoints_made < 1:
+            pass
+        running.stop(drain=False)
+        running.wait()
+    with pytest.raises(RestoreError, match="its streams were made for another parallelism than 3"):
+        job(3).execute()
+
+
+def test_a_reader_that_cannot_be_read_again_is_refused(tmp_path: Path) -> None:
+    env = fn.Environment()
+    env.enable_checkpointing("1s", storage=tmp_path / "checkpoints")
+    env.from_arrow(pa.table({"a": [1]}).to_reader()).collect()
+    with pytest.raises(fn.errors.PlanError, match="from_arrow"):
+        env.execute()
+
+
+def test_a_failure_without_checkpoints_ends_the_job(tmp_path: Path) -> None:
+    env = fn.Environment()
+    source = env.from_arrow(Half(), schema={"key": "int64", "ms": "int64", "n": "int64"})
+    source.map_batches(FailsOnce(tmp_path / "failed")).collect()
+    with pytest.raises(OperatorError, match="once"):
+        env.execute()

@@ -1,0 +1,275 @@
+"""Streams of rows: what goes in, what comes out, and what is refused."""
+
+from __future__ import annotations
+
+import operator
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import flownet as fn
+from flownet.errors import ConfigError, OperatorError, PlanError
+
+TRADES = pa.table({"symbol": ["A", "B", "A", "C"], "price": [1.5, 2.5, 3.5, None], "size": [1, 2, 3, 4]})
+
+ALL_TYPES = pa.table(
+    {
+        "i8": pa.array([1, None, -3], pa.int8()),
+        "u64": pa.array([2**64 - 1, None, 0], pa.uint64()),
+        "f32": pa.array([0.5, None, float("inf")], pa.float32()),
+        "bool": pa.array([True, None, False]),
+        "text": pa.array(["größe", None, ""]),
+        "large": pa.array(["a", None, "b" * 70_000], pa.large_string()),
+        "view": pa.array(["a", None, "c"], pa.string_view()),
+        "dictionary": pa.array(["x", None, "x"]).dictionary_encode(),
+        "binary": pa.array([b"\0", None, b""], pa.binary()),
+        "fixed": pa.array([b"1234", None, b"5678"], pa.binary(4)),
+        "day": pa.array([1, None, -1], pa.date32()),
+        "clock": pa.array([1, None, 2], pa.time64("us")),
+        "naive": pa.array([1, None, -1], pa.timestamp("ns")),
+        "zoned": pa.array([1, None, -1], pa.timestamp("ms", "Europe/Berlin")),
+        "span": pa.array([1, None, 2], pa.duration("s")),
+        "decimal": pa.array([1, None, 2], pa.decimal128(12, 2)),
+        "list": pa.array([[1, None], None, []], pa.list_(pa.int64())),
+        "struct": pa.array([{"a": 1, "b": "x"}, None, {"a": None, "b": "y"}]),
+    }
+)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_rows_of_every_type_come_out_as_they_went_in(workers: int) -> None:
+    env = fn.Environment()
+    rows = env.from_arrow(ALL_TYPES)
+    # To another subtask and back: over the exchange twice.
+    collected = rows.rebalance().select(*rows.columns).set_parallelism(2).collect()
+    env.execute(workers=workers)
+    found = collected.to_arrow()
+    assert [str(field.type) for field in found.schema][5:8] == ["string", "string", "string"]
+    # A text that fills a buffer goes by itself, and so to another subtask.
+    assert sorted(found.to_pylist(), key=repr) == sorted(ALL_TYPES.to_pylist(), key=repr)
+
+
+def test_rows_come_from_any_library_with_the_arrow_interface() -> None:
+    columns = {"a": [1, 2, 3], "b": ["x", "y", None]}
+    given: list[Any] = [
+        pa.table(columns),
+        pa.table(columns).to_reader(),
+        pl.DataFrame(columns),
+        pd.DataFrame(columns),
+    ]
+    for source in given:
+        env = fn.Environment()
+        collected = env.from_arrow(source).collect()
+        env.execute(workers=0)
+        assert collected.to_arrow().to_pylist() == pa.table(columns).to_pylist(), type(source)
+
+
+def test_rows_go_to_any_library() -> None:
+    env = fn.Environment()
+    collected = env.from_arrow(TRADES).collect()
+    assert len(collected) == 0
+    env.execute(workers=0)
+    assert collected.to_arrow().equals(TRADES)
+    assert collected.to_polars().equals(pl.DataFrame(TRADES))
+    assert collected.to_pandas().equals(TRADES.to_pandas())
+    assert sum(len(batch) for batch in collected.batches()) == len(collected) == 4
+    assert repr(collected) == "CollectedRows(4 rows of symbol: utf8, price: float64, size: int64)"
+
+
+def test_from_numpy_takes_the_fields_of_a_structured_array() -> None:
+    env = fn.Environment()
+    array = np.array([(1, 2.5, "a"), (2, 3.5, "b")], dtype=[("user", "i4"), ("spent", "f8"), ("name", "U1")])
+    rows = env.from_numpy(array)
+    assert rows.schema == {"user": "int32", "spent": "float64", "name": "utf8"}
+    collected = rows.collect()
+    env.execute(workers=0)
+    assert collected.to_arrow()["spent"].to_pylist() == [2.5, 3.5]
+    with pytest.raises(PlanError, match="a structured array of one dimension"):
+        env.from_numpy(np.zeros(3))
+
+
+def numbers(subtask: int, subtasks: int) -> Any:
+    import pyarrow
+
+    return pyarrow.table({"n": list(range(subtask, 30_000, subtasks))})
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_each_subtask_reads_what_a_function_makes_for_it(workers: int) -> None:
+    env = fn.Environment(parallelism=3)
+    collected = env.from_arrow(numbers, schema={"n": "int64"}).filter(fn.col("n") % 2 == 0).collect()
+    env.execute(workers=workers)
+    assert sorted(collected.to_arrow()["n"].to_pylist()) == list(range(0, 30_000, 2))
+
+
+def test_columns_are_selected_renamed_dropped_and_cast() -> None:
+    env = fn.Environment()
+    rows = env.from_arrow(TRADES)
+    assert rows.drop("size").columns == ["symbol", "price"]
+    assert rows.rename({"size": "shares"}).columns == ["symbol", "price", "shares"]
+    assert rows.cast({"size": "float32"}).schema["size"] == "float32"
+    assert rows.select("size", fn.col("price").alias("p"), one=1).schema == {
+        "size": "int64",
+        "p": "float64",
+        "one": "int64",
+    }
+    env = fn.Environment()
+    rows = env.from_arrow(TRADES)
+    made = rows.with_columns(size=fn.col("size") * 2, worth=fn.col("price") * fn.col("size")).collect()
+    env.execute(workers=0)
+    assert made.to_arrow().to_pydict() == {
+        "symbol": ["A", "B", "A", "C"],
+        "price": [1.5, 2.5, 3.5, None],
+        "size": [2, 4, 6, 8],
+        "worth": [1.5, 5.0, 10.5, None],
+    }
+
+
+def doubled(batch: Any) -> Any:
+    import polars
+
+    return batch.select(polars.col("size") * 2)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(
+    ("format", "function"),
+    [
+        (
+            "arrow",
+            lambda batch: batch.select(["size"]).set_column(
+                0, "size", pa.array([2 * n for n in batch["size"].to_pylist()], pa.int64())
+            ),
+        ),
+        ("polars", doubled),
+        ("polars", lambda batch: doubled(batch.lazy())),
+        ("pandas", lambda frame: frame[["size"]] * 2),
+        ("numpy", lambda columns: {"size": columns["size"] * 2}),
+    ],
+)
+def test_a_function_gets_batches_in_the_format_it_wants(workers: int, format: Any, function: Any) -> None:
+    env = fn.Environment()
+    collected = env.from_arrow(TRADES).map_batches(function, format=format).collect()
+    env.execute(workers=workers)
+    assert collected.to_arrow().to_pydict() == {"size": [2, 4, 6, 8]}
+
+
+def test_what_a_function_returns_is_checked() -> None:
+    def wrong(batch: pa.RecordBatch) -> pa.RecordBatch:
+        return pa.record_batch({"size": batch["size"].cast(pa.int32())})
+
+    env = fn.Environment()
+    env.from_arrow(TRADES).map_batches(wrong, schema={"size": "int64"}).collect()
+    with pytest.raises(OperatorError, match="column 'size' is of type int32, where the schema says int64") as raised:
+        env.execute(workers=0)
+    assert raised.value.operator == "map_batches"
+
+    env = fn.Environment()
+    env.from_arrow(TRADES).map_batches(lambda batch: batch.select(["price"]), schema={"price": "float64!"}).collect()
+    with pytest.raises(OperatorError, match="column 'price' has no value in row 3, where the schema says that all are"):
+        env.execute(workers=0)
+
+    env = fn.Environment()
+    env.from_arrow(TRADES).map_batches(lambda batch: [batch] if len(batch) else batch).collect()
+    with pytest.raises(OperatorError, match="it returned builtins.list, which is no batch|list"):
+        env.execute(workers=0)
+
+
+def test_an_exception_of_a_function_names_it() -> None:
+    def fails(batch: Any) -> Any:
+        raise KeyError("no such thing")
+
+    env = fn.Environment()
+    env.from_arrow(TRADES).map_batches(fails, schema={"a": "int64"}).name("score").collect()
+    with pytest.raises(OperatorError, match="no such thing") as raised:
+        env.execute(workers=0)
+    assert raised.value.operator == "score"
+    assert "fails" in str(raised.value.traceback)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda env: env.from_arrow([1, 2]), "takes a table or reader with the Arrow PyCapsule interface"),
+        (lambda env: env.from_arrow(numbers), "needs schema="),
+        (lambda env: env.from_arrow(TRADES, schema={"a": "int64"}), "says its own"),
+        (lambda env: env.from_arrow(numbers, schema={"a": "int65"}), "int65 is no type of rows"),
+        (
+            lambda env: env.from_arrow(pa.table({"m": pa.array([], pa.month_day_nano_interval())})),
+            "which rows cannot have",
+        ),
+        (lambda env: env.from_arrow(TRADES).filter(fn.col("size")), "a filter wants bool"),
+        (lambda env: env.from_arrow(TRADES).filter(operator), "takes expressions"),
+        (lambda env: env.from_arrow(TRADES).select(), "rows need at least one column"),
+        (lambda env: env.from_arrow(TRADES).select("size", size=1), "two columns are called 'size'"),
+        (lambda env: env.from_arrow(TRADES).select(fn.lit(1)), "has no column to be called by"),
+        (lambda env: env.from_arrow(TRADES).drop("sise"), "drop: there is no column 'sise'; there are 'symbol'"),
+        (lambda env: env.from_arrow(TRADES).key_by("sise"), "there is no column 'sise'"),
+        (lambda env: env.from_arrow(ALL_TYPES).key_by("list"), "keys are ints, floats, bool, utf8 and binary"),
+        (lambda env: env.from_arrow(TRADES).key_by(), "key_by\\(\\) needs names of columns"),
+        (lambda env: env.from_arrow(TRADES).key_by("symbol").window("5s"), "window\\(\\) needs a window"),
+        (lambda env: env.from_arrow(TRADES).key_by("symbol").window(fn.Global()), "EndOfInput"),
+        (lambda env: env.from_arrow(TRADES).key_by("symbol").agg(), "agg\\(\\) needs at least one column"),
+        (lambda env: env.from_arrow(TRADES).key_by("symbol").agg(n=3), "takes an aggregate"),
+        (lambda env: env.from_arrow(TRADES).key_by("symbol").agg(n=fn.sum("symbol")), "numbers, bools and durations"),
+        (lambda env: env.from_arrow(TRADES).key_by("symbol").agg(n=fn.sum("sise")), "there is no column 'sise'"),
+        (lambda env: env.from_arrow(TRADES).key_by("symbol").agg(symbol=fn.count()), "two columns of the result"),
+        (lambda env: env.from_arrow(TRADES, event_time="sise"), "there is no column 'sise'"),
+        (lambda env: env.from_arrow(TRADES, event_time="symbol"), "event time is a timestamp"),
+        (lambda env: env.from_arrow(TRADES).map_batches(3), "needs a function of a batch"),
+        (lambda env: env.from_arrow(TRADES).map_batches(lambda batch: 3), "called its function with no rows"),
+        (lambda env: env.from_arrow(TRADES).union(env.from_arrow(TRADES).drop("size")), "of the same columns"),
+    ],
+)
+def test_mistakes_are_told_before_anything_runs(env: fn.Environment, make: Any, message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        make(env)
+
+
+def test_a_format_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ConfigError, match="must be one of 'arrow', 'polars', 'pandas', 'numpy'"):
+        fn.Environment().from_arrow(TRADES).map_batches(len, format="spark")  # type: ignore[arg-type]
+
+
+def test_a_stream_that_fails_names_the_source() -> None:
+    def batches() -> Any:
+        yield pa.record_batch({"n": [1]})
+        raise OSError("the disk is gone")
+
+    env = fn.Environment()
+    reader = pa.RecordBatchReader.from_batches(pa.schema([("n", pa.int64())]), batches())
+    env.from_arrow(reader).collect()
+    with pytest.raises(OperatorError, match="batch behind row 1 of the stream: .*the disk is gone") as raised:
+        env.execute(workers=0)
+    assert raised.value.operator == "from_arrow"
+
+
+def test_rows_without_a_time_name_row_and_column() -> None:
+    env = fn.Environment()
+    times = pa.table({"when": [datetime(2024, 1, 1, tzinfo=UTC), None]})
+    env.from_arrow(times, event_time="when").collect()
+    with pytest.raises(OperatorError, match="row 1 of a batch of 2 has no time in column 'when'"):
+        env.execute(workers=0)
+
+
+def test_rows_show_their_columns_and_the_plan_their_operators(env: fn.Environment) -> None:
+    rows = env.from_arrow(TRADES).filter(fn.col("size") > 1)
+    assert str(rows) == "Rows from filter\n  symbol  utf8\n  price   float64\n  size    int64"
+    rows.key_by("symbol").agg(n=fn.count()).collect()
+    plan = env.explain()
+    assert "filter" in plan
+    assert "partial agg" in plan
+    assert "keyed" in plan
+
+
+def test_several_readers_get_all_rows(env: fn.Environment) -> None:
+    rows = env.from_arrow(TRADES)
+    small, large = rows.filter(fn.col("size") < 3).collect(), rows.filter(fn.col("size") >= 3).collect()
+    both = rows.union(rows).collect()
+    env.execute(workers=0)
+    assert (len(small), len(large), len(both)) == (2, 2, 8)
