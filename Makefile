@@ -206,12 +206,16 @@ bench-checkpoints: build ## throughput and latency with a checkpoint a second, h
 bench-state: build ## state larger than the memory for it: rate and memory beside state in memory (BENCH_ARGS="--keys 5000000 --hot"; with checkpoints, and going on: "--checkpoint 10s")
 	$(BIN)/python benches/python/state_on_disk.py $(BENCH_ARGS)
 
+.PHONY: bench-rows
+bench-rows: build $(VENV)/.tools ## streams of rows: filters, sums by key and window, text, functions over batches, beside polars (BENCH_ARGS="--only windows polars")
+	$(BIN)/python benches/python/rows.py $(BENCH_ARGS)
+
 .PHONY: lab
 lab: build $(VENV)/.tools ## flow control at work: all scenarios under all controls into lab.html, about ten minutes (LAB_ARGS="--control credit,tcp")
 	$(BIN)/flownet lab all --report lab.html $(LAB_ARGS)
 
 .PHONY: bench-smoke
-bench-smoke: build ## run every bench once with a tiny size, so that none rots
+bench-smoke: build $(VENV)/.tools ## run every bench once with a tiny size, so that none rots
 	$(CARGO) bench --quiet $(BENCHES) --bench '*' -- --test
 	$(BIN)/python benches/python/object_codec.py --smoke
 	$(BIN)/python benches/python/object_path.py --smoke
@@ -220,6 +224,7 @@ bench-smoke: build ## run every bench once with a tiny size, so that none rots
 	$(BIN)/python benches/python/event_time.py --smoke
 	$(BIN)/python benches/python/checkpoints.py --smoke
 	$(BIN)/python benches/python/state_on_disk.py --smoke
+	$(BIN)/python benches/python/rows.py --smoke
 
 .PHONY: bench-peers
 bench-peers: build ## the same work on Flink, PyFlink, Bytewax, Pathway, pyzmq, Flight (PEERS="bytewax zmq" ROUNDS=3 WORKLOADS=...)

@@ -12,6 +12,7 @@ from ..dataflow import Node, Origin, Owner, has_timestamps
 from ..errors import ConfigError, PlanError
 from ..graph import PartitionerName
 from ..streams.handle import OperatorHandle
+from ..streams.stream import Stream
 from ..watermark import WatermarkStrategy
 from ..window import EndOfInput, Global, Session, Sliding, TimeDomain, Tumbling, WindowAssigner, assign
 from .aggregates import Aggregate, planned
@@ -143,6 +144,22 @@ class Rows(OperatorHandle):
         columns = [{"name": name, "value": col(name).cast(kind)._tree()} for name, kind in types.items()]
         return self._project("cast", [{"with_columns": columns}])
 
+    def explode(self, column: str) -> Rows:
+        """Make a row of each item of the lists in a column; of an empty list, and of one that is missing, none.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> lines = env.from_arrow(pa.table({"line": ["to be or", "not to be"]}))
+        >>> words = lines.select(word=fn.col("line").str.split(" ")).explode("word")
+        >>> counts = words.key_by("word").window(fn.EndOfInput()).agg(n=fn.count()).collect()
+        >>> result = env.execute()
+        >>> sorted((row["word"], row["n"]) for row in counts.to_arrow().to_pylist())
+        [('be', 2), ('not', 1), ('or', 1), ('to', 2)]
+        """
+        self._known("explode", [column])
+        return self._project("explode", [{"explode": column}])
+
     def map_batches(
         self,
         function: Callable[[Any], Any],
@@ -258,6 +275,28 @@ class Rows(OperatorHandle):
     def broadcast(self) -> Rows:
         """Send all rows to every subtask of what follows."""
         return self._by("broadcast")
+
+    def to_objects(self, *, as_dicts: bool = True) -> Stream[Any]:
+        """Make a record of each row, for functions of one record, and for sinks.
+
+        Values become what Python has for them: ``int``, ``float``, ``str``, ``datetime``, ``Decimal``, ...; of
+        nanoseconds whole microseconds are left. Records keep the event time of their rows.
+
+        Parameters
+        ----------
+        as_dicts
+            Whether records are dicts by name of column; else tuples. Default: True.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> records = env.from_arrow(pa.table({"user": ["ann"], "spent": [1.5]})).to_objects().collect()
+        >>> result = env.execute()
+        >>> list(records)
+        [{'user': 'ann', 'spent': 1.5}]
+        """
+        settings = {"to_objects": {"input": self._schema.planned(), "as_dicts": as_dicts}}
+        return Stream(self._env, (Origin(self._add("to_objects", settings)),))
 
     def collect(self) -> CollectedRows:
         """Bring all rows to this process.

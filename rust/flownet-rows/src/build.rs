@@ -89,7 +89,7 @@ fn arriving(task: &TaskSpec) -> Result<Option<Layout>, TaskError> {
         | RowsKind::AssignTimestamps { input, .. }
         | RowsKind::Partial { input, .. }
         | RowsKind::Collect { input } => input,
-        RowsKind::FromArrow { .. } | RowsKind::Aggregate { .. } => return Ok(None),
+        RowsKind::FromArrow { .. } | RowsKind::Aggregate { .. } | RowsKind::ToObjects { .. } => return Ok(None),
     };
     let layout = Layout::new(schema(input)?).map_err(|error| TaskError::Config(error.to_string()))?;
     Ok(Some(layout))
@@ -112,7 +112,10 @@ fn native(
 ) -> Result<Option<Box<dyn Operator<RowsMedium>>>, TaskError> {
     let info = info.clone();
     Ok(Some(match kind {
-        RowsKind::FromArrow { .. } | RowsKind::MapBatches { .. } | RowsKind::Collect { .. } => return Ok(None),
+        RowsKind::FromArrow { .. }
+        | RowsKind::MapBatches { .. }
+        | RowsKind::ToObjects { .. }
+        | RowsKind::Collect { .. } => return Ok(None),
         RowsKind::Project { input, steps } => {
             let steps = Steps::new(&read::<Vec<Step>>(steps)?, schema(input)?);
             Box::new(Project::new(steps.map_err(|error| TaskError::Config(error.to_string()))?, info))

@@ -35,7 +35,7 @@ pub use self::column::Rows;
 pub use self::exit::RowsExit;
 pub use self::key::{KeyHasher, NoKey};
 pub use self::layout::{Layout, UnsupportedType};
-pub use self::medium::{BATCH_ROWS, Flow, OperatorInfo, RowRecord, RowsChain, RowsMedium, TaskThread};
+pub use self::medium::{Arriving, BATCH_ROWS, Flow, OperatorInfo, RowRecord, RowsChain, RowsMedium, TaskThread};
 pub use self::run::{Gather, MalformedRun, RunWriter};
 pub use self::scatter::Scatter;
 pub use self::steps::{Column, Step, StepError, Steps};

@@ -94,10 +94,58 @@ pub trait TaskThread: Send {
     fn leave(&mut self);
 }
 
+/// Rows that arrive in runs, until there are enough of them for a batch, or no more for now.
+#[derive(Debug)]
+pub struct Arriving {
+    plain: Gather,
+    timed: Gather,
+}
+
+impl Arriving {
+    /// Of runs of this layout, with times or without.
+    pub fn new(layout: &Layout) -> Result<Self, TaskError> {
+        let timed = Layout::new(Arc::new(with_times(layout.schema())));
+        let timed = timed.map_err(|error| TaskError::Config(error.to_string()))?;
+        Ok(Self { plain: Gather::new(Arc::new(layout.clone())), timed: Gather::new(Arc::new(timed)) })
+    }
+
+    /// Adds the rows of a record.
+    pub fn push(&mut self, record: &[u8]) -> Result<(), MalformedRun> {
+        match record.split_first() {
+            Some((&WITHOUT_TIMES, run)) => self.plain.push(run),
+            Some((&WITH_TIMES, run)) => self.timed.push(run),
+            _ => Err(MalformedRun::Truncated { missing: 1 }),
+        }
+    }
+
+    /// Some of what was added, if there is any left. Those of one channel come in their order.
+    pub fn take(&mut self) -> Result<Option<RowBatch>, MalformedRun> {
+        if self.timed.rows() > 0 {
+            return Ok(Some(RowBatch::from_times_as_column(self.timed.take()?)));
+        }
+        if self.plain.rows() > 0 {
+            return Ok(Some(RowBatch::new(self.plain.take()?)));
+        }
+        Ok(None)
+    }
+
+    /// Whether there are enough rows for a batch.
+    pub fn is_full(&self) -> bool {
+        self.plain.rows().max(self.timed.rows()) >= BATCH_ROWS
+    }
+
+    /// How many rows a record of these bytes has.
+    pub fn rows(record: &[u8]) -> Option<u64> {
+        let (&kind, run) = record.split_first()?;
+        let (rows, _) = flownet_runtime::varint::take_varint(run).ok()?;
+        (kind <= WITH_TIMES).then_some(rows)
+    }
+}
+
 /// Rows, as one task has them.
 pub struct RowsMedium {
-    /// What arrives, without times and with them; none in a task without inputs of rows.
-    arriving: Option<[Gather; 2]>,
+    /// None in a task without inputs of rows.
+    arriving: Option<Arriving>,
     thread: Option<Box<dyn TaskThread>>,
     has_entered: bool,
 }
@@ -105,12 +153,8 @@ pub struct RowsMedium {
 impl RowsMedium {
     /// Of a task to which rows of this layout come, and which needs this of its thread.
     pub fn new(arriving: Option<&Layout>, thread: Option<Box<dyn TaskThread>>) -> Result<Self, TaskError> {
-        let arriving = arriving.map(|layout| {
-            let timed = Layout::new(Arc::new(with_times(layout.schema())));
-            let timed = timed.map_err(|error| TaskError::Config(error.to_string()))?;
-            Ok::<_, TaskError>([Gather::new(Arc::new(layout.clone())), Gather::new(Arc::new(timed))])
-        });
-        Ok(Self { arriving: arriving.transpose()?, thread, has_entered: false })
+        let arriving = arriving.map(Arriving::new).transpose()?;
+        Ok(Self { arriving, thread, has_entered: false })
     }
 }
 
@@ -152,12 +196,7 @@ impl Medium for RowsMedium {
 
     fn gather(&mut self, bytes: &[u8], info: &OperatorInfo) -> Result<bool, TaskError> {
         let Some(arriving) = &mut self.arriving else { return Ok(false) };
-        let (gather, run) = match bytes.split_first() {
-            Some((&WITHOUT_TIMES, run)) => (&mut arriving[0], run),
-            Some((&WITH_TIMES, run)) => (&mut arriving[1], run),
-            _ => return Err(info.malformed(&MalformedRun::Truncated { missing: 1 })),
-        };
-        gather.push(run).map_err(|error| info.malformed(&error))?;
+        arriving.push(bytes).map_err(|error| info.malformed(&error))?;
         Ok(true)
     }
 
@@ -166,26 +205,17 @@ impl Medium for RowsMedium {
         (): Self::Token<'m>,
         info: &OperatorInfo,
     ) -> Result<Option<Self::Record<'m>>, TaskError> {
-        let Some([plain, timed]) = &mut self.arriving else { return Ok(None) };
-        if timed.rows() > 0 {
-            let batch = timed.take().map_err(|error| info.malformed(&error))?;
-            return Ok(Some(RowRecord::Batch(RowBatch::from_times_as_column(batch))));
-        }
-        if plain.rows() == 0 {
-            return Ok(None);
-        }
-        let batch = plain.take().map_err(|error| info.malformed(&error))?;
-        Ok(Some(RowRecord::Batch(RowBatch::new(batch))))
+        let Some(arriving) = &mut self.arriving else { return Ok(None) };
+        let batch = arriving.take().map_err(|error| info.malformed(&error))?;
+        Ok(batch.map(RowRecord::Batch))
     }
 
     fn has_gathered_enough(&self) -> bool {
-        self.arriving.as_ref().is_some_and(|[plain, timed]| plain.rows().max(timed.rows()) >= BATCH_ROWS)
+        self.arriving.as_ref().is_some_and(Arriving::is_full)
     }
 
     fn rows(&self, bytes: &[u8]) -> Option<u64> {
-        let (&kind, run) = bytes.split_first()?;
-        let (rows, _) = flownet_runtime::varint::take_varint(run).ok()?;
-        (kind <= WITH_TIMES && self.arriving.is_some()).then_some(rows)
+        self.arriving.as_ref().and_then(|_| Arriving::rows(bytes))
     }
 
     fn share<'m>(record: &Self::Record<'m>) -> Self::Record<'m> {

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, BooleanArray};
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_array::{Array, ArrayRef, BooleanArray, ListArray, RecordBatch, UInt32Array};
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use arrow_select::take::take;
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::Operator;
 use flownet_runtime::snapshot::Snapshot;
@@ -14,6 +15,7 @@ use crate::batch::RowBatch;
 use crate::expr::{Bound, EvalError, Expr, ExprError};
 use crate::layout::{Layout, UnsupportedType};
 use crate::medium::{Flow, OperatorInfo, RowRecord, RowsMedium};
+use crate::type_names::type_name;
 
 /// One step, as users say it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,6 +27,8 @@ pub enum Step {
     Select(Vec<Column>),
     /// These beside those that are there, or in the place of one of the same name.
     WithColumns(Vec<Column>),
+    /// A row for each item of the list in this column; none for an empty list, and for one that is not there.
+    Explode(String),
 }
 
 /// A column and what it is made of.
@@ -64,6 +68,14 @@ pub enum StepError {
         /// The name.
         column: String,
     },
+    /// What is no list.
+    #[error("explode: column '{column}' is of type {data_type}, and no list")]
+    NoList {
+        /// The column.
+        column: String,
+        /// Its type.
+        data_type: String,
+    },
     /// No columns at all.
     #[error("{step}: rows need at least one column")]
     Empty {
@@ -91,6 +103,7 @@ pub struct Steps {
 enum BoundStep {
     Filter(Bound),
     Make { columns: Vec<Made>, schema: SchemaRef },
+    Explode { column: usize, schema: SchemaRef },
 }
 
 #[derive(Debug)]
@@ -108,6 +121,7 @@ impl Steps {
         for step in steps {
             bound.push(match step {
                 Step::Filter(expression) => BoundStep::Filter(filter(expression, &schema)?),
+                Step::Explode(column) => explode(column, &schema)?,
                 Step::Select(columns) => make("select", columns, Vec::new(), &schema)?,
                 Step::WithColumns(columns) => {
                     let kept = schema.fields().iter().enumerate();
@@ -115,7 +129,7 @@ impl Steps {
                     make("with_columns", columns, kept, &schema)?
                 }
             });
-            if let Some(BoundStep::Make { schema: made, .. }) = bound.last() {
+            if let Some(BoundStep::Make { schema: made, .. } | BoundStep::Explode { schema: made, .. }) = bound.last() {
                 schema = Arc::clone(made);
             }
         }
@@ -143,6 +157,7 @@ impl Steps {
                     let made: Vec<ArrayRef> = made.collect::<Result<_, _>>()?;
                     batch.with_columns(Arc::clone(schema), made)
                 }
+                BoundStep::Explode { column, schema } => exploded(&batch, *column, schema),
             };
             batch = taken.map_err(|error| EvalError::of_arrow("a step", &error))?;
         }
@@ -157,6 +172,51 @@ fn without_nulls(keep: &ArrayRef) -> BooleanArray {
         None => keep.clone(),
         Some(nulls) => BooleanArray::new(keep.values() & nulls.inner(), None),
     }
+}
+
+fn explode(column: &str, schema: &Schema) -> Result<BoundStep, StepError> {
+    let bound = Expr::Column(column.to_owned()).bind(schema);
+    bound.map_err(|error| StepError::Expression { step: "explode", error })?;
+    let mut fields: Vec<_> = schema.fields().iter().cloned().collect();
+    let at = fields.iter().position(|field| field.name() == column).unwrap_or_default();
+    let DataType::List(item) = fields[at].data_type() else {
+        return Err(StepError::NoList { column: column.to_owned(), data_type: type_name(fields[at].data_type()) });
+    };
+    fields[at] = Arc::new(Field::new(column, item.data_type().clone(), item.is_nullable()));
+    Ok(BoundStep::Explode { column: at, schema: Arc::new(Schema::new(fields)) })
+}
+
+/// The items of all lists that are there. Those lie side by side, but where one that is missing has some.
+fn items_of(lists: &ListArray) -> Result<ArrayRef, ArrowError> {
+    let offsets = lists.value_offsets();
+    let (start, end) = (offsets[0], offsets[lists.len()]);
+    if lists.null_count() == 0 {
+        return Ok(lists.values().slice(start as usize, (end - start) as usize));
+    }
+    let there = (0..lists.len()).filter(|row| lists.is_valid(*row));
+    let items: Vec<u32> = there.flat_map(|row| offsets[row] as u32..offsets[row + 1] as u32).collect();
+    take(lists.values(), &UInt32Array::from(items), None)
+}
+
+/// The items of the lists of a column, and beside each the other values of its row.
+fn exploded(batch: &RowBatch, column: usize, schema: &SchemaRef) -> Result<RowBatch, ArrowError> {
+    let lists = batch.columns.column(column).as_list::<i32>();
+    let offsets = lists.value_offsets();
+    let mut rows = Vec::with_capacity((offsets[lists.len()] - offsets[0]) as usize);
+    for row in (0..lists.len()).filter(|row| lists.is_valid(*row)) {
+        rows.extend(std::iter::repeat_n(row as u32, (offsets[row + 1] - offsets[row]) as usize));
+    }
+    let times =
+        batch.times.as_ref().map(|times| rows.iter().map(|row| times[*row as usize]).collect::<Vec<_>>().into());
+    let (rows, items) = (UInt32Array::from(rows), items_of(lists)?);
+    let columns = batch
+        .columns
+        .columns()
+        .iter()
+        .enumerate()
+        .map(|(at, array)| if at == column { Ok(Arc::clone(&items)) } else { take(array, &rows, None) });
+    let columns = RecordBatch::try_new(Arc::clone(schema), columns.collect::<Result<_, _>>()?)?;
+    Ok(RowBatch { columns, times })
 }
 
 fn filter(expression: &Expr, schema: &Schema) -> Result<Bound, StepError> {

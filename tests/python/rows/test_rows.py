@@ -273,3 +273,35 @@ def test_several_readers_get_all_rows(env: fn.Environment) -> None:
     both = rows.union(rows).collect()
     env.execute(workers=0)
     assert (len(small), len(large), len(both)) == (2, 2, 8)
+
+
+def test_rows_become_objects_of_every_type_with_their_times(workers: int) -> None:
+    env = fn.Environment(parallelism=2)
+    records = env.from_arrow(ALL_TYPES).to_objects().collect()
+    tuples = env.from_arrow(TRADES).to_objects(as_dicts=False).map(lambda row: row[0]).collect()
+    env.execute(workers=workers)
+    assert sorted(records, key=repr) == sorted(ALL_TYPES.to_pylist(), key=repr)
+    assert sorted(tuples) == ["A", "A", "B", "C"]
+
+
+def test_objects_made_of_rows_are_in_the_windows_of_their_time() -> None:
+    env = fn.Environment()
+    clicks = pa.table({"user": ["a", "a", "a"], "ms": [1_000, 2_000, 61_000]})
+    records = env.from_arrow(clicks, event_time="ms").drop("ms").to_objects()
+    collected = records.key_by(lambda row: row["user"]).window(fn.Tumbling("60s")).count().collect()
+    env.execute(workers=0)
+    assert sorted(collected) == [("a", 1), ("a", 2)]
+
+
+def test_lists_are_exploded_into_rows_with_their_times() -> None:
+    env = fn.Environment()
+    lists = pa.table({"ms": [1, 2, 3, 4], "items": [[1, 2], [], None, [None, 3]]})
+    exploded = env.from_arrow(lists, event_time="ms").explode("items")
+    assert exploded.schema == {"ms": "int64", "items": "int64"}
+    per_ms = exploded.key_by("ms").window(fn.Tumbling("1ms")).agg(n=fn.count()).collect()
+    rows = exploded.collect()
+    env.execute(workers=0)
+    assert rows.to_arrow().to_pydict() == {"ms": [1, 1, 4, 4], "items": [1, 2, None, 3]}
+    assert sorted(per_ms.to_arrow()["ms"].to_pylist()) == [1, 4]
+    with pytest.raises(PlanError, match="column 'ms' is of type int64, and no list"):
+        exploded.explode("ms")

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use flownet_rows::{Arriving, Layout};
 use flownet_runtime::iteration::{FeedbackEdges, FeedbackLimits};
 use flownet_runtime::operator::{
     self as runtime, AsOfJoin, Brake, Entry, Interval, IntervalJoin, IterationHead, IterationTail, Kind, Leaving, Link,
@@ -10,8 +11,8 @@ use flownet_runtime::operator::{
 };
 use flownet_runtime::source::RateLimit;
 use flownet_runtime::spec::{
-    Codec, Field, Fold, InputSpec, LineFormat, OperatorKind, OperatorSpec, OutputSpec, Partitioner, Payload, TaskSpec,
-    WindowSpec,
+    Codec, Field, Fold, InputSpec, LineFormat, OperatorKind, OperatorSpec, OutputSpec, Partitioner, Payload, RowsKind,
+    TaskSpec, WindowSpec,
 };
 use flownet_runtime::state::KeyGroupRange;
 use flownet_runtime::watermark::SplitWatermarks;
@@ -34,7 +35,7 @@ use super::operators::{Assigner, Decoded, Filter, FlatMap, Limits, Map, MapAsync
 use super::sinks::{Collect as CollectSink, CustomSink, Lines, Print, WriteFiles};
 use super::sources::{Collection, Iterable, LineDecoder, Pulled, ReadText, Script, SocketText, Splits};
 use crate::codec::{ClassTable, KnownClasses, Pickle, SentClasses};
-use crate::rows::PythonForeign;
+use crate::rows::{PythonForeign, ToObjects};
 
 /// Builds chains of Python operators.
 pub struct PythonChainFactory {
@@ -117,8 +118,19 @@ impl Builder<'_> {
             Ok(Entry { side, keyed: input.is_keyed(), stamps })
         };
         let entries = self.task.inputs.iter().map(entry).collect::<Result<_, TaskError>>()?;
-        let medium = PythonMedium::new(self.known_classes(), self.threads.clone());
+        let medium = PythonMedium::new(self.known_classes(), self.threads.clone()).with_rows(self.arriving_rows()?);
         OperatorChain::new(medium, stages, exits, entries, self.rate_limit())
+    }
+
+    /// What gathers the rows that come to the task, if they are to become objects.
+    fn arriving_rows(&self) -> Result<Option<Arriving>, TaskError> {
+        let Some(OperatorKind::Rows(RowsKind::ToObjects { input, .. })) =
+            self.task.operators.first().map(|head| &head.kind)
+        else {
+            return Ok(None);
+        };
+        let layout = Layout::new(flownet_rows::schema(input)?);
+        Arriving::new(&layout.map_err(|error| TaskError::Config(error.to_string()))?).map(Some)
     }
 
     /// This subtask's part of the rate of the source that heads the chain.
@@ -294,6 +306,9 @@ impl StageBuilder<'_, '_> {
                 Kind::Operator(Box::new(WriteFiles::new(path.to_path(), lines, info)))
             }
             OperatorKind::Sink => Kind::Operator(Box::new(CustomSink::new(self.own_object()?, info))),
+            OperatorKind::Rows(RowsKind::ToObjects { as_dicts, .. }) => {
+                Kind::Operator(Box::new(ToObjects::new(*as_dicts, info)))
+            }
             OperatorKind::Rows(kind) => {
                 // Only the harness of tests asks for it here.
                 let message = format!(

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use flownet_core::CustomEvent;
+use flownet_rows::Arriving;
 use flownet_runtime::operator::{self, Medium};
 use flownet_runtime::{Outputs, TaskError};
 use pyo3::exceptions::PyTypeError;
@@ -11,19 +12,22 @@ use pyo3::types::{PyBytes, PyIterator, PyList, PyString};
 
 use super::attach::{TaskThreads, attached, detached, enter_threads, forget_thread, keep_thread};
 use super::exit::{CLASS_DEFINITION, Exit};
-use super::failure::{OperatorInfo, short_repr};
+use super::failure::{CODEC_ERROR, OperatorInfo, short_repr};
 use super::isolate::{is_immutable, isolate, take_item};
 use crate::codec::{self, KnownClasses, exact};
+use crate::rows::PyRowBatch;
 
 /// The operators of one task.
 pub(crate) type PythonChain = operator::OperatorChain<PythonMedium>;
 
 /// What lies behind a stage, while the interpreter is attached.
-pub(super) type Flow<'a, 'py> = operator::Flow<'a, 'py, PythonMedium>;
+pub(crate) type Flow<'a, 'py> = operator::Flow<'a, 'py, PythonMedium>;
 
 /// The interpreter, as one task has it.
 pub(crate) struct PythonMedium {
     classes: KnownClasses,
+    /// Rows that are to become objects, in a task that they come to.
+    arriving: Option<Arriving>,
     /// Where its thread is listed. None: the thread is the caller's, who has the interpreter already.
     threads: Option<Arc<TaskThreads>>,
     is_open: bool,
@@ -31,7 +35,12 @@ pub(crate) struct PythonMedium {
 
 impl PythonMedium {
     pub(super) fn new(classes: KnownClasses, threads: Option<Arc<TaskThreads>>) -> Self {
-        Self { classes, threads, is_open: false }
+        Self { classes, arriving: None, threads, is_open: false }
+    }
+
+    /// The same, in a task to which rows come in place of objects.
+    pub(super) fn with_rows(self, arriving: Option<Arriving>) -> Self {
+        Self { arriving, ..self }
     }
 }
 
@@ -85,9 +94,30 @@ impl Medium for PythonMedium {
         codec::decode(py, bytes, &self.classes).map_err(|error| info.codec_failed(py, error, None))
     }
 
+    fn gather(&mut self, bytes: &[u8], info: &OperatorInfo) -> Result<bool, TaskError> {
+        let Some(arriving) = &mut self.arriving else { return Ok(false) };
+        arriving.push(bytes).map_err(|error| info.refused(CODEC_ERROR, error.to_string(), None))?;
+        Ok(true)
+    }
+
+    fn gathered<'py>(
+        &mut self,
+        py: Self::Token<'py>,
+        info: &OperatorInfo,
+    ) -> Result<Option<Self::Record<'py>>, TaskError> {
+        let Some(arriving) = &mut self.arriving else { return Ok(None) };
+        let batch = arriving.take().map_err(|error| info.refused(CODEC_ERROR, error.to_string(), None))?;
+        let object = batch.map(|batch| Bound::new(py, PyRowBatch(batch)).map(Bound::into_any)).transpose();
+        object.map_err(|error| info.failed(py, &error, None))
+    }
+
+    fn has_gathered_enough(&self) -> bool {
+        self.arriving.as_ref().is_some_and(Arriving::is_full)
+    }
+
     #[inline]
     fn rows(&self, bytes: &[u8]) -> Option<u64> {
-        codec::array_rows(bytes, &self.classes)
+        if self.arriving.is_some() { Arriving::rows(bytes) } else { codec::array_rows(bytes, &self.classes) }
     }
 
     #[inline]

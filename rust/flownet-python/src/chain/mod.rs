@@ -35,5 +35,5 @@ pub use build::PythonChainFactory;
 pub use context::{PyProcessContext, PyTaskContext, PyTriggerContext, PyWindowContext};
 pub(crate) use failure::{CALL_TIMEOUT_ERROR, CODEC_ERROR, OperatorInfo, RETRACTION_ERROR, seconds_in};
 pub(crate) use keyed::take_number_object;
-pub(crate) use medium::PythonChain;
+pub(crate) use medium::{Flow, PythonChain, PythonMedium};
 pub use objects::Objects;

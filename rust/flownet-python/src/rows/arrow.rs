@@ -8,6 +8,7 @@ use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
 use arrow_array::{Array, RecordBatch, RecordBatchIterator, RecordBatchReader, StructArray};
 use arrow_schema::ffi::FFI_ArrowSchema;
 use arrow_schema::{ArrowError, Schema, SchemaRef};
+use flownet_rows::RowBatch;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -109,18 +110,18 @@ impl PyRowSchema {
 
 /// Some rows, as they came to this process.
 #[pyclass(frozen, name = "RowBatch", module = "flownet._flownet")]
-pub(crate) struct PyRowBatch(pub(super) RecordBatch);
+pub(crate) struct PyRowBatch(pub(crate) RowBatch);
 
 #[pymethods]
 impl PyRowBatch {
     fn __len__(&self) -> usize {
-        self.0.num_rows()
+        self.0.len()
     }
 
     /// Names and types of the columns.
     #[getter]
     fn schema(&self) -> PyRowSchema {
-        PyRowSchema(self.0.schema())
+        PyRowSchema(self.0.columns.schema())
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
@@ -135,7 +136,7 @@ impl PyRowBatch {
     ) -> PyResult<Bound<'py, PyTuple>> {
         // Rows have one representation; who asks for another gets this one, as the interface allows.
         drop(requested_schema);
-        let array = StructArray::from(self.0.clone());
+        let array = StructArray::from(self.0.columns.clone());
         let (array, _) = to_ffi(&array.to_data()).map_err(arrow_error)?;
         let schema = self.__arrow_c_schema__(py)?;
         PyTuple::new(py, [schema, PyCapsule::new_with_value(py, array, ARRAY)?])

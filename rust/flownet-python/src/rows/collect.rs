@@ -26,7 +26,7 @@ impl Operator<RowsMedium> for Collect {
     fn process<'m>(&mut self, record: RowRecord, _: &mut Flow<'_, 'm>) -> Result<(), TaskError> {
         let batch = record.into_batch()?;
         Python::attach(|py| {
-            let appended = self.target.bind(py).call_method1(intern!(py, "append"), (PyRowBatch(batch.columns),));
+            let appended = self.target.bind(py).call_method1(intern!(py, "append"), (PyRowBatch(batch),));
             appended.map(drop).map_err(|error| self.info.failed(py, &error, None))
         })
     }

@@ -30,7 +30,11 @@ impl MapBatches {
     fn call(&self, batch: RecordBatch) -> Result<RecordBatch, TaskError> {
         let (rows, schema) = (batch.num_rows(), batch.schema());
         let returned = Python::attach(|py| {
-            let called = self.function.bind(py).call1((PyRowBatch(batch),)).and_then(|returned| batches_of(&returned));
+            let called = self
+                .function
+                .bind(py)
+                .call1((PyRowBatch(RowBatch::new(batch)),))
+                .and_then(|returned| batches_of(&returned));
             called.map_err(|error| self.info.failed(py, &error, None))
         })?;
         let refused = |message: String| {
@@ -71,6 +75,6 @@ impl Operator<RowsMedium> for MapBatches {
 
 /// The schema that a function gives when it is called with no rows.
 pub(super) fn tried(function: &Bound<'_, PyAny>, input: &SchemaRef) -> PyResult<SchemaRef> {
-    let empty = PyRowBatch(RecordBatch::new_empty(Arc::clone(input)));
+    let empty = PyRowBatch(RowBatch::new(RecordBatch::new_empty(Arc::clone(input))));
     schema_of(&function.call1((empty,))?)
 }

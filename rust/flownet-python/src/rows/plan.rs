@@ -107,7 +107,7 @@ pub(crate) fn rows_of<'py>(
     let mut all = Vec::with_capacity(batches.len());
     for batch in batches {
         match batch.cast::<PyRowBatch>() {
-            Ok(batch) => all.push(batch.get().0.clone()),
+            Ok(batch) => all.push(batch.get().0.columns.clone()),
             Err(_) => all.extend(batches_of(&batch)?),
         }
     }

@@ -37,7 +37,7 @@ pub(crate) struct Count(u64);
 
 impl Cell for Count {
     fn merge(&mut self, later: Self) {
-        self.0 += later.0;
+        self.0 = self.0.saturating_add(later.0);
     }
 
     fn write(&self, out: &mut Vec<u8>) {
@@ -178,7 +178,7 @@ impl Sum for SumFloat {
 impl<S: Sum> Cell for Mean<S> {
     fn merge(&mut self, later: Self) {
         self.sum.merge(later.sum);
-        self.count += later.count;
+        self.count = self.count.saturating_add(later.count);
     }
 
     fn write(&self, out: &mut Vec<u8>) {
@@ -221,7 +221,7 @@ impl<const ROOT: bool> Cell for Spread<ROOT> {
         let (apart, all) = (later.mean - self.mean, one + other);
         self.mean += apart * other / all;
         self.squares += later.squares + apart * apart * one * other / all;
-        self.count += later.count;
+        self.count = self.count.saturating_add(later.count);
     }
 
     fn write(&self, out: &mut Vec<u8>) {
@@ -457,7 +457,7 @@ impl<const LAST: bool> Takes<&[u8]> for Edge<Box<[u8]>, LAST> {
 
 /// Appends how many rows a value stands for: as an odd number, so that no value begins as a key in another form does.
 pub(crate) fn put_rows(out: &mut Vec<u8>, rows: u64) {
-    put_varint(out, rows << 1 | 1);
+    put_varint(out, (rows << 1) | 1);
 }
 
 /// Takes that off the front.

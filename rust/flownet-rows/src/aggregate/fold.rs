@@ -64,7 +64,7 @@ impl AggregateFold {
     /// What two values come to; none: one of them is none.
     fn merged(&self, mut one: &[u8], mut later: &[u8]) -> Option<Vec<u8>> {
         let mut out = Vec::with_capacity(one.len().max(later.len()) + 2);
-        put_rows(&mut out, take_rows(&mut one)? + take_rows(&mut later)?);
+        put_rows(&mut out, take_rows(&mut one)?.saturating_add(take_rows(&mut later)?));
         for aggregate in &self.aggregates {
             aggregate.one().merge(&mut one, &mut later, &mut out)?;
         }
@@ -240,5 +240,164 @@ impl Calls<RowsMedium> for NoCalls {
 
     fn open(&mut self, (): (), _: &TaskContext) -> Result<(), TaskError> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::Float64Type;
+    use arrow_array::{Float64Array, Int64Array, StringArray};
+    use arrow_schema::{DataType, Field};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::aggregate::function::{Function, Times};
+    use crate::aggregate::group::{Columns, Groups, row_by_row};
+    use crate::aggregate::key::KeyColumns;
+    use crate::expr::Expr;
+
+    const FUNCTIONS: [Function; 9] = [
+        Function::Count,
+        Function::Sum,
+        Function::Mean,
+        Function::Min,
+        Function::Max,
+        Function::First,
+        Function::Last,
+        Function::Var,
+        Function::Std,
+    ];
+
+    fn schema() -> Schema {
+        let fields = [("key", DataType::Utf8), ("i", DataType::Int64), ("x", DataType::Float64), ("s", DataType::Utf8)];
+        Schema::new(fields.map(|(name, data_type)| Field::new(name, data_type, true)).to_vec())
+    }
+
+    fn aggregates() -> Vec<Aggregate> {
+        let of = |function: Function, column: &str| {
+            let (name, input) = (format!("{}_{column}", function.name()), Some(Expr::Column(column.into())));
+            Aggregate { name, function, input }
+        };
+        let numbers = ["i", "x"].into_iter().flat_map(|column| FUNCTIONS.map(|function| of(function, column)));
+        let texts = [Function::Count, Function::Min, Function::Max, Function::First, Function::Last];
+        numbers.chain(texts.map(|function| of(function, "s"))).collect()
+    }
+
+    fn fold() -> AggregateFold {
+        let info = OperatorInfo { operator: "agg".into(), subtask: 0, parallelism: 1 };
+        AggregateFold::new(&schema(), &["key".to_owned()], &aggregates(), None, info).unwrap()
+    }
+
+    type Row = (Option<String>, Option<i64>, Option<f64>, Option<String>, i64);
+
+    fn rows() -> impl Strategy<Value = Vec<Row>> {
+        let row = (
+            proptest::option::of("[ab]?"),
+            proptest::option::of(-1000i64..1000),
+            proptest::option::of(-1e6..1e6),
+            proptest::option::of("[a-c]{0,3}"),
+            0i64..1_000_000,
+        );
+        // No two of one time: of these nobody says who is first.
+        proptest::collection::vec(row, 0..40).prop_map(|mut rows| {
+            (0..).zip(&mut rows).for_each(|(at, row)| row.4 = row.4 * 64 + at);
+            rows
+        })
+    }
+
+    fn batch(rows: &[Row]) -> (RecordBatch, Vec<i64>) {
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(rows.iter().map(|row| row.0.as_deref()).collect::<StringArray>()),
+            Arc::new(rows.iter().map(|row| row.1).collect::<Int64Array>()),
+            Arc::new(rows.iter().map(|row| row.2).collect::<Float64Array>()),
+            Arc::new(rows.iter().map(|row| row.3.as_deref()).collect::<StringArray>()),
+        ];
+        let batch = RecordBatch::try_new(Arc::new(schema()), columns).unwrap();
+        (batch, rows.iter().map(|row| row.4).collect())
+    }
+
+    fn columns(batch: &RecordBatch, aggregates: &[Aggregation]) -> Columns {
+        let keys = KeyColumns::new(&schema(), &["key".to_owned()]).unwrap().of(batch).unwrap();
+        Columns { keys, inputs: aggregates.iter().map(|aggregate| aggregate.values(batch).unwrap()).collect() }
+    }
+
+    /// What values come to, by key, behind the exchange.
+    fn put_together(fold: &AggregateFold, parts: Vec<crate::aggregate::Parts>) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut values = std::collections::BTreeMap::<Vec<u8>, Vec<u8>>::new();
+        for part in parts.iter().flat_map(crate::aggregate::Parts::iter) {
+            assert!(fold.add(values.entry(part.key.to_vec()).or_default(), part.value));
+        }
+        values.into_iter().collect()
+    }
+
+    fn result(fold: &mut AggregateFold, values: &[(Vec<u8>, Vec<u8>)]) -> RecordBatch {
+        for (key, value) in values {
+            fold.append(None, key, value, NO_TIMESTAMP).unwrap();
+        }
+        fold.results.take(&Arc::clone(&fold.schema)).unwrap().columns
+    }
+
+    proptest! {
+        #[test]
+        fn it_does_not_matter_how_rows_were_put_together(rows in rows(), cut in 0usize..40) {
+            let aggregations: Arc<[_]> =
+                aggregates().iter().map(|aggregate| Aggregation::new(aggregate, &schema()).unwrap()).collect();
+            let (batch, times) = batch(&rows);
+            let columns = columns(&batch, &aggregations);
+            let mut one_by_one = Vec::new();
+            row_by_row::<()>(&aggregations, &columns, (rows.len(), Some(&times)), |parts| {
+                one_by_one.push(parts);
+                Ok(())
+            }).unwrap();
+            let (cut, mut groups) = (cut.min(rows.len()), Groups::new(&aggregations));
+            let mut in_groups = Vec::new();
+            // The second part first: their order does not count.
+            for (start, end) in [(cut, rows.len()), (0, cut)] {
+                groups.add(&columns, start, end - start, Times(Some(&times[start..end])));
+                groups.drain::<()>(0, |parts| { in_groups.push(parts); Ok(()) }).unwrap();
+            }
+            let mut fold = fold();
+            let (one, other) = (put_together(&fold, one_by_one), put_together(&fold, in_groups));
+            let (one, other) = (result(&mut fold, &one), result(&mut fold, &other));
+            for (at, field) in fold.schema.fields().iter().enumerate() {
+                let (one, other) = (one.column(at), other.column(at));
+                if *field.data_type() != DataType::Float64 {
+                    prop_assert_eq!(one, other, "{}", field.name());
+                    continue;
+                }
+                let (one, other) = (one.as_primitive::<Float64Type>(), other.as_primitive::<Float64Type>());
+                for (one, other) in one.iter().zip(other) {
+                    let is_near = one.zip(other).is_none_or(|(one, other)| (one - other).abs() <= 1e-6 * (1.0 + one.abs()));
+                    prop_assert!(one.is_some() == other.is_some() && is_near, "{}: {one:?} {other:?}", field.name());
+                }
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_a_part_or_an_error(key: Vec<u8>, one: Vec<u8>, other: Vec<u8>) {
+            let mut fold = fold();
+            let mut value = Vec::new();
+            let _ = (fold.add(&mut value, &one), fold.add(&mut value, &other));
+            let _ = fold.append(None, &key, &value, NO_TIMESTAMP);
+        }
+
+        #[test]
+        fn a_part_that_is_changed_anywhere_is_a_part_or_an_error(rows in rows(), at: usize, to: u8) {
+            let aggregations: Arc<[_]> =
+                aggregates().iter().map(|aggregate| Aggregation::new(aggregate, &schema()).unwrap()).collect();
+            let (batch, times) = batch(&rows);
+            let mut groups = Groups::new(&aggregations);
+            groups.add(&columns(&batch, &aggregations), 0, rows.len(), Times(Some(&times)));
+            let mut fold = fold();
+            for part in groups.parts(0).iter() {
+                let mut changed = part.value.to_vec();
+                let at = at % changed.len();
+                changed[at] = to;
+                let mut value = part.value.to_vec();
+                let _ = fold.add(&mut value, &changed);
+                let _ = fold.append(None, part.key, &changed, NO_TIMESTAMP);
+            }
+        }
     }
 }

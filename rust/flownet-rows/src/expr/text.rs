@@ -131,10 +131,17 @@ fn made(texts: &StringArray, make: impl Fn(&str, &mut String)) -> ArrayRef {
 }
 
 fn split(texts: &StringArray, by: &str) -> ArrayRef {
-    let mut builder = ListBuilder::new(StringBuilder::new());
+    let finder = memchr::memmem::Finder::new(by);
+    let values = StringBuilder::with_capacity(texts.len(), texts.value_data().len());
+    let mut builder = ListBuilder::new(values);
     for text in texts {
         if let Some(text) = text {
-            text.split(by).for_each(|part| builder.values().append_value(part));
+            let mut start = 0;
+            for end in finder.find_iter(text.as_bytes()) {
+                builder.values().append_value(&text[start..end]);
+                start = end + by.len();
+            }
+            builder.values().append_value(&text[start..]);
         }
         builder.append(text.is_some());
     }

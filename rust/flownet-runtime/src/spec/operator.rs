@@ -325,9 +325,9 @@ impl OperatorKind {
         }
     }
 
-    /// Whether records are objects to it. Those that are rows come and go in other bytes, and share no task with them.
+    /// Whether it works on objects. Those that work on rows get them in other bytes, and share no task with these.
     pub fn takes_objects(&self) -> bool {
-        !matches!(self, Self::Rows(_))
+        if let Self::Rows(kind) = self { kind.takes_objects() } else { true }
     }
 
     /// Whether what it keeps by key may lie on disk where the job says so.

@@ -72,6 +72,14 @@ pub enum RowsKind {
         #[serde(default)]
         window: Option<WindowSpec>,
     },
+    /// Rows become records that are objects.
+    ToObjects {
+        /// Of what comes.
+        input: Value,
+        /// Whether they are dicts; else tuples. Default: true.
+        #[serde(default = "yes")]
+        as_dicts: bool,
+    },
     /// Sink: to the process of the caller.
     Collect {
         /// Of what comes.
@@ -79,7 +87,16 @@ pub enum RowsKind {
     },
 }
 
+fn yes() -> bool {
+    true
+}
+
 impl RowsKind {
+    /// Whether it is at home among operators on objects, though rows come to it.
+    pub(super) fn takes_objects(&self) -> bool {
+        matches!(self, Self::ToObjects { .. })
+    }
+
     /// What users call it.
     pub fn name(&self) -> &'static str {
         match self {
@@ -89,6 +106,7 @@ impl RowsKind {
             Self::AssignTimestamps { .. } => "assign_timestamps",
             Self::Partial { .. } => "partial agg",
             Self::Aggregate { .. } => "agg",
+            Self::ToObjects { .. } => "to_objects",
             Self::Collect { .. } => "collect",
         }
     }
