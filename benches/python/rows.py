@@ -95,7 +95,9 @@ class Parts:
     def rows(self, env: fn.Environment, event_time: str | None = None) -> fn.Rows:
         """Read each in a subtask of its own."""
         make = lambda subtask, _: self.tables[subtask]  # noqa: E731
-        return env.from_arrow(make, schema=self.tables[0].schema, event_time=event_time)
+        return env.from_arrow(
+            lambda subtask, _: self.tables[subtask], schema=self.tables[0].schema, event_time=event_time
+        )
 
 
 def by_window(rows: fn.Rows, window: Any) -> fn.CollectedRows:
@@ -168,7 +170,7 @@ def round_of(options: argparse.Namespace) -> list[tuple[str, int, Callable[[], o
         split = text.rows(env).select(word=fn.col("line").str.split(" ")).explode("word")
         return split.key_by("word").window(fn.EndOfInput()).agg(n=fn.count()).collect()
 
-    jobs = [
+    jobs: list[tuple[str, int, Callable[[], Callable[[], object]]]] = [
         ("filter", rows, lambda: job(lambda env: filtered(parts.rows(env)))),
         ("windows", rows, lambda: job(lambda env: by_window(parts.rows(env, "ms"), second))),
         ("polars", rows, lambda: lambda: of_polars(frame)),

@@ -31,7 +31,7 @@ ALL_TYPES = pa.table(
         "fixed": pa.array([b"1234", None, b"5678"], pa.binary(4)),
         "day": pa.array([1, None, -1], pa.date32()),
         "clock": pa.array([1, None, 2], pa.time64("us")),
-        "naive": pa.array([1, None, -1], pa.timestamp("ns")),
+        "naive": pa.array([1000, None, -1000], pa.timestamp("ns")),
         "zoned": pa.array([1, None, -1], pa.timestamp("ms", "Europe/Berlin")),
         "span": pa.array([1, None, 2], pa.duration("s")),
         "decimal": pa.array([1, None, 2], pa.decimal128(12, 2)),
@@ -305,3 +305,11 @@ def test_lists_are_exploded_into_rows_with_their_times() -> None:
     assert sorted(per_ms.to_arrow()["ms"].to_pylist()) == [1, 4]
     with pytest.raises(PlanError, match="column 'ms' is of type int64, and no list"):
         exploded.explode("ms")
+
+
+def test_of_nanoseconds_whole_microseconds_are_left() -> None:
+    env = fn.Environment()
+    times = pa.table({"when": pa.array([1999, -1], pa.timestamp("ns"))})
+    records = env.from_arrow(times).to_objects(as_dicts=False).collect()
+    env.execute(workers=0)
+    assert list(records) == [(datetime(1970, 1, 1, 0, 0, 0, 1),), (datetime(1969, 12, 31, 23, 59, 59, 999_999),)]

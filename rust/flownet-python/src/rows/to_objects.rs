@@ -163,6 +163,11 @@ const DAYS_TO_1970: i64 = 719_163;
 
 /// Times and spans as numbers; of nanoseconds, of which Python has no objects, whole microseconds.
 fn microseconds(array: &ArrayRef) -> PyResult<ArrayRef> {
+    if let DataType::Timestamp(TimeUnit::Nanosecond, _) | DataType::Duration(TimeUnit::Nanosecond) = array.data_type() {
+        let numbers = cast(array, &DataType::Int64).map_err(arrow_error)?;
+        let whole = numbers.as_primitive::<Int64Type>().unary::<_, Int64Type>(|value| value.div_euclid(1000));
+        return Ok(Arc::new(whole));
+    }
     let to = match array.data_type() {
         DataType::Timestamp(_, zone) => DataType::Timestamp(TimeUnit::Microsecond, zone.clone()),
         _ => DataType::Duration(TimeUnit::Microsecond),
