@@ -94,7 +94,6 @@ class Parts:
 
     def rows(self, env: fn.Environment, event_time: str | None = None) -> fn.Rows:
         """Read each in a subtask of its own."""
-        make = lambda subtask, _: self.tables[subtask]  # noqa: E731
         return env.from_arrow(
             lambda subtask, _: self.tables[subtask], schema=self.tables[0].schema, event_time=event_time
         )
