@@ -88,3 +88,32 @@ def test_components_are_found_in_a_file_of_pairs(python: Python, tmp_path: Path)
         "('eve', 'eve')",
         "('fay', 'eve')",
     ]
+
+
+def test_vwap_is_that_of_polars(python: Python, tmp_path: Path) -> None:
+    import polars as pl
+
+    ticks = pl.DataFrame(
+        {
+            "symbol": [f"S{number % 7}" for number in range(5000)],
+            "price": [100 + number % 13 / 4 for number in range(5000)],
+            "size": [number % 11 for number in range(5000)],
+            "time": pl.Series([1_700_000_000_000 + 3 * number for number in range(5000)]).cast(
+                pl.Datetime("ms", "UTC")
+            ),
+        }
+    )
+    (tmp_path / "ticks").mkdir()
+    for number in range(3):
+        ticks[number::3].write_parquet(tmp_path / "ticks" / f"{number}.parquet")
+    finished = python(str(EXAMPLES / "vwap.py"), "ticks")
+    assert finished.returncode == 0, finished.stderr
+    sized = ticks.filter(pl.col("size") > 0).with_columns(second=pl.col("time").dt.truncate("1s"))
+    worth = (pl.col("price") * pl.col("size")).sum()
+    expected = sized.group_by("symbol", "second").agg(
+        vwap=worth / pl.col("size").sum(), size=pl.col("size").sum(), n=pl.len()
+    )
+    assert sorted(line.split("> ")[-1] for line in finished.stdout.splitlines()) == sorted(
+        f"{row['second']:%H:%M:%S} {row['symbol']} {row['vwap']:.4f} {row['size']} {row['n']}"
+        for row in expected.iter_rows(named=True)
+    )

@@ -6,8 +6,11 @@ import itertools
 import re
 import subprocess
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 import flownet as fn
@@ -20,6 +23,8 @@ README = (Path(__file__).parents[2] / "README.md").read_text()
 def test_python_blocks_run(python: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path, block: str) -> None:
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "a.log").write_text("to be or not to be\n")
+    ticks = {"symbol": ["A", "B"], "price": [1.0, 2.0], "size": [3, 4], "time": [datetime(2024, 1, 1)] * 2}
+    pyarrow.parquet.write_table(pyarrow.table(ticks), tmp_path / "ticks.parquet")
     (tmp_path / "script.py").write_text(block)
     finished = python("script.py")
     assert (finished.returncode, finished.stderr) == (0, "")
