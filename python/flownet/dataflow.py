@@ -300,8 +300,8 @@ _MAY_END = frozenset({"collect", "print", "sink", "write_files", "process", "pro
 
 
 def _subtasks(node: Node, parallelism: int, workers: int) -> int:
-    if (source := _source_of_times(node)) is not None and node.parallelism is None:
-        return _subtasks(source, parallelism, workers)
+    if (leader := _source_of_times(node) or _behind(node)) is not None and node.parallelism is None:
+        return _subtasks(leader, parallelism, workers)
     if node.other_end is not None and node.parallelism is None:
         return node.other_end.parallelism or parallelism
     return max(1, workers) if node.host_input is not None else node.parallelism or parallelism
@@ -318,6 +318,15 @@ def _source_of_times(node: Node) -> Node | None:
         return None
     (origin,) = node.inputs
     return origin.node if not origin.node.inputs and origin.partitioner is None else None
+
+
+def _behind(node: Node) -> Node | None:
+    """Find the operator whose rows a part of an aggregation puts together where they are: it has as many subtasks."""
+    if node.role != "partial" or len(node.inputs) != 1:
+        return None
+    (origin,) = node.inputs
+    # What runs once by nature leaves the work to others.
+    return origin.node if origin.node.is_parallel and origin.partitioner is None else None
 
 
 def _natural(origin: Origin, source_subtasks: int, target_subtasks: int) -> PartitionerName:

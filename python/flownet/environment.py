@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from .job import Job, JobResult
     from .repeatable import Source
+    from .rows.expressions import Expr
     from .rows.stream import SchemaLike
     from .testing.script import Step
 
@@ -433,6 +434,52 @@ class Environment:
         >>> rows = env.from_numpy(np.array([(1, 2.5)], dtype=[("user", "i8"), ("spent", "f8")]))
         """
         return self._rows(rows_sources.from_numpy(self._dataflow, array), event_time, delay)
+
+    def read_parquet(
+        self,
+        paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+        *,
+        columns: Iterable[str] | None = None,
+        filter: Expr | None = None,
+        event_time: str | None = None,
+        delay: str | timedelta = "0s",
+    ) -> Rows:
+        """Start from the rows of Parquet files, which the subtasks share: by row groups, of many files by files.
+
+        Parameters
+        ----------
+        paths
+            Files, and folders, of which all ``*.parquet`` are read. Listed here, once. pyarrow has to be installed,
+            where workers are too. Files have the columns of the first one.
+        columns
+            The columns that are read. Default: None, all.
+        filter
+            As `Rows.filter`. Row groups of which statistics say that no row is wanted are not read: by comparisons of
+            a column with a written number or text, joined by ``&`` and ``|``. Default: None, all rows.
+        event_time, delay
+            As of `from_arrow`.
+
+        Raises
+        ------
+        InputError
+            There is no such file or folder, no file in it, or the first one is not one of Parquet.
+        PlanError
+            There is no such column, or it has a type that rows cannot have.
+
+        Examples
+        --------
+        >>> import pyarrow as pa, pyarrow.parquet as pq, tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> pq.write_table(pa.table({"user": ["ann", "bob"], "spent": [3, 5]}), f"{folder}/a.parquet")
+        >>> rows = env.read_parquet(folder, columns=["spent"], filter=fn.col("spent") > 3).collect()
+        >>> result = env.execute()
+        >>> rows.to_arrow().to_pylist()
+        [{'spent': 5}]
+        """
+        source = rows_sources.read_parquet(self._dataflow, paths, columns, filter)
+        rows = self._rows(source, None, delay)
+        wanted = rows if filter is None else rows.filter(filter)
+        return wanted if event_time is None else wanted.assign_timestamps(event_time, delay=delay)
 
     def read_text(
         self,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .. import _flownet
 from ..dataflow import Dataflow, Node
 from ..errors import PlanError
+from .expressions import Expr
+from .parquet import Paths, parquet_parts
 
 if TYPE_CHECKING:
     from .stream import SchemaLike
@@ -59,6 +61,17 @@ def _schema_of(name: str, given: Any) -> _flownet.RowSchema:
         return _flownet.rows_schema(given)
     except (ValueError, TypeError) as error:
         raise PlanError(f"{name}: {error}") from error
+
+
+def read_parquet(
+    dataflow: Dataflow, paths: Paths, columns: Iterable[str] | None, kept: Expr | None
+) -> tuple[Node, _flownet.RowSchema]:
+    """Add a source of the rows of Parquet files."""
+    if kept is not None and not isinstance(kept, Expr):
+        raise PlanError(f'read_parquet(filter=...) takes an expression such as fn.col("price") > 3, not {kept!r:.60}')
+    parts, schema = parquet_parts(paths, columns, kept)
+    settings = {"from_arrow": {"schema": schema.planned(), "makes_its_own": True, "repeatable": True}}
+    return dataflow.add("rows", name="read_parquet", settings=settings, function=parts), schema
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,31 @@ class Rows(OperatorHandle):
         columns = [f"  {name:<{width}}  {kind}{'' if nullable else ' not null'}" for name, kind, nullable in fields]
         return "\n".join([f"Rows from {', '.join(origin.node.name for origin in self._origins)}", *columns])
 
+    def uid(self, uid: str) -> Rows:
+        """Give the operator a name that stays when the dataflow around it changes.
+
+        Parameters
+        ----------
+        uid
+            Unique in the dataflow. What an aggregation does in front of the exchange is called ``"<uid>/partial"``.
+
+        Raises
+        ------
+        DuplicateUidError
+            Another operator of this environment has the uid.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> users = env.from_arrow(pa.table({"user": ["a"]})).uid("users")
+        >>> counts = users.key_by("user").agg(n=fn.count()).uid("counts")
+        """
+        super().uid(uid)
+        (origin,) = self._origins
+        if origin.node.role == "aggregate":
+            self._env._dataflow.set_uid(origin.node.inputs[0].node, f"{uid}/partial")
+        return self
+
     @property
     def schema(self) -> dict[str, str]:
         """Names and types of the columns, in their order."""

@@ -58,6 +58,7 @@ MAY_IMPORT_EXTENSION = {
     "graph",
     "kept_state",
     "rows.collected",
+    "rows.parquet",
     "rows.sources",
     "rows.stream",
     "spark.member",

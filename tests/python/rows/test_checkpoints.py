@@ -94,6 +94,29 @@ def test_rows_go_on_with_another_parallelism(parallelism: int, tmp_path: Path) -
     assert found_in(before) | found_in(collected) == EXPECTED
 
 
+def test_a_savepoint_is_gone_on_from_by_another_dataflow(tmp_path: Path) -> None:
+    def job(storage: str, **begin: Any) -> tuple[fn.Environment, fn.CollectedRows]:
+        env = fn.Environment(parallelism=2)
+        env.enable_checkpointing("50ms", storage=tmp_path / storage, **begin)
+        rows = env.from_arrow(Half(), schema={"key": "int64", "ms": "int64", "n": "int64"}).uid("numbers")
+        if begin:
+            rows = rows.filter(fn.col("n") >= 0)
+        results = rows.key_by("key").window(fn.EndOfInput()).agg(total=fn.sum("n"), count=fn.count()).uid("sums")
+        return env, results.collect()
+
+    env, _ = job("before")
+    with env.execute_async() as running:
+        while running.status().checkpoints_made < 3:
+            pass
+        running.savepoint(tmp_path / "saved")
+        running.stop(drain=False)
+        running.wait()
+    env, collected = job("after", restore_from=tmp_path / "saved")
+    env.execute()
+    found = {row["key"]: (row["total"], row["count"]) for row in collected.to_arrow().to_pylist()}
+    assert found == {key: (sum(range(key, ROWS, 100)), ROWS // 100) for key in range(100)}
+
+
 def test_a_source_of_functions_goes_on_with_the_parallelism_that_it_had(tmp_path: Path) -> None:
     def job(parallelism: int) -> fn.Environment:
         env = fn.Environment()

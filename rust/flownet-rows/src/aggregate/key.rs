@@ -2,10 +2,11 @@
 
 use std::hash::BuildHasher;
 
-use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{ArrowError, DataType, Schema};
 use flownet_runtime::canonical;
-use flownet_runtime::varint::{take_varint, unzigzag};
+use flownet_runtime::varint::{put_varint, take_varint, unzigzag};
 use hashbrown::hash_table::{Entry, HashTable};
 
 use crate::key::{NoKey, place, put_value};
@@ -22,6 +23,8 @@ pub(super) struct KeyColumns {
 pub(super) enum Keys {
     /// One column of integers.
     Ints(Int64Array),
+    /// One column of texts.
+    Texts(StringArray),
     /// Anything.
     Any(Vec<ArrayRef>),
 }
@@ -48,6 +51,11 @@ impl KeyColumns {
         {
             return Ok(Keys::Ints(values));
         }
+        if let [column] = self.columns[..]
+            && let Some(texts) = batch.column(column).as_string_opt::<i32>()
+        {
+            return Ok(Keys::Texts(texts.clone()));
+        }
         Ok(Keys::Any(self.columns.iter().map(|column| batch.column(*column).clone()).collect()))
     }
 }
@@ -57,7 +65,8 @@ impl KeyColumns {
 pub(super) struct KeyTable {
     ints: HashTable<(i64, u32)>,
     null: Option<u32>,
-    texts: HashTable<u32>,
+    /// All other keys: the hash of what they were found by, and their number.
+    others: HashTable<(u64, u32)>,
     /// Canonical bytes of all keys, one behind the other.
     bytes: Vec<u8>,
     ends: Vec<u32>,
@@ -73,7 +82,7 @@ impl KeyTable {
     pub(super) fn clear(&mut self) {
         self.ints.clear();
         self.null = None;
-        self.texts.clear();
+        self.others.clear();
         self.bytes.clear();
         self.ends.clear();
     }
@@ -99,6 +108,9 @@ impl KeyTable {
                     out.push(group);
                 }
             }
+            Keys::Texts(texts) => out.extend((start..start + rows).map(|row| {
+                if texts.is_null(row) { self.group_of_null() } else { self.group_of_text(texts.value(row).as_bytes()) }
+            })),
             Keys::Any(columns) => out.extend((start..start + rows).map(|row| self.group_of_row(columns, row))),
         }
     }
@@ -127,29 +139,59 @@ impl KeyTable {
         })
     }
 
+    /// By what the texts are: in front of each, its canonical form has its length.
+    #[inline]
+    fn group_of_text(&mut self, text: &[u8]) -> u32 {
+        let hash = self.hasher.hash_one(text);
+        self.group_of_hash(
+            hash,
+            |key| key.ends_with(text) && key.len() == text_bytes(text.len()),
+            |bytes| {
+                canonical::put_text(bytes, text);
+            },
+        )
+    }
+
     fn group_of_row(&mut self, columns: &[ArrayRef], row: usize) -> u32 {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
         put_key(columns, row, &mut scratch);
-        let Self { texts, bytes, ends, hasher, .. } = self;
+        let hash = self.hasher.hash_one(&scratch[..]);
+        let group = self.group_of_hash(hash, |key| key == &scratch[..], |bytes| bytes.extend_from_slice(&scratch));
+        self.scratch = scratch;
+        group
+    }
+
+    /// The key of this hash that is the one wanted; else it is put behind the others.
+    #[inline]
+    fn group_of_hash(&mut self, hash: u64, is_it: impl Fn(&[u8]) -> bool, put: impl FnOnce(&mut Vec<u8>)) -> u32 {
+        let Self { others, bytes, ends, .. } = self;
         let key_of = |group: u32| {
             let start = group.checked_sub(1).map_or(0, |before| ends[before as usize] as usize);
             &bytes[start..ends[group as usize] as usize]
         };
-        let hash = hasher.hash_one(&scratch[..]);
-        let found = texts.entry(hash, |group| key_of(*group) == &scratch[..], |group| hasher.hash_one(key_of(*group)));
-        let group = match found {
-            Entry::Occupied(entry) => *entry.get(),
+        match others.entry(hash, |(of, group)| *of == hash && is_it(key_of(*group)), |(of, _)| *of) {
+            Entry::Occupied(entry) => entry.get().1,
             Entry::Vacant(entry) => {
                 let group = ends.len() as u32;
-                entry.insert(group);
-                bytes.extend_from_slice(&scratch);
+                entry.insert((hash, group));
+                put(bytes);
                 ends.push(bytes.len() as u32);
                 group
             }
-        };
-        self.scratch = scratch;
-        group
+        }
+    }
+}
+
+/// How long the canonical form of a text of so many bytes is.
+fn text_bytes(len: usize) -> usize {
+    if len <= usize::from(canonical::SMALL_MAX) {
+        1 + len
+    } else {
+        // Long texts are rare.
+        let mut prefix = Vec::new();
+        put_varint(&mut prefix, len as u64);
+        1 + prefix.len() + len
     }
 }
 
@@ -167,6 +209,8 @@ impl Keys {
         match self {
             Self::Ints(array) if array.is_null(row) => out.push(canonical::NONE),
             Self::Ints(array) => canonical::put_int(out, array.value(row)),
+            Self::Texts(texts) if texts.is_null(row) => out.push(canonical::NONE),
+            Self::Texts(texts) => canonical::put_text(out, texts.value(row).as_bytes()),
             Self::Any(columns) => put_key(columns, row, out),
         }
     }

@@ -1,0 +1,174 @@
+"""Parquet files as rows: listed once, where the job is described, and read in parts by all subtasks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import _flownet
+from ..errors import InputError, PlanError
+from .expressions import Expr
+
+if TYPE_CHECKING:
+    import pyarrow
+
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+_ENOUGH_FILES = 4
+"""With as many for each subtask files are dealt out whole; else their row groups."""
+
+
+def listed(paths: Paths) -> list[str]:
+    """List files: those that are named, and all ``*.parquet`` of folders, in order.
+
+    Raises
+    ------
+    InputError
+        There is no such file or folder, or no file in it.
+    """
+    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    files: list[str] = []
+    for path in map(Path, given):
+        if not path.exists():
+            raise InputError(f"read_parquet(): there is no file or folder {str(path)!r}", path=str(path))
+        found = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
+        files += [str(file.absolute()) for file in found]
+    if not files:
+        shown = ", ".join(repr(str(path)) for path in given)
+        raise InputError(
+            f"read_parquet(): there are no files *.parquet in {shown}", path=str(given[0]) if given else None
+        )
+    return files
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetParts:
+    """Reads what is a subtask's own of some files."""
+
+    files: list[str]
+    columns: list[str]
+    """Those that are read, in the order of the file."""
+    kept: Any
+    """The rows that are wanted, as pyarrow has it; None for all. Row groups that have none are not read."""
+
+    def __call__(self, subtask: int, subtasks: int) -> pyarrow.RecordBatchReader:
+        """Read what is this subtask's."""
+        import pyarrow
+
+        return pyarrow.RecordBatchReader.from_batches(self._schema(), self._batches(subtask, subtasks))
+
+    def _schema(self) -> pyarrow.Schema:
+        import pyarrow
+        import pyarrow.parquet
+
+        schema = pyarrow.parquet.read_schema(self.files[0])
+        return pyarrow.schema([schema.field(name) for name in self.columns])
+
+    def _batches(self, subtask: int, subtasks: int) -> Iterator[pyarrow.RecordBatch]:
+        for path, group in self._splits(subtask, subtasks):
+            try:
+                yield from self._read(path, group)
+            except (OSError, ValueError) as error:
+                where = path if group is None else f"{path}, row group {group}"
+                raise OSError(f"{where}: {error}") from error
+
+    def _splits(self, subtask: int, subtasks: int) -> Iterator[tuple[str, int | None]]:
+        if len(self.files) >= _ENOUGH_FILES * subtasks:
+            yield from ((path, None) for path in self.files[subtask::subtasks])
+            return
+        number = 0
+        for path in self.files:
+            for group in range(self._groups(path)):
+                if number % subtasks == subtask:
+                    yield path, group
+                number += 1
+
+    def _groups(self, path: str) -> int:
+        import pyarrow.parquet
+
+        try:
+            return int(pyarrow.parquet.read_metadata(path).num_row_groups)
+        except (OSError, ValueError) as error:
+            raise OSError(f"{path}: {error}") from error
+
+    def _read(self, path: str, group: int | None) -> Iterator[pyarrow.RecordBatch]:
+        import pyarrow.dataset
+        import pyarrow.fs
+
+        groups = None if group is None else [group]
+        fragment = pyarrow.dataset.ParquetFileFormat().make_fragment(
+            path, pyarrow.fs.LocalFileSystem(), row_groups=groups
+        )
+        yield from fragment.to_batches(columns=self.columns, filter=self.kept, use_threads=False)
+
+
+def parquet_parts(
+    paths: Paths, columns: Iterable[str] | None, kept: Expr | None
+) -> tuple[ParquetParts, _flownet.RowSchema]:
+    """Check what is to be read, before anything runs.
+
+    Raises
+    ------
+    InputError
+        There is no such file, or the first one is not one of Parquet.
+    PlanError
+        It has no such column, or one of a type that rows cannot have.
+    """
+    import pyarrow
+    import pyarrow.parquet
+
+    files = listed(paths)
+    try:
+        schema = pyarrow.parquet.read_schema(files[0])
+    except (OSError, ValueError) as error:
+        raise InputError(f"read_parquet(): {files[0]}: {error}", path=files[0]) from error
+    wanted = list(schema.names) if columns is None else list(columns)
+    for name in wanted:
+        if name not in schema.names:
+            shown = ", ".join(map(repr, schema.names))
+            raise PlanError(f"read_parquet: there is no column {name!r} in {files[0]}; there are {shown}")
+    try:
+        found = _flownet.rows_schema(pyarrow.schema([schema.field(name) for name in wanted]))
+    except (ValueError, TypeError) as error:
+        raise PlanError(f"read_parquet: {error}") from error
+    return ParquetParts(files, wanted, None if kept is None else pushed_down(kept._tree())), found
+
+
+def pushed_down(tree: Any) -> Any:
+    """Say an expression in pyarrow's terms, so that what cannot be wanted is not read; None where it has none for it.
+
+    Rows are asked again by the expression itself: of an ``and`` one side is enough here.
+    """
+    import pyarrow.compute as pc
+
+    match tree:
+        case {"binary": {"op": "and", "left": left, "right": right}}:
+            one, other = pushed_down(left), pushed_down(right)
+            return one if other is None else other if one is None else one & other
+        case {"binary": {"op": "or", "left": left, "right": right}}:
+            one, other = pushed_down(left), pushed_down(right)
+            return None if one is None or other is None else one | other
+        case {"binary": {"op": op, "left": {"column": name}, "right": {"literal": value}}} if op in _COMPARED:
+            written = _written(value)
+            return None if written is None else _COMPARED[op](pc.field(name), pc.scalar(written))
+    return None
+
+
+_COMPARED: dict[str, Callable[[Any, Any], Any]] = {
+    "eq": lambda one, other: one == other,
+    "lt": lambda one, other: one < other,
+    "le": lambda one, other: one <= other,
+    "gt": lambda one, other: one > other,
+    "ge": lambda one, other: one >= other,
+}
+"""What files have statistics for."""
+
+
+def _written(literal: Any) -> Any:
+    match literal:
+        case {"int": value} | {"text": value}:
+            return value
+    return None

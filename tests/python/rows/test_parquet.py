@@ -1,0 +1,134 @@
+"""Parquet files as rows: shared by subtasks, read no more than is wanted, and named where they are broken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import flownet as fn
+from flownet.errors import InputError, OperatorError, PlanError
+from flownet.rows.parquet import ParquetParts, pushed_down
+
+
+def write(folder: Path, files: int, rows: int = 1000, group: int = 100) -> list[int]:
+    folder.mkdir()
+    for file in range(files):
+        numbers = list(range(file * rows, (file + 1) * rows))
+        table = pa.table({"n": numbers, "text": [f"t{number % 10}" for number in numbers], "ms": numbers})
+        pq.write_table(table, folder / f"{file:03}.parquet", row_group_size=group)
+    return list(range(files * rows))
+
+
+@pytest.mark.parametrize("files", [1, 3, 20])
+def test_each_row_is_read_once_whoever_reads_it(workers: int, files: int, tmp_path: Path) -> None:
+    numbers = write(tmp_path / "in", files, rows=300)
+    env = fn.Environment(parallelism=3)
+    collected = env.read_parquet(tmp_path / "in", columns=["n"]).collect()
+    env.execute(workers=workers)
+    assert collected.to_arrow().column_names == ["n"]
+    assert sorted(collected.to_arrow()["n"].to_pylist()) == numbers
+
+
+def test_a_filter_keeps_its_rows_and_leaves_groups_alone_that_have_none(tmp_path: Path) -> None:
+    write(tmp_path / "in", 2)
+    wanted = (fn.col("n") >= 150) & (fn.col("n") < 160) & fn.col("text").is_in(["t1", "t5"])
+    env = fn.Environment()
+    rows = env.read_parquet(tmp_path / "in", filter=wanted, event_time="ms")
+    counts = rows.key_by("text").window(fn.Tumbling("1s")).agg(n=fn.count()).collect()
+    collected = rows.select("n").collect()
+    result = env.execute(workers=0)
+    assert collected.to_arrow()["n"].to_pylist() == [151, 155]
+    assert len(counts) == 2
+    (source,) = (task for task in result.tasks if "read_parquet" in task.name)
+    # Of 20 groups of 100 rows the one with these; pyarrow hands on what is wanted of it.
+    assert "n" in str(pushed_down(wanted._tree()))
+    assert source.rows_in <= 10
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        (lambda: fn.col("n") > 3, "(n > 3)"),
+        (lambda: (fn.col("n") > 3) | (fn.col("s") == "a"), '((n > 3) or (s == "a"))'),
+        (lambda: (fn.col("n") > 3) & fn.col("s").is_null(), "(n > 3)"),
+        (lambda: (fn.col("n") > 3) | fn.col("s").is_null(), "None"),
+        (lambda: fn.col("n") + 1 > 3, "None"),
+        (lambda: fn.col("n") > 0.5, "None"),
+    ],
+)
+def test_what_files_have_statistics_for_is_asked_of_them(expression: Any, expected: str) -> None:
+    assert str(pushed_down(expression()._tree())) == expected
+
+
+def test_rows_go_on_behind_those_that_were_read(tmp_path: Path) -> None:
+    numbers = write(tmp_path / "in", 2)
+
+    def job() -> tuple[fn.Environment, fn.CollectedRows]:
+        env = fn.Environment(parallelism=2)
+        env.enable_checkpointing("20ms", storage=tmp_path / "checkpoints")
+
+        def slowly(batch: pa.RecordBatch) -> pa.RecordBatch:
+            import time
+
+            time.sleep(0.02)
+            return batch
+
+        rows = env.read_parquet(tmp_path / "in", columns=["n"]).map_batches(slowly)
+        return env, rows.key_by("n").window(fn.EndOfInput()).agg(count=fn.count()).collect()
+
+    env, _ = job()
+    with env.execute_async() as running:
+        while running.status().checkpoints_made < 3:
+            pass
+        running.stop(drain=False)
+        running.wait()
+    env, collected = job()
+    env.execute()
+    assert sorted(collected.to_arrow()["n"].to_pylist()) == numbers
+    assert set(collected.to_arrow()["count"].to_pylist()) == {1}
+
+
+def test_mistakes_are_told_before_anything_runs(env: fn.Environment, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no file or folder '.*nowhere'"):
+        env.read_parquet(tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"there are no files \*.parquet in"):
+        env.read_parquet(tmp_path / "empty")
+    (tmp_path / "text.parquet").write_text("no Parquet at all")
+    with pytest.raises(InputError, match="text.parquet: "):
+        env.read_parquet(tmp_path / "text.parquet")
+    write(tmp_path / "in", 1)
+    with pytest.raises(PlanError, match="there is no column 'm' in .*; there are 'n', 'text', 'ms'"):
+        env.read_parquet(tmp_path / "in", columns=["m"])
+    with pytest.raises(PlanError, match="takes an expression"):
+        env.read_parquet(tmp_path / "in", filter="n > 3")  # type: ignore[arg-type]
+
+
+def test_a_file_that_is_cut_off_is_named_with_its_row_group(tmp_path: Path) -> None:
+    write(tmp_path / "in", 2)
+    whole = (tmp_path / "in" / "001.parquet").read_bytes()
+    (tmp_path / "in" / "001.parquet").write_bytes(whole[: len(whole) // 2])
+    env = fn.Environment()
+    env.read_parquet(tmp_path / "in").collect()
+    with pytest.raises(OperatorError, match="001.parquet") as raised:
+        env.execute(workers=0)
+    assert raised.value.operator == "read_parquet"
+    middle = whole[:200] + bytes(400) + whole[600:]
+    (tmp_path / "in" / "001.parquet").write_bytes(middle)
+    env = fn.Environment()
+    env.read_parquet(tmp_path / "in").collect()
+    with pytest.raises(OperatorError, match="001.parquet, row group 0"):
+        env.execute(workers=0)
+
+
+def test_row_groups_are_dealt_out_evenly(tmp_path: Path) -> None:
+    write(tmp_path / "in", 2)
+    files = sorted(str(path) for path in (tmp_path / "in").iterdir())
+    parts = ParquetParts(files, ["n"], None)
+    dealt = [list(parts._splits(subtask, 3)) for subtask in range(3)]
+    assert sorted(len(splits) for splits in dealt) == [6, 7, 7]
+    assert len({split for splits in dealt for split in splits}) == 20
