@@ -43,6 +43,7 @@ __all__ = [
     "read_state",
     "rows_after_agg",
     "rows_after_steps",
+    "rows_kept",
     "rows_of",
     "rows_schema",
     "rows_time",
@@ -154,6 +155,7 @@ def rows_after_steps(schema: RowSchema, steps: list[dict[str, Any]]) -> RowSchem
 def rows_after_agg(
     schema: RowSchema, keys: list[str], aggregates: list[dict[str, Any]], windows: bool
 ) -> RowSchema: ...
+def rows_kept(schema: RowSchema, aggregates: list[dict[str, Any]]) -> list[str]: ...
 def rows_time(schema: RowSchema, column: str) -> None: ...
 def rows_of(schema: RowSchema, batches: list[Any]) -> object: ...
 

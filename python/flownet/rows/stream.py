@@ -453,7 +453,14 @@ def _aggregated(
     made = planned(aggregates)
     shows_windows = window is not None and not _is_end_of_input(window)
     schema = _check(_flownet.rows_after_agg, rows._schema, list(keys), made, shows_windows)
-    described = {"input": rows._schema.planned(), "keys": list(keys), "aggregates": made, "window": window}
+    kept = _flownet.rows_kept(rows._schema, made)
+    described = {
+        "input": rows._schema.planned(),
+        "keys": list(keys),
+        "aggregates": made,
+        "window": window,
+        "kept": kept,
+    }
     partial = rows._add("partial agg", {"partial": described})
     result = partial_of(rows, partial)._add("agg", {"aggregate": described})
     return Rows(rows._env, (Origin(result),), schema)

@@ -56,7 +56,9 @@ mod _flownet {
     #[pymodule_export]
     use super::kept_state::read_state;
     #[pymodule_export]
-    use super::rows::{PyRowBatch, PyRowSchema, rows_after_agg, rows_after_steps, rows_of, rows_schema, rows_time};
+    use super::rows::{
+        PyRowBatch, PyRowSchema, rows_after_agg, rows_after_steps, rows_kept, rows_of, rows_schema, rows_time,
+    };
     #[pymodule_export]
     use super::settings::{check_settings, settings};
     #[pymodule_export]

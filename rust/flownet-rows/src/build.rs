@@ -124,11 +124,11 @@ fn native(
             let watermarks = SplitWatermarks::new(*watermarks, *idle_after_ms);
             Box::new(Timestamps::new(&*schema(input)?, column, watermarks, info)?)
         }
-        RowsKind::Partial { input, keys, aggregates, window } => {
+        RowsKind::Partial { input, keys, aggregates, window, .. } => {
             let aggregates = read::<Vec<Aggregate>>(aggregates)?;
             Box::new(Partial::new(&*schema(input)?, keys, &aggregates, window.as_ref(), info)?)
         }
-        RowsKind::Aggregate { input, keys, aggregates, window } => {
+        RowsKind::Aggregate { input, keys, aggregates, window, .. } => {
             let aggregates = read::<Vec<Aggregate>>(aggregates)?;
             let fold = AggregateFold::new(&*schema(input)?, keys, &aggregates, window.as_ref(), info)?;
             aggregate(task, fold, window.as_ref())?

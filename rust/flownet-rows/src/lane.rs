@@ -25,6 +25,16 @@ pub(crate) enum Lane {
 }
 
 impl Lane {
+    /// What its values are called.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Int => "ints",
+            Self::Unsigned => "uint64",
+            Self::Float => "floats",
+            Self::Bytes => "bytes",
+        }
+    }
+
     /// Of values of this type, if there is one.
     pub(crate) fn of(data_type: &DataType) -> Option<Self> {
         Some(match data_type {

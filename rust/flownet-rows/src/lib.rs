@@ -1,9 +1,13 @@
 //! Streams of rows with a schema.
 //!
-//! Operators work on columns ([`RecordBatch`](arrow_array::RecordBatch)es, the Arrow layout), the wire carries *runs*: a few
-//! to some thousand rows of one channel, as one record of the exchange. [`Scatter`] makes runs of a batch, [`Gather`] makes
-//! batches of runs. Nothing is done per record of the exchange that could be done per run, nor per row that could be done
-//! per column.
+//! Operators work on columns ([`RowBatch`], the Arrow layout): they are those of flownet-runtime's operator model, for a
+//! medium whose records are batches ([`RowsMedium`]). [`expr`] is what users say of columns, [`Steps`] takes rows through
+//! it, [`Aggregate`]s make *parts* of rows in front of an exchange and put these together behind it. What is of another
+//! language comes from who embeds this ([`Foreign`]).
+//!
+//! The wire carries *runs*: a few to some thousand rows of one channel, as one record of the exchange. [`RunWriter`] and
+//! [`Scatter`] make runs of a batch, [`Gather`] and [`Arriving`] make batches of runs. Nothing is done per record of the
+//! exchange that could be done per run, nor per row that could be done per column.
 //!
 //! # Invariants
 //! - I1: the rows of a run are of one schema, which both ends know: nothing on the wire says it.

@@ -123,6 +123,23 @@ def test_a_savepoint_is_gone_on_from_by_another_dataflow(tmp_path: Path) -> None
     assert found == {key: (sum(range(key, ROWS, 100)), ROWS // 100) for key in range(100)}
 
 
+def test_other_aggregates_are_refused_by_name(tmp_path: Path) -> None:
+    def job(**aggregates: fn.Aggregate) -> fn.Environment:
+        env = fn.Environment()
+        env.enable_checkpointing("50ms", storage=tmp_path / "checkpoints")
+        rows = env.from_arrow(Half(), schema={"key": "int64", "ms": "int64", "n": "int64"}).uid("numbers")
+        rows.key_by("key").window(fn.EndOfInput()).agg(**aggregates).uid("sums").collect()
+        return env
+
+    with job(total=fn.sum("n")).execute_async() as running:
+        while running.status().checkpoints_made < 1:
+            pass
+        running.stop(drain=False)
+        running.wait()
+    with pytest.raises(RestoreError, match="agg of sum of ints.*agg of max of ints|agg of max of ints.*agg of sum of"):
+        job(total=fn.max("n")).execute()
+
+
 def test_a_source_of_functions_goes_on_with_the_parallelism_that_it_had(tmp_path: Path) -> None:
     def job(parallelism: int) -> fn.Environment:
         env = fn.Environment()

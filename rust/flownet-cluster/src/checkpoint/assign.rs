@@ -255,6 +255,7 @@ fn shared_now(share: Share, ways: &BTreeMap<u32, Way>, groups: u32) -> Option<Sh
 fn kind(kind: &OperatorKind) -> String {
     match kind {
         OperatorKind::Window { fold, .. } => format!("{} of windows", fold.name()),
+        OperatorKind::Rows(kind) => kind.of_state(),
         kind => kind.name().to_owned(),
     }
 }

@@ -12,5 +12,5 @@ mod to_objects;
 
 pub(crate) use self::arrow::{PyRowBatch, PyRowSchema};
 pub(crate) use self::foreign::PythonForeign;
-pub(crate) use self::plan::{rows_after_agg, rows_after_steps, rows_of, rows_schema, rows_time};
+pub(crate) use self::plan::{rows_after_agg, rows_after_steps, rows_kept, rows_of, rows_schema, rows_time};
 pub(crate) use self::to_objects::ToObjects;

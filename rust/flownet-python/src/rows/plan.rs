@@ -90,6 +90,13 @@ pub(crate) fn rows_after_agg(
     Ok(PyRowSchema(output_schema(schema, &keys, &bound, windows).map_err(value_error)?))
 }
 
+/// What each aggregate keeps of the rows of a key, in checkpoints.
+#[pyfunction]
+pub(crate) fn rows_kept(schema: &Bound<'_, PyRowSchema>, aggregates: Plain<Vec<Aggregate>>) -> PyResult<Vec<String>> {
+    let bound = aggregates.0.iter().map(|aggregate| Aggregation::new(aggregate, &schema.get().0));
+    bound.map(|aggregation| Ok(aggregation.map_err(value_error)?.kept())).collect()
+}
+
 /// Whether event time can be taken from a column.
 #[pyfunction]
 pub(crate) fn rows_time(schema: &Bound<'_, PyRowSchema>, column: &str) -> PyResult<()> {

@@ -131,6 +131,7 @@ pub struct Aggregation {
     cells: Kind,
     /// As a user would write it.
     text: String,
+    kept: String,
 }
 
 impl Aggregation {
@@ -143,7 +144,8 @@ impl Aggregation {
                 return Err(AggregationError::NoInput { name, function: shown });
             }
             let (field, text) = (Field::new(&name, DataType::Int64, false), format!("{name} = count()"));
-            return Ok(Self { field, input: None, cells: Kind::of(Function::Count, Lane::Int), text });
+            let (cells, kept) = (Kind::of(Function::Count, Lane::Int), Function::Count.name().to_owned());
+            return Ok(Self { field, input: None, cells, text, kept });
         };
         let input = expression.bind(schema)?;
         let data_type = input.data_type();
@@ -161,7 +163,16 @@ impl Aggregation {
             data_type: data_type.clone(),
         })?;
         let cells = Kind::of(*function, lane);
-        Ok(Self { field: Field::new(&name, output, nullable), input: Some(input), cells, text })
+        let kept = match function {
+            Function::Count | Function::Var | Function::Std => shown.to_owned(),
+            _ => format!("{shown} of {}", lane.name()),
+        };
+        Ok(Self { field: Field::new(&name, output, nullable), input: Some(input), cells, text, kept })
+    }
+
+    /// What is kept of the values of a group: the same for those of which checkpoints can be exchanged.
+    pub fn kept(&self) -> String {
+        self.kept.clone()
     }
 
     /// The column of the result.

@@ -59,6 +59,9 @@ pub enum RowsKind {
         /// The windows that its parts are for. Default: none.
         #[serde(default)]
         window: Option<WindowSpec>,
+        /// What it keeps for each of them, as the other half does.
+        #[serde(default)]
+        kept: Vec<String>,
     },
     /// By key, behind it: what the parts come to, of a window or so far.
     Aggregate {
@@ -71,6 +74,9 @@ pub enum RowsKind {
         /// Which windows. Default: none, all so far.
         #[serde(default)]
         window: Option<WindowSpec>,
+        /// What it keeps for each of them: who goes on with it has to keep the same.
+        #[serde(default)]
+        kept: Vec<String>,
     },
     /// Rows become records that are objects.
     ToObjects {
@@ -108,6 +114,16 @@ impl RowsKind {
             Self::Aggregate { .. } => "agg",
             Self::ToObjects { .. } => "to_objects",
             Self::Collect { .. } => "collect",
+        }
+    }
+
+    /// What it does, as far as its state depends on it.
+    pub fn of_state(&self) -> String {
+        match self {
+            Self::Partial { kept, .. } | Self::Aggregate { kept, .. } => {
+                format!("{} of {}", self.name(), kept.join(", "))
+            }
+            _ => self.name().to_owned(),
         }
     }
 
