@@ -241,13 +241,14 @@ wheel: $(BIN)/maturin ## build the abi3 wheel into dist/
 
 CI_STEPS := test lint docs bench-smoke fuzz-smoke
 
-# All of it is in target/ci; a failure is at the end of what a step printed, and who reads a CI's output may see no more than some pages of it.
+# All of it is in target/ci; a failure is at the end of what a step printed, and who reads a CI's output may see no more than some pages of it: what failed is named last.
 .PHONY: ci
 ci: ## everything CI runs: a line or two for each step, and the end of what it printed where it fails
 	@mkdir -p target/ci
 	@for step in $(CI_STEPS); do \
 		started=$$(date +%s); echo "$$step ..."; \
-		$(MAKE) --no-print-directory $$step >target/ci/$$step.log 2>&1 || { tail -c 9000 target/ci/$$step.log; echo "make $$step failed: target/ci/$$step.log"; exit 1; }; \
+		$(MAKE) --no-print-directory $$step >target/ci/$$step.log 2>&1 || { tail -c 7000 target/ci/$$step.log; echo "make $$step failed: target/ci/$$step.log"; \
+			grep -aE '^(FAILED|ERROR|error|test .* FAILED)' target/ci/$$step.log | cut -c 1-200 | tail -n 20; exit 1; }; \
 		tail -n 1 target/ci/$$step.log; \
 		echo "$$step: $$(($$(date +%s) - started)) s"; \
 	done

@@ -134,10 +134,9 @@ pub trait Chain: Send {
         Ok(())
     }
 
-    /// A barrier or an end is yet to come by the input, or has come: a chain that is full on account of records of its own
-    /// takes input in between.
-    fn await_input(&mut self, is_awaited: bool) {
-        let _ = is_awaited;
+    /// What is yet to come by the input: a chain that is full on account of records of its own takes input in between.
+    fn await_input(&mut self, awaited: Awaited) {
+        let _ = awaited;
     }
 
     /// Whether it takes no more records for now, because of what its operators wait for outside of the exchange: the task
@@ -177,6 +176,17 @@ pub trait Chain: Send {
     fn close(&mut self) -> Result<(), TaskError> {
         Ok(())
     }
+}
+
+/// What is yet to come to a task by its input, and is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    /// Records only.
+    Nothing,
+    /// The barrier of a checkpoint.
+    Barrier,
+    /// The end of a job that was told to stop, and not to work off what waits.
+    Stop,
 }
 
 /// What a source has to say after producing some records.

@@ -33,7 +33,7 @@ use flownet_memory::BufferPool;
 use flownet_net::{Inlets, ThreadParker};
 
 pub(crate) use self::checkpoints::Taken;
-use crate::chain::{Chain, SourceStatus, TaskContext};
+use crate::chain::{Awaited, Chain, SourceStatus, TaskContext};
 use crate::error::TaskError;
 use crate::input::{Arrival, Signal, TaskInput};
 use crate::ledger::TimeState;
@@ -62,8 +62,8 @@ pub(crate) struct Task<C: Chain + ?Sized = dyn Chain> {
     pub(crate) started: Instant,
     /// Somebody has rung for an operator.
     pub(crate) has_arrived: bool,
-    /// A barrier, or an end, is to come by the input: what others sent does not go before it for ever.
-    pub(crate) awaits_input: bool,
+    /// What is to come by the input: what others sent does not go before it for ever.
+    pub(crate) awaited: Awaited,
     /// It is the input's turn.
     pub(crate) is_inputs_turn: bool,
     /// The source was told to end, and whether with everything that waits for time.
@@ -180,7 +180,7 @@ impl<C: Chain + ?Sized> Task<C> {
         // A chain that is full takes no input in its turn either, and what has arrived may be all that it waits for.
         if self.has_arrived && (!std::mem::take(&mut self.is_inputs_turn) || self.chain.is_full()) {
             self.has_arrived = false;
-            self.is_inputs_turn = self.awaits_input;
+            self.is_inputs_turn = self.awaited != Awaited::Nothing;
             self.switch(TimeState::Busy);
             self.chain.on_arrived(self.cx.clock.now_ms(), &mut self.outputs)?;
             return Ok(Step::More);
@@ -260,7 +260,7 @@ impl<C: Chain + ?Sized> Task<C> {
             Some(Mail::EndSource { drain }) => {
                 self.source_end.get_or_insert(drain);
                 if self.input.is_some() && !drain {
-                    self.await_input(true);
+                    self.await_input(Awaited::Stop);
                 }
                 Ok(())
             }
@@ -281,11 +281,11 @@ impl<C: Chain + ?Sized> Task<C> {
         }
     }
 
-    /// A barrier, or an end, is to come by the input, or has come.
-    fn await_input(&mut self, is_awaited: bool) {
-        // An end is waited for to the last.
-        self.awaits_input = is_awaited || (self.input.is_some() && self.source_end == Some(false));
-        self.chain.await_input(self.awaits_input);
+    fn await_input(&mut self, awaited: Awaited) {
+        // A stop is waited for to the last.
+        let is_stopped = self.input.is_some() && self.source_end == Some(false);
+        self.awaited = if is_stopped { Awaited::Stop } else { awaited };
+        self.chain.await_input(self.awaited);
     }
 
     /// Fires what is due; says how long the task may sleep.

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -66,22 +67,23 @@ def test_a_run_with_the_storage_of_a_job_that_has_ended_does_nothing(tmp_path: P
 
 
 def test_a_stop_without_draining_is_gone_on_from_with_windows_that_were_open(tmp_path: Path) -> None:
-    def job() -> fn.Environment:
+    def job(rate: int) -> fn.Environment:
         env = fn.Environment(parallelism=2, buffer_timeout="5ms")
         env.enable_checkpointing("50ms", storage=tmp_path / "checkpoints")
-        records = env.from_collection(list(range(600)), rate_limit=1000)
+        records = env.from_collection(list(range(600)), rate_limit=rate)
         counts = records.key_by(lambda number: number % 3).window(fn.EndOfInput()).count()
         counts.map(lambda pair: f"{pair[0]} {pair[1]}").write_text(tmp_path / "out")
         return env
 
-    with job().execute_async() as running:
+    # Six seconds would be left to the end of it.
+    with job(rate=100).execute_async() as running:
         while running.status().checkpoints_made < 2:
-            pass
+            time.sleep(0.01)
         running.stop(drain=False)
         stopped = running.wait()
     assert 0 < stopped.records < 600
     assert lines(tmp_path / "out") == []
-    result = job().execute()
+    result = job(rate=1000).execute()
     assert result.resumed_from is not None
     assert lines(tmp_path / "out") == ["0 200", "1 200", "2 200"]
 

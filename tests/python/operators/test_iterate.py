@@ -200,13 +200,16 @@ def test_what_goes_round_is_given_up_and_counted_when_the_job_is_stopped_without
 
 
 def test_a_loop_that_is_never_empty_hears_that_the_job_is_stopped() -> None:
-    """The head has always more to feed back than the exchange of the step has room for."""
+    """The head has always more to feed back than the exchange of the step has room for.
+
+    What is on its way to the loop goes through the step before the job ends, so the buffers are small.
+    """
 
     def slowly(number: int) -> int:
         time.sleep(0.0005)
         return number
 
-    env = fn.Environment(parallelism=1, buffer_timeout="1ms", stop_timeout="1min")
+    env = fn.Environment(parallelism=1, buffer_timeout="1ms", stop_timeout="1min", segment_size="4KiB")
     numbers = env.from_iterable(lambda subtask, subtasks: itertools.count())
     numbers.iterate(lambda each: each.rebalance().map(slowly), until=lambda _: False).print()
     with env.execute_async() as running:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +16,22 @@ ROWS = 40_000
 
 
 class Half:
-    """The rows of one of two subtasks: slowly, so that checkpoints come in between."""
+    """The rows of one of two subtasks: slowly, so that checkpoints come in between.
+
+    A job that is to be stopped on the way takes a longer pause: it takes ten seconds to its end, on any machine.
+    """
+
+    def __init__(self, pause_s: float = 0.005) -> None:
+        self.pause_s = pause_s
 
     def __call__(self, subtask: int, subtasks: int) -> Any:
-        import time
-
         import pyarrow
 
         def batches() -> Any:
             for start in range(0, ROWS, 400):
                 numbers = [n for n in range(start, start + 400) if n % subtasks == subtask]
                 yield pyarrow.record_batch({"key": [n % 100 for n in numbers], "ms": numbers, "n": numbers})
-                time.sleep(0.005)
+                time.sleep(self.pause_s)
 
         schema = pyarrow.schema([("key", pyarrow.int64()), ("ms", pyarrow.int64()), ("n", pyarrow.int64())])
         return pyarrow.RecordBatchReader.from_batches(schema, batches())
@@ -39,8 +44,6 @@ class FailsOnce:
         self.mark, self.counted = folder / "failed", folder / "checkpoints" / "epochs"
 
     def __call__(self, batch: Any) -> Any:
-        import time
-
         if not len(batch) or batch["n"][0].as_py() < ROWS // 2 or self.mark.exists():
             return batch
         if self.counted.exists() and any(self.counted.iterdir()):
@@ -58,11 +61,16 @@ EXPECTED = {
 }
 
 
-def sums(tmp_path: Path, window: fn.Tumbling | fn.Session, parallelism: int = 2, **settings: Any) -> Any:
+SLOWLY_S = 0.1
+
+
+def sums(
+    tmp_path: Path, window: fn.Tumbling | fn.Session, parallelism: int = 2, pause_s: float = 0.005, **settings: Any
+) -> Any:
     settings = {"interval": "50ms", "storage": tmp_path / "checkpoints", **settings}
     env = fn.Environment(parallelism=parallelism, buffer_timeout="5ms", restart="fixed:3:10ms", max_parallelism=128)
     env.enable_checkpointing(**settings)
-    source = env.from_arrow(Half(), schema={"key": "int64", "ms": "int64", "n": "int64"}).set_parallelism(2)
+    source = env.from_arrow(Half(pause_s), schema={"key": "int64", "ms": "int64", "n": "int64"}).set_parallelism(2)
     timed = source.assign_timestamps("ms", delay="10ms").map_batches(FailsOnce(tmp_path)).set_parallelism(2)
     results = timed.key_by("key").window(window).agg(total=fn.sum("n"), count=fn.count())
     collected = results.select("key", "total", "count", start=fn.col("window_start").dt.epoch()).collect()
@@ -87,10 +95,10 @@ def test_rows_count_once_behind_a_restart(workers: int, settings: dict[str, Any]
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_rows_go_on_with_another_parallelism(parallelism: int, tmp_path: Path) -> None:
     (tmp_path / "failed").touch()
-    env, before = sums(tmp_path, fn.Tumbling("5s"))
+    env, before = sums(tmp_path, fn.Tumbling("5s"), pause_s=SLOWLY_S)
     with env.execute_async() as running:
         while running.status().checkpoints_made < 3:
-            pass
+            time.sleep(0.01)
         running.stop(drain=False)
         running.wait()
     assert len(before) < len(EXPECTED)
@@ -104,7 +112,8 @@ def test_a_savepoint_is_gone_on_from_by_another_dataflow(tmp_path: Path) -> None
     def job(storage: str, **begin: Any) -> tuple[fn.Environment, fn.CollectedRows]:
         env = fn.Environment(parallelism=2)
         env.enable_checkpointing("50ms", storage=tmp_path / storage, **begin)
-        rows = env.from_arrow(Half(), schema={"key": "int64", "ms": "int64", "n": "int64"}).uid("numbers")
+        source = Half() if begin else Half(SLOWLY_S)
+        rows = env.from_arrow(source, schema={"key": "int64", "ms": "int64", "n": "int64"}).uid("numbers")
         if begin:
             rows = rows.filter(fn.col("n") >= 0)
         results = rows.key_by("key").window(fn.EndOfInput()).agg(total=fn.sum("n"), count=fn.count()).uid("sums")
@@ -113,7 +122,7 @@ def test_a_savepoint_is_gone_on_from_by_another_dataflow(tmp_path: Path) -> None
     env, _ = job("before")
     with env.execute_async() as running:
         while running.status().checkpoints_made < 3:
-            pass
+            time.sleep(0.01)
         running.savepoint(tmp_path / "saved")
         running.stop(drain=False)
         running.wait()
@@ -127,13 +136,14 @@ def test_other_aggregates_are_refused_by_name(tmp_path: Path) -> None:
     def job(**aggregates: fn.Aggregate) -> fn.Environment:
         env = fn.Environment()
         env.enable_checkpointing("50ms", storage=tmp_path / "checkpoints")
-        rows = env.from_arrow(Half(), schema={"key": "int64", "ms": "int64", "n": "int64"}).uid("numbers")
+        source = Half(SLOWLY_S)
+        rows = env.from_arrow(source, schema={"key": "int64", "ms": "int64", "n": "int64"}).uid("numbers")
         rows.key_by("key").window(fn.EndOfInput()).agg(**aggregates).uid("sums").collect()
         return env
 
     with job(total=fn.sum("n")).execute_async() as running:
         while running.status().checkpoints_made < 1:
-            pass
+            time.sleep(0.01)
         running.stop(drain=False)
         running.wait()
     with pytest.raises(RestoreError, match="agg of sum of ints.*agg of max of ints|agg of max of ints.*agg of sum of"):
@@ -145,12 +155,12 @@ def test_a_source_of_functions_goes_on_with_the_parallelism_that_it_had(tmp_path
         env = fn.Environment()
         env.enable_checkpointing("50ms", storage=tmp_path / "checkpoints")
         schema = {"key": "int64", "ms": "int64", "n": "int64"}
-        env.from_arrow(Half(), schema=schema).set_parallelism(parallelism).collect()
+        env.from_arrow(Half(SLOWLY_S), schema=schema).set_parallelism(parallelism).collect()
         return env
 
     with job(2).execute_async() as running:
         while running.status().checkpoints_made < 1:
-            pass
+            time.sleep(0.01)
         running.stop(drain=False)
         running.wait()
     with pytest.raises(RestoreError, match="its streams were made for another parallelism than 3"):

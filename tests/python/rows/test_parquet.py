@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -67,26 +68,28 @@ def test_what_files_have_statistics_for_is_asked_of_them(expression: Any, expect
 def test_rows_go_on_behind_those_that_were_read(tmp_path: Path) -> None:
     numbers = write(tmp_path / "in", 2)
 
-    def job() -> tuple[fn.Environment, fn.CollectedRows]:
+    def job(pause_s: float) -> tuple[fn.Environment, fn.CollectedRows]:
         env = fn.Environment(parallelism=2)
         env.enable_checkpointing("20ms", storage=tmp_path / "checkpoints")
 
         def slowly(batch: pa.RecordBatch) -> pa.RecordBatch:
             import time
 
-            time.sleep(0.02)
+            time.sleep(pause_s)
             return batch
 
         rows = env.read_parquet(tmp_path / "in", columns=["n"]).map_batches(slowly)
         return env, rows.key_by("n").window(fn.EndOfInput()).agg(count=fn.count()).collect()
 
-    env, _ = job()
+    # Each subtask has ten batches, and a checkpoint comes between two of them: it is stopped long before the last.
+    env, before = job(pause_s=0.3)
     with env.execute_async() as running:
         while running.status().checkpoints_made < 3:
-            pass
+            time.sleep(0.01)
         running.stop(drain=False)
         running.wait()
-    env, collected = job()
+    assert len(before) == 0
+    env, collected = job(pause_s=0)
     env.execute()
     assert sorted(collected.to_arrow()["n"].to_pylist()) == numbers
     assert set(collected.to_arrow()["count"].to_pylist()) == {1}

@@ -21,7 +21,7 @@ use flownet_memory::{BufferPoolSettings, SegmentPool};
 use flownet_net::{Inlets, ThreadParker};
 
 use super::prepared::{check, full_name, selector};
-use crate::chain::{Chain, TaskContext};
+use crate::chain::{Awaited, Chain, TaskContext};
 use crate::error::TaskError;
 use crate::input::{ChannelPlace, TaskInput};
 use crate::ledger::TimeState;
@@ -199,7 +199,7 @@ impl<C: Chain> Seat<C> {
             parker,
             started: Instant::now(),
             has_arrived: false,
-            awaits_input: false,
+            awaited: Awaited::Nothing,
             is_inputs_turn: false,
             source_end: None,
             checkpointing: None,

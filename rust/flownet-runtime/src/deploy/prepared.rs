@@ -19,7 +19,7 @@ use flownet_net::{Inlets, NetworkEnvironment, ThreadParker};
 
 use super::handle::Watched;
 use super::{Registered, TaskHandle, gate_settings};
-use crate::chain::{Chain, TaskContext};
+use crate::chain::{Awaited, Chain, TaskContext};
 use crate::error::TaskError;
 use crate::input::{ChannelPlace, TaskInput};
 use crate::mailbox::Mailbox;
@@ -323,7 +323,7 @@ impl TaskParts {
             parker,
             started,
             has_arrived: false,
-            awaits_input: false,
+            awaited: Awaited::Nothing,
             is_inputs_turn: false,
             source_end,
             checkpointing,

@@ -77,6 +77,11 @@ impl HeadRounds {
         self.state = State::Over;
     }
 
+    /// Its input goes on.
+    pub(crate) fn is_open(&self) -> bool {
+        self.state == State::Open
+    }
+
     pub(crate) fn is_over(&self) -> bool {
         self.state == State::Over
     }

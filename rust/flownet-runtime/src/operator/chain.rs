@@ -9,7 +9,7 @@ use flownet_core::{CustomEvent, Round};
 use super::record::{KeyedRecord, take_stamp};
 use super::stage::{Kind, Leaving, Stage, Target};
 use super::{Flow, Found, Inspection, Medium, Operator};
-use crate::chain::{Chain, SourceStatus, TaskContext};
+use crate::chain::{Awaited, Chain, SourceStatus, TaskContext};
 use crate::error::TaskError;
 use crate::input::InputBatch;
 use crate::outputs::Outputs;
@@ -387,9 +387,9 @@ impl<M: Medium> Chain for OperatorChain<M> {
         M::attach(|token| self.stages.iter_mut().try_for_each(|stage| stage.abort(token, checkpoint_id)))
     }
 
-    fn await_input(&mut self, is_awaited: bool) {
+    fn await_input(&mut self, awaited: Awaited) {
         let head = self.stages.first_mut().and_then(Stage::operator);
-        head.into_iter().for_each(|operator| operator.await_input(is_awaited));
+        head.into_iter().for_each(|operator| operator.await_input(awaited));
     }
 
     fn is_full(&self) -> bool {

@@ -7,7 +7,7 @@
 use flownet_core::{ExchangeError, Round};
 
 use super::{Flow, Medium, Operator};
-use crate::chain::TaskContext;
+use crate::chain::{Awaited, TaskContext};
 use crate::error::TaskError;
 use crate::iteration::feedback::{Fed, FeedbackEnd};
 use crate::iteration::rounds::{HeadRounds, Next};
@@ -83,8 +83,7 @@ pub struct IterationHead<R> {
     rounds: HeadRounds,
     /// How far time has come outside.
     watermark_ms: Option<i64>,
-    /// A barrier or an end is to come by the input.
-    awaits_input: bool,
+    awaited: Awaited,
     takes_checkpoints: bool,
     open: Option<(Place, Bell)>,
 }
@@ -93,15 +92,14 @@ impl<R> IterationHead<R> {
     /// The head of the iteration of this name.
     pub fn new(name: impl Into<String>, reader: FeedbackReader, read_back: R) -> Self {
         let rounds = HeadRounds::default();
-        let (awaits_input, takes_checkpoints) = (false, false);
         Self {
             name: name.into(),
             reader,
             read_back,
             rounds,
             watermark_ms: None,
-            awaits_input,
-            takes_checkpoints,
+            awaited: Awaited::Nothing,
+            takes_checkpoints: false,
             open: None,
         }
     }
@@ -159,14 +157,19 @@ impl<M: Medium, R: ReadBack<M>> Operator<M> for IterationHead<R> {
 
     /// What was fed back comes first, but for what is before a barrier; and it is left where the loop was given up.
     fn is_full(&self) -> bool {
-        self.reader.has_more() && !self.awaits_input && !self.rounds.is_over()
+        self.reader.has_more() && self.awaited == Awaited::Nothing && !self.rounds.is_over()
     }
 
-    fn await_input(&mut self, is_awaited: bool) {
-        self.awaits_input = is_awaited;
+    fn await_input(&mut self, awaited: Awaited) {
+        self.awaited = awaited;
     }
 
     fn on_arrived(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        // What goes round is about to be given up, or kept: another lap would only keep from the step what comes before the
+        // end, which may be much.
+        if self.awaited == Awaited::Stop && self.rounds.is_open() {
+            return Ok(());
+        }
         for _ in 0..BATCH_RECORDS {
             if !flow.is_available() {
                 break;
@@ -203,6 +206,10 @@ impl<M: Medium, R: ReadBack<M>> Operator<M> for IterationHead<R> {
         }
         if let Some(round) = self.rounds.on_input_end() {
             flow.emit_round(round)?;
+            // What a stop has left there, that came later than the sources' own end.
+            if let Some((_, bell)) = self.open.as_ref().filter(|_| self.reader.has_more()) {
+                bell.ring();
+            }
         }
         Ok(false)
     }

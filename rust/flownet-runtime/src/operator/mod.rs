@@ -48,7 +48,7 @@ pub use self::record::{KEY_AS_GIVEN, KeyedRecord, MalformedRecord, put_stamp};
 pub use self::sliced::Sliced;
 pub use self::stage::{Kind, Leaving, Link, Links, Stage, Target};
 pub use self::windows::{Asked, Assigner, Calls, Trigger, TriggerCall, When, Windows, over_windows};
-use crate::chain::{SourceStatus, TaskContext};
+use crate::chain::{Awaited, SourceStatus, TaskContext};
 use crate::error::TaskError;
 use crate::outputs::Outputs;
 use crate::snapshot::{Restored, Snapshot};
@@ -287,9 +287,9 @@ pub trait Operator<M: Medium>: Send {
         false
     }
 
-    /// Of the head of a task: a barrier or an end is yet to come by the input, or has come.
-    fn await_input(&mut self, is_awaited: bool) {
-        let _ = is_awaited;
+    /// Of the head of a task: what is yet to come by the input.
+    fn await_input(&mut self, awaited: Awaited) {
+        let _ = awaited;
     }
 
     /// Whether it only looks at records and hands them on, and nobody else's code sees them meanwhile: they need not be its

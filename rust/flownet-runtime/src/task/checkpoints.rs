@@ -6,7 +6,7 @@ use flownet_core::subpartition::Overtaken;
 use flownet_core::{Barrier, BarrierKind, ChannelIndex, CheckpointId, Event};
 
 use super::Task;
-use crate::chain::Chain;
+use crate::chain::{Awaited, Chain};
 use crate::error::TaskError;
 use crate::ledger::TimeState;
 use crate::snapshot::{CheckpointOrder, CheckpointReport, Progress, Recorded, RestoredPart, StatePart, Written, kept};
@@ -59,7 +59,7 @@ impl<C: Chain + ?Sized> Task<C> {
                     // It may have come before this.
                     let is_to_come = progress.is_news(barrier.checkpoint_id.get());
                     input.trigger(barrier)?;
-                    self.await_input(is_to_come);
+                    self.await_input(if is_to_come { Awaited::Barrier } else { Awaited::Nothing });
                     return self.handle_signals();
                 }
                 self.take_checkpoint(barrier)?;
@@ -76,7 +76,7 @@ impl<C: Chain + ?Sized> Task<C> {
                     input.abort(CheckpointId::new(id))?;
                 }
                 self.forget(CheckpointId::new(id));
-                self.await_input(false);
+                self.await_input(Awaited::Nothing);
                 self.chain.abort(id)
             }
         }
@@ -92,7 +92,7 @@ impl<C: Chain + ?Sized> Task<C> {
         }
         let base = progress.complete();
         // Here, so that it is also done for one that is declined.
-        self.await_input(false);
+        self.await_input(Awaited::Nothing);
         match self.chain.snapshot(id.get(), base) {
             Ok(mut written) => {
                 if barrier.kind == BarrierKind::Unaligned {

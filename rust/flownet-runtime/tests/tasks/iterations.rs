@@ -1,6 +1,9 @@
 //! Loops of tasks: they end by themselves, drain when they are full, and give everything back when they are cancelled.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use flownet_runtime::TaskError;
 use flownet_runtime::iteration::{FeedbackEdges, FeedbackLimits};
@@ -28,10 +31,15 @@ impl ReadBack<Bytes> for AsTheyAre {
 struct Halving {
     seen: Seen,
     ends: bool,
+    /// Takes records only while this is set.
+    gate: Arc<AtomicBool>,
 }
 
 impl Goal<Bytes> for Halving {
     fn is_reached(&mut self, (): (), record: &Vec<u8>) -> Result<bool, TaskError> {
+        while !self.gate.load(Ordering::Acquire) {
+            thread::sleep(Duration::from_millis(1));
+        }
         let has_ended = self.ends && number(record) == 0;
         if has_ended || !self.ends {
             self.seen.push(0, record);
@@ -47,16 +55,29 @@ impl Goal<Bytes> for Halving {
 }
 
 /// Numbers to a loop of two subtasks, each on a worker of its own, with an exchange between head and tail.
-fn numbers_go_round(mut job: Job, numbers: u64, seen: &Seen, ends: bool, memory_bytes: u64) -> Job {
+fn numbers_go_round(job: Job, numbers: u64, seen: &Seen, ends: bool, memory_bytes: u64) -> Job {
+    numbers_go_round_behind(&Arc::new(AtomicBool::new(true)), job, numbers, seen, ends, memory_bytes)
+}
+
+/// The same, with a tail that takes records only while the gate is open.
+fn numbers_go_round_behind(
+    gate: &Arc<AtomicBool>,
+    mut job: Job,
+    numbers: u64,
+    seen: &Seen,
+    ends: bool,
+    memory_bytes: u64,
+) -> Job {
     let (source, head, tail) = (job.vertex("source", &[0]), job.vertex("head", &[0, 1]), job.vertex("tail", &[0, 1]));
     job.edge(source, head, Partitioner::Rebalance);
     job.edge_in_iteration(head, tail, Partitioner::Rebalance);
+    job.heads_iteration(head);
     let edges = Arc::new(FeedbackEdges::default());
     job.run(source, |_| Numbers::up_to(numbers));
     run_head(&mut job, head, &edges);
     let limits = FeedbackLimits { memory_bytes, disk_bytes: 1 << 30 };
     job.run(tail, |subtask| {
-        let goal = Halving { seen: seen.clone(), ends };
+        let goal = Halving { seen: seen.clone(), ends, gate: Arc::clone(gate) };
         let tail = IterationTail::new("loop", edges.writer(0, subtask, limits), goal);
         chain(Kind::Operator(Box::new(tail)), [Entry::default()], None)
     });
@@ -91,5 +112,37 @@ fn a_loop_that_never_ends_is_cancelled_and_gives_everything_back() {
     let seen = Seen::default();
     let running = numbers_go_round(Job::new(2), 500, &seen, false, 1 << 20).start();
     wait_until("records have gone round", || seen.len() > 10_000);
+    running.finish_and_assert_all_segments_home();
+}
+
+#[test]
+fn a_loop_that_is_stopped_feeds_nothing_back_while_it_waits_for_the_end() {
+    let (seen, gate) = (Seen::default(), Arc::new(AtomicBool::new(true)));
+    let running = numbers_go_round_behind(&gate, Job::new(2), u64::MAX, &seen, false, 1 << 20).start();
+    // What the heads have sent on, and what of it had come from outside.
+    let counted = || {
+        let of = |subtask| running.task("head", subtask).metrics();
+        let (first, second) = (of(0), of(1));
+        (first.records_out + second.records_out, first.records_in + second.records_in)
+    };
+    wait_until("records have gone round", || {
+        let (sent, outside) = counted();
+        sent > outside + 10_000
+    });
+    gate.store(false, Ordering::Release);
+    let mut before = counted();
+    wait_until("nothing moves", || {
+        thread::sleep(Duration::from_millis(50));
+        std::mem::replace(&mut before, counted()) == before
+    });
+    for (name, subtask) in [("tail", 0), ("tail", 1), ("head", 0), ("head", 1), ("source", 0)] {
+        running.task(name, subtask).end_source(false);
+    }
+    gate.store(true, Ordering::Release);
+    running.join();
+    let after = counted();
+    let (sent, outside) = (after.0 - before.0, after.1 - before.1);
+    assert!(outside > 1_000, "{outside} records from outside were before the end: too few to tell anything");
+    assert_eq!(sent, outside, "records sent, and those of them that came from outside");
     running.finish_and_assert_all_segments_home();
 }

@@ -9,7 +9,8 @@ use flownet_core::partition::PartitionHandle;
 use flownet_memory::SegmentPool;
 use flownet_net::{NetworkConfig, NetworkEnvironment, Secret};
 use flownet_runtime::spec::{
-    ChannelSpec, Codec, FlowControl, InputSpec, OutputSpec, Partitioner, Payload, StateBackend, TaskSpec, partition_id,
+    ChannelSpec, Codec, FlowControl, InputSpec, OperatorKind, OperatorSpec, OutputSpec, Partitioner, Payload,
+    StateBackend, TaskSpec, partition_id,
 };
 use flownet_runtime::{Chain, Checkpointing, PreparedTask, TaskError, TaskHandle};
 use tokio::runtime::Runtime;
@@ -148,6 +149,21 @@ impl Job {
         self.edge(from, to, partitioner);
         self.vertices[from.0].iter_mut().for_each(|(_, task)| task.outputs.last_mut().unwrap().in_iteration = true);
         self.vertices[to.0].iter_mut().for_each(|(_, task)| task.inputs.last_mut().unwrap().in_iteration = true);
+    }
+
+    /// Says that an iteration begins at a vertex.
+    pub(crate) fn heads_iteration(&mut self, vertex: Vertex) {
+        let head = OperatorSpec {
+            id: u32::try_from(vertex.0).unwrap(),
+            uid: None,
+            name: "iterate".to_owned(),
+            kind: OperatorKind::IterationHead { iteration: 0 },
+            payload: Payload::None,
+            rate_limit: None,
+            brake: None,
+            upstream: None,
+        };
+        self.vertices[vertex.0].iter_mut().for_each(|(_, task)| task.operators = vec![head.clone()]);
     }
 
     /// Says what each subtask of a vertex runs.
