@@ -13,6 +13,8 @@ runs from `execute()` to its end, the start of the job included. CPU time is tha
 ``batches``    polars in `map_batches`, 8,192 rows a call
 ``alone``      the same calls of polars, without anything else
 ``objects``    as ``windows`` by a stream of tuples, of a twentieth of the rows
+``files``      as ``windows``, from Parquet files to Parquet files
+``lazy``       the same by a lazy frame of polars
 """
 
 from __future__ import annotations
@@ -22,13 +24,16 @@ import json
 import os
 import resource
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 import flownet as fn
 
@@ -146,9 +151,15 @@ def as_objects(env: fn.Environment, parts: list[list[tuple[int, ...]]]) -> objec
     return keyed.window(fn.Tumbling("1s")).sum(2).collect()
 
 
-def of_polars(frame: pl.DataFrame) -> object:
+def of_polars(frame: Any) -> Any:
     """Sum by key and window in one call."""
     return frame.group_by("key", pl.col("ms") // 1000).agg(total=pl.col("size").sum())
+
+
+def of_files(folder: Path) -> object:
+    """The same of files."""
+    frame = pl.scan_parquet(folder / "in-*.parquet")
+    return of_polars(frame).sink_parquet(folder / "polars.parquet")
 
 
 def round_of(options: argparse.Namespace) -> list[tuple[str, int, Callable[[], object]]]:
@@ -161,6 +172,9 @@ def round_of(options: argparse.Namespace) -> list[tuple[str, int, Callable[[], o
         list(zip(*(column.to_pylist() for column in of[: rows // OBJECTS_OF // SUBTASKS]), strict=True))
         for of in tables
     ]
+    folder = Path(options.folder)
+    for subtask, of in enumerate(tables):
+        pq.write_table(of, folder / f"in-{subtask}.parquet", row_group_size=1 << 17)
     calls = [pl.DataFrame(batch) for of in tables for batch in of.to_batches(CALL_ROWS)]
     going, schema = Going(rows * WORKERS_TIMES), pa.schema([of.with_nullable(True) for of in tables[0].schema])
     second = fn.Tumbling("1s")
@@ -168,6 +182,10 @@ def round_of(options: argparse.Namespace) -> list[tuple[str, int, Callable[[], o
     def words(env: fn.Environment) -> object:
         split = text.rows(env).select(word=fn.col("line").str.split(" ")).explode("word")
         return split.key_by("word").window(fn.EndOfInput()).agg(n=fn.count()).collect()
+
+    def files(env: fn.Environment) -> object:
+        read = env.read_parquet(folder.glob("in-*.parquet"), columns=["key", "ms", "size"]).assign_timestamps("ms")
+        return read.key_by("key").window(second).agg(total=fn.sum("size")).write_parquet(folder / "out")
 
     jobs: list[tuple[str, int, Callable[[], Callable[[], object]]]] = [
         ("filter", rows, lambda: job(lambda env: filtered(parts.rows(env)))),
@@ -183,6 +201,8 @@ def round_of(options: argparse.Namespace) -> list[tuple[str, int, Callable[[], o
         ("batches", rows, lambda: job(lambda env: parts.rows(env).map_batches(called, format="polars").collect())),
         ("alone", rows, lambda: lambda: [called(call) for call in calls]),
         ("objects", rows // OBJECTS_OF, lambda: job(lambda env: as_objects(env, few))),
+        ("files", rows, lambda: job(files)),
+        ("lazy", rows, lambda: lambda: of_files(folder)),
     ]
     return [(name, count, make()) for name, count, make in jobs if not options.only or name in options.only]
 
@@ -191,6 +211,7 @@ RATIOS = {
     "windows / polars": ("windows", "polars"),
     "batches / alone": ("batches", "alone"),
     "windows / objects": ("windows", "objects"),
+    "files / lazy": ("files", "lazy"),
 }
 
 
@@ -206,9 +227,10 @@ def main() -> None:
     if options.smoke:
         options.rows, options.rounds = 200_000, 1
     found: dict[str, list[Result]] = {}
-    for _ in range(options.rounds):
-        for name, rows, run in round_of(options):
-            found.setdefault(name, []).append(measured(rows, run))
+    with tempfile.TemporaryDirectory() as options.folder:
+        for _ in range(options.rounds):
+            for name, rows, run in round_of(options):
+                found.setdefault(name, []).append(measured(rows, run))
     speed = {name: [result["million rows/s"] for result in results] for name, results in found.items()}
     ratios = {
         name: [a / b for a, b in zip(speed[one], speed[other], strict=True)]

@@ -4,10 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
+
+from ..errors import ConfigError
 
 BatchFormat = Literal["arrow", "polars", "pandas", "numpy"]
 """What a function over batches takes."""
+
+
+def known_format(method: str, format: object) -> None:
+    """Refuse what is no format.
+
+    Raises
+    ------
+    ConfigError
+        It is none.
+    """
+    if format not in get_args(BatchFormat):
+        raise ConfigError(
+            f"{method}(format={format!r}): must be one of {', '.join(map(repr, get_args(BatchFormat)))}",
+            setting="format",
+            value=format,
+        )
+
+
+def given(batch: Any, format: BatchFormat) -> Any:
+    """Make of a batch what users asked for."""
+    match format:
+        case "arrow":
+            import pyarrow
+
+            return pyarrow.record_batch(batch)
+        case "polars":
+            import polars
+
+            return polars.DataFrame(batch)
+        case "pandas":
+            import pyarrow
+
+            return pyarrow.record_batch(batch).to_pandas()
+        case "numpy":
+            import pyarrow
+
+            arrow = pyarrow.record_batch(batch)
+            return {name: arrow.column(name).to_numpy(zero_copy_only=False) for name in arrow.schema.names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,27 +59,21 @@ class BatchFunction:
 
     def __call__(self, batch: Any) -> Any:
         """Convert, call, and give what has the Arrow interface."""
+        returned = self.function(given(batch, self.format))
         match self.format:
             case "arrow":
-                import pyarrow
-
-                return self.function(pyarrow.record_batch(batch))
+                return returned
             case "polars":
                 import polars
 
-                returned = self.function(polars.DataFrame(batch))
                 return returned.collect() if isinstance(returned, polars.LazyFrame) else returned
             case "pandas":
                 import pyarrow
 
-                returned = self.function(pyarrow.record_batch(batch).to_pandas())
                 return pyarrow.RecordBatch.from_pandas(returned, preserve_index=False)
             case "numpy":
                 import pyarrow
 
-                given = pyarrow.record_batch(batch)
-                columns = {name: given.column(name).to_numpy(zero_copy_only=False) for name in given.schema.names}
-                returned = self.function(columns)
                 if not isinstance(returned, dict):
                     raise TypeError(f"it returned {type(returned).__name__}, where a dict of arrays is wanted")
                 return pyarrow.RecordBatch.from_pydict(returned)

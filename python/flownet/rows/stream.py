@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 from .. import _flownet, config
 from ..dataflow import Node, Origin, Owner, has_timestamps
-from ..errors import ConfigError, PlanError
+from ..errors import PlanError
 from ..graph import PartitionerName
-from ..streams.handle import OperatorHandle
 from ..streams.stream import Stream
 from ..watermark import WatermarkStrategy
 from ..window import EndOfInput, Global, Session, Sliding, TimeDomain, Tumbling, WindowAssigner, assign
 from .aggregates import Aggregate, planned
-from .batches import BatchFormat, BatchFunction
+from .batches import BatchFormat, BatchFunction, known_format
 from .collected import CollectedRows
 from .expressions import Expr, col, column_or_expression
+from .sinks import RowSinks
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ SchemaLike = Any
 """A dict of column names and types, ``{"user": "utf8", "spent": "float64"}``, or a schema of pyarrow or the like."""
 
 
-class Rows(OperatorHandle):
+class Rows(RowSinks):
     """Rows on their way through the dataflow, whose names and types of columns are known.
 
     Made by `Environment.from_arrow`. Operators work on batches of columns, in Rust and without the interpreter, but for
@@ -219,12 +219,7 @@ class Rows(OperatorHandle):
         Rows from map_batches
           length  int32
         """
-        if format not in get_args(BatchFormat):
-            raise ConfigError(
-                f"map_batches(format={format!r}): must be one of {', '.join(map(repr, get_args(BatchFormat)))}",
-                setting="format",
-                value=format,
-            )
+        known_format("map_batches", format)
         if not callable(function):
             raise PlanError(f"map_batches() needs a function of a batch, not {function!r:.60}")
         called = BatchFunction(function, format)

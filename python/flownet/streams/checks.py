@@ -125,3 +125,8 @@ def number_of(method: str, count: Any) -> int:
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise PlanError(f"{method}({count!r}): must be a number of records, at least 1")
     return count
+
+
+def is_delimiter(given: Any) -> bool:
+    """Whether it can be between two values of a line."""
+    return isinstance(given, str) and len(given) == 1 and given not in '\r\n"'

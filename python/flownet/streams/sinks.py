@@ -11,7 +11,8 @@ from ..collected import Collected
 from ..dataflow import Origin
 from ..errors import ConfigError, PlanError
 from ..functions import Sink
-from .checks import kind_of, refuse_async
+from ..part_files import folder_of
+from .checks import is_delimiter, kind_of, refuse_async
 from .handle import OperatorHandle, StreamSink
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ class SinkMethods(OperatorHandle, Generic[T]):
         names = None if columns is None else list(columns)
         if columns is not None and not _are_names(columns):
             raise ConfigError(f"write_csv(columns={columns!r:.60}): must be names", setting="columns", value=columns)
-        if not _is_delimiter(delimiter):
+        if not is_delimiter(delimiter):
             raise ConfigError(
                 f"write_csv(delimiter={delimiter!r:.60}): must be one character, and no quote or end of line",
                 setting="delimiter",
@@ -265,21 +266,8 @@ class SinkMethods(OperatorHandle, Generic[T]):
         header: str | None = None,
         function: object = None,
     ) -> StreamSink:
-        folder = os.path.abspath(os.fspath(path))
-        if os.path.exists(folder) and not os.path.isdir(folder):
-            raise ConfigError(
-                f"{method}({os.fspath(path)!r}): is a file; name a folder", setting="path", value=os.fspath(path)
-            )
-        for node in self._env._dataflow.nodes:
-            settings = (node.settings or {}) if node.kind == "write_files" else {}
-            written = settings.get("path") if settings.get("format") == format else None
-            if isinstance(written, bytes) and os.path.realpath(os.fsdecode(written)) == os.path.realpath(folder):
-                raise ConfigError(
-                    f"{method}({os.fspath(path)!r}): another {method} writes there; give each a folder of its own",
-                    setting="path",
-                    value=os.fspath(path),
-                )
-        settings = {"path": os.fsencode(folder), "format": format, "header": header}
+        folder = folder_of(self._env._dataflow, method, path, format)
+        settings = {"path": folder, "format": format, "header": header}
         return self._sink("write_files", settings=settings, name=method, function=function)
 
     def _sink(self, kind: str, **described: Any) -> StreamSink:
@@ -289,7 +277,3 @@ class SinkMethods(OperatorHandle, Generic[T]):
 
 def _are_names(given: Any) -> bool:
     return not isinstance(given, str) and len(given) > 0 and all(isinstance(name, str) for name in given)
-
-
-def _is_delimiter(given: Any) -> bool:
-    return isinstance(given, str) and len(given) == 1 and given not in '\r\n"'

@@ -88,7 +88,9 @@ fn arriving(task: &TaskSpec) -> Result<Option<Layout>, TaskError> {
         | RowsKind::MapBatches { input, .. }
         | RowsKind::AssignTimestamps { input, .. }
         | RowsKind::Partial { input, .. }
-        | RowsKind::Collect { input } => input,
+        | RowsKind::Collect { input }
+        | RowsKind::WriteFiles { input, .. }
+        | RowsKind::Sink { input, .. } => input,
         RowsKind::FromArrow { .. } | RowsKind::Aggregate { .. } | RowsKind::ToObjects { .. } => return Ok(None),
     };
     let layout = Layout::new(schema(input)?).map_err(|error| TaskError::Config(error.to_string()))?;
@@ -115,7 +117,9 @@ fn native(
         RowsKind::FromArrow { .. }
         | RowsKind::MapBatches { .. }
         | RowsKind::ToObjects { .. }
-        | RowsKind::Collect { .. } => return Ok(None),
+        | RowsKind::Collect { .. }
+        | RowsKind::WriteFiles { .. }
+        | RowsKind::Sink { .. } => return Ok(None),
         RowsKind::Project { input, steps } => {
             let steps = Steps::new(&read::<Vec<Step>>(steps)?, schema(input)?);
             Box::new(Project::new(steps.map_err(|error| TaskError::Config(error.to_string()))?, info))

@@ -5,18 +5,27 @@ use std::sync::Arc;
 use flownet_rows::{Foreign, OperatorInfo, RowsMedium, TaskThread, schema};
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::Kind;
-use flownet_runtime::spec::{OperatorSpec, RowsKind};
+use flownet_runtime::spec::{OperatorSpec, RowFormat, RowsKind};
 use pyo3::prelude::*;
 
 use super::collect::Collect;
 use super::map_batches::MapBatches;
+use super::sink::SinkTo;
 use super::source::FromArrow;
-use crate::chain::{self, KeptThread, Objects, TaskThreads};
+use super::write_files::{Encoding, ParquetWriter, WriteFiles};
+use crate::chain::{self, KeptThread, Objects, Parts, TaskThreads};
 
 /// Makes them of the objects of a job.
 pub(crate) struct PythonForeign<'a> {
     pub(crate) objects: &'a Objects,
     pub(crate) threads: Arc<TaskThreads>,
+}
+
+impl PythonForeign<'_> {
+    /// What the user has given to an operator.
+    fn object(&self, operator: &OperatorSpec, info: &chain::OperatorInfo) -> Result<Py<PyAny>, TaskError> {
+        Python::attach(|py| self.objects.required_own(py, &operator.payload, operator.kind.name(), info))
+    }
 }
 
 impl Foreign for PythonForeign<'_> {
@@ -27,8 +36,16 @@ impl Foreign for PythonForeign<'_> {
         info: &OperatorInfo,
     ) -> Result<Kind<RowsMedium>, TaskError> {
         let info = chain::OperatorInfo::of_rows(info);
-        let object =
-            Python::attach(|py| self.objects.required_own(py, &operator.payload, operator.kind.name(), &info))?;
+        if let RowsKind::WriteFiles { input, path, format, delimiter, header } = kind {
+            let encoding = match format {
+                RowFormat::Csv => Encoding::Csv { delimiter: delimiter.and_then(|given| u8::try_from(given).ok()).unwrap_or(b',') },
+                RowFormat::Json => Encoding::Json,
+                RowFormat::Parquet => Encoding::Parquet(ParquetWriter { opens: self.object(operator, &info)?, writer: None }),
+            };
+            let parts = Parts::new(path.to_path(), format.suffix(), header.clone(), info.clone());
+            return Ok(Kind::Operator(Box::new(WriteFiles::new(parts, encoding, schema(input)?, info))));
+        }
+        let object = self.object(operator, &info)?;
         Ok(match kind {
             RowsKind::FromArrow { schema: of, makes_its_own, repeatable } => {
                 let given = (*makes_its_own, *repeatable);
@@ -38,6 +55,7 @@ impl Foreign for PythonForeign<'_> {
                 Kind::Operator(Box::new(MapBatches::new(object, schema(output)?, info)))
             }
             RowsKind::Collect { .. } => Kind::Operator(Box::new(Collect::new(object, info))),
+            RowsKind::Sink { format, .. } => Kind::Operator(Box::new(SinkTo::new(object, format, info))),
             kind => return Err(TaskError::Config(format!("'{}' of rows does not call Python", kind.name()))),
         })
     }

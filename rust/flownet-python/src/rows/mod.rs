@@ -7,8 +7,10 @@ mod conform;
 mod foreign;
 mod map_batches;
 mod plan;
+mod sink;
 mod source;
 mod to_objects;
+mod write_files;
 
 pub(crate) use self::arrow::{PyRowBatch, PyRowSchema};
 pub(crate) use self::foreign::PythonForeign;

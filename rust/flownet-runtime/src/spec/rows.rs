@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::operator::{FilePath, LineFormat};
 use super::window::WindowSpec;
 use crate::time::Clock;
 use crate::watermark::Watermarks;
@@ -91,6 +92,51 @@ pub enum RowsKind {
         /// Of what comes.
         input: Value,
     },
+    /// Sink: into files of a folder, which get their names when they are complete. What writes Parquet is the payload.
+    WriteFiles {
+        /// Of what comes.
+        input: Value,
+        /// The folder.
+        path: FilePath,
+        /// What they are.
+        format: RowFormat,
+        /// Of CSV: what is between two values.
+        #[serde(default)]
+        delimiter: Option<char>,
+        /// Of CSV: what each file begins with.
+        #[serde(default)]
+        header: Option<String>,
+    },
+    /// Sink: to an object of the user, which is the payload.
+    Sink {
+        /// Of what comes.
+        input: Value,
+        /// As what it takes batches: a name that flownet's Python knows.
+        format: String,
+    },
+}
+
+/// What rows are written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RowFormat {
+    /// Parquet.
+    Parquet,
+    /// Comma-separated values.
+    Csv,
+    /// A line of JSON for each row.
+    Json,
+}
+
+impl RowFormat {
+    /// How names of files end.
+    pub fn suffix(self) -> &'static str {
+        match self {
+            Self::Parquet => "parquet",
+            Self::Csv => LineFormat::Csv.suffix(),
+            Self::Json => LineFormat::Json.suffix(),
+        }
+    }
 }
 
 fn yes() -> bool {
@@ -114,6 +160,10 @@ impl RowsKind {
             Self::Aggregate { .. } => "agg",
             Self::ToObjects { .. } => "to_objects",
             Self::Collect { .. } => "collect",
+            Self::WriteFiles { format: RowFormat::Parquet, .. } => "write_parquet",
+            Self::WriteFiles { format: RowFormat::Csv, .. } => "write_csv",
+            Self::WriteFiles { format: RowFormat::Json, .. } => "write_json",
+            Self::Sink { .. } => "sink_to",
         }
     }
 
@@ -154,7 +204,10 @@ impl RowsKind {
     }
 
     pub(super) fn keeps_state(&self) -> bool {
-        matches!(self, Self::FromArrow { .. } | Self::Partial { .. } | Self::Aggregate { .. })
+        matches!(
+            self,
+            Self::FromArrow { .. } | Self::Partial { .. } | Self::Aggregate { .. } | Self::WriteFiles { .. }
+        )
     }
 
     pub(super) fn can_be_repeated(&self) -> bool {

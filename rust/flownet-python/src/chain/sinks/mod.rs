@@ -4,14 +4,18 @@ mod collect;
 mod custom;
 mod lines;
 mod part_file;
+mod parts;
 mod prepared;
 mod print;
+mod user;
 mod write_files;
 
 pub(super) use collect::Collect;
 pub(super) use custom::CustomSink;
 pub(super) use lines::Lines;
+pub(crate) use parts::Parts;
 pub(super) use print::Print;
+pub(crate) use user::UserSink;
 pub(super) use write_files::WriteFiles;
 
 use std::sync::Arc;
@@ -27,14 +31,14 @@ const GATHER_RECORDS: usize = 4096;
 
 /// Counts what a sink has written as the task's records out: they pass no exchange.
 #[derive(Default)]
-struct Written(Option<Arc<TaskMetrics>>);
+pub(crate) struct Written(Option<Arc<TaskMetrics>>);
 
 impl Written {
-    fn open(&mut self, cx: &TaskContext) {
+    pub(crate) fn open(&mut self, cx: &TaskContext) {
         self.0 = Some(Arc::clone(&cx.metrics));
     }
 
-    fn add(&self, records: usize) {
+    pub(crate) fn add(&self, records: usize) {
         if let Some(metrics) = &self.0 {
             metrics.add_records_out(records as u64);
         }

@@ -60,6 +60,17 @@ impl PartFile {
         Ok(())
     }
 
+    /// Where it is while it is written, for who writes it by its name.
+    pub(super) fn path(&self) -> PathBuf {
+        Self::path_in(&self.folder, self.index, self.suffix)
+    }
+
+    /// Counts what was written by its name.
+    pub(super) fn measure(&mut self) -> io::Result<()> {
+        self.bytes = self.file.metadata()?.len();
+        Ok(())
+    }
+
     /// Writes the line that the file begins with.
     pub(super) fn write_header(&mut self, header: &str) -> io::Result<()> {
         self.write_all(format!("{header}\n").as_bytes())?;
