@@ -157,7 +157,7 @@ def of_polars(frame: Any) -> Any:
 
 
 def of_files(folder: Path) -> object:
-    """The same of files."""
+    """Sum from files to a file."""
     frame = pl.scan_parquet(folder / "in-*.parquet")
     return of_polars(frame).sink_parquet(folder / "polars.parquet")
 
