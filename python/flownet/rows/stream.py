@@ -466,6 +466,17 @@ def partial_of(rows: Rows, partial: Node) -> Rows:
     return Rows(rows._env, (Origin(partial, partitioner="key_group"),), rows._schema)
 
 
+def rows_of_records(env: Owner, origins: tuple[Origin, ...], schema: SchemaLike) -> Rows:
+    """Make rows of the records of a stream."""
+    try:
+        found = _flownet.rows_schema(schema)
+    except (ValueError, TypeError) as error:
+        raise PlanError(f"to_rows: {error}") from error
+    settings = {"to_rows": {"output": found.planned()}}
+    node = env._dataflow.add("rows", name="to_rows", settings=settings, inputs=origins)
+    return Rows(env, (Origin(node),), found)
+
+
 def _is_end_of_input(window: dict[str, Any]) -> bool:
     return bool(window["assign"] == assign(EndOfInput()))
 

@@ -26,6 +26,7 @@ from .iteration import IterationMethods
 from .sinks import SinkMethods
 
 if TYPE_CHECKING:
+    from ..rows.stream import Rows, SchemaLike
     from .all_windowed import AllWindowedStream
     from .changing import ChangeStream
     from .connected import ConnectedStreams
@@ -143,6 +144,42 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
         from .keyed import KeyedStream
 
         return KeyedStream(self._env, self._spread("key_group", key_of("key_by", key)))
+
+    def to_rows(self, schema: SchemaLike) -> Rows:
+        """Make a row of each record, for operators on columns.
+
+        Records are dicts by name of column, tuples with a value for each column, or objects with an attribute for each,
+        such as dataclasses. What a dict has not is a missing value, and what there is no column for is left out.
+
+        Parameters
+        ----------
+        schema
+            Names and types of the columns: ``{"user": "utf8", "spent": "float64"}``, or a schema of pyarrow.
+
+        Raises
+        ------
+        PlanError
+            The schema is none.
+        OperatorError
+            When the job runs: a value does not fit its column.
+
+        Notes
+        -----
+        Rows have the event time of their records. They are made of what there is, some at a time, and nothing waits.
+        Columns of times, decimals, lists and structs are made by pyarrow, which has to be there for them.
+
+        Examples
+        --------
+        >>> records = env.from_collection([{"user": "ann", "spent": 1.5}, {"user": "ann", "spent": 2.0}])
+        >>> rows = records.to_rows({"user": "utf8", "spent": "float64"})
+        >>> totals = rows.key_by("user").window(fn.EndOfInput()).agg(spent=fn.sum("spent")).collect()
+        >>> result = env.execute()
+        >>> totals.to_arrow().to_pylist()
+        [{'user': 'ann', 'spent': 3.5}]
+        """
+        from ..rows.stream import rows_of_records
+
+        return rows_of_records(self._env, self._origins, schema)
 
     def process(self, function: ProcessFunction[T, R]) -> Stream[R]:
         """Work on one record at a time, with its time and side outputs, and at the end of the input.

@@ -91,7 +91,10 @@ fn arriving(task: &TaskSpec) -> Result<Option<Layout>, TaskError> {
         | RowsKind::Collect { input }
         | RowsKind::WriteFiles { input, .. }
         | RowsKind::Sink { input, .. } => input,
-        RowsKind::FromArrow { .. } | RowsKind::Aggregate { .. } | RowsKind::ToObjects { .. } => return Ok(None),
+        RowsKind::FromArrow { .. }
+        | RowsKind::Aggregate { .. }
+        | RowsKind::ToObjects { .. }
+        | RowsKind::ToRows { .. } => return Ok(None),
     };
     let layout = Layout::new(schema(input)?).map_err(|error| TaskError::Config(error.to_string()))?;
     Ok(Some(layout))
@@ -117,6 +120,7 @@ fn native(
         RowsKind::FromArrow { .. }
         | RowsKind::MapBatches { .. }
         | RowsKind::ToObjects { .. }
+        | RowsKind::ToRows { .. }
         | RowsKind::Collect { .. }
         | RowsKind::WriteFiles { .. }
         | RowsKind::Sink { .. } => return Ok(None),

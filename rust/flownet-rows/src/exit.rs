@@ -58,17 +58,42 @@ impl RowsExit {
         let mut rows = Rows::Range { start: 0, end: batch.len() };
         while !rows.is_empty() {
             let (first, others) = rows.split_at(writer.fitting(rows, RUN_BYTES));
-            self.bytes.clear();
-            if let Some(stamp) = stamp {
-                put_stamp(&mut self.bytes, stamp);
-            }
-            self.bytes.push(if batch.times.is_some() { WITH_TIMES } else { WITHOUT_TIMES });
-            writer.write(first, &mut self.bytes);
+            self.write(&writer, first, (batch, stamp));
             send(self.output, Target::Any, &self.bytes, out)?;
             rows = others;
         }
         out.metrics().count_rows_out(batch.len() as u64);
         Ok(())
+    }
+
+    /// Sends rows that are one run, and leaves it to the caller to wait where that is due; none if they are more.
+    pub fn emit_run(
+        &mut self,
+        batch: &RowBatch,
+        stamp: Option<i64>,
+        out: &mut Outputs,
+    ) -> Result<Option<Emit>, TaskError> {
+        let layout = self.layout_of(batch)?;
+        let columns = batch.with_times_as_column(layout.schema());
+        let columns = columns.map_err(|error| TaskError::Config(error.to_string()))?;
+        let writer = RunWriter::new(&layout, &columns);
+        let rows = Rows::Range { start: 0, end: batch.len() };
+        if writer.fitting(rows, RUN_BYTES) < batch.len() {
+            return Ok(None);
+        }
+        self.write(&writer, rows, (batch, stamp));
+        let emitted = out.try_emit(self.output, Target::Any, &self.bytes)?;
+        out.metrics().count_rows_out(batch.len() as u64);
+        Ok(Some(emitted))
+    }
+
+    fn write(&mut self, writer: &RunWriter, rows: Rows<'_>, (batch, stamp): (&RowBatch, Option<i64>)) {
+        self.bytes.clear();
+        if let Some(stamp) = stamp {
+            put_stamp(&mut self.bytes, stamp);
+        }
+        self.bytes.push(if batch.times.is_some() { WITH_TIMES } else { WITHOUT_TIMES });
+        writer.write(rows, &mut self.bytes);
     }
 
     /// `stamp` is that of time 0.

@@ -133,4 +133,6 @@ fn joins(checked: &Checked<'_>, edge: usize, vertex: &JobVertex<'_>, fused: &BTr
         && (may_join || fused.contains(&edge))
         && !matches!(operator.kind, OperatorKind::IterationHead { .. })
         && upstream.kind.takes_objects() == operator.kind.takes_objects()
+        // Where objects become rows, or rows objects, the exchange is where they do.
+        && upstream.kind.gives_objects() == upstream.kind.takes_objects()
 }

@@ -35,7 +35,7 @@ use super::operators::{Assigner, Decoded, Filter, FlatMap, Limits, Map, MapAsync
 use super::sinks::{Collect as CollectSink, CustomSink, Lines, Print, WriteFiles};
 use super::sources::{Collection, Iterable, LineDecoder, Pulled, ReadText, Script, SocketText, Splits};
 use crate::codec::{ClassTable, KnownClasses, Pickle, SentClasses};
-use crate::rows::{PythonForeign, ToObjects};
+use crate::rows::{PythonForeign, ToObjects, ToRows};
 
 /// Builds chains of Python operators.
 pub struct PythonChainFactory {
@@ -179,7 +179,8 @@ impl Builder<'_> {
 
     fn exit(&self, py: Python<'_>, output: usize, spec: &OutputSpec) -> Result<Exit, TaskError> {
         let from = self.task.operators.iter().find(|operator| operator.id == spec.from_operator);
-        let info = self.info(&from.ok_or_else(|| unknown_operator(spec.from_operator))?.name);
+        let from = from.ok_or_else(|| unknown_operator(spec.from_operator))?;
+        let info = self.info(&from.name);
         let function = || {
             let object = self.objects.load(py, &spec.payload).map_err(|error| info.failed(py, &error, None))?;
             required(object, "key_by or partition_custom").map(Bound::unbind)
@@ -192,7 +193,8 @@ impl Builder<'_> {
             }
             _ => Route::Any,
         };
-        Ok(Exit::new(output, route, self.sent_classes(), info))
+        let exit = Exit::new(output, route, self.sent_classes(), info);
+        Ok(if from.kind.gives_objects() { exit } else { exit.of_rows() })
     }
 
     fn sent_classes(&self) -> SentClasses {
@@ -306,6 +308,9 @@ impl StageBuilder<'_, '_> {
                 Kind::Operator(Box::new(WriteFiles::new(path.to_path(), lines, info)))
             }
             OperatorKind::Sink => Kind::Operator(Box::new(CustomSink::new(self.own_object()?, info))),
+            OperatorKind::Rows(RowsKind::ToRows { output }) => {
+                Kind::Operator(Box::new(ToRows::new(flownet_rows::schema(output)?, info)))
+            }
             OperatorKind::Rows(RowsKind::ToObjects { as_dicts, .. }) => {
                 Kind::Operator(Box::new(ToObjects::new(*as_dicts, info)))
             }

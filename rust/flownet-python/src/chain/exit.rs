@@ -2,6 +2,7 @@
 
 use flownet_core::record::writer::Emit;
 use flownet_core::{CustomEvent, Target};
+use flownet_rows::{RowBatch, RowRecord, RowsExit};
 use flownet_runtime::operator::{self, put_stamp};
 use flownet_runtime::{Outputs, TaskError};
 use pyo3::prelude::*;
@@ -13,6 +14,7 @@ use super::medium::PythonMedium;
 use super::record::{KeyedError, write_keyed};
 use super::rows::rows;
 use crate::codec::{SentClasses, encode, parts};
+use crate::rows::PyRowBatch;
 
 /// Kind of the events that define classes to whoever is behind an edge.
 pub(super) const CLASS_DEFINITION: u16 = 1;
@@ -29,7 +31,12 @@ pub(crate) struct Exit {
     selector: OperatorInfo,
     /// The record being sent; kept, so that records cost no allocation.
     bytes: Vec<u8>,
+    /// Records are batches of rows, which leave as such.
+    rows: Option<RowsExit>,
 }
+
+/// Fewer are sent in less time than it takes to let go of the interpreter, and have it again.
+const FEW_ROWS: usize = 64;
 
 /// How records of an edge find their subpartition.
 pub(crate) enum Route {
@@ -55,6 +62,10 @@ impl operator::Exit<PythonMedium> for Exit {
         stamp: Option<i64>,
         out: &mut Outputs,
     ) -> Result<(), TaskError> {
+        if let Some(rows) = &mut self.rows {
+            let batch = record.cast::<PyRowBatch>().map_err(|error| self.info.failed(py, &error.into(), None))?;
+            return send_rows(rows, &batch.get().0, stamp, (py, out));
+        }
         self.bytes.clear();
         if let Some(stamp) = stamp {
             put_stamp(&mut self.bytes, stamp);
@@ -78,6 +89,25 @@ impl operator::Exit<PythonMedium> for Exit {
     }
 }
 
+/// Few rows are not worth letting go of the interpreter for, unless they have to wait.
+fn send_rows(
+    exit: &mut RowsExit,
+    batch: &RowBatch,
+    stamp: Option<i64>,
+    (py, out): (Python<'_>, &mut Outputs),
+) -> Result<(), TaskError> {
+    if batch.len() <= FEW_ROWS
+        && let Some(emitted) = exit.emit_run(batch, stamp, out)?
+    {
+        return match emitted {
+            Emit::Done => Ok(()),
+            Emit::Blocked => detached(py, out, Outputs::wait),
+        };
+    }
+    let record = RowRecord::Batch(batch.clone());
+    detached(py, out, |out| operator::Exit::emit(exit, (), &record, stamp, out))
+}
+
 impl Exit {
     pub(super) fn new(output: usize, route: Route, classes: SentClasses, info: OperatorInfo) -> Self {
         let method = match route {
@@ -86,7 +116,14 @@ impl Exit {
             Route::Custom { .. } => " -> partition_custom",
         };
         let selector = OperatorInfo { operator: format!("{}{method}", info.operator), ..info.clone() };
-        Self { output, route, classes, info, selector, bytes: Vec::new() }
+        Self { output, route, classes, info, selector, bytes: Vec::new(), rows: None }
+    }
+
+    /// The same for batches of rows.
+    pub(super) fn of_rows(self) -> Self {
+        let OperatorInfo { operator, subtask, parallelism } = self.info.clone();
+        let info = flownet_rows::OperatorInfo { operator, subtask, parallelism };
+        Self { rows: Some(RowsExit::new(self.output, info)), ..self }
     }
 
     /// Tells everybody behind this edge of the classes that they have to know before the record.

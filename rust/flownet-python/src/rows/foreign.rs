@@ -38,9 +38,13 @@ impl Foreign for PythonForeign<'_> {
         let info = chain::OperatorInfo::of_rows(info);
         if let RowsKind::WriteFiles { input, path, format, delimiter, header } = kind {
             let encoding = match format {
-                RowFormat::Csv => Encoding::Csv { delimiter: delimiter.and_then(|given| u8::try_from(given).ok()).unwrap_or(b',') },
+                RowFormat::Csv => {
+                    Encoding::Csv { delimiter: delimiter.and_then(|given| u8::try_from(given).ok()).unwrap_or(b',') }
+                }
                 RowFormat::Json => Encoding::Json,
-                RowFormat::Parquet => Encoding::Parquet(ParquetWriter { opens: self.object(operator, &info)?, writer: None }),
+                RowFormat::Parquet => {
+                    Encoding::Parquet(ParquetWriter { opens: self.object(operator, &info)?, writer: None })
+                }
             };
             let parts = Parts::new(path.to_path(), format.suffix(), header.clone(), info.clone());
             return Ok(Kind::Operator(Box::new(WriteFiles::new(parts, encoding, schema(input)?, info))));

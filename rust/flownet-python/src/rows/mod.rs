@@ -2,6 +2,7 @@
 //! operators that call Python once a batch.
 
 mod arrow;
+mod building;
 mod collect;
 mod conform;
 mod foreign;
@@ -10,9 +11,11 @@ mod plan;
 mod sink;
 mod source;
 mod to_objects;
+mod to_rows;
 mod write_files;
 
 pub(crate) use self::arrow::{PyRowBatch, PyRowSchema};
 pub(crate) use self::foreign::PythonForeign;
 pub(crate) use self::plan::{rows_after_agg, rows_after_steps, rows_kept, rows_of, rows_schema, rows_time};
 pub(crate) use self::to_objects::ToObjects;
+pub(crate) use self::to_rows::ToRows;

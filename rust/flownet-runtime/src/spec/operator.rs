@@ -330,6 +330,11 @@ impl OperatorKind {
         if let Self::Rows(kind) = self { kind.takes_objects() } else { true }
     }
 
+    /// Whether what it emits are objects.
+    pub fn gives_objects(&self) -> bool {
+        if let Self::Rows(kind) = self { kind.gives_objects() } else { true }
+    }
+
     /// Whether what it keeps by key may lie on disk where the job says so.
     pub fn can_keep_on_disk(&self) -> bool {
         matches!(

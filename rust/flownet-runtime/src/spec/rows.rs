@@ -87,6 +87,11 @@ pub enum RowsKind {
         #[serde(default = "yes")]
         as_dicts: bool,
     },
+    /// Records that are objects become rows.
+    ToRows {
+        /// Of what they become.
+        output: Value,
+    },
     /// Sink: to the process of the caller.
     Collect {
         /// Of what comes.
@@ -144,8 +149,12 @@ fn yes() -> bool {
 }
 
 impl RowsKind {
-    /// Whether it is at home among operators on objects, though rows come to it.
+    /// Whether it is at home among operators on objects, though rows come to it, or leave.
     pub(super) fn takes_objects(&self) -> bool {
+        matches!(self, Self::ToObjects { .. } | Self::ToRows { .. })
+    }
+
+    pub(super) fn gives_objects(&self) -> bool {
         matches!(self, Self::ToObjects { .. })
     }
 
@@ -159,6 +168,7 @@ impl RowsKind {
             Self::Partial { .. } => "partial agg",
             Self::Aggregate { .. } => "agg",
             Self::ToObjects { .. } => "to_objects",
+            Self::ToRows { .. } => "to_rows",
             Self::Collect { .. } => "collect",
             Self::WriteFiles { format: RowFormat::Parquet, .. } => "write_parquet",
             Self::WriteFiles { format: RowFormat::Csv, .. } => "write_csv",
@@ -204,10 +214,7 @@ impl RowsKind {
     }
 
     pub(super) fn keeps_state(&self) -> bool {
-        matches!(
-            self,
-            Self::FromArrow { .. } | Self::Partial { .. } | Self::Aggregate { .. } | Self::WriteFiles { .. }
-        )
+        matches!(self, Self::FromArrow { .. } | Self::Partial { .. } | Self::Aggregate { .. } | Self::WriteFiles { .. })
     }
 
     pub(super) fn can_be_repeated(&self) -> bool {

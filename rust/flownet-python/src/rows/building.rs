@@ -1,0 +1,163 @@
+//! Columns that are made of the values of Python objects, one after the other.
+
+use std::sync::Arc;
+
+use arrow_array::builder::{BinaryBuilder, BooleanBuilder, Float64Builder, Int64Builder, StringBuilder, UInt64Builder};
+use arrow_array::{Array, ArrayRef};
+use arrow_cast::cast;
+use arrow_schema::{DataType, Field};
+use flownet_rows::type_name;
+use pyo3::exceptions::PyValueError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes, PyList, PyString};
+
+use super::arrow::{PyRowSchema, arrow_error, batches_of};
+
+/// One column.
+pub(super) struct Building {
+    field: Field,
+    values: Values,
+}
+
+enum Values {
+    /// Of whole numbers, but the largest; with the least and the most that they may be.
+    Int(Int64Builder, i64, i64),
+    Unsigned(UInt64Builder),
+    Float(Float64Builder),
+    Bool(BooleanBuilder),
+    Text(StringBuilder),
+    Bytes(BinaryBuilder),
+    /// What pyarrow knows better: times, decimals, lists.
+    Others(Option<Py<PyList>>),
+}
+
+impl Building {
+    pub(super) fn new(field: &Field) -> Self {
+        let int = |least, most| Values::Int(Int64Builder::new(), least, most);
+        let values = match field.data_type() {
+            DataType::Int8 => int(i8::MIN.into(), i8::MAX.into()),
+            DataType::Int16 => int(i16::MIN.into(), i16::MAX.into()),
+            DataType::Int32 => int(i32::MIN.into(), i32::MAX.into()),
+            DataType::Int64 => int(i64::MIN, i64::MAX),
+            DataType::UInt8 => int(0, u8::MAX.into()),
+            DataType::UInt16 => int(0, u16::MAX.into()),
+            DataType::UInt32 => int(0, u32::MAX.into()),
+            DataType::UInt64 => Values::Unsigned(UInt64Builder::new()),
+            DataType::Float32 | DataType::Float64 => Values::Float(Float64Builder::new()),
+            DataType::Boolean => Values::Bool(BooleanBuilder::new()),
+            DataType::Utf8 => Values::Text(StringBuilder::new()),
+            DataType::Binary => Values::Bytes(BinaryBuilder::new()),
+            _ => Values::Others(None),
+        };
+        Self { field: field.clone(), values }
+    }
+
+    /// Adds a value; the error says why it does not fit.
+    #[inline]
+    pub(super) fn push(&mut self, value: Option<&Bound<'_, PyAny>>) -> Result<(), String> {
+        let Some(value) = value.filter(|value| !value.is_none()) else { return self.push_none() };
+        let fits = match &mut self.values {
+            Values::Int(builder, least, most) => value.extract::<i64>().is_ok_and(|number| {
+                (*least..=*most).contains(&number) && {
+                    builder.append_value(number);
+                    true
+                }
+            }),
+            Values::Unsigned(builder) => value.extract::<u64>().is_ok_and(|number| {
+                builder.append_value(number);
+                true
+            }),
+            Values::Float(builder) => value.extract::<f64>().is_ok_and(|number| {
+                builder.append_value(number);
+                true
+            }),
+            Values::Bool(builder) => value.extract::<bool>().is_ok_and(|is_true| {
+                builder.append_value(is_true);
+                true
+            }),
+            Values::Text(builder) => {
+                let text = value.cast::<PyString>().ok().and_then(|text| text.to_str().ok());
+                text.is_some_and(|text| {
+                    builder.append_value(text);
+                    true
+                })
+            }
+            Values::Bytes(builder) => match value.cast::<PyBytes>() {
+                Ok(bytes) => {
+                    builder.append_value(bytes.as_bytes());
+                    true
+                }
+                Err(_) => value.cast::<PyByteArray>().is_ok_and(|bytes| {
+                    builder.append_value(bytes.to_vec());
+                    true
+                }),
+            },
+            Values::Others(list) => {
+                let list = list.get_or_insert_with(|| PyList::empty(value.py()).unbind());
+                list.bind(value.py()).append(value).is_ok()
+            }
+        };
+        if fits { Ok(()) } else { Err(self.misfit(value)) }
+    }
+
+    fn push_none(&mut self) -> Result<(), String> {
+        if !self.field.is_nullable() {
+            return Err(format!(
+                "column '{}' has no value, where the schema says that all are there",
+                self.field.name()
+            ));
+        }
+        match &mut self.values {
+            Values::Int(builder, ..) => builder.append_null(),
+            Values::Unsigned(builder) => builder.append_null(),
+            Values::Float(builder) => builder.append_null(),
+            Values::Bool(builder) => builder.append_null(),
+            Values::Text(builder) => builder.append_null(),
+            Values::Bytes(builder) => builder.append_null(),
+            Values::Others(list) => Python::attach(|py| {
+                let list = list.get_or_insert_with(|| PyList::empty(py).unbind());
+                list.bind(py).append(py.None()).map_err(|error| error.to_string())
+            })?,
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn misfit(&self, value: &Bound<'_, PyAny>) -> String {
+        let shown = value.repr().map(|text| text.to_string_lossy().chars().take(100).collect());
+        let shown: String = shown.unwrap_or_else(|_| "what it has".to_owned());
+        let (name, of) = (self.field.name(), type_name(self.field.data_type()));
+        format!("column '{name}' is of type {of}, and {shown} does not fit")
+    }
+
+    /// The column so far; the next value is the first of another one.
+    pub(super) fn finish(&mut self, py: Python<'_>) -> PyResult<ArrayRef> {
+        let column: ArrayRef = match &mut self.values {
+            Values::Int(builder, ..) => Arc::new(builder.finish()),
+            Values::Unsigned(builder) => Arc::new(builder.finish()),
+            Values::Float(builder) => Arc::new(builder.finish()),
+            Values::Bool(builder) => Arc::new(builder.finish()),
+            Values::Text(builder) => Arc::new(builder.finish()),
+            Values::Bytes(builder) => Arc::new(builder.finish()),
+            Values::Others(list) => {
+                let list = list.take().map_or_else(|| PyList::empty(py), |list| list.into_bound(py));
+                return self.of_others(&list);
+            }
+        };
+        if column.data_type() == self.field.data_type() {
+            return Ok(column);
+        }
+        cast(&column, self.field.data_type()).map_err(arrow_error)
+    }
+
+    fn of_others(&self, values: &Bound<'_, PyList>) -> PyResult<ArrayRef> {
+        let py = values.py();
+        let schema = arrow_schema::Schema::new(vec![self.field.clone()]);
+        let column = py.import(intern!(py, "flownet.rows.records"))?.getattr(intern!(py, "column"))?;
+        let made = batches_of(&column.call1((values, PyRowSchema(Arc::new(schema))))?)?;
+        let first = made.first().filter(|batch| batch.num_rows() == values.len());
+        let first = first.ok_or_else(|| PyValueError::new_err("pyarrow made another number of values"))?;
+        Ok(Arc::clone(first.column(0)))
+    }
+}

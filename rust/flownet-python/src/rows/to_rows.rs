@@ -1,0 +1,119 @@
+//! `to_rows`: records that are objects become rows, some at a time.
+
+use arrow_array::{RecordBatch, RecordBatchOptions};
+use arrow_schema::SchemaRef;
+use flownet_rows::RowBatch;
+use flownet_runtime::operator::Operator;
+use flownet_runtime::snapshot::Snapshot;
+use flownet_runtime::time::NO_TIMESTAMP;
+use flownet_runtime::{TaskContext, TaskError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString, PyTuple};
+
+use super::arrow::{PyRowBatch, arrow_error};
+use super::building::Building;
+use crate::chain::{Flow, OperatorInfo, PythonMedium};
+
+/// Most records that become rows at a time: a window may fire millions at once.
+const GATHER_RECORDS: usize = 4096;
+
+/// Makes rows of the records of a batch.
+pub(crate) struct ToRows {
+    schema: SchemaRef,
+    info: OperatorInfo,
+    columns: Vec<Building>,
+    names: Vec<Py<PyString>>,
+    /// Finds the values of a record that is neither dict nor tuple.
+    values_of: Option<Py<PyAny>>,
+    /// When the records are that were gathered.
+    times: Vec<i64>,
+}
+
+impl ToRows {
+    pub(crate) fn new(schema: SchemaRef, info: OperatorInfo) -> Self {
+        let columns = schema.fields().iter().map(|field| Building::new(field)).collect();
+        Self { schema, info, columns, names: Vec::new(), values_of: None, times: Vec::new() }
+    }
+
+    fn push(&mut self, record: &Bound<'_, PyAny>) -> Result<(), TaskError> {
+        let py = record.py();
+        if let Ok(dict) = record.cast_exact::<PyDict>() {
+            for (column, name) in self.columns.iter_mut().zip(&self.names) {
+                let value = dict.get_item(name).map_err(|error| self.info.failed(py, &error, Some(record)))?;
+                column.push(value.as_ref()).map_err(|error| self.info.refused("ValueError", error, Some(record)))?;
+            }
+            return Ok(());
+        }
+        let tuple = match record.cast_exact::<PyTuple>() {
+            Ok(tuple) if tuple.len() == self.columns.len() => tuple.clone(),
+            _ => self.values(record).map_err(|error| self.info.failed(py, &error, Some(record)))?,
+        };
+        for (column, value) in self.columns.iter_mut().zip(tuple.iter_borrowed()) {
+            column.push(Some(&value)).map_err(|error| self.info.refused("ValueError", error, Some(record)))?;
+        }
+        Ok(())
+    }
+
+    /// The values of other objects, as many as there are columns.
+    #[cold]
+    fn values<'py>(&self, record: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
+        let py = record.py();
+        let Some(values_of) = &self.values_of else { return Ok(PyTuple::empty(py)) };
+        let names = PyTuple::new(py, &self.names)?;
+        Ok(values_of.bind(py).call1((record, names))?.cast_into()?)
+    }
+
+    fn leave(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        if self.times.is_empty() {
+            return Ok(());
+        }
+        let py = flow.token;
+        let rows = self.rows(py).and_then(|rows| Bound::new(py, PyRowBatch(rows)));
+        let rows = rows.map_err(|error| self.info.failed(py, &error, None))?;
+        // Each row has its own.
+        flow.emit_at(NO_TIMESTAMP, rows.into_any())
+    }
+
+    fn rows(&mut self, py: Python<'_>) -> PyResult<RowBatch> {
+        let times = std::mem::take(&mut self.times);
+        let columns = self.columns.iter_mut().map(|column| column.finish(py)).collect::<PyResult<Vec<_>>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(times.len()));
+        let columns = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options).map_err(arrow_error)?;
+        let are_timed = times.iter().all(|timestamp_ms| *timestamp_ms != NO_TIMESTAMP);
+        Ok(RowBatch { columns, times: are_timed.then(|| times.into()) })
+    }
+}
+
+impl Operator<PythonMedium> for ToRows {
+    fn open(&mut self, py: Python<'_>, _: &TaskContext) -> Result<(), TaskError> {
+        self.names = self.schema.fields().iter().map(|field| PyString::intern(py, field.name()).unbind()).collect();
+        let values_of = py.import(intern!(py, "flownet.rows.records")).and_then(|module| module.getattr("values_of"));
+        self.values_of = Some(values_of.map_err(|error| self.info.failed(py, &error, None))?.unbind());
+        Ok(())
+    }
+
+    fn process<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
+        self.push(&record)?;
+        self.times.push(flow.timestamp_ms);
+        if self.times.len() < GATHER_RECORDS { Ok(()) } else { self.leave(flow) }
+    }
+
+    fn end_batch(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        self.leave(flow)
+    }
+
+    /// What came before it leaves before it.
+    fn on_watermark(&mut self, _: i64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        self.leave(flow)
+    }
+
+    fn finish(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        self.leave(flow)
+    }
+
+    fn snapshot(&mut self, _: Python<'_>, _: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        debug_assert!(self.times.is_empty(), "a batch ends before a checkpoint is taken");
+        Ok(())
+    }
+}
