@@ -17,8 +17,7 @@ from .dataflow import Dataflow, Node, Origin
 from .errors import ConfigError, LaunchError, MistakeWarning, PlanError, warn_user
 from .graph import FlowControl
 from .host import Host
-from .rows import sources as rows_sources
-from .rows.stream import Rows
+from .rows.reading import RowSources
 from .streams.stream import Stream
 
 if TYPE_CHECKING:
@@ -26,14 +25,12 @@ if TYPE_CHECKING:
 
     from .job import Job, JobResult
     from .repeatable import Source
-    from .rows.expressions import Expr
-    from .rows.stream import SchemaLike
     from .testing.script import Step
 
 T = TypeVar("T")
 
 
-class Environment:
+class Environment(RowSources):
     """Where a dataflow is described and run.
 
     Every setting can also be given by the environment variable ``FLOWNET_<NAME>`` and by ``flownet run --set
@@ -370,116 +367,6 @@ class Environment:
         >>> sink = env.from_iterable(range(50), rate_limit=500).sink_to(Store())
         """
         return self._stream(sources.from_iterable(self._dataflow, iterable, rate_limit=rate_limit))
-
-    def from_arrow(
-        self,
-        source: Any,
-        *,
-        schema: SchemaLike | None = None,
-        event_time: str | None = None,
-        delay: str | timedelta = "0s",
-    ) -> Rows:
-        """Start from a table, or a stream of batches, of any library with the Arrow PyCapsule interface.
-
-        Parameters
-        ----------
-        source
-            A table, data frame or reader of pyarrow, polars, pandas, DuckDB and others, read in one subtask of this
-            process without a copy. A reader is used up by the first run, and no run goes on within it after a failure.
-
-            Or a function: it is sent to the workers, and every subtask of the source calls it with its own index and
-            the number of subtasks and reads what it returns. It has to split the work by these two, and to return the
-            same rows when it is called again.
-        schema
-            The columns of what a function returns: ``{"user": "utf8", "spent": "float64"}``, or a schema of pyarrow or
-            another library. Default: None, which is for what is no function.
-        event_time, delay
-            As ``column`` and ``delay`` of `Rows.assign_timestamps`. Default: None, rows have no event time.
-
-        Raises
-        ------
-        PlanError
-            It is no such source, or a column has a type that rows cannot have.
-
-        Examples
-        --------
-        >>> import pyarrow as pa
-        >>> clicks = pa.table({"user": ["ann", "bob", "ann"], "ms": [1_000, 2_000, 61_000]})
-        >>> minutes = (
-        ...     env.from_arrow(clicks, event_time="ms")
-        ...     .key_by("user")
-        ...     .window(fn.Tumbling("60s"))
-        ...     .agg(clicks=fn.count())
-        ...     .collect()
-        ... )
-        >>> result = env.execute()
-        >>> sorted(zip(minutes.to_arrow()["user"].to_pylist(), minutes.to_arrow()["clicks"].to_pylist()))
-        [('ann', 1), ('ann', 1), ('bob', 1)]
-        """
-        return self._rows(rows_sources.from_arrow(self._dataflow, source, schema), event_time, delay)
-
-    def from_numpy(self, array: Any, *, event_time: str | None = None, delay: str | timedelta = "0s") -> Rows:
-        """Start from a structured array of numpy, whose fields are the columns.
-
-        Parameters
-        ----------
-        array
-            Of one dimension. pyarrow has to be installed.
-        event_time, delay
-            As of `from_arrow`.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> rows = env.from_numpy(np.array([(1, 2.5)], dtype=[("user", "i8"), ("spent", "f8")]))
-        """
-        return self._rows(rows_sources.from_numpy(self._dataflow, array), event_time, delay)
-
-    def read_parquet(
-        self,
-        paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-        *,
-        columns: Iterable[str] | None = None,
-        filter: Expr | None = None,
-        event_time: str | None = None,
-        delay: str | timedelta = "0s",
-    ) -> Rows:
-        """Start from the rows of Parquet files, which the subtasks share: by row groups, of many files by files.
-
-        Parameters
-        ----------
-        paths
-            Files, and folders, of which all ``*.parquet`` are read. Listed here, once. pyarrow has to be installed,
-            where workers are too. Files have the columns of the first one.
-        columns
-            The columns that are read. Default: None, all.
-        filter
-            As `Rows.filter`. Row groups of which statistics say that no row is wanted are not read: by comparisons of
-            a column with a written number or text, joined by ``&`` and ``|``. Default: None, all rows.
-        event_time, delay
-            As of `from_arrow`.
-
-        Raises
-        ------
-        InputError
-            There is no such file or folder, no file in it, or the first one is not one of Parquet.
-        PlanError
-            There is no such column, or it has a type that rows cannot have.
-
-        Examples
-        --------
-        >>> import pyarrow as pa, pyarrow.parquet as pq, tempfile
-        >>> folder = tempfile.mkdtemp()
-        >>> pq.write_table(pa.table({"user": ["ann", "bob"], "spent": [3, 5]}), f"{folder}/a.parquet")
-        >>> rows = env.read_parquet(folder, columns=["spent"], filter=fn.col("spent") > 3).collect()
-        >>> result = env.execute()
-        >>> rows.to_arrow().to_pylist()
-        [{'spent': 5}]
-        """
-        source = rows_sources.read_parquet(self._dataflow, paths, columns, filter)
-        rows = self._rows(source, None, delay)
-        wanted = rows if filter is None else rows.filter(filter)
-        return wanted if event_time is None else wanted.assign_timestamps(event_time, delay=delay)
 
     def read_text(
         self,
@@ -872,11 +759,6 @@ class Environment:
 
     def _stream(self, node: Node) -> Stream[Any]:
         return Stream(self, (Origin(node),))
-
-    def _rows(self, source: tuple[Node, _flownet.RowSchema], event_time: str | None, delay: str | timedelta) -> Rows:
-        node, schema = source
-        rows = Rows(self, (Origin(node),), schema)
-        return rows if event_time is None else rows.assign_timestamps(event_time, delay=delay)
 
 
 _CHECKPOINTING = {

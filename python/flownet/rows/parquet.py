@@ -2,46 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import _flownet
 from ..errors import InputError, PlanError
 from .expressions import Expr
+from .files import Paths, listed
 
 if TYPE_CHECKING:
     import pyarrow
 
-Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
-
 _ENOUGH_FILES = 4
 """With as many for each subtask files are dealt out whole; else their row groups."""
-
-
-def listed(paths: Paths) -> list[str]:
-    """List files: those that are named, and all ``*.parquet`` of folders, in order.
-
-    Raises
-    ------
-    InputError
-        There is no such file or folder, or no file in it.
-    """
-    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    files: list[str] = []
-    for path in map(Path, given):
-        if not path.exists():
-            raise InputError(f"read_parquet(): there is no file or folder {str(path)!r}", path=str(path))
-        found = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
-        files += [str(file.absolute()) for file in found]
-    if not files:
-        shown = ", ".join(repr(str(path)) for path in given)
-        raise InputError(
-            f"read_parquet(): there are no files *.parquet in {shown}", path=str(given[0]) if given else None
-        )
-    return files
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +94,7 @@ def parquet_parts(
     import pyarrow
     import pyarrow.parquet
 
-    files = listed(paths)
+    files = listed("read_parquet", paths, ["parquet"])
     try:
         schema = pyarrow.parquet.read_schema(files[0])
     except (OSError, ValueError) as error:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .. import _flownet, config
+from .. import config
 from ..dataflow import Origin
 from ..errors import ConfigError, PlanError
 from ..functions import Sink
@@ -14,6 +14,9 @@ from ..streams.checks import is_delimiter, kind_of, refuse_async
 from ..streams.handle import OperatorHandle, StreamSink
 from .batches import BatchFormat, known_format
 from .parquet_writer import ROW_GROUP_ROWS, ParquetFormat
+
+if TYPE_CHECKING:
+    from .. import _flownet
 
 _COMPRESSIONS = ("snappy", "zstd", "gzip", "lz4", "brotli", "none")
 
@@ -87,7 +90,8 @@ class RowSinks(OperatorHandle):
 
         Notes
         -----
-        What is missing is an empty value; times are written as ISO 8601 has them, bytes as hexadecimal digits.
+        What is missing is an empty value, as an empty text is; times are written as ISO 8601 has them, bytes as
+        hexadecimal digits.
 
         Examples
         --------

@@ -10,7 +10,9 @@ from .. import _flownet
 from ..dataflow import Dataflow, Node
 from ..errors import PlanError
 from .expressions import Expr
-from .parquet import Paths, parquet_parts
+from .files import Paths
+from .parquet import parquet_parts
+from .text_files import LineFormat, line_parts
 
 if TYPE_CHECKING:
     from .stream import SchemaLike
@@ -72,6 +74,18 @@ def read_parquet(
     parts, schema = parquet_parts(paths, columns, kept)
     settings = {"from_arrow": {"schema": schema.planned(), "makes_its_own": True, "repeatable": True}}
     return dataflow.add("rows", name="read_parquet", settings=settings, function=parts), schema
+
+
+def read_lines(
+    dataflow: Dataflow,
+    method: str,
+    format: LineFormat,
+    given: tuple[Paths, SchemaLike | None, Iterable[str] | None],
+) -> tuple[Node, _flownet.RowSchema]:
+    """Add a source of the rows of files of lines: their paths, the schema and the columns that are wanted."""
+    parts, schema = line_parts(method, format, *given)
+    settings = {"from_arrow": {"schema": schema.planned(), "makes_its_own": True, "repeatable": True}}
+    return dataflow.add("rows", name=method, settings=settings, function=parts), schema
 
 
 @dataclass(frozen=True, slots=True)

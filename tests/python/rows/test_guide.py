@@ -7,20 +7,21 @@ from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 GUIDE = Path(__file__).parents[3] / "docs" / "rows.md"
 
 
 def test_its_blocks_run_one_after_the_other(python: Callable[..., CompletedProcess[str]], tmp_path: Path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
-    assert len(blocks) == 3
-    (tmp_path / "csv").mkdir()
-    for number in range(3):
-        (tmp_path / "csv" / f"{number}.csv").write_text(f"n\n{number}\n{number}\n")
+    assert len(blocks) == 4
+    (tmp_path / "ticks").mkdir()
+    ticks = pa.table({"symbol": ["A", "A", "B"], "ms": [1, 2, 1_500], "price": [1.0, 3.0, 5.0], "size": [1, 1, 1]})
+    pq.write_table(ticks, tmp_path / "ticks" / "a.parquet")
     used = """
 scores = ranked.collect()
-half = env.from_arrow(fragments, schema={"n": "int64"}).collect()
 env.execute()
-assert sorted(half.to_arrow()["n"].to_pylist()) == [0, 0, 1, 1, 2, 2]
 assert sorted(scores.to_arrow()["score"].to_pylist()) == [1.0, 2.0, 3.0, 4.0]
 assert vwap.to_arrow().sort_by("window_start")["vwap"].to_pylist()[-1] == 12.0
 """
@@ -28,3 +29,6 @@ assert vwap.to_arrow().sort_by("window_start")["vwap"].to_pylist()[-1] == 12.0
     finished = python("script.py")
     assert (finished.returncode, finished.stderr) == (0, "")
     assert "vwap: double" in finished.stdout
+    assert "4 rows of ['symbol', 'price', 'size', 'ms']" in finished.stdout
+    seconds = [row for path in (tmp_path / "seconds").iterdir() for row in pq.read_table(path).to_pylist()]
+    assert sorted((row["symbol"], row["high"], row["low"]) for row in seconds) == [("A", 3.0, 1.0), ("B", 5.0, 5.0)]

@@ -1,0 +1,247 @@
+"""Where rows may come from: the methods of an environment that begin a stream of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, cast
+
+from ..dataflow import Dataflow, Node, Origin, Owner
+from . import sources
+from .expressions import Expr
+from .files import Paths
+from .stream import Rows
+from .text_files import JsonFormat, csv_format
+
+if TYPE_CHECKING:
+    from .. import _flownet
+    from .stream import SchemaLike
+
+
+class RowSources:
+    """The methods of an environment that begin a stream of rows."""
+
+    _dataflow: Dataflow
+
+    def from_arrow(
+        self,
+        source: Any,
+        *,
+        schema: SchemaLike | None = None,
+        event_time: str | None = None,
+        delay: str | timedelta = "0s",
+    ) -> Rows:
+        """Start from a table, or a stream of batches, of any library with the Arrow PyCapsule interface.
+
+        Parameters
+        ----------
+        source
+            A table, data frame or reader of pyarrow, polars, pandas, DuckDB and others, read in one subtask of this
+            process without a copy. A reader is used up by the first run, and no run goes on within it after a failure.
+
+            Or a function: it is sent to the workers, and every subtask of the source calls it with its own index and
+            the number of subtasks and reads what it returns. It has to split the work by these two, and to return the
+            same rows when it is called again.
+        schema
+            The columns of what a function returns: ``{"user": "utf8", "spent": "float64"}``, or a schema of pyarrow or
+            another library. Default: None, which is for what is no function.
+        event_time, delay
+            As ``column`` and ``delay`` of `Rows.assign_timestamps`. Default: None, rows have no event time.
+
+        Raises
+        ------
+        PlanError
+            It is no such source, or a column has a type that rows cannot have.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> clicks = pa.table({"user": ["ann", "bob", "ann"], "ms": [1_000, 2_000, 61_000]})
+        >>> minutes = (
+        ...     env.from_arrow(clicks, event_time="ms")
+        ...     .key_by("user")
+        ...     .window(fn.Tumbling("60s"))
+        ...     .agg(clicks=fn.count())
+        ...     .collect()
+        ... )
+        >>> result = env.execute()
+        >>> sorted(zip(minutes.to_arrow()["user"].to_pylist(), minutes.to_arrow()["clicks"].to_pylist()))
+        [('ann', 1), ('ann', 1), ('bob', 1)]
+        """
+        return self._rows(sources.from_arrow(self._dataflow, source, schema), event_time, delay)
+
+    def from_numpy(self, array: Any, *, event_time: str | None = None, delay: str | timedelta = "0s") -> Rows:
+        """Start from a structured array of numpy, whose fields are the columns.
+
+        Parameters
+        ----------
+        array
+            Of one dimension. pyarrow has to be installed.
+        event_time, delay
+            As of `from_arrow`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> rows = env.from_numpy(np.array([(1, 2.5)], dtype=[("user", "i8"), ("spent", "f8")]))
+        """
+        return self._rows(sources.from_numpy(self._dataflow, array), event_time, delay)
+
+    def read_parquet(
+        self,
+        paths: Paths,
+        *,
+        columns: Iterable[str] | None = None,
+        filter: Expr | None = None,
+        event_time: str | None = None,
+        delay: str | timedelta = "0s",
+    ) -> Rows:
+        """Start from the rows of Parquet files, which the subtasks share: by row groups, of many files by files.
+
+        Parameters
+        ----------
+        paths
+            Files, and folders, of which all ``*.parquet`` are read. Listed here, once. pyarrow has to be installed,
+            where workers are too. Files have the columns of the first one.
+        columns
+            The columns that are read. Default: None, all.
+        filter
+            As `Rows.filter`. Row groups of which statistics say that no row is wanted are not read: by comparisons of
+            a column with a written number or text, joined by ``&`` and ``|``. Default: None, all rows.
+        event_time, delay
+            As of `from_arrow`.
+
+        Raises
+        ------
+        InputError
+            There is no such file or folder, no file in it, or the first one is not one of Parquet.
+        PlanError
+            There is no such column, or it has a type that rows cannot have.
+
+        Examples
+        --------
+        >>> import pyarrow as pa, pyarrow.parquet as pq, tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> pq.write_table(pa.table({"user": ["ann", "bob"], "spent": [3, 5]}), f"{folder}/a.parquet")
+        >>> rows = env.read_parquet(folder, columns=["spent"], filter=fn.col("spent") > 3).collect()
+        >>> result = env.execute()
+        >>> rows.to_arrow().to_pylist()
+        [{'spent': 5}]
+        """
+        return self._wanted(sources.read_parquet(self._dataflow, paths, columns, filter), filter, event_time, delay)
+
+    def read_csv(
+        self,
+        paths: Paths,
+        *,
+        schema: SchemaLike | None = None,
+        columns: Iterable[str] | None = None,
+        filter: Expr | None = None,
+        delimiter: str = ",",
+        header: bool = True,
+        event_time: str | None = None,
+        delay: str | timedelta = "0s",
+    ) -> Rows:
+        r"""Start from the rows of files of comma-separated values, which the subtasks share: one reads a file whole.
+
+        Parameters
+        ----------
+        paths
+            Files, and folders, of which all ``*.csv`` are read; ``.gz`` and the like behind the name are read as such.
+            Listed here, once. pyarrow has to be installed, where workers are too.
+        schema
+            Names and types of the columns. Default: None, of the beginning of the first file.
+        columns
+            The columns that are read. Default: None, all.
+        filter
+            As `Rows.filter`. Default: None, all rows.
+        delimiter
+            What is between two values, one character of ASCII. Default: a comma.
+        header
+            Whether files begin with the names of the columns; else ``schema`` says them. Default: True.
+        event_time, delay
+            As of `from_arrow`.
+
+        Raises
+        ------
+        InputError
+            There is no such file or folder, no file in it, or the first one cannot be read.
+        PlanError
+            There is no such column, or it has a type that rows cannot have.
+        OperatorError
+            When the job runs: a value does not fit its column; the text names file, column and value.
+
+        Notes
+        -----
+        An empty value is a missing one, and ``""`` an empty text. Values may be of several lines, in quotes.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "spent.csv")
+        >>> _ = path.write_text("user,spent\nann,3\nbob,5\n")
+        >>> rows = env.read_csv(path).filter(fn.col("spent") > 3).collect()
+        >>> result = env.execute()
+        >>> rows.to_arrow().to_pylist()
+        [{'user': 'bob', 'spent': 5}]
+        """
+        format = csv_format(delimiter, header)
+        source = sources.read_lines(self._dataflow, "read_csv", format, (paths, schema, columns))
+        return self._wanted(source, filter, event_time, delay)
+
+    def read_json(
+        self,
+        paths: Paths,
+        *,
+        schema: SchemaLike | None = None,
+        columns: Iterable[str] | None = None,
+        filter: Expr | None = None,
+        event_time: str | None = None,
+        delay: str | timedelta = "0s",
+    ) -> Rows:
+        r"""Start from the rows of files with a line of JSON for each, which the subtasks share: one reads a file whole.
+
+        Parameters
+        ----------
+        paths
+            Files, and folders, of which all ``*.jsonl``, ``*.ndjson`` and ``*.json`` are read. Listed here, once.
+            pyarrow has to be installed, where workers are too.
+        schema
+            Names and types of the columns; what lines have beside them is left out. Default: None, of the beginning of
+            the first file.
+        columns, filter, event_time, delay
+            As of `read_csv`.
+
+        Raises
+        ------
+        InputError, PlanError, OperatorError
+            As of `read_csv`.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "spent.jsonl")
+        >>> _ = path.write_text('{"user": "ann", "spent": 3}\n{"user": "bob"}\n')
+        >>> rows = env.read_json(path).collect()
+        >>> result = env.execute()
+        >>> rows.to_arrow().to_pylist()
+        [{'user': 'ann', 'spent': 3}, {'user': 'bob', 'spent': None}]
+        """
+        source = sources.read_lines(self._dataflow, "read_json", JsonFormat(), (paths, schema, columns))
+        return self._wanted(source, filter, event_time, delay)
+
+    def _rows(self, source: tuple[Node, _flownet.RowSchema], event_time: str | None, delay: str | timedelta) -> Rows:
+        node, schema = source
+        rows = Rows(cast("Owner", self), (Origin(node),), schema)
+        return rows if event_time is None else rows.assign_timestamps(event_time, delay=delay)
+
+    def _wanted(
+        self,
+        source: tuple[Node, _flownet.RowSchema],
+        filter: Expr | None,
+        event_time: str | None,
+        delay: str | timedelta,
+    ) -> Rows:
+        rows = self._rows(source, None, delay)
+        wanted = rows if filter is None else rows.filter(filter)
+        return wanted if event_time is None else wanted.assign_timestamps(event_time, delay=delay)

@@ -1,0 +1,175 @@
+"""Files of lines as rows: read one after the other, by the readers of pyarrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from .. import _flownet
+from ..errors import ConfigError, InputError, PlanError
+from ..streams.checks import is_delimiter
+from .files import Paths, listed
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from .stream import SchemaLike
+
+
+class LineFormat(Protocol):
+    """How lines become rows."""
+
+    @property
+    def endings(self) -> tuple[str, ...]:
+        """How names of such files end."""
+
+    def read(self, path: str, schema: pyarrow.Schema | None, columns: list[str] | None) -> Any:
+        """Open a file as a reader of batches, which have at least these columns; all, as they are found, of None."""
+
+    def refuse(self, schema: object) -> None:
+        """Refuse a schema that is not enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class CsvFormat:
+    """Comma-separated values."""
+
+    delimiter: str
+    header: bool
+
+    @property
+    def endings(self) -> tuple[str, ...]:
+        """Those that pyarrow unpacks by their names are among them."""
+        return ("csv", "csv.gz", "csv.bz2", "csv.zst", "csv.lz4")
+
+    def read(self, path: str, schema: pyarrow.Schema | None, columns: list[str] | None) -> Any:
+        """Open a file."""
+        import pyarrow.csv
+
+        # An empty value is missing, also among texts; but nothing else is, such as a text NA.
+        convert = pyarrow.csv.ConvertOptions(
+            column_types=schema,
+            include_columns=columns,
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        )
+        names = None if self.header or schema is None else schema.names
+        return pyarrow.csv.open_csv(
+            path,
+            read_options=pyarrow.csv.ReadOptions(column_names=names, use_threads=False),
+            parse_options=pyarrow.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+            convert_options=convert,
+        )
+
+    def refuse(self, schema: object) -> None:
+        """Nothing else says what columns are called."""
+        if schema is None and not self.header:
+            raise PlanError("read_csv(header=False) needs schema=, such as {'user': 'utf8', 'spent': 'float64'}")
+
+
+def csv_format(delimiter: str, header: bool) -> CsvFormat:
+    """Check how values are written.
+
+    Raises
+    ------
+    ConfigError
+        The delimiter is not one character of ASCII.
+    """
+    if not is_delimiter(delimiter) or not delimiter.isascii():
+        raise ConfigError(
+            f"read_csv(delimiter={delimiter!r:.60}): must be one character of ASCII, and no quote or end of line",
+            setting="delimiter",
+            value=delimiter,
+        )
+    return CsvFormat(delimiter, header)
+
+
+@dataclass(frozen=True, slots=True)
+class JsonFormat:
+    """A line of JSON for each row."""
+
+    @property
+    def endings(self) -> tuple[str, ...]:
+        """Those that pyarrow unpacks by their names are among them."""
+        return ("jsonl", "ndjson", "json", "jsonl.gz", "ndjson.gz", "json.gz")
+
+    def read(self, path: str, schema: pyarrow.Schema | None, columns: list[str] | None) -> Any:
+        """Open a file."""
+        import pyarrow.json
+
+        parse = pyarrow.json.ParseOptions(
+            explicit_schema=schema, unexpected_field_behavior="infer" if schema is None else "ignore"
+        )
+        options = pyarrow.json.ReadOptions(use_threads=False)
+        return pyarrow.json.open_json(path, read_options=options, parse_options=parse)
+
+    def refuse(self, schema: object) -> None:
+        """Lines say what their values are called."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineParts:
+    """Reads what is a subtask's own of some files."""
+
+    files: list[str]
+    schema: pyarrow.Schema
+    """Of all that is read of a line."""
+    columns: list[str]
+    """Those that are wanted of it."""
+    format: LineFormat
+
+    def __call__(self, subtask: int, subtasks: int) -> pyarrow.RecordBatchReader:
+        """Read what is this subtask's."""
+        import pyarrow
+
+        schema = pyarrow.schema([self.schema.field(name) for name in self.columns])
+        return pyarrow.RecordBatchReader.from_batches(schema, self._batches(subtask, subtasks))
+
+    def _batches(self, subtask: int, subtasks: int) -> Iterator[pyarrow.RecordBatch]:
+        for path in self.files[subtask::subtasks]:
+            try:
+                for batch in self.format.read(path, self.schema, self.columns):
+                    yield batch.select(self.columns)
+            except (OSError, ValueError, KeyError) as error:
+                raise OSError(f"{path}: {error}") from error
+
+
+def line_parts(
+    method: str, format: LineFormat, paths: Paths, schema: SchemaLike | None, columns: Iterable[str] | None
+) -> tuple[LineParts, _flownet.RowSchema]:
+    """Check what is to be read, before anything runs.
+
+    Raises
+    ------
+    InputError
+        There is no such file, or the first one cannot be read.
+    PlanError
+        It has no such column, or one of a type that rows cannot have.
+    """
+    import pyarrow
+
+    format.refuse(schema)
+    files = listed(method, paths, format.endings)
+    if schema is None:
+        try:
+            whole = format.read(files[0], None, None).schema
+        except (OSError, ValueError) as error:
+            raise InputError(f"{method}(): {files[0]}: {error}", path=files[0]) from error
+    else:
+        whole = pyarrow.schema(_known(method, schema))
+    wanted = list(whole.names) if columns is None else list(columns)
+    for name in wanted:
+        if name not in whole.names:
+            shown = ", ".join(map(repr, whole.names))
+            raise PlanError(f"{method}: there is no column {name!r} in {files[0]}; there are {shown}")
+    found = _known(method, pyarrow.schema([whole.field(name) for name in wanted]))
+    return LineParts(files, whole, wanted, format), found
+
+
+def _known(method: str, schema: Any) -> _flownet.RowSchema:
+    try:
+        return _flownet.rows_schema(schema)
+    except (ValueError, TypeError) as error:
+        raise PlanError(f"{method}: {error}; schema= says what columns are") from error

@@ -1,0 +1,180 @@
+"""Files of lines as rows: what was written comes back, shared by subtasks, and is named where it breaks."""
+
+from __future__ import annotations
+
+import gzip
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import polars
+import pyarrow as pa
+import pytest
+
+import flownet as fn
+from flownet.errors import ConfigError, InputError, OperatorError, PlanError
+
+from .test_sinks import MANY, NESTED
+
+
+def write(folder: Path, files: int, rows: int = 300) -> list[int]:
+    folder.mkdir()
+    for file in range(files):
+        numbers = range(file * rows, (file + 1) * rows)
+        frame = polars.DataFrame({"n": numbers, "text": [f"t {number % 10}" for number in numbers], "ms": numbers})
+        frame.write_csv(folder / f"{file:03}.csv")
+        frame.write_ndjson(folder / f"{file:03}.jsonl")
+    return list(range(files * rows))
+
+
+@pytest.mark.parametrize("method", ["read_csv", "read_json"])
+@pytest.mark.parametrize("files", [1, 7])
+def test_each_row_is_read_once_whoever_reads_it(method: str, files: int, workers: int, tmp_path: Path) -> None:
+    numbers = write(tmp_path / "in", files)
+    env = fn.Environment(parallelism=3)
+    rows = getattr(env, method)(tmp_path / "in", columns=["text", "n"])
+    assert rows.schema == {"text": "utf8", "n": "int64"}
+    collected = rows.collect()
+    env.execute(workers=workers)
+    found = collected.to_arrow()
+    assert sorted(found["n"].to_pylist()) == numbers
+    assert set(zip(found["n"].to_pylist(), found["text"].to_pylist(), strict=True)) == {
+        (number, f"t {number % 10}") for number in numbers
+    }
+
+
+def test_csv_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    table = pa.table({"na": ["null", None, "NA"], **{name: MANY[name] for name in MANY.column_names}})
+    env = fn.Environment(parallelism=1)
+    env.from_arrow(table).write_csv(tmp_path / "out")
+    env.execute(workers=0)
+    env = fn.Environment(parallelism=1)
+    given = env.read_csv(tmp_path / "out", schema=table.schema).collect()
+    guessed = env.read_csv(tmp_path / "out").collect()
+    env.execute(workers=0)
+    assert given.to_arrow().to_pylist() == table.to_pylist()
+    (tmp_path / "quoted.csv").write_text('empty,n\n"",1\n,2\n')
+    env = fn.Environment(parallelism=1)
+    quoted = env.read_csv(tmp_path / "quoted.csv", schema={"empty": "utf8"}).collect()
+    env.execute(workers=0)
+    assert quoted.to_arrow()["empty"].to_pylist() == ["", None]
+    assert guessed.to_arrow()["s"].to_pylist() == MANY["s"].to_pylist()
+
+
+def test_json_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    table = pa.table({**{name: MANY[name] for name in ("i", "f", "s", "b")}, "l": NESTED["l"], "r": NESTED["r"]})
+    env = fn.Environment(parallelism=1)
+    env.from_arrow(table).write_json(tmp_path / "out")
+    env.execute(workers=0)
+    env = fn.Environment(parallelism=1)
+    given = env.read_json(tmp_path / "out", schema=table.schema).collect()
+    few = env.read_json(tmp_path / "out", schema={"s": "utf8", "none": "int64"}).collect()
+    env.execute(workers=0)
+    assert given.to_arrow().to_pylist() == table.to_pylist()
+    assert few.to_arrow().to_pylist() == [{"s": text, "none": None} for text in MANY["s"].to_pylist()]
+
+
+def test_lines_without_a_header_and_of_packed_files(tmp_path: Path) -> None:
+    with gzip.open(tmp_path / "a.csv.gz", "wt") as file:
+        file.write("1;x\n2;\n")
+    env = fn.Environment(parallelism=1)
+    schema = {"n": "int32", "word": "utf8"}
+    rows = env.read_csv(tmp_path, schema=schema, delimiter=";", header=False, filter=fn.col("n") > 1).collect()
+    words = env.read_csv(tmp_path, schema=schema, delimiter=";", header=False, columns=["word"]).collect()
+    env.execute(workers=0)
+    assert rows.to_arrow().to_pylist() == [{"n": 2, "word": None}]
+    assert words.to_arrow().to_pylist() == [{"word": "x"}, {"word": None}]
+
+
+@pytest.mark.parametrize("method", ["read_csv", "read_json"])
+def test_rows_go_on_behind_those_that_were_read(method: str, tmp_path: Path) -> None:
+    numbers = write(tmp_path / "in", 20)
+
+    def job(pause_s: float) -> tuple[fn.Environment, fn.CollectedRows]:
+        env = fn.Environment(parallelism=2)
+        env.enable_checkpointing("20ms", storage=tmp_path / "checkpoints")
+
+        def slowly(batch: pa.RecordBatch) -> pa.RecordBatch:
+            time.sleep(pause_s)
+            return batch
+
+        rows = getattr(env, method)(tmp_path / "in", event_time="ms").map_batches(slowly)
+        return env, rows.key_by("n").window(fn.EndOfInput()).agg(count=fn.count()).collect()
+
+    # Each subtask has ten files, and a checkpoint comes between two of them: it is stopped long before the last.
+    env, before = job(pause_s=0.3)
+    with env.execute_async() as running:
+        while running.status().checkpoints_made < 3:
+            time.sleep(0.01)
+        running.stop(drain=False)
+        running.wait()
+    assert len(before) == 0
+    env, collected = job(pause_s=0)
+    env.execute()
+    assert sorted(collected.to_arrow()["n"].to_pylist()) == numbers
+    assert set(collected.to_arrow()["count"].to_pylist()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("method", "name", "text", "says"),
+    [
+        ("read_csv", "001.csv", "n,text,ms\n1,a,2\n2,b,x\n", r"001\.csv: .*column.*int64.*'x'"),
+        ("read_csv", "001.csv", "n,text,ms\n1,a\n", r"001\.csv: .*Expected 3 columns, got 2"),
+        ("read_csv", "001.csv", "n,text\n1,a\n", r"001\.csv: .*'ms'"),
+        ("read_json", "001.jsonl", '{"n": 1}\n{"n": "x"}\n', r"001\.jsonl: .*/n"),
+        ("read_json", "001.jsonl", '{"n": 1\n', r"001\.jsonl: "),
+    ],
+)
+def test_a_line_that_does_not_fit_is_named_with_its_file(
+    method: str, name: str, text: str, says: str, tmp_path: Path
+) -> None:
+    write(tmp_path / "in", 2)
+    (tmp_path / "in" / name).write_text(text)
+    env = fn.Environment()
+    getattr(env, method)(tmp_path / "in").collect()
+    with pytest.raises(OperatorError, match=says) as raised:
+        env.execute(workers=0)
+    assert raised.value.operator == method
+
+
+MISTAKES: dict[str, tuple[Callable[[fn.Environment, Path], object], type[Exception], str]] = {
+    "nowhere": (lambda env, path: env.read_csv(path / "no"), InputError, r"read_csv\(\): there is no file or folder"),
+    "nothing": (
+        lambda env, path: env.read_json(path / "empty"),
+        InputError,
+        r"read_json\(\): there are no files \*.jsonl or \*.ndjson or \*.json",
+    ),
+    "column": (
+        lambda env, path: env.read_csv(path / "in", columns=["m"]),
+        PlanError,
+        "read_csv: there is no column 'm' in .*000.csv; there are 'n', 'text', 'ms'",
+    ),
+    "schema": (lambda env, path: env.read_csv(path / "in", schema={"n": "int65"}), PlanError, "read_csv: .*int65"),
+    "header": (lambda env, path: env.read_csv(path / "in", header=False), PlanError, "header=False. needs schema="),
+    "delimiter": (lambda env, path: env.read_csv(path / "in", delimiter="||"), ConfigError, "one character of ASCII"),
+    "broken": (lambda env, path: env.read_json(path / "in" / "000.csv"), InputError, "000.csv: JSON parse error"),
+    "filter": (lambda env, path: env.read_csv(path / "in", filter="n > 3"), PlanError, "takes expressions"),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize(("describe", "kind", "text"), MISTAKES.values(), ids=MISTAKES)
+def test_mistakes_are_told_before_anything_runs(
+    describe: Callable[[fn.Environment, Path], object],
+    kind: type[Exception],
+    text: str,
+    env: fn.Environment,
+    tmp_path: Path,
+) -> None:
+    write(tmp_path / "in", 1)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(kind, match=text):
+        describe(env, tmp_path)
+
+
+def test_a_column_without_values_has_to_be_described(env: fn.Environment, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("n,nothing\n1,\n")
+    with pytest.raises(PlanError, match="'nothing'.*schema= says what columns are"):
+        env.read_csv(tmp_path)
+    rows = env.read_csv(tmp_path, schema={"n": "int64", "nothing": "utf8"}).collect()
+    env.execute(workers=0)
+    assert rows.to_arrow().to_pylist() == [{"n": 1, "nothing": None}]
