@@ -58,40 +58,20 @@ impl Building {
     pub(super) fn push(&mut self, value: Option<&Bound<'_, PyAny>>) -> Result<(), String> {
         let Some(value) = value.filter(|value| !value.is_none()) else { return self.push_none() };
         let fits = match &mut self.values {
-            Values::Int(builder, least, most) => value.extract::<i64>().is_ok_and(|number| {
-                (*least..=*most).contains(&number) && {
-                    builder.append_value(number);
-                    true
-                }
-            }),
-            Values::Unsigned(builder) => value.extract::<u64>().is_ok_and(|number| {
-                builder.append_value(number);
-                true
-            }),
-            Values::Float(builder) => value.extract::<f64>().is_ok_and(|number| {
-                builder.append_value(number);
-                true
-            }),
-            Values::Bool(builder) => value.extract::<bool>().is_ok_and(|is_true| {
-                builder.append_value(is_true);
-                true
-            }),
+            Values::Int(builder, least, most) => {
+                let number = value.extract::<i64>().ok().filter(|number| (*least..=*most).contains(number));
+                kept(number, |number| builder.append_value(number))
+            }
+            Values::Unsigned(builder) => kept(value.extract().ok(), |number| builder.append_value(number)),
+            Values::Float(builder) => kept(value.extract().ok(), |number| builder.append_value(number)),
+            Values::Bool(builder) => kept(value.extract().ok(), |is_true| builder.append_value(is_true)),
             Values::Text(builder) => {
                 let text = value.cast::<PyString>().ok().and_then(|text| text.to_str().ok());
-                text.is_some_and(|text| {
-                    builder.append_value(text);
-                    true
-                })
+                kept(text, |text| builder.append_value(text))
             }
             Values::Bytes(builder) => match value.cast::<PyBytes>() {
-                Ok(bytes) => {
-                    builder.append_value(bytes.as_bytes());
-                    true
-                }
-                Err(_) => value.cast::<PyByteArray>().is_ok_and(|bytes| {
-                    builder.append_value(bytes.to_vec());
-                    true
-                }),
+                Ok(bytes) => kept(Some(bytes.as_bytes()), |bytes| builder.append_value(bytes)),
+                Err(_) => kept(value.cast::<PyByteArray>().ok(), |bytes| builder.append_value(bytes.to_vec())),
             },
             Values::Others(list) => {
                 let list = list.get_or_insert_with(|| PyList::empty(value.py()).unbind());
@@ -160,4 +140,9 @@ impl Building {
         let first = first.ok_or_else(|| PyValueError::new_err("pyarrow made another number of values"))?;
         Ok(Arc::clone(first.column(0)))
     }
+}
+
+/// Whether there is a value, which is kept then.
+fn kept<T>(value: Option<T>, keep: impl FnOnce(T)) -> bool {
+    value.map(keep).is_some()
 }

@@ -41,7 +41,7 @@ impl Operator<RowsMedium> for SinkTo {
 
     fn process<'m>(&mut self, record: RowRecord, _: &mut Flow<'_, 'm>) -> Result<(), TaskError> {
         let batch = record.into_batch()?;
-        let Some(gives) = self.gives.as_ref().filter(|_| batch.len() > 0) else { return Ok(()) };
+        let Some(gives) = self.gives.as_ref().filter(|_| !batch.is_empty()) else { return Ok(()) };
         self.written.add(batch.len());
         Python::attach(|py| {
             let given = gives.bind(py).call1((PyRowBatch(batch), self.format.as_str()));
