@@ -207,8 +207,12 @@ bench-state: build ## state larger than the memory for it: rate and memory besid
 	$(BIN)/python benches/python/state_on_disk.py $(BENCH_ARGS)
 
 .PHONY: bench-rows
-bench-rows: build $(VENV)/.tools ## streams of rows: filters, sums by key and window, text, functions over batches, beside polars (BENCH_ARGS="--only windows polars")
+bench-rows: build $(VENV)/.tools ## streams of rows: filters, sums by key and window, text, functions over batches, files, beside polars (BENCH_ARGS="--only windows polars")
 	$(BIN)/python benches/python/rows.py $(BENCH_ARGS)
+
+.PHONY: bench-rows-latency
+bench-rows-latency: build $(VENV)/.tools ## how long rows take through a keyed exchange while a million a second do (BENCH_ARGS="--rate 500000 --workers 2")
+	$(BIN)/python benches/python/rows_latency.py $(BENCH_ARGS)
 
 .PHONY: lab
 lab: build $(VENV)/.tools ## flow control at work: all scenarios under all controls into lab.html, about ten minutes (LAB_ARGS="--control credit,tcp")
@@ -225,6 +229,7 @@ bench-smoke: build $(VENV)/.tools ## run every bench once with a tiny size, so t
 	$(BIN)/python benches/python/checkpoints.py --smoke
 	$(BIN)/python benches/python/state_on_disk.py --smoke
 	$(BIN)/python benches/python/rows.py --smoke
+	$(BIN)/python benches/python/rows_latency.py --smoke
 
 .PHONY: bench-peers
 bench-peers: build ## the same work on Flink, PyFlink, Bytewax, Pathway, pyzmq, Flight (PEERS="bytewax zmq" ROUNDS=3 WORKLOADS=...)

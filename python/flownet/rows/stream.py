@@ -263,19 +263,39 @@ class Rows(RowSinks):
         }
         return self._then("assign_timestamps", settings, self._schema)
 
-    def key_by(self, *columns: str) -> KeyedRows:
+    def key_by(self, *columns: str | Expr, **named: Any) -> KeyedRows:
         """Say which columns are the key of rows: equal keys meet in one subtask, as those of objects do.
+
+        Parameters
+        ----------
+        *columns
+            Names of columns, or expressions, which are called as their first column or by `Expr.alias`.
+        **named
+            Expressions, by the name of the column of results that they make.
 
         Examples
         --------
         >>> import pyarrow as pa
         >>> rows = env.from_arrow(pa.table({"user": ["a"], "page": ["x"], "spent": [1.5]}))
         >>> sums = rows.key_by("user", "page").window(fn.EndOfInput()).agg(spent=fn.sum("spent"))
+        >>> totals = rows.key_by(initial=fn.col("user").str.slice(0, 1)).window(fn.EndOfInput()).agg(n=fn.count())
         """
-        if not columns or not all(isinstance(column, str) for column in columns):
-            raise PlanError(f'key_by() needs names of columns, such as key_by("user"), not {columns!r:.60}')
-        _check(_flownet.rows_after_agg, self._schema, list(columns), [], False)
-        return KeyedRows(self, columns)
+        if not columns and not named:
+            raise PlanError('key_by() needs names of columns or expressions, such as key_by("user")')
+        made = _columns("key_by", columns, named)
+        keys = tuple(column["name"] for column in made)
+        if len(set(keys)) < len(keys):
+            raise PlanError(f"key_by: the key has two columns of one name: {', '.join(map(repr, keys))}")
+        computed = [column for column in made if column["value"] != {"column": column["name"]}]
+        for column in computed:
+            if column["name"] in self.columns:
+                raise PlanError(
+                    f"key_by: there is a column {column['name']!r} already, which aggregates may want: call the key "
+                    "otherwise, as in key_by(x=...)"
+                )
+        rows = self._project("key_by", [{"with_columns": computed}]) if computed else self
+        _check(_flownet.rows_after_agg, rows._schema, list(keys), [], False)
+        return KeyedRows(rows, keys)
 
     def union(self, *others: Rows) -> Rows:
         """Merge these rows with others of the same columns."""

@@ -212,6 +212,8 @@ def test_an_exception_of_a_function_names_it() -> None:
         (lambda env: env.from_arrow(TRADES).key_by("sise"), "there is no column 'sise'"),
         (lambda env: env.from_arrow(ALL_TYPES).key_by("list"), "keys are ints, floats, bool, utf8 and binary"),
         (lambda env: env.from_arrow(TRADES).key_by(), "key_by\\(\\) needs names of columns"),
+        (lambda env: env.from_arrow(TRADES).key_by("symbol", "symbol"), "two columns of one name: 'symbol', 'symbol'"),
+        (lambda env: env.from_arrow(TRADES).key_by(fn.col("symbol").str.slice(0, 1)), "a column 'symbol' already"),
         (lambda env: env.from_arrow(TRADES).key_by("symbol").window("5s"), "window\\(\\) needs a window"),
         (lambda env: env.from_arrow(TRADES).key_by("symbol").window(fn.Global()), "EndOfInput"),
         (lambda env: env.from_arrow(TRADES).key_by("symbol").agg(), "agg\\(\\) needs at least one column"),
@@ -313,3 +315,14 @@ def test_of_nanoseconds_whole_microseconds_are_left() -> None:
     records = env.from_arrow(times).to_objects(as_dicts=False).collect()
     env.execute(workers=0)
     assert list(records) == [(datetime(1970, 1, 1, 0, 0, 0, 1),), (datetime(1969, 12, 31, 23, 59, 59, 999_999),)]
+
+
+def test_keys_are_worked_out(workers: int) -> None:
+    clicks = pa.table({"user": ["ann", "bob", "al", None], "n": [1, 2, 3, 4]})
+    env = fn.Environment(parallelism=2)
+    keyed = env.from_arrow(clicks).key_by(odd=fn.col("n") % 2, initial=fn.col("user").str.slice(0, 1).str.to_uppercase())
+    assert "initial" in repr(keyed)
+    sums = keyed.window(fn.EndOfInput()).agg(total=fn.sum("n"), users=fn.count("user")).collect()
+    env.execute(workers)
+    found = {tuple(row.values()) for row in sums.to_arrow().to_pylist()}
+    assert found == {(1, "A", 4, 2), (0, "B", 2, 1), (0, None, 4, 0)}
