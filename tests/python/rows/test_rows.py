@@ -320,7 +320,9 @@ def test_of_nanoseconds_whole_microseconds_are_left() -> None:
 def test_keys_are_worked_out(workers: int) -> None:
     clicks = pa.table({"user": ["ann", "bob", "al", None], "n": [1, 2, 3, 4]})
     env = fn.Environment(parallelism=2)
-    keyed = env.from_arrow(clicks).key_by(odd=fn.col("n") % 2, initial=fn.col("user").str.slice(0, 1).str.to_uppercase())
+    keyed = env.from_arrow(clicks).key_by(
+        odd=fn.col("n") % 2, initial=fn.col("user").str.slice(0, 1).str.to_uppercase()
+    )
     assert "initial" in repr(keyed)
     sums = keyed.window(fn.EndOfInput()).agg(total=fn.sum("n"), users=fn.count("user")).collect()
     env.execute(workers)
