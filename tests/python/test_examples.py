@@ -90,6 +90,30 @@ def test_components_are_found_in_a_file_of_pairs(python: Python, tmp_path: Path)
     ]
 
 
+def test_lines_of_logs_become_a_table(python: Python, tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    (tmp_path / "logs").mkdir()
+    for file in range(3):
+        requests = [
+            f'10.0.{file}.{number} - - [20/Nov/2026:10:00:00 +0000] "GET /{number}?x={file} HTTP/1.1" 200 {number}'
+            for number in range(200)
+        ]
+        (tmp_path / "logs" / f"{file}.log").write_text("\n".join([*requests, "no request at all", ""]))
+    (tmp_path / "logs" / "3.log").write_text('::1 - bob [20/Nov/2026:10:00:01 +0000] "POST /b" 503 -\n')
+    for _ in range(2):
+        finished = python(str(EXAMPLES / "log_to_table.py"), "logs", "table")
+        assert finished.returncode == 0, finished.stderr
+        # The second time there is nothing left to do.
+        rows = [row for path in (tmp_path / "table").iterdir() for row in pq.read_table(path).to_pylist()]
+        assert len(rows) == 601
+    found = {(row["host"], row["method"], row["path"], row["status"], row["bytes"]) for row in rows}
+    expected = {
+        (f"10.0.{file}.{number}", "GET", f"/{number}", 200, number) for file in range(3) for number in range(200)
+    }
+    assert found == expected | {("::1", "POST", "/b", 503, None)}
+
+
 def test_vwap_is_that_of_polars(python: Python, tmp_path: Path) -> None:
     import polars as pl
 

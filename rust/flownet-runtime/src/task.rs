@@ -259,9 +259,7 @@ impl<C: Chain + ?Sized> Task<C> {
             }
             Some(Mail::EndSource { drain }) => {
                 self.source_end.get_or_insert(drain);
-                if self.input.is_some() && !drain {
-                    self.await_input(Awaited::Stop);
-                }
+                self.await_input(self.awaited);
                 Ok(())
             }
             Some(Mail::Align(limit_ms)) => {
@@ -282,7 +280,7 @@ impl<C: Chain + ?Sized> Task<C> {
     }
 
     fn await_input(&mut self, awaited: Awaited) {
-        // A stop is waited for to the last.
+        // A stop is waited for to the last; by one that came behind an order to drain the sources do not end otherwise.
         let is_stopped = self.input.is_some() && self.source_end == Some(false);
         self.awaited = if is_stopped { Awaited::Stop } else { awaited };
         self.chain.await_input(self.awaited);
