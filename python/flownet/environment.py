@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast, overload
 
 from . import _flownet, config, serialise, sources
 from .config import UNSET, Unset
@@ -18,6 +18,7 @@ from .errors import ConfigError, LaunchError, MistakeWarning, PlanError, warn_us
 from .graph import FlowControl
 from .host import Host
 from .rows.reading import RowSources
+from .rows.stream import Rows
 from .streams.stream import Stream
 
 if TYPE_CHECKING:
@@ -569,7 +570,13 @@ class Environment(RowSources):
 
         return self._stream(from_script(self._dataflow, scripts))
 
-    def from_spark(self, frame: DataFrame, *, as_dicts: bool = False) -> Stream[Any]:
+    @overload
+    def from_spark(self, frame: DataFrame, *, as_dicts: bool = False) -> Stream[Any]: ...
+
+    @overload
+    def from_spark(self, frame: DataFrame, *, as_rows: Literal[True]) -> Rows: ...
+
+    def from_spark(self, frame: DataFrame, *, as_dicts: bool = False, as_rows: bool = False) -> Stream[Any] | Rows:
         """Start from the rows of a DataFrame of Spark, read by the workers themselves where Spark has them.
 
         The job then runs inside Spark: by `Stream.to_spark`, or by ``execute(on=flownet.spark.cluster(...))``. Spark's
@@ -583,11 +590,16 @@ class Environment(RowSources):
             repartitioned.
         as_dicts
             Records are dicts by column name, rather than tuples in the order of the columns. Default: False.
+        as_rows
+            Give a stream of rows, whose columns are those of the DataFrame: batches go through as Spark hands them
+            over, and `Rows.to_spark` gives them back. Default: False.
 
         Raises
         ------
         ConfigError
             It is no DataFrame, or one without columns.
+        PlanError
+            A column is of a type that rows cannot have.
         ImportError
             PySpark is missing: ``pip install 'flownet[spark]'``.
 
@@ -597,6 +609,8 @@ class Environment(RowSources):
         """
         from .spark import frames
 
+        if as_rows:
+            return self._rows(frames.read_rows(self._dataflow, frame), None, "0s")
         return self._stream(frames.read(self._dataflow, frame, as_dicts))
 
     def explain(self, workers: int | None = None) -> str:

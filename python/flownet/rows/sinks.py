@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from .. import config
@@ -16,6 +17,8 @@ from .batches import BatchFormat, known_format
 from .parquet_writer import ROW_GROUP_ROWS, ParquetFormat
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from .. import _flownet
 
 _COMPRESSIONS = ("snappy", "zstd", "gzip", "lz4", "brotli", "none")
@@ -175,6 +178,33 @@ class RowSinks(OperatorHandle):
         known_format("sink_to", format)
         settings = {"sink": {"input": self._schema.planned(), "format": format}}
         return self._end(type(sink).__name__, settings, function=sink)
+
+    def to_spark(self, *, workers: int | None = None, launch_timeout: str | timedelta = "60s") -> DataFrame:
+        """Run the dataflow inside Spark, now, and return these rows as a DataFrame with their columns.
+
+        As `Stream.to_spark`, but for batches: no Python object is made of a row.
+
+        Parameters
+        ----------
+        workers, launch_timeout
+            As of `Stream.to_spark`.
+
+        Raises
+        ------
+        PlanError
+            A column is of a type that Spark has not, such as unsigned integers.
+        ConfigError
+            There is no Spark session.
+
+        Examples
+        --------
+        >>> flights = env.from_spark(df, as_rows=True)  # doctest: +SKIP
+        >>> late = flights.filter(fn.col("delay") > 60).key_by("carrier")  # doctest: +SKIP
+        >>> late.window(fn.EndOfInput()).agg(late=fn.count()).to_spark()  # doctest: +SKIP
+        """
+        from ..spark import frames
+
+        return frames.write_rows(self._env, self._origins, self._schema, workers, launch_timeout)
 
     def _files(
         self, method: str, path: str | os.PathLike[str], format: str, function: object = None, **settings: Any

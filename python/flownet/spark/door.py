@@ -32,6 +32,10 @@ class Door:
         self._results = queue.Queue[pyarrow.RecordBatch](_MAX_QUEUED)
         self._is_shut = threading.Event()
 
+    def batches(self) -> Iterator[pyarrow.RecordBatch]:
+        """Read the input as it is."""
+        return self._batches
+
     def records(self, as_dicts: bool) -> Iterable[Any]:
         """Read the rows of the input, converted a batch at a time: tuples, or dicts by column name."""
         return chain.from_iterable(rows_of(batch, as_dicts) for batch in self._batches)

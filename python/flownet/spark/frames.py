@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyarrow
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from .. import config
+from .. import _flownet, config
 from ..dataflow import Dataflow, Node, Origin, Owner
 from ..errors import ConfigError, PlanError
 from ..functions import Sink
@@ -23,11 +23,8 @@ from .session import is_connect
 
 
 def read(dataflow: Dataflow, frame: DataFrame, as_dicts: bool) -> Node:
-    """Add a source of the rows of a DataFrame."""
-    if not hasattr(frame, "mapInArrow"):
-        raise ConfigError(f"from_spark() takes a DataFrame of PySpark, not {type(frame).__name__}", setting="frame")
-    if not frame.columns:
-        raise ConfigError("from_spark() takes a DataFrame with at least one column", setting="frame")
+    """Add a source of the rows of a DataFrame, each a record."""
+    _check(frame)
     return dataflow.add(
         "from_iterable",
         name="from_spark",
@@ -37,11 +34,68 @@ def read(dataflow: Dataflow, frame: DataFrame, as_dicts: bool) -> Node:
     )
 
 
+def read_rows(dataflow: Dataflow, frame: DataFrame) -> tuple[Node, _flownet.RowSchema]:
+    """Add a source of the rows of a DataFrame, as a stream of rows.
+
+    Raises
+    ------
+    PlanError
+        A column is of a type that rows cannot have.
+    """
+    _check(frame)
+    try:
+        schema = _flownet.rows_schema(to_arrow_schema(frame.schema, timezone="UTC"))
+    except (PySparkException, TypeError, ValueError) as error:
+        raise PlanError(f"from_spark: {error}") from error
+    settings = {"from_arrow": {"schema": schema.planned(), "makes_its_own": True}}
+    share = functools.partial(_own_batches, pyarrow.schema(schema))
+    return dataflow.add("rows", name="from_spark", function=share, settings=settings, host_input=frame), schema
+
+
+def _check(frame: DataFrame) -> None:
+    if not hasattr(frame, "mapInArrow"):
+        raise ConfigError(f"from_spark() takes a DataFrame of PySpark, not {type(frame).__name__}", setting="frame")
+    if not frame.columns:
+        raise ConfigError("from_spark() takes a DataFrame with at least one column", setting="frame")
+
+
 def write(
     env: Owner, origins: tuple[Origin, ...], schema: str | StructType, workers: int | None, launch_timeout: Any
 ) -> DataFrame:
     """Run the dataflow inside Spark and return the records of a stream as a DataFrame."""
     columns = columns_of(schema)
+
+    def end(dataflow: Dataflow) -> None:
+        dataflow.add("sink", inputs=origins, function=FrameSink(columns), name="to_spark")
+
+    return _run(env, columns, end, workers, launch_timeout)
+
+
+def write_rows(
+    env: Owner, origins: tuple[Origin, ...], schema: _flownet.RowSchema, workers: int | None, launch_timeout: Any
+) -> DataFrame:
+    """Run the dataflow inside Spark and return rows as a DataFrame.
+
+    Raises
+    ------
+    PlanError
+        A column is of a type that Spark has not.
+    """
+    try:
+        columns = from_arrow_schema(pyarrow.schema(schema))
+    except PySparkException as error:
+        raise PlanError(f"to_spark: {error}") from error
+
+    def end(dataflow: Dataflow) -> None:
+        settings = {"sink": {"input": schema.planned(), "format": "arrow"}}
+        dataflow.add("rows", inputs=origins, settings=settings, function=BatchSink(columns), name="to_spark")
+
+    return _run(env, columns, end, workers, launch_timeout)
+
+
+def _run(
+    env: Owner, columns: StructType, end: Callable[[Dataflow], None], workers: int | None, launch_timeout: Any
+) -> DataFrame:
     inputs = env._dataflow.host_inputs()
     spark = inputs[0].sparkSession if inputs else SparkSession.getActiveSession()
     if spark is None:
@@ -52,7 +106,7 @@ def write(
     host = Cluster(spark, config.workers("workers", workers), None, limit, result=columns)
     # Another call, or a job of the environment itself, runs the dataflow without this sink.
     dataflow = env._dataflow.branch()
-    dataflow.add("sink", inputs=origins, function=FrameSink(columns), name="to_spark")
+    end(dataflow)
     with env._submit(dataflow, on=host) as job:
         job.wait()
     return host.result()
@@ -86,6 +140,37 @@ class FrameSink(Sink[Any]):
         if self._gathered:
             rows, self._gathered = self._gathered, []
             the_door().give(to_batch(rows, self._schema))
+
+
+class BatchSink(Sink[pyarrow.RecordBatch]):
+    """Gives batches of rows to Spark.
+
+    Parameters
+    ----------
+    columns
+        Of the DataFrame.
+    """
+
+    def __init__(self, columns: StructType) -> None:
+        self._columns = columns
+
+    def open(self, ctx: object) -> None:
+        """Prepare the subtask."""
+        self._schema = to_arrow_schema(self._columns, timezone="UTC")
+        self._gathered = list[pyarrow.RecordBatch]()
+
+    def write(self, records: list[pyarrow.RecordBatch]) -> None:
+        """Gather batches; small ones would cost Spark more than the rows in them."""
+        self._gathered += records
+        if sum(batch.num_rows for batch in self._gathered) >= _ROWS_PER_BATCH:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand on what is gathered."""
+        if self._gathered:
+            table, self._gathered = pyarrow.Table.from_batches(self._gathered), []
+            for batch in table.cast(self._schema).combine_chunks().to_batches():
+                the_door().give(batch)
 
 
 def to_batch(rows: list[Any], schema: pyarrow.Schema) -> pyarrow.RecordBatch:
@@ -133,6 +218,11 @@ def _misfit(rows: list[Any], schema: pyarrow.Schema) -> str | None:
 
 def _own_share(as_dicts: bool, subtask: int, subtasks: int) -> Iterable[Any]:
     return the_door().records(as_dicts)
+
+
+def _own_batches(schema: pyarrow.Schema, subtask: int, subtasks: int) -> pyarrow.RecordBatchReader:
+    # Spark says times in the zone of its session.
+    return pyarrow.RecordBatchReader.from_batches(schema, (batch.cast(schema) for batch in the_door().batches()))
 
 
 def columns_of(schema: str | StructType) -> StructType:
