@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from .. import _flownet
@@ -11,6 +12,13 @@ if TYPE_CHECKING:
     import pandas
     import polars
     import pyarrow
+
+
+_SHOWN_ROWS = 10
+"""In a notebook."""
+
+_SHOWN_CHARACTERS = 100
+"""Of a value."""
 
 
 class CollectedRows:
@@ -59,7 +67,25 @@ class CollectedRows:
         columns = ", ".join(f"{name}: {kind}" for name, kind, _ in self._schema.fields())
         return f"CollectedRows({len(self):,} rows of {columns})"
 
+    def _repr_html_(self) -> str:
+        """Show the first rows in a notebook, if pyarrow is there."""
+        shown = f"<p>{escape(repr(self))}</p>"
+        try:
+            first = self.to_arrow().slice(0, _SHOWN_ROWS).to_pylist()
+        except ModuleNotFoundError:
+            return shown
+        names = [name for name, _, _ in self._schema.fields()]
+        head = "".join(f"<th>{escape(name)}</th>" for name in names)
+        rows = "".join(f"<tr>{''.join(map(_cell, row.values()))}</tr>" for row in first)
+        return f"{shown}<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+
     def _restart(self) -> list[_flownet.RowBatch]:
         """Begin an empty list for the next run; the runtime fills it."""
         self._batches = []
         return self._batches
+
+
+def _cell(value: Any) -> str:
+    text = "" if value is None else str(value)
+    shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
+    return f"<td>{escape(shown)}</td>"

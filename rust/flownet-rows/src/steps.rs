@@ -201,6 +201,10 @@ fn items_of(lists: &ListArray) -> Result<ArrayRef, ArrowError> {
 /// The items of the lists of a column, and beside each the other values of its row.
 fn exploded(batch: &RowBatch, column: usize, schema: &SchemaRef) -> Result<RowBatch, ArrowError> {
     let lists = batch.columns.column(column).as_list::<i32>();
+    if batch.columns.num_columns() == 1 && batch.times.is_none() {
+        // Nothing is beside them.
+        return Ok(RowBatch::new(RecordBatch::try_new(Arc::clone(schema), vec![items_of(lists)?])?));
+    }
     let offsets = lists.value_offsets();
     let mut rows = Vec::with_capacity((offsets[lists.len()] - offsets[0]) as usize);
     for row in (0..lists.len()).filter(|row| lists.is_valid(*row)) {

@@ -328,3 +328,16 @@ def test_keys_are_worked_out(workers: int) -> None:
     env.execute(workers)
     found = {tuple(row.values()) for row in sums.to_arrow().to_pylist()}
     assert found == {(1, "A", 4, 2), (0, "B", 2, 1), (0, None, 4, 0)}
+
+
+def test_a_notebook_shows_the_first_rows() -> None:
+    env = fn.Environment(parallelism=1)
+    texts = ["<b>", None, "x" * 200, *(str(number) for number in range(20))]
+    collected = env.from_arrow(pa.table({"a&b": texts})).collect()
+    assert "0 rows" in collected._repr_html_()
+    env.execute(workers=0)
+    shown = collected._repr_html_()
+    assert "23 rows of a&amp;b: utf8" in shown
+    assert "<td>&lt;b&gt;</td></tr><tr><td></td>" in shown
+    assert f"<td>{'x' * 100}...</td>" in shown
+    assert shown.count("<tr>") == 11

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
+from time import sleep
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -125,7 +126,7 @@ def test_records_that_come_one_by_one_do_not_wait_for_each_other(env: fn.Environ
             yield number
             # This one has come through before the next is asked for.
             while len(seen) <= number:
-                pass
+                sleep(0.001)
 
     class Into(fn.Sink[Any]):
         def write(self, records: list[Any]) -> None:

@@ -64,6 +64,8 @@ impl KeyColumns {
 #[derive(Default)]
 pub(super) struct KeyTable {
     ints: HashTable<(i64, u32)>,
+    /// Texts that are short enough to be a number.
+    short: HashTable<(u128, u32)>,
     null: Option<u32>,
     /// All other keys: the hash of what they were found by, and their number.
     others: HashTable<(u64, u32)>,
@@ -81,6 +83,7 @@ impl KeyTable {
 
     pub(super) fn clear(&mut self) {
         self.ints.clear();
+        self.short.clear();
         self.null = None;
         self.others.clear();
         self.bytes.clear();
@@ -108,9 +111,15 @@ impl KeyTable {
                     out.push(group);
                 }
             }
-            Keys::Texts(texts) => out.extend((start..start + rows).map(|row| {
-                if texts.is_null(row) { self.group_of_null() } else { self.group_of_text(texts.value(row).as_bytes()) }
-            })),
+            Keys::Texts(texts) => {
+                let (data, ends) = (texts.value_data(), texts.value_offsets());
+                out.extend((start..start + rows).map(|row| {
+                    if texts.is_null(row) {
+                        return self.group_of_null();
+                    }
+                    self.group_of_text(data, ends[row] as usize, ends[row + 1] as usize)
+                }));
+            }
             Keys::Any(columns) => out.extend((start..start + rows).map(|row| self.group_of_row(columns, row))),
         }
     }
@@ -139,9 +148,26 @@ impl KeyTable {
         })
     }
 
-    /// By what the texts are: in front of each, its canonical form has its length.
+    /// Of the text between these places.
     #[inline]
-    fn group_of_text(&mut self, text: &[u8]) -> u32 {
+    fn group_of_text(&mut self, data: &[u8], start: usize, end: usize) -> u32 {
+        let Some(number) = number_of(data, start, end) else { return self.group_of_long_text(&data[start..end]) };
+        let hasher = &self.hasher;
+        let hash = hasher.hash_one(number);
+        match self.short.entry(hash, |(other, _)| *other == number, |(other, _)| hasher.hash_one(*other)) {
+            Entry::Occupied(entry) => entry.get().1,
+            Entry::Vacant(entry) => {
+                let group = self.ends.len() as u32;
+                entry.insert((number, group));
+                canonical::put_text(&mut self.bytes, &data[start..end]);
+                self.ends.push(self.bytes.len() as u32);
+                group
+            }
+        }
+    }
+
+    /// By what the texts are: in front of each, its canonical form has its length.
+    fn group_of_long_text(&mut self, text: &[u8]) -> u32 {
         let hash = self.hasher.hash_one(text);
         self.group_of_hash(
             hash,
@@ -182,6 +208,28 @@ impl KeyTable {
         }
     }
 }
+
+/// A text as a number, which no other text has: its bytes, and behind them its length. None if it is longer than that.
+#[inline]
+fn number_of(data: &[u8], start: usize, end: usize) -> Option<u128> {
+    let len = end - start;
+    if len > MOST_SHORT {
+        return None;
+    }
+    let bytes = match data.get(start..start + NUMBER_BYTES) {
+        // What is behind the text is of the next ones.
+        Some(bytes) => u128::from_le_bytes(bytes.try_into().ok()?) & ((1 << (8 * len)) - 1),
+        None => {
+            let mut bytes = [0; NUMBER_BYTES];
+            bytes[..len].copy_from_slice(&data[start..end]);
+            u128::from_le_bytes(bytes)
+        }
+    };
+    Some(bytes | (len as u128) << (8 * MOST_SHORT))
+}
+
+const NUMBER_BYTES: usize = size_of::<u128>();
+const MOST_SHORT: usize = NUMBER_BYTES - 1;
 
 /// How long the canonical form of a text of so many bytes is.
 fn text_bytes(len: usize) -> usize {
@@ -334,4 +382,40 @@ fn big_int(digits: &[u8]) -> Scalar<'static> {
         sum
     });
     Scalar::Float(-float(&negated.collect::<Vec<_>>()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Wherever texts lie, and however long they are.
+        #[test]
+        fn texts_are_of_one_group_if_they_are_the_same(
+            texts in proptest::collection::vec(proptest::option::of("[ab\u{0}ö]{0,3}|[ab]{14,18}"), 0..60),
+            start in 0usize..5,
+        ) {
+            let start = start.min(texts.len());
+            let array: StringArray = texts.iter().map(Option::as_deref).collect();
+            let (mut table, mut groups) = (KeyTable::default(), Vec::new());
+            table.groups(&Keys::Texts(array), start, texts.len() - start, &mut groups);
+            let mut known = HashMap::new();
+            for (text, group) in texts[start..].iter().zip(&groups) {
+                prop_assert_eq!(*known.entry(text).or_insert(*group), *group);
+            }
+            prop_assert_eq!(table.len(), known.len());
+            for (text, group) in known {
+                let mut key = Vec::new();
+                match text {
+                    None => key.push(canonical::NONE),
+                    Some(text) => canonical::put_text(&mut key, text.as_bytes()),
+                }
+                prop_assert_eq!(table.key(group as usize), &key[..]);
+            }
+        }
+    }
 }

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow_array::builder::{ListBuilder, StringBuilder};
-use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, StringArray};
+use arrow_array::builder::StringBuilder;
+use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, ListArray, StringArray};
+use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field};
 use regex::Regex;
 
@@ -131,21 +132,43 @@ fn made(texts: &StringArray, make: impl Fn(&str, &mut String)) -> ArrayRef {
 }
 
 fn split(texts: &StringArray, by: &str) -> ArrayRef {
+    let mut parts = Parts { bytes: Vec::with_capacity(texts.value_data().len()), ends: vec![0] };
+    let mut lists = vec![0];
     let finder = memchr::memmem::Finder::new(by);
-    let values = StringBuilder::with_capacity(texts.len(), texts.value_data().len());
-    let mut builder = ListBuilder::new(values);
     for text in texts {
         if let Some(text) = text {
             let mut start = 0;
-            for end in finder.find_iter(text.as_bytes()) {
-                builder.values().append_value(&text[start..end]);
+            let mut part = |end: usize| {
+                parts.push(&text.as_bytes()[start..end]);
                 start = end + by.len();
+            };
+            match by.as_bytes() {
+                [byte] => memchr::memchr_iter(*byte, text.as_bytes()).for_each(&mut part),
+                _ => finder.find_iter(text.as_bytes()).for_each(&mut part),
             }
-            builder.values().append_value(&text[start..]);
+            part(text.len());
         }
-        builder.append(text.is_some());
+        lists.push(parts.ends.len() as i32 - 1);
     }
-    Arc::new(builder.finish())
+    let Parts { bytes, ends } = parts;
+    // Cut at the ends of characters, they are texts as much as the whole was.
+    let values = StringArray::new(OffsetBuffer::new(ends.into()), bytes.into(), None);
+    let item = Arc::new(Field::new_list_field(DataType::Utf8, true));
+    Arc::new(ListArray::new(item, OffsetBuffer::new(lists.into()), Arc::new(values), texts.nulls().cloned()))
+}
+
+/// Texts one behind the other, and where they end.
+struct Parts {
+    bytes: Vec<u8>,
+    ends: Vec<i32>,
+}
+
+impl Parts {
+    #[inline]
+    fn push(&mut self, text: &[u8]) {
+        self.bytes.extend_from_slice(text);
+        self.ends.push(self.bytes.len() as i32);
+    }
 }
 
 /// By characters; an offset below 0 counts from the end.
