@@ -62,6 +62,7 @@ MAY_IMPORT_EXTENSION = {
     "rows.sources",
     "rows.stream",
     "rows.text_files",
+    "spark.frames",
     "spark.member",
     "spark.stage",
     "spark.versions",
