@@ -121,7 +121,7 @@ def test_what_cannot_work_is_said_before_anything_runs(local: SparkSession) -> N
 
     env = fn.Environment()
     with pytest.raises(ConfigError, match="takes a DataFrame of PySpark, not list"):
-        env.from_spark([1, 2])  # type: ignore[arg-type]
+        env.from_spark([1, 2])  # type: ignore[call-overload]
     rows = env.from_spark(local.range(1))
     with pytest.raises(ConfigError, match="schema='no such type' is no schema of Spark such as 'carrier string"):
         rows.to_spark("no such type")
