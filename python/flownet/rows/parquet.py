@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .. import _flownet
 from ..errors import InputError, PlanError
 from .expressions import Expr
 from .files import Paths, listed
+from .schemas import schema_of, wanted_columns
 
 if TYPE_CHECKING:
+    from .. import _flownet
     import pyarrow
 
 _ENOUGH_FILES = 4
@@ -99,15 +100,8 @@ def parquet_parts(
         schema = pyarrow.parquet.read_schema(files[0])
     except (OSError, ValueError) as error:
         raise InputError(f"read_parquet(): {files[0]}: {error}", path=files[0]) from error
-    wanted = list(schema.names) if columns is None else list(columns)
-    for name in wanted:
-        if name not in schema.names:
-            shown = ", ".join(map(repr, schema.names))
-            raise PlanError(f"read_parquet: there is no column {name!r} in {files[0]}; there are {shown}")
-    try:
-        found = _flownet.rows_schema(pyarrow.schema([schema.field(name) for name in wanted]))
-    except (ValueError, TypeError) as error:
-        raise PlanError(f"read_parquet: {error}") from error
+    wanted = wanted_columns("read_parquet", columns, schema.names, files[0])
+    found = schema_of("read_parquet", pyarrow.schema([schema.field(name) for name in wanted]))
     return ParquetParts(files, wanted, None if kept is None else pushed_down(kept._tree())), found
 
 

@@ -11,7 +11,7 @@ from ..dataflow import Origin
 from ..errors import ConfigError, PlanError
 from ..functions import Sink
 from ..part_files import folder_of
-from ..streams.checks import is_delimiter, kind_of, refuse_async
+from ..streams.checks import delimiter_of, sink_of
 from ..streams.handle import OperatorHandle, StreamSink
 from .batches import BatchFormat, known_format
 from .parquet_writer import ROW_GROUP_ROWS, ParquetFormat
@@ -101,12 +101,7 @@ class RowSinks(OperatorHandle):
         >>> import pyarrow as pa
         >>> sink = env.from_arrow(pa.table({"user": ["ann"], "spent": [1.5]})).write_csv("out/")
         """
-        if not is_delimiter(delimiter) or not delimiter.isascii():
-            raise ConfigError(
-                f"write_csv(delimiter={delimiter!r:.60}): must be one character of ASCII, and no quote or end of line",
-                setting="delimiter",
-                value=delimiter,
-            )
+        delimiter = delimiter_of("write_csv", delimiter, is_ascii=True)
         for name, kind, _ in self._schema.fields():
             if kind.startswith(("list", "struct")):
                 raise PlanError(
@@ -171,13 +166,9 @@ class RowSinks(OperatorHandle):
         ...         print(sum(batch.num_rows for batch in records), "rows")
         >>> sink = env.from_arrow(pa.table({"user": ["ann", "bob"]})).sink_to(Total())
         """
-        if not isinstance(sink, Sink):
-            raise PlanError(f"sink_to() needs an instance of a subclass of flownet.Sink, not {kind_of(sink)}")
-        for method in ("open", "write", "flush", "close"):
-            refuse_async(method, getattr(sink, method))
         known_format("sink_to", format)
         settings = {"sink": {"input": self._schema.planned(), "format": format}}
-        return self._end(type(sink).__name__, settings, function=sink)
+        return self._end(type(sink).__name__, settings, function=sink_of(sink))
 
     def to_spark(self, *, workers: int | None = None, launch_timeout: str | timedelta = "60s") -> DataFrame:
         """Run the dataflow inside Spark, now, and return these rows as a DataFrame with their columns.

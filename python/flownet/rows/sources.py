@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .. import _flownet
 from ..dataflow import Dataflow, Node
 from ..errors import PlanError
 from .expressions import Expr
 from .files import Paths
 from .parquet import parquet_parts
+from .schemas import schema_of
 from .text_files import LineFormat, line_parts
 
 if TYPE_CHECKING:
+    from .. import _flownet
     from .stream import SchemaLike
 
 
@@ -35,7 +36,7 @@ def from_arrow(
 def _given(dataflow: Dataflow, source: Any, schema: Any, name: str) -> tuple[Node, _flownet.RowSchema]:
     if schema is not None:
         raise PlanError(f"{name}(schema=...) is for a function that makes streams; this one says its own")
-    found = _schema_of(name, source)
+    found = schema_of(name, source)
     # A reader is used up by the first who reads it; a table can be read again.
     is_reader = hasattr(source, "read_next_batch") or hasattr(source, "__next__")
     settings = {"from_arrow": {"schema": found.planned(), "repeatable": not is_reader}}
@@ -53,16 +54,9 @@ def _made(
             f"{name}() of a function needs schema=, such as {{'user': 'utf8', 'spent': 'float64'}} or that of a "
             "library: it runs in the workers, later"
         )
-    found = _schema_of(name, schema)
+    found = schema_of(name, schema)
     settings = {"from_arrow": {"schema": found.planned(), "makes_its_own": True, "repeatable": True}}
     return dataflow.add("rows", name=name, settings=settings, function=source), found
-
-
-def _schema_of(name: str, given: Any) -> _flownet.RowSchema:
-    try:
-        return _flownet.rows_schema(given)
-    except (ValueError, TypeError) as error:
-        raise PlanError(f"{name}: {error}") from error
 
 
 def read_parquet(

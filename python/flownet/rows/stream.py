@@ -18,6 +18,7 @@ from .aggregates import Aggregate, planned
 from .batches import BatchFormat, BatchFunction, known_format
 from .collected import CollectedRows
 from .expressions import Expr, col, column_or_expression
+from .schemas import schema_of
 from .sinks import RowSinks
 
 T = TypeVar("T")
@@ -29,10 +30,10 @@ SchemaLike = Any
 class Rows(RowSinks):
     """Rows on their way through the dataflow, whose names and types of columns are known.
 
-    Made by `Environment.from_arrow`. Operators work on batches of columns, in Rust and without the interpreter, but for
-    `map_batches`. Types are ints, floats, bool, utf8, binary, dates, times, timestamps, durations, decimals, and lists
-    and structs of these. Texts, bytes and lists of every kind come as one kind each, dictionaries as what they stand
-    for.
+    Made by `Environment.from_arrow`, `Environment.read_parquet` and the like, and by `Stream.to_rows`. Operators work on
+    batches of columns, in Rust and without the interpreter, but for `map_batches`. Types are ints, floats, bool, utf8,
+    binary, dates, times, timestamps, durations, decimals, and lists and structs of these. Texts, bytes and lists of every
+    kind come as one kind each, dictionaries as what they stand for.
 
     Examples
     --------
@@ -488,10 +489,7 @@ def partial_of(rows: Rows, partial: Node) -> Rows:
 
 def rows_of_records(env: Owner, origins: tuple[Origin, ...], schema: SchemaLike) -> Rows:
     """Make rows of the records of a stream."""
-    try:
-        found = _flownet.rows_schema(schema)
-    except (ValueError, TypeError) as error:
-        raise PlanError(f"to_rows: {error}") from error
+    found = schema_of("to_rows", schema)
     settings = {"to_rows": {"output": found.planned()}}
     node = env._dataflow.add("rows", name="to_rows", settings=settings, inputs=origins)
     return Rows(env, (Origin(node),), found)

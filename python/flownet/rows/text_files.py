@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .. import _flownet
-from ..errors import ConfigError, InputError, PlanError
-from ..streams.checks import is_delimiter
+from ..errors import InputError, PlanError
+from ..streams.checks import delimiter_of
 from .files import Paths, listed
+from .schemas import schema_of, wanted_columns
 
 if TYPE_CHECKING:
+    from .. import _flownet
     import pyarrow
 
     from .stream import SchemaLike
@@ -77,13 +78,7 @@ def csv_format(delimiter: str, header: bool) -> CsvFormat:
     ConfigError
         The delimiter is not one character of ASCII.
     """
-    if not is_delimiter(delimiter) or not delimiter.isascii():
-        raise ConfigError(
-            f"read_csv(delimiter={delimiter!r:.60}): must be one character of ASCII, and no quote or end of line",
-            setting="delimiter",
-            value=delimiter,
-        )
-    return CsvFormat(delimiter, header)
+    return CsvFormat(delimiter_of("read_csv", delimiter, is_ascii=True), header)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,17 +154,13 @@ def line_parts(
             raise InputError(f"{method}(): {files[0]}: {error}", path=files[0]) from error
     else:
         whole = pyarrow.schema(_known(method, schema))
-    wanted = list(whole.names) if columns is None else list(columns)
-    for name in wanted:
-        if name not in whole.names:
-            shown = ", ".join(map(repr, whole.names))
-            raise PlanError(f"{method}: there is no column {name!r} in {files[0]}; there are {shown}")
+    wanted = wanted_columns(method, columns, whole.names, files[0])
     found = _known(method, pyarrow.schema([whole.field(name) for name in wanted]))
     return LineParts(files, whole, wanted, format), found
 
 
 def _known(method: str, schema: Any) -> _flownet.RowSchema:
     try:
-        return _flownet.rows_schema(schema)
-    except (ValueError, TypeError) as error:
-        raise PlanError(f"{method}: {error}; schema= says what columns are") from error
+        return schema_of(method, schema)
+    except PlanError as error:
+        raise PlanError(f"{error}; schema= says what columns are") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow
 from pyspark.errors import PySparkException
@@ -12,14 +12,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from .. import _flownet, config
+from .. import config
 from ..dataflow import Dataflow, Node, Origin, Owner
 from ..errors import ConfigError, PlanError
 from ..functions import Sink
+from ..rows.schemas import schema_of
 from . import slots
 from .cluster import Cluster
 from .door import the_door
 from .session import is_connect
+
+if TYPE_CHECKING:
+    from .. import _flownet
 
 
 def read(dataflow: Dataflow, frame: DataFrame, as_dicts: bool) -> Node:
@@ -44,9 +48,10 @@ def read_rows(dataflow: Dataflow, frame: DataFrame) -> tuple[Node, _flownet.RowS
     """
     _check(frame)
     try:
-        schema = _flownet.rows_schema(to_arrow_schema(frame.schema, timezone="UTC"))
-    except (PySparkException, TypeError, ValueError) as error:
+        found = to_arrow_schema(frame.schema, timezone="UTC")
+    except PySparkException as error:
         raise PlanError(f"from_spark: {error}") from error
+    schema = schema_of("from_spark", found)
     settings = {"from_arrow": {"schema": schema.planned(), "makes_its_own": True}}
     share = functools.partial(_own_batches, pyarrow.schema(schema))
     return dataflow.add("rows", name="from_spark", function=share, settings=settings, host_input=frame), schema
@@ -142,22 +147,8 @@ class FrameSink(Sink[Any]):
             the_door().give(to_batch(rows, self._schema))
 
 
-class BatchSink(Sink[pyarrow.RecordBatch]):
-    """Gives batches of rows to Spark.
-
-    Parameters
-    ----------
-    columns
-        Of the DataFrame.
-    """
-
-    def __init__(self, columns: StructType) -> None:
-        self._columns = columns
-
-    def open(self, ctx: object) -> None:
-        """Prepare the subtask."""
-        self._schema = to_arrow_schema(self._columns, timezone="UTC")
-        self._gathered = list[pyarrow.RecordBatch]()
+class BatchSink(FrameSink):
+    """The same of batches of rows."""
 
     def write(self, records: list[pyarrow.RecordBatch]) -> None:
         """Gather batches; small ones would cost Spark more than the rows in them."""

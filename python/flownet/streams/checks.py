@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from ..errors import ConfigError, PlanError
+from ..functions import Sink
 from ..record_functions import (
     CoFlatMapFunction,
     CoMapFunction,
@@ -127,6 +128,21 @@ def number_of(method: str, count: Any) -> int:
     return count
 
 
-def is_delimiter(given: Any) -> bool:
-    """Whether it can be between two values of a line."""
-    return isinstance(given, str) and len(given) == 1 and given not in '\r\n"'
+def delimiter_of(method: str, given: Any, *, is_ascii: bool = False) -> str:
+    """Refuse what cannot be between two values of a line."""
+    if isinstance(given, str) and len(given) == 1 and given not in '\r\n"' and (given.isascii() or not is_ascii):
+        return given
+    of_ascii = " of ASCII" if is_ascii else ""
+    raise ConfigError(
+        f"{method}(delimiter={given!r:.60}): must be one character{of_ascii}, and no quote or end of line",
+        setting="delimiter",
+        value=given,
+    )
+
+
+def sink_of(given: Any) -> Sink[Any]:
+    """Refuse what is no sink, or has methods that would have to be awaited."""
+    if not isinstance(given, Sink):
+        raise PlanError(f"sink_to() needs an instance of a subclass of flownet.Sink, not {kind_of(given)}")
+    refuse_async_methods(given, "open", "write", "flush", "close")
+    return given

@@ -12,7 +12,7 @@ from ..dataflow import Origin
 from ..errors import ConfigError, PlanError
 from ..functions import Sink
 from ..part_files import folder_of
-from .checks import is_delimiter, kind_of, refuse_async
+from .checks import delimiter_of, kind_of, sink_of
 from .handle import OperatorHandle, StreamSink
 
 if TYPE_CHECKING:
@@ -168,12 +168,7 @@ class SinkMethods(OperatorHandle, Generic[T]):
         names = None if columns is None else list(columns)
         if columns is not None and not _are_names(columns):
             raise ConfigError(f"write_csv(columns={columns!r:.60}): must be names", setting="columns", value=columns)
-        if not is_delimiter(delimiter):
-            raise ConfigError(
-                f"write_csv(delimiter={delimiter!r:.60}): must be one character, and no quote or end of line",
-                setting="delimiter",
-                value=delimiter,
-            )
+        delimiter = delimiter_of("write_csv", delimiter)
         from ..lines import CsvLine
 
         line = CsvLine(names, delimiter)
@@ -239,11 +234,7 @@ class SinkMethods(OperatorHandle, Generic[T]):
         ...         print(max(records, key=len))
         >>> sink = env.from_collection(["to", "be"]).sink_to(Longest())
         """
-        if not isinstance(sink, Sink):
-            raise PlanError(f"sink_to() needs an instance of a subclass of flownet.Sink, not {kind_of(sink)}")
-        for method in ("open", "write", "flush", "close"):
-            refuse_async(method, getattr(sink, method))
-        return self._sink("sink", function=sink, name=type(sink).__name__)
+        return self._sink("sink", function=sink_of(sink), name=type(sink).__name__)
 
     def _collect(self, into: SupportsExtend[T] | None, brake: float | None = None) -> Collected[T]:
         collected: Collected[T] = Collected()

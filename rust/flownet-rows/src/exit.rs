@@ -50,11 +50,15 @@ impl RowsExit {
         Ok(layout)
     }
 
-    fn send_rows(&mut self, batch: &RowBatch, stamp: Option<i64>, out: &mut Outputs) -> Result<(), TaskError> {
+    fn writer_of(&mut self, batch: &RowBatch) -> Result<RunWriter, TaskError> {
         let layout = self.layout_of(batch)?;
         let columns = batch.with_times_as_column(layout.schema());
         let columns = columns.map_err(|error| TaskError::Config(error.to_string()))?;
-        let writer = RunWriter::new(&layout, &columns);
+        Ok(RunWriter::new(&layout, &columns))
+    }
+
+    fn send_rows(&mut self, batch: &RowBatch, stamp: Option<i64>, out: &mut Outputs) -> Result<(), TaskError> {
+        let writer = self.writer_of(batch)?;
         let mut rows = Rows::Range { start: 0, end: batch.len() };
         while !rows.is_empty() {
             let (first, others) = rows.split_at(writer.fitting(rows, RUN_BYTES));
@@ -73,10 +77,7 @@ impl RowsExit {
         stamp: Option<i64>,
         out: &mut Outputs,
     ) -> Result<Option<Emit>, TaskError> {
-        let layout = self.layout_of(batch)?;
-        let columns = batch.with_times_as_column(layout.schema());
-        let columns = columns.map_err(|error| TaskError::Config(error.to_string()))?;
-        let writer = RunWriter::new(&layout, &columns);
+        let writer = self.writer_of(batch)?;
         let rows = Rows::Range { start: 0, end: batch.len() };
         if writer.fitting(rows, RUN_BYTES) < batch.len() {
             return Ok(None);

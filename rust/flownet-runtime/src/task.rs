@@ -280,7 +280,7 @@ impl<C: Chain + ?Sized> Task<C> {
     }
 
     fn await_input(&mut self, awaited: Awaited) {
-        // A stop is waited for to the last; by one that came behind an order to drain the sources do not end otherwise.
+        // A stop is waited for to the last; but sources that were told to drain before it end by that order.
         let is_stopped = self.input.is_some() && self.source_end == Some(false);
         self.awaited = if is_stopped { Awaited::Stop } else { awaited };
         self.chain.await_input(self.awaited);

@@ -6,6 +6,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import flownet as fn
+
 ROWS = 40_000
 
 
@@ -46,3 +48,23 @@ class FailsOnce:
         # A busy machine may need longer for the first one.
         time.sleep(0.05)
         return batch
+
+
+class Pauses:
+    """Hands batches on, each after a while."""
+
+    def __init__(self, pause_s: float) -> None:
+        self.pause_s = pause_s
+
+    def __call__(self, batch: Any) -> Any:
+        time.sleep(self.pause_s)
+        return batch
+
+
+def stop_on_the_way(env: fn.Environment, checkpoints: int = 3) -> None:
+    """Run a job that takes seconds until so many checkpoints were made, and stop it without draining."""
+    with env.execute_async() as running:
+        while running.status().checkpoints_made < checkpoints:
+            time.sleep(0.01)
+        running.stop(drain=False)
+        running.wait()

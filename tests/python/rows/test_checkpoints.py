@@ -12,7 +12,7 @@ import pytest
 import flownet as fn
 from flownet.errors import OperatorError, RestoreError
 
-from .halves import ROWS, FailsOnce, Half
+from .halves import ROWS, FailsOnce, Half, stop_on_the_way
 
 EXPECTED = {
     (key, start, sum(n for n in range(start, start + 5_000) if n % 100 == key), 50)
@@ -56,11 +56,7 @@ def test_rows_count_once_behind_a_restart(workers: int, settings: dict[str, Any]
 def test_rows_go_on_with_another_parallelism(parallelism: int, tmp_path: Path) -> None:
     (tmp_path / "failed").touch()
     env, before = sums(tmp_path, fn.Tumbling("5s"), pause_s=SLOWLY_S)
-    with env.execute_async() as running:
-        while running.status().checkpoints_made < 3:
-            time.sleep(0.01)
-        running.stop(drain=False)
-        running.wait()
+    stop_on_the_way(env)
     assert len(before) < len(EXPECTED)
     env, collected = sums(tmp_path, fn.Tumbling("5s"), parallelism)
     result = env.execute()
@@ -101,11 +97,7 @@ def test_other_aggregates_are_refused_by_name(tmp_path: Path) -> None:
         rows.key_by("key").window(fn.EndOfInput()).agg(**aggregates).uid("sums").collect()
         return env
 
-    with job(total=fn.sum("n")).execute_async() as running:
-        while running.status().checkpoints_made < 1:
-            time.sleep(0.01)
-        running.stop(drain=False)
-        running.wait()
+    stop_on_the_way(job(total=fn.sum("n")), checkpoints=1)
     with pytest.raises(RestoreError, match="agg of sum of ints.*agg of max of ints|agg of max of ints.*agg of sum of"):
         job(total=fn.max("n")).execute()
 
@@ -118,11 +110,7 @@ def test_a_source_of_functions_goes_on_with_the_parallelism_that_it_had(tmp_path
         env.from_arrow(Half(SLOWLY_S), schema=schema).set_parallelism(parallelism).collect()
         return env
 
-    with job(2).execute_async() as running:
-        while running.status().checkpoints_made < 1:
-            time.sleep(0.01)
-        running.stop(drain=False)
-        running.wait()
+    stop_on_the_way(job(2), checkpoints=1)
     with pytest.raises(RestoreError, match="its streams were made for another parallelism than 3"):
         job(3).execute()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,8 @@ import pytest
 import flownet as fn
 from flownet.errors import InputError, OperatorError, PlanError
 from flownet.rows.parquet import ParquetParts, pushed_down
+
+from .halves import Pauses, stop_on_the_way
 
 
 def write(folder: Path, files: int, rows: int = 1000, group: int = 100) -> list[int]:
@@ -72,22 +73,12 @@ def test_rows_go_on_behind_those_that_were_read(tmp_path: Path) -> None:
         env = fn.Environment(parallelism=2)
         env.enable_checkpointing("20ms", storage=tmp_path / "checkpoints")
 
-        def slowly(batch: pa.RecordBatch) -> pa.RecordBatch:
-            import time
-
-            time.sleep(pause_s)
-            return batch
-
-        rows = env.read_parquet(tmp_path / "in", columns=["n"]).map_batches(slowly)
+        rows = env.read_parquet(tmp_path / "in", columns=["n"]).map_batches(Pauses(pause_s))
         return env, rows.key_by("n").window(fn.EndOfInput()).agg(count=fn.count()).collect()
 
     # Each subtask has ten batches, and a checkpoint comes between two of them: it is stopped long before the last.
     env, before = job(pause_s=0.3)
-    with env.execute_async() as running:
-        while running.status().checkpoints_made < 3:
-            time.sleep(0.01)
-        running.stop(drain=False)
-        running.wait()
+    stop_on_the_way(env)
     assert len(before) == 0
     env, collected = job(pause_s=0)
     env.execute()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -19,7 +18,7 @@ import pytest
 import flownet as fn
 from flownet.errors import ConfigError, OperatorError, PlanError
 
-from .halves import ROWS, FailsOnce, Half
+from .halves import ROWS, FailsOnce, Half, stop_on_the_way
 
 MANY = pa.table(
     {
@@ -140,11 +139,7 @@ def test_files_go_on_with_another_parallelism(parallelism: int, tmp_path: Path) 
     (tmp_path / "failed").touch()
     env, rows = from_half(tmp_path, pause_s=0.1)
     rows.write_parquet(tmp_path / "out")
-    with env.execute_async() as running:
-        while running.status().checkpoints_made < 3:
-            time.sleep(0.01)
-        running.stop(drain=False)
-        running.wait()
+    stop_on_the_way(env)
     before = parquet(tmp_path / "out")
     assert 0 < len(before) < ROWS
     env, rows = from_half(tmp_path, parallelism)

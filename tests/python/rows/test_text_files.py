@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 import flownet as fn
 from flownet.errors import ConfigError, InputError, OperatorError, PlanError
 
+from .halves import Pauses, stop_on_the_way
 from .test_sinks import MANY, NESTED
 
 
@@ -94,20 +94,12 @@ def test_rows_go_on_behind_those_that_were_read(method: str, tmp_path: Path) -> 
         env = fn.Environment(parallelism=2)
         env.enable_checkpointing("20ms", storage=tmp_path / "checkpoints")
 
-        def slowly(batch: pa.RecordBatch) -> pa.RecordBatch:
-            time.sleep(pause_s)
-            return batch
-
-        rows = getattr(env, method)(tmp_path / "in", event_time="ms").map_batches(slowly)
+        rows = getattr(env, method)(tmp_path / "in", event_time="ms").map_batches(Pauses(pause_s))
         return env, rows.key_by("n").window(fn.EndOfInput()).agg(count=fn.count()).collect()
 
     # Each subtask has ten files, and a checkpoint comes between two of them: it is stopped long before the last.
     env, before = job(pause_s=0.3)
-    with env.execute_async() as running:
-        while running.status().checkpoints_made < 3:
-            time.sleep(0.01)
-        running.stop(drain=False)
-        running.wait()
+    stop_on_the_way(env)
     assert len(before) == 0
     env, collected = job(pause_s=0)
     env.execute()

@@ -13,7 +13,7 @@ use super::map_batches::MapBatches;
 use super::sink::SinkTo;
 use super::source::FromArrow;
 use super::write_files::{Encoding, ParquetWriter, WriteFiles};
-use crate::chain::{self, KeptThread, Objects, Parts, TaskThreads};
+use crate::chain::{self, KeptThread, Objects, PartFiles, TaskThreads};
 
 /// Makes them of the objects of a job.
 pub(crate) struct PythonForeign<'a> {
@@ -46,8 +46,8 @@ impl Foreign for PythonForeign<'_> {
                     Encoding::Parquet(ParquetWriter { opens: self.object(operator, &info)?, writer: None })
                 }
             };
-            let parts = Parts::new(path.to_path(), format.suffix(), header.clone(), info.clone());
-            return Ok(Kind::Operator(Box::new(WriteFiles::new(parts, encoding, schema(input)?, info))));
+            let files = PartFiles::new(path.to_path(), format.suffix(), header.clone(), info.clone());
+            return Ok(Kind::Operator(Box::new(WriteFiles::new(files, encoding, schema(input)?, info))));
         }
         let object = self.object(operator, &info)?;
         Ok(match kind {

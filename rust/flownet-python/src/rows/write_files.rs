@@ -12,11 +12,11 @@ use pyo3::intern;
 use pyo3::prelude::*;
 
 use super::arrow::{PyRowBatch, PyRowSchema};
-use crate::chain::{OperatorInfo, Parts, Written};
+use crate::chain::{OperatorInfo, PartFiles, Written};
 
 /// Writes batches.
 pub(super) struct WriteFiles {
-    parts: Parts,
+    files: PartFiles,
     encoding: Encoding,
     schema: SchemaRef,
     info: OperatorInfo,
@@ -41,8 +41,8 @@ pub(super) struct ParquetWriter {
 }
 
 impl WriteFiles {
-    pub(super) fn new(parts: Parts, encoding: Encoding, schema: SchemaRef, info: OperatorInfo) -> Self {
-        Self { parts, encoding, schema, info, written: Written::default() }
+    pub(super) fn new(files: PartFiles, encoding: Encoding, schema: SchemaRef, info: OperatorInfo) -> Self {
+        Self { files, encoding, schema, info, written: Written::default() }
     }
 
     fn write(&mut self, batch: RecordBatch) -> Result<(), TaskError> {
@@ -52,7 +52,7 @@ impl WriteFiles {
             Encoding::Parquet(_) => return self.write_parquet(batch),
         };
         let lines = lines.map_err(|error| self.info.refused("ValueError", error.to_string(), None))?;
-        self.parts.write(&lines)
+        self.files.write(&lines)
     }
 
     fn write_parquet(&mut self, batch: RecordBatch) -> Result<(), TaskError> {
@@ -65,12 +65,12 @@ impl WriteFiles {
 
     /// What writes the file; none if that is not Python.
     fn writer<'py>(&mut self, py: Python<'py>) -> Result<Option<Bound<'py, PyAny>>, TaskError> {
-        let Self { parts, encoding, schema, info, .. } = self;
+        let Self { files, encoding, schema, info, .. } = self;
         let Encoding::Parquet(ParquetWriter { opens, writer }) = encoding else { return Ok(None) };
         if let Some(writer) = writer {
             return Ok(Some(writer.bind(py).clone()));
         }
-        let path = parts.path()?;
+        let path = files.path()?;
         let made = opens.bind(py).call1((path.as_os_str(), PyRowSchema(schema.clone())));
         let made = made.map_err(|error| info.failed(py, &error, None))?;
         *writer = Some(made.clone().unbind());
@@ -85,14 +85,14 @@ impl WriteFiles {
             let closed = writer.bind(py).call_method0(intern!(py, "close"));
             closed.map(drop).map_err(|error| self.info.failed(py, &error, None))
         })?;
-        self.parts.measure()
+        self.files.measure()
     }
 }
 
 impl Operator<RowsMedium> for WriteFiles {
     fn open(&mut self, (): (), cx: &TaskContext) -> Result<(), TaskError> {
         self.written.open(cx);
-        self.parts.open(cx)
+        self.files.open(cx)
     }
 
     fn process<'m>(&mut self, record: RowRecord, _: &mut Flow<'_, 'm>) -> Result<(), TaskError> {
@@ -102,25 +102,25 @@ impl Operator<RowsMedium> for WriteFiles {
     }
 
     fn commit(&mut self, _: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        if !self.parts.has_checkpoints() {
+        if !self.files.has_checkpoints() {
             // A file of no rows says which columns there would have been.
             Python::attach(|py| self.writer(py).map(drop))?;
         }
         self.finish_file()?;
-        self.parts.finish()
+        self.files.finish()
     }
 
     fn snapshot(&mut self, (): (), to: &mut Snapshot<'_>) -> Result<(), TaskError> {
         self.finish_file()?;
-        self.parts.snapshot(to)
+        self.files.snapshot(to)
     }
 
     fn restore(&mut self, (): (), from: &Restored<'_>) -> Result<(), TaskError> {
-        self.parts.restore(from)
+        self.files.restore(from)
     }
 
     fn complete(&mut self, (): (), checkpoint_id: u64) -> Result<(), TaskError> {
-        self.parts.complete(checkpoint_id)
+        self.files.complete(checkpoint_id)
     }
 
     fn close(&mut self, (): ()) -> Result<(), TaskError> {
@@ -128,7 +128,7 @@ impl Operator<RowsMedium> for WriteFiles {
             let writer = writer.take();
             Python::attach(|_| drop(writer));
         }
-        self.parts.close();
+        self.files.close();
         Ok(())
     }
 }

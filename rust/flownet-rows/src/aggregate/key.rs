@@ -1,6 +1,6 @@
 //! Keys of rows: which group each row is of, and columns of keys again.
 
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hash};
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray};
@@ -126,18 +126,8 @@ impl KeyTable {
 
     #[inline]
     fn group_of_int(&mut self, value: i64) -> u32 {
-        let hasher = &self.hasher;
-        let hash = hasher.hash_one(value);
-        match self.ints.entry(hash, |(other, _)| *other == value, |(other, _)| hasher.hash_one(*other)) {
-            Entry::Occupied(entry) => entry.get().1,
-            Entry::Vacant(entry) => {
-                let group = self.ends.len() as u32;
-                entry.insert((value, group));
-                canonical::put_int(&mut self.bytes, value);
-                self.ends.push(self.bytes.len() as u32);
-                group
-            }
-        }
+        let Self { ints, hasher, bytes, ends, .. } = self;
+        group_of_number(ints, hasher, value, (bytes, ends), |bytes| canonical::put_int(bytes, value))
     }
 
     fn group_of_null(&mut self) -> u32 {
@@ -152,18 +142,8 @@ impl KeyTable {
     #[inline]
     fn group_of_text(&mut self, data: &[u8], start: usize, end: usize) -> u32 {
         let Some(number) = number_of(data, start, end) else { return self.group_of_long_text(&data[start..end]) };
-        let hasher = &self.hasher;
-        let hash = hasher.hash_one(number);
-        match self.short.entry(hash, |(other, _)| *other == number, |(other, _)| hasher.hash_one(*other)) {
-            Entry::Occupied(entry) => entry.get().1,
-            Entry::Vacant(entry) => {
-                let group = self.ends.len() as u32;
-                entry.insert((number, group));
-                canonical::put_text(&mut self.bytes, &data[start..end]);
-                self.ends.push(self.bytes.len() as u32);
-                group
-            }
-        }
+        let Self { short, hasher, bytes, ends, .. } = self;
+        group_of_number(short, hasher, number, (bytes, ends), |bytes| canonical::put_text(bytes, &data[start..end]))
     }
 
     /// By what the texts are: in front of each, its canonical form has its length.
@@ -205,6 +185,28 @@ impl KeyTable {
                 ends.push(bytes.len() as u32);
                 group
             }
+        }
+    }
+}
+
+/// The key that is this number; else it is put behind the others.
+#[inline]
+fn group_of_number<N: Copy + Eq + Hash>(
+    table: &mut HashTable<(N, u32)>,
+    hasher: &impl BuildHasher,
+    number: N,
+    (bytes, ends): (&mut Vec<u8>, &mut Vec<u32>),
+    put: impl FnOnce(&mut Vec<u8>),
+) -> u32 {
+    let hash = hasher.hash_one(number);
+    match table.entry(hash, |(other, _)| *other == number, |(other, _)| hasher.hash_one(*other)) {
+        Entry::Occupied(entry) => entry.get().1,
+        Entry::Vacant(entry) => {
+            let group = ends.len() as u32;
+            entry.insert((number, group));
+            put(bytes);
+            ends.push(bytes.len() as u32);
+            group
         }
     }
 }

@@ -132,25 +132,25 @@ fn made(texts: &StringArray, make: impl Fn(&str, &mut String)) -> ArrayRef {
 }
 
 fn split(texts: &StringArray, by: &str) -> ArrayRef {
-    let mut parts = Parts { bytes: Vec::with_capacity(texts.value_data().len()), ends: vec![0] };
+    let mut pieces = Pieces { bytes: Vec::with_capacity(texts.value_data().len()), ends: vec![0] };
     let mut lists = vec![0];
     let finder = memchr::memmem::Finder::new(by);
     for text in texts {
         if let Some(text) = text {
             let mut start = 0;
-            let mut part = |end: usize| {
-                parts.push(&text.as_bytes()[start..end]);
+            let mut cut = |end: usize| {
+                pieces.push(&text.as_bytes()[start..end]);
                 start = end + by.len();
             };
             match by.as_bytes() {
-                [byte] => memchr::memchr_iter(*byte, text.as_bytes()).for_each(&mut part),
-                _ => finder.find_iter(text.as_bytes()).for_each(&mut part),
+                [byte] => memchr::memchr_iter(*byte, text.as_bytes()).for_each(&mut cut),
+                _ => finder.find_iter(text.as_bytes()).for_each(&mut cut),
             }
-            part(text.len());
+            cut(text.len());
         }
-        lists.push(parts.ends.len() as i32 - 1);
+        lists.push(pieces.ends.len() as i32 - 1);
     }
-    let Parts { bytes, ends } = parts;
+    let Pieces { bytes, ends } = pieces;
     // Cut at the ends of characters, they are texts as much as the whole was.
     let values = StringArray::new(OffsetBuffer::new(ends.into()), bytes.into(), None);
     let item = Arc::new(Field::new_list_field(DataType::Utf8, true));
@@ -158,12 +158,12 @@ fn split(texts: &StringArray, by: &str) -> ArrayRef {
 }
 
 /// Texts one behind the other, and where they end.
-struct Parts {
+struct Pieces {
     bytes: Vec<u8>,
     ends: Vec<i32>,
 }
 
-impl Parts {
+impl Pieces {
     #[inline]
     fn push(&mut self, text: &[u8]) {
         self.bytes.extend_from_slice(text);

@@ -111,6 +111,13 @@ impl<R> IterationHead<R> {
         }
     }
 
+    /// Has the task come back for what was not taken.
+    fn ring_for_more(&self) {
+        if let Some((_, bell)) = self.open.as_ref().filter(|_| self.reader.has_more()) {
+            bell.ring();
+        }
+    }
+
     /// A round has come back: sends the next one, or ends the loop.
     fn on_return<M: Medium>(&mut self, round: Round, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
         match self.rounds.on_return(round) {
@@ -186,9 +193,7 @@ impl<M: Medium, R: ReadBack<M>> Operator<M> for IterationHead<R> {
                 Ok(Some(Fed::Round(round))) => self.on_return(round, flow)?,
             }
         }
-        if let Some((_, bell)) = self.open.as_ref().filter(|_| self.reader.has_more()) {
-            bell.ring();
-        }
+        self.ring_for_more();
         Ok(())
     }
 
@@ -207,9 +212,7 @@ impl<M: Medium, R: ReadBack<M>> Operator<M> for IterationHead<R> {
         if let Some(round) = self.rounds.on_input_end() {
             flow.emit_round(round)?;
             // What a stop has left there, that came later than the sources' own end.
-            if let Some((_, bell)) = self.open.as_ref().filter(|_| self.reader.has_more()) {
-                bell.ring();
-            }
+            self.ring_for_more();
         }
         Ok(false)
     }

@@ -9,7 +9,7 @@ use flownet_runtime::{TaskContext, TaskError};
 use pyo3::prelude::*;
 
 use super::lines::Lines;
-use super::{Parts, Written};
+use super::{PartFiles, Written};
 use crate::chain::failure::OperatorInfo;
 use crate::chain::medium::{Flow, PythonMedium};
 
@@ -20,7 +20,7 @@ const GATHER_BYTES: usize = 256 * 1024;
 pub(in crate::chain) struct WriteFiles {
     lines: Lines,
     info: OperatorInfo,
-    parts: Parts,
+    files: PartFiles,
     text: Vec<u8>,
     records: usize,
     written: Written,
@@ -28,8 +28,8 @@ pub(in crate::chain) struct WriteFiles {
 
 impl WriteFiles {
     pub(in crate::chain) fn new(folder: PathBuf, lines: Lines, info: OperatorInfo) -> Self {
-        let parts = Parts::new(folder, lines.suffix(), lines.header().map(str::to_owned), info.clone());
-        Self { lines, info, parts, text: Vec::new(), records: 0, written: Written::default() }
+        let files = PartFiles::new(folder, lines.suffix(), lines.header().map(str::to_owned), info.clone());
+        Self { lines, info, files, text: Vec::new(), records: 0, written: Written::default() }
     }
 
     /// Writes what was gathered.
@@ -38,7 +38,7 @@ impl WriteFiles {
             return Ok(());
         }
         self.written.add(std::mem::take(&mut self.records));
-        py.detach(|| self.parts.write(&self.text))?;
+        py.detach(|| self.files.write(&self.text))?;
         self.text.clear();
         Ok(())
     }
@@ -48,7 +48,7 @@ impl Operator<PythonMedium> for WriteFiles {
     fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.written.open(cx);
         self.lines.open(py, &self.info)?;
-        py.detach(|| self.parts.open(cx))
+        py.detach(|| self.files.open(cx))
     }
 
     fn process<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
@@ -62,24 +62,24 @@ impl Operator<PythonMedium> for WriteFiles {
     }
 
     fn commit(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        flow.token.detach(|| self.parts.finish())
+        flow.token.detach(|| self.files.finish())
     }
 
     fn snapshot(&mut self, py: Python<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
         self.flush(py)?;
-        py.detach(|| self.parts.snapshot(to))
+        py.detach(|| self.files.snapshot(to))
     }
 
     fn restore(&mut self, py: Python<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
-        py.detach(|| self.parts.restore(from))
+        py.detach(|| self.files.restore(from))
     }
 
     fn complete(&mut self, py: Python<'_>, checkpoint_id: u64) -> Result<(), TaskError> {
-        py.detach(|| self.parts.complete(checkpoint_id))
+        py.detach(|| self.files.complete(checkpoint_id))
     }
 
     fn close(&mut self, py: Python<'_>) -> Result<(), TaskError> {
-        py.detach(|| self.parts.close());
+        py.detach(|| self.files.close());
         Ok(())
     }
 }

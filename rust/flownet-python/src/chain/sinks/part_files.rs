@@ -18,7 +18,7 @@ use crate::chain::failure::OperatorInfo;
 const STATE: &str = "files";
 
 /// Writes `part-<subtask>.<suffix>`, or `part-<subtask>-<number>.<suffix>` for each checkpoint.
-pub(crate) struct Parts {
+pub(crate) struct PartFiles {
     folder: PathBuf,
     suffix: &'static str,
     /// The line that each file begins with.
@@ -50,7 +50,7 @@ struct Kept {
     prepared: Vec<Prepared>,
 }
 
-impl Parts {
+impl PartFiles {
     /// Files in this folder whose names end so.
     pub(crate) fn new(folder: PathBuf, suffix: &'static str, header: Option<String>, info: OperatorInfo) -> Self {
         Self {

@@ -1,0 +1,39 @@
+"""Schemas and columns that users name, checked where they do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from .. import _flownet
+from ..errors import PlanError
+
+
+def schema_of(method: str, given: Any) -> _flownet.RowSchema:
+    """Read a schema that a method was given, or has found.
+
+    Raises
+    ------
+    PlanError
+        It is none, or a column has a type that rows cannot have.
+    """
+    try:
+        return _flownet.rows_schema(given)
+    except (ValueError, TypeError) as error:
+        raise PlanError(f"{method}: {error}") from error
+
+
+def wanted_columns(method: str, columns: Iterable[str] | None, there: list[str], path: str) -> list[str]:
+    """Say which of the columns of a file are wanted: these, or all.
+
+    Raises
+    ------
+    PlanError
+        There is none of this name.
+    """
+    wanted = there if columns is None else list(columns)
+    for name in wanted:
+        if name not in there:
+            shown = ", ".join(map(repr, there))
+            raise PlanError(f"{method}: there is no column {name!r} in {path}; there are {shown}")
+    return wanted
