@@ -74,7 +74,8 @@ if TYPE_CHECKING:
     from .rows.aggregates import Aggregate, count, first, last, max, mean, min, std, sum, var
     from .rows.collected import CollectedRows
     from .rows.expressions import Expr, col, lit, when
-    from .rows.stream import KeyedRows, Rows, WindowedRows
+    from .rows.keyed import KeyedRows, WindowedRows
+    from .rows.stream import Rows
     from .sqlite import SqliteSink
     from .state import (
         AggregatingState,
@@ -290,11 +291,8 @@ _HOMES: Final = {
     ".rows.aggregates": ("Aggregate", "count", "first", "last", "max", "mean", "min", "std", "sum", "var"),
     ".rows.collected": ("CollectedRows",),
     ".rows.expressions": ("Expr", "col", "lit", "when"),
-    ".rows.stream": (
-        "KeyedRows",
-        "Rows",
-        "WindowedRows",
-    ),
+    ".rows.keyed": ("KeyedRows", "WindowedRows"),
+    ".rows.stream": ("Rows",),
     ".sqlite": ("SqliteSink",),
     ".state": (
         "AggregatingState",

@@ -42,6 +42,7 @@ __all__ = [
     "key_group",
     "read_state",
     "rows_after_agg",
+    "rows_after_join",
     "rows_after_steps",
     "rows_kept",
     "rows_of",
@@ -155,6 +156,9 @@ def rows_after_steps(schema: RowSchema, steps: list[dict[str, Any]]) -> RowSchem
 def rows_after_agg(
     schema: RowSchema, keys: list[str], aggregates: list[dict[str, Any]], windows: bool
 ) -> RowSchema: ...
+def rows_after_join(
+    left: tuple[RowSchema, list[str]], right: tuple[RowSchema, list[str]], suffix: str, right_may_miss: bool
+) -> tuple[tuple[list[str], RowSchema], tuple[list[str], RowSchema], RowSchema, list[str]]: ...
 def rows_kept(schema: RowSchema, aggregates: list[dict[str, Any]]) -> list[str]: ...
 def rows_time(schema: RowSchema, column: str) -> None: ...
 def rows_of(schema: RowSchema, batches: list[Any]) -> object: ...

@@ -93,8 +93,9 @@ class Node:
     def window(self) -> Any:
         """The windows that it gives results of, if any."""
         if self.kind == "rows":
-            settings: Any = (self.settings or {}).get("aggregate") or {}
-            return settings.get("window")
+            settings: Any = self.settings or {}
+            told = settings.get("aggregate") or settings.get("join", {}).get("by", {}).get("window") or {}
+            return told.get("window")
         return (self.settings or {}).get("window") if self.kind == "window" else None
 
 
@@ -321,12 +322,13 @@ def _source_of_times(node: Node) -> Node | None:
 
 
 def _behind(node: Node) -> Node | None:
-    """Find the operator whose rows a part of an aggregation puts together where they are: it has as many subtasks."""
-    if node.role != "partial" or len(node.inputs) != 1:
+    """Find the operator whose rows are put together, or get their keys, where they are: there are as many subtasks."""
+    if node.role not in ("partial", "key_rows") or len(node.inputs) != 1:
         return None
     (origin,) = node.inputs
-    # What runs once by nature leaves the work to others.
-    return origin.node if origin.node.is_parallel and origin.partitioner is None else None
+    # What runs once by nature leaves the work to others, where nobody asks which row came first.
+    leads = origin.node.is_parallel or node.role == "key_rows"
+    return origin.node if leads and origin.partitioner is None else None
 
 
 def _natural(origin: Origin, source_subtasks: int, target_subtasks: int) -> PartitionerName:

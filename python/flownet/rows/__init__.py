@@ -2,7 +2,8 @@
 
 from .aggregates import Aggregate, count, first, last, max, mean, min, std, sum, var
 from .collected import CollectedRows
-from .stream import KeyedRows, Rows, WindowedRows
+from .keyed import KeyedRows, WindowedRows
+from .stream import Rows
 
 __all__ = [
     "Aggregate",

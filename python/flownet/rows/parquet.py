@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError, PlanError
+from ..errors import InputError
 from .expressions import Expr
 from .files import Paths, listed
 from .schemas import schema_of, wanted_columns
 
 if TYPE_CHECKING:
-    from .. import _flownet
     import pyarrow
+
+    from .. import _flownet
 
 _ENOUGH_FILES = 4
 """With as many for each subtask files are dealt out whole; else their row groups."""

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from .. import _flownet
 from ..errors import PlanError
+
+T = TypeVar("T")
+
+
+def checked(call: Callable[..., T], *arguments: object) -> T:
+    """Call the planner, whose refusals are errors of the plan."""
+    try:
+        return call(*arguments)
+    except (ValueError, TypeError) as error:
+        raise PlanError(str(error)) from None
 
 
 def schema_of(method: str, given: Any) -> _flownet.RowSchema:

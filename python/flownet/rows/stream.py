@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from .. import _flownet, config
-from ..dataflow import Node, Origin, Owner, has_timestamps
+from ..dataflow import Node, Origin, Owner
 from ..errors import PlanError
 from ..graph import PartitionerName
 from ..streams.stream import Stream
 from ..watermark import WatermarkStrategy
-from ..window import EndOfInput, Global, Session, Sliding, TimeDomain, Tumbling, WindowAssigner, assign
-from .aggregates import Aggregate, planned
 from .batches import BatchFormat, BatchFunction, known_format
 from .collected import CollectedRows
 from .expressions import Expr, col, column_or_expression
-from .schemas import schema_of
+from .schemas import checked, schema_of
 from .sinks import RowSinks
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from .keyed import KeyedRows
 
 SchemaLike = Any
 """A dict of column names and types, ``{"user": "utf8", "spent": "float64"}``, or a schema of pyarrow or the like."""
@@ -30,10 +29,10 @@ SchemaLike = Any
 class Rows(RowSinks):
     """Rows on their way through the dataflow, whose names and types of columns are known.
 
-    Made by `Environment.from_arrow`, `Environment.read_parquet` and the like, and by `Stream.to_rows`. Operators work on
-    batches of columns, in Rust and without the interpreter, but for `map_batches`. Types are ints, floats, bool, utf8,
-    binary, dates, times, timestamps, durations, decimals, and lists and structs of these. Texts, bytes and lists of every
-    kind come as one kind each, dictionaries as what they stand for.
+    Made by `Environment.from_arrow`, `Environment.read_parquet` and the like, and by `Stream.to_rows`. Operators work
+    on batches of columns, in Rust and without the interpreter, but for `map_batches`. Types are ints, floats, bool,
+    utf8, binary, dates, times, timestamps, durations, decimals, and lists and structs of these. Texts, bytes and lists
+    of every kind come as one kind each, dictionaries as what they stand for.
 
     Examples
     --------
@@ -253,7 +252,7 @@ class Rows(RowSinks):
         strategy: WatermarkStrategy[Any] = WatermarkStrategy.for_bounded_out_of_orderness(delay)
         if idle_after is not None:
             strategy = strategy.with_idleness(idle_after)
-        _check(_flownet.rows_time, self._schema, config.text("column", column))
+        checked(_flownet.rows_time, self._schema, config.text("column", column))
         settings = {
             "assign_timestamps": {
                 "input": self._schema.planned(),
@@ -295,7 +294,9 @@ class Rows(RowSinks):
                     "otherwise, as in key_by(x=...)"
                 )
         rows = self._project("key_by", [{"with_columns": computed}]) if computed else self
-        _check(_flownet.rows_after_agg, rows._schema, list(keys), [], False)
+        from .keyed import KeyedRows
+
+        checked(_flownet.rows_after_agg, rows._schema, list(keys), [], False)
         return KeyedRows(rows, keys)
 
     def union(self, *others: Rows) -> Rows:
@@ -368,7 +369,7 @@ class Rows(RowSinks):
     def _project(self, method: str, steps: list[dict[str, Any]]) -> Rows:
         if not steps:
             raise PlanError(f'{method}() needs at least one expression, such as fn.col("price") > 3')
-        schema = _check(_flownet.rows_after_steps, self._schema, steps)
+        schema = checked(_flownet.rows_after_steps, self._schema, steps)
         return self._then(method, {"project": {"input": self._schema.planned(), "steps": steps}}, schema)
 
     def _then(self, name: str, settings: dict[str, Any], schema: _flownet.RowSchema, **described: object) -> Rows:
@@ -382,121 +383,12 @@ class Rows(RowSinks):
         return Rows(self._env, origins, self._schema)
 
 
-class KeyedRows:
-    """Rows of which some columns are the key."""
-
-    def __init__(self, rows: Rows, keys: tuple[str, ...]) -> None:
-        self._rows = rows
-        self._keys = keys
-
-    def __repr__(self) -> str:
-        return f"<KeyedRows of {self._rows!r} by {', '.join(self._keys)}>"
-
-    def window(self, window: WindowAssigner) -> WindowedRows:
-        """Cut the rows of each key into windows.
-
-        Parameters
-        ----------
-        window
-            A `Tumbling`, `Sliding`, `Session` or `EndOfInput` window, as of `KeyedStream.window`. By event time where
-            rows have one, else by the wall clock.
-        """
-        if isinstance(window, Global) or (isinstance(window, Session) and window.gap_ms is None):
-            raise PlanError(
-                "windows of rows are flownet.Tumbling, Sliding, Session with one gap, and EndOfInput, which fires once"
-            )
-        if not isinstance(window, Tumbling | Sliding | Session | EndOfInput):
-            raise PlanError(f"window() needs a window such as flownet.Tumbling('5s'), not {type(window).__name__}")
-        return WindowedRows(self, window)
-
-    def agg(self, **aggregates: Aggregate) -> Rows:
-        """Aggregate all rows of each key so far.
-
-        Results go out as batches do: for each batch of rows one row for each key in it, with what its rows come to so
-        far. How many there are depends on batches; the last row of a key is what all its rows come to. For that alone
-        use ``window(fn.EndOfInput())``.
-
-        Parameters
-        ----------
-        **aggregates
-            What becomes of rows, by the name of its column: ``n=fn.count(), total=fn.sum("price")``.
-        """
-        return _aggregated(self._rows, self._keys, None, aggregates)
-
-
-class WindowedRows:
-    """Rows by key, cut into windows."""
-
-    def __init__(self, keyed: KeyedRows, window: WindowAssigner, lateness_ms: int = 0) -> None:
-        self._keyed = keyed
-        self._window = window
-        self._lateness_ms = lateness_ms
-
-    def __repr__(self) -> str:
-        return f"<WindowedRows of {self._keyed!r}, {self._window}>"
-
-    def allowed_lateness(self, lateness: str | timedelta) -> WindowedRows:
-        """Take rows of windows that have fired for so long, and give these out again."""
-        lateness_ms = config.duration_us("lateness", lateness) // 1000
-        return WindowedRows(self._keyed, self._window, lateness_ms)
-
-    def agg(self, **aggregates: Aggregate) -> Rows:
-        """Aggregate the rows of each key and window.
-
-        Rows of one key become one in front of the exchange already, for each slice of time that windows are made of:
-        few travel. Rows that come too late are dropped and counted.
-
-        Parameters
-        ----------
-        **aggregates
-            What becomes of rows, by the name of its column: ``n=fn.count(), total=fn.sum("price")``.
-
-        Returns
-        -------
-        Rows
-            The columns of the key, ``window_start`` and ``window_end`` (but for `EndOfInput`), and one for each
-            aggregate. Their event time is the last millisecond of their window.
-        """
-        rows = self._keyed._rows
-        time: TimeDomain = self._window.time or ("event" if has_timestamps(rows._origins) else "processing")
-        window = {"assign": assign(self._window), "clock": time, "lateness_ms": self._lateness_ms}
-        return _aggregated(rows, self._keyed._keys, window, aggregates)
-
-
-def _aggregated(
-    rows: Rows, keys: tuple[str, ...], window: dict[str, Any] | None, aggregates: dict[str, Aggregate]
-) -> Rows:
-    made = planned(aggregates)
-    shows_windows = window is not None and not _is_end_of_input(window)
-    schema = _check(_flownet.rows_after_agg, rows._schema, list(keys), made, shows_windows)
-    kept = _flownet.rows_kept(rows._schema, made)
-    described = {
-        "input": rows._schema.planned(),
-        "keys": list(keys),
-        "aggregates": made,
-        "window": window,
-        "kept": kept,
-    }
-    partial = rows._add("partial agg", {"partial": described})
-    result = partial_of(rows, partial)._add("agg", {"aggregate": described})
-    return Rows(rows._env, (Origin(result),), schema)
-
-
-def partial_of(rows: Rows, partial: Node) -> Rows:
-    """Have the parts that leave an operator go by key, which they carry."""
-    return Rows(rows._env, (Origin(partial, partitioner="key_group"),), rows._schema)
-
-
 def rows_of_records(env: Owner, origins: tuple[Origin, ...], schema: SchemaLike) -> Rows:
     """Make rows of the records of a stream."""
     found = schema_of("to_rows", schema)
     settings = {"to_rows": {"output": found.planned()}}
     node = env._dataflow.add("rows", name="to_rows", settings=settings, inputs=origins)
     return Rows(env, (Origin(node),), found)
-
-
-def _is_end_of_input(window: dict[str, Any]) -> bool:
-    return bool(window["assign"] == assign(EndOfInput()))
 
 
 def _columns(method: str, columns: Iterable[str | Expr], named: dict[str, Any]) -> list[dict[str, Any]]:
@@ -521,11 +413,3 @@ def _expression(method: str, given: object) -> Expr:
     if not isinstance(given, Expr):
         raise PlanError(f'{method}() takes expressions such as fn.col("price") > 3, not {type(given).__name__}')
     return given
-
-
-def _check(call: Callable[..., T], *arguments: object) -> T:
-    """Call the planner, whose refusals are errors of the plan."""
-    try:
-        return call(*arguments)
-    except (ValueError, TypeError) as error:
-        raise PlanError(str(error)) from None

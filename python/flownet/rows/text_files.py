@@ -12,9 +12,9 @@ from .files import Paths, listed
 from .schemas import schema_of, wanted_columns
 
 if TYPE_CHECKING:
-    from .. import _flownet
     import pyarrow
 
+    from .. import _flownet
     from .stream import SchemaLike
 
 

@@ -90,12 +90,7 @@ class IntervalJoin(Generic[T, U]):
         lower, upper
             Both ends are included: ``between("-5s", "1min")``.
         """
-        lower_ms, upper_ms = _signed("lower", lower), _signed("upper", upper)
-        if lower_ms > upper_ms:
-            raise ConfigError(
-                f"between({lower!r}, {upper!r}): the first must not be greater", setting="lower", value=lower
-            )
-        return BoundedJoin(self._left, self._right, _Bounds(lower_ms, upper_ms))
+        return BoundedJoin(self._left, self._right, _Bounds(*bounds_ms("between", lower, upper)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +156,8 @@ class AsOfJoin(Generic[T, U]):
     def __init__(
         self, left: Stream[T], right: Stream[U], how: str, late_tags: tuple[str | None, str | None] = (None, None)
     ) -> None:
-        if how not in ("inner", "left"):
-            raise ConfigError(f'as_of_join(how={how!r}): must be "inner" or "left"', setting="how", value=how)
         self._left, self._right, self._how, self._late_tags = left, right, how, late_tags
+        self._keeps_unmatched = keeps_unmatched(how)
 
     def side_output_left_late_data(self, tag: OutputTag) -> AsOfJoin[T, U]:
         """Send late records of the first stream to a side output of the result, instead of dropping them."""
@@ -186,12 +180,29 @@ class AsOfJoin(Generic[T, U]):
             Called with a record and its version, which is None for ``how="left"`` where there is none. Default: none,
             the two of them are emitted, as a tuple.
         """
-        settings = {"keeps_unmatched": self._how == "left", "late_tags": list(self._late_tags)}
+        settings = {"keeps_unmatched": self._keeps_unmatched, "late_tags": list(self._late_tags)}
         return _paired(self._left, self._right, "as_of_join", function, settings)
 
 
 JoinKind = Literal["inner", "left"]
 """What becomes of records for which there is no other: nothing, or they go out with None."""
+
+
+def keeps_unmatched(how: str) -> bool:
+    """Say whether an as-of join gives out records for which there is no version."""
+    if how not in ("inner", "left"):
+        raise ConfigError(f'as_of_join(how={how!r}): must be "inner" or "left"', setting="how", value=how)
+    return how == "left"
+
+
+def bounds_ms(method: str, lower: str | timedelta, upper: str | timedelta) -> tuple[int, int]:
+    """Read the bounds of an interval, in milliseconds."""
+    lower_ms, upper_ms = _signed(method, "lower", lower), _signed(method, "upper", upper)
+    if lower_ms > upper_ms:
+        raise ConfigError(
+            f"{method}({lower!r}, {upper!r}): the first must not be greater", setting="lower", value=lower
+        )
+    return lower_ms, upper_ms
 
 
 def of_both(left: Stream[Any], right: Stream[Any]) -> tuple[Origin, ...]:
@@ -218,10 +229,10 @@ def _tags(tags: tuple[str | None, str | None], side: int, tag: OutputTag) -> tup
     return (tag.name, tags[1]) if side == 0 else (tags[0], tag.name)
 
 
-def _signed(name: str, given: str | timedelta) -> int:
+def _signed(method: str, name: str, given: str | timedelta) -> int:
     is_negative = given < timedelta(0) if isinstance(given, timedelta) else str(given).strip().startswith("-")
     size = abs(given) if isinstance(given, timedelta) else str(given).strip().lstrip("-")
     microseconds = duration_us(name, size)
     if microseconds % 1000:
-        raise ConfigError(f"between({given!r}): must be a whole number of milliseconds", setting=name, value=given)
+        raise ConfigError(f"{method}({given!r}): must be a whole number of milliseconds", setting=name, value=given)
     return -(microseconds // 1000) if is_negative else microseconds // 1000

@@ -57,7 +57,8 @@ mod _flownet {
     use super::kept_state::read_state;
     #[pymodule_export]
     use super::rows::{
-        PyRowBatch, PyRowSchema, rows_after_agg, rows_after_steps, rows_kept, rows_of, rows_schema, rows_time,
+        PyRowBatch, PyRowSchema, rows_after_agg, rows_after_join, rows_after_steps, rows_kept, rows_of, rows_schema,
+        rows_time,
     };
     #[pymodule_export]
     use super::settings::{check_settings, settings};

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use arrow_schema::{Schema, SchemaRef};
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::{
-    Brake, Entry, Kind, Leaving, Link, Links, Operator, OperatorChain, Running, Stage, Target, over_windows,
+    AsOfJoin, Brake, Entry, Interval, IntervalJoin, Kind, Leaving, Link, Links, Operator, OperatorChain, Running,
+    Stage, Target, over_windows,
 };
 use flownet_runtime::source::RateLimit;
-use flownet_runtime::spec::{InputSpec, OperatorKind, OperatorSpec, RowsKind, TaskSpec, WindowSpec};
+use flownet_runtime::spec::{InputSpec, OperatorKind, OperatorSpec, RowsJoin, RowsKind, TaskSpec, WindowSpec};
 use flownet_runtime::state::KeyGroupRange;
 use flownet_runtime::watermark::SplitWatermarks;
 use serde::de::DeserializeOwned;
@@ -16,6 +17,7 @@ use serde_json::Value;
 
 use crate::aggregate::{Aggregate, AggregateFold, NoCalls, Partial};
 use crate::exit::RowsExit;
+use crate::join::{KeyRows, RowPairs};
 use crate::layout::Layout;
 use crate::medium::{OperatorInfo, RowsChain, RowsMedium, TaskThread};
 use crate::steps::{Project, Step, Steps};
@@ -88,11 +90,13 @@ fn arriving(task: &TaskSpec) -> Result<Option<Layout>, TaskError> {
         | RowsKind::MapBatches { input, .. }
         | RowsKind::AssignTimestamps { input, .. }
         | RowsKind::Partial { input, .. }
+        | RowsKind::KeyRows { input, .. }
         | RowsKind::Collect { input }
         | RowsKind::WriteFiles { input, .. }
         | RowsKind::Sink { input, .. } => input,
         RowsKind::FromArrow { .. }
         | RowsKind::Aggregate { .. }
+        | RowsKind::Join { .. }
         | RowsKind::ToObjects { .. }
         | RowsKind::ToRows { .. } => return Ok(None),
     };
@@ -141,7 +145,32 @@ fn native(
             let fold = AggregateFold::new(&*schema(input)?, keys, &aggregates, window.as_ref(), info)?;
             aggregate(task, fold, window.as_ref())?
         }
+        RowsKind::KeyRows { input, keys, carried, output, keeps_null_keys } => {
+            let carried = (&**carried, schema(output)?);
+            Box::new(KeyRows::new(&*schema(input)?, keys, carried, *keeps_null_keys, info)?)
+        }
+        RowsKind::Join { left, right, by, .. } => {
+            let may_miss = matches!(by, RowsJoin::AsOf { keeps_unmatched: true });
+            join(task, RowPairs::new([schema(left)?, schema(right)?], may_miss, info)?, by)?
+        }
     }))
+}
+
+fn join(task: &TaskSpec, pairs: RowPairs, by: &RowsJoin) -> Result<Box<dyn Operator<RowsMedium>>, TaskError> {
+    let (range, no_tags) = (key_groups(task), [None, None]);
+    Ok(match by {
+        RowsJoin::Interval { lower_ms, upper_ms } => {
+            let interval = Interval { lower_ms: *lower_ms, upper_ms: *upper_ms };
+            Box::new(IntervalJoin::new(pairs, interval, no_tags, range))
+        }
+        RowsJoin::AsOf { keeps_unmatched } => Box::new(AsOfJoin::new(pairs, *keeps_unmatched, no_tags, range)),
+        RowsJoin::Window { window } => over_windows((pairs, NoCalls), window, range)?,
+    })
+}
+
+fn key_groups(task: &TaskSpec) -> KeyGroupRange {
+    let TaskSpec { subtask, parallelism, max_parallelism, .. } = *task;
+    KeyGroupRange::of(subtask, parallelism, max_parallelism.max(parallelism))
 }
 
 fn aggregate(
@@ -149,8 +178,7 @@ fn aggregate(
     fold: AggregateFold,
     window: Option<&WindowSpec>,
 ) -> Result<Box<dyn Operator<RowsMedium>>, TaskError> {
-    let TaskSpec { subtask, parallelism, max_parallelism, .. } = *task;
-    let range = KeyGroupRange::of(subtask, parallelism, max_parallelism.max(parallelism));
+    let range = key_groups(task);
     match window {
         None => Ok(Box::new(Running::new(fold, range))),
         Some(window) => over_windows((fold, NoCalls), window, range),

@@ -8,11 +8,11 @@ use flownet_runtime::operator::{Exit, put_stamp};
 use flownet_runtime::varint::put_varint;
 use flownet_runtime::{Outputs, TaskError};
 
-use crate::aggregate::Parts;
 use crate::batch::{RowBatch, with_times};
 use crate::column::Rows;
 use crate::layout::Layout;
 use crate::medium::{OperatorInfo, RowRecord, RowsMedium, WITH_TIMES, WITHOUT_TIMES};
+use crate::parts::Parts;
 use crate::run::RunWriter;
 
 /// One edge out of the task.

@@ -5,10 +5,12 @@ use arrow_array::types::{
     ArrowPrimitiveType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
     UInt32Type, UInt64Type,
 };
-use arrow_array::{Array, ArrayRef, RecordBatch};
-use arrow_schema::{DataType, Schema};
+use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow_schema::{ArrowError, DataType, Schema};
 use flownet_core::keygroup::hash_key;
 use flownet_runtime::canonical;
+
+use crate::lane::{Lane, Values};
 
 /// Hashes the keys of rows, a batch at a time.
 #[derive(Debug)]
@@ -101,6 +103,75 @@ impl KeyHasher {
                 put_value(batch.column(*column), row, &mut self.bytes);
             }
             self.hashes.push(hash_key(&self.bytes));
+        }
+    }
+}
+
+/// Columns that are the key of rows.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyColumns {
+    columns: Vec<usize>,
+    is_int: bool,
+}
+
+/// The keys of a batch.
+pub(crate) enum Keys {
+    /// One column of integers.
+    Ints(Int64Array),
+    /// One column of texts.
+    Texts(StringArray),
+    /// Anything.
+    Any(Vec<ArrayRef>),
+}
+
+impl KeyColumns {
+    pub(crate) fn new(schema: &Schema, keys: &[String]) -> Result<Self, NoKey> {
+        if keys.is_empty() {
+            return Err(NoKey::Empty);
+        }
+        let columns = keys.iter().map(|key| place(schema, key)).collect::<Result<Vec<_>, _>>()?;
+        let is_int = match columns[..] {
+            [column] => {
+                let data_type = schema.field(column).data_type();
+                data_type.is_integer() && Lane::of(data_type) == Some(Lane::Int)
+            }
+            _ => false,
+        };
+        Ok(Self { columns, is_int })
+    }
+
+    pub(crate) fn of(&self, batch: &RecordBatch) -> Result<Keys, ArrowError> {
+        if self.is_int
+            && let Values::Int(values) = Values::of(batch.column(self.columns[0]))?
+        {
+            return Ok(Keys::Ints(values));
+        }
+        if let [column] = self.columns[..]
+            && let Some(texts) = batch.column(column).as_string_opt::<i32>()
+        {
+            return Ok(Keys::Texts(texts.clone()));
+        }
+        Ok(Keys::Any(self.columns.iter().map(|column| batch.column(*column).clone()).collect()))
+    }
+}
+
+/// Appends the canonical key of a row.
+pub(crate) fn put_key(columns: &[ArrayRef], row: usize, out: &mut Vec<u8>) {
+    if columns.len() > 1 {
+        canonical::put_tuple(out, columns.len());
+    }
+    columns.iter().for_each(|column| put_value(column, row, out));
+}
+
+impl Keys {
+    /// Appends the canonical key of a row.
+    pub(crate) fn put(&self, row: usize, out: &mut Vec<u8>) {
+        match self {
+            Self::Ints(array) if array.is_null(row) => out.push(canonical::NONE),
+            Self::Ints(array) => canonical::put_int(out, array.value(row)),
+            Self::Texts(texts) if texts.is_null(row) => out.push(canonical::NONE),
+            Self::Texts(texts) => canonical::put_text(out, texts.value(row).as_bytes()),
+            Self::Any(columns) => put_key(columns, row, out),
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Operators work on columns ([`RowBatch`], the Arrow layout): they are those of flownet-runtime's operator model, for a
 //! medium whose records are batches ([`RowsMedium`]). [`expr`] is what users say of columns, [`Steps`] takes rows through
-//! it, [`Aggregate`]s make *parts* of rows in front of an exchange and put these together behind it. What is of another
+//! it, [`Aggregate`]s make *parts* of rows in front of an exchange and put these together behind it, joins have rows meet there. What is of another
 //! language comes from who embeds this ([`Foreign`]).
 //!
 //! The wire carries *runs*: a few to some thousand rows of one channel, as one record of the exchange. [`RunWriter`] and
@@ -22,24 +22,28 @@ mod build;
 mod column;
 mod exit;
 pub mod expr;
+mod join;
 mod key;
 mod lane;
 mod layout;
 mod medium;
+mod parts;
 mod run;
 mod scatter;
 mod steps;
 mod timestamps;
 mod type_names;
 
-pub use self::aggregate::{Aggregate, Aggregation, AggregationError, Function, Parts, output_schema};
+pub use self::aggregate::{Aggregate, Aggregation, AggregationError, Function, output_schema};
 pub use self::batch::RowBatch;
 pub use self::build::{Foreign, chain, is_of_rows, schema};
 pub use self::column::Rows;
 pub use self::exit::RowsExit;
+pub use self::join::{Carried, JoinError, JoinSchemas};
 pub use self::key::{KeyHasher, NoKey};
 pub use self::layout::{Layout, UnsupportedType};
 pub use self::medium::{Arriving, BATCH_ROWS, Flow, OperatorInfo, RowRecord, RowsChain, RowsMedium, TaskThread};
+pub use self::parts::Parts;
 pub use self::run::{Gather, MalformedRun, RunWriter};
 pub use self::scatter::Scatter;
 pub use self::steps::{Column, Step, StepError, Steps};

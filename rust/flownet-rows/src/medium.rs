@@ -12,11 +12,11 @@ use std::sync::Arc;
 use flownet_runtime::operator::{Medium, OperatorChain};
 use flownet_runtime::{OperatorFailure, Outputs, TaskError};
 
-use crate::aggregate::Parts;
 use crate::batch::{RowBatch, with_times};
 use crate::exit::RowsExit;
 use crate::expr::EvalError;
 use crate::layout::Layout;
+use crate::parts::Parts;
 use crate::run::{Gather, MalformedRun};
 
 /// A run of rows without times.
@@ -38,7 +38,7 @@ pub type Flow<'a, 'm> = flownet_runtime::operator::Flow<'a, 'm, RowsMedium>;
 pub enum RowRecord {
     /// Rows.
     Batch(RowBatch),
-    /// What rows of some keys come to, on its way to who puts it together.
+    /// What rows of some keys come to, or they themselves, on their way to who puts them together.
     Parts(Arc<Parts>),
 }
 
@@ -47,7 +47,7 @@ impl RowRecord {
     pub fn into_batch(self) -> Result<RowBatch, TaskError> {
         match self {
             Self::Batch(batch) => Ok(batch),
-            Self::Parts(_) => Err(TaskError::Config("parts of aggregates came to who takes rows".into())),
+            Self::Parts(_) => Err(TaskError::Config("rows by key came to who takes rows".into())),
         }
     }
 }

@@ -58,6 +58,8 @@ MAY_IMPORT_EXTENSION = {
     "graph",
     "kept_state",
     "rows.collected",
+    "rows.joined",
+    "rows.keyed",
     "rows.schemas",
     "rows.stream",
     "spark.member",
@@ -164,7 +166,11 @@ def test_only_a_few_modules_know_the_extension() -> None:
 
 def family(name: str) -> str:
     """The classes of streams make each other, of objects and of rows, so their modules count as one."""
-    return "streams" if name.startswith("streams.") or name in ("rows.stream", "rows.sinks") else name
+    return (
+        "streams"
+        if name.startswith("streams.") or name in ("rows.stream", "rows.sinks", "rows.keyed", "rows.joined")
+        else name
+    )
 
 
 def test_the_python_modules_have_no_import_ring() -> None:

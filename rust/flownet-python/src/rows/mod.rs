@@ -16,6 +16,8 @@ mod write_files;
 
 pub(crate) use self::arrow::{PyRowBatch, PyRowSchema};
 pub(crate) use self::foreign::PythonForeign;
-pub(crate) use self::plan::{rows_after_agg, rows_after_steps, rows_kept, rows_of, rows_schema, rows_time};
+pub(crate) use self::plan::{
+    rows_after_agg, rows_after_join, rows_after_steps, rows_kept, rows_of, rows_schema, rows_time,
+};
 pub(crate) use self::to_objects::ToObjects;
 pub(crate) use self::to_rows::ToRows;

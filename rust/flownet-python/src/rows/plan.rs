@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_schema::{Field, Schema, SchemaRef};
-use flownet_rows::{Aggregate, Aggregation, Layout, Step, Steps, output_schema, time_column};
+use flownet_rows::{Aggregate, Aggregation, Carried, JoinSchemas, Layout, Step, Steps, output_schema, time_column};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
@@ -89,6 +89,24 @@ pub(crate) fn rows_after_agg(
     let bound = bound.collect::<Result<Vec<_>, _>>().map_err(value_error)?;
     Ok(PyRowSchema(output_schema(schema, &keys, &bound, windows).map_err(value_error)?))
 }
+
+/// The columns of each side of a join that go there, how they are called behind it, their schemas, that of pairs, and what
+/// is kept.
+#[pyfunction]
+pub(crate) fn rows_after_join(
+    left: (Bound<'_, PyRowSchema>, Vec<String>),
+    right: (Bound<'_, PyRowSchema>, Vec<String>),
+    suffix: &str,
+    right_may_miss: bool,
+) -> PyResult<JoinSides> {
+    let (left, right) = ((&*left.0.get().0, &*left.1), (&*right.0.get().0, &*right.1));
+    let JoinSchemas { left, right, output, kept } =
+        JoinSchemas::new(left, right, suffix, right_may_miss).map_err(value_error)?;
+    let side = |Carried { columns, schema }| (columns, PyRowSchema(schema));
+    Ok((side(left), side(right), PyRowSchema(output), kept))
+}
+
+type JoinSides = ((Vec<String>, PyRowSchema), (Vec<String>, PyRowSchema), PyRowSchema, Vec<String>);
 
 /// What each aggregate keeps of the rows of a key, in checkpoints.
 #[pyfunction]

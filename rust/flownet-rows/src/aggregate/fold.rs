@@ -254,8 +254,8 @@ mod tests {
     use super::*;
     use crate::aggregate::function::{Function, Times};
     use crate::aggregate::group::{Columns, Groups, row_by_row};
-    use crate::aggregate::key::KeyColumns;
     use crate::expr::Expr;
+    use crate::key::KeyColumns;
 
     const FUNCTIONS: [Function; 9] = [
         Function::Count,
@@ -323,9 +323,9 @@ mod tests {
     }
 
     /// What values come to, by key, behind the exchange.
-    fn put_together(fold: &AggregateFold, parts: Vec<crate::aggregate::Parts>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    fn put_together(fold: &AggregateFold, parts: Vec<crate::parts::Parts>) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut values = std::collections::BTreeMap::<Vec<u8>, Vec<u8>>::new();
-        for part in parts.iter().flat_map(crate::aggregate::Parts::iter) {
+        for part in parts.iter().flat_map(crate::parts::Parts::iter) {
             assert!(fold.add(values.entry(part.key.to_vec()).or_default(), part.value));
         }
         values.into_iter().collect()

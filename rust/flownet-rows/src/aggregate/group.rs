@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use flownet_core::keygroup::hash_key;
 
-use super::Parts;
 use super::cell::put_rows;
 use super::function::{Aggregation, Cells, Input, Times};
-use super::key::{KeyTable, Keys};
+use super::key::KeyTable;
+use crate::key::Keys;
+use crate::parts::Parts;
 
 /// The groups of some rows.
 pub(super) struct Groups {

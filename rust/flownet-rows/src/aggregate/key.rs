@@ -2,63 +2,14 @@
 
 use std::hash::{BuildHasher, Hash};
 
-use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow_array::{Array, ArrayRef};
 use arrow_schema::{ArrowError, DataType, Schema};
 use flownet_runtime::canonical;
 use flownet_runtime::varint::{put_varint, take_varint, unzigzag};
 use hashbrown::hash_table::{Entry, HashTable};
 
-use crate::key::{NoKey, place, put_value};
-use crate::lane::{ColumnBuilder, Lane, Scalar, Values};
-
-/// Columns that are the key of rows.
-#[derive(Clone, Debug)]
-pub(super) struct KeyColumns {
-    columns: Vec<usize>,
-    is_int: bool,
-}
-
-/// The keys of a batch.
-pub(super) enum Keys {
-    /// One column of integers.
-    Ints(Int64Array),
-    /// One column of texts.
-    Texts(StringArray),
-    /// Anything.
-    Any(Vec<ArrayRef>),
-}
-
-impl KeyColumns {
-    pub(super) fn new(schema: &Schema, keys: &[String]) -> Result<Self, NoKey> {
-        if keys.is_empty() {
-            return Err(NoKey::Empty);
-        }
-        let columns = keys.iter().map(|key| place(schema, key)).collect::<Result<Vec<_>, _>>()?;
-        let is_int = match columns[..] {
-            [column] => {
-                let data_type = schema.field(column).data_type();
-                data_type.is_integer() && Lane::of(data_type) == Some(Lane::Int)
-            }
-            _ => false,
-        };
-        Ok(Self { columns, is_int })
-    }
-
-    pub(super) fn of(&self, batch: &RecordBatch) -> Result<Keys, ArrowError> {
-        if self.is_int
-            && let Values::Int(values) = Values::of(batch.column(self.columns[0]))?
-        {
-            return Ok(Keys::Ints(values));
-        }
-        if let [column] = self.columns[..]
-            && let Some(texts) = batch.column(column).as_string_opt::<i32>()
-        {
-            return Ok(Keys::Texts(texts.clone()));
-        }
-        Ok(Keys::Any(self.columns.iter().map(|column| batch.column(*column).clone()).collect()))
-    }
-}
+use crate::key::{Keys, NoKey, place, put_key};
+use crate::lane::{ColumnBuilder, Scalar};
 
 /// The keys that have come so far, numbered.
 #[derive(Default)]
@@ -245,27 +196,6 @@ fn text_bytes(len: usize) -> usize {
     }
 }
 
-/// Appends the canonical key of a row.
-pub(super) fn put_key(columns: &[ArrayRef], row: usize, out: &mut Vec<u8>) {
-    if columns.len() > 1 {
-        canonical::put_tuple(out, columns.len());
-    }
-    columns.iter().for_each(|column| put_value(column, row, out));
-}
-
-impl Keys {
-    /// Appends the canonical key of a row.
-    pub(super) fn put(&self, row: usize, out: &mut Vec<u8>) {
-        match self {
-            Self::Ints(array) if array.is_null(row) => out.push(canonical::NONE),
-            Self::Ints(array) => canonical::put_int(out, array.value(row)),
-            Self::Texts(texts) if texts.is_null(row) => out.push(canonical::NONE),
-            Self::Texts(texts) => canonical::put_text(out, texts.value(row).as_bytes()),
-            Self::Any(columns) => put_key(columns, row, out),
-        }
-    }
-}
-
 /// Columns of keys, made of their canonical bytes.
 #[derive(Debug)]
 pub(super) struct KeyBuilder {
@@ -390,6 +320,7 @@ fn big_int(digits: &[u8]) -> Scalar<'static> {
 mod tests {
     use std::collections::HashMap;
 
+    use arrow_array::StringArray;
     use proptest::prelude::*;
 
     use super::*;

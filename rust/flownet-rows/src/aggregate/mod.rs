@@ -14,7 +14,6 @@ mod function;
 mod group;
 mod key;
 mod partial;
-mod parts;
 
 use std::sync::Arc;
 
@@ -24,8 +23,6 @@ use flownet_runtime::spec::{WindowAssign, WindowSpec};
 pub(crate) use self::fold::{AggregateFold, NoCalls};
 pub use self::function::{Aggregate, Aggregation, AggregationError, Function};
 pub(crate) use self::partial::Partial;
-pub(crate) use self::parts::Part;
-pub use self::parts::Parts;
 use crate::key::NoKey;
 
 /// Whether results say which window they are of. That of all rows there are, which fires when the input ends, says nothing.

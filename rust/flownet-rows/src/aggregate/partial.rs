@@ -19,10 +19,11 @@ use flownet_runtime::window::Grid;
 
 use super::function::{Aggregate, Aggregation, AggregationError, Times};
 use super::group::{Columns, Groups, row_by_row};
-use super::key::KeyColumns;
-use super::{Part, Parts, shows_windows};
+use super::shows_windows;
 use crate::batch::RowBatch;
+use crate::key::KeyColumns;
 use crate::medium::{Flow, OperatorInfo, RowRecord, RowsMedium};
+use crate::parts::{Part, Parts, hand_on};
 
 /// Makes parts of rows.
 pub(crate) struct Partial {
@@ -144,12 +145,6 @@ impl Partial {
 
 /// Allocations that are kept: a slice is open while the next one is.
 const MOST_SPARE: usize = 2;
-
-/// Times of parts are their own.
-fn hand_on(parts: Parts, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-    flow.cancel().check()?;
-    flow.emit_at(0, RowRecord::Parts(Arc::new(parts)))
-}
 
 impl Operator<RowsMedium> for Partial {
     fn process<'m>(&mut self, record: RowRecord, flow: &mut Flow<'_, 'm>) -> Result<(), TaskError> {

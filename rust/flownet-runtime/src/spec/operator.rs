@@ -344,7 +344,7 @@ impl OperatorKind {
                 | Self::Window { .. }
                 | Self::IntervalJoin { .. }
                 | Self::AsOfJoin { .. }
-                | Self::Rows(RowsKind::Aggregate { .. })
+                | Self::Rows(RowsKind::Aggregate { .. } | RowsKind::Join { .. })
         )
     }
 

@@ -79,6 +79,30 @@ pub enum RowsKind {
         #[serde(default)]
         kept: Vec<String>,
     },
+    /// By key, in front of the exchange: rows one by one, for who keeps them.
+    KeyRows {
+        /// Of what comes.
+        input: Value,
+        /// Columns that are the key.
+        keys: Vec<String>,
+        /// Columns that go.
+        carried: Vec<String>,
+        /// Of what goes.
+        output: Value,
+        /// Whether rows go whose key has a value that is missing.
+        keeps_null_keys: bool,
+    },
+    /// By key, behind it: the rows of two inputs that meet, side by side.
+    Join {
+        /// Of what comes from the first input.
+        left: Value,
+        /// Of what comes from the second.
+        right: Value,
+        /// Which rows meet.
+        by: RowsJoin,
+        /// What it keeps of each of them: who goes on with it has to keep the same.
+        kept: Vec<String>,
+    },
     /// Rows become records that are objects.
     ToObjects {
         /// Of what comes.
@@ -118,6 +142,29 @@ pub enum RowsKind {
         input: Value,
         /// As what it takes batches: a name that flownet's Python knows.
         format: String,
+    },
+}
+
+/// Which rows of one key meet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum RowsJoin {
+    /// Those that are near in event time.
+    Interval {
+        /// How much later the second one is, at the least; earlier below 0.
+        lower_ms: i64,
+        /// And at the most; both ends are included.
+        upper_ms: i64,
+    },
+    /// Each of the first input and the newest version of the second at its time.
+    AsOf {
+        /// Whether those for which there is none are emitted, too.
+        keeps_unmatched: bool,
+    },
+    /// Those in one window.
+    Window {
+        /// Which windows.
+        window: WindowSpec,
     },
 }
 
@@ -167,6 +214,10 @@ impl RowsKind {
             Self::AssignTimestamps { .. } => "assign_timestamps",
             Self::Partial { .. } => "partial agg",
             Self::Aggregate { .. } => "agg",
+            Self::KeyRows { .. } => "key_by",
+            Self::Join { by: RowsJoin::Interval { .. }, .. } => "interval_join",
+            Self::Join { by: RowsJoin::AsOf { .. }, .. } => "as_of_join",
+            Self::Join { by: RowsJoin::Window { .. }, .. } => "join",
             Self::ToObjects { .. } => "to_objects",
             Self::ToRows { .. } => "to_rows",
             Self::Collect { .. } => "collect",
@@ -180,7 +231,7 @@ impl RowsKind {
     /// What it does, as far as its state depends on it.
     pub fn of_state(&self) -> String {
         match self {
-            Self::Partial { kept, .. } | Self::Aggregate { kept, .. } => {
+            Self::Partial { kept, .. } | Self::Aggregate { kept, .. } | Self::Join { kept, .. } => {
                 format!("{} of {}", self.name(), kept.join(", "))
             }
             _ => self.name().to_owned(),
@@ -188,20 +239,25 @@ impl RowsKind {
     }
 
     fn event_window(&self) -> bool {
-        let (Self::Partial { window, .. } | Self::Aggregate { window, .. }) = self else { return false };
-        window.as_ref().is_some_and(|window| window.clock == Clock::Event)
+        let window = match self {
+            Self::Partial { window, .. } | Self::Aggregate { window, .. } => window.as_ref(),
+            Self::Join { by: RowsJoin::Window { window }, .. } => Some(window),
+            _ => None,
+        };
+        window.is_some_and(|window| window.clock == Clock::Event)
     }
 
     pub(super) fn makes_timestamps(&self) -> bool {
         match self {
             Self::AssignTimestamps { .. } => true,
-            Self::Aggregate { .. } => self.event_window(),
+            Self::Aggregate { .. } | Self::Join { .. } => self.event_window(),
             _ => false,
         }
     }
 
     pub(super) fn uses_timestamps(&self) -> bool {
-        matches!(self, Self::AssignTimestamps { .. }) || self.event_window()
+        let is_join = matches!(self, Self::Join { by: RowsJoin::Interval { .. } | RowsJoin::AsOf { .. }, .. });
+        is_join || matches!(self, Self::AssignTimestamps { .. }) || self.event_window()
     }
 
     /// The parts of a window leave with times in it; results have times of their own.
@@ -209,12 +265,20 @@ impl RowsKind {
         match self {
             Self::AssignTimestamps { .. } => false,
             Self::Aggregate { window, .. } => window.is_none(),
+            Self::Join { by: RowsJoin::Window { .. }, .. } => false,
             _ => true,
         }
     }
 
     pub(super) fn keeps_state(&self) -> bool {
-        matches!(self, Self::FromArrow { .. } | Self::Partial { .. } | Self::Aggregate { .. } | Self::WriteFiles { .. })
+        matches!(
+            self,
+            Self::FromArrow { .. }
+                | Self::Partial { .. }
+                | Self::Aggregate { .. }
+                | Self::Join { .. }
+                | Self::WriteFiles { .. }
+        )
     }
 
     pub(super) fn can_be_repeated(&self) -> bool {

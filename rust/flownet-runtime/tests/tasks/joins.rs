@@ -15,17 +15,23 @@ use crate::time::script;
 pub(crate) struct Both;
 
 impl Pairing<Bytes> for Both {
+    type Met<'b, 'm> = &'b [u8];
+
+    fn met<'b, 'm>(&self, bytes: &'b [u8], _: &Flow<'_, 'm, Bytes>) -> Result<&'b [u8], TaskError> {
+        Ok(bytes)
+    }
+
+    fn again<'b, 'm>(&self, _: &&'b [u8], bytes: &'b [u8], _: &Flow<'_, 'm, Bytes>) -> Result<&'b [u8], TaskError> {
+        Ok(bytes)
+    }
+
+    fn pair<'m>(&mut self, left: &[u8], right: Option<&[u8]>, flow: &mut Flow<'_, 'm, Bytes>) -> Result<(), TaskError> {
+        assert!(right.is_none_or(|right| right == left), "one key");
+        flow.emit([&[u8::from(right.is_some()), left[0]], &flow.timestamp_ms.to_le_bytes()[..]].concat())
+    }
+
     fn record<'m>(&self, bytes: &[u8], _: &Flow<'_, 'm, Bytes>) -> Result<Vec<u8>, TaskError> {
         Ok(bytes.to_vec())
-    }
-
-    fn again<'m>(&self, record: &Vec<u8>, _: &Flow<'_, 'm, Bytes>) -> Result<Vec<u8>, TaskError> {
-        Ok(record.clone())
-    }
-
-    fn pair<'m>(&self, left: Vec<u8>, right: Option<Vec<u8>>, flow: &mut Flow<'_, 'm, Bytes>) -> Result<(), TaskError> {
-        assert!(right.as_ref().is_none_or(|right| *right == left), "one key");
-        flow.emit([&[u8::from(right.is_some()), left[0]], &flow.timestamp_ms.to_le_bytes()[..]].concat())
     }
 
     fn without_timestamp(&self, (): (), record: &KeyedRecord<'_>) -> TaskError {

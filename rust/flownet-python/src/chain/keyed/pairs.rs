@@ -1,8 +1,8 @@
 //! Joins: a user's function of two records that meet, or the two of them.
 
 use flownet_runtime::TaskError;
-use flownet_runtime::operator::{Fold, KeyedRecord, Pairing};
-use flownet_runtime::snapshot::{Input, Snapshot, put_block};
+use flownet_runtime::operator::{BothSides, Fold, KeyedRecord, Pairing};
+use flownet_runtime::snapshot::{Input, Snapshot};
 use flownet_runtime::window::Window;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -23,20 +23,8 @@ impl Pairs {
     pub(in crate::chain) fn new(base: KeyedBase, function: Option<Py<PyAny>>) -> Self {
         Self { base, function }
     }
-}
 
-impl Pairing<PythonMedium> for Pairs {
-    #[inline]
-    fn record<'py>(&self, bytes: &[u8], flow: &Flow<'_, 'py>) -> Result<Bound<'py, PyAny>, TaskError> {
-        self.base.decode(flow.token, bytes)
-    }
-
-    #[inline]
-    fn again<'py>(&self, record: &Bound<'py, PyAny>, flow: &Flow<'_, 'py>) -> Result<Bound<'py, PyAny>, TaskError> {
-        self.base.own(flow.token, record.clone())
-    }
-
-    fn pair<'py>(
+    fn give<'py>(
         &self,
         left: Bound<'py, PyAny>,
         right: Option<Bound<'py, PyAny>>,
@@ -55,6 +43,38 @@ impl Pairing<PythonMedium> for Pairs {
         drop((left, right));
         flow.emit(result)
     }
+}
+
+impl Pairing<PythonMedium> for Pairs {
+    type Met<'b, 'py> = Bound<'py, PyAny>;
+
+    #[inline]
+    fn met<'py>(&self, bytes: &[u8], flow: &Flow<'_, 'py>) -> Result<Bound<'py, PyAny>, TaskError> {
+        self.base.decode(flow.token, bytes)
+    }
+
+    #[inline]
+    fn again<'py>(
+        &self,
+        record: &Bound<'py, PyAny>,
+        _: &[u8],
+        flow: &Flow<'_, 'py>,
+    ) -> Result<Bound<'py, PyAny>, TaskError> {
+        self.base.own(flow.token, record.clone())
+    }
+
+    fn pair<'py>(
+        &mut self,
+        left: Bound<'py, PyAny>,
+        right: Option<Bound<'py, PyAny>>,
+        flow: &mut Flow<'_, 'py>,
+    ) -> Result<(), TaskError> {
+        self.give(left, right, flow)
+    }
+
+    fn record<'py>(&self, bytes: &[u8], flow: &Flow<'_, 'py>) -> Result<Bound<'py, PyAny>, TaskError> {
+        self.base.decode(flow.token, bytes)
+    }
 
     fn without_timestamp(&self, py: Python<'_>, record: &KeyedRecord<'_>) -> TaskError {
         let message = "a join by event time got a record without a timestamp: call \
@@ -63,38 +83,32 @@ impl Pairing<PythonMedium> for Pairs {
     }
 }
 
-/// The records of both inputs in a window, each as their encodings one behind the other.
-#[derive(Default)]
-pub(in crate::chain) struct OfBoth([Vec<u8>; 2]);
-
 impl Fold<PythonMedium> for Pairs {
-    type Value = OfBoth;
+    type Value = BothSides;
 
     #[inline]
-    fn absorb(&self, record: &KeyedRecord<'_>, records: &mut OfBoth) -> bool {
-        records.0[usize::from(record.side & 1)].extend_from_slice(record.value());
+    fn absorb(&self, record: &KeyedRecord<'_>, records: &mut BothSides) -> bool {
+        records.add(record);
         true
     }
 
-    fn fold(&self, _: Python<'_>, record: &KeyedRecord<'_>, records: &mut OfBoth) -> Result<(), TaskError> {
-        self.absorb(record, records);
+    fn fold(&self, _: Python<'_>, record: &KeyedRecord<'_>, records: &mut BothSides) -> Result<(), TaskError> {
+        records.add(record);
         Ok(())
     }
 
-    fn merge(&self, _: Python<'_>, records: &mut OfBoth, later: &OfBoth) -> Result<(), TaskError> {
-        for (records, later) in records.0.iter_mut().zip(&later.0) {
-            records.extend_from_slice(later);
-        }
+    fn merge(&self, _: Python<'_>, records: &mut BothSides, later: &BothSides) -> Result<(), TaskError> {
+        records.merge(later);
         Ok(())
     }
 
-    fn write(&self, _: Python<'_>, _: &[u8], records: &OfBoth, out: &mut Vec<u8>) -> Result<(), TaskError> {
-        records.0.iter().for_each(|records| put_block(out, records));
+    fn write(&self, _: Python<'_>, _: &[u8], records: &BothSides, out: &mut Vec<u8>) -> Result<(), TaskError> {
+        records.write(out);
         Ok(())
     }
 
-    fn read(&self, _: Python<'_>, input: &mut Input<'_>) -> Result<OfBoth, TaskError> {
-        Ok(OfBoth([input.block()?.to_vec(), input.block()?.to_vec()]))
+    fn read(&self, _: Python<'_>, input: &mut Input<'_>) -> Result<BothSides, TaskError> {
+        BothSides::read(input)
     }
 
     fn snapshot(&mut self, _: Python<'_>, _: &mut Snapshot<'_>) -> Result<(), TaskError> {
@@ -102,13 +116,8 @@ impl Fold<PythonMedium> for Pairs {
     }
 
     /// Each of one with each of the other.
-    fn emit(
-        &mut self,
-        _: Window,
-        _: &[u8],
-        OfBoth([lefts, rights]): &mut OfBoth,
-        flow: &mut Flow<'_, '_>,
-    ) -> Result<(), TaskError> {
+    fn emit(&mut self, _: Window, _: &[u8], records: &mut BothSides, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        let [lefts, rights] = records.get();
         if rights.is_empty() {
             return Ok(());
         }
@@ -120,14 +129,14 @@ impl Fold<PythonMedium> for Pairs {
             let mut right_decoder = Decoder::new(rights, &self.base.classes);
             while !right_decoder.is_empty() {
                 let right = right_decoder.next_value(py).map_err(failed)?;
-                self.pair(self.again(&left, flow)?, Some(right), flow)?;
+                self.give(self.base.own(py, left.clone())?, Some(right), flow)?;
             }
             flow.cancel().check()?;
         }
         Ok(())
     }
 
-    fn emit_so_far(&mut self, _: &[u8], _: &OfBoth, _: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn emit_so_far(&mut self, _: &[u8], _: &BothSides, _: &mut Flow<'_, '_>) -> Result<(), TaskError> {
         Err(TaskError::Config("a join of windows was given none".into()))
     }
 

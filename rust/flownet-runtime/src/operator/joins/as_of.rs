@@ -103,9 +103,9 @@ impl<P> AsOfJoin<P> {
             if version.is_none() && !self.keeps_unmatched {
                 continue;
             }
-            let right = version.map(|version| self.pairing.record(version, flow)).transpose()?;
+            let right = version.map(|version| self.pairing.met(version, flow)).transpose()?;
             flow.timestamp_ms = at_ms;
-            let left = self.pairing.record(&bytes, flow)?;
+            let left = self.pairing.met(&bytes, flow)?;
             self.pairing.pair(left, right, flow)?;
         }
         history.let_go(watermark_ms);
@@ -163,10 +163,11 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for AsOfJoin<P> {
             }
             self.look_at(owner, flow)?;
         }
-        Ok(())
+        self.pairing.hand_on(flow)
     }
 
-    fn end_batch(&mut self, _: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+    fn end_batch(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        self.pairing.hand_on(flow)?;
         self.keys.end_batch(&AsBytes)
     }
 

@@ -147,7 +147,7 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for IntervalJoin<P> {
             let others = if record.side == 0 { right } else { left };
             let mut others = others.between(from_ms, to_ms).peekable();
             let mut waiting =
-                if others.peek().is_some() { Some(self.pairing.record(record.value(), flow)?) } else { None };
+                if others.peek().is_some() { Some(self.pairing.met(record.value(), flow)?) } else { None };
             let mut number = 0_usize;
             while let (Some((other_ms, bytes)), Some(one)) = (others.next(), waiting.take()) {
                 number += 1;
@@ -155,9 +155,9 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for IntervalJoin<P> {
                     flow.cancel().check()?;
                 }
                 if others.peek().is_some() {
-                    waiting = Some(self.pairing.again(&one, flow)?);
+                    waiting = Some(self.pairing.again(&one, record.value(), flow)?);
                 }
-                let other = self.pairing.record(bytes, flow)?;
+                let other = self.pairing.met(bytes, flow)?;
                 flow.timestamp_ms = record.timestamp_ms.max(other_ms);
                 let (left, right) = if record.side == 0 { (one, other) } else { (other, one) };
                 self.pairing.pair(left, Some(right), flow)?;
@@ -183,10 +183,11 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for IntervalJoin<P> {
             }
             self.keys.make_room(&AsBytes)?;
         }
-        Ok(())
+        self.pairing.hand_on(flow)
     }
 
-    fn end_batch(&mut self, _: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+    fn end_batch(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        self.pairing.hand_on(flow)?;
         self.keys.end_batch(&AsBytes)
     }
 

@@ -6,12 +6,14 @@
 //! - I3: a record at or before the watermark is late: it meets nobody, is counted, or goes to the side output of its input.
 
 mod as_of;
+mod both_sides;
 mod buffer;
 mod interval;
 
 use std::sync::Arc;
 
 pub use self::as_of::AsOfJoin;
+pub use self::both_sides::BothSides;
 use self::buffer::Buffer;
 pub use self::interval::{Interval, IntervalJoin};
 use super::late::Late;
@@ -24,19 +26,36 @@ use crate::time::NO_TIMESTAMP;
 
 /// What becomes of records of two inputs that meet.
 pub trait Pairing<M: Medium>: Send {
+    /// A record that has met another, of the bytes that it is kept as.
+    type Met<'b, 'm>;
+
     /// The record of these bytes, for a receiver of its own.
-    fn record<'m>(&self, bytes: &[u8], flow: &Flow<'_, 'm, M>) -> Result<M::Record<'m>, TaskError>;
+    fn met<'b, 'm>(&self, bytes: &'b [u8], flow: &Flow<'_, 'm, M>) -> Result<Self::Met<'b, 'm>, TaskError>;
 
-    /// The same record for one more receiver.
-    fn again<'m>(&self, record: &M::Record<'m>, flow: &Flow<'_, 'm, M>) -> Result<M::Record<'m>, TaskError>;
-
-    /// Emits what becomes of a record of the first input and one of the second, if there is one.
-    fn pair<'m>(
+    /// The same record for one more receiver; the bytes are the same.
+    fn again<'b, 'm>(
         &self,
-        left: M::Record<'m>,
-        right: Option<M::Record<'m>>,
+        record: &Self::Met<'b, 'm>,
+        bytes: &'b [u8],
+        flow: &Flow<'_, 'm, M>,
+    ) -> Result<Self::Met<'b, 'm>, TaskError>;
+
+    /// Gives out what becomes of a record of the first input and one of the second, if there is one.
+    fn pair<'m>(
+        &mut self,
+        left: Self::Met<'_, 'm>,
+        right: Option<Self::Met<'_, 'm>>,
         flow: &mut Flow<'_, 'm, M>,
     ) -> Result<(), TaskError>;
+
+    /// Hands on what it gathered of what it was to give out: a batch is over, or event time is about to pass.
+    fn hand_on(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        let _ = flow;
+        Ok(())
+    }
+
+    /// A record that meets nobody, for a side output.
+    fn record<'m>(&self, bytes: &[u8], flow: &Flow<'_, 'm, M>) -> Result<M::Record<'m>, TaskError>;
 
     /// The error of a record that has no timestamp.
     fn without_timestamp(&self, token: M::Token<'_>, record: &KeyedRecord<'_>) -> TaskError;

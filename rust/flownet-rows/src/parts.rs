@@ -1,6 +1,12 @@
-//! Parts on their way.
+//! Parts on their way: records of keyed edges, made of rows.
 
-/// What rows of some keys come to, one part for each.
+use std::sync::Arc;
+
+use flownet_runtime::TaskError;
+
+use crate::medium::{Flow, RowRecord};
+
+/// What rows of some keys come to, one part for each, or the rows themselves, one by one.
 #[derive(Debug, Default)]
 pub struct Parts {
     bytes: Vec<u8>,
@@ -16,7 +22,7 @@ struct Entry {
     end: u32,
 }
 
-/// What some rows of one key come to.
+/// What some rows of one key come to, or one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part<'a> {
     /// Of the rows, or of the slice that they are in.
@@ -25,13 +31,13 @@ pub(crate) struct Part<'a> {
     pub(crate) hash: u32,
     /// In its canonical form.
     pub(crate) key: &'a [u8],
-    /// How many rows, and a cell for each aggregate.
+    /// For who puts parts together, or keeps rows.
     pub(crate) value: &'a [u8],
 }
 
 impl Parts {
     /// Appends a part.
-    pub(super) fn push(&mut self, timestamp_ms: i64, hash: u32, key: &[u8], value: impl FnOnce(&mut Vec<u8>)) {
+    pub(crate) fn push(&mut self, timestamp_ms: i64, hash: u32, key: &[u8], value: impl FnOnce(&mut Vec<u8>)) {
         self.bytes.extend_from_slice(key);
         let key_end = self.bytes.len() as u32;
         value(&mut self.bytes);
@@ -49,7 +55,7 @@ impl Parts {
     }
 
     /// Whether there are enough of them to be handed on.
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.len() >= FULL_PARTS || self.bytes.len() >= FULL_BYTES
     }
 
@@ -62,6 +68,12 @@ impl Parts {
             Part { timestamp_ms: entry.timestamp_ms, hash: entry.hash, key, value }
         })
     }
+}
+
+/// Lets parts leave. Times of parts are their own.
+pub(crate) fn hand_on(parts: Parts, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    flow.cancel().check()?;
+    flow.emit_at(0, RowRecord::Parts(Arc::new(parts)))
 }
 
 const FULL_PARTS: usize = 4096;

@@ -1,0 +1,232 @@
+"""Rows by key: aggregates of them, of all or by window, and joins."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from .. import _flownet, config
+from ..dataflow import Origin, has_timestamps
+from ..errors import PlanError
+from ..streams.checks import kind_of
+from ..streams.joined import JoinKind, bounds_ms, keeps_unmatched
+from ..window import EndOfInput, Global, Session, Sliding, TimeDomain, Tumbling, WindowAssigner, assign
+from .aggregates import Aggregate, planned
+from .joined import joined
+from .schemas import checked
+from .stream import Rows
+
+
+class KeyedRows:
+    """Rows of which some columns are the key."""
+
+    def __init__(self, rows: Rows, keys: tuple[str, ...]) -> None:
+        self._rows = rows
+        self._keys = keys
+
+    def __repr__(self) -> str:
+        return f"<KeyedRows of {self._rows!r} by {', '.join(self._keys)}>"
+
+    def window(self, window: WindowAssigner) -> WindowedRows:
+        """Cut the rows of each key into windows.
+
+        Parameters
+        ----------
+        window
+            A `Tumbling`, `Sliding`, `Session` or `EndOfInput` window, as of `KeyedStream.window`. By event time where
+            rows have one, else by the wall clock.
+        """
+        return WindowedRows(self, _known_window("window", window))
+
+    def agg(self, **aggregates: Aggregate) -> Rows:
+        """Aggregate all rows of each key so far.
+
+        Results go out as batches do: for each batch of rows one row for each key in it, with what its rows come to so
+        far. How many there are depends on batches; the last row of a key is what all its rows come to. For that alone
+        use ``window(fn.EndOfInput())``.
+
+        Parameters
+        ----------
+        **aggregates
+            What becomes of rows, by the name of its column: ``n=fn.count(), total=fn.sum("price")``.
+        """
+        return _aggregated(self._rows, self._keys, None, aggregates)
+
+    def interval_join(
+        self, other: KeyedRows, lower: str | timedelta, upper: str | timedelta, *, suffix: str = "_right"
+    ) -> Rows:
+        """Put rows beside those of another stream that have the same key and are near in event time.
+
+        A pair goes out as soon as both rows have come, and has the time of the later one. Rows that come behind the
+        watermark are late: dropped, and counted as ``late_records``. Rows whose key has a missing value meet nobody.
+
+        Parameters
+        ----------
+        other
+            The second stream, by a key of as many columns.
+        lower, upper
+            How much later, or with a minus earlier, a row of the second stream is: ``"-5s", "1min"``. Both ends are
+            included.
+        suffix
+            Behind names of columns of the second stream that the first one has, too. Default: ``"_right"``.
+
+        Returns
+        -------
+        Rows
+            The columns of the first stream, and those of the second but for its key.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> orders = env.from_arrow(pa.table({"id": [1, 2], "ms": [0, 10], "item": ["tea", "jam"]}), event_time="ms")
+        >>> paid = env.from_arrow(pa.table({"id": [2, 1], "ms": [70, 9_000], "sum": [4, 3]}), event_time="ms")
+        >>> soon = orders.key_by("id").interval_join(paid.key_by("id"), "0s", "1s").collect()
+        >>> result = env.execute()
+        >>> soon.to_arrow().to_pylist()
+        [{'id': 2, 'ms': 10, 'item': 'jam', 'ms_right': 70, 'sum': 4}]
+        """
+        lower_ms, upper_ms = bounds_ms("interval_join", lower, upper)
+        by = {"interval": {"lower_ms": lower_ms, "upper_ms": upper_ms}}
+        return self._joined("interval_join", other, by, suffix)
+
+    def as_of_join(self, other: KeyedRows, *, how: JoinKind = "inner", suffix: str = "_right") -> Rows:
+        """Put beside each row the newest of another stream that has the same key and is not later in event time.
+
+        Rows of a key go out in the order of their times, once the watermark has come to them; of several versions at
+        one time the last that came counts. Late rows and missing keys are as of `interval_join`.
+
+        Parameters
+        ----------
+        other
+            The versions, by a key of as many columns.
+        how
+            ``"inner"``, or ``"left"``: rows for which there is no version go out, too, with missing values in its
+            columns. Default: ``"inner"``.
+        suffix
+            As of `interval_join`.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> rates = env.from_arrow(pa.table({"of": ["usd", "usd"], "ms": [0, 70], "rate": [1.1, 1.2]}), event_time="ms")
+        >>> sales = env.from_arrow(pa.table({"in": ["usd", "eur"], "ms": [50, 60], "sum": [10, 20]}), event_time="ms")
+        >>> priced = sales.key_by("in").as_of_join(rates.drop("ms").key_by("of"), how="left").collect()
+        >>> result = env.execute()
+        >>> priced.to_arrow().sort_by("ms").to_pylist()
+        [{'in': 'usd', 'ms': 50, 'sum': 10, 'rate': 1.1}, {'in': 'eur', 'ms': 60, 'sum': 20, 'rate': None}]
+        """
+        by = {"as_of": {"keeps_unmatched": keeps_unmatched(how)}}
+        return self._joined("as_of_join", other, by, suffix)
+
+    def join(self, other: KeyedRows, window: WindowAssigner, *, suffix: str = "_right") -> Rows:
+        """Put rows beside those of another stream that have the same key and are in the same window.
+
+        All pairs of a window go out when it is over, and have its last millisecond as their time. Late rows and missing
+        keys are as of `interval_join`.
+
+        Parameters
+        ----------
+        other
+            The second stream, by a key of as many columns.
+        window
+            As of `window`.
+        suffix
+            As of `interval_join`.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> left = env.from_arrow(pa.table({"user": ["ann", "bob"], "page": [1, 2]}))
+        >>> right = env.from_arrow(pa.table({"user": ["ann", "ann"], "city": ["Rome", "Oslo"]}))
+        >>> pairs = left.key_by("user").join(right.key_by("user"), fn.EndOfInput()).collect()
+        >>> result = env.execute()
+        >>> pairs.to_arrow().to_pylist()
+        [{'user': 'ann', 'page': 1, 'city': 'Rome'}, {'user': 'ann', 'page': 1, 'city': 'Oslo'}]
+        """
+        known = _known_window("join", window)
+        origins = self._rows._origins + (other._rows._origins if isinstance(other, KeyedRows) else ())
+        return self._joined("join", other, {"window": {"window": _planned_window(known, origins)}}, suffix)
+
+    def _joined(self, method: str, other: object, by: dict[str, dict[str, Any]], suffix: str) -> Rows:
+        if not isinstance(other, KeyedRows):
+            raise PlanError(f"{method}() takes rows by key, other.key_by(...), not {kind_of(other)}")
+        node, schema = joined(method, (self, other), by, suffix)
+        return Rows(self._rows._env, (Origin(node),), schema)
+
+
+class WindowedRows:
+    """Rows by key, cut into windows."""
+
+    def __init__(self, keyed: KeyedRows, window: WindowAssigner, lateness_ms: int = 0) -> None:
+        self._keyed = keyed
+        self._window = window
+        self._lateness_ms = lateness_ms
+
+    def __repr__(self) -> str:
+        return f"<WindowedRows of {self._keyed!r}, {self._window}>"
+
+    def allowed_lateness(self, lateness: str | timedelta) -> WindowedRows:
+        """Take rows of windows that have fired for so long, and give these out again."""
+        lateness_ms = config.duration_us("lateness", lateness) // 1000
+        return WindowedRows(self._keyed, self._window, lateness_ms)
+
+    def agg(self, **aggregates: Aggregate) -> Rows:
+        """Aggregate the rows of each key and window.
+
+        Rows of one key become one in front of the exchange already, for each slice of time that windows are made of:
+        few travel. Rows that come too late are dropped and counted.
+
+        Parameters
+        ----------
+        **aggregates
+            What becomes of rows, by the name of its column: ``n=fn.count(), total=fn.sum("price")``.
+
+        Returns
+        -------
+        Rows
+            The columns of the key, ``window_start`` and ``window_end`` (but for `EndOfInput`), and one for each
+            aggregate. Their event time is the last millisecond of their window.
+        """
+        rows = self._keyed._rows
+        window = _planned_window(self._window, rows._origins, self._lateness_ms)
+        return _aggregated(rows, self._keyed._keys, window, aggregates)
+
+
+def _known_window(method: str, window: object) -> WindowAssigner:
+    if isinstance(window, Global) or (isinstance(window, Session) and window.gap_ms is None):
+        raise PlanError(
+            "windows of rows are flownet.Tumbling, Sliding, Session with one gap, and EndOfInput, which fires once"
+        )
+    if not isinstance(window, Tumbling | Sliding | Session | EndOfInput):
+        raise PlanError(f"{method}() needs a window such as flownet.Tumbling('5s'), not {type(window).__name__}")
+    return window
+
+
+def _planned_window(window: WindowAssigner, origins: tuple[Origin, ...], lateness_ms: int = 0) -> dict[str, Any]:
+    time: TimeDomain = window.time or ("event" if has_timestamps(origins) else "processing")
+    return {"assign": assign(window), "clock": time, "lateness_ms": lateness_ms}
+
+
+def _aggregated(
+    rows: Rows, keys: tuple[str, ...], window: dict[str, Any] | None, aggregates: dict[str, Aggregate]
+) -> Rows:
+    made = planned(aggregates)
+    shows_windows = window is not None and not _is_end_of_input(window)
+    schema = checked(_flownet.rows_after_agg, rows._schema, list(keys), made, shows_windows)
+    kept = _flownet.rows_kept(rows._schema, made)
+    described = {
+        "input": rows._schema.planned(),
+        "keys": list(keys),
+        "aggregates": made,
+        "window": window,
+        "kept": kept,
+    }
+    partial = rows._add("partial agg", {"partial": described})
+    # Parts carry their key.
+    inputs = (Origin(partial, partitioner="key_group"),)
+    node = rows._env._dataflow.add("rows", name="agg", settings={"aggregate": described}, inputs=inputs)
+    return Rows(rows._env, (Origin(node),), schema)
+
+
+def _is_end_of_input(window: dict[str, Any]) -> bool:
+    return bool(window["assign"] == assign(EndOfInput()))

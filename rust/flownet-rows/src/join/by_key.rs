@@ -1,0 +1,93 @@
+//! In front of the exchange: rows one by one, by their key.
+
+use arrow_array::{Array, RecordBatch, RecordBatchOptions};
+use arrow_buffer::NullBuffer;
+use arrow_schema::{ArrowError, Schema, SchemaRef};
+use flownet_core::keygroup::hash_key;
+use flownet_runtime::TaskError;
+use flownet_runtime::operator::Operator;
+use flownet_runtime::snapshot::Snapshot;
+use flownet_runtime::time::NO_TIMESTAMP;
+
+use crate::batch::RowBatch;
+use crate::column::Rows;
+use crate::key::{KeyColumns, place};
+use crate::layout::Layout;
+use crate::medium::{Flow, OperatorInfo, RowRecord, RowsMedium};
+use crate::parts::{Parts, hand_on};
+use crate::run::RunWriter;
+
+/// Sends each row to where its key is.
+pub(crate) struct KeyRows {
+    keys: KeyColumns,
+    key_columns: Vec<usize>,
+    /// Whether rows go whose key has a value that is missing.
+    keeps_null_keys: bool,
+    carried: Vec<usize>,
+    layout: Layout,
+    info: OperatorInfo,
+}
+
+impl KeyRows {
+    /// Of rows of this schema, of which these columns go, called as the `output` says.
+    pub(crate) fn new(
+        input: &Schema,
+        keys: &[String],
+        (carried, output): (&[String], SchemaRef),
+        keeps_null_keys: bool,
+        info: OperatorInfo,
+    ) -> Result<Self, TaskError> {
+        let refused = |error: &dyn std::fmt::Display| TaskError::Config(error.to_string());
+        let places = keys.iter().map(|key| place(input, key)).collect::<Result<_, _>>();
+        let carried = carried.iter().map(|column| input.index_of(column)).collect::<Result<_, _>>();
+        Ok(Self {
+            keys: KeyColumns::new(input, keys).map_err(|error| refused(&error))?,
+            key_columns: places.map_err(|error| refused(&error))?,
+            keeps_null_keys,
+            carried: carried.map_err(|error| refused(&error))?,
+            layout: Layout::new(output).map_err(|error| refused(&error))?,
+            info,
+        })
+    }
+
+    fn carried(&self, batch: &RowBatch) -> Result<RecordBatch, ArrowError> {
+        let columns = self.carried.iter().map(|column| batch.columns.column(*column).clone()).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.len()));
+        RecordBatch::try_new_with_options(self.layout.schema().clone(), columns, &options)
+    }
+
+    /// Where a value of the key is missing, if those rows do not go.
+    fn left_out(&self, batch: &RowBatch) -> Option<NullBuffer> {
+        let nulls = self.key_columns.iter().map(|column| batch.columns.column(*column).nulls());
+        if self.keeps_null_keys { None } else { NullBuffer::union_many(nulls) }
+    }
+}
+
+impl Operator<RowsMedium> for KeyRows {
+    fn process<'m>(&mut self, record: RowRecord, flow: &mut Flow<'_, 'm>) -> Result<(), TaskError> {
+        let batch = record.into_batch()?;
+        let failed = |error: ArrowError| self.info.failed("ValueError", error.to_string(), None);
+        let writer = RunWriter::new(&self.layout, &self.carried(&batch).map_err(failed)?);
+        let keys = self.keys.of(&batch.columns).map_err(failed)?;
+        let left_out = self.left_out(&batch);
+        let (mut parts, mut key) = (Parts::default(), Vec::new());
+        for row in 0..batch.len() {
+            if left_out.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+                continue;
+            }
+            key.clear();
+            keys.put(row, &mut key);
+            let time_ms = batch.times.as_ref().map_or(NO_TIMESTAMP, |times| times[row]);
+            let write = |out: &mut Vec<u8>| writer.write(Rows::Range { start: row, end: row + 1 }, out);
+            parts.push(time_ms, hash_key(&key), &key, write);
+            if parts.is_full() {
+                hand_on(std::mem::take(&mut parts), flow)?;
+            }
+        }
+        if parts.is_empty() { Ok(()) } else { hand_on(parts, flow) }
+    }
+
+    fn snapshot(&mut self, (): (), _: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,205 @@
+//! What the columns of a join are.
+
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+
+use crate::key::{NoKey, place};
+use crate::layout::{Layout, UnsupportedType};
+use crate::type_names::type_name;
+
+/// The columns of two sides, and of their pairs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JoinSchemas {
+    /// Of the first side: all of its columns.
+    pub left: Carried,
+    /// Of the second side: all but its key, which the first side has.
+    pub right: Carried,
+    /// Those of the first, then those of the second.
+    pub output: SchemaRef,
+    /// What is kept of each side: who goes on with it has to keep the same.
+    pub kept: Vec<String>,
+}
+
+/// Columns of one side that go to the join.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Carried {
+    /// As they are called in front of it.
+    pub columns: Vec<String>,
+    /// As they are called behind it.
+    pub schema: SchemaRef,
+}
+
+/// Rows that cannot be joined.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum JoinError {
+    /// A column is no key.
+    #[error(transparent)]
+    Key(#[from] NoKey),
+    /// Keys of different sizes.
+    #[error(
+        "join: the keys have {left} and {right} columns, and would never be equal: say as many of each in key_by()"
+    )]
+    KeySizes {
+        /// Of the first side.
+        left: usize,
+        /// Of the second.
+        right: usize,
+    },
+    /// Values that are never equal.
+    #[error(
+        "join: key column '{left}' is of type {left_type} and '{right}' of type {right_type}, which are never equal: cast one \
+         of them before"
+    )]
+    KeyTypes {
+        /// A column of the first side.
+        left: String,
+        /// Its type.
+        left_type: String,
+        /// Its match on the second.
+        right: String,
+        /// Its type.
+        right_type: String,
+    },
+    /// Two columns of one name.
+    #[error(
+        "join: two columns of the result are called '{column}': say another suffix=, or rename() one of them before key_by()"
+    )]
+    Twice {
+        /// The name.
+        column: String,
+    },
+    /// A column that rows cannot have.
+    #[error("join: {0}")]
+    Type(#[from] UnsupportedType),
+}
+
+impl JoinSchemas {
+    /// Of sides with these columns, which meet by these keys. A column of the second whose name the first has, too, gets
+    /// `suffix` behind its name. Where a row may come without one of the second, `right_may_miss` says so.
+    pub fn new(
+        (left, left_keys): (&Schema, &[String]),
+        (right, right_keys): (&Schema, &[String]),
+        suffix: &str,
+        right_may_miss: bool,
+    ) -> Result<Self, JoinError> {
+        check_keys((left, left_keys), (right, right_keys))?;
+        let mut fields: Vec<Field> = left.fields().iter().map(|field| field.as_ref().clone()).collect();
+        let mut carried = Vec::new();
+        for field in right.fields().iter().filter(|field| !right_keys.contains(field.name())) {
+            let is_taken = left.column_with_name(field.name()).is_some();
+            let name = if is_taken { format!("{}{suffix}", field.name()) } else { field.name().clone() };
+            if fields.iter().any(|other| *other.name() == name) {
+                return Err(JoinError::Twice { column: name });
+            }
+            fields.push(field.as_ref().clone().with_name(name).with_nullable(field.is_nullable() || right_may_miss));
+            carried.push(field.name().clone());
+        }
+        let output = Arc::new(Schema::new(fields));
+        Layout::new(Arc::clone(&output))?;
+        let columns = left.fields().iter().map(|field| field.name().clone()).collect();
+        let (lefts, rights) = output.fields().split_at(left.fields().len());
+        let of = |columns, fields: &[_]| Carried { columns, schema: Arc::new(Schema::new(fields.to_vec())) };
+        let (left, right) = (of(columns, lefts), of(carried, rights));
+        let kept = [&left, &right].map(|side| side.kept()).to_vec();
+        Ok(Self { left, right, output, kept })
+    }
+}
+
+impl Carried {
+    fn kept(&self) -> String {
+        let shown = self.schema.fields().iter().map(|field| {
+            let missing = if field.is_nullable() { "" } else { "!" };
+            format!("{} {}{missing}", field.name(), type_name(field.data_type()))
+        });
+        format!("({})", shown.collect::<Vec<_>>().join(", "))
+    }
+}
+
+fn check_keys(
+    (left, left_keys): (&Schema, &[String]),
+    (right, right_keys): (&Schema, &[String]),
+) -> Result<(), JoinError> {
+    if left_keys.len() != right_keys.len() {
+        return Err(JoinError::KeySizes { left: left_keys.len(), right: right_keys.len() });
+    }
+    for (one, other) in left_keys.iter().zip(right_keys) {
+        let left_type = left.field(place(left, one)?).data_type();
+        let right_type = right.field(place(right, other)?).data_type();
+        if Family::of(left_type) != Family::of(right_type) {
+            let (left, right) = (one.clone(), other.clone());
+            let (left_type, right_type) = (type_name(left_type), type_name(right_type));
+            return Err(JoinError::KeyTypes { left, left_type, right, right_type });
+        }
+    }
+    Ok(())
+}
+
+/// Types whose values may be equal.
+#[derive(Debug, PartialEq, Eq)]
+enum Family {
+    Texts,
+    Bytes,
+    Numbers,
+}
+
+impl Family {
+    fn of(data_type: &DataType) -> Self {
+        match data_type {
+            DataType::Utf8 => Self::Texts,
+            DataType::Binary | DataType::FixedSizeBinary(_) => Self::Bytes,
+            _ => Self::Numbers,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schema(fields: &[(&str, DataType)]) -> Schema {
+        Schema::new(
+            fields.iter().map(|(name, data_type)| Field::new(*name, data_type.clone(), false)).collect::<Vec<_>>(),
+        )
+    }
+
+    fn joined(
+        left: &[(&str, DataType)],
+        right: &[(&str, DataType)],
+        keys: (&[&str], &[&str]),
+        may_miss: bool,
+    ) -> Result<JoinSchemas, String> {
+        let [left_keys, right_keys] =
+            [keys.0, keys.1].map(|keys| keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>());
+        JoinSchemas::new((&schema(left), &left_keys), (&schema(right), &right_keys), "_right", may_miss)
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_second_side_comes_without_its_key_and_names_that_are_taken_get_a_suffix() {
+        let left = [("user", DataType::Int64), ("at", DataType::Int64)];
+        let right = [("at", DataType::Utf8), ("id", DataType::Int32), ("price", DataType::Float64)];
+        let joined = joined(&left, &right, (&["user"], &["id"]), true).unwrap();
+        let shown: Vec<_> =
+            joined.output.fields().iter().map(|field| (field.name().as_str(), field.is_nullable())).collect();
+        assert_eq!(shown, [("user", false), ("at", false), ("at_right", true), ("price", true)]);
+        assert_eq!(joined.right.columns, ["at", "price"]);
+        assert_eq!(joined.kept, ["(user int64!, at int64!)", "(at_right utf8, price float64)"]);
+    }
+
+    #[test]
+    fn keys_that_are_never_equal_and_names_that_come_twice_are_refused() {
+        let (text, number) = (("a", DataType::Utf8), ("a", DataType::UInt8));
+        let error = joined(&[text.clone()], &[number.clone()], (&["a"], &["a"]), false).unwrap_err();
+        assert!(error.contains("'a' is of type utf8 and 'a' of type uint8, which are never equal"), "{error}");
+        let error = joined(&[text.clone(), ("b", DataType::Utf8)], &[text.clone()], (&["a", "b"], &["a"]), false);
+        assert!(error.unwrap_err().contains("2 and 1 columns"));
+        let error = joined(&[text.clone()], &[text.clone()], (&["a"], &["z"]), false).unwrap_err();
+        assert_eq!(error, "key_by: there is no column 'z'; there are 'a'");
+        let (b, b_right) = (("b", DataType::Utf8), ("b_right", DataType::Utf8));
+        let error = joined(&[text.clone(), b.clone()], &[text, b_right, b], (&["a"], &["a"]), false).unwrap_err();
+        assert!(error.contains("are called 'b_right'"), "{error}");
+        let float = ("a", DataType::Float32);
+        assert!(joined(&[number], &[float], (&["a"], &["a"]), false).is_ok(), "1 is 1.0");
+    }
+}
