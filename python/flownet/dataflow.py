@@ -94,7 +94,8 @@ class Node:
         """The windows that it gives results of, if any."""
         if self.kind == "rows":
             settings: Any = self.settings or {}
-            told = settings.get("aggregate") or settings.get("join", {}).get("by", {}).get("window") or {}
+            of_join = settings.get("join", {}).get("by", {}).get("window")
+            told = settings.get("aggregate") or settings.get("top_n") or of_join or {}
             return told.get("window")
         return (self.settings or {}).get("window") if self.kind == "window" else None
 

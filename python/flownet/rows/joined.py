@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .. import _flownet, config
-from ..dataflow import Node, Origin, has_timestamps
+from ..dataflow import Node, has_timestamps
 from ..errors import PlanError
 from .schemas import checked
 
@@ -46,8 +46,8 @@ def joined(
         _flownet.rows_after_join, sides_of[0], sides_of[1], config.text("suffix", suffix), keeps_unmatched
     )
     origins = (
-        _by_key(first, left, keeps_null_keys=keeps_unmatched),
-        replace(_by_key(second, right, keeps_null_keys=False), side=1),
+        first._one_by_one(left, keeps_null_keys=keeps_unmatched),
+        replace(second._one_by_one(right, keeps_null_keys=False), side=1),
     )
     settings = {"join": {"left": left[1].planned(), "right": right[1].planned(), "by": by, "kept": kept}}
     return first._rows._env._dataflow.add("rows", name=method, settings=settings, inputs=origins), output
@@ -66,18 +66,3 @@ def _check_event_time(method: str, sides: tuple[KeyedRows, KeyedRows]) -> None:
 def _goes_by_event_time(by: dict[str, dict[str, Any]]) -> bool:
     window = by.get("window")
     return window is None or window["window"]["clock"] == "event"
-
-
-def _by_key(keyed: KeyedRows, carried: tuple[list[str], _flownet.RowSchema], *, keeps_null_keys: bool) -> Origin:
-    """Have rows go to where their key is, one by one."""
-    columns, schema = carried
-    settings = {
-        "key_rows": {
-            "input": keyed._rows._schema.planned(),
-            "keys": list(keyed._keys),
-            "carried": columns,
-            "output": schema.planned(),
-            "keeps_null_keys": keeps_null_keys,
-        }
-    }
-    return Origin(keyed._rows._add("key_by", settings), partitioner="key_group")

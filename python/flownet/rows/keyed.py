@@ -8,7 +8,7 @@ from typing import Any
 from .. import _flownet, config
 from ..dataflow import Origin, has_timestamps
 from ..errors import PlanError
-from ..streams.checks import kind_of
+from ..streams.checks import kind_of, number_of
 from ..streams.joined import JoinKind, bounds_ms, keeps_unmatched
 from ..window import EndOfInput, Global, Session, Sliding, TimeDomain, Tumbling, WindowAssigner, assign
 from .aggregates import Aggregate, planned
@@ -51,6 +51,58 @@ class KeyedRows:
             What becomes of rows, by the name of its column: ``n=fn.count(), total=fn.sum("price")``.
         """
         return _aggregated(self._rows, self._keys, None, aggregates)
+
+    def deduplicate(self, ttl: str | timedelta | None = None) -> Rows:
+        """Let the first row of each key pass, and no other.
+
+        Where rows of a key come from several subtasks, which of them is first depends on timing.
+
+        Parameters
+        ----------
+        ttl
+            How long a key is remembered after its first row, in processing time; then it counts as new. Default: for
+            ever, which costs memory for each key.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> events = env.from_arrow(pa.table({"id": [7, 8, 7], "what": ["in", "in", "again"]}))
+        >>> once = events.key_by("id").deduplicate().collect()
+        >>> result = env.execute()
+        >>> once.to_arrow().to_pylist()
+        [{'id': 7, 'what': 'in'}, {'id': 8, 'what': 'in'}]
+        """
+        ttl_ms = None if ttl is None else max(1, config.duration_us("ttl", ttl) // 1000)
+        settings = {"deduplicate": {"input": self._rows._schema.planned(), "ttl_ms": ttl_ms}}
+        return self._kept("deduplicate", settings)
+
+    def _kept(self, name: str, settings: dict[str, Any], rank: dict[str, Any] | None = None) -> Rows:
+        """Add an operator that keeps rows as they are."""
+        rows = self._rows
+        inputs = (self._one_by_one((rows.columns, rows._schema), keeps_null_keys=True, rank=rank),)
+        node = rows._env._dataflow.add("rows", name=name, settings=settings, inputs=inputs)
+        return Rows(rows._env, (Origin(node),), rows._schema)
+
+    def _one_by_one(
+        self,
+        carried: tuple[list[str], _flownet.RowSchema],
+        *,
+        keeps_null_keys: bool,
+        rank: dict[str, Any] | None = None,
+    ) -> Origin:
+        """Have rows go to where their key is, one by one: these columns of them, called as the schema says."""
+        columns, schema = carried
+        settings = {
+            "key_rows": {
+                "input": self._rows._schema.planned(),
+                "keys": list(self._keys),
+                "carried": columns,
+                "output": schema.planned(),
+                "keeps_null_keys": keeps_null_keys,
+                "rank": rank,
+            }
+        }
+        return Origin(self._rows._add("key_by", settings), partitioner="key_group")
 
     def interval_join(
         self, other: KeyedRows, lower: str | timedelta, upper: str | timedelta, *, suffix: str = "_right"
@@ -190,6 +242,51 @@ class WindowedRows:
         rows = self._keyed._rows
         window = _planned_window(self._window, rows._origins, self._lateness_ms)
         return _aggregated(rows, self._keyed._keys, window, aggregates)
+
+    def top_n(self, n: int, by: str, *, descending: bool = True) -> Rows:
+        """Give out the rows of each key and window with the greatest values, the greatest first.
+
+        Of equal ones the earlier, and of one time the one whose values come first when they are sorted as bytes: which
+        rows they are depends on nothing but the rows. Those without a value come last. Late rows are dropped and
+        counted.
+
+        Parameters
+        ----------
+        n
+            How many rows, at most.
+        by
+            The column of values; for others than those of a column, see `Rows.with_columns`.
+        descending
+            Whether the greatest are wanted; else the least. Default: True.
+
+        Returns
+        -------
+        Rows
+            The columns that rows have. Their event time is the last millisecond of their window.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> bids = env.from_arrow(pa.table({"item": ["a", "a", "b", "a"], "price": [3, 9, 1, 5]}))
+        >>> best = bids.key_by("item").window(fn.EndOfInput()).top_n(2, "price").collect()
+        >>> result = env.execute()
+        >>> best.to_arrow().to_pylist()
+        [{'item': 'a', 'price': 9}, {'item': 'a', 'price': 5}, {'item': 'b', 'price': 1}]
+        """
+        rows = self._keyed._rows
+        count = number_of("top_n", n)
+        rows._known("top_n", [by])
+        columns = ", ".join(f"{name} {kind}{'' if nullable else '!'}" for name, kind, nullable in rows._schema.fields())
+        rank = {"by": by, "descending": descending}
+        settings = {
+            "top_n": {
+                "input": rows._schema.planned(),
+                "count": count,
+                "window": _planned_window(self._window, rows._origins, self._lateness_ms),
+                "kept": [f"{count} by {by}{' descending' if descending else ''} of ({columns})"],
+            }
+        }
+        return self._keyed._kept("top_n", settings, rank)
 
 
 def _known_window(method: str, window: object) -> WindowAssigner:

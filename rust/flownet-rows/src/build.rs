@@ -17,7 +17,8 @@ use serde_json::Value;
 
 use crate::aggregate::{Aggregate, AggregateFold, NoCalls, Partial};
 use crate::exit::RowsExit;
-use crate::join::{KeyRows, RowPairs};
+use crate::join::RowPairs;
+use crate::keyed::{Deduplicate, KeyRows, TopN};
 use crate::layout::Layout;
 use crate::medium::{OperatorInfo, RowsChain, RowsMedium, TaskThread};
 use crate::steps::{Project, Step, Steps};
@@ -97,6 +98,8 @@ fn arriving(task: &TaskSpec) -> Result<Option<Layout>, TaskError> {
         RowsKind::FromArrow { .. }
         | RowsKind::Aggregate { .. }
         | RowsKind::Join { .. }
+        | RowsKind::Deduplicate { .. }
+        | RowsKind::TopN { .. }
         | RowsKind::ToObjects { .. }
         | RowsKind::ToRows { .. } => return Ok(None),
     };
@@ -145,9 +148,17 @@ fn native(
             let fold = AggregateFold::new(&*schema(input)?, keys, &aggregates, window.as_ref(), info)?;
             aggregate(task, fold, window.as_ref())?
         }
-        RowsKind::KeyRows { input, keys, carried, output, keeps_null_keys } => {
-            let carried = (&**carried, schema(output)?);
-            Box::new(KeyRows::new(&*schema(input)?, keys, carried, *keeps_null_keys, info)?)
+        RowsKind::KeyRows { input, keys, carried, output, keeps_null_keys, rank } => {
+            let (input, carried) = (schema(input)?, (&**carried, schema(output)?));
+            Box::new(KeyRows::new((&input, keys), carried, *keeps_null_keys, rank.as_ref(), info)?)
+        }
+        RowsKind::Deduplicate { input, ttl_ms, .. } => {
+            let ttl_ms = ttl_ms.map(|ttl_ms| i64::try_from(ttl_ms).unwrap_or(i64::MAX));
+            Box::new(Deduplicate::new(schema(input)?, ttl_ms, key_groups(task), info)?)
+        }
+        RowsKind::TopN { input, count, window, .. } => {
+            let count = usize::try_from(count.get()).unwrap_or(usize::MAX);
+            over_windows((TopN::new(schema(input)?, count, info)?, NoCalls), window, key_groups(task))?
         }
         RowsKind::Join { left, right, by, .. } => {
             let may_miss = matches!(by, RowsJoin::AsOf { keeps_unmatched: true });

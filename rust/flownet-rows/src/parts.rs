@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use flownet_runtime::TaskError;
+use flownet_runtime::varint::take_varint;
 
 use crate::medium::{Flow, RowRecord};
 
@@ -74,6 +75,14 @@ impl Parts {
 pub(crate) fn hand_on(parts: Parts, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
     flow.cancel().check()?;
     flow.emit_at(0, RowRecord::Parts(Arc::new(parts)))
+}
+
+/// Takes bytes that lie behind their length off the front; none, if there are too few.
+pub(crate) fn take_block<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (len, rest) = take_varint(bytes).ok()?;
+    let (block, rest) = rest.split_at_checked(usize::try_from(len).ok()?)?;
+    *bytes = rest;
+    Some(block)
 }
 
 const FULL_PARTS: usize = 4096;

@@ -32,7 +32,7 @@ impl TimerKey {
     }
 
     /// A key that is held, with the form it was given in where that was another than the canonical one.
-    pub(crate) fn held(key: &[u8], given: Option<&[u8]>) -> Self {
+    pub fn held(key: &[u8], given: Option<&[u8]>) -> Self {
         Self { key: key.into(), given: given.map(Into::into) }
     }
 

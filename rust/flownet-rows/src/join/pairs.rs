@@ -3,85 +3,34 @@
 use std::sync::Arc;
 
 use arrow_array::{RecordBatch, RecordBatchOptions, new_null_array};
-use arrow_schema::{ArrowError, Schema, SchemaRef};
+use arrow_schema::{ArrowError, SchemaRef};
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::{BothSides, Fold, KeyedRecord, Pairing};
 use flownet_runtime::snapshot::{Input, Snapshot};
-use flownet_runtime::time::NO_TIMESTAMP;
-use flownet_runtime::varint::take_varint;
 use flownet_runtime::window::Window;
 
-use crate::batch::RowBatch;
 use crate::column::Rows;
+use crate::gathered::Gathered;
 use crate::layout::Layout;
-use crate::medium::{BATCH_ROWS, Flow, OperatorInfo, RowRecord, RowsMedium};
-use crate::run::{Gather, MalformedRun, RunWriter};
+use crate::medium::{Flow, OperatorInfo, RowRecord, RowsMedium};
+use crate::parts::take_block;
+use crate::run::RunWriter;
 
 /// Puts rows side by side. A row is kept as a run of its own.
 pub(crate) struct RowPairs {
-    /// Of either side, those that have met.
-    met: [Gather; 2],
-    /// When they did.
-    times: Vec<i64>,
-    /// Bytes of those.
-    bytes: usize,
+    met: Gathered<2>,
     /// A row of the second side of which nothing is there.
     missing: Vec<u8>,
-    schema: SchemaRef,
-    info: OperatorInfo,
 }
-
-/// Pairs of more bytes do not wait to be more.
-const MOST_BYTES: usize = 4 << 20;
 
 impl RowPairs {
     /// Of rows of these two schemas.
     pub(crate) fn new([left, right]: [SchemaRef; 2], may_miss: bool, info: OperatorInfo) -> Result<Self, TaskError> {
-        let fields: Vec<_> = left.fields().iter().chain(right.fields()).cloned().collect();
         let layout = |schema| Layout::new(schema).map_err(|error| TaskError::Config(error.to_string()));
         let (left, right) = (layout(left)?, layout(right)?);
         let missing = if may_miss { missing(&right) } else { Ok(Vec::new()) };
-        Ok(Self {
-            missing: missing.map_err(|error| TaskError::Config(error.to_string()))?,
-            met: [left, right].map(|layout| Gather::new(Arc::new(layout))),
-            times: Vec::new(),
-            bytes: 0,
-            schema: Arc::new(Schema::new(fields)),
-            info,
-        })
-    }
-
-    fn push(&mut self, left: &[u8], right: Option<&[u8]>, time_ms: i64) -> Result<(), MalformedRun> {
-        let right = right.unwrap_or(&self.missing);
-        for (gather, run) in self.met.iter_mut().zip([left, right]) {
-            gather.push(run)?;
-        }
-        self.bytes += left.len() + right.len();
-        self.times.push(time_ms);
-        if self.met.iter().all(|gather| gather.rows() == self.times.len()) {
-            Ok(())
-        } else {
-            Err(MalformedRun::TooManyRows { rows: self.met.iter().map(|gather| gather.rows() as u64).sum() })
-        }
-    }
-
-    fn take(&mut self) -> Result<RowBatch, MalformedRun> {
-        let times = std::mem::take(&mut self.times);
-        self.bytes = 0;
-        let [left, right] = &mut self.met;
-        let columns = [left.take()?, right.take()?].iter().flat_map(|batch| batch.columns().to_vec()).collect();
-        let options = RecordBatchOptions::new().with_row_count(Some(times.len()));
-        let columns = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?;
-        let has_times = times.first().is_some_and(|time_ms| *time_ms != NO_TIMESTAMP);
-        Ok(RowBatch { columns, times: has_times.then(|| times.into()) })
-    }
-
-    fn give(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        if self.times.is_empty() {
-            return Ok(());
-        }
-        let batch = self.take().map_err(|error| self.info.malformed(&error))?;
-        flow.emit(RowRecord::Batch(batch))
+        let missing = missing.map_err(|error| TaskError::Config(error.to_string()))?;
+        Ok(Self { missing, met: Gathered::new([left, right], info) })
     }
 }
 
@@ -109,12 +58,11 @@ impl Pairing<RowsMedium> for RowPairs {
     }
 
     fn pair<'m>(&mut self, left: &[u8], right: Option<&[u8]>, flow: &mut Flow<'_, 'm>) -> Result<(), TaskError> {
-        self.push(left, right, flow.timestamp_ms).map_err(|error| self.info.malformed(&error))?;
-        if self.times.len() < BATCH_ROWS && self.bytes < MOST_BYTES { Ok(()) } else { self.give(flow) }
+        self.met.add([left, right.unwrap_or(&self.missing)], flow.timestamp_ms, flow)
     }
 
     fn hand_on(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        self.give(flow)
+        self.met.hand_on(flow)
     }
 
     fn record<'m>(&self, _: &[u8], _: &Flow<'_, 'm>) -> Result<RowRecord, TaskError> {
@@ -124,7 +72,7 @@ impl Pairing<RowsMedium> for RowPairs {
     fn without_timestamp(&self, (): (), _: &KeyedRecord<'_>) -> TaskError {
         let advice = "a join by event time got a row without one: say event_time= where rows begin, or call \
                       assign_timestamps() on both streams before key_by()";
-        self.info.failed("ValueError", advice, None)
+        self.met.info().failed("ValueError", advice, None)
     }
 }
 
@@ -164,13 +112,12 @@ impl Fold<RowsMedium> for RowPairs {
 
     /// Each of one with each of the other.
     fn emit(&mut self, _: Window, _: &[u8], rows: &mut BothSides, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        let malformed = |this: &Self| this.info.malformed(&MalformedRun::Truncated { missing: 1 });
         let [mut lefts, rights] = rows.get();
         while !lefts.is_empty() {
-            let left = take_block(&mut lefts).ok_or_else(|| malformed(self))?;
+            let left = take_block(&mut lefts).ok_or_else(|| self.met.malformed())?;
             let mut rights = rights;
             while !rights.is_empty() {
-                let right = take_block(&mut rights).ok_or_else(|| malformed(self))?;
+                let right = take_block(&mut rights).ok_or_else(|| self.met.malformed())?;
                 self.pair(left, Some(right), flow)?;
             }
             flow.cancel().check()?;
@@ -183,7 +130,7 @@ impl Fold<RowsMedium> for RowPairs {
     }
 
     fn hand_on(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        self.give(flow)
+        self.met.hand_on(flow)
     }
 
     fn record<'m>(&self, record: &KeyedRecord<'_>, flow: &Flow<'_, 'm>) -> Result<RowRecord, TaskError> {
@@ -193,11 +140,4 @@ impl Fold<RowsMedium> for RowPairs {
     fn without_timestamp(&self, (): (), record: &KeyedRecord<'_>) -> TaskError {
         Pairing::without_timestamp(self, (), record)
     }
-}
-
-fn take_block<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let (len, rest) = take_varint(bytes).ok()?;
-    let (block, rest) = rest.split_at_checked(usize::try_from(len).ok()?)?;
-    *bytes = rest;
-    Some(block)
 }

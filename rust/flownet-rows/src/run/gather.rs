@@ -35,6 +35,9 @@ pub enum MalformedRun {
         /// That it says it has.
         rows: u64,
     },
+    /// What was kept as one row.
+    #[error("a run of rows that no flownet sender writes, where one row was to be")]
+    NotOneRow,
     /// A byte that is neither of two.
     #[error(
         "a run of rows that no flownet sender writes: {0:#04x} says neither that all values are there nor that some are not"

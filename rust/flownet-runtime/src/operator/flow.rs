@@ -215,7 +215,7 @@ impl<'a, 'm, M: Medium> Flow<'a, 'm, M> {
 
     /// The operator was given what it cannot take: a chain that was built wrongly.
     #[cold]
-    pub(super) fn refuse<T>(&self, what: &str) -> Result<T, TaskError> {
+    pub fn refuse<T>(&self, what: &str) -> Result<T, TaskError> {
         Err(TaskError::Config(format!("operator {} of the chain {what}", self.offset.saturating_sub(1))))
     }
 

@@ -337,15 +337,12 @@ impl OperatorKind {
 
     /// Whether what it keeps by key may lie on disk where the job says so.
     pub fn can_keep_on_disk(&self) -> bool {
-        matches!(
-            self,
-            Self::Fold(_)
-                | Self::Process { .. }
-                | Self::Window { .. }
-                | Self::IntervalJoin { .. }
-                | Self::AsOfJoin { .. }
-                | Self::Rows(RowsKind::Aggregate { .. } | RowsKind::Join { .. })
-        )
+        match self {
+            Self::Fold(_) | Self::Process { .. } | Self::Window { .. } => true,
+            Self::IntervalJoin { .. } | Self::AsOfJoin { .. } => true,
+            Self::Rows(kind) => kind.can_keep_on_disk(),
+            _ => false,
+        }
     }
 
     /// What it aligns the source of its task by.

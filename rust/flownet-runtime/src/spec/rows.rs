@@ -1,5 +1,7 @@
 //! What operators do with rows, as far as a plan has to know; schemas, expressions and aggregates are flownet-rows' to read.
 
+use std::num::NonZeroU64;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -91,6 +93,9 @@ pub enum RowsKind {
         output: Value,
         /// Whether rows go whose key has a value that is missing.
         keeps_null_keys: bool,
+        /// What they are ranked by. Default: nothing.
+        #[serde(default)]
+        rank: Option<RowsRank>,
     },
     /// By key, behind it: the rows of two inputs that meet, side by side.
     Join {
@@ -100,6 +105,25 @@ pub enum RowsKind {
         right: Value,
         /// Which rows meet.
         by: RowsJoin,
+        /// What it keeps of each of them: who goes on with it has to keep the same.
+        kept: Vec<String>,
+    },
+    /// By key, behind it: the first row of each.
+    Deduplicate {
+        /// Of what comes.
+        input: Value,
+        /// For how long a key is known after its first row. Default: for ever.
+        #[serde(default)]
+        ttl_ms: Option<u64>,
+    },
+    /// By key, behind it: the best rows of a window.
+    TopN {
+        /// Of what comes.
+        input: Value,
+        /// How many.
+        count: NonZeroU64,
+        /// Which windows.
+        window: WindowSpec,
         /// What it keeps of each of them: who goes on with it has to keep the same.
         kept: Vec<String>,
     },
@@ -143,6 +167,16 @@ pub enum RowsKind {
         /// As what it takes batches: a name that flownet's Python knows.
         format: String,
     },
+}
+
+/// What makes a row better than another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RowsRank {
+    /// The column.
+    pub by: String,
+    /// Whether the greatest is the best.
+    pub descending: bool,
 }
 
 /// Which rows of one key meet.
@@ -218,6 +252,8 @@ impl RowsKind {
             Self::Join { by: RowsJoin::Interval { .. }, .. } => "interval_join",
             Self::Join { by: RowsJoin::AsOf { .. }, .. } => "as_of_join",
             Self::Join { by: RowsJoin::Window { .. }, .. } => "join",
+            Self::Deduplicate { .. } => "deduplicate",
+            Self::TopN { .. } => "top_n",
             Self::ToObjects { .. } => "to_objects",
             Self::ToRows { .. } => "to_rows",
             Self::Collect { .. } => "collect",
@@ -231,7 +267,10 @@ impl RowsKind {
     /// What it does, as far as its state depends on it.
     pub fn of_state(&self) -> String {
         match self {
-            Self::Partial { kept, .. } | Self::Aggregate { kept, .. } | Self::Join { kept, .. } => {
+            Self::Partial { kept, .. }
+            | Self::Aggregate { kept, .. }
+            | Self::Join { kept, .. }
+            | Self::TopN { kept, .. } => {
                 format!("{} of {}", self.name(), kept.join(", "))
             }
             _ => self.name().to_owned(),
@@ -241,7 +280,7 @@ impl RowsKind {
     fn event_window(&self) -> bool {
         let window = match self {
             Self::Partial { window, .. } | Self::Aggregate { window, .. } => window.as_ref(),
-            Self::Join { by: RowsJoin::Window { window }, .. } => Some(window),
+            Self::Join { by: RowsJoin::Window { window }, .. } | Self::TopN { window, .. } => Some(window),
             _ => None,
         };
         window.is_some_and(|window| window.clock == Clock::Event)
@@ -250,7 +289,7 @@ impl RowsKind {
     pub(super) fn makes_timestamps(&self) -> bool {
         match self {
             Self::AssignTimestamps { .. } => true,
-            Self::Aggregate { .. } | Self::Join { .. } => self.event_window(),
+            Self::Aggregate { .. } | Self::Join { .. } | Self::TopN { .. } => self.event_window(),
             _ => false,
         }
     }
@@ -265,9 +304,14 @@ impl RowsKind {
         match self {
             Self::AssignTimestamps { .. } => false,
             Self::Aggregate { window, .. } => window.is_none(),
-            Self::Join { by: RowsJoin::Window { .. }, .. } => false,
+            Self::Join { by: RowsJoin::Window { .. }, .. } | Self::TopN { .. } => false,
             _ => true,
         }
+    }
+
+    /// Whether what it keeps by key may lie on disk where the job says so.
+    pub(super) fn can_keep_on_disk(&self) -> bool {
+        matches!(self, Self::Aggregate { .. } | Self::Join { .. } | Self::Deduplicate { .. } | Self::TopN { .. })
     }
 
     pub(super) fn keeps_state(&self) -> bool {
@@ -277,6 +321,8 @@ impl RowsKind {
                 | Self::Partial { .. }
                 | Self::Aggregate { .. }
                 | Self::Join { .. }
+                | Self::Deduplicate { .. }
+                | Self::TopN { .. }
                 | Self::WriteFiles { .. }
         )
     }

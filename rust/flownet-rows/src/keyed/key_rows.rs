@@ -2,12 +2,15 @@
 
 use arrow_array::{Array, RecordBatch, RecordBatchOptions};
 use arrow_buffer::NullBuffer;
-use arrow_schema::{ArrowError, Schema, SchemaRef};
+use arrow_row::{RowConverter, SortField};
+use arrow_schema::{ArrowError, Schema, SchemaRef, SortOptions};
 use flownet_core::keygroup::hash_key;
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::Operator;
 use flownet_runtime::snapshot::Snapshot;
+use flownet_runtime::spec::RowsRank;
 use flownet_runtime::time::NO_TIMESTAMP;
+use flownet_runtime::varint::put_varint;
 
 use crate::batch::RowBatch;
 use crate::column::Rows;
@@ -25,19 +28,48 @@ pub(crate) struct KeyRows {
     keeps_null_keys: bool,
     carried: Vec<usize>,
     layout: Layout,
+    rank: Option<Ranks>,
     info: OperatorInfo,
+}
+
+/// What rows are ranked by: bytes that are less, the better a row is.
+struct Ranks {
+    column: usize,
+    converter: RowConverter,
+}
+
+impl Ranks {
+    fn new(input: &Schema, RowsRank { by, descending }: &RowsRank) -> Result<Self, ArrowError> {
+        let column = input.index_of(by)?;
+        // What is missing is the worst.
+        let options = SortOptions { descending: *descending, nulls_first: false };
+        let field = SortField::new_with_options(input.field(column).data_type().clone(), options);
+        Ok(Self { column, converter: RowConverter::new(vec![field])? })
+    }
+
+    fn of(&self, batch: &RecordBatch) -> Result<arrow_row::Rows, ArrowError> {
+        self.converter.convert_columns(std::slice::from_ref(batch.column(self.column)))
+    }
+}
+
+/// Of equal rows the earlier one is better.
+fn put_rank(rank: arrow_row::Row<'_>, time_ms: i64, out: &mut Vec<u8>) {
+    put_varint(out, (rank.as_ref().len() + size_of::<i64>()) as u64);
+    out.extend_from_slice(rank.as_ref());
+    out.extend_from_slice(&(time_ms ^ i64::MIN).to_be_bytes());
 }
 
 impl KeyRows {
     /// Of rows of this schema, of which these columns go, called as the `output` says.
     pub(crate) fn new(
-        input: &Schema,
-        keys: &[String],
+        (input, keys): (&Schema, &[String]),
         (carried, output): (&[String], SchemaRef),
         keeps_null_keys: bool,
+        rank: Option<&RowsRank>,
         info: OperatorInfo,
     ) -> Result<Self, TaskError> {
         let refused = |error: &dyn std::fmt::Display| TaskError::Config(error.to_string());
+        let rank = rank.map(|rank| Ranks::new(input, rank)).transpose();
         let places = keys.iter().map(|key| place(input, key)).collect::<Result<_, _>>();
         let carried = carried.iter().map(|column| input.index_of(column)).collect::<Result<_, _>>();
         Ok(Self {
@@ -46,6 +78,7 @@ impl KeyRows {
             keeps_null_keys,
             carried: carried.map_err(|error| refused(&error))?,
             layout: Layout::new(output).map_err(|error| refused(&error))?,
+            rank: rank.map_err(|error| refused(&error))?,
             info,
         })
     }
@@ -69,6 +102,7 @@ impl Operator<RowsMedium> for KeyRows {
         let failed = |error: ArrowError| self.info.failed("ValueError", error.to_string(), None);
         let writer = RunWriter::new(&self.layout, &self.carried(&batch).map_err(failed)?);
         let keys = self.keys.of(&batch.columns).map_err(failed)?;
+        let ranks = self.rank.as_ref().map(|rank| rank.of(&batch.columns)).transpose().map_err(failed)?;
         let left_out = self.left_out(&batch);
         let (mut parts, mut key) = (Parts::default(), Vec::new());
         for row in 0..batch.len() {
@@ -78,8 +112,12 @@ impl Operator<RowsMedium> for KeyRows {
             key.clear();
             keys.put(row, &mut key);
             let time_ms = batch.times.as_ref().map_or(NO_TIMESTAMP, |times| times[row]);
-            let write = |out: &mut Vec<u8>| writer.write(Rows::Range { start: row, end: row + 1 }, out);
-            parts.push(time_ms, hash_key(&key), &key, write);
+            parts.push(time_ms, hash_key(&key), &key, |out| {
+                if let Some(ranks) = &ranks {
+                    put_rank(ranks.row(row), time_ms, out);
+                }
+                writer.write(Rows::Range { start: row, end: row + 1 }, out);
+            });
             if parts.is_full() {
                 hand_on(std::mem::take(&mut parts), flow)?;
             }

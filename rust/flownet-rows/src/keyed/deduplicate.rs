@@ -1,0 +1,119 @@
+//! The first row of each key, and no other.
+
+use arrow_schema::SchemaRef;
+use flownet_runtime::operator::{KeyedRecord, Operator};
+use flownet_runtime::snapshot::{Input, Restored, Snapshot, put_signed};
+use flownet_runtime::state::{Held, KeyGroupRange, LargeState, Values};
+use flownet_runtime::timer::{TimerKey, TimerService};
+use flownet_runtime::{TaskContext, TaskError};
+
+use crate::gathered::Gathered;
+use crate::layout::Layout;
+use crate::medium::{Flow, OperatorInfo, RowRecord, RowsMedium};
+
+/// Lets a row pass whose key is new.
+pub(crate) struct Deduplicate {
+    /// Since when each key is known.
+    seen: LargeState<Option<i64>>,
+    /// When keys are forgotten, by the wall clock.
+    expiries: TimerService<TimerKey>,
+    ttl_ms: Option<i64>,
+    passed: Gathered<1>,
+}
+
+struct SeenValues;
+
+impl Values<Option<i64>> for SeenValues {
+    fn write(&self, _: &[u8], since_ms: &Option<i64>, out: &mut Vec<u8>) -> Result<(), TaskError> {
+        put_signed(out, since_ms.unwrap_or(i64::MIN));
+        Ok(())
+    }
+
+    fn read(&self, input: &mut Input<'_>) -> Result<Option<i64>, TaskError> {
+        Ok(Some(input.signed()?))
+    }
+
+    /// It lies in the table.
+    fn resident_bytes(&self, _: usize) -> usize {
+        0
+    }
+}
+
+impl Deduplicate {
+    /// Of rows of this schema, for the keys of these groups, which are forgotten so long after their first row.
+    pub(crate) fn new(
+        schema: SchemaRef,
+        ttl_ms: Option<i64>,
+        range: KeyGroupRange,
+        info: OperatorInfo,
+    ) -> Result<Self, TaskError> {
+        let layout = Layout::new(schema).map_err(|error| TaskError::Config(error.to_string()))?;
+        let (seen, passed) = (LargeState::new(range), Gathered::new([layout], info));
+        Ok(Self { seen, expiries: TimerService::new(), ttl_ms, passed })
+    }
+}
+
+impl Operator<RowsMedium> for Deduplicate {
+    fn open(&mut self, (): (), cx: &TaskContext) -> Result<(), TaskError> {
+        self.seen.open(STATE, cx)
+    }
+
+    fn process<'m>(&mut self, _: RowRecord, flow: &mut Flow<'_, 'm>) -> Result<(), TaskError> {
+        flow.refuse("takes records by key")
+    }
+
+    fn is_keyed(&self) -> bool {
+        true
+    }
+
+    fn process_keyed(&mut self, record: &KeyedRecord<'_>, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        let held = self.seen.get_or_insert_with(record, &SeenValues, || None)?;
+        if held.value.is_some() {
+            return Ok(());
+        }
+        held.value = Some(flow.now_ms);
+        if let Some(ttl_ms) = self.ttl_ms {
+            self.expiries.register(flow.now_ms.saturating_add(ttl_ms), TimerKey::of(record));
+        }
+        self.seen.make_room(&SeenValues)?;
+        self.passed.add([record.value()], record.timestamp_ms, flow)
+    }
+
+    fn end_batch(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        self.passed.hand_on(flow)?;
+        self.seen.end_batch(&SeenValues)
+    }
+
+    fn on_watermark(&mut self, _: i64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        self.passed.hand_on(flow)
+    }
+
+    fn next_timer_ms(&self) -> Option<i64> {
+        self.expiries.next_ms()
+    }
+
+    fn on_timer(&mut self, now_ms: i64, _: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        while let Some((_, owner)) = self.expiries.pop_due(now_ms) {
+            self.seen.remove(owner.key(), owner.hash())?;
+        }
+        Ok(())
+    }
+
+    fn snapshot(&mut self, (): (), to: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        to.add_large((STATE, &[]), &mut self.seen, &SeenValues)
+    }
+
+    fn restore(&mut self, (): (), from: &Restored<'_>) -> Result<(), TaskError> {
+        let Self { seen, expiries, ttl_ms, .. } = self;
+        from.read_large(STATE, seen, &SeenValues)?;
+        let Some(ttl_ms) = *ttl_ms else { return Ok(()) };
+        seen.each(&SeenValues, |key, held: &Held<Option<i64>>| {
+            let since_ms = held.value.unwrap_or(i64::MIN);
+            expiries.register(since_ms.saturating_add(ttl_ms), TimerKey::held(key, held.given()));
+            Ok(())
+        })
+    }
+}
+
+/// What its state is called.
+const STATE: &str = "seen";

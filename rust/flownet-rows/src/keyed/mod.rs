@@ -1,0 +1,14 @@
+//! Rows one by one, by key: each leaves for who keeps it as a run of its own.
+//!
+//! ```text
+//! row by key = varint key bytes | canonical key | run of one row
+//! ranked     = varint key bytes | canonical key | varint rank bytes | rank | run of one row
+//! ```
+
+mod deduplicate;
+mod key_rows;
+mod top_n;
+
+pub(crate) use self::deduplicate::Deduplicate;
+pub(crate) use self::key_rows::KeyRows;
+pub(crate) use self::top_n::TopN;

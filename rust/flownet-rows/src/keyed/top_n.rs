@@ -1,0 +1,152 @@
+//! The best rows of each key and window.
+
+use arrow_schema::SchemaRef;
+use flownet_runtime::TaskError;
+use flownet_runtime::operator::{Fold, KeyedRecord};
+use flownet_runtime::snapshot::{Input, Snapshot, put_block};
+use flownet_runtime::time::{END_OF_TIME_MS, NO_TIMESTAMP};
+use flownet_runtime::varint::put_varint;
+use flownet_runtime::window::Window;
+
+use crate::gathered::Gathered;
+use crate::layout::Layout;
+use crate::medium::{Flow, OperatorInfo, RowRecord, RowsMedium};
+use crate::parts::take_block;
+
+/// Keeps so many rows, the best first. Of rows of one rank the one whose bytes are less is better: which rows stay depends
+/// on nothing but the rows.
+pub(crate) struct TopN {
+    count: usize,
+    best: Gathered<1>,
+}
+
+/// A row, and what it is ranked by.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Ranked {
+    rank: Box<[u8]>,
+    run: Box<[u8]>,
+}
+
+impl TopN {
+    /// Of rows of this schema.
+    pub(crate) fn new(schema: SchemaRef, count: usize, info: OperatorInfo) -> Result<Self, TaskError> {
+        let layout = Layout::new(schema).map_err(|error| TaskError::Config(error.to_string()))?;
+        Ok(Self { count, best: Gathered::new([layout], info) })
+    }
+
+    fn add(&self, (rank, run): (&[u8], &[u8]), rows: &mut Vec<Ranked>) {
+        let place = rows.partition_point(|row| (&*row.rank, &*row.run) <= (rank, run));
+        if place < self.count {
+            rows.truncate(self.count - 1);
+            rows.insert(place, Ranked { rank: rank.into(), run: run.into() });
+        }
+    }
+}
+
+impl Fold<RowsMedium> for TopN {
+    /// The best first.
+    type Value = Vec<Ranked>;
+
+    #[inline]
+    fn absorb(&self, record: &KeyedRecord<'_>, rows: &mut Vec<Ranked>) -> bool {
+        let mut run = record.value();
+        let Some(rank) = take_block(&mut run) else { return false };
+        self.add((rank, run), rows);
+        true
+    }
+
+    fn fold(&self, (): (), record: &KeyedRecord<'_>, rows: &mut Vec<Ranked>) -> Result<(), TaskError> {
+        if self.absorb(record, rows) { Ok(()) } else { Err(self.best.malformed()) }
+    }
+
+    fn merge(&self, (): (), rows: &mut Vec<Ranked>, later: &Vec<Ranked>) -> Result<(), TaskError> {
+        later.iter().for_each(|row| self.add((&row.rank, &row.run), rows));
+        Ok(())
+    }
+
+    fn emit(
+        &mut self,
+        window: Window,
+        _: &[u8],
+        rows: &mut Vec<Ranked>,
+        flow: &mut Flow<'_, '_>,
+    ) -> Result<(), TaskError> {
+        let time_ms = if window.max_ms() == END_OF_TIME_MS { NO_TIMESTAMP } else { window.max_ms() };
+        rows.iter().try_for_each(|row| self.best.add([&row.run], time_ms, flow))
+    }
+
+    fn emit_so_far(&mut self, _: &[u8], _: &Vec<Ranked>, _: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        Err(TaskError::Config("the best rows of windows were given none".into()))
+    }
+
+    fn hand_on(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        self.best.hand_on(flow)
+    }
+
+    fn write(&self, (): (), _: &[u8], rows: &Vec<Ranked>, out: &mut Vec<u8>) -> Result<(), TaskError> {
+        put_varint(out, rows.len() as u64);
+        for row in rows {
+            put_block(out, &row.rank);
+            put_block(out, &row.run);
+        }
+        Ok(())
+    }
+
+    fn read(&self, (): (), input: &mut Input<'_>) -> Result<Vec<Ranked>, TaskError> {
+        let count = input.varint()?;
+        (0..count).map(|_| Ok(Ranked { rank: input.block()?.into(), run: input.block()?.into() })).collect()
+    }
+
+    /// What was to leave has left with its batch.
+    fn snapshot(&mut self, (): (), _: &mut Snapshot<'_>) -> Result<(), TaskError> {
+        Ok(())
+    }
+
+    fn record<'m>(&self, _: &KeyedRecord<'_>, _: &Flow<'_, 'm>) -> Result<RowRecord, TaskError> {
+        Err(TaskError::Config("late rows have no side output".into()))
+    }
+
+    fn without_timestamp(&self, (): (), _: &KeyedRecord<'_>) -> TaskError {
+        self.best.info().failed("ValueError", "rows have no event time, which these windows go by", None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_schema::{DataType, Field, Schema};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn top(count: usize) -> TopN {
+        let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int8, false)]));
+        TopN::new(schema, count, OperatorInfo { operator: "top_n".into(), subtask: 0, parallelism: 1 }).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn the_best_stay_whatever_the_order_and_however_they_are_cut(
+            rows in proptest::collection::vec((0u8..5, any::<u8>()), 0..40),
+            count in 1usize..6,
+            cut in 0usize..40,
+        ) {
+            let top = top(count);
+            let of = |rows: &[(u8, u8)]| {
+                let mut best = Vec::new();
+                rows.iter().for_each(|(rank, run)| top.add((&[*rank], &[*run]), &mut best));
+                best
+            };
+            let (one, other) = rows.split_at(cut.min(rows.len()));
+            let mut merged = of(other);
+            Fold::<RowsMedium>::merge(&top, (), &mut merged, &of(one)).unwrap();
+            let mut sorted = rows.clone();
+            sorted.sort_unstable();
+            sorted.truncate(count);
+            let shown: Vec<_> = merged.iter().map(|row| (row.rank[0], row.run[0])).collect();
+            prop_assert_eq!(&shown, &sorted);
+            prop_assert_eq!(of(&rows), merged);
+        }
+    }
+}

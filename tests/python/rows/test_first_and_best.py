@@ -1,0 +1,184 @@
+"""The first rows of keys and the best of windows: beside a loop over all, whatever parallelism, workers and batches."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import flownet as fn
+from flownet.errors import PlanError, RestoreError
+
+from .halves import ROWS, FailsOnce, Half, stop_on_the_way
+
+Row = dict[str, Any]
+
+SCHEMA = pa.schema([("key", pa.int64()), ("ms", pa.int64()), ("price", pa.float64()), ("tags", pa.list_(pa.string()))])
+prices = st.none() | st.floats(-9, 9, width=16) | st.just(float("inf"))
+keys = st.sampled_from([0, 1, -70, None])
+# One row a time: of two of one time their bytes would say which is better.
+rows_of_one_time = st.dictionaries(
+    st.integers(0, 900), st.tuples(keys, prices, st.lists(st.text(max_size=3), max_size=2))
+)
+anywhere = st.fixed_dictionaries({"parallelism": st.integers(1, 4), "batch": st.sampled_from([1, 7, 100])})
+several = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def best(
+    rows: list[Row], window: Any, count: int, descending: bool, *, parallelism: int = 1, batch: int = 7
+) -> list[Row]:
+    env = fn.Environment(parallelism=parallelism)
+    reader = pa.Table.from_pylist(rows, schema=SCHEMA).to_reader(max_chunksize=batch)
+    keyed = env.from_arrow(reader, event_time="ms", delay="10s").key_by("key")
+    collected = keyed.window(window).top_n(count, "price", descending=descending).collect()
+    env.execute(workers=0)
+    return collected.to_arrow().to_pylist()
+
+
+def starts(window: Any, ms: int) -> list[int]:
+    if isinstance(window, fn.EndOfInput):
+        return [0]
+    slide = window.slide_ms if isinstance(window, fn.Sliding) else window.size_ms
+    return [at for at in range(-1000, 1000, slide) if at <= ms < at + window.size_ms]
+
+
+@several
+@given(
+    rows_of_one_time,
+    st.sampled_from([fn.Tumbling("100ms"), fn.Sliding("200ms", "100ms"), fn.EndOfInput()]),
+    st.integers(1, 4),
+    st.booleans(),
+    anywhere,
+)
+def test_the_best_rows_of_windows(
+    drawn: dict[int, Any], window: Any, count: int, descending: bool, told: dict[str, int]
+) -> None:
+    rows = [{"key": key, "ms": ms, "price": price, "tags": tags} for ms, (key, price, tags) in drawn.items()]
+    windows: dict[tuple[int, int | None], list[Row]] = {}
+    for row in rows:
+        for start in starts(window, row["ms"]):
+            windows.setdefault((start, row["key"]), []).append(row)
+    expected = []
+    for in_window in windows.values():
+        sign = -1 if descending else 1
+        in_window.sort(key=lambda row: (row["price"] is None, sign * (row["price"] or 0), row["ms"]))
+        expected += in_window[:count]
+    found = best(rows, window, count, descending, **told)
+    assert sorted(map(repr, found)) == sorted(map(repr, expected))
+    if isinstance(window, fn.EndOfInput):
+        # Of a key the best comes first.
+        for key in {row["key"] for row in rows}:
+            assert [row for row in found if row["key"] == key] == windows[0, key][:count]
+
+
+def test_the_best_rows_have_the_time_of_their_window() -> None:
+    env = fn.Environment(parallelism=2)
+    table = pa.table({"item": ["a", "b", "a"], "ms": [100, 900, 1_100], "price": ["low", "mid", "up"]})
+    best = env.from_arrow(table, event_time="ms").key_by("item").window(fn.Tumbling("1s")).top_n(1, "price")
+    counts = best.key_by("price").window(fn.Tumbling("1s")).agg(n=fn.count()).collect()
+    env.execute()
+    found = {(row["price"], row["window_start"].timestamp()) for row in counts.to_arrow().to_pylist()}
+    assert found == {("low", 0.0), ("mid", 0.0), ("up", 1.0)}
+
+
+def rows_by_half(
+    tmp_path: Path, parallelism: int = 2, pause_s: float = 0.005, **told: Any
+) -> tuple[fn.Environment, fn.KeyedRows]:
+    told = {"interval": "50ms", "storage": tmp_path / "checkpoints", **told}
+    env = fn.Environment(parallelism=parallelism, buffer_timeout="5ms", restart="fixed:3:10ms", max_parallelism=128)
+    env.enable_checkpointing(**told)
+    source = env.from_arrow(Half(pause_s), schema={"key": "int64", "ms": "int64", "n": "int64"}).set_parallelism(2)
+    timed = source.uid("numbers").assign_timestamps("ms", delay="10ms").map_batches(FailsOnce(tmp_path))
+    return env, timed.set_parallelism(2).with_columns(third=fn.col("n") // 3).key_by("third")
+
+
+@pytest.mark.parametrize("told", [{}, {"unaligned": True}], ids=["aligned", "unaligned"])
+def test_a_key_passes_once_behind_a_restart(told: dict[str, Any], tmp_path: Path) -> None:
+    env, keyed = rows_by_half(tmp_path, **told)
+    keyed.deduplicate().select("third").write_csv(tmp_path / "out", header=False)
+    result = env.execute(workers=2 if told else 0)
+    assert result.restarted == 1
+    lines = [line for file in (tmp_path / "out").iterdir() for line in file.read_text().split()]
+    assert sorted(map(int, lines)) == list(range((ROWS + 2) // 3))
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_what_was_seen_goes_on_with_another_parallelism(parallelism: int, tmp_path: Path) -> None:
+    (tmp_path / "failed").touch()
+    env, keyed = rows_by_half(tmp_path, pause_s=0.1)
+    keyed.deduplicate().uid("first").select("third").collect()
+    keyed.window(fn.Tumbling("6s")).top_n(2, "n", descending=False).uid("best").collect()
+    stop_on_the_way(env)
+    env, keyed = rows_by_half(tmp_path, parallelism)
+    first = keyed.deduplicate().uid("first").select("third").collect()
+    best = keyed.window(fn.Tumbling("6s")).top_n(2, "n", descending=False).uid("best").collect()
+    assert env.execute().resumed_from is not None
+    found = first.to_arrow()["third"].to_pylist()
+    assert len(set(found)) == len(found) < (ROWS + 2) // 3
+    # The window that was open has what had come to it.
+    by_key: dict[int, list[int]] = {}
+    for row in best.to_arrow().to_pylist():
+        by_key.setdefault(row["third"], []).append(row["n"])
+    assert all(sorted(numbers) == [3 * key, 3 * key + 1][: len(numbers)] for key, numbers in by_key.items())
+    assert len(by_key) > ROWS // 6
+
+
+def test_other_ranks_are_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "failed").touch()
+    env, keyed = rows_by_half(tmp_path, pause_s=0.1)
+    keyed.window(fn.EndOfInput()).top_n(2, "n").uid("best").collect()
+    stop_on_the_way(env, checkpoints=1)
+    env, keyed = rows_by_half(tmp_path)
+    keyed.window(fn.EndOfInput()).top_n(2, "ms").uid("best").collect()
+    with pytest.raises(RestoreError, match="top_n of 2 by n descending of .*top_n of 2 by ms descending of"):
+        env.execute()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_first_of_many_keys_with_little_memory(workers: int) -> None:
+    env = fn.Environment(
+        parallelism=3, state_backend="disk", state_memory="1MiB", network_memory="1MiB", segment_size="4KiB"
+    )
+    numbers = [n % 50_000 for n in range(150_000)]
+    table = pa.table({"key": pa.array(numbers), "text": [f"text {n}" for n in numbers]})
+    first = env.from_arrow(table.to_reader(max_chunksize=1_000)).key_by("key").deduplicate().collect()
+    env.execute(workers=workers)
+    found = first.to_arrow().to_pylist()
+    assert sorted(row["key"] for row in found) == list(range(50_000))
+    assert all(row["text"] == f"text {row['key']}" for row in found)
+
+
+def test_a_missing_key_is_a_key() -> None:
+    env = fn.Environment()
+    rows = env.from_arrow(pa.table({"a": pa.array([None, 1, None], pa.int64()), "b": [1, 1, 1]}))
+    found = rows.key_by("a", "b").deduplicate().collect()
+    env.execute()
+    assert found.to_arrow().to_pylist() == [{"a": None, "b": 1}, {"a": 1, "b": 1}]
+
+
+def test_a_key_is_forgotten_after_a_time() -> None:
+    schema = pa.schema([("key", pa.int64()), ("n", pa.int64())])
+
+    def batches() -> Any:
+        for n in range(4):
+            yield pa.record_batch({"key": [1], "n": [n]}, schema=schema)
+            time.sleep(0.1 if n % 2 == 0 else 2.0)
+
+    env = fn.Environment(buffer_timeout="0ms")
+    reader = pa.RecordBatchReader.from_batches(schema, batches())
+    found = env.from_arrow(reader).key_by("key").deduplicate(ttl="1s").collect()
+    env.execute(workers=0)
+    assert found.to_arrow()["n"].to_pylist() == [0, 2]
+
+
+def test_what_cannot_be_ranked_is_refused_where_it_is_written() -> None:
+    windows = fn.Environment().from_arrow(pa.table({"a": [1], "b": ["x"]})).key_by("a").window(fn.EndOfInput())
+    with pytest.raises(PlanError, match="top_n: there is no column 'c'; there are 'a', 'b'"):
+        windows.top_n(1, "c")
+    with pytest.raises(PlanError, match=r"top_n\(0\): must be a number of records, at least 1"):
+        windows.top_n(0, "b")
