@@ -15,6 +15,10 @@ runs from `execute()` to its end, the start of the job included. CPU time is tha
 ``objects``    as ``windows`` by a stream of tuples, of a twentieth of the rows
 ``files``      as ``windows``, from Parquet files to Parquet files
 ``lazy``       the same by a lazy frame of polars
+``many``       as ``windows``, of a fifth of the rows, each with a key of its own
+``as_of``      a tenth of the rows, each with the newest of a tenth as many others of its key before it
+``asof``       the same by polars, of the finished tables
+``tuples``     the same by streams of tuples, of a twentieth of the rows
 """
 
 from __future__ import annotations
@@ -42,8 +46,11 @@ SUBTASKS = 2
 ROWS_A_MS = 10_000
 CALL_ROWS = 8192
 OBJECTS_OF = 20
+MANY_OF = 5
+JOINED_OF = 10
 WORKERS_TIMES = 5
 Result = dict[str, float]
+Tuples = list[tuple[Any, ...]]
 
 
 def table(rows: int, subtask: int) -> pa.Table:
@@ -143,12 +150,43 @@ def job(describe: Callable[[fn.Environment], object], workers: int = 0) -> Calla
     return lambda: env.execute(workers=workers)
 
 
-def as_objects(env: fn.Environment, parts: list[list[tuple[int, ...]]]) -> object:
+def as_of(env: fn.Environment, left: Parts, right: Parts) -> object:
+    """Join rows with the newest before them, and bring almost nothing home."""
+    versions = right.rows(env, "ms").select("key", rate=fn.col("price")).key_by("key")
+    joined = left.rows(env, "ms").key_by("key").as_of_join(versions).select(worth=fn.col("rate") * fn.col("size"))
+    total = joined.with_columns(one=fn.lit(1)).key_by("one").window(fn.EndOfInput())
+    return total.agg(n=fn.count(), worth=fn.sum("worth")).collect()
+
+
+def as_of_tuples(env: fn.Environment, left: list[Tuples], right: list[Tuples]) -> object:
+    """Do the same with tuples."""
+    strategy = fn.WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(1)
+
+    def keyed(of: list[Tuples]) -> fn.KeyedStream[Any, tuple[Any, ...]]:
+        source = env.from_iterable(lambda subtask, _: of[subtask])
+        return source.assign_timestamps_and_watermarks(strategy).key_by(0)
+
+    worth = keyed(left).as_of_join(keyed(right)).process(lambda one, other: (1, one[2] * other[3]))
+    return worth.key_by(0).window(fn.EndOfInput()).sum(1).collect()
+
+
+def of_polars_as_of(left: pl.DataFrame, right: pl.DataFrame) -> object:
+    """Do the same in one call."""
+    joined = left.join_asof(right.select("key", "ms", rate="price"), on="ms", by="key", check_sortedness=False)
+    return joined.drop_nulls("rate").select((pl.col("rate") * pl.col("size")).sum())
+
+
+def as_objects(env: fn.Environment, parts: list[Tuples]) -> object:
     """Sum tuples by key and window."""
     source = env.from_iterable(lambda subtask, _: parts[subtask])
     strategy = fn.WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(1)
     keyed = source.assign_timestamps_and_watermarks(strategy).key_by(0)
     return keyed.window(fn.Tumbling("1s")).sum(2).collect()
+
+
+def tuples(tables: list[pa.Table], most: int) -> list[Tuples]:
+    """Make tuples of the first rows of the tables, so many of all together."""
+    return [list(zip(*(column.to_pylist() for column in of[: most // len(tables)]), strict=True)) for of in tables]
 
 
 def of_polars(frame: Any) -> Any:
@@ -168,9 +206,18 @@ def round_of(options: argparse.Namespace) -> list[tuple[str, int, Callable[[], o
     tables = [table(rows, subtask) for subtask in range(SUBTASKS)]
     parts, text = Parts(tables), Parts([lines(rows, subtask) for subtask in range(SUBTASKS)])
     frame = pl.DataFrame(pa.concat_tables(tables))
-    few = [
-        list(zip(*(column.to_pylist() for column in of[: rows // OBJECTS_OF // SUBTASKS]), strict=True))
-        for of in tables
+    few = tuples(tables, rows // OBJECTS_OF)
+    # Each fraction of a stream goes over the same time.
+    joined, versions = (
+        [of.take(np.arange(0, of.num_rows, step)) for of in tables] for step in (JOINED_OF, JOINED_OF**2)
+    )
+    joined_frame, versions_frame = (pl.DataFrame(pa.concat_tables(of)).sort("ms") for of in (joined, versions))
+    of_joined = [tuples([of.take(np.arange(0, of.num_rows, 2)) for of in both], rows) for both in (joined, versions)]
+    own = [
+        of.slice(0, of.num_rows // MANY_OF).set_column(
+            0, "key", [np.arange(of.num_rows // MANY_OF) * SUBTASKS + subtask]
+        )
+        for subtask, of in enumerate(tables)
     ]
     folder = Path(options.folder)
     for subtask, of in enumerate(tables):
@@ -203,6 +250,10 @@ def round_of(options: argparse.Namespace) -> list[tuple[str, int, Callable[[], o
         ("objects", rows // OBJECTS_OF, lambda: job(lambda env: as_objects(env, few))),
         ("files", rows, lambda: job(files)),
         ("lazy", rows, lambda: lambda: of_files(folder)),
+        ("many", rows // MANY_OF, lambda: job(lambda env: by_window(Parts(own).rows(env, "ms"), second))),
+        ("as_of", rows // JOINED_OF, lambda: job(lambda env: as_of(env, Parts(joined), Parts(versions)))),
+        ("asof", rows // JOINED_OF, lambda: lambda: of_polars_as_of(joined_frame, versions_frame)),
+        ("tuples", rows // JOINED_OF // 2, lambda: job(lambda env: as_of_tuples(env, *of_joined))),
     ]
     return [(name, count, make()) for name, count, make in jobs if not options.only or name in options.only]
 
@@ -212,6 +263,8 @@ RATIOS = {
     "batches / alone": ("batches", "alone"),
     "windows / objects": ("windows", "objects"),
     "files / lazy": ("files", "lazy"),
+    "as_of / asof": ("as_of", "asof"),
+    "as_of / tuples": ("as_of", "tuples"),
 }
 
 

@@ -195,15 +195,19 @@ class KeyedRows:
         >>> pairs.to_arrow().to_pylist()
         [{'user': 'ann', 'page': 1, 'city': 'Rome'}, {'user': 'ann', 'page': 1, 'city': 'Oslo'}]
         """
-        known = _known_window("join", window)
-        origins = self._rows._origins + (other._rows._origins if isinstance(other, KeyedRows) else ())
-        return self._joined("join", other, {"window": {"window": _planned_window(known, origins)}}, suffix)
+        known, second = _known_window("join", window), _keyed_rows("join", other)
+        of_both = _planned_window(known, (*self._rows._origins, *second._rows._origins))
+        return self._joined("join", second, {"window": {"window": of_both}}, suffix)
 
     def _joined(self, method: str, other: object, by: dict[str, dict[str, Any]], suffix: str) -> Rows:
-        if not isinstance(other, KeyedRows):
-            raise PlanError(f"{method}() takes rows by key, other.key_by(...), not {kind_of(other)}")
-        node, schema = joined(method, (self, other), by, suffix)
+        node, schema = joined(method, (self, _keyed_rows(method, other)), by, suffix)
         return Rows(self._rows._env, (Origin(node),), schema)
+
+
+def _keyed_rows(method: str, given: object) -> KeyedRows:
+    if not isinstance(given, KeyedRows):
+        raise PlanError(f"{method}() takes rows by key, other.key_by(...), not {kind_of(given)}")
+    return given
 
 
 class WindowedRows:

@@ -37,7 +37,8 @@ def best(
     keyed = env.from_arrow(reader, event_time="ms", delay="10s").key_by("key")
     collected = keyed.window(window).top_n(count, "price", descending=descending).collect()
     env.execute(workers=0)
-    return collected.to_arrow().to_pylist()
+    found: list[Row] = collected.to_arrow().to_pylist()
+    return found
 
 
 def starts(window: Any, ms: int) -> list[int]:

@@ -1,5 +1,6 @@
 //! Behind the exchange: what the parts of a key come to, whatever puts them together: windows, sessions, or all so far.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use arrow_array::builder::TimestampMillisecondBuilder;
@@ -12,6 +13,7 @@ use flownet_runtime::snapshot::{Input, Snapshot, put_block};
 use flownet_runtime::spec::WindowSpec;
 use flownet_runtime::time::{END_OF_TIME_MS, NO_TIMESTAMP};
 use flownet_runtime::window::{TriggerResult, Window};
+use smallvec::SmallVec;
 
 use super::cell::{put_rows, take_rows};
 use super::function::{Aggregate, Aggregation, AggregationError};
@@ -21,13 +23,21 @@ use crate::batch::RowBatch;
 use crate::lane::ColumnBuilder;
 use crate::medium::{BATCH_ROWS, Flow, OperatorInfo, RowRecord, RowsMedium};
 
-/// Puts parts together. A value is a part's value: how many rows, and a cell for each aggregate; nothing before the first.
+/// Puts parts together. A value is a part's value: how many rows, and a cell for each aggregate.
 pub(crate) struct AggregateFold {
     aggregates: Vec<Aggregation>,
     schema: SchemaRef,
     results: Results,
+    /// What two values come to, while it is written; kept for its allocation.
+    merged: RefCell<Vec<u8>>,
     info: OperatorInfo,
 }
+
+/// A part's value; nothing before the first. Short ones, as those of a few numbers are, lie in place: finding one touches
+/// no other memory than its key does.
+pub(crate) type Value = SmallVec<[u8; SHORT_BYTES]>;
+
+const SHORT_BYTES: usize = 24;
 
 /// Results that wait to be handed on.
 struct Results {
@@ -58,27 +68,31 @@ impl AggregateFold {
             values: aggregates.iter().map(|aggregate| ColumnBuilder::new(aggregate.field().data_type())).collect(),
             times: Vec::new(),
         };
-        Ok(Self { aggregates, schema, results, info })
+        Ok(Self { aggregates, schema, results, merged: RefCell::default(), info })
     }
 
-    /// What two values come to; none: one of them is none.
-    fn merged(&self, mut one: &[u8], mut later: &[u8]) -> Option<Vec<u8>> {
-        let mut out = Vec::with_capacity(one.len().max(later.len()) + 2);
-        put_rows(&mut out, take_rows(&mut one)?.saturating_add(take_rows(&mut later)?));
-        for aggregate in &self.aggregates {
-            aggregate.one().merge(&mut one, &mut later, &mut out)?;
+    /// Whether it was added; else one of the two is none, and `value` is as it was.
+    fn add(&self, value: &mut Value, later: &[u8]) -> bool {
+        if value.is_empty() {
+            value.extend_from_slice(later);
+            return true;
         }
-        (one.is_empty() && later.is_empty()).then_some(out)
-    }
-
-    /// Whether it was added.
-    fn add(&self, value: &mut Vec<u8>, later: &[u8]) -> bool {
-        let merged = if value.is_empty() { Some(later.to_vec()) } else { self.merged(value, later) };
-        let is_added = merged.is_some();
-        if let Some(merged) = merged {
-            *value = merged;
+        let mut merged = self.merged.borrow_mut();
+        merged.clear();
+        let is_added = self.merge_into(&mut merged, value, later).is_some();
+        if is_added {
+            value.clear();
+            value.extend_from_slice(&merged);
         }
         is_added
+    }
+
+    fn merge_into(&self, out: &mut Vec<u8>, mut one: &[u8], mut later: &[u8]) -> Option<()> {
+        put_rows(out, take_rows(&mut one)?.saturating_add(take_rows(&mut later)?));
+        for aggregate in &self.aggregates {
+            aggregate.one().merge(&mut one, &mut later, out)?;
+        }
+        (one.is_empty() && later.is_empty()).then_some(())
     }
 
     #[cold]
@@ -135,18 +149,18 @@ impl Results {
 }
 
 impl Fold<RowsMedium> for AggregateFold {
-    type Value = Vec<u8>;
+    type Value = Value;
 
     #[inline]
-    fn absorb(&self, record: &KeyedRecord<'_>, value: &mut Vec<u8>) -> bool {
+    fn absorb(&self, record: &KeyedRecord<'_>, value: &mut Value) -> bool {
         self.add(value, record.value())
     }
 
-    fn fold(&self, (): (), record: &KeyedRecord<'_>, value: &mut Vec<u8>) -> Result<(), TaskError> {
+    fn fold(&self, (): (), record: &KeyedRecord<'_>, value: &mut Value) -> Result<(), TaskError> {
         if self.add(value, record.value()) { Ok(()) } else { Err(self.malformed("part of an aggregate")) }
     }
 
-    fn merge(&self, (): (), value: &mut Vec<u8>, later: &Vec<u8>) -> Result<(), TaskError> {
+    fn merge(&self, (): (), value: &mut Value, later: &Value) -> Result<(), TaskError> {
         if later.is_empty() || self.add(value, later) { Ok(()) } else { Err(self.malformed("part of an aggregate")) }
     }
 
@@ -154,14 +168,14 @@ impl Fold<RowsMedium> for AggregateFold {
         &mut self,
         window: Window,
         key: &[u8],
-        value: &mut Vec<u8>,
+        value: &mut Value,
         flow: &mut Flow<'_, '_>,
     ) -> Result<(), TaskError> {
         self.append(Some(window), key, value, window.max_ms())?;
         if self.results.times.len() < BATCH_ROWS { Ok(()) } else { self.give(flow) }
     }
 
-    fn emit_so_far(&mut self, key: &[u8], value: &Vec<u8>, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    fn emit_so_far(&mut self, key: &[u8], value: &Value, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
         self.append(None, key, value, NO_TIMESTAMP)?;
         if self.results.times.len() < BATCH_ROWS { Ok(()) } else { self.give(flow) }
     }
@@ -170,13 +184,13 @@ impl Fold<RowsMedium> for AggregateFold {
         if self.results.times.is_empty() { Ok(()) } else { self.give(flow) }
     }
 
-    fn write(&self, (): (), _: &[u8], value: &Vec<u8>, out: &mut Vec<u8>) -> Result<(), TaskError> {
+    fn write(&self, (): (), _: &[u8], value: &Value, out: &mut Vec<u8>) -> Result<(), TaskError> {
         put_block(out, value);
         Ok(())
     }
 
-    fn read(&self, (): (), input: &mut Input<'_>) -> Result<Vec<u8>, TaskError> {
-        Ok(input.block()?.to_vec())
+    fn read(&self, (): (), input: &mut Input<'_>) -> Result<Value, TaskError> {
+        Ok(Value::from_slice(input.block()?))
     }
 
     /// What it keeps beside the values has left with its batch.
@@ -323,15 +337,15 @@ mod tests {
     }
 
     /// What values come to, by key, behind the exchange.
-    fn put_together(fold: &AggregateFold, parts: Vec<crate::parts::Parts>) -> Vec<(Vec<u8>, Vec<u8>)> {
-        let mut values = std::collections::BTreeMap::<Vec<u8>, Vec<u8>>::new();
+    fn put_together(fold: &AggregateFold, parts: Vec<crate::parts::Parts>) -> Vec<(Vec<u8>, Value)> {
+        let mut values = std::collections::BTreeMap::<Vec<u8>, Value>::new();
         for part in parts.iter().flat_map(crate::parts::Parts::iter) {
             assert!(fold.add(values.entry(part.key.to_vec()).or_default(), part.value));
         }
         values.into_iter().collect()
     }
 
-    fn result(fold: &mut AggregateFold, values: &[(Vec<u8>, Vec<u8>)]) -> RecordBatch {
+    fn result(fold: &mut AggregateFold, values: &[(Vec<u8>, Value)]) -> RecordBatch {
         for (key, value) in values {
             fold.append(None, key, value, NO_TIMESTAMP).unwrap();
         }
@@ -377,7 +391,7 @@ mod tests {
         #[test]
         fn any_bytes_are_a_part_or_an_error(key: Vec<u8>, one: Vec<u8>, other: Vec<u8>) {
             let mut fold = fold();
-            let mut value = Vec::new();
+            let mut value = Value::new();
             let _ = (fold.add(&mut value, &one), fold.add(&mut value, &other));
             let _ = fold.append(None, &key, &value, NO_TIMESTAMP);
         }
@@ -394,7 +408,7 @@ mod tests {
                 let mut changed = part.value.to_vec();
                 let at = at % changed.len();
                 changed[at] = to;
-                let mut value = part.value.to_vec();
+                let mut value = Value::from_slice(part.value);
                 let _ = fold.add(&mut value, &changed);
                 let _ = fold.append(None, part.key, &changed, NO_TIMESTAMP);
             }

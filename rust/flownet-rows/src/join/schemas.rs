@@ -189,17 +189,20 @@ mod tests {
 
     #[test]
     fn keys_that_are_never_equal_and_names_that_come_twice_are_refused() {
-        let (text, number) = (("a", DataType::Utf8), ("a", DataType::UInt8));
-        let error = joined(&[text.clone()], &[number.clone()], (&["a"], &["a"]), false).unwrap_err();
+        let [text, number, two] = [
+            vec![("a", DataType::Utf8)],
+            vec![("a", DataType::UInt8)],
+            vec![("a", DataType::Utf8), ("b", DataType::Utf8)],
+        ];
+        let error = joined(&text, &number, (&["a"], &["a"]), false).unwrap_err();
         assert!(error.contains("'a' is of type utf8 and 'a' of type uint8, which are never equal"), "{error}");
-        let error = joined(&[text.clone(), ("b", DataType::Utf8)], &[text.clone()], (&["a", "b"], &["a"]), false);
-        assert!(error.unwrap_err().contains("2 and 1 columns"));
-        let error = joined(&[text.clone()], &[text.clone()], (&["a"], &["z"]), false).unwrap_err();
+        let error = joined(&two, &text, (&["a", "b"], &["a"]), false).unwrap_err();
+        assert!(error.contains("2 and 1 columns"), "{error}");
+        let error = joined(&text, &text, (&["a"], &["z"]), false).unwrap_err();
         assert_eq!(error, "key_by: there is no column 'z'; there are 'a'");
-        let (b, b_right) = (("b", DataType::Utf8), ("b_right", DataType::Utf8));
-        let error = joined(&[text.clone(), b.clone()], &[text, b_right, b], (&["a"], &["a"]), false).unwrap_err();
+        let three = [("a", DataType::Utf8), ("b_right", DataType::Utf8), ("b", DataType::Utf8)];
+        let error = joined(&two, &three, (&["a"], &["a"]), false).unwrap_err();
         assert!(error.contains("are called 'b_right'"), "{error}");
-        let float = ("a", DataType::Float32);
-        assert!(joined(&[number], &[float], (&["a"], &["a"]), false).is_ok(), "1 is 1.0");
+        assert!(joined(&number, &[("a", DataType::Float32)], (&["a"], &["a"]), false).is_ok(), "1 is 1.0");
     }
 }

@@ -223,11 +223,12 @@ fn give_out<M: Medium, F: Fold<M>>(
         if number.is_multiple_of(BREATH_RECORDS) {
             flow.breathe();
         }
-        if has_fired(window, time, &key) {
+        let key = key.as_slice();
+        if has_fired(window, time, key) {
             continue;
         }
         let (given, mut value) = held.into_parts();
-        fold.emit(window, given.as_deref().unwrap_or(&key), &mut value, flow)?;
+        fold.emit(window, given.as_deref().unwrap_or(key), &mut value, flow)?;
     }
     Ok(())
 }

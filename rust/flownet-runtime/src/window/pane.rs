@@ -137,16 +137,17 @@ impl<V> Pane<V> {
     /// which they came.
     pub(crate) fn ordered_entries(&self, base: Option<Base>) -> impl Iterator<Item = (&[u8], u32, &V)> {
         let is_wanted = |entry: &&PaneEntry<V>| base.is_none_or(|base| base.is_before(entry.touched.taken()));
-        let mut entries: Vec<_> = self.entries.iter().filter(is_wanted).collect();
-        entries.sort_unstable_by_key(|entry| entry.order);
-        entries.into_iter().map(|entry| (entry.key.as_slice(), entry.hash, &entry.value))
+        let entries = self.entries.iter().filter(is_wanted).map(|entry| (entry.order, entry));
+        in_order(entries.collect()).map(|entry| (entry.key.as_slice(), entry.hash, &entry.value))
     }
 
     /// Keys with their values, taken out in the order in which they came.
-    pub fn into_entries(self) -> impl Iterator<Item = (Box<[u8]>, V)> {
-        let mut entries: Vec<_> = self.entries.into_iter().collect();
-        entries.sort_unstable_by_key(|entry| entry.order);
-        entries.into_iter().map(|entry| (entry.key.into(), entry.value))
+    pub(crate) fn into_entries(self) -> impl Iterator<Item = (Key, V)> {
+        let mut entries: Vec<_> = self.entries.into_iter().map(Some).collect();
+        // Entries are large: only where they are is sorted.
+        let places = entries.iter().enumerate().filter_map(|(place, entry)| Some((entry.as_ref()?.order, place)));
+        let places = in_order(places.collect());
+        places.filter_map(move |place| entries[place].take()).map(|entry| (entry.key, entry.value))
     }
 
     /// Keys that lie on disk and not here.
@@ -163,4 +164,10 @@ impl<V> Pane<V> {
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
+}
+
+/// What has these orders, by them.
+fn in_order<T>(mut items: Vec<(u32, T)>) -> impl Iterator<Item = T> {
+    items.sort_unstable_by_key(|(order, _)| *order);
+    items.into_iter().map(|(_, item)| item)
 }

@@ -383,7 +383,7 @@ mod tests {
         });
         merged
             .into_entries()
-            .map(|(key, value)| (window.start_ms, String::from_utf8(key.into()).unwrap(), value))
+            .map(|(key, value)| (window.start_ms, String::from_utf8(key.as_slice().to_vec()).unwrap(), value))
             .collect()
     }
 
