@@ -47,7 +47,8 @@ class KeptEntry:
     time_ms: int | None
     """When the timer is due, the record was, or the value expires."""
     value: Any
-    """The value. Of `mean` the sum and the number of records; of files and splits of sources and sinks the bytes."""
+    """The value. Of `mean` the sum and the number of records; of files and splits of sources and sinks, and of
+    rows, the bytes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,8 @@ struct Reader<'a, 'py> {
     uid: &'a str,
     /// What its fold is called, where it is one.
     fold: &'a str,
+    /// What it keeps are rows, or made of rows: shown as bytes, as their columns are not known here.
+    is_of_rows: bool,
     from: Restored<'a>,
     range: KeyGroupRange,
     names: BTreeSet<&'a str>,
@@ -110,7 +112,9 @@ impl<'a, 'py> Reader<'a, 'py> {
         // Whoever reads a checkpoint trusts it as the job does that goes on from it.
         let classes = KnownClasses::new(Arc::clone(&table), Pickle::Allowed);
         let fold = operator.kind.strip_suffix(" of windows").unwrap_or(&operator.kind);
-        Self { py, uid: &operator.uid, fold, from, range, names, classes, table, entries }
+        let is_of_rows = is_of_rows(&operator.kind);
+        let fold = if is_of_rows { fold.split(" of ").next().unwrap_or(fold) } else { fold };
+        Self { py, uid: &operator.uid, fold, is_of_rows, from, range, names, classes, table, entries }
     }
 
     fn read_all(&self) -> Readable<()> {
@@ -142,6 +146,9 @@ impl<'a, 'py> Reader<'a, 'py> {
                     self.add(timers, "timer", Place { key: Some(&key), time_ms, ..Place::default() }, none)
                 })?,
                 "state" | "global_state" => self.each_value((name, name), |input| self.value(input))?,
+                "seen" => {
+                    self.each_value((name, "value"), |input| Ok(PyInt::new(self.py, input.signed()?).into_any()))?
+                }
                 _ => self.items(name)?,
             }
         }
@@ -217,7 +224,12 @@ impl<'a, 'py> Reader<'a, 'py> {
 
     /// The windows of each key.
     fn windows(&self, name: &str) -> Readable<()> {
-        let value = |input: &mut Input<'a>| Ok::<_, Unreadable>((Some(self.folded(input)?), self.option(input)?));
+        let value = |input: &mut Input<'a>| {
+            let value = self.folded(input)?;
+            // Windows of rows have no triggers that keep something.
+            let kept = if self.is_of_rows { None } else { self.option(input)? };
+            Ok::<_, Unreadable>((Some(value), kept))
+        };
         self.each_key(
             name,
             |input| WindowsOfKey::read(input, value),
@@ -249,6 +261,9 @@ impl<'a, 'py> Reader<'a, 'py> {
 
     /// The value of a fold, as it shows itself: that of a mean is the sum and how many there are.
     fn folded(&self, input: &mut Input<'_>) -> Readable<Bound<'py, PyAny>> {
+        if self.is_of_rows {
+            return self.folded_rows(input);
+        }
         let none = || self.py.None().into_bound(self.py);
         Ok(match self.fold {
             "count" => PyInt::new(self.py, input.varint()?).into_any(),
@@ -277,6 +292,27 @@ impl<'a, 'py> Reader<'a, 'py> {
         })
     }
 
+    fn folded_rows(&self, input: &mut Input<'_>) -> Readable<Bound<'py, PyAny>> {
+        Ok(match self.fold {
+            "agg" => self.bytes(input)?,
+            "join" => PyTuple::new(self.py, [self.bytes(input)?, self.bytes(input)?])?.into_any(),
+            "top_n" => {
+                let rows = PyList::empty(self.py);
+                for _ in 0..input.varint()? {
+                    // What it is ranked by.
+                    input.block()?;
+                    rows.append(self.bytes(input)?)?;
+                }
+                rows.into_any()
+            }
+            other => return Err(input.broken(format_args!("a fold of rows called {other}")).into()),
+        })
+    }
+
+    fn bytes(&self, input: &mut Input<'_>) -> Readable<Bound<'py, PyAny>> {
+        Ok(PyBytes::new(self.py, input.block()?).into_any())
+    }
+
     fn number(&self, input: &mut Input<'_>) -> Readable<Option<Bound<'py, PyAny>>> {
         take_number_object(self.py, input, |input| self.value(input))
     }
@@ -289,6 +325,9 @@ impl<'a, 'py> Reader<'a, 'py> {
     }
 
     fn value(&self, input: &mut Input<'_>) -> Readable<Bound<'py, PyAny>> {
+        if self.is_of_rows {
+            return self.bytes(input);
+        }
         Ok(decode(self.py, input.block()?, &self.classes)?)
     }
 
@@ -308,4 +347,10 @@ impl<'a, 'py> Reader<'a, 'py> {
         let Place { key, window, time_ms } = place;
         Ok(self.entries.append((self.uid, state, what, key, window, time_ms, value))?)
     }
+}
+
+/// Whether an operator of this kind keeps rows, or what they come to: it says of which columns, or what it makes of them.
+fn is_of_rows(kind: &str) -> bool {
+    const KINDS: [&str; 6] = ["partial agg", "agg", "interval_join", "as_of_join", "join", "top_n"];
+    kind.split_once(" of ").is_some_and(|(name, kept)| KINDS.contains(&name) && kept != "windows")
 }

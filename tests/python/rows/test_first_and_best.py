@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import flownet as fn
+from flownet import state
 from flownet.errors import PlanError, RestoreError
 
 from .halves import ROWS, FailsOnce, Half, stop_on_the_way
@@ -127,6 +128,27 @@ def test_what_was_seen_goes_on_with_another_parallelism(parallelism: int, tmp_pa
         by_key.setdefault(row["third"], []).append(row["n"])
     assert all(sorted(numbers) == [3 * key, 3 * key + 1][: len(numbers)] for key, numbers in by_key.items())
     assert len(by_key) > ROWS // 6
+
+
+def test_what_is_kept_of_rows_can_be_looked_at(tmp_path: Path) -> None:
+    (tmp_path / "failed").touch()
+    env, keyed = rows_by_half(tmp_path, pause_s=0.1)
+    keyed.deduplicate().uid("first").collect()
+    keyed.window(fn.EndOfInput()).top_n(2, "n").uid("best").collect()
+    keyed.window(fn.Session("6s")).agg(total=fn.sum("n")).uid("sums").collect()
+    keyed.interval_join(keyed, "0s", "1s").uid("near").collect()
+    keyed.join(keyed, fn.Tumbling("60s")).uid("both").collect()
+    stop_on_the_way(env, checkpoints=2)
+    found: dict[str, set[tuple[int, str]]] = {}
+    for entry in state.read(tmp_path / "checkpoints").entries():
+        if entry.key is not None and entry.what != "timer":
+            found.setdefault(entry.uid, set()).add((entry.key, type(entry.value).__name__))
+    keys = {key for key, _ in found["first"]}
+    assert keys == set(range(len(keys))) != set()
+    assert {kind for _, kind in found["first"]} == {"int"}
+    for uid, kind in {"best": "list", "sums": "bytes", "near": "bytes", "both": "tuple"}.items():
+        assert {kept for _, kept in found[uid]} == {kind}
+        assert {key for key, _ in found[uid]} <= keys
 
 
 def test_other_ranks_are_refused_by_name(tmp_path: Path) -> None:
