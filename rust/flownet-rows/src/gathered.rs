@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::{Schema, SchemaRef};
 use flownet_runtime::TaskError;
-use flownet_runtime::time::NO_TIMESTAMP;
+use flownet_runtime::time::{END_OF_TIME_MS, NO_TIMESTAMP};
 
 use crate::batch::RowBatch;
 use crate::layout::Layout;
@@ -22,6 +22,11 @@ pub(crate) struct Gathered<const SIDES: usize> {
     info: OperatorInfo,
 }
 
+/// Behind the end of all time nothing is told apart any more.
+pub(crate) fn time_of_result(time_ms: i64) -> i64 {
+    if time_ms == END_OF_TIME_MS { NO_TIMESTAMP } else { time_ms }
+}
+
 /// Rows of more bytes do not wait for others.
 const MOST_BYTES: usize = 4 << 20;
 
@@ -36,6 +41,11 @@ impl<const SIDES: usize> Gathered<SIDES> {
 
     /// Adds a row of this time, and hands on what there is if that is enough.
     pub(crate) fn add(&mut self, runs: [&[u8]; SIDES], time_ms: i64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        let time_ms = time_of_result(time_ms);
+        // A batch has times for all of its rows, or for none.
+        if self.times.first().is_some_and(|first_ms| (*first_ms == NO_TIMESTAMP) != (time_ms == NO_TIMESTAMP)) {
+            self.hand_on(flow)?;
+        }
         self.push(runs, time_ms).map_err(|error| self.info.malformed(&error))?;
         if self.times.len() < BATCH_ROWS && self.bytes < MOST_BYTES { Ok(()) } else { self.hand_on(flow) }
     }

@@ -184,6 +184,15 @@ def test_a_missing_key_is_a_key() -> None:
     assert found.to_arrow().to_pylist() == [{"a": None, "b": 1}, {"a": 1, "b": 1}]
 
 
+def test_rows_with_a_time_and_rows_without_one_pass_as_they_are() -> None:
+    env = fn.Environment()
+    timed = env.from_arrow(pa.table({"a": [1, 3]}), event_time="a")
+    mixed = timed.union(env.from_arrow(pa.table({"a": [2]}))).key_by("a").deduplicate()
+    found = mixed.collect()
+    env.execute()
+    assert sorted(found.to_arrow()["a"].to_pylist()) == [1, 2, 3]
+
+
 def test_a_key_is_forgotten_after_a_time() -> None:
     schema = pa.schema([("key", pa.int64()), ("n", pa.int64())])
 

@@ -242,6 +242,19 @@ def test_a_pair_has_a_time_and_goes_on() -> None:
     assert sorted((row["id"], row["n"], row["x"]) for row in rows.to_pylist()) == [(1, 1, 1), (1, 2, 8), (2, 1, 2)]
 
 
+def test_pairs_of_all_there_was_have_no_time() -> None:
+    env = fn.Environment()
+    table = pa.table({"id": [1, 2], "ms": [0, 900]})
+    left, right = (env.from_arrow(table, event_time="ms").key_by("id") for _ in range(2))
+    pairs = left.join(right, fn.EndOfInput())
+    counts = pairs.key_by("id").window(fn.EndOfInput()).agg(n=fn.count()).collect()
+    env.execute()
+    assert in_order(counts.to_arrow().to_pylist()) == [{"id": 1, "n": 1}, {"id": 2, "n": 1}]
+    pairs.key_by("id").window(fn.Tumbling("1s", time="event")).agg(n=fn.count()).collect()
+    with pytest.raises(OperatorError, match="rows have no event time, which these windows go by"):
+        env.execute()
+
+
 def test_joins_are_named_in_the_plan_and_show_their_columns() -> None:
     env = fn.Environment()
     left = env.from_arrow(pa.table({"a": [1], "b": ["x"]})).assign_timestamps("a").key_by("a")

@@ -11,7 +11,7 @@ use flownet_runtime::TaskError;
 use flownet_runtime::operator::{Asked, Calls, Fold, Found, KeyedRecord, TriggerCall};
 use flownet_runtime::snapshot::{Input, Snapshot, put_block};
 use flownet_runtime::spec::WindowSpec;
-use flownet_runtime::time::{END_OF_TIME_MS, NO_TIMESTAMP};
+use flownet_runtime::time::NO_TIMESTAMP;
 use flownet_runtime::window::{TriggerResult, Window};
 use smallvec::SmallVec;
 
@@ -20,6 +20,7 @@ use super::function::{Aggregate, Aggregation, AggregationError};
 use super::key::KeyBuilder;
 use super::{output_schema, shows_windows};
 use crate::batch::RowBatch;
+use crate::gathered::time_of_result;
 use crate::lane::ColumnBuilder;
 use crate::medium::{BATCH_ROWS, Flow, OperatorInfo, RowRecord, RowsMedium};
 
@@ -119,8 +120,7 @@ impl AggregateFold {
                 }
             }
         }
-        // Behind the end of all time nothing is told apart any more.
-        results.times.push(if time_ms == END_OF_TIME_MS { NO_TIMESTAMP } else { time_ms });
+        results.times.push(time_of_result(time_ms));
         Ok(())
     }
 

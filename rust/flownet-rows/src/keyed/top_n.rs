@@ -4,7 +4,6 @@ use arrow_schema::SchemaRef;
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::{Fold, KeyedRecord};
 use flownet_runtime::snapshot::{Input, Snapshot, put_block};
-use flownet_runtime::time::{END_OF_TIME_MS, NO_TIMESTAMP};
 use flownet_runtime::varint::put_varint;
 use flownet_runtime::window::Window;
 
@@ -71,8 +70,7 @@ impl Fold<RowsMedium> for TopN {
         rows: &mut Vec<Ranked>,
         flow: &mut Flow<'_, '_>,
     ) -> Result<(), TaskError> {
-        let time_ms = if window.max_ms() == END_OF_TIME_MS { NO_TIMESTAMP } else { window.max_ms() };
-        rows.iter().try_for_each(|row| self.best.add([&row.run], time_ms, flow))
+        rows.iter().try_for_each(|row| self.best.add([&row.run], window.max_ms(), flow))
     }
 
     fn emit_so_far(&mut self, _: &[u8], _: &Vec<Ranked>, _: &mut Flow<'_, '_>) -> Result<(), TaskError> {

@@ -52,10 +52,8 @@ impl History {
 
     /// Forgets the versions before the newest one at or before the watermark.
     fn let_go(&mut self, watermark_ms: i64) {
-        while let (Some(first_ms), Some(second_ms)) = (self.versions.time_of(0), self.versions.time_of(1))
-            && second_ms <= watermark_ms
-        {
-            self.versions.pop_until(first_ms);
+        while self.versions.time_of(1).is_some_and(|second_ms| second_ms <= watermark_ms) {
+            self.versions.drop_first();
         }
     }
 }
@@ -95,18 +93,18 @@ impl<P> AsOfJoin<P> {
         // Where it was asked for a later time, too, it is once more.
         history.asked_ms = None;
         for number in 1_usize.. {
-            let Some((at_ms, bytes)) = history.waiting.pop_until(watermark_ms) else { break };
+            let Some((at_ms, bytes)) = history.waiting.first_until(watermark_ms) else { break };
             if number.is_multiple_of(LOOK_RECORDS) {
                 flow.cancel().check()?;
             }
             let version = history.versions.newest(at_ms);
-            if version.is_none() && !self.keeps_unmatched {
-                continue;
+            if version.is_some() || self.keeps_unmatched {
+                let right = version.map(|version| self.pairing.met(version, flow)).transpose()?;
+                flow.timestamp_ms = at_ms;
+                let left = self.pairing.met(bytes, flow)?;
+                self.pairing.pair(left, right, flow)?;
             }
-            let right = version.map(|version| self.pairing.met(version, flow)).transpose()?;
-            flow.timestamp_ms = at_ms;
-            let left = self.pairing.met(&bytes, flow)?;
-            self.pairing.pair(left, right, flow)?;
+            history.waiting.drop_first();
         }
         history.let_go(watermark_ms);
         if history.waiting.is_empty() && history.versions.is_empty() {

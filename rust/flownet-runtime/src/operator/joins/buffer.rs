@@ -6,64 +6,106 @@ use crate::error::TaskError;
 use crate::snapshot::{Input, put_block, put_signed};
 use crate::varint::put_varint;
 
-/// Records in the order of their times; those of one time in the order in which they came.
-#[derive(Debug, Default, PartialEq, Eq)]
+/// Records in the order of their times; those of one time in the order in which they came. Their bytes lie side by side, so
+/// that a record costs no allocation of its own, and those that go out together are found together.
+#[derive(Debug, Default)]
 pub(super) struct Buffer {
-    records: VecDeque<(i64, Box<[u8]>)>,
+    records: VecDeque<Place>,
+    /// As they came, and among them those that are gone, until most are.
+    bytes: Vec<u8>,
+    /// Bytes of those that are gone.
+    gone: usize,
+}
+
+/// Room that an empty buffer keeps: records that come and go one by one cost no allocation.
+const KEPT_BYTES: usize = 64;
+
+/// Where a record lies.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    timestamp_ms: i64,
+    start: usize,
+    end: usize,
 }
 
 impl Buffer {
     /// Adds a record. One that is later than all others, as most are, costs no search.
     pub(super) fn insert(&mut self, timestamp_ms: i64, bytes: &[u8]) {
         let place = match self.records.back() {
-            Some((last_ms, _)) if *last_ms > timestamp_ms => self.behind(timestamp_ms),
+            Some(last) if last.timestamp_ms > timestamp_ms => self.behind(timestamp_ms),
             _ => self.records.len(),
         };
-        self.records.insert(place, (timestamp_ms, bytes.into()));
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        self.records.insert(place, Place { timestamp_ms, start, end: self.bytes.len() });
     }
 
     /// Those from one time to another, both included.
     pub(super) fn between(&self, from_ms: i64, to_ms: i64) -> impl Iterator<Item = (i64, &[u8])> {
         let end = self.behind(to_ms);
         // Bounds may be as far apart as one likes, but not the wrong way round.
-        let start = self.records.partition_point(|(at_ms, _)| *at_ms < from_ms).min(end);
-        self.records.range(start..end).map(|(at_ms, bytes)| (*at_ms, &**bytes))
+        let start = self.records.partition_point(|record| record.timestamp_ms < from_ms).min(end);
+        self.records.range(start..end).map(|record| (record.timestamp_ms, self.at(*record)))
     }
 
     /// All of them.
     pub(super) fn all(&self) -> impl Iterator<Item = (i64, &[u8])> {
-        self.records.iter().map(|(at_ms, bytes)| (*at_ms, &**bytes))
+        self.records.iter().map(|record| (record.timestamp_ms, self.at(*record)))
     }
 
     /// The last one that is not after this time.
     pub(super) fn newest(&self, timestamp_ms: i64) -> Option<&[u8]> {
         let place = self.behind(timestamp_ms).checked_sub(1)?;
-        Some(&self.records[place].1)
+        Some(self.at(self.records[place]))
     }
 
     /// The time of the one at this place.
     pub(super) fn time_of(&self, place: usize) -> Option<i64> {
-        self.records.get(place).map(|(at_ms, _)| *at_ms)
+        self.records.get(place).map(|record| record.timestamp_ms)
     }
 
-    /// Takes the first one out, if it is not after this time.
-    pub(super) fn pop_until(&mut self, timestamp_ms: i64) -> Option<(i64, Box<[u8]>)> {
-        if self.time_of(0)? > timestamp_ms {
-            return None;
-        }
-        let first = self.records.pop_front();
-        // What a burst has filled is given back.
+    /// The first one, if it is not after this time.
+    pub(super) fn first_until(&self, timestamp_ms: i64) -> Option<(i64, &[u8])> {
+        let first = *self.records.front().filter(|first| first.timestamp_ms <= timestamp_ms)?;
+        Some((first.timestamp_ms, self.at(first)))
+    }
+
+    /// Lets the first one go. What a burst has filled is given back.
+    pub(super) fn drop_first(&mut self) {
+        let Some(first) = self.records.pop_front() else { return };
         if self.records.len() < self.records.capacity() / 4 {
             self.records.shrink_to(self.records.len() * 2);
         }
-        first
+        self.gone += first.end - first.start;
+        if self.records.is_empty() {
+            self.bytes.clear();
+            self.bytes.shrink_to(KEPT_BYTES);
+            self.gone = 0;
+        } else if self.gone > self.bytes.len() / 2 {
+            self.compact();
+        }
+    }
+
+    fn at(&self, record: Place) -> &[u8] {
+        &self.bytes[record.start..record.end]
+    }
+
+    /// Moves what is there together. Half of the bytes at least are of what is gone: so each is moved once on average.
+    fn compact(&mut self) {
+        let mut bytes = Vec::with_capacity(2 * (self.bytes.len() - self.gone));
+        for record in &mut self.records {
+            let start = bytes.len();
+            bytes.extend_from_slice(&self.bytes[record.start..record.end]);
+            (record.start, record.end) = (start, bytes.len());
+        }
+        (self.bytes, self.gone) = (bytes, 0);
     }
 
     /// Writes all of them out: varint how many, and each: time: signed, record: block.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         put_varint(out, self.records.len() as u64);
-        for (timestamp_ms, bytes) in &self.records {
-            put_signed(out, *timestamp_ms);
+        for (timestamp_ms, bytes) in self.all() {
+            put_signed(out, timestamp_ms);
             put_block(out, bytes);
         }
     }
@@ -83,7 +125,7 @@ impl Buffer {
 
     /// The place behind all that are not after this time.
     fn behind(&self, timestamp_ms: i64) -> usize {
-        self.records.partition_point(|(at_ms, _)| *at_ms <= timestamp_ms)
+        self.records.partition_point(|record| record.timestamp_ms <= timestamp_ms)
     }
 }
 
@@ -93,29 +135,55 @@ mod tests {
 
     use super::*;
 
+    #[derive(Clone, Debug)]
+    enum Step {
+        Insert(i64, Vec<u8>),
+        DropUntil(i64),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let bytes = proptest::collection::vec(any::<u8>(), 0..9);
+        let insert = (-20i64..20, bytes).prop_map(|(at_ms, bytes)| Step::Insert(at_ms, bytes));
+        let step = prop_oneof![4 => insert, 1 => (-25i64..25).prop_map(Step::DropUntil)];
+        proptest::collection::vec(step, 0..80)
+    }
+
     proptest! {
         #[test]
         fn a_buffer_is_a_list_sorted_by_time(
-            times in proptest::collection::vec(-20i64..20, 0..60),
+            steps in steps(),
             (from_ms, to_ms, until_ms) in (-25i64..25, -25i64..25, -25i64..25),
         ) {
             let mut buffer = Buffer::default();
-            let mut model: Vec<(i64, u8)> = Vec::new();
-            for (number, at_ms) in (0u8..).zip(times) {
-                buffer.insert(at_ms, &[number]);
-                model.push((at_ms, number));
+            let mut model: Vec<(i64, Vec<u8>)> = Vec::new();
+            for step in steps {
+                match step {
+                    Step::Insert(at_ms, bytes) => {
+                        buffer.insert(at_ms, &bytes);
+                        model.push((at_ms, bytes));
+                        model.sort_by_key(|(at_ms, _)| *at_ms);
+                    }
+                    Step::DropUntil(until_ms) => {
+                        while let Some((at_ms, bytes)) = buffer.first_until(until_ms) {
+                            prop_assert_eq!((at_ms, bytes), (model[0].0, &*model[0].1));
+                            model.remove(0);
+                            buffer.drop_first();
+                        }
+                        prop_assert!(model.first().is_none_or(|(at_ms, _)| *at_ms > until_ms));
+                    }
+                }
+                let live: usize = model.iter().map(|(_, bytes)| bytes.len()).sum();
+                prop_assert_eq!(buffer.bytes.len() - buffer.gone, live);
+                prop_assert!(buffer.bytes.len() <= 2 * live + 1, "{} of {live}", buffer.bytes.len());
             }
-            model.sort_by_key(|(at_ms, _)| *at_ms);
-            let between: Vec<_> = buffer.between(from_ms, to_ms).map(|(at_ms, bytes)| (at_ms, bytes[0])).collect();
+            let model: Vec<_> = model.iter().map(|(at_ms, bytes)| (*at_ms, &**bytes)).collect();
+            let between: Vec<_> = buffer.between(from_ms, to_ms).collect();
             let expected: Vec<_> = model.iter().copied().filter(|(at_ms, _)| (from_ms..=to_ms).contains(at_ms)).collect();
             prop_assert_eq!(between, expected);
-            let newest = model.iter().rev().find(|(at_ms, _)| *at_ms <= until_ms).map(|(_, number)| *number);
-            prop_assert_eq!(buffer.newest(until_ms).map(|bytes| bytes[0]), newest);
-            while buffer.pop_until(until_ms).is_some() {}
-            model.retain(|(at_ms, _)| *at_ms > until_ms);
-            let left: Vec<_> = buffer.between(i64::MIN, i64::MAX).map(|(at_ms, bytes)| (at_ms, bytes[0])).collect();
+            let newest = model.iter().rev().find(|(at_ms, _)| *at_ms <= until_ms).map(|(_, bytes)| *bytes);
+            prop_assert_eq!(buffer.newest(until_ms), newest);
             prop_assert_eq!(buffer.time_of(0), model.first().map(|(at_ms, _)| *at_ms));
-            prop_assert_eq!((left, buffer.is_empty()), (model.clone(), model.is_empty()));
+            prop_assert_eq!(buffer.all().collect::<Vec<_>>(), model);
         }
     }
 
@@ -123,9 +191,12 @@ mod tests {
     fn a_buffer_that_empties_gives_its_memory_back() {
         let mut buffer = Buffer::default();
         for at_ms in 0..10_000 {
-            buffer.insert(at_ms, &[]);
+            buffer.insert(at_ms, &[7; 20]);
         }
-        while buffer.pop_until(9_990).is_some() {}
+        while buffer.first_until(9_990).is_some() {
+            buffer.drop_first();
+        }
         assert!(buffer.records.capacity() < 100, "{}", buffer.records.capacity());
+        assert!(buffer.bytes.capacity() < 2_000, "{}", buffer.bytes.capacity());
     }
 }

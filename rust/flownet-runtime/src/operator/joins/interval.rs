@@ -63,7 +63,7 @@ impl Sides {
             while let Some(first_ms) = buffer.time_of(0)
                 && interval.of_partners(side, first_ms).1 <= watermark_ms
             {
-                buffer.pop_until(first_ms);
+                buffer.drop_first();
             }
         }
     }

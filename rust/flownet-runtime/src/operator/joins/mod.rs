@@ -96,7 +96,7 @@ impl<B: Buffers> Values<B> for AsBytes {
 
 /// Room of a buffer with few records.
 const BUFFER_BYTES: usize = 96;
-/// A record takes 40 bytes beside its own, of which three or more are written.
+/// A record takes 24 bytes beside its own, of which three or more are written; either may have as much room again.
 const RESIDENT_PER_WRITTEN: usize = 4;
 
 /// Which records come too late, and what becomes of them.
