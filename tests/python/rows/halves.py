@@ -42,7 +42,8 @@ class FailsOnce:
     def __call__(self, batch: Any) -> Any:
         if not len(batch) or batch["n"][0].as_py() < ROWS // 2 or self.mark.exists():
             return batch
-        if self.counted.exists() and any(self.counted.iterdir()):
+        # The first line of the log, number 0, says only who writes it.
+        if self.counted.exists() and any(int(line.name) > 0 for line in self.counted.iterdir()):
             self.mark.touch()
             raise ValueError("once")
         # A busy machine may need longer for the first one.
