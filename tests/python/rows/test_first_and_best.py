@@ -139,7 +139,7 @@ def test_what_is_kept_of_rows_can_be_looked_at(tmp_path: Path) -> None:
     keyed.interval_join(keyed, "0s", "1s").uid("near").collect()
     keyed.join(keyed, fn.Tumbling("60s")).uid("both").collect()
     stop_on_the_way(env, checkpoints=2)
-    found: dict[str, set[tuple[int, str]]] = {}
+    found: dict[str | None, set[tuple[int, str]]] = {}
     for entry in state.read(tmp_path / "checkpoints").entries():
         if entry.key is not None and entry.what != "timer":
             found.setdefault(entry.uid, set()).add((entry.key, type(entry.value).__name__))
