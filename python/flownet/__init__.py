@@ -71,7 +71,21 @@ if TYPE_CHECKING:
         ReduceFunction,
     )
     from .repeatable import Source, SplitReader
-    from .rows.aggregates import Aggregate, count, first, last, max, mean, min, std, sum, var
+    from .rows.aggregates import (
+        Aggregate,
+        collect,
+        count,
+        count_distinct,
+        first,
+        last,
+        max,
+        mean,
+        min,
+        quantile,
+        std,
+        sum,
+        var,
+    )
     from .rows.collected import CollectedRows
     from .rows.expressions import Expr, col, lit, when
     from .rows.keyed import KeyedRows, WindowedRows
@@ -216,7 +230,9 @@ __all__ = [
     "WorkerSample",
     "__version__",
     "col",
+    "collect",
     "count",
+    "count_distinct",
     "errors",
     "first",
     "last",
@@ -224,6 +240,7 @@ __all__ = [
     "max",
     "mean",
     "min",
+    "quantile",
     "std",
     "sum",
     "var",
@@ -288,7 +305,21 @@ _HOMES: Final = {
         "Source",
         "SplitReader",
     ),
-    ".rows.aggregates": ("Aggregate", "count", "first", "last", "max", "mean", "min", "std", "sum", "var"),
+    ".rows.aggregates": (
+        "Aggregate",
+        "collect",
+        "count",
+        "count_distinct",
+        "first",
+        "last",
+        "max",
+        "mean",
+        "min",
+        "quantile",
+        "std",
+        "sum",
+        "var",
+    ),
     ".rows.collected": ("CollectedRows",),
     ".rows.expressions": ("Expr", "col", "lit", "when"),
     ".rows.keyed": ("KeyedRows", "WindowedRows"),

@@ -1,6 +1,20 @@
 """Streams of rows with a schema: columns in, columns out, and no Python object per row in between."""
 
-from .aggregates import Aggregate, count, first, last, max, mean, min, std, sum, var
+from .aggregates import (
+    Aggregate,
+    collect,
+    count,
+    count_distinct,
+    first,
+    last,
+    max,
+    mean,
+    min,
+    quantile,
+    std,
+    sum,
+    var,
+)
 from .collected import CollectedRows
 from .keyed import KeyedRows, WindowedRows
 from .stream import Rows
@@ -11,12 +25,15 @@ __all__ = [
     "KeyedRows",
     "Rows",
     "WindowedRows",
+    "collect",
     "count",
+    "count_distinct",
     "first",
     "last",
     "max",
     "mean",
     "min",
+    "quantile",
     "std",
     "sum",
     "var",

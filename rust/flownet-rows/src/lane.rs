@@ -5,11 +5,11 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type, UInt64Type};
 use arrow_array::{
-    Array, ArrayRef, ArrowPrimitiveType, BinaryArray, Float64Array, Int64Array, PrimitiveArray, UInt64Array,
+    Array, ArrayRef, ArrowPrimitiveType, BinaryArray, Float64Array, Int64Array, ListArray, PrimitiveArray, UInt64Array,
 };
-use arrow_buffer::ScalarBuffer;
+use arrow_buffer::{OffsetBuffer, ScalarBuffer};
 use arrow_cast::cast;
-use arrow_schema::{ArrowError, DataType};
+use arrow_schema::{ArrowError, DataType, Field};
 
 /// How values of a type are worked with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +96,7 @@ pub(crate) enum Scalar<'a> {
     Unsigned(u64),
     Float(f64),
     Bytes(&'a [u8]),
+    List(&'a [Self]),
 }
 
 /// A column that is made value by value.
@@ -111,16 +112,20 @@ enum Building {
     Unsigned(Vec<Option<u64>>),
     Float(Vec<Option<f64>>),
     Bytes(arrow_array::builder::BinaryBuilder),
+    List { items: Box<ColumnBuilder>, lengths: Vec<usize> },
 }
 
 impl ColumnBuilder {
-    /// Of values of a type that has a lane.
+    /// Of values of a type that has a lane, or of lists of such.
     pub(crate) fn new(data_type: &DataType) -> Self {
-        let values = match Lane::of(data_type) {
-            Some(Lane::Unsigned) => Building::Unsigned(Vec::new()),
-            Some(Lane::Float) => Building::Float(Vec::new()),
-            Some(Lane::Bytes) => Building::Bytes(arrow_array::builder::BinaryBuilder::new()),
-            Some(Lane::Int) | None => Building::Int(Vec::new()),
+        let values = match (Lane::of(data_type), data_type) {
+            (_, DataType::List(item)) => {
+                Building::List { items: Box::new(Self::new(item.data_type())), lengths: Vec::new() }
+            }
+            (Some(Lane::Unsigned), _) => Building::Unsigned(Vec::new()),
+            (Some(Lane::Float), _) => Building::Float(Vec::new()),
+            (Some(Lane::Bytes), _) => Building::Bytes(arrow_array::builder::BinaryBuilder::new()),
+            (Some(Lane::Int) | None, _) => Building::Int(Vec::new()),
         };
         Self { data_type: data_type.clone(), values }
     }
@@ -140,6 +145,11 @@ impl ColumnBuilder {
             (Building::Float(values), _) => values.push(None),
             (Building::Bytes(values), Scalar::Bytes(value)) => values.append_value(value),
             (Building::Bytes(values), _) => values.append_null(),
+            (Building::List { items, lengths }, value) => {
+                let Scalar::List(values) = value else { return lengths.push(0) };
+                values.iter().for_each(|value| items.push(*value));
+                lengths.push(values.len());
+            }
         }
     }
 
@@ -150,6 +160,13 @@ impl ColumnBuilder {
             Building::Unsigned(values) => Arc::new(UInt64Array::from(std::mem::take(values))),
             Building::Float(values) => Arc::new(Float64Array::from(std::mem::take(values))),
             Building::Bytes(values) => Arc::new(values.finish()),
+            Building::List { items, lengths } => {
+                let (items, lengths) = (items.take()?, std::mem::take(lengths));
+                // Arrow has lists of fewer items.
+                i32::try_from(items.len()).map_err(|_| ArrowError::OffsetOverflowError(items.len()))?;
+                let item = Arc::new(Field::new_list_field(items.data_type().clone(), true));
+                Arc::new(ListArray::try_new(item, OffsetBuffer::from_lengths(lengths), items, None)?)
+            }
         };
         match &self.data_type {
             DataType::Date32 | DataType::Time32(_) => cast(&cast(&array, &DataType::Int32)?, &self.data_type),

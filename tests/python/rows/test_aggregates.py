@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import flownet as fn
-from flownet.errors import OperatorError
+from flownet.errors import OperatorError, PlanError
 
 Row = tuple[Any, int, int]
 
@@ -159,6 +159,10 @@ AGGREGATES: dict[str, tuple[fn.Aggregate, pl.Expr]] = {
     **{f"max_{c}": (fn.max(c), pl.col(c).max()) for c in VALUES},
     **{f"first_{c}": (fn.first(c), pl.col(c).drop_nulls().first()) for c in VALUES},
     **{f"last_{c}": (fn.last(c), pl.col(c).drop_nulls().last()) for c in VALUES},
+    # There are too few for estimates.
+    **{f"distinct_{c}": (fn.count_distinct(c), pl.col(c).drop_nulls().n_unique()) for c in VALUES},
+    # No row has a time: lists are in the order of values.
+    **{f"all_{c}": (fn.collect(c), pl.col(c).drop_nulls().sort()) for c in VALUES},
     "var": (fn.var("x"), pl.col("x").var()),
     "std": (fn.std("i"), pl.col("i").std()),
     "expression": (fn.sum(fn.col("i").cast("int64") * 2 + 1), (pl.col("i").cast(pl.Int64) * 2 + 1).sum()),
@@ -185,6 +189,87 @@ def test_aggregates_are_those_of_polars(keys: list[str], data: st.DataObject) ->
     for one, other in pairs:
         for name, ours, theirs in zip(found.columns, one, other, strict=True):
             assert is_same(ours, theirs), (name, one, other)
+
+
+QUANTILES = (0, 0.25, 0.5, 0.9, 1)
+
+
+@given(
+    values=st.lists(st.none() | st.integers(-1000, 1000) | st.floats(-1e300, 1e300), max_size=60),
+    kind=st.sampled_from([pa.int64(), pa.float32(), pa.float64()]),
+)
+@settings(max_examples=40, deadline=None)
+def test_quantiles_are_near_those_of_polars(values: list[float | None], kind: pa.DataType) -> None:
+    if pa.types.is_integer(kind):
+        values = [None if value is None else int(value % 1e15) for value in values]
+    elif kind == pa.float32():
+        values = [None if value is None else value % 1e30 for value in values]
+    table = pa.table({"key": pa.array([1] * len(values), pa.int64()), "value": pa.array(values, kind)})
+    env = fn.Environment()
+    windowed = env.from_arrow(table.to_reader(max_chunksize=7)).key_by("key").window(fn.EndOfInput())
+    collected = windowed.agg(**{f"q{q}": fn.quantile("value", q) for q in QUANTILES}).collect()
+    env.execute(workers=0)
+    for row in collected.to_arrow().to_pylist():
+        of_polars = pl.Series(table["value"])
+        for q in QUANTILES:
+            expected = of_polars.quantile(q, "nearest")
+            assert (row[f"q{q}"] is None) == (expected is None)
+            # What is smaller than that has fewer bits.
+            assert expected is None or math.isclose(row[f"q{q}"], expected, rel_tol=1 / 256, abs_tol=1e-300)
+
+
+def test_sketches_are_the_same_whatever_parallelism_and_batches() -> None:
+    draw = random.Random(11)
+    values = [draw.lognormvariate(5, 2) for _ in range(20_000)]
+    found = set()
+    for parallelism, batch in ((1, 20_000), (3, 100), (2, 4_000)):
+        draw.shuffle(values)
+        env = fn.Environment(parallelism=parallelism)
+        table = pa.table({"key": [n % 2 for n in range(len(values))], "value": sorted(values)})
+        rows = env.from_arrow(table.to_reader(max_chunksize=batch)).rebalance().select("key", "value")
+        results = rows.key_by("key").window(fn.EndOfInput())
+        counted = results.agg(p99=fn.quantile("value", 0.99), values=fn.count_distinct("value")).collect()
+        env.execute(workers=0)
+        found.add(tuple(sorted(tuple(row.values()) for row in counted.to_arrow().to_pylist())))
+    (rows_found,) = found
+    for key, p99, distinct in rows_found:
+        assert math.isclose(p99, sorted(values)[key::2][9_899], rel_tol=1 / 256)
+        # Four standard errors.
+        assert math.isclose(distinct, 10_000, rel_tol=0.065)
+
+
+@pytest.mark.parametrize("window", [fn.Tumbling("1s"), fn.Session("150ms")], ids=["tumbling", "session"])
+def test_collected_values_come_in_the_order_of_their_times(window: Any) -> None:
+    rows = some_rows(12)
+    env = fn.Environment(parallelism=3)
+    source = table_of(rows).to_reader(max_chunksize=50)
+    keyed = env.from_arrow(source, event_time="ms", delay="300ms").key_by("key").window(window)
+    collected = keyed.agg(values=fn.collect("value"), times=fn.collect("ms")).collect()
+    env.execute(workers=0)
+    found = collected.to_arrow().to_pylist()
+    assert sum(len(row["values"]) for row in found) == len(rows)
+    of_rows: dict[tuple[Any, int], list[int]] = {}
+    for key, ms, value in rows:
+        of_rows.setdefault((key, ms), []).append(value)
+    for row in found:
+        assert row["times"] == sorted(row["times"])
+        times = sorted(set(row["times"]))
+        assert row["values"] == [value for ms in times for value in sorted(of_rows[row["key"], ms])]
+
+
+def test_a_collected_list_may_be_longer_than_a_buffer() -> None:
+    env = fn.Environment(segment_size="4KiB", network_memory="1MiB", parallelism=2)
+    table = pa.table({"key": [0] * 30_000, "text": [f"{n:010}" for n in range(30_000)]})
+    keyed = env.from_arrow(table.to_reader(max_chunksize=999)).rebalance().select("key", "text").key_by("key")
+    collected = keyed.window(fn.EndOfInput()).agg(texts=fn.collect("text")).filter(fn.col("key") == 0).collect()
+    env.execute(workers=0)
+    assert collected.to_arrow()["texts"].to_pylist() == [table["text"].to_pylist()]
+
+
+@pytest.mark.parametrize("q", [-0.1, 1.5, float("nan"), "0.5", True])
+def test_a_quantile_is_between_0_and_1(q: Any) -> None:
+    with pytest.raises(PlanError, match=r"quantile\(q=.*must be a number from 0 to 1"):
+        fn.quantile("value", q)
 
 
 def is_same(one: Any, other: Any) -> bool:

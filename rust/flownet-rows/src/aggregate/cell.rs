@@ -2,6 +2,8 @@
 //!
 //! Cells are written in front of an exchange and read behind it, and state is made of them, so their bytes never change.
 
+use std::cmp::Ordering;
+
 use flownet_runtime::varint::{put_varint, take_varint, unzigzag, zigzag};
 
 use crate::lane::Scalar;
@@ -16,9 +18,12 @@ pub(crate) trait Cell: Default + Send + Sync + 'static {
 
     /// Takes it off the front; none: the bytes are none that were written.
     fn read(bytes: &mut &[u8]) -> Option<Self>;
+}
 
+/// A cell that says by itself what comes of its values.
+pub(crate) trait Finish: Cell {
     /// Hands over the result.
-    fn finish<R>(&self, give: impl FnOnce(Scalar<'_>) -> R) -> Result<R, Overflow>;
+    fn finish<R>(&self, give: impl FnOnce(Scalar<'_>) -> R) -> Result<R, NoResult>;
 }
 
 /// Takes values of this type.
@@ -27,9 +32,14 @@ pub(crate) trait Takes<V>: Cell {
     fn take(&mut self, value: V, time_ms: i64);
 }
 
-/// A sum of integers that its type cannot hold.
+/// Why nothing comes of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Overflow(pub(crate) i128);
+pub(crate) enum NoResult {
+    /// It is a sum of integers that its type cannot hold.
+    Overflow(i128),
+    /// Its bytes are none that were written.
+    Malformed,
+}
 
 /// How many.
 #[derive(Default)]
@@ -47,8 +57,10 @@ impl Cell for Count {
     fn read(bytes: &mut &[u8]) -> Option<Self> {
         varint(bytes).map(Self)
     }
+}
 
-    fn finish<R>(&self, give: impl FnOnce(Scalar<'_>) -> R) -> Result<R, Overflow> {
+impl Finish for Count {
+    fn finish<R>(&self, give: impl FnOnce(Scalar<'_>) -> R) -> Result<R, NoResult> {
         Ok(give(Scalar::Int(self.0.cast_signed())))
     }
 }
@@ -76,9 +88,11 @@ impl<const SIGNED: bool> Cell for SumInt<SIGNED> {
     fn read(bytes: &mut &[u8]) -> Option<Self> {
         wide(bytes).map(Self)
     }
+}
 
-    fn finish<R>(&self, give: impl FnOnce(Scalar<'_>) -> R) -> Result<R, Overflow> {
-        let overflow = Overflow(self.0);
+impl<const SIGNED: bool> Finish for SumInt<SIGNED> {
+    fn finish<R>(&self, give: impl FnOnce(Scalar<'_>) -> R) -> Result<R, NoResult> {
+        let overflow = NoResult::Overflow(self.0);
         if SIGNED {
             i64::try_from(self.0).map(|sum| give(Scalar::Int(sum))).map_err(|_| overflow)
         } else {
@@ -138,8 +152,10 @@ impl Cell for SumFloat {
     fn read(bytes: &mut &[u8]) -> Option<Self> {
         Some(Self { sum: float(bytes)?, rest: float(bytes)? })
     }
+}
 
-    fn finish<R>(&self, give: impl FnOnce(Scalar<'_>) -> R) -> Result<R, Overflow> {
+impl Finish for SumFloat {
+    fn finish<R>(&self, give: impl FnOnce(Scalar<'_>) -> R) -> Result<R, NoResult> {
         Ok(give(Scalar::Float(self.value())))
     }
 }
@@ -189,8 +205,10 @@ impl<S: Sum> Cell for Mean<S> {
     fn read(bytes: &mut &[u8]) -> Option<Self> {
         Some(Self { sum: S::read(bytes)?, count: varint(bytes)? })
     }
+}
 
-    fn finish<R>(&self, give: impl FnOnce(Scalar<'_>) -> R) -> Result<R, Overflow> {
+impl<S: Sum> Finish for Mean<S> {
+    fn finish<R>(&self, give: impl FnOnce(Scalar<'_>) -> R) -> Result<R, NoResult> {
         let mean = self.sum.as_float() / self.count as f64;
         Ok(give(if self.count == 0 { Scalar::None } else { Scalar::Float(mean) }))
     }
@@ -233,9 +251,11 @@ impl<const ROOT: bool> Cell for Spread<ROOT> {
     fn read(bytes: &mut &[u8]) -> Option<Self> {
         Some(Self { count: varint(bytes)?, mean: float(bytes)?, squares: float(bytes)? })
     }
+}
 
+impl<const ROOT: bool> Finish for Spread<ROOT> {
     /// Of a sample: one value has none.
-    fn finish<R>(&self, give: impl FnOnce(Scalar<'_>) -> R) -> Result<R, Overflow> {
+    fn finish<R>(&self, give: impl FnOnce(Scalar<'_>) -> R) -> Result<R, NoResult> {
         let variance = self.squares / (self.count as f64 - 1.0);
         let value = if ROOT { variance.sqrt() } else { variance };
         Ok(give(if self.count < 2 { Scalar::None } else { Scalar::Float(value) }))
@@ -256,6 +276,8 @@ impl<const ROOT: bool> Takes<f64> for Spread<ROOT> {
 pub(crate) trait Kept: Send + Sync + Sized + 'static {
     /// Whether it is less than another. What is no number is neither less nor greater, and all numbers go before it.
     fn is_before(&self, other: &Self, greatest: bool) -> bool;
+    /// An order of all values.
+    fn order(&self, other: &Self) -> Ordering;
     fn write(&self, out: &mut Vec<u8>);
     fn read(bytes: &mut &[u8]) -> Option<Self>;
     fn scalar(&self) -> Scalar<'_>;
@@ -265,6 +287,10 @@ impl Kept for i64 {
     #[inline]
     fn is_before(&self, other: &Self, greatest: bool) -> bool {
         if greatest { self > other } else { self < other }
+    }
+
+    fn order(&self, other: &Self) -> Ordering {
+        self.cmp(other)
     }
 
     fn write(&self, out: &mut Vec<u8>) {
@@ -284,6 +310,10 @@ impl Kept for u64 {
     #[inline]
     fn is_before(&self, other: &Self, greatest: bool) -> bool {
         if greatest { self > other } else { self < other }
+    }
+
+    fn order(&self, other: &Self) -> Ordering {
+        self.cmp(other)
     }
 
     fn write(&self, out: &mut Vec<u8>) {
@@ -308,6 +338,10 @@ impl Kept for f64 {
         if greatest { self > other } else { self < other }
     }
 
+    fn order(&self, other: &Self) -> Ordering {
+        self.total_cmp(other)
+    }
+
     fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.to_le_bytes());
     }
@@ -324,6 +358,10 @@ impl Kept for f64 {
 impl Kept for Box<[u8]> {
     fn is_before(&self, other: &Self, greatest: bool) -> bool {
         if greatest { self > other } else { self < other }
+    }
+
+    fn order(&self, other: &Self) -> Ordering {
+        self.cmp(other)
     }
 
     fn write(&self, out: &mut Vec<u8>) {
@@ -366,8 +404,10 @@ impl<K: Kept, const GREATEST: bool> Cell for Extreme<K, GREATEST> {
     fn read(bytes: &mut &[u8]) -> Option<Self> {
         option(bytes).map(Self)
     }
+}
 
-    fn finish<R>(&self, give: impl FnOnce(Scalar<'_>) -> R) -> Result<R, Overflow> {
+impl<K: Kept, const GREATEST: bool> Finish for Extreme<K, GREATEST> {
+    fn finish<R>(&self, give: impl FnOnce(Scalar<'_>) -> R) -> Result<R, NoResult> {
         Ok(give(self.0.as_ref().map_or(Scalar::None, Kept::scalar)))
     }
 }
@@ -431,8 +471,10 @@ impl<K: Kept, const LAST: bool> Cell for Edge<K, LAST> {
         let Some(value) = option(bytes)? else { return Some(Self(None)) };
         Some(Self(Some((unzigzag(varint(bytes)?), value))))
     }
+}
 
-    fn finish<R>(&self, give: impl FnOnce(Scalar<'_>) -> R) -> Result<R, Overflow> {
+impl<K: Kept, const LAST: bool> Finish for Edge<K, LAST> {
+    fn finish<R>(&self, give: impl FnOnce(Scalar<'_>) -> R) -> Result<R, NoResult> {
         Ok(give(self.0.as_ref().map_or(Scalar::None, |(_, value)| value.scalar())))
     }
 }
@@ -466,7 +508,7 @@ pub(crate) fn take_rows(bytes: &mut &[u8]) -> Option<u64> {
 }
 
 /// Takes a number off the front.
-fn varint(bytes: &mut &[u8]) -> Option<u64> {
+pub(super) fn varint(bytes: &mut &[u8]) -> Option<u64> {
     let (value, rest) = take_varint(bytes).ok()?;
     *bytes = rest;
     Some(value)

@@ -15,7 +15,7 @@ use flownet_runtime::time::NO_TIMESTAMP;
 use flownet_runtime::window::{TriggerResult, Window};
 use smallvec::SmallVec;
 
-use super::cell::{put_rows, take_rows};
+use super::cell::{NoResult, put_rows, take_rows};
 use super::function::{Aggregate, Aggregation, AggregationError};
 use super::key::KeyBuilder;
 use super::{output_schema, shows_windows};
@@ -112,10 +112,10 @@ impl AggregateFold {
         }
         for (aggregate, column) in aggregates.iter().zip(&mut results.values) {
             match aggregate.one().finish(&mut value, &mut |scalar| column.push(scalar)) {
-                None => return Err(self.malformed("part of an aggregate")),
-                Some(Ok(())) => {}
-                Some(Err(overflow)) => {
-                    let message = aggregate.overflow(overflow, &results.keys.shown(key));
+                Ok(()) => {}
+                Err(NoResult::Malformed) => return Err(self.malformed("part of an aggregate")),
+                Err(NoResult::Overflow(sum)) => {
+                    let message = aggregate.overflow(sum, &results.keys.shown(key));
                     return Err(self.info.failed("OverflowError", message, None));
                 }
             }
@@ -271,8 +271,11 @@ mod tests {
     use crate::expr::Expr;
     use crate::key::KeyColumns;
 
-    const FUNCTIONS: [Function; 9] = [
+    const FUNCTIONS: [Function; 12] = [
         Function::Count,
+        Function::CountDistinct,
+        Function::Quantile(0.9),
+        Function::Collect,
         Function::Sum,
         Function::Mean,
         Function::Min,
@@ -294,7 +297,8 @@ mod tests {
             Aggregate { name, function, input }
         };
         let numbers = ["i", "x"].into_iter().flat_map(|column| FUNCTIONS.map(|function| of(function, column)));
-        let texts = [Function::Count, Function::Min, Function::Max, Function::First, Function::Last];
+        use Function::{Collect, Count, CountDistinct, First, Last, Max, Min};
+        let texts = [Count, CountDistinct, Collect, Min, Max, First, Last];
         numbers.chain(texts.map(|function| of(function, "s"))).collect()
     }
 

@@ -1,12 +1,16 @@
 //! Which aggregates there are, what they take and what they give.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use arrow_array::{Array, ArrowPrimitiveType, PrimitiveArray, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
 use serde::{Deserialize, Serialize};
 
-use super::cell::{Cell, Count, Edge, Extreme, Mean, Overflow, Spread, SumFloat, SumInt, Takes};
+use super::cell::{Cell, Count, Edge, Extreme, Finish, Mean, NoResult, Spread, SumFloat, SumInt, Takes};
+use super::collected::Collected;
+use super::distinct::Distinct;
+use super::quantile::Buckets;
 use crate::expr::{Bound, EvalError, Expr, ExprError};
 use crate::key::NoKey;
 use crate::lane::{Lane, Scalar, Values};
@@ -24,11 +28,13 @@ pub struct Aggregate {
 }
 
 /// What becomes of many values. Nulls are left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Function {
     /// How many.
     Count,
+    /// How many that differ.
+    CountDistinct,
     /// Their sum.
     Sum,
     /// The sum over how many.
@@ -45,6 +51,10 @@ pub enum Function {
     Var,
     /// Standard deviation of a sample.
     Std,
+    /// About which value that part of them does not exceed.
+    Quantile(f64),
+    /// All of them, by their times.
+    Collect,
 }
 
 /// An aggregate that cannot be.
@@ -91,6 +101,7 @@ impl Function {
     pub fn name(self) -> &'static str {
         match self {
             Self::Count => "count",
+            Self::CountDistinct => "count_distinct",
             Self::Sum => "sum",
             Self::Mean => "mean",
             Self::Min => "min",
@@ -99,6 +110,8 @@ impl Function {
             Self::Last => "last",
             Self::Var => "var",
             Self::Std => "std",
+            Self::Quantile(_) => "quantile",
+            Self::Collect => "collect",
         }
     }
 
@@ -107,18 +120,24 @@ impl Function {
         let is_number = data_type.is_numeric() && !matches!(data_type, DataType::Decimal128(..) | DataType::Float16);
         match self {
             Self::Count => Ok((DataType::Int64, false)),
+            Self::CountDistinct if Lane::of(data_type).is_some() => Ok((DataType::Int64, false)),
             Self::Sum if *data_type == DataType::UInt64 => Ok((DataType::UInt64, false)),
             Self::Sum if data_type.is_floating() => Ok((DataType::Float64, false)),
             Self::Sum if is_number || matches!(data_type, DataType::Boolean) => Ok((DataType::Int64, false)),
             Self::Sum if matches!(data_type, DataType::Duration(_)) => Ok((data_type.clone(), false)),
             Self::Sum => Err("numbers, bools and durations"),
             Self::Mean if is_number || matches!(data_type, DataType::Boolean) => Ok((DataType::Float64, true)),
-            Self::Var | Self::Std if is_number => Ok((DataType::Float64, true)),
-            Self::Mean | Self::Var | Self::Std => Err("numbers"),
+            Self::Var | Self::Std | Self::Quantile(_) if is_number => Ok((DataType::Float64, true)),
+            Self::Mean | Self::Var | Self::Std | Self::Quantile(_) => Err("numbers"),
+            Self::Collect if Lane::of(data_type).is_some() => {
+                Ok((DataType::List(Arc::new(Field::new_list_field(data_type.clone(), true))), false))
+            }
             Self::Min | Self::Max | Self::First | Self::Last if Lane::of(data_type).is_some() => {
                 Ok((data_type.clone(), true))
             }
-            Self::Min | Self::Max | Self::First | Self::Last => Err("numbers, bools, texts, bytes and times"),
+            Self::CountDistinct | Self::Collect | Self::Min | Self::Max | Self::First | Self::Last => {
+                Err("numbers, bools, texts, bytes and times")
+            }
         }
     }
 }
@@ -149,7 +168,10 @@ impl Aggregation {
         };
         let input = expression.bind(schema)?;
         let data_type = input.data_type();
-        let text = format!("{name} = {shown}({expression})");
+        let text = match function {
+            Function::Quantile(q) => format!("{name} = {shown}({expression}, {q})"),
+            _ => format!("{name} = {shown}({expression})"),
+        };
         let output = function.output(data_type).and_then(|output| {
             // What is only counted need not be looked at.
             let lane = Lane::of(data_type).or((*function == Function::Count).then_some(Lane::Int));
@@ -164,7 +186,7 @@ impl Aggregation {
         })?;
         let cells = Kind::of(*function, lane);
         let kept = match function {
-            Function::Count | Function::Var | Function::Std => shown.to_owned(),
+            Function::Count | Function::Var | Function::Std | Function::Quantile(_) => shown.to_owned(),
             _ => format!("{shown} of {}", lane.name()),
         };
         Ok(Self { field: Field::new(&name, output, nullable), input: Some(input), cells, text, kept })
@@ -186,8 +208,8 @@ impl Aggregation {
     }
 
     /// What is done with one cell that was written.
-    pub(super) fn one(&self) -> &'static dyn OneCell {
-        self.cells.one
+    pub(super) fn one(&self) -> &dyn OneCell {
+        &*self.cells.one
     }
 
     /// The values of a batch.
@@ -202,7 +224,7 @@ impl Aggregation {
     }
 
     /// The error of a sum that does not fit.
-    pub(super) fn overflow(&self, Overflow(sum): Overflow, key: &str) -> String {
+    pub(super) fn overflow(&self, sum: i128, key: &str) -> String {
         format!(
             "agg: {} of key {key} is {sum}, which {} cannot hold: cast its column to float64 before",
             self.text,
@@ -221,7 +243,7 @@ pub(super) enum Input {
 /// How cells of a function and a kind of values are made and used.
 struct Kind {
     make: fn() -> Box<dyn Cells>,
-    one: &'static dyn OneCell,
+    one: Box<dyn OneCell>,
     only_counts: bool,
 }
 
@@ -233,10 +255,27 @@ impl std::fmt::Debug for Kind {
 
 impl Kind {
     fn of(function: Function, lane: Lane) -> Self {
-        use Function::{Count as Counted, First, Last, Max, Mean as Average, Min, Std, Sum, Var};
+        use Function::{
+            Collect, Count as Counted, CountDistinct, First, Last, Max, Mean as Average, Min, Quantile, Std, Sum, Var,
+        };
         use Lane::{Bytes, Float, Int, Unsigned};
         match (function, lane) {
-            (Counted, _) => Self { make: || Box::new(Counts::default()), one: &One::<Count>::NEW, only_counts: true },
+            (Counted, _) => {
+                Self { make: || Box::new(Counts::default()), one: Box::new(One::<Count>::NEW), only_counts: true }
+            }
+            (CountDistinct, Int) => Self::ints::<Distinct>(),
+            (CountDistinct, Unsigned) => Self::unsigned::<Distinct>(),
+            (CountDistinct, Float) => Self::floats::<Distinct>(),
+            (CountDistinct, Bytes) => Self::bytes::<Distinct>(),
+            (Collect, Int) => Self::ints::<Collected<i64>>(),
+            (Collect, Unsigned) => Self::unsigned::<Collected<u64>>(),
+            (Collect, Float) => Self::floats::<Collected<f64>>(),
+            (Collect, Bytes) => Self::bytes::<Collected<Box<[u8]>>>(),
+            (Quantile(q), lane) => Self {
+                make: || Box::new(CellsOf(Vec::<Buckets>::new(), AsFloats)),
+                one: Box::new(QuantileOf { q, are_whole: lane != Float }),
+                only_counts: false,
+            },
             (Sum, Unsigned) => Self::numbers::<SumInt<false>>(),
             (Sum, Float) => Self::floats::<SumFloat>(),
             (Sum, _) => Self::numbers::<SumInt<true>>(),
@@ -263,34 +302,34 @@ impl Kind {
         }
     }
 
-    fn ints<C: Takes<i64>>() -> Self {
+    fn ints<C: Finish + Takes<i64>>() -> Self {
         let make = || -> Box<dyn Cells> { Box::new(CellsOf(Vec::<C>::new(), IntsOnly)) };
-        Self { make, one: &One::<C>::NEW, only_counts: false }
+        Self { make, one: Box::new(One::<C>::NEW), only_counts: false }
     }
 
-    fn unsigned<C: Takes<u64>>() -> Self {
+    fn unsigned<C: Finish + Takes<u64>>() -> Self {
         let make = || -> Box<dyn Cells> { Box::new(CellsOf(Vec::<C>::new(), UnsignedOnly)) };
-        Self { make, one: &One::<C>::NEW, only_counts: false }
+        Self { make, one: Box::new(One::<C>::NEW), only_counts: false }
     }
 
-    fn floats<C: Takes<f64>>() -> Self {
+    fn floats<C: Finish + Takes<f64>>() -> Self {
         let make = || -> Box<dyn Cells> { Box::new(CellsOf(Vec::<C>::new(), FloatsOnly)) };
-        Self { make, one: &One::<C>::NEW, only_counts: false }
+        Self { make, one: Box::new(One::<C>::NEW), only_counts: false }
     }
 
-    fn numbers<C: Takes<i64> + Takes<u64>>() -> Self {
+    fn numbers<C: Finish + Takes<i64> + Takes<u64>>() -> Self {
         let make = || -> Box<dyn Cells> { Box::new(CellsOf(Vec::<C>::new(), Numbers)) };
-        Self { make, one: &One::<C>::NEW, only_counts: false }
+        Self { make, one: Box::new(One::<C>::NEW), only_counts: false }
     }
 
-    fn as_floats<C: Takes<f64>>() -> Self {
+    fn as_floats<C: Finish + Takes<f64>>() -> Self {
         let make = || -> Box<dyn Cells> { Box::new(CellsOf(Vec::<C>::new(), AsFloats)) };
-        Self { make, one: &One::<C>::NEW, only_counts: false }
+        Self { make, one: Box::new(One::<C>::NEW), only_counts: false }
     }
 
-    fn bytes<C: for<'a> Takes<&'a [u8]>>() -> Self {
+    fn bytes<C: Finish + for<'a> Takes<&'a [u8]>>() -> Self {
         let make = || -> Box<dyn Cells> { Box::new(CellsOf(Vec::<C>::new(), BytesOnly)) };
-        Self { make, one: &One::<C>::NEW, only_counts: false }
+        Self { make, one: Box::new(One::<C>::NEW), only_counts: false }
     }
 }
 
@@ -452,8 +491,8 @@ pub(super) trait OneCell: Send + Sync {
     /// Appends what two come to; none: the bytes are no cells.
     fn merge(&self, one: &mut &[u8], later: &mut &[u8], out: &mut Vec<u8>) -> Option<()>;
 
-    /// Hands over the result of one; none: the bytes are no cell.
-    fn finish(&self, bytes: &mut &[u8], give: &mut dyn FnMut(Scalar<'_>)) -> Option<Result<(), Overflow>>;
+    /// Hands over the result of one.
+    fn finish(&self, bytes: &mut &[u8], give: &mut dyn FnMut(Scalar<'_>)) -> Result<(), NoResult>;
 }
 
 struct One<C>(PhantomData<fn() -> C>);
@@ -462,15 +501,39 @@ impl<C> One<C> {
     const NEW: Self = Self(PhantomData);
 }
 
-impl<C: Cell> OneCell for One<C> {
+fn merge<C: Cell>(one: &mut &[u8], later: &mut &[u8], out: &mut Vec<u8>) -> Option<()> {
+    let mut cell = C::read(one)?;
+    cell.merge(C::read(later)?);
+    cell.write(out);
+    Some(())
+}
+
+impl<C: Finish> OneCell for One<C> {
     fn merge(&self, one: &mut &[u8], later: &mut &[u8], out: &mut Vec<u8>) -> Option<()> {
-        let mut cell = C::read(one)?;
-        cell.merge(C::read(later)?);
-        cell.write(out);
-        Some(())
+        merge::<C>(one, later, out)
     }
 
-    fn finish(&self, bytes: &mut &[u8], give: &mut dyn FnMut(Scalar<'_>)) -> Option<Result<(), Overflow>> {
-        Some(C::read(bytes)?.finish(give))
+    fn finish(&self, bytes: &mut &[u8], give: &mut dyn FnMut(Scalar<'_>)) -> Result<(), NoResult> {
+        C::read(bytes).ok_or(NoResult::Malformed)?.finish(give)
+    }
+}
+
+/// One from which a quantile is read.
+struct QuantileOf {
+    q: f64,
+    are_whole: bool,
+}
+
+impl OneCell for QuantileOf {
+    fn merge(&self, one: &mut &[u8], later: &mut &[u8], out: &mut Vec<u8>) -> Option<()> {
+        merge::<Buckets>(one, later, out)
+    }
+
+    fn finish(&self, bytes: &mut &[u8], give: &mut dyn FnMut(Scalar<'_>)) -> Result<(), NoResult> {
+        let value = Buckets::read(bytes).ok_or(NoResult::Malformed)?.quantile(self.q);
+        // Buckets of small whole numbers begin with the only one that they have.
+        let value = value.map(|value| if self.are_whole { value.trunc() } else { value });
+        give(value.map_or(Scalar::None, Scalar::Float));
+        Ok(())
     }
 }

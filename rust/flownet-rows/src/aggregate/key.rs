@@ -249,6 +249,8 @@ impl KeyBuilder {
                 Scalar::Unsigned(value) => value.to_string(),
                 Scalar::Float(value) => format!("{value:?}"),
                 Scalar::Bytes(bytes) => format!("'{}'", String::from_utf8_lossy(bytes)),
+                // Lists make no keys.
+                Scalar::List(values) => format!("{values:?}"),
             });
             rest = behind;
         }

@@ -9,11 +9,14 @@
 //! ```
 
 mod cell;
+mod collected;
+mod distinct;
 mod fold;
 mod function;
 mod group;
 mod key;
 mod partial;
+mod quantile;
 
 use std::sync::Arc;
 

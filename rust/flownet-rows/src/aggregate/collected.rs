@@ -1,0 +1,86 @@
+//! All values of a group: as bytes, so that putting two together is one copy, and none is looked at before the end.
+
+use std::marker::PhantomData;
+
+use flownet_runtime::varint::{put_varint, unzigzag, zigzag};
+
+use super::cell::{Cell, Finish, Kept, NoResult, Takes, varint};
+use crate::lane::Scalar;
+use crate::parts::take_block;
+
+/// All values, each behind its time.
+pub(crate) struct Collected<K> {
+    count: u64,
+    bytes: Vec<u8>,
+    of: PhantomData<fn() -> K>,
+}
+
+impl<K> Default for Collected<K> {
+    fn default() -> Self {
+        Self { count: 0, bytes: Vec::new(), of: PhantomData }
+    }
+}
+
+impl<K: Kept> Collected<K> {
+    /// By their times, and of one time by what they are: who came first depends on more than the input. None: some bytes
+    /// are no value.
+    fn in_order(&self) -> Option<Vec<(i64, K)>> {
+        let mut bytes = &self.bytes[..];
+        let mut values = Vec::new();
+        for _ in 0..self.count {
+            values.push((unzigzag(varint(&mut bytes)?), K::read(&mut bytes)?));
+        }
+        values.sort_unstable_by(|(at, one), (other_at, other)| at.cmp(other_at).then_with(|| one.order(other)));
+        bytes.is_empty().then_some(values)
+    }
+
+    #[inline]
+    fn push(&mut self, time_ms: i64, write: impl FnOnce(&mut Vec<u8>)) {
+        self.count += 1;
+        put_varint(&mut self.bytes, zigzag(time_ms));
+        write(&mut self.bytes);
+    }
+}
+
+impl<K: Kept> Cell for Collected<K> {
+    fn merge(&mut self, later: Self) {
+        self.count = self.count.saturating_add(later.count);
+        self.bytes.extend_from_slice(&later.bytes);
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.count);
+        put_varint(out, self.bytes.len() as u64);
+        out.extend_from_slice(&self.bytes);
+    }
+
+    fn read(bytes: &mut &[u8]) -> Option<Self> {
+        let count = varint(bytes)?;
+        Some(Self { count, bytes: take_block(bytes)?.to_vec(), of: PhantomData })
+    }
+}
+
+impl<K: Kept> Finish for Collected<K> {
+    fn finish<R>(&self, give: impl FnOnce(Scalar<'_>) -> R) -> Result<R, NoResult> {
+        let values = self.in_order().ok_or(NoResult::Malformed)?;
+        let items: Vec<_> = values.iter().map(|(_, value)| value.scalar()).collect();
+        Ok(give(Scalar::List(&items)))
+    }
+}
+
+impl<K: Kept + Copy> Takes<K> for Collected<K> {
+    #[inline]
+    fn take(&mut self, value: K, time_ms: i64) {
+        self.push(time_ms, |out| value.write(out));
+    }
+}
+
+impl Takes<&[u8]> for Collected<Box<[u8]>> {
+    #[inline]
+    fn take(&mut self, value: &[u8], time_ms: i64) {
+        self.push(time_ms, |out| {
+            put_varint(out, value.len() as u64);
+            out.extend_from_slice(value);
+        });
+    }
+}
