@@ -1,4 +1,4 @@
-"""Two streams of rows that meet by key: by how far apart in time they are, by version, or by window."""
+"""Two streams of rows that meet by key: all of them, or by how far apart in time they are, by version, by window."""
 
 from __future__ import annotations
 
@@ -64,5 +64,6 @@ def _check_event_time(method: str, sides: tuple[KeyedRows, KeyedRows]) -> None:
 
 
 def _goes_by_event_time(by: dict[str, dict[str, Any]]) -> bool:
-    window = by.get("window")
-    return window is None or window["window"]["clock"] == "event"
+    if (window := by.get("window")) is not None:
+        return bool(window["window"]["clock"] == "event")
+    return "regular" not in by

@@ -170,18 +170,20 @@ class KeyedRows:
         by = {"as_of": {"keeps_unmatched": keeps_unmatched(how)}}
         return self._joined("as_of_join", other, by, suffix)
 
-    def join(self, other: KeyedRows, window: WindowAssigner, *, suffix: str = "_right") -> Rows:
-        """Put rows beside those of another stream that have the same key and are in the same window.
+    def join(self, other: KeyedRows, window: WindowAssigner | None = None, *, suffix: str = "_right") -> Rows:
+        """Put rows beside those of another stream that have the same key, and are in the same window if there is one.
 
-        All pairs of a window go out when it is over, and have its last millisecond as their time. Late rows and missing
-        keys are as of `interval_join`.
+        All pairs of a window go out when it is over, and have its last millisecond as their time; late rows are as of
+        `interval_join`. Without a window a pair goes out as soon as both rows have come, and has the time of the later
+        one, if there are times. Rows whose key has a missing value meet nobody.
 
         Parameters
         ----------
         other
             The second stream, by a key of as many columns.
         window
-            As of `window`.
+            As of `window`. Default: None, all rows there ever are; each is kept for those to come, so memory grows with
+            both streams. Where rows that meet are near in time, `interval_join` keeps them no longer than that.
         suffix
             As of `interval_join`.
 
@@ -195,7 +197,10 @@ class KeyedRows:
         >>> pairs.to_arrow().to_pylist()
         [{'user': 'ann', 'page': 1, 'city': 'Rome'}, {'user': 'ann', 'page': 1, 'city': 'Oslo'}]
         """
-        known, second = _known_window("join", window), _keyed_rows("join", other)
+        second = _keyed_rows("join", other)
+        if window is None:
+            return self._joined("join", second, {"regular": {}}, suffix)
+        known = _known_window("join", window)
         of_both = _planned_window(known, (*self._rows._origins, *second._rows._origins))
         return self._joined("join", second, {"window": {"window": of_both}}, suffix)
 

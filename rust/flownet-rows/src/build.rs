@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arrow_schema::{Schema, SchemaRef};
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::{
-    AsOfJoin, Brake, Entry, Interval, IntervalJoin, Kind, Leaving, Link, Links, Operator, OperatorChain, Running,
-    Stage, Target, over_windows,
+    AsOfJoin, Brake, Entry, Interval, IntervalJoin, Kind, Leaving, Link, Links, Operator, OperatorChain, RegularJoin,
+    Running, Stage, Target, over_windows,
 };
 use flownet_runtime::source::RateLimit;
 use flownet_runtime::spec::{InputSpec, OperatorKind, OperatorSpec, RowsJoin, RowsKind, TaskSpec, WindowSpec};
@@ -170,6 +170,7 @@ fn native(
 fn join(task: &TaskSpec, pairs: RowPairs, by: &RowsJoin) -> Result<Box<dyn Operator<RowsMedium>>, TaskError> {
     let (range, no_tags) = (key_groups(task), [None, None]);
     Ok(match by {
+        RowsJoin::Regular {} => Box::new(RegularJoin::new(pairs, range)),
         RowsJoin::Interval { lower_ms, upper_ms } => {
             let interval = Interval { lower_ms: *lower_ms, upper_ms: *upper_ms };
             Box::new(IntervalJoin::new(pairs, interval, no_tags, range))

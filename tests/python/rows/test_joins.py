@@ -86,6 +86,13 @@ def test_rows_of_an_interval_meet(left: list[Row], right: list[Row], lower: int,
 
 
 @several
+@given(lefts, rights, anywhere)
+def test_without_a_window_all_rows_meet(left: list[Row], right: list[Row], told: Any) -> None:
+    found = joined(left, right, lambda a, b: a.join(b), **told)
+    assert found == all_pairs(left, right, lambda a, b: True)
+
+
+@several
 @given(lefts, rights, st.sampled_from(["inner", "left"]), anywhere)
 def test_rows_meet_the_newest_version_before_them_as_in_polars(
     left: list[Row], right: list[Row], how: Any, told: Any
@@ -137,18 +144,29 @@ def many(count: int) -> tuple[list[Row], list[Row]]:
 
 @pytest.mark.parametrize("backend", ["memory", "disk"])
 @pytest.mark.parametrize("workers", [0, 2])
-def test_joins_hold_with_little_memory_for_state_and_for_buffers(backend: str, workers: int) -> None:
-    left, right = many(2_000)
+@pytest.mark.parametrize(
+    ("join", "meet"),
+    [
+        (lambda a, b: a.interval_join(b, "-100ms", "0ms"), lambda a, b: -100 <= b["ms"] - a["ms"] <= 0),
+        (lambda a, b: a.join(b), lambda a, b: True),
+    ],
+    ids=["interval", "regular"],
+)
+def test_joins_hold_with_little_memory_for_state_and_for_buffers(
+    join: Join, meet: Callable[[Row, Row], bool], backend: str, workers: int
+) -> None:
+    left, right = many(600)
     told: dict[str, Any] = {"state_backend": backend, "network_memory": "1MiB", "segment_size": "4KiB"}
     if backend == "disk":
         told["state_memory"] = "1MiB"
-    found = joined(
-        left, right, lambda a, b: a.interval_join(b, "-100ms", "0ms"), parallelism=3, workers=workers, **told
-    )
-    assert found == all_pairs(left, right, lambda a, b: -100 <= b["ms"] - a["ms"] <= 0)
+    found = joined(left, right, join, parallelism=3, workers=workers, **told)
+    assert found == all_pairs(left, right, meet)
 
 
-def halves(tmp_path: Path, join: Join, parallelism: int = 2, pause_s: float = 0.005, **told: Any) -> Any:
+OfRows = Callable[[fn.Rows, fn.Rows], fn.Rows]
+
+
+def halves(tmp_path: Path, join: OfRows, parallelism: int = 2, pause_s: float = 0.005, **told: Any) -> Any:
     told = {"interval": "50ms", "storage": tmp_path / "checkpoints", **told}
     env = fn.Environment(parallelism=parallelism, buffer_timeout="5ms", restart="fixed:3:10ms", max_parallelism=128)
     env.enable_checkpointing(**told)
@@ -162,18 +180,26 @@ def halves(tmp_path: Path, join: Join, parallelism: int = 2, pause_s: float = 0.
         for name in ("left", "right")
     )
     left = left.map_batches(FailsOnce(tmp_path)).set_parallelism(2)
-    collected = join(left.key_by("key"), right.select("key", m=fn.col("n")).key_by("key")).select("n", "m").collect()
+    collected = join(left, right.select("key", m=fn.col("n"))).select("n", "m").collect()
     return env, collected
 
 
-JOINS: dict[str, tuple[Join, set[tuple[int, int]]]] = {
+def by_key(join: Join) -> OfRows:
+    return lambda a, b: join(a.key_by("key"), b.key_by("key"))
+
+
+JOINS: dict[str, tuple[OfRows, set[tuple[int, int]]]] = {
+    "regular": (
+        lambda a, b: a.key_by("n").join(b.with_columns(id=fn.col("m")).key_by("id")),
+        {(n, n) for n in range(ROWS)},
+    ),
     "interval": (
-        lambda a, b: a.interval_join(b, "-150ms", "0s"),
+        by_key(lambda a, b: a.interval_join(b, "-150ms", "0s")),
         {(n, m) for n in range(ROWS) for m in (n, n - 100) if m >= 0},
     ),
-    "as of": (lambda a, b: a.as_of_join(b), {(n, n) for n in range(ROWS)}),
+    "as of": (by_key(lambda a, b: a.as_of_join(b)), {(n, n) for n in range(ROWS)}),
     "window": (
-        lambda a, b: a.join(b, fn.Tumbling("200ms")),
+        by_key(lambda a, b: a.join(b, fn.Tumbling("200ms"))),
         {(n, m) for n in range(ROWS) for m in (n, n - 100 if n % 200 >= 100 else n + 100)},
     ),
 }
@@ -209,9 +235,10 @@ def test_joins_go_on_with_another_parallelism(parallelism: int, tmp_path: Path) 
 
 def test_other_columns_are_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "failed").touch()
-    stop_on_the_way(halves(tmp_path, lambda a, b: a.as_of_join(b).uid("join"), pause_s=0.1)[0], checkpoints=1)
-    with pytest.raises(RestoreError, match="as_of_join of.*interval_join of"):
-        halves(tmp_path, lambda a, b: a.interval_join(b, "0s", "1s").uid("join"))[0].execute()
+    as_of = by_key(lambda a, b: a.as_of_join(b).uid("join"))
+    stop_on_the_way(halves(tmp_path, as_of, pause_s=0.1)[0], checkpoints=1)
+    with pytest.raises(RestoreError, match="as_of_join of.*regular join of"):
+        halves(tmp_path, by_key(lambda a, b: a.join(b).uid("join")))[0].execute()
 
 
 def test_rows_that_come_too_late_are_counted() -> None:
@@ -240,6 +267,23 @@ def test_a_pair_has_a_time_and_goes_on() -> None:
     env.execute()
     rows = sums.to_arrow()
     assert sorted((row["id"], row["n"], row["x"]) for row in rows.to_pylist()) == [(1, 1, 1), (1, 2, 8), (2, 1, 2)]
+
+
+@pytest.mark.parametrize(("first", "second"), [(True, True), (True, False), (False, False)])
+def test_a_pair_without_a_window_has_the_time_that_there_is(first: bool, second: bool) -> None:
+    env = fn.Environment(parallelism=2)
+    table = pa.table({"id": [1, 2], "ms": [0, 900]})
+    left, right = (
+        env.from_arrow(table, event_time="ms" if has_time else None).key_by("id") for has_time in (first, second)
+    )
+    pairs = left.join(right).key_by("id").window(fn.Tumbling("100ms", time="event"))
+    counted = pairs.agg(n=fn.count()).select("id", "n", at=fn.col("window_start").dt.epoch()).collect()
+    if not first:
+        with pytest.raises(OperatorError, match="rows have no event time, which these windows go by"):
+            env.execute()
+        return
+    env.execute()
+    assert in_order(counted.to_arrow().to_pylist()) == [{"at": 0, "id": 1, "n": 1}, {"at": 900, "id": 2, "n": 1}]
 
 
 def test_pairs_of_all_there_was_have_no_time() -> None:

@@ -183,6 +183,8 @@ pub struct RowsRank {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum RowsJoin {
+    /// All.
+    Regular {},
     /// Those that are near in event time.
     Interval {
         /// How much later the second one is, at the least; earlier below 0.
@@ -249,9 +251,9 @@ impl RowsKind {
             Self::Partial { .. } => "partial agg",
             Self::Aggregate { .. } => "agg",
             Self::KeyRows { .. } => "key_by",
+            Self::Join { by: RowsJoin::Regular {} | RowsJoin::Window { .. }, .. } => "join",
             Self::Join { by: RowsJoin::Interval { .. }, .. } => "interval_join",
             Self::Join { by: RowsJoin::AsOf { .. }, .. } => "as_of_join",
-            Self::Join { by: RowsJoin::Window { .. }, .. } => "join",
             Self::Deduplicate { .. } => "deduplicate",
             Self::TopN { .. } => "top_n",
             Self::ToObjects { .. } => "to_objects",
@@ -267,6 +269,8 @@ impl RowsKind {
     /// What it does, as far as its state depends on it.
     pub fn of_state(&self) -> String {
         match self {
+            // That of a window keeps something else.
+            Self::Join { by: RowsJoin::Regular {}, kept, .. } => format!("regular join of {}", kept.join(", ")),
             Self::Partial { kept, .. }
             | Self::Aggregate { kept, .. }
             | Self::Join { kept, .. }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::buffer::Buffer;
-use super::{AsBytes, Buffers, LOOK_RECORDS, OnTime, Pairing, STATE};
+use super::{AsBytes, Buffers, LOOK_RECORDS, OnTime, Pairing, STATE, meet, others};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::operator::{Flow, Found, KeyedRecord, Medium, Operator, What};
@@ -128,9 +128,7 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for IntervalJoin<P> {
         }
         if let Some(Held { value: sides, .. }) = self.keys.get_mut(record.key, record.hash, &AsBytes)? {
             let (from_ms, to_ms) = self.interval.of_partners(record.side, record.timestamp_ms);
-            let [left, right] = &sides.buffers;
-            let others = if record.side == 0 { right } else { left };
-            if others.between(from_ms, to_ms).next().is_some() {
+            if others(&sides.buffers, record).between(from_ms, to_ms).next().is_some() {
                 return Ok(false);
             }
         }
@@ -143,25 +141,7 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for IntervalJoin<P> {
         }
         if let Some(Held { value: sides, .. }) = self.keys.get_mut(record.key, record.hash, &AsBytes)? {
             let (from_ms, to_ms) = self.interval.of_partners(record.side, record.timestamp_ms);
-            let [left, right] = &sides.buffers;
-            let others = if record.side == 0 { right } else { left };
-            let mut others = others.between(from_ms, to_ms).peekable();
-            let mut waiting =
-                if others.peek().is_some() { Some(self.pairing.met(record.value(), flow)?) } else { None };
-            let mut number = 0_usize;
-            while let (Some((other_ms, bytes)), Some(one)) = (others.next(), waiting.take()) {
-                number += 1;
-                if number.is_multiple_of(LOOK_RECORDS) {
-                    flow.cancel().check()?;
-                }
-                if others.peek().is_some() {
-                    waiting = Some(self.pairing.again(&one, record.value(), flow)?);
-                }
-                let other = self.pairing.met(bytes, flow)?;
-                flow.timestamp_ms = record.timestamp_ms.max(other_ms);
-                let (left, right) = if record.side == 0 { (one, other) } else { (other, one) };
-                self.pairing.pair(left, Some(right), flow)?;
-            }
+            meet(&mut self.pairing, record, others(&sides.buffers, record).between(from_ms, to_ms), flow)?;
         }
         self.keep(record)
     }

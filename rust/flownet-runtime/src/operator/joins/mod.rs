@@ -1,14 +1,16 @@
-//! Joins by key of two inputs: of records that are near in event time, and of records with the newest version before them.
+//! Joins by key of two inputs: of all records there ever are, of those that are near in event time, and of records with the
+//! newest version before them.
 //!
 //! # Invariants
 //! - I1: what is kept lies in keyed state, by key group, as bytes; timers follow from it.
 //! - I2: a key is asked for no later than the watermark lets go of any of its records, and while it keeps something that time can free.
-//! - I3: a record at or before the watermark is late: it meets nobody, is counted, or goes to the side output of its input.
+//! - I3: where time counts, a record at or before the watermark is late: it meets nobody, is counted, or goes to the side output of its input.
 
 mod as_of;
 mod both_sides;
 mod buffer;
 mod interval;
+mod regular;
 
 use std::sync::Arc;
 
@@ -16,6 +18,7 @@ pub use self::as_of::AsOfJoin;
 pub use self::both_sides::BothSides;
 use self::buffer::Buffer;
 pub use self::interval::{Interval, IntervalJoin};
+pub use self::regular::RegularJoin;
 use super::late::Late;
 use super::{EventTime, Flow, KeyedRecord, Medium};
 use crate::chain::TaskContext;
@@ -74,6 +77,37 @@ trait Buffers {
 
     /// These, of a key that is asked for.
     fn of(buffers: [Buffer; 2]) -> Self;
+}
+
+/// What is kept of the side that a record is not of.
+fn others<'a>([left, right]: &'a [Buffer; 2], record: &KeyedRecord<'_>) -> &'a Buffer {
+    if record.side == 0 { right } else { left }
+}
+
+/// Gives out a pair of a record and each of these of the other side, at the later one's time.
+fn meet<'b, M: Medium>(
+    pairing: &mut impl Pairing<M>,
+    record: &KeyedRecord<'_>,
+    others: impl Iterator<Item = (i64, &'b [u8])>,
+    flow: &mut Flow<'_, '_, M>,
+) -> Result<(), TaskError> {
+    let mut others = others.peekable();
+    let mut waiting = if others.peek().is_some() { Some(pairing.met(record.value(), flow)?) } else { None };
+    let mut number = 0_usize;
+    while let (Some((other_ms, bytes)), Some(one)) = (others.next(), waiting.take()) {
+        number += 1;
+        if number.is_multiple_of(LOOK_RECORDS) {
+            flow.cancel().check()?;
+        }
+        if others.peek().is_some() {
+            waiting = Some(pairing.again(&one, record.value(), flow)?);
+        }
+        let other = pairing.met(bytes, flow)?;
+        flow.timestamp_ms = record.timestamp_ms.max(other_ms);
+        let (left, right) = if record.side == 0 { (one, other) } else { (other, one) };
+        pairing.pair(left, Some(right), flow)?;
+    }
+    Ok(())
 }
 
 /// What is kept of keys, to those who write and read it.
