@@ -16,6 +16,7 @@ runs from `execute()` to its end, the start of the job included. CPU time is tha
 ``files``      as ``windows``, from Parquet files to Parquet files
 ``lazy``       the same by a lazy frame of polars
 ``many``       as ``windows``, of a fifth of the rows, each with a key of its own
+``best``       the three best of each second and of each of a hundred keys, of a fifth of the rows
 ``as_of``      a tenth of the rows, each with the newest of a tenth as many others of its key before it
 ``asof``       the same by polars, of the finished tables
 ``tuples``     the same by streams of tuples, of a twentieth of the rows
@@ -47,6 +48,7 @@ ROWS_A_MS = 10_000
 CALL_ROWS = 8192
 OBJECTS_OF = 20
 MANY_OF = 5
+BEST_OF = 5
 JOINED_OF = 10
 WORKERS_TIMES = 5
 Result = dict[str, float]
@@ -120,6 +122,12 @@ def filtered(rows: fn.Rows) -> fn.CollectedRows:
     """Keep a part of the rows, with one column more, and bring almost nothing home."""
     dear = rows.filter(fn.col("price") * 2 > 1.9).select(worth=fn.col("price") * fn.col("size"), one=fn.lit(1))
     return dear.key_by("one").window(fn.EndOfInput()).agg(worth=fn.sum("worth"), n=fn.count()).collect()
+
+
+def best(rows: fn.Rows) -> fn.CollectedRows:
+    """Find the three best of each key of a hundred and second."""
+    keyed = rows.with_columns(key=fn.col("key") % 100).key_by("key")
+    return keyed.window(fn.Tumbling("1s")).top_n(3, "price").collect()
 
 
 def called(frame: pl.DataFrame) -> pl.DataFrame:
@@ -219,6 +227,7 @@ def round_of(options: argparse.Namespace) -> list[tuple[str, int, Callable[[], o
         )
         for subtask, of in enumerate(tables)
     ]
+    ranked = [of.slice(0, of.num_rows // BEST_OF) for of in tables]
     folder = Path(options.folder)
     for subtask, of in enumerate(tables):
         pq.write_table(of, folder / f"in-{subtask}.parquet", row_group_size=1 << 17)
@@ -251,6 +260,7 @@ def round_of(options: argparse.Namespace) -> list[tuple[str, int, Callable[[], o
         ("files", rows, lambda: job(files)),
         ("lazy", rows, lambda: lambda: of_files(folder)),
         ("many", rows // MANY_OF, lambda: job(lambda env: by_window(Parts(own).rows(env, "ms"), second))),
+        ("best", rows // BEST_OF, lambda: job(lambda env: best(Parts(ranked).rows(env, "ms")))),
         ("as_of", rows // JOINED_OF, lambda: job(lambda env: as_of(env, Parts(joined), Parts(versions)))),
         ("asof", rows // JOINED_OF, lambda: lambda: of_polars_as_of(joined_frame, versions_frame)),
         ("tuples", rows // JOINED_OF // 2, lambda: job(lambda env: as_of_tuples(env, *of_joined))),

@@ -256,8 +256,8 @@ class WindowedRows:
         """Give out the rows of each key and window with the greatest values, the greatest first.
 
         Of equal ones the earlier, and of one time the one whose values come first when they are sorted as bytes: which
-        rows they are depends on nothing but the rows. Those without a value come last. Late rows are dropped and
-        counted.
+        rows they are depends on nothing but the rows. Those without a value come last. Of each batch only rows that may
+        be among the best travel to where their key is; of these, late ones are dropped and counted.
 
         Parameters
         ----------
@@ -285,14 +285,14 @@ class WindowedRows:
         rows = self._keyed._rows
         count = number_of("top_n", n)
         rows._known("top_n", [by])
-        columns = ", ".join(f"{name} {kind}{'' if nullable else '!'}" for name, kind, nullable in rows._schema.fields())
-        rank = {"by": by, "descending": descending}
+        window = _planned_window(self._window, rows._origins, self._lateness_ms)
+        rank = {"by": by, "descending": descending, "count": count, "window": window}
         settings = {
             "top_n": {
                 "input": rows._schema.planned(),
                 "count": count,
-                "window": _planned_window(self._window, rows._origins, self._lateness_ms),
-                "kept": [f"{count} by {by}{' descending' if descending else ''} of ({columns})"],
+                "window": window,
+                "kept": [f"{count} by {by}{' descending' if descending else ''} of {rows._schema.kept()}"],
             }
         }
         return self._keyed._kept("top_n", settings, rank)

@@ -6,6 +6,7 @@ use arrow_array::types::{
     UInt32Type, UInt64Type,
 };
 use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow_buffer::NullBuffer;
 use arrow_schema::{ArrowError, DataType, Schema};
 use flownet_core::keygroup::hash_key;
 use flownet_runtime::canonical;
@@ -138,6 +139,11 @@ impl KeyColumns {
             _ => false,
         };
         Ok(Self { columns, is_int })
+    }
+
+    /// Where a value of the key is missing.
+    pub(crate) fn nulls(&self, batch: &RecordBatch) -> Option<NullBuffer> {
+        NullBuffer::union_many(self.columns.iter().map(|column| batch.column(*column).nulls()))
     }
 
     pub(crate) fn of(&self, batch: &RecordBatch) -> Result<Keys, ArrowError> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow_schema::{DataType, Field, TimeUnit};
+use arrow_schema::{DataType, Field, Schema, TimeUnit};
 
 /// The name of a type; that of Arrow for one that rows cannot have.
 pub fn type_name(data_type: &DataType) -> String {
@@ -25,6 +25,15 @@ pub fn type_name(data_type: &DataType) -> String {
         data_type if data_type.is_numeric() => format!("{data_type:?}").to_lowercase(),
         data_type => data_type.to_string(),
     }
+}
+
+/// Columns of rows that are kept, as text: who goes on with them has to keep the same.
+pub fn kept_columns(schema: &Schema) -> String {
+    let shown = schema.fields().iter().map(|field| {
+        let missing = if field.is_nullable() { "" } else { "!" };
+        format!("{} {}{missing}", field.name(), type_name(field.data_type()))
+    });
+    format!("({})", shown.collect::<Vec<_>>().join(", "))
 }
 
 /// The type of this name, if there is one.

@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 
 use crate::convert::to_python;
-use flownet_rows::type_name;
+use flownet_rows::{kept_columns, type_name};
 
 const STREAM: &CStr = c"arrow_array_stream";
 const SCHEMA: &CStr = c"arrow_schema";
@@ -96,6 +96,11 @@ impl PyRowSchema {
     /// As a plan has it.
     fn planned<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         to_python(py, &*self.0)
+    }
+
+    /// What an operator that keeps such rows says of that: who goes on with them has to keep the same.
+    fn kept(&self) -> String {
+        kept_columns(&self.0)
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {

@@ -13,7 +13,7 @@ use crate::lane::{ColumnBuilder, Scalar};
 
 /// The keys that have come so far, numbered.
 #[derive(Default)]
-pub(super) struct KeyTable {
+pub(crate) struct KeyTable {
     ints: HashTable<(i64, u32)>,
     /// Texts that are short enough to be a number.
     short: HashTable<(u128, u32)>,
@@ -28,11 +28,11 @@ pub(super) struct KeyTable {
 }
 
 impl KeyTable {
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.ints.clear();
         self.short.clear();
         self.null = None;
@@ -42,13 +42,13 @@ impl KeyTable {
     }
 
     /// A key by its number, in its canonical form.
-    pub(super) fn key(&self, group: usize) -> &[u8] {
+    pub(crate) fn key(&self, group: usize) -> &[u8] {
         let start = group.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
         &self.bytes[start..self.ends[group] as usize]
     }
 
     /// The number of each of these rows' keys.
-    pub(super) fn groups(&mut self, keys: &Keys, start: usize, rows: usize, out: &mut Vec<u32>) {
+    pub(crate) fn groups(&mut self, keys: &Keys, start: usize, rows: usize, out: &mut Vec<u32>) {
         out.clear();
         out.reserve(rows);
         match keys {

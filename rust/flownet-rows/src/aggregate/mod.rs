@@ -25,6 +25,7 @@ use flownet_runtime::spec::{WindowAssign, WindowSpec};
 
 pub(crate) use self::fold::{AggregateFold, NoCalls};
 pub use self::function::{Aggregate, Aggregation, AggregationError, Function};
+pub(crate) use self::key::KeyTable;
 pub(crate) use self::partial::Partial;
 use crate::key::NoKey;
 

@@ -13,17 +13,15 @@ use flownet_core::keygroup::hash_key;
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::Operator;
 use flownet_runtime::snapshot::{Restored, Snapshot, put_block, put_signed};
-use flownet_runtime::spec::{WindowAssign, WindowSpec};
-use flownet_runtime::time::Clock;
-use flownet_runtime::window::Grid;
+use flownet_runtime::spec::WindowSpec;
 
 use super::function::{Aggregate, Aggregation, AggregationError, Times};
 use super::group::{Columns, Groups, row_by_row};
-use super::shows_windows;
 use crate::batch::RowBatch;
 use crate::key::KeyColumns;
 use crate::medium::{Flow, OperatorInfo, RowRecord, RowsMedium};
 use crate::parts::{Part, Parts, hand_on};
+use crate::pieces::Pieces;
 
 /// Makes parts of rows.
 pub(crate) struct Partial {
@@ -38,36 +36,6 @@ pub(crate) struct Partial {
     /// What was kept for a checkpoint and has not left again.
     restored: Vec<Parts>,
     info: OperatorInfo,
-}
-
-/// Which rows may become one part.
-#[derive(Clone, Copy, Debug)]
-enum Pieces {
-    /// Those of one slice of all windows.
-    Slices(Grid),
-    /// Those of one batch.
-    Batches,
-    /// All.
-    All,
-    /// None: windows are to see each.
-    Rows,
-}
-
-impl Pieces {
-    /// Windows that fire once, at the end of time that all keys have in common, are made of slices. All that looks at single
-    /// rows, or at times of its own, gets them one by one, and who waits for the wall clock what has come.
-    fn of(window: Option<&WindowSpec>) -> Result<Self, TaskError> {
-        let Some(window) = window else { return Ok(Self::Batches) };
-        Ok(match (window.assign, window.clock) {
-            _ if window.trigger.is_some() => Self::Rows,
-            (WindowAssign::Grid { size_ms, slide_ms, offset_ms }, Clock::Event) => {
-                Self::Slices(Grid::new(size_ms, slide_ms, offset_ms)?)
-            }
-            (WindowAssign::Grid { .. }, Clock::Processing) if shows_windows(window) => Self::Batches,
-            (WindowAssign::Grid { .. } | WindowAssign::Global, _) => Self::All,
-            (WindowAssign::Session { .. }, _) => Self::Rows,
-        })
-    }
 }
 
 /// More groups than this leave, complete or not.

@@ -6,7 +6,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
 use crate::key::{NoKey, place};
 use crate::layout::{Layout, UnsupportedType};
-use crate::type_names::type_name;
+use crate::type_names::{kept_columns, type_name};
 
 /// The columns of two sides, and of their pairs.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,18 +101,8 @@ impl JoinSchemas {
         let (lefts, rights) = output.fields().split_at(left.fields().len());
         let of = |columns, fields: &[_]| Carried { columns, schema: Arc::new(Schema::new(fields.to_vec())) };
         let (left, right) = (of(columns, lefts), of(carried, rights));
-        let kept = [&left, &right].map(|side| side.kept()).to_vec();
+        let kept = [&left, &right].map(|side| kept_columns(&side.schema)).to_vec();
         Ok(Self { left, right, output, kept })
-    }
-}
-
-impl Carried {
-    fn kept(&self) -> String {
-        let shown = self.schema.fields().iter().map(|field| {
-            let missing = if field.is_nullable() { "" } else { "!" };
-            format!("{} {}{missing}", field.name(), type_name(field.data_type()))
-        });
-        format!("({})", shown.collect::<Vec<_>>().join(", "))
     }
 }
 

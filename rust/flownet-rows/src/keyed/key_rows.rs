@@ -1,7 +1,6 @@
 //! In front of the exchange: rows one by one, by their key.
 
-use arrow_array::{Array, RecordBatch, RecordBatchOptions};
-use arrow_buffer::NullBuffer;
+use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_row::{RowConverter, SortField};
 use arrow_schema::{ArrowError, Schema, SchemaRef, SortOptions};
 use flownet_core::keygroup::hash_key;
@@ -12,9 +11,10 @@ use flownet_runtime::spec::RowsRank;
 use flownet_runtime::time::NO_TIMESTAMP;
 use flownet_runtime::varint::put_varint;
 
+use super::best::Best;
 use crate::batch::RowBatch;
 use crate::column::Rows;
-use crate::key::{KeyColumns, place};
+use crate::key::KeyColumns;
 use crate::layout::Layout;
 use crate::medium::{Flow, OperatorInfo, RowRecord, RowsMedium};
 use crate::parts::{Parts, hand_on};
@@ -23,7 +23,6 @@ use crate::run::RunWriter;
 /// Sends each row to where its key is.
 pub(crate) struct KeyRows {
     keys: KeyColumns,
-    key_columns: Vec<usize>,
     /// Whether rows go whose key has a value that is missing.
     keeps_null_keys: bool,
     carried: Vec<usize>,
@@ -36,15 +35,17 @@ pub(crate) struct KeyRows {
 struct Ranks {
     column: usize,
     converter: RowConverter,
+    best: Best,
 }
 
 impl Ranks {
-    fn new(input: &Schema, RowsRank { by, descending }: &RowsRank) -> Result<Self, ArrowError> {
-        let column = input.index_of(by)?;
+    fn new(input: &Schema, rank: &RowsRank) -> Result<Self, TaskError> {
+        let refused = |error: ArrowError| TaskError::Config(error.to_string());
+        let column = input.index_of(&rank.by).map_err(refused)?;
         // What is missing is the worst.
-        let options = SortOptions { descending: *descending, nulls_first: false };
+        let options = SortOptions { descending: rank.descending, nulls_first: false };
         let field = SortField::new_with_options(input.field(column).data_type().clone(), options);
-        Ok(Self { column, converter: RowConverter::new(vec![field])? })
+        Ok(Self { column, converter: RowConverter::new(vec![field]).map_err(refused)?, best: Best::new(rank)? })
     }
 
     fn of(&self, batch: &RecordBatch) -> Result<arrow_row::Rows, ArrowError> {
@@ -69,16 +70,14 @@ impl KeyRows {
         info: OperatorInfo,
     ) -> Result<Self, TaskError> {
         let refused = |error: &dyn std::fmt::Display| TaskError::Config(error.to_string());
-        let rank = rank.map(|rank| Ranks::new(input, rank)).transpose();
-        let places = keys.iter().map(|key| place(input, key)).collect::<Result<_, _>>();
+        let rank = rank.map(|rank| Ranks::new(input, rank)).transpose()?;
         let carried = carried.iter().map(|column| input.index_of(column)).collect::<Result<_, _>>();
         Ok(Self {
             keys: KeyColumns::new(input, keys).map_err(|error| refused(&error))?,
-            key_columns: places.map_err(|error| refused(&error))?,
             keeps_null_keys,
             carried: carried.map_err(|error| refused(&error))?,
             layout: Layout::new(output).map_err(|error| refused(&error))?,
-            rank: rank.map_err(|error| refused(&error))?,
+            rank,
             info,
         })
     }
@@ -87,12 +86,6 @@ impl KeyRows {
         let columns = self.carried.iter().map(|column| batch.columns.column(*column).clone()).collect();
         let options = RecordBatchOptions::new().with_row_count(Some(batch.len()));
         RecordBatch::try_new_with_options(self.layout.schema().clone(), columns, &options)
-    }
-
-    /// Where a value of the key is missing, if those rows do not go.
-    fn left_out(&self, batch: &RowBatch) -> Option<NullBuffer> {
-        let nulls = self.key_columns.iter().map(|column| batch.columns.column(*column).nulls());
-        if self.keeps_null_keys { None } else { NullBuffer::union_many(nulls) }
     }
 }
 
@@ -103,15 +96,18 @@ impl Operator<RowsMedium> for KeyRows {
         let writer = RunWriter::new(&self.layout, &self.carried(&batch).map_err(failed)?);
         let keys = self.keys.of(&batch.columns).map_err(failed)?;
         let ranks = self.rank.as_ref().map(|rank| rank.of(&batch.columns)).transpose().map_err(failed)?;
-        let left_out = self.left_out(&batch);
+        let left_out = if self.keeps_null_keys { None } else { self.keys.nulls(&batch.columns) };
+        let times = batch.times.as_deref();
+        let best = self.rank.as_mut().zip(ranks.as_ref()).map(|(rank, ranks)| rank.best.of(&keys, ranks, times));
+        let rows = best.unwrap_or_else(|| (0..batch.len()).collect());
         let (mut parts, mut key) = (Parts::default(), Vec::new());
-        for row in 0..batch.len() {
+        for row in rows {
             if left_out.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
                 continue;
             }
             key.clear();
             keys.put(row, &mut key);
-            let time_ms = batch.times.as_ref().map_or(NO_TIMESTAMP, |times| times[row]);
+            let time_ms = times.map_or(NO_TIMESTAMP, |times| times[row]);
             parts.push(time_ms, hash_key(&key), &key, |out| {
                 if let Some(ranks) = &ranks {
                     put_rank(ranks.row(row), time_ms, out);

@@ -5,6 +5,7 @@
 //! ranked     = varint key bytes | canonical key | varint rank bytes | rank | run of one row
 //! ```
 
+mod best;
 mod deduplicate;
 mod key_rows;
 mod top_n;

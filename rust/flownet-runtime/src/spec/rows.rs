@@ -177,6 +177,10 @@ pub struct RowsRank {
     pub by: String,
     /// Whether the greatest is the best.
     pub descending: bool,
+    /// How many are wanted of each key and window: of a batch no more go.
+    pub count: NonZeroU64,
+    /// Which windows.
+    pub window: WindowSpec,
 }
 
 /// Which rows of one key meet.

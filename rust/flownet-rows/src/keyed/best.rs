@@ -1,0 +1,108 @@
+//! In front of the exchange: rows of a batch that others of it are better than need not travel.
+
+use arrow_row::Rows;
+use flownet_runtime::TaskError;
+use flownet_runtime::spec::RowsRank;
+use hashbrown::HashMap;
+
+use crate::aggregate::KeyTable;
+use crate::key::Keys;
+use crate::pieces::Pieces;
+
+/// Finds the rows of a batch that may be among the best of their key and window.
+pub(super) struct Best {
+    count: usize,
+    pieces: Pieces,
+    keys: KeyTable,
+    /// The key of each row; kept for its allocation.
+    of_row: Vec<u32>,
+}
+
+impl Best {
+    pub(super) fn new(rank: &RowsRank) -> Result<Self, TaskError> {
+        let count = usize::try_from(rank.count.get()).unwrap_or(usize::MAX);
+        Ok(Self { count, pieces: Pieces::of(Some(&rank.window))?, keys: KeyTable::default(), of_row: Vec::new() })
+    }
+
+    /// They, in their order. All, where each is a window's own, and where times that these go by are missing: who is behind
+    /// the exchange says so.
+    pub(super) fn of(&mut self, keys: &Keys, ranks: &Rows, times: Option<&[i64]>) -> Vec<usize> {
+        let slices = match (self.pieces, times) {
+            (Pieces::Rows, _) | (Pieces::Slices(_), None) => return (0..ranks.num_rows()).collect(),
+            (Pieces::Slices(grid), Some(times)) => Some((grid, times)),
+            (Pieces::Batches | Pieces::All, _) => None,
+        };
+        let Self { count, keys: table, of_row, .. } = self;
+        table.clear();
+        table.groups(keys, 0, ranks.num_rows(), of_row);
+        // What is less is better, as it is behind the exchange, where the rows themselves decide between equal ones.
+        let rank_of = |row: usize| (ranks.row(row), times.map(|times| times[row]));
+        let mut best = HashMap::<(u32, i64), Vec<usize>>::new();
+        for (row, key) in of_row.iter().enumerate() {
+            let slice_ms = slices.map_or(0, |(grid, times)| grid.slice_of(times[row]));
+            let rows = best.entry((*key, slice_ms)).or_default();
+            let rank = rank_of(row);
+            let is_worse = |rows: &[usize]| rows.get(*count - 1).is_some_and(|last| rank > rank_of(*last));
+            if !is_worse(rows) {
+                rows.insert(rows.partition_point(|better| rank_of(*better) <= rank), row);
+                // Rows of the rank of the last one stay with it.
+                if let Some(last) = rows.get(*count - 1).map(|last| rank_of(*last)) {
+                    rows.truncate(rows.partition_point(|row| rank_of(*row) <= last));
+                }
+            }
+        }
+        let mut rows: Vec<usize> = best.into_values().flatten().collect();
+        rows.sort_unstable();
+        rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU64;
+    use std::sync::Arc;
+
+    use arrow_array::{ArrayRef, Int64Array};
+    use arrow_row::{RowConverter, SortField};
+    use arrow_schema::DataType;
+    use flownet_runtime::spec::{WindowAssign, WindowSpec};
+    use flownet_runtime::time::Clock;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn rank(count: u64, size_ms: i64) -> RowsRank {
+        let assign = WindowAssign::Grid { size_ms, slide_ms: size_ms, offset_ms: 0 };
+        let window = WindowSpec {
+            assign,
+            clock: Clock::Event,
+            trigger: None,
+            lateness_ms: 0,
+            late_tag: None,
+            with_key: false,
+            with_window: false,
+            is_whole: false,
+        };
+        RowsRank { by: "n".into(), descending: false, count: NonZeroU64::new(count).unwrap(), window }
+    }
+
+    proptest! {
+        #[test]
+        fn who_stays_is_worse_than_fewer_rows_of_its_key_and_slice_than_are_wanted(
+            rows in proptest::collection::vec((0i64..3, 0i64..5, 0i64..30), 0..40),
+            count in 1u64..4,
+        ) {
+            let ranks: ArrayRef = Arc::new(rows.iter().map(|row| Some(row.1)).collect::<Int64Array>());
+            let ranks = RowConverter::new(vec![SortField::new(DataType::Int64)]).unwrap().convert_columns(&[ranks]).unwrap();
+            let times: Vec<i64> = rows.iter().map(|row| row.2).collect();
+            let keys = Keys::Ints(rows.iter().map(|row| Some(row.0)).collect());
+            let found = Best::new(&rank(count, 10)).unwrap().of(&keys, &ranks, Some(&times));
+            let better = |row: &(i64, i64, i64)| {
+                let is_beside = |other: &&(i64, i64, i64)| other.0 == row.0 && other.2 / 10 == row.2 / 10;
+                rows.iter().filter(is_beside).filter(|other| (other.1, other.2) < (row.1, row.2)).count()
+            };
+            let expected: Vec<usize> = (0..rows.len()).filter(|row| (better(&rows[*row]) as u64) < count).collect();
+            prop_assert_eq!(found, expected);
+        }
+    }
+}

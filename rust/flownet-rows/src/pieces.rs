@@ -1,0 +1,38 @@
+//! In front of the exchange: which rows will be of the same windows behind it.
+
+use flownet_runtime::TaskError;
+use flownet_runtime::spec::{WindowAssign, WindowSpec};
+use flownet_runtime::time::Clock;
+use flownet_runtime::window::Grid;
+
+use crate::aggregate::shows_windows;
+
+/// Which rows of a key are of the same windows, so that one thing may stand for them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Pieces {
+    /// Those of one slice of all windows.
+    Slices(Grid),
+    /// Those of one batch.
+    Batches,
+    /// All.
+    All,
+    /// None of them: windows are to see each.
+    Rows,
+}
+
+impl Pieces {
+    /// Windows that fire once, at the end of time that all keys have in common, are made of slices. All that looks at single
+    /// rows, or at times of its own, gets them one by one, and who waits for the wall clock what has come.
+    pub(crate) fn of(window: Option<&WindowSpec>) -> Result<Self, TaskError> {
+        let Some(window) = window else { return Ok(Self::Batches) };
+        Ok(match (window.assign, window.clock) {
+            _ if window.trigger.is_some() => Self::Rows,
+            (WindowAssign::Grid { size_ms, slide_ms, offset_ms }, Clock::Event) => {
+                Self::Slices(Grid::new(size_ms, slide_ms, offset_ms)?)
+            }
+            (WindowAssign::Grid { .. }, Clock::Processing) if shows_windows(window) => Self::Batches,
+            (WindowAssign::Grid { .. } | WindowAssign::Global, _) => Self::All,
+            (WindowAssign::Session { .. }, _) => Self::Rows,
+        })
+    }
+}
