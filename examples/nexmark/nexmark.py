@@ -97,13 +97,17 @@ def _event(number: int, time_ms: int, rate: int, chance: random.Random) -> Event
         name = f"{chance.choice(_FIRST_NAMES)} {chance.choice(_LAST_NAMES)}"
         return Person(FIRST_ID + group, name, chance.choice(_PLACES[state]), state, time_ms)
     if place <= 3:
-        # About as long as it takes for 100 others to open.
-        length_ms = 1 + chance.randrange(2 * 100 * 50 * 1_000 // (3 * rate))
+        length_ms = 1 + chance.randrange(longest_ms(rate))
         seller = _recent(persons, among=1_000, hot=4, chance=chance)
         category = FIRST_CATEGORY + chance.randrange(5)
         return Auction(FIRST_ID + auctions - 1, seller, category, _price(chance), time_ms, time_ms + length_ms)
     auction = _recent(auctions, among=100, hot=2, chance=chance)
     return Bid(auction, _recent(persons, among=1_000, hot=4, chance=chance), _price(chance), time_ms)
+
+
+def longest_ms(rate: int) -> int:
+    """Say for how long an auction is open, at most: on average for about as long as it takes for 100 others to open."""
+    return 2 * 100 * 50 * 1_000 // (3 * rate)
 
 
 def _recent(count: int, among: int, hot: int, chance: random.Random) -> int:
@@ -117,11 +121,15 @@ def _price(chance: random.Random) -> int:
     return round(math.exp(chance.uniform(0, math.log(1_000_000))) * 100)
 
 
+def timed(events: fn.Stream[Event]) -> fn.Stream[Event]:
+    """Give events their timestamps."""
+    late = fn.WatermarkStrategy.for_bounded_out_of_orderness(timedelta(milliseconds=DISORDER_MS))
+    return events.assign_timestamps_and_watermarks(late.with_timestamp_assigner(lambda event: event.time_ms))
+
+
 def events(env: fn.Environment, count: int, seed: int = 1, rate: int = 1_000) -> fn.Stream[Event]:
     """Make a stream of events that have their timestamps."""
-    late = fn.WatermarkStrategy.for_bounded_out_of_orderness(timedelta(milliseconds=DISORDER_MS))
-    timed = late.with_timestamp_assigner(lambda event: event.time_ms)
-    return env.from_iterable(generate(count, seed, rate)).assign_timestamps_and_watermarks(timed)
+    return timed(env.from_iterable(generate(count, seed, rate)))
 
 
 def persons(events: fn.Stream[Event]) -> fn.Stream[Person]:
@@ -136,8 +144,8 @@ def bids(events: fn.Stream[Event]) -> fn.Stream[Bid]:
     return events.filter(lambda event: isinstance(event, Bid))
 
 
-def main(query) -> None:
-    """Run a query as the command line says, and print what it finds."""
+def main(query, streams=events) -> None:
+    """Run a query over these streams as the command line says, and print what it finds."""
     parser = argparse.ArgumentParser(description=query.__doc__)
     parser.add_argument("--events", type=int, default=10_000, help="how many (%(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the generator (%(default)s)")
@@ -145,5 +153,6 @@ def main(query) -> None:
     parser.add_argument("--parallelism", type=int, default=1, help="subtasks of each operator (%(default)s)")
     options = parser.parse_args()
     env = fn.Environment(parallelism=options.parallelism, name=f"nexmark {query.__name__}")
-    query(events(env, options.events, options.seed)).print()
+    found = query(streams(env, options.events, options.seed))
+    (found.to_objects() if isinstance(found, fn.Rows) else found).print()
     env.execute(workers=options.workers)

@@ -1,4 +1,4 @@
-"""Nexmark's queries as flownet programs, each against plain Python over the list of all events."""
+"""Nexmark's queries as flownet programs, on objects and on rows, each against plain Python over all events."""
 
 from __future__ import annotations
 
@@ -127,29 +127,50 @@ QUERIES: dict[str, Callable[[Events], Iterator[Any]]] = {
 }
 
 
+def on_objects(env: fn.Environment, query: str) -> fn.Stream[Any]:
+    events = importlib.import_module("nexmark").events(env, EVENTS, SEED, RATE)
+    stream: fn.Stream[Any] = importlib.import_module(query).query(events)
+    return stream
+
+
+def on_rows(env: fn.Environment, query: str) -> fn.Stream[Any]:
+    streams = importlib.import_module("nexmark_rows").streams(env, EVENTS, SEED, RATE)
+    found: fn.Rows | fn.Stream[Any] = importlib.import_module(f"{query}_rows").query(streams)
+    return found.to_objects(as_dicts=False) if isinstance(found, fn.Rows) else found
+
+
 @pytest.mark.parametrize("parallelism", [1, 3])
+@pytest.mark.parametrize("program", [on_objects, on_rows])
 @pytest.mark.parametrize("query", QUERIES)
 def test_a_query_finds_what_plain_python_finds(
-    nexmark: ModuleType, events: Events, query: str, parallelism: int, workers: int
+    events: Events,
+    query: str,
+    program: Callable[[fn.Environment, str], fn.Stream[Any]],
+    parallelism: int,
+    workers: int,
 ) -> None:
     env = fn.Environment(parallelism=parallelism)
-    stream = nexmark.events(env, EVENTS, SEED, RATE)
-    found = importlib.import_module(query).query(stream).collect()
-    env.execute(workers)
+    found = program(env, query).collect()
+    result = env.execute(workers)
+    assert sum(task.late_records for task in result.tasks) == 0
     expected = list(QUERIES[query](events))
     assert len(expected) >= 3, "the stream is too short to tell"
     assert Counter(found) == Counter(expected)
 
 
+@pytest.mark.parametrize("program", ["q2", "q2_rows"])
 def test_a_query_runs_as_its_first_lines_say(
-    python: Callable[..., subprocess.CompletedProcess[str]], nexmark: ModuleType
+    python: Callable[..., subprocess.CompletedProcess[str]], nexmark: ModuleType, program: str
 ) -> None:
     finished = python(
-        str(EXAMPLES / "q2.py"), "--events", "2000", "--seed", "3", "--workers", "2", "--parallelism", "2"
+        str(EXAMPLES / f"{program}.py"), "--events", "2000", "--seed", "3", "--workers", "2", "--parallelism", "2"
     )
     assert (finished.returncode, finished.stderr) == (0, "")
     printed = Counter(line.split("> ")[1] for line in finished.stdout.splitlines())
-    assert printed == Counter(map(str, selection(list(nexmark.generate(2_000, 3)))))
+    expected = selection(list(nexmark.generate(2_000, 3)))
+    if program == "q2_rows":
+        expected = ({"auction": auction, "price": price} for auction, price in expected)
+    assert printed == Counter(map(str, expected))
 
 
 def test_events_are_late_by_no_more_than_the_disorder_in_the_proportions_of_nexmark(

@@ -1,0 +1,19 @@
+"""Nexmark q1 on rows, currency conversion: the price of every bid in euros, at 0.908 euros a dollar.
+
+python q1_rows.py --events 100000 --workers 2 --parallelism 2
+"""
+
+import nexmark_rows
+
+import flownet as fn
+
+
+def query(streams):
+    """Convert each bid from dollars to euros."""
+    # There is no arithmetic of decimals. A float has 15 digits for sure, so its nearest decimal is the exact price.
+    euros = (fn.col("price") * 0.908).cast("decimal(15, 3)")
+    return streams.bids.with_columns(price=euros)
+
+
+if __name__ == "__main__":
+    nexmark_rows.main(query)
