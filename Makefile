@@ -214,6 +214,10 @@ bench-rows: build $(VENV)/.tools ## streams of rows: filters, sums by key and wi
 bench-rows-latency: build $(VENV)/.tools ## how long rows take through a keyed exchange while a million a second do (BENCH_ARGS="--rate 500000 --workers 2")
 	$(BIN)/python benches/python/rows_latency.py $(BENCH_ARGS)
 
+.PHONY: bench-nexmark
+bench-nexmark: build $(VENV)/.tools ## the queries of Nexmark on rows beside those on objects, events a second (BENCH_ARGS="--workers 2 --only q4 q5")
+	$(BIN)/python benches/python/nexmark.py $(BENCH_ARGS)
+
 .PHONY: lab
 lab: build $(VENV)/.tools ## flow control at work: all scenarios under all controls into lab.html, about ten minutes (LAB_ARGS="--control credit,tcp")
 	$(BIN)/flownet lab all --report lab.html $(LAB_ARGS)
@@ -230,6 +234,7 @@ bench-smoke: build $(VENV)/.tools ## run every bench once with a tiny size, so t
 	$(BIN)/python benches/python/state_on_disk.py --smoke
 	$(BIN)/python benches/python/rows.py --smoke
 	$(BIN)/python benches/python/rows_latency.py --smoke
+	$(BIN)/python benches/python/nexmark.py --smoke
 
 .PHONY: bench-peers
 bench-peers: build ## the same work on Flink, PyFlink, Bytewax, Pathway, pyzmq, Flight (PEERS="bytewax zmq" ROUNDS=3 WORKLOADS=...)
