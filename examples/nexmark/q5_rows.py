@@ -15,9 +15,7 @@ def query(streams):
     windows = streams.bids.key_by("auction").window(fn.Sliding("10s", "2s")).agg(bids=fn.count())
     counts = windows.select("auction", "bids", end_ms=fn.col("window_end").dt.epoch())
     # A count's time is the last of its window: those of one window are together again in the last 2 seconds of it.
-    last = fn.Tumbling("2s")
-    most = counts.key_by("end_ms").window(last).agg(bids=fn.max("bids")).select("end_ms", "bids")
-    hottest = counts.key_by("end_ms", "bids").join(most.key_by("end_ms", "bids"), last)
+    hottest = counts.key_by("end_ms").window(fn.Tumbling("2s")).top_n(1, "bids", ties=True)
     return hottest.select("end_ms", "auction", "bids")
 
 

@@ -7,13 +7,11 @@ import nexmark_rows
 
 import flownet as fn
 
-PERIOD = fn.Tumbling("10s")
-
 
 def query(streams):
-    """Find the highest price of each window, then the bids in it that have this price."""
-    highest = streams.bids.key_by(of=fn.lit("all")).window(PERIOD).agg(price=fn.max("price")).select("price")
-    return streams.bids.key_by("price").join(highest.key_by("price"), PERIOD)
+    """Find the best bids of each window: of a batch, only its best travel."""
+    by_all = streams.bids.key_by(of=fn.lit("all")).window(fn.Tumbling("10s"))
+    return by_all.top_n(1, "price", ties=True).drop("of")
 
 
 if __name__ == "__main__":

@@ -252,7 +252,7 @@ class WindowedRows:
         window = _planned_window(self._window, rows._origins, self._lateness_ms)
         return _aggregated(rows, self._keyed._keys, window, aggregates)
 
-    def top_n(self, n: int, by: str, *, descending: bool = True) -> Rows:
+    def top_n(self, n: int, by: str, *, descending: bool = True, ties: bool = False) -> Rows:
         """Give out the rows of each key and window with the greatest values, the greatest first.
 
         Of equal ones the earlier, and of one time the one whose values come first when they are sorted as bytes: which
@@ -267,6 +267,8 @@ class WindowedRows:
             The column of values; for others than those of a column, see `Rows.with_columns`.
         descending
             Whether the greatest are wanted; else the least. Default: True.
+        ties
+            Whether rows with the same value as the last one come, too, however many there are. Default: False.
 
         Returns
         -------
@@ -286,13 +288,15 @@ class WindowedRows:
         count = number_of("top_n", n)
         rows._known("top_n", [by])
         window = _planned_window(self._window, rows._origins, self._lateness_ms)
-        rank = {"by": by, "descending": descending, "count": count, "window": window}
+        rank = {"by": by, "descending": descending, "count": count, "ties": ties, "window": window}
+        order = f"{by}{' descending' if descending else ''}{' with ties' if ties else ''}"
         settings = {
             "top_n": {
                 "input": rows._schema.planned(),
                 "count": count,
+                "ties": ties,
                 "window": window,
-                "kept": [f"{count} by {by}{' descending' if descending else ''} of {rows._schema.kept()}"],
+                "kept": [f"{count} by {order} of {rows._schema.kept()}"],
             }
         }
         return self._keyed._kept("top_n", settings, rank)

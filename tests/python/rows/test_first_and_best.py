@@ -20,7 +20,7 @@ from .halves import ROWS, FailsOnce, Half, stop_on_the_way
 Row = dict[str, Any]
 
 SCHEMA = pa.schema([("key", pa.int64()), ("ms", pa.int64()), ("price", pa.float64()), ("tags", pa.list_(pa.string()))])
-prices = st.none() | st.floats(-9, 9, width=16) | st.just(float("inf"))
+prices = st.none() | st.floats(-9, 9, width=16).map(lambda price: price + 0.0) | st.sampled_from([1.0, float("inf")])
 keys = st.sampled_from([0, 1, -70, None])
 # One row a time: of two of one time their bytes would say which is better.
 rows_of_one_time = st.dictionaries(
@@ -31,12 +31,19 @@ several = settings(max_examples=25, deadline=None, suppress_health_check=list(He
 
 
 def best(
-    rows: list[Row], window: Any, count: int, descending: bool, *, parallelism: int = 1, batch: int = 7
+    rows: list[Row],
+    window: Any,
+    count: int,
+    descending: bool,
+    *,
+    ties: bool = False,
+    parallelism: int = 1,
+    batch: int = 7,
 ) -> list[Row]:
     env = fn.Environment(parallelism=parallelism)
     reader = pa.Table.from_pylist(rows, schema=SCHEMA).to_reader(max_chunksize=batch)
     keyed = env.from_arrow(reader, event_time="ms", delay="10s").key_by("key")
-    collected = keyed.window(window).top_n(count, "price", descending=descending).collect()
+    collected = keyed.window(window).top_n(count, "price", descending=descending, ties=ties).collect()
     env.execute(workers=0)
     found: list[Row] = collected.to_arrow().to_pylist()
     return found
@@ -55,10 +62,11 @@ def starts(window: Any, ms: int) -> list[int]:
     st.sampled_from([fn.Tumbling("100ms"), fn.Sliding("200ms", "100ms"), fn.EndOfInput()]),
     st.integers(1, 4),
     st.booleans(),
+    st.booleans(),
     anywhere,
 )
 def test_the_best_rows_of_windows(
-    drawn: dict[int, Any], window: Any, count: int, descending: bool, told: dict[str, int]
+    drawn: dict[int, Any], window: Any, count: int, descending: bool, ties: bool, told: dict[str, int]
 ) -> None:
     rows = [{"key": key, "ms": ms, "price": price, "tags": tags} for ms, (key, price, tags) in drawn.items()]
     windows: dict[tuple[int, int | None], list[Row]] = {}
@@ -69,13 +77,15 @@ def test_the_best_rows_of_windows(
     for in_window in windows.values():
         sign = -1 if descending else 1
         in_window.sort(key=lambda row: (row["price"] is None, sign * (row["price"] or 0), row["ms"]))
-        expected += in_window[:count]
-    found = best(rows, window, count, descending, **told)
+        last = in_window[:count][-1]["price"]
+        del in_window[count + (sum(row["price"] == last for row in in_window[count:]) if ties else 0) :]
+        expected += in_window
+    found = best(rows, window, count, descending, ties=ties, **told)
     assert sorted(map(repr, found)) == sorted(map(repr, expected))
     if isinstance(window, fn.EndOfInput):
         # Of a key the best comes first.
         for key in {row["key"] for row in rows}:
-            assert [row for row in found if row["key"] == key] == windows[0, key][:count]
+            assert [row for row in found if row["key"] == key] == windows[0, key]
 
 
 def test_the_best_rows_have_the_time_of_their_window() -> None:

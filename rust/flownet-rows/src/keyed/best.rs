@@ -12,6 +12,7 @@ use crate::pieces::Pieces;
 /// Finds the rows of a batch that may be among the best of their key and window.
 pub(super) struct Best {
     count: usize,
+    ties: bool,
     pieces: Pieces,
     keys: KeyTable,
     /// The key of each row; kept for its allocation.
@@ -21,7 +22,8 @@ pub(super) struct Best {
 impl Best {
     pub(super) fn new(rank: &RowsRank) -> Result<Self, TaskError> {
         let count = usize::try_from(rank.count.get()).unwrap_or(usize::MAX);
-        Ok(Self { count, pieces: Pieces::of(Some(&rank.window))?, keys: KeyTable::default(), of_row: Vec::new() })
+        let pieces = Pieces::of(Some(&rank.window))?;
+        Ok(Self { count, ties: rank.ties, pieces, keys: KeyTable::default(), of_row: Vec::new() })
     }
 
     /// They, in their order. All, where each is a window's own, and where times that these go by are missing: who is behind
@@ -36,6 +38,7 @@ impl Best {
         table.clear();
         table.groups(keys, 0, ranks.num_rows(), of_row);
         // What is less is better, as it is behind the exchange, where the rows themselves decide between equal ones.
+        let times = times.filter(|_| !self.ties);
         let rank_of = |row: usize| (ranks.row(row), times.map(|times| times[row]));
         let mut best = HashMap::<(u32, i64), Vec<usize>>::new();
         for (row, key) in of_row.iter().enumerate() {
@@ -71,7 +74,7 @@ mod tests {
 
     use super::*;
 
-    fn rank(count: u64, size_ms: i64) -> RowsRank {
+    fn rank(count: u64, ties: bool, size_ms: i64) -> RowsRank {
         let assign = WindowAssign::Grid { size_ms, slide_ms: size_ms, offset_ms: 0 };
         let window = WindowSpec {
             assign,
@@ -83,7 +86,7 @@ mod tests {
             with_window: false,
             is_whole: false,
         };
-        RowsRank { by: "n".into(), descending: false, count: NonZeroU64::new(count).unwrap(), window }
+        RowsRank { by: "n".into(), descending: false, count: NonZeroU64::new(count).unwrap(), ties, window }
     }
 
     proptest! {
@@ -91,15 +94,17 @@ mod tests {
         fn who_stays_is_worse_than_fewer_rows_of_its_key_and_slice_than_are_wanted(
             rows in proptest::collection::vec((0i64..3, 0i64..5, 0i64..30), 0..40),
             count in 1u64..4,
+            ties: bool,
         ) {
             let ranks: ArrayRef = Arc::new(rows.iter().map(|row| Some(row.1)).collect::<Int64Array>());
             let ranks = RowConverter::new(vec![SortField::new(DataType::Int64)]).unwrap().convert_columns(&[ranks]).unwrap();
             let times: Vec<i64> = rows.iter().map(|row| row.2).collect();
             let keys = Keys::Ints(rows.iter().map(|row| Some(row.0)).collect());
-            let found = Best::new(&rank(count, 10)).unwrap().of(&keys, &ranks, Some(&times));
+            let found = Best::new(&rank(count, ties, 10)).unwrap().of(&keys, &ranks, Some(&times));
             let better = |row: &(i64, i64, i64)| {
                 let is_beside = |other: &&(i64, i64, i64)| other.0 == row.0 && other.2 / 10 == row.2 / 10;
-                rows.iter().filter(is_beside).filter(|other| (other.1, other.2) < (row.1, row.2)).count()
+                let is_better = |other: &&(i64, i64, i64)| other.1 < row.1 || !ties && other.1 == row.1 && other.2 < row.2;
+                rows.iter().filter(is_beside).filter(is_better).count()
             };
             let expected: Vec<usize> = (0..rows.len()).filter(|row| (better(&rows[*row]) as u64) < count).collect();
             prop_assert_eq!(found, expected);

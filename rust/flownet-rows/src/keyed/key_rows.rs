@@ -53,9 +53,12 @@ impl Ranks {
     }
 }
 
+/// Of the time, at the end of a rank.
+pub(super) const TIME_BYTES: usize = size_of::<i64>();
+
 /// Of equal rows the earlier one is better.
 fn put_rank(rank: arrow_row::Row<'_>, time_ms: i64, out: &mut Vec<u8>) {
-    put_varint(out, (rank.as_ref().len() + size_of::<i64>()) as u64);
+    put_varint(out, (rank.as_ref().len() + TIME_BYTES) as u64);
     out.extend_from_slice(rank.as_ref());
     out.extend_from_slice(&(time_ms ^ i64::MIN).to_be_bytes());
 }

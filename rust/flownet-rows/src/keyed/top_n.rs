@@ -7,6 +7,7 @@ use flownet_runtime::snapshot::{Input, Snapshot, put_block};
 use flownet_runtime::varint::put_varint;
 use flownet_runtime::window::Window;
 
+use super::key_rows::TIME_BYTES;
 use crate::gathered::Gathered;
 use crate::layout::Layout;
 use crate::medium::{Flow, OperatorInfo, RowRecord, RowsMedium};
@@ -16,6 +17,8 @@ use crate::parts::take_block;
 /// on nothing but the rows.
 pub(crate) struct TopN {
     count: usize,
+    /// Whether rows whose values are equal to the last one's stay, too.
+    ties: bool,
     best: Gathered<1>,
 }
 
@@ -28,18 +31,30 @@ pub(crate) struct Ranked {
 
 impl TopN {
     /// Of rows of this schema.
-    pub(crate) fn new(schema: SchemaRef, count: usize, info: OperatorInfo) -> Result<Self, TaskError> {
+    pub(crate) fn new(schema: SchemaRef, (count, ties): (usize, bool), info: OperatorInfo) -> Result<Self, TaskError> {
         let layout = Layout::new(schema).map_err(|error| TaskError::Config(error.to_string()))?;
-        Ok(Self { count, best: Gathered::new([layout], info) })
+        Ok(Self { count, ties, best: Gathered::new([layout], info) })
     }
 
     fn add(&self, (rank, run): (&[u8], &[u8]), rows: &mut Vec<Ranked>) {
         let place = rows.partition_point(|row| (&*row.rank, &*row.run) <= (rank, run));
-        if place < self.count {
-            rows.truncate(self.count - 1);
-            rows.insert(place, Ranked { rank: rank.into(), run: run.into() });
+        let is_tied = self.ties && rows.get(self.count - 1).is_some_and(|last| value_of(&last.rank) == value_of(rank));
+        if place >= self.count && !is_tied {
+            return;
+        }
+        rows.insert(place, Ranked { rank: rank.into(), run: run.into() });
+        match rows.get(self.count - 1) {
+            Some(last) if self.ties => {
+                rows.truncate(rows.partition_point(|row| value_of(&row.rank) <= value_of(&last.rank)));
+            }
+            _ => rows.truncate(self.count),
         }
     }
+}
+
+/// What comes before the time in a rank.
+fn value_of(rank: &[u8]) -> &[u8] {
+    rank.split_last_chunk::<TIME_BYTES>().map_or(rank, |(value, _)| value)
 }
 
 impl Fold<RowsMedium> for TopN {
@@ -118,22 +133,25 @@ mod tests {
 
     use super::*;
 
-    fn top(count: usize) -> TopN {
+    fn top(count: usize, ties: bool) -> TopN {
         let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int8, false)]));
-        TopN::new(schema, count, OperatorInfo { operator: "top_n".into(), subtask: 0, parallelism: 1 }).unwrap()
+        TopN::new(schema, (count, ties), OperatorInfo { operator: "top_n".into(), subtask: 0, parallelism: 1 }).unwrap()
     }
 
     proptest! {
         #[test]
         fn the_best_stay_whatever_the_order_and_however_they_are_cut(
-            rows in proptest::collection::vec((0u8..5, any::<u8>()), 0..40),
+            rows in proptest::collection::vec((0u8..5, 0u64..3, any::<u8>()), 0..40),
             count in 1usize..6,
+            ties: bool,
             cut in 0usize..40,
         ) {
-            let top = top(count);
-            let of = |rows: &[(u8, u8)]| {
+            let top = top(count, ties);
+            let of = |rows: &[(u8, u64, u8)]| {
                 let mut best = Vec::new();
-                rows.iter().for_each(|(rank, run)| top.add((&[*rank], &[*run]), &mut best));
+                for (value, time, run) in rows {
+                    top.add((&[&[*value][..], &time.to_be_bytes()].concat(), &[*run]), &mut best);
+                }
                 best
             };
             let (one, other) = rows.split_at(cut.min(rows.len()));
@@ -141,9 +159,11 @@ mod tests {
             Fold::<RowsMedium>::merge(&top, (), &mut merged, &of(one)).unwrap();
             let mut sorted = rows.clone();
             sorted.sort_unstable();
-            sorted.truncate(count);
+            let last = sorted.get(count - 1).map_or(u8::MAX, |last| last.0);
+            let stay = if ties { sorted.partition_point(|row| row.0 <= last) } else { count.min(sorted.len()) };
             let shown: Vec<_> = merged.iter().map(|row| (row.rank[0], row.run[0])).collect();
-            prop_assert_eq!(&shown, &sorted);
+            let expected: Vec<_> = sorted[..stay].iter().map(|row| (row.0, row.2)).collect();
+            prop_assert_eq!(&shown, &expected);
             prop_assert_eq!(of(&rows), merged);
         }
     }

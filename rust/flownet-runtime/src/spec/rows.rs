@@ -122,6 +122,8 @@ pub enum RowsKind {
         input: Value,
         /// How many.
         count: NonZeroU64,
+        /// Whether those that are equal to the last one go out, too.
+        ties: bool,
         /// Which windows.
         window: WindowSpec,
         /// What it keeps of each of them: who goes on with it has to keep the same.
@@ -179,6 +181,8 @@ pub struct RowsRank {
     pub descending: bool,
     /// How many are wanted of each key and window: of a batch no more go.
     pub count: NonZeroU64,
+    /// Whether those that are equal to the last one are wanted, too.
+    pub ties: bool,
     /// Which windows.
     pub window: WindowSpec,
 }
