@@ -1,0 +1,106 @@
+//! What folders of partitions are called, so that whoever reads them as Hive does has the values again.
+
+use std::fmt::Write;
+
+use arrow_array::{Array, ArrayRef};
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
+use arrow_schema::ArrowError;
+
+/// What stands for a value that is missing; for an empty text, too, as Spark has it.
+pub(super) const MISSING: &str = "__HIVE_DEFAULT_PARTITION__";
+
+/// Names folders by the values of some columns.
+pub(super) struct Folders {
+    /// Of each column: what names of its folders begin with.
+    levels: Vec<String>,
+}
+
+impl Folders {
+    pub(super) fn new(columns: &[String]) -> Self {
+        let level = |column: &String| {
+            let mut level = String::new();
+            put_escaped(column, &mut level);
+            level + "="
+        };
+        Self { levels: columns.iter().map(level).collect() }
+    }
+
+    pub(super) fn levels(&self) -> &[String] {
+        &self.levels
+    }
+
+    /// `day=2026-11-23/country=de`, for each of these rows of the columns.
+    pub(super) fn names(&self, columns: &[ArrayRef], rows: &[usize]) -> Result<Vec<String>, ArrowError> {
+        let mut names = vec![String::new(); rows.len()];
+        let options = FormatOptions::default().with_display_error(false);
+        for (level, array) in self.levels.iter().zip(columns) {
+            let shown = ArrayFormatter::try_new(array.as_ref(), &options)?;
+            let mut text = String::new();
+            for (name, row) in names.iter_mut().zip(rows) {
+                text.clear();
+                if array.is_valid(*row) {
+                    shown.value(*row).write(&mut text)?;
+                }
+                if !name.is_empty() {
+                    name.push('/');
+                }
+                name.push_str(level);
+                if text.is_empty() { name.push_str(MISSING) } else { put_escaped(&text, name) }
+            }
+        }
+        Ok(names)
+    }
+}
+
+/// The characters that Hive and Spark escape, and none else.
+fn put_escaped(text: &str, out: &mut String) {
+    for character in text.chars() {
+        if character.is_ascii_control() || "\"#%'*/:=?\\{[]^".contains(character) {
+            // A String takes anything.
+            let _ = write!(out, "%{:02X}", u32::from(character));
+        } else {
+            out.push(character);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{BooleanArray, Date32Array, StringArray, UInt64Array};
+
+    use super::*;
+
+    fn names(columns: &[(&str, ArrayRef)]) -> Vec<String> {
+        let (names, arrays): (Vec<_>, Vec<_>) =
+            columns.iter().map(|(name, array)| ((*name).to_owned(), Arc::clone(array))).unzip();
+        let rows: Vec<usize> = (0..arrays[0].len()).collect();
+        Folders::new(&names).names(&arrays, &rows).unwrap()
+    }
+
+    #[test]
+    fn values_are_written_as_others_read_them() {
+        let days = Arc::new(Date32Array::from(vec![Some(20_780), None])) as ArrayRef;
+        let numbers = Arc::new(UInt64Array::from(vec![u64::MAX, 0])) as ArrayRef;
+        let truths = Arc::new(BooleanArray::from(vec![true, false])) as ArrayRef;
+        let found = names(&[("day", days), ("n", numbers), ("b", truths)]);
+        let first = "day=2026-11-23/n=18446744073709551615/b=true";
+        assert_eq!(found, [first, "day=__HIVE_DEFAULT_PARTITION__/n=0/b=false"]);
+    }
+
+    #[test]
+    fn what_paths_and_readers_take_for_something_else_is_escaped() {
+        let texts = ["a/b=c%d:e", "..", "é +&", "", "\0\n\u{7f}", "[x]{y}^*?#'\"\\"];
+        let found = names(&[("a/b", Arc::new(StringArray::from(texts.to_vec())) as ArrayRef)]);
+        let expected = [
+            "a%2Fb=a%2Fb%3Dc%25d%3Ae",
+            "a%2Fb=..",
+            "a%2Fb=é +&",
+            "a%2Fb=__HIVE_DEFAULT_PARTITION__",
+            "a%2Fb=%00%0A%7F",
+            "a%2Fb=%5Bx%5D%7By}%5E%2A%3F%23%27%22%5C",
+        ];
+        assert_eq!(found, expected);
+    }
+}

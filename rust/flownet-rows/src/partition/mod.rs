@@ -1,0 +1,216 @@
+//! Rows on their way into the folders that values of theirs name: those of one folder are gathered until all together are
+//! enough, so that what is written is as large as memory allows.
+
+mod folder;
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_row::{RowConverter, SortField};
+use arrow_schema::{ArrowError, Schema, SchemaRef};
+use hashbrown::HashMap;
+
+use self::folder::Folders;
+use crate::layout::{Layout, UnsupportedType};
+use crate::run::{Gather, MalformedRun};
+use crate::scatter::Scatter;
+
+/// What is gathered at most, of one batch more: as much as waits for a row group of a file.
+const MOST_BYTES: usize = 64 << 20;
+/// What a column takes in memory for each folder, before it has a value.
+const COLUMN_BYTES: usize = 1 << 10;
+/// No run of rows that stay in this process needs to be longer.
+const RUN_BYTES: usize = 4 << 20;
+
+/// Rows by folder.
+pub struct Partitions {
+    /// Columns that name folders.
+    columns: Vec<usize>,
+    folders: Folders,
+    /// All other columns.
+    others: Vec<usize>,
+    layout: Arc<Layout>,
+    /// Tells rows of one partition by their bytes.
+    converter: RowConverter,
+    scatter: Scatter,
+    gathered: BTreeMap<String, Gathered>,
+    bytes: usize,
+    most_bytes: usize,
+}
+
+/// What waits for one folder.
+struct Gathered {
+    rows: Gather,
+    bytes: usize,
+}
+
+/// Rows that have no folder.
+#[derive(Debug, thiserror::Error)]
+pub enum PartitionError {
+    /// No such column, or a value that cannot be written out.
+    #[error(transparent)]
+    Arrow(#[from] ArrowError),
+    /// A column that rows cannot have.
+    #[error(transparent)]
+    Type(#[from] UnsupportedType),
+    /// More than a batch may have.
+    #[error(transparent)]
+    TooLong(#[from] MalformedRun),
+}
+
+impl Partitions {
+    /// Of rows of this schema, by these columns of it, outermost first.
+    pub fn new(schema: &Schema, columns: &[String]) -> Result<Self, PartitionError> {
+        Self::with_room(schema, columns, MOST_BYTES)
+    }
+
+    fn with_room(schema: &Schema, columns: &[String], most_bytes: usize) -> Result<Self, PartitionError> {
+        let places = columns.iter().map(|column| schema.index_of(column)).collect::<Result<Vec<_>, _>>()?;
+        let others: Vec<usize> = (0..schema.fields().len()).filter(|place| !places.contains(place)).collect();
+        let layout = Arc::new(Layout::new(Arc::new(schema.project(&others)?))?);
+        let fields = places.iter().map(|place| SortField::new(schema.field(*place).data_type().clone()));
+        let converter = RowConverter::new(fields.collect())?;
+        Ok(Self {
+            columns: places,
+            folders: Folders::new(columns),
+            others,
+            converter,
+            scatter: Scatter::new(Arc::clone(&layout), RUN_BYTES),
+            layout,
+            gathered: BTreeMap::new(),
+            bytes: 0,
+            most_bytes,
+        })
+    }
+
+    /// What stays of the schema: values that name a folder are not written beside it.
+    pub fn schema(&self) -> &SchemaRef {
+        self.layout.schema()
+    }
+
+    /// What names of folders begin with, outermost first.
+    pub fn levels(&self) -> Vec<String> {
+        self.folders.levels().to_vec()
+    }
+
+    /// Adds rows to those of their folders.
+    pub fn add(&mut self, batch: &RecordBatch) -> Result<(), PartitionError> {
+        let (of_row, folders) = self.folders_of(batch)?;
+        let others = batch.project(&self.others)?;
+        let Self { scatter, gathered, layout, bytes, .. } = self;
+        scatter.by_target(&others, of_row.into_iter(), folders.len(), |target, run| {
+            let of_folder = match gathered.entry(folders[target as usize].clone()) {
+                Entry::Occupied(entry) => entry.into_mut(),
+                Entry::Vacant(entry) => {
+                    let empty_bytes = COLUMN_BYTES * layout.schema().flattened_fields().len();
+                    *bytes += empty_bytes;
+                    entry.insert(Gathered { rows: Gather::new(Arc::clone(layout)), bytes: empty_bytes })
+                }
+            };
+            of_folder.bytes += run.len();
+            *bytes += run.len();
+            of_folder.rows.push(run).map_err(PartitionError::from)
+        })
+    }
+
+    /// The folders of a batch, and the number of each row's.
+    fn folders_of(&self, batch: &RecordBatch) -> Result<(Vec<u32>, Vec<String>), ArrowError> {
+        let columns: Vec<_> = self.columns.iter().map(|column| Arc::clone(batch.column(*column))).collect();
+        let rows = self.converter.convert_columns(&columns)?;
+        let mut numbers = HashMap::new();
+        // The first row of each.
+        let mut firsts = Vec::new();
+        let of_row = rows.iter().enumerate().map(|(place, row)| {
+            *numbers.entry(row).or_insert_with(|| {
+                firsts.push(place);
+                firsts.len() as u32 - 1
+            })
+        });
+        let of_row = of_row.collect();
+        Ok((of_row, self.folders.names(&columns, &firsts)?))
+    }
+
+    /// Takes the rows of the folder that has most, as long as there are more than may be.
+    pub fn take_surplus(&mut self) -> Result<Option<(String, RecordBatch)>, PartitionError> {
+        if self.bytes <= self.most_bytes {
+            return Ok(None);
+        }
+        let largest = self.gathered.iter().max_by_key(|(_, gathered)| gathered.bytes);
+        let largest = largest.map(|(folder, _)| folder.clone());
+        let taken = largest.and_then(|folder| self.gathered.remove_entry(&folder));
+        self.taken(taken)
+    }
+
+    /// Takes the rows of any folder.
+    pub fn take_first(&mut self) -> Result<Option<(String, RecordBatch)>, PartitionError> {
+        let taken = self.gathered.pop_first();
+        self.taken(taken)
+    }
+
+    fn taken(&mut self, taken: Option<(String, Gathered)>) -> Result<Option<(String, RecordBatch)>, PartitionError> {
+        let Some((folder, mut gathered)) = taken else { return Ok(None) };
+        self.bytes -= gathered.bytes;
+        Ok(Some((folder, gathered.rows.take()?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::Int64Type;
+    use arrow_array::{Int64Array, StringArray};
+    use arrow_schema::{DataType, Field};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn batch(rows: &[(Option<i64>, String)], first: i64) -> RecordBatch {
+        let fields = [("n", DataType::Int64, false), ("day", DataType::Int64, true), ("text", DataType::Utf8, false)];
+        let fields = fields.map(|(name, data_type, nullable)| Field::new(name, data_type, nullable));
+        let numbers = Int64Array::from_iter_values(first..first + rows.len() as i64);
+        let days: Int64Array = rows.iter().map(|(day, _)| *day).collect();
+        let texts = StringArray::from_iter_values(rows.iter().map(|(_, text)| text));
+        let columns: Vec<arrow_array::ArrayRef> = vec![Arc::new(numbers), Arc::new(days), Arc::new(texts)];
+        RecordBatch::try_new(Arc::new(Schema::new(fields.to_vec())), columns).unwrap()
+    }
+
+    /// As what follows asks for it; the name of each row's folder is known.
+    fn folder((day, text): &(Option<i64>, String)) -> String {
+        let text = if text.is_empty() { folder::MISSING } else { text };
+        day.map_or(format!("day={}/text={text}", folder::MISSING), |day| format!("day={day}/text={text}"))
+    }
+
+    proptest! {
+        #[test]
+        fn each_row_comes_to_its_folder_once_and_memory_is_bounded(
+            batches in proptest::collection::vec(
+                proptest::collection::vec((proptest::option::of(-2i64..3), "[ab]{0,2}"), 0..60), 0..6),
+            most_bytes in 0usize..20_000,
+        ) {
+            let by = ["day".to_owned(), "text".to_owned()];
+            let mut partitions = Partitions::with_room(&batch(&[], 0).schema(), &by, most_bytes).unwrap();
+            let (mut found, mut expected, mut first) = (Vec::new(), Vec::new(), 0);
+            let mut keep = |(folder, batch): (String, RecordBatch)| {
+                let numbers = batch.column(0).as_primitive::<Int64Type>().values();
+                found.extend(numbers.iter().map(|number| (*number, folder.clone())));
+            };
+            for rows in &batches {
+                partitions.add(&batch(rows, first)).unwrap();
+                while let Some(taken) = partitions.take_surplus().unwrap() {
+                    keep(taken);
+                }
+                prop_assert!(partitions.bytes <= most_bytes);
+                expected.extend((first..).zip(rows.iter().map(folder)));
+                first += rows.len() as i64;
+            }
+            while let Some(taken) = partitions.take_first().unwrap() {
+                keep(taken);
+            }
+            prop_assert_eq!(partitions.bytes, 0);
+            found.sort();
+            prop_assert_eq!(found, expected);
+        }
+    }
+}
