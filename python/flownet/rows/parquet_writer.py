@@ -18,6 +18,8 @@ class ParquetFormat:
 
     compression: str
     row_group_rows: int
+    gathers: bool
+    """Whether rows wait for a whole group. Where they come gathered they are one."""
 
     def __call__(self, path: str, schema: Any) -> ParquetFile:
         """Begin the file of this name."""
@@ -27,13 +29,14 @@ class ParquetFormat:
 
 
 class ParquetFile:
-    """Gathers batches to row groups."""
+    """One file, whose rows come in batches."""
 
     def __init__(self, path: str, schema: Any, format: ParquetFormat) -> None:
         import pyarrow.parquet
 
         self._schema = schema
         self._most_rows = format.row_group_rows
+        self._gathers = format.gathers
         self._writer = pyarrow.parquet.ParquetWriter(path, schema, compression=format.compression)
         self._batches: list[Any] = []
         self._rows = self._bytes = 0
@@ -46,7 +49,7 @@ class ParquetFile:
         self._batches.append(batch)
         self._rows += batch.num_rows
         self._bytes += batch.nbytes
-        if self._rows >= self._most_rows or self._bytes >= _ROW_GROUP_BYTES:
+        if not self._gathers or self._rows >= self._most_rows or self._bytes >= _ROW_GROUP_BYTES:
             self._write_group()
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ from ..streams.checks import delimiter_of, sink_of
 from ..streams.handle import OperatorHandle, StreamSink
 from .batches import BatchFormat, known_format
 from .parquet_writer import ROW_GROUP_ROWS, ParquetFormat
+from .partitions import PartitionBy, partition_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,6 +34,7 @@ class RowSinks(OperatorHandle):
         self,
         path: str | os.PathLike[str],
         *,
+        partition_by: PartitionBy = None,
         compression: str = "snappy",
         row_group_rows: int = ROW_GROUP_ROWS,
     ) -> StreamSink:
@@ -46,6 +48,10 @@ class RowSinks(OperatorHandle):
         path
             The folder; made if need be. Files are called ``part-<i>.parquet``, and else as those of
             `Stream.write_text`.
+        partition_by
+            Columns whose values name folders below that one, outermost first, as Hive has them and DuckDB, polars,
+            pyarrow and Spark read them: ``country=de/day=2026-11-23/part-0-000001.parquet``. They are not in the files
+            again. They are ints, bool, utf8 or dates. Default: None, all files are in the folder itself.
         compression
             ``"snappy"``, ``"zstd"``, ``"gzip"``, ``"lz4"``, ``"brotli"`` or ``"none"``. Default: ``"snappy"``.
         row_group_rows
@@ -55,11 +61,27 @@ class RowSinks(OperatorHandle):
         ------
         ConfigError
             ``path`` is a file, another `write_parquet` of this environment writes there, or a setting is none.
+        PlanError
+            ``partition_by`` names a column that there is not or that names no folders, one twice, or all there are.
+
+        Notes
+        -----
+        With ``partition_by`` what is missing is in the folder ``__HIVE_DEFAULT_PARTITION__``, and so is an empty text,
+        as Spark has it: it is read as missing. Characters such as ``/``, ``=`` and ``%`` are escaped, as in ``%2F``.
+        Readers guess types from names: name those of texts that look like numbers.
+
+        Each subtask writes files of its own: fewer subtasks (`set_parallelism`) make fewer and larger ones. Its rows
+        wait in memory until there are 64 MiB for all folders together; then those of the folder that has most are
+        written. It has 48 files open at most: for one more, that which was written longest ago is ended, and its folder
+        gets a further file when there are rows for it.
+
+        What runs before left in the folder and in those of partitions by these columns goes, as without.
 
         Examples
         --------
         >>> import pyarrow as pa
-        >>> sink = env.from_arrow(pa.table({"user": ["ann"], "spent": [1.5]})).write_parquet("out/")
+        >>> rows = env.from_arrow(pa.table({"user": ["ann"], "country": ["de"], "spent": [1.5]}))
+        >>> sink = rows.write_parquet("out/", partition_by="country")
         """
         if compression not in _COMPRESSIONS:
             raise ConfigError(
@@ -70,15 +92,26 @@ class RowSinks(OperatorHandle):
         row_group_rows = config.whole_number("row_group_rows", row_group_rows, 1, 1 << 30)
         import pyarrow.parquet  # noqa: F401 - whoever lacks it is told here
 
-        return self._files("write_parquet", path, "parquet", function=ParquetFormat(compression, row_group_rows))
+        partitions = partition_columns("write_parquet", partition_by, self._schema)
+        format = ParquetFormat(compression, row_group_rows, gathers=not partitions)
+        return self._files("write_parquet", path, "parquet", partitions, function=format)
 
-    def write_csv(self, path: str | os.PathLike[str], *, delimiter: str = ",", header: bool = True) -> StreamSink:
+    def write_csv(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        partition_by: PartitionBy = None,
+        delimiter: str = ",",
+        header: bool = True,
+    ) -> StreamSink:
         r"""Write rows as lines of comma-separated values into the files of a folder, as `write_parquet` does.
 
         Parameters
         ----------
         path
             The folder; made if need be. Files are called ``part-<i>.csv``.
+        partition_by
+            As of `write_parquet`. Default: None.
         delimiter
             What is between two values, one character of ASCII. Default: a comma.
         header
@@ -89,7 +122,7 @@ class RowSinks(OperatorHandle):
         ConfigError
             As of `write_parquet`.
         PlanError
-            A column is of lists or structs, which such lines have no form for.
+            A column is of lists or structs, which such lines have no form for, or as of `write_parquet`.
 
         Notes
         -----
@@ -102,6 +135,7 @@ class RowSinks(OperatorHandle):
         >>> sink = env.from_arrow(pa.table({"user": ["ann"], "spent": [1.5]})).write_csv("out/")
         """
         delimiter = delimiter_of("write_csv", delimiter, is_ascii=True)
+        partitions = partition_columns("write_csv", partition_by, self._schema)
         for name, kind, _ in self._schema.fields():
             if kind.startswith(("list", "struct")):
                 raise PlanError(
@@ -110,34 +144,36 @@ class RowSinks(OperatorHandle):
                 )
         from ..lines import CsvLine
 
-        names = [name for name, _, _ in self._schema.fields()]
+        names = [name for name, _, _ in self._schema.fields() if name not in partitions]
         line = CsvLine(names, delimiter).header() if header else None
-        return self._files("write_csv", path, "csv", delimiter=delimiter, header=line)
+        return self._files("write_csv", path, "csv", partitions, delimiter=delimiter, header=line)
 
-    def write_json(self, path: str | os.PathLike[str]) -> StreamSink:
+    def write_json(self, path: str | os.PathLike[str], *, partition_by: PartitionBy = None) -> StreamSink:
         """Write each row as a line of JSON into the files of a folder, as `write_parquet` does.
 
         Parameters
         ----------
         path
             The folder; made if need be. Files are called ``part-<i>.jsonl``.
+        partition_by
+            As of `write_parquet`. Default: None.
 
         Raises
         ------
-        ConfigError
+        ConfigError, PlanError
             As of `write_parquet`.
 
         Notes
         -----
-        Each line has all columns. What is missing is ``null``, and so are numbers that JSON has not, such as NaN; times
-        are written as ISO 8601 has them, bytes as hexadecimal digits.
+        Each line has all columns that name no folder. What is missing is ``null``, and so are numbers that JSON has
+        not, such as NaN; times are written as ISO 8601 has them, bytes as hexadecimal digits.
 
         Examples
         --------
         >>> import pyarrow as pa
         >>> sink = env.from_arrow(pa.table({"user": ["ann"], "spent": [1.5]})).write_json("out/")
         """
-        return self._files("write_json", path, "json")
+        return self._files("write_json", path, "json", partition_columns("write_json", partition_by, self._schema))
 
     def sink_to(self, sink: Sink[Any], *, format: BatchFormat = "arrow") -> StreamSink:
         """Hand rows to a sink of your own: its records are batches.
@@ -198,10 +234,17 @@ class RowSinks(OperatorHandle):
         return frames.write_rows(self._env, self._origins, self._schema, workers, launch_timeout)
 
     def _files(
-        self, method: str, path: str | os.PathLike[str], format: str, function: object = None, **settings: Any
+        self,
+        method: str,
+        path: str | os.PathLike[str],
+        format: str,
+        partition_by: list[str],
+        function: object = None,
+        **settings: Any,
     ) -> StreamSink:
         folder = folder_of(self._env._dataflow, method, path, format)
-        described = {"input": self._schema.planned(), "path": folder, "format": format, **settings}
+        described = {"input": self._schema.planned(), "path": folder, "format": format, "partition_by": partition_by}
+        described |= settings
         return self._end(method, {"write_files": described}, function=function)
 
     def _end(self, name: str, settings: dict[str, Any], **described: object) -> StreamSink:

@@ -37,4 +37,4 @@ pub(crate) use failure::{CALL_TIMEOUT_ERROR, CODEC_ERROR, OperatorInfo, RETRACTI
 pub(crate) use keyed::take_number_object;
 pub(crate) use medium::{Flow, PythonChain, PythonMedium};
 pub use objects::Objects;
-pub(crate) use sinks::{PartFiles, UserSink, Written};
+pub(crate) use sinks::{NO_PARTITION, PartFiles, UserSink, Written};

@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
-use flownet_rows::{Foreign, OperatorInfo, RowsMedium, TaskThread, schema};
+use flownet_rows::{Foreign, OperatorInfo, Partitions, RowsMedium, TaskThread, schema};
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::Kind;
 use flownet_runtime::spec::{OperatorSpec, RowFormat, RowsKind};
 use pyo3::prelude::*;
 
 use super::collect::Collect;
+use super::encoding::{Encoding, ParquetWriters};
 use super::map_batches::MapBatches;
 use super::sink::SinkTo;
 use super::source::FromArrow;
-use super::write_files::{Encoding, ParquetWriter, WriteFiles};
+use super::write_files::WriteFiles;
 use crate::chain::{self, KeptThread, Objects, PartFiles, TaskThreads};
 
 /// Makes them of the objects of a job.
@@ -36,18 +37,25 @@ impl Foreign for PythonForeign<'_> {
         info: &OperatorInfo,
     ) -> Result<Kind<RowsMedium>, TaskError> {
         let info = chain::OperatorInfo::of_rows(info);
-        if let RowsKind::WriteFiles { input, path, format, delimiter, header } = kind {
+        if let RowsKind::WriteFiles { input, path, format, delimiter, header, partition_by } = kind {
+            let (partitions, levels, written) = match (&**partition_by, schema(input)?) {
+                ([], input) => (None, Vec::new(), input),
+                (columns, input) => {
+                    let partitions = Partitions::new(&input, columns);
+                    let partitions = partitions.map_err(|error| TaskError::Config(error.to_string()))?;
+                    let (levels, written) = (partitions.levels(), Arc::clone(partitions.schema()));
+                    (Some(partitions), levels, written)
+                }
+            };
             let encoding = match format {
                 RowFormat::Csv => {
                     Encoding::Csv { delimiter: delimiter.and_then(|given| u8::try_from(given).ok()).unwrap_or(b',') }
                 }
                 RowFormat::Json => Encoding::Json,
-                RowFormat::Parquet => {
-                    Encoding::Parquet(ParquetWriter { opens: self.object(operator, &info)?, writer: None })
-                }
+                RowFormat::Parquet => Encoding::Parquet(ParquetWriters::new(self.object(operator, &info)?, written)),
             };
-            let files = PartFiles::new(path.to_path(), format.suffix(), header.clone(), info.clone());
-            return Ok(Kind::Operator(Box::new(WriteFiles::new(files, encoding, schema(input)?, info))));
+            let files = PartFiles::new((path.to_path(), levels), format.suffix(), header.clone(), info.clone());
+            return Ok(Kind::Operator(Box::new(WriteFiles::new(files, encoding, partitions, info))));
         }
         let object = self.object(operator, &info)?;
         Ok(match kind {

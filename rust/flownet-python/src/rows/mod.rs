@@ -5,6 +5,7 @@ mod arrow;
 mod building;
 mod collect;
 mod conform;
+mod encoding;
 mod foreign;
 mod map_batches;
 mod plan;

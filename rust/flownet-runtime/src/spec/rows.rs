@@ -161,6 +161,9 @@ pub enum RowsKind {
         /// Of CSV: what each file begins with.
         #[serde(default)]
         header: Option<String>,
+        /// Columns whose values name folders below that one, outermost first.
+        #[serde(default)]
+        partition_by: Vec<String>,
     },
     /// Sink: to an object of the user, which is the payload.
     Sink {

@@ -13,7 +13,7 @@ mod write_files;
 pub(super) use collect::Collect;
 pub(super) use custom::CustomSink;
 pub(super) use lines::Lines;
-pub(crate) use part_files::PartFiles;
+pub(crate) use part_files::{NO_PARTITION, PartFiles};
 pub(super) use print::Print;
 pub(crate) use user::UserSink;
 pub(super) use write_files::WriteFiles;

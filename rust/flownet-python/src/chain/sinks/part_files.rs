@@ -1,7 +1,9 @@
 //! The files of one subtask of a sink: one for all it writes, or where checkpoints are taken one for each, which get their
-//! names when they are complete and count.
+//! names when they are complete and count. Where it writes into folders of partitions, each has files of its own.
 
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::fs::{self, File};
 use std::io;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -17,14 +19,20 @@ use crate::chain::failure::OperatorInfo;
 /// What their state is called.
 const STATE: &str = "files";
 
-/// Writes `part-<subtask>.<suffix>`, or `part-<subtask>-<number>.<suffix>` for each checkpoint.
+/// The place of files that lie in the folder of the sink itself; others are those of partitions.
+pub(crate) const NO_PARTITION: &str = "";
+
+/// Writes `part-<subtask>.<suffix>`, or `part-<subtask>-<number>.<suffix>` for each checkpoint and each file of a partition.
 pub(crate) struct PartFiles {
     folder: PathBuf,
+    /// What names of folders of partitions begin with, outermost first.
+    levels: Vec<String>,
     suffix: &'static str,
     /// The line that each file begins with.
     header: Option<String>,
     info: OperatorInfo,
-    part: Option<PartFile>,
+    /// Those that are being written, by their places.
+    parts: BTreeMap<String, PartFile>,
     subtask: u32,
     parallelism: u32,
     /// Some checkpoint was taken, or restored from.
@@ -35,8 +43,10 @@ pub(crate) struct PartFiles {
     next: u64,
     /// The same of subtasks that there are no more, which this one answers for.
     retired: BTreeMap<u32, u64>,
+    /// Files that are complete, but of no checkpoint yet.
+    sealed: Vec<Prepared>,
     /// Files that wait, each for its checkpoint or the next one that counts.
-    prepared: Vec<(u64, Prepared)>,
+    prepared: VecDeque<(u64, Prepared)>,
     /// Of this attempt.
     token: String,
 }
@@ -51,71 +61,109 @@ struct Kept {
 }
 
 impl PartFiles {
-    /// Files in this folder whose names end so.
-    pub(crate) fn new(folder: PathBuf, suffix: &'static str, header: Option<String>, info: OperatorInfo) -> Self {
+    /// Files in this folder, or in those of partitions below it, whose names end so.
+    pub(crate) fn new(
+        (folder, levels): (PathBuf, Vec<String>),
+        suffix: &'static str,
+        header: Option<String>,
+        info: OperatorInfo,
+    ) -> Self {
         Self {
             folder,
+            levels,
             suffix,
             header,
             info,
-            part: None,
+            parts: BTreeMap::new(),
             subtask: 0,
             parallelism: 1,
             has_checkpoints: false,
             is_tidy: false,
             next: 0,
             retired: BTreeMap::new(),
-            prepared: Vec::new(),
+            sealed: Vec::new(),
+            prepared: VecDeque::new(),
             token: String::new(),
         }
     }
 
-    /// Makes the first file: what stands in the way is told before anything is written.
+    /// Makes the first file, or the folder that those of partitions will be in: what stands in the way is told before
+    /// anything is written.
     pub(crate) fn open(&mut self, cx: &TaskContext) -> Result<(), TaskError> {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.token = format!("{:x}-{:x}", std::process::id(), since_epoch.as_nanos());
         (self.subtask, self.parallelism) = (cx.subtask, cx.parallelism);
-        let made = self.part().map(drop);
-        self.told(made)
+        let made =
+            if self.levels.is_empty() { self.part(NO_PARTITION).map(drop) } else { fs::create_dir_all(&self.folder) };
+        self.told(NO_PARTITION, made)
     }
 
-    /// Adds to the file that is written.
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), TaskError> {
-        let written = self.part().and_then(|part| part.write_all(bytes));
-        self.told(written)
+    /// Adds to the file of this place.
+    pub(crate) fn write(&mut self, place: &str, bytes: &[u8]) -> Result<(), TaskError> {
+        let written = self.part(place).and_then(|part| part.write_all(bytes));
+        self.told(place, written)
     }
 
-    /// Where the file is that is written, for who writes it by its name, and says so by [`measure`](Self::measure).
-    pub(crate) fn path(&mut self) -> Result<PathBuf, TaskError> {
-        let path = self.part().map(|part| part.path());
-        self.told(path)
+    /// Where the file of this place is that is written, for who writes it by its name, and says so by
+    /// [`measure`](Self::measure).
+    pub(crate) fn path(&mut self, place: &str) -> Result<PathBuf, TaskError> {
+        let path = self.part(place).map(|part| part.path());
+        self.told(place, path)
     }
 
-    /// Somebody has written the file by its name, and closed it.
-    pub(crate) fn measure(&mut self) -> Result<(), TaskError> {
-        let measured = self.part().and_then(PartFile::measure);
-        self.told(measured)
+    /// Somebody has written the file of this place by its name, and closed it.
+    pub(crate) fn measure(&mut self, place: &str) -> Result<(), TaskError> {
+        let measured = self.part(place).and_then(PartFile::measure);
+        self.told(place, measured)
     }
 
-    fn part(&mut self) -> io::Result<&mut PartFile> {
-        let part = match self.part.take() {
-            Some(part) => part,
-            None => {
+    fn part(&mut self, place: &str) -> io::Result<&mut PartFile> {
+        Ok(match self.parts.entry(place.to_owned()) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
                 let places = (self.subtask, self.parallelism);
-                let mut part = PartFile::create(self.folder.clone(), places, self.suffix)?;
+                let mut part = PartFile::create(self.folder.join(place), places, self.suffix)?;
                 if let Some(header) = &self.header {
                     part.write_header(header)?;
                 }
-                part
+                entry.insert(part)
             }
-        };
-        Ok(self.part.insert(part))
+        })
     }
 
-    /// Takes a checkpoint: the file that was written since the last one, if anything was, waits for this one.
+    /// The file of this place is complete, before any checkpoint: what is written there next is in another one.
+    pub(crate) fn seal(&mut self, place: &str) -> Result<(), TaskError> {
+        let Some(part) = self.parts.remove(place) else { return Ok(()) };
+        let sealed = self.seal_part(place, part);
+        self.told(place, sealed)
+    }
+
+    fn seal_part(&mut self, place: &str, part: PartFile) -> io::Result<()> {
+        let prepared = Prepared {
+            subtask: self.subtask,
+            number: self.next,
+            token: self.token.clone(),
+            bytes: part.bytes(),
+            suffix: self.suffix.to_owned(),
+            place: place.to_owned(),
+        };
+        let path = prepared.pending_path(&self.folder);
+        part.seal(&path)?;
+        // The folder of a partition may be new, and those above it.
+        for parent in path.ancestors().skip(2).take(self.levels.len()) {
+            File::open(parent)?.sync_all()?;
+        }
+        self.next += 1;
+        self.sealed.push(prepared);
+        Ok(())
+    }
+
+    /// Takes a checkpoint: files that were written since the last one, if any were, wait for this one.
     pub(crate) fn snapshot(&mut self, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
-        let items = self.prepare(to.checkpoint_id()).and_then(|()| Ok(self.kept()?));
-        to.add_items(STATE, self.told(items)?);
+        self.has_checkpoints = true;
+        self.prepare(to.checkpoint_id())?;
+        let items = self.kept().map_err(io::Error::from);
+        to.add_items(STATE, self.told(NO_PARTITION, items)?);
         Ok(())
     }
 
@@ -127,14 +175,11 @@ impl PartFiles {
         all.map(|kept| serde_json::to_vec(&kept)).collect()
     }
 
-    fn prepare(&mut self, checkpoint: u64) -> io::Result<()> {
-        self.has_checkpoints = true;
-        let Some(part) = self.part.take_if(|part| part.has_records()) else { return Ok(()) };
-        let (subtask, number, token) = (self.subtask, self.next, self.token.clone());
-        let prepared = Prepared { subtask, number, token, bytes: part.bytes(), suffix: self.suffix.to_owned() };
-        part.seal(&prepared.pending_path(&self.folder))?;
-        self.next += 1;
-        self.prepared.push((checkpoint, prepared));
+    fn prepare(&mut self, checkpoint: u64) -> Result<(), TaskError> {
+        let written = self.parts.iter().filter(|(_, part)| part.has_records());
+        let places: Vec<String> = written.map(|(place, _)| place.clone()).collect();
+        places.iter().try_for_each(|place| self.seal(place))?;
+        self.prepared.extend(self.sealed.drain(..).map(|sealed| (checkpoint, sealed)));
         Ok(())
     }
 
@@ -151,36 +196,43 @@ impl PartFiles {
             } else {
                 self.retired.insert(kept.subtask, kept.next);
             }
-            self.told(kept.prepared.iter().try_for_each(|prepared| prepared.commit(&self.folder)))?;
+            self.prepared.extend(kept.prepared.into_iter().map(|prepared| (0, prepared)));
         }
-        let tidied = self.tidy();
-        self.told(tidied)
+        self.complete(0)
     }
 
     /// Gives the files of all checkpoints up to this one their names.
     pub(crate) fn complete(&mut self, checkpoint: u64) -> Result<(), TaskError> {
-        let committed = self.commit_up_to(checkpoint);
-        self.told(committed)
+        let committed = self.tidy().and_then(|()| self.commit_up_to(checkpoint));
+        self.told(NO_PARTITION, committed)
     }
 
     fn commit_up_to(&mut self, checkpoint: u64) -> io::Result<()> {
-        while let Some((of, prepared)) = self.prepared.first()
+        while let Some((of, prepared)) = self.prepared.front()
             && *of <= checkpoint
         {
             prepared.commit(&self.folder)?;
-            self.prepared.remove(0);
+            self.prepared.pop_front();
         }
-        self.tidy()
+        Ok(())
     }
 
     fn tidy(&mut self) -> io::Result<()> {
-        let Self { folder, suffix, subtask, parallelism, next, retired, prepared, is_tidy, .. } = self;
-        if std::mem::replace(is_tidy, true) {
+        if std::mem::replace(&mut self.is_tidy, true) {
             return Ok(());
         }
-        let kept: Vec<Prepared> = prepared.iter().map(|(_, prepared)| prepared.clone()).collect();
-        let next_of = |of: u32| if of == *subtask { *next } else { retired.get(&of).copied().unwrap_or(0) };
-        remove_strays(folder, (*subtask, *parallelism), suffix, next_of, &kept)
+        let mut counted: HashMap<u32, u64> = self.retired.iter().map(|(of, next)| (*of, *next)).collect();
+        counted.insert(self.subtask, self.next);
+        let mut kept: HashSet<PathBuf> = self.parts.values().map(PartFile::path).collect();
+        for file in self.prepared.iter().map(|(_, prepared)| prepared).chain(&self.sealed) {
+            let first = counted.entry(file.subtask).or_insert(file.number);
+            *first = file.number.min(*first);
+            // It has its name already where a checkpoint before this attempt counted.
+            kept.extend([file.pending_path(&self.folder), file.path(&self.folder)]);
+        }
+        let Self { folder, levels, suffix, subtask, parallelism, .. } = self;
+        let counted_of = |of| counted.get(&of).copied().unwrap_or(0);
+        remove_strays((folder, levels), (*subtask, *parallelism), suffix, counted_of, &kept)
     }
 
     /// Whether checkpoints commit what is written.
@@ -190,18 +242,31 @@ impl PartFiles {
 
     /// The job has come to its end: what was written gets its name, where no checkpoint has committed all.
     pub(crate) fn finish(&mut self) -> Result<(), TaskError> {
-        let part = self.part.take().filter(|_| !self.has_checkpoints);
-        self.told(part.map_or(Ok(()), PartFile::complete))
+        if self.has_checkpoints {
+            self.parts.clear();
+            return Ok(());
+        }
+        if self.levels.is_empty() {
+            let completed = self.parts.remove(NO_PARTITION).map_or(Ok(()), PartFile::complete);
+            return self.told(NO_PARTITION, completed);
+        }
+        self.prepare(0)?;
+        self.complete(0)
     }
 
-    /// A file that is not complete is nothing. One that is prepared may be of a checkpoint that counts.
+    /// A file that is not complete is nothing, and one that no checkpoint knows of neither. One that is prepared may be of a
+    /// checkpoint that counts.
     pub(crate) fn close(&mut self) {
-        self.part = None;
+        self.parts.clear();
+        for sealed in self.sealed.drain(..) {
+            // Whoever goes on removes what is left.
+            let _ = fs::remove_file(sealed.pending_path(&self.folder));
+        }
     }
 
-    fn told<T>(&self, result: io::Result<T>) -> Result<T, TaskError> {
+    fn told<T>(&self, place: &str, result: io::Result<T>) -> Result<T, TaskError> {
         result.map_err(|error| {
-            let path = PartFile::path_in(&self.folder, self.subtask, self.suffix);
+            let path = PartFile::path_in(&self.folder.join(place), self.subtask, self.suffix);
             self.info.refused("OSError", format!("{}: {error}", path.display()), None)
         })
     }

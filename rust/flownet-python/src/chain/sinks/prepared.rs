@@ -10,7 +10,10 @@
 //! - I2: committing twice is committing once.
 //! - I3: what no checkpoint knows of is removed when the subtask goes on, and never gets a name. The token keeps files of
 //!   this attempt apart from those of one before that is not quite dead.
+//! - I4: what other jobs left is gone before the first file gets its name, so a file whose number is below those that wait
+//!   is of this job, whichever folder it is in.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,6 +35,9 @@ pub(super) struct Prepared {
     pub(super) bytes: u64,
     /// How its name ends.
     pub(super) suffix: String,
+    /// Folders below that of the sink.
+    #[serde(default)]
+    pub(super) place: String,
 }
 
 /// What the name of a file says of it.
@@ -57,19 +63,20 @@ enum Name<'a> {
 
 impl Prepared {
     pub(super) fn pending_path(&self, folder: &Path) -> PathBuf {
-        let Self { subtask, number, token, suffix, .. } = self;
-        folder.join(format!("part-{subtask}-{number:06}.{suffix}.{token}{PENDING}"))
+        let Self { subtask, number, token, suffix, place, .. } = self;
+        folder.join(place).join(format!("part-{subtask}-{number:06}.{suffix}.{token}{PENDING}"))
     }
 
-    fn path(&self, folder: &Path) -> PathBuf {
-        folder.join(format!("part-{}-{:06}.{}", self.subtask, self.number, self.suffix))
+    /// Where it is when its checkpoint counts.
+    pub(super) fn path(&self, folder: &Path) -> PathBuf {
+        folder.join(&self.place).join(format!("part-{}-{:06}.{}", self.subtask, self.number, self.suffix))
     }
 
     /// Gives the file its name, unless it has it.
     pub(super) fn commit(&self, folder: &Path) -> io::Result<()> {
         let path = self.path(folder);
         match fs::rename(self.pending_path(folder), &path) {
-            Ok(()) => File::open(folder)?.sync_all(),
+            Ok(()) => File::open(folder.join(&self.place))?.sync_all(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 if fs::metadata(&path).is_ok_and(|found| found.len() == self.bytes) {
                     return Ok(());
@@ -82,29 +89,25 @@ impl Prepared {
     }
 }
 
-/// Removes what a subtask finds of attempts and jobs before, but for what its checkpoint knows: files numbered below the
-/// next one of the subtask that wrote them, and those of `kept`. It answers for all whose number modulo the parallelism is
-/// its own.
+/// Removes what a subtask finds of attempts and jobs before in the folder and those of partitions, whose names begin with
+/// these, but for what its checkpoint knows: files numbered below the first of the subtask that wrote them that does not
+/// count yet, and those of `kept`. It answers for all whose number modulo the parallelism is its own.
 pub(super) fn remove_strays(
-    folder: &Path,
+    (folder, levels): (&Path, &[String]),
     (subtask, parallelism): (u32, u32),
     suffix: &str,
-    next_of: impl Fn(u32) -> u64,
-    kept: &[Prepared],
+    counted_of: impl Fn(u32) -> u64,
+    kept: &HashSet<PathBuf>,
 ) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let Some(name) = name.to_str().and_then(|name| Name::parse(name, suffix)) else { continue };
-        let is_stray = match name {
-            Name::InProgress { subtask: of } => of != subtask,
-            Name::Whole { .. } => true,
-            Name::Committed { subtask: of, number } => number >= next_of(of),
-            Name::Pending { number, token, .. } => {
-                !kept.iter().any(|kept| (kept.number, kept.token.as_str()) == (number, token))
+    for folder in with_partitions(folder, levels)? {
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let Some(name) = name.to_str().and_then(|name| Name::parse(name, suffix)) else { continue };
+            let counts = matches!(name, Name::Committed { subtask: of, number } if number < counted_of(of));
+            if counts || name.subtask() % parallelism.max(1) != subtask || kept.contains(&entry.path()) {
+                continue;
             }
-        };
-        if is_stray && name.subtask() % parallelism.max(1) == subtask {
             match fs::remove_file(entry.path()) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -112,6 +115,25 @@ pub(super) fn remove_strays(
         }
     }
     Ok(())
+}
+
+/// A folder, and those below it whose names begin so, level by level.
+fn with_partitions(folder: &Path, levels: &[String]) -> io::Result<Vec<PathBuf>> {
+    let mut all = vec![folder.to_owned()];
+    let mut parents = 0..1;
+    for level in levels {
+        for parent in parents.clone() {
+            for entry in fs::read_dir(&all[parent])? {
+                let entry = entry?;
+                if entry.file_name().to_str().is_some_and(|name| name.starts_with(level)) && entry.file_type()?.is_dir()
+                {
+                    all.push(entry.path());
+                }
+            }
+        }
+        parents = parents.end..all.len();
+    }
+    Ok(all)
 }
 
 /// Removes what a job with checkpoints left: for one without, whose parts are all there.
@@ -165,7 +187,7 @@ mod tests {
     use super::*;
 
     fn prepared(subtask: u32, number: u64, token: &str) -> Prepared {
-        Prepared { subtask, number, token: token.into(), bytes: 2, suffix: "txt".into() }
+        Prepared { subtask, number, token: token.into(), bytes: 2, suffix: "txt".into(), place: String::new() }
     }
 
     fn names(folder: &Path) -> Vec<String> {
@@ -202,32 +224,41 @@ mod tests {
             "part-0.txts",
             "part-0-000009.csv",
             "notes",
+            "a=1/part-0-000001.txt",
+            "a=1/b=1/part-0-000003.txt.new.pending",
+            "a=1/c=1/part-0-000003.txt",
+            "c=1/part-0-000003.txt",
         ];
         let goes = [
             "part-0.txt",
-            "part-0-000002.txt",
             "part-0-000002.txt.old.pending",
+            "part-0-000003.txt",
             "part-0-000003.txt.new.pending",
             "part-2-000001.txt",
             "part-4-000003.txt",
             "part-6.txt",
             "part-6.txt.inprogress",
+            "a=1/part-0-000002.txt",
+            "a=1/b=1/part-0.txt.inprogress",
+            "a=2/b=1/part-0-000003.txt",
         ];
         for name in stays.iter().chain(&goes) {
-            fs::write(folder.path().join(name), "").expect("a file");
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            fs::write(path, "").expect("a file");
         }
-        let next_of = |of| {
-            if of == 4 {
-                3
-            } else if of == 0 {
-                2
-            } else {
-                0
-            }
+        let counted_of = |of| match of {
+            0 => 2,
+            4 => 3,
+            _ => 0,
         };
-        remove_strays(folder.path(), (0, 2), "txt", next_of, &[prepared(0, 2, "new")]).expect("nothing in the way");
-        let mut expected: Vec<_> = stays.map(str::to_owned).into();
-        expected.sort();
-        assert_eq!(names(folder.path()), expected);
+        let in_partition = Prepared { place: "a=1/b=1".into(), ..prepared(0, 3, "new") };
+        let waiting = [prepared(0, 2, "new"), in_partition].map(|file| file.pending_path(folder.path()));
+        let kept = waiting.into_iter().chain([folder.path().join("part-0.txt.inprogress")]).collect();
+        let levels = ["a=".to_owned(), "b=".to_owned()];
+        remove_strays((folder.path(), &levels), (0, 2), "txt", counted_of, &kept).expect("nothing in the way");
+        for (name, is_there) in stays.iter().map(|name| (name, true)).chain(goes.iter().map(|name| (name, false))) {
+            assert_eq!(folder.path().join(name).exists(), is_there, "{name}");
+        }
     }
 }

@@ -9,7 +9,7 @@ use flownet_runtime::{TaskContext, TaskError};
 use pyo3::prelude::*;
 
 use super::lines::Lines;
-use super::{PartFiles, Written};
+use super::{NO_PARTITION, PartFiles, Written};
 use crate::chain::failure::OperatorInfo;
 use crate::chain::medium::{Flow, PythonMedium};
 
@@ -28,7 +28,8 @@ pub(in crate::chain) struct WriteFiles {
 
 impl WriteFiles {
     pub(in crate::chain) fn new(folder: PathBuf, lines: Lines, info: OperatorInfo) -> Self {
-        let files = PartFiles::new(folder, lines.suffix(), lines.header().map(str::to_owned), info.clone());
+        let header = lines.header().map(str::to_owned);
+        let files = PartFiles::new((folder, Vec::new()), lines.suffix(), header, info.clone());
         Self { lines, info, files, text: Vec::new(), records: 0, written: Written::default() }
     }
 
@@ -38,7 +39,7 @@ impl WriteFiles {
             return Ok(());
         }
         self.written.add(std::mem::take(&mut self.records));
-        py.detach(|| self.files.write(&self.text))?;
+        py.detach(|| self.files.write(NO_PARTITION, &self.text))?;
         self.text.clear();
         Ok(())
     }

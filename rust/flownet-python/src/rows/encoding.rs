@@ -1,0 +1,132 @@
+//! What rows are written as: text of some format, or Parquet by a writer in Python for each file.
+
+use std::collections::HashMap;
+
+use arrow_array::RecordBatch;
+use arrow_json::writer::{LineDelimited, WriterBuilder as JsonBuilder};
+use arrow_schema::{ArrowError, SchemaRef};
+use flownet_rows::{BATCH_ROWS, RowBatch};
+use flownet_runtime::TaskError;
+use pyo3::intern;
+use pyo3::prelude::*;
+
+use super::arrow::{PyRowBatch, PyRowSchema};
+use crate::chain::{OperatorInfo, PartFiles};
+
+/// As what they are written.
+pub(super) enum Encoding {
+    /// Values with this between them.
+    Csv { delimiter: u8 },
+    /// Lines of JSON.
+    Json,
+    /// Parquet, by a writer in Python.
+    Parquet(ParquetWriters),
+}
+
+/// Write files by their names, each from its first batch on.
+pub(super) struct ParquetWriters {
+    /// Makes one, of a path and a schema.
+    opens: Py<PyAny>,
+    schema: SchemaRef,
+    /// By the places of their files.
+    writers: HashMap<String, Py<PyAny>>,
+}
+
+/// A file: among those of a subtask, the one of this place.
+type Place<'a> = (&'a mut PartFiles, &'a str);
+
+impl Encoding {
+    /// Adds rows to a file.
+    pub(super) fn write(&mut self, to: Place<'_>, batch: &RecordBatch, info: &OperatorInfo) -> Result<(), TaskError> {
+        match self {
+            Self::Csv { delimiter } => write_lines(to, batch, info, |rows| csv(rows, *delimiter)),
+            Self::Json => write_lines(to, batch, info, json),
+            Self::Parquet(writers) => writers.write(to, batch, info),
+        }
+    }
+
+    /// Has a file say which columns there would be.
+    pub(super) fn begin(&mut self, to: Place<'_>, info: &OperatorInfo) -> Result<(), TaskError> {
+        let Self::Parquet(writers) = self else { return Ok(()) };
+        Python::attach(|py| writers.writer(py, to, info).map(drop))
+    }
+
+    /// Has what is written in Python be whole.
+    pub(super) fn finish(&mut self, (files, place): Place<'_>, info: &OperatorInfo) -> Result<(), TaskError> {
+        let Self::Parquet(ParquetWriters { writers, .. }) = self else { return Ok(()) };
+        let Some(writer) = writers.remove(place) else { return Ok(()) };
+        Python::attach(|py| {
+            let closed = writer.bind(py).call_method0(intern!(py, "close"));
+            closed.map(drop).map_err(|error| info.failed(py, &error, None))
+        })?;
+        files.measure(place)
+    }
+
+    /// Lets go of what is not whole.
+    pub(super) fn give_up(&mut self) {
+        if let Self::Parquet(ParquetWriters { writers, .. }) = self {
+            Python::attach(|_| writers.clear());
+        }
+    }
+}
+
+impl ParquetWriters {
+    pub(super) fn new(opens: Py<PyAny>, schema: SchemaRef) -> Self {
+        Self { opens, schema, writers: HashMap::new() }
+    }
+
+    fn write(&mut self, to: Place<'_>, batch: &RecordBatch, info: &OperatorInfo) -> Result<(), TaskError> {
+        Python::attach(|py| {
+            let batch = PyRowBatch(RowBatch::new(batch.clone()));
+            let written = self.writer(py, to, info)?.call_method1(intern!(py, "write"), (batch,));
+            written.map(drop).map_err(|error| info.failed(py, &error, None))
+        })
+    }
+
+    /// What writes a file.
+    fn writer<'py>(
+        &mut self,
+        py: Python<'py>,
+        (files, place): Place<'_>,
+        info: &OperatorInfo,
+    ) -> Result<Bound<'py, PyAny>, TaskError> {
+        if let Some(writer) = self.writers.get(place) {
+            return Ok(writer.bind(py).clone());
+        }
+        let path = files.path(place)?;
+        let made = self.opens.bind(py).call1((path.as_os_str(), PyRowSchema(self.schema.clone())));
+        let made = made.map_err(|error| info.failed(py, &error, None))?;
+        self.writers.insert(place.to_owned(), made.clone().unbind());
+        Ok(made)
+    }
+}
+
+fn write_lines(
+    (files, place): Place<'_>,
+    batch: &RecordBatch,
+    info: &OperatorInfo,
+    lines_of: impl Fn(&RecordBatch) -> Result<Vec<u8>, ArrowError>,
+) -> Result<(), TaskError> {
+    // What was gathered for a file may be much, and its text is more.
+    for start in (0..batch.num_rows()).step_by(BATCH_ROWS) {
+        let lines = lines_of(&batch.slice(start, BATCH_ROWS.min(batch.num_rows() - start)));
+        files.write(place, &lines.map_err(|error| info.refused("ValueError", error.to_string(), None))?)?;
+    }
+    Ok(())
+}
+
+fn csv(batch: &RecordBatch, delimiter: u8) -> Result<Vec<u8>, ArrowError> {
+    let mut lines = Vec::new();
+    let builder = arrow_csv::WriterBuilder::new().with_header(false).with_delimiter(delimiter);
+    builder.build(&mut lines).write(batch)?;
+    Ok(lines)
+}
+
+fn json(batch: &RecordBatch) -> Result<Vec<u8>, ArrowError> {
+    let mut lines = Vec::new();
+    let mut writer = JsonBuilder::new().with_explicit_nulls(true).build::<_, LineDelimited>(&mut lines);
+    writer.write(batch)?;
+    writer.finish()?;
+    drop(writer);
+    Ok(lines)
+}
