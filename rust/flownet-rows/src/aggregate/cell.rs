@@ -10,6 +10,9 @@ use crate::lane::Scalar;
 
 /// What some values come to.
 pub(crate) trait Cell: Default + Send + Sync + 'static {
+    /// Whether it takes more memory with each value.
+    const GROWS: bool = false;
+
     /// Adds what later values came to.
     fn merge(&mut self, later: Self);
 

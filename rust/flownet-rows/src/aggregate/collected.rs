@@ -43,6 +43,8 @@ impl<K: Kept> Collected<K> {
 }
 
 impl<K: Kept> Cell for Collected<K> {
+    const GROWS: bool = true;
+
     fn merge(&mut self, later: Self) {
         self.count = self.count.saturating_add(later.count);
         self.bytes.extend_from_slice(&later.bytes);

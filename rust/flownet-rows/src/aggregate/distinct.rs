@@ -109,6 +109,8 @@ fn tau(mut x: f64) -> f64 {
 }
 
 impl Cell for Distinct {
+    const GROWS: bool = true;
+
     fn merge(&mut self, later: Self) {
         match (&mut *self, later) {
             (Self::Many(registers), Self::Many(others)) => {

@@ -47,7 +47,12 @@ struct Results {
     windows: Option<[TimestampMillisecondBuilder; 2]>,
     values: Vec<ColumnBuilder>,
     times: Vec<i64>,
+    /// Of the values that they are made of.
+    bytes: usize,
 }
+
+/// Results of more bytes, of which lists are, do not wait for others.
+const MOST_BYTES: usize = 4 << 20;
 
 impl AggregateFold {
     /// Of parts of rows of this schema.
@@ -68,6 +73,7 @@ impl AggregateFold {
             windows: shows_windows.then(|| [window_builder(), window_builder()]),
             values: aggregates.iter().map(|aggregate| ColumnBuilder::new(aggregate.field().data_type())).collect(),
             times: Vec::new(),
+            bytes: 0,
         };
         Ok(Self { aggregates, schema, results, merged: RefCell::default(), info })
     }
@@ -103,6 +109,7 @@ impl AggregateFold {
 
     fn append(&mut self, window: Option<Window>, key: &[u8], mut value: &[u8], time_ms: i64) -> Result<(), TaskError> {
         let Self { aggregates, results, .. } = self;
+        results.bytes += value.len();
         if results.keys.push(key).is_none() || take_rows(&mut value).is_none() {
             return Err(self.malformed("key"));
         }
@@ -124,6 +131,11 @@ impl AggregateFold {
         Ok(())
     }
 
+    fn give_if_full(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        let is_full = self.results.times.len() >= BATCH_ROWS || self.results.bytes >= MOST_BYTES;
+        if is_full { self.give(flow) } else { Ok(()) }
+    }
+
     fn give(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
         let batch = self.results.take(&self.schema).map_err(|error| TaskError::Config(error.to_string()))?;
         flow.emit(RowRecord::Batch(batch))
@@ -142,6 +154,7 @@ impl Results {
         }
         columns.extend(self.values.iter_mut().map(ColumnBuilder::take).collect::<Result<Vec<_>, _>>()?);
         let times = std::mem::take(&mut self.times);
+        self.bytes = 0;
         let has_times = times.first().is_some_and(|time_ms| *time_ms != NO_TIMESTAMP);
         let columns = RecordBatch::try_new(Arc::clone(schema), columns)?;
         Ok(RowBatch { columns, times: has_times.then(|| times.into()) })
@@ -172,12 +185,12 @@ impl Fold<RowsMedium> for AggregateFold {
         flow: &mut Flow<'_, '_>,
     ) -> Result<(), TaskError> {
         self.append(Some(window), key, value, window.max_ms())?;
-        if self.results.times.len() < BATCH_ROWS { Ok(()) } else { self.give(flow) }
+        self.give_if_full(flow)
     }
 
     fn emit_so_far(&mut self, key: &[u8], value: &Value, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
         self.append(None, key, value, NO_TIMESTAMP)?;
-        if self.results.times.len() < BATCH_ROWS { Ok(()) } else { self.give(flow) }
+        self.give_if_full(flow)
     }
 
     fn hand_on(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
@@ -389,6 +402,22 @@ mod tests {
                     let is_near = one.zip(other).is_none_or(|(one, other)| (one - other).abs() <= 1e-6 * (1.0 + one.abs()));
                     prop_assert!(one.is_some() == other.is_some() && is_near, "{}: {one:?} {other:?}", field.name());
                 }
+            }
+        }
+
+        #[test]
+        fn what_grows_is_no_longer_than_was_said(rows in rows()) {
+            let (batch, times) = batch(&rows);
+            for aggregate in aggregates() {
+                let grows = matches!(aggregate.function, Function::CountDistinct | Function::Quantile(_) | Function::Collect);
+                let aggregations: Arc<[_]> = Arc::new([Aggregation::new(&aggregate, &schema()).unwrap()]);
+                let mut groups = Groups::new(&aggregations);
+                groups.add(&columns(&batch, &aggregations), 0, rows.len(), Times(Some(&times)));
+                let written: usize = groups.parts(0).iter().map(|part| part.value.len()).sum();
+                // Of each group: how many rows, how many values and how long they are.
+                let each = groups.len() * 3;
+                prop_assert!(!grows || written <= groups.bytes() + each, "{written} of {}", groups.bytes());
+                prop_assert!(grows || groups.bytes() == 0);
             }
         }
 

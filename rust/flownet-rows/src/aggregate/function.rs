@@ -341,6 +341,12 @@ pub(super) trait Cells: Send {
     /// Adds values from `start`, of rows of these groups and times.
     fn update(&mut self, groups: &[u32], input: Option<&Input>, start: usize, times: Times<'_>);
 
+    /// How much memory they may take beyond that of a group, for so many rows from `start`.
+    fn bytes_of(&self, input: Option<&Input>, start: usize, rows: usize) -> usize {
+        let _ = (input, start, rows);
+        0
+    }
+
     /// Appends the cell of a group.
     fn write(&self, group: usize, out: &mut Vec<u8>);
 
@@ -388,6 +394,9 @@ impl Cells for Counts {
     }
 }
 
+/// What a cell that grows takes for a value, if it is no text: a time of ten bytes and a number of as many.
+const VALUE_BYTES: usize = 20;
+
 /// Cells, and which values are added to them.
 struct CellsOf<C, W>(Vec<C>, W);
 
@@ -405,6 +414,17 @@ impl<C: Cell, W: AddTo<C>> Cells for CellsOf<C, W> {
         if let Some(Input::Values(values)) = input {
             W::add(&mut self.0, groups, values, start, times);
         }
+    }
+
+    fn bytes_of(&self, input: Option<&Input>, start: usize, rows: usize) -> usize {
+        let texts = match input {
+            _ if !C::GROWS => return 0,
+            Some(Input::Values(Values::Bytes(array))) => {
+                (array.value_offsets()[start + rows] - array.value_offsets()[start]) as usize
+            }
+            _ => 0,
+        };
+        rows * VALUE_BYTES + texts
     }
 
     fn write(&self, group: usize, out: &mut Vec<u8>) {

@@ -16,6 +16,8 @@ pub(super) struct Groups {
     /// Rows of each.
     rows: Vec<u64>,
     cells: Vec<Box<dyn Cells>>,
+    /// What cells that grow have taken, at most.
+    bytes: usize,
     /// Of each row of the batch; kept for its allocation.
     of_row: Vec<u32>,
 }
@@ -30,22 +32,28 @@ pub(super) struct Columns {
 impl Groups {
     pub(super) fn new(aggregates: &Arc<[Aggregation]>) -> Self {
         let cells = aggregates.iter().map(Aggregation::cells).collect();
-        Self { keys: KeyTable::default(), rows: Vec::new(), cells, of_row: Vec::new() }
+        Self { keys: KeyTable::default(), rows: Vec::new(), cells, bytes: 0, of_row: Vec::new() }
     }
 
     pub(super) fn len(&self) -> usize {
         self.keys.len()
     }
 
+    /// Memory that depends on more than how many groups there are.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Adds rows that follow each other, which are of these times.
     pub(super) fn add(&mut self, columns: &Columns, start: usize, rows: usize, times: Times<'_>) {
-        let Self { keys, rows: counts, cells, of_row } = self;
+        let Self { keys, rows: counts, cells, bytes, of_row } = self;
         keys.groups(&columns.keys, start, rows, of_row);
         counts.resize(keys.len(), 0);
         of_row.iter().for_each(|group| counts[*group as usize] += 1);
         for (cells, input) in cells.iter_mut().zip(&columns.inputs) {
             cells.grow(keys.len());
             cells.update(of_row, input.as_ref(), start, times);
+            *bytes += cells.bytes_of(input.as_ref(), start, rows);
         }
     }
 
@@ -84,6 +92,7 @@ impl Groups {
     fn clear(&mut self) {
         self.keys.clear();
         self.rows.clear();
+        self.bytes = 0;
         self.cells.iter_mut().for_each(|cells| cells.clear());
     }
 }

@@ -3,7 +3,8 @@
 //! # Invariants
 //! - I1: no part of a slice leaves behind the watermark that closes the slice.
 //! - I2: what is kept is part of every checkpoint, so nothing has to leave before a barrier.
-//! - I3: there are never more than [`MOST_GROUPS`] groups and those of one batch.
+//! - I3: there are never more than [`MOST_GROUPS`] groups, whose lists and sketches take no more than [`MOST_BYTES`], and
+//!   those of one batch.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,6 +41,8 @@ pub(crate) struct Partial {
 
 /// More groups than this leave, complete or not.
 const MOST_GROUPS: usize = 1 << 16;
+/// So do they if what they keep takes more memory than this.
+const MOST_BYTES: usize = 16 << 20;
 
 impl Partial {
     /// Of rows of this schema.
@@ -77,8 +80,9 @@ impl Partial {
         groups.add(columns, start, rows, Times(times.map(|times| &times[start..start + rows])));
     }
 
-    fn groups(&self) -> usize {
-        self.slices.values().map(Groups::len).sum()
+    fn is_full(&self) -> bool {
+        let (groups, bytes) = (self.slices.values().map(Groups::len), self.slices.values().map(Groups::bytes));
+        groups.sum::<usize>() > MOST_GROUPS || bytes.sum::<usize>() > MOST_BYTES
     }
 
     /// Lets leave what is complete, or all.
@@ -137,7 +141,7 @@ impl Operator<RowsMedium> for Partial {
                 }
             }
         }
-        if self.groups() > MOST_GROUPS { self.leave(true, flow) } else { Ok(()) }
+        if self.is_full() { self.leave(true, flow) } else { Ok(()) }
     }
 
     fn end_batch(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {

@@ -62,6 +62,8 @@ fn middle_of(bucket: i32) -> f64 {
 }
 
 impl Cell for Buckets {
+    const GROWS: bool = true;
+
     fn merge(&mut self, later: Self) {
         later.counts.into_iter().for_each(|(bucket, count)| self.add(bucket, count));
     }
