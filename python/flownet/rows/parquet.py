@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
 from .expressions import Expr
 from .files import Paths, listed
+from .folders import Folders, folders_of
 from .schemas import schema_of, wanted_columns
 
 if TYPE_CHECKING:
     import pyarrow
 
     from .. import _flownet
+    from .stream import SchemaLike
 
 _ENOUGH_FILES = 4
 """With as many for each subtask files are dealt out whole; else their row groups."""
@@ -25,8 +29,11 @@ class ParquetParts:
     """Reads what is a subtask's own of some files."""
 
     files: list[str]
+    schema: pyarrow.Schema
+    """What files and their folders have."""
     columns: list[str]
-    """Those that are read, in the order of the file."""
+    """Those that are read, in the order in which they are wanted."""
+    folders: Folders
     kept: Any
     """The rows that are wanted, as pyarrow has it; None for all. Row groups that have none are not read."""
 
@@ -34,14 +41,8 @@ class ParquetParts:
         """Read what is this subtask's."""
         import pyarrow
 
-        return pyarrow.RecordBatchReader.from_batches(self._schema(), self._batches(subtask, subtasks))
-
-    def _schema(self) -> pyarrow.Schema:
-        import pyarrow
-        import pyarrow.parquet
-
-        schema = pyarrow.parquet.read_schema(self.files[0])
-        return pyarrow.schema([schema.field(name) for name in self.columns])
+        schema = pyarrow.schema([self.schema.field(name) for name in self.columns])
+        return pyarrow.RecordBatchReader.from_batches(schema, self._batches(subtask, subtasks))
 
     def _batches(self, subtask: int, subtasks: int) -> Iterator[pyarrow.RecordBatch]:
         for path, group in self._splits(subtask, subtasks):
@@ -75,35 +76,46 @@ class ParquetParts:
         import pyarrow.fs
 
         groups = None if group is None else [group]
+        said = self.folders.said_of(path)
         fragment = pyarrow.dataset.ParquetFileFormat().make_fragment(
-            path, pyarrow.fs.LocalFileSystem(), row_groups=groups
+            path, pyarrow.fs.LocalFileSystem(), partition_expression=said, row_groups=groups
         )
-        yield from fragment.to_batches(columns=self.columns, filter=self.kept, use_threads=False)
+        # Without one, that of the file.
+        schema = None if said is None else self.schema
+        yield from fragment.to_batches(schema, columns=self.columns, filter=self.kept, use_threads=False)
 
 
 def parquet_parts(
-    paths: Paths, columns: Iterable[str] | None, kept: Expr | None
+    paths: Paths, columns: Iterable[str] | None, kept: Expr | None, partitions: SchemaLike | None
 ) -> tuple[ParquetParts, _flownet.RowSchema]:
     """Check what is to be read, before anything runs.
 
     Raises
     ------
     InputError
-        There is no such file, or the first one is not one of Parquet.
+        There is no such file, the first one is not one of Parquet, or folders do not say the same columns.
     PlanError
-        It has no such column, or one of a type that rows cannot have.
+        There is no such column, or one of a type that rows cannot have.
     """
     import pyarrow
     import pyarrow.parquet
 
-    files = listed("read_parquet", paths, ["parquet"])
+    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    files = listed("read_parquet", given, ["parquet"])
     try:
         schema = pyarrow.parquet.read_schema(files[0])
     except (OSError, ValueError) as error:
         raise InputError(f"read_parquet(): {files[0]}: {error}", path=files[0]) from error
+    types = None if partitions is None else pyarrow.schema(schema_of("read_parquet(partitions=...)", partitions))
+    folders = folders_of(files, given, schema, types)
+    for field in folders.schema:
+        schema = schema.append(field)
     wanted = wanted_columns("read_parquet", columns, schema.names, files[0])
     found = schema_of("read_parquet", pyarrow.schema([schema.field(name) for name in wanted]))
-    return ParquetParts(files, wanted, None if kept is None else pushed_down(kept._tree())), found
+    told = None if kept is None else pushed_down(kept._tree())
+    if told is not None and folders.schema.names:
+        files = folders.possible(files, schema, told)
+    return ParquetParts(files, schema, wanted, folders, told), found
 
 
 def pushed_down(tree: Any) -> Any:
@@ -140,4 +152,6 @@ def _written(literal: Any) -> Any:
     match literal:
         case {"int": value} | {"text": value}:
             return value
+        case {"date": days}:
+            return date(1970, 1, 1) + timedelta(days=days)
     return None

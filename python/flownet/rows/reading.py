@@ -93,6 +93,7 @@ class RowSources:
         *,
         columns: Iterable[str] | None = None,
         filter: Expr | None = None,
+        partitions: SchemaLike | None = None,
         event_time: str | None = None,
         delay: str | timedelta = "0s",
     ) -> Rows:
@@ -102,19 +103,25 @@ class RowSources:
         ----------
         paths
             Files, and folders, of which all ``*.parquet`` are read. Listed here, once. pyarrow has to be installed,
-            where workers are too. Files have the columns of the first one.
+            where workers are too. Files have the columns of the first one, and those that their folders below a given
+            one say, as in ``country=de/day=2026-11-23/``.
         columns
             The columns that are read. Default: None, all.
         filter
-            As `Rows.filter`. Row groups of which statistics say that no row is wanted are not read: by comparisons of
-            a column with a written number or text, joined by ``&`` and ``|``. Default: None, all rows.
+            As `Rows.filter`. Row groups of which statistics, or folders, say that no row is wanted are not read: by
+            comparisons of a column with a written number, text or date, joined by ``&`` and ``|``. Default: None, all
+            rows.
+        partitions
+            Types of columns that folders say, by name. Default: None; ``int64`` where all values are whole numbers,
+            ``date`` where all are dates, else ``utf8``.
         event_time, delay
             As of `from_arrow`.
 
         Raises
         ------
         InputError
-            There is no such file or folder, no file in it, or the first one is not one of Parquet.
+            There is no such file or folder, no file in it, the first one is not one of Parquet, or folders do not say
+            the same columns, or no value of its type.
         PlanError
             There is no such column, or it has a type that rows cannot have.
 
@@ -128,7 +135,9 @@ class RowSources:
         >>> rows.to_arrow().to_pylist()
         [{'spent': 5}]
         """
-        return self._wanted(sources.read_parquet(self._dataflow, paths, columns, filter), filter, event_time, delay)
+        return self._wanted(
+            sources.read_parquet(self._dataflow, paths, columns, filter, partitions), filter, event_time, delay
+        )
 
     def read_csv(
         self,

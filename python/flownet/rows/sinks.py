@@ -49,9 +49,10 @@ class RowSinks(OperatorHandle):
             The folder; made if need be. Files are called ``part-<i>.parquet``, and else as those of
             `Stream.write_text`.
         partition_by
-            Columns whose values name folders below that one, outermost first, as Hive has them and DuckDB, polars,
-            pyarrow and Spark read them: ``country=de/day=2026-11-23/part-0-000001.parquet``. They are not in the files
-            again. They are ints, bool, utf8 or dates. Default: None, all files are in the folder itself.
+            Columns whose values name folders below that one, outermost first, as Hive has them and `read_parquet`,
+            DuckDB, polars, pyarrow and Spark read them: ``country=de/day=2026-11-23/part-0-000001.parquet``. They are
+            not in the files again. They are ints, bool, utf8 or dates. Default: None, all files are in the folder
+            itself.
         compression
             ``"snappy"``, ``"zstd"``, ``"gzip"``, ``"lz4"``, ``"brotli"`` or ``"none"``. Default: ``"snappy"``.
         row_group_rows

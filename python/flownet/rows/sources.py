@@ -60,12 +60,16 @@ def _made(
 
 
 def read_parquet(
-    dataflow: Dataflow, paths: Paths, columns: Iterable[str] | None, kept: Expr | None
+    dataflow: Dataflow,
+    paths: Paths,
+    columns: Iterable[str] | None,
+    kept: Expr | None,
+    partitions: SchemaLike | None,
 ) -> tuple[Node, _flownet.RowSchema]:
     """Add a source of the rows of Parquet files."""
     if kept is not None and not isinstance(kept, Expr):
         raise PlanError(f'read_parquet(filter=...) takes an expression such as fn.col("price") > 3, not {kept!r:.60}')
-    parts, schema = parquet_parts(paths, columns, kept)
+    parts, schema = parquet_parts(paths, columns, kept, partitions)
     settings = {"from_arrow": {"schema": schema.planned(), "makes_its_own": True, "repeatable": True}}
     return dataflow.add("rows", name="read_parquet", settings=settings, function=parts), schema
 

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flownet as fn
-from flownet.errors import OperatorError, PlanError
+from flownet.errors import InputError, OperatorError, PlanError
 
 from .halves import ROWS, FailsOnce, Half, stop_on_the_way
 
@@ -115,13 +115,78 @@ def test_lines_are_in_folders_too(tmp_path: Path) -> None:
     assert first.read_text().splitlines()[0] == "n,text"
 
 
-def test_flownet_reads_the_files_without_what_names_folders(tmp_path: Path) -> None:
-    write(pa.table({"n": range(10), "part": [n % 3 for n in range(10)]}), tmp_path, "part")
-    env = fn.Environment(parallelism=2)
-    read = env.read_parquet(tmp_path).collect()
+def read(folder: Path | str, parallelism: int = 2, **told: Any) -> pa.Table:
+    env = fn.Environment(parallelism=parallelism)
+    collected = env.read_parquet(folder, **told).collect()
     env.execute(workers=0)
-    assert read.to_arrow().column_names == ["n"]
-    assert sorted(read.to_arrow()["n"].to_pylist()) == list(range(10))
+    return collected.to_arrow()
+
+
+@settings(max_examples=25, deadline=None)
+@given(tables())
+def test_flownet_reads_what_it_wrote(described: tuple[pa.Table, list[str]]) -> None:
+    table, by = described
+    if not table.num_rows:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        write(table, folder, by)
+        found = read(folder, partitions=pa.schema([table.schema.field(name) for name in by]))
+        assert set(found.column_names) == set(table.column_names)
+        assert rows(found.select(table.column_names).cast(table.schema)) == rows(table)
+
+
+def test_types_of_columns_that_folders_say_are_guessed_unless_they_are_told(tmp_path: Path) -> None:
+    days = [date(2026, 11, 1), None]
+    columns = {"zip": ["01067", "10115"], "n": [-7, 12], "day": days, "mixed": ["1", "x"], "nothing": ["", None]}
+    write(pa.table({**columns, "kept": [1, 2]}), tmp_path, list(columns))
+    env = fn.Environment()
+    guessed = {"zip": "utf8", "n": "int64", "day": "date", "mixed": "utf8", "nothing": "utf8"}
+    assert dict(env.read_parquet(tmp_path).schema) == {"kept": "int64", **guessed}
+    told = env.read_parquet(tmp_path, columns=["n", "zip"], partitions={"n": "utf8", "zip": "int32"})
+    assert dict(told.schema) == {"n": "utf8", "zip": "int32"}
+    assert rows(read(tmp_path, columns=["n", "zip"], partitions={"n": "utf8"})) == Counter(
+        [("-7", "01067"), ("12", "10115")]
+    )
+    with pytest.raises(InputError, match=r"its folder 'mixed=x': Failed to parse string: 'x'"):
+        env.read_parquet(tmp_path, partitions={"mixed": "int64"})
+    with pytest.raises(PlanError, match="no folder says 'year'; they say 'zip', 'n', 'day', 'mixed', 'nothing'"):
+        env.read_parquet(tmp_path, partitions={"year": "int64"})
+
+
+def test_files_of_other_folders_are_not_opened(tmp_path: Path) -> None:
+    table = pa.table({"day": [date(2026, 11, n % 3 + 1) for n in range(30)], "n": range(30)})
+    write(table, tmp_path, "day")
+    for broken in (tmp_path / "day=2026-11-03").iterdir():
+        broken.write_bytes(b"no Parquet")
+    first, second = ([n for n in range(30) if n % 3 == day] for day in (0, 1))
+    for wanted, numbers in (
+        (fn.col("day") < date(2026, 11, 3), sorted(first + second)),
+        (fn.col("day") == date(2026, 11, 2), second),
+        ((fn.col("day") < date(2026, 11, 3)) & (fn.col("n") < 5), [0, 1, 3, 4]),
+    ):
+        assert sorted(read(tmp_path, filter=wanted)["n"].to_pylist()) == numbers
+    with pytest.raises(OperatorError, match=r"day=2026-11-03/part-"):
+        read(tmp_path, filter=fn.col("n") < 0)
+    assert read(tmp_path, filter=fn.col("day") > date(2027, 1, 1)).num_rows == 0
+    with pytest.raises(PlanError, match="day"):
+        read(tmp_path, filter=fn.col("day") == "monday")
+
+
+def test_folders_say_the_same_columns_and_only_below_what_was_given(tmp_path: Path) -> None:
+    write(pa.table({"part": [1, 2], "n": [1, 2]}), tmp_path / "env=test" / "out", "part")
+    assert read(tmp_path / "env=test" / "out").column_names == ["n", "part"]
+    assert read(tmp_path / "env=test" / "out" / "part=1").column_names == ["n"]
+    file = next((tmp_path / "env=test" / "out" / "part=1").iterdir())
+    assert read(file).column_names == ["n"]
+    pq.write_table(pa.table({"n": [3]}), tmp_path / "env=test" / "out" / "z.parquet")
+    with pytest.raises(InputError, match=r"z\.parquet: its folders say none, and those of .* 'part'"):
+        read(tmp_path / "env=test" / "out")
+
+
+def test_what_files_say_themselves_counts(tmp_path: Path) -> None:
+    (tmp_path / "part=1" / "other=2").mkdir(parents=True)
+    pq.write_table(pa.table({"n": [3], "part": ["of the file"]}), tmp_path / "part=1" / "other=2" / "a.parquet")
+    assert read(tmp_path).to_pylist() == [{"n": 3, "part": "of the file", "other": 2}]
 
 
 @pytest.mark.parametrize("format", FORMATS)

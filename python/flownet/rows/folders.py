@@ -1,0 +1,146 @@
+"""Columns whose values are said by names of folders, as Hive has them: ``country=de/day=2026-11-23/a.parquet``."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from ..errors import InputError, PlanError
+
+if TYPE_CHECKING:
+    import pyarrow
+
+_MISSING = "__HIVE_DEFAULT_PARTITION__"
+_WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+@dataclass(frozen=True, slots=True)
+class Folders:
+    """The columns that the folders of some files say; all of the files have the same."""
+
+    names: list[str]
+    """What the last so many folders of each say, outermost first."""
+    schema: pyarrow.Schema
+    """Those of them that count: what files say themselves does not."""
+
+    def said_of(self, path: str) -> Any:
+        """Say what holds for all rows of a file, as pyarrow has it; None where its folders say nothing."""
+        import pyarrow
+        import pyarrow.compute as pc
+
+        said = None
+        for name, level in zip(self.names, path.split(os.sep)[-len(self.names) - 1 : -1], strict=True):
+            if name not in self.schema.names:
+                continue
+            column, value = pc.field(name), _value_of(level)
+            try:
+                kind = self.schema.field(name).type
+                holds = column.is_null() if value is None else column == pyarrow.scalar(value).cast(kind)
+            except ValueError as error:
+                raise InputError(f"read_parquet(): {path}: its folder {level!r}: {error}", path=path) from error
+            said = holds if said is None else said & holds
+        return said
+
+    def possible(self, files: list[str], schema: pyarrow.Schema, kept: Any) -> list[str]:
+        """Leave out files of which the folders say already that no row is wanted."""
+        import pyarrow
+        import pyarrow.dataset
+        import pyarrow.fs
+
+        format, system = pyarrow.dataset.ParquetFileFormat(), pyarrow.fs.LocalFileSystem()
+        parts = [format.make_fragment(path, system, partition_expression=self.said_of(path)) for path in files]
+        dataset = pyarrow.dataset.FileSystemDataset(parts, schema, format, system)
+        try:
+            return [part.path for part in dataset.get_fragments(filter=kept)]
+        except pyarrow.ArrowException:
+            # Types that do not go together: the filter itself is checked where it is added.
+            return files
+
+
+def folders_of(
+    files: list[str], given: list[str | os.PathLike[str]], of_files: pyarrow.Schema, types: pyarrow.Schema | None
+) -> Folders:
+    """Find the columns that folders of files say, below those folders that were given.
+
+    Parameters
+    ----------
+    files
+        Absolute paths.
+    given
+        What the user named: files and folders.
+    of_files
+        What the files say themselves.
+    types
+        Of some of the columns; those of others are guessed from their values: whole numbers, dates and texts.
+
+    Raises
+    ------
+    InputError
+        Folders of the files say different columns, or a value is not of its type.
+    PlanError
+        There is no column of which a type was given.
+    """
+    import pyarrow
+
+    roots = {os.path.abspath(path) for path in given if os.path.isdir(path)}
+    levels = [_levels(file, roots) for file in files]
+    names = [_name_of(level) for level in levels[0]]
+    for file, others in zip(files, levels, strict=True):
+        if [_name_of(level) for level in others] != names:
+            raise InputError(
+                f"read_parquet(): {file}: its folders say {_shown(map(_name_of, others))}, and those of {files[0]} "
+                f"{_shown(names)}",
+                path=file,
+            )
+    told = {} if types is None else {field.name: field.type for field in types}
+    for name in told:
+        if name not in names:
+            raise PlanError(f"read_parquet(partitions=...): no folder says {name!r}; they say {_shown(names)}")
+    columns = zip(*levels, strict=True) if names else ()
+    values = [[_value_of(level) for level in column] for column in columns]
+    kinds = [told.get(name) or _guessed(column) for name, column in zip(names, values, strict=True)]
+    fields = [field for field in zip(names, kinds, strict=True) if field[0] not in of_files.names]
+    folders = Folders(names, pyarrow.schema(fields))
+    for file in files:
+        folders.said_of(file)
+    return folders
+
+
+def _levels(file: str, roots: set[str]) -> list[str]:
+    """Names of the folders that a file is in, below one of these, which say a column each."""
+    found: list[str] = []
+    folder = os.path.dirname(file)
+    while folder not in roots and "=" in os.path.basename(folder):
+        found.insert(0, os.path.basename(folder))
+        folder = os.path.dirname(folder)
+    # Above what was given names say nothing.
+    return found if any(folder == root or folder.startswith(root + os.sep) for root in roots) else []
+
+
+def _name_of(level: str) -> str:
+    return unquote(level.partition("=")[0])
+
+
+def _value_of(level: str) -> str | None:
+    value = unquote(level.partition("=")[2])
+    return None if value == _MISSING else value
+
+
+def _guessed(values: list[str | None]) -> pyarrow.DataType:
+    import pyarrow
+
+    there = [value for value in values if value is not None]
+    if there and all(_WHOLE.fullmatch(value) for value in there):
+        return pyarrow.int64()
+    if there and all(_DAY.fullmatch(value) for value in there):
+        return pyarrow.date32()
+    return pyarrow.string()
+
+
+def _shown(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names)) or "none"
