@@ -141,9 +141,9 @@ def collect(column: str | Expr) -> Aggregate:
 def sum(column: str | Expr) -> Aggregate:
     """Add up the values of a column that are there; without any the sum is 0.
 
-    Sums of integers and bools are ``int64`` (of ``uint64`` themselves); one that does not fit ends the job with an
-    `OverflowError` that names the column and the key. Whether it fits depends on the sum alone and not on the order of
-    rows. Sums of floats are ``float64``, added up to more than a hundred bits.
+    Sums of integers and bools are ``int64`` (of ``uint64`` themselves), of decimals ``decimal(38, ...)``; one that does
+    not fit ends the job with an `OverflowError` that names the column and the key. Whether it fits depends on the sum
+    alone and not on the order of rows. Sums of floats are ``float64``, added up to more than a hundred bits.
     """
     return Aggregate("sum", column_or_expression("sum", column))
 

@@ -1,11 +1,12 @@
-//! Columns as one of four kinds of values, for what does the same with many types.
+//! Columns as one of five kinds of values, for what does the same with many types.
 
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float64Type, Int64Type, UInt64Type};
+use arrow_array::types::{Decimal128Type, Float64Type, Int64Type, UInt64Type};
 use arrow_array::{
-    Array, ArrayRef, ArrowPrimitiveType, BinaryArray, Float64Array, Int64Array, ListArray, PrimitiveArray, UInt64Array,
+    Array, ArrayRef, ArrowPrimitiveType, BinaryArray, Decimal128Array, Float64Array, Int64Array, ListArray,
+    PrimitiveArray, UInt64Array,
 };
 use arrow_buffer::{OffsetBuffer, ScalarBuffer};
 use arrow_cast::cast;
@@ -20,6 +21,8 @@ pub(crate) enum Lane {
     Unsigned,
     /// Floats: 64 bits.
     Float,
+    /// Decimals: 128 bits, of one scale.
+    Decimal,
     /// Texts and bytes.
     Bytes,
 }
@@ -31,6 +34,7 @@ impl Lane {
             Self::Int => "ints",
             Self::Unsigned => "uint64",
             Self::Float => "floats",
+            Self::Decimal => "decimals",
             Self::Bytes => "bytes",
         }
     }
@@ -40,6 +44,7 @@ impl Lane {
         Some(match data_type {
             DataType::UInt64 => Self::Unsigned,
             DataType::Float32 | DataType::Float64 => Self::Float,
+            DataType::Decimal128(..) => Self::Decimal,
             DataType::Utf8 | DataType::Binary => Self::Bytes,
             DataType::Boolean | DataType::Date32 | DataType::Time32(_) | DataType::Time64(_) => Self::Int,
             DataType::Timestamp(..) | DataType::Duration(_) => Self::Int,
@@ -55,6 +60,7 @@ pub(crate) enum Values {
     Int(Int64Array),
     Unsigned(UInt64Array),
     Float(Float64Array),
+    Decimal(Decimal128Array),
     Bytes(BinaryArray),
 }
 
@@ -66,6 +72,7 @@ impl Values {
         Ok(match Lane::of(array.data_type()).ok_or_else(none)? {
             Lane::Unsigned => Self::Unsigned(array.as_primitive::<UInt64Type>().clone()),
             Lane::Float => Self::Float(widened(&DataType::Float64)?.as_primitive::<Float64Type>().clone()),
+            Lane::Decimal => Self::Decimal(array.as_primitive::<Decimal128Type>().clone()),
             Lane::Bytes => Self::Bytes(widened(&DataType::Binary)?.as_binary::<i32>().clone()),
             Lane::Int => Self::Int(match array.data_type() {
                 DataType::Int64 | DataType::Time64(_) | DataType::Timestamp(..) | DataType::Duration(_) => {
@@ -95,6 +102,7 @@ pub(crate) enum Scalar<'a> {
     Int(i64),
     Unsigned(u64),
     Float(f64),
+    Decimal(i128),
     Bytes(&'a [u8]),
     List(&'a [Self]),
 }
@@ -111,6 +119,7 @@ enum Building {
     Int(Vec<Option<i64>>),
     Unsigned(Vec<Option<u64>>),
     Float(Vec<Option<f64>>),
+    Decimal(Vec<Option<i128>>),
     Bytes(arrow_array::builder::BinaryBuilder),
     List { items: Box<ColumnBuilder>, lengths: Vec<usize> },
 }
@@ -124,6 +133,7 @@ impl ColumnBuilder {
             }
             (Some(Lane::Unsigned), _) => Building::Unsigned(Vec::new()),
             (Some(Lane::Float), _) => Building::Float(Vec::new()),
+            (Some(Lane::Decimal), _) => Building::Decimal(Vec::new()),
             (Some(Lane::Bytes), _) => Building::Bytes(arrow_array::builder::BinaryBuilder::new()),
             (Some(Lane::Int) | None, _) => Building::Int(Vec::new()),
         };
@@ -143,6 +153,8 @@ impl ColumnBuilder {
             (Building::Float(values), Scalar::Int(value)) => values.push(Some(value as f64)),
             (Building::Float(values), Scalar::Unsigned(value)) => values.push(Some(value as f64)),
             (Building::Float(values), _) => values.push(None),
+            (Building::Decimal(values), Scalar::Decimal(value)) => values.push(Some(value)),
+            (Building::Decimal(values), _) => values.push(None),
             (Building::Bytes(values), Scalar::Bytes(value)) => values.append_value(value),
             (Building::Bytes(values), _) => values.append_null(),
             (Building::List { items, lengths }, value) => {
@@ -159,6 +171,10 @@ impl ColumnBuilder {
             Building::Int(values) => Arc::new(Int64Array::from(std::mem::take(values))),
             Building::Unsigned(values) => Arc::new(UInt64Array::from(std::mem::take(values))),
             Building::Float(values) => Arc::new(Float64Array::from(std::mem::take(values))),
+            // Sums are looked at before, and what else there is was of the type.
+            Building::Decimal(values) => {
+                Arc::new(Decimal128Array::from(std::mem::take(values)).with_data_type(self.data_type.clone()))
+            }
             Building::Bytes(values) => Arc::new(values.finish()),
             Building::List { items, lengths } => {
                 let (items, lengths) = (items.take()?, std::mem::take(lengths));

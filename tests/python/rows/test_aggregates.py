@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from decimal import Decimal
 from typing import Any
 
 import polars as pl
@@ -134,6 +135,7 @@ VALUES = {
     "b": (pa.bool_(), st.none() | st.booleans()),
     "t": (pa.timestamp("us", "UTC"), st.none() | st.integers(-(10**15), 10**15)),
     "d": (pa.date32(), st.none() | st.integers(-(10**5), 10**5)),
+    "c": (pa.decimal128(12, 3), st.none() | st.decimals(-(10**6), 10**6, places=3)),
 }
 KEYS = {
     "int": (pa.int16(), st.none() | st.integers(-3, 70)),
@@ -163,6 +165,7 @@ AGGREGATES: dict[str, tuple[fn.Aggregate, pl.Expr]] = {
     **{f"distinct_{c}": (fn.count_distinct(c), pl.col(c).drop_nulls().n_unique()) for c in VALUES},
     # No row has a time: lists are in the order of values.
     **{f"all_{c}": (fn.collect(c), pl.col(c).drop_nulls().sort()) for c in VALUES},
+    "sum_c": (fn.sum("c"), pl.col("c").sum()),
     "var": (fn.var("x"), pl.col("x").var()),
     "std": (fn.std("i"), pl.col("i").std()),
     "expression": (fn.sum(fn.col("i").cast("int64") * 2 + 1), (pl.col("i").cast(pl.Int64) * 2 + 1).sum()),
@@ -308,6 +311,22 @@ def test_a_sum_that_does_not_fit_names_column_and_key_whatever_the_order() -> No
     ) as raised:
         env.execute(workers=0)
     assert raised.value.operator == "agg"
+
+
+def test_a_sum_of_decimals_has_all_digits_that_there_are() -> None:
+    most, least = Decimal("9" * 36 + ".99"), Decimal("-" + "9" * 36 + ".99")
+    for values, expected in (([most, most, least], most), ([most, Decimal("0.01")], None)):
+        env = fn.Environment()
+        table = pa.table({"key": ["a"] * len(values), "price": pa.array(values, pa.decimal128(38, 2))})
+        sums = env.from_arrow(table).key_by("key").window(fn.EndOfInput()).agg(total=fn.sum("price"))
+        assert dict(sums.schema) == {"key": "utf8", "total": "decimal(38, 2)"}
+        collected = sums.collect()
+        if expected is None:
+            with pytest.raises(OperatorError, match=r"of key 'a' is 1000000000000000000000000000000000000\.00, which"):
+                env.execute(workers=0)
+            continue
+        env.execute(workers=0)
+        assert collected.to_arrow()["total"].to_pylist() == [expected]
 
 
 def test_sums_of_floats_do_not_depend_on_the_order_of_rows() -> None:

@@ -4,6 +4,7 @@
 
 use std::cmp::Ordering;
 
+use arrow_buffer::i256;
 use flownet_runtime::varint::{put_varint, take_varint, unzigzag, zigzag};
 
 use crate::lane::Scalar;
@@ -38,8 +39,8 @@ pub(crate) trait Takes<V>: Cell {
 /// Why nothing comes of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoResult {
-    /// It is a sum of integers that its type cannot hold.
-    Overflow(i128),
+    /// It is a sum that its type cannot hold.
+    Overflow(i256),
     /// Its bytes are none that were written.
     Malformed,
 }
@@ -95,7 +96,7 @@ impl<const SIGNED: bool> Cell for SumInt<SIGNED> {
 
 impl<const SIGNED: bool> Finish for SumInt<SIGNED> {
     fn finish<R>(&self, give: impl FnOnce(Scalar<'_>) -> R) -> Result<R, NoResult> {
-        let overflow = NoResult::Overflow(self.0);
+        let overflow = NoResult::Overflow(i256::from_i128(self.0));
         if SIGNED {
             i64::try_from(self.0).map(|sum| give(Scalar::Int(sum))).map_err(|_| overflow)
         } else {
@@ -115,6 +116,50 @@ impl<const SIGNED: bool> Takes<u64> for SumInt<SIGNED> {
     #[inline]
     fn take(&mut self, value: u64, _: i64) {
         self.0 += i128::from(value);
+    }
+}
+
+/// The sum of decimals, in units of their last digit: exact whatever there is on the way to it.
+#[derive(Default)]
+pub(crate) struct SumDecimal(i256);
+
+impl Cell for SumDecimal {
+    fn merge(&mut self, later: Self) {
+        self.0 = self.0.wrapping_add(later.0);
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        match self.0.to_i128() {
+            Some(sum) => put_wide(out, sum),
+            None => {
+                out.push(WIDER);
+                out.extend_from_slice(&self.0.to_le_bytes());
+            }
+        }
+    }
+
+    fn read(bytes: &mut &[u8]) -> Option<Self> {
+        let Some((&WIDER, rest)) = bytes.split_first() else { return wide(bytes).map(i256::from_i128).map(Self) };
+        let (taken, rest) = rest.split_first_chunk()?;
+        *bytes = rest;
+        Some(Self(i256::from_le_bytes(*taken)))
+    }
+}
+
+impl Finish for SumDecimal {
+    fn finish<R>(&self, give: impl FnOnce(Scalar<'_>) -> R) -> Result<R, NoResult> {
+        let sum = self.0.to_i128().filter(|sum| sum.unsigned_abs() < MOST_DECIMAL);
+        sum.map(|sum| give(Scalar::Decimal(sum))).ok_or(NoResult::Overflow(self.0))
+    }
+}
+
+/// One more than the greatest of 38 digits, which are as many as there are.
+const MOST_DECIMAL: u128 = 10u128.pow(38);
+
+impl Takes<i128> for SumDecimal {
+    #[inline]
+    fn take(&mut self, value: i128, _: i64) {
+        self.0 = self.0.wrapping_add(i256::from_i128(value));
     }
 }
 
@@ -332,6 +377,29 @@ impl Kept for u64 {
     }
 }
 
+impl Kept for i128 {
+    #[inline]
+    fn is_before(&self, other: &Self, greatest: bool) -> bool {
+        if greatest { self > other } else { self < other }
+    }
+
+    fn order(&self, other: &Self) -> Ordering {
+        self.cmp(other)
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        put_wide(out, *self);
+    }
+
+    fn read(bytes: &mut &[u8]) -> Option<Self> {
+        wide(bytes)
+    }
+
+    fn scalar(&self) -> Scalar<'_> {
+        Scalar::Decimal(*self)
+    }
+}
+
 impl Kept for f64 {
     #[inline]
     fn is_before(&self, other: &Self, greatest: bool) -> bool {
@@ -527,11 +595,11 @@ fn float(bytes: &mut &[u8]) -> Option<f64> {
 fn put_wide(out: &mut Vec<u8>, value: i128) {
     match i64::try_from(value) {
         Ok(value) => {
-            out.push(0);
+            out.push(NARROW);
             put_varint(out, zigzag(value));
         }
         Err(_) => {
-            out.push(1);
+            out.push(WIDE);
             out.extend_from_slice(&value.to_le_bytes());
         }
     }
@@ -540,13 +608,18 @@ fn put_wide(out: &mut Vec<u8>, value: i128) {
 fn wide(bytes: &mut &[u8]) -> Option<i128> {
     let (&kind, rest) = bytes.split_first()?;
     *bytes = rest;
-    if kind == 0 {
+    if kind == NARROW {
         return varint(bytes).map(|value| unzigzag(value).into());
     }
     let (taken, rest) = bytes.split_first_chunk()?;
     *bytes = rest;
     Some(i128::from_le_bytes(*taken))
 }
+
+/// What stands in front of numbers, by how many bits they need.
+const NARROW: u8 = 0;
+const WIDE: u8 = 1;
+const WIDER: u8 = 2;
 
 fn put_option<K: Kept>(out: &mut Vec<u8>, value: Option<&K>) {
     out.push(value.is_some().into());
@@ -560,4 +633,26 @@ fn option<K: Kept>(bytes: &mut &[u8]) -> Option<Option<K>> {
     let (&is_there, rest) = bytes.split_first()?;
     *bytes = rest;
     if is_there == 0 { Some(None) } else { K::read(bytes).map(Some) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sum_of_decimals_fits_by_itself_whatever_there_was_on_the_way() {
+        let most = MOST_DECIMAL as i128 - 1;
+        let mut sum = SumDecimal::default();
+        for value in [most, most, most, -most, -most, -most, most] {
+            sum.take(value, 0);
+            let mut out = Vec::new();
+            sum.write(&mut out);
+            let mut bytes = &out[..];
+            sum = SumDecimal::read(&mut bytes).unwrap();
+            assert!(bytes.is_empty());
+        }
+        assert_eq!(sum.finish(|value| assert_eq!(value, Scalar::Decimal(most))), Ok(()));
+        sum.take(1, 0);
+        assert_eq!(sum.finish(|_| ()), Err(NoResult::Overflow(i256::from_i128(most + 1))));
+    }
 }

@@ -176,6 +176,13 @@ impl Takes<u64> for Distinct {
     }
 }
 
+impl Takes<i128> for Distinct {
+    #[inline]
+    fn take(&mut self, value: i128, _: i64) {
+        self.add(xxh3_64(&value.to_le_bytes()));
+    }
+}
+
 impl Takes<f64> for Distinct {
     /// Both zeros are one value, and so is all that is no number.
     #[inline]

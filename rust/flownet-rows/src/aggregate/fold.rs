@@ -274,7 +274,7 @@ impl Calls<RowsMedium> for NoCalls {
 mod tests {
     use arrow_array::cast::AsArray;
     use arrow_array::types::Float64Type;
-    use arrow_array::{Float64Array, Int64Array, StringArray};
+    use arrow_array::{Decimal128Array, Float64Array, Int64Array, StringArray};
     use arrow_schema::{DataType, Field};
     use proptest::prelude::*;
 
@@ -300,8 +300,10 @@ mod tests {
     ];
 
     fn schema() -> Schema {
+        let decimal = DataType::Decimal128(38, 2);
         let fields = [("key", DataType::Utf8), ("i", DataType::Int64), ("x", DataType::Float64), ("s", DataType::Utf8)];
-        Schema::new(fields.map(|(name, data_type)| Field::new(name, data_type, true)).to_vec())
+        let fields = fields.into_iter().chain([("d", decimal)]);
+        Schema::new(fields.map(|(name, data_type)| Field::new(name, data_type, true)).collect::<Vec<_>>())
     }
 
     fn aggregates() -> Vec<Aggregate> {
@@ -312,7 +314,9 @@ mod tests {
         let numbers = ["i", "x"].into_iter().flat_map(|column| FUNCTIONS.map(|function| of(function, column)));
         use Function::{Collect, Count, CountDistinct, First, Last, Max, Min};
         let texts = [Count, CountDistinct, Collect, Min, Max, First, Last];
-        numbers.chain(texts.map(|function| of(function, "s"))).collect()
+        let decimals =
+            [Count, CountDistinct, Collect, Min, Max, First, Last, Function::Sum].map(|function| of(function, "d"));
+        numbers.chain(texts.map(|function| of(function, "s"))).chain(decimals).collect()
     }
 
     fn fold() -> AggregateFold {
@@ -343,6 +347,14 @@ mod tests {
             Arc::new(rows.iter().map(|row| row.1).collect::<Int64Array>()),
             Arc::new(rows.iter().map(|row| row.2).collect::<Float64Array>()),
             Arc::new(rows.iter().map(|row| row.3.as_deref()).collect::<StringArray>()),
+            // Sums of these need more than 64 bits, but not more digits than there are.
+            Arc::new(
+                rows.iter()
+                    .map(|row| row.1.map(|value| i128::from(value) * 10i128.pow(30)))
+                    .collect::<Decimal128Array>()
+                    .with_precision_and_scale(38, 2)
+                    .unwrap(),
+            ),
         ];
         let batch = RecordBatch::try_new(Arc::new(schema()), columns).unwrap();
         (batch, rows.iter().map(|row| row.4).collect())

@@ -3,11 +3,13 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use arrow_array::types::{Decimal256Type, DecimalType};
 use arrow_array::{Array, ArrowPrimitiveType, PrimitiveArray, RecordBatch};
-use arrow_schema::{DataType, Field, Schema};
+use arrow_buffer::i256;
+use arrow_schema::{DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType, Field, Schema};
 use serde::{Deserialize, Serialize};
 
-use super::cell::{Cell, Count, Edge, Extreme, Finish, Mean, NoResult, Spread, SumFloat, SumInt, Takes};
+use super::cell::{Cell, Count, Edge, Extreme, Finish, Mean, NoResult, Spread, SumDecimal, SumFloat, SumInt, Takes};
 use super::collected::Collected;
 use super::distinct::Distinct;
 use super::quantile::Buckets;
@@ -125,6 +127,9 @@ impl Function {
             Self::Sum if data_type.is_floating() => Ok((DataType::Float64, false)),
             Self::Sum if is_number || matches!(data_type, DataType::Boolean) => Ok((DataType::Int64, false)),
             Self::Sum if matches!(data_type, DataType::Duration(_)) => Ok((data_type.clone(), false)),
+            Self::Sum if let DataType::Decimal128(_, scale) = data_type => {
+                Ok((DataType::Decimal128(DECIMAL128_MAX_PRECISION, *scale), false))
+            }
             Self::Sum => Err("numbers, bools and durations"),
             Self::Mean if is_number || matches!(data_type, DataType::Boolean) => Ok((DataType::Float64, true)),
             Self::Var | Self::Std | Self::Quantile(_) if is_number => Ok((DataType::Float64, true)),
@@ -185,8 +190,9 @@ impl Aggregation {
             data_type: data_type.clone(),
         })?;
         let cells = Kind::of(*function, lane);
-        let kept = match function {
-            Function::Count | Function::Var | Function::Std | Function::Quantile(_) => shown.to_owned(),
+        let kept = match (function, data_type) {
+            (Function::Count | Function::Var | Function::Std | Function::Quantile(_), _) => shown.to_owned(),
+            (_, DataType::Decimal128(_, scale)) => format!("{shown} of decimals with {scale} digits"),
             _ => format!("{shown} of {}", lane.name()),
         };
         Ok(Self { field: Field::new(&name, output, nullable), input: Some(input), cells, text, kept })
@@ -224,7 +230,11 @@ impl Aggregation {
     }
 
     /// The error of a sum that does not fit.
-    pub(super) fn overflow(&self, sum: i128, key: &str) -> String {
+    pub(super) fn overflow(&self, sum: i256, key: &str) -> String {
+        let sum = match self.field.data_type() {
+            DataType::Decimal128(_, scale) => Decimal256Type::format_decimal(sum, DECIMAL256_MAX_PRECISION, *scale),
+            _ => sum.to_string(),
+        };
         format!(
             "agg: {} of key {key} is {sum}, which {} cannot hold: cast its column to float64 before",
             self.text,
@@ -258,17 +268,19 @@ impl Kind {
         use Function::{
             Collect, Count as Counted, CountDistinct, First, Last, Max, Mean as Average, Min, Quantile, Std, Sum, Var,
         };
-        use Lane::{Bytes, Float, Int, Unsigned};
+        use Lane::{Bytes, Decimal, Float, Int, Unsigned};
         match (function, lane) {
             (Counted, _) => {
                 Self { make: || Box::new(Counts::default()), one: Box::new(One::<Count>::NEW), only_counts: true }
             }
             (CountDistinct, Int) => Self::ints::<Distinct>(),
             (CountDistinct, Unsigned) => Self::unsigned::<Distinct>(),
+            (CountDistinct, Decimal) => Self::decimals::<Distinct>(),
             (CountDistinct, Float) => Self::floats::<Distinct>(),
             (CountDistinct, Bytes) => Self::bytes::<Distinct>(),
             (Collect, Int) => Self::ints::<Collected<i64>>(),
             (Collect, Unsigned) => Self::unsigned::<Collected<u64>>(),
+            (Collect, Decimal) => Self::decimals::<Collected<i128>>(),
             (Collect, Float) => Self::floats::<Collected<f64>>(),
             (Collect, Bytes) => Self::bytes::<Collected<Box<[u8]>>>(),
             (Quantile(q), lane) => Self {
@@ -277,6 +289,7 @@ impl Kind {
                 only_counts: false,
             },
             (Sum, Unsigned) => Self::numbers::<SumInt<false>>(),
+            (Sum, Decimal) => Self::decimals::<SumDecimal>(),
             (Sum, Float) => Self::floats::<SumFloat>(),
             (Sum, _) => Self::numbers::<SumInt<true>>(),
             (Average, Float) => Self::floats::<Mean<SumFloat>>(),
@@ -287,7 +300,9 @@ impl Kind {
             (Max, Int) => Self::ints::<Extreme<i64, true>>(),
             (Min, Unsigned) => Self::unsigned::<Extreme<u64, false>>(),
             (Max, Unsigned) => Self::unsigned::<Extreme<u64, true>>(),
+            (Min, Decimal) => Self::decimals::<Extreme<i128, false>>(),
             (Min, Float) => Self::floats::<Extreme<f64, false>>(),
+            (Max, Decimal) => Self::decimals::<Extreme<i128, true>>(),
             (Max, Float) => Self::floats::<Extreme<f64, true>>(),
             (Min, Bytes) => Self::bytes::<Extreme<Box<[u8]>, false>>(),
             (Max, Bytes) => Self::bytes::<Extreme<Box<[u8]>, true>>(),
@@ -295,7 +310,9 @@ impl Kind {
             (Last, Int) => Self::ints::<Edge<i64, true>>(),
             (First, Unsigned) => Self::unsigned::<Edge<u64, false>>(),
             (Last, Unsigned) => Self::unsigned::<Edge<u64, true>>(),
+            (First, Decimal) => Self::decimals::<Edge<i128, false>>(),
             (First, Float) => Self::floats::<Edge<f64, false>>(),
+            (Last, Decimal) => Self::decimals::<Edge<i128, true>>(),
             (Last, Float) => Self::floats::<Edge<f64, true>>(),
             (First, Bytes) => Self::bytes::<Edge<Box<[u8]>, false>>(),
             (Last, Bytes) => Self::bytes::<Edge<Box<[u8]>, true>>(),
@@ -314,6 +331,11 @@ impl Kind {
 
     fn floats<C: Finish + Takes<f64>>() -> Self {
         let make = || -> Box<dyn Cells> { Box::new(CellsOf(Vec::<C>::new(), FloatsOnly)) };
+        Self { make, one: Box::new(One::<C>::NEW), only_counts: false }
+    }
+
+    fn decimals<C: Finish + Takes<i128>>() -> Self {
+        let make = || -> Box<dyn Cells> { Box::new(CellsOf(Vec::<C>::new(), DecimalsOnly)) };
         Self { make, one: Box::new(One::<C>::NEW), only_counts: false }
     }
 
@@ -394,8 +416,8 @@ impl Cells for Counts {
     }
 }
 
-/// What a cell that grows takes for a value, if it is no text: a time of ten bytes and a number of as many.
-const VALUE_BYTES: usize = 20;
+/// What a cell that grows takes for a value, if it is no text: a time of ten bytes and a number of 17.
+const VALUE_BYTES: usize = 27;
 
 /// Cells, and which values are added to them.
 struct CellsOf<C, W>(Vec<C>, W);
@@ -475,6 +497,7 @@ macro_rules! adds {
 adds!(IntsOnly: Int as i64 => |value| value);
 adds!(UnsignedOnly: Unsigned as u64 => |value| value);
 adds!(FloatsOnly: Float as f64 => |value| value);
+adds!(DecimalsOnly: Decimal as i128 => |value| value);
 adds!(Numbers: Int as i64 => |value| value, Unsigned as u64 => |value| value);
 
 /// Any numbers, as floats.
@@ -488,7 +511,7 @@ impl<C: Takes<f64>> AddTo<C> for AsFloats {
             Values::Int(array) => each(array, rows, |row, value| take(row, value as f64)),
             Values::Unsigned(array) => each(array, rows, |row, value| take(row, value as f64)),
             Values::Float(array) => each(array, rows, take),
-            Values::Bytes(_) => {}
+            Values::Decimal(_) | Values::Bytes(_) => {}
         }
     }
 }

@@ -249,7 +249,8 @@ impl KeyBuilder {
                 Scalar::Unsigned(value) => value.to_string(),
                 Scalar::Float(value) => format!("{value:?}"),
                 Scalar::Bytes(bytes) => format!("'{}'", String::from_utf8_lossy(bytes)),
-                // Lists make no keys.
+                // These make no keys.
+                Scalar::Decimal(value) => value.to_string(),
                 Scalar::List(values) => format!("{values:?}"),
             });
             rest = behind;
