@@ -245,11 +245,21 @@ bench-peers: build ## the same work on Flink, PyFlink, Bytewax, Pathway, pyzmq, 
 docs: ## API documentation of the crates, warnings are errors
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --no-deps $(RUST_PACKAGES)
 
+# What the site is built with: nothing else needs it.
+$(VENV)/.site: pyproject.toml | $(BIN)/maturin
+	$(BIN)/python -m pip install --quiet --group site
+	@touch $@
+
+.PHONY: site
+site: $(VENV)/.site ## the documentation site into target/site, links checked; read it from there, without a server
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	@echo "target/site/index.html"
+
 .PHONY: wheel
 wheel: $(BIN)/maturin ## build the abi3 wheel into dist/
 	$(BIN)/maturin build --release --out dist
 
-CI_STEPS := test lint docs bench-smoke fuzz-smoke
+CI_STEPS := test lint docs site bench-smoke fuzz-smoke
 
 # All of it is in target/ci; a failure is at the end of what a step printed, and who reads a CI's output may see no more than some pages of it: what failed is named last.
 .PHONY: ci

@@ -127,6 +127,7 @@ if TYPE_CHECKING:
         TriggerContext,
         TriggerResult,
     )
+    from .ui import Ui, serve_ui
     from .watermark import WatermarkGenerator, WatermarkOutput, WatermarkStrategy
     from .window import EndOfInput, Global, Session, Sliding, Tumbling
 
@@ -218,6 +219,7 @@ __all__ = [
     "TriggerContext",
     "TriggerResult",
     "Tumbling",
+    "Ui",
     "ValueState",
     "ValueStateDescriptor",
     "WatermarkGenerator",
@@ -241,6 +243,7 @@ __all__ = [
     "mean",
     "min",
     "quantile",
+    "serve_ui",
     "std",
     "sum",
     "var",
@@ -370,6 +373,7 @@ _HOMES: Final = {
         "TriggerContext",
         "TriggerResult",
     ),
+    ".ui": ("Ui", "serve_ui"),
     ".watermark": (
         "WatermarkGenerator",
         "WatermarkOutput",

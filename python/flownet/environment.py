@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .job import Job, JobResult
     from .repeatable import Source
     from .testing.script import Step
+    from .ui import Ui, Where
 
 T = TypeVar("T")
 
@@ -644,7 +645,7 @@ class Environment(RowSources):
         plan = self._dataflow.describe(parallelism, settings["workers"])
         return _flownet.explain(plan.operators, plan.edges, settings)
 
-    def execute(self, workers: int | None = None, *, on: Host | None = None) -> JobResult:
+    def execute(self, workers: int | None = None, *, on: Host | None = None, ui: Where | Ui | None = None) -> JobResult:
         """Run the dataflow to the end of its sources.
 
         Ctrl-C stops the job as `Job.stop` does, within ``stop_timeout``, and raises ``KeyboardInterrupt`` when nothing
@@ -657,6 +658,9 @@ class Environment(RowSources):
         on
             Where else the workers run, such as ``flownet.spark.cluster(spark, workers=4)``; in place of ``workers``.
             Default: None.
+        ui
+            A page to look at the job while it runs: True, a port, ``"HOST:PORT"``, or what `serve_ui` gave. Its address
+            is printed to standard error. Default: None, none.
 
         Returns
         -------
@@ -677,15 +681,15 @@ class Environment(RowSources):
         >>> numbers = env.from_collection([1, 2, 3]).collect()
         >>> result = env.execute()
         """
-        with self.execute_async(workers, on=on) as job:
+        with self.execute_async(workers, on=on, ui=ui) as job:
             return job.wait()
 
-    def execute_async(self, workers: int | None = None, *, on: Host | None = None) -> Job:
+    def execute_async(self, workers: int | None = None, *, on: Host | None = None, ui: Where | Ui | None = None) -> Job:
         """Start the dataflow and return at once.
 
         Parameters
         ----------
-        workers, on
+        workers, on, ui
             As for `execute`.
 
         Returns
@@ -706,7 +710,17 @@ class Environment(RowSources):
         >>> with env.execute_async() as job:
         ...     result = job.wait()
         """
-        return self._submit(self._dataflow, workers, on)
+        if ui is None or ui is False:
+            return self._submit(self._dataflow, workers, on)
+        from .ui import announced, ui_of
+
+        # Before the job, which must not run unseen where the port is taken.
+        page = ui_of(ui)
+        job = self._submit(self._dataflow, workers, on)
+        job.ui_url = page.url_of(page.show(job))
+        if page is not ui:
+            announced(job)
+        return job
 
     def _submit(self, dataflow: Dataflow, workers: int | None = None, on: Host | None = None) -> Job:
         """Start a dataflow with the settings of this environment."""

@@ -346,6 +346,34 @@ class StopTimeoutError(CancelledError):
     """Subtasks that had not ended, ``name (1/2)``."""
 
 
+class UiError(FlownetError):
+    """The page of a running process did not do what was asked of it, or what answers there is no flownet."""
+
+    url: str | None = None
+    """Where it was asked, without its token."""
+    status: int | None = None
+    """Status of HTTP of its answer, if it is about one."""
+
+
+class UiUnreachableError(UiError, ConnectionError):
+    """Nothing listens there, or who did has gone."""
+
+
+class UiTimeoutError(UiUnreachableError, TimeoutError):
+    """Somebody listens there, and did not answer in time."""
+
+
+class UiRightsError(UiError, PermissionError):
+    """The page wants a token, another one, or allows no actions."""
+
+
+class NoSuchJobError(UiError, LookupError):
+    """The process has no such job, or it is not clear which of several is meant."""
+
+    job: str | None = None
+    """Id of the job that was asked for, if one was."""
+
+
 class MistakeWarning(UserWarning):
     """Something in the dataflow is of no effect, so it was hardly meant. The job runs all the same."""
 

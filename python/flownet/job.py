@@ -6,7 +6,7 @@ import html
 import os
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -167,8 +167,22 @@ class JobStatus:
         return "\n".join([self._headline(), *text_table(_table(self)), *_remarks(self)])
 
     def _headline(self) -> str:
+        return f"{self.name}: {self._said()}"
+
+    def _said(self) -> str:
         where = f"{self.workers} workers" if self.workers else "no workers"
-        return f"{self.name}: {self.state}, {where}; {_summary(self)}"
+        return f"{self.state}, {where}; {_summary(self)}"
+
+    def _repr_html_(self) -> str:
+        head, *rows = _table(self)
+        parts = [f"<p><b>{html.escape(self.name)}</b>: {html.escape(self._said())}</p><table><tr>"]
+        parts += [f"<th>{html.escape(cell)}</th>" for cell in head]
+        parts.append("</tr>")
+        for row in rows:
+            parts.append("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>")
+        parts.append("</table>")
+        parts += [f"<p>{html.escape(remark)}</p>" for remark in _remarks(self)]
+        return "".join(parts)
 
     @property
     def bytes_local(self) -> int:
@@ -199,18 +213,10 @@ class JobResult(JobStatus):
     """
 
     def _headline(self) -> str:
-        return _summary(self)
+        return self._said()
 
-    def _repr_html_(self) -> str:
-        head, *rows = _table(self)
-        parts = [f"<p><b>{html.escape(self.name)}</b>: {html.escape(_summary(self))}</p><table><tr>"]
-        parts += [f"<th>{html.escape(cell)}</th>" for cell in head]
-        parts.append("</tr>")
-        for row in rows:
-            parts.append("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>")
-        parts.append("</table>")
-        parts += [f"<p>{html.escape(remark)}</p>" for remark in _remarks(self)]
-        return "".join(parts)
+    def _said(self) -> str:
+        return _summary(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,6 +403,8 @@ class Job:
         self._stalls_told = 0
         self._signals: list[KeyboardInterrupt | Terminated] = []
         self._is_stopping = False
+        self.ui_url: str | None = None
+        """Where a browser shows it, if it was started with ``ui=``."""
         _LIVE.add(self)
         # A job that nobody waits for or closes gives its workers back when it is collected.
         self._give_back = (lambda: None) if lease is None else weakref.finalize(self, _end, handle, lease)
@@ -494,6 +502,42 @@ class Job:
             f"job {self.status().name!r}: stopping: sources end, what is in flight is worked off, sinks complete; "
             f"another {name_of(self._signals[0])} cancels"
         )
+
+    def __await__(self) -> Generator[Any, None, JobResult]:
+        """Wait until the job has ended, beside other coroutines: ``result = await job``.
+
+        As `wait`, but for signals, which are the event loop's. Where the waiting is cancelled the job goes on.
+
+        Examples
+        --------
+        >>> import asyncio, flownet as fn
+        >>> async def count():
+        ...     env = fn.Environment()
+        ...     numbers = env.from_collection(range(10)).collect()
+        ...     return await env.execute_async()
+        >>> asyncio.run(count()).records
+        10
+        """
+        return self._ended().__await__()
+
+    async def _ended(self) -> JobResult:
+        import asyncio
+
+        watcher = Watcher()
+        while True:
+            try:
+                result = self._look(time.monotonic(), watcher)
+            except FlownetError as error:
+                if self._lease is not None:
+                    self._lease.explain(error)
+                # It waits until nothing of the job is left.
+                await asyncio.to_thread(self.close)
+                raise
+            if result is not None:
+                self._stop_discovery()
+                self._give_back()
+                return result
+            await asyncio.sleep(_TICK)
 
     def status(self) -> JobStatus:
         """Where the job is, at this moment."""
@@ -602,6 +646,10 @@ class Job:
     def __repr__(self) -> str:
         status = self.status()
         return f"<Job {status.name!r}: {status.state}, {status.seconds:.1f} s, {status.records:,} records>"
+
+    def _repr_html_(self) -> str:
+        shown = self.status()._repr_html_()
+        return shown if self.ui_url is None else f'{shown}<p><a href="{html.escape(self.ui_url)}">its page</a></p>'
 
     def cancel(self) -> None:
         """Ask the job to end as it is: sinks are closed and not flushed. See `stop` for the other way.

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from .. import __version__
 from ..errors import FlownetError
 from ..waiting import Terminated
-from . import bench, checkpoints, demo, experiment, lab, run
+from . import bench, checkpoints, completion, demo, doctor, experiment, init, jobs, lab, run, top
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     end = words.index("--") if "--" in words else len(words)
     try:
         try:
-            options = _parser().parse_args(words[:end])
+            options = _parser().parse_args(run.with_ui_apart(words[:end]))
             options.arguments = words[end + 1 :]
             code: int = options.command(options)
         finally:
@@ -60,8 +60,13 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     run.add_commands(commands)
     checkpoints.add_commands(commands)
+    jobs.add_commands(commands)
+    top.add_commands(commands)
     demo.add_commands(commands)
     bench.add_commands(commands)
     experiment.add_commands(commands)
     lab.add_commands(commands)
+    doctor.add_commands(commands)
+    init.add_commands(commands)
+    completion.add_commands(commands, _parser)
     return parser

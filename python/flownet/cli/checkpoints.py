@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 from collections import Counter
+from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import _flownet
 from ..config import format_size
+from ..errors import ConfigError
 from ..tables import text_table
+from .jobs import place
+from .page import DEFAULT_URL, add_job, add_token, only_job, open_page
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -29,13 +34,20 @@ def add_commands(commands: Commands) -> None:
     parser.set_defaults(command=_list)
     savepoint = commands.add_parser(
         "savepoint",
-        help="copy the last checkpoint of a job to a place of its own",
-        description="Copy the last checkpoint in a folder, of a job that runs or of one that does not any more, to a "
-        "folder of its own, which no job changes or deletes. It is as old as that checkpoint: Job.savepoint() takes a "
-        "new one. Begin from it with: flownet run --from TARGET.",
+        help="take a savepoint of a job, or copy its last checkpoint",
+        description="Write the state of a job to a folder of its own, which no job changes or deletes. From the page "
+        "of a process that runs (--ui --ui-actions): a new checkpoint. From a folder of checkpoints, of a job that "
+        "runs or of one that does not any more: a copy of the last one. Begin from it with: flownet run --from TARGET.",
     )
-    savepoint.add_argument("storage", metavar="DIR", help="the folder of the job's checkpoints, or file:///...")
-    savepoint.add_argument("target", metavar="TARGET", help="where to copy it to: a folder that is not there or empty")
+    savepoint.add_argument(
+        "source",
+        metavar="FROM",
+        nargs="?",
+        help=f"http://... of a page, or the folder of the job's checkpoints (default: FLOWNET_UI, or {DEFAULT_URL})",
+    )
+    savepoint.add_argument("target", metavar="TARGET", help="where to write it: a folder that is not there or empty")
+    add_job(savepoint, "the only one that runs")
+    add_token(savepoint)
     savepoint.set_defaults(command=_save)
 
 
@@ -72,6 +84,20 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _save(options: argparse.Namespace) -> int:
-    saved = _flownet.save_last_checkpoint(options.storage, options.target)
+    is_page = options.source is None or options.source.startswith(("http://", "https://"))
+    saved = _taken(options) if is_page else _copied(options)
     print(f"{saved['url']}: checkpoint {saved['checkpoint']}, {format_size(saved['bytes'])}")
     return 0
+
+
+def _taken(options: argparse.Namespace) -> Mapping[str, Any]:
+    client = open_page(options.source, options.token)
+    job = only_job(client, options.job)
+    return dataclasses.asdict(client.savepoint(job.id, place(options.target)))
+
+
+def _copied(options: argparse.Namespace) -> Mapping[str, Any]:
+    for name in ("job", "token"):
+        if getattr(options, name) is not None:
+            raise ConfigError(f"--{name} is for a page: {options.source!r} is a folder", setting=name)
+    return _flownet.save_last_checkpoint(options.source, options.target)

@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from ..config import parse_assignment
@@ -16,6 +17,7 @@ from ..environment import Environment
 from ..errors import CancelledError, StalledWarning
 from ..job import Job, JobResult, JobStatus
 from ..progress import Progress
+from ..ui import Ui, announced, serve_ui
 from ..waiting import Terminated, Watcher
 from .load import load_environment
 
@@ -55,6 +57,17 @@ def add_commands(commands: Commands) -> None:
         "--allow-dropped-state",
         action="store_true",
         help="go on although there is state of operators that the dataflow has no more: it is lost",
+    )
+    run.add_argument(
+        "--ui",
+        metavar="HOST:PORT",
+        nargs="?",
+        const="",
+        help="serve a page that shows the job; on 127.0.0.1 and port 8081 or one of the next, unless told otherwise. "
+        "Elsewhere than on loopback it asks for a token: FLOWNET_UI_TOKEN, or a new one that is printed",
+    )
+    run.add_argument(
+        "--ui-actions", action="store_true", help="let the page and its REST cancel, stop and save the job"
     )
     run.set_defaults(command=_run)
     explain = commands.add_parser(
@@ -162,7 +175,9 @@ def _run(options: argparse.Namespace) -> int:
     settings = _checkpoints(options) | overrides(options)
     env = load_environment(options.target, options.arguments)
     env._override(settings)
-    with env.execute_async() as job:
+    with _page(options) as page, env.execute_async(ui=page) as job:
+        if page is not None:
+            announced(job)
         result, code = watch(job, _progress(env, options))
     if options.json:
         sums = {name: getattr(result, name) for name in ("records", "records_per_second", "bytes_local", "bytes_tcp")}
@@ -170,6 +185,22 @@ def _run(options: argparse.Namespace) -> int:
     else:
         print(result, file=sys.stderr)
     return code
+
+
+def _page(options: argparse.Namespace) -> AbstractContextManager[Ui | None]:
+    """Open the page that was asked for, if one was."""
+    if options.ui is None and not options.ui_actions:
+        return nullcontext()
+    return serve_ui(options.ui or None, actions=options.ui_actions)
+
+
+def with_ui_apart(words: list[str]) -> list[str]:
+    """Keep ``--ui`` from taking ``MODULE:ENV`` for its address, which ends in a port."""
+    apart = list(words)
+    for at, word in enumerate(words[:-1]):
+        if word == "--ui" and not words[at + 1].rpartition(":")[2].isdecimal():
+            apart[at] = "--ui="
+    return apart
 
 
 def _checkpoints(options: argparse.Namespace) -> dict[str, str]:

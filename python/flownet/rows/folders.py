@@ -29,7 +29,13 @@ class Folders:
     """Those of them that count: what files say themselves does not."""
 
     def said_of(self, path: str) -> Any:
-        """Say what holds for all rows of a file, as pyarrow has it; None where its folders say nothing."""
+        """Say what holds for all rows of a file, as pyarrow has it; None where its folders say nothing.
+
+        Raises
+        ------
+        InputError
+            A value is not of its type.
+        """
         import pyarrow
         import pyarrow.compute as pc
 
@@ -45,21 +51,6 @@ class Folders:
                 raise InputError(f"read_parquet(): {path}: its folder {level!r}: {error}", path=path) from error
             said = holds if said is None else said & holds
         return said
-
-    def possible(self, files: list[str], schema: pyarrow.Schema, kept: Any) -> list[str]:
-        """Leave out files of which the folders say already that no row is wanted."""
-        import pyarrow
-        import pyarrow.dataset
-        import pyarrow.fs
-
-        format, system = pyarrow.dataset.ParquetFileFormat(), pyarrow.fs.LocalFileSystem()
-        parts = [format.make_fragment(path, system, partition_expression=self.said_of(path)) for path in files]
-        dataset = pyarrow.dataset.FileSystemDataset(parts, schema, format, system)
-        try:
-            return [part.path for part in dataset.get_fragments(filter=kept)]
-        except pyarrow.ArrowException:
-            # Types that do not go together: the filter itself is checked where it is added.
-            return files
 
 
 def folders_of(
@@ -81,7 +72,7 @@ def folders_of(
     Raises
     ------
     InputError
-        Folders of the files say different columns, or a value is not of its type.
+        Folders of the files say different columns.
     PlanError
         There is no column of which a type was given.
     """
@@ -105,10 +96,33 @@ def folders_of(
     values = [[_value_of(level) for level in column] for column in columns]
     kinds = [told.get(name) or _guessed(column) for name, column in zip(names, values, strict=True)]
     fields = [field for field in zip(names, kinds, strict=True) if field[0] not in of_files.names]
-    folders = Folders(names, pyarrow.schema(fields))
-    for file in files:
-        folders.said_of(file)
-    return folders
+    return Folders(names, pyarrow.schema(fields))
+
+
+def possible(said: list[tuple[str, Any]], schema: pyarrow.Schema, kept: Any) -> list[str]:
+    """Leave out files of which the folders say already that no row is wanted.
+
+    Parameters
+    ----------
+    said
+        The files, and what their folders say of each.
+    schema
+        Of files and folders together.
+    kept
+        The rows that are wanted, as pyarrow has it.
+    """
+    import pyarrow
+    import pyarrow.dataset
+    import pyarrow.fs
+
+    format, system = pyarrow.dataset.ParquetFileFormat(), pyarrow.fs.LocalFileSystem()
+    parts = [format.make_fragment(path, system, partition_expression=holds) for path, holds in said]
+    dataset = pyarrow.dataset.FileSystemDataset(parts, schema, format, system)
+    try:
+        return [part.path for part in dataset.get_fragments(filter=kept)]
+    except pyarrow.ArrowException:
+        # Types that do not go together: the filter itself is checked where it is added.
+        return [path for path, _ in said]
 
 
 def _levels(file: str, roots: set[str]) -> list[str]:

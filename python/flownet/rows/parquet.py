@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InputError
 from .expressions import Expr
 from .files import Paths, listed
-from .folders import Folders, folders_of
+from .folders import Folders, folders_of, possible
 from .schemas import schema_of, wanted_columns
 
 if TYPE_CHECKING:
@@ -93,7 +93,8 @@ def parquet_parts(
     Raises
     ------
     InputError
-        There is no such file, the first one is not one of Parquet, or folders do not say the same columns.
+        There is no such file, the first one is not one of Parquet, or folders do not say the same columns,
+        or no value of its type.
     PlanError
         There is no such column, or one of a type that rows cannot have.
     """
@@ -108,13 +109,14 @@ def parquet_parts(
         raise InputError(f"read_parquet(): {files[0]}: {error}", path=files[0]) from error
     types = None if partitions is None else pyarrow.schema(schema_of("read_parquet(partitions=...)", partitions))
     folders = folders_of(files, given, schema, types)
+    said = [(file, folders.said_of(file)) for file in files]
     for field in folders.schema:
         schema = schema.append(field)
     wanted = wanted_columns("read_parquet", columns, schema.names, files[0])
     found = schema_of("read_parquet", pyarrow.schema([schema.field(name) for name in wanted]))
     told = None if kept is None else pushed_down(kept._tree())
     if told is not None and folders.schema.names:
-        files = folders.possible(files, schema, told)
+        files = possible(said, schema, told)
     return ParquetParts(files, schema, wanted, folders, told), found
 
 

@@ -58,19 +58,7 @@ pub struct WorkerDemand {
 /// # Errors
 /// If there is no plan to explain.
 pub fn explain(dataflow: &Dataflow, settings: &JobSettings) -> Result<Explanation, PlanError> {
-    let plan = Plan::new(dataflow, settings)?;
-    Ok(Explanation {
-        demands: plan.demands(settings),
-        refusal: plan.check_buffers(settings).err(),
-        tasks: plan.vertices,
-        exchanges: plan.exchanges,
-        feedback: plan.feedback,
-        total_buffers: settings.segments(),
-        segment_bytes: settings.segment_bytes,
-        buffer_timeout: settings.buffer_timeout,
-        max_in_flight_time: settings.max_in_flight_time,
-        bandwidth_delay_bytes: settings.bandwidth_delay_bytes,
-    })
+    Ok(Explanation::of(&Plan::new(dataflow, settings)?, settings))
 }
 
 impl Plan {
@@ -158,6 +146,22 @@ impl fmt::Display for Explanation {
 }
 
 impl Explanation {
+    /// Of a plan under the settings that it was made with.
+    pub(crate) fn of(plan: &Plan, settings: &JobSettings) -> Self {
+        Self {
+            tasks: plan.vertices.clone(),
+            exchanges: plan.exchanges.clone(),
+            feedback: plan.feedback.clone(),
+            demands: plan.demands(settings),
+            total_buffers: settings.segments(),
+            segment_bytes: settings.segment_bytes,
+            buffer_timeout: settings.buffer_timeout,
+            max_in_flight_time: settings.max_in_flight_time,
+            bandwidth_delay_bytes: settings.bandwidth_delay_bytes,
+            refusal: plan.check_buffers(settings).err(),
+        }
+    }
+
     fn write_exchange(&self, f: &mut fmt::Formatter<'_>, exchange: &Exchange) -> fmt::Result {
         let Exchange { from, to, partitioner, channels, flow_control } = exchange;
         let kind = partitioner_name(*partitioner);

@@ -2,7 +2,7 @@
 //!
 //! - [`plan`]: a [`Dataflow`] becomes tasks placed on workers; no IO.
 //! - [`explain()`]: what a plan will take, as numbers and as text.
-//! - [`Coordinator::submit`] starts a job; its [`JobHandle`] waits, watches and cancels.
+//! - [`Coordinator::submit`] starts a job; its [`JobHandle`] waits, watches and cancels, a [`JobView`] of it without owning it.
 //! - [`run_worker`]: the body of a worker process.
 //! - [`Crew`], [`serve_crew`]: workers that somebody else starts, and their body.
 //!
@@ -50,7 +50,8 @@ pub use flownet_store::{Listed, OperatorEntry, StoreError};
 pub use self::{
     checkpoint::{Misfit, Restart},
     coordinator::{
-        Coordinator, JobHandle, PendingSavepoint, Read, Savepoint, checkpoints, read_checkpoint, save_last_checkpoint,
+        Coordinator, JobHandle, JobView, PendingSavepoint, Read, Savepoint, checkpoints, read_checkpoint,
+        save_last_checkpoint,
     },
     error::{ClusterError, WorkerExit, WorkerIdentity},
     explain::{Explanation, WorkerDemand, explain},

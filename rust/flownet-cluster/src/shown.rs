@@ -2,9 +2,10 @@
 
 use std::{fmt::Display, time::Duration};
 
+use flownet_runtime::spec::Partitioner;
 use serde::{Serialize, Serializer};
 
-use crate::stall::Stall;
+use crate::{explain::partitioner_name, stall::Stall};
 
 /// A time as seconds.
 pub(crate) fn seconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
@@ -24,4 +25,9 @@ pub(crate) fn text<S: Serializer, T: Display>(said: &Option<T>, serializer: S) -
 /// A stall in one line, if there is one.
 pub(crate) fn headline<S: Serializer>(stall: &Option<Stall>, serializer: S) -> Result<S::Ok, S::Error> {
     stall.as_ref().map(Stall::headline).serialize(serializer)
+}
+
+/// How people call an exchange.
+pub(crate) fn partitioner<S: Serializer>(partitioner: &Partitioner, serializer: S) -> Result<S::Ok, S::Error> {
+    partitioner_name(*partitioner).serialize(serializer)
 }

@@ -132,7 +132,8 @@ impl Tracker {
     }
 
     pub(crate) fn status(&self, state: JobState, elapsed: Duration, workers: Vec<WorkerIdentity>) -> JobStatus {
-        let vertices = self.vertices(TaskSamples::lately);
+        let spent = if state == JobState::Ended { TaskSamples::altogether } else { TaskSamples::lately };
+        let vertices = self.vertices(spent);
         JobStatus {
             job_name: self.job_name.clone(),
             state,

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use flownet_cluster::{ClusterError, Coordinator, JobHandle, JobReport, JobSample, JobState, JobStatus, WorkerCommand};
+use flownet_cluster::{Coordinator, JobHandle, JobState, JobView, WorkerCommand};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -96,64 +96,44 @@ const HASH_SEED: &str = "PYTHONHASHSEED";
 /// A job that was submitted. When the handle is closed or collected, nothing of the job is left.
 #[pyclass(frozen, name = "JobHandle", module = "flownet._flownet")]
 pub(crate) struct PyJobHandle {
-    phase: Mutex<Phase>,
+    view: JobView,
+    /// The job, until it is closed. Dropping the last reference to it waits for its tasks, which may need the interpreter to
+    /// end: always detached.
+    handle: Mutex<Option<Arc<JobHandle>>>,
     workers: u32,
     threads: Arc<TaskThreads>,
     origin: Origin,
 }
 
-/// Dropping the last reference to a job waits for its tasks, which may need the interpreter to end: always detached.
-enum Phase {
-    Live(Arc<JobHandle>),
-    /// Nothing of the job is left but how it ended.
-    Closed(Arc<Ended>),
-}
-
-struct Ended {
-    result: Option<Result<JobReport, ClusterError>>,
-    status: JobStatus,
-    sample: JobSample,
-}
-
 impl PyJobHandle {
     fn new(handle: JobHandle, workers: u32, threads: Arc<TaskThreads>) -> Self {
-        Self { phase: Mutex::new(Phase::Live(Arc::new(handle))), workers, threads, origin: Origin::here() }
+        let view = JobView::clone(&handle);
+        Self { view, handle: Mutex::new(Some(Arc::new(handle))), workers, threads, origin: Origin::here() }
     }
 
-    /// Asks the job if it is still there, or what is known of its end. Call detached.
-    fn ask<R>(&self, live: impl FnOnce(&JobHandle) -> R, ended: impl FnOnce(&Ended) -> R) -> R {
-        let phase = match &*self.lock() {
-            Phase::Live(handle) => Ok(Arc::clone(handle)),
-            Phase::Closed(end) => Err(Arc::clone(end)),
-        };
-        match phase {
-            Ok(handle) => live(&handle),
-            Err(end) => ended(&end),
-        }
+    /// The job, for whoever shows it.
+    pub(crate) fn view(&self) -> JobView {
+        self.view.clone()
     }
 
     /// Ends the job and waits until its last thread is gone. Call detached.
     fn end(&self) {
-        let handle = match &*self.lock() {
-            Phase::Live(handle) => Arc::clone(handle),
-            Phase::Closed(_) => return,
-        };
+        let Some(handle) = self.lock().clone() else { return };
         handle.cancel();
-        let result = handle.wait(Some(CANCEL_COURTESY)).or_else(|| {
+        if handle.wait(Some(CANCEL_COURTESY)).is_none() {
             Python::attach(|py| self.threads.interrupt(py));
-            handle.wait(None)
-        });
+            let _ = handle.wait(None);
+        }
         // A thread that is still there was given up by the job. One that still runs Python code when Python ends would take
         // the process down.
         Python::attach(|py| self.threads.interrupt(py));
         self.threads.wait_until_left(INTERRUPT_LIMIT);
-        let ended = Arc::new(Ended { result, status: handle.status(), sample: handle.sample() });
-        let before = std::mem::replace(&mut *self.lock(), Phase::Closed(ended));
-        drop((before, handle));
+        let ours = self.lock().take();
+        drop((ours, handle));
     }
 
-    fn lock(&self) -> MutexGuard<'_, Phase> {
-        self.phase.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<JobHandle>>> {
+        self.handle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -162,9 +142,7 @@ impl PyJobHandle {
     /// Wait for the end; None when the time is over first. Raises what ended the job.
     fn wait<'py>(&self, py: Python<'py>, timeout_ms: u64) -> PyResult<Option<Bound<'py, PyDict>>> {
         let timeout = Duration::from_millis(timeout_ms);
-        let answer = enter_until(py, self.origin, timeout, |slice| {
-            self.ask(|job| job.wait(Some(slice)), |ended| ended.result.clone())
-        })?;
+        let answer = enter_until(py, self.origin, timeout, |slice| self.view.wait(Some(slice)))?;
         match answer {
             None => Ok(None),
             Some(Ok(report)) => {
@@ -179,7 +157,7 @@ impl PyJobHandle {
 
     /// Where the job is, at this moment.
     fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let status = enter(py, self.origin, || self.ask(JobHandle::status, |ended| ended.status.clone()))?;
+        let status = enter(py, self.origin, || self.view.status())?;
         let status = to_dict(py, &status)?;
         status.set_item("workers", self.workers)?;
         Ok(status)
@@ -187,16 +165,14 @@ impl PyJobHandle {
 
     /// Every subtask and process, as last reported.
     fn sample<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let sample = enter(py, self.origin, || self.ask(JobHandle::sample, |ended| ended.sample.clone()))?;
+        let sample = enter(py, self.origin, || self.view.sample())?;
         to_dict(py, &sample)
     }
 
     /// When the job was last found to stand still, if that is news to who knows of `after` times.
     fn stall<'py>(&self, py: Python<'py>, after: u32) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let asked = enter(py, self.origin, || {
-            self.ask(|job| job.stall_after(after).map(|told| (told, job.status().job_name)), |_| None)
-        })?;
-        let Some(((number, stall), job)) = asked else { return Ok(None) };
+        let Some((number, stall)) = enter(py, self.origin, || self.view.stall_after(after))? else { return Ok(None) };
+        let job = &self.view.settings().job_name;
         let dict = to_dict(py, &stall)?;
         dict.set_item("number", number)?;
         dict.set_item("text", format!("job {job:?}: {stall}"))?;
@@ -207,15 +183,14 @@ impl PyJobHandle {
     /// Ask the job to end well, with what waits for time if `drain`, and for a savepoint of its end. Returns at once.
     #[pyo3(signature = (drain, savepoint))]
     fn stop(&self, py: Python<'_>, drain: bool, savepoint: Option<&str>) -> PyResult<()> {
-        let Some(url) = savepoint else { return enter(py, self.origin, || self.ask(|job| job.stop(drain), |_| ())) };
-        let ended = |_: &Ended| Err(has_ended());
-        let stopped = enter(py, self.origin, || self.ask(|job| job.stop_with_savepoint(drain, url), ended))?;
+        let Some(url) = savepoint else { return enter(py, self.origin, || self.view.stop(drain)) };
+        let stopped = enter(py, self.origin, || self.view.stop_with_savepoint(drain, url))?;
         stopped.map_err(|error| errors::cluster(py, error))
     }
 
     /// Take a savepoint and wait until it is written; None when the time is over first.
     fn savepoint<'py>(&self, py: Python<'py>, url: &str, timeout_ms: u64) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let asked = enter(py, self.origin, || self.ask(|job| job.savepoint(url), |_| Err(has_ended())))?;
+        let asked = enter(py, self.origin, || self.view.savepoint(url))?;
         let pending = Mutex::new(asked.map_err(|error| errors::cluster(py, error))?);
         let timeout = Duration::from_millis(timeout_ms);
         let answer = enter_until(py, self.origin, timeout, |slice| {
@@ -228,12 +203,12 @@ impl PyJobHandle {
     /// Tell a source that there is more to read, as a list of `(turn, split, position)`, encoded, if the attempt behind so many
     /// restarts still runs.
     fn add_splits(&self, py: Python<'_>, operator: u32, restarted: u64, splits: Vec<u8>) -> PyResult<()> {
-        enter(py, self.origin, || self.ask(|job| job.add_splits(operator, restarted, splits), |_| ()))
+        enter(py, self.origin, || self.view.add_splits(operator, restarted, splits))
     }
 
     /// Ask the job to end. Returns at once.
     fn cancel(&self, py: Python<'_>) -> PyResult<()> {
-        enter(py, self.origin, || self.ask(JobHandle::cancel, |_| ()))
+        enter(py, self.origin, || self.view.cancel())
     }
 
     /// End the job if it still runs, and wait until nothing of it is left.
@@ -242,17 +217,13 @@ impl PyJobHandle {
     }
 }
 
-fn has_ended() -> ClusterError {
-    ClusterError::Savepoint { reason: "the job has ended".to_owned() }
-}
-
 impl Drop for PyJobHandle {
     fn drop(&mut self) {
         if self.origin.is_here() {
             Python::attach(|py| py.detach(|| self.end()));
-        } else if let Phase::Live(handle) = &*self.lock() {
+        } else {
             // After a fork: the threads to wait for are the parent's.
-            std::mem::forget(Arc::clone(handle));
+            std::mem::forget(self.lock().take());
         }
     }
 }

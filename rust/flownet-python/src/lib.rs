@@ -28,6 +28,7 @@ mod logging;
 mod rows;
 mod settings;
 mod tls;
+mod web;
 mod worker;
 
 use pyo3::prelude::*;
@@ -64,6 +65,8 @@ mod _flownet {
     use super::settings::{check_settings, settings};
     #[pymodule_export]
     use super::tls::certificates;
+    #[pymodule_export]
+    use super::web::PyWebServer;
     #[pymodule_export]
     use super::worker::run_worker;
 

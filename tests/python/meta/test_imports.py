@@ -25,6 +25,7 @@ LAYERS = [
     "flownet-runtime",
     "flownet-store",
     "flownet-cluster",
+    "flownet-web",
     "flownet-python",
 ]
 """Each may use those before it."""
@@ -43,6 +44,7 @@ OUTSIDE = {
     "flownet-runtime": {"tokio", "pyo3", "socket2", "tarpc"},
     "flownet-store": {"pyo3", "tarpc", "tokio"},
     "flownet-cluster": {"pyo3", "object_store"},
+    "flownet-web": {"pyo3", "tarpc", "object_store"},
 }
 """Crates of others that a layer must not know."""
 
@@ -67,6 +69,7 @@ MAY_IMPORT_EXTENSION = {
     "spark.stage",
     "spark.versions",
     "testing.harness",
+    "ui",
     "worker",
 }
 

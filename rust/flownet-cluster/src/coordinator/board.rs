@@ -30,7 +30,8 @@ struct Posted {
     tracker: Tracker,
     state: JobState,
     workers: Vec<WorkerIdentity>,
-    result: Option<Result<JobReport, ClusterError>>,
+    /// How it ended and when, since it began.
+    result: Option<(Result<JobReport, ClusterError>, Duration)>,
 }
 
 impl Board {
@@ -108,9 +109,10 @@ impl Board {
     pub(super) fn set_result(&self, result: Result<(), ClusterError>) {
         let mut posted = self.lock();
         if posted.result.is_none() {
-            let report = result.map(|()| posted.tracker.report(self.began.elapsed()));
+            let elapsed = self.began.elapsed();
+            let report = result.map(|()| posted.tracker.report(elapsed));
             posted.state = JobState::Ended;
-            posted.result = Some(report);
+            posted.result = Some((report, elapsed));
         }
         drop(posted);
         self.ended.notify_all();
@@ -118,12 +120,17 @@ impl Board {
 
     pub(super) fn status(&self) -> JobStatus {
         let posted = self.lock();
-        posted.tracker.status(posted.state, self.began.elapsed(), posted.workers.clone())
+        posted.tracker.status(posted.state, self.elapsed(&posted), posted.workers.clone())
     }
 
     pub(super) fn sample(&self) -> JobSample {
         let posted = self.lock();
-        posted.tracker.job_sample(posted.state, self.began.elapsed())
+        posted.tracker.job_sample(posted.state, self.elapsed(&posted))
+    }
+
+    /// Since the job began, until its end at most.
+    fn elapsed(&self, posted: &Posted) -> Duration {
+        posted.result.as_ref().map_or_else(|| self.began.elapsed(), |(_, elapsed)| *elapsed)
     }
 
     /// Waits until the job has ended, at most `timeout`.
@@ -137,7 +144,7 @@ impl Board {
                 waited.unwrap_or_else(PoisonError::into_inner).0
             }
         };
-        posted.result.clone()
+        posted.result.as_ref().map(|(result, _)| result.clone())
     }
 
     fn lock(&self) -> MutexGuard<'_, Posted> {

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! # Invariants
-//! - I1: when [`JobHandle::wait`] has answered, and when the handle has been
+//! - I1: when [`JobView::wait`] has answered, and when the handle has been
 //!   dropped, no process, port or thread of the job is left; only user code in
 //!   this process that ignores being cancelled can keep its own thread.
 //! - I2: a job that was submitted gets exactly one result, panics included.
@@ -23,11 +23,12 @@ mod found;
 mod link;
 mod savepoints;
 mod stalls;
+mod view;
 
 use std::{
+    ops::Deref,
     sync::Arc,
     thread::{self, JoinHandle},
-    time::Duration,
 };
 
 use flownet_runtime::ChainFactory;
@@ -36,20 +37,19 @@ use flownet_store::{CheckpointStore, Listed, Manifest, StoreError};
 use tokio::sync::mpsc;
 
 pub use self::savepoints::{PendingSavepoint, Savepoint, save_last_checkpoint};
+pub use self::view::JobView;
 use self::{
     board::Board,
-    driver::{Driver, Event, Events, Job},
-    found::FoundSplits,
+    driver::{Driver, Events, Job},
+    view::Described,
 };
 use crate::{
     checkpoint::without_uid_in,
     error::ClusterError,
+    explain::Explanation,
     launcher::Launcher,
     plan::{Dataflow, Plan},
-    report::{JobReport, JobStatus},
-    sample::JobSample,
     settings::JobSettings,
-    stall::Stall,
     threads::{NetworkThread, SHUTDOWN_LIMIT, control_runtime},
 };
 
@@ -57,16 +57,12 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct Coordinator;
 
-/// A job that was submitted. Dropping it cancels the job and waits until
+/// A job that was submitted, and all that a [`JobView`] can be asked. Dropping it cancels the job and waits until
 /// nothing of it is left.
 #[derive(Debug)]
 pub struct JobHandle {
-    board: Arc<Board>,
-    events: mpsc::UnboundedSender<Event>,
+    view: JobView,
     thread: Option<JoinHandle<()>>,
-    has_checkpoints: bool,
-    /// Operators that keep state and have none.
-    without_uid: Vec<String>,
 }
 
 impl Coordinator {
@@ -76,7 +72,7 @@ impl Coordinator {
     /// # Errors
     /// What is wrong with the dataflow, the settings, the memory they ask for, or
     /// the files that its sources read; nothing has been started then. What fails later is told by
-    /// [`JobHandle::wait`].
+    /// [`JobView::wait`].
     pub fn submit(
         dataflow: &Dataflow,
         mut settings: JobSettings,
@@ -88,7 +84,11 @@ impl Coordinator {
         enumerator::enumerate(&mut plan, matches!(launcher, Launcher::Processes(_)))?;
         let credentials = launcher.credentials(&settings.tls)?;
         let board = Arc::new(Board::new(&settings, &plan));
-        let (has_checkpoints, without_uid) = (settings.checkpoint_interval.is_some(), without_uid_in(&plan));
+        let described = Arc::new(Described {
+            explanation: Explanation::of(&plan, &settings),
+            settings: settings.clone(),
+            without_uid: without_uid_in(&plan),
+        });
         let job = Arc::new(Job { plan, settings, launcher, credentials, factory });
         let (sender, receiver) = mpsc::unbounded_channel();
         let events = Events { sender: sender.clone(), receiver };
@@ -100,7 +100,7 @@ impl Coordinator {
                 verdict.0.set_result(result);
             })
             .map_err(|error| ClusterError::Setup { message: format!("cannot start a thread: {error}") })?;
-        Ok(JobHandle { board, events: sender, thread: Some(thread), has_checkpoints, without_uid })
+        Ok(JobHandle { view: JobView { board, events: sender, described }, thread: Some(thread) })
     }
 }
 
@@ -121,70 +121,11 @@ impl Coordinator {
     }
 }
 
-impl JobHandle {
-    /// Waits for the end of the job, at most `timeout`; `None` if it still
-    /// runs. Asked again, it answers the same.
-    #[must_use]
-    pub fn wait(&self, timeout: Option<Duration>) -> Option<Result<JobReport, ClusterError>> {
-        self.board.wait(timeout)
-    }
+impl Deref for JobHandle {
+    type Target = JobView;
 
-    /// What the job does now.
-    #[must_use]
-    pub fn status(&self) -> JobStatus {
-        self.board.status()
-    }
-
-    /// What every subtask and process does now, as last reported: counters and
-    /// queues are at most as old as the status interval.
-    #[must_use]
-    pub fn sample(&self) -> JobSample {
-        self.board.sample()
-    }
-
-    /// The last time that the job was found to stand still although records
-    /// wait, and the number of that time, if it is above `after`. For whoever
-    /// tells people: each number once. A function that does not return counts
-    /// once for all subtasks of its vertex.
-    #[must_use]
-    pub fn stall_after(&self, after: u32) -> Option<(u32, Stall)> {
-        self.board.stall_after(after)
-    }
-
-    /// Asks the job to end well; returns at once. Its sources end, what is in
-    /// flight is worked off, sinks make final what they got, and the job has
-    /// finished. With `drain` windows and timers that are open fire, else they
-    /// do not. What takes longer than `stop_timeout` is cancelled:
-    /// [`ClusterError::StopTimeout`]. Only the first call counts.
-    pub fn stop(&self, drain: bool) {
-        // Without a receiver the job has ended.
-        let _ = self.events.send(Event::Stop { drain, savepoint: None });
-    }
-
-    /// The same, and copies the last checkpoint of the job to a place of its own. What goes wrong with that is the result
-    /// of the job.
-    ///
-    /// # Errors
-    /// As of [`savepoint`](Self::savepoint); nothing is stopped then.
-    pub fn stop_with_savepoint(&self, drain: bool, url: &str) -> Result<(), ClusterError> {
-        self.may_be_saved()?;
-        // Without a receiver the job has ended.
-        let _ = self.events.send(Event::Stop { drain, savepoint: Some(url.to_owned()) });
-        Ok(())
-    }
-
-    /// Tells the subtasks of a source that there is more to read, as its operator writes it: those of the attempt before which
-    /// the job was restarted so often, if it still runs. Tell the next one of everything.
-    pub fn add_splits(&self, operator: u32, restarted: u64, splits: Vec<u8>) {
-        // Without a receiver the job has ended.
-        let _ = self.events.send(Event::Splits { found: FoundSplits { operator, restarted, splits } });
-    }
-
-    /// Asks the job to end without finishing; returns at once. A job that has
-    /// finished, or is failing, goes on as it was.
-    pub fn cancel(&self) {
-        // Without a receiver the job has ended.
-        let _ = self.events.send(Event::Cancel);
+    fn deref(&self) -> &JobView {
+        &self.view
     }
 }
 

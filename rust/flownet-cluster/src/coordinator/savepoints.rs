@@ -11,7 +11,8 @@ use serde::Serialize;
 
 use super::checkpoints::wall_clock_ms;
 use super::driver::{Driver, Event};
-use super::{JobHandle, block_on, last_at};
+use super::view::{JobView, has_ended};
+use super::{block_on, last_at};
 use crate::{
     checkpoint::{Input, without_uid},
     error::ClusterError,
@@ -45,6 +46,12 @@ pub(super) struct SavepointRequest {
 }
 
 impl PendingSavepoint {
+    /// The answer, if it is there.
+    #[must_use]
+    pub fn poll(&self) -> Option<Result<Savepoint, ClusterError>> {
+        self.wait(Duration::ZERO)
+    }
+
     /// Waits until it is written, at most `timeout`.
     pub fn wait(&self, timeout: Duration) -> Option<Result<Savepoint, ClusterError>> {
         match self.0.recv_timeout(timeout) {
@@ -57,26 +64,25 @@ impl PendingSavepoint {
     }
 }
 
-impl JobHandle {
+impl JobView {
     /// Asks for a savepoint in a folder of its own; returns at once. The job goes on.
     ///
     /// # Errors
-    /// The job takes no checkpoints, or operators that keep state have no uid.
+    /// The job takes no checkpoints or has ended, or operators that keep state have no uid.
     pub fn savepoint(&self, url: &str) -> Result<PendingSavepoint, ClusterError> {
         self.may_be_saved()?;
         let (answer, receiver) = channel();
         let request = SavepointRequest { url: url.to_owned(), answer, checkpoint: None };
-        // Without a receiver the job has ended, which the lost sender tells.
-        let _ = self.events.send(Event::Savepoint { request });
+        self.events.send(Event::Savepoint { request }).map_err(|_| has_ended())?;
         Ok(PendingSavepoint(receiver))
     }
 
     pub(super) fn may_be_saved(&self) -> Result<(), ClusterError> {
-        if !self.has_checkpoints {
+        if self.described.settings.checkpoint_interval.is_none() {
             let reason = "the job takes no checkpoints: call enable_checkpointing() before it is run".into();
             return Err(ClusterError::Savepoint { reason });
         }
-        check_uids(self.without_uid.clone())
+        check_uids(self.described.without_uid.clone())
     }
 }
 

@@ -22,6 +22,7 @@ pub(crate) mod tests;
 use std::collections::BTreeMap;
 
 use flownet_runtime::spec::{FlowControl, OperatorKind, Partitioner, Payload, TaskSpec};
+use serde::Serialize;
 
 pub(crate) use self::wiring::Wiring;
 use self::{dataflow::Checked, execution::Expansion, iteration::Iterations, job_graph::JobGraph};
@@ -30,7 +31,7 @@ pub use self::{
     error::PlanError,
     execution::PlacedTask,
 };
-use crate::{rpc::MAX_FRAME_BYTES, settings::JobSettings};
+use crate::{rpc::MAX_FRAME_BYTES, settings::JobSettings, shown};
 
 /// Everything a job is made of: tasks placed on workers.
 #[derive(Clone, Debug)]
@@ -59,13 +60,14 @@ pub struct Vertex {
 }
 
 /// All channels of one edge between two vertices.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Exchange {
     /// Position of the emitting vertex.
     pub from: usize,
     /// Position of the receiving vertex.
     pub to: usize,
     /// How records choose their subtask.
+    #[serde(serialize_with = "shown::partitioner")]
     pub partitioner: Partitioner,
     /// Channels between the subtasks.
     pub channels: u64,

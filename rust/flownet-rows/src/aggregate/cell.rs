@@ -323,7 +323,11 @@ impl<const ROOT: bool> Takes<f64> for Spread<ROOT> {
 /// A value that cells keep.
 pub(crate) trait Kept: Send + Sync + Sized + 'static {
     /// Whether it is less than another. What is no number is neither less nor greater, and all numbers go before it.
-    fn is_before(&self, other: &Self, greatest: bool) -> bool;
+    #[inline]
+    fn is_before(&self, other: &Self, greatest: bool) -> bool {
+        if greatest { self.order(other).is_gt() } else { self.order(other).is_lt() }
+    }
+
     /// An order of all values.
     fn order(&self, other: &Self) -> Ordering;
     fn write(&self, out: &mut Vec<u8>);
@@ -333,10 +337,6 @@ pub(crate) trait Kept: Send + Sync + Sized + 'static {
 
 impl Kept for i64 {
     #[inline]
-    fn is_before(&self, other: &Self, greatest: bool) -> bool {
-        if greatest { self > other } else { self < other }
-    }
-
     fn order(&self, other: &Self) -> Ordering {
         self.cmp(other)
     }
@@ -356,10 +356,6 @@ impl Kept for i64 {
 
 impl Kept for u64 {
     #[inline]
-    fn is_before(&self, other: &Self, greatest: bool) -> bool {
-        if greatest { self > other } else { self < other }
-    }
-
     fn order(&self, other: &Self) -> Ordering {
         self.cmp(other)
     }
@@ -379,10 +375,6 @@ impl Kept for u64 {
 
 impl Kept for i128 {
     #[inline]
-    fn is_before(&self, other: &Self, greatest: bool) -> bool {
-        if greatest { self > other } else { self < other }
-    }
-
     fn order(&self, other: &Self) -> Ordering {
         self.cmp(other)
     }
@@ -427,10 +419,6 @@ impl Kept for f64 {
 }
 
 impl Kept for Box<[u8]> {
-    fn is_before(&self, other: &Self, greatest: bool) -> bool {
-        if greatest { self > other } else { self < other }
-    }
-
     fn order(&self, other: &Self) -> Ordering {
         self.cmp(other)
     }

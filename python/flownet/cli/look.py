@@ -1,0 +1,39 @@
+"""A look at a job through the page of its process, for what shows it again and again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..job import JobSample, JobStatus
+
+if TYPE_CHECKING:
+    from ..client import Client
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A job as it was seen."""
+
+    job: str
+    """Its id."""
+    status: JobStatus
+    """Where it was."""
+    sample: JobSample
+    """What its subtasks did."""
+    error: str | None
+    """Why it failed, if it did."""
+    remark: str = ""
+    """What happened to the watching since then."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether there is nothing more to be seen."""
+        return self.status.state == "ended"
+
+
+def look_at(client: Client, job: str) -> Look:
+    """Ask the page for a job, and of one that has ended why."""
+    status = client.status(job)
+    error = client.error(job) if status.state == "ended" else None
+    return Look(job, status, client.sample(job), error)

@@ -1,0 +1,132 @@
+//! A job as seen by those who ask about it, steer it, and do not own it.
+
+use std::{sync::Arc, time::Duration};
+
+use flownet_runtime::TaskError;
+use tokio::sync::mpsc;
+
+use super::{board::Board, driver::Event, found::FoundSplits};
+use crate::{
+    error::ClusterError,
+    explain::Explanation,
+    report::{JobReport, JobStatus},
+    sample::JobSample,
+    settings::JobSettings,
+    stall::Stall,
+};
+
+/// A job, for whoever watches it. Keeping one keeps nothing of the job alive but what is known of it; when the job has ended,
+/// it answers as it was last, and what it is asked to do comes to nothing.
+#[derive(Clone, Debug)]
+pub struct JobView {
+    pub(super) board: Arc<Board>,
+    pub(super) events: mpsc::UnboundedSender<Event>,
+    pub(super) described: Arc<Described>,
+}
+
+/// What is known of a job before it runs.
+#[derive(Debug)]
+pub(super) struct Described {
+    pub(super) explanation: Explanation,
+    pub(super) settings: JobSettings,
+    /// Operators that keep state and have none.
+    pub(super) without_uid: Vec<String>,
+}
+
+impl JobView {
+    /// Waits for the end of the job, at most `timeout`; `None` if it still
+    /// runs. Asked again, it answers the same.
+    #[must_use]
+    pub fn wait(&self, timeout: Option<Duration>) -> Option<Result<JobReport, ClusterError>> {
+        self.board.wait(timeout)
+    }
+
+    /// What the job does now. When it has ended: what it was like then, with rates and shares over the whole life of its
+    /// tasks.
+    #[must_use]
+    pub fn status(&self) -> JobStatus {
+        self.board.status()
+    }
+
+    /// What every subtask and process does now, as last reported: counters and
+    /// queues are at most as old as the status interval.
+    #[must_use]
+    pub fn sample(&self) -> JobSample {
+        self.board.sample()
+    }
+
+    /// Why the job ended, if it failed or was cancelled; where the user's code failed, with Python's traceback.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        let error = self.board.wait(Some(Duration::ZERO))?.err()?;
+        let failure = match &error {
+            ClusterError::Operator { failure, .. } => Some(failure),
+            ClusterError::Task { error, .. } => match &**error {
+                TaskError::Operator(failure) => Some(failure),
+                _ => None,
+            },
+            _ => None,
+        };
+        let traceback = failure.and_then(|failure| failure.traceback.as_deref());
+        Some(traceback.map_or_else(|| error.to_string(), |text| format!("{error}\n{}", text.trim_end())))
+    }
+
+    /// What the job took, as it was planned.
+    #[must_use]
+    pub fn explanation(&self) -> &Explanation {
+        &self.described.explanation
+    }
+
+    /// What it was submitted with.
+    #[must_use]
+    pub fn settings(&self) -> &JobSettings {
+        &self.described.settings
+    }
+
+    /// The last time that the job was found to stand still although records
+    /// wait, and the number of that time, if it is above `after`. For whoever
+    /// tells people: each number once. A function that does not return counts
+    /// once for all subtasks of its vertex.
+    #[must_use]
+    pub fn stall_after(&self, after: u32) -> Option<(u32, Stall)> {
+        self.board.stall_after(after)
+    }
+
+    /// Asks the job to end well; returns at once. Its sources end, what is in
+    /// flight is worked off, sinks make final what they got, and the job has
+    /// finished. With `drain` windows and timers that are open fire, else they
+    /// do not. What takes longer than `stop_timeout` is cancelled:
+    /// [`ClusterError::StopTimeout`]. Only the first call counts.
+    pub fn stop(&self, drain: bool) {
+        // Without a receiver the job has ended.
+        let _ = self.events.send(Event::Stop { drain, savepoint: None });
+    }
+
+    /// The same, and copies the last checkpoint of the job to a place of its own. What goes wrong with that is the result
+    /// of the job.
+    ///
+    /// # Errors
+    /// As of [`savepoint`](Self::savepoint); nothing is stopped then.
+    pub fn stop_with_savepoint(&self, drain: bool, url: &str) -> Result<(), ClusterError> {
+        self.may_be_saved()?;
+        self.events.send(Event::Stop { drain, savepoint: Some(url.to_owned()) }).map_err(|_| has_ended())
+    }
+
+    /// Tells the subtasks of a source that there is more to read, as its operator writes it: those of the attempt before which
+    /// the job was restarted so often, if it still runs. Tell the next one of everything.
+    pub fn add_splits(&self, operator: u32, restarted: u64, splits: Vec<u8>) {
+        // Without a receiver the job has ended.
+        let _ = self.events.send(Event::Splits { found: FoundSplits { operator, restarted, splits } });
+    }
+
+    /// Asks the job to end without finishing; returns at once. A job that has
+    /// finished, or is failing, goes on as it was.
+    pub fn cancel(&self) {
+        // Without a receiver the job has ended.
+        let _ = self.events.send(Event::Cancel);
+    }
+}
+
+pub(super) fn has_ended() -> ClusterError {
+    ClusterError::Savepoint { reason: "the job has ended".to_owned() }
+}

@@ -1,0 +1,352 @@
+// What is looked at, and what keeps it new.
+//
+// The address says what is looked at: #/jobs/ID or #/jobs/ID/tasks/POSITION. A job comes by server-sent events; what is not
+// part of it is asked for while it is looked at.
+
+import { barCell } from "./bar.js";
+import { Graph } from "./graph.js";
+import { Lines } from "./lines.js";
+import { Table } from "./table.js";
+import { amount, bytes, count, duration, element, eventTime, percent, pressure, rate, say, show } from "./text.js";
+
+const JOBS_EVERY_MS = 2000;
+const HISTORY_EVERY_MS = 2000;
+const SUBTASKS_EVERY_MS = 1000;
+const TRY_AGAIN_MS = 2000;
+
+const at = (id) => document.getElementById(id);
+
+/** What is looked at, and what was told of it. */
+const view = { job: null, task: null, told: null, events: null, lostSince: null, actions: false };
+
+const graph = new Graph(at("graph"), (task) => go(view.job, task));
+const lines = new Lines(at("lines"));
+
+const number = (title, text) => ({ title, text, number: true });
+const subtasks = new Table("Subtasks", [
+  number("subtask", (one) => count(one.subtask)),
+  number("worker", (one) => count(one.worker)),
+  { title: "time", cell: barCell },
+  { title: "back-pressure", text: (one) => `${pressure(one.back_pressured).toUpperCase()} ${percent(one.back_pressured)}` },
+  number("in", (one) => rate(one.records_in_per_second)),
+  number("out", (one) => rate(one.records_out_per_second)),
+  number("records in", (one) => count(one.records_in)),
+  number("records out", (one) => count(one.records_out)),
+  number("received, unread", (one) => queue(one.receive_buffers, one.receive_bytes)),
+  number("to be sent", (one) => queue(one.send_buffers, one.send_bytes)),
+  number("pool", (one) => `${count(one.pool_used)} of ${count(one.pool_size)}`),
+  { title: "watermark", text: (one) => eventTime(one.watermark_ms) },
+  number("behind", (one) => duration(one.watermark_lag_seconds)),
+  number("late", (one) => nothing(one.late_records)),
+  number("dropped", (one) => nothing(one.dropped_records)),
+  { title: "", text: (one) => (one.ended ? "ended" : "") },
+]);
+const usersMetrics = new Table("Metrics of its functions", [
+  { title: "operator", text: (one) => one.operator },
+  { title: "metric", text: (one) => one.name },
+  number("subtask", (one) => count(one.subtask)),
+  { title: "kind", text: (one) => one.kind },
+  number("value", (one) => userValue(one)),
+]);
+const workers = new Table("Processes", [
+  number("worker", (one) => (one.worker === 0 ? "0, which submitted the job" : count(one.worker))),
+  number("memory in RAM", (one) => (one.resident_bytes === null ? "" : bytes(one.resident_bytes))),
+  number("network memory in use", (one) => `${count(one.segments_used)} of ${count(one.segments)} segments`),
+]);
+const checkpoints = new Table("Checkpoints that count, the newest first", [
+  number("number", (one) => count(one.number)),
+  number("at", (one) => duration(one.at_seconds)),
+  number("took", (one) => duration(one.seconds)),
+  number("state", (one) => bytes(one.bytes)),
+  number("written", (one) => bytes(one.written_bytes)),
+  number("waited for barriers", (one) => duration(one.aligned_seconds)),
+  number("stood still", (one) => duration(one.stood_still_seconds)),
+]);
+const restarts = new Table("Restarts, the newest first", [
+  number("at", (one) => duration(one.at_seconds)),
+  { title: "cause", text: (one) => one.cause },
+  { title: "went on from", text: (one) => (one.resumed_from === null ? "the beginning" : `checkpoint ${one.resumed_from}`) },
+]);
+const settings = new Table("Settings", [
+  { title: "setting", text: ([name]) => name },
+  { title: "value", text: ([, value]) => value },
+]);
+at("subtasks").append(subtasks.place);
+at("users-metrics").append(usersMetrics.place);
+at("workers").append(workers.place);
+at("checkpoints").append(checkpoints.place);
+at("restarts").append(restarts.place);
+at("settings").append(settings.place);
+
+const queue = (buffers, size) => (buffers ? `${count(buffers)} (${bytes(size)})` : "");
+const nothing = (number) => (number ? count(number) : "");
+
+function userValue(metric) {
+  if (metric.kind !== "histogram") return metric.kind === "meter" ? `${count(metric.value)} (${rate(metric.per_second ?? 0)})` : amount(metric.value);
+  return metric.count ? `${count(metric.count)}, mean ${amount(metric.sum / metric.count)}, up to ${amount(metric.max)}` : "";
+}
+
+/* What is looked at. */
+
+function go(job, task) {
+  location.hash = task === null ? `#/jobs/${job}` : `#/jobs/${job}/tasks/${task}`;
+}
+
+function look() {
+  const found = /^#\/jobs\/([^/]+)(?:\/tasks\/(\d+))?$/.exec(location.hash);
+  const [job, task] = found ? [decodeURIComponent(found[1]), found[2] === undefined ? null : Number(found[2])] : [null, null];
+  const isOther = job !== view.job;
+  Object.assign(view, { job, task });
+  if (isOther) follow();
+  else if (view.told) draw();
+  refreshSubtasks();
+  refreshHistory();
+  if (task !== null) at("task").scrollIntoView({ block: "nearest" });
+}
+
+/** Turn to the job that is looked at. */
+function follow() {
+  view.events?.close();
+  Object.assign(view, { told: null, events: null });
+  show(at("details"), false);
+  if (view.job === null) return;
+  listen(view.job);
+  refreshPlan();
+}
+
+/** Be told of a job, and when nobody tells any more, try again; what was told last stays. */
+function listen(job) {
+  const events = new EventSource(`/api/v1/jobs/${encodeURIComponent(job)}/events`);
+  view.events = events;
+  events.addEventListener("job", (event) => {
+    found();
+    take(JSON.parse(event.data));
+  });
+  events.addEventListener("end", () => {
+    events.close();
+    refreshHistory();
+    refreshSubtasks();
+  });
+  events.onerror = async () => {
+    events.close();
+    // Whether it is the job that is not there or the server, an event cannot tell.
+    const answer = await ask(`/jobs/${encodeURIComponent(job)}`);
+    if (view.events !== events) return;
+    if (answer?.error && !view.told) {
+      say(at("name"), "No such job");
+      say(at("sentence"), answer.error);
+    } else {
+      setTimeout(() => view.events === events && listen(job), TRY_AGAIN_MS);
+    }
+  };
+}
+
+function take(job) {
+  if (job.id !== view.job) return;
+  view.told = job;
+  draw();
+}
+
+/* What it looks like. */
+
+function draw() {
+  const job = view.told;
+  show(at("details"), job.tasks.length > 0);
+  document.title = `${job.name}: ${stateText(job)}`;
+  say(at("name"), job.name);
+  say(at("state"), stateText(job));
+  at("state").className = `state ${job.error ? "failed" : job.state}`;
+  const where = job.workers ? `${count(job.workers)} ${job.workers === 1 ? "worker" : "workers"}` : "no workers";
+  const began = new Date(job.began_ms).toLocaleString();
+  say(at("facts"), `since ${began}, ${duration(job.seconds)}; ${where}; ${count(job.records)} records, ${rate(job.records_per_second)} over all; at most ${bytes(job.network_memory_bytes)} of network memory a process`);
+  const [first, ...traceback] = (job.error ?? "").split("\n");
+  say(at("sentence"), sentence(job, first));
+  // Read out when it is news, and not whenever a number in it changes.
+  say(at("spoken"), sentence(job, first).replace(/ \(.*/, ""));
+  at("sentence").className = `sentence${job.error ? " failed" : job.stalled ? " stalled" : job.bottleneck ? " held" : ""}`;
+  show(at("error"), traceback.length > 0);
+  say(at("error"), traceback.join("\n"));
+  graph.update(job, view.task);
+  drawTask(job);
+  drawHistory(job);
+  show(at("actions"), view.actions && !["ended", "cancelling", "failing"].includes(job.state));
+}
+
+const stateText = (job) => (job.error ? "failed" : job.state);
+
+function sentence(job, error) {
+  if (job.error) return error;
+  if (job.stalled) return `Nothing moves: ${job.stalled}`;
+  const [is, was] = job.state === "ended" ? ["held the job up", "Nothing held it up: it ended well."] : ["holds the job up", "Nothing holds it up."];
+  return job.bottleneck ? `What ${is}: ${job.bottleneck}` : was;
+}
+
+function drawTask(job) {
+  const task = job.tasks[view.task];
+  show(at("task"), Boolean(task));
+  if (!task) return;
+  say(at("task-title"), task.name);
+  at("close-task").href = `#/jobs/${job.id}`;
+  const facts = [
+    `${count(task.records_in)} records in, ${count(task.records_out)} out`,
+    task.rows_in > task.records_in || task.rows_out > task.records_out ? `${count(task.rows_in)} rows in, ${count(task.rows_out)} out` : "",
+    `${bytes(task.bytes_local)} from this process, ${bytes(task.bytes_tcp)} over TCP`,
+    task.fill_limit ? `${duration(task.in_flight_seconds)} in flight to it, in buffers filled up to ${bytes(task.fill_limit)}` : "",
+    task.awaiting > 0.005 ? `${percent(task.awaiting)} waiting for calls of its functions` : "",
+    task.aligning > 0.005 ? `${percent(task.aligning)} waiting for sources it is aligned with` : "",
+    task.watermark_ms === null ? "" : `event time ${eventTime(task.watermark_ms)}`,
+    task.late_records ? `${count(task.late_records)} late records dropped` : "",
+    task.dropped_records ? `${count(task.dropped_records)} records (${bytes(task.dropped_bytes)}) dropped before it` : "",
+  ];
+  say(at("task-facts"), facts.filter(Boolean).join("; "));
+}
+
+function drawHistory(job) {
+  const made = job.checkpoints_made ? `${count(job.checkpoints_made)} checkpoints count` : "no checkpoints";
+  const failed = job.checkpoints_failed ? `; ${count(job.checkpoints_failed)} failed, the last: ${job.last_failed_checkpoint}` : "";
+  const resumed = job.resumed_from === null ? "" : `; went on from checkpoint ${job.resumed_from}`;
+  const again = job.restarted ? `; restarted ${count(job.restarted)} times` : "";
+  say(at("checkpoints-facts"), `${made}${failed}${resumed}${again}`);
+  show(at("checkpoints"), job.checkpoints.length > 0);
+  show(at("restarts"), job.restarts.length > 0);
+  checkpoints.update([...job.checkpoints].reverse());
+  restarts.update([...job.restarts].reverse());
+}
+
+function drawJobs(jobs) {
+  const entries = jobs.map((job) => {
+    const state = job.error ? "failed" : job.state;
+    const link = element("a", { href: `#/jobs/${encodeURIComponent(job.id)}` }, element("span", { class: `dot ${state}` }), `${job.name} `, element("small", {}, `${job.id}, ${state}`));
+    if (job.id === view.job) link.setAttribute("aria-current", "page");
+    return { key: `${job.id} ${job.name} ${state} ${job.id === view.job}`, item: element("li", {}, link) };
+  });
+  const key = entries.map((entry) => entry.key).join("\n");
+  if (at("jobs").dataset.key === key) return;
+  const focused = document.activeElement?.closest("#jobs a")?.getAttribute("href");
+  at("jobs").dataset.key = key;
+  at("jobs").replaceChildren(...entries.map((entry) => entry.item));
+  if (focused) at("jobs").querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus();
+}
+
+/* What is asked for. */
+
+/** Answers null where nobody does. */
+async function ask(path) {
+  try {
+    const answer = await fetch(`/api/v1${path}`);
+    const read = await answer.json();
+    found();
+    return read;
+  } catch {
+    lost();
+    return null;
+  }
+}
+
+function lost() {
+  view.lostSince ??= new Date();
+  const ended = view.told?.state === "ended" ? "The process has ended." : "What you see is how it was then.";
+  say(at("connection"), `Nobody answers since ${view.lostSince.toLocaleTimeString()}. ${ended}`);
+  show(at("connection"), true);
+  document.body.classList.add("lost");
+}
+
+function found() {
+  if (view.lostSince === null) return;
+  view.lostSince = null;
+  show(at("connection"), false);
+  document.body.classList.remove("lost");
+}
+
+async function refreshJobs() {
+  const answer = await ask("/jobs");
+  if (!answer?.jobs) return;
+  if (view.job === null && answer.jobs.length) {
+    const running = answer.jobs.find((job) => job.state !== "ended") ?? answer.jobs[0];
+    history.replaceState(null, "", `#/jobs/${encodeURIComponent(running.id)}`);
+    look();
+  }
+  drawJobs(answer.jobs);
+}
+
+async function refreshSubtasks() {
+  const { job, task } = view;
+  if (job === null) return;
+  const answer = await ask(`/jobs/${encodeURIComponent(job)}/subtasks`);
+  if (!answer?.tasks || view.job !== job) return;
+  workers.update(answer.workers);
+  if (task === null || view.task !== task) return;
+  const own = answer.tasks.filter((one) => one.task === task);
+  subtasks.update(own);
+  const metrics = own.flatMap((one) => (one.metrics ?? []).map((metric) => ({ ...metric, subtask: one.subtask })));
+  show(at("users-metrics"), metrics.length > 0);
+  usersMetrics.update(metrics);
+}
+
+async function refreshHistory() {
+  const { job } = view;
+  if (job === null) return;
+  const answer = await ask(`/jobs/${encodeURIComponent(job)}/history`);
+  if (!answer?.seconds || view.job !== job || !view.told) return;
+  lines.update(answer, view.told.tasks, view.task ?? view.told.bottleneck_task ?? 0);
+}
+
+async function refreshPlan() {
+  const { job } = view;
+  const answer = await ask(`/jobs/${encodeURIComponent(job)}/plan`);
+  if (!answer?.settings || view.job !== job) return;
+  say(at("plan"), answer.explain);
+  settings.update(Object.entries(answer.settings));
+}
+
+/* What can be done. */
+
+function confirmed(text, asksForFolder, act) {
+  const dialog = at("ask");
+  say(at("ask-text"), text);
+  say(at("ask-answer"), "");
+  show(at("ask-folder-label"), asksForFolder);
+  at("ask-yes").onclick = async (event) => {
+    event.preventDefault();
+    say(at("ask-answer"), "…");
+    const refused = await act(at("ask-folder").value.trim());
+    if (refused) say(at("ask-answer"), refused);
+    else dialog.close();
+  };
+  dialog.showModal();
+  at("ask-no").focus();
+}
+
+/** Answers why not, or nothing. */
+async function post(action, body) {
+  try {
+    const init = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+    const answer = await fetch(`/api/v1/jobs/${encodeURIComponent(view.job)}/${action}`, init);
+    return answer.ok ? null : (await answer.json()).error;
+  } catch {
+    return "nobody answers";
+  }
+}
+
+at("cancel").onclick = () => confirmed(`Cancel ${view.told.name}? What is in flight is lost, but for what checkpoints keep.`, false, () => post("cancel", {}));
+at("stop").onclick = () =>
+  confirmed(`Stop ${view.told.name}? Its sources end, what is in flight is worked off. With a folder, a savepoint of its end goes there.`, true, (folder) =>
+    post("stop", { drain: true, savepoint: folder || null }),
+  );
+at("savepoint").onclick = () => confirmed(`Take a savepoint of ${view.told.name}? It goes on.`, true, (folder) => post("savepoint", { path: folder }));
+
+function every(period, refresh, isWanted = () => true) {
+  setInterval(() => !document.hidden && isWanted() && refresh(), period);
+}
+
+const runs = () => view.told && view.told.state !== "ended";
+addEventListener("hashchange", look);
+document.addEventListener("visibilitychange", () => !document.hidden && refreshJobs());
+every(JOBS_EVERY_MS, refreshJobs);
+every(HISTORY_EVERY_MS, refreshHistory, runs);
+every(SUBTASKS_EVERY_MS, refreshSubtasks, runs);
+ask("").then((about) => {
+  view.actions = Boolean(about?.actions);
+});
+look();
+refreshJobs();

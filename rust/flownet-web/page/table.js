@@ -1,0 +1,60 @@
+// Tables whose cells change in place. Of a long one only the rows in view are there.
+
+import { element, say } from "./text.js";
+
+const ROW_PIXELS = 30;
+const SHOWN_AT_ONCE = 200;
+const BEYOND_VIEW = 8;
+
+/**
+ * A table with a row for each thing. `columns` are {title, text(thing), number?, cell?(td, thing)}.
+ */
+export class Table {
+  constructor(caption, columns) {
+    this.columns = columns;
+    this.things = [];
+    this.head = element("tr", {}, ...columns.map(({ title, number }) => element("th", { scope: "col", class: number && "number" }, title)));
+    this.above = element("tr", { "aria-hidden": true, class: "space" }, element("td", { colspan: columns.length }));
+    this.below = element("tr", { "aria-hidden": true, class: "space" }, element("td", { colspan: columns.length }));
+    this.body = element("tbody", {}, this.above, this.below);
+    this.rows = [];
+    this.table = element("table", {}, element("caption", {}, caption), element("thead", {}, this.head), this.body);
+    this.place = element("div", { class: "table", tabindex: "0", role: "region", "aria-label": caption, onscroll: () => this.draw() }, this.table);
+  }
+
+  update(things) {
+    this.things = things;
+    this.table.setAttribute("aria-rowcount", things.length);
+    this.place.classList.toggle("long", things.length > SHOWN_AT_ONCE);
+    this.draw();
+  }
+
+  draw() {
+    const isLong = this.things.length > SHOWN_AT_ONCE;
+    const inView = Math.ceil((this.place.clientHeight || 600) / ROW_PIXELS);
+    const first = isLong ? Math.max(0, Math.floor(this.place.scrollTop / ROW_PIXELS) - BEYOND_VIEW) : 0;
+    const last = isLong ? Math.min(this.things.length, first + inView + 2 * BEYOND_VIEW) : this.things.length;
+    while (this.rows.length < last - first) {
+      const row = element("tr", {}, ...this.columns.map(({ number }) => element("td", { class: number && "number" })));
+      this.rows.push(row);
+      this.below.before(row);
+    }
+    while (this.rows.length > last - first) this.rows.pop().remove();
+    this.rows.forEach((row, at) => this.fill(row, this.things[first + at]));
+    space(this.above, first * ROW_PIXELS);
+    space(this.below, (this.things.length - last) * ROW_PIXELS);
+  }
+
+  fill(row, thing) {
+    this.columns.forEach(({ text, cell }, at) => {
+      const td = row.cells[at];
+      if (cell) cell(td, thing);
+      else say(td, text(thing));
+    });
+  }
+}
+
+function space(row, pixels) {
+  row.hidden = pixels === 0;
+  row.cells[0].style.height = `${pixels}px`;
+}

@@ -1,0 +1,163 @@
+//! What is answered with: jobs as JSON, in the terms of the reports of flownet-cluster.
+
+use flownet_cluster::plan::Exchange;
+use flownet_cluster::{Bottleneck, JobSettings, JobState, JobStatus, SettingKind};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::jobs::ShownJob;
+
+/// A job, and what all of its tasks do.
+#[derive(Debug, Serialize)]
+pub(crate) struct JobDocument {
+    id: String,
+    began_ms: u64,
+    /// Worker processes; 0 when all runs in the one that submitted it.
+    workers: u32,
+    /// Why it failed.
+    error: Option<String>,
+    exchanges: Vec<Exchange>,
+    network_memory_bytes: usize,
+    /// Position among the tasks.
+    bottleneck_task: Option<usize>,
+    records: u64,
+    records_per_second: f64,
+    #[serde(flatten)]
+    status: JobStatus,
+}
+
+/// A job in a list of them.
+#[derive(Debug, Serialize)]
+pub(crate) struct JobEntry {
+    id: String,
+    name: String,
+    state: JobState,
+    workers: u32,
+    seconds: f64,
+    began_ms: u64,
+    bottleneck: Option<String>,
+    stalled: Option<String>,
+    error: Option<String>,
+    restarted: u64,
+    checkpoints_made: u64,
+    records: u64,
+    records_per_second: f64,
+}
+
+/// What was planned.
+#[derive(Debug, Serialize)]
+pub(crate) struct PlanDocument {
+    explain: String,
+    settings: Map<String, Value>,
+}
+
+impl JobDocument {
+    pub(crate) fn of(job: &ShownJob) -> Self {
+        let status = job.view.status();
+        let (records, records_per_second) = moved(&status);
+        Self {
+            id: job.id.clone(),
+            began_ms: job.began_ms,
+            workers: job.view.settings().workers,
+            error: job.view.failure(),
+            exchanges: status.exchanges.clone(),
+            network_memory_bytes: status.network_memory_bytes,
+            bottleneck_task: status.bottleneck.as_ref().map(|bottleneck| bottleneck.vertex),
+            records,
+            records_per_second,
+            status,
+        }
+    }
+
+    /// Whether it will not change any more.
+    pub(crate) fn is_last(&self) -> bool {
+        self.status.state == JobState::Ended
+    }
+}
+
+impl JobEntry {
+    pub(crate) fn of(job: &ShownJob) -> Self {
+        let status = job.view.status();
+        let (records, records_per_second) = moved(&status);
+        Self {
+            id: job.id.clone(),
+            workers: job.view.settings().workers,
+            seconds: status.elapsed.as_secs_f64(),
+            began_ms: job.began_ms,
+            bottleneck: status.bottleneck.as_ref().map(Bottleneck::to_string),
+            stalled: status.stall.as_ref().map(|stall| stall.headline()),
+            error: job.view.failure(),
+            restarted: status.history.restarted,
+            checkpoints_made: status.history.checkpoints_made,
+            records,
+            records_per_second,
+            name: status.job_name,
+            state: status.state,
+        }
+    }
+}
+
+impl PlanDocument {
+    pub(crate) fn of(job: &ShownJob) -> Self {
+        let explain = job.view.explanation().to_string().trim_end().to_owned();
+        Self { explain, settings: settings_text(job.view.settings()) }
+    }
+}
+
+/// Records that went into the task which took most of them, and how many that is a second.
+fn moved(status: &JobStatus) -> (u64, f64) {
+    let records = status.vertices.iter().map(|vertex| vertex.records_in).max().unwrap_or(0);
+    let seconds = status.elapsed.as_secs_f64();
+    (records, if seconds > 0.0 { records as f64 / seconds } else { 0.0 })
+}
+
+/// All settings, as users write them.
+fn settings_text(settings: &JobSettings) -> Map<String, Value> {
+    // Settings are plain data with names for keys: they serialise.
+    let Ok(Value::Object(values)) = serde_json::to_value(settings) else { return Map::new() };
+    let text = |kind: SettingKind, value: &Value| match (kind, value) {
+        (_, Value::Null) => "none".to_owned(),
+        (SettingKind::Duration { .. }, Value::Number(micros)) => duration_text(micros.as_u64().unwrap_or(0)),
+        (SettingKind::Size { .. }, Value::Number(bytes)) => size_text(bytes.as_u64().unwrap_or(0)),
+        (_, Value::String(text)) => text.clone(),
+        (_, other) => other.to_string(),
+    };
+    let shown = JobSettings::TABLE.iter().filter_map(|setting| {
+        let value = values.get(setting.name)?;
+        Some((setting.name.to_owned(), Value::String(text(setting.kind, value))))
+    });
+    shown.collect()
+}
+
+fn duration_text(micros: u64) -> String {
+    match micros {
+        micros if micros % 1_000_000 == 0 => format!("{}s", micros / 1_000_000),
+        micros if micros % 1000 == 0 => format!("{}ms", micros / 1000),
+        micros => format!("{micros}us"),
+    }
+}
+
+fn size_text(bytes: u64) -> String {
+    match bytes {
+        bytes if bytes > 0 && bytes % (1 << 20) == 0 => format!("{}MiB", bytes >> 20),
+        bytes if bytes > 0 && bytes % (1 << 10) == 0 => format!("{}KiB", bytes >> 10),
+        bytes => format!("{bytes}B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_read_as_users_write_them() {
+        let text = settings_text(&JobSettings::default());
+        let of = |name: &str| text.get(name).and_then(Value::as_str).map(str::to_owned);
+        assert_eq!(of("buffer_timeout").as_deref(), Some("100ms"));
+        assert_eq!(of("network_memory").as_deref(), Some("64MiB"));
+        assert_eq!(of("segment_size").as_deref(), Some("32KiB"));
+        assert_eq!(of("checkpoint_interval").as_deref(), Some("none"));
+        assert_eq!(of("flow_control").as_deref(), Some("credit"));
+        assert_eq!(text.len(), JobSettings::TABLE.len());
+    }
+}

@@ -1,0 +1,92 @@
+//! The jobs of a process: those that run, and the last ones that have ended.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use flownet_cluster::{JobState, JobView};
+
+use crate::history::{History, HistoryDocument};
+
+/// All that are shown, the oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Jobs {
+    shown: Mutex<Shown>,
+}
+
+#[derive(Debug, Default)]
+struct Shown {
+    /// Of the last one.
+    number: u64,
+    jobs: Vec<Arc<ShownJob>>,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(crate) struct ShownJob {
+    /// What it is asked for by.
+    pub(crate) id: String,
+    /// When it was submitted, since the epoch.
+    pub(crate) began_ms: u64,
+    pub(crate) view: JobView,
+    history: Mutex<History>,
+}
+
+impl Jobs {
+    /// Shows one more; of those that have ended the oldest goes, where there are too many.
+    pub(crate) fn add(&self, view: JobView) -> String {
+        let elapsed_ms = view.status().elapsed.as_millis() as u64;
+        let began_ms = now_ms().saturating_sub(elapsed_ms);
+        // Jobs have locks of their own, which are not taken under this one.
+        let ended: Vec<String> = self.all().iter().filter(|job| job.has_ended()).map(|job| job.id.clone()).collect();
+        let too_many = ended.len().saturating_sub(MOST_ENDED - 1);
+        let mut shown = self.lock();
+        shown.jobs.retain(|job| !ended[..too_many].contains(&job.id));
+        shown.number += 1;
+        let id = shown.number.to_string();
+        shown.jobs.push(Arc::new(ShownJob { id: id.clone(), began_ms, view, history: Mutex::default() }));
+        id
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<ShownJob>> {
+        self.lock().jobs.clone()
+    }
+
+    pub(crate) fn find(&self, id: &str) -> Option<Arc<ShownJob>> {
+        self.lock().jobs.iter().find(|job| job.id == id).cloned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shown> {
+        // A list of jobs, changed in one step: whole even after a panic.
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ShownJob {
+    pub(crate) fn has_ended(&self) -> bool {
+        self.view.status().state == JobState::Ended
+    }
+
+    /// Notes what it is like now, as long as it runs.
+    pub(crate) fn note(&self) {
+        let status = self.view.status();
+        if status.state != JobState::Ended {
+            self.history().push(&status);
+        }
+    }
+
+    pub(crate) fn timelines(&self) -> HistoryDocument {
+        self.history().document()
+    }
+
+    fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The wall clock, since the epoch.
+pub(crate) fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+/// Jobs that have ended and are shown all the same.
+const MOST_ENDED: usize = 20;

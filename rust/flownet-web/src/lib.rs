@@ -1,0 +1,29 @@
+//! What a job looks like from outside: a page to look at, REST under it, and metrics for Prometheus.
+//!
+//! ```text
+//! browser, flownet top, Prometheus --HTTP--> Server (thread "flownet-web") --asks--> JobView of each job it shows
+//! ```
+//!
+//! - [`Server`]: listens, and shows the jobs that it is told of, those that have ended too.
+//! - `api`: the routes; `document`: what they answer with; `metrics`: the same for Prometheus; `history`: what was.
+//! - `guard`: who may ask.
+//!
+//! # Invariants
+//! - I1: nothing here waits for a job, for the interpreter, or for a client that does not read: a job does not notice who looks.
+//! - I2: what is kept is bounded: jobs that have ended, points of their history, connections, bytes of a request.
+//! - I3: who has no token where there is one, or comes from a page of somebody else, is told nothing and changes nothing.
+
+#![forbid(unsafe_code)]
+
+mod api;
+mod document;
+mod error;
+mod guard;
+mod history;
+mod jobs;
+mod metrics;
+mod page;
+mod server;
+
+pub use self::error::ServeError;
+pub use self::server::{Options, Server};

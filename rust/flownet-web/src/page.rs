@@ -1,0 +1,27 @@
+//! The files of the page. They are part of the extension: nothing is read from disk, and no other address is asked.
+
+use axum::Router;
+use axum::http::header;
+use axum::response::IntoResponse;
+use axum::routing::get;
+
+/// Path, kind and content of each.
+const FILES: &[(&str, &str, &str)] = &[
+    ("/", "text/html; charset=utf-8", include_str!("../page/index.html")),
+    ("/icon.svg", "image/svg+xml", include_str!("../page/icon.svg")),
+    ("/page.css", "text/css; charset=utf-8", include_str!("../page/page.css")),
+    ("/page.js", SCRIPT, include_str!("../page/page.js")),
+    ("/bar.js", SCRIPT, include_str!("../page/bar.js")),
+    ("/graph.js", SCRIPT, include_str!("../page/graph.js")),
+    ("/lines.js", SCRIPT, include_str!("../page/lines.js")),
+    ("/table.js", SCRIPT, include_str!("../page/table.js")),
+    ("/text.js", SCRIPT, include_str!("../page/text.js")),
+];
+
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+
+pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
+    FILES.iter().fold(Router::new(), |router, &(path, kind, content)| {
+        router.route(path, get(async move || ([(header::CONTENT_TYPE, kind)], content).into_response()))
+    })
+}

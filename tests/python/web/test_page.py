@@ -1,0 +1,206 @@
+"""The page in a browser: what it shows is what the API says, and it asks nobody else."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+import flownet as fn
+from flownet import errors
+
+from .debian import unpacked
+
+BROWSER = "chromium-headless-shell"
+EXPECTED = ("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "status of 409")
+"""What a browser notes of a server that has gone, and of an action that is refused."""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    program, environment = shutil.which(BROWSER), dict(os.environ)
+    if program is None:
+        root = unpacked(BROWSER)
+        libraries = {str(path.parent) for path in root.rglob("*.so*")}
+        environment["LD_LIBRARY_PATH"] = ":".join(sorted(libraries))
+        program = str(root / "usr" / "lib" / "chromium" / BROWSER)
+    with sync_playwright() as playwright:
+        # Its sandbox needs rights that a container does not give; it sees pages of this process alone.
+        arguments = {"executable_path": program, "env": environment, "args": ["--no-sandbox"]}
+        browser = playwright.chromium.launch(**arguments)  # type: ignore[arg-type]
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def ui() -> Iterator[fn.Ui]:
+    with fn.serve_ui(0, actions=True) as ui:
+        yield ui
+
+
+@pytest.fixture
+def page(browser: Browser, ui: fn.Ui) -> Iterator[Page]:
+    """Give an empty page that has seen no error and asked nobody else when the test has ended."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    wrong: list[str] = []
+    page.on("console", lambda message: wrong.append(message.text) if message.type in {"error", "warning"} else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    yield page
+    context.close()
+    elsewhere = [url for url in asked if not url.startswith(f"http://127.0.0.1:{ui.port}/")]
+    unexpected = [text for text in wrong if not any(expected in text for expected in EXPECTED)]
+    assert (elsewhere, unexpected) == ([], [])
+
+
+def told(ui: fn.Ui, path: str) -> Any:
+    with urllib.request.urlopen(f"http://127.0.0.1:{ui.port}/api/v1/{path}") as answer:
+        return json.load(answer)
+
+
+def until(page: Page, holds: Callable[[], Any]) -> Any:
+    """Wait until something is true of the page, and give it."""
+    while not (value := holds()):
+        page.wait_for_timeout(50)
+    return value
+
+
+def sentence(page: Page) -> str:
+    return page.locator("#sentence").text_content() or ""
+
+
+def boxes(page: Page) -> list[str]:
+    return [box.get_attribute("aria-label") or "" for box in page.locator("#graph [role=link]").all()]
+
+
+def test_it_follows_a_job_whose_pressure_changes(page: Page, ui: fn.Ui, tmp_path: Path) -> None:
+    gate = tmp_path / "fast"
+
+    def work(number: int, gate: str = str(gate)) -> int:
+        if not os.path.exists(gate):
+            time.sleep(0.003)
+        return number
+
+    def rest(number: int, gate: str = str(gate)) -> int:
+        if os.path.exists(gate):
+            time.sleep(0.003)
+        return number
+
+    env = fn.Environment(name="<img src=x onerror=alert(1)>", status_interval="50ms")
+    first = env.from_iterable(itertools.count()).rebalance().map(work).name("<b>first</b>")
+    first.rebalance().map(rest).name("second").filter(lambda _: False).collect()
+    with env.execute_async(ui=ui) as job:
+        page.goto(job.ui_url or "")
+        until(page, lambda: sentence(page).startswith("What holds the job up: <b>first</b>"))
+        assert page.locator("#name").text_content() == "<img src=x onerror=alert(1)>"
+        shown = until(page, lambda: told(ui, "jobs/1")["bottleneck"])
+        assert shown.startswith("<b>first</b> (")
+        bottleneck = page.locator("#graph .bottleneck .name")
+        assert bottleneck.text_content() == "<b>first</b>"
+        until(page, lambda: "back-pressure HIGH" in boxes(page)[0])
+        assert page.locator("#graph .edge.blocked").count() == 1
+        gate.touch()
+        until(page, lambda: sentence(page).startswith("What holds the job up: second"))
+        until(page, lambda: page.locator("#graph .edge.blocked").count() == 2)
+        page.locator("#lines path.line").first.wait_for(state="attached")
+        job.stop()
+        result = job.wait()
+        until(page, lambda: page.locator("#state").text_content() == "ended")
+    for task, box in zip(result.tasks, boxes(page), strict=True):
+        assert box.startswith(
+            f"{task.name}: {task.records_in:,} in, {task.records_out:,} out; busy {task.busy * 100:.0f} %"
+        )
+
+
+def test_it_says_why_a_job_failed(page: Page, ui: fn.Ui) -> None:
+    env = fn.Environment()
+    env.from_collection([1, 0]).map(lambda number: 1 // number).name("divide").collect()
+    with pytest.raises(errors.OperatorError):
+        env.execute(ui=ui)
+    page.goto(ui.url)
+    until(page, lambda: page.locator("#state").text_content() == "failed")
+    assert sentence(page).startswith("operator 'divide' (subtask 1 of 1")
+    traceback = page.locator("#error").text_content() or ""
+    assert traceback == told(ui, "jobs/1")["error"].split("\n", 1)[1]
+    assert "ZeroDivisionError" in traceback
+
+
+def test_tasks_open_by_keyboard_and_exchanges_do_not_cross_boxes(page: Page, ui: fn.Ui) -> None:
+    env = fn.Environment(parallelism=2, name="diamond", status_interval="50ms")
+    numbers = env.from_iterable(itertools.count(), rate_limit=1000).rebalance().map(lambda number: number).name("split")
+    left = numbers.key_by(lambda number: number % 2).map(lambda number: number).name("left")
+    right = numbers.key_by(lambda number: number % 3).map(lambda number: number).name("right")
+    farther = right.rebalance().map(lambda number: number).name("farther")
+    left.union(farther).key_by(lambda number: number).count().name("join").filter(lambda _: False).collect()
+    with env.execute_async(ui=ui) as job:
+        page.goto(job.ui_url or "")
+        until(page, lambda: len(boxes(page)) == len(told(ui, "jobs/1")["tasks"]) > 5)
+        frames = [box.bounding_box() for box in page.locator("#graph .box").all()]
+        for one, other in itertools.combinations(frames, 2):
+            assert one is not None
+            assert other is not None
+            apart = one["x"] + one["width"] <= other["x"] or one["y"] + one["height"] <= other["y"]
+            assert apart or other["x"] + other["width"] <= one["x"] or other["y"] + other["height"] <= one["y"]
+        focused = "document.activeElement.dataset.task ?? ''"
+        for _ in range(20):
+            page.keyboard.press("Tab")
+            if page.evaluate(focused) == "1":
+                break
+        assert page.evaluate(focused) == "1"
+        page.keyboard.press("Enter")
+        until(page, lambda: page.locator("#subtasks tbody tr:not(.space)").count() == 2)
+        assert (page.locator("#task-title").text_content() or "").startswith("split")
+        assert page.url.endswith("#/jobs/1/tasks/1")
+        page.go_back()
+        until(page, lambda: not page.locator("#task").is_visible())
+
+
+def test_of_many_subtasks_those_in_view_are_there(page: Page, ui: fn.Ui) -> None:
+    env = fn.Environment(name="wide", network_memory="256MiB")
+    numbers = env.from_iterable(itertools.count(), rate_limit=100).rebalance().map(lambda number: number)
+    numbers.set_parallelism(400).filter(lambda _: False).collect()
+    with env.execute_async(ui=ui) as job:
+        until(page, lambda: job.status().state == "running")
+        page.goto(f"{job.ui_url}/tasks/1")
+        rows = page.locator("#subtasks tbody tr:not(.space)")
+        until(page, lambda: rows.count() > 5)
+        assert rows.count() < 60
+        place = page.locator("#subtasks .table")
+        place.evaluate("place => { place.scrollTop = place.scrollHeight }")
+        until(page, lambda: rows.last.locator("td").first.text_content() == "399")
+        assert rows.count() < 60
+
+
+def test_jobs_are_cancelled_after_asking_and_a_server_that_has_gone_is_missed(
+    page: Page, ui: fn.Ui, tmp_path: Path
+) -> None:
+    env = fn.Environment(name="to be cancelled")
+    env.from_iterable(itertools.count(), rate_limit=100).filter(lambda _: False).collect()
+    with env.execute_async(ui=ui) as job:
+        page.goto(job.ui_url or "")
+        page.get_by_role("button", name="Take a savepoint").click()
+        page.get_by_label("Folder for the savepoint").fill(str(tmp_path / "saved"))
+        page.get_by_role("button", name="Do it").click()
+        until(page, lambda: "enable_checkpointing" in (page.locator("#ask-answer").text_content() or ""))
+        page.get_by_role("button", name="Leave it").click()
+        assert job.status().state == "running"
+        page.get_by_role("button", name="Cancel").click()
+        page.get_by_role("button", name="Do it").click()
+        with pytest.raises(errors.CancelledError):
+            job.wait()
+        until(page, lambda: page.locator("#state").text_content() == "failed")
+    assert not page.locator("#connection").is_visible()
+    ui.close()
+    until(page, lambda: (page.locator("#connection").text_content() or "").startswith("Nobody answers since"))
+    assert page.locator("#name").text_content() == "to be cancelled"

@@ -1,0 +1,446 @@
+"""What is served of jobs: REST, events, metrics; who may ask, and what bad clients do to a job: nothing."""
+
+from __future__ import annotations
+
+import http.client
+import itertools
+import json
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+import flownet as fn
+from flownet import errors
+from flownet.cli import run
+
+JSON = {"Content-Type": "application/json"}
+
+
+class Client:
+    """Asks one page."""
+
+    def __init__(self, ui: fn.Ui) -> None:
+        self.port = ui.port
+
+    def ask(
+        self, path: str, *, method: str = "GET", body: str | None = None, headers: dict[str, str] | None = None
+    ) -> tuple[int, dict[str, str], str]:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)) as connection:
+            connection.request(method, path, body, headers or {})
+            answer = connection.getresponse()
+            return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read().decode()
+
+    def get(self, path: str) -> Any:
+        status, _, text = self.ask(path)
+        assert status == 200, (path, status, text)
+        return json.loads(text)
+
+    def post(self, path: str, body: object) -> tuple[int, Any]:
+        status, _, text = self.ask(path, method="POST", body=json.dumps(body), headers=JSON)
+        return status, json.loads(text)
+
+
+def until(holds: Callable[[], Any]) -> Any:
+    """Wait until something is true, and give it."""
+    while not (value := holds()):
+        time.sleep(0.05)
+    return value
+
+
+@pytest.fixture
+def ui() -> Iterator[fn.Ui]:
+    with fn.serve_ui(0, actions=True) as ui:
+        yield ui
+
+
+@pytest.fixture
+def client(ui: fn.Ui) -> Client:
+    return Client(ui)
+
+
+def slow(number: int) -> int:
+    time.sleep(0.002)
+    return number
+
+
+def endless(name: str = "endless", parallelism: int = 2) -> fn.Environment:
+    """Describe a job whose second task is slower than the first."""
+    env = fn.Environment(parallelism=parallelism, name=name, status_interval="50ms")
+    numbers = env.from_iterable(itertools.count())
+    numbers.key_by(lambda number: number % 8).map(slow).name("slow").filter(lambda _: False).collect()
+    return env
+
+
+def have_run(job: dict[str, Any]) -> bool:
+    """Whether each task has spent time."""
+    return all(task["busy"] + task["back_pressured"] + task["idle"] + task["interpreter"] > 0 for task in job["tasks"])
+
+
+def test_a_job_is_shown_as_its_status_says_while_it_runs_and_after(ui: fn.Ui, client: Client, workers: int) -> None:
+    with endless().execute_async(workers, ui=ui) as job:
+        shown = until(lambda: (found := client.get("/api/v1/jobs/1"))["bottleneck"] and have_run(found) and found)
+        assert (shown["id"], shown["name"], shown["state"], shown["workers"]) == ("1", "endless", "running", workers)
+        assert shown["bottleneck"].startswith("slow")
+        assert shown["tasks"][shown["bottleneck_task"]]["name"].startswith("slow")
+        exchanges = [(edge["from"], edge["to"], edge["partitioner"], edge["channels"]) for edge in shown["exchanges"]]
+        assert exchanges == [(0, 1, "keyed", 2), (1, 2, "rebalance", 2)]
+        for task in shown["tasks"]:
+            assert task["busy"] + task["back_pressured"] + task["idle"] + task["interpreter"] == pytest.approx(
+                1, abs=0.01
+            )
+        subtasks = client.get("/api/v1/jobs/1/subtasks")["tasks"]
+        assert [(one["task"], one["subtask"]) for one in subtasks] == [
+            (one.task, one.subtask) for one in job.sample().tasks
+        ]
+        job.stop()
+        result = job.wait()
+    ended = client.get("/api/v1/jobs/1")
+    assert (ended["state"], ended["error"]) == ("ended", None)
+    assert [task["records_in"] for task in ended["tasks"]] == [task.records_in for task in result.tasks]
+    assert [task["busy"] for task in ended["tasks"]] == [task.busy for task in result.tasks]
+    assert ended["seconds"] == result.seconds == client.get("/api/v1/jobs/1")["seconds"], "time goes on after the end"
+    assert job.status().seconds == result.seconds
+    assert job.ui_url == f"{ui.url}#/jobs/1"
+
+
+def test_a_job_that_failed_says_why_with_the_traceback(ui: fn.Ui, client: Client) -> None:
+    env = fn.Environment()
+    env.from_collection([1, 0]).map(lambda number: 1 // number).name("divide").collect()
+    with pytest.raises(errors.OperatorError):
+        env.execute(ui=ui)
+    shown = client.get("/api/v1/jobs/1")
+    assert shown["error"].startswith("operator 'divide'")
+    assert "Traceback" in shown["error"]
+    assert shown["error"].endswith("ZeroDivisionError: integer division or modulo by zero")
+    assert client.get("/api/v1/jobs")["jobs"][0]["error"] == shown["error"]
+
+
+def test_events_tell_of_a_job_until_it_has_ended(ui: fn.Ui, client: Client) -> None:
+    env = fn.Environment()
+    env.from_iterable(range(300), rate_limit=200).collect()
+    with env.execute_async(ui=ui) as job:
+        status, headers, text = client.ask("/api/v1/jobs/1/events")
+        job.wait()
+    assert (status, headers["content-type"]) == (200, "text/event-stream")
+    events = [dict(line.split(": ", 1) for line in event.splitlines()) for event in text.strip().split("\n\n")]
+    assert [event["event"] for event in events[-2:]] == ["job", "end"]
+    told = [json.loads(event["data"]) for event in events[:-1]]
+    assert len(told) >= 3
+    assert told[-1]["state"] == "ended"
+    assert told[-1]["records"] == 300
+    assert sorted(one["records"] for one in told) == [one["records"] for one in told]
+
+
+def test_what_was_is_told_second_by_second(ui: fn.Ui, client: Client) -> None:
+    with endless().execute_async(ui=ui):
+        lines = until(lambda: len((found := client.get("/api/v1/jobs/1/history"))["seconds"]) >= 3 and found)
+    assert lines["seconds"] == sorted(lines["seconds"])
+    assert len(lines["tasks"]) == 3
+    for task in lines["tasks"]:
+        assert {len(line) for line in task.values()} == {len(lines["seconds"])}
+    assert any(share > 0.5 for share in lines["tasks"][0]["back_pressured"])
+
+
+def test_the_plan_and_all_settings_are_shown(ui: fn.Ui, client: Client) -> None:
+    env = endless()
+    explained = env.explain()
+    with env.execute_async(ui=ui):
+        plan = client.get("/api/v1/jobs/1/plan")
+    assert plan["explain"] == explained
+    assert plan["settings"]["status_interval"] == "50ms"
+    assert plan["settings"]["network_memory"] == "64MiB"
+
+
+def test_metrics_are_read_by_prometheus_own_parser_and_time_sums_to_the_whole(
+    ui: fn.Ui, client: Client, workers: int
+) -> None:
+    with endless(name='odd "name"\\\n').execute_async(workers, ui=ui) as job:
+        until(lambda: job.status().records > 100)
+        job.stop()
+        result = job.wait()
+        status, headers, text = client.ask("/metrics")
+    assert (status, headers["content-type"].split(";")[0]) == (200, "application/openmetrics-text")
+    families = {family.name: family for family in text_string_to_metric_families(text)}  # type: ignore[no-untyped-call]
+    labels = {"job": 'odd "name"\\\n', "job_id": "1"}
+    (uptime,) = families["flownet_job_uptime_seconds"].samples
+    assert uptime.labels == labels
+    assert uptime.value == pytest.approx(result.seconds)
+    for position, task in enumerate(result.tasks):
+        counted = [
+            sample.value
+            for sample in families["flownet_subtask_records_in"].samples
+            if sample.labels["task_id"] == str(position)
+        ]
+        assert len(counted) == task.parallelism
+        assert sum(counted) == task.records_in
+    spent: dict[tuple[str, str], float] = {}
+    for sample in families["flownet_subtask_time_seconds"].samples:
+        subtask = sample.labels["task_id"], sample.labels["subtask"]
+        spent[subtask] = spent.get(subtask, 0.0) + sample.value
+    for (task_id, _), seconds in spent.items():
+        task = result.tasks[int(task_id)]
+        assert 0 < seconds < result.seconds
+        shares = task.busy + task.back_pressured + task.idle + task.interpreter
+        assert shares == pytest.approx(1), task
+    states = {sample.labels["state"] for sample in families["flownet_subtask_time_seconds"].samples}
+    assert len(states) == 7
+    (running,) = families["flownet_job_running"].samples
+    assert running.value == 0
+
+
+def test_jobs_are_cancelled_stopped_and_saved_by_rest(ui: fn.Ui, client: Client, tmp_path: Path) -> None:
+    env = endless()
+    env.enable_checkpointing("10s", storage=str(tmp_path / "checkpoints"), allow_unrepeatable=True)
+    with env.execute_async(ui=ui) as job:
+        until(lambda: job.status().state == "running")
+        status, saved = client.post("/api/v1/jobs/1/savepoint", {"path": str(tmp_path / "saved")})
+        assert status == 200, saved
+        assert saved["checkpoint"] > 0
+        assert (tmp_path / "saved").exists()
+        status, refused = client.post("/api/v1/jobs/1/savepoint", {"path": str(tmp_path / "saved")})
+        assert status == 409
+        assert "saved" in refused["error"]
+        assert client.post("/api/v1/jobs/1/stop", {"drain": False}) == (202, {})
+        job.wait()
+        status, refused = client.post("/api/v1/jobs/1/savepoint", {"path": str(tmp_path / "later")})
+        assert (status, refused) == (409, {"error": "no savepoint was taken: the job has ended"})
+    with endless().execute_async(ui=ui) as job:
+        status, refused = client.post("/api/v1/jobs/2/savepoint", {"path": str(tmp_path / "none")})
+        assert status == 409
+        assert "enable_checkpointing" in refused["error"]
+        assert client.post("/api/v1/jobs/2/cancel", {}) == (202, {})
+        with pytest.raises(errors.CancelledError):
+            job.wait()
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [("", 400), ("{", 400), ('{"drain": 3}', 422), ('{"drian": true}', 422), ('{"x": "' + "y" * 20_000 + '"}', 413)],
+)
+def test_bodies_that_are_none_are_refused(ui: fn.Ui, client: Client, body: str, status: int) -> None:
+    with endless().execute_async(ui=ui) as job:
+        answer, _, text = client.ask("/api/v1/jobs/1/stop", method="POST", body=body, headers=JSON)
+        assert (answer, list(json.loads(text))) == (status, ["error"])
+        assert job.status().state != "stopping"
+
+
+def test_what_is_not_there_is_said(client: Client) -> None:
+    for path in ["/api/v1/jobs/7", "/api/v1/jobs/%00/events", "/nothing", "/../../etc/passwd", "/api/v2/jobs"]:
+        status, _, text = client.ask(path)
+        assert (status, list(json.loads(text))) == (404, ["error"]), path
+
+
+def test_nothing_is_kept_framed_or_loaded_from_elsewhere(client: Client) -> None:
+    for path in ["/", "/page.js", "/page.css", "/api/v1", "/metrics", "/nothing"]:
+        _, headers, _ = client.ask(path)
+        assert headers["cache-control"] == "no-store"
+        assert "default-src 'self'" in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+
+
+def test_other_names_of_this_machine_are_not_answered(client: Client) -> None:
+    for host in ["evil.example", "localhost.evil.example:80", "192.168.1.7"]:
+        assert client.ask("/api/v1/jobs", headers={"Host": host})[0] == 403
+    assert client.ask("/api/v1/jobs", headers={"Host": "localhost:1"})[0] == 200
+
+
+def test_pages_of_others_change_nothing(ui: fn.Ui, client: Client) -> None:
+    with endless().execute_async(ui=ui) as job:
+        for headers in [
+            {**JSON, "Origin": "http://evil.example"},
+            {**JSON, "Origin": "null"},
+            {"Content-Type": "text/plain"},
+        ]:
+            status, _, _ = client.ask("/api/v1/jobs/1/cancel", method="POST", body="{}", headers=headers)
+            assert status in {403, 415}
+        with fn.serve_ui(0) as shows_only:
+            shows_only.show(job)
+            status, answer = Client(shows_only).post("/api/v1/jobs/1/cancel", {})
+            assert status == 403
+            assert "--ui-actions" in answer["error"]
+        assert job.status().state in {"deploying", "running"}
+
+
+def test_a_token_is_asked_for_and_kept_by_a_browser(monkeypatch: pytest.MonkeyPatch) -> None:
+    with fn.serve_ui(0, token="a-secret-of-mine") as ui:
+        client = Client(ui)
+        assert ui.url.endswith("?token=a-secret-of-mine")
+        assert "a-secret" not in repr(ui)
+        for headers in [{}, {"Authorization": "Bearer a-secret-of-min"}, {"Cookie": "flownet_token=wrong"}]:
+            for path in ["/", "/metrics", "/api/v1/jobs", "/page.js", "/nothing", "/?token=wrong"]:
+                assert client.ask(path, headers=headers)[0] == 401
+        assert client.ask("/api/v1/jobs", headers={"Authorization": "Bearer a-secret-of-mine"})[0] == 200
+        status, headers, _ = client.ask("/?token=a-secret-of-mine")
+        assert (status, headers["location"]) == (303, "/")
+        cookie, *attributes = headers["set-cookie"].split("; ")
+        assert {"HttpOnly", "SameSite=Strict"} <= set(attributes)
+        assert client.ask("/api/v1/jobs", headers={"Cookie": cookie})[0] == 200
+        assert client.ask("/api/v1/jobs?token=a-secret-of-mine")[0] == 401, "only the page takes it from the address"
+    monkeypatch.setenv("FLOWNET_UI_TOKEN", "from-the-environment")
+    with fn.serve_ui(0) as ui:
+        assert ui.token == "from-the-environment"
+    monkeypatch.delenv("FLOWNET_UI_TOKEN")
+    with fn.serve_ui("0.0.0.0:0") as ui:
+        assert ui.token is not None
+        assert len(ui.token) >= 32
+
+
+@pytest.mark.parametrize("token", ["short", "with space in it", "newline\nnewline", "ünïcödé-letters", "x" * 129])
+def test_tokens_that_headers_cannot_carry_are_refused(token: str) -> None:
+    with pytest.raises(errors.ConfigError, match="a token has 8 to 128"):
+        fn.serve_ui(0, token=token)
+
+
+@pytest.mark.parametrize(
+    "address", ["nowhere.invalid", "a b:1", "127.0.0.1:http", 70_000, -1, 3.5, "127.0.0.1:99999", False]
+)
+def test_addresses_that_are_none_are_refused(address: Any) -> None:
+    with pytest.raises(errors.ConfigError, match="ui"):
+        fn.serve_ui(address)
+
+
+def test_a_port_that_is_taken_is_an_error_where_it_was_asked_for_and_else_the_next_one_does(ui: fn.Ui) -> None:
+    with pytest.raises(errors.ConfigError, match=rf"cannot listen on 127\.0\.0\.1:{ui.port}: .*in use"):
+        fn.serve_ui(ui.port)
+    env = fn.Environment()
+    env.from_collection([1]).collect()
+    with pytest.raises(errors.ConfigError, match="cannot listen"):
+        env.execute(ui=f"127.0.0.1:{ui.port}")
+    with fn.serve_ui() as first, fn.serve_ui() as second:
+        assert first.port != second.port
+        assert {first.port, second.port} <= set(range(8081, 8102))
+
+
+def test_when_closed_the_port_is_free_and_jobs_go_on() -> None:
+    env = endless()
+    with fn.serve_ui(0) as ui:
+        job = env.execute_async(ui=ui)
+        events = socket.create_connection(("127.0.0.1", ui.port))
+        events.sendall(b"GET /api/v1/jobs/1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert events.recv(1000).startswith(b"HTTP/1.1 200")
+    with closing(events):
+        while events.recv(100_000):
+            pass
+    with job:
+        before = job.status().records
+        until(lambda: job.status().records > before)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", ui.port))
+        with pytest.raises(errors.ConfigError, match="closed"):
+            ui.show(job)
+
+
+def test_clients_that_are_many_never_read_or_never_end_hold_up_nobody(ui: fn.Ui, client: Client) -> None:
+    with endless().execute_async(ui=ui) as job:
+        until(lambda: job.status().records > 0)
+        never_read = []
+        for _ in range(20):
+            connection = socket.create_connection(("127.0.0.1", ui.port))
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" * 50)
+            never_read.append(connection)
+        giant = socket.create_connection(("127.0.0.1", ui.port))
+        giant.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * 100_000)
+        assert giant.recv(100).startswith(b"HTTP/1.1 431")
+        assert client.get("/api/v1/jobs/1")["state"] == "running"
+        silent = [socket.create_connection(("127.0.0.1", ui.port)) for _ in range(400)]
+        answers = b"".join(turned_away(one) for one in silent[300:])
+        assert b"503" in answers
+        assert b"too many connections" in answers
+        before = job.status().records
+        until(lambda: job.status().records > before)
+        for one in [*never_read, giant, *silent]:
+            one.close()
+        until(lambda: answers_again(client))
+
+
+def turned_away(connection: socket.socket) -> bytes:
+    connection.settimeout(60)
+    try:
+        return connection.recv(1000)
+    except ConnectionResetError:
+        return b""
+
+
+def answers_again(client: Client) -> bool:
+    try:
+        return client.ask("/api/v1/jobs")[0] == 200
+    except (ConnectionError, http.client.HTTPException):
+        return False
+
+
+def test_one_is_asked_while_jobs_come_fail_and_go(ui: fn.Ui, client: Client) -> None:
+    ended = threading.Event()
+    asked: list[int] = []
+
+    def ask() -> None:
+        while not ended.is_set():
+            asked.append(client.ask("/metrics")[0])
+            for job in client.get("/api/v1/jobs")["jobs"]:
+                status = client.ask(f"/api/v1/jobs/{job['id']}")[0]
+                assert status == 200 or (status == 404 and len(asked) > 1)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    for number in range(25):
+        env = fn.Environment(name=f"job {number}")
+        env.from_collection([1, 0] if number % 3 == 0 else [1]).map(lambda value: 1 // value).collect()
+        try:
+            env.execute(ui=ui)
+        except errors.OperatorError:
+            assert number % 3 == 0
+    ended.set()
+    asking.join()
+    assert asked
+    assert set(asked) == {200}
+    jobs = client.get("/api/v1/jobs")["jobs"]
+    assert [job["id"] for job in jobs] == [str(number) for number in range(25, 5, -1)], (
+        "the last of those that have ended"
+    )
+
+
+def test_true_opens_a_page_of_the_process_and_says_where(python: Callable[..., Any]) -> None:
+    finished = python(
+        "-c",
+        "import flownet as fn, urllib.request\n"
+        "for number in range(2):\n"
+        "    env = fn.Environment(name=f'job {number}')\n"
+        "    env.from_collection([1]).collect()\n"
+        "    with env.execute_async(ui=True) as job:\n"
+        "        job.wait()\n"
+        "print(urllib.request.urlopen(job.ui_url.split('#')[0] + 'api/v1/jobs').read().decode())\n",
+    )
+    said = re.findall(r"flownet: job 'job (\d)' is shown at (http://127\.0\.0\.1:\d+/)#/jobs/(\d)", finished.stderr)
+    assert [(name, number) for name, _, number in said] == [("0", "1"), ("1", "2")]
+    assert said[0][1] == said[1][1]
+    assert [job["name"] for job in json.loads(finished.stdout)["jobs"]] == ["job 1", "job 0"]
+
+
+def test_flownet_run_serves_a_page_while_the_job_runs(
+    tmp_path: Path, python: Callable[..., Any], free_port: int
+) -> None:
+    (tmp_path / "shown.py").write_text(
+        "import flownet as fn, urllib.request, json\n"
+        "env = fn.Environment()\n"
+        "def look(number):\n"
+        f"    jobs = json.load(urllib.request.urlopen('http://127.0.0.1:{free_port}/api/v1/jobs'))['jobs']\n"
+        "    return jobs[0]['name'] if jobs else ''\n"
+        "env.from_iterable(range(100), rate_limit=50).map(look).write_text('out')\n"
+    )
+    finished = python("-m", "flownet", "run", "--ui", f"127.0.0.1:{free_port}", "shown:env", cwd=tmp_path)
+    assert finished.returncode == 0, finished.stderr
+    assert f"flownet: job 'shown' is shown at http://127.0.0.1:{free_port}/#/jobs/1" in finished.stderr
+    assert "shown" in "".join(path.read_text() for path in (tmp_path / "out").iterdir())
+
+
+def test_flownet_run_takes_no_module_for_an_address() -> None:
+    apart = run.with_ui_apart(["run", "--ui", "job:env", "--ui", "8081", "--ui", "h:1", "--ui"])
+    assert apart == ["run", "--ui=", "job:env", "--ui", "8081", "--ui", "h:1", "--ui"]
