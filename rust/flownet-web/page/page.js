@@ -93,8 +93,9 @@ function go(job, task) {
 }
 
 function look() {
-  const found = /^#\/jobs\/([^/]+)(?:\/tasks\/(\d+))?$/.exec(location.hash);
-  const [job, task] = found ? [decodeURIComponent(found[1]), found[2] === undefined ? null : Number(found[2])] : [null, null];
+  // Ids are numbers: anything else in the address is no job, and the newest one is shown.
+  const found = /^#\/jobs\/(\d+)(?:\/tasks\/(\d+))?$/.exec(location.hash);
+  const [job, task] = found ? [found[1], found[2] === undefined ? null : Number(found[2])] : [null, null];
   const isOther = job !== view.job;
   Object.assign(view, { job, task });
   if (isOther) follow();

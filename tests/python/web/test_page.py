@@ -128,7 +128,7 @@ def test_it_says_why_a_job_failed(page: Page, ui: fn.Ui) -> None:
     env.from_collection([1, 0]).map(lambda number: 1 // number).name("divide").collect()
     with pytest.raises(errors.OperatorError):
         env.execute(ui=ui)
-    page.goto(ui.url)
+    page.goto(f"{ui.url}#/jobs/%")
     until(page, lambda: page.locator("#state").text_content() == "failed")
     assert sentence(page).startswith("operator 'divide' (subtask 1 of 1")
     traceback = page.locator("#error").text_content() or ""
