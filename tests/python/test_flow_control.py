@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -125,6 +127,33 @@ def test_a_sample_tells_what_each_subtask_and_process_holds() -> None:
         assert worker.resident_bytes is not None
         assert worker.resident_bytes > 1 << 20
         assert 0 < worker.segments_used < worker.segments == 2048
+
+
+def an_iterable(env: fn.Environment) -> fn.Stream[tuple[int, str]]:
+    """Make records one by one."""
+    return env.from_iterable(lambda subtask, subtasks: ((number, TEXT) for number in itertools.count()))
+
+
+def a_collection(env: fn.Environment) -> fn.Stream[tuple[int, str]]:
+    """Bring records that are there."""
+    return env.from_collection([(number, TEXT) for number in range(50_000)])
+
+
+@pytest.mark.parametrize("source", [an_iterable, a_collection])
+def test_a_source_uses_no_overdraft_for_records_that_it_has_not_begun(
+    source: Callable[[fn.Environment], fn.Stream[tuple[int, str]]],
+) -> None:
+    env = fn.Environment(status_interval="20ms", buffer_timeout="1ms")
+    source(env).place_on(1).map(crawl).place_on(2).collect()
+    held: list[int] = []
+    with env.execute_async(workers=2) as job:
+        while len(held) < 20:
+            time.sleep(0.02)
+            sample = job.sample().tasks[0]
+            if sample.back_pressured > 0.9:
+                held.append(sample.send_buffers)
+    # As many as may wait in one channel, of which the last is begun.
+    assert max(held) == 10
 
 
 def test_an_input_without_bound_stops_the_job_at_its_limit() -> None:

@@ -20,7 +20,8 @@ impl Meter {
         Self { classes, info, bytes: Vec::new() }
     }
 
-    /// Hands on a record of a source. False when it was the last for this poll: more would pass the source's rate.
+    /// Hands on a record of a source. False when it was the last for this poll, as of
+    /// [`emit_paced`](flownet_runtime::operator::Flow::emit_paced).
     #[inline]
     pub(super) fn emit<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<bool, TaskError> {
         flow.emit_paced(record, |record| self.bytes_of(record))

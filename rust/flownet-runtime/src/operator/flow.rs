@@ -87,7 +87,7 @@ impl<'a, 'm, M: Medium> Flow<'a, 'm, M> {
     }
 
     /// Hands on a record of a source; `measure` says how many bytes it has, where they are counted. False when it was the
-    /// last for this poll: more would pass the source's rate.
+    /// last for this poll: more would pass the source's rate, or need overdraft, which is there to finish a record.
     #[inline]
     pub fn emit_paced(
         &mut self,
@@ -96,7 +96,7 @@ impl<'a, 'm, M: Medium> Flow<'a, 'm, M> {
     ) -> Result<bool, TaskError> {
         let bytes = if self.out.counts_bytes() { measure(&record)? } else { 0 };
         self.emit(record)?;
-        Ok(self.out.spend(bytes))
+        Ok(self.out.spend(bytes) && self.out.is_available())
     }
 
     /// Tells everything behind the stage of event time.
