@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         WorkerSample,
     )
     from .kafka import KafkaRecord, KafkaSink, KafkaSource
+    from .metrics import Counter, Gauge, Histogram, Meter, Metrics, UserMetric
     from .postgres import PostgresSink
     from .record_functions import (
         CoFlatMapFunction,
@@ -248,6 +249,12 @@ __all__ = [
     "sum",
     "var",
     "when",
+    "Counter",
+    "Gauge",
+    "Histogram",
+    "Meter",
+    "Metrics",
+    "UserMetric",
 ]
 
 _HOMES: Final = {
@@ -294,6 +301,14 @@ _HOMES: Final = {
         "KafkaRecord",
         "KafkaSink",
         "KafkaSource",
+    ),
+    ".metrics": (
+        "Counter",
+        "Gauge",
+        "Histogram",
+        "Meter",
+        "Metrics",
+        "UserMetric",
     ),
     ".postgres": ("PostgresSink",),
     ".record_functions": (

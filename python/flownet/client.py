@@ -28,6 +28,7 @@ from .job import (
     TaskSample,
     WorkerSample,
 )
+from .metrics import UserMetric
 
 _Read = TypeVar("_Read")
 
@@ -129,7 +130,7 @@ class Client:
         """Say what every subtask and process of a job does, as `Job.sample` does."""
         answer = self._ask("GET", _path(job, "subtasks"), job=job)
         parts = {
-            "tasks": tuple(self._read(TaskSample, one) for one in self._listed(answer, "tasks")),
+            "tasks": tuple(self._task_sample(one) for one in self._listed(answer, "tasks")),
             "workers": tuple(self._read(WorkerSample, one) for one in self._listed(answer, "workers")),
         }
         return self._read(JobSample, answer, parts)
@@ -244,8 +245,23 @@ class Client:
             "tasks": tuple(self._read(TaskReport, one) for one in self._listed(answer, "tasks")),
             "checkpoints": tuple(self._read(CheckpointSummary, one) for one in self._listed(answer, "checkpoints")),
             "restarts": tuple(self._read(RestartSummary, one) for one in self._listed(answer, "restarts")),
+            "metrics": self._metrics(answer),
         }
         return self._read(JobStatus, answer, parts)
+
+    def _task_sample(self, answer: Any) -> TaskSample:
+        return self._read(TaskSample, answer, {"metrics": self._metrics(answer)})
+
+    def _metrics(self, answer: Any) -> tuple[UserMetric, ...]:
+        """Read what functions count. A flownet before these says nothing of it."""
+        told = answer.get("metrics", []) if isinstance(answer, dict) else []
+        return tuple(self._metric(one) for one in (told if isinstance(told, list) else []))
+
+    def _metric(self, answer: Any) -> UserMetric:
+        parts = {part: tuple(self._listed(answer, part)) for part in ("bounds", "buckets") if part in answer}
+        if not all(_fits(number, float) for numbers in parts.values() for number in numbers):
+            raise self._stranger("the buckets of a metric are no numbers")
+        return self._read(UserMetric, answer, parts)
 
     def _listed(self, answer: Mapping[str, Any], name: str) -> list[Any]:
         found = answer.get(name)
@@ -276,6 +292,8 @@ def _path(job: str, *more: str) -> str:
 def _fits(value: object, kind: Any) -> bool:
     if isinstance(kind, types.UnionType):
         return any(_fits(value, one) for one in kind.__args__)
+    if typing.get_origin(kind) is typing.Literal:
+        return value in kind.__args__
     if isinstance(value, bool):
         return kind is bool
     return isinstance(value, (int, float) if kind is float else kind)

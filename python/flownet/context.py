@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from .metrics import Metrics
 
 
 class TaskContext(Protocol):
@@ -23,3 +26,7 @@ class TaskContext(Protocol):
     @property
     def worker(self) -> str:
         """Name of the worker that runs this subtask."""
+
+    @property
+    def metrics(self) -> Metrics:
+        """Where it gets counters, meters, gauges and histograms of its own."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from .config import format_size
 from .errors import CancelledError, FlownetError, StalledWarning
+from .metrics import UserMetric
 from .tables import text_table
 from .units import event_time
 from .waiting import Terminated, Watcher, name_of, sigterm_raised
@@ -162,6 +163,8 @@ class JobStatus:
     """Attempts that failed and were followed by another. Counters of tasks are those of the last attempt."""
     restarts: tuple[RestartSummary, ...] = ()
     """The last 100 of these, the oldest first."""
+    metrics: tuple[UserMetric, ...] = ()
+    """What functions count by ``ctx.metrics``, over all subtasks; without gauges (see `Job.sample`)."""
 
     def __str__(self) -> str:
         return "\n".join([self._headline(), *text_table(_table(self)), *_remarks(self)])
@@ -291,6 +294,8 @@ class TaskSample:
     """How far event time has come, as in `TaskReport`."""
     watermark_lag_seconds: float | None = None
     """How far that was behind the wall clock, as in `TaskReport`."""
+    metrics: tuple[UserMetric, ...] = ()
+    """What its functions count, by ``ctx.metrics``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -565,7 +570,7 @@ class Job:
         return JobSample(
             state=sample["state"],
             seconds=sample["seconds"],
-            tasks=tuple(TaskSample(**task) for task in sample["tasks"]),
+            tasks=tuple(TaskSample(**{**task, "metrics": _metrics(task)}) for task in sample["tasks"]),
             workers=tuple(WorkerSample(**worker) for worker in sample["workers"]),
             stalled=sample["stalled"],
         )
@@ -700,7 +705,12 @@ def _fields(report: Mapping[str, Any]) -> dict[str, Any]:
         "tasks": tuple(TaskReport(**task) for task in report["tasks"]),
         "checkpoints": tuple(CheckpointSummary(**checkpoint) for checkpoint in report["checkpoints"]),
         "restarts": tuple(RestartSummary(**restart) for restart in report["restarts"]),
+        "metrics": _metrics(report),
     }
+
+
+def _metrics(told: Mapping[str, Any]) -> tuple[UserMetric, ...]:
+    return tuple(UserMetric.of(metric) for metric in told["metrics"])
 
 
 def _summary(result: JobStatus) -> str:
@@ -736,12 +746,19 @@ def _remarks(status: JobStatus) -> list[str]:
     return [
         *dropped,
         *late,
+        *_counted(status.metrics),
         *time,
         *aligning(status, "waited"),
         *in_flight,
         *_history(status),
         *(f"{name}: {sentence}" for name, sentence in sentences.items() if sentence),
     ]
+
+
+def _counted(metrics: tuple[UserMetric, ...]) -> list[str]:
+    lines = [f"{metric.name} of {metric.operator}: {metric}" for metric in metrics[:_MOST_COUNTED]]
+    left = len(metrics) - len(lines)
+    return [*lines, f"and {left} more that functions count"] if left else lines
 
 
 def aligning(status: JobStatus, waits: str) -> list[str]:
@@ -792,6 +809,9 @@ NOTICEABLE_SHARE = 0.05
 
 _NOTICEABLE_WAIT = 0.1
 """Seconds: records that wait for less are no news."""
+
+_MOST_COUNTED = 20
+"""Metrics of functions that a table tells of."""
 
 _TICK = 0.1
 """Seconds between two looks at pending signals."""

@@ -19,6 +19,7 @@ from .window import milliseconds
 
 if TYPE_CHECKING:
     from .kept_state import KeptState
+    from .metrics import Metrics
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -316,6 +317,12 @@ class OpenContext:
     def worker(self) -> str:
         """Name of the worker that runs this subtask."""
         return str(self._task.worker)
+
+    @property
+    def metrics(self) -> Metrics:
+        """Where it gets counters, meters, gauges and histograms of its own."""
+        metrics: Metrics = self._task.metrics
+        return metrics
 
     def get_state(self, descriptor: ValueStateDescriptor) -> ValueState[Any]:
         """Return a handle on a value, to be used while the function works on a key."""

@@ -14,6 +14,7 @@ from ..dataflow import Origin
 from ..environment import Environment
 from ..errors import FlownetError, PlanError
 from ..functions import OutputTag, ProcessFunction, Window
+from ..metrics import UserMetric
 from ..streams.changing import ChangeStream
 from ..streams.handle import StreamSink
 from ..streams.stream import Stream
@@ -268,6 +269,11 @@ class Harness:
         """Records that came too late and were dropped, so far."""
         late, _ = self._runs.counters()
         return late
+
+    @property
+    def metrics(self) -> tuple[UserMetric, ...]:
+        """What functions counted by ``ctx.metrics`` so far."""
+        return tuple(UserMetric.of(metric) for metric in self._runs.user_metrics())
 
     def state(self, key: Any) -> dict[str, Any]:
         """Show what is kept for a key, by name; empty where there is nothing.

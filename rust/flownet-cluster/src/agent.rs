@@ -337,10 +337,13 @@ impl Agent {
         self.ended.has_flipped.store(false, Ordering::Release);
         let running = self.running();
         let metrics = running.tasks.iter().map(|task| (task.spec().task_id, task.metrics())).collect();
+        let counted = running.tasks.iter().map(|task| (task.spec().task_id, task.user_metrics()));
+        let user_metrics = counted.filter(|(_, metrics)| !metrics.is_empty()).collect();
         let is_congested = running.tasks.iter().any(TaskHandle::is_congested);
         let segments = running.segments.clone();
         drop(running);
-        News { generation, ended, reports, metrics, is_congested, resources: Resources::now(segments.as_deref()) }
+        let resources = Resources::now(segments.as_deref());
+        News { generation, ended, reports, metrics, user_metrics, is_congested, resources }
     }
 
     fn running(&self) -> MutexGuard<'_, Running> {

@@ -42,6 +42,7 @@ mod stall;
 mod threads;
 mod tls;
 mod tracker;
+mod user_metrics;
 mod worker;
 
 pub use flownet_runtime::StatePart;
@@ -66,5 +67,6 @@ pub use self::{
     settings::{JobSettings, MAX_PARALLELISM, Setting, SettingKind, SettingsError, StatePlace},
     stall::{Stall, StallCause, StallHistory},
     tls::Tls,
+    user_metrics::UserMetric,
     worker::{FactoryBuilder, WorkerError, run_worker},
 };

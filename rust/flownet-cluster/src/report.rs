@@ -11,6 +11,7 @@ use crate::{
     plan::Exchange,
     shown,
     stall::{Stall, StallHistory},
+    user_metrics::UserMetric,
 };
 
 /// A running job, as of its workers' last reports.
@@ -42,6 +43,9 @@ pub struct JobStatus {
     /// What the job waits for, if nothing moves although records wait.
     #[serde(rename = "stalled", serialize_with = "shown::headline")]
     pub stall: Option<Stall>,
+    /// What its functions count, over all subtasks.
+    #[serde(rename = "metrics")]
+    pub user_metrics: Vec<UserMetric>,
     /// Its checkpoints and restarts.
     #[serde(flatten)]
     pub history: History,
@@ -65,6 +69,9 @@ pub struct JobReport {
     /// How often nothing moved although records waited, if ever.
     #[serde(rename = "stalled", serialize_with = "shown::text")]
     pub stalls: Option<StallHistory>,
+    /// What its functions count, over all subtasks.
+    #[serde(rename = "metrics")]
+    pub user_metrics: Vec<UserMetric>,
     /// Its checkpoints and restarts.
     #[serde(flatten)]
     pub history: History,
@@ -511,6 +518,7 @@ mod tests {
             }],
             network_memory_bytes: 64 << 20,
             stall: None,
+            user_metrics: Vec::new(),
             history: History::default(),
         };
         let expected = "\

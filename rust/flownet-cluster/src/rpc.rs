@@ -13,6 +13,7 @@ use flownet_core::{
 use flownet_net::Stream;
 use flownet_runtime::{
     CheckpointOrder, MetricsSnapshot, TaskError, TaskInspection, source::SourceOrder, spec::TaskSpec,
+    user_metrics::UserMetricSnapshot,
 };
 use flownet_store::{PartRef, StoreError, TaskSnapshot};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -145,6 +146,8 @@ pub(crate) struct News {
     pub(crate) reports: Vec<TaskReport>,
     /// Counters of all its tasks.
     pub(crate) metrics: Vec<(u32, MetricsSnapshot)>,
+    /// Of those whose functions count something: what that is.
+    pub(crate) user_metrics: Vec<(u32, Vec<UserMetricSnapshot>)>,
     /// One of its tasks has a congested input, where flow control asks.
     pub(crate) is_congested: bool,
     /// What its process uses.

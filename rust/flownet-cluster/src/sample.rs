@@ -3,10 +3,13 @@
 
 use std::time::Duration;
 
-use flownet_runtime::{EventTimeSnapshot, InFlightSnapshot, MetricsSnapshot, QueueSnapshot, ledger::TimeShares};
+use flownet_runtime::{
+    EventTimeSnapshot, InFlightSnapshot, MetricsSnapshot, QueueSnapshot, ledger::TimeShares,
+    user_metrics::UserMetricSnapshot,
+};
 use serde::Serialize;
 
-use crate::{machine::JobState, rpc::News, shown, stall::Stall, tracker::Sample};
+use crate::{machine::JobState, rpc::News, shown, stall::Stall, tracker::Sample, user_metrics::UserMetric};
 
 /// All that is known of a job at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -63,6 +66,9 @@ pub struct TaskSample {
     pub awaiting: f64,
     /// The part of `idle` that a source spent waiting for those it is aligned with.
     pub aligning: f64,
+    /// What its functions count.
+    #[serde(rename = "metrics")]
+    pub user_metrics: Vec<UserMetric>,
 }
 
 /// Which counters of a task are shown, and what they are called then.
@@ -131,6 +137,13 @@ impl WorkerSample {
     }
 }
 
+/// What the functions of a task counted, as of its last two reports.
+#[derive(Debug, Default)]
+pub(crate) struct Counted {
+    pub(crate) latest: Vec<UserMetricSnapshot>,
+    pub(crate) previous: Vec<UserMetricSnapshot>,
+}
+
 /// Who a task is, for its samples.
 #[derive(Clone, Debug)]
 pub(crate) struct TaskPlace {
@@ -141,7 +154,12 @@ pub(crate) struct TaskPlace {
 }
 
 impl TaskPlace {
-    pub(crate) fn sample(&self, has_ended: bool, previous: &Sample, latest: &Sample) -> TaskSample {
+    pub(crate) fn sample(
+        &self,
+        has_ended: bool,
+        (previous, latest): (&Sample, &Sample),
+        counted: &Counted,
+    ) -> TaskSample {
         let time = latest.metrics.time.since(&previous.metrics.time);
         let seconds = time.total().as_secs_f64();
         let per_second = |amount: f64| if seconds > 0.0 { amount / seconds } else { 0.0 };
@@ -165,6 +183,7 @@ impl TaskPlace {
             interpreter: per_second(time.interpreter.as_secs_f64()),
             awaiting: per_second(time.awaiting.as_secs_f64()),
             aligning: per_second(time.aligning.as_secs_f64()),
+            user_metrics: UserMetric::all(&counted.latest, &counted.previous, seconds),
         }
     }
 }

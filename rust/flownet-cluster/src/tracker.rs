@@ -2,16 +2,17 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use flownet_runtime::{MetricsSnapshot, spec::TaskSpec};
+use flownet_runtime::{MetricsSnapshot, spec::TaskSpec, user_metrics::UserMetricSnapshot};
 
 use crate::{
     error::WorkerIdentity,
     machine::JobState,
     plan::{Exchange, Plan},
     report::{Bottleneck, CheckpointSummary, History, JobReport, JobStatus, RestartSummary, VertexReport},
-    sample::{JobSample, TaskPlace, WorkerSample},
+    sample::{Counted, JobSample, TaskPlace, TaskSample, WorkerSample},
     settings::JobSettings,
     stall::{Stall, StallHistory},
+    user_metrics::UserMetric,
 };
 
 /// All samples worth keeping of one job.
@@ -92,6 +93,13 @@ impl Tracker {
         }
     }
 
+    /// Takes what the functions of a task count, of the sample that was taken last.
+    pub(crate) fn sample_users(&mut self, task: u32, metrics: &[UserMetricSnapshot]) {
+        if let Some(TaskSamples { counted, .. }) = self.tasks.get_mut(task as usize) {
+            counted.previous = std::mem::replace(&mut counted.latest, metrics.to_vec());
+        }
+    }
+
     /// Takes what a worker says of its process.
     pub(crate) fn worker(&mut self, sample: WorkerSample) {
         self.workers.insert(sample.worker, sample);
@@ -99,7 +107,7 @@ impl Tracker {
 
     /// What was reported last, task by task.
     pub(crate) fn job_sample(&self, state: JobState, elapsed: Duration) -> JobSample {
-        let tasks = self.tasks.iter().map(|task| task.place.sample(task.ended, &task.previous, &task.latest));
+        let tasks = self.tasks.iter().map(|task| task.sample_now());
         let workers = self.workers.values().copied().collect();
         JobSample { state, elapsed, tasks: tasks.collect(), workers, stall: self.stalls.as_of(elapsed) }
     }
@@ -144,6 +152,7 @@ impl Tracker {
             exchanges: self.exchanges.clone(),
             network_memory_bytes: self.network_memory_bytes,
             stall: self.stalls.as_of(elapsed),
+            user_metrics: self.user_metrics(),
             history: self.history.clone(),
         }
     }
@@ -153,7 +162,12 @@ impl Tracker {
         let bottleneck = self.bottleneck(&vertices);
         let stalls = self.stalls.history(elapsed);
         let history = self.history.clone();
-        JobReport { job_name: self.job_name.clone(), elapsed, vertices, bottleneck, stalls, history }
+        let user_metrics = self.user_metrics();
+        JobReport { job_name: self.job_name.clone(), elapsed, vertices, bottleneck, stalls, user_metrics, history }
+    }
+
+    fn user_metrics(&self) -> Vec<UserMetric> {
+        UserMetric::sums(self.tasks.iter().flat_map(|task| &task.counted.latest))
     }
 
     fn bottleneck(&self, vertices: &[VertexReport]) -> Option<Bottleneck> {
@@ -198,6 +212,7 @@ struct TaskSamples {
     latest: Sample,
     /// The one before `latest`.
     previous: Sample,
+    counted: Counted,
 }
 
 /// Counters at one time.
@@ -225,12 +240,21 @@ impl TaskSamples {
     fn new(spec: &TaskSpec, worker: u32) -> Self {
         let zero = Sample::default();
         let place = TaskPlace { name: spec.name.clone(), vertex: spec.vertex, subtask: spec.subtask, worker };
-        Self { place, ended: false, base: zero, next_base: zero, latest: zero, previous: zero }
+        Self {
+            place,
+            ended: false,
+            base: zero,
+            next_base: zero,
+            latest: zero,
+            previous: zero,
+            counted: Counted::default(),
+        }
     }
 
     fn begin_attempt(&mut self) {
         let zero = Sample::default();
         (self.ended, self.base, self.next_base, self.latest, self.previous) = (false, zero, zero, zero, zero);
+        self.counted = Counted::default();
     }
 
     fn sample(&mut self, sample: Sample) {
@@ -239,6 +263,10 @@ impl TaskSamples {
             self.base = self.next_base;
             self.next_base = sample;
         }
+    }
+
+    fn sample_now(&self) -> TaskSample {
+        self.place.sample(self.ended, (&self.previous, &self.latest), &self.counted)
     }
 
     fn lately(&self) -> Spent {

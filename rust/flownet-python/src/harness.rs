@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use flownet_cluster::plan::Plan;
-use flownet_cluster::{ClusterError, WorkerIdentity};
+use flownet_cluster::{ClusterError, UserMetric, WorkerIdentity};
 use flownet_runtime::deploy::{Harness, Stopped};
 use flownet_runtime::operator::What;
 use flownet_runtime::time::Clock;
@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::chain::{Objects, PythonChain, PythonChainFactory};
+use crate::convert::to_dict;
 use crate::errors;
 use crate::graph::{PyEdge, PyOperator, dataflow};
 use crate::settings::job_settings;
@@ -150,6 +151,14 @@ impl PyHarness {
                 }
             }
             Ok((late, watermarks))
+        })
+    }
+
+    /// What functions count, each as a `flownet.UserMetric` takes it.
+    fn user_metrics<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        self.look(py, |harness| {
+            let all: Vec<_> = harness.user_metrics().map(|(_, metric)| metric).collect();
+            UserMetric::all(&all, &[], 0.0).iter().map(|metric| to_dict(py, metric)).collect()
         })
     }
 

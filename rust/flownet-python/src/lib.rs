@@ -41,6 +41,8 @@ mod _flownet {
     #[pymodule_export]
     use super::chain::{PyAnswers, PyProcessContext, PyTaskContext, PyTriggerContext, PyWindowContext};
     #[pymodule_export]
+    use super::chain::{PyCounter, PyGauge, PyHistogram, PyMeter, PyMetrics};
+    #[pymodule_export]
     use super::checkpoints::{checkpoints, save_last_checkpoint};
     #[pymodule_export]
     use super::codec::PyClassTable;

@@ -30,6 +30,7 @@ pub mod spec;
 pub mod state;
 pub mod time;
 pub mod timer;
+pub mod user_metrics;
 pub mod varint;
 pub mod watermark;
 pub mod window;

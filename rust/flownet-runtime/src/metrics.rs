@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ledger::{TimeLedger, TimeShares, TimeState};
 use crate::time::{END_OF_TIME_MS, NO_TIMESTAMP, wall_clock_ms};
+use crate::user_metrics::UserMetrics;
 
 /// Live counters of one task.
 #[derive(Debug)]
@@ -36,6 +37,7 @@ pub struct TaskMetrics {
     // The same; the greatest: nobody waits for it.
     aligned_ms: AtomicI64,
     has_source_ended: AtomicBool,
+    users: UserMetrics,
 }
 
 impl TaskMetrics {
@@ -61,6 +63,7 @@ impl TaskMetrics {
             watermark_ms: AtomicI64::new(NO_TIMESTAMP),
             aligned_ms: AtomicI64::new(NO_TIMESTAMP),
             has_source_ended: AtomicBool::new(false),
+            users: UserMetrics::default(),
         }
     }
 
@@ -83,6 +86,11 @@ impl TaskMetrics {
             event_time: self.event_time(),
             time: self.time.snapshot(self.now_ns()),
         }
+    }
+
+    /// What its functions count.
+    pub fn users(&self) -> &UserMetrics {
+        &self.users
     }
 
     /// Records read so far.

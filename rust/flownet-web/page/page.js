@@ -7,7 +7,7 @@ import { barCell } from "./bar.js";
 import { Graph } from "./graph.js";
 import { Lines } from "./lines.js";
 import { Table } from "./table.js";
-import { amount, bytes, count, duration, element, eventTime, percent, pressure, rate, say, show } from "./text.js";
+import { bytes, count, duration, element, eventTime, figure, percent, pressure, rate, say, show } from "./text.js";
 
 const JOBS_EVERY_MS = 2000;
 const HISTORY_EVERY_MS = 2000;
@@ -82,8 +82,10 @@ const queue = (buffers, size) => (buffers ? `${count(buffers)} (${bytes(size)})`
 const nothing = (number) => (number ? count(number) : "");
 
 function userValue(metric) {
-  if (metric.kind !== "histogram") return metric.kind === "meter" ? `${count(metric.value)} (${rate(metric.per_second ?? 0)})` : amount(metric.value);
-  return metric.count ? `${count(metric.count)}, mean ${amount(metric.sum / metric.count)}, up to ${amount(metric.max)}` : "";
+  if (metric.kind === "counter") return count(metric.value);
+  if (metric.kind === "meter") return `${count(metric.value)} (${rate(metric.per_second ?? 0)})`;
+  if (metric.kind === "gauge") return metric.value === null ? "not set" : figure(metric.value);
+  return metric.count ? `${count(metric.count)}, mean ${figure(metric.sum / metric.count)}, up to ${figure(metric.max)}` : "0";
 }
 
 /* What is looked at. */
@@ -279,7 +281,7 @@ async function refreshSubtasks() {
   if (task === null || view.task !== task) return;
   const own = answer.tasks.filter((one) => one.task === task);
   subtasks.update(own);
-  const metrics = own.flatMap((one) => (one.metrics ?? []).map((metric) => ({ ...metric, subtask: one.subtask })));
+  const metrics = own.flatMap((one) => one.metrics.map((metric) => ({ ...metric, subtask: one.subtask })));
   show(at("users-metrics"), metrics.length > 0);
   usersMetrics.update(metrics);
 }

@@ -46,6 +46,8 @@ function scaled(number, steps, base) {
 }
 
 export const amount = (number) => scaled(number, ["", "k", "M", "G", "T"], 1000);
+/** A number of a unit that nobody here knows. */
+export const figure = (number) => Math.abs(number) < 1e6 ? number.toLocaleString("en", { maximumSignificantDigits: 6 }) : amount(number);
 export const rate = (number) => `${amount(number)}/s`;
 export const bytes = (number) => scaled(number, ["B", "KiB", "MiB", "GiB", "TiB"], 1024);
 export const percent = (share) => `${Math.round(share * 100)} %`;

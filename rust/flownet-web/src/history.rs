@@ -119,6 +119,7 @@ mod tests {
             network_memory_bytes: 0,
             bottleneck: None,
             stall: None,
+            user_metrics: Vec::new(),
             history: Attempts::default(),
         }
     }

@@ -24,6 +24,7 @@ mod jobs;
 mod metrics;
 mod page;
 mod server;
+mod user_metrics;
 
 pub use self::error::ServeError;
 pub use self::server::{Options, Server};

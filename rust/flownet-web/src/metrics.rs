@@ -1,13 +1,14 @@
 //! The jobs as Prometheus reads them.
 //!
 //! Names and units are by its conventions: base units, `_total` for what only grows. Labels are job, task, subtask and worker,
-//! so there are as many lines as the jobs have subtasks and no more, whatever goes through them. A job that has ended is there
+//! so there are as many lines as the jobs have subtasks (and functions' own metrics, which are bounded) and no more, whatever
+//! goes through them. A job that has ended is there
 //! for some minutes, so that its last numbers are scraped, too.
 
 use std::fmt;
 use std::time::Duration;
 
-use flownet_cluster::{JobSample, JobState, JobStatus, TaskSample, VertexReport, WorkerSample};
+use flownet_cluster::{JobSample, JobState, JobStatus, TaskSample, UserMetric, VertexReport, WorkerSample};
 use flownet_runtime::ledger::TimeShares;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
@@ -17,6 +18,7 @@ use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::Registry;
 
 use crate::jobs::{Jobs, ShownJob, now_ms};
+use crate::user_metrics;
 
 /// What the text is.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -50,7 +52,7 @@ struct ScrapedJob {
     workers: Vec<Labels>,
 }
 
-type Labels = Vec<(&'static str, String)>;
+pub(crate) type Labels = Vec<(&'static str, String)>;
 
 /// A number that something has.
 type Counter<T> = (&'static str, &'static str, fn(&T) -> u64);
@@ -192,6 +194,10 @@ impl ScrapedJob {
         self.subtasks.iter().zip(&self.sample.tasks)
     }
 
+    fn user_metrics(&self) -> impl Iterator<Item = (&Labels, &UserMetric)> {
+        self.subtasks().flat_map(|(labels, subtask)| subtask.user_metrics.iter().map(move |metric| (labels, metric)))
+    }
+
     fn workers(&self) -> impl Iterator<Item = (&Labels, &WorkerSample)> {
         self.workers.iter().zip(&self.sample.workers)
     }
@@ -207,6 +213,7 @@ impl Collector for Scrape {
         counters(&mut encoder, OF_SUBTASKS, || self.jobs.iter().flat_map(ScrapedJob::subtasks))?;
         gauges(&mut encoder, OF_SUBTASKS_NOW, || self.jobs.iter().flat_map(ScrapedJob::subtasks))?;
         self.encode_time(&mut encoder)?;
+        user_metrics::encode(&mut encoder, self.jobs.iter().flat_map(ScrapedJob::user_metrics))?;
         gauges(&mut encoder, OF_WORKERS_NOW, || self.jobs.iter().flat_map(ScrapedJob::workers))
     }
 }
@@ -267,7 +274,7 @@ fn gauges<'a, T: 'a, I: Iterator<Item = (&'a Labels, &'a T)>>(
     Ok(())
 }
 
-fn encode_counter(
+pub(crate) fn encode_counter(
     family: &mut MetricEncoder<'_>,
     labels: &impl EncodeLabelSet,
     count: &impl prometheus_client::encoding::EncodeCounterValue,

@@ -123,6 +123,37 @@ def test_it_follows_a_job_whose_pressure_changes(page: Page, ui: fn.Ui, tmp_path
         )
 
 
+class Counts(fn.MapFunction[int, int]):
+    """Has metrics of its own."""
+
+    def open(self, ctx: fn.TaskContext) -> None:
+        self.seen = ctx.metrics.counter("seen")
+        self.half = ctx.metrics.gauge("half")
+        self.sizes = ctx.metrics.histogram("sizes")
+
+    def map(self, value: int) -> int:
+        self.seen.inc()
+        self.half.set(value / 2)
+        return value
+
+
+def test_a_task_shows_what_its_functions_count(page: Page, ui: fn.Ui) -> None:
+    env = fn.Environment(parallelism=2)
+    env.from_collection(range(10)).rebalance().map(Counts()).name("<i>counts</i>").collect()
+    env.execute(ui=ui)
+    page.goto(f"{ui.url}#/jobs/1/tasks/1")
+    rows = page.locator("#users-metrics tbody tr:not(.space)")
+    until(page, lambda: rows.count() == 6)
+    shown = sorted(tuple(row.locator("td").all_text_contents()) for row in rows.all())
+    expected = [("half", "gauge", {"4", "4.5"}), ("seen", "counter", {"5"}), ("sizes", "histogram", {"0"})]
+    for position, (name, kind, values) in enumerate(expected):
+        own = shown[2 * position : 2 * position + 2]
+        assert [row[:4] for row in own] == [("<i>counts</i>", name, subtask, kind) for subtask in ("0", "1")]
+        assert {row[4] for row in own} == values
+    page.goto(f"{ui.url}#/jobs/1/tasks/0")
+    until(page, lambda: not page.locator("#users-metrics").is_visible())
+
+
 def test_it_says_why_a_job_failed(page: Page, ui: fn.Ui) -> None:
     env = fn.Environment()
     env.from_collection([1, 0]).map(lambda number: 1 // number).name("divide").collect()

@@ -22,13 +22,28 @@ def slow(number: int) -> int:
     return number
 
 
+class Measured(fn.MapFunction[int, int]):
+    """Is slow, and counts by itself."""
+
+    def open(self, ctx: fn.TaskContext) -> None:
+        self.slow = ctx.metrics.counter("slow_calls")
+        self.waits = ctx.metrics.histogram("wait_seconds")
+        self.last = ctx.metrics.gauge("last_number")
+
+    def map(self, value: int) -> int:
+        self.slow.inc()
+        self.waits.observe(0.002)
+        self.last.set(value)
+        return slow(value)
+
+
 def test_prometheus_scrapes_a_job_and_its_linter_has_nothing_to_say(tmp_path: Path, free_port: int) -> None:
     _, promtool = prometheus.programs()
     env = fn.Environment(parallelism=2, name="scraped", status_interval="50ms")
     env.enable_checkpointing("200ms", storage=str(tmp_path / "checkpoints"), allow_unrepeatable=True)
     timed = fn.WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda number: number)
     numbers = env.from_iterable(itertools.count()).assign_timestamps_and_watermarks(timed)
-    numbers.key_by(lambda number: number % 8).map(slow).name("slow").filter(lambda _: False).collect()
+    numbers.key_by(lambda number: number % 8).map(Measured()).name("slow").filter(lambda _: False).collect()
     with fn.serve_ui(0, token="a-token-for-it") as ui, env.execute_async(workers=2, ui=ui) as job:
         request = urllib.request.Request(
             f"http://127.0.0.1:{ui.port}/metrics", headers={"Authorization": "Bearer a-token-for-it"}
@@ -57,6 +72,10 @@ def test_prometheus_scrapes_a_job_and_its_linter_has_nothing_to_say(tmp_path: Pa
             for position, task in enumerate(result.tasks):
                 (counted,) = ask(server, f'sum(flownet_subtask_records_in_total{{task_id="{position}"}})')
                 assert float(counted["value"][1]) == task.records_in
+            (counted,) = ask(server, 'sum(flownet_counted_slow_calls_total{operator="slow"})')
+            assert float(counted["value"][1]) == next(one.value for one in result.metrics if one.name == "slow_calls")
+            (longest,) = ask(server, "histogram_quantile(0.99, sum by (le) (flownet_observed_wait_seconds_bucket))")
+            assert 0 < float(longest["value"][1]) <= 0.005
 
 
 def expressions(job: str) -> list[str]:

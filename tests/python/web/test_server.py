@@ -20,6 +20,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 import flownet as fn
 from flownet import errors
 from flownet.cli import run
+from flownet.client import Client as RemoteJobs
 
 JSON = {"Content-Type": "application/json"}
 
@@ -194,6 +195,58 @@ def test_metrics_are_read_by_prometheus_own_parser_and_time_sums_to_the_whole(
     assert len(states) == 7
     (running,) = families["flownet_job_running"].samples
     assert running.value == 0
+
+
+class Counts(fn.ProcessFunction[int, int]):
+    """Has metrics of its own."""
+
+    def open(self, ctx: fn.TaskContext) -> None:
+        self.seen = ctx.metrics.counter("seen")
+        self.half = ctx.metrics.gauge("half")
+        self.sizes = ctx.metrics.histogram("sizes", buckets=[1, 10])
+        ctx.metrics.gauge("unset")
+
+    def process(self, value: int, ctx: fn.RecordContext) -> Iterator[int]:
+        self.seen.inc()
+        self.half.set(value / 2)
+        self.sizes.observe(value)
+        yield value
+
+
+class Otherwise(fn.ProcessFunction[int, int]):
+    """Has one of the same name and of another kind."""
+
+    def open(self, ctx: fn.TaskContext) -> None:
+        ctx.metrics.gauge("seen").set(-1)
+
+    def process(self, value: int, ctx: fn.RecordContext) -> None:
+        return None
+
+
+def test_what_functions_count_is_told_by_rest_and_by_metrics(ui: fn.Ui, client: Client, workers: int) -> None:
+    env = fn.Environment(parallelism=2)
+    numbers = env.from_collection(range(20)).rebalance().process(Counts()).name("counts")
+    numbers.process(Otherwise()).name("otherwise").collect()
+    with env.execute_async(workers, ui=ui) as job:
+        result, sample = job.wait(), job.sample()
+        _, _, text = client.ask("/metrics")
+        told = client.get("/api/v1/jobs/1")["metrics"]
+    shown = RemoteJobs(f"http://127.0.0.1:{ui.port}")
+    assert shown.sample("1").tasks == sample.tasks
+    assert shown.status("1").metrics == result.metrics
+    assert told[0] == {"operator": "counts", "name": "seen", "kind": "counter", "value": 20}
+    families = {family.name: family for family in text_string_to_metric_families(text)}  # type: ignore[no-untyped-call]
+    counted = families["flownet_counted_seen"].samples
+    assert {(one.labels["operator"], one.labels["subtask"]) for one in counted} == {("counts", "0"), ("counts", "1")}
+    assert sum(one.value for one in counted) == 20
+    assert [one.value for one in families["flownet_gauged_seen"].samples] == [-1, -1]
+    assert {one.value for one in families["flownet_gauged_half"].samples} == {9.0, 9.5}
+    assert families["flownet_gauged_unset"].samples == []
+    buckets: dict[str, float] = {}
+    for one in families["flownet_observed_sizes"].samples:
+        if one.name.endswith("_bucket"):
+            buckets[one.labels["le"]] = buckets.get(one.labels["le"], 0) + one.value
+    assert buckets == {"1.0": 2, "10.0": 11, "+Inf": 20}, "each holds those below it, too"
 
 
 def test_jobs_are_cancelled_stopped_and_saved_by_rest(ui: fn.Ui, client: Client, tmp_path: Path) -> None:

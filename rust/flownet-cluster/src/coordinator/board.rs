@@ -75,6 +75,9 @@ impl Board {
         for &(task, metrics) in &news.metrics {
             tracker.sample(task, metrics, now);
         }
+        for (task, metrics) in &news.user_metrics {
+            tracker.sample_users(*task, metrics);
+        }
         tracker.worker(WorkerSample::new(worker, news, now));
         for end in &news.ended {
             tracker.ended(end.task);

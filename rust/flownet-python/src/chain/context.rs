@@ -16,6 +16,7 @@ use pyo3::types::PyDict;
 
 use super::failure::{OperatorInfo, short_repr};
 use super::keyed::KeptValues;
+use super::user_metrics::PyMetrics;
 use crate::codec::{self, KnownClasses};
 
 /// What the state of a broadcast side is called.
@@ -28,11 +29,13 @@ pub struct PyTaskContext {
     info: OperatorInfo,
     worker: String,
     clock: WallClock,
+    metrics: PyMetrics,
 }
 
 impl PyTaskContext {
     pub(super) fn new(info: &OperatorInfo, cx: &TaskContext) -> Self {
-        Self { info: info.clone(), worker: cx.worker.clone(), clock: cx.clock.clone() }
+        let metrics = PyMetrics::new(info, &cx.metrics);
+        Self { info: info.clone(), worker: cx.worker.clone(), clock: cx.clock.clone(), metrics }
     }
 }
 
@@ -56,6 +59,11 @@ impl PyTaskContext {
     #[getter]
     fn worker(&self) -> &str {
         &self.worker
+    }
+
+    #[getter]
+    fn metrics(&self) -> PyMetrics {
+        self.metrics.clone()
     }
 
     fn __repr__(&self) -> String {
@@ -244,6 +252,11 @@ impl PyProcessContext {
     #[getter]
     fn worker(&self) -> &str {
         self.task.worker()
+    }
+
+    #[getter]
+    fn metrics(&self) -> PyMetrics {
+        self.task.metrics()
     }
 
     #[getter]

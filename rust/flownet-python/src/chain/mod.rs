@@ -27,6 +27,7 @@ mod record;
 mod rows;
 mod sinks;
 mod sources;
+mod user_metrics;
 
 pub use answers::PyAnswers;
 pub(crate) use attach::KeptThread;
@@ -38,3 +39,4 @@ pub(crate) use keyed::take_number_object;
 pub(crate) use medium::{Flow, PythonChain, PythonMedium};
 pub use objects::Objects;
 pub(crate) use sinks::{NO_PARTITION, PartFiles, UserSink, Written};
+pub use user_metrics::{PyCounter, PyGauge, PyHistogram, PyMeter, PyMetrics};

@@ -14,6 +14,7 @@ use crate::metrics::{MetricsSnapshot, QueueSnapshot, TaskMetrics};
 use crate::snapshot::CheckpointOrder;
 use crate::source::SourceOrder;
 use crate::spec::TaskSpec;
+use crate::user_metrics::UserMetricSnapshot;
 
 /// A running task. Drop it when the job is over: that takes its partitions away from whoever still reads them, and
 /// cancels it if it still runs.
@@ -93,6 +94,11 @@ impl TaskHandle {
             queues: self.queues(),
             ..self.watched.metrics.snapshot()
         }
+    }
+
+    /// What its functions have counted so far.
+    pub fn user_metrics(&self) -> Vec<UserMetricSnapshot> {
+        self.watched.metrics.users().snapshot()
     }
 
     /// What it waits for, by looking at each of its channels.

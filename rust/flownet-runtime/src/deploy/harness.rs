@@ -32,6 +32,7 @@ use crate::snapshot::Edges;
 use crate::spec::TaskSpec;
 use crate::task::{Step, Task, catching};
 use crate::time::WallClock;
+use crate::user_metrics::UserMetricSnapshot;
 
 /// Segments for what was emitted and not yet read. Until they are written to they cost no memory.
 const SEGMENTS: usize = 2048;
@@ -131,6 +132,14 @@ impl<C: Chain> Harness<C> {
     /// What the tasks count, in the same order.
     pub fn metrics(&self) -> impl Iterator<Item = (&TaskSpec, MetricsSnapshot)> {
         self.seats.iter().map(|seat| (&seat.spec, seat.task.cx.metrics.snapshot()))
+    }
+
+    /// What their functions count, in the same order.
+    pub fn user_metrics(&self) -> impl Iterator<Item = (&TaskSpec, UserMetricSnapshot)> {
+        self.seats.iter().flat_map(|seat| {
+            let all = seat.task.cx.metrics.users().snapshot();
+            all.into_iter().map(|metric| (&seat.spec, metric))
+        })
     }
 
     /// Closes what is open; tells of the first that failed.

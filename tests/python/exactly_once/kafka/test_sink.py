@@ -86,6 +86,7 @@ class Context:
     """Where a sink of a test runs."""
 
     operator, subtask, parallelism, worker = "sink", 0, 1, ""
+    metrics: fn.Metrics
 
 
 def opened(servers: str, topic: str, **options: Any) -> fn.KafkaSink:
