@@ -48,18 +48,7 @@ if TYPE_CHECKING:
         Window,
         WindowContext,
     )
-    from .job import (
-        CheckpointSummary,
-        Job,
-        JobResult,
-        JobSample,
-        JobStatus,
-        RestartSummary,
-        Savepoint,
-        TaskReport,
-        TaskSample,
-        WorkerSample,
-    )
+    from .job import Job, Savepoint
     from .kafka import KafkaRecord, KafkaSink, KafkaSource
     from .metrics import Counter, Gauge, Histogram, Meter, Metrics, UserMetric
     from .postgres import PostgresSink
@@ -72,6 +61,7 @@ if TYPE_CHECKING:
         ReduceFunction,
     )
     from .repeatable import Source, SplitReader
+    from .report import CheckpointSummary, JobResult, JobStatus, RestartSummary, TaskReport
     from .rows.aggregates import (
         Aggregate,
         collect,
@@ -91,6 +81,7 @@ if TYPE_CHECKING:
     from .rows.expressions import Expr, col, lit, when
     from .rows.keyed import KeyedRows, WindowedRows
     from .rows.stream import Rows
+    from .sample import JobSample, TaskSample, WorkerSample
     from .sqlite import SqliteSink
     from .state import (
         AggregatingState,
@@ -286,16 +277,8 @@ _HOMES: Final = {
         "WindowContext",
     ),
     ".job": (
-        "CheckpointSummary",
         "Job",
-        "JobResult",
-        "JobSample",
-        "JobStatus",
-        "RestartSummary",
         "Savepoint",
-        "TaskReport",
-        "TaskSample",
-        "WorkerSample",
     ),
     ".kafka": (
         "KafkaRecord",
@@ -343,6 +326,18 @@ _HOMES: Final = {
     ".rows.keyed": ("KeyedRows", "WindowedRows"),
     ".rows.stream": ("Rows",),
     ".sqlite": ("SqliteSink",),
+    ".report": (
+        "CheckpointSummary",
+        "JobResult",
+        "JobStatus",
+        "RestartSummary",
+        "TaskReport",
+    ),
+    ".sample": (
+        "JobSample",
+        "TaskSample",
+        "WorkerSample",
+    ),
     ".state": (
         "AggregatingState",
         "AggregatingStateDescriptor",

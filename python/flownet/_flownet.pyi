@@ -1,6 +1,6 @@
 """The Rust side of flownet. Private: use the package.
 
-What users meet of it is documented in `flownet.codec`, `flownet.functions` and `flownet.job`.
+What users meet of it is documented in `flownet.codec`, `flownet.functions`, `flownet.metrics` and `flownet.job`.
 """
 
 from collections.abc import Sequence

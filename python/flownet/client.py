@@ -18,17 +18,10 @@ from typing import Any, Final, TypeVar
 from urllib.parse import parse_qs, quote, urlsplit
 
 from .errors import ConfigError, NoSuchJobError, UiError, UiRightsError, UiTimeoutError, UiUnreachableError
-from .job import (
-    CheckpointSummary,
-    JobSample,
-    JobStatus,
-    RestartSummary,
-    Savepoint,
-    TaskReport,
-    TaskSample,
-    WorkerSample,
-)
+from .job import Savepoint
 from .metrics import UserMetric
+from .report import CheckpointSummary, JobStatus, RestartSummary, TaskReport
+from .sample import JobSample, TaskSample, WorkerSample
 
 _Read = TypeVar("_Read")
 

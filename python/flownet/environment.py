@@ -24,8 +24,9 @@ from .streams.stream import Stream
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from .job import Job, JobResult
+    from .job import Job
     from .repeatable import Source
+    from .report import JobResult
     from .testing.script import Step
     from .ui import Ui, Where
 

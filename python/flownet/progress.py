@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TextIO
 
 from .config import format_size
-from .job import NOTICEABLE_SHARE, JobStatus, TaskReport, aligning
+from .report import NOTICEABLE_SHARE, JobStatus, TaskReport, aligning
 from .terminal import Lines
 from .units import event_time, format_value
 

@@ -9,8 +9,8 @@ import pyte
 import pytest
 
 import flownet as fn
-from flownet.job import JobResult, JobStatus, TaskReport
 from flownet.progress import Progress, status_lines
+from flownet.report import JobResult, JobStatus, TaskReport
 
 
 def status(seconds: float = 2.0) -> JobStatus:

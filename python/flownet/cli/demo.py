@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from ..environment import Environment
 from ..errors import ConfigError
-from ..job import JobResult
 from ..progress import Progress
+from ..report import JobResult
 from ..sources import files_below
 from ..streams.stream import Stream
 from ..units import format_value

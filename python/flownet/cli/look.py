@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..job import JobSample, JobStatus
+from ..report import JobStatus
+from ..sample import JobSample
 
 if TYPE_CHECKING:
     from ..client import Client

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from ..config import parse_assignment
 from ..environment import Environment
 from ..errors import CancelledError, StalledWarning
-from ..job import Job, JobResult, JobStatus
+from ..job import Job
 from ..progress import Progress
+from ..report import JobResult, JobStatus
 from ..ui import Ui, announced, serve_ui
 from ..waiting import Terminated, Watcher
 from .load import load_environment

@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ..config import format_size
-from ..job import JobSample, JobStatus, TaskReport, TaskSample
+from ..report import JobStatus, TaskReport
+from ..sample import JobSample, TaskSample
 from ..units import format_seconds, format_value
 from .look import Look
 

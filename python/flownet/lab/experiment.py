@@ -14,7 +14,8 @@ from contextlib import contextmanager
 
 from ..environment import Environment
 from ..errors import FlownetError, ReceiveLimitError
-from ..job import Job, JobSample
+from ..job import Job
+from ..sample import JobSample
 from .meters import Meters
 from .parts import RECORD_BYTES
 from .trace import Engine, Trace

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from .. import config
 from ..errors import ConfigError, FlownetError, LaunchError
-from ..job import JobStatus
+from ..report import JobStatus
 from . import slots
 from .session import interrupt_raised
 from .stage import Stage

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from flownet.client import Client
-from flownet.job import JobStatus
+from flownet.report import JobStatus
 
 PROGRAM = """
 import json, os, sys, time

@@ -1,0 +1,115 @@
+"""A job at one moment, subtask by subtask and process by process: for whoever draws curves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .metrics import UserMetric
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSample:
+    """One subtask at one moment.
+
+    Counters are since its start, queues as they are, rates and shares since the report before. What is in flight to a
+    subtask is queued by those upstream (``send_bytes``), on its way, or queued by itself (``receive_bytes``).
+    """
+
+    name: str
+    """Names of its operators, ``a -> b``."""
+    task: int
+    """Position of the task among the job's, upstream first; its subtasks share it."""
+    subtask: int
+    """Index among the subtasks, from 0."""
+    worker: int
+    """Number of the worker it runs on; 0 is the process that called ``execute()``."""
+    ended: bool
+    """Whether it has ended."""
+    seconds: float
+    """When its worker reported, in seconds since the job was submitted; 0 if it has not yet."""
+    records_in: int
+    """Records taken from upstream; for a source, records read."""
+    records_out: int
+    """Records handed downstream; for a sink, records written."""
+    records_in_per_second: float
+    """Rate of ``records_in`` since the report before, per second."""
+    records_out_per_second: float
+    """Rate of ``records_out`` since the report before, per second."""
+    bytes_local: int
+    """Bytes read that came from tasks of the same process."""
+    bytes_tcp: int
+    """Bytes read that came over TCP."""
+    bytes_out: int
+    """Bytes handed downstream, counted by finished buffers."""
+    dropped_records: int
+    """Records that arrived and were dropped, where ``flow_control="drop"`` allows it."""
+    dropped_bytes: int
+    """Bytes of these records."""
+    send_buffers: int
+    """Buffers with output that no connection or neighbour has taken yet, those being filled included."""
+    send_bytes: int
+    """Bytes in these."""
+    receive_buffers: int
+    """Buffers that have arrived and were not read yet."""
+    receive_bytes: int
+    """Bytes in these."""
+    pool_used: int
+    """Segments that its pools have given out: queued, being filled, being read, or promised as credit."""
+    pool_size: int
+    """Segments that its pools may hold now."""
+    busy: float
+    """Share of the time spent on records since the report before, 0 to 1."""
+    back_pressured: float
+    """Share of the time waiting for downstream, or for the coordinator under ``"storm"`` and ``"pid"``, 0 to 1."""
+    idle: float
+    """Share of the time waiting for records, or for the source's own ``rate_limit``, 0 to 1."""
+    interpreter: float = 0.0
+    """Share of the time waiting for the interpreter of its process, 0 to 1."""
+    awaiting: float = 0.0
+    """The part of ``idle`` that was spent waiting for calls of `Stream.map_async`, 0 to 1."""
+    aligning: float = 0.0
+    """The part of ``idle`` that a source spent waiting for those that it is aligned with, 0 to 1."""
+    rows_in: int = 0
+    """Rows of the records taken: a numpy array has as many as its first dimension, anything else is one."""
+    rows_out: int = 0
+    """Rows of the records handed downstream or written."""
+    late_records: int = 0
+    """Records that its windows dropped because they came later than allowed."""
+    watermark_ms: int | None = None
+    """How far event time has come, as in `TaskReport`."""
+    watermark_lag_seconds: float | None = None
+    """How far that was behind the wall clock, as in `TaskReport`."""
+    metrics: tuple[UserMetric, ...] = ()
+    """What its functions count, by ``ctx.metrics``."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSample:
+    """One process at one moment."""
+
+    worker: int
+    """Its number; 0 is the process that called ``execute()``."""
+    seconds: float
+    """When it reported, in seconds since the job was submitted."""
+    resident_bytes: int | None
+    """Memory of the process that is in RAM, in bytes; None where the system does not tell."""
+    segments_used: int
+    """Segments of its network memory that pools have taken."""
+    segments: int
+    """Segments of its network memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobSample:
+    """A job at one moment, subtask by subtask and process by process; see `Job.sample`."""
+
+    state: str
+    """As in `JobStatus`."""
+    seconds: float
+    """Time since the job was submitted, in seconds."""
+    tasks: tuple[TaskSample, ...]
+    """All subtasks, upstream first."""
+    workers: tuple[WorkerSample, ...]
+    """The processes that have reported."""
+    stalled: str | None = None
+    """As in `JobStatus`."""
