@@ -25,8 +25,8 @@ use flownet_core::PartitionId;
 use flownet_memory::SegmentPool;
 use flownet_net::{Credentials, NetworkConfig, NetworkEnvironment};
 use flownet_runtime::{
-    Chain, ChainFactory, CheckpointReport, Checkpointing, PreparedTask, TaskError, TaskHandle, snapshot::Written,
-    source::SourceOrder, spec::TaskSpec,
+    Chain, ChainFactory, CheckpointReport, Checkpointing, PreparedTask, TaskError, TaskHandle,
+    inspection::TaskChannels, snapshot::Written, source::SourceOrder, spec::TaskSpec,
 };
 use flownet_store::{CheckpointStore, Lineage, SnapshotName};
 use tokio::{
@@ -255,6 +255,12 @@ impl Agent {
         let running = self.running();
         let tasks = running.tasks.iter().map(|task| (task.spec().task_id, task.inspect())).collect();
         Inspection { tasks, free: running.segments.as_ref().map_or(0, |pool| pool.available() as u64) }
+    }
+
+    /// Looks at the channels of one task, if it is here.
+    pub(crate) fn channels(&self, task: u32) -> Option<TaskChannels> {
+        let running = self.running();
+        running.tasks.iter().find(|one| one.spec().task_id == task).map(TaskHandle::channels)
     }
 
     /// Cancels what runs, waits for its end and gives everything back. Called

@@ -51,8 +51,8 @@ pub use flownet_store::{Listed, OperatorEntry, StoreError};
 pub use self::{
     checkpoint::{Misfit, Restart},
     coordinator::{
-        Coordinator, JobHandle, JobView, PendingSavepoint, Read, Savepoint, checkpoints, read_checkpoint,
-        save_last_checkpoint,
+        ChannelEnd, Coordinator, InputChannel, JobHandle, JobView, OutputChannel, PendingSavepoint, Read, Savepoint,
+        TaskChannels, checkpoints, read_checkpoint, save_last_checkpoint,
     },
     error::{ClusterError, WorkerExit, WorkerIdentity},
     explain::{Explanation, WorkerDemand, explain},

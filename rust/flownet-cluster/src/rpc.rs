@@ -12,8 +12,8 @@ use flownet_core::{
 };
 use flownet_net::Stream;
 use flownet_runtime::{
-    CheckpointOrder, MetricsSnapshot, TaskError, TaskInspection, source::SourceOrder, spec::TaskSpec,
-    user_metrics::UserMetricSnapshot,
+    CheckpointOrder, MetricsSnapshot, TaskError, TaskInspection, inspection::TaskChannels, source::SourceOrder,
+    spec::TaskSpec, user_metrics::UserMetricSnapshot,
 };
 use flownet_store::{PartRef, StoreError, TaskSnapshot};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -48,6 +48,8 @@ pub(crate) trait Worker {
     async fn checkpoint(generation: u64, order: Order);
     /// Says what each of its tasks waits for. Dear: asked only if nothing moves.
     async fn inspect() -> Inspection;
+    /// Looks at the channels of one of its tasks, if it has it. Dear: asked only if somebody looks at the task.
+    async fn channels(task: u32) -> Option<TaskChannels>;
     /// Cancels what runs, gives back everything, answers with the last news.
     async fn stop() -> News;
 }

@@ -17,7 +17,7 @@ use crate::{
     threads::{NetworkThread, SHUTDOWN_LIMIT, control_runtime},
 };
 use flownet_net::{Credentials, CredentialsError};
-use flownet_runtime::{ChainFactory, source::SourceOrder};
+use flownet_runtime::{ChainFactory, inspection::TaskChannels, source::SourceOrder};
 use futures::StreamExt;
 use tarpc::{
     context::Context,
@@ -179,6 +179,10 @@ impl Worker for Server {
 
     async fn inspect(self, _: Context) -> Inspection {
         self.heard().inspect()
+    }
+
+    async fn channels(self, _: Context, task: u32) -> Option<TaskChannels> {
+        self.heard().channels(task)
     }
 
     async fn stop(self, _: Context) -> News {

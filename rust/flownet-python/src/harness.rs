@@ -157,7 +157,7 @@ impl PyHarness {
     /// What functions count, each as a `flownet.UserMetric` takes it.
     fn user_metrics<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         self.look(py, |harness| {
-            let all: Vec<_> = harness.user_metrics().map(|(_, metric)| metric).collect();
+            let all: Vec<_> = harness.user_metrics().collect();
             UserMetric::all(&all, &[], 0.0).iter().map(|metric| to_dict(py, metric)).collect()
         })
     }

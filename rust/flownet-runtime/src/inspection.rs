@@ -1,9 +1,11 @@
 //! What a task waits for, in numbers, for whoever asks why a job does not move.
 //!
-//! Dear compared to [`MetricsSnapshot`](crate::MetricsSnapshot): it looks at every channel. So it is made on suspicion,
-//! and its lists are cut at [`LISTED`]: a task with thousands of channels still fits into a small message.
+//! Dear compared to [`MetricsSnapshot`](crate::MetricsSnapshot): it looks at every channel. So a [`TaskInspection`], of all
+//! tasks, is made on suspicion, and its lists are cut at [`LISTED`]: a task with thousands of channels still fits into a small
+//! message. [`TaskChannels`] are of one task, for people who look at it, and have up to [`MOST_CHANNELS`] each way.
 
 use flownet_core::partition::PartitionHandle;
+use flownet_core::subpartition::QueuedData;
 use flownet_core::{Credit, InputGate};
 use flownet_memory::BufferPool;
 use serde::{Deserialize, Serialize};
@@ -63,6 +65,66 @@ pub struct PoolInspection {
     pub guaranteed: u64,
 }
 
+/// The channels of one task at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskChannels {
+    /// In the order of the task's inputs; at most [`MOST_CHANNELS`].
+    pub inputs: Vec<InputChannel>,
+    /// In the order of the task's outputs and their subpartitions; at most [`MOST_CHANNELS`].
+    pub outputs: Vec<OutputChannel>,
+}
+
+/// A channel into a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputChannel {
+    /// The producer's partition.
+    pub partition: u64,
+    /// The subpartition that it reads.
+    pub subpartition: u32,
+    /// Elements that the task could take now.
+    pub readable: u64,
+    /// Buffers that the producer may still send; none where it needs no leave.
+    pub credit: Option<u32>,
+}
+
+/// A channel out of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputChannel {
+    /// The partition.
+    pub partition: u64,
+    /// The subpartition.
+    pub subpartition: u32,
+    /// Buffers that wait for their reader, the one being filled included.
+    pub buffers: u64,
+    /// Bytes in these.
+    pub bytes: u64,
+}
+
+impl InputChannel {
+    pub(crate) fn all(spec: &TaskSpec, gate: &InputGate) -> Vec<Self> {
+        let names = spec.inputs.iter().flat_map(|input| &input.channels);
+        let channels = names.zip(gate.inspect()).map(|(name, channel)| Self {
+            partition: name.partition,
+            subpartition: name.subpartition,
+            readable: channel.readable as u64,
+            credit: channel.credit.filter(|credit| !credit.is_unlimited()).map(Credit::get),
+        });
+        channels.take(MOST_CHANNELS).collect()
+    }
+}
+
+impl OutputChannel {
+    pub(crate) fn all(partitions: &[PartitionHandle]) -> Vec<Self> {
+        let channels = partitions.iter().flat_map(|partition| {
+            (0..).zip(partition.subpartitions()).map(|(subpartition, cell)| {
+                let QueuedData { buffers, bytes } = cell.queued();
+                Self { partition: partition.id().get(), subpartition, buffers, bytes }
+            })
+        });
+        channels.take(MOST_CHANNELS).collect()
+    }
+}
+
 impl From<&BufferPool> for PoolInspection {
     fn from(pool: &BufferPool) -> Self {
         Self {
@@ -105,3 +167,6 @@ impl InputInspection {
 
 /// Entries of a list in an inspection.
 pub const LISTED: usize = 16;
+
+/// Channels of a task, each way, that people are shown.
+pub const MOST_CHANNELS: usize = 10_000;

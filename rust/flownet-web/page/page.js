@@ -17,14 +17,14 @@ const TRY_AGAIN_MS = 2000;
 const at = (id) => document.getElementById(id);
 
 /** What is looked at, and what was told of it. */
-const view = { job: null, task: null, told: null, events: null, lostSince: null, actions: false };
+const view = { job: null, task: null, subtask: null, isLooking: false, told: null, events: null, lostSince: null, actions: false };
 
 const graph = new Graph(at("graph"), (task) => go(view.job, task));
 const lines = new Lines(at("lines"));
 
 const number = (title, text) => ({ title, text, number: true });
-const subtasks = new Table("Subtasks", [
-  number("subtask", (one) => count(one.subtask)),
+const subtasks = new Table("Subtasks, which open into their channels", [
+  { title: "subtask", number: true, cell: subtaskCell },
   number("worker", (one) => count(one.worker)),
   { title: "time", cell: barCell },
   { title: "back-pressure", text: (one) => `${pressure(one.back_pressured).toUpperCase()} ${percent(one.back_pressured)}` },
@@ -48,6 +48,17 @@ const usersMetrics = new Table("Metrics of its functions", [
   { title: "kind", text: (one) => one.kind },
   number("value", (one) => userValue(one)),
 ]);
+const otherEnd = [
+  { title: "task", text: (one) => view.told?.tasks[one.task]?.name ?? "" },
+  number("subtask", (one) => count(one.subtask)),
+  number("worker", (one) => count(one.worker)),
+];
+const channelsIn = new Table("Channels in, by who writes", [
+  ...otherEnd,
+  number("arrived, not taken", (one) => nothing(one.queued)),
+  number("credit", (one) => (one.credit === null ? "needs none" : one.credit === 0 ? "none" : buffersText(one.credit))),
+]);
+const channelsOut = new Table("Channels out, by who reads", [...otherEnd, number("to be sent", (one) => queue(one.buffers, one.bytes))]);
 const workers = new Table("Processes", [
   number("worker", (one) => (one.worker === 0 ? "0, which submitted the job" : count(one.worker))),
   number("memory in RAM", (one) => (one.resident_bytes === null ? "" : bytes(one.resident_bytes))),
@@ -73,12 +84,15 @@ const settings = new Table("Settings", [
 ]);
 at("subtasks").append(subtasks.place);
 at("users-metrics").append(usersMetrics.place);
+at("channels-in").append(channelsIn.place);
+at("channels-out").append(channelsOut.place);
 at("workers").append(workers.place);
 at("checkpoints").append(checkpoints.place);
 at("restarts").append(restarts.place);
 at("settings").append(settings.place);
 
 const queue = (buffers, size) => (buffers ? `${count(buffers)} (${bytes(size)})` : "");
+const buffersText = (number) => `${count(number)} ${number === 1 ? "buffer" : "buffers"}`;
 const nothing = (number) => (number ? count(number) : "");
 
 function userValue(metric) {
@@ -91,18 +105,37 @@ function userValue(metric) {
 /* What is looked at. */
 
 function go(job, task) {
-  location.hash = task === null ? `#/jobs/${job}` : `#/jobs/${job}/tasks/${task}`;
+  location.hash = addressOf(job, task, null);
+}
+
+function addressOf(job, task, subtask) {
+  const parts = [`#/jobs/${job}`];
+  if (task !== null) parts.push(`tasks/${task}`);
+  if (subtask !== null) parts.push(`subtasks/${subtask}`);
+  return parts.join("/");
+}
+
+/** The number of a subtask, which opens into its channels and closes again. */
+function subtaskCell(td, one) {
+  const link = td.firstChild ?? td.appendChild(element("a"));
+  const isOpen = view.subtask === one.subtask;
+  say(link, count(one.subtask));
+  link.setAttribute("aria-expanded", isOpen);
+  link.setAttribute("aria-label", `channels of subtask ${one.subtask}`);
+  link.href = addressOf(view.job, view.task, isOpen ? null : one.subtask);
 }
 
 function look() {
   // Ids are numbers: anything else in the address is no job, and the newest one is shown.
-  const found = /^#\/jobs\/(\d+)(?:\/tasks\/(\d+))?$/.exec(location.hash);
-  const [job, task] = found ? [found[1], found[2] === undefined ? null : Number(found[2])] : [null, null];
+  const found = /^#\/jobs\/(\d+)(?:\/tasks\/(\d+)(?:\/subtasks\/(\d+))?)?$/.exec(location.hash);
+  const whole = (text) => (text === undefined ? null : Number(text));
+  const [job, task, subtask] = found ? [found[1], whole(found[2]), whole(found[3])] : [null, null, null];
   const isOther = job !== view.job;
-  Object.assign(view, { job, task });
+  Object.assign(view, { job, task, subtask });
   if (isOther) follow();
   else if (view.told) draw();
   refreshSubtasks();
+  refreshChannels();
   refreshHistory();
   if (task !== null) at("task").scrollIntoView({ block: "nearest" });
 }
@@ -129,6 +162,7 @@ function listen(job) {
     events.close();
     refreshHistory();
     refreshSubtasks();
+    refreshChannels();
   });
   events.onerror = async () => {
     events.close();
@@ -286,6 +320,25 @@ async function refreshSubtasks() {
   usersMetrics.update(metrics);
 }
 
+async function refreshChannels() {
+  const { job, task, subtask } = view;
+  const isShown = subtask !== null;
+  show(at("channels-facts"), isShown);
+  if (!isShown) {
+    for (const table of [channelsIn, channelsOut]) show(table.place, false);
+    return;
+  }
+  view.isLooking = true;
+  const answer = await ask(`/jobs/${encodeURIComponent(job)}/channels/${task}/${subtask}`);
+  view.isLooking = false;
+  if (!answer || view.job !== job || view.task !== task || view.subtask !== subtask) return;
+  say(at("channels-facts"), answer.error ?? `Channels of subtask ${count(subtask)}, as its worker sees them now`);
+  for (const [table, channels] of [[channelsIn, answer.inputs ?? []], [channelsOut, answer.outputs ?? []]]) {
+    show(table.place, channels.length > 0);
+    table.update(channels);
+  }
+}
+
 async function refreshHistory() {
   const { job } = view;
   if (job === null) return;
@@ -348,6 +401,7 @@ document.addEventListener("visibilitychange", () => !document.hidden && refreshJ
 every(JOBS_EVERY_MS, refreshJobs);
 every(HISTORY_EVERY_MS, refreshHistory, runs);
 every(SUBTASKS_EVERY_MS, refreshSubtasks, runs);
+every(SUBTASKS_EVERY_MS, refreshChannels, () => runs() && view.subtask !== null && !view.isLooking);
 ask("").then((about) => {
   view.actions = Boolean(about?.actions);
 });

@@ -12,7 +12,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use flownet_cluster::{ClusterError, JobSample, Savepoint};
+use flownet_cluster::{ClusterError, JobSample, Savepoint, TaskChannels};
 use futures::stream::{self, Stream};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -39,6 +39,7 @@ pub(crate) fn routes(app: Arc<App>) -> Router {
     let job = Router::new()
         .route("/", get(job))
         .route("/subtasks", get(subtasks))
+        .route("/channels/{task}/{subtask}", get(channels))
         .route("/history", get(history))
         .route("/events", get(events))
         .route("/plan", get(plan))
@@ -108,6 +109,33 @@ async fn job(State(app): Shared, Path(id): Path<String>) -> Answer<Json<JobDocum
 
 async fn subtasks(State(app): Shared, Path(id): Path<String>) -> Answer<Json<JobSample>> {
     Ok(Json(find(&app, &id)?.view.sample()))
+}
+
+/// One look at a time: each asks a worker to go over all channels of a task.
+async fn channels(
+    State(app): Shared,
+    Path((id, task, subtask)): Path<(String, String, String)>,
+) -> Answer<Json<TaskChannels>> {
+    let job = find(&app, &id)?;
+    let (Ok(task), Ok(subtask)) = (task.parse(), subtask.parse()) else {
+        let why = format!("{task:?} and {subtask:?} are to be the numbers of a task and a subtask, from 0");
+        return Err(Refusal::new(StatusCode::NOT_FOUND, why));
+    };
+    let look = async {
+        let _turn = job.look.lock().await;
+        job.view.channels(task, subtask).await
+    };
+    match tokio::time::timeout(LONGEST_LOOK, look).await {
+        Ok(Some(channels)) => Ok(Json(channels)),
+        Ok(None) => {
+            let why = format!("subtask {subtask} of task {task} does not run now, so it has no channels");
+            Err(Refusal::new(StatusCode::CONFLICT, why))
+        }
+        Err(_) => {
+            let why = format!("the worker of subtask {subtask} of task {task} did not answer within {LONGEST_LOOK:?}");
+            Err(Refusal::new(StatusCode::GATEWAY_TIMEOUT, why))
+        }
+    }
 }
 
 async fn history(State(app): Shared, Path(id): Path<String>) -> Answer<Json<HistoryDocument>> {
@@ -222,4 +250,5 @@ const HEADERS: [(HeaderName, &str); 5] = [
 ];
 const MOST_BODY_BYTES: usize = 16 * 1024;
 const BETWEEN_EVENTS: Duration = Duration::from_millis(500);
+const LONGEST_LOOK: Duration = Duration::from_secs(10);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);

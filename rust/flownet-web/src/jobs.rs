@@ -28,6 +28,8 @@ pub(crate) struct ShownJob {
     /// When it was submitted, since the epoch.
     pub(crate) began_ms: u64,
     pub(crate) view: JobView,
+    /// Whose turn it is to look at channels.
+    pub(crate) look: tokio::sync::Mutex<()>,
     history: Mutex<History>,
 }
 
@@ -43,7 +45,13 @@ impl Jobs {
         shown.jobs.retain(|job| !ended[..too_many].contains(&job.id));
         shown.number += 1;
         let id = shown.number.to_string();
-        shown.jobs.push(Arc::new(ShownJob { id: id.clone(), began_ms, view, history: Mutex::default() }));
+        shown.jobs.push(Arc::new(ShownJob {
+            id: id.clone(),
+            began_ms,
+            view,
+            look: tokio::sync::Mutex::default(),
+            history: Mutex::default(),
+        }));
         id
     }
 

@@ -27,14 +27,16 @@ def test_the_blocks_of_the_guide_run(python: Callable[..., subprocess.CompletedP
 
 def test_every_route_of_the_guide_answers() -> None:
     routes = re.findall(r"^\| `(GET|POST) (/api/v1[^`]*)`", (DOCS / "ui.md").read_text(), re.MULTILINE)
-    assert len(routes) == 10
+    assert len(routes) == 11
     env = fn.Environment()
     env.from_collection([1]).collect()
     with fn.serve_ui(0, actions=True) as ui, env.execute_async(ui=ui) as job:
         job.wait()
         for method, path in routes:
             headers = {"Content-Type": "application/json"}
-            status, _, _ = Client(ui).ask(path.replace("ID", "1"), method=method, body="{}", headers=headers)
+            status, _, _ = Client(ui).ask(
+                path.replace("ID", "1").replace("TASK/SUBTASK", "0/0"), method=method, body="{}", headers=headers
+            )
             # A savepoint of a job that has ended, and without a folder: the route is there.
             assert status in {200, 202, 409, 422}, (method, path)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import shutil
 import time
 import urllib.request
@@ -152,6 +153,31 @@ def test_a_task_shows_what_its_functions_count(page: Page, ui: fn.Ui) -> None:
         assert {row[4] for row in own} == values
     page.goto(f"{ui.url}#/jobs/1/tasks/0")
     until(page, lambda: not page.locator("#users-metrics").is_visible())
+
+
+def test_a_subtask_opens_into_its_channels(page: Page, ui: fn.Ui) -> None:
+    env = fn.Environment(parallelism=2, status_interval="50ms")
+    numbers = env.from_iterable(lambda subtask, subtasks: itertools.count()).rebalance()
+    numbers.map(lambda number: time.sleep(0.01)).name("slow").filter(lambda _: False).collect()
+    with env.execute_async(workers=2, ui=ui) as job:
+        until(page, lambda: job.status().state == "running")
+        page.goto(f"{job.ui_url}/tasks/1")
+        page.get_by_role("link", name="channels of subtask 1").click()
+        rows = page.locator("#channels-in tbody tr:not(.space)")
+        until(page, lambda: rows.count() == 2)
+        assert page.url.endswith("#/jobs/1/tasks/1/subtasks/1")
+        cells = [row.locator("td").all_text_contents() for row in rows.all()]
+        assert [cell[:2] for cell in cells] == [["from_iterable", "0"], ["from_iterable", "1"]]
+        until(page, lambda: rows.filter(has_text=re.compile("none$")).count() >= 1)
+        assert page.locator("#channels-out tbody tr:not(.space)").count() == 1
+        page.get_by_role("link", name="channels of subtask 1").click()
+        until(page, lambda: not page.locator("#channels-in .table").is_visible())
+        page.goto(f"{job.ui_url}/tasks/0/subtasks/0")
+        until(page, lambda: page.locator("#channels-out tbody tr:not(.space)").count() == 2)
+        assert not page.locator("#channels-in .table").is_visible()
+        job.stop()
+        job.wait()
+        until(page, lambda: "does not run now" in (page.locator("#channels-facts").text_content() or ""))
 
 
 def test_it_says_why_a_job_failed(page: Page, ui: fn.Ui) -> None:

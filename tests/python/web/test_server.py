@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import http.client
 import itertools
 import json
@@ -138,6 +139,72 @@ def test_events_tell_of_a_job_until_it_has_ended(ui: fn.Ui, client: Client) -> N
     assert told[-1]["state"] == "ended"
     assert told[-1]["records"] == 300
     assert sorted(one["records"] for one in told) == [one["records"] for one in told]
+
+
+def test_the_channels_of_a_subtask_say_who_is_at_their_other_end_and_who_is_blocked(
+    ui: fn.Ui, client: Client, workers: int
+) -> None:
+    env = fn.Environment(parallelism=2, status_interval="50ms", segment_size="1KiB")
+    numbers = env.from_iterable(lambda subtask, subtasks: itertools.count()).rebalance()
+    numbers.map(lambda number: time.sleep(0.01)).name("slow").filter(lambda _: False).collect()
+    with env.execute_async(workers, ui=ui) as job:
+        until(lambda: job.status().tasks[0].back_pressured > 0.9)
+        places = {(one.task, one.subtask): one.worker for one in job.sample().tasks}
+
+        def look(task: int, subtask: int) -> Any:
+            return client.get(f"/api/v1/jobs/1/channels/{task}/{subtask}")
+
+        def waits(subtask: int) -> bool:
+            return any(one["buffers"] for one in look(0, subtask)["outputs"])
+
+        ends = [{"task": 1, "subtask": subtask, "worker": places[1, subtask]} for subtask in range(2)]
+        writers = [{"task": 0, "subtask": subtask, "worker": places[0, subtask]} for subtask in range(2)]
+        for subtask in range(2):
+            source = look(0, subtask)
+            assert source["inputs"] == []
+            assert [{name: one[name] for name in ends[0]} for one in source["outputs"]] == ends
+            assert all(0 <= one["bytes"] <= one["buffers"] * 1024 for one in source["outputs"])
+            until(functools.partial(waits, subtask))
+            slow = look(1, subtask)
+            assert [{name: one[name] for name in writers[0]} for one in slow["inputs"]] == writers
+            for one in slow["inputs"]:
+                is_local = one["worker"] == places[1, subtask]
+                assert (one["credit"] is None) == is_local
+            assert len(slow["outputs"]) == 1
+        if workers:
+            until(lambda: any(one["credit"] == 0 and one["queued"] for one in look(1, 0)["inputs"]))
+        for nobody in ("1/2", "9/0", "0/4294967295"):
+            assert client.ask(f"/api/v1/jobs/1/channels/{nobody}")[0] == 409
+        for nothing in ("0/x", "-1/0", "0/4294967296"):
+            status, _, text = client.ask(f"/api/v1/jobs/1/channels/{nothing}")
+            assert (status, "are to be the numbers" in json.loads(text)["error"]) == (404, True)
+        job.cancel()
+        with pytest.raises(errors.CancelledError):
+            job.wait()
+        status, _, text = client.ask("/api/v1/jobs/1/channels/0/0")
+        assert status == 409
+        assert "does not run now" in json.loads(text)["error"]
+
+
+def test_many_may_look_at_channels_while_a_job_runs_and_ends(ui: fn.Ui, client: Client, workers: int) -> None:
+    with endless().execute_async(workers, ui=ui) as job:
+        until(lambda: job.status().records > 100)
+        seen: list[int] = []
+
+        def look() -> None:
+            for _ in range(20):
+                seen.append(client.ask("/api/v1/jobs/1/channels/1/0")[0])
+
+        looking = [threading.Thread(target=look) for _ in range(8)]
+        for thread in looking:
+            thread.start()
+        until(lambda: len(seen) > 40)
+        job.stop()
+        job.wait()
+        for thread in looking:
+            thread.join()
+    assert 200 in seen
+    assert set(seen) <= {200, 409}
 
 
 def test_what_was_is_told_second_by_second(ui: fn.Ui, client: Client) -> None:

@@ -23,8 +23,8 @@ use tokio::{
 };
 
 use super::{
-    admission::admit_workers, board::Board, checkpoints::Checkpoints, found::FoundSplits, link::WorkerLink,
-    savepoints::SavepointRequest,
+    admission::admit_workers, board::Board, channels::Told, checkpoints::Checkpoints, found::FoundSplits,
+    link::WorkerLink, savepoints::SavepointRequest,
 };
 use crate::{
     agent::Agent,
@@ -57,6 +57,8 @@ pub(super) enum Event {
     Stop { drain: bool, savepoint: Option<String> },
     /// There is more to read for a source.
     Splits { found: FoundSplits },
+    /// Somebody looks at the channels of a subtask.
+    Channels { vertex: u32, subtask: u32, told: Told },
     /// The user wants a copy of a checkpoint.
     Savepoint { request: SavepointRequest },
     /// A worker has proved itself and said who it is.
@@ -230,6 +232,7 @@ impl Driver {
                 self.feed(Input::Stop { drain });
             }
             Event::Splits { found } => self.deal(found),
+            Event::Channels { vertex, subtask, told } => self.look_at_channels((vertex, subtask), told),
             Event::Savepoint { request } => self.take_savepoint_request(request),
             Event::Introduced { introduction, client } => self.introduced(introduction, client),
             Event::Deployed { worker, address } => {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
-use flownet_runtime::source::SourceOrder;
+use flownet_runtime::{inspection::TaskChannels, source::SourceOrder};
 use tarpc::client::RpcError;
 
 use crate::{
@@ -97,6 +97,13 @@ impl WorkerLink {
         match self {
             Self::Local(agent) => Ok(agent.inspect()),
             Self::Remote(client) => client.inspect(within(NEVER)).await,
+        }
+    }
+
+    pub(super) async fn channels(&self, task: u32) -> Result<Option<TaskChannels>, RpcError> {
+        match self {
+            Self::Local(agent) => Ok(agent.channels(task)),
+            Self::Remote(client) => client.channels(within(NEVER), task).await,
         }
     }
 

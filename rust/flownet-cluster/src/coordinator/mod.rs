@@ -16,6 +16,7 @@ mod admission;
 mod alignment;
 mod attempts;
 mod board;
+mod channels;
 mod checkpoints;
 mod driver;
 mod enumerator;
@@ -36,6 +37,7 @@ use flownet_runtime::StatePart;
 use flownet_store::{CheckpointStore, Listed, Manifest, StoreError};
 use tokio::sync::mpsc;
 
+pub use self::channels::{ChannelEnd, InputChannel, OutputChannel, TaskChannels};
 pub use self::savepoints::{PendingSavepoint, Savepoint, save_last_checkpoint};
 pub use self::view::JobView;
 use self::{

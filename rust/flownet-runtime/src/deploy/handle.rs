@@ -8,7 +8,7 @@ use flownet_memory::BufferPool;
 
 use super::Registered;
 use crate::error::TaskError;
-use crate::inspection::{InputInspection, OutputInspection, TaskInspection};
+use crate::inspection::{InputChannel, InputInspection, OutputChannel, OutputInspection, TaskChannels, TaskInspection};
 use crate::mailbox::{Mail, Mailbox};
 use crate::metrics::{MetricsSnapshot, QueueSnapshot, TaskMetrics};
 use crate::snapshot::CheckpointOrder;
@@ -113,6 +113,12 @@ impl TaskHandle {
             outputs: partitions.zip(pools).map(|(one, pool)| OutputInspection::of(one, pool.as_deref())).collect(),
             input: input.unwrap_or_default(),
         }
+    }
+
+    /// Looks at each of its channels, for people.
+    pub fn channels(&self) -> TaskChannels {
+        let inputs = self.watched.gate.as_ref().map(|gate| InputChannel::all(&self.spec, gate));
+        TaskChannels { inputs: inputs.unwrap_or_default(), outputs: OutputChannel::all(&self.registered.partitions) }
     }
 
     /// Tells a source how fast it may go; other tasks do not mind.

@@ -135,11 +135,8 @@ impl<C: Chain> Harness<C> {
     }
 
     /// What their functions count, in the same order.
-    pub fn user_metrics(&self) -> impl Iterator<Item = (&TaskSpec, UserMetricSnapshot)> {
-        self.seats.iter().flat_map(|seat| {
-            let all = seat.task.cx.metrics.users().snapshot();
-            all.into_iter().map(|metric| (&seat.spec, metric))
-        })
+    pub fn user_metrics(&self) -> impl Iterator<Item = UserMetricSnapshot> {
+        self.seats.iter().flat_map(|seat| seat.task.cx.metrics.users().snapshot())
     }
 
     /// Closes what is open; tells of the first that failed.

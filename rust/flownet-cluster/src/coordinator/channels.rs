@@ -1,0 +1,172 @@
+//! The channels of one task, for people who look at it: asked of its worker then, and not kept.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use flownet_runtime::inspection;
+use serde::Serialize;
+use tokio::sync::oneshot;
+
+use super::{
+    driver::{Driver, Event},
+    view::JobView,
+};
+use crate::plan::{PlacedTask, Plan};
+
+/// The channels of one task at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct TaskChannels {
+    /// From whom it reads, in the order of its inputs.
+    pub inputs: Vec<InputChannel>,
+    /// For whom it writes, in the order of its outputs.
+    pub outputs: Vec<OutputChannel>,
+}
+
+/// A channel into a task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct InputChannel {
+    /// Who writes to it.
+    #[serde(flatten)]
+    pub from: ChannelEnd,
+    /// Buffers and events that have arrived and were not taken.
+    pub queued: u64,
+    /// Buffers that may still be sent; none where no leave is needed, as within a process.
+    pub credit: Option<u32>,
+}
+
+/// A channel out of a task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct OutputChannel {
+    /// Who reads it.
+    #[serde(flatten)]
+    pub to: ChannelEnd,
+    /// Buffers that wait for it, the one being filled included.
+    pub buffers: u64,
+    /// Bytes in these.
+    pub bytes: u64,
+}
+
+/// The subtask at the other end of a channel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ChannelEnd {
+    /// Position of its vertex, upstream first.
+    pub task: u32,
+    /// Index among the subtasks of the vertex.
+    pub subtask: u32,
+    /// Worker it runs on; 0 is the submitting process.
+    pub worker: u32,
+}
+
+/// Somebody who waits for them.
+pub(super) type Told = oneshot::Sender<TaskChannels>;
+
+impl JobView {
+    /// Looks at the channels of a subtask, by position of its vertex and index among the subtasks. `None` if there is no such
+    /// one, if it does not run now, or when its worker is lost. A worker that hangs does not answer: do not wait for ever.
+    pub async fn channels(&self, vertex: u32, subtask: u32) -> Option<TaskChannels> {
+        let (told, channels) = oneshot::channel();
+        self.events.send(Event::Channels { vertex, subtask, told }).ok()?;
+        channels.await.ok()
+    }
+}
+
+impl Driver {
+    /// Asks the worker of a subtask, if it runs; whoever waits is told, or sees that nobody will.
+    pub(super) fn look_at_channels(&mut self, (vertex, subtask): (u32, u32), told: Told) {
+        let mut tasks = self.job.plan.tasks.iter();
+        let found = tasks.find(|task| (task.spec.vertex, task.spec.subtask) == (vertex, subtask));
+        let Some(found) = found.filter(|task| self.seats.contains_key(&task.worker)) else { return };
+        let (worker, task, job) = (found.worker, found.spec.task_id, Arc::clone(&self.job));
+        self.call(worker, async move |link| {
+            if let Some(channels) = link.channels(task).await? {
+                // Whoever asked may have gone.
+                let _ = told.send(TaskChannels::of(channels, &job.plan));
+            }
+            Ok(Event::Done)
+        });
+    }
+}
+
+impl TaskChannels {
+    fn of(seen: inspection::TaskChannels, plan: &Plan) -> Self {
+        let writers = writers(plan, &seen.inputs.iter().map(|channel| channel.partition).collect());
+        let readers = readers(plan, &seen.outputs.iter().map(|channel| channel.partition).collect());
+        let inputs = seen.inputs.into_iter().map(|channel| InputChannel {
+            from: writers.get(&channel.partition).copied().unwrap_or_default(),
+            queued: channel.readable,
+            credit: channel.credit,
+        });
+        let outputs = seen.outputs.into_iter().map(|channel| OutputChannel {
+            to: readers.get(&(channel.partition, channel.subpartition)).copied().unwrap_or_default(),
+            buffers: channel.buffers,
+            bytes: channel.bytes,
+        });
+        Self { inputs: inputs.collect(), outputs: outputs.collect() }
+    }
+}
+
+impl From<&PlacedTask> for ChannelEnd {
+    fn from(task: &PlacedTask) -> Self {
+        Self { task: task.spec.vertex, subtask: task.spec.subtask, worker: task.worker }
+    }
+}
+
+/// Who writes each of these partitions.
+fn writers(plan: &Plan, partitions: &HashSet<u64>) -> HashMap<u64, ChannelEnd> {
+    let outputs =
+        plan.tasks.iter().flat_map(|task| task.spec.outputs.iter().map(move |output| (output.partition, task)));
+    outputs
+        .filter(|(partition, _)| partitions.contains(partition))
+        .map(|(partition, task)| (partition, task.into()))
+        .collect()
+}
+
+/// Who reads each subpartition of these partitions.
+fn readers(plan: &Plan, partitions: &HashSet<u64>) -> HashMap<(u64, u32), ChannelEnd> {
+    let inputs = plan.tasks.iter().flat_map(|task| task.spec.inputs.iter().map(move |input| (input, task)));
+    let channels = inputs.flat_map(|(input, task)| input.channels.iter().map(move |channel| (channel, task)));
+    let of_these = channels.filter(|(channel, _)| partitions.contains(&channel.partition));
+    of_these.map(|(channel, task)| ((channel.partition, channel.subpartition), task.into())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use flownet_runtime::inspection::TaskChannels as Seen;
+    use flownet_runtime::spec::Partitioner;
+
+    use super::*;
+    use crate::{plan::tests::Flow, settings::JobSettings};
+
+    #[test]
+    fn each_channel_is_of_who_writes_and_who_reads_it() {
+        let flow = Flow::default()
+            .operator("read", 2)
+            .operator("count", 3)
+            .operator("write", 2)
+            .edge("read", "count", Partitioner::KeyGroup)
+            .edge("count", "write", Partitioner::Rebalance);
+        let settings = JobSettings { workers: 2, ..JobSettings::default() };
+        let plan = Plan::new(&flow.0, &settings).expect("a sound dataflow");
+        let mut channels = 0;
+        for task in &plan.tasks {
+            let read = task.spec.inputs.iter().flat_map(|input| &input.channels);
+            for channel in read {
+                let (partition, subpartition) = (channel.partition, channel.subpartition);
+                let input = inspection::InputChannel { partition, subpartition, readable: 1, credit: Some(2) };
+                let output = inspection::OutputChannel { partition, subpartition, buffers: 3, bytes: 4 };
+                let seen = Seen { inputs: vec![input], outputs: vec![output] };
+                let TaskChannels { inputs, outputs } = TaskChannels::of(seen, &plan);
+                let writer =
+                    plan.tasks.iter().find(|writer| writer.spec.outputs.iter().any(|one| one.partition == partition));
+                let from = ChannelEnd::from(writer.expect("somebody writes it"));
+                assert_eq!(inputs, [InputChannel { from, queued: 1, credit: Some(2) }]);
+                assert_eq!(from.worker, channel.producer_worker);
+                assert_eq!(outputs, [OutputChannel { to: task.into(), buffers: 3, bytes: 4 }]);
+                channels += 1;
+            }
+        }
+        assert_eq!(channels, 2 * 3 + 3 * 2);
+    }
+}
