@@ -135,12 +135,23 @@ class Broker:
         """Make a topic."""
         admin = self._admin()  # which has to live until it has its answer
         admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result(PATIENCE_SECONDS)
+        self._until_told(admin, topic, partitions)
         return topic
 
     def grow(self, topic: str, partitions: int) -> None:
         """Give a topic more partitions."""
         admin = self._admin()
         admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(PATIENCE_SECONDS)
+        self._until_told(admin, topic, partitions)
+
+    def _until_told(self, admin: AdminClient, topic: str, partitions: int) -> None:
+        """Wait until the broker tells of all partitions: its controller answers before the broker itself knows."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while (found := admin.list_topics(topic, PATIENCE_SECONDS).topics[topic]).error or len(
+            found.partitions
+        ) < partitions:
+            assert time.monotonic() < deadline, found.error or f"{topic!r} has {len(found.partitions)} partitions"
+            time.sleep(0.01)
 
     def truncate(self, topic: str, partition: int, offset: int) -> None:
         """Delete what is before an offset."""
