@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     )
     from .job import Job, Savepoint
     from .kafka import KafkaRecord, KafkaSink, KafkaSource
+    from .log import LogEntry
     from .metrics import Counter, Gauge, Histogram, Meter, Metrics, UserMetric
     from .postgres import PostgresSink
     from .record_functions import (
@@ -173,6 +174,7 @@ __all__ = [
     "KeyedStream",
     "ListState",
     "ListStateDescriptor",
+    "LogEntry",
     "MapFunction",
     "MapState",
     "MapStateDescriptor",
@@ -302,6 +304,7 @@ _HOMES: Final = {
         "MapFunction",
         "ReduceFunction",
     ),
+    ".log": ("LogEntry",),
     ".repeatable": (
         "Source",
         "SplitReader",

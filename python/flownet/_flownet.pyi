@@ -15,6 +15,7 @@ __all__ = [
     "Crew",
     "Harness",
     "JobHandle",
+    "JobLog",
     "Member",
     "ProcessContext",
     "RowBatch",
@@ -52,6 +53,8 @@ __all__ = [
     "rows_time",
     "run_worker",
     "save_last_checkpoint",
+    "say_line",
+    "say_record",
     "settings",
     "submit",
     "subtask_of",
@@ -189,8 +192,17 @@ class JobHandle:
     def stop(self, drain: bool, savepoint: str | None) -> None: ...
     def savepoint(self, url: str, timeout_ms: int) -> dict[str, Any] | None: ...
     def add_splits(self, operator: int, restarted: int, splits: bytes) -> None: ...
+    def log(self) -> JobLog: ...
     def cancel(self) -> None: ...
     def close(self) -> None: ...
+
+@final
+class JobLog:
+    def entries(self, after: int, most: int, level: str | None) -> list[dict[str, Any]]: ...
+    def unprinted(self, timeout_ms: int) -> list[dict[str, Any]] | None: ...
+
+def say_line(text: str, is_error: bool) -> bool: ...
+def say_record(text: str, level: int, logger: str) -> bool: ...
 
 @final
 class Answers:

@@ -19,6 +19,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 from .errors import ConfigError, NoSuchJobError, UiError, UiRightsError, UiTimeoutError, UiUnreachableError
 from .job import Savepoint
+from .log import LogEntry
 from .metrics import UserMetric
 from .report import CheckpointSummary, JobStatus, RestartSummary, TaskReport
 from .sample import JobSample, TaskSample, WorkerSample
@@ -127,6 +128,16 @@ class Client:
             "workers": tuple(self._read(WorkerSample, one) for one in self._listed(answer, "workers")),
         }
         return self._read(JobSample, answer, parts)
+
+    def log(self, job: str, *, after: int = 0, level: str | None = None) -> tuple[tuple[LogEntry, ...], int]:
+        """Say what was said in a job after an entry, the oldest first, and after which to ask for more."""
+        query = f"log?after={after}" + ("" if level is None else f"&level={level}")
+        answer = self._ask("GET", _path(job, query), job=job)
+        entries = tuple(self._read(LogEntry, one) for one in self._listed(answer, "entries"))
+        last = answer.get("last")
+        if not _fits(last, int):
+            raise self._stranger(f"'last' of a log is {last!r:.40}")
+        return entries, max(after, int(last or 0))
 
     def cancel(self, job: str) -> None:
         """Ask a job to end as it is, as `Job.cancel` does."""
@@ -283,7 +294,7 @@ def _path(job: str, *more: str) -> str:
 
 
 def _fits(value: object, kind: Any) -> bool:
-    if isinstance(kind, types.UnionType):
+    if typing.get_origin(kind) in (types.UnionType, typing.Union):
         return any(_fits(value, one) for one in kind.__args__)
     if typing.get_origin(kind) is typing.Literal:
         return value in kind.__args__

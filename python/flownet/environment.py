@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast, overload
 
-from . import _flownet, config, serialise, sources
+from . import _flownet, config, serialise, sources, speaking
 from .config import UNSET, Unset
 from .dataflow import Dataflow, Node, Origin
 from .errors import ConfigError, LaunchError, MistakeWarning, PlanError, warn_user
@@ -748,6 +748,7 @@ class Environment(RowSources):
         plan = dataflow.build(parallelism, ship, settings["workers"])
         submit = functools.partial(_flownet.submit, plan.operators, plan.edges, settings, plan.objects)
         init = b"" if here else serialise.pack_init()
+        speaking.overhear()
         discovery = dataflow.discovery()
         if on is None:
             job = Job(submit([] if here else _worker_command(), init, None), resumes=resumes, discovery=discovery)

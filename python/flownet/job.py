@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .errors import CancelledError, FlownetError, StalledWarning
+from .log import Level, LogEntry, Printer, Said
 from .report import JobResult, JobStatus, fields, told_metrics
 from .sample import JobSample, TaskSample, WorkerSample
 from .waiting import Terminated, Watcher, name_of, sigterm_raised
@@ -59,6 +60,9 @@ class JobHandle(Protocol):
 
     def add_splits(self, operator: int, restarted: int, splits: bytes) -> None:
         """Tell a source that there is more to read, if the attempt behind so many restarts still runs."""
+
+    def log(self) -> Said:
+        """Give what was said in it."""
 
     def cancel(self) -> None:
         """Ask the job to end."""
@@ -114,6 +118,11 @@ class Job:
         self._stalls_told = 0
         self._signals: list[KeyboardInterrupt | Terminated] = []
         self._is_stopping = False
+        status = handle.status()
+        self._said = handle.log()
+        tasks = [(task["name"], task["parallelism"]) for task in status["tasks"]]
+        # It keeps nothing of the job alive.
+        self._printer = Printer(self._said, tasks) if status["workers"] else None
         self.ui_url: str | None = None
         """Where a browser shows it, if it was started with ``ui=``."""
         _LIVE.add(self)
@@ -175,6 +184,7 @@ class Job:
                 except FlownetError as error:
                     if self._lease is not None:
                         self._lease.explain(error)
+                    self._finish_printing()
                     self.close()
                     raise
                 if result is not None:
@@ -199,6 +209,7 @@ class Job:
             self._stalls_told = stall.pop("number")
             watcher.warn(StalledWarning(stall.pop("text"), **{**stall, "chain": tuple(stall["chain"])}))
         if report is not None:
+            self._finish_printing()
             return JobResult(**fields(report))
         if self._lease is not None:
             self._lease.watch(self.status)
@@ -241,7 +252,8 @@ class Job:
             except FlownetError as error:
                 if self._lease is not None:
                     self._lease.explain(error)
-                # It waits until nothing of the job is left.
+                # Both wait, the second until nothing of the job is left.
+                await asyncio.to_thread(self._finish_printing)
                 await asyncio.to_thread(self.close)
                 raise
             if result is not None:
@@ -280,6 +292,38 @@ class Job:
             workers=tuple(WorkerSample(**worker) for worker in sample["workers"]),
             stalled=sample["stalled"],
         )
+
+    def log(self, *, after: int = 0, level: Level | None = None, most: int = 1000) -> tuple[LogEntry, ...]:
+        """Say what was said in the job: what its functions print and log in workers, and what flownet has to say of it.
+
+        The newest entries, of some 2 MiB that are kept. Workers' lines are printed, and their records logged, in this
+        process, too, as they come: see docs/logs.md. What functions print in this process, as all do without workers,
+        goes where they print it and is not here; what they log is.
+
+        Parameters
+        ----------
+        after
+            Only entries with a higher `number <LogEntry.number>`. Default: all.
+        level
+            Only records of this level or worse. Default: all, and what was printed.
+        most
+            No more than so many.
+
+        Examples
+        --------
+        >>> import logging, flownet as fn
+        >>> def parse(text):
+        ...     if not text.isdigit():
+        ...         logging.getLogger("jobs").warning("no number: %s", text)
+        ...     return text
+        >>> env = fn.Environment()
+        >>> texts = env.from_collection(["1", "x"]).map(parse).collect()
+        >>> with env.execute_async() as job:
+        ...     result = job.wait()
+        >>> [(entry.level, entry.text) for entry in job.log() if entry.logger == "jobs"]
+        [('warning', 'no number: x')]
+        """
+        return tuple(LogEntry(**entry) for entry in self._said.entries(after, most, level))
 
     def savepoint(self, path: str | os.PathLike[str], *, timeout: float | None = None) -> Savepoint:
         """Take a checkpoint now and copy it to a place of its own, which no job changes or deletes. The job goes on.
@@ -373,7 +417,12 @@ class Job:
         """End the job if it still runs, and wait until nothing of it is left. Harmless when called again."""
         self._stop_discovery()
         self._handle.close()
+        self._finish_printing(_PRINT_AT_CLOSE_S)
         self._give_back()
+
+    def _finish_printing(self, timeout_s: float | None = None) -> None:
+        if self._printer is not None:
+            self._printer.finish(timeout_s)
 
     def _stop_discovery(self) -> None:
         if self._discovery is not None:
@@ -402,6 +451,9 @@ def _end(handle: JobHandle, lease: Lease) -> None:
 
 
 _LIVE: weakref.WeakSet[Job] = weakref.WeakSet()
+
+_PRINT_AT_CLOSE_S = 5.0
+"""How long what a job that is given up has said may take to be printed."""
 
 _TICK = 0.1
 """Seconds between two looks at pending signals."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from types import FunctionType, ModuleType
 from typing import Any
 
+from . import speaking
 from .classes import slots
 from .errors import LaunchError, NotShippableError
 
@@ -54,7 +55,7 @@ def ship_by_value(module: ModuleType) -> None:
 
 
 def pack_init() -> bytes:
-    """Write down what a worker needs before it can load functions: where this process finds its modules."""
+    """Write down what a worker needs before it can load functions: where modules are found, what is logged."""
     try:
         cwd = os.getcwd()
     except FileNotFoundError as error:
@@ -62,7 +63,7 @@ def pack_init() -> bytes:
             "the working directory of this process is gone, and the workers would start in it: change into one that is "
             "there (os.chdir), or run with workers=0"
         ) from error
-    return pickle.dumps({"path": [entry or cwd for entry in sys.path], "cwd": cwd})
+    return pickle.dumps({"path": [entry or cwd for entry in sys.path], "cwd": cwd, "levels": speaking.levels()})
 
 
 def apply_init(init: bytes) -> None:
@@ -70,12 +71,14 @@ def apply_init(init: bytes) -> None:
     state: dict[str, Any] = pickle.loads(init)  # noqa: S301 - comes from the process that started this one
     sys.path[:] = state["path"]
     os.chdir(state["cwd"])
+    speaking.begin(state["levels"])
 
 
 def apply_init_as_guest(init: bytes) -> None:
     """Do what `apply_init` does in a process that is not ours: its own modules come first, its folder stays."""
     state: dict[str, Any] = pickle.loads(init)  # noqa: S301 - comes from a peer that has proved to know our secret
     sys.path.extend(entry for entry in state["path"] if entry not in sys.path)
+    speaking.begin(state["levels"])
 
 
 def _culprit(value: object) -> str:

@@ -34,7 +34,7 @@ env.execute(workers=1)
 def test_a_worker_whose_function_keeps_the_interpreter_ends_with_its_driver() -> None:
     with subprocess.Popen([sys.executable, "-c", HOLDING], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        worker = int(process.stdout.readline())
+        worker = int(process.stdout.readline().split()[-1])
         ended = os.pidfd_open(worker)
         process.kill()
         with os.fdopen(ended):

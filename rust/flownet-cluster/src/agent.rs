@@ -26,7 +26,11 @@ use flownet_memory::SegmentPool;
 use flownet_net::{Credentials, NetworkConfig, NetworkEnvironment};
 use flownet_runtime::{
     Chain, ChainFactory, CheckpointReport, Checkpointing, PreparedTask, TaskError, TaskHandle,
-    inspection::TaskChannels, snapshot::Written, source::SourceOrder, spec::TaskSpec,
+    inspection::TaskChannels,
+    log::{self, Log, Speaker},
+    snapshot::Written,
+    source::SourceOrder,
+    spec::TaskSpec,
 };
 use flownet_store::{CheckpointStore, Lineage, SnapshotName};
 use tokio::{
@@ -53,6 +57,8 @@ pub(crate) struct Agent {
     host: IpAddr,
     /// Runs the data plane.
     network: Handle,
+    /// What is said here.
+    log: Arc<Log>,
     /// Held over a whole deploy, start or stop: they never overlap.
     stage: AsyncMutex<Stage>,
     running: Mutex<Running>,
@@ -110,18 +116,22 @@ impl Agent {
         factory: Result<Arc<dyn ChainFactory>, String>,
         host: IpAddr,
         network: Handle,
+        log: Arc<Log>,
     ) -> Arc<Self> {
+        let ended = Arc::<Ended>::default();
+        log.set_listener(Waker::from(Arc::new(Listener(Arc::clone(&ended)))));
         Arc::new(Self {
             worker,
             credentials,
             factory,
             host,
             network,
+            log,
             stage: AsyncMutex::default(),
             running: Mutex::default(),
             stopping: AtomicBool::new(false),
             generation: AtomicU64::new(0),
-            ended: Arc::default(),
+            ended,
         })
     }
 
@@ -136,6 +146,7 @@ impl Agent {
         let Deployment { generation, settings, tasks, restored } = deployment;
         // What was here before has stopped: an attempt begins anew.
         self.stopping.store(false, Ordering::Release);
+        self.log.open();
         self.generation.store(generation, Ordering::Release);
         {
             let mut running = self.running();
@@ -204,12 +215,16 @@ impl Agent {
         Ok(())
     }
 
-    /// What happened since the last call; waits for it, at most `wait`.
-    pub(crate) async fn poll(&self, wait: Duration) -> News {
-        // Running out of time is an answer too: that nothing has ended.
+    /// What happened since the last call; waits for it, at most `wait`. What was said waits for more of it, and tells no more
+    /// than `log_room` bytes.
+    pub(crate) async fn poll(&self, wait: Duration, log_room: u64) -> News {
         let has_news = |told: &Told| told.has_some() || self.ended.has_flipped.load(Ordering::Acquire);
-        let _ = tokio::time::timeout(wait, self.ended.wait_until(has_news)).await;
-        self.news()
+        let is_heard = |told: &Told| has_news(told) || (log_room > 0 && self.log.has_some());
+        // Running out of time is an answer too: that nothing has ended.
+        if tokio::time::timeout(wait, self.ended.wait_until(is_heard)).await.is_ok() {
+            let _ = tokio::time::timeout(wait.min(GATHER_LOG), self.ended.wait_until(has_news)).await;
+        }
+        self.news(log_room)
     }
 
     /// Tells the sources how fast they may go, unless a later order came before.
@@ -271,7 +286,7 @@ impl Agent {
         stage.built.clear();
         self.cancel();
         self.ended.wait_until(|_| self.running().tasks.iter().all(|task| task.outcome().is_some())).await;
-        let news = self.news();
+        let news = self.news(u64::MAX);
         for task in std::mem::take(&mut self.running().tasks) {
             // It has ended but for the last instructions of its thread; how was reported.
             let _ = task.join();
@@ -285,6 +300,7 @@ impl Agent {
     /// Tells every task to end; returns at once.
     pub(crate) fn cancel(&self) {
         self.stopping.store(true, Ordering::Release);
+        self.log.close();
         self.running().tasks.iter().for_each(TaskHandle::cancel);
     }
 
@@ -313,19 +329,22 @@ impl Agent {
             }
             let prepared = PreparedTask::prepare(spec.clone(), self.worker, environment, max_record_bytes)
                 .map_err(|error| fault(&spec, error))?;
+            let speaker = Speaker { vertex: spec.vertex, subtask: spec.subtask };
+            let _speaking = log::enter(Arc::clone(&self.log), Some(speaker));
             let chain = factory.build(&spec).map_err(|error| fault(&spec, error))?;
             built.push(BuiltTask { prepared, chain });
         }
         Ok(built)
     }
 
-    fn start_task(&self, task: BuiltTask, name: &str) -> Result<(), WorkerFault> {
+    fn start_task(&self, mut task: BuiltTask, name: &str) -> Result<(), WorkerFault> {
         let spec = task.prepared.spec().clone();
         let (ended, exited, task_id) = (Arc::clone(&self.ended), Arc::clone(&self.ended), spec.task_id);
         let on_outcome = move |result: Result<(), TaskError>, has_run| {
             ended.push(TaskEnd { task: task_id, error: result.err(), has_run });
         };
         task.prepared.set_monitor(&Waker::from(Arc::clone(&self.ended)));
+        task.prepared.set_log(Arc::clone(&self.log));
         let started = task.prepared.start(task.chain, name, on_outcome, move || exited.changed.notify_waiters());
         let handle = started.map_err(|error| fault(&spec, error))?;
         let mut running = self.running();
@@ -335,7 +354,7 @@ impl Agent {
         Ok(())
     }
 
-    fn news(&self) -> News {
+    fn news(&self, log_room: u64) -> News {
         let generation = self.generation.load(Ordering::Acquire);
         let Told { ends: ended, reports } = std::mem::take(&mut *self.ended.lock());
         let reports = reports.into_iter().filter(|(of, _)| *of == generation).map(|(_, report)| report).collect();
@@ -349,7 +368,8 @@ impl Agent {
         let segments = running.segments.clone();
         drop(running);
         let resources = Resources::now(segments.as_deref());
-        News { generation, ended, reports, metrics, user_metrics, is_congested, resources }
+        let said = self.log.take(usize::try_from(log_room).unwrap_or(usize::MAX));
+        News { generation, ended, reports, metrics, user_metrics, is_congested, resources, said }
     }
 
     fn running(&self) -> MutexGuard<'_, Running> {
@@ -362,6 +382,15 @@ impl Running {
         if let Some((_, limit_ms)) = self.limits.1.iter().find(|(of, _)| *of == task.spec().task_id) {
             task.align(*limit_ms);
         }
+    }
+}
+
+/// Woken when something was said: whoever waits for news looks again.
+struct Listener(Arc<Ended>);
+
+impl Wake for Listener {
+    fn wake(self: Arc<Self>) {
+        self.0.changed.notify_waiters();
     }
 }
 
@@ -492,3 +521,6 @@ impl Reporter {
 fn fault(spec: &TaskSpec, error: TaskError) -> WorkerFault {
     WorkerFault::Task { task: spec.task_id, error }
 }
+
+/// How long what was said waits for more before it is told.
+const GATHER_LOG: Duration = Duration::from_millis(20);

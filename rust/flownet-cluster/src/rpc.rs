@@ -12,8 +12,8 @@ use flownet_core::{
 };
 use flownet_net::Stream;
 use flownet_runtime::{
-    CheckpointOrder, MetricsSnapshot, TaskError, TaskInspection, inspection::TaskChannels, source::SourceOrder,
-    spec::TaskSpec, user_metrics::UserMetricSnapshot,
+    CheckpointOrder, MetricsSnapshot, TaskError, TaskInspection, inspection::TaskChannels, log::Said,
+    source::SourceOrder, spec::TaskSpec, user_metrics::UserMetricSnapshot,
 };
 use flownet_store::{PartRef, StoreError, TaskSnapshot};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -32,8 +32,9 @@ pub(crate) trait Worker {
     async fn deploy(request: Deployment) -> Result<SocketAddr, WorkerFault>;
     /// Connects the tasks to the workers at these addresses and starts them.
     async fn start(peers: BTreeMap<u32, SocketAddr>) -> Result<(), WorkerFault>;
-    /// Answers as soon as a task has ended or congestion has changed, at the latest after `wait`.
-    async fn poll(wait: Duration) -> News;
+    /// Answers as soon as a task has ended or congestion has changed, soon after something was said, at the latest after
+    /// `wait`. Of what was said it tells no more than `log_room` bytes, and an entry.
+    async fn poll(wait: Duration, log_room: u64) -> News;
     /// Says how fast its sources may go; of several orders the one of the
     /// highest number holds, whichever comes first.
     async fn order(number: u64, order: SourceOrder);
@@ -154,6 +155,8 @@ pub(crate) struct News {
     pub(crate) is_congested: bool,
     /// What its process uses.
     pub(crate) resources: Resources,
+    /// What its tasks and it have said.
+    pub(crate) said: Said,
 }
 
 /// What the tasks of a worker wait for.

@@ -17,7 +17,12 @@ use crate::{
     threads::{NetworkThread, SHUTDOWN_LIMIT, control_runtime},
 };
 use flownet_net::{Credentials, CredentialsError};
-use flownet_runtime::{ChainFactory, inspection::TaskChannels, source::SourceOrder};
+use flownet_runtime::{
+    ChainFactory,
+    inspection::TaskChannels,
+    log::{self, Log},
+    source::SourceOrder,
+};
 use futures::StreamExt;
 use tarpc::{
     context::Context,
@@ -81,10 +86,12 @@ pub(crate) fn take_part(
     host: IpAddr,
     build: &FactoryBuilder<'_>,
 ) -> Result<TasksLeft, WorkerError> {
+    let log = Arc::new(Log::default());
+    let _speaking = log::enter_process(Arc::clone(&log));
     let factory = build(&orders.init);
     let network = NetworkThread::start().map_err(WorkerError::Runtime)?;
     let control = control_runtime().map_err(WorkerError::Runtime)?;
-    let agent = Agent::new(orders.worker, credentials.clone(), factory, host, network.handle().clone());
+    let agent = Agent::new(orders.worker, credentials.clone(), factory, host, network.handle().clone(), log);
     let result = control.block_on(serve(orders, credentials, agent));
     control.shutdown_timeout(SHUTDOWN_LIMIT);
     drop(network);
@@ -153,8 +160,8 @@ impl Worker for Server {
         self.heard().start(&peers).await
     }
 
-    async fn poll(self, _: Context, wait: Duration) -> News {
-        self.heard().poll(wait).await
+    async fn poll(self, _: Context, wait: Duration, log_room: u64) -> News {
+        self.heard().poll(wait, log_room).await
     }
 
     async fn order(self, _: Context, number: u64, order: SourceOrder) {

@@ -36,6 +36,7 @@ pub mod selector;
 pub mod sizing;
 pub mod subpartition;
 mod sync;
+pub mod text;
 pub mod wire;
 
 pub use align::Aligner;

@@ -15,6 +15,7 @@ use crate::crew::PyCrew;
 use crate::door::{Origin, enter, enter_until};
 use crate::errors;
 use crate::graph::{PyEdge, PyOperator, dataflow};
+use crate::log::PyJobLog;
 use crate::logging;
 use crate::settings::job_settings;
 
@@ -204,6 +205,11 @@ impl PyJobHandle {
     /// restarts still runs.
     fn add_splits(&self, py: Python<'_>, operator: u32, restarted: u64, splits: Vec<u8>) -> PyResult<()> {
         enter(py, self.origin, || self.view.add_splits(operator, restarted, splits))
+    }
+
+    /// What was said in it; its workers wait for whoever has that to print it. Called once.
+    fn log(&self) -> PyJobLog {
+        PyJobLog::new(self.view())
     }
 
     /// Ask the job to end. Returns at once.

@@ -24,6 +24,7 @@ mod harness;
 mod job;
 mod kept_state;
 mod leave;
+mod log;
 mod logging;
 mod rows;
 mod settings;
@@ -58,6 +59,8 @@ mod _flownet {
     use super::job::{PyJobHandle, check, end_functions, explain, submit};
     #[pymodule_export]
     use super::kept_state::read_state;
+    #[pymodule_export]
+    use super::log::{PyJobLog, say_line, say_record};
     #[pymodule_export]
     use super::rows::{
         PyRowBatch, PyRowSchema, rows_after_agg, rows_after_join, rows_after_steps, rows_kept, rows_of, rows_schema,

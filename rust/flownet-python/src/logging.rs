@@ -1,10 +1,16 @@
-//! Log lines of the Rust side: to standard error, warnings and worse unless `FLOWNET_LOG` says otherwise.
+//! Log lines of the Rust side: to standard error, and into the log of the job that they are of; warnings and worse unless
+//! `FLOWNET_LOG` says otherwise.
 
 use std::env;
+use std::fmt::{self, Write};
 use std::io::{self, IsTerminal};
 
+use flownet_runtime::log::{self, LogEntry, LogKind, LogLevel};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
-use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
 /// Environment variable with a filter such as `debug` or `flownet_net=trace`.
@@ -17,10 +23,47 @@ const DEFAULT_FILTER: &str = "warn,tarpc=error";
 pub(crate) fn install() {
     let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
     // An error says that there is a subscriber, which is what is wanted.
-    let _ = tracing_subscriber::registry().with(lines).with(filter()).try_init();
+    let _ = tracing_subscriber::registry().with(lines).with(IntoJob).with(filter()).try_init();
 }
 
 fn filter() -> Targets {
     let given = env::var(VARIABLE).ok().and_then(|filter| filter.parse().ok());
     given.unwrap_or_else(|| DEFAULT_FILTER.parse().expect("the default is a filter"))
+}
+
+/// Says events in the log of the job whose thread they are of. Never waits.
+struct IntoJob;
+
+impl<S: Subscriber> Layer<S> for IntoJob {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let Some((log, speaker)) = log::here() else { return };
+        let meta = event.metadata();
+        let level = match *meta.level() {
+            Level::TRACE | Level::DEBUG => LogLevel::Debug,
+            Level::INFO => LogLevel::Info,
+            Level::WARN => LogLevel::Warning,
+            Level::ERROR => LogLevel::Error,
+        };
+        let mut text = EventText::default();
+        event.record(&mut text);
+        let kind = LogKind::Rust { level, target: meta.target().to_owned() };
+        log.say(LogEntry::now(speaker, kind, text.0));
+    }
+}
+
+/// The message of an event, and behind it its other fields.
+#[derive(Default)]
+struct EventText(String);
+
+impl Visit for EventText {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        // Writing to a text cannot fail.
+        let _ = match field.name() {
+            "message" => {
+                let fields = std::mem::take(&mut self.0);
+                write!(self.0, "{value:?}{fields}")
+            }
+            name => write!(self.0, " {name}={value:?}"),
+        };
+    }
 }

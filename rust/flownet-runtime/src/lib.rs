@@ -21,6 +21,7 @@ pub mod error;
 pub mod inspection;
 pub mod iteration;
 pub mod ledger;
+pub mod log;
 pub mod mailbox;
 pub mod metrics;
 pub mod operator;

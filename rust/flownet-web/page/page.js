@@ -6,6 +6,7 @@
 import { barCell } from "./bar.js";
 import { Graph } from "./graph.js";
 import { Lines } from "./lines.js";
+import { Log } from "./log.js";
 import { Table } from "./table.js";
 import { bytes, count, duration, element, eventTime, figure, percent, pressure, rate, say, show } from "./text.js";
 
@@ -21,6 +22,7 @@ const view = { job: null, task: null, subtask: null, isLooking: false, told: nul
 
 const graph = new Graph(at("graph"), (task) => go(view.job, task));
 const lines = new Lines(at("lines"));
+const log = new Log(at("log"), ask);
 
 const number = (title, text) => ({ title, text, number: true });
 const subtasks = new Table("Subtasks, which open into their channels", [
@@ -147,6 +149,7 @@ function follow() {
   show(at("details"), false);
   if (view.job === null) return;
   listen(view.job);
+  log.follow(view.job, () => view.told?.tasks ?? []);
   refreshPlan();
 }
 
@@ -180,8 +183,10 @@ function listen(job) {
 
 function take(job) {
   if (job.id !== view.job) return;
+  const isFirst = view.told === null;
   view.told = job;
   draw();
+  if (isFirst) log.refresh();
 }
 
 /* What it looks like. */

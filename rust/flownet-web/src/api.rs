@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::rejection::JsonRejection;
+use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{DefaultBodyLimit, Path, Query, Request, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
@@ -12,7 +12,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use flownet_cluster::{ClusterError, JobSample, Savepoint, TaskChannels};
+use flownet_cluster::{ClusterError, JobSample, LogLevel, LogPage, LogQuery, Savepoint, TaskChannels};
 use futures::stream::{self, Stream};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -41,6 +41,7 @@ pub(crate) fn routes(app: Arc<App>) -> Router {
         .route("/subtasks", get(subtasks))
         .route("/channels/{task}/{subtask}", get(channels))
         .route("/history", get(history))
+        .route("/log", get(log))
         .route("/events", get(events))
         .route("/plan", get(plan))
         .route("/cancel", post(cancel))
@@ -140,6 +141,33 @@ async fn channels(
 
 async fn history(State(app): Shared, Path(id): Path<String>) -> Answer<Json<HistoryDocument>> {
     Ok(Json(find(&app, &id)?.timelines()))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LogWanted {
+    #[serde(default)]
+    after: u64,
+    #[serde(default = "many")]
+    most: usize,
+    #[serde(default)]
+    newest: bool,
+    level: Option<LogLevel>,
+}
+
+fn many() -> usize {
+    MOST_LOG_ENTRIES
+}
+
+async fn log(
+    State(app): Shared,
+    Path(id): Path<String>,
+    wanted: Result<Query<LogWanted>, QueryRejection>,
+) -> Answer<Json<LogPage>> {
+    let job = find(&app, &id)?;
+    let Query(wanted) = wanted.map_err(|rejection| Refusal::new(rejection.status(), rejection.body_text()))?;
+    let LogWanted { after, most, newest: is_newest, level } = wanted;
+    Ok(Json(job.view.log(LogQuery { after, most: most.min(MOST_LOG_ENTRIES), is_newest, level })))
 }
 
 async fn plan(State(app): Shared, Path(id): Path<String>) -> Answer<Json<PlanDocument>> {
@@ -248,6 +276,7 @@ const HEADERS: [(HeaderName, &str); 5] = [
     (header::X_FRAME_OPTIONS, "DENY"),
     (header::REFERRER_POLICY, "no-referrer"),
 ];
+const MOST_LOG_ENTRIES: usize = 1000;
 const MOST_BODY_BYTES: usize = 16 * 1024;
 const BETWEEN_EVENTS: Duration = Duration::from_millis(500);
 const LONGEST_LOOK: Duration = Duration::from_secs(10);

@@ -14,6 +14,7 @@ const FILES: &[(&str, &str, &str)] = &[
     ("/bar.js", SCRIPT, include_str!("../page/bar.js")),
     ("/graph.js", SCRIPT, include_str!("../page/graph.js")),
     ("/lines.js", SCRIPT, include_str!("../page/lines.js")),
+    ("/log.js", SCRIPT, include_str!("../page/log.js")),
     ("/table.js", SCRIPT, include_str!("../page/table.js")),
     ("/text.js", SCRIPT, include_str!("../page/text.js")),
 ];

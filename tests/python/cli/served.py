@@ -13,7 +13,7 @@ from flownet.client import Client
 from flownet.report import JobStatus
 
 PROGRAM = """
-import json, os, sys, time
+import json, logging, os, sys, time
 import flownet as fn
 
 names, slow, actions, token = json.loads(sys.argv[1])
@@ -23,6 +23,7 @@ def work(n):
     if slow:
         time.sleep(0.002)
     if os.path.exists("fail"):
+        logging.getLogger("work").warning("about to fail")
         raise ValueError("told to fail")
     return n
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import subprocess
 import threading
@@ -44,6 +45,23 @@ def test_the_address_can_be_a_variable_or_the_page_as_it_is_printed(serve: Serve
     assert flownet("jobs", served.url, "--token", "secret-1").returncode == 0
     assert flownet("jobs", f"{served.url}/?token=secret-1").returncode == 0
     assert flownet("jobs", f"{served.url.removeprefix('http://')}?token=secret-1").returncode == 0
+
+
+def test_logs_shows_what_was_said_until_the_end(serve: Serve, flownet: Flownet) -> None:
+    served = serve("words")
+    served.wait_for(lambda status: status.records > 0)
+    assert (flownet("logs", served.url).returncode, flownet("logs", served.url).stdout) == (0, "")
+    served.fail()
+    followed = flownet("logs", served.url, "--follow", "--json")
+    assert followed.returncode == 0, followed.stderr
+    said = [json.loads(line) for line in followed.stdout.splitlines()]
+    assert [(entry["kind"], entry["level"], entry["logger"]) for entry in said] == [
+        ("python", "warning", "work")
+    ] * len(said)
+    assert {entry["text"] for entry in said} == {"about to fail"}
+    (line, *_) = flownet("logs", served.url, "--level", "warning").stdout.splitlines()
+    assert re.fullmatch(r"\d\d:\d\d:\d\d\.\d\d\d WARNING  \[slow \d/2\] work: about to fail", line)
+    assert flownet("logs", served.url, "--level", "error").stdout == ""
 
 
 def test_cancel_ends_a_job(serve: Serve, flownet: Flownet) -> None:

@@ -66,6 +66,7 @@ MAY_IMPORT_EXTENSION = {
     "rows.schemas",
     "rows.stream",
     "spark.member",
+    "speaking",
     "spark.stage",
     "spark.versions",
     "testing.harness",

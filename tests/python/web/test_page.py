@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import logging
 import os
 import re
 import shutil
@@ -178,6 +179,34 @@ def test_a_subtask_opens_into_its_channels(page: Page, ui: fn.Ui) -> None:
         job.stop()
         job.wait()
         until(page, lambda: "does not run now" in (page.locator("#channels-facts").text_content() or ""))
+
+
+def test_it_shows_what_functions_say_as_it_comes(page: Page, ui: fn.Ui, tmp_path: Path) -> None:
+    gate = tmp_path / "more"
+
+    def say(number: int, gate: str = str(gate)) -> int:
+        if number == 1:
+            while not os.path.exists(gate):
+                time.sleep(0.01)
+        print(f"<b>line</b> {number}")
+        logging.getLogger("jobs").warning("record %d", number)
+        return number
+
+    env = fn.Environment()
+    env.from_collection([0, 1]).rebalance().map(say).name("say").disable_chaining().collect()
+    with env.execute_async(workers=1, ui=ui) as job:
+        page.goto(job.ui_url or "")
+        entries = page.locator("#log .entry")
+        until(page, lambda: entries.count() == 2)
+        assert entries.locator(".text").all_text_contents() == ["<b>line</b> 0", "jobs: record 0"]
+        assert entries.locator(".speaker").all_text_contents() == ["say", "say"]
+        gate.touch()
+        until(page, lambda: entries.count() == 4)
+        job.wait()
+    page.get_by_label("Show").select_option("warning and worse")
+    until(page, lambda: entries.locator(".text").all_text_contents() == ["jobs: record 0", "jobs: record 1"])
+    page.get_by_label("Show").select_option("error and worse")
+    until(page, lambda: (page.locator("#log .facts").text_content() or "") == "Nothing was said yet.")
 
 
 def test_it_says_why_a_job_failed(page: Page, ui: fn.Ui) -> None:

@@ -6,6 +6,7 @@ import functools
 import http.client
 import itertools
 import json
+import logging
 import re
 import socket
 import threading
@@ -111,6 +112,40 @@ def test_a_job_is_shown_as_its_status_says_while_it_runs_and_after(ui: fn.Ui, cl
     assert ended["seconds"] == result.seconds == client.get("/api/v1/jobs/1")["seconds"], "time goes on after the end"
     assert job.status().seconds == result.seconds
     assert job.ui_url == f"{ui.url}#/jobs/1"
+
+
+def test_what_is_said_is_asked_for_piece_by_piece(ui: fn.Ui, client: Client) -> None:
+    def say(number: int) -> int:
+        print("line", number)
+        logging.getLogger("jobs").warning("record %d", number)
+        return number
+
+    env = fn.Environment(parallelism=1)
+    env.from_collection(range(10)).rebalance().map(say).collect()
+    env.execute(1, ui=ui)
+    path = "/api/v1/jobs/1/log"
+    said = client.get(path)
+    assert said["last"] == 20
+    assert [entry["number"] for entry in said["entries"]] == list(range(1, 21))
+    assert said["entries"][-1] == {
+        "number": 20,
+        "at_ms": said["entries"][-1]["at_ms"],
+        "worker": 1,
+        "task": said["entries"][0]["task"],
+        "subtask": 0,
+        "kind": "python",
+        "level": "warning",
+        "logger": "jobs",
+        "text": "record 9",
+    }
+    numbers: list[int] = []
+    while more := client.get(f"{path}?after={numbers[-1] if numbers else 0}&most=3&level=warning")["entries"]:
+        numbers.extend(entry["number"] for entry in more)
+    assert numbers == list(range(2, 21, 2))
+    assert [entry["number"] for entry in client.get(f"{path}?most=2&newest=true")["entries"]] == [19, 20]
+    for wrong in ("after=-1", "level=bad", "most=x", "other=1"):
+        status, _, text = client.ask(f"{path}?{wrong}")
+        assert (status, "error" in json.loads(text)) == (400, True), wrong
 
 
 def test_a_job_that_failed_says_why_with_the_traceback(ui: fn.Ui, client: Client) -> None:

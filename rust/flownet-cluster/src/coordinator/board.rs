@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::log::JobLog;
 use crate::{
     error::{ClusterError, WorkerIdentity},
     machine::JobState,
@@ -23,6 +24,7 @@ pub(super) struct Board {
     began: Instant,
     posted: Mutex<Posted>,
     ended: Condvar,
+    log: JobLog,
 }
 
 #[derive(Debug)]
@@ -38,7 +40,12 @@ impl Board {
     pub(super) fn new(settings: &JobSettings, plan: &Plan) -> Self {
         let tracker = Tracker::new(settings, plan);
         let posted = Posted { tracker, state: JobState::Created, workers: Vec::new(), result: None };
-        Self { began: Instant::now(), posted: Mutex::new(posted), ended: Condvar::new() }
+        Self { began: Instant::now(), posted: Mutex::new(posted), ended: Condvar::new(), log: JobLog::default() }
+    }
+
+    /// What was said.
+    pub(super) fn log(&self) -> &JobLog {
+        &self.log
     }
 
     pub(super) fn began(&self) -> Instant {
@@ -119,6 +126,7 @@ impl Board {
         }
         drop(posted);
         self.ended.notify_all();
+        self.log.end();
     }
 
     pub(super) fn status(&self) -> JobStatus {

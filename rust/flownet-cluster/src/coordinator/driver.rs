@@ -12,7 +12,7 @@ use std::{
 };
 
 use flownet_net::Credentials;
-use flownet_runtime::{ChainFactory, spec::TaskSpec};
+use flownet_runtime::{ChainFactory, log::Log, spec::TaskSpec};
 use flownet_store::{Manifest, PublishError};
 use tarpc::client::RpcError;
 use tokio::{
@@ -47,6 +47,8 @@ pub(super) struct Job {
     pub(super) launcher: Launcher,
     pub(super) credentials: Credentials,
     pub(super) factory: Arc<dyn ChainFactory>,
+    /// What is said in this process.
+    pub(super) log: Arc<Log>,
 }
 
 /// What reaches the driver from outside its loop.
@@ -201,6 +203,7 @@ impl Driver {
                 },
                 () = tokio::time::sleep_until(wake_at.into()) => self.feed(Input::Tick),
             }
+            self.board.log().take(0, self.job.log.take(usize::MAX));
             self.look_after_processes();
             self.flow.on_time(self.began.elapsed());
             self.send_order();
@@ -286,7 +289,14 @@ impl Driver {
         if worker == 0 {
             let factory = Ok(Arc::clone(&self.job.factory));
             let host = self.job.launcher.host();
-            let agent = Agent::new(0, self.job.credentials.clone(), factory, host, self.network.clone());
+            let agent = Agent::new(
+                0,
+                self.job.credentials.clone(),
+                factory,
+                host,
+                self.network.clone(),
+                Arc::clone(&self.job.log),
+            );
             self.seat(0).identity.pid = Some(std::process::id());
             self.register(0, WorkerLink::Local(agent));
             return;
@@ -331,7 +341,7 @@ impl Driver {
 
     fn register(&mut self, worker: u32, link: WorkerLink) {
         let wait = report_interval(&self.job);
-        let polling = tokio::spawn(poll_news(worker, link.clone(), wait, self.sender.clone()));
+        let polling = tokio::spawn(poll_news(worker, link.clone(), wait, Arc::clone(&self.board), self.sender.clone()));
         let seat = self.seat(worker);
         seat.link = Some(link);
         seat.polling = Some(polling.abort_handle());
@@ -416,7 +426,8 @@ impl Driver {
         });
     }
 
-    fn news(&mut self, worker: u32, news: News) {
+    fn news(&mut self, worker: u32, mut news: News) {
+        self.board.log().take(worker, std::mem::take(&mut news.said));
         if ![0, self.generation].contains(&news.generation) {
             // Of the attempt before: it lives, no more is to be learned from it.
             return self.feed(Input::Heartbeat { worker });
@@ -444,7 +455,8 @@ impl Driver {
     }
 
     /// A worker has given back everything. Its process ends with its connection.
-    fn stopped(&mut self, worker: u32, news: News) {
+    fn stopped(&mut self, worker: u32, mut news: News) {
+        self.board.log().take(worker, std::mem::take(&mut news.said));
         self.board.take_metrics(worker, &news);
         if self.is_kept(worker) {
             return self.feed(Input::WorkerGone { worker });
@@ -594,9 +606,9 @@ fn report_interval(job: &Job) -> Duration {
 }
 
 /// Asks a worker for news, one call after the other, until it cannot be reached.
-async fn poll_news(worker: u32, link: WorkerLink, wait: Duration, events: UnboundedSender<Event>) {
+async fn poll_news(worker: u32, link: WorkerLink, wait: Duration, board: Arc<Board>, events: UnboundedSender<Event>) {
     loop {
-        let (event, is_last) = match link.poll(wait).await {
+        let (event, is_last) = match link.poll(wait, board.log().room()).await {
             Ok(news) => (Event::News { worker, news }, false),
             Err(error) => (disconnection(worker, &error), true),
         };

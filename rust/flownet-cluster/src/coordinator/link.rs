@@ -36,10 +36,10 @@ impl WorkerLink {
         }
     }
 
-    pub(super) async fn poll(&self, wait: Duration) -> Result<News, RpcError> {
+    pub(super) async fn poll(&self, wait: Duration, log_room: u64) -> Result<News, RpcError> {
         match self {
-            Self::Local(agent) => Ok(agent.poll(wait).await),
-            Self::Remote(client) => client.poll(within(NEVER), wait).await,
+            Self::Local(agent) => Ok(agent.poll(wait, log_room).await),
+            Self::Remote(client) => client.poll(within(NEVER), wait, log_room).await,
         }
     }
 

@@ -22,6 +22,7 @@ mod driver;
 mod enumerator;
 mod found;
 mod link;
+mod log;
 mod savepoints;
 mod stalls;
 mod view;
@@ -32,12 +33,12 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use flownet_runtime::ChainFactory;
-use flownet_runtime::StatePart;
+use flownet_runtime::{ChainFactory, StatePart, log::Log};
 use flownet_store::{CheckpointStore, Listed, Manifest, StoreError};
 use tokio::sync::mpsc;
 
 pub use self::channels::{ChannelEnd, InputChannel, OutputChannel, TaskChannels};
+pub use self::log::{JobLogEntry, LogPage, LogPrinter, LogQuery};
 pub use self::savepoints::{PendingSavepoint, Savepoint, save_last_checkpoint};
 pub use self::view::JobView;
 use self::{
@@ -91,14 +92,18 @@ impl Coordinator {
             settings: settings.clone(),
             without_uid: without_uid_in(&plan),
         });
-        let job = Arc::new(Job { plan, settings, launcher, credentials, factory });
+        let log = Arc::new(Log::default());
+        let job = Arc::new(Job { plan, settings, launcher, credentials, factory, log });
         let (sender, receiver) = mpsc::unbounded_channel();
         let events = Events { sender: sender.clone(), receiver };
         let verdict = Verdict(Arc::clone(&board));
         let thread = thread::Builder::new()
             .name("flownet-coordinator".to_owned())
             .spawn(move || {
+                let log = Arc::clone(&job.log);
+                let _speaking = flownet_runtime::log::enter(Arc::clone(&log), None);
                 let result = coordinate(job, Arc::clone(&verdict.0), events);
+                verdict.0.log().take(0, log.take(usize::MAX));
                 verdict.0.set_result(result);
             })
             .map_err(|error| ClusterError::Setup { message: format!("cannot start a thread: {error}") })?;

@@ -10,6 +10,7 @@ use crate::debloat::FillLimit;
 use crate::error::WireError;
 use crate::event::{Event, MAX_EVENT_BYTES};
 use crate::ids::{ChannelId, PartitionId, SubpartitionIndex};
+use crate::text::cut_at_character;
 
 /// Pairs of one frame at most; more go into a second frame.
 const MAX_PAIRS: usize = MAX_CONTROL_BYTES as usize / PAIR_BYTES;
@@ -241,14 +242,6 @@ fn extend_with_pairs<T: PairCount>(pairs: impl Iterator<Item = (ChannelId, T)>, 
         out.extend_from_slice(&channel.get().to_le_bytes());
         out.extend_from_slice(&count.number().to_le_bytes());
     }
-}
-
-fn cut_at_character(text: &str, max_bytes: usize) -> &str {
-    let mut end = text.len().min(max_bytes);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
 }
 
 /// Appends a header whose length [`end_frame`] fills in, and says where it stands.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use flownet_core::text::cut_at_character;
 use flownet_runtime::{OperatorFailure, TaskError};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
@@ -186,12 +187,7 @@ fn shortened(text: String) -> String {
     if text.len() <= TEXT_BYTES {
         return text;
     }
-    let boundary = |mut at: usize| {
-        while !text.is_char_boundary(at) {
-            at -= 1;
-        }
-        at
-    };
+    let boundary = |at: usize| cut_at_character(&text, at).len();
     let (front, back) = (boundary(TEXT_BYTES / 2), boundary(text.len() - TEXT_BYTES / 2));
     format!("{}\n... [{} bytes left out] ...\n{}", &text[..front], back - front, &text[back..])
 }

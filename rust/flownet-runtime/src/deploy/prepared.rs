@@ -22,6 +22,7 @@ use super::{Registered, TaskHandle, gate_settings};
 use crate::chain::{Awaited, Chain, TaskContext};
 use crate::error::TaskError;
 use crate::input::{ChannelPlace, TaskInput};
+use crate::log::{self, Log, Speaker};
 use crate::mailbox::Mailbox;
 use crate::metrics::TaskMetrics;
 use crate::outputs::Outputs;
@@ -47,6 +48,7 @@ pub struct PreparedTask {
     gate: Option<PreparedGate>,
     registered: Registered,
     checkpointing: Option<Checkpointing>,
+    log: Arc<Log>,
 }
 
 #[derive(Debug)]
@@ -97,6 +99,7 @@ impl PreparedTask {
             gate: None,
             registered,
             checkpointing: None,
+            log: Arc::default(),
             spec,
         };
         for index in 0..prepared.spec.outputs.len() {
@@ -138,6 +141,11 @@ impl PreparedTask {
         self.checkpointing = Some(checkpointing);
     }
 
+    /// What its thread says goes there. Without it nobody hears it.
+    pub fn set_log(&mut self, log: Arc<Log>) {
+        self.log = log;
+    }
+
     /// Starts the task on a thread of its own. `worker_name` is how users know this worker.
     ///
     /// Both callbacks are called on that thread, once: `on_outcome` as soon as it is known how the task ends, which of one
@@ -157,7 +165,7 @@ impl PreparedTask {
         let cx = TaskContext { takes_checkpoints: self.checkpointing.is_some(), ..cx };
         let watched = self.watched(&cx.metrics);
         let edges = Edges::of(&self.spec);
-        let Self { spec, max_record_bytes, writers, output_pools, output_inlets, gate, registered, .. } = self;
+        let Self { spec, max_record_bytes, writers, output_pools, output_inlets, gate, registered, log, .. } = self;
         let (partitions, checkpointing) = (registered.partitions.clone(), self.checkpointing);
         let parts = TaskParts {
             cx,
@@ -174,7 +182,9 @@ impl PreparedTask {
 
         let body = {
             let (name, mailbox, outcome) = (name.clone(), mailbox.clone(), Arc::clone(&outcome));
+            let speaker = Speaker { vertex: spec.vertex, subtask: spec.subtask };
             move || {
+                let _speaking = log::enter(log, Some(speaker));
                 let mut on_outcome = Some(on_outcome);
                 let mut tell = |result: Result<(), TaskError>, has_run| {
                     if let Some(on_outcome) = on_outcome.take() {

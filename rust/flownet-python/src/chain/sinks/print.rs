@@ -1,4 +1,4 @@
-//! `print`: `str(record)` to the standard output of the process, whole lines only.
+//! `print`: `str(record)` to the standard output of the process that submitted the job, whole lines only.
 
 use flownet_runtime::operator::Operator;
 use flownet_runtime::snapshot::Snapshot;
@@ -10,8 +10,9 @@ use pyo3::types::PyString;
 use super::{GATHER_RECORDS, Written};
 use crate::chain::failure::OperatorInfo;
 use crate::chain::medium::{Flow, PythonMedium};
+use crate::log;
 
-/// One call of `sys.stdout.write` for a batch, so that lines of several subtasks do not mix.
+/// One call for a batch, so that lines of several subtasks do not mix.
 pub(in crate::chain) struct Print {
     /// What each line begins with: `prefix> `, `2> ` or `prefix:2> `.
     lead: String,
@@ -33,7 +34,11 @@ impl Print {
         Self { lead, info, text: String::new(), records: 0, written: Written::default() }
     }
 
+    /// A worker has it printed by the process that submitted the job, as it is: it may run elsewhere.
     fn write(&self, py: Python<'_>) -> PyResult<()> {
+        if log::say_output(py, &self.text) {
+            return Ok(());
+        }
         let stdout = py.import(intern!(py, "sys"))?.getattr(intern!(py, "stdout"))?;
         // None where the process has no standard output; print() does nothing then, too.
         if stdout.is_none() {
