@@ -97,6 +97,16 @@ class WorkerSample:
     """Segments of its network memory that pools have taken."""
     segments: int
     """Segments of its network memory."""
+    threads: int | None = None
+    """Its threads; None where the system does not tell."""
+    open_files: int | None = None
+    """Files, sockets and the like that it has open; None where the system does not tell at once: Linux before 6.2."""
+    cpu_seconds: float = 0.0
+    """Time of processors that it took since it began, in user and system mode, in seconds."""
+    gc_collections: int = 0
+    """Garbage collections of its interpreter, of all generations, since its first job."""
+    gc_seconds: float = 0.0
+    """Time that these took, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -367,7 +367,9 @@ impl Agent {
         let is_congested = running.tasks.iter().any(TaskHandle::is_congested);
         let segments = running.segments.clone();
         drop(running);
-        let resources = Resources::now(segments.as_deref());
+        let garbage =
+            self.factory.as_ref().map_or_else(|_| Default::default(), |factory| factory.garbage_collections());
+        let resources = Resources::now(segments.as_deref(), garbage);
         let said = self.log.take(usize::try_from(log_room).unwrap_or(usize::MAX));
         News { generation, ended, reports, metrics, user_metrics, is_congested, resources, said }
     }

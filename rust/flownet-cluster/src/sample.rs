@@ -4,12 +4,14 @@
 use std::time::Duration;
 
 use flownet_runtime::{
-    EventTimeSnapshot, InFlightSnapshot, MetricsSnapshot, QueueSnapshot, ledger::TimeShares,
+    EventTimeSnapshot, GarbageCollections, InFlightSnapshot, MetricsSnapshot, QueueSnapshot, ledger::TimeShares,
     user_metrics::UserMetricSnapshot,
 };
 use serde::Serialize;
 
-use crate::{machine::JobState, rpc::News, shown, stall::Stall, tracker::Sample, user_metrics::UserMetric};
+use crate::{
+    machine::JobState, resources::Resources, rpc::News, shown, stall::Stall, tracker::Sample, user_metrics::UserMetric,
+};
 
 /// All that is known of a job at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -118,22 +120,36 @@ pub struct WorkerSample {
     pub at: Duration,
     /// Memory that is in RAM; none where the system does not tell.
     pub resident_bytes: Option<u64>,
+    /// Its threads; none where the system does not tell.
+    pub threads: Option<u64>,
+    /// Files, sockets and the like that it has open; none where the system does not tell at once.
+    pub open_files: Option<u64>,
+    /// Time of processors that it took since it began.
+    #[serde(rename = "cpu_seconds", serialize_with = "shown::seconds")]
+    pub cpu: Duration,
+    /// What its interpreter took to collect garbage.
+    #[serde(flatten, with = "Garbage")]
+    pub garbage: GarbageCollections,
     /// Segments of its network memory that pools have taken.
     pub segments_used: u64,
     /// All of them.
     pub segments: u64,
 }
 
+/// What the collections of a process are called.
+#[derive(Serialize)]
+#[serde(remote = "GarbageCollections")]
+struct Garbage {
+    #[serde(rename = "gc_collections")]
+    count: u64,
+    #[serde(rename = "gc_seconds", serialize_with = "shown::seconds")]
+    time: Duration,
+}
+
 impl WorkerSample {
     pub(crate) fn new(worker: u32, news: &News, at: Duration) -> Self {
-        let resources = news.resources;
-        Self {
-            worker,
-            at,
-            resident_bytes: resources.resident_bytes,
-            segments_used: resources.segments_used,
-            segments: resources.segments,
-        }
+        let Resources { resident_bytes, threads, open_files, cpu, garbage, segments_used, segments } = news.resources;
+        Self { worker, at, resident_bytes, threads, open_files, cpu, garbage, segments_used, segments }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::chain::{Objects, PythonChainFactory};
 use crate::door::{Origin, enter, enter_until};
 use crate::leave::leave_soon;
 use crate::worker::apply_init;
-use crate::{errors, logging};
+use crate::{errors, garbage, logging};
 
 /// Workers that came by themselves and serve one job after the other. When it is closed or collected, they are let go.
 #[pyclass(frozen, name = "Crew", module = "flownet._flownet")]
@@ -101,6 +101,7 @@ impl PyMember {
     #[new]
     fn new(py: Python<'_>, host: &str, credentials: &str) -> PyResult<Self> {
         logging::install();
+        garbage::install(py)?;
         let host = parse(py, "host", host)?;
         let credentials = Credentials::from_text(credentials);
         let credentials = credentials.map_err(|error| errors::flownet(py, &error.to_string()))?;

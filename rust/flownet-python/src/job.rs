@@ -14,6 +14,7 @@ use crate::convert::{to_dict, to_python};
 use crate::crew::PyCrew;
 use crate::door::{Origin, enter, enter_until};
 use crate::errors;
+use crate::garbage;
 use crate::graph::{PyEdge, PyOperator, dataflow};
 use crate::log::PyJobLog;
 use crate::logging;
@@ -64,6 +65,7 @@ pub(crate) fn submit(
     crew: Option<&PyCrew>,
 ) -> PyResult<PyJobHandle> {
     logging::install();
+    garbage::install(py)?;
     let settings = job_settings(settings)?;
     let workers = settings.workers;
     let dataflow = dataflow(operators, edges);

@@ -19,6 +19,7 @@ mod codec_functions;
 mod convert;
 mod crew;
 mod door;
+mod garbage;
 mod graph;
 mod harness;
 mod job;

@@ -9,7 +9,7 @@ use pyo3::types::PyBytes;
 
 use crate::chain::{Objects, PythonChainFactory};
 use crate::leave::{leave_now, leave_soon};
-use crate::{errors, logging};
+use crate::{errors, garbage, logging};
 
 /// Serve the coordinator named on standard input until it is gone, then end the process.
 ///
@@ -18,6 +18,7 @@ use crate::{errors, logging};
 #[pyfunction]
 pub(crate) fn run_worker(py: Python<'_>) -> PyResult<()> {
     logging::install();
+    garbage::install(py)?;
     let served = py.detach(|| {
         let served = flownet_cluster::run_worker(&mut io::stdin().lock(), &chain_factory);
         if served.is_ok() {

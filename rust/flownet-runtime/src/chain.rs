@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flownet_core::{CustomEvent, Round};
+use serde::{Deserialize, Serialize};
 
 use crate::error::TaskError;
 use crate::input::InputBatch;
@@ -207,6 +208,21 @@ pub enum SourceStatus {
 pub trait ChainFactory: Send + Sync {
     /// Builds the operators of `task`.
     fn build(&self, task: &TaskSpec) -> Result<Box<dyn Chain>, TaskError>;
+
+    /// What the interpreter of this process took to collect garbage, if its chains have one. A control thread asks, with each
+    /// status: it must not wait.
+    fn garbage_collections(&self) -> GarbageCollections {
+        GarbageCollections::default()
+    }
+}
+
+/// What an interpreter took to collect garbage, of all generations, since it runs tasks.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct GarbageCollections {
+    /// How often.
+    pub count: u64,
+    /// How long, in all.
+    pub time: Duration,
 }
 
 /// What operators may know about the task they run in.

@@ -42,7 +42,7 @@ mod key;
 mod outputs;
 mod task;
 
-pub use self::chain::{Awaited, Chain, ChainFactory, SourceStatus, TaskContext};
+pub use self::chain::{Awaited, Chain, ChainFactory, GarbageCollections, SourceStatus, TaskContext};
 pub use self::deploy::{BufferNeed, Harness, PreparedTask, TaskHandle, buffers_needed};
 pub use self::error::{ExchangeFailure, ExchangeFailureKind, OperatorFailure, TaskError};
 pub use self::input::InputBatch;

@@ -64,6 +64,10 @@ const channelsOut = new Table("Channels out, by who reads", [...otherEnd, number
 const workers = new Table("Processes", [
   number("worker", (one) => (one.worker === 0 ? "0, which submitted the job" : count(one.worker))),
   number("memory in RAM", (one) => (one.resident_bytes === null ? "" : bytes(one.resident_bytes))),
+  number("processor time", (one) => duration(one.cpu_seconds)),
+  number("garbage collections", (one) => (one.gc_collections ? `${count(one.gc_collections)} in ${duration(one.gc_seconds)}` : "none")),
+  number("threads", (one) => (one.threads === null ? "" : count(one.threads))),
+  number("open files", (one) => (one.open_files === null ? "" : count(one.open_files))),
   number("network memory in use", (one) => `${count(one.segments_used)} of ${count(one.segments)} segments`),
 ]);
 const checkpoints = new Table("Checkpoints that count, the newest first", [

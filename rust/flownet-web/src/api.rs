@@ -22,7 +22,7 @@ use crate::error::Refusal;
 use crate::guard::{COOKIE_IS, Guard};
 use crate::history::HistoryDocument;
 use crate::jobs::{Jobs, ShownJob};
-use crate::{metrics, page};
+use crate::{page, prometheus};
 
 /// What the routes share.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ async fn about(State(app): Shared) -> Json<Value> {
 }
 
 async fn prometheus(State(app): Shared) -> Response {
-    ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::text(&app.jobs)).into_response()
+    ([(header::CONTENT_TYPE, prometheus::CONTENT_TYPE)], prometheus::text(&app.jobs)).into_response()
 }
 
 async fn jobs(State(app): Shared) -> Json<Value> {

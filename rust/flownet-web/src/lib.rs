@@ -5,7 +5,8 @@
 //! ```
 //!
 //! - [`Server`]: listens, and shows the jobs that it is told of, those that have ended too.
-//! - `api`: the routes; `document`: what they answer with; `metrics`: the same for Prometheus; `history`: what was.
+//! - [`families`]: what is measured of jobs, for whoever exports it; `prometheus` is one.
+//! - `api`: the routes; `document`: what they answer with; `history`: what was.
 //! - `guard`: who may ask.
 //!
 //! # Invariants
@@ -23,8 +24,10 @@ mod history;
 mod jobs;
 mod metrics;
 mod page;
+mod prometheus;
 mod server;
 mod user_metrics;
 
 pub use self::error::ServeError;
+pub use self::metrics::{Family, Kind, Labels, MeasuredJob, Point, Value, families};
 pub use self::server::{Options, Server};

@@ -1,48 +1,22 @@
-//! The jobs as Prometheus reads them.
+//! What is measured of jobs: each metric with its name, what it means and where it is found. Prometheus and OpenTelemetry read
+//! these, and nothing else has names of metrics.
 //!
-//! Names and units are by its conventions: base units, `_total` for what only grows. Labels are job, task, subtask and worker,
-//! so there are as many lines as the jobs have subtasks (and functions' own metrics, which are bounded) and no more, whatever
-//! goes through them. A job that has ended is there
-//! for some minutes, so that its last numbers are scraped, too.
+//! Names and units are by Prometheus' conventions: base units, `_total`, which is added there, for what only grows. Labels are job,
+//! task, subtask and worker, so there are as many points as the jobs have subtasks (and functions' own metrics, which are bounded)
+//! and no more, whatever goes through them.
 
-use std::fmt;
+use std::borrow::Cow;
 use std::time::Duration;
 
-use flownet_cluster::{JobSample, JobState, JobStatus, TaskSample, UserMetric, VertexReport, WorkerSample};
+use flownet_cluster::{JobSample, JobState, JobStatus, JobView, TaskSample, UserMetric, VertexReport, WorkerSample};
 use flownet_runtime::ledger::TimeShares;
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::exemplar::Exemplar;
-use prometheus_client::registry::Registry;
+use flownet_runtime::user_metrics::DistributionSnapshot;
 
-use crate::jobs::{Jobs, ShownJob, now_ms};
 use crate::user_metrics;
 
-/// What the text is.
-pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
-/// All metrics of now.
-pub(crate) fn text(jobs: &Jobs) -> String {
-    let jobs = jobs.all();
-    let scraped = jobs.iter().filter_map(|job| ScrapedJob::of(job));
-    let mut registry = Registry::with_prefix("flownet");
-    registry.register_collector(Box::new(Scrape { jobs: scraped.collect() }));
-    let mut text = String::new();
-    // Writing to a text cannot fail.
-    let _ = encode(&mut text, &registry);
-    text
-}
-
-/// What is known at one moment.
+/// What is known of a job at one moment.
 #[derive(Debug)]
-struct Scrape {
-    jobs: Vec<ScrapedJob>,
-}
-
-#[derive(Debug)]
-struct ScrapedJob {
+pub struct MeasuredJob {
     labels: Labels,
     status: JobStatus,
     sample: JobSample,
@@ -52,11 +26,157 @@ struct ScrapedJob {
     workers: Vec<Labels>,
 }
 
-pub(crate) type Labels = Vec<(&'static str, String)>;
+/// Whom a point is of: names, and what they are.
+pub type Labels = Vec<(&'static str, String)>;
+
+/// One metric, of all that it is measured of.
+#[derive(Debug)]
+pub struct Family<'a> {
+    /// Without what is in front of all of them, `flownet_`.
+    pub name: Cow<'static, str>,
+    /// What it means.
+    pub help: &'static str,
+    /// What kind of numbers its points have.
+    pub kind: Kind,
+    /// What was measured.
+    pub points: Vec<Point<'a>>,
+}
+
+/// What a number does as time goes by.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Kind {
+    /// It only grows, and begins anew with each attempt of a job.
+    Counter,
+    /// It goes up and down.
+    Gauge,
+    /// It is many numbers, by size.
+    Histogram,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub struct Point<'a> {
+    /// Of whom.
+    pub labels: &'a Labels,
+    /// One more label, that only this metric has.
+    pub own: Option<(&'static str, &'a str)>,
+    /// How much.
+    pub value: Value<'a>,
+}
+
+/// How much something is.
+#[derive(Clone, Copy, Debug)]
+pub enum Value<'a> {
+    /// Of what is counted one by one.
+    Whole(u64),
+    /// Of anything else.
+    Real(f64),
+    /// Of a histogram.
+    Spread(&'a DistributionSnapshot),
+}
+
+/// All metrics of some jobs; also those that none of them has anything of, but for what functions count.
+pub fn families(jobs: &[MeasuredJob]) -> Vec<Family<'_>> {
+    let each = || jobs.iter().map(|job| (&job.labels, &job.status));
+    let subtasks = || jobs.iter().flat_map(MeasuredJob::subtasks);
+    let workers = || jobs.iter().flat_map(MeasuredJob::workers);
+    let mut families = Vec::new();
+    families.extend(OF_JOBS.iter().map(|counter| counted(counter, each())));
+    families.extend(OF_JOBS_NOW.iter().map(|gauge| measured(gauge, Kind::Gauge, each())));
+    let tasks = || jobs.iter().flat_map(MeasuredJob::tasks);
+    families.extend(OF_TASKS_NOW.iter().map(|gauge| measured(gauge, Kind::Gauge, tasks())));
+    families.push(bottlenecks(jobs));
+    families.extend(OF_SUBTASKS.iter().map(|counter| counted(counter, subtasks())));
+    families.extend(OF_SUBTASKS_NOW.iter().map(|gauge| measured(gauge, Kind::Gauge, subtasks())));
+    families.push(times(subtasks()));
+    families.extend(user_metrics::families(jobs.iter().flat_map(MeasuredJob::user_metrics)));
+    families.extend(OF_WORKERS.iter().map(|sum| measured(sum, Kind::Counter, workers())));
+    families.extend(OF_WORKERS_NOW.iter().map(|gauge| measured(gauge, Kind::Gauge, workers())));
+    families
+}
+
+impl MeasuredJob {
+    /// A job as it is now. `labels` are those that all of its points have beside its name.
+    pub fn now(view: &JobView, labels: Labels) -> Self {
+        let (status, sample) = (view.status(), view.sample());
+        let labels = [vec![("job", status.job_name.clone())], labels].concat();
+        let with = |more: Labels| [labels.clone(), more].concat();
+        let task = |name: &str, position: usize| vec![("task", name.to_owned()), ("task_id", position.to_string())];
+        let tasks = status.vertices.iter().enumerate().map(|(position, vertex)| with(task(&vertex.name, position)));
+        let subtasks = sample.tasks.iter().map(|subtask| {
+            let place = vec![("subtask", subtask.subtask.to_string()), ("worker", subtask.worker.to_string())];
+            with([task(&subtask.name, subtask.vertex as usize), place].concat())
+        });
+        let workers = sample.workers.iter().map(|worker| with(vec![("worker", worker.worker.to_string())]));
+        let (tasks, subtasks, workers) = (tasks.collect(), subtasks.collect(), workers.collect());
+        Self { labels, status, sample, tasks, subtasks, workers }
+    }
+
+    /// Where the job is.
+    pub fn status(&self) -> &JobStatus {
+        &self.status
+    }
+
+    fn tasks(&self) -> impl Iterator<Item = (&Labels, &VertexReport)> {
+        self.tasks.iter().zip(&self.status.vertices)
+    }
+
+    fn subtasks(&self) -> impl Iterator<Item = (&Labels, &TaskSample)> {
+        self.subtasks.iter().zip(&self.sample.tasks)
+    }
+
+    fn user_metrics(&self) -> impl Iterator<Item = (&Labels, &UserMetric)> {
+        self.subtasks().flat_map(|(labels, subtask)| subtask.user_metrics.iter().map(move |metric| (labels, metric)))
+    }
+
+    fn workers(&self) -> impl Iterator<Item = (&Labels, &WorkerSample)> {
+        self.workers.iter().zip(&self.sample.workers)
+    }
+}
+
+fn counted<'a, T: 'a>((name, help, count): &Counter<T>, each: impl Iterator<Item = (&'a Labels, &'a T)>) -> Family<'a> {
+    let points = each.map(|(labels, of)| Point { labels, own: None, value: Value::Whole(count(of)) });
+    Family { name: Cow::Borrowed(name), help, kind: Kind::Counter, points: points.collect() }
+}
+
+fn measured<'a, T: 'a>(
+    (name, help, measure): &Gauge<T>,
+    kind: Kind,
+    each: impl Iterator<Item = (&'a Labels, &'a T)>,
+) -> Family<'a> {
+    let points = each.filter_map(|(labels, of)| {
+        let value = Value::Real(measure(of)?);
+        Some(Point { labels, own: None, value })
+    });
+    Family { name: Cow::Borrowed(name), help, kind, points: points.collect() }
+}
+
+fn bottlenecks(jobs: &[MeasuredJob]) -> Family<'_> {
+    let points = jobs.iter().flat_map(|job| {
+        let named = job.status.bottleneck.as_ref().map(|bottleneck| bottleneck.vertex);
+        job.tasks.iter().enumerate().map(move |(position, labels)| {
+            let value = Value::Real(f64::from(u8::from(named == Some(position))));
+            Point { labels, own: None, value }
+        })
+    });
+    let help = "1 for the task that holds up the others, else 0";
+    Family { name: Cow::Borrowed("task_bottleneck"), help, kind: Kind::Gauge, points: points.collect() }
+}
+
+fn times<'a>(subtasks: impl Iterator<Item = (&'a Labels, &'a TaskSample)>) -> Family<'a> {
+    let points = subtasks.flat_map(|(labels, subtask)| {
+        STATES.iter().map(move |(state, spent)| {
+            let value = Value::Real(spent(&subtask.metrics.time).as_secs_f64());
+            Point { labels, own: Some(("state", *state)), value }
+        })
+    });
+    let help = "Time of the subtask by what it was spent on; the states sum to all of it";
+    Family { name: Cow::Borrowed("subtask_time_seconds"), help, kind: Kind::Counter, points: points.collect() }
+}
 
 /// A number that something has.
 type Counter<T> = (&'static str, &'static str, fn(&T) -> u64);
-/// One that may go down, or is not there.
+/// One that need not be whole, or is not there.
 type Gauge<T> = (&'static str, &'static str, fn(&T) -> Option<f64>);
 
 const OF_JOBS: &[Counter<JobStatus>] = &[
@@ -144,9 +264,23 @@ const OF_SUBTASKS_NOW: &[Gauge<TaskSample>] = &[
     }),
 ];
 
+const OF_WORKERS: &[Gauge<WorkerSample>] = &[
+    ("worker_cpu_seconds", "Time of processors that the process took, in user and system mode", |worker| {
+        Some(worker.cpu.as_secs_f64())
+    }),
+    ("worker_gc_collections", "Garbage collections of its interpreter, of all generations", |worker| {
+        Some(worker.garbage.count as f64)
+    }),
+    ("worker_gc_seconds", "Time that these took", |worker| Some(worker.garbage.time.as_secs_f64())),
+];
+
 const OF_WORKERS_NOW: &[Gauge<WorkerSample>] = &[
     ("worker_resident_memory_bytes", "Memory of the process that is in RAM", |worker| {
         worker.resident_bytes.map(|bytes| bytes as f64)
+    }),
+    ("worker_threads", "Threads of the process", |worker| worker.threads.map(|threads| threads as f64)),
+    ("worker_open_files", "Files, sockets and the like that the process has open", |worker| {
+        worker.open_files.map(|files| files as f64)
     }),
     ("worker_network_segments", "Segments of its network memory", |worker| Some(worker.segments as f64)),
     ("worker_network_segments_used", "Those that pools have taken", |worker| Some(worker.segments_used as f64)),
@@ -165,123 +299,3 @@ const STATES: [State; 7] = [
     ("aligning", |time| time.aligning),
     ("interpreter", |time| time.interpreter),
 ];
-
-impl ScrapedJob {
-    fn of(job: &ShownJob) -> Option<Self> {
-        let (status, sample) = (job.view.status(), job.view.sample());
-        let ended_ms = job.began_ms + status.elapsed.as_millis() as u64;
-        if status.state == JobState::Ended && ended_ms + ENDED_FOR_MS < now_ms() {
-            return None;
-        }
-        let labels = vec![("job", status.job_name.clone()), ("job_id", job.id.clone())];
-        let with = |more: Labels| [labels.clone(), more].concat();
-        let task = |name: &str, position: usize| vec![("task", name.to_owned()), ("task_id", position.to_string())];
-        let tasks = status.vertices.iter().enumerate().map(|(position, vertex)| with(task(&vertex.name, position)));
-        let subtasks = sample.tasks.iter().map(|subtask| {
-            let place = vec![("subtask", subtask.subtask.to_string()), ("worker", subtask.worker.to_string())];
-            with([task(&subtask.name, subtask.vertex as usize), place].concat())
-        });
-        let workers = sample.workers.iter().map(|worker| with(vec![("worker", worker.worker.to_string())]));
-        let (tasks, subtasks, workers) = (tasks.collect(), subtasks.collect(), workers.collect());
-        Some(Self { labels, status, sample, tasks, subtasks, workers })
-    }
-
-    fn tasks(&self) -> impl Iterator<Item = (&Labels, &VertexReport)> {
-        self.tasks.iter().zip(&self.status.vertices)
-    }
-
-    fn subtasks(&self) -> impl Iterator<Item = (&Labels, &TaskSample)> {
-        self.subtasks.iter().zip(&self.sample.tasks)
-    }
-
-    fn user_metrics(&self) -> impl Iterator<Item = (&Labels, &UserMetric)> {
-        self.subtasks().flat_map(|(labels, subtask)| subtask.user_metrics.iter().map(move |metric| (labels, metric)))
-    }
-
-    fn workers(&self) -> impl Iterator<Item = (&Labels, &WorkerSample)> {
-        self.workers.iter().zip(&self.sample.workers)
-    }
-}
-
-impl Collector for Scrape {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let jobs = || self.jobs.iter().map(|job| (&job.labels, &job.status));
-        counters(&mut encoder, OF_JOBS, jobs)?;
-        gauges(&mut encoder, OF_JOBS_NOW, jobs)?;
-        gauges(&mut encoder, OF_TASKS_NOW, || self.jobs.iter().flat_map(ScrapedJob::tasks))?;
-        self.encode_bottlenecks(&mut encoder)?;
-        counters(&mut encoder, OF_SUBTASKS, || self.jobs.iter().flat_map(ScrapedJob::subtasks))?;
-        gauges(&mut encoder, OF_SUBTASKS_NOW, || self.jobs.iter().flat_map(ScrapedJob::subtasks))?;
-        self.encode_time(&mut encoder)?;
-        user_metrics::encode(&mut encoder, self.jobs.iter().flat_map(ScrapedJob::user_metrics))?;
-        gauges(&mut encoder, OF_WORKERS_NOW, || self.jobs.iter().flat_map(ScrapedJob::workers))
-    }
-}
-
-impl Scrape {
-    fn encode_bottlenecks(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let help = "1 for the task that holds up the others, else 0";
-        let mut family = encoder.encode_descriptor("task_bottleneck", help, None, MetricType::Gauge)?;
-        for job in &self.jobs {
-            let named = job.status.bottleneck.as_ref().map(|bottleneck| bottleneck.vertex);
-            for (position, labels) in job.tasks.iter().enumerate() {
-                family.encode_family(labels)?.encode_gauge(&u32::from(named == Some(position)))?;
-            }
-        }
-        Ok(())
-    }
-
-    fn encode_time(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let help = "Time of the subtask by what it was spent on; the states sum to all of it";
-        let mut family = encoder.encode_descriptor("subtask_time_seconds", help, None, MetricType::Counter)?;
-        for (labels, subtask) in self.jobs.iter().flat_map(ScrapedJob::subtasks) {
-            for (state, spent) in STATES {
-                let seconds = spent(&subtask.metrics.time).as_secs_f64();
-                encode_counter(&mut family, &(labels.as_slice(), [("state", state)]), &seconds)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-fn counters<'a, T: 'a, I: Iterator<Item = (&'a Labels, &'a T)>>(
-    encoder: &mut DescriptorEncoder<'_>,
-    table: &[Counter<T>],
-    each: impl Fn() -> I,
-) -> fmt::Result {
-    for (name, help, count) in table {
-        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-        for (labels, of) in each() {
-            encode_counter(&mut family, labels, &count(of))?;
-        }
-    }
-    Ok(())
-}
-
-fn gauges<'a, T: 'a, I: Iterator<Item = (&'a Labels, &'a T)>>(
-    encoder: &mut DescriptorEncoder<'_>,
-    table: &[Gauge<T>],
-    each: impl Fn() -> I,
-) -> fmt::Result {
-    for (name, help, value) in table {
-        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for (labels, of) in each() {
-            if let Some(value) = value(of) {
-                family.encode_family(labels)?.encode_gauge(&value)?;
-            }
-        }
-    }
-    Ok(())
-}
-
-pub(crate) fn encode_counter(
-    family: &mut MetricEncoder<'_>,
-    labels: &impl EncodeLabelSet,
-    count: &impl prometheus_client::encoding::EncodeCounterValue,
-) -> fmt::Result {
-    family.encode_family(labels)?.encode_counter::<Labels, _, f64>(count, NO_EXEMPLAR)
-}
-
-const NO_EXEMPLAR: Option<&Exemplar<Labels, f64>> = None;
-/// How long a job that has ended is still scraped.
-const ENDED_FOR_MS: u64 = 5 * 60 * 1000;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
 import logging
@@ -207,6 +208,20 @@ def test_it_shows_what_functions_say_as_it_comes(page: Page, ui: fn.Ui, tmp_path
     until(page, lambda: entries.locator(".text").all_text_contents() == ["jobs: record 0", "jobs: record 1"])
     page.get_by_label("Show").select_option("error and worse")
     until(page, lambda: (page.locator("#log .facts").text_content() or "") == "Nothing was said yet.")
+
+
+def test_it_shows_what_each_process_takes(page: Page, ui: fn.Ui) -> None:
+    env = fn.Environment(parallelism=2)
+    env.from_collection([1, 2]).rebalance().map(lambda number: gc.collect()).collect()
+    env.execute(workers=2, ui=ui)
+    page.goto(f"{ui.url}#/jobs/1")
+    rows = page.locator("#workers tbody tr:not(.space)")
+    until(page, lambda: rows.count() == 3)
+    for row, process in zip(rows.all(), told(ui, "jobs/1/subtasks")["workers"], strict=True):
+        cells = row.locator("td").all_text_contents()
+        assert cells[2].endswith("s")
+        assert cells[3].startswith(f"{process['gc_collections']:,} in ")
+        assert cells[4:6] == [str(process["threads"]), str(process["open_files"] or "")]
 
 
 def test_it_says_why_a_job_failed(page: Page, ui: fn.Ui) -> None:

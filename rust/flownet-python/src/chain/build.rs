@@ -16,7 +16,7 @@ use flownet_runtime::spec::{
 };
 use flownet_runtime::state::KeyGroupRange;
 use flownet_runtime::watermark::SplitWatermarks;
-use flownet_runtime::{Chain, ChainFactory, TaskError};
+use flownet_runtime::{Chain, ChainFactory, GarbageCollections, TaskError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyString};
 
@@ -35,6 +35,7 @@ use super::operators::{Assigner, Decoded, Filter, FlatMap, Limits, Map, MapAsync
 use super::sinks::{Collect as CollectSink, CustomSink, Lines, Print, WriteFiles};
 use super::sources::{Collection, Iterable, LineDecoder, Pulled, ReadText, Script, SocketText, Splits};
 use crate::codec::{ClassTable, KnownClasses, Pickle, SentClasses};
+use crate::garbage;
 use crate::rows::{PythonForeign, ToObjects, ToRows};
 
 /// Builds chains of Python operators.
@@ -79,6 +80,10 @@ impl ChainFactory for PythonChainFactory {
             return Ok(Box::new(flownet_rows::chain(task, &foreign)?));
         }
         Ok(Box::new(Python::attach(|py| self.chain(py, task))?))
+    }
+
+    fn garbage_collections(&self) -> GarbageCollections {
+        garbage::collections()
     }
 }
 

@@ -1,0 +1,77 @@
+"""What a job tells of its processes: what they take of the machine, and what Python's garbage costs."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+from pathlib import Path
+
+import flownet as fn
+
+COLLECTIONS = 5
+
+
+class Wasteful(fn.MapFunction[int, int]):
+    """Computes, holds threads and files, and leaves garbage that it has collected."""
+
+    def open(self, ctx: fn.TaskContext) -> None:
+        self.files = [Path(os.devnull).open() for _ in range(50)]
+        self.leave = threading.Event()
+        self.threads = [threading.Thread(target=self.leave.wait) for _ in range(20)]
+        for thread in self.threads:
+            thread.start()
+
+    def map(self, value: int) -> int:
+        until = time.process_time() + 0.2
+        while time.process_time() < until:
+            pass
+        for _ in range(COLLECTIONS):
+            gc.collect()
+        return value
+
+    def close(self) -> None:
+        self.leave.set()
+        for thread in self.threads:
+            thread.join()
+        for file in self.files:
+            file.close()
+
+
+def test_a_process_tells_what_it_takes_of_the_machine(workers: int, tmp_path: Path) -> None:
+    env = fn.Environment(status_interval="20ms")
+    place = 1 if workers else 0
+    mapped = env.from_collection([1]).map(Wasteful())
+    # What comes later keeps the files open until somebody has looked.
+    gate = str(tmp_path / "seen")
+    mapped.map(lambda value: until_there(gate)).collect()
+    with env.execute_async(workers) as job:
+        while not (found := [one for one in job.sample().workers if one.worker == place and is_wasteful(one)]):
+            time.sleep(0.01)
+        (used,) = found
+        Path(gate).touch()
+        job.wait()
+        (seen,) = (one for one in job.sample().workers if one.worker == place)
+    # Linux before 6.2 does not tell how many files are open.
+    assert used.open_files is None or used.open_files > 50
+    assert 0 < used.gc_seconds < used.cpu_seconds
+    assert (seen.cpu_seconds, seen.gc_collections) >= (used.cpu_seconds, used.gc_collections)
+
+
+def is_wasteful(process: fn.WorkerSample) -> bool:
+    return process.gc_collections >= COLLECTIONS and (process.threads or 0) > 20 and process.cpu_seconds > 0.2
+
+
+def until_there(path: str) -> None:
+    while not os.path.exists(path):
+        time.sleep(0.01)
+
+
+def test_collections_are_noted_once_whatever_jobs_a_process_runs() -> None:
+    for _ in range(2):
+        env = fn.Environment()
+        env.from_collection([1]).map(lambda value: gc.collect()).collect()
+        env.execute()
+    noting = [callback for callback in gc.callbacks if getattr(callback, "__name__", "") == "note_collection"]
+    assert len(noting) == 1
