@@ -16,6 +16,7 @@ __all__ = [
     "Harness",
     "JobHandle",
     "JobLog",
+    "JobMetrics",
     "Member",
     "ProcessContext",
     "RowBatch",
@@ -114,6 +115,12 @@ class WebServer:
     def port(self) -> int: ...
     def show(self, job: JobHandle) -> str | None: ...
     def close(self) -> None: ...
+
+@final
+class JobMetrics:
+    def __new__(cls, job: JobHandle) -> JobMetrics: ...
+    def wait(self, timeout_ms: int) -> bool: ...
+    def now(self) -> tuple[float, float | None, list[tuple[str, str, str, list[tuple[dict[str, str], Any]]]]]: ...
 
 @final
 class Crew:

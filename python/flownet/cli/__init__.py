@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     end = words.index("--") if "--" in words else len(words)
     try:
         try:
-            options = _parser().parse_args(run.with_ui_apart(words[:end]))
+            options = _parser().parse_args(run.with_places_apart(words[:end]))
             options.arguments = words[end + 1 :]
             code: int = options.command(options)
         finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import json
 import signal
 import sys
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
+from .. import otel
 from ..config import parse_assignment
 from ..environment import Environment
 from ..errors import CancelledError, StalledWarning
@@ -69,6 +71,14 @@ def add_commands(commands: Commands) -> None:
     )
     run.add_argument(
         "--ui-actions", action="store_true", help="let the page and its REST cancel, stop and save the job"
+    )
+    run.add_argument(
+        "--otel",
+        metavar="ENDPOINT",
+        nargs="?",
+        const="",
+        help="push the metrics to a collector of OpenTelemetry, such as http://collector:4318; where the variables "
+        "OTEL_EXPORTER_OTLP_* say, unless told otherwise (extra: otel)",
     )
     run.set_defaults(command=_run)
     explain = commands.add_parser(
@@ -176,7 +186,8 @@ def _run(options: argparse.Namespace) -> int:
     settings = _checkpoints(options) | overrides(options)
     env = load_environment(options.target, options.arguments)
     env._override(settings)
-    with _page(options) as page, env.execute_async(ui=page) as job:
+    export = _export(options)
+    with _page(options) as page, env.execute_async(ui=page) as job, export(job):
         if page is not None:
             announced(job)
         result, code = watch(job, _progress(env, options))
@@ -195,12 +206,22 @@ def _page(options: argparse.Namespace) -> AbstractContextManager[Ui | None]:
     return serve_ui(options.ui or None, actions=options.ui_actions)
 
 
-def with_ui_apart(words: list[str]) -> list[str]:
-    """Keep ``--ui`` from taking ``MODULE:ENV`` for its address, which ends in a port."""
+def _export(options: argparse.Namespace) -> Callable[[Job], AbstractContextManager[object]]:
+    """Say what exports the metrics of a job, before there is one: it may not be installed."""
+    if options.otel is None:
+        return nullcontext
+    otel.need_packages()
+    return lambda job: otel.export(job, endpoint=options.otel or None)
+
+
+def with_places_apart(words: list[str]) -> list[str]:
+    """Keep ``--ui`` and ``--otel`` from taking ``MODULE:ENV`` for an address: that ends in a port, or has a scheme."""
     apart = list(words)
-    for at, word in enumerate(words[:-1]):
-        if word == "--ui" and not words[at + 1].rpartition(":")[2].isdecimal():
-            apart[at] = "--ui="
+    for at, (word, following) in enumerate(itertools.pairwise(words)):
+        if (word == "--ui" and not following.rpartition(":")[2].isdecimal()) or (
+            word == "--otel" and "://" not in following
+        ):
+            apart[at] = f"{word}="
     return apart
 
 

@@ -27,6 +27,7 @@ mod kept_state;
 mod leave;
 mod log;
 mod logging;
+mod metrics;
 mod rows;
 mod settings;
 mod tls;
@@ -62,6 +63,8 @@ mod _flownet {
     use super::kept_state::read_state;
     #[pymodule_export]
     use super::log::{PyJobLog, say_line, say_record};
+    #[pymodule_export]
+    use super::metrics::PyJobMetrics;
     #[pymodule_export]
     use super::rows::{
         PyRowBatch, PyRowSchema, rows_after_agg, rows_after_join, rows_after_steps, rows_kept, rows_of, rows_schema,

@@ -30,7 +30,7 @@ def test_every_command_is_in_its_table_and_no_other() -> None:
 @pytest.mark.parametrize("line", re.findall(r"^flownet .*", SHELL, re.MULTILINE))
 def test_what_it_shows_is_understood(line: str) -> None:
     words = shlex.split(line.partition(" >")[0], comments=True)[1:]
-    assert cli._parser().parse_args(cli.run.with_ui_apart(words)).command
+    assert cli._parser().parse_args(cli.run.with_places_apart(words)).command
 
 
 def test_the_errors_that_it_names_exist() -> None:

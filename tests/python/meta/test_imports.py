@@ -60,6 +60,7 @@ MAY_IMPORT_EXTENSION = {
     "following",
     "graph",
     "kept_state",
+    "otel.exporter",
     "rows.collected",
     "rows.joined",
     "rows.keyed",

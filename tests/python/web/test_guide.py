@@ -51,7 +51,7 @@ def test_the_table_of_metrics_has_all_of_them() -> None:
 
 def test_prometheus_accepts_the_alarms_and_the_way_to_scrape(tmp_path: Path) -> None:
     _, promtool = prometheus.programs()
-    scraping, alarms = re.findall(r"```yaml\n(.*?)```", (DOCS / "metrics.md").read_text(), re.DOTALL)
+    scraping, _, alarms = re.findall(r"```yaml\n(.*?)```", (DOCS / "metrics.md").read_text(), re.DOTALL)
     (tmp_path / "alarms.yml").write_text(alarms)
     (tmp_path / "prometheus.yml").write_text(f"rule_files: [alarms.yml]\n{scraping}")
     command = [promtool, "check", "config", "prometheus.yml"]
