@@ -218,6 +218,10 @@ bench-rows-latency: build $(VENV)/.tools ## how long rows take through a keyed e
 bench-nexmark: build $(VENV)/.tools ## the queries of Nexmark on rows beside those on objects, events a second (BENCH_ARGS="--workers 2 --only q4 q5")
 	$(BIN)/python benches/python/nexmark.py $(BENCH_ARGS)
 
+.PHONY: bench-seen
+bench-seen: build $(VENV)/.tools ## what it costs a job to be looked at, how long /metrics of 1,000 subtasks takes, first paint and age of the page (BENCH_ARGS="--only answers")
+	$(BIN)/python benches/python/seen.py $(BENCH_ARGS)
+
 .PHONY: lab
 lab: build $(VENV)/.tools ## flow control at work: all scenarios under all controls into lab.html, about ten minutes (LAB_ARGS="--control credit,tcp")
 	$(BIN)/flownet lab all --report lab.html $(LAB_ARGS)
@@ -235,6 +239,7 @@ bench-smoke: build $(VENV)/.tools ## run every bench once with a tiny size, so t
 	$(BIN)/python benches/python/rows.py --smoke
 	$(BIN)/python benches/python/rows_latency.py --smoke
 	$(BIN)/python benches/python/nexmark.py --smoke
+	$(BIN)/python benches/python/seen.py --smoke
 
 .PHONY: bench-peers
 bench-peers: build ## the same work on Flink, PyFlink, Bytewax, Pathway, pyzmq, Flight (PEERS="bytewax zmq" ROUNDS=3 WORKLOADS=...)
