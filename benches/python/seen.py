@@ -5,7 +5,8 @@
              through a keyed exchange of two workers, of 2 x 2 channels and of 32 x 32.
 ``answers``  how long the requests for a job of a thousand subtasks take, on a connection that is there.
 ``paint``    a browser that opens the page of a job: when it paints first, and how much it has loaded.
-``age``      from a change to the page: a job ends, and another task becomes the one that holds the job up.
+``age``      from a change to the page: a job ends, and another task becomes the one that holds the job up, which is
+             said by what the last seconds were like, so status() says it later than it is so.
 
 The browser is headless Chromium (chromium-headless-shell): where none is to be had, the last two are left out and said
 to be. What was asked for is beside each figure.
@@ -198,7 +199,7 @@ def size_of(answer: Any) -> int:
 
 def ages(options: argparse.Namespace, browser: Any) -> Iterator[Row]:
     """Let a job change, and see when the page does."""
-    ended, switched = [], []
+    ages: dict[str, list[float]] = {"its end": [], "another task holds it up": [], "of what status() says of that": []}
     for _ in range(options.repeat):
         with browser.new_context() as context, fn.serve_ui(0) as ui, tempfile.TemporaryDirectory() as folder:
             page, gate = context.new_page(), Path(folder, "gate")
@@ -209,13 +210,18 @@ def ages(options: argparse.Namespace, browser: Any) -> Iterator[Row]:
                 noticed(page, "sentence", "What holds the job up: second")
                 gate.touch()
                 began = time.time()
-                switched.append(wait_for(page) - began)
+                while not (job.status().bottleneck or "").startswith("second"):
+                    page.wait_for_timeout(5)
+                said = time.time()
+                shown = wait_for(page)
+                ages["another task holds it up"].append(shown - began)
+                ages["of what status() says of that"].append(shown - said)
                 noticed(page, "state", "ended")
                 job.stop()
                 job.wait()
                 began = time.time()
-                ended.append(wait_for(page) - began)
-    for what, values in (("its end", ended), ("another task holds it up", switched)):
+                ages["its end"].append(wait_for(page) - began)
+    for what, values in ages.items():
         yield {"what": f"age of the page: {what}", "unit": "s", "value": spread(values), "asked": "< 1", "beside": ""}
 
 

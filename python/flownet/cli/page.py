@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-from ..errors import NoSuchJobError
+from ..errors import ConfigError, NoSuchJobError
 from ..ui import DEFAULT_PORT, TOKEN_VARIABLE
 
 if TYPE_CHECKING:
@@ -42,6 +42,12 @@ def open_page(url: str | None, token: str | None, *, timeout: float = 10.0) -> C
     from ..client import Client
 
     url = url or os.environ.get("FLOWNET_UI") or DEFAULT_URL
+    if url.isdecimal():
+        raise ConfigError(
+            f"{url!r} is no address of a page, such as {DEFAULT_URL}: --job {url} if a job is meant",
+            setting="url",
+            value=url,
+        )
     client = Client(url, token or os.environ.get(TOKEN_VARIABLE), timeout=timeout)
     client.check()
     return client

@@ -27,6 +27,13 @@ def test_its_tests_pass(python: Python, project: Path) -> None:
     assert "3 passed" in finished.stdout
 
 
+@pytest.mark.parametrize("name", ["counts", "parse", "logs", "testing"])
+def test_its_tests_pass_whatever_it_is_called(python: Python, tmp_path: Path, name: str) -> None:
+    assert python("-m", "flownet", "init", name).returncode == 0
+    finished = python("-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=tmp_path / name)
+    assert finished.returncode == 0, finished.stdout
+
+
 def test_its_tests_can_fail(python: Python, project: Path) -> None:
     job = project / "my_logs.py"
     job.write_text(job.read_text().replace('Tumbling("10s")', 'Tumbling("5s")'))

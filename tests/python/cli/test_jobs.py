@@ -128,6 +128,12 @@ def test_a_job_that_is_not_there_is_told_with_those_that_are(
     assert refused.stderr == (f"flownet.errors.NoSuchJobError: {served.url} has no job '7/../1'; it has: 1 (words)\n")
 
 
+def test_a_number_is_taken_for_no_address(flownet: Flownet) -> None:
+    told = flownet("jobs", "1")
+    assert told.returncode == 1
+    assert "'1' is no address of a page, such as http://127.0.0.1:8081: --job 1 if a job is meant" in told.stderr
+
+
 @pytest.mark.parametrize("command", ["cancel", "stop", "savepoint"])
 def test_a_page_that_takes_no_orders_says_how_to_allow_them(serve: Serve, flownet: Flownet, command: str) -> None:
     served = serve("words")
