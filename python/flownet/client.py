@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 from urllib.parse import parse_qs, quote, urlsplit
 
 from .errors import ConfigError, NoSuchJobError, UiError, UiRightsError, UiTimeoutError, UiUnreachableError
+from .flame import Flame, FlameFrame
 from .job import Savepoint
 from .log import LogEntry
 from .metrics import UserMetric
@@ -62,7 +63,7 @@ class Client:
     token
         What the page wants to be shown; wins over that of ``url``. Default: none.
     timeout
-        Seconds that an answer may take, but for that of `savepoint`.
+        Seconds that an answer may take, but for that of `savepoint`; behind its samples for that of `flame`.
 
     Raises
     ------
@@ -139,6 +140,31 @@ class Client:
             raise self._stranger(f"'last' of a log is {last!r:.40}")
         return entries, max(after, int(last or 0))
 
+    def flame(self, job: str, task: int, subtask: int, *, samples: int = 100, every_ms: int = 50) -> Flame:
+        """Take samples of a subtask, which takes ``samples * every_ms``, and say where they found it.
+
+        Parameters
+        ----------
+        job
+            Its id.
+        task
+            Position of the task among the job's, from 0, upstream first.
+        subtask
+            Index among the subtasks, from 0.
+        samples
+            How many, up to 1000. Default: 100.
+        every_ms
+            From one to the next, in milliseconds, 10 to 1000; at most 60 seconds in all. Default: 50.
+
+        Raises
+        ------
+        UiError
+            There is no such subtask, it does not run now, one of the job is being sampled, or a number is too large or
+            too small.
+        """
+        path = _path(job, "flame", str(task), f"{subtask}?samples={samples}&every_ms={every_ms}")
+        return self._flame(self._ask("GET", path, job=job, takes=max(0, samples * every_ms) / 1000))
+
     def cancel(self, job: str) -> None:
         """Ask a job to end as it is, as `Job.cancel` does."""
         self._act(job, "cancel", {})
@@ -174,8 +200,9 @@ class Client:
         job: str | None = None,
         body: Mapping[str, Any] | None = None,
         waits: bool = False,
+        takes: float = 0.0,
     ) -> Mapping[str, Any]:
-        status, text = self._exchange(method, path, body, waits=waits)
+        status, text = self._exchange(method, path, body, waits=waits, timeout=self._timeout + takes)
         try:
             answer = _printable(json.loads(text))
         except (ValueError, RecursionError):
@@ -187,14 +214,16 @@ class Client:
             raise self._stranger("its answer is no JSON")
         return answer
 
-    def _exchange(self, method: str, path: str, body: Mapping[str, Any] | None, *, waits: bool) -> tuple[int, bytes]:
+    def _exchange(
+        self, method: str, path: str, body: Mapping[str, Any] | None, *, waits: bool, timeout: float
+    ) -> tuple[int, bytes]:
         """Send one request on a connection of its own, and read all of the answer."""
         headers = {"Accept": "application/json", "Connection": "close"}
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
         if body is not None:
             headers["Content-Type"] = "application/json"
-        connection = self._connection_class(*self._address, timeout=self._timeout)
+        connection = self._connection_class(*self._address, timeout=timeout)
         try:
             connection.connect()
             if waits:
@@ -207,7 +236,7 @@ class Client:
             text = response.read(_MOST_BYTES)
         except TimeoutError as error:
             raise UiTimeoutError(
-                f"{self.url} did not answer within {self._timeout:g} s: the process is stopped, or very busy",
+                f"{self.url} did not answer within {timeout:g} s: the process is stopped, or very busy",
                 url=self.url,
             ) from error
         except http.client.RemoteDisconnected as error:
@@ -240,9 +269,15 @@ class Client:
             return self._stranger(f"its answer is an HTTP {status}")
         if status == 403:
             return UiRightsError(f"{self.url}: {said}", **about)
-        if status == 404 and job is not None:
+        if status == 404 and job is not None and said.startswith("there is no job "):
             return NoSuchJobError(f"{self.url} has no job {job!r}: flownet jobs lists them", job=job, **about)
         return UiError(f"{self.url}: {said}", **about)
+
+    def _flame(self, answer: Mapping[str, Any]) -> Flame:
+        frames = tuple(self._read(FlameFrame, one) for one in self._listed(answer, "frames"))
+        if any(frame.below is not None and not 0 <= frame.below < at for at, frame in enumerate(frames)):
+            raise self._stranger("a frame of a flame graph is on none")
+        return self._read(Flame, answer, {"frames": frames})
 
     def _status_of(self, answer: Mapping[str, Any]) -> JobStatus:
         parts = {

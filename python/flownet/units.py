@@ -27,6 +27,11 @@ def scale(largest: float, unit: str) -> tuple[float, str]:
     return steps[0][0], steps[0][1].strip()
 
 
+def pressure(back_pressured: float) -> str:
+    """Say how much a task is held up by those downstream: ``OK``, ``LOW`` or ``HIGH``."""
+    return "OK" if back_pressured <= 0.10 else "LOW" if back_pressured <= 0.50 else "HIGH"
+
+
 def heading(name: str, unit: str) -> str:
     """Name a figure and the unit it is shown in, once: ``p99, ms`` for ``p99_us`` in milliseconds."""
     for suffix in ("_us", "_ns", "_mb", "_bytes"):

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from .. import __version__
 from ..errors import FlownetError
 from ..waiting import Terminated
-from . import bench, checkpoints, completion, demo, doctor, experiment, init, jobs, lab, logs, run, top
+from . import bench, checkpoints, completion, demo, doctor, experiment, flame, init, jobs, lab, logs, run, top
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -63,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     jobs.add_commands(commands)
     top.add_commands(commands)
     logs.add_commands(commands)
+    flame.add_commands(commands)
     demo.add_commands(commands)
     bench.add_commands(commands)
     experiment.add_commands(commands)

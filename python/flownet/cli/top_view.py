@@ -12,7 +12,7 @@ from rich.text import Text
 from ..config import format_size
 from ..report import JobStatus, TaskReport
 from ..sample import JobSample, TaskSample
-from ..units import format_seconds, format_value
+from ..units import format_seconds, format_value, pressure
 from .look import Look
 
 
@@ -65,11 +65,6 @@ def drawn(look: Look, console: Console, *, subtasks: bool, height: int | None) -
             below.insert(0, Text(f"and {len(rows) - room + 1} more lines: make the terminal higher", "dim"))
             rows = rows[: room - 1]
     return Group(*above, _table(rows, console.width, glyphs), *below)
-
-
-def pressure(back_pressured: float) -> str:
-    """Say how much a task is held up by those downstream: ``OK``, ``LOW`` or ``HIGH``."""
-    return "OK" if back_pressured <= 0.10 else "LOW" if back_pressured <= 0.50 else "HIGH"
 
 
 def stacked(shares: tuple[float, ...], width: int) -> list[int]:

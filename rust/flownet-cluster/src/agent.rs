@@ -26,6 +26,7 @@ use flownet_memory::SegmentPool;
 use flownet_net::{Credentials, NetworkConfig, NetworkEnvironment};
 use flownet_runtime::{
     Chain, ChainFactory, CheckpointReport, Checkpointing, PreparedTask, TaskError, TaskHandle,
+    flame::{Flame, FlameOrder},
     inspection::TaskChannels,
     log::{self, Log, Speaker},
     snapshot::Written,
@@ -35,7 +36,7 @@ use flownet_runtime::{
 use flownet_store::{CheckpointStore, Lineage, SnapshotName};
 use tokio::{
     runtime::Handle,
-    sync::{Mutex as AsyncMutex, Notify},
+    sync::{Mutex as AsyncMutex, Notify, oneshot},
 };
 
 use crate::{
@@ -276,6 +277,22 @@ impl Agent {
     pub(crate) fn channels(&self, task: u32) -> Option<TaskChannels> {
         let running = self.running();
         running.tasks.iter().find(|one| one.spec().task_id == task).map(TaskHandle::channels)
+    }
+
+    /// Takes samples of one task, if it runs here, on a thread of their own. What was found when the time is over is the
+    /// answer: that thread may have to wait for the interpreter, and this one does not.
+    pub(crate) async fn flame(&self, task: u32, order: FlameOrder) -> Result<Option<Flame>, String> {
+        let factory = self.factory.clone()?;
+        let (end, ended) = oneshot::channel::<()>();
+        let started = {
+            let running = self.running();
+            let mut here = running.tasks.iter().filter(|one| one.outcome().is_none());
+            let Some(found) = here.find(|one| one.spec().task_id == task) else { return Ok(None) };
+            found.sample(order, move || factory.stacks(task), move || drop(end))
+        };
+        let sampling = started.map_err(|error| format!("cannot start a thread: {error}"))?;
+        let _ = tokio::time::timeout(order.whole().saturating_add(LAST_SAMPLE_LIMIT), ended).await;
+        Ok(Some(sampling.flame()))
     }
 
     /// Cancels what runs, waits for its end and gives everything back. Called
@@ -519,6 +536,9 @@ impl Reporter {
         }
     }
 }
+
+/// How long the last sample may take.
+const LAST_SAMPLE_LIMIT: Duration = Duration::from_secs(1);
 
 fn fault(spec: &TaskSpec, error: TaskError) -> WorkerFault {
     WorkerFault::Task { task: spec.task_id, error }

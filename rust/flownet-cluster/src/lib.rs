@@ -45,15 +45,15 @@ mod tracker;
 mod user_metrics;
 mod worker;
 
-pub use flownet_runtime::{StatePart, log::LogLevel};
+pub use flownet_runtime::{StatePart, flame::FlameOrder, log::LogLevel};
 pub use flownet_store::{Listed, OperatorEntry, StoreError};
 
 pub use self::{
     checkpoint::{Misfit, Restart},
     coordinator::{
-        ChannelEnd, Coordinator, InputChannel, JobHandle, JobLogEntry, JobView, LogPage, LogPrinter, LogQuery,
-        OutputChannel, PendingSavepoint, Read, Savepoint, TaskChannels, checkpoints, read_checkpoint,
-        save_last_checkpoint,
+        ChannelEnd, Coordinator, FlameFrame, InputChannel, JobHandle, JobLogEntry, JobView, LogPage, LogPrinter,
+        LogQuery, NoFlame, OutputChannel, PendingSavepoint, Read, Savepoint, TaskChannels, TaskFlame, checkpoints,
+        read_checkpoint, save_last_checkpoint,
     },
     error::{ClusterError, WorkerExit, WorkerIdentity},
     explain::{Explanation, WorkerDemand, explain},

@@ -12,8 +12,13 @@ use flownet_core::{
 };
 use flownet_net::Stream;
 use flownet_runtime::{
-    CheckpointOrder, MetricsSnapshot, TaskError, TaskInspection, inspection::TaskChannels, log::Said,
-    source::SourceOrder, spec::TaskSpec, user_metrics::UserMetricSnapshot,
+    CheckpointOrder, MetricsSnapshot, TaskError, TaskInspection,
+    flame::{Flame, FlameOrder},
+    inspection::TaskChannels,
+    log::Said,
+    source::SourceOrder,
+    spec::TaskSpec,
+    user_metrics::UserMetricSnapshot,
 };
 use flownet_store::{PartRef, StoreError, TaskSnapshot};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -51,6 +56,8 @@ pub(crate) trait Worker {
     async fn inspect() -> Inspection;
     /// Looks at the channels of one of its tasks, if it has it. Dear: asked only if somebody looks at the task.
     async fn channels(task: u32) -> Option<TaskChannels>;
+    /// Takes samples of one of its tasks, if it has it, which takes the time of the order; or says why it cannot.
+    async fn flame(task: u32, order: FlameOrder) -> Result<Option<Flame>, String>;
     /// Cancels what runs, gives back everything, answers with the last news.
     async fn stop() -> News;
 }

@@ -19,6 +19,7 @@ use crate::{
 use flownet_net::{Credentials, CredentialsError};
 use flownet_runtime::{
     ChainFactory,
+    flame::{Flame, FlameOrder},
     inspection::TaskChannels,
     log::{self, Log},
     source::SourceOrder,
@@ -190,6 +191,10 @@ impl Worker for Server {
 
     async fn channels(self, _: Context, task: u32) -> Option<TaskChannels> {
         self.heard().channels(task)
+    }
+
+    async fn flame(self, _: Context, task: u32, order: FlameOrder) -> Result<Option<Flame>, String> {
+        self.heard().flame(task, order).await
     }
 
     async fn stop(self, _: Context) -> News {

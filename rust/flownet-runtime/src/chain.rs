@@ -7,6 +7,7 @@ use flownet_core::{CustomEvent, Round};
 use serde::{Deserialize, Serialize};
 
 use crate::error::TaskError;
+use crate::flame::Stacks;
 use crate::input::InputBatch;
 use crate::mailbox::{Bell, CancelToken, Mailbox};
 use crate::metrics::TaskMetrics;
@@ -208,6 +209,13 @@ pub enum SourceStatus {
 pub trait ChainFactory: Send + Sync {
     /// Builds the operators of `task`.
     fn build(&self, task: &TaskSpec) -> Result<Box<dyn Chain>, TaskError>;
+
+    /// What reads the stacks of a task that runs, by its number; none where its functions have none to be read. Called on the
+    /// thread that reads them.
+    fn stacks(&self, task: u32) -> Option<Box<dyn Stacks>> {
+        let _ = task;
+        None
+    }
 
     /// What the interpreter of this process took to collect garbage, if its chains have one. A control thread asks, with each
     /// status: it must not wait.

@@ -46,20 +46,24 @@ struct Inner {
     // `None` once closed.
     state: Option<TimeState>,
     since_ns: u64,
+    // When the state began; a snapshot settles what has run of it so far.
+    began_ns: u64,
     totals_ns: [u64; STATES],
 }
 
 impl TimeLedger {
     /// Opens the ledger in `state` at `now_ns`.
     pub fn new(state: TimeState, now_ns: u64) -> Self {
-        Self { inner: Mutex::new(Inner { state: Some(state), since_ns: now_ns, totals_ns: [0; STATES] }) }
+        Self {
+            inner: Mutex::new(Inner { state: Some(state), since_ns: now_ns, began_ns: now_ns, totals_ns: [0; STATES] }),
+        }
     }
 
     /// Closes the running period at `now_ns` and begins one of `state`.
     pub fn switch(&self, state: TimeState, now_ns: u64) {
         let mut inner = self.lock();
         inner.settle(now_ns);
-        inner.state = Some(state);
+        (inner.state, inner.began_ns) = (Some(state), inner.since_ns);
     }
 
     /// Closes the running period at `now_ns`, the last one: the task has ended.
@@ -95,7 +99,13 @@ impl TimeLedger {
 
     /// The state that runs now; `None` once closed.
     pub fn state(&self) -> Option<TimeState> {
-        self.lock().state
+        self.period().map(|(state, _)| state)
+    }
+
+    /// The state that runs now and when it began, in nanoseconds; `None` once closed.
+    pub fn period(&self) -> Option<(TimeState, u64)> {
+        let inner = self.lock();
+        inner.state.map(|state| (state, inner.began_ns))
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

@@ -18,6 +18,7 @@
 pub mod canonical;
 pub mod deploy;
 pub mod error;
+pub mod flame;
 pub mod inspection;
 pub mod iteration;
 pub mod ledger;

@@ -215,6 +215,12 @@ impl TaskMetrics {
         self.time.state()
     }
 
+    /// The same, and when that began.
+    pub(crate) fn period(&self) -> Option<(TimeState, Instant)> {
+        let (state, began_ns) = self.time.period()?;
+        Some((state, self.started + Duration::from_nanos(began_ns)))
+    }
+
     pub(crate) fn switch(&self, state: TimeState) {
         if self.state.load(Ordering::Relaxed) != state as u8 {
             self.state.store(state as u8, Ordering::Relaxed);

@@ -4,6 +4,7 @@
 // part of it is asked for while it is looked at.
 
 import { barCell } from "./bar.js";
+import { Flame } from "./flame.js";
 import { Graph } from "./graph.js";
 import { Lines } from "./lines.js";
 import { Log } from "./log.js";
@@ -23,6 +24,7 @@ const view = { job: null, task: null, subtask: null, isLooking: false, told: nul
 const graph = new Graph(at("graph"), (task) => go(view.job, task));
 const lines = new Lines(at("lines"));
 const log = new Log(at("log"), ask);
+const flame = new Flame(at("flame"));
 
 const number = (title, text) => ({ title, text, number: true });
 const subtasks = new Table("Subtasks, which open into their channels", [
@@ -138,6 +140,7 @@ function look() {
   const [job, task, subtask] = found ? [found[1], whole(found[2]), whole(found[3])] : [null, null, null];
   const isOther = job !== view.job;
   Object.assign(view, { job, task, subtask });
+  flame.look(job, task, subtask);
   if (isOther) follow();
   else if (view.told) draw();
   refreshSubtasks();

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 
 use crate::document::{JobDocument, JobEntry, PlanDocument};
 use crate::error::Refusal;
+use crate::flame::flame;
 use crate::guard::{COOKIE_IS, Guard};
 use crate::history::HistoryDocument;
 use crate::jobs::{Jobs, ShownJob};
@@ -31,8 +32,8 @@ pub(crate) struct App {
     pub(crate) guard: Guard,
 }
 
-type Shared = State<Arc<App>>;
-type Answer<T> = Result<T, Refusal>;
+pub(crate) type Shared = State<Arc<App>>;
+pub(crate) type Answer<T> = Result<T, Refusal>;
 
 /// All that is answered.
 pub(crate) fn routes(app: Arc<App>) -> Router {
@@ -40,6 +41,7 @@ pub(crate) fn routes(app: Arc<App>) -> Router {
         .route("/", get(job))
         .route("/subtasks", get(subtasks))
         .route("/channels/{task}/{subtask}", get(channels))
+        .route("/flame/{task}/{subtask}", get(flame))
         .route("/history", get(history))
         .route("/log", get(log))
         .route("/events", get(events))
@@ -118,10 +120,7 @@ async fn channels(
     Path((id, task, subtask)): Path<(String, String, String)>,
 ) -> Answer<Json<TaskChannels>> {
     let job = find(&app, &id)?;
-    let (Ok(task), Ok(subtask)) = (task.parse(), subtask.parse()) else {
-        let why = format!("{task:?} and {subtask:?} are to be the numbers of a task and a subtask, from 0");
-        return Err(Refusal::new(StatusCode::NOT_FOUND, why));
-    };
+    let (task, subtask) = numbers(&task, &subtask)?;
     let look = async {
         let _turn = job.look.lock().await;
         job.view.channels(task, subtask).await
@@ -253,7 +252,16 @@ async fn savepoint(
     }
 }
 
-fn find(app: &App, id: &str) -> Answer<Arc<ShownJob>> {
+/// Of a task and a subtask, as a path has them.
+pub(crate) fn numbers(task: &str, subtask: &str) -> Answer<(u32, u32)> {
+    let (Ok(task), Ok(subtask)) = (task.parse(), subtask.parse()) else {
+        let why = format!("{task:?} and {subtask:?} are to be the numbers of a task and a subtask, from 0");
+        return Err(Refusal::new(StatusCode::NOT_FOUND, why));
+    };
+    Ok((task, subtask))
+}
+
+pub(crate) fn find(app: &App, id: &str) -> Answer<Arc<ShownJob>> {
     app.jobs.find(id).ok_or_else(|| Refusal::no_job(id))
 }
 
@@ -279,5 +287,5 @@ const HEADERS: [(HeaderName, &str); 5] = [
 const MOST_LOG_ENTRIES: usize = 1000;
 const MOST_BODY_BYTES: usize = 16 * 1024;
 const BETWEEN_EVENTS: Duration = Duration::from_millis(500);
-const LONGEST_LOOK: Duration = Duration::from_secs(10);
+pub(crate) const LONGEST_LOOK: Duration = Duration::from_secs(10);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);

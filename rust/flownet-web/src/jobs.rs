@@ -30,6 +30,8 @@ pub(crate) struct ShownJob {
     pub(crate) view: JobView,
     /// Whose turn it is to look at channels.
     pub(crate) look: tokio::sync::Mutex<()>,
+    /// Whose turn it is to sample a subtask.
+    pub(crate) sampling: tokio::sync::Mutex<()>,
     history: Mutex<History>,
 }
 
@@ -50,6 +52,7 @@ impl Jobs {
             began_ms,
             view,
             look: tokio::sync::Mutex::default(),
+            sampling: tokio::sync::Mutex::default(),
             history: Mutex::default(),
         }));
         id

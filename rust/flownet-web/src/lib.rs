@@ -7,6 +7,7 @@
 //! - [`Server`]: listens, and shows the jobs that it is told of, those that have ended too.
 //! - [`families`]: what is measured of jobs, for whoever exports it; `prometheus` is one.
 //! - `api`: the routes; `document`: what they answer with; `history`: what was.
+//! - `flame`: the route that takes samples of a subtask.
 //! - `guard`: who may ask.
 //!
 //! # Invariants
@@ -19,6 +20,7 @@
 mod api;
 mod document;
 mod error;
+mod flame;
 mod guard;
 mod history;
 mod jobs;

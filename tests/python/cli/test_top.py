@@ -18,7 +18,8 @@ from pathlib import Path
 import pyte
 import pytest
 
-from flownet.cli.top_view import pressure, stacked
+from flownet.cli.top_view import stacked
+from flownet.units import pressure
 
 from .served import Serve
 

@@ -12,7 +12,7 @@ use std::{
 };
 
 use flownet_net::Credentials;
-use flownet_runtime::{ChainFactory, log::Log, spec::TaskSpec};
+use flownet_runtime::{ChainFactory, flame::FlameOrder, log::Log, spec::TaskSpec};
 use flownet_store::{Manifest, PublishError};
 use tarpc::client::RpcError;
 use tokio::{
@@ -23,8 +23,8 @@ use tokio::{
 };
 
 use super::{
-    admission::admit_workers, board::Board, channels::Told, checkpoints::Checkpoints, found::FoundSplits,
-    link::WorkerLink, savepoints::SavepointRequest,
+    admission::admit_workers, board::Board, channels::Told, checkpoints::Checkpoints, flame::ToldOfFlame,
+    found::FoundSplits, link::WorkerLink, savepoints::SavepointRequest,
 };
 use crate::{
     agent::Agent,
@@ -61,6 +61,8 @@ pub(super) enum Event {
     Splits { found: FoundSplits },
     /// Somebody looks at the channels of a subtask.
     Channels { vertex: u32, subtask: u32, told: Told },
+    /// Somebody wants to see where a subtask spends its time.
+    Flame { vertex: u32, subtask: u32, order: FlameOrder, told: ToldOfFlame },
     /// The user wants a copy of a checkpoint.
     Savepoint { request: SavepointRequest },
     /// A worker has proved itself and said who it is.
@@ -236,6 +238,7 @@ impl Driver {
             }
             Event::Splits { found } => self.deal(found),
             Event::Channels { vertex, subtask, told } => self.look_at_channels((vertex, subtask), told),
+            Event::Flame { vertex, subtask, order, told } => self.sample_task((vertex, subtask), order, told),
             Event::Savepoint { request } => self.take_savepoint_request(request),
             Event::Introduced { introduction, client } => self.introduced(introduction, client),
             Event::Deployed { worker, address } => {

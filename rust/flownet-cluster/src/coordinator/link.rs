@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
-use flownet_runtime::{inspection::TaskChannels, source::SourceOrder};
+use flownet_runtime::{
+    flame::{Flame, FlameOrder},
+    inspection::TaskChannels,
+    source::SourceOrder,
+};
 use tarpc::client::RpcError;
 
 use crate::{
@@ -104,6 +108,13 @@ impl WorkerLink {
         match self {
             Self::Local(agent) => Ok(agent.channels(task)),
             Self::Remote(client) => client.channels(within(NEVER), task).await,
+        }
+    }
+
+    pub(super) async fn flame(&self, task: u32, order: FlameOrder) -> Result<Result<Option<Flame>, String>, RpcError> {
+        match self {
+            Self::Local(agent) => Ok(agent.flame(task, order).await),
+            Self::Remote(client) => client.flame(within(NEVER), task, order).await,
         }
     }
 

@@ -20,6 +20,7 @@ mod channels;
 mod checkpoints;
 mod driver;
 mod enumerator;
+mod flame;
 mod found;
 mod link;
 mod log;
@@ -38,6 +39,7 @@ use flownet_store::{CheckpointStore, Listed, Manifest, StoreError};
 use tokio::sync::mpsc;
 
 pub use self::channels::{ChannelEnd, InputChannel, OutputChannel, TaskChannels};
+pub use self::flame::{FlameFrame, NoFlame, TaskFlame};
 pub use self::log::{JobLogEntry, LogPage, LogPrinter, LogQuery};
 pub use self::savepoints::{PendingSavepoint, Savepoint, save_last_checkpoint};
 pub use self::view::JobView;

@@ -5,7 +5,7 @@
 //!   come together.
 //! - A2: answers that are taken are all there are, so that nothing is left that nobody was rung for.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use flownet_runtime::mailbox::Bell;
 use flownet_runtime::operator::Ticket;
@@ -13,7 +13,7 @@ use pyo3::exceptions::PyBaseException;
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use super::attach::{TaskThreads, this_thread};
+use super::attach::{ThreadsOfTask, this_thread};
 
 /// One call, and what came of it.
 pub(super) type Answer = (Ticket, PyResult<Py<PyAny>>);
@@ -24,12 +24,12 @@ pub(super) type Answer = (Ticket, PyResult<Py<PyAny>>);
 pub struct PyAnswers {
     come: Mutex<Vec<Answer>>,
     bell: Bell,
-    threads: Arc<TaskThreads>,
+    threads: ThreadsOfTask,
 }
 
 impl PyAnswers {
     /// For the task that this bell wakes; whose calls run on a thread of the job.
-    pub(super) fn new(bell: Bell, threads: Arc<TaskThreads>) -> Self {
+    pub(super) fn new(bell: Bell, threads: ThreadsOfTask) -> Self {
         Self { come: Mutex::default(), bell, threads }
     }
 
@@ -86,7 +86,7 @@ impl PyAnswers {
 
     /// The calling thread runs none any more.
     fn leave(&self, py: Python<'_>) -> PyResult<()> {
-        self.threads.leave_as_helper(this_thread(py)?);
+        self.threads.leave(this_thread(py)?);
         Ok(())
     }
 }

@@ -4,13 +4,14 @@
 //! `contextvars` of a user's function would forget everything from one batch to the next.
 
 use std::cell::Cell;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::ffi::c_ulong;
 use std::process;
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use flownet_rows::TaskThread;
+use flownet_runtime::flame::StackOf;
 use flownet_runtime::{Outputs, TaskError};
 use pyo3::exceptions::PySystemExit;
 use pyo3::ffi;
@@ -19,25 +20,69 @@ use pyo3::prelude::*;
 /// The threads of one job that run users' functions in this process.
 #[derive(Debug, Default)]
 pub struct TaskThreads {
-    /// With the process they belong to: a child after a fork has the list and not the threads.
-    threads: Mutex<HashSet<(u32, c_ulong)>>,
+    listed: Mutex<Listed>,
     left: Condvar,
+}
+
+/// All with the process they belong to: a child after a fork has the list and not the threads.
+#[derive(Debug, Default)]
+struct Listed {
+    threads: HashMap<(u32, c_ulong), Seat>,
+    /// Threads that look at some of these, and may have to wait for the interpreter for that.
+    visitors: Vec<u32>,
+}
+
+/// What a thread is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seat {
+    task: u32,
+    of: StackOf,
+}
+
+/// The threads of a job, for one of its tasks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ThreadsOfTask {
+    threads: Arc<TaskThreads>,
+    task: u32,
+}
+
+impl ThreadsOfTask {
+    pub(crate) fn new(threads: Arc<TaskThreads>, task: u32) -> Self {
+        Self { threads, task }
+    }
+
+    /// Lists a thread beside the task's own, that runs users' functions from now on.
+    pub(super) fn enter_as_helper(&self, thread: c_ulong) {
+        self.enter(thread, StackOf::Helper);
+    }
+
+    /// Takes that back, or the listing of the task's own thread.
+    pub(super) fn leave(&self, thread: c_ulong) {
+        self.threads.leave(thread);
+        TaskThreads::of_all_jobs().leave(thread);
+    }
+
+    fn enter(&self, thread: c_ulong, of: StackOf) {
+        let seat = Seat { task: self.task, of };
+        self.threads.enter(thread, seat);
+        TaskThreads::of_all_jobs().enter(thread, seat);
+    }
 }
 
 impl TaskThreads {
     /// Raises `SystemExit` in the Python code that runs on these threads, which ends what computes without end. What waits
     /// inside a call, `time.sleep` for one, notices when the call returns.
     pub fn interrupt(&self, py: Python<'_>) {
-        for &(_, thread) in self.lock().iter().filter(|&&(process, _)| process == process::id()) {
+        for &(_, thread) in self.lock().threads.keys().filter(|&&(process, _)| process == process::id()) {
             // SAFETY: attached, as `py` shows; the exception is a class. A thread that is gone is not found and left alone.
             unsafe { ffi::PyThreadState_SetAsyncExc(thread.cast_signed(), py.get_type::<PySystemExit>().as_ptr()) };
         }
     }
 
-    /// Waits, which must be done detached, until all have left or the time is over; whether they have.
+    /// Waits, which must be done detached, until all have left or the time is over, visitors included; whether they have.
     pub fn wait_until_left(&self, limit: Duration) -> bool {
-        let waited = self.left.wait_timeout_while(self.lock(), limit, |threads| !are_gone(threads));
-        are_gone(&waited.unwrap_or_else(PoisonError::into_inner).0)
+        let waited = self.left.wait_timeout_while(self.lock(), limit, |listed| !listed.are_gone());
+        waited.unwrap_or_else(PoisonError::into_inner).0.are_gone()
     }
 
     /// Those of all jobs of this process.
@@ -46,39 +91,61 @@ impl TaskThreads {
         &ALL
     }
 
-    /// Lists a thread that a task has begun to run users' functions.
-    pub(super) fn enter_as_helper(&self, thread: c_ulong) {
-        self.enter(thread);
-        Self::of_all_jobs().enter(thread);
+    /// Number of a thread of a task.
+    pub(super) fn find(&self, task: u32, of: StackOf) -> Option<c_ulong> {
+        let (process, seat) = (process::id(), Seat { task, of });
+        let listed = self.lock();
+        let found = listed.threads.iter().find(|&(&(of, _), seated)| of == process && *seated == seat);
+        found.map(|(&(_, thread), _)| thread)
     }
 
-    /// Takes back [`enter_as_helper`](Self::enter_as_helper).
-    pub(super) fn leave_as_helper(&self, thread: c_ulong) {
-        self.leave(thread);
-        Self::of_all_jobs().leave(thread);
+    /// Enlists a visitor, if this thread is there: the interpreter is there as long as one of both is.
+    pub(super) fn visit(&self, thread: c_ulong) -> bool {
+        let process = process::id();
+        let mut listed = self.lock();
+        let is_there = listed.threads.contains_key(&(process, thread));
+        if is_there {
+            listed.visitors.push(process);
+        }
+        is_there
+    }
+
+    /// Takes that back.
+    pub(super) fn end_visit(&self) {
+        let mut listed = self.lock();
+        if let Some(at) = listed.visitors.iter().position(|&visitor| visitor == process::id()) {
+            listed.visitors.swap_remove(at);
+        }
+        drop(listed);
+        self.left.notify_all();
     }
 
     /// How many there are.
     pub(super) fn count(&self) -> u32 {
-        u32::try_from(self.lock().iter().filter(|&&(process, _)| process == process::id()).count()).unwrap_or(u32::MAX)
+        let listed = self.lock();
+        let here = listed.threads.keys().filter(|&&(process, _)| process == process::id());
+        u32::try_from(here.count()).unwrap_or(u32::MAX)
     }
 
-    fn enter(&self, thread: c_ulong) {
-        self.lock().insert((process::id(), thread));
+    fn enter(&self, thread: c_ulong, seat: Seat) {
+        self.lock().threads.insert((process::id(), thread), seat);
     }
 
     fn leave(&self, thread: c_ulong) {
-        self.lock().remove(&(process::id(), thread));
+        self.lock().threads.remove(&(process::id(), thread));
         self.left.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashSet<(u32, c_ulong)>> {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Listed> {
+        self.listed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn are_gone(threads: &HashSet<(u32, c_ulong)>) -> bool {
-    !threads.iter().any(|&(process, _)| process == process::id())
+impl Listed {
+    fn are_gone(&self) -> bool {
+        let mut processes = self.threads.keys().map(|(process, _)| process).chain(&self.visitors);
+        !processes.any(|&process| process == process::id())
+    }
 }
 
 /// The number by which the interpreter knows the calling thread.
@@ -117,16 +184,15 @@ struct KeptState {
     state: ffi::PyGILState_STATE,
     saved: *mut ffi::PyThreadState,
     /// Where the thread is listed, and by which number, once it is.
-    listed: Option<(Arc<TaskThreads>, c_ulong)>,
+    listed: Option<(ThreadsOfTask, c_ulong)>,
 }
 
 /// Lists the calling thread, which has been [kept](keep_thread).
-pub(super) fn enter_threads(py: Python<'_>, threads: &Arc<TaskThreads>) -> PyResult<()> {
+pub(super) fn enter_threads(py: Python<'_>, threads: &ThreadsOfTask) -> PyResult<()> {
     let thread = this_thread(py)?;
-    threads.enter(thread);
-    TaskThreads::of_all_jobs().enter(thread);
+    threads.enter(thread, StackOf::Task);
     KEPT.with(|kept| {
-        kept.set(kept.take().map(|state| KeptState { listed: Some((Arc::clone(threads), thread)), ..state }));
+        kept.set(kept.take().map(|state| KeptState { listed: Some((threads.clone(), thread)), ..state }));
     });
     Ok(())
 }
@@ -142,10 +208,10 @@ pub(super) fn keep_thread() {
 }
 
 /// The thread of a task some of whose operators call Python, and which is attached for these calls only.
-pub(crate) struct KeptThread(Arc<TaskThreads>);
+pub(crate) struct KeptThread(ThreadsOfTask);
 
 impl KeptThread {
-    pub(crate) fn new(threads: Arc<TaskThreads>) -> Self {
+    pub(crate) fn new(threads: ThreadsOfTask) -> Self {
         Self(threads)
     }
 }
@@ -173,7 +239,6 @@ pub(super) fn forget_thread() {
         // Only now: the interpreter may be taken down once nobody is listed.
         if let Some((threads, thread)) = listed {
             threads.leave(thread);
-            TaskThreads::of_all_jobs().leave(thread);
         }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flownet_rows::{Arriving, Layout};
+use flownet_runtime::flame::Stacks;
 use flownet_runtime::iteration::{FeedbackEdges, FeedbackLimits};
 use flownet_runtime::operator::{
     self as runtime, AsOfJoin, Brake, Entry, Interval, IntervalJoin, IterationHead, IterationTail, Kind, Leaving, Link,
@@ -20,7 +21,7 @@ use flownet_runtime::{Chain, ChainFactory, GarbageCollections, TaskError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyString};
 
-use super::attach::TaskThreads;
+use super::attach::{TaskThreads, ThreadsOfTask};
 use super::exit::{Exit, Route};
 use super::failure::OperatorInfo;
 use super::function::{Function, is_told};
@@ -34,6 +35,7 @@ use super::objects::{Objects, required};
 use super::operators::{Assigner, Decoded, Filter, FlatMap, Limits, Map, MapAsync, ProcessAll, Timestamps, Until};
 use super::sinks::{Collect as CollectSink, CustomSink, Lines, Print, WriteFiles};
 use super::sources::{Collection, Iterable, LineDecoder, Pulled, ReadText, Script, SocketText, Splits};
+use super::stacks::TaskStacks;
 use crate::codec::{ClassTable, KnownClasses, Pickle, SentClasses};
 use crate::garbage;
 use crate::rows::{PythonForeign, ToObjects, ToRows};
@@ -76,7 +78,8 @@ impl PythonChainFactory {
 impl ChainFactory for PythonChainFactory {
     fn build(&self, task: &TaskSpec) -> Result<Box<dyn Chain>, TaskError> {
         if flownet_rows::is_of_rows(task) {
-            let foreign = PythonForeign { objects: &self.objects, threads: self.threads() };
+            let threads = ThreadsOfTask::new(self.threads(), task.task_id);
+            let foreign = PythonForeign { objects: &self.objects, threads };
             return Ok(Box::new(flownet_rows::chain(task, &foreign)?));
         }
         Ok(Box::new(Python::attach(|py| self.chain(py, task))?))
@@ -84,6 +87,10 @@ impl ChainFactory for PythonChainFactory {
 
     fn garbage_collections(&self) -> GarbageCollections {
         garbage::collections()
+    }
+
+    fn stacks(&self, task: u32) -> Option<Box<dyn Stacks>> {
+        Some(Box::new(TaskStacks::new(self.threads.clone()?, task)))
     }
 }
 
@@ -123,7 +130,7 @@ impl Builder<'_> {
             Ok(Entry { side, keyed: input.is_keyed(), stamps })
         };
         let entries = self.task.inputs.iter().map(entry).collect::<Result<_, TaskError>>()?;
-        let medium = PythonMedium::new(self.known_classes(), self.threads.clone()).with_rows(self.arriving_rows()?);
+        let medium = PythonMedium::new(self.known_classes(), self.threads()).with_rows(self.arriving_rows()?);
         OperatorChain::new(medium, stages, exits, entries, self.rate_limit())
     }
 
@@ -202,6 +209,11 @@ impl Builder<'_> {
         Ok(if from.kind.gives_objects() { exit } else { exit.of_rows() })
     }
 
+    fn threads(&self) -> Option<ThreadsOfTask> {
+        let threads = self.threads.as_ref()?;
+        Some(ThreadsOfTask::new(Arc::clone(threads), self.task.task_id))
+    }
+
     fn sent_classes(&self) -> SentClasses {
         SentClasses::new(Arc::clone(self.classes), self.pickle)
     }
@@ -265,7 +277,7 @@ impl StageBuilder<'_, '_> {
                     timeout: timeout_ms.map(Duration::from_millis),
                     keeps_order: *ordered,
                 };
-                let threads = self.builder.threads.clone().unwrap_or_default();
+                let threads = self.builder.threads().unwrap_or_default();
                 let values = (self.builder.known_classes(), KeptValues::new(self.builder.sent_classes()));
                 Kind::Operator(Box::new(MapAsync::new(self.own_object()?, *flat, limits, threads, values, info)))
             }

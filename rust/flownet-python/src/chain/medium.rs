@@ -1,7 +1,5 @@
 //! Python objects as what records are to the operators of a chain.
 
-use std::sync::Arc;
-
 use flownet_core::CustomEvent;
 use flownet_rows::Arriving;
 use flownet_runtime::operator::{self, Medium};
@@ -10,7 +8,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyIterator, PyList, PyString};
 
-use super::attach::{TaskThreads, attached, detached, enter_threads, forget_thread, keep_thread};
+use super::attach::{ThreadsOfTask, attached, detached, enter_threads, forget_thread, keep_thread};
 use super::exit::{CLASS_DEFINITION, Exit};
 use super::failure::{CODEC_ERROR, OperatorInfo, short_repr};
 use super::isolate::{is_immutable, isolate, take_item};
@@ -29,12 +27,12 @@ pub(crate) struct PythonMedium {
     /// Rows that are to become objects, in a task that they come to.
     arriving: Option<Arriving>,
     /// Where its thread is listed. None: the thread is the caller's, who has the interpreter already.
-    threads: Option<Arc<TaskThreads>>,
+    threads: Option<ThreadsOfTask>,
     is_open: bool,
 }
 
 impl PythonMedium {
-    pub(super) fn new(classes: KnownClasses, threads: Option<Arc<TaskThreads>>) -> Self {
+    pub(super) fn new(classes: KnownClasses, threads: Option<ThreadsOfTask>) -> Self {
         Self { classes, arriving: None, threads, is_open: false }
     }
 

@@ -27,11 +27,12 @@ mod record;
 mod rows;
 mod sinks;
 mod sources;
+mod stacks;
 mod user_metrics;
 
 pub use answers::PyAnswers;
-pub(crate) use attach::KeptThread;
 pub use attach::TaskThreads;
+pub(crate) use attach::{KeptThread, ThreadsOfTask};
 pub use build::PythonChainFactory;
 pub use context::{PyProcessContext, PyTaskContext, PyTriggerContext, PyWindowContext};
 pub(crate) use failure::{CALL_TIMEOUT_ERROR, CODEC_ERROR, OperatorInfo, RETRACTION_ERROR, seconds_in};

@@ -14,12 +14,12 @@ use super::map_batches::MapBatches;
 use super::sink::SinkTo;
 use super::source::FromArrow;
 use super::write_files::WriteFiles;
-use crate::chain::{self, KeptThread, Objects, PartFiles, TaskThreads};
+use crate::chain::{self, KeptThread, Objects, PartFiles, ThreadsOfTask};
 
 /// Makes them of the objects of a job.
 pub(crate) struct PythonForeign<'a> {
     pub(crate) objects: &'a Objects,
-    pub(crate) threads: Arc<TaskThreads>,
+    pub(crate) threads: ThreadsOfTask,
 }
 
 impl PythonForeign<'_> {
@@ -73,6 +73,6 @@ impl Foreign for PythonForeign<'_> {
     }
 
     fn thread(&self) -> Box<dyn TaskThread> {
-        Box::new(KeptThread::new(Arc::clone(&self.threads)))
+        Box::new(KeptThread::new(self.threads.clone()))
     }
 }

@@ -1,5 +1,6 @@
 //! A task that runs, or has ended.
 
+use std::io;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 
@@ -8,6 +9,7 @@ use flownet_memory::BufferPool;
 
 use super::Registered;
 use crate::error::TaskError;
+use crate::flame::{FlameOrder, Sampling, Stacks};
 use crate::inspection::{InputChannel, InputInspection, OutputChannel, OutputInspection, TaskChannels, TaskInspection};
 use crate::mailbox::{Mail, Mailbox};
 use crate::metrics::{MetricsSnapshot, QueueSnapshot, TaskMetrics};
@@ -119,6 +121,19 @@ impl TaskHandle {
     pub fn channels(&self) -> TaskChannels {
         let inputs = self.watched.gate.as_ref().map(|gate| InputChannel::all(&self.spec, gate));
         TaskChannels { inputs: inputs.unwrap_or_default(), outputs: OutputChannel::all(&self.registered.partitions) }
+    }
+
+    /// Begins to look at where its thread is, again and again: see [`flame`](crate::flame). `on_end` is called when that is over.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub fn sample(
+        &self,
+        order: FlameOrder,
+        stacks: impl FnOnce() -> Option<Box<dyn Stacks>> + Send + 'static,
+        on_end: impl FnOnce() + Send + 'static,
+    ) -> io::Result<Sampling> {
+        Sampling::start(Arc::clone(&self.watched.metrics), order, stacks, on_end)
     }
 
     /// Tells a source how fast it may go; other tasks do not mind.

@@ -5,7 +5,6 @@
 //! it like mail. Only in the middle of a record, of which a stage before it makes several, and at the end of the input it
 //! waits within.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use flownet_core::Round;
@@ -19,7 +18,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::chain::answers::{Answer, PyAnswers};
-use crate::chain::attach::TaskThreads;
+use crate::chain::attach::ThreadsOfTask;
 use crate::chain::context::PyTaskContext;
 use crate::chain::failure::OperatorInfo;
 use crate::chain::keyed::KeptValues;
@@ -46,7 +45,7 @@ pub(in crate::chain) struct MapAsync {
     function: Py<PyAny>,
     is_flat: bool,
     timeout: Option<Duration>,
-    threads: Arc<TaskThreads>,
+    threads: ThreadsOfTask,
     info: OperatorInfo,
     flight: InFlight<Call, Py<PyAny>>,
     /// Admitted, and not handed over yet.
@@ -96,7 +95,7 @@ impl MapAsync {
         function: Py<PyAny>,
         is_flat: bool,
         limits: Limits,
-        threads: Arc<TaskThreads>,
+        threads: ThreadsOfTask,
         (classes, kept): (KnownClasses, KeptValues),
         info: OperatorInfo,
     ) -> Self {
@@ -119,7 +118,7 @@ impl MapAsync {
     }
 
     fn start(&self, py: Python<'_>, cx: &TaskContext) -> PyResult<(Calls, bool)> {
-        let answers = Py::new(py, PyAnswers::new(cx.bell.clone(), Arc::clone(&self.threads)))?;
+        let answers = Py::new(py, PyAnswers::new(cx.bell.clone(), self.threads.clone()))?;
         let class = py.import(intern!(py, "flownet.asynchronous"))?.getattr(intern!(py, "Calls"))?;
         let runner = class.call1((&self.function, PyTaskContext::new(&self.info, cx), &answers))?;
         let is_opening = runner.call_method0(intern!(py, "start"))?.extract()?;
