@@ -55,6 +55,9 @@ class JobHandle(Protocol):
     def stop(self, drain: bool, savepoint: str | None) -> None:
         """Ask the job to end well, and for a savepoint of its end."""
 
+    def trigger_checkpoint(self) -> None:
+        """Ask for a checkpoint."""
+
     def savepoint(self, url: str, timeout_ms: int) -> dict[str, Any] | None:
         """Take a savepoint; None when the time is over first."""
 
@@ -324,6 +327,28 @@ class Job:
         [('warning', 'no number: x')]
         """
         return tuple(LogEntry(**entry) for entry in self._said.entries(after, most, level))
+
+    def trigger_checkpoint(self) -> None:
+        """Ask for a checkpoint beside those of the interval: now, or as soon as the one that is under way has ended.
+
+        Returns at once; `JobStatus.checkpoints` has it when it counts.
+
+        Raises
+        ------
+        CheckpointError
+            The job takes no checkpoints, or has ended.
+
+        Examples
+        --------
+        >>> import tempfile, flownet as fn
+        >>> env = fn.Environment()
+        >>> env.enable_checkpointing("1h", storage=tempfile.mkdtemp())
+        >>> words = env.from_collection(["to", "be"] * 500, rate_limit=1000).collect()
+        >>> with env.execute_async() as job:
+        ...     job.trigger_checkpoint()
+        ...     result = job.wait()
+        """
+        self._handle.trigger_checkpoint()
 
     def savepoint(self, path: str | os.PathLike[str], *, timeout: float | None = None) -> Savepoint:
         """Take a checkpoint now and copy it to a place of its own, which no job changes or deletes. The job goes on.

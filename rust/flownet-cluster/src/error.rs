@@ -134,6 +134,12 @@ pub enum ClusterError {
         /// Names of the operators.
         operators: Vec<String>,
     },
+    /// A checkpoint was asked for that cannot be taken.
+    #[error("no checkpoint was triggered: {reason}")]
+    NotTriggered {
+        /// Why.
+        reason: String,
+    },
     /// A savepoint could not be taken. The job goes on.
     #[error("no savepoint was taken: {reason}")]
     Savepoint {

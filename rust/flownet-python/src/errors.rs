@@ -123,6 +123,7 @@ pub fn cluster(py: Python<'_>, error: ClusterError) -> PyErr {
         ClusterError::MissingUid { operators } => {
             Raised::new(py, "MissingUidError", message).with("operators", PyTuple::new(py, operators).ok()).into_err()
         }
+        ClusterError::NotTriggered { .. } => Raised::new(py, "CheckpointError", message).into_err(),
         ClusterError::Savepoint { .. } => Raised::new(py, "SavepointError", message).into_err(),
         ClusterError::OtherOrigin { storage, .. } => {
             Raised::new(py, "RestoreError", message).with("storage", storage).into_err()

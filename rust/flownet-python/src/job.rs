@@ -191,6 +191,12 @@ impl PyJobHandle {
         stopped.map_err(|error| errors::cluster(py, error))
     }
 
+    /// Ask for a checkpoint now. Returns at once.
+    fn trigger_checkpoint(&self, py: Python<'_>) -> PyResult<()> {
+        let triggered = enter(py, self.origin, || self.view.trigger_checkpoint())?;
+        triggered.map_err(|error| errors::cluster(py, error))
+    }
+
     /// Take a savepoint and wait until it is written; None when the time is over first.
     fn savepoint<'py>(&self, py: Python<'py>, url: &str, timeout_ms: u64) -> PyResult<Option<Bound<'py, PyDict>>> {
         let asked = enter(py, self.origin, || self.view.savepoint(url))?;

@@ -401,6 +401,7 @@ at("stop").onclick = () =>
   confirmed(`Stop ${view.told.name}? Its sources end, what is in flight is worked off. With a folder, a savepoint of its end goes there.`, true, (folder) =>
     post("stop", { drain: true, savepoint: folder || null }),
   );
+at("checkpoint").onclick = () => confirmed(`Take a checkpoint of ${view.told.name} now? It goes on.`, false, () => post("checkpoint", {}));
 at("savepoint").onclick = () => confirmed(`Take a savepoint of ${view.told.name}? It goes on.`, true, (folder) => post("savepoint", { path: folder }));
 
 function every(period, refresh, isWanted = () => true) {

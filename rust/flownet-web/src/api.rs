@@ -48,6 +48,7 @@ pub(crate) fn routes(app: Arc<App>) -> Router {
         .route("/plan", get(plan))
         .route("/cancel", post(cancel))
         .route("/stop", post(stop))
+        .route("/checkpoint", post(checkpoint))
         .route("/savepoint", post(savepoint));
     Router::new()
         .merge(page::routes())
@@ -228,6 +229,11 @@ async fn stop(
         None => job.view.stop(drain),
         Some(path) => job.view.stop_with_savepoint(drain, &path).map_err(|error| failed(&error))?,
     }
+    Ok((StatusCode::ACCEPTED, Json(json!({}))))
+}
+
+async fn checkpoint(State(app): Shared, Path(id): Path<String>) -> Answer<(StatusCode, Json<Value>)> {
+    find(&app, &id)?.view.trigger_checkpoint().map_err(|error| failed(&error))?;
     Ok((StatusCode::ACCEPTED, Json(json!({}))))
 }
 

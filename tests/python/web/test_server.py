@@ -356,6 +356,8 @@ def test_jobs_are_cancelled_stopped_and_saved_by_rest(ui: fn.Ui, client: Client,
     env.enable_checkpointing("10s", storage=str(tmp_path / "checkpoints"), allow_unrepeatable=True)
     with env.execute_async(ui=ui) as job:
         until(lambda: job.status().state == "running")
+        assert client.post("/api/v1/jobs/1/checkpoint", {}) == (202, {})
+        until(lambda: client.get("/api/v1/jobs/1")["checkpoints_made"] > 0)
         status, saved = client.post("/api/v1/jobs/1/savepoint", {"path": str(tmp_path / "saved")})
         assert status == 200, saved
         assert saved["checkpoint"] > 0
@@ -367,10 +369,16 @@ def test_jobs_are_cancelled_stopped_and_saved_by_rest(ui: fn.Ui, client: Client,
         job.wait()
         status, refused = client.post("/api/v1/jobs/1/savepoint", {"path": str(tmp_path / "later")})
         assert (status, refused) == (409, {"error": "no savepoint was taken: the job has ended"})
+        ended = (409, {"error": "no checkpoint was triggered: the job has ended"})
+        assert client.post("/api/v1/jobs/1/checkpoint", {}) == ended
+        with pytest.raises(errors.CheckpointError, match="the job has ended"):
+            job.trigger_checkpoint()
     with endless().execute_async(ui=ui) as job:
         status, refused = client.post("/api/v1/jobs/2/savepoint", {"path": str(tmp_path / "none")})
         assert status == 409
         assert "enable_checkpointing" in refused["error"]
+        with pytest.raises(errors.CheckpointError, match="enable_checkpointing"):
+            job.trigger_checkpoint()
         assert client.post("/api/v1/jobs/2/cancel", {}) == (202, {})
         with pytest.raises(errors.CancelledError):
             job.wait()

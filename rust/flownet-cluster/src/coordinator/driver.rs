@@ -29,7 +29,7 @@ use super::{
 use crate::{
     agent::Agent,
     alignment::AlignmentMachine,
-    checkpoint::Supervisor,
+    checkpoint::{self, Supervisor},
     error::{ClusterError, WorkerExit, WorkerIdentity},
     flow::FlowLoop,
     launcher::{LaunchedWorker, Launcher, Orders},
@@ -63,6 +63,8 @@ pub(super) enum Event {
     Channels { vertex: u32, subtask: u32, told: Told },
     /// Somebody wants to see where a subtask spends its time.
     Flame { vertex: u32, subtask: u32, order: FlameOrder, told: ToldOfFlame },
+    /// The user wants a checkpoint.
+    Checkpoint,
     /// The user wants a copy of a checkpoint.
     Savepoint { request: SavepointRequest },
     /// A worker has proved itself and said who it is.
@@ -239,6 +241,7 @@ impl Driver {
             Event::Splits { found } => self.deal(found),
             Event::Channels { vertex, subtask, told } => self.look_at_channels((vertex, subtask), told),
             Event::Flame { vertex, subtask, order, told } => self.sample_task((vertex, subtask), order, told),
+            Event::Checkpoint => self.feed_checkpoints(checkpoint::Input::Requested),
             Event::Savepoint { request } => self.take_savepoint_request(request),
             Event::Introduced { introduction, client } => self.introduced(introduction, client),
             Event::Deployed { worker, address } => {

@@ -73,15 +73,12 @@ impl JobView {
         self.may_be_saved()?;
         let (answer, receiver) = channel();
         let request = SavepointRequest { url: url.to_owned(), answer, checkpoint: None };
-        self.events.send(Event::Savepoint { request }).map_err(|_| has_ended())?;
+        self.events.send(Event::Savepoint { request }).map_err(|_| ClusterError::Savepoint { reason: has_ended() })?;
         Ok(PendingSavepoint(receiver))
     }
 
     pub(super) fn may_be_saved(&self) -> Result<(), ClusterError> {
-        if self.described.settings.checkpoint_interval.is_none() {
-            let reason = "the job takes no checkpoints: call enable_checkpointing() before it is run".into();
-            return Err(ClusterError::Savepoint { reason });
-        }
+        self.takes_checkpoints().map_err(|reason| ClusterError::Savepoint { reason })?;
         check_uids(self.described.without_uid.clone())
     }
 }

@@ -109,7 +109,25 @@ impl JobView {
     /// As of [`savepoint`](Self::savepoint); nothing is stopped then.
     pub fn stop_with_savepoint(&self, drain: bool, url: &str) -> Result<(), ClusterError> {
         self.may_be_saved()?;
-        self.events.send(Event::Stop { drain, savepoint: Some(url.to_owned()) }).map_err(|_| has_ended())
+        let stop = Event::Stop { drain, savepoint: Some(url.to_owned()) };
+        self.events.send(stop).map_err(|_| ClusterError::Savepoint { reason: has_ended() })
+    }
+
+    /// Asks for a checkpoint beside those that come by themselves: now, or as soon as the one that is under way has ended.
+    /// Returns at once; [`status`](Self::status) tells what came of it.
+    ///
+    /// # Errors
+    /// The job takes no checkpoints or has ended.
+    pub fn trigger_checkpoint(&self) -> Result<(), ClusterError> {
+        self.takes_checkpoints().map_err(|reason| ClusterError::NotTriggered { reason })?;
+        self.events.send(Event::Checkpoint).map_err(|_| ClusterError::NotTriggered { reason: has_ended() })
+    }
+
+    /// Else why not.
+    pub(super) fn takes_checkpoints(&self) -> Result<(), String> {
+        let interval = self.described.settings.checkpoint_interval;
+        let no = || "the job takes no checkpoints: call enable_checkpointing() before it is run".to_owned();
+        interval.map(drop).ok_or_else(no)
     }
 
     /// Tells the subtasks of a source that there is more to read, as its operator writes it: those of the attempt before which
@@ -127,6 +145,6 @@ impl JobView {
     }
 }
 
-pub(super) fn has_ended() -> ClusterError {
-    ClusterError::Savepoint { reason: "the job has ended".to_owned() }
+pub(super) fn has_ended() -> String {
+    "the job has ended".to_owned()
 }
