@@ -74,7 +74,7 @@ def folders_of(
     InputError
         Folders of the files say different columns.
     PlanError
-        There is no column of which a type was given.
+        There is no column of which a type was given, or no text is of that type.
     """
     import pyarrow
 
@@ -92,6 +92,11 @@ def folders_of(
     for name in told:
         if name not in names:
             raise PlanError(f"read_parquet(partitions=...): no folder says {name!r}; they say {_shown(names)}")
+        if not _may_be_of(told[name]):
+            raise PlanError(
+                f"read_parquet(partitions=...): {name!r} cannot be {told[name]}: names of folders are texts, which become "
+                "numbers, booleans, dates, timestamps or binary"
+            )
     columns = zip(*levels, strict=True) if names else ()
     values = [[_value_of(level) for level in column] for column in columns]
     kinds = [told.get(name) or _guessed(column) for name, column in zip(names, values, strict=True)]
@@ -143,6 +148,17 @@ def _name_of(level: str) -> str:
 def _value_of(level: str) -> str | None:
     value = unquote(level.partition("=")[2])
     return None if value == _MISSING else value
+
+
+def _may_be_of(kind: pyarrow.DataType) -> bool:
+    """Say whether a text can become a value of a type."""
+    import pyarrow
+
+    try:
+        pyarrow.scalar(None, pyarrow.string()).cast(kind)
+    except pyarrow.ArrowNotImplementedError:
+        return False
+    return True
 
 
 def _guessed(values: list[str | None]) -> pyarrow.DataType:

@@ -151,6 +151,8 @@ def test_types_of_columns_that_folders_say_are_guessed_unless_they_are_told(tmp_
         env.read_parquet(tmp_path, partitions={"mixed": "int64"})
     with pytest.raises(PlanError, match="no folder says 'year'; they say 'zip', 'n', 'day', 'mixed', 'nothing'"):
         env.read_parquet(tmp_path, partitions={"year": "int64"})
+    with pytest.raises(PlanError, match="'n' cannot be list<.*names of folders are texts"):
+        env.read_parquet(tmp_path, partitions=pa.schema([("n", pa.list_(pa.int64()))]))
 
 
 def test_files_of_other_folders_are_not_opened(tmp_path: Path) -> None:
