@@ -94,8 +94,8 @@ def folders_of(
             raise PlanError(f"read_parquet(partitions=...): no folder says {name!r}; they say {_shown(names)}")
         if not _may_be_of(told[name]):
             raise PlanError(
-                f"read_parquet(partitions=...): {name!r} cannot be {told[name]}: names of folders are texts, which become "
-                "numbers, booleans, dates, timestamps or binary"
+                f"read_parquet(partitions=...): {name!r} cannot be {told[name]}: names of folders are texts, which "
+                "become numbers, booleans, dates, timestamps or binary"
             )
     columns = zip(*levels, strict=True) if names else ()
     values = [[_value_of(level) for level in column] for column in columns]

@@ -545,4 +545,4 @@ fn fault(spec: &TaskSpec, error: TaskError) -> WorkerFault {
 }
 
 /// How long what was said waits for more before it is told.
-const GATHER_LOG: Duration = Duration::from_millis(20);
+const GATHER_LOG: Duration = Duration::from_millis(50);
