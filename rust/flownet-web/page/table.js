@@ -1,4 +1,7 @@
 // Tables whose cells change in place. Of a long one only the rows in view are there.
+//
+// Where it is scrolled to is noted when that changes: asked for between changes of cells, the browser would have to lay out the
+// page anew for each table.
 
 import { element, say } from "./text.js";
 
@@ -19,7 +22,9 @@ export class Table {
     this.body = element("tbody", {}, this.above, this.below);
     this.rows = [];
     this.table = element("table", {}, element("caption", {}, caption), element("thead", {}, this.head), this.body);
-    this.place = element("div", { class: "table", tabindex: "0", role: "region", "aria-label": caption, onscroll: () => this.draw() }, this.table);
+    this.place = element("div", { class: "table", tabindex: "0", role: "region", "aria-label": caption, onscroll: () => this.look() }, this.table);
+    this.view = { top: 0, height: 0 };
+    new ResizeObserver(() => this.look()).observe(this.place);
   }
 
   update(things) {
@@ -29,10 +34,15 @@ export class Table {
     this.draw();
   }
 
+  look() {
+    this.view = { top: this.place.scrollTop, height: this.place.clientHeight };
+    if (this.things.length > SHOWN_AT_ONCE) this.draw();
+  }
+
   draw() {
     const isLong = this.things.length > SHOWN_AT_ONCE;
-    const inView = Math.ceil((this.place.clientHeight || 600) / ROW_PIXELS);
-    const first = isLong ? Math.max(0, Math.floor(this.place.scrollTop / ROW_PIXELS) - BEYOND_VIEW) : 0;
+    const inView = Math.ceil((this.view.height || 600) / ROW_PIXELS);
+    const first = isLong ? Math.max(0, Math.floor(this.view.top / ROW_PIXELS) - BEYOND_VIEW) : 0;
     const last = isLong ? Math.min(this.things.length, first + inView + 2 * BEYOND_VIEW) : this.things.length;
     while (this.rows.length < last - first) {
       const row = element("tr", {}, ...this.columns.map(({ number }) => element("td", { class: number && "number" })));
