@@ -102,6 +102,8 @@ class RestartSummary:
     """Why."""
     resumed_from: int | None
     """Number of the checkpoint that the next attempt went on from; None: it began anew."""
+    traceback: str | None = None
+    """Python's traceback, if a function failed: of the last five restarts, the last 8,000 letters of each."""
 
 
 @dataclass(frozen=True, slots=True)

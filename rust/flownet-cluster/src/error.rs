@@ -162,6 +162,22 @@ pub enum ClusterError {
     Cancelled,
 }
 
+impl ClusterError {
+    /// Python's traceback, where the user's code failed.
+    #[must_use]
+    pub fn traceback(&self) -> Option<&str> {
+        let failure = match self {
+            Self::Operator { failure, .. } => Some(failure),
+            Self::Task { error, .. } => match &**error {
+                TaskError::Operator(failure) => Some(failure),
+                _ => None,
+            },
+            _ => None,
+        };
+        failure?.traceback.as_deref().map(str::trim_end)
+    }
+}
+
 /// A worker as people can find it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct WorkerIdentity {

@@ -127,6 +127,8 @@ pub struct RestartSummary {
     pub at: Duration,
     /// Why.
     pub cause: String,
+    /// Python's traceback, if a user's function failed: of the last few restarts, and the end of a long one.
+    pub traceback: Option<String>,
     /// The checkpoint that the next went on from; none: it began anew.
     pub resumed_from: Option<u64>,
 }

@@ -71,9 +71,12 @@ impl Tracker {
     }
 
     /// An attempt has failed, and another follows.
-    pub(crate) fn restarting(&mut self, cause: String, now: Duration) {
+    pub(crate) fn restarting(&mut self, (cause, traceback): (String, Option<&str>), now: Duration) {
         self.history.restarted += 1;
-        keep_last(&mut self.history.restarts, RestartSummary { at: now, cause, resumed_from: None });
+        let traceback = traceback.map(last_of);
+        keep_last(&mut self.history.restarts, RestartSummary { at: now, cause, traceback, resumed_from: None });
+        let older = self.history.restarts.iter_mut().rev().skip(MOST_TRACEBACKS);
+        older.for_each(|restart| restart.traceback = None);
     }
 
     pub(crate) fn checkpoint_made(&mut self, checkpoint: CheckpointSummary) {
@@ -353,6 +356,18 @@ fn keep_last<T>(list: &mut Vec<T>, new: T) {
     list.push(new);
 }
 
+/// The end of a traceback, where Python says what was raised.
+fn last_of(traceback: &str) -> String {
+    let letters = traceback.chars().count();
+    let cut = letters.saturating_sub(MOST_LETTERS);
+    let rest: String = traceback.chars().skip(cut).collect();
+    if cut > 0 { format!("…{rest}") } else { rest }
+}
+
+/// Restarts whose tracebacks are kept: a status has them all, and is asked for again and again.
+const MOST_TRACEBACKS: usize = 5;
+/// Letters of one.
+const MOST_LETTERS: usize = 8000;
 /// Of checkpoints and of restarts.
 const MOST_KEPT: usize = 100;
 /// Rates of a status are over one to two of these.
@@ -396,6 +411,20 @@ mod tests {
         let source = &tracker.report(SECOND * 15).vertices[0];
         assert_eq!(source.records_per_second.round(), 333.0);
         assert_eq!((source.busiest * 3.0).round(), 1.0);
+    }
+
+    #[test]
+    fn the_tracebacks_of_the_last_restarts_are_kept_by_their_ends() {
+        let mut tracker = tracker();
+        let long = "ä".repeat(2 * MOST_LETTERS);
+        for number in 0..=MOST_TRACEBACKS {
+            tracker.restarting((number.to_string(), Some(&long)), SECOND);
+        }
+        let restarts = tracker.status(JobState::Running, SECOND, Vec::new()).history.restarts;
+        assert_eq!(restarts.len(), MOST_TRACEBACKS + 1);
+        assert_eq!(restarts[0].traceback, None);
+        let kept = restarts[1].traceback.as_deref().expect("one of the last");
+        assert_eq!((kept.chars().count(), kept.chars().next()), (MOST_LETTERS + 1, Some('…')));
     }
 
     #[test]

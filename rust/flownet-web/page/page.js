@@ -4,6 +4,7 @@
 // part of it is asked for while it is looked at.
 
 import { barCell } from "./bar.js";
+import { Failures } from "./failures.js";
 import { Flame } from "./flame.js";
 import { Graph } from "./graph.js";
 import { Lines } from "./lines.js";
@@ -25,6 +26,7 @@ const graph = new Graph(at("graph"), (task) => go(view.job, task));
 const lines = new Lines(at("lines"));
 const log = new Log(at("log"), ask);
 const flame = new Flame(at("flame"));
+const failures = new Failures(at("failures"));
 
 const number = (title, text) => ({ title, text, number: true });
 const subtasks = new Table("Subtasks, which open into their channels", [
@@ -260,6 +262,7 @@ function drawHistory(job) {
   show(at("restarts"), job.restarts.length > 0);
   checkpoints.update([...job.checkpoints].reverse());
   restarts.update([...job.restarts].reverse());
+  failures.update(job);
 }
 
 function drawJobs(jobs) {

@@ -104,7 +104,7 @@ impl Board {
     /// An attempt has failed, and another follows.
     pub(super) fn restarting(&self, cause: &ClusterError) {
         let now = self.began.elapsed();
-        self.lock().tracker.restarting(cause.to_string(), now);
+        self.lock().tracker.restarting((cause.to_string(), cause.traceback()), now);
     }
 
     pub(super) fn checkpoint_made(&self, checkpoint: CheckpointSummary) {

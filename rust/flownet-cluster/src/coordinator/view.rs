@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use flownet_runtime::TaskError;
 use tokio::sync::mpsc;
 
 use super::{board::Board, driver::Event, found::FoundSplits};
@@ -59,16 +58,7 @@ impl JobView {
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         let error = self.board.wait(Some(Duration::ZERO))?.err()?;
-        let failure = match &error {
-            ClusterError::Operator { failure, .. } => Some(failure),
-            ClusterError::Task { error, .. } => match &**error {
-                TaskError::Operator(failure) => Some(failure),
-                _ => None,
-            },
-            _ => None,
-        };
-        let traceback = failure.and_then(|failure| failure.traceback.as_deref());
-        Some(traceback.map_or_else(|| error.to_string(), |text| format!("{error}\n{}", text.trim_end())))
+        Some(error.traceback().map_or_else(|| error.to_string(), |text| format!("{error}\n{text}")))
     }
 
     /// What the job took, as it was planned.
