@@ -62,7 +62,7 @@ if TYPE_CHECKING:
         ReduceFunction,
     )
     from .repeatable import Source, SplitReader
-    from .report import CheckpointSummary, JobResult, JobStatus, RestartSummary, TaskReport
+    from .report import CheckpointPart, CheckpointSummary, JobResult, JobStatus, RestartSummary, TaskReport
     from .rows.aggregates import (
         Aggregate,
         collect,
@@ -136,6 +136,7 @@ __all__ = [
     "Change",
     "ChangeJoin",
     "ChangeStream",
+    "CheckpointPart",
     "CheckpointSummary",
     "CoFlatMapFunction",
     "CoMapFunction",
@@ -330,6 +331,7 @@ _HOMES: Final = {
     ".rows.stream": ("Rows",),
     ".sqlite": ("SqliteSink",),
     ".report": (
+        "CheckpointPart",
         "CheckpointSummary",
         "JobResult",
         "JobStatus",

@@ -22,7 +22,7 @@ from .flame import Flame, FlameFrame
 from .job import Savepoint
 from .log import LogEntry
 from .metrics import UserMetric
-from .report import CheckpointSummary, JobStatus, RestartSummary, TaskReport
+from .report import CheckpointPart, CheckpointSummary, JobStatus, RestartSummary, TaskReport
 from .sample import JobSample, TaskSample, WorkerSample
 
 _Read = TypeVar("_Read")
@@ -282,11 +282,17 @@ class Client:
     def _status_of(self, answer: Mapping[str, Any]) -> JobStatus:
         parts = {
             "tasks": tuple(self._read(TaskReport, one) for one in self._listed(answer, "tasks")),
-            "checkpoints": tuple(self._read(CheckpointSummary, one) for one in self._listed(answer, "checkpoints")),
+            "checkpoints": tuple(self._checkpoint(one) for one in self._listed(answer, "checkpoints")),
             "restarts": tuple(self._read(RestartSummary, one) for one in self._listed(answer, "restarts")),
             "metrics": self._metrics(answer),
         }
         return self._read(JobStatus, answer, parts)
+
+    def _checkpoint(self, answer: Any) -> CheckpointSummary:
+        # A flownet before these says nothing of parts.
+        told = answer.get("parts", []) if isinstance(answer, dict) else []
+        parts = tuple(self._read(CheckpointPart, one) for one in (told if isinstance(told, list) else []))
+        return self._read(CheckpointSummary, answer, {"parts": parts})
 
     def _task_sample(self, answer: Any) -> TaskSample:
         return self._read(TaskSample, answer, {"metrics": self._metrics(answer)})

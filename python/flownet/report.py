@@ -73,6 +73,26 @@ class TaskReport:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointPart:
+    """What the subtasks of one task kept in a checkpoint; those that had finished before have no part in it."""
+
+    task: int
+    """Position of the task among the job's, upstream first."""
+    subtasks: int
+    """Subtasks that took part."""
+    bytes: int
+    """Bytes of their state."""
+    written_bytes: int
+    """Bytes of the files that were written for it."""
+    seconds: float
+    """From its trigger until the last of them was written."""
+    aligned_seconds: float
+    """The longest that one waited from its first barrier to its last."""
+    stood_still_seconds: float
+    """The longest that one stood still to take its snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointSummary:
     """A checkpoint that counts."""
 
@@ -90,6 +110,8 @@ class CheckpointSummary:
     """The longest that a subtask waited from its first barrier to its last."""
     stood_still_seconds: float
     """The longest that a subtask stood still to take its snapshot."""
+    parts: tuple[CheckpointPart, ...] = ()
+    """What it is made of, task by task: of the last ten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,10 +226,15 @@ def fields(report: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **report,
         "tasks": tuple(TaskReport(**task) for task in report["tasks"]),
-        "checkpoints": tuple(CheckpointSummary(**checkpoint) for checkpoint in report["checkpoints"]),
+        "checkpoints": tuple(_checkpoint(checkpoint) for checkpoint in report["checkpoints"]),
         "restarts": tuple(RestartSummary(**restart) for restart in report["restarts"]),
         "metrics": told_metrics(report),
     }
+
+
+def _checkpoint(told: Mapping[str, Any]) -> CheckpointSummary:
+    parts = tuple(CheckpointPart(**part) for part in told["parts"])
+    return CheckpointSummary(**{**told, "parts": parts})
 
 
 def told_metrics(told: Mapping[str, Any]) -> tuple[UserMetric, ...]:

@@ -49,7 +49,7 @@ pub use flownet_runtime::{StatePart, flame::FlameOrder, log::LogLevel};
 pub use flownet_store::{Listed, OperatorEntry, StoreError};
 
 pub use self::{
-    checkpoint::{Misfit, Restart},
+    checkpoint::{CheckpointPart, Misfit, Restart},
     coordinator::{
         ChannelEnd, Coordinator, FlameFrame, InputChannel, JobHandle, JobLogEntry, JobView, LogPage, LogPrinter,
         LogQuery, NoFlame, OutputChannel, PendingSavepoint, Read, Savepoint, TaskChannels, TaskFlame, checkpoints,

@@ -5,6 +5,7 @@ use std::{fmt, time::Duration};
 use serde::Serialize;
 
 use crate::{
+    checkpoint::CheckpointPart,
     error::WorkerIdentity,
     explain::partitioner_name,
     machine::JobState,
@@ -117,6 +118,8 @@ pub struct CheckpointSummary {
     /// The longest that a task stood still to take its snapshot.
     #[serde(rename = "stood_still_seconds", serialize_with = "shown::seconds")]
     pub stood_still: Duration,
+    /// What it is made of, task by task: of the last few.
+    pub parts: Vec<CheckpointPart>,
 }
 
 /// An attempt that failed and was followed by another.

@@ -82,6 +82,8 @@ impl Tracker {
     pub(crate) fn checkpoint_made(&mut self, checkpoint: CheckpointSummary) {
         self.history.checkpoints_made += 1;
         keep_last(&mut self.history.checkpoints, checkpoint);
+        let older = self.history.checkpoints.iter_mut().rev().skip(MOST_IN_PARTS);
+        older.for_each(|checkpoint| checkpoint.parts = Vec::new());
     }
 
     pub(crate) fn checkpoint_failed(&mut self, reason: &str) {
@@ -364,7 +366,9 @@ fn last_of(traceback: &str) -> String {
     if cut > 0 { format!("…{rest}") } else { rest }
 }
 
-/// Restarts whose tracebacks are kept: a status has them all, and is asked for again and again.
+/// Checkpoints whose parts are kept: a status has them all, and is asked for again and again.
+const MOST_IN_PARTS: usize = 10;
+/// Restarts whose tracebacks are kept, for the same reason.
 const MOST_TRACEBACKS: usize = 5;
 /// Letters of one.
 const MOST_LETTERS: usize = 8000;

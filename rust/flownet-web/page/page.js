@@ -4,6 +4,7 @@
 // part of it is asked for while it is looked at.
 
 import { barCell } from "./bar.js";
+import { Checkpoints } from "./checkpoints.js";
 import { Failures } from "./failures.js";
 import { Flame } from "./flame.js";
 import { Graph } from "./graph.js";
@@ -74,15 +75,7 @@ const workers = new Table("Processes", [
   number("open files", (one) => (one.open_files === null ? "" : count(one.open_files))),
   number("network memory in use", (one) => `${count(one.segments_used)} of ${count(one.segments)} segments`),
 ]);
-const checkpoints = new Table("Checkpoints that count, the newest first", [
-  number("number", (one) => count(one.number)),
-  number("at", (one) => duration(one.at_seconds)),
-  number("took", (one) => duration(one.seconds)),
-  number("state", (one) => bytes(one.bytes)),
-  number("written", (one) => bytes(one.written_bytes)),
-  number("waited for barriers", (one) => duration(one.aligned_seconds)),
-  number("stood still", (one) => duration(one.stood_still_seconds)),
-]);
+const checkpoints = new Checkpoints(at("checkpoints"));
 const restarts = new Table("Restarts, the newest first", [
   number("at", (one) => duration(one.at_seconds)),
   { title: "cause", text: (one) => one.cause },
@@ -97,7 +90,6 @@ at("users-metrics").append(usersMetrics.place);
 at("channels-in").append(channelsIn.place);
 at("channels-out").append(channelsOut.place);
 at("workers").append(workers.place);
-at("checkpoints").append(checkpoints.place);
 at("restarts").append(restarts.place);
 at("settings").append(settings.place);
 
@@ -260,7 +252,7 @@ function drawHistory(job) {
   say(at("checkpoints-facts"), `${made}${failed}${resumed}${again}`);
   show(at("checkpoints"), job.checkpoints.length > 0);
   show(at("restarts"), job.restarts.length > 0);
-  checkpoints.update([...job.checkpoints].reverse());
+  checkpoints.update(job);
   restarts.update([...job.restarts].reverse());
   failures.update(job);
 }

@@ -12,6 +12,7 @@ const FILES: &[(&str, &str, &str)] = &[
     ("/page.css", "text/css; charset=utf-8", include_str!("../page/page.css")),
     ("/page.js", SCRIPT, include_str!("../page/page.js")),
     ("/bar.js", SCRIPT, include_str!("../page/bar.js")),
+    ("/checkpoints.js", SCRIPT, include_str!("../page/checkpoints.js")),
     ("/failures.js", SCRIPT, include_str!("../page/failures.js")),
     ("/flame.js", SCRIPT, include_str!("../page/flame.js")),
     ("/graph.js", SCRIPT, include_str!("../page/graph.js")),

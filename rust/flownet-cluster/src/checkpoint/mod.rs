@@ -4,11 +4,13 @@
 //! Supervisor   a job is a row of attempts: restart, after how long, or give up
 //!    CheckpointMachine   of one attempt: when to trigger, who has answered, what counts
 //! JobMachine   of one attempt, beside it
+//! parts        what a checkpoint is made of, for people
 //! assign       what each task of an attempt goes on from
 //! ```
 
 mod assign;
 mod machine;
+mod parts;
 mod restart;
 
 #[cfg(test)]
@@ -17,5 +19,7 @@ mod tests;
 pub use self::assign::Misfit;
 pub(crate) use self::assign::{assign, operators, without_uid, without_uid_in};
 pub(crate) use self::machine::{CheckpointLimits, CheckpointMachine, Command, Input, Kept};
+pub use self::parts::CheckpointPart;
+pub(crate) use self::parts::CheckpointParts;
 pub use self::restart::Restart;
 pub(crate) use self::restart::Supervisor;

@@ -11,7 +11,7 @@ use super::attempts::RestoredTasks;
 use super::driver::{Driver, Event, Job};
 use super::{block_on, last_at};
 use crate::{
-    checkpoint::{CheckpointLimits, CheckpointMachine, Command, Input, Kept, assign, operators},
+    checkpoint::{CheckpointLimits, CheckpointMachine, CheckpointParts, Command, Input, Kept, assign, operators},
     error::ClusterError,
     machine::{self, Failure, JobState},
     plan::Plan,
@@ -37,9 +37,8 @@ struct Attempt {
     origin: Option<String>,
     /// When the pending one was triggered, in milliseconds since the epoch.
     triggered_ms: i64,
-    /// The longest that a task took to align for it, and stood still for its snapshot.
-    aligned: Duration,
-    stood_still: Duration,
+    /// What is told of it so far.
+    parts: CheckpointParts,
 }
 
 impl Checkpoints {
@@ -75,10 +74,16 @@ impl Checkpoints {
         let machine = CheckpointMachine::new(self.limits, plan.tasks.len(), claim.next_checkpoint());
         let generation = claim.generation();
         let claim = Arc::new(Mutex::new(claim));
-        let (triggered_ms, aligned, stood_still) = (0, Duration::ZERO, Duration::ZERO);
         let checkpoint = resumed.as_ref().map(|manifest| manifest.checkpoint);
         let origin = resumed.and_then(|manifest| manifest.origin);
-        self.attempt = Some(Attempt { machine, has_run: false, claim, origin, triggered_ms, aligned, stood_still });
+        self.attempt = Some(Attempt {
+            machine,
+            has_run: false,
+            claim,
+            origin,
+            triggered_ms: 0,
+            parts: CheckpointParts::default(),
+        });
         Ok((generation, checkpoint, restored))
     }
 
@@ -160,18 +165,31 @@ impl Driver {
         }
     }
 
+    /// Position of the vertex of a task.
+    fn vertex_of(&self, task: u32) -> u32 {
+        self.job.plan.tasks.get(task as usize).map_or(0, |task| task.spec.vertex)
+    }
+
     pub(super) fn take_reports(&mut self, reports: &[TaskReport]) {
         for TaskReport { task, report } in reports {
             let task = *task;
             let input = match report.clone() {
                 Report::Acknowledged { checkpoint, snapshot, is_last, has_finished, aligned, stood_still } => {
+                    let vertex = self.vertex_of(task);
                     if let Some(attempt) = self.attempt() {
-                        attempt.aligned = attempt.aligned.max(aligned);
-                        attempt.stood_still = attempt.stood_still.max(stood_still);
+                        let after =
+                            Duration::from_millis(wall_clock_ms().saturating_sub(attempt.triggered_ms).max(0) as u64);
+                        attempt.parts.acknowledged(vertex, &snapshot, (after, aligned, stood_still));
                     }
                     Input::Acknowledged { task, checkpoint, kept: Kept { snapshot, is_last, has_finished } }
                 }
-                Report::Overtook { checkpoint, snapshot } => Input::Overtook { task, checkpoint, snapshot },
+                Report::Overtook { checkpoint, snapshot } => {
+                    let vertex = self.vertex_of(task);
+                    if let Some(attempt) = self.attempt() {
+                        attempt.parts.overtook(vertex, &snapshot);
+                    }
+                    Input::Overtook { task, checkpoint, snapshot }
+                }
                 Report::Declined { checkpoint, reason } => {
                     let name = self.job.plan.tasks.get(task as usize).map_or("?", |task| &task.spec.name);
                     let reason = format!("task '{name}': {reason}");
@@ -193,7 +211,8 @@ impl Driver {
         match result {
             Ok(manifest) => {
                 let Some(attempt) = self.attempt() else { return };
-                let (aligned, stood_still) = (attempt.aligned, attempt.stood_still);
+                let parts = attempt.parts.take();
+                let (aligned, stood_still) = CheckpointParts::longest(&parts);
                 let at = self.began.elapsed();
                 self.board.checkpoint_made(CheckpointSummary {
                     number: checkpoint,
@@ -203,6 +222,7 @@ impl Driver {
                     duration: Duration::from_millis(manifest.duration_ms),
                     aligned,
                     stood_still,
+                    parts,
                 });
                 self.feed_checkpoints(Input::Published { checkpoint });
                 self.save_and_sweep(manifest);
@@ -239,7 +259,7 @@ impl Driver {
         let triggered_ms = wall_clock_ms();
         if let Some(attempt) = self.attempt() {
             attempt.triggered_ms = triggered_ms;
-            (attempt.aligned, attempt.stood_still) = (Duration::ZERO, Duration::ZERO);
+            attempt.parts.take();
         }
         self.tell_all(Order::Trigger { checkpoint, triggered_ms, overtakes });
     }
