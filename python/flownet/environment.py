@@ -109,6 +109,10 @@ class Environment(RowSources):
         Subtasks of one operator that a worker process may run. None: as many as it takes. Default: None.
     status_interval
         How old the counters of `Job.status` and `Job.sample` may be. Default: ``"200ms"``.
+    latency_interval
+        How often each subtask of a source emits a marker: ``"1s"``, a ``timedelta`` of at least 1 ms, or None, never.
+        Markers stand in line with the records, so `TaskReport` and ``/metrics`` say how long records take from the
+        sources to each task: what they wait in queues. Default: None.
     heartbeat_interval, heartbeat_timeout
         How often a worker says that it lives and a data connection that hears nothing is asked, and how long either may
         be silent before the job fails. Default: ``"1s"`` and ``"10s"``.
@@ -189,6 +193,7 @@ class Environment(RowSources):
         max_record_size: str | int | Unset = UNSET,
         slots_per_worker: int | Unset | None = UNSET,
         status_interval: str | timedelta | Unset = UNSET,
+        latency_interval: str | timedelta | Unset | None = UNSET,
         heartbeat_interval: str | timedelta | Unset = UNSET,
         heartbeat_timeout: str | timedelta | Unset = UNSET,
         launch_timeout: str | timedelta | Unset = UNSET,

@@ -10,7 +10,7 @@ from typing import Any
 from .config import format_size
 from .metrics import UserMetric
 from .tables import text_table
-from .units import event_time
+from .units import event_time, format_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,13 @@ class TaskReport:
     """How far the wall clock was ahead of that subtask's watermark when it was last reported: how old, at least,
     results by event time are. Where records of the past are read, it is how long ago they were, and shrinks as the job
     catches up. Below 0: records are ahead of the clock. None before the first watermark and when time has ended."""
+    latency_p50_seconds: float | None = None
+    """Half of the markers that sources emit every ``latency_interval`` took no longer from there to this task's input,
+    behind the records before them; while the job runs, of the last 10 to 20 s. None where none came."""
+    latency_p99_seconds: float | None = None
+    """The same for 99 of 100 of them."""
+    latency_max_seconds: float | None = None
+    """The longest that one took. None where none came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +278,12 @@ def _remarks(status: JobStatus) -> list[str]:
         for task in status.tasks
         if task.fill_limit is not None and task.in_flight_seconds >= _NOTICEABLE_WAIT
     ]
+    latency = [
+        f"latency to {task.name}: {format_value(task.latency_p50_seconds, 's')} median, "
+        f"{format_value(task.latency_p99_seconds, 's')} for 99 %, {format_value(task.latency_max_seconds, 's')} at most"
+        for task in status.tasks
+        if task.latency_max_seconds is not None
+    ]
     sentences = {"bottleneck": status.bottleneck, "stalled": status.stalled}
     return [
         *dropped,
@@ -279,6 +292,7 @@ def _remarks(status: JobStatus) -> list[str]:
         *time,
         *aligning(status, "waited"),
         *in_flight,
+        *latency,
         *_history(status),
         *(f"{name}: {sentence}" for name, sentence in sentences.items() if sentence),
     ]

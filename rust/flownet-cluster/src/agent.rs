@@ -381,6 +381,8 @@ impl Agent {
         let metrics = running.tasks.iter().map(|task| (task.spec().task_id, task.metrics())).collect();
         let counted = running.tasks.iter().map(|task| (task.spec().task_id, task.user_metrics()));
         let user_metrics = counted.filter(|(_, metrics)| !metrics.is_empty()).collect();
+        let marked = running.tasks.iter().map(|task| (task.spec().task_id, task.latencies()));
+        let latencies = marked.filter(|(_, latencies)| !latencies.is_empty()).collect();
         let is_congested = running.tasks.iter().any(TaskHandle::is_congested);
         let segments = running.segments.clone();
         drop(running);
@@ -388,7 +390,7 @@ impl Agent {
             self.factory.as_ref().map_or_else(|_| Default::default(), |factory| factory.garbage_collections());
         let resources = Resources::now(segments.as_deref(), garbage);
         let said = self.log.take(usize::try_from(log_room).unwrap_or(usize::MAX));
-        News { generation, ended, reports, metrics, user_metrics, is_congested, resources, said }
+        News { generation, ended, reports, metrics, user_metrics, latencies, is_congested, resources, said }
     }
 
     fn running(&self) -> MutexGuard<'_, Running> {

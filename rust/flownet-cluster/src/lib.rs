@@ -25,6 +25,7 @@ mod coordinator;
 mod error;
 mod explain;
 mod flow;
+mod latency;
 mod launcher;
 mod machine;
 mod member;
@@ -57,6 +58,7 @@ pub use self::{
     },
     error::{ClusterError, WorkerExit, WorkerIdentity},
     explain::{Explanation, WorkerDemand, explain},
+    latency::LatencyReport,
     launcher::{Crew, CrewMember, Launcher, WorkerCommand},
     machine::JobState,
     member::{Enlistment, MemberEnd, serve_crew},

@@ -8,6 +8,7 @@ use crate::{
     checkpoint::CheckpointPart,
     error::WorkerIdentity,
     explain::partitioner_name,
+    latency::LatencyReport,
     machine::JobState,
     plan::Exchange,
     shown,
@@ -198,6 +199,9 @@ pub struct VertexReport {
     /// before the first watermark and when time has ended.
     #[serde(rename = "watermark_lag_seconds", serialize_with = "shown::milliseconds")]
     pub lag_ms: Option<i64>,
+    /// How long markers took from the sources to it, if they were on: lately, or since the attempt began in a report.
+    #[serde(flatten)]
+    pub latency: LatencyReport,
 }
 
 /// The vertex that holds a job up.
@@ -341,6 +345,10 @@ fn write_vertices(
         if vertex.late_records > 0 {
             writeln!(f, "  late at {}: {} records, dropped", vertex.name, vertex.late_records)?;
         }
+        if let LatencyReport { p50: Some(p50), p99: Some(p99), max: Some(max), .. } = &vertex.latency {
+            let name = &vertex.name;
+            writeln!(f, "  latency to {name}: {p50:.1?} median, {p99:.1?} for 99 %, {max:.1?} at most")?;
+        }
         if let Some(text) = in_flight_text(vertex) {
             writeln!(f, "  {text}")?;
         }
@@ -441,6 +449,7 @@ mod tests {
             late_records: 0,
             watermark_ms: None,
             lag_ms: None,
+            latency: LatencyReport::default(),
         }
     }
 

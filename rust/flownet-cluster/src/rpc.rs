@@ -15,6 +15,7 @@ use flownet_runtime::{
     CheckpointOrder, MetricsSnapshot, TaskError, TaskInspection,
     flame::{Flame, FlameOrder},
     inspection::TaskChannels,
+    latency::Latency,
     log::Said,
     source::SourceOrder,
     spec::TaskSpec,
@@ -158,6 +159,8 @@ pub(crate) struct News {
     pub(crate) metrics: Vec<(u32, MetricsSnapshot)>,
     /// Of those whose functions count something: what that is.
     pub(crate) user_metrics: Vec<(u32, Vec<UserMetricSnapshot>)>,
+    /// Of those to which markers of latency came: how long they took.
+    pub(crate) latencies: Vec<(u32, Vec<Latency>)>,
     /// One of its tasks has a congested input, where flow control asks.
     pub(crate) is_congested: bool,
     /// What its process uses.

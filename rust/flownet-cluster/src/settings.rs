@@ -119,6 +119,10 @@ settings! {
     #[serde(with = "micros")]
     "status_interval" status_interval: Duration = Duration::from_millis(200), duration(MILLISECOND),
         "how old the counters of a running job may be";
+    /// None: no source emits any, and what they cost is nothing.
+    #[serde(with = "micros")]
+    "latency_interval" latency_interval: Option<Duration> = None, duration(MILLISECOND),
+        "how often each subtask of a source emits a marker, by which the latency from there to every task is measured; `none`: never";
     #[serde(with = "micros")]
     "heartbeat_interval" heartbeat_interval: Duration = NetworkConfig::default().heartbeat_interval, duration(MILLISECOND),
         "how often a worker says that it lives, and an idle data connection is asked";

@@ -12,6 +12,11 @@ pub(crate) fn seconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S
     serializer.serialize_f64(time.as_secs_f64())
 }
 
+/// The same, if there is one.
+pub(crate) fn optional_seconds<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    time.map(|time| time.as_secs_f64()).serialize(serializer)
+}
+
 /// Milliseconds as seconds, if there are any.
 pub(crate) fn milliseconds<S: Serializer>(time_ms: &Option<i64>, serializer: S) -> Result<S::Ok, S::Error> {
     time_ms.map(|ms| ms as f64 / 1000.0).serialize(serializer)

@@ -2,10 +2,11 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use flownet_runtime::{MetricsSnapshot, spec::TaskSpec, user_metrics::UserMetricSnapshot};
+use flownet_runtime::{MetricsSnapshot, latency::Latency, spec::TaskSpec, user_metrics::UserMetricSnapshot};
 
 use crate::{
     error::WorkerIdentity,
+    latency::{LatencyReport, LatencySamples},
     machine::JobState,
     plan::{Exchange, Plan},
     report::{Bottleneck, CheckpointSummary, History, JobReport, JobStatus, RestartSummary, VertexReport},
@@ -102,6 +103,15 @@ impl Tracker {
     pub(crate) fn sample_users(&mut self, task: u32, metrics: &[UserMetricSnapshot]) {
         if let Some(TaskSamples { counted, .. }) = self.tasks.get_mut(task as usize) {
             counted.previous = std::mem::replace(&mut counted.latest, metrics.to_vec());
+        }
+    }
+
+    /// Takes how long markers took to a task, as of now.
+    pub(crate) fn sample_latencies(&mut self, task: u32, latencies: &[Latency], now: Duration) {
+        let vertices = self.vertices.len();
+        if let Some(TaskSamples { latency, .. }) = self.tasks.get_mut(task as usize) {
+            let of_sources = latencies.iter().filter(|latency| (latency.source as usize) < vertices);
+            latency.sample(now, of_sources.cloned().collect());
         }
     }
 
@@ -218,6 +228,7 @@ struct TaskSamples {
     /// The one before `latest`.
     previous: Sample,
     counted: Counted,
+    latency: LatencySamples,
 }
 
 /// Counters at one time.
@@ -239,6 +250,7 @@ struct Spent {
     interpreter: f64,
     awaiting: f64,
     aligning: f64,
+    latencies: Vec<Latency>,
 }
 
 impl TaskSamples {
@@ -253,13 +265,14 @@ impl TaskSamples {
             latest: zero,
             previous: zero,
             counted: Counted::default(),
+            latency: LatencySamples::default(),
         }
     }
 
     fn begin_attempt(&mut self) {
         let zero = Sample::default();
         (self.ended, self.base, self.next_base, self.latest, self.previous) = (false, zero, zero, zero, zero);
-        self.counted = Counted::default();
+        (self.counted, self.latency) = (Counted::default(), LatencySamples::default());
     }
 
     fn sample(&mut self, sample: Sample) {
@@ -275,12 +288,14 @@ impl TaskSamples {
     }
 
     fn lately(&self) -> Spent {
-        Spent::between(&self.base.metrics, &self.latest.metrics, self.latest.metrics.in_flight.time)
+        let spent = Spent::between(&self.base.metrics, &self.latest.metrics, self.latest.metrics.in_flight.time);
+        Spent { latencies: self.latency.lately(), ..spent }
     }
 
     fn altogether(&self) -> Spent {
         let latest = &self.latest.metrics;
-        Spent::between(&MetricsSnapshot::default(), latest, latest.in_flight.longest)
+        let spent = Spent::between(&MetricsSnapshot::default(), latest, latest.in_flight.longest);
+        Spent { latencies: self.latency.altogether().to_vec(), ..spent }
     }
 }
 
@@ -300,6 +315,7 @@ impl Spent {
             interpreter: per_second(time.interpreter.as_secs_f64()),
             awaiting: per_second(time.awaiting.as_secs_f64()),
             aligning: per_second(time.aligning.as_secs_f64()),
+            latencies: Vec::new(),
         }
     }
 }
@@ -340,6 +356,10 @@ fn vertex_report(
         lag_ms: tasks.iter().filter_map(|task| task.latest.metrics.event_time.lag_ms).max(),
         fill_limit_bytes: smallest_fill_limit(tasks, segment_bytes),
         in_flight: spent.iter().map(|task| task.in_flight).max().unwrap_or_default(),
+        latency: LatencyReport::of(
+            spent.iter().flat_map(|task| &task.latencies),
+            tasks.iter().flat_map(|task| task.latency.altogether()),
+        ),
         busiest: spent.iter().map(|task| task.busy).fold(0.0, f64::max),
     }
 }

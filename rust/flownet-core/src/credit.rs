@@ -124,6 +124,12 @@ impl EventWindow {
         self.0
     }
 
+    /// So little is left that it is kept for events that matter.
+    #[must_use]
+    pub const fn is_short(self) -> bool {
+        self.0 < EVENT_WINDOW / 4
+    }
+
     /// One was sent.
     pub fn spend_one(&mut self) {
         self.0 = self.0.saturating_sub(1);

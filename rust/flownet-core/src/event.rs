@@ -11,7 +11,7 @@
 //! | 2 | watermark status | idle u8 (0 or 1) |
 //! | 3 | barrier | checkpoint u64, timestamp_ms i64, kind u8 (0 aligned, 1 unaligned, 2 aligned with timeout) |
 //! | 4 | cancel barrier | checkpoint u64 |
-//! | 5 | latency marker | timestamp_ns u64, operator u32, subtask u32 |
+//! | 5 | latency marker | timestamp_ns u64, task u32, subtask u32 |
 //! | 6 | end of data | drain u8 (0 or 1) |
 //! | 7 | end of partition | — |
 //! | 8 | custom | kind u16, payload: the rest |
@@ -60,8 +60,8 @@ pub enum Event {
     LatencyMarker {
         /// When the source emitted it, nanoseconds since the epoch.
         timestamp_ns: u64,
-        /// The source operator.
-        operator: u32,
+        /// The source: its place among the tasks of the job.
+        task: u32,
         /// The source's subtask.
         subtask: u32,
     },
@@ -194,7 +194,7 @@ impl Event {
             }),
             CANCEL_BARRIER => Self::CancelBarrier { checkpoint_id: CheckpointId::new(fields.u64()?) },
             LATENCY_MARKER => {
-                Self::LatencyMarker { timestamp_ns: fields.u64()?, operator: fields.u32()?, subtask: fields.u32()? }
+                Self::LatencyMarker { timestamp_ns: fields.u64()?, task: fields.u32()?, subtask: fields.u32()? }
             }
             END_OF_DATA => Self::EndOfData { drain: fields.bool()? },
             END_OF_PARTITION => Self::EndOfPartition,
@@ -224,10 +224,10 @@ impl Event {
                 out.push(CANCEL_BARRIER);
                 out.extend_from_slice(&checkpoint_id.get().to_le_bytes());
             }
-            Self::LatencyMarker { timestamp_ns, operator, subtask } => {
+            Self::LatencyMarker { timestamp_ns, task, subtask } => {
                 out.push(LATENCY_MARKER);
                 out.extend_from_slice(&timestamp_ns.to_le_bytes());
-                out.extend_from_slice(&operator.to_le_bytes());
+                out.extend_from_slice(&task.to_le_bytes());
                 out.extend_from_slice(&subtask.to_le_bytes());
             }
             Self::EndOfData { drain } => out.extend_from_slice(&[END_OF_DATA, u8::from(*drain)]),
@@ -257,6 +257,12 @@ impl Event {
     pub fn is_late_barrier(&self, checkpoint_id: CheckpointId) -> bool {
         let Self::Barrier(barrier) = self else { return false };
         barrier.kind == BarrierKind::AlignedWithTimeout && barrier.checkpoint_id == checkpoint_id
+    }
+
+    /// True for an event that is left out rather than queued behind many.
+    #[must_use]
+    pub fn is_marker(&self) -> bool {
+        matches!(self, Self::LatencyMarker { .. })
     }
 
     /// True for an event that overtakes queued data.
@@ -362,8 +368,11 @@ mod tests {
                 kind
             })),
             any::<u64>().prop_map(|id| Event::CancelBarrier { checkpoint_id: CheckpointId::new(id) }),
-            (any::<u64>(), any::<u32>(), any::<u32>())
-                .prop_map(|(timestamp_ns, operator, subtask)| Event::LatencyMarker { timestamp_ns, operator, subtask }),
+            (any::<u64>(), any::<u32>(), any::<u32>()).prop_map(|(timestamp_ns, task, subtask)| Event::LatencyMarker {
+                timestamp_ns,
+                task,
+                subtask
+            }),
             any::<bool>().prop_map(|drain| Event::EndOfData { drain }),
             Just(Event::EndOfPartition),
             (any::<u16>(), proptest::collection::vec(any::<u8>(), 0..64))

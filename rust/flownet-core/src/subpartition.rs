@@ -14,7 +14,8 @@
 //! - I4: the first `priority` elements are the priority events, in order of arrival.
 //! - I5: nothing is accepted behind the end of the partition or after release; after release the queue is empty.
 //! - I6: a reader that was told that nothing is there is woken once, by the first change that gives it something.
-//! - I7: at most [`EVENT_WINDOW`] events are queued, and the two of the end.
+//! - I7: at most [`EVENT_WINDOW`] events are queued, and the two of the end; and [`MOST_MARKERS`] of latency, which take no
+//!   room of theirs.
 
 use std::collections::VecDeque;
 
@@ -101,8 +102,12 @@ pub struct Subpartition {
     queue: VecDeque<Queued>,
     /// Data buffers in the queue, the open one included.
     buffers: Backlog,
-    /// Events in the queue.
+    /// Events in the queue, but for markers.
     events: u32,
+    /// Markers of latency in the queue.
+    markers: u32,
+    /// The reader has as many events to read as it may: markers are left out.
+    leaves_out_markers: bool,
     priority: usize,
     tail: Tail,
     is_blocked: bool,
@@ -172,6 +177,8 @@ impl Subpartition {
             queue: VecDeque::new(),
             buffers: Backlog::ZERO,
             events: 0,
+            markers: 0,
+            leaves_out_markers: false,
             priority: 0,
             tail: Tail::Closed,
             is_blocked: false,
@@ -206,10 +213,14 @@ impl Subpartition {
 
     /// Queues an event: a priority event before all data, any other behind it (the open builder must be finished
     /// then). Given back after the end or release, and where too many wait: then a watermark takes the place of the one
-    /// in front of it, of which it says all, and only the end is always taken.
+    /// in front of it, of which it says all, and only the end is always taken. A marker is taken and goes nowhere where
+    /// others wait: it measures, and must not hold up.
     pub fn add_event(&mut self, event: Event) -> Result<Notify, RefusedEvent> {
         if self.is_closed() {
             return Err(RefusedEvent::Closed(event));
+        }
+        if event.is_marker() {
+            return Ok(self.add_marker(event));
         }
         let is_end = matches!(event, Event::EndOfData { .. } | Event::EndOfPartition);
         if self.events >= EVENT_WINDOW && !is_end {
@@ -232,6 +243,23 @@ impl Subpartition {
         }
         self.assert_invariants();
         Ok(self.notify())
+    }
+
+    /// So few may wait, and so few others with them, that none of these finds no room because of it.
+    fn add_marker(&mut self, marker: Event) -> Notify {
+        if self.leaves_out_markers || self.markers >= MOST_MARKERS || self.events >= EVENT_WINDOW / 2 {
+            return Notify::Nobody;
+        }
+        self.markers += 1;
+        self.close_tail();
+        self.queue.push_back(Queued::Event(marker));
+        self.assert_invariants();
+        self.notify()
+    }
+
+    /// Says whether markers are left out for now, because the reader has enough to read.
+    pub fn leave_out_markers(&mut self, leaves_out: bool) {
+        self.leaves_out_markers = leaves_out;
     }
 
     /// Queues a priority event as [`Self::add_event`] does, and says what it overtakes: copies, which share the bytes. The
@@ -336,7 +364,7 @@ impl Subpartition {
         self.is_released = true;
         self.tail = Tail::Closed;
         self.priority = 0;
-        self.events = 0;
+        (self.events, self.markers) = (0, 0);
         self.buffers = Backlog::ZERO;
         for queued in self.queue.drain(..) {
             if let Queued::Data(buffer) = queued {
@@ -472,7 +500,10 @@ impl Subpartition {
 
     fn pop_event(&mut self) -> Option<Event> {
         let Some(Queued::Event(event)) = self.queue.pop_front() else { return None };
-        self.events -= 1;
+        match event.is_marker() {
+            true => self.markers -= 1,
+            false => self.events -= 1,
+        }
         self.priority = self.priority.saturating_sub(1);
         self.is_blocked = event.is_blocking();
         if let Event::Watermark { timestamp_ms } = event {
@@ -543,8 +574,8 @@ impl Subpartition {
         }
         let data = self.queue.iter().filter(|queued| matches!(queued, Queued::Data(_))).count();
         assert_eq!(data, self.buffers.get() as usize, "the backlog counts every queued data buffer");
-        assert_eq!(self.queue.len() - data, self.events as usize, "every queued event is counted");
-        assert!(self.events <= EVENT_WINDOW + 2, "I7: queued events are bounded");
+        assert_eq!(self.queue.len() - data, (self.events + self.markers) as usize, "every queued event is counted");
+        assert!(self.events <= EVENT_WINDOW + 2 && self.markers <= MOST_MARKERS, "I7: queued events are bounded");
         assert!(
             self.tail == Tail::Closed || matches!(self.queue.back(), Some(Queued::Data(_))),
             "I1: what is open is the last element"
@@ -560,6 +591,9 @@ impl Subpartition {
         assert!(!self.is_released || self.queue.is_empty(), "I5: nothing is queued after release");
     }
 }
+
+/// Markers of latency that may wait in a subpartition. The first of them tell of the longest wait.
+pub const MOST_MARKERS: u32 = 16;
 
 #[cfg(test)]
 mod tests {

@@ -21,6 +21,7 @@ pub mod error;
 pub mod flame;
 pub mod inspection;
 pub mod iteration;
+pub mod latency;
 pub mod ledger;
 pub mod log;
 pub mod mailbox;

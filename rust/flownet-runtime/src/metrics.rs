@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use crate::latency::Latencies;
 use crate::ledger::{TimeLedger, TimeShares, TimeState};
 use crate::time::{END_OF_TIME_MS, NO_TIMESTAMP, wall_clock_ms};
 use crate::user_metrics::UserMetrics;
@@ -38,6 +39,7 @@ pub struct TaskMetrics {
     aligned_ms: AtomicI64,
     has_source_ended: AtomicBool,
     users: UserMetrics,
+    latencies: Latencies,
 }
 
 impl TaskMetrics {
@@ -64,6 +66,7 @@ impl TaskMetrics {
             aligned_ms: AtomicI64::new(NO_TIMESTAMP),
             has_source_ended: AtomicBool::new(false),
             users: UserMetrics::default(),
+            latencies: Latencies::default(),
         }
     }
 
@@ -91,6 +94,11 @@ impl TaskMetrics {
     /// What its functions count.
     pub fn users(&self) -> &UserMetrics {
         &self.users
+    }
+
+    /// How long markers took to here.
+    pub fn latencies(&self) -> &Latencies {
+        &self.latencies
     }
 
     /// Records read so far.

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use flownet_core::keygroup::hash_key;
 use flownet_core::record::writer::{Emit, RecordWriter};
 use flownet_core::subpartition::Overtaken;
-use flownet_core::{Barrier, CheckpointId, CustomEvent, Event, Round, Target};
+use flownet_core::{Barrier, CheckpointId, CustomEvent, Event, Round, SubpartitionIndex, Target};
 use flownet_net::{Inlets, ThreadParker};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -34,6 +35,8 @@ pub struct Outputs {
     metrics: Arc<TaskMetrics>,
     /// Of a source; without limits elsewhere.
     pub(crate) pace: Pace,
+    /// Sent so far: by it readers are drawn.
+    markers: u64,
     /// Whoever reads what is written runs on the same thread: a wait for them would never end.
     pub(crate) is_alone: bool,
 }
@@ -83,6 +86,20 @@ impl Outputs {
     pub fn send_round(&mut self, output: usize, round: Round) -> Result<(), TaskError> {
         self.wait()?;
         Ok(self.writers[output].broadcast_event(&Event::Round(round))?)
+    }
+
+    /// Sends a marker of latency to one reader of each output, behind the records so far: to any of them, as none comes more
+    /// often than others.
+    pub(crate) fn send_marker(&mut self, marker: &Event) -> Result<(), TaskError> {
+        self.wait()?;
+        self.markers = self.markers.wrapping_add(1);
+        for (output, writer) in (0_u64..).zip(&mut self.writers) {
+            let readers = writer.partition().subpartitions().len().max(1);
+            let draw = hash_key(&[self.markers, output].map(u64::to_le_bytes).concat());
+            let chosen = SubpartitionIndex::new((draw as usize % readers) as u32);
+            writer.emit_event(chosen, marker)?;
+        }
+        Ok(())
     }
 
     /// Sends an event to every reader of every output, behind the records so far.
@@ -245,7 +262,7 @@ impl Outputs {
         cancel: CancelToken,
         metrics: Arc<TaskMetrics>,
     ) -> Self {
-        Self { writers, parker, inlets, cancel, metrics, pace: Pace::default(), is_alone: false }
+        Self { writers, parker, inlets, cancel, metrics, pace: Pace::default(), markers: 0, is_alone: false }
     }
 
     /// Registers the task's waker with every output that is not available; `true` if all are.

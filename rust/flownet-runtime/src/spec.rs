@@ -39,6 +39,8 @@ pub struct TaskSpec {
     pub object_reuse: bool,
     /// Where state by key lies.
     pub state: StateBackend,
+    /// Microseconds between two markers of latency of a source. `None`: it emits none.
+    pub latency_interval_us: Option<u64>,
     /// Operators of the chain, upstream first.
     pub operators: Vec<OperatorSpec>,
     /// Edges into the task; empty for a source.
@@ -316,6 +318,7 @@ mod tests {
             codec: Codec::Typed,
             object_reuse: false,
             state: StateBackend::Memory,
+            latency_interval_us: None,
             operators: vec![],
             inputs: vec![input(vec![channel(1), channel(2)]), input(vec![channel(2)])],
             outputs: vec![],

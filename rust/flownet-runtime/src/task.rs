@@ -21,6 +21,7 @@
 //!   included.
 
 mod checkpoints;
+mod markers;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -33,6 +34,7 @@ use flownet_memory::BufferPool;
 use flownet_net::{Inlets, ThreadParker};
 
 pub(crate) use self::checkpoints::Taken;
+pub(crate) use self::markers::Markers;
 use crate::chain::{Awaited, Chain, SourceStatus, TaskContext};
 use crate::error::TaskError;
 use crate::input::{Arrival, Signal, TaskInput};
@@ -76,6 +78,8 @@ pub(crate) struct Task<C: Chain + ?Sized = dyn Chain> {
     pub(crate) edges: Edges,
     /// A snapshot that was taken, of a checkpoint whose barriers have not all come.
     pub(crate) taken: Option<Taken>,
+    /// Of a source that emits some.
+    pub(crate) markers: Option<Markers>,
     /// There are no more data to come, and the chain is not done with those it had: `drain` of that end.
     pub(crate) ending: Option<bool>,
     /// The input has ended and the operators have finished: `drain` of that end.
@@ -172,6 +176,7 @@ impl<C: Chain + ?Sized> Task<C> {
             self.take_urgent()?;
         }
         let timer = if self.ended.is_some() { None } else { self.fire_timers()? };
+        let timer = shorter(timer, self.emit_marker()?);
         if !self.outputs.is_available() && !self.outputs.poll_available()? {
             return Ok(Step::Held(timer));
         }
@@ -376,6 +381,7 @@ impl<C: Chain + ?Sized> Task<C> {
                 self.chain.on_time(signal, self.cx.clock.now_ms(), &mut self.outputs)
             }
             Signal::Custom(event) => self.chain.on_custom(&event),
+            Signal::Marker(marker) => self.pass_marker(&marker),
             Signal::Round(round) => self.chain.on_round(round, &mut self.outputs),
             Signal::Barrier(barrier) => self.take_checkpoint(barrier),
             Signal::Completed { checkpoint_id, aligned, in_flight } => {

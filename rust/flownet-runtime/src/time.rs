@@ -38,6 +38,12 @@ pub(crate) fn wall_clock_ms() -> i64 {
     i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX)
 }
 
+/// The same in nanoseconds.
+pub(crate) fn wall_clock_ns() -> u64 {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// What a task takes for the wall's clock.
 #[derive(Clone, Debug, Default)]
 pub struct WallClock {

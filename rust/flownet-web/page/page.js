@@ -238,6 +238,7 @@ function drawTask(job) {
     task.awaiting > 0.005 ? `${percent(task.awaiting)} waiting for calls of its functions` : "",
     task.aligning > 0.005 ? `${percent(task.aligning)} waiting for sources it is aligned with` : "",
     task.watermark_ms === null ? "" : `event time ${eventTime(task.watermark_ms)}`,
+    task.latency_p50_seconds === null ? "" : `latency from the sources ${duration(task.latency_p50_seconds)} median, ${duration(task.latency_p99_seconds)} for 99 %, ${duration(task.latency_max_seconds)} at most`,
     task.late_records ? `${count(task.late_records)} late records dropped` : "",
     task.dropped_records ? `${count(task.dropped_records)} records (${bytes(task.dropped_bytes)}) dropped before it` : "",
   ];

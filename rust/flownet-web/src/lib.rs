@@ -24,6 +24,7 @@ mod flame;
 mod guard;
 mod history;
 mod jobs;
+mod latency;
 mod metrics;
 mod page;
 mod prometheus;

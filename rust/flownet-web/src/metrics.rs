@@ -12,6 +12,7 @@ use flownet_cluster::{JobSample, JobState, JobStatus, JobView, TaskSample, UserM
 use flownet_runtime::ledger::TimeShares;
 use flownet_runtime::user_metrics::DistributionSnapshot;
 
+use crate::latency::{self, LatencySpread};
 use crate::user_metrics;
 
 /// What is known of a job at one moment.
@@ -24,6 +25,7 @@ pub struct MeasuredJob {
     tasks: Vec<Labels>,
     subtasks: Vec<Labels>,
     workers: Vec<Labels>,
+    latencies: Vec<LatencySpread>,
 }
 
 /// Whom a point is of: names, and what they are.
@@ -86,6 +88,7 @@ pub fn families(jobs: &[MeasuredJob]) -> Vec<Family<'_>> {
     let tasks = || jobs.iter().flat_map(MeasuredJob::tasks);
     families.extend(OF_TASKS_NOW.iter().map(|gauge| measured(gauge, Kind::Gauge, tasks())));
     families.push(bottlenecks(jobs));
+    families.push(latency::family(jobs.iter().flat_map(|job| &job.latencies)));
     families.extend(OF_SUBTASKS.iter().map(|counter| counted(counter, subtasks())));
     families.extend(OF_SUBTASKS_NOW.iter().map(|gauge| measured(gauge, Kind::Gauge, subtasks())));
     families.push(times(subtasks()));
@@ -108,8 +111,9 @@ impl MeasuredJob {
             with([task(&subtask.name, subtask.vertex as usize), place].concat())
         });
         let workers = sample.workers.iter().map(|worker| with(vec![("worker", worker.worker.to_string())]));
-        let (tasks, subtasks, workers) = (tasks.collect(), subtasks.collect(), workers.collect());
-        Self { labels, status, sample, tasks, subtasks, workers }
+        let (tasks, subtasks, workers): (Vec<_>, _, _) = (tasks.collect(), subtasks.collect(), workers.collect());
+        let latencies = latency::spreads(&status, &tasks);
+        Self { labels, status, sample, tasks, subtasks, workers, latencies }
     }
 
     /// Where the job is.

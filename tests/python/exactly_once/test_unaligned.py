@@ -139,6 +139,17 @@ def has_in_flight(folder: Path) -> bool:
     return any(b"in_flight." in manifest.read_bytes() for manifest in (folder / "kept").rglob("manifest"))
 
 
+def test_markers_of_latency_are_no_part_of_what_was_queued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLOWNET_LATENCY_INTERVAL", "1ms")
+    for checkpoints in (3, 1):
+        run_until(job(tmp_path, slow=True), 2, checkpoints)
+    assert has_in_flight(tmp_path)
+    result = job(tmp_path, slow=False).execute(2)
+    assert result.resumed_from is not None
+    assert all(task.latency_max_seconds is not None for task in result.tasks[1:])
+    assert lines(tmp_path) == expected()
+
+
 def test_a_checkpoint_that_waits_too_long_overtakes_and_one_in_time_holds_nothing(tmp_path: Path) -> None:
     while not has_in_flight(tmp_path):
         run_until(job(tmp_path, slow=True, aligned_timeout="20ms"), 2, 2)

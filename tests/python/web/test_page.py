@@ -111,6 +111,21 @@ def test_a_task_shows_what_its_functions_count(page: Page, ui: fn.Ui) -> None:
     until(page, lambda: not page.locator("#users-metrics").is_visible())
 
 
+def test_a_task_shows_how_long_records_take_to_it(page: Page, ui: fn.Ui) -> None:
+    env = fn.Environment(parallelism=2, latency_interval="5ms")
+    env.from_iterable(range(100), rate_limit=200).rebalance().map(lambda number: number).name("next").collect()
+    result = env.execute(ui=ui)
+    page.goto(f"{ui.url}#/jobs/1/tasks/1")
+    facts = page.locator("#task-facts")
+    until(page, lambda: "latency from the sources" in (facts.text_content() or ""))
+    told = re.search(r"sources ([\d.]+) (.*) median, .* for 99 %, .* at most", facts.text_content() or "")
+    assert told is not None
+    seconds = float(told[1]) * {"s": 1, "ms": 1e-3, "µs": 1e-6}[told[2]]
+    assert seconds == pytest.approx(result.tasks[1].latency_p50_seconds, rel=0.5)
+    page.goto(f"{ui.url}#/jobs/1/tasks/0")
+    until(page, lambda: "latency" not in (facts.text_content() or ""))
+
+
 def test_a_subtask_opens_into_its_channels(page: Page, ui: fn.Ui) -> None:
     env = fn.Environment(parallelism=2, status_interval="50ms")
     numbers = env.from_iterable(lambda subtask, subtasks: itertools.count()).rebalance()

@@ -85,6 +85,9 @@ impl Board {
         for (task, metrics) in &news.user_metrics {
             tracker.sample_users(*task, metrics);
         }
+        for (task, latencies) in &news.latencies {
+            tracker.sample_latencies(*task, latencies, now);
+        }
         tracker.worker(WorkerSample::new(worker, news, now));
         for end in &news.ended {
             tracker.ended(end.task);

@@ -67,6 +67,7 @@ impl<'a> Expansion<'a> {
                     codec: self.settings.codec,
                     object_reuse: self.settings.object_reuse,
                     state: StateBackend::Memory,
+                    latency_interval_us: self.settings.latency_interval.map(|interval| interval.as_micros() as u64),
                     operators: operator_specs(described),
                     inputs: self.inputs(vertex, subtask),
                     outputs: self.outputs(vertex, subtask),

@@ -16,7 +16,8 @@
 //!   wait, for their partition or for their refusal to be written, are at most [`MAX_UNANSWERED_REQUESTS`], and what a
 //!   refusal says is encoded when the socket has room for it.
 //! - I7: of a channel at most [`EVENT_WINDOW`](crate::credit::EVENT_WINDOW) events are under way or unread. What is behind
-//!   the last of them waits here, data too; the peer has something to read then, and says that it did.
+//!   the last of them waits here, data too; the peer has something to read then, and says that it did. Markers of latency
+//!   do not use them up: where few are left, the subpartition takes no markers.
 //!
 //! Channels without credit ([`Credit::UNLIMITED`]) are no business of it, but for a `Brake` between its queue and the
 //! socket.
@@ -94,6 +95,8 @@ struct Reader {
     cell: Arc<SubpartitionCell>,
     credit: Credit,
     events: EventWindow,
+    /// The subpartition knows that no markers are wanted.
+    leaves_out_markers: bool,
     /// What the peer was last told of our backlog. If that is nothing, it owes us nothing: a reader without credit has
     /// to tell of what came since, or it waits for ever.
     told: Backlog,
@@ -331,7 +334,7 @@ impl ProducerConnection {
                     cell.set_fill_limit(limit);
                 }
                 let (events, told) = (EventWindow::default(), Backlog::ZERO);
-                let reader = Reader { cell, credit, events, told, is_queued: false };
+                let reader = Reader { cell, credit, events, leaves_out_markers: false, told, is_queued: false };
                 self.readers.insert(channel, reader);
                 // A new reader counts as awake: it looks before it waits (I3).
                 self.on_ready(channel);
@@ -399,6 +402,7 @@ impl ProducerConnection {
             self.on_found_nothing(channel);
             return 0;
         }
+        reader.spare_events();
         let checksums = self.settings.checksums;
         let mut is_end = false;
         let sent = reader.cell.poll_each(max_data, max_elements, |polled| {
@@ -472,6 +476,16 @@ impl ProducerConnection {
             return Ok(());
         }
         Err(ProtocolError::Peer { channel, violation: PeerViolation::UnknownChannel })
+    }
+}
+
+impl Reader {
+    /// I7: what is left of the events is not for markers where it is little.
+    fn spare_events(&mut self) {
+        if self.events.is_short() != self.leaves_out_markers {
+            self.leaves_out_markers = self.events.is_short();
+            self.cell.leave_out_markers(self.leaves_out_markers);
+        }
     }
 }
 

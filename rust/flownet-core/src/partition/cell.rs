@@ -192,6 +192,11 @@ impl SubpartitionCell {
         refused.map_or(Ok(()), |refused| self.refused(refused))
     }
 
+    /// Says whether markers are left out for now.
+    pub(crate) fn leave_out_markers(&self, leaves_out: bool) {
+        self.state.lock().subpartition.leave_out_markers(leaves_out);
+    }
+
     /// Queues a priority event; says what it overtakes. The last builder is finished.
     pub(super) fn overtake(&self, event: Event) -> Result<Overtaken, ExchangeError> {
         let overtaken = self.write(|subpartition| match subpartition.overtake(event) {

@@ -494,7 +494,7 @@ fn an_event_shows_the_records_in_front_of_it_at_once() {
     let mut rig = Rig::new(4, 64, 2, Selector::rebalance(0), FlushPolicy::WhenFull);
     rig.emit(Target::Any, &[1]);
     rig.emit(Target::Any, &[2]);
-    let marker = Event::LatencyMarker { timestamp_ns: 1, operator: 2, subtask: 3 };
+    let marker = Event::LatencyMarker { timestamp_ns: 1, task: 2, subtask: 3 };
     rig.writer.emit_event(SubpartitionIndex::new(1), &marker).unwrap();
     rig.read_all();
     assert_eq!(rig.inputs[0].read, []);

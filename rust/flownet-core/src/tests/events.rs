@@ -165,6 +165,44 @@ fn other_events_beyond_the_bound_are_refused_at_the_sender_and_none_is_lost() {
 }
 
 #[test]
+fn markers_behind_a_stuck_task_are_left_out_and_take_no_room_of_other_events() {
+    let marker = |timestamp_ns| Event::LatencyMarker { timestamp_ns, task: 0, subtask: 0 };
+    let emit =
+        |pair: &mut Pair, event: &Event| pair.partition.as_mut().unwrap().emit_event(SubpartitionIndex::new(0), event);
+    for mut pair in remote_and_local() {
+        for sent in 0..4 * u64::from(EVENT_WINDOW) {
+            emit(&mut pair, &marker(sent)).unwrap();
+            if sent % 10 == 0 {
+                pair.run_until_idle();
+            }
+        }
+        let mut sent = 0;
+        while emit(&mut pair, &cancel_barrier(sent)).is_ok() {
+            sent += 1;
+        }
+        assert_eq!(sent, u64::from(EVENT_WINDOW), "as many as without markers");
+        let waker = std::task::Waker::noop();
+        let (mut markers, mut others) = (0, 0);
+        while let std::task::Poll::Ready(Ok(Some((_, Element::Event(event))))) = pair.gate().poll_next(waker) {
+            *(if event.is_marker() { &mut markers } else { &mut others }) += 1;
+            pair.run_until_idle();
+        }
+        assert_eq!(others, sent);
+        assert!((1..u64::from(EVENT_WINDOW)).contains(&markers), "{markers} markers");
+
+        emit(&mut pair, &marker(0)).unwrap();
+        pair.run_until_idle();
+        let again = pair.gate().poll_next(waker);
+        let is_marker = |element: &Element| matches!(element, Element::Event(event) if event.is_marker());
+        assert!(
+            matches!(again, std::task::Poll::Ready(Ok(Some((_, element)))) if is_marker(&element)),
+            "there is room"
+        );
+        pair.assert_all_segments_home();
+    }
+}
+
+#[test]
 fn the_end_finds_room_behind_as_many_events_as_there_may_be() {
     for mut pair in remote_and_local() {
         while pair.try_emit_event(0, cancel_barrier(0)).is_ok() {}

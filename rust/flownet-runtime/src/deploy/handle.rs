@@ -11,6 +11,7 @@ use super::Registered;
 use crate::error::TaskError;
 use crate::flame::{FlameOrder, Sampling, Stacks};
 use crate::inspection::{InputChannel, InputInspection, OutputChannel, OutputInspection, TaskChannels, TaskInspection};
+use crate::latency::Latency;
 use crate::mailbox::{Mail, Mailbox};
 use crate::metrics::{MetricsSnapshot, QueueSnapshot, TaskMetrics};
 use crate::snapshot::CheckpointOrder;
@@ -101,6 +102,11 @@ impl TaskHandle {
     /// What its functions have counted so far.
     pub fn user_metrics(&self) -> Vec<UserMetricSnapshot> {
         self.watched.metrics.users().snapshot()
+    }
+
+    /// How long markers of latency took to here so far.
+    pub fn latencies(&self) -> Vec<Latency> {
+        self.watched.metrics.latencies().snapshot()
     }
 
     /// What it waits for, by looking at each of its channels.

@@ -212,6 +212,7 @@ impl<C: Chain> Seat<C> {
             progress: None,
             edges: Edges::default(),
             taken: None,
+            markers: None,
             ending: None,
             ended: None,
             has_run: false,

@@ -28,7 +28,7 @@ use crate::metrics::TaskMetrics;
 use crate::outputs::Outputs;
 use crate::snapshot::{Checkpointing, Edges};
 use crate::spec::{ChannelSpec, FlowControl, OutputSpec, Partitioner, TaskSpec};
-use crate::task::{Task, catching};
+use crate::task::{Markers, Task, catching};
 use crate::time::WallClock;
 
 /// Stack of a task's thread. Operators of embedded languages recurse deeply; untouched pages cost nothing.
@@ -164,7 +164,7 @@ impl PreparedTask {
         let cx = TaskContext::of(&self.spec, worker_name.into(), self.max_record_bytes, &mailbox, WallClock::default());
         let cx = TaskContext { takes_checkpoints: self.checkpointing.is_some(), ..cx };
         let watched = self.watched(&cx.metrics);
-        let edges = Edges::of(&self.spec);
+        let (edges, markers) = (Edges::of(&self.spec), Markers::of(&self.spec));
         let Self { spec, max_record_bytes, writers, output_pools, output_inlets, gate, registered, log, .. } = self;
         let (partitions, checkpointing) = (registered.partitions.clone(), self.checkpointing);
         let parts = TaskParts {
@@ -178,6 +178,7 @@ impl PreparedTask {
             partitions,
             checkpointing,
             edges,
+            markers,
         };
 
         let body = {
@@ -296,12 +297,13 @@ struct TaskParts {
     partitions: Vec<PartitionHandle>,
     checkpointing: Option<Checkpointing>,
     edges: Edges,
+    markers: Option<Markers>,
 }
 
 impl TaskParts {
     fn run(self, name: &str, mailbox: Mailbox, on_failure: impl FnOnce(&TaskError, bool)) -> Result<(), TaskError> {
         let Self { cx, chain, max_record_bytes, writers, output_pools, output_inlets, gate, partitions, .. } = self;
-        let (checkpointing, edges) = (self.checkpointing, self.edges);
+        let (checkpointing, edges, markers) = (self.checkpointing, self.edges, self.markers);
         let parker = Arc::new(ThreadParker::current());
         mailbox.set_owner(parker.waker().clone());
         let (cancel, metrics) = (&cx.cancel, &cx.metrics);
@@ -340,6 +342,7 @@ impl TaskParts {
             progress: None,
             edges,
             taken: None,
+            markers,
             ending: None,
             ended: None,
             has_run: false,

@@ -112,6 +112,8 @@ pub(crate) enum Signal {
     Time(TimeSignal),
     /// The chain upstream says something to the chain here.
     Custom(CustomEvent),
+    /// A marker of latency, before which all has been read.
+    Marker(Event),
     /// All that comes before a round of an iteration has been read.
     Round(Round),
     /// All that comes before a checkpoint's barriers has been read, or is overtaken by the first of them: the snapshot is
@@ -399,7 +401,7 @@ impl TaskInput {
             Event::Barrier(barrier) => self.on_barrier(index, *barrier)?,
             Event::CancelBarrier { checkpoint_id } => self.on_cancel(*checkpoint_id)?,
             Event::Round(round) => self.on_round(index, *round)?,
-            Event::LatencyMarker { .. } => {}
+            Event::LatencyMarker { .. } => self.signals.push_back(Signal::Marker(event.clone())),
         }
         Ok(())
     }

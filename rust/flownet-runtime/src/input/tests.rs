@@ -169,8 +169,19 @@ fn a_channel_goes_on_behind_a_barrier_of_any_kind() {
         assert_eq!(rig.read().unwrap(), [record(0, "before"), record(0, "behind")], "{kind:?}");
     }
     rig.send(0, &Event::CancelBarrier { checkpoint_id: CheckpointId::new(1) });
-    rig.send(0, &Event::LatencyMarker { timestamp_ns: 0, operator: 0, subtask: 0 });
     assert_eq!(rig.read().unwrap(), []);
+    rig.assert_all_segments_home();
+}
+
+#[test]
+fn a_marker_is_seen_between_the_records_before_it_and_those_behind() {
+    let mut rig = Rig::new(1);
+    let marker = Event::LatencyMarker { timestamp_ns: 1, task: 2, subtask: 3 };
+    rig.emit(0, "before");
+    rig.send(0, &marker);
+    rig.emit(0, "behind");
+    let signal = Seen::Signal(Signal::Marker(marker));
+    assert_eq!(rig.read().unwrap(), [record(0, "before"), signal, record(0, "behind")]);
     rig.assert_all_segments_home();
 }
 

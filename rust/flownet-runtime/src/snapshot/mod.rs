@@ -355,6 +355,7 @@ mod shares {
             codec: Codec::Typed,
             object_reuse: false,
             state: StateBackend::Memory,
+            latency_interval_us: None,
             operators: vec![operator],
             inputs: vec![],
             outputs: vec![],

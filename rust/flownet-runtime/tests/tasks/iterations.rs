@@ -55,7 +55,7 @@ impl Goal<Bytes> for Halving {
 }
 
 /// Numbers to a loop of two subtasks, each on a worker of its own, with an exchange between head and tail.
-fn numbers_go_round(job: Job, numbers: u64, seen: &Seen, ends: bool, memory_bytes: u64) -> Job {
+pub(crate) fn numbers_go_round(job: Job, numbers: u64, seen: &Seen, ends: bool, memory_bytes: u64) -> Job {
     numbers_go_round_behind(&Arc::new(AtomicBool::new(true)), job, numbers, seen, ends, memory_bytes)
 }
 

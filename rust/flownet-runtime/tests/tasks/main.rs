@@ -13,6 +13,7 @@ mod exchange;
 mod failures;
 mod iterations;
 mod joins;
+mod latency;
 mod pressure;
 pub(crate) mod time;
 mod unaligned;

@@ -32,6 +32,7 @@ pub(crate) struct Job {
     pub(crate) flow_control: FlowControl,
     /// Of vertices that are yet to come.
     pub(crate) state: StateBackend,
+    pub(crate) latency_interval_us: Option<u64>,
 }
 
 pub(crate) struct Running {
@@ -75,6 +76,7 @@ impl Job {
             flush_timeout_us,
             flow_control,
             state,
+            latency_interval_us: None,
         }
     }
 
@@ -92,6 +94,7 @@ impl Job {
                 codec: Codec::Typed,
                 object_reuse: false,
                 state: self.state.clone(),
+                latency_interval_us: self.latency_interval_us,
                 operators: vec![],
                 inputs: vec![],
                 outputs: vec![],
