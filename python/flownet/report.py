@@ -70,6 +70,18 @@ class TaskReport:
     """How far the wall clock was ahead of that subtask's watermark when it was last reported: how old, at least,
     results by event time are. Where records of the past are read, it is how long ago they were, and shrinks as the job
     catches up. Below 0: records are ahead of the clock. None before the first watermark and when time has ended."""
+    state_keys: int | None = None
+    """Keys for which its operators keep something, in memory or on disk. Windows count one a slice of time, which is as
+    long as the window or, where windows slide, as the slide. None where it keeps nothing by key."""
+    state_bytes: int | None = None
+    """Bytes of its state in the last checkpoint that counts; None before the first."""
+    timers: int | None = None
+    """Timers that wait: of functions, and those by which windows fire and joins forget. Beyond a thousand, one that was
+    set twice may count twice. None where it has none."""
+    source_lag_bytes: int | None = None
+    """Bytes of files that a source was given and has not read. None where nobody knows."""
+    source_lag_records: int | None = None
+    """Records of a collection that a source has not read. None where nobody knows."""
     latency_p50_seconds: float | None = None
     """Half of the markers that sources emit every ``latency_interval`` took no longer from there to this task's input,
     behind the records before them; while the job runs, of the last 10 to 20 s. None where none came."""

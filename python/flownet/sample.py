@@ -79,6 +79,16 @@ class TaskSample:
     """How far event time has come, as in `TaskReport`."""
     watermark_lag_seconds: float | None = None
     """How far that was behind the wall clock, as in `TaskReport`."""
+    state_keys: int | None = None
+    """Keys for which its operators keep something, as in `TaskReport`."""
+    state_bytes: int | None = None
+    """Bytes of its state in the last checkpoint that counts, as in `TaskReport`."""
+    timers: int | None = None
+    """Timers that wait, as in `TaskReport`."""
+    source_lag_bytes: int | None = None
+    """Bytes that a source has not read, as in `TaskReport`."""
+    source_lag_records: int | None = None
+    """Records that a source has not read, as in `TaskReport`."""
     metrics: tuple[UserMetric, ...] = ()
     """What its functions count, by ``ctx.metrics``."""
 

@@ -2,6 +2,7 @@
 
 use std::{fmt, time::Duration};
 
+use flownet_runtime::tally::Tally;
 use serde::Serialize;
 
 use crate::{
@@ -199,6 +200,11 @@ pub struct VertexReport {
     /// before the first watermark and when time has ended.
     #[serde(rename = "watermark_lag_seconds", serialize_with = "shown::milliseconds")]
     pub lag_ms: Option<i64>,
+    /// What its operators hold and have before them, over all subtasks.
+    #[serde(flatten)]
+    pub tally: Tally,
+    /// Bytes of its state in the last checkpoint that counts, if one does.
+    pub state_bytes: Option<u64>,
     /// How long markers took from the sources to it, if they were on: lately, or since the attempt began in a report.
     #[serde(flatten)]
     pub latency: LatencyReport,
@@ -449,6 +455,8 @@ mod tests {
             late_records: 0,
             watermark_ms: None,
             lag_ms: None,
+            tally: Tally::default(),
+            state_bytes: None,
             latency: LatencyReport::default(),
         }
     }

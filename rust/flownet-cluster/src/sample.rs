@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use flownet_runtime::{
     EventTimeSnapshot, GarbageCollections, InFlightSnapshot, MetricsSnapshot, QueueSnapshot, ledger::TimeShares,
-    user_metrics::UserMetricSnapshot,
+    tally::Tally, user_metrics::UserMetricSnapshot,
 };
 use serde::Serialize;
 
@@ -68,6 +68,8 @@ pub struct TaskSample {
     pub awaiting: f64,
     /// The part of `idle` that a source spent waiting for those it is aligned with.
     pub aligning: f64,
+    /// Bytes of its state in the last checkpoint that counts, if one does.
+    pub state_bytes: Option<u64>,
     /// What its functions count.
     #[serde(rename = "metrics")]
     pub user_metrics: Vec<UserMetric>,
@@ -92,6 +94,8 @@ struct Counters {
     queues: QueueSnapshot,
     #[serde(flatten, with = "EventTime")]
     event_time: EventTimeSnapshot,
+    #[serde(flatten)]
+    tally: Tally,
     #[serde(skip)]
     in_flight: InFlightSnapshot,
     #[serde(skip)]
@@ -172,7 +176,7 @@ pub(crate) struct TaskPlace {
 impl TaskPlace {
     pub(crate) fn sample(
         &self,
-        has_ended: bool,
+        (has_ended, state_bytes): (bool, Option<u64>),
         (previous, latest): (&Sample, &Sample),
         counted: &Counted,
     ) -> TaskSample {
@@ -199,6 +203,7 @@ impl TaskPlace {
             interpreter: per_second(time.interpreter.as_secs_f64()),
             awaiting: per_second(time.awaiting.as_secs_f64()),
             aligning: per_second(time.aligning.as_secs_f64()),
+            state_bytes,
             user_metrics: UserMetric::all(&counted.latest, &counted.previous, seconds),
         }
     }

@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use flownet_runtime::{MetricsSnapshot, latency::Latency, spec::TaskSpec, user_metrics::UserMetricSnapshot};
+use flownet_runtime::{
+    MetricsSnapshot, latency::Latency, spec::TaskSpec, tally::Tally, user_metrics::UserMetricSnapshot,
+};
 
 use crate::{
     error::WorkerIdentity,
@@ -80,7 +82,9 @@ impl Tracker {
         older.for_each(|restart| restart.traceback = None);
     }
 
-    pub(crate) fn checkpoint_made(&mut self, checkpoint: CheckpointSummary) {
+    /// A checkpoint counts, which has so many bytes of the state of each task.
+    pub(crate) fn checkpoint_made(&mut self, checkpoint: CheckpointSummary, bytes: &[u64]) {
+        self.tasks.iter_mut().zip(bytes).for_each(|(task, bytes)| task.state_bytes = Some(*bytes));
         self.history.checkpoints_made += 1;
         keep_last(&mut self.history.checkpoints, checkpoint);
         let older = self.history.checkpoints.iter_mut().rev().skip(MOST_IN_PARTS);
@@ -229,6 +233,8 @@ struct TaskSamples {
     previous: Sample,
     counted: Counted,
     latency: LatencySamples,
+    /// In the last checkpoint.
+    state_bytes: Option<u64>,
 }
 
 /// Counters at one time.
@@ -266,6 +272,7 @@ impl TaskSamples {
             previous: zero,
             counted: Counted::default(),
             latency: LatencySamples::default(),
+            state_bytes: None,
         }
     }
 
@@ -284,7 +291,7 @@ impl TaskSamples {
     }
 
     fn sample_now(&self) -> TaskSample {
-        self.place.sample(self.ended, (&self.previous, &self.latest), &self.counted)
+        self.place.sample((self.ended, self.state_bytes), (&self.previous, &self.latest), &self.counted)
     }
 
     fn lately(&self) -> Spent {
@@ -356,12 +363,20 @@ fn vertex_report(
         lag_ms: tasks.iter().filter_map(|task| task.latest.metrics.event_time.lag_ms).max(),
         fill_limit_bytes: smallest_fill_limit(tasks, segment_bytes),
         in_flight: spent.iter().map(|task| task.in_flight).max().unwrap_or_default(),
+        tally: tallied(tasks),
+        state_bytes: tasks.iter().filter_map(|task| task.state_bytes).reduce(u64::saturating_add),
         latency: LatencyReport::of(
             spent.iter().flat_map(|task| &task.latencies),
             tasks.iter().flat_map(|task| task.latency.altogether()),
         ),
         busiest: spent.iter().map(|task| task.busy).fold(0.0, f64::max),
     }
+}
+
+fn tallied(tasks: &[&TaskSamples]) -> Tally {
+    let mut tally = Tally::default();
+    tasks.iter().for_each(|task| tally.add(&task.latest.metrics.tally));
+    tally
 }
 
 /// Of those that keep buffers from being full.

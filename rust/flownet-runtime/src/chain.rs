@@ -16,6 +16,7 @@ use crate::snapshot::{RestoredPart, Written};
 use crate::source::RateLimit;
 use crate::spec::{StateBackend, TaskSpec};
 use crate::state::KeyGroupRange;
+use crate::tally::Tally;
 use crate::time::{TimeSignal, WallClock};
 
 /// All operators of one task, fused: records between them are never serialised.
@@ -111,6 +112,11 @@ pub trait Chain: Send {
     fn snapshot(&mut self, checkpoint_id: u64, base: Option<u64>) -> Result<Written, TaskError> {
         let _ = (checkpoint_id, base);
         Ok(Written::default())
+    }
+
+    /// What the operators hold and have before them. Asked when they are open, and now and then between two batches.
+    fn tally(&self) -> Tally {
+        Tally::default()
     }
 
     /// What it takes to read the records that are on their way to the chain or from it, for a checkpoint that overtakes them.

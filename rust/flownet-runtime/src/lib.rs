@@ -31,6 +31,7 @@ pub mod snapshot;
 pub mod source;
 pub mod spec;
 pub mod state;
+pub mod tally;
 pub mod time;
 pub mod timer;
 pub mod user_metrics;

@@ -32,6 +32,8 @@ pub enum Mail {
     Splits(Arc<[u8]>),
     /// Of a checkpoint.
     Checkpoint(CheckpointOrder),
+    /// Somebody asks what the operators hold.
+    Count,
     /// Something has come that an operator waits for, from outside of the exchange.
     Arrived,
 }

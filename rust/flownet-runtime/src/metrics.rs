@@ -1,12 +1,14 @@
 //! Counters of one task: written by its thread, read by anyone, without locks between them.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
 use crate::latency::Latencies;
 use crate::ledger::{TimeLedger, TimeShares, TimeState};
+use crate::tally::Tally;
 use crate::time::{END_OF_TIME_MS, NO_TIMESTAMP, wall_clock_ms};
 use crate::user_metrics::UserMetrics;
 
@@ -40,6 +42,7 @@ pub struct TaskMetrics {
     has_source_ended: AtomicBool,
     users: UserMetrics,
     latencies: Latencies,
+    tally: TallyBoard,
 }
 
 impl TaskMetrics {
@@ -67,6 +70,7 @@ impl TaskMetrics {
             has_source_ended: AtomicBool::new(false),
             users: UserMetrics::default(),
             latencies: Latencies::default(),
+            tally: TallyBoard::default(),
         }
     }
 
@@ -87,6 +91,7 @@ impl TaskMetrics {
             queues: QueueSnapshot::default(),
             in_flight: self.in_flight(),
             event_time: self.event_time(),
+            tally: self.tally.now(),
             time: self.time.snapshot(self.now_ns()),
         }
     }
@@ -132,6 +137,23 @@ impl TaskMetrics {
     /// Adds to the records that were dropped because they came too late.
     pub fn add_late_records(&self, records: u64) {
         bump(&self.late_records, records);
+    }
+
+    /// What the operators hold now.
+    pub(crate) fn set_tally(&self, tally: Tally) {
+        self.tally.set(tally);
+    }
+
+    /// What the operators hold may have changed.
+    #[inline]
+    pub(crate) fn begin_work(&self) {
+        self.tally.is_old.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether what the operators hold may have changed since they were last counted or this was last asked, and they have
+    /// anything to be counted.
+    pub(crate) fn wants_tally(&self) -> bool {
+        self.tally.is_old.swap(false, Ordering::Relaxed) && self.tally.now() != Tally::default()
     }
 
     /// Event time has come so far.
@@ -249,6 +271,24 @@ impl TaskMetrics {
     }
 }
 
+/// What the operators of a task held when they were counted.
+#[derive(Debug, Default)]
+struct TallyBoard {
+    // Taken a few times a second.
+    tally: Mutex<Tally>,
+    is_old: AtomicBool,
+}
+
+impl TallyBoard {
+    fn set(&self, tally: Tally) {
+        *self.tally.lock().unwrap_or_else(PoisonError::into_inner) = tally;
+    }
+
+    fn now(&self) -> Tally {
+        *self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Default for TaskMetrics {
     fn default() -> Self {
         Self::new()
@@ -282,6 +322,8 @@ pub struct MetricsSnapshot {
     pub in_flight: InFlightSnapshot,
     /// How far event time has come, and who came too late for it.
     pub event_time: EventTimeSnapshot,
+    /// What its operators hold and have before them.
+    pub tally: Tally,
     /// Wall time by what it was spent on.
     pub time: TimeShares,
 }
@@ -381,6 +423,20 @@ mod tests {
         metrics.end_source();
         metrics.set_aligned(5);
         assert_eq!(aligned_ms(), Some(END_OF_TIME_MS), "operators go on to the end");
+    }
+
+    #[test]
+    fn a_task_is_asked_what_it_holds_where_that_may_have_changed_and_it_can_hold_anything() {
+        let metrics = TaskMetrics::new();
+        metrics.begin_work();
+        assert!(!metrics.wants_tally(), "it has nothing to be counted");
+        let mut tally = Tally::default();
+        tally.add_keys(0);
+        metrics.set_tally(tally);
+        assert!(!metrics.wants_tally(), "it has just been counted");
+        metrics.begin_work();
+        assert_eq!([metrics.wants_tally(), metrics.wants_tally()], [true, false], "once");
+        assert_eq!(metrics.snapshot().tally.state_keys, Some(0));
     }
 
     #[test]

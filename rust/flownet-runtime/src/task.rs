@@ -140,6 +140,7 @@ impl<C: Chain + ?Sized> Task<C> {
         self.switch(TimeState::Busy);
         self.chain.open(&self.cx)?;
         self.restore()?;
+        self.count();
         self.has_run = true;
         if self.input.is_none() {
             self.outputs.pace.set_limit(self.chain.rate_limit())?;
@@ -230,6 +231,7 @@ impl<C: Chain + ?Sized> Task<C> {
         self.end_data(drain)?;
         self.switch(TimeState::Busy);
         self.chain.commit(&mut self.outputs)?;
+        self.count();
         self.outputs.finish(drain)
     }
 
@@ -276,6 +278,10 @@ impl<C: Chain + ?Sized> Task<C> {
                 Ok(())
             }
             Some(Mail::Checkpoint(order)) => self.follow(order),
+            Some(Mail::Count) => {
+                self.count();
+                Ok(())
+            }
             Some(Mail::Arrived) => {
                 self.has_arrived = true;
                 Ok(())
@@ -408,7 +414,15 @@ impl<C: Chain + ?Sized> Task<C> {
         }
     }
 
+    /// Tells what the operators hold.
+    fn count(&self) {
+        self.cx.metrics.set_tally(self.chain.tally());
+    }
+
     fn switch(&self, state: TimeState) {
+        if state == TimeState::Busy {
+            self.cx.metrics.begin_work();
+        }
         self.cx.metrics.switch(state);
     }
 }

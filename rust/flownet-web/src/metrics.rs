@@ -266,6 +266,21 @@ const OF_SUBTASKS_NOW: &[Gauge<TaskSample>] = &[
     ("subtask_watermark_lag_seconds", "How far that is behind the wall clock", |task| {
         task.metrics.event_time.lag_ms.map(|ms| ms as f64 / 1000.0)
     }),
+    ("subtask_state_keys", "Keys for which it keeps something, one for each slice of time of a window", |task| {
+        task.metrics.tally.state_keys.map(|keys| keys as f64)
+    }),
+    ("subtask_state_bytes", "Bytes of its state in the last checkpoint that counts", |task| {
+        task.state_bytes.map(|bytes| bytes as f64)
+    }),
+    ("subtask_timers", "Timers that wait, those by which windows fire and joins forget among them", |task| {
+        task.metrics.tally.timers.map(|timers| timers as f64)
+    }),
+    ("subtask_source_lag_bytes", "Bytes that a source knows of and has not read", |task| {
+        task.metrics.tally.source_lag_bytes.map(|bytes| bytes as f64)
+    }),
+    ("subtask_source_lag_records", "Records that a source knows of and has not read", |task| {
+        task.metrics.tally.source_lag_records.map(|records| records as f64)
+    }),
 ];
 
 const OF_WORKERS: &[Gauge<WorkerSample>] = &[

@@ -126,6 +126,18 @@ def test_a_task_shows_how_long_records_take_to_it(page: Page, ui: fn.Ui) -> None
     until(page, lambda: "latency" not in (facts.text_content() or ""))
 
 
+def test_a_task_shows_what_it_holds_and_what_is_left_to_read(page: Page, ui: fn.Ui) -> None:
+    env = fn.Environment(parallelism=2)
+    env.from_collection(range(10)).key_by(lambda number: number % 3).count().name("counts").collect()
+    env.execute(ui=ui)
+    facts = page.locator("#task-facts")
+    page.goto(f"{ui.url}#/jobs/1/tasks/1")
+    until(page, lambda: "; 3 keys" in (facts.text_content() or ""))
+    page.goto(f"{ui.url}#/jobs/1/tasks/0")
+    until(page, lambda: "; 0 records to read" in (facts.text_content() or ""))
+    assert "keys" not in (facts.text_content() or "")
+
+
 def test_a_subtask_opens_into_its_channels(page: Page, ui: fn.Ui) -> None:
     env = fn.Environment(parallelism=2, status_interval="50ms")
     numbers = env.from_iterable(lambda subtask, subtasks: itertools.count()).rebalance()

@@ -110,8 +110,8 @@ impl Board {
         self.lock().tracker.restarting((cause.to_string(), cause.traceback()), now);
     }
 
-    pub(super) fn checkpoint_made(&self, checkpoint: CheckpointSummary) {
-        self.lock().tracker.checkpoint_made(checkpoint);
+    pub(super) fn checkpoint_made(&self, checkpoint: CheckpointSummary, bytes: &[u64]) {
+        self.lock().tracker.checkpoint_made(checkpoint, bytes);
     }
 
     pub(super) fn checkpoint_failed(&self, reason: &str) {

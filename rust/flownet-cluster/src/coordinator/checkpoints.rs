@@ -214,7 +214,7 @@ impl Driver {
                 let parts = attempt.parts.take();
                 let (aligned, stood_still) = CheckpointParts::longest(&parts);
                 let at = self.began.elapsed();
-                self.board.checkpoint_made(CheckpointSummary {
+                let summary = CheckpointSummary {
                     number: checkpoint,
                     at,
                     bytes: manifest.bytes(),
@@ -223,7 +223,8 @@ impl Driver {
                     aligned,
                     stood_still,
                     parts,
-                });
+                };
+                self.board.checkpoint_made(summary, &bytes_by_task(&self.job, &manifest));
                 self.feed_checkpoints(Input::Published { checkpoint });
                 self.save_and_sweep(manifest);
             }
@@ -316,6 +317,15 @@ fn restored(manifest: &Manifest, job: &Job, storage: &str) -> Result<RestoredTas
     let assigned = assign(manifest, &job.plan, job.settings.allow_dropped_state);
     let (checkpoint, storage) = (manifest.checkpoint, storage.to_owned());
     assigned.map_err(|why| ClusterError::Restore { checkpoint, storage, why })
+}
+
+/// What of a checkpoint is of each task, in the order of the plan.
+fn bytes_by_task(job: &Job, manifest: &Manifest) -> Vec<u64> {
+    let bytes = |entry: &TaskEntry| entry.parts.iter().map(|part| part.bytes).sum();
+    let entries = manifest.tasks.iter().map(|entry| ((entry.uids.clone(), entry.subtask), bytes(entry)));
+    let by_task: BTreeMap<_, u64> = entries.collect();
+    let tasks = job.plan.tasks.iter();
+    tasks.map(|task| by_task.get(&(uids(&task.spec), task.spec.subtask)).copied().unwrap_or(0)).collect()
 }
 
 /// What a checkpoint of this job is made of.

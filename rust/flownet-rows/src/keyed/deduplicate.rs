@@ -4,6 +4,7 @@ use arrow_schema::SchemaRef;
 use flownet_runtime::operator::{KeyedRecord, Operator};
 use flownet_runtime::snapshot::{Input, Restored, Snapshot, put_signed};
 use flownet_runtime::state::{Held, KeyGroupRange, LargeState, Values};
+use flownet_runtime::tally::Tally;
 use flownet_runtime::timer::{TimerKey, TimerService};
 use flownet_runtime::{TaskContext, TaskError};
 
@@ -97,6 +98,11 @@ impl Operator<RowsMedium> for Deduplicate {
             self.seen.remove(owner.key(), owner.hash())?;
         }
         Ok(())
+    }
+
+    fn tally(&self, tally: &mut Tally) {
+        tally.add_keys(self.seen.len());
+        tally.add_timers(self.expiries.len());
     }
 
     fn snapshot(&mut self, (): (), to: &mut Snapshot<'_>) -> Result<(), TaskError> {

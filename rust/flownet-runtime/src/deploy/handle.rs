@@ -86,8 +86,11 @@ impl TaskHandle {
         self.outcome.get().cloned()
     }
 
-    /// Counters so far.
+    /// Counters so far. Has the task count what its operators hold, for the next time, where that may have changed.
     pub fn metrics(&self) -> MetricsSnapshot {
+        if self.watched.metrics.wants_tally() {
+            self.mailbox.post(Mail::Count);
+        }
         let bytes_out = self.registered.partitions.iter().map(|partition| partition.counters().bytes_out).sum();
         let intake = self.watched.gate.as_ref().map(|gate| gate.intake()).unwrap_or_default();
         MetricsSnapshot {

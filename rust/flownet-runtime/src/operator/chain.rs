@@ -15,6 +15,7 @@ use crate::input::InputBatch;
 use crate::outputs::Outputs;
 use crate::snapshot::{RestoredPart, Written};
 use crate::source::RateLimit;
+use crate::tally::Tally;
 use crate::time::{NO_TIMESTAMP, TimeSignal};
 
 /// The operators of one task.
@@ -369,6 +370,17 @@ impl<M: Medium> Chain for OperatorChain<M> {
             }
             Ok(all)
         })
+    }
+
+    fn tally(&self) -> Tally {
+        let mut tally = Tally::default();
+        for stage in &self.stages {
+            match &stage.kind {
+                Kind::Source(source) => source.tally(&mut tally),
+                Kind::Operator(operator) => operator.tally(&mut tally),
+            }
+        }
+        tally
     }
 
     fn medium(&mut self) -> Result<Vec<Vec<u8>>, TaskError> {

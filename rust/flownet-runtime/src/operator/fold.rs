@@ -5,6 +5,7 @@ use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::snapshot::{Input, Restored, Snapshot};
 use crate::state::{KeyGroupRange, LargeState, Values};
+use crate::tally::Tally;
 use crate::window::{Part, Window};
 
 /// What an operator makes of many records of one key.
@@ -190,6 +191,10 @@ impl<M: Medium, F: Fold<M>> Operator<M> for Running<F, F::Value> {
     fn end_batch(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
         self.fold.hand_on(flow)?;
         self.state.end_batch(&FoldValues::<M, F> { fold: &self.fold, token: flow.token })
+    }
+
+    fn tally(&self, tally: &mut Tally) {
+        tally.add_keys(self.state.len());
     }
 
     fn inspect<'m>(&self, token: M::Token<'m>, found: &mut Found<M::Record<'m>>) -> Result<(), TaskError> {

@@ -52,6 +52,7 @@ use crate::chain::{Awaited, SourceStatus, TaskContext};
 use crate::error::TaskError;
 use crate::outputs::Outputs;
 use crate::snapshot::{Restored, Snapshot};
+use crate::tally::Tally;
 use crate::time::TimeSignal;
 use crate::watermark::SplitSignal;
 
@@ -193,6 +194,11 @@ pub trait Source<M: Medium>: Send {
     /// There is more to read, as its own listing writes it. It may have been told of the same before.
     fn add_splits(&mut self, splits: &Arc<[u8]>) {
         let _ = splits;
+    }
+
+    /// Adds what it has before it, as far as it knows that at no cost.
+    fn tally(&self, tally: &mut Tally) {
+        let _ = tally;
     }
 
     /// Writes out how far it has come with what it emits. One that cannot be repeated writes nothing.
@@ -370,6 +376,11 @@ pub trait Operator<M: Medium>: Send {
     fn commit(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
         let _ = flow;
         Ok(())
+    }
+
+    /// Adds how many keys and timers it has, between two calls. Asked a few times a second.
+    fn tally(&self, tally: &mut Tally) {
+        let _ = tally;
     }
 
     /// Shows what it keeps, between two calls.

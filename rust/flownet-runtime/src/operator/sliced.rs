@@ -13,6 +13,7 @@ use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::snapshot::{Groups, Restored, Snapshot, put_key, put_signed};
 use crate::state::{Held, KeyGroupRange, Spill};
+use crate::tally::Tally;
 use crate::time::{Clock, END_OF_TIME_MS, NO_TIMESTAMP};
 use crate::window::{Added, Grid, Pane, Part, Rolling, SlicedWindows, Sums, Window};
 
@@ -396,6 +397,10 @@ impl<M: Medium, F: Fold<M>> Operator<M> for Sliced<F, F::Value> {
     fn finish(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
         self.fire_due(END_OF_TIME_MS, flow)?;
         self.fold.hand_on(flow)
+    }
+
+    fn tally(&self, tally: &mut Tally) {
+        tally.add_keys(self.windows.len() + self.windows.on_disk());
     }
 
     fn inspect<'m>(&self, token: M::Token<'m>, found: &mut Found<M::Record<'m>>) -> Result<(), TaskError> {

@@ -22,6 +22,7 @@ use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::snapshot::{Input, Restored, Snapshot};
 use crate::state::{KeyGroupRange, LargeState, Values};
+use crate::tally::Tally;
 use crate::time::{Clock, END_OF_TIME_MS, NO_TIMESTAMP};
 use crate::timer::{TimerKey, TimerService};
 use crate::window::{BuiltIn, Window, WindowsOfKey};
@@ -400,6 +401,11 @@ where
         self.wall_ms = END_OF_TIME_MS;
         self.fire_due(Clock::Processing, END_OF_TIME_MS, flow)?;
         self.fold.hand_on(flow)
+    }
+
+    fn tally(&self, tally: &mut Tally) {
+        tally.add_keys(self.keys.len());
+        tally.add_timers(self.queues.iter().map(TimerService::len).sum());
     }
 
     fn inspect<'m>(&self, token: M::Token<'m>, found: &mut Found<M::Record<'m>>) -> Result<(), TaskError> {

@@ -44,6 +44,12 @@ impl TextFiles {
         self.readers.iter().enumerate().flat_map(move |(file, reader)| reader.unread(read(file)))
     }
 
+    /// Bytes of what is to be read yet; none where some of it is made as it is read, so that nobody knows.
+    pub fn bytes_left(&self) -> Option<u64> {
+        let left = |split: TextSplit| (split.end < u64::MAX).then(|| split.end - split.start);
+        self.unread(None).map(left).sum()
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.readers.len()
@@ -100,6 +106,8 @@ mod tests {
             let splits = TextSplits::plan(&paths, split_bytes).unwrap();
             let mut files = TextFiles::side_by_side(splits.of_subtask(0, 1), 1 << 20);
             prop_assert_eq!(files.len(), contents.len());
+            let bytes = contents.iter().map(|content| content.len() as u64).sum();
+            prop_assert_eq!(files.bytes_left(), Some(bytes));
             let mut lines = vec![Vec::new(); contents.len()];
             let mut read = |file: usize, files: &mut TextFiles| -> bool {
                 let line = next_of_all(files.turn_to(file)).unwrap();
@@ -114,6 +122,7 @@ mod tests {
             for file in 0..contents.len() {
                 while read(file, &mut files) {}
             }
+            prop_assert_eq!(files.bytes_left(), Some(0));
             let expected: Vec<_> = contents.iter().map(|content| expected_lines(content)).collect();
             prop_assert_eq!(lines, expected, "I1");
         }

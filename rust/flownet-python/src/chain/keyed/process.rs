@@ -7,6 +7,7 @@ use flownet_runtime::operator::{EventTime, Found, KeyedRecord, Operator, What};
 use flownet_runtime::snapshot::{Restored, Snapshot};
 use flownet_runtime::spec::ProcessInputs;
 use flownet_runtime::state::{Held, KeyGroupRange, LargeState};
+use flownet_runtime::tally::Tally;
 use flownet_runtime::time::{Clock, NO_TIMESTAMP};
 use flownet_runtime::timer::{TimerKey, TimerService};
 use flownet_runtime::{TaskContext, TaskError, TaskMetrics};
@@ -304,6 +305,11 @@ impl Operator<PythonMedium> for Process {
         let result = call1(&finish, context.as_any());
         self.emit(None, (&finish, result), flow)?;
         context.get().leave().sides.emit(flow)
+    }
+
+    fn tally(&self, tally: &mut Tally) {
+        tally.add_keys(self.state.len());
+        tally.add_timers(self.timers.iter().chain([&self.expiries]).map(TimerService::len).sum());
     }
 
     fn inspect<'py>(&self, py: Python<'py>, found: &mut Found<Bound<'py, PyAny>>) -> Result<(), TaskError> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use flownet_runtime::operator::Source;
 use flownet_runtime::snapshot::{Restored, Snapshot};
+use flownet_runtime::tally::Tally;
 use flownet_runtime::varint::put_varint;
 use flownet_runtime::{SourceStatus, TaskContext, TaskError, TaskMetrics};
 use pyo3::prelude::*;
@@ -23,6 +24,7 @@ pub(in crate::chain) struct Collection {
     pickle: Pickle,
     info: OperatorInfo,
     items: Option<Py<PyList>>,
+    count: usize,
     position: usize,
     metrics: Option<Arc<TaskMetrics>>,
     meter: Meter,
@@ -30,7 +32,7 @@ pub(in crate::chain) struct Collection {
 
 impl Collection {
     pub(in crate::chain) fn new(encoded: Vec<u8>, pickle: Pickle, meter: Meter, info: OperatorInfo) -> Self {
-        Self { encoded, pickle, info, items: None, position: 0, metrics: None, meter }
+        Self { encoded, pickle, info, items: None, count: 0, position: 0, metrics: None, meter }
     }
 }
 
@@ -48,6 +50,7 @@ impl Source<PythonMedium> for Collection {
     fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         let encoded = std::mem::take(&mut self.encoded);
         let items = decoded(py, &encoded, self.pickle).map_err(|error| self.info.codec_failed(py, error, None))?;
+        self.count = items.len();
         self.items = Some(items.unbind());
         self.metrics = Some(Arc::clone(&cx.metrics));
         Ok(())
@@ -69,6 +72,10 @@ impl Source<PythonMedium> for Collection {
             }
         }
         Ok(if self.position == items.len() { SourceStatus::Finished } else { SourceStatus::More })
+    }
+
+    fn tally(&self, tally: &mut Tally) {
+        tally.add_records_left(self.count - self.position);
     }
 
     fn snapshot(&mut self, _: Python<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use flownet_runtime::operator::Source;
 use flownet_runtime::snapshot::{Restored, Snapshot};
 use flownet_runtime::source::{TextFiles, TextSplit};
+use flownet_runtime::tally::Tally;
 use flownet_runtime::watermark::SplitSignal;
 use flownet_runtime::{Outputs, SourceStatus, TaskContext, TaskError};
 use pyo3::prelude::*;
@@ -126,6 +127,12 @@ impl Source<PythonMedium> for ReadText {
             self.go_on(flow)?;
         }
         Ok(if self.left.is_empty() { SourceStatus::Finished } else { SourceStatus::More })
+    }
+
+    fn tally(&self, tally: &mut Tally) {
+        if let Some(files) = &self.files {
+            files.bytes_left().into_iter().for_each(|bytes| tally.add_bytes_left(bytes));
+        }
     }
 
     /// What is not emitted: `01` and a split each.

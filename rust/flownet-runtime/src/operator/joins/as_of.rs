@@ -9,6 +9,7 @@ use crate::error::TaskError;
 use crate::operator::{Flow, Found, KeyedRecord, Medium, Operator, What};
 use crate::snapshot::{Restored, Snapshot};
 use crate::state::{Held, KeyGroupRange, LargeState};
+use crate::tally::Tally;
 use crate::timer::{TimerKey, TimerService};
 
 /// What is kept of one key.
@@ -181,6 +182,11 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for AsOfJoin<P> {
             asked_ms.for_each(|at_ms| queue.register(at_ms, TimerKey::held(key, held.given())));
             Ok(())
         })
+    }
+
+    fn tally(&self, tally: &mut Tally) {
+        tally.add_keys(self.keys.len());
+        tally.add_timers(self.queue.len());
     }
 
     fn inspect<'m>(&self, _: M::Token<'m>, found: &mut Found<M::Record<'m>>) -> Result<(), TaskError> {

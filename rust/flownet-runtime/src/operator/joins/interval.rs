@@ -9,6 +9,7 @@ use crate::error::TaskError;
 use crate::operator::{Flow, Found, KeyedRecord, Medium, Operator, What};
 use crate::snapshot::{Restored, Snapshot};
 use crate::state::{Held, KeyGroupRange, LargeState};
+use crate::tally::Tally;
 use crate::timer::{TimerKey, TimerService};
 
 /// How much later a record of the second input is than the one of the first that it meets; both ends included.
@@ -184,6 +185,11 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for IntervalJoin<P> {
             }
             Ok(())
         })
+    }
+
+    fn tally(&self, tally: &mut Tally) {
+        tally.add_keys(self.keys.len());
+        tally.add_timers(self.expiries.len());
     }
 
     fn inspect<'m>(&self, _: M::Token<'m>, found: &mut Found<M::Record<'m>>) -> Result<(), TaskError> {

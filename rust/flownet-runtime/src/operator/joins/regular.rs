@@ -7,6 +7,7 @@ use crate::error::TaskError;
 use crate::operator::{Flow, Found, KeyedRecord, Medium, Operator, What};
 use crate::snapshot::{Restored, Snapshot};
 use crate::state::{Held, KeyGroupRange, LargeState};
+use crate::tally::Tally;
 
 /// All records of one key, by side.
 #[derive(Debug, Default)]
@@ -87,6 +88,10 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for RegularJoin<P> {
 
     fn restore(&mut self, _: M::Token<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
         from.read_large(STATE, &mut self.keys, &AsBytes).map(drop)
+    }
+
+    fn tally(&self, tally: &mut Tally) {
+        tally.add_keys(self.keys.len());
     }
 
     fn inspect<'m>(&self, _: M::Token<'m>, found: &mut Found<M::Record<'m>>) -> Result<(), TaskError> {
