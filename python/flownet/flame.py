@@ -24,7 +24,7 @@ class FlameFrame:
     state: str | None
     """Where it is no function: ``busy`` (at work in Rust), ``missed`` (at work, which was over before its stack could
     be read), ``interpreter``, ``soft_back_pressured`` (waiting for output between two records), ``hard_back_pressured``
-    (within one), ``idle``, ``awaiting`` or ``aligning``."""
+    (within one), ``idle``, ``awaiting``, ``aligning`` or ``waiting_for_barrier``."""
 
     @property
     def label(self) -> str:

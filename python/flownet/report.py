@@ -52,6 +52,15 @@ class TaskReport:
     aligning: float = 0.0
     """The part of ``idle`` that a source spent waiting for those that
     `WatermarkStrategy.with_watermark_alignment` aligns it with."""
+    waiting_for_credit: float = 0.0
+    """The part of ``back_pressured`` in which those downstream had not taken what was there for them: they give no
+    credit, or, under ``"storm"`` and ``"pid"``, the coordinator holds a source back."""
+    waiting_for_pool: float = 0.0
+    """The rest of ``back_pressured``: the pool of an output had no segment left, though those downstream could have had
+    more. A larger ``network_memory`` gives it more."""
+    waiting_for_barrier: float = 0.0
+    """The part of ``idle`` in which some of its inputs waited for a checkpoint's barriers on others, which had nothing
+    to read."""
     in_flight_seconds: float = 0.0
     """How long one of its subtasks would have taken for what was in flight to it, at most; while the job runs, how long
     it takes now. 0 where ``max_in_flight_time`` does not apply."""

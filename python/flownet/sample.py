@@ -69,6 +69,12 @@ class TaskSample:
     """The part of ``idle`` that was spent waiting for calls of `Stream.map_async`, 0 to 1."""
     aligning: float = 0.0
     """The part of ``idle`` that a source spent waiting for those that it is aligned with, 0 to 1."""
+    waiting_for_credit: float = 0.0
+    """The part of ``back_pressured`` in which those downstream had not taken what was there for them, 0 to 1."""
+    waiting_for_pool: float = 0.0
+    """The rest of ``back_pressured``: the pool of an output had no segment left, 0 to 1."""
+    waiting_for_barrier: float = 0.0
+    """The part of ``idle`` in which some of its inputs waited for a checkpoint's barriers on the others, 0 to 1."""
     rows_in: int = 0
     """Rows of the records taken: a numpy array has as many as its first dimension, anything else is one."""
     rows_out: int = 0

@@ -41,6 +41,7 @@ mod shown;
 mod snapshots;
 mod stall;
 mod threads;
+mod time_parts;
 mod tls;
 mod tracker;
 mod user_metrics;
@@ -69,6 +70,7 @@ pub use self::{
     sample::{JobSample, TaskSample, WorkerSample},
     settings::{JobSettings, MAX_PARALLELISM, Setting, SettingKind, SettingsError, StatePlace},
     stall::{Stall, StallCause, StallHistory},
+    time_parts::TimeParts,
     tls::Tls,
     user_metrics::UserMetric,
     worker::{FactoryBuilder, WorkerError, run_worker},

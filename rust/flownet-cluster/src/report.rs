@@ -14,6 +14,7 @@ use crate::{
     plan::Exchange,
     shown,
     stall::{Stall, StallHistory},
+    time_parts::TimeParts,
     user_metrics::UserMetric,
 };
 
@@ -176,6 +177,9 @@ pub struct VertexReport {
     /// The part of `idle` that a source spent waiting for those it is aligned
     /// with, which were behind in event time.
     pub aligning: f64,
+    /// What these are made of.
+    #[serde(flatten)]
+    pub parts: TimeParts,
     /// `busy` of the busiest subtask: a hot key shows here and not in the mean.
     pub busiest: f64,
     /// How far its producers fill buffers, at least, so that no more is in flight
@@ -447,6 +451,7 @@ mod tests {
             interpreter: 0.0,
             awaiting: 0.0,
             aligning: 0.0,
+            parts: TimeParts::default(),
             busiest: busy,
             fill_limit_bytes: None,
             in_flight: Duration::ZERO,

@@ -10,7 +10,8 @@ use flownet_runtime::{
 use serde::Serialize;
 
 use crate::{
-    machine::JobState, resources::Resources, rpc::News, shown, stall::Stall, tracker::Sample, user_metrics::UserMetric,
+    machine::JobState, resources::Resources, rpc::News, shown, stall::Stall, time_parts::TimeParts, tracker::Sample,
+    user_metrics::UserMetric,
 };
 
 /// All that is known of a job at one moment.
@@ -70,6 +71,9 @@ pub struct TaskSample {
     pub aligning: f64,
     /// Bytes of its state in the last checkpoint that counts, if one does.
     pub state_bytes: Option<u64>,
+    /// What these are made of.
+    #[serde(flatten)]
+    pub parts: TimeParts,
     /// What its functions count.
     #[serde(rename = "metrics")]
     pub user_metrics: Vec<UserMetric>,
@@ -204,6 +208,7 @@ impl TaskPlace {
             awaiting: per_second(time.awaiting.as_secs_f64()),
             aligning: per_second(time.aligning.as_secs_f64()),
             state_bytes,
+            parts: TimeParts::of(&time),
             user_metrics: UserMetric::all(&counted.latest, &counted.previous, seconds),
         }
     }

@@ -15,6 +15,7 @@ use crate::{
     sample::{Counted, JobSample, TaskPlace, TaskSample, WorkerSample},
     settings::JobSettings,
     stall::{Stall, StallHistory},
+    time_parts::TimeParts,
     user_metrics::UserMetric,
 };
 
@@ -257,6 +258,7 @@ struct Spent {
     awaiting: f64,
     aligning: f64,
     latencies: Vec<Latency>,
+    parts: TimeParts,
 }
 
 impl TaskSamples {
@@ -323,6 +325,7 @@ impl Spent {
             awaiting: per_second(time.awaiting.as_secs_f64()),
             aligning: per_second(time.aligning.as_secs_f64()),
             latencies: Vec::new(),
+            parts: TimeParts::of(&time),
         }
     }
 }
@@ -356,6 +359,7 @@ fn vertex_report(
         interpreter: mean(|task| task.interpreter),
         awaiting: mean(|task| task.awaiting),
         aligning: mean(|task| task.aligning),
+        parts: TimeParts::mean(spent.iter().map(|task| task.parts), running),
         dropped_records: sum(|metrics| metrics.dropped_records),
         dropped_bytes: sum(|metrics| metrics.dropped_bytes),
         late_records: sum(|metrics| metrics.event_time.late_records),

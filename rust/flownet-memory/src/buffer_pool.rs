@@ -28,6 +28,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use crate::pool_core::PoolCore;
+use crate::pool_state::PoolState;
 use crate::{MemoryError, MemorySegment, SegmentListener};
 
 /// How many segments a [`BufferPool`] gets and how its lanes share them.
@@ -134,6 +135,12 @@ impl BufferPool {
     #[inline]
     pub fn is_available(&self) -> bool {
         self.core.is_available()
+    }
+
+    /// Why it is not available: true where more segments would help, false where its lanes use all they may, or it has all
+    /// it may have and every one of them is in use.
+    pub fn lacks_segments(&self) -> bool {
+        self.core.inspect(PoolState::lacks_segments)
     }
 
     /// Segments booked as standing.

@@ -127,6 +127,13 @@ impl PoolState {
         !self.idle.is_empty() && self.lanes_at_quota == 0 && self.is_within_limit()
     }
 
+    /// Whether it is segments that the pool lacks: it has less than it could use, nothing idle, and its lanes are below
+    /// what they may use. Otherwise who waits does so for those who have what the lanes use.
+    pub(crate) fn lacks_segments(&self) -> bool {
+        let is_starved = self.held < self.size || self.is_short();
+        is_starved && self.idle.is_empty() && self.lanes_at_quota == 0 && self.is_within_limit()
+    }
+
     /// Whether a segment should be fetched ahead of the next take.
     pub(crate) fn wants_segment(&self) -> bool {
         !self.destroyed && self.idle.is_empty() && self.held < self.size

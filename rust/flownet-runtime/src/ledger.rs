@@ -18,9 +18,9 @@ pub enum TimeState {
     /// Running operators, or moving records.
     Busy,
     /// Between records, with an output that has no free buffer; mail and timers still run.
-    SoftBackPressured,
+    SoftBackPressured(Lack),
     /// Inside an operator, in the middle of a record, with no free buffer.
-    HardBackPressured,
+    HardBackPressured(Lack),
     /// Nothing to read.
     Idle,
     /// Waiting for the interpreter, which the tasks of a process share.
@@ -29,9 +29,47 @@ pub enum TimeState {
     Awaiting,
     /// A source that is ahead of those it is aligned with: waiting until they come after.
     Aligning,
+    /// Nothing to read from the channels that are open, while others wait for the barriers of these.
+    Barrier,
 }
 
-const STATES: usize = 7;
+/// What an output has too little of, when the wait for it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Lack {
+    /// Leave to send: its readers have not taken what is theirs. They give no credit, or the coordinator no leave.
+    Credit,
+    /// Segments: its pool has none left, though its readers could have more.
+    Pool,
+}
+
+impl TimeState {
+    const COUNT: usize = 10;
+
+    /// The same, whatever an output lacks.
+    pub(crate) fn whatever_lacks(self) -> Self {
+        match self {
+            Self::SoftBackPressured(_) => Self::SoftBackPressured(Lack::Credit),
+            Self::HardBackPressured(_) => Self::HardBackPressured(Lack::Credit),
+            state => state,
+        }
+    }
+
+    /// Where it is counted.
+    pub(crate) fn index(self) -> usize {
+        match self {
+            Self::Busy => 0,
+            Self::SoftBackPressured(Lack::Credit) => 1,
+            Self::SoftBackPressured(Lack::Pool) => 2,
+            Self::HardBackPressured(Lack::Credit) => 3,
+            Self::HardBackPressured(Lack::Pool) => 4,
+            Self::Idle => 5,
+            Self::Interpreter => 6,
+            Self::Awaiting => 7,
+            Self::Aligning => 8,
+            Self::Barrier => 9,
+        }
+    }
+}
 
 /// Accounts the wall time of one task to [`TimeState`]s.
 #[derive(Debug)]
@@ -48,14 +86,14 @@ struct Inner {
     since_ns: u64,
     // When the state began; a snapshot settles what has run of it so far.
     began_ns: u64,
-    totals_ns: [u64; STATES],
+    totals_ns: [u64; TimeState::COUNT],
 }
 
 impl TimeLedger {
     /// Opens the ledger in `state` at `now_ns`.
     pub fn new(state: TimeState, now_ns: u64) -> Self {
         Self {
-            inner: Mutex::new(Inner { state: Some(state), since_ns: now_ns, began_ns: now_ns, totals_ns: [0; STATES] }),
+            inner: Mutex::new(Inner { state: Some(state), since_ns: now_ns, began_ns: now_ns, totals_ns: [0; TimeState::COUNT] }),
         }
     }
 
@@ -77,14 +115,20 @@ impl TimeLedger {
     pub fn snapshot(&self, now_ns: u64) -> TimeShares {
         let mut inner = self.lock();
         inner.settle(now_ns);
-        let of = |state: TimeState| Duration::from_nanos(inner.totals_ns[state as usize]);
+        let of = |state: TimeState| Duration::from_nanos(inner.totals_ns[state.index()]);
+        let (soft, hard) = (TimeState::SoftBackPressured, TimeState::HardBackPressured);
+        let (awaiting, aligning) = (of(TimeState::Awaiting), of(TimeState::Aligning));
+        let waiting_for_barrier = of(TimeState::Barrier);
         TimeShares {
             busy: of(TimeState::Busy),
-            soft_back_pressured: of(TimeState::SoftBackPressured),
-            hard_back_pressured: of(TimeState::HardBackPressured),
-            idle: of(TimeState::Idle) + of(TimeState::Awaiting) + of(TimeState::Aligning),
-            awaiting: of(TimeState::Awaiting),
-            aligning: of(TimeState::Aligning),
+            soft_back_pressured: of(soft(Lack::Credit)) + of(soft(Lack::Pool)),
+            hard_back_pressured: of(hard(Lack::Credit)) + of(hard(Lack::Pool)),
+            waiting_for_credit: of(soft(Lack::Credit)) + of(hard(Lack::Credit)),
+            waiting_for_pool: of(soft(Lack::Pool)) + of(hard(Lack::Pool)),
+            idle: of(TimeState::Idle) + awaiting + aligning + waiting_for_barrier,
+            awaiting,
+            aligning,
+            waiting_for_barrier,
             interpreter: of(TimeState::Interpreter),
         }
     }
@@ -92,9 +136,9 @@ impl TimeLedger {
     /// Counts time that has been counted to one state to another.
     pub fn recount(&self, from: TimeState, to: TimeState, time_ns: u64) {
         let mut inner = self.lock();
-        let moved = time_ns.min(inner.totals_ns[from as usize]);
-        inner.totals_ns[from as usize] -= moved;
-        inner.totals_ns[to as usize] += moved;
+        let moved = time_ns.min(inner.totals_ns[from.index()]);
+        inner.totals_ns[from.index()] -= moved;
+        inner.totals_ns[to.index()] += moved;
     }
 
     /// The state that runs now; `None` once closed.
@@ -116,7 +160,7 @@ impl TimeLedger {
 impl Inner {
     fn settle(&mut self, now_ns: u64) {
         if let Some(state) = self.state {
-            self.totals_ns[state as usize] += now_ns.saturating_sub(self.since_ns);
+            self.totals_ns[state.index()] += now_ns.saturating_sub(self.since_ns);
         }
         self.since_ns = self.since_ns.max(now_ns);
     }
@@ -131,12 +175,18 @@ pub struct TimeShares {
     pub soft_back_pressured: Duration,
     /// Waiting for an output in the middle of a record.
     pub hard_back_pressured: Duration,
+    /// The part of both that was spent waiting for readers to take what they have.
+    pub waiting_for_credit: Duration,
+    /// The rest of it, waiting for segments.
+    pub waiting_for_pool: Duration,
     /// Waiting for input, for others outside of the exchange, or for other sources.
     pub idle: Duration,
     /// The part of `idle` that was spent waiting for others, with input there or not.
     pub awaiting: Duration,
     /// The part of `idle` that a source spent waiting for those it is aligned with.
     pub aligning: Duration,
+    /// The part of `idle` in which some inputs waited for the barriers of others.
+    pub waiting_for_barrier: Duration,
     /// Waiting for the interpreter.
     pub interpreter: Duration,
 }
@@ -154,28 +204,34 @@ impl TimeShares {
 
     /// What was spent since an `earlier` snapshot of the same ledger.
     pub fn since(&self, earlier: &Self) -> Self {
+        let passed = |of: fn(&Self) -> Duration| of(self).saturating_sub(of(earlier));
         Self {
-            busy: self.busy.saturating_sub(earlier.busy),
-            soft_back_pressured: self.soft_back_pressured.saturating_sub(earlier.soft_back_pressured),
-            hard_back_pressured: self.hard_back_pressured.saturating_sub(earlier.hard_back_pressured),
-            idle: self.idle.saturating_sub(earlier.idle),
-            awaiting: self.awaiting.saturating_sub(earlier.awaiting),
-            aligning: self.aligning.saturating_sub(earlier.aligning),
-            interpreter: self.interpreter.saturating_sub(earlier.interpreter),
+            busy: passed(|time| time.busy),
+            soft_back_pressured: passed(|time| time.soft_back_pressured),
+            hard_back_pressured: passed(|time| time.hard_back_pressured),
+            waiting_for_credit: passed(|time| time.waiting_for_credit),
+            waiting_for_pool: passed(|time| time.waiting_for_pool),
+            idle: passed(|time| time.idle),
+            awaiting: passed(|time| time.awaiting),
+            aligning: passed(|time| time.aligning),
+            waiting_for_barrier: passed(|time| time.waiting_for_barrier),
+            interpreter: passed(|time| time.interpreter),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
     fn parts_sum_to_the_whole_with_the_open_period_counted() {
         let ledger = TimeLedger::new(TimeState::Idle, 100);
         ledger.switch(TimeState::Busy, 150);
-        ledger.switch(TimeState::SoftBackPressured, 250);
-        ledger.switch(TimeState::HardBackPressured, 270);
+        ledger.switch(TimeState::SoftBackPressured(Lack::Pool), 250);
+        ledger.switch(TimeState::HardBackPressured(Lack::Credit), 270);
         ledger.switch(TimeState::Busy, 300);
 
         let shares = ledger.snapshot(1000);
@@ -211,6 +267,65 @@ mod tests {
         assert_eq!(shares.idle, Duration::from_nanos(70));
         assert_eq!(shares.total(), Duration::from_nanos(100));
     }
+
+    #[test]
+    fn back_pressure_is_known_by_what_is_lacking_and_by_where_in_a_record_it_is() {
+        let ledger = TimeLedger::new(TimeState::SoftBackPressured(Lack::Credit), 0);
+        ledger.switch(TimeState::HardBackPressured(Lack::Credit), 1);
+        ledger.switch(TimeState::SoftBackPressured(Lack::Pool), 11);
+        ledger.switch(TimeState::HardBackPressured(Lack::Pool), 111);
+        let shares = ledger.snapshot(1111);
+        let ns = Duration::from_nanos;
+        assert_eq!((shares.soft_back_pressured, shares.hard_back_pressured), (ns(101), ns(1010)));
+        assert_eq!((shares.waiting_for_credit, shares.waiting_for_pool), (ns(11), ns(1100)));
+    }
+
+    #[test]
+    fn waiting_for_barriers_is_idle_and_known_by_itself() {
+        let ledger = TimeLedger::new(TimeState::Idle, 0);
+        ledger.switch(TimeState::Barrier, 10);
+        ledger.switch(TimeState::Busy, 40);
+        let shares = ledger.snapshot(50);
+        assert_eq!((shares.waiting_for_barrier, shares.idle), (Duration::from_nanos(30), Duration::from_nanos(40)));
+    }
+
+    proptest! {
+        #[test]
+        fn parts_sum_to_the_whole_whatever_is_switched_to(
+            steps in proptest::collection::vec((0..STATES.len(), 0..1000_u64), 0..100)
+        ) {
+            let (ledger, mut now) = (TimeLedger::new(TimeState::Idle, 0), 0);
+            let mut earlier = ledger.snapshot(0);
+            for (state, time) in steps {
+                ledger.switch(STATES[state], now);
+                now += time;
+                let shares = ledger.snapshot(now);
+                assert_sums_to(&shares, now);
+                assert_sums_to(&shares.since(&earlier), time);
+                earlier = shares;
+            }
+        }
+    }
+
+    /// At every level.
+    fn assert_sums_to(shares: &TimeShares, whole_ns: u64) {
+        assert_eq!(shares.total(), Duration::from_nanos(whole_ns));
+        assert_eq!(shares.back_pressured(), shares.waiting_for_credit + shares.waiting_for_pool);
+        assert!(shares.idle >= shares.awaiting + shares.aligning + shares.waiting_for_barrier);
+    }
+
+    const STATES: [TimeState; TimeState::COUNT] = [
+        TimeState::Busy,
+        TimeState::SoftBackPressured(Lack::Credit),
+        TimeState::SoftBackPressured(Lack::Pool),
+        TimeState::HardBackPressured(Lack::Credit),
+        TimeState::HardBackPressured(Lack::Pool),
+        TimeState::Idle,
+        TimeState::Interpreter,
+        TimeState::Awaiting,
+        TimeState::Aligning,
+        TimeState::Barrier,
+    ];
 
     #[test]
     fn looking_changes_nothing() {

@@ -51,7 +51,7 @@ impl TaskMetrics {
         Self {
             started: Instant::now(),
             time: TimeLedger::new(TimeState::Idle, 0),
-            state: AtomicU8::new(TimeState::Idle as u8),
+            state: AtomicU8::new(TimeState::Idle.index() as u8),
             records_in: AtomicU64::new(0),
             records_out: AtomicU64::new(0),
             more_rows_in: AtomicU64::new(0),
@@ -252,8 +252,9 @@ impl TaskMetrics {
     }
 
     pub(crate) fn switch(&self, state: TimeState) {
-        if self.state.load(Ordering::Relaxed) != state as u8 {
-            self.state.store(state as u8, Ordering::Relaxed);
+        let index = state.index() as u8;
+        if self.state.load(Ordering::Relaxed) != index {
+            self.state.store(index, Ordering::Relaxed);
             self.time.switch(state, self.now_ns());
         }
     }

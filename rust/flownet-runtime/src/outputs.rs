@@ -17,7 +17,7 @@ use flownet_net::{Inlets, ThreadParker};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::error::TaskError;
-use crate::ledger::{TimeShares, TimeState};
+use crate::ledger::{Lack, TimeShares, TimeState};
 use crate::mailbox::CancelToken;
 use crate::metrics::TaskMetrics;
 use crate::source::Pace;
@@ -135,7 +135,7 @@ impl Outputs {
         if !self.is_blocked() {
             return Ok(());
         }
-        self.metrics.switch(TimeState::HardBackPressured);
+        self.metrics.switch(TimeState::HardBackPressured(self.lack()));
         let waited = self.wait_for_segments();
         self.metrics.switch(TimeState::Busy);
         waited
@@ -243,6 +243,15 @@ impl Outputs {
     #[inline]
     pub fn is_available(&self) -> bool {
         self.writers.iter().all(RecordWriter::is_available)
+    }
+
+    /// What the output that holds the task up has too little of: the first one with a record that blocks, or that is not
+    /// available.
+    pub(crate) fn lack(&self) -> Lack {
+        let blocked = self.writers.iter().find(|writer| writer.is_blocked());
+        let waiting = blocked.or_else(|| self.writers.iter().find(|writer| !writer.is_available()));
+        let lacks_segments = waiting.is_some_and(|writer| writer.partition().lacks_segments());
+        if lacks_segments { Lack::Pool } else { Lack::Credit }
     }
 
     /// Counters of the task.

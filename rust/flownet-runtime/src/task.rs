@@ -153,8 +153,8 @@ impl<C: Chain + ?Sized> Task<C> {
         loop {
             match self.turn()? {
                 Step::More => {}
-                Step::Wait(limit) => self.sleep(TimeState::Idle, limit),
-                Step::Held(limit) => self.sleep(TimeState::SoftBackPressured, limit),
+                Step::Wait(limit) => self.sleep(self.without_input(), limit),
+                Step::Held(limit) => self.sleep(TimeState::SoftBackPressured(self.outputs.lack()), limit),
                 Step::Await(limit) => self.sleep(TimeState::Awaiting, limit),
                 Step::Align(limit) => self.sleep(TimeState::Aligning, limit),
                 Step::End { drain } => {
@@ -407,7 +407,7 @@ impl<C: Chain + ?Sized> Task<C> {
         }
         self.switch(state);
         match state {
-            TimeState::SoftBackPressured => self.outputs.park(limit),
+            TimeState::SoftBackPressured(_) => self.outputs.park(limit),
             _ => {
                 self.inlets.park(&self.parker, limit);
             }
@@ -417,6 +417,12 @@ impl<C: Chain + ?Sized> Task<C> {
     /// Tells what the operators hold.
     fn count(&self) {
         self.cx.metrics.set_tally(self.chain.tally());
+    }
+
+    /// What the task does where there is nothing to read.
+    fn without_input(&self) -> TimeState {
+        let is_held = self.input.as_ref().is_some_and(TaskInput::waits_for_barriers);
+        if is_held { TimeState::Barrier } else { TimeState::Idle }
     }
 
     fn switch(&self, state: TimeState) {

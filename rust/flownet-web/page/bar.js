@@ -1,6 +1,6 @@
 // Where time went, as a bar: its parts sum to the whole.
 
-import { SHARES, className, percent, set, svg } from "./text.js";
+import { SHARES, className, partsText, percent, set, svg } from "./text.js";
 
 /** Rectangles from (x, y) to the right, and what moves them. */
 export function barParts(x, y, width, height) {
@@ -26,6 +26,12 @@ export function barCell(cell, shares) {
   }
   cell.bar.update(shares);
   set(cell.picture, { "aria-label": sharesText(shares) });
+  cell.title = sharesText(shares);
 }
 
-export const sharesText = (shares) => SHARES.map((share) => `${share.replace("_", "-")} ${percent(shares[share])}`).join(", ");
+export const sharesText = (shares) => SHARES.map((share) => shareText(shares, share)).join(", ");
+
+function shareText(shares, share) {
+  const parts = partsText(shares, share);
+  return `${share.replace("_", "-")} ${percent(shares[share])}${parts.length ? ` (${parts.join(", ")})` : ""}`;
+}

@@ -20,6 +20,7 @@ const STATES = {
   idle: "idle",
   awaiting: "waiting for calls of its functions",
   aligning: "waiting for sources it is aligned with",
+  waiting_for_barrier: "idle, with inputs that wait for the barriers of others",
 };
 
 /** What a subtask is sampled with, and where the samples found it. */

@@ -11,7 +11,7 @@ import { Graph } from "./graph.js";
 import { Lines } from "./lines.js";
 import { Log } from "./log.js";
 import { Table } from "./table.js";
-import { bytes, count, duration, element, eventTime, figure, percent, pressure, rate, say, show } from "./text.js";
+import { SHARES, bytes, count, duration, element, eventTime, figure, partsText, percent, pressure, rate, say, show } from "./text.js";
 
 const JOBS_EVERY_MS = 2000;
 const HISTORY_EVERY_MS = 2000;
@@ -237,6 +237,7 @@ function drawTask(job) {
     task.fill_limit ? `${duration(task.in_flight_seconds)} in flight to it, in buffers filled up to ${bytes(task.fill_limit)}` : "",
     task.awaiting > 0.005 ? `${percent(task.awaiting)} waiting for calls of its functions` : "",
     task.aligning > 0.005 ? `${percent(task.aligning)} waiting for sources it is aligned with` : "",
+    ...SHARES.flatMap((share) => partsText(task, share)),
     task.watermark_ms === null ? "" : `event time ${eventTime(task.watermark_ms)}`,
     task.state_keys === null ? "" : `${count(task.state_keys)} keys`,
     task.state_bytes ? `${bytes(task.state_bytes)} of state in the last checkpoint` : "",

@@ -80,3 +80,10 @@ export const pressure = (share) => (share > 0.5 ? "high" : share > 0.1 ? "low" :
 /** A share of the time with each of its names, in the order in which they are drawn. */
 export const SHARES = ["busy", "back_pressured", "interpreter", "idle"];
 export const className = (share) => share.replace("_", "-");
+
+/** What they are made of. */
+const PARTS = { back_pressured: ["waiting_for_credit", "waiting_for_pool"], idle: ["waiting_for_barrier"] };
+
+/** The parts of a share that are worth a word. */
+export const partsText = (shares, share) =>
+  (PARTS[share] ?? []).filter((part) => shares[part] > 0.005).map((part) => `${percent(shares[part])} ${part.replaceAll("_", " ")}`);

@@ -91,7 +91,7 @@ pub fn families(jobs: &[MeasuredJob]) -> Vec<Family<'_>> {
     families.push(latency::family(jobs.iter().flat_map(|job| &job.latencies)));
     families.extend(OF_SUBTASKS.iter().map(|counter| counted(counter, subtasks())));
     families.extend(OF_SUBTASKS_NOW.iter().map(|gauge| measured(gauge, Kind::Gauge, subtasks())));
-    families.push(times(subtasks()));
+    families.extend(TIMES.iter().map(|time| spent(time, subtasks())));
     families.extend(user_metrics::families(jobs.iter().flat_map(MeasuredJob::user_metrics)));
     families.extend(OF_WORKERS.iter().map(|sum| measured(sum, Kind::Counter, workers())));
     families.extend(OF_WORKERS_NOW.iter().map(|gauge| measured(gauge, Kind::Gauge, workers())));
@@ -167,15 +167,17 @@ fn bottlenecks(jobs: &[MeasuredJob]) -> Family<'_> {
     Family { name: Cow::Borrowed("task_bottleneck"), help, kind: Kind::Gauge, points: points.collect() }
 }
 
-fn times<'a>(subtasks: impl Iterator<Item = (&'a Labels, &'a TaskSample)>) -> Family<'a> {
+fn spent<'a>(
+    (name, help, label, parts): &'static Time,
+    subtasks: impl Iterator<Item = (&'a Labels, &'a TaskSample)>,
+) -> Family<'a> {
     let points = subtasks.flat_map(|(labels, subtask)| {
-        STATES.iter().map(move |(state, spent)| {
+        parts.iter().map(move |(part, spent)| {
             let value = Value::Real(spent(&subtask.metrics.time).as_secs_f64());
-            Point { labels, own: Some(("state", *state)), value }
+            Point { labels, own: Some((*label, *part)), value }
         })
     });
-    let help = "Time of the subtask by what it was spent on; the states sum to all of it";
-    Family { name: Cow::Borrowed("subtask_time_seconds"), help, kind: Kind::Counter, points: points.collect() }
+    Family { name: Cow::Borrowed(name), help, kind: Kind::Counter, points: points.collect() }
 }
 
 /// A number that something has.
@@ -307,14 +309,35 @@ const OF_WORKERS_NOW: &[Gauge<WorkerSample>] = &[
 
 /// What time is spent on, and how much of it.
 type State = (&'static str, fn(&TimeShares) -> Duration);
+/// How time is told: name, help, the label that the parts have, and these.
+type Time = (&'static str, &'static str, &'static str, &'static [State]);
 
 /// What a subtask's time is made of: these sum to all of it.
-const STATES: [State; 7] = [
+const STATES: [State; 8] = [
     ("busy", |time| time.busy),
     ("soft_back_pressured", |time| time.soft_back_pressured),
     ("hard_back_pressured", |time| time.hard_back_pressured),
-    ("idle", |time| time.idle.saturating_sub(time.awaiting + time.aligning)),
+    ("idle", |time| time.idle.saturating_sub(time.awaiting + time.aligning + time.waiting_for_barrier)),
     ("awaiting", |time| time.awaiting),
     ("aligning", |time| time.aligning),
+    ("waiting_for_barrier", |time| time.waiting_for_barrier),
     ("interpreter", |time| time.interpreter),
+];
+
+/// What the back-pressured states are made of.
+const LACKS: [State; 2] = [("credit", |time| time.waiting_for_credit), ("pool", |time| time.waiting_for_pool)];
+
+const TIMES: &[Time] = &[
+    (
+        "subtask_time_seconds",
+        "Time of the subtask by what it was spent on; the states sum to all of it",
+        "state",
+        &STATES,
+    ),
+    (
+        "subtask_back_pressured_seconds",
+        "Time of the back-pressured states by what was waited for",
+        "waiting_for",
+        &LACKS,
+    ),
 ];

@@ -168,6 +168,7 @@ def test_the_last_export_says_what_the_result_says(receiver: Receiver, workers: 
         "idle",
         "awaiting",
         "aligning",
+        "waiting_for_barrier",
         "interpreter",
     }
     assert sorted(labels["worker"] for labels, _ in numbers(told["flownet.worker.cpu"])) == [

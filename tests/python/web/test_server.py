@@ -294,7 +294,14 @@ def test_metrics_are_read_by_prometheus_own_parser_and_time_sums_to_the_whole(
         shares = task.busy + task.back_pressured + task.idle + task.interpreter
         assert shares == pytest.approx(1), task
     states = {sample.labels["state"] for sample in families["flownet_subtask_time_seconds"].samples}
-    assert len(states) == 7
+    assert len(states) == 8
+    waits = [sample.value for sample in families["flownet_subtask_back_pressured_seconds"].samples]
+    pressed = [
+        sample.value
+        for sample in families["flownet_subtask_time_seconds"].samples
+        if sample.labels["state"] in ("soft_back_pressured", "hard_back_pressured")
+    ]
+    assert sum(waits) == pytest.approx(sum(pressed))
     (running,) = families["flownet_job_running"].samples
     assert running.value == 0
 

@@ -140,12 +140,13 @@ impl From<flame::FlameFrame> for FlameFrame {
 fn state_name(state: TimeState) -> &'static str {
     match state {
         TimeState::Busy => "busy",
-        TimeState::SoftBackPressured => "soft_back_pressured",
-        TimeState::HardBackPressured => "hard_back_pressured",
+        TimeState::SoftBackPressured(_) => "soft_back_pressured",
+        TimeState::HardBackPressured(_) => "hard_back_pressured",
         TimeState::Idle => "idle",
         TimeState::Interpreter => "interpreter",
         TimeState::Awaiting => "awaiting",
         TimeState::Aligning => "aligning",
+        TimeState::Barrier => "waiting_for_barrier",
     }
 }
 

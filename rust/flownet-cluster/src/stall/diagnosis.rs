@@ -185,13 +185,18 @@ impl<'a> Graph<'a> {
     fn is_blocked(&self, task: u32) -> bool {
         let Some(seen) = self.tasks.get(&task) else { return false };
         match seen.state {
-            Some(TimeState::HardBackPressured) => true,
-            Some(TimeState::SoftBackPressured) => {
+            Some(TimeState::HardBackPressured(_)) => true,
+            Some(TimeState::SoftBackPressured(_)) => {
                 !self.may_be_held(task) || seen.outputs.iter().any(|output| !output.is_available)
             }
             // Who is ahead of other sources waits for them, and they for whatever they like.
             Some(
-                TimeState::Busy | TimeState::Interpreter | TimeState::Idle | TimeState::Awaiting | TimeState::Aligning,
+                TimeState::Busy
+                | TimeState::Interpreter
+                | TimeState::Idle
+                | TimeState::Awaiting
+                | TimeState::Aligning
+                | TimeState::Barrier,
             )
             | None => false,
         }
@@ -240,7 +245,7 @@ impl<'a> Graph<'a> {
         // In the middle of a record all outputs may count as available: then it is the one with the fewest segments.
         let blocked = self.outputs(task).find(|(_, output)| !output.is_available);
         let fewest = || self.outputs(task).min_by_key(|(_, output)| output.pool.held);
-        let is_in_record = seen.state == Some(TimeState::HardBackPressured);
+        let is_in_record = matches!(seen.state, Some(TimeState::HardBackPressured(_)));
         let Some((partition, output)) = blocked.or_else(|| is_in_record.then(fewest).flatten()) else {
             return Step::End(End::Asleep { task, readable: seen.input.readable });
         };

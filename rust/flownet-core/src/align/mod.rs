@@ -186,6 +186,12 @@ impl Aligner {
         self.current.map(|current| current.barrier.checkpoint_id)
     }
 
+    /// Whether any channel waits for others.
+    #[must_use]
+    pub fn holds_any(&self) -> bool {
+        self.current.is_some() && self.channels.contains(&Channel::Arrived { is_held: true })
+    }
+
     /// Whether the channel waits for others.
     #[must_use]
     pub fn is_held(&self, channel: ChannelIndex) -> bool {

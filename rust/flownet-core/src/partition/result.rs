@@ -249,6 +249,12 @@ impl ResultPartition {
         self.pool.is_available()
     }
 
+    /// Whether who waits for it waits for segments that its pool has not got, and not for its readers.
+    #[must_use]
+    pub fn lacks_segments(&self) -> bool {
+        self.pool.lacks_segments()
+    }
+
     /// Waits until [`Self::is_available`]. An error when the pool is gone.
     pub fn poll_available(&mut self, waker: &Waker) -> Poll<Result<(), ExchangeError>> {
         // What a drained buffer gives back may make it available; if not, the waker is registered already.

@@ -198,6 +198,36 @@ fn lanes_that_use_all_they_may_make_the_pool_unavailable_though_none_is_at_its_q
 }
 
 #[test]
+fn a_pool_that_is_used_up_lacks_segments_only_if_it_could_have_more() {
+    // Room for three of the four that it may have.
+    let segments = segments(3);
+    let short = segments.create_buffer_pool(sized(1, 4)).unwrap();
+    assert!(!short.lacks_segments(), "one is idle");
+    let taken = take(&short, 3);
+    assert!(!short.is_available() && short.lacks_segments());
+    drop((taken, short));
+    let whole = segments.create_buffer_pool(sized(1, 3)).unwrap();
+    let taken = take(&whole, 3);
+    assert!(!whole.is_available() && !whole.lacks_segments(), "it has all that it may have");
+    drop((taken, whole));
+    assert_all_home(&segments);
+}
+
+#[test]
+fn a_pool_with_a_lane_at_its_quota_waits_for_who_has_its_segments_and_lacks_none() {
+    let segments = segments(2);
+    let settings = BufferPoolSettings { lanes: 2, max_per_lane: 2, ..sized(1, 4) };
+    let pool = segments.create_buffer_pool(settings).unwrap();
+    let (one, two) = (pool.try_take(0).unwrap(), pool.try_take(0).unwrap());
+    assert!(!pool.is_available() && !pool.lacks_segments());
+    drop(two);
+    let two = pool.try_take(1).unwrap();
+    assert!(!pool.is_available() && pool.lacks_segments(), "two lanes of one segment, and no third");
+    drop((one, two, pool));
+    assert_all_home(&segments);
+}
+
+#[test]
 fn growing_wakes_waiters() {
     let segments = segments(4);
     let other = segments.create_buffer_pool(sized(2, 2)).unwrap();

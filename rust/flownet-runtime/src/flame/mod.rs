@@ -191,15 +191,15 @@ pub enum Place {
 /// Whose stack belongs to a state.
 fn stack_of(state: TimeState) -> Option<StackOf> {
     match state {
-        TimeState::Busy | TimeState::HardBackPressured => Some(StackOf::Task),
-        TimeState::Idle | TimeState::Awaiting => Some(StackOf::Helper),
-        TimeState::SoftBackPressured | TimeState::Interpreter | TimeState::Aligning => None,
+        TimeState::Busy | TimeState::HardBackPressured(_) => Some(StackOf::Task),
+        TimeState::Idle | TimeState::Barrier | TimeState::Awaiting => Some(StackOf::Helper),
+        TimeState::SoftBackPressured(_) | TimeState::Interpreter | TimeState::Aligning => None,
     }
 }
 
 /// Whether it waits for outputs in this state.
 fn is_back_pressured(state: TimeState) -> bool {
-    matches!(state, TimeState::SoftBackPressured | TimeState::HardBackPressured)
+    matches!(state, TimeState::SoftBackPressured(_) | TimeState::HardBackPressured(_))
 }
 
 fn shortened(text: &str) -> String {

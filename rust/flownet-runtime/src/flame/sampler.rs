@@ -216,10 +216,10 @@ mod tests {
     #[test]
     fn who_waits_for_outputs_is_found_waiting_and_nobody_is_called() {
         let metrics = Arc::new(TaskMetrics::new());
-        metrics.switch(TimeState::SoftBackPressured);
+        metrics.switch(TimeState::SoftBackPressured(Lack::Credit));
         let flame = flame(&metrics, order(5), |_| unreachable!("it has no stack"));
         assert_eq!((flame.taken, flame.back_pressured), (5, 5));
-        assert_eq!(samples(&flame, |place| *place == Place::State(TimeState::SoftBackPressured)), 5);
+        assert_eq!(samples(&flame, |place| *place == Place::State(TimeState::SoftBackPressured(Lack::Credit))), 5);
         assert_eq!(flame.time.total(), flame.time.back_pressured());
     }
 

@@ -34,6 +34,7 @@ impl Tree {
     /// So many samples found the task in `state`, and the thread whose stack belongs to that in `stack`, the innermost
     /// function first.
     pub(super) fn add(&mut self, state: TimeState, of: Option<StackOf>, stack: Vec<StackFrame>, samples: u32) {
+        let state = state.whatever_lacks();
         // What a helper runs is on what its task waits for; what a task waits for in a function is on the function.
         let is_outermost = of != Some(StackOf::Task) || stack.is_empty();
         let is_innermost = !is_outermost && state != TimeState::Busy;
@@ -145,18 +146,18 @@ mod tests {
     fn states_are_where_they_belong() {
         let mut tree = Tree::default();
         tree.add(TimeState::Busy, Some(StackOf::Task), vec![], 1);
-        tree.add(TimeState::SoftBackPressured, None, vec![], 2);
-        tree.add(TimeState::HardBackPressured, Some(StackOf::Task), vec![function("map", 1)], 3);
-        tree.add(TimeState::HardBackPressured, Some(StackOf::Task), vec![], 4);
+        tree.add(TimeState::SoftBackPressured(Lack::Pool), None, vec![], 2);
+        tree.add(TimeState::HardBackPressured(Lack::Credit), Some(StackOf::Task), vec![function("map", 1)], 3);
+        tree.add(TimeState::HardBackPressured(Lack::Credit), Some(StackOf::Task), vec![], 4);
         tree.add(TimeState::Awaiting, Some(StackOf::Helper), vec![function("fetch", 1), function("loop", 2)], 5);
         tree.add(TimeState::Idle, Some(StackOf::Helper), vec![], 6);
         tree.add_missed(7);
         let expected = [
             "Busy 1",
-            "SoftBackPressured 2",
+            "SoftBackPressured(Credit) 2",
             "map:1 3",
-            "map:1;HardBackPressured 3",
-            "HardBackPressured 4",
+            "map:1;HardBackPressured(Credit) 3",
+            "HardBackPressured(Credit) 4",
             "Awaiting 5",
             "Awaiting;loop:2 5",
             "Awaiting;loop:2;fetch:1 5",

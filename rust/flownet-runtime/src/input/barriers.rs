@@ -70,6 +70,11 @@ impl TaskInput {
         Self { barriers: Some(barriers), ..self }
     }
 
+    /// Whether channels wait for the barriers of others.
+    pub(crate) fn waits_for_barriers(&self) -> bool {
+        self.barriers.as_ref().is_some_and(|barriers| barriers.capture.aligner().holds_any())
+    }
+
     /// The coordinator has given a checkpoint up: nobody waits for its barriers.
     pub(crate) fn abort(&mut self, checkpoint_id: CheckpointId) -> Result<(), TaskError> {
         let Some(barriers) = &mut self.barriers else { return Ok(()) };

@@ -581,6 +581,26 @@ fn a_job_that_is_killed_and_goes_on_from_a_checkpoint_gives_what_an_undisturbed_
 }
 
 #[test]
+fn a_task_some_of_whose_inputs_wait_for_the_barriers_of_others_says_so() {
+    let run = Run::start(Keyed::Running, 1, CheckpointMode::ExactlyOnce, &steps(1), &[]);
+    run.go_to(20);
+    let trigger = |subtask| {
+        let barrier = Barrier { checkpoint_id: CheckpointId::new(1), timestamp_ms: 0, kind: run.kind };
+        run.running.task("source", subtask).checkpoint(CheckpointOrder::Trigger(barrier));
+    };
+    let time = |name: &str| run.running.task(name, 0).metrics().time;
+    trigger(0);
+    wait_until("one of two channels waits", || time("keyed").waiting_for_barrier > Duration::from_millis(20));
+    trigger(1);
+    run.await_acknowledged(1, || true);
+    let (idle, waited) = (time("keyed").idle, time("keyed").waiting_for_barrier);
+    wait_until("there is nothing to read", || time("keyed").idle > idle + Duration::from_millis(20));
+    assert_eq!(time("keyed").waiting_for_barrier, waited, "both barriers have come");
+    assert_eq!(time("sink").waiting_for_barrier, Duration::ZERO, "it has one channel");
+    run.kill();
+}
+
+#[test]
 fn event_time_does_not_go_back_when_channels_begin_anew() {
     // Behind the checkpoint a channel comes back that is behind, as one that was idle does.
     let steps = [Step::Record(1, 5), Step::Watermark(100)].into_iter();

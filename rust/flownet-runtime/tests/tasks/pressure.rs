@@ -39,6 +39,25 @@ fn a_slow_sink_slows_its_own_producers_and_no_others() {
     // All that memory can hold between the two: both pools, and records of 12 bytes.
     let in_flight = source().records_out - slow_seen.len() as u64;
     assert!(in_flight < (10 + 10 + 32) * 4096 / 12, "{in_flight} records in flight");
+    assert_eq!(source().time.waiting_for_pool, Duration::ZERO, "there are segments, and its reader takes none");
+    running.finish_and_assert_all_segments_home();
+}
+
+#[test]
+fn a_producer_whose_pool_could_have_more_waits_for_segments() {
+    // A partition wants ten. There are four, two of which are those that every partition has.
+    let mut job = Job::with_segments(1, 4, 4096);
+    let (seen, open) = (Seen::default(), Arc::new(AtomicBool::new(false)));
+    let source = job.vertex("source", &[0]);
+    let sink = job.vertex("sink", &[0]);
+    job.edge(source, sink, Partitioner::Forward);
+    job.run(source, |_| Numbers::endless());
+    job.run(sink, |_| Sink::shut(&seen, &open));
+    let running = job.start();
+    let time = || running.task("source", 0).metrics().time;
+    wait_until("the source waits", || time().waiting_for_pool > Duration::from_millis(20));
+    assert_eq!(time().waiting_for_credit, Duration::ZERO);
+    open.store(true, Ordering::Release);
     running.finish_and_assert_all_segments_home();
 }
 
@@ -196,8 +215,10 @@ fn an_inspection_says_what_a_task_waits_for() {
         let starved = if sink_worker == 0 { vec![] } else { vec![(partition_id(0, 0), 0)] };
         wait_until("the sink is shut", || inspect("sink").state == Some(TimeState::Busy));
         wait_until("the source has no room", || !inspect("source").outputs[0].is_available);
-        let waits = [Some(TimeState::SoftBackPressured), Some(TimeState::HardBackPressured)];
-        wait_until("the source waits for it", || waits.contains(&inspect("source").state));
+        let waits = |state: Option<TimeState>| {
+            matches!(state, Some(TimeState::SoftBackPressured(_) | TimeState::HardBackPressured(_)))
+        };
+        wait_until("the source waits for it", || waits(inspect("source").state));
         wait_until("no credit is left", || inspect("sink").input.without_credit == starved);
 
         let output = inspect("source").outputs.remove(0);
