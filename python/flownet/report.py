@@ -52,6 +52,13 @@ class TaskReport:
     aligning: float = 0.0
     """The part of ``idle`` that a source spent waiting for those that
     `WatermarkStrategy.with_watermark_alignment` aligns it with."""
+    python: float = 0.0
+    """The part of ``busy`` in operators that call functions of Python, with what they do around the call. This and the
+    other parts of ``busy`` are estimates: a timer looks a hundred times a second at what the task is at."""
+    serialising: float = 0.0
+    """The part of ``busy`` that was spent on encoding and decoding, pickle included."""
+    rust: float = 0.0
+    """The rest of ``busy``: reading, routing and writing, and what built-in operators do."""
     waiting_for_credit: float = 0.0
     """The part of ``back_pressured`` in which those downstream had not taken what was there for them: they give no
     credit, or, under ``"storm"`` and ``"pid"``, the coordinator holds a source back."""

@@ -69,6 +69,12 @@ class TaskSample:
     """The part of ``idle`` that was spent waiting for calls of `Stream.map_async`, 0 to 1."""
     aligning: float = 0.0
     """The part of ``idle`` that a source spent waiting for those that it is aligned with, 0 to 1."""
+    python: float = 0.0
+    """The part of ``busy`` in operators that call functions of Python, 0 to 1; an estimate, as in `TaskReport`."""
+    serialising: float = 0.0
+    """The part of ``busy`` that was spent on encoding and decoding, 0 to 1."""
+    rust: float = 0.0
+    """The rest of ``busy``, 0 to 1."""
     waiting_for_credit: float = 0.0
     """The part of ``back_pressured`` in which those downstream had not taken what was there for them, 0 to 1."""
     waiting_for_pool: float = 0.0

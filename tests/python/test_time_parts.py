@@ -1,4 +1,4 @@
-"""What a task's time is made of: what it waits for, told apart."""
+"""What a task's time is made of: what it works on, and what it waits for."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import flownet as fn
@@ -37,6 +38,7 @@ def sums_to_the_whole(status: fn.JobStatus, sample: fn.JobSample) -> None:
     for shares in spent:
         whole = shares.busy + shares.back_pressured + shares.idle + shares.interpreter
         assert whole == pytest.approx(1)
+        assert shares.python + shares.serialising + shares.rust == pytest.approx(shares.busy)
         assert shares.waiting_for_credit + shares.waiting_for_pool == pytest.approx(shares.back_pressured)
         assert shares.awaiting + shares.aligning + shares.waiting_for_barrier <= shares.idle + 1e-9
 
@@ -78,3 +80,45 @@ def test_a_task_with_one_slow_input_waits_for_its_barriers(workers: int, tmp_pat
         job.cancel()
     assert both.waiting_for_barrier <= both.idle
     assert all(task.waiting_for_barrier == 0 for task in sources if task.name != "both")
+
+
+def burn(number: int) -> int:
+    """Work for some milliseconds."""
+    return sum(range(100_000)) + number
+
+
+def test_a_function_that_burns_is_python(workers: int) -> None:
+    env = fn.Environment(parallelism=2)
+    env.from_iterable(range(300)).rebalance().map(burn).name("burn").collect()
+    result = env.execute(workers)
+    task = next(task for task in result.tasks if task.name.startswith("burn"))
+    assert task.python > 3 * (task.serialising + task.rust)
+
+
+def test_objects_that_are_moved_are_serialised(workers: int) -> None:
+    nested = [{"name": f"item {number}", "sizes": [number, number / 2, None]} for number in range(300)]
+    env = fn.Environment()
+    env.from_iterable(itertools.repeat(nested, 6000)).rebalance().map(len).name("length").collect()
+    result = env.execute(workers)
+    # The rest is what it takes to free them again, as the function has them.
+    for task in result.tasks[:2]:
+        assert task.serialising > task.busy / 4, task
+
+
+def test_columns_are_worked_on_in_rust_and_functions_of_batches_in_python(workers: int) -> None:
+    batch = pa.record_batch({"key": [number % 7 for number in range(8000)], "value": list(range(8000))})
+
+    def burnt(rows: pa.RecordBatch) -> pa.RecordBatch:
+        burn(burn(0))
+        return rows
+
+    env = fn.Environment(parallelism=2)
+    value = fn.col("value")
+    for _ in range(20):
+        value = (value * 7 + 3) % 1000
+    rows = env.from_arrow(pa.Table.from_batches([batch] * 60).to_reader()).rebalance()
+    rows.with_columns(value=value).rebalance().map_batches(burnt).rebalance().collect()
+    result = env.execute(workers)
+    _, columns, batches, *_ = result.tasks
+    assert columns.rust > 3 * columns.python, columns
+    assert batches.python > 3 * batches.rust, batches

@@ -32,6 +32,7 @@ use flownet_runtime::{
     snapshot::Written,
     source::SourceOrder,
     spec::TaskSpec,
+    work,
 };
 use flownet_store::{CheckpointStore, Lineage, SnapshotName};
 use tokio::{
@@ -212,6 +213,9 @@ impl Agent {
         };
         for task in built {
             self.start_task(task, &name)?;
+        }
+        if let Some(environment) = &stage.environment {
+            work::watch(environment, self.running().tasks.iter().map(TaskHandle::live_metrics).collect());
         }
         Ok(())
     }

@@ -131,6 +131,16 @@ impl NetworkEnvironment {
         shared.dialer.open(shared, peer, request);
     }
 
+    /// Calls `work` beside the connections, again after as long as it says, until it says nothing or all ends. It must not
+    /// wait.
+    pub fn repeat(&self, mut work: impl FnMut() -> Option<Duration> + Send + 'static) {
+        self.shared().spawn(async move {
+            while let Some(pause) = work() {
+                tokio::time::sleep(pause).await;
+            }
+        });
+    }
+
     /// What went over the sockets so far.
     pub fn counters(&self) -> NetCounters {
         self.shared().counters.snapshot()

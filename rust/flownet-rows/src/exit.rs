@@ -6,6 +6,7 @@ use flownet_core::Target;
 use flownet_core::record::writer::Emit;
 use flownet_runtime::operator::{Exit, put_stamp};
 use flownet_runtime::varint::put_varint;
+use flownet_runtime::work::Work;
 use flownet_runtime::{Outputs, TaskError};
 
 use crate::batch::{RowBatch, with_times};
@@ -58,6 +59,7 @@ impl RowsExit {
     }
 
     fn send_rows(&mut self, batch: &RowBatch, stamp: Option<i64>, out: &mut Outputs) -> Result<(), TaskError> {
+        let before = out.metrics().begin(Work::Serialising);
         let writer = self.writer_of(batch)?;
         let mut rows = Rows::Range { start: 0, end: batch.len() };
         while !rows.is_empty() {
@@ -66,6 +68,7 @@ impl RowsExit {
             send(self.output, Target::Any, &self.bytes, out)?;
             rows = others;
         }
+        out.metrics().resume(before);
         out.metrics().count_rows_out(batch.len() as u64);
         Ok(())
     }
@@ -77,12 +80,15 @@ impl RowsExit {
         stamp: Option<i64>,
         out: &mut Outputs,
     ) -> Result<Option<Emit>, TaskError> {
+        let before = out.metrics().begin(Work::Serialising);
         let writer = self.writer_of(batch)?;
         let rows = Rows::Range { start: 0, end: batch.len() };
         if writer.fitting(rows, RUN_BYTES) < batch.len() {
+            out.metrics().resume(before);
             return Ok(None);
         }
         self.write(&writer, rows, (batch, stamp));
+        out.metrics().resume(before);
         let emitted = out.try_emit(self.output, Target::Any, &self.bytes)?;
         out.metrics().count_rows_out(batch.len() as u64);
         Ok(Some(emitted))

@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use flownet_runtime::operator::{Medium, OperatorChain};
+use flownet_runtime::work::{ThreadWork, Work};
 use flownet_runtime::{OperatorFailure, Outputs, TaskError};
 
 use crate::batch::{RowBatch, with_times};
@@ -99,6 +100,8 @@ pub trait TaskThread: Send {
 pub struct Arriving {
     plain: Gather,
     timed: Gather,
+    /// Who it is that they arrive at.
+    work: ThreadWork,
 }
 
 impl Arriving {
@@ -106,11 +109,13 @@ impl Arriving {
     pub fn new(layout: &Layout) -> Result<Self, TaskError> {
         let timed = Layout::new(Arc::new(with_times(layout.schema())));
         let timed = timed.map_err(|error| TaskError::Config(error.to_string()))?;
-        Ok(Self { plain: Gather::new(Arc::new(layout.clone())), timed: Gather::new(Arc::new(timed)) })
+        let (plain, timed) = (Gather::new(Arc::new(layout.clone())), Gather::new(Arc::new(timed)));
+        Ok(Self { plain, timed, work: ThreadWork::default() })
     }
 
     /// Adds the rows of a record.
     pub fn push(&mut self, record: &[u8]) -> Result<(), MalformedRun> {
+        let _serialising = self.work.during(Work::Serialising);
         match record.split_first() {
             Some((&WITHOUT_TIMES, run)) => self.plain.push(run),
             Some((&WITH_TIMES, run)) => self.timed.push(run),

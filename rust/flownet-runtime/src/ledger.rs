@@ -3,14 +3,21 @@
 //! The task thread switches between states; anyone may read. Time comes in as an argument, in nanoseconds since the
 //! task began, and only at a switch: the clock is never read while a state lasts.
 //!
+//! Busy time is told apart by looks: who looks says what the task works on, and all busy time since the last look counts as
+//! that. See [`crate::work`].
+//!
 //! # Invariants
 //! - I1: a snapshot's parts sum to the time between the first instant and the snapshot's, the open period included.
 //! - I2: time that goes backwards counts as no time.
+//! - I3: what busy time is told apart into sums to it in every snapshot, and no part of it shrinks from one to the next, but
+//!   for time that is counted anew.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+
+use crate::work::Work;
 
 /// What a task's thread is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -74,8 +81,8 @@ impl TimeState {
 /// Accounts the wall time of one task to [`TimeState`]s.
 #[derive(Debug)]
 pub struct TimeLedger {
-    // Written at most twice a batch by one thread and read rarely: a lock that is nearly never contended keeps a
-    // snapshot consistent.
+    // Written a few times a batch by one thread, and read or looked at rarely: a lock that is nearly never contended keeps
+    // a snapshot consistent.
     inner: Mutex<Inner>,
 }
 
@@ -87,14 +94,24 @@ struct Inner {
     // When the state began; a snapshot settles what has run of it so far.
     began_ns: u64,
     totals_ns: [u64; TimeState::COUNT],
+    // Busy time, as far as it is told apart.
+    work_ns: [u64; Work::ALL.len()],
+    // At the last look at the task while it was busy.
+    seen: Work,
 }
 
 impl TimeLedger {
     /// Opens the ledger in `state` at `now_ns`.
     pub fn new(state: TimeState, now_ns: u64) -> Self {
-        Self {
-            inner: Mutex::new(Inner { state: Some(state), since_ns: now_ns, began_ns: now_ns, totals_ns: [0; TimeState::COUNT] }),
-        }
+        let inner = Inner {
+            state: Some(state),
+            since_ns: now_ns,
+            began_ns: now_ns,
+            totals_ns: [0; TimeState::COUNT],
+            work_ns: [0; Work::ALL.len()],
+            seen: Work::Rust,
+        };
+        Self { inner: Mutex::new(inner) }
     }
 
     /// Closes the running period at `now_ns` and begins one of `state`.
@@ -111,16 +128,37 @@ impl TimeLedger {
         inner.state = None;
     }
 
+    /// Busy time counts as `work` where nobody has looked yet.
+    pub fn assume(&self, work: Work) {
+        self.lock().seen = work;
+    }
+
+    /// The task is at `work`: if it is busy, all busy time since the last look counts as that.
+    pub fn look(&self, work: Work, now_ns: u64) {
+        let mut inner = self.lock();
+        inner.settle(now_ns);
+        if inner.state == Some(TimeState::Busy) {
+            inner.seen = work;
+            inner.tell_apart();
+        }
+    }
+
     /// All time until `now_ns`, the open period included.
     pub fn snapshot(&self, now_ns: u64) -> TimeShares {
         let mut inner = self.lock();
         inner.settle(now_ns);
+        // No look: whoever asks may be the task, in a place of its own choice.
+        inner.tell_apart();
         let of = |state: TimeState| Duration::from_nanos(inner.totals_ns[state.index()]);
         let (soft, hard) = (TimeState::SoftBackPressured, TimeState::HardBackPressured);
         let (awaiting, aligning) = (of(TimeState::Awaiting), of(TimeState::Aligning));
         let waiting_for_barrier = of(TimeState::Barrier);
+        let works_on = |work: Work| Duration::from_nanos(inner.work_ns[work as usize]);
         TimeShares {
             busy: of(TimeState::Busy),
+            python: works_on(Work::Python),
+            serialising: works_on(Work::Serialising),
+            rust: works_on(Work::Rust),
             soft_back_pressured: of(soft(Lack::Credit)) + of(soft(Lack::Pool)),
             hard_back_pressured: of(hard(Lack::Credit)) + of(hard(Lack::Pool)),
             waiting_for_credit: of(soft(Lack::Credit)) + of(hard(Lack::Credit)),
@@ -133,12 +171,16 @@ impl TimeLedger {
         }
     }
 
-    /// Counts time that has been counted to one state to another.
-    pub fn recount(&self, from: TimeState, to: TimeState, time_ns: u64) {
+    /// Counts time that has been counted to one state to another; what is busy time then, or was, was spent on `work`.
+    pub fn recount(&self, (from, to): (TimeState, TimeState), work: Work, time_ns: u64) {
         let mut inner = self.lock();
         let moved = time_ns.min(inner.totals_ns[from.index()]);
         inner.totals_ns[from.index()] -= moved;
         inner.totals_ns[to.index()] += moved;
+        if to == TimeState::Busy {
+            inner.work_ns[work as usize] += moved;
+        }
+        inner.forget_excess(work);
     }
 
     /// The state that runs now; `None` once closed.
@@ -164,6 +206,23 @@ impl Inner {
         }
         self.since_ns = self.since_ns.max(now_ns);
     }
+
+    /// Counts the busy time that nobody has looked at as what was seen last.
+    fn tell_apart(&mut self) {
+        let told: u64 = self.work_ns.iter().sum();
+        self.work_ns[self.seen as usize] += self.totals_ns[TimeState::Busy.index()].saturating_sub(told);
+    }
+
+    /// Busy time that has become less was spent on `work` first.
+    fn forget_excess(&mut self, work: Work) {
+        let told: u64 = self.work_ns.iter().sum();
+        let mut excess = told.saturating_sub(self.totals_ns[TimeState::Busy.index()]);
+        for work in [work].into_iter().chain(Work::ALL) {
+            let forgotten = excess.min(self.work_ns[work as usize]);
+            self.work_ns[work as usize] -= forgotten;
+            excess -= forgotten;
+        }
+    }
 }
 
 /// Wall time of a task by what it was spent on.
@@ -171,6 +230,12 @@ impl Inner {
 pub struct TimeShares {
     /// Running operators, or moving records.
     pub busy: Duration,
+    /// The part of `busy` in operators that call functions of Python.
+    pub python: Duration,
+    /// The part of `busy` that was spent on encoding and decoding.
+    pub serialising: Duration,
+    /// The rest of it.
+    pub rust: Duration,
     /// Waiting for an output between records.
     pub soft_back_pressured: Duration,
     /// Waiting for an output in the middle of a record.
@@ -207,6 +272,9 @@ impl TimeShares {
         let passed = |of: fn(&Self) -> Duration| of(self).saturating_sub(of(earlier));
         Self {
             busy: passed(|time| time.busy),
+            python: passed(|time| time.python),
+            serialising: passed(|time| time.serialising),
+            rust: passed(|time| time.rust),
             soft_back_pressured: passed(|time| time.soft_back_pressured),
             hard_back_pressured: passed(|time| time.hard_back_pressured),
             waiting_for_credit: passed(|time| time.waiting_for_credit),
@@ -247,10 +315,10 @@ mod tests {
         let ledger = TimeLedger::new(TimeState::Idle, 0);
         ledger.switch(TimeState::Interpreter, 100);
         ledger.switch(TimeState::Busy, 110);
-        ledger.recount(TimeState::Idle, TimeState::Busy, 30);
+        ledger.recount((TimeState::Idle, TimeState::Busy), Work::Python, 30);
         let shares = ledger.snapshot(110);
         assert_eq!((shares.idle, shares.busy), (Duration::from_nanos(70), Duration::from_nanos(30)));
-        ledger.recount(TimeState::Idle, TimeState::Busy, 1000);
+        ledger.recount((TimeState::Idle, TimeState::Busy), Work::Python, 1000);
         let shares = ledger.snapshot(110);
         assert_eq!((shares.busy, shares.interpreter), (Duration::from_nanos(100), Duration::from_nanos(10)));
         assert_eq!(shares.total(), Duration::from_nanos(110));
@@ -289,20 +357,87 @@ mod tests {
         assert_eq!((shares.waiting_for_barrier, shares.idle), (Duration::from_nanos(30), Duration::from_nanos(40)));
     }
 
+    #[test]
+    fn busy_time_is_what_the_next_look_at_it_finds() {
+        let ledger = TimeLedger::new(TimeState::Busy, 0);
+        ledger.look(Work::Python, 10);
+        ledger.switch(TimeState::Idle, 30);
+        ledger.look(Work::Rust, 40);
+        ledger.switch(TimeState::Busy, 50);
+        ledger.look(Work::Serialising, 60);
+        let shares = ledger.snapshot(70);
+        let ns = Duration::from_nanos;
+        assert_eq!((shares.python, shares.serialising, shares.rust), (ns(10), ns(20 + 10 + 10), ns(0)));
+        assert_eq!((shares.busy, shares.idle), (ns(50), ns(20)));
+    }
+
+    #[test]
+    fn busy_time_that_nobody_looked_at_is_what_was_assumed_and_then_what_was_seen_last() {
+        let ledger = TimeLedger::new(TimeState::Busy, 0);
+        assert_eq!(ledger.snapshot(10).rust, Duration::from_nanos(10));
+        ledger.assume(Work::Python);
+        assert_eq!(ledger.snapshot(30).python, Duration::from_nanos(20));
+        ledger.look(Work::Serialising, 30);
+        assert_eq!(ledger.snapshot(70).serialising, Duration::from_nanos(40));
+    }
+
+    #[test]
+    fn time_counted_anew_is_of_the_work_that_it_was_spent_on() {
+        let ledger = TimeLedger::new(TimeState::Idle, 0);
+        ledger.switch(TimeState::Busy, 100);
+        ledger.look(Work::Serialising, 110);
+        ledger.recount((TimeState::Idle, TimeState::Busy), Work::Python, 60);
+        let shares = ledger.snapshot(110);
+        assert_eq!((shares.python, shares.serialising), (Duration::from_nanos(60), Duration::from_nanos(10)));
+        ledger.recount((TimeState::Busy, TimeState::Idle), Work::Python, 65);
+        let shares = ledger.snapshot(110);
+        assert_eq!((shares.python, shares.serialising), (Duration::ZERO, Duration::from_nanos(5)));
+    }
+
+    /// What may happen to a ledger.
+    #[derive(Clone, Copy, Debug)]
+    enum Happens {
+        Switch(usize),
+        Look(usize),
+        Recount(usize, usize, usize, u64),
+    }
+
+    fn happens() -> impl Strategy<Value = Happens> {
+        let (state, work) = (0..STATES.len(), 0..Work::ALL.len());
+        prop_oneof![
+            state.clone().prop_map(Happens::Switch),
+            work.clone().prop_map(Happens::Look),
+            (state.clone(), state, work, 0..2000_u64)
+                .prop_map(|(from, to, work, ns)| Happens::Recount(from, to, work, ns)),
+        ]
+    }
+
     proptest! {
         #[test]
-        fn parts_sum_to_the_whole_whatever_is_switched_to(
-            steps in proptest::collection::vec((0..STATES.len(), 0..1000_u64), 0..100)
+        fn parts_sum_to_the_whole_whatever_happens(
+            steps in proptest::collection::vec((happens(), 0..1000_u64, any::<bool>()), 0..100)
         ) {
-            let (ledger, mut now) = (TimeLedger::new(TimeState::Idle, 0), 0);
-            let mut earlier = ledger.snapshot(0);
-            for (state, time) in steps {
-                ledger.switch(STATES[state], now);
+            let (ledger, mut now, mut looked) = (TimeLedger::new(TimeState::Idle, 0), 0, 0);
+            let mut earlier = Some(ledger.snapshot(0));
+            for (happens, time, looks) in steps {
+                match happens {
+                    Happens::Switch(state) => ledger.switch(STATES[state], now),
+                    Happens::Look(work) => ledger.look(Work::ALL[work], now),
+                    Happens::Recount(from, to, work, ns) => {
+                        ledger.recount((STATES[from], STATES[to]), Work::ALL[work], ns);
+                        // Parts may have shrunk.
+                        earlier = None;
+                    }
+                }
                 now += time;
-                let shares = ledger.snapshot(now);
-                assert_sums_to(&shares, now);
-                assert_sums_to(&shares.since(&earlier), time);
-                earlier = shares;
+                if looks {
+                    let shares = ledger.snapshot(now);
+                    assert_sums_to(&shares, now);
+                    if let Some(earlier) = earlier.replace(shares) {
+                        assert_sums_to(&shares.since(&earlier), now - looked);
+                    }
+                    looked = now;
+                }
             }
         }
     }
@@ -310,6 +445,7 @@ mod tests {
     /// At every level.
     fn assert_sums_to(shares: &TimeShares, whole_ns: u64) {
         assert_eq!(shares.total(), Duration::from_nanos(whole_ns));
+        assert_eq!(shares.busy, shares.python + shares.serialising + shares.rust);
         assert_eq!(shares.back_pressured(), shares.waiting_for_credit + shares.waiting_for_pool);
         assert!(shares.idle >= shares.awaiting + shares.aligning + shares.waiting_for_barrier);
     }

@@ -38,6 +38,7 @@ pub mod user_metrics;
 pub mod varint;
 pub mod watermark;
 pub mod window;
+pub mod work;
 
 mod chain;
 mod input;

@@ -11,6 +11,7 @@ use crate::ledger::{TimeLedger, TimeShares, TimeState};
 use crate::tally::Tally;
 use crate::time::{END_OF_TIME_MS, NO_TIMESTAMP, wall_clock_ms};
 use crate::user_metrics::UserMetrics;
+use crate::work::{Mark, Work};
 
 /// Live counters of one task.
 #[derive(Debug)]
@@ -19,6 +20,8 @@ pub struct TaskMetrics {
     time: TimeLedger,
     // What the ledger runs, for the task's thread alone: the clock is not read to go on as before.
     state: AtomicU8,
+    // What its thread works on while it is busy.
+    work: AtomicU8,
     records_in: AtomicU64,
     records_out: AtomicU64,
     // Beyond one for each record; below zero it wraps.
@@ -52,6 +55,7 @@ impl TaskMetrics {
             started: Instant::now(),
             time: TimeLedger::new(TimeState::Idle, 0),
             state: AtomicU8::new(TimeState::Idle.index() as u8),
+            work: AtomicU8::new(Work::Rust as u8),
             records_in: AtomicU64::new(0),
             records_out: AtomicU64::new(0),
             more_rows_in: AtomicU64::new(0),
@@ -132,6 +136,45 @@ impl TaskMetrics {
     /// A record sent is of so many rows, and not of one.
     pub fn count_rows_out(&self, rows: u64) {
         bump(&self.more_rows_out, rows.wrapping_sub(1));
+    }
+
+    /// The task's thread works on this from now on; gives what it was at.
+    #[inline]
+    pub fn begin(&self, work: Work) -> Mark {
+        let before = self.work.load(Ordering::Relaxed);
+        self.work.store(work as u8, Ordering::Relaxed);
+        Mark(before)
+    }
+
+    /// What the task's thread is at.
+    #[inline]
+    pub(crate) fn at(&self) -> Mark {
+        Mark(self.work.load(Ordering::Relaxed))
+    }
+
+    /// It is again at what it was at.
+    #[inline]
+    pub fn resume(&self, before: Mark) {
+        self.work.store(before.0, Ordering::Relaxed);
+    }
+
+    /// Busy time counts as this where nobody has looked yet.
+    pub(crate) fn assume(&self, work: Work) {
+        self.time.assume(work);
+    }
+
+    /// Counts the busy time since the last look as what the task works on now; false once it has ended.
+    pub(crate) fn look(&self) -> bool {
+        let state = self.state.load(Ordering::Relaxed);
+        if state == TimeState::Busy.index() as u8 {
+            self.time.look(self.work(), self.now_ns());
+        }
+        state != ENDED
+    }
+
+    #[inline]
+    fn work(&self) -> Work {
+        Work::of(self.work.load(Ordering::Relaxed))
     }
 
     /// Adds to the records that were dropped because they came too late.
@@ -260,10 +303,11 @@ impl TaskMetrics {
     }
 
     pub(crate) fn recount(&self, from: TimeState, to: TimeState, time: Duration) {
-        self.time.recount(from, to, u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        self.time.recount((from, to), self.work(), u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     }
 
     pub(crate) fn close(&self) {
+        self.state.store(ENDED, Ordering::Relaxed);
         self.time.close(self.now_ns());
     }
 
@@ -370,6 +414,9 @@ pub struct EventTimeSnapshot {
     /// idle and when it has ended. None before its first record.
     pub aligned_ms: Option<i64>,
 }
+
+/// In the place of a state.
+const ENDED: u8 = u8::MAX;
 
 // One writer: a plain load and store costs less than a locked add and loses nothing.
 #[inline]

@@ -1,14 +1,14 @@
 // Where time went, as a bar: its parts sum to the whole.
 
-import { SHARES, className, partsText, percent, set, svg } from "./text.js";
+import { DRAWN, SHARES, className, partsText, percent, set, svg } from "./text.js";
 
 /** Rectangles from (x, y) to the right, and what moves them. */
 export function barParts(x, y, width, height) {
-  const parts = SHARES.map((share) => svg("rect", { class: className(share), y, height, x, width: 0 }));
+  const parts = DRAWN.map((share) => svg("rect", { class: className(share), y, height, x, width: 0 }));
   const frame = svg("rect", { class: "frame", x, y, width, height });
   const update = (shares) => {
     let from = x;
-    SHARES.forEach((share, at) => {
+    DRAWN.forEach((share, at) => {
       const wide = Math.max(0, Math.min(shares[share], 1)) * width;
       set(parts[at], { x: from.toFixed(2), width: wide.toFixed(2) });
       from += wide;

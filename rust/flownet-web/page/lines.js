@@ -1,6 +1,6 @@
 // Time lines of a job: drawn anew every few seconds, so kept simple.
 
-import { SHARES, className, duration, element, percent, rate, say, set, svg } from "./text.js";
+import { DRAWN, className, duration, element, keyName, percent, rate, say, set, svg } from "./text.js";
 
 const SIZE = { width: 560, height: 180 };
 const INNER = { left: 62, right: 12, top: 10, bottom: 24 };
@@ -121,7 +121,7 @@ export class Lines {
     this.shares.figure.hidden = !of;
     if (!of) return;
     say(this.shares.figure.querySelector("figcaption").firstChild, `Time of ${tasks[task].name}`);
-    this.shares.update(history.seconds, SHARES.map((share) => ({ name: share.replace("_", "-"), className: className(share), values: of[share] })));
+    this.shares.update(history.seconds, DRAWN.map((share) => ({ name: keyName(share), className: className(share), values: of[share] })));
   }
 }
 

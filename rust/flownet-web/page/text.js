@@ -82,8 +82,16 @@ export const SHARES = ["busy", "back_pressured", "interpreter", "idle"];
 export const className = (share) => share.replace("_", "-");
 
 /** What they are made of. */
-const PARTS = { back_pressured: ["waiting_for_credit", "waiting_for_pool"], idle: ["waiting_for_barrier"] };
+const PARTS = {
+  busy: ["python", "serialising", "rust"],
+  back_pressured: ["waiting_for_credit", "waiting_for_pool"],
+  idle: ["waiting_for_barrier"],
+};
+/** What is drawn of them, in this order: it sums to the whole. */
+export const DRAWN = [...PARTS.busy, ...SHARES.filter((share) => share !== "busy")];
+export const keyName = (share) => (PARTS.busy.includes(share) ? `busy: ${words(share)}` : share.replace("_", "-"));
+const words = (part) => ({ python: "Python", rust: "Rust" })[part] ?? part.replaceAll("_", " ");
 
 /** The parts of a share that are worth a word. */
 export const partsText = (shares, share) =>
-  (PARTS[share] ?? []).filter((part) => shares[part] > 0.005).map((part) => `${percent(shares[part])} ${part.replaceAll("_", " ")}`);
+  (PARTS[share] ?? []).filter((part) => shares[part] > 0.005).map((part) => `${percent(shares[part])} ${words(part)}`);

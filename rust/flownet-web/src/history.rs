@@ -21,6 +21,9 @@ struct Point {
 struct TaskPoint {
     records_per_second: f64,
     busy: f32,
+    python: f32,
+    serialising: f32,
+    rust: f32,
     back_pressured: f32,
     idle: f32,
     interpreter: f32,
@@ -41,6 +44,9 @@ pub(crate) struct HistoryDocument {
 struct TaskLines {
     records_per_second: Vec<f64>,
     busy: Vec<f32>,
+    python: Vec<f32>,
+    serialising: Vec<f32>,
+    rust: Vec<f32>,
     back_pressured: Vec<f32>,
     idle: Vec<f32>,
     interpreter: Vec<f32>,
@@ -76,6 +82,9 @@ impl TaskPoint {
         Self {
             records_per_second: vertex.records_per_second,
             busy: vertex.busy as f32,
+            python: vertex.parts.python as f32,
+            serialising: vertex.parts.serialising as f32,
+            rust: vertex.parts.rust as f32,
             back_pressured: vertex.back_pressured as f32,
             idle: vertex.idle as f32,
             interpreter: vertex.interpreter as f32,
@@ -89,6 +98,9 @@ impl TaskLines {
     fn push(&mut self, task: &TaskPoint) {
         self.records_per_second.push(task.records_per_second);
         self.busy.push(task.busy);
+        self.python.push(task.python);
+        self.serialising.push(task.serialising);
+        self.rust.push(task.rust);
         self.back_pressured.push(task.back_pressured);
         self.idle.push(task.idle);
         self.interpreter.push(task.interpreter);

@@ -324,6 +324,10 @@ const STATES: [State; 8] = [
     ("interpreter", |time| time.interpreter),
 ];
 
+/// What the busy state is made of.
+const WORKS: [State; 3] =
+    [("python", |time| time.python), ("serialising", |time| time.serialising), ("rust", |time| time.rust)];
+
 /// What the back-pressured states are made of.
 const LACKS: [State; 2] = [("credit", |time| time.waiting_for_credit), ("pool", |time| time.waiting_for_pool)];
 
@@ -333,6 +337,12 @@ const TIMES: &[Time] = &[
         "Time of the subtask by what it was spent on; the states sum to all of it",
         "state",
         &STATES,
+    ),
+    (
+        "subtask_busy_seconds",
+        "Time of the busy state by what was worked on, found by looking a hundred times a second",
+        "work",
+        &WORKS,
     ),
     (
         "subtask_back_pressured_seconds",

@@ -80,6 +80,33 @@ def test_it_follows_a_job_whose_pressure_changes(page: Page, ui: fn.Ui, tmp_path
         )
 
 
+def widths(page: Page, position: int) -> dict[str, float]:
+    """Of the parts of the bar in the box of a task, as shares of it."""
+    rectangles = page.locator("#graph [role=link]").nth(position).locator("rect").all()
+    drawn = {one.get_attribute("class") or "": float(one.get_attribute("width") or 0) for one in rectangles}
+    return {part: drawn[part] / drawn["frame"] for part in drawn if part not in {"frame", "box"}}
+
+
+def test_bars_show_what_a_task_works_on_and_words_what_it_waits_for(page: Page, ui: fn.Ui) -> None:
+    env = fn.Environment(segment_size="1KiB", max_in_flight_time=None)
+    numbers = env.from_iterable(itertools.repeat("x" * 200, 2000)).rebalance()
+    numbers.map(lambda text: sum(range(20_000))).name("burn").collect()
+    result = env.execute(ui=ui)
+    page.goto(f"{ui.url}#/jobs/1/tasks/0")
+    until(page, lambda: len(boxes(page)) == len(result.tasks))
+    for position, task in enumerate(result.tasks):
+        drawn = widths(page, position)
+        parts = (task.python, task.serialising, task.rust, task.back_pressured, task.interpreter, task.idle)
+        assert list(drawn) == ["python", "serialising", "rust", "back-pressured", "interpreter", "idle"]
+        assert list(drawn.values()) == pytest.approx(parts, abs=0.001)
+        assert sum(drawn.values()) == pytest.approx(1, abs=0.001)
+    burn = result.tasks[1]
+    assert f"busy {burn.busy * 100:.0f} % ({burn.python * 100:.0f} % Python" in boxes(page)[1]
+    waits = f"{result.tasks[0].waiting_for_credit * 100:.0f} % waiting for credit"
+    assert waits in boxes(page)[0]
+    until(page, lambda: waits in (page.locator("#task-facts").text_content() or ""))
+
+
 class Counts(fn.MapFunction[int, int]):
     """Has metrics of its own."""
 

@@ -153,18 +153,25 @@ pub(super) fn this_thread(py: Python<'_>) -> PyResult<c_ulong> {
     py.import("_thread")?.call_method0("get_ident")?.extract()
 }
 
-/// Runs `work` with the interpreter. The wait for it is not the task's work.
+/// Runs `work` with the interpreter. The wait for it is not the task's work, and neither is the wait to be rid of it: who gives
+/// it up while another thread wants it does not go on before that thread has it.
 pub(super) fn attached<R>(out: &mut Outputs, work: impl FnOnce(Python<'_>, &mut Outputs) -> R) -> R {
     out.wants_interpreter();
-    Python::attach(|py| {
+    let result = Python::attach(|py| {
         out.has_interpreter();
-        work(py, out)
-    })
+        let result = work(py, out);
+        out.wants_interpreter();
+        result
+    });
+    out.has_interpreter();
+    result
 }
 
-/// Runs `work`, which may wait, without the interpreter. The wait to have it back is not the task's work.
+/// Runs `work`, which may wait, without the interpreter. The waits to be rid of it and to have it back are not the task's work.
 pub(super) fn detached<R: Send>(py: Python<'_>, out: &mut Outputs, work: impl FnOnce(&mut Outputs) -> R + Send) -> R {
+    out.wants_interpreter();
     let result = py.detach(|| {
+        out.has_interpreter();
         let result = work(out);
         out.wants_interpreter();
         result

@@ -4,7 +4,8 @@ use flownet_core::record::writer::Emit;
 use flownet_core::{CustomEvent, Target};
 use flownet_rows::{RowBatch, RowRecord, RowsExit};
 use flownet_runtime::operator::{self, put_stamp};
-use flownet_runtime::{Outputs, TaskError};
+use flownet_runtime::work::Work;
+use flownet_runtime::{Outputs, TaskError, TaskMetrics};
 use pyo3::prelude::*;
 
 use super::attach::detached;
@@ -70,11 +71,15 @@ impl operator::Exit<PythonMedium> for Exit {
         if let Some(stamp) = stamp {
             put_stamp(&mut self.bytes, stamp);
         }
-        let target = self.prepare(record)?;
+        let before = out.metrics().begin(Work::Serialising);
+        let prepared = self.prepare(record, out.metrics());
+        out.metrics().begin(Work::Rust);
+        let target = prepared?;
         if self.classes.has_news() {
             self.tell_news(py, out)?;
         }
         let emitted = out.try_emit(self.output, target, &self.bytes)?;
+        out.metrics().resume(before);
         if let Some(rows) = rows(record) {
             out.metrics().count_rows_out(rows);
         }
@@ -142,7 +147,7 @@ impl Exit {
     }
 
     #[inline]
-    fn prepare(&mut self, record: &Bound<'_, PyAny>) -> Result<Target, TaskError> {
+    fn prepare(&mut self, record: &Bound<'_, PyAny>, metrics: &TaskMetrics) -> Result<Target, TaskError> {
         let py = record.py();
         match &self.route {
             Route::Any => {
@@ -151,8 +156,11 @@ impl Exit {
             }
             Route::Key(selector) => {
                 let selector = selector.bind(py);
-                let key = call1(selector, record)
-                    .map_err(|error| self.selector.call_failed(py, &error, selector, "one record", Some(record)))?;
+                let serialising = metrics.begin(Work::Python);
+                let key = call1(selector, record);
+                metrics.resume(serialising);
+                let key =
+                    key.map_err(|error| self.selector.call_failed(py, &error, selector, "one record", Some(record)))?;
                 let hash =
                     write_keyed(&key, record, &mut self.classes, &mut self.bytes).map_err(|error| match error {
                         KeyedError::Key(error) => self.selector.key_failed(py, error, &key, record),
@@ -164,7 +172,10 @@ impl Exit {
                 let subtasks = subtasks.bind(py);
                 let (function, given) = (function.bind(py), "the key and the number of subtasks");
                 let failed = |error: PyErr| self.selector.call_failed(py, &error, function, given, Some(record));
-                let chosen = call2(function, record, subtasks).map_err(failed)?;
+                let serialising = metrics.begin(Work::Python);
+                let chosen = call2(function, record, subtasks);
+                metrics.resume(serialising);
+                let chosen = chosen.map_err(failed)?;
                 let target = self.checked_target(&chosen, subtasks, record)?;
                 self.encode(record)?;
                 Ok(target)

@@ -3,6 +3,7 @@
 use flownet_core::CustomEvent;
 use flownet_rows::Arriving;
 use flownet_runtime::operator::{self, Medium};
+use flownet_runtime::work::Work;
 use flownet_runtime::{Outputs, TaskError};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -47,6 +48,8 @@ impl Medium for PythonMedium {
     type Record<'m> = Bound<'m, PyAny>;
     type Info = OperatorInfo;
     type Exit = Exit;
+
+    const WORK: Work = Work::Python;
 
     fn open(&mut self) -> Result<(), TaskError> {
         let Some(threads) = &self.threads else { return Ok(()) };

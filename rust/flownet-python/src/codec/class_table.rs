@@ -10,6 +10,7 @@
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use flownet_runtime::work::ThreadWork;
 use hashbrown::HashMap;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyType};
@@ -226,12 +227,14 @@ pub struct KnownClasses {
     table: Arc<ClassTable>,
     pickle: Pickle,
     found: RefCell<HashMap<u64, Arc<Class>>>,
+    /// Who it is that decodes.
+    pub(super) work: ThreadWork,
 }
 
 impl KnownClasses {
     /// All that the table has, now and later.
     pub fn new(table: Arc<ClassTable>, pickle: Pickle) -> Self {
-        Self { table, pickle, found: RefCell::default() }
+        Self { table, pickle, found: RefCell::default(), work: ThreadWork::default() }
     }
 
     pub(super) fn pickle(&self) -> Pickle {

@@ -10,6 +10,7 @@ use super::{
     CodecError, KnownClasses, MAX_DEPTH, Pickle, number, numpy, object, ordered, pandas, pickle, tag, temporal,
 };
 use flownet_runtime::varint::{take_varint, unzigzag};
+use flownet_runtime::work::Work;
 
 /// Rows of an encoded array of numpy, by its first extent; `None` for anything else, which is one.
 #[inline]
@@ -51,6 +52,7 @@ impl<'a> Decoder<'a> {
     /// The next value; an error leaves the decoder at an unspecified place.
     #[inline]
     pub fn next_value<'py>(&mut self, py: Python<'py>) -> Result<Bound<'py, PyAny>, CodecError> {
+        let _serialising = self.classes.work.during(Work::Serialising);
         self.value(py, 0)
     }
 

@@ -4,6 +4,7 @@ use flownet_rows::{Flow, RowRecord, RowsMedium};
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::Operator;
 use flownet_runtime::snapshot::Snapshot;
+use flownet_runtime::work::Work;
 use pyo3::intern;
 use pyo3::prelude::*;
 
@@ -23,6 +24,10 @@ impl Collect {
 }
 
 impl Operator<RowsMedium> for Collect {
+    fn work(&self) -> Work {
+        Work::Python
+    }
+
     fn process<'m>(&mut self, record: RowRecord, _: &mut Flow<'_, 'm>) -> Result<(), TaskError> {
         let batch = record.into_batch()?;
         Python::attach(|py| {

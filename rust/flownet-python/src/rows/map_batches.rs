@@ -9,6 +9,7 @@ use flownet_rows::{Flow, RowBatch, RowRecord, RowsMedium};
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::Operator;
 use flownet_runtime::snapshot::Snapshot;
+use flownet_runtime::work::Work;
 use pyo3::prelude::*;
 
 use super::arrow::{PyRowBatch, batches_of, schema_of};
@@ -56,6 +57,10 @@ impl MapBatches {
 }
 
 impl Operator<RowsMedium> for MapBatches {
+    fn work(&self) -> Work {
+        Work::Python
+    }
+
     fn process<'m>(&mut self, record: RowRecord, flow: &mut Flow<'_, 'm>) -> Result<(), TaskError> {
         let RowBatch { columns, times } = record.into_batch()?;
         let rows = columns.num_rows();

@@ -3,6 +3,7 @@
 use flownet_rows::{Flow, RowRecord, RowsMedium};
 use flownet_runtime::operator::Operator;
 use flownet_runtime::snapshot::{Restored, Snapshot};
+use flownet_runtime::work::Work;
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -30,6 +31,10 @@ impl SinkTo {
 }
 
 impl Operator<RowsMedium> for SinkTo {
+    fn work(&self) -> Work {
+        Work::Python
+    }
+
     fn open(&mut self, (): (), cx: &TaskContext) -> Result<(), TaskError> {
         self.written.open(cx);
         Python::attach(|py| {

@@ -9,6 +9,7 @@ use flownet_rows::{BATCH_ROWS, Flow, RowBatch, RowRecord, RowsMedium};
 use flownet_runtime::operator::Source;
 use flownet_runtime::snapshot::{Restored, Snapshot};
 use flownet_runtime::varint::put_varint;
+use flownet_runtime::work::Work;
 use flownet_runtime::{SourceStatus, TaskContext, TaskError, TaskMetrics};
 use pyo3::prelude::*;
 
@@ -91,6 +92,10 @@ impl FromArrow {
 }
 
 impl Source<RowsMedium> for FromArrow {
+    fn work(&self) -> Work {
+        Work::Python
+    }
+
     fn open(&mut self, (): (), cx: &TaskContext) -> Result<(), TaskError> {
         self.metrics = Some(Arc::clone(&cx.metrics));
         Python::attach(|py| {

@@ -12,6 +12,7 @@ use flownet_runtime::TaskError;
 use flownet_runtime::operator::Operator;
 use flownet_runtime::snapshot::Snapshot;
 use flownet_runtime::time::NO_TIMESTAMP;
+use flownet_runtime::work::Work;
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
@@ -51,6 +52,10 @@ impl ToObjects {
 }
 
 impl Operator<PythonMedium> for ToObjects {
+    fn work(&self) -> Work {
+        Work::Rust
+    }
+
     fn process<'py>(&mut self, record: Bound<'py, PyAny>, flow: &mut Flow<'_, 'py>) -> Result<(), TaskError> {
         let py = flow.token;
         let failed = |error: PyErr| self.info.failed(py, &error, None);

@@ -6,6 +6,7 @@ use flownet_rows::RowBatch;
 use flownet_runtime::operator::Operator;
 use flownet_runtime::snapshot::Snapshot;
 use flownet_runtime::time::NO_TIMESTAMP;
+use flownet_runtime::work::Work;
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -86,6 +87,10 @@ impl ToRows {
 }
 
 impl Operator<PythonMedium> for ToRows {
+    fn work(&self) -> Work {
+        Work::Rust
+    }
+
     fn open(&mut self, py: Python<'_>, _: &TaskContext) -> Result<(), TaskError> {
         self.names = self.schema.fields().iter().map(|field| PyString::intern(py, field.name()).unbind()).collect();
         let values_of = py.import(intern!(py, "flownet.rows.records")).and_then(|module| module.getattr("values_of"));

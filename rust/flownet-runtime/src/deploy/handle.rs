@@ -102,6 +102,11 @@ impl TaskHandle {
         }
     }
 
+    /// The counters themselves, for who [looks](crate::work::watch) at what it works on.
+    pub fn live_metrics(&self) -> Arc<TaskMetrics> {
+        Arc::clone(&self.watched.metrics)
+    }
+
     /// What its functions have counted so far.
     pub fn user_metrics(&self) -> Vec<UserMetricSnapshot> {
         self.watched.metrics.users().snapshot()

@@ -304,6 +304,7 @@ impl TaskParts {
     fn run(self, name: &str, mailbox: Mailbox, on_failure: impl FnOnce(&TaskError, bool)) -> Result<(), TaskError> {
         let Self { cx, chain, max_record_bytes, writers, output_pools, output_inlets, gate, partitions, .. } = self;
         let (checkpointing, edges, markers) = (self.checkpointing, self.edges, self.markers);
+        crate::work::enter_thread(&cx.metrics);
         let parker = Arc::new(ThreadParker::current());
         mailbox.set_owner(parker.waker().clone());
         let (cancel, metrics) = (&cx.cancel, &cx.metrics);

@@ -167,6 +167,7 @@ mod tests {
 
     use super::super::{FlameFrame, Place, StackFrame};
     use super::*;
+    use crate::ledger::Lack;
 
     /// Says what a function of the test says.
     struct Read<F>(F);

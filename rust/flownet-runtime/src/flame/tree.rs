@@ -107,6 +107,7 @@ impl Frame {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::Lack;
 
     fn function(name: &str, line: u32) -> StackFrame {
         StackFrame::new(name, "job.py", 1, line)

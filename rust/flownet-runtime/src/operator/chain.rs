@@ -17,6 +17,7 @@ use crate::snapshot::{RestoredPart, Written};
 use crate::source::RateLimit;
 use crate::tally::Tally;
 use crate::time::{NO_TIMESTAMP, TimeSignal};
+use crate::work::Work;
 
 /// The operators of one task.
 pub struct OperatorChain<M: Medium> {
@@ -103,12 +104,14 @@ impl<M: Medium> OperatorChain<M> {
         mut work: impl FnMut(&mut dyn Operator<M>, &mut Flow<'_, '_, M>) -> Result<(), TaskError>,
     ) -> Result<(), TaskError> {
         for at in 0..self.stages.len() {
-            let (Stage { kind, links, .. }, after) =
+            let (Stage { kind, links, work: stage_work, .. }, after) =
                 self.stages[at..].split_first_mut().expect("there is a stage at each index");
             if let Kind::Operator(operator) = kind {
+                out.metrics().begin(*stage_work);
                 work(operator.as_mut(), &mut Flow::new(token, (after, at + 1), links, &mut self.exits, (out, now_ms)))?;
             }
         }
+        out.metrics().begin(Work::Rust);
         Ok(())
     }
 
@@ -155,6 +158,7 @@ impl<M: Medium> OperatorChain<M> {
         (index, bytes, watermark_ms): (usize, &[u8], Option<i64>),
         (out, now_ms): (&mut Outputs, i64),
     ) -> Result<(), TaskError> {
+        out.metrics().begin(Work::Rust);
         let entry = self.entries[index];
         let (head, after) = self.stages.split_first_mut().expect("a chain has a head");
         if !entry.keyed {
@@ -252,6 +256,7 @@ impl<M: Medium> Chain for OperatorChain<M> {
     fn open(&mut self, cx: &TaskContext) -> Result<(), TaskError> {
         self.is_open = true;
         self.cx = Some(cx.clone());
+        cx.metrics.assume(M::WORK);
         self.medium.open()?;
         M::attach(|token| self.stages.iter_mut().try_for_each(|stage| stage.open(token, cx)))
     }
@@ -294,7 +299,10 @@ impl<M: Medium> Chain for OperatorChain<M> {
             let (head, after) = self.stages.split_first_mut().expect("a chain has a head");
             let mut flow = Flow::new(token, (after, 1), &head.links, &mut self.exits, (out, NO_CLOCK_MS));
             let status = match &mut head.kind {
-                Kind::Source(source) => source.emit(&mut flow)?,
+                Kind::Source(source) => {
+                    flow.begin(head.work);
+                    source.emit(&mut flow)?
+                }
                 Kind::Operator(_) => flow.refuse("heads a task without inputs and is no source")?,
             };
             self.end_batch(token, out)?;
@@ -361,7 +369,8 @@ impl<M: Medium> Chain for OperatorChain<M> {
 
     fn snapshot(&mut self, checkpoint_id: u64, base: Option<u64>) -> Result<Written, TaskError> {
         let Self { medium, stages, cx: Some(cx), .. } = self else { return Ok(Written::default()) };
-        M::attach(|token| {
+        let before = cx.metrics.begin(Work::Serialising);
+        let written = M::attach(|token| {
             let mut all = Written::default();
             for stage in stages {
                 let Written { parts, pieces } = stage.snapshot(token, medium, (cx, checkpoint_id, base))?;
@@ -369,7 +378,9 @@ impl<M: Medium> Chain for OperatorChain<M> {
                 all.pieces.extend(pieces);
             }
             Ok(all)
-        })
+        });
+        cx.metrics.resume(before);
+        written
     }
 
     fn tally(&self) -> Tally {

@@ -12,6 +12,7 @@ use crate::mailbox::CancelToken;
 use crate::outputs::{Outputs, TimeSpent};
 use crate::time::{END_OF_TIME_MS, NO_TIMESTAMP, TimeSignal};
 use crate::watermark::SplitSignal;
+use crate::work::{Mark, Work};
 
 /// What lies behind a stage, while the medium is attached.
 pub struct Flow<'a, 'm, M: Medium> {
@@ -95,7 +96,11 @@ impl<'a, 'm, M: Medium> Flow<'a, 'm, M> {
         measure: impl FnOnce(&M::Record<'m>) -> Result<usize, TaskError>,
     ) -> Result<bool, TaskError> {
         let bytes = if self.out.counts_bytes() { measure(&record)? } else { 0 };
-        self.emit(record)?;
+        let before = self.out.metrics().at();
+        let emitted = self.emit(record);
+        // What is behind the source leaves its own mark.
+        self.resume(before);
+        emitted?;
         Ok(self.out.spend(bytes) && self.out.is_available())
     }
 
@@ -219,6 +224,18 @@ impl<'a, 'm, M: Medium> Flow<'a, 'm, M> {
         Err(TaskError::Config(format!("operator {} of the chain {what}", self.offset.saturating_sub(1))))
     }
 
+    /// The task works on this from now on; gives what it was at.
+    #[inline]
+    pub(super) fn begin(&self, work: Work) -> Mark {
+        self.out.metrics().begin(work)
+    }
+
+    /// It is again at what it was at.
+    #[inline]
+    pub(super) fn resume(&self, before: Mark) {
+        self.out.metrics().resume(before);
+    }
+
     #[inline]
     fn follow(&mut self, link: Link, record: M::Record<'m>) -> Result<(), TaskError> {
         if link.looks { self.follow_looking(link, record) } else { self.hand_on(link, record) }
@@ -248,7 +265,10 @@ impl<'a, 'm, M: Medium> Flow<'a, 'm, M> {
         if link.isolates {
             record = M::isolate(self.token, record, &stage.info)?;
         }
-        let Some((timestamp_ms, next)) = stage.look(&record, self.timestamp_ms) else {
+        let before = self.out.metrics().begin(stage.work);
+        let looked = stage.look(&record, self.timestamp_ms);
+        self.out.metrics().resume(before);
+        let Some((timestamp_ms, next)) = looked else {
             return self.hand_on(Link { isolates: false, ..link }, record);
         };
         let before = std::mem::replace(&mut self.timestamp_ms, timestamp_ms);

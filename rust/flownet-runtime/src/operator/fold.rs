@@ -7,11 +7,17 @@ use crate::snapshot::{Input, Restored, Snapshot};
 use crate::state::{KeyGroupRange, LargeState, Values};
 use crate::tally::Tally;
 use crate::window::{Part, Window};
+use crate::work::Work;
 
 /// What an operator makes of many records of one key.
 pub trait Fold<M: Medium>: Send {
     /// What is kept; its default stands before the first record.
     type Value: Default + Send;
+
+    /// What it works on, but for what it encodes and decodes.
+    fn work(&self) -> Work {
+        M::WORK
+    }
 
     /// Takes a record detached, if this record allows it; false leaves `value` as it was.
     fn absorb(&self, record: &KeyedRecord<'_>, value: &mut Self::Value) -> bool {
@@ -167,6 +173,10 @@ impl<M: Medium, F: Fold<M>> Values<F::Value> for FoldValues<'_, '_, M, F> {
 }
 
 impl<M: Medium, F: Fold<M>> Operator<M> for Running<F, F::Value> {
+    fn work(&self) -> Work {
+        self.fold.work()
+    }
+
     fn open(&mut self, token: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.state.open(STATE, cx)?;
         self.fold.open(token, cx)

@@ -55,6 +55,7 @@ use crate::snapshot::{Restored, Snapshot};
 use crate::tally::Tally;
 use crate::time::TimeSignal;
 use crate::watermark::SplitSignal;
+use crate::work::Work;
 
 /// What records are to the operators of a chain, and what it takes to work on them.
 pub trait Medium: Send + Sized + 'static {
@@ -66,6 +67,9 @@ pub trait Medium: Send + Sized + 'static {
     type Info: Send;
     /// Turns records into bytes and finds where they go.
     type Exit: Exit<Self>;
+
+    /// What most of its operators work on.
+    const WORK: Work = Work::Rust;
 
     /// Prepares the task's thread.
     fn open(&mut self) -> Result<(), TaskError>;
@@ -179,6 +183,11 @@ pub trait Exit<M: Medium>: Send {
 
 /// A source: the head of a task without inputs.
 pub trait Source<M: Medium>: Send {
+    /// What it works on while it emits.
+    fn work(&self) -> Work {
+        M::WORK
+    }
+
     /// Prepares the subtask.
     fn open(&mut self, token: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError>;
 
@@ -229,6 +238,11 @@ pub trait Source<M: Medium>: Send {
 /// `on_arrived` and `end_batch`; then, if the input came to its own end, `on_watermark` and `finish` for the end of time; `commit`; and
 /// `close`, always.
 pub trait Operator<M: Medium>: Send {
+    /// What it works on, but for what it encodes and decodes.
+    fn work(&self) -> Work {
+        M::WORK
+    }
+
     /// Prepares the subtask; its key groups are known now.
     fn open(&mut self, token: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         let _ = (token, cx);

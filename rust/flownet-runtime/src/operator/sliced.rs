@@ -16,6 +16,7 @@ use crate::state::{Held, KeyGroupRange, Spill};
 use crate::tally::Tally;
 use crate::time::{Clock, END_OF_TIME_MS, NO_TIMESTAMP};
 use crate::window::{Added, Grid, Pane, Part, Rolling, SlicedWindows, Sums, Window};
+use crate::work::Work;
 
 /// Results after which others may be attached: a window may have millions.
 pub(super) const BREATH_RECORDS: usize = 1024;
@@ -309,6 +310,10 @@ impl<M: Medium, F: Fold<M>> Sums<Held<F::Value>> for FoldOf<'_, '_, '_, M, F> {
 }
 
 impl<M: Medium, F: Fold<M>> Operator<M> for Sliced<F, F::Value> {
+    fn work(&self) -> Work {
+        self.fold.work()
+    }
+
     fn open(&mut self, token: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.late.open(cx);
         self.range = Some(cx.key_group_range);

@@ -12,11 +12,14 @@ use crate::outputs::Outputs;
 use crate::snapshot::{FINISHED, MEDIUM, Restored, RestoredPart, Snapshot, Written};
 use crate::time::{END_OF_TIME_MS, TimeSignal};
 use crate::watermark::SplitSignal;
+use crate::work::Work;
 
 /// One operator in its place.
 pub struct Stage<M: Medium> {
     pub(super) info: M::Info,
     pub(super) kind: Kind<M>,
+    /// What it works on.
+    pub(super) work: Work,
     pub(super) links: Links,
     brake: Option<Brake>,
     is_open: bool,
@@ -106,8 +109,12 @@ impl Links {
 impl<M: Medium> Stage<M> {
     /// A stage that is not open.
     pub fn new(info: M::Info, kind: Kind<M>, links: Links, brake: Option<Brake>) -> Self {
+        let work = match &kind {
+            Kind::Source(source) => source.work(),
+            Kind::Operator(operator) => operator.work(),
+        };
         let key_kinds = KeyKinds::default();
-        Self { info, kind, links, brake, is_open: false, uid: String::new(), has_finished: false, key_kinds }
+        Self { info, kind, work, links, brake, is_open: false, uid: String::new(), has_finished: false, key_kinds }
     }
 
     /// The same, with state of this name: [`OperatorSpec::state_uid`](crate::spec::OperatorSpec::state_uid).
@@ -275,6 +282,8 @@ impl<M: Medium> Stage<M> {
             operator.end_batch(&mut flow)?;
             flow.pause(wait)?;
         }
+        // Whoever goes on behind it has a mark of its own: to set this one's back would be to copy the result.
+        flow.begin(self.work);
         operator.process(record, &mut flow)
     }
 
@@ -292,6 +301,7 @@ impl<M: Medium> Stage<M> {
         {
             flow.pause(wait)?;
         }
+        flow.begin(self.work);
         operator.process_keyed(record, &mut flow)
     }
 
@@ -299,6 +309,7 @@ impl<M: Medium> Stage<M> {
     pub(super) fn on_time(&mut self, signal: TimeSignal, flow: Flow<'_, '_, M>) -> Result<(), TaskError> {
         let mut flow = flow.along(&self.links);
         let mut passes = true;
+        let before = flow.begin(self.work);
         if let Kind::Operator(operator) = &mut self.kind {
             if let TimeSignal::Watermark(timestamp_ms) = signal {
                 operator.on_watermark(timestamp_ms, &mut flow)?;
@@ -309,6 +320,7 @@ impl<M: Medium> Stage<M> {
             let is_end = signal == TimeSignal::Watermark(END_OF_TIME_MS);
             passes = (is_end || operator.passes_time()) && !operator.hold(signal);
         }
+        flow.resume(before);
         if passes { flow.emit_time(signal) } else { Ok(()) }
     }
 }

@@ -26,6 +26,7 @@ use crate::tally::Tally;
 use crate::time::{Clock, END_OF_TIME_MS, NO_TIMESTAMP};
 use crate::timer::{TimerKey, TimerService};
 use crate::window::{BuiltIn, Window, WindowsOfKey};
+use crate::work::Work;
 
 /// A fold over windows of each key.
 pub struct Windows<F, V, C, T> {
@@ -280,6 +281,10 @@ where
     F: Fold<M>,
     C: Calls<M>,
 {
+    fn work(&self) -> Work {
+        self.fold.work()
+    }
+
     fn open(&mut self, token: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.late.open(cx);
         self.keys.open(STATE, cx)?;

@@ -3,6 +3,7 @@
 use flownet_runtime::operator::{Fold, Found, KeyedRecord, What};
 use flownet_runtime::snapshot::{Input, Restored, Snapshot};
 use flownet_runtime::window::{Part, Window};
+use flownet_runtime::work::Work;
 use flownet_runtime::{TaskContext, TaskError};
 use pyo3::prelude::*;
 
@@ -14,6 +15,9 @@ use crate::chain::medium::{Flow, PythonMedium};
 pub(in crate::chain) trait Accumulate: Send {
     /// What is kept; its default stands before the first record.
     type Value: Default + Send;
+
+    /// What it works on.
+    const WORK: Work = Work::Python;
 
     /// Takes a record without the interpreter, if this record allows it; false leaves `value` as it was.
     fn absorb(&self, record: &KeyedRecord<'_>, value: &mut Self::Value) -> bool {
@@ -88,6 +92,10 @@ impl<A> Folding<A> {
 
 impl<A: Accumulate> Fold<PythonMedium> for Folding<A> {
     type Value = A::Value;
+
+    fn work(&self) -> Work {
+        A::WORK
+    }
 
     #[inline]
     fn absorb(&self, record: &KeyedRecord<'_>, value: &mut A::Value) -> bool {

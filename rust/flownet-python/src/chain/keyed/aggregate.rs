@@ -4,6 +4,7 @@ use flownet_runtime::TaskError;
 use flownet_runtime::operator::KeyedRecord;
 use flownet_runtime::snapshot::Input;
 use flownet_runtime::window::Part;
+use flownet_runtime::work::Work;
 use pyo3::prelude::*;
 
 use super::accumulate::{Accumulate, VALUE};
@@ -32,6 +33,8 @@ impl Aggregate {
 
 impl Accumulate for Aggregate {
     type Value = Option<Value>;
+
+    const WORK: Work = Work::Rust;
 
     #[inline]
     fn absorb(&self, record: &KeyedRecord<'_>, held: &mut Option<Value>) -> bool {

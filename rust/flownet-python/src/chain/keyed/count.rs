@@ -5,6 +5,7 @@ use flownet_runtime::operator::KeyedRecord;
 use flownet_runtime::snapshot::Input;
 use flownet_runtime::varint::put_varint;
 use flownet_runtime::window::Part;
+use flownet_runtime::work::Work;
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
 
@@ -16,6 +17,8 @@ pub(in crate::chain) struct Count;
 
 impl Accumulate for Count {
     type Value = u64;
+
+    const WORK: Work = Work::Rust;
 
     #[inline]
     fn absorb(&self, _: &KeyedRecord<'_>, count: &mut u64) -> bool {

@@ -4,6 +4,7 @@ use flownet_runtime::TaskError;
 use flownet_runtime::operator::KeyedRecord;
 use flownet_runtime::snapshot::{Input, put_block};
 use flownet_runtime::window::Part;
+use flownet_runtime::work::Work;
 use pyo3::prelude::*;
 
 use super::accumulate::{Accumulate, VALUE};
@@ -41,6 +42,8 @@ impl Extreme {
 
 impl Accumulate for Extreme {
     type Value = Best;
+
+    const WORK: Work = Work::Rust;
 
     fn add(
         &self,

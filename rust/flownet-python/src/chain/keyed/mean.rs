@@ -5,6 +5,7 @@ use flownet_runtime::operator::KeyedRecord;
 use flownet_runtime::snapshot::Input;
 use flownet_runtime::varint::put_varint;
 use flownet_runtime::window::Part;
+use flownet_runtime::work::Work;
 use pyo3::prelude::*;
 
 use super::accumulate::{Accumulate, VALUE};
@@ -23,6 +24,8 @@ pub(in crate::chain) struct Parts {
 
 impl Accumulate for Mean {
     type Value = Parts;
+
+    const WORK: Work = Work::Rust;
 
     #[inline]
     fn absorb(&self, record: &KeyedRecord<'_>, parts: &mut Parts) -> bool {

@@ -6,6 +6,7 @@ use flownet_runtime::operator::Source;
 use flownet_runtime::snapshot::{Restored, Snapshot};
 use flownet_runtime::tally::Tally;
 use flownet_runtime::varint::put_varint;
+use flownet_runtime::work::Work;
 use flownet_runtime::{SourceStatus, TaskContext, TaskError, TaskMetrics};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -47,6 +48,10 @@ fn decoded<'py>(py: Python<'py>, encoded: &[u8], pickle: Pickle) -> Result<Bound
 }
 
 impl Source<PythonMedium> for Collection {
+    fn work(&self) -> Work {
+        Work::Rust
+    }
+
     fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         let encoded = std::mem::take(&mut self.encoded);
         let items = decoded(py, &encoded, self.pickle).map_err(|error| self.info.codec_failed(py, error, None))?;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use flownet_runtime::operator::Source;
 use flownet_runtime::snapshot::Snapshot;
 use flownet_runtime::time::{END_OF_TIME_MS, NO_TIMESTAMP, TimeSignal};
+use flownet_runtime::work::Work;
 use flownet_runtime::{SourceStatus, TaskContext, TaskError, TaskMetrics};
 use pyo3::prelude::*;
 use pyo3::types::PyIterator;
@@ -73,6 +74,10 @@ impl Script {
 }
 
 impl Source<PythonMedium> for Script {
+    fn work(&self) -> Work {
+        Work::Rust
+    }
+
     fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.metrics = Some(Arc::clone(&cx.metrics));
         let steps = self.make.bind(py).call1((cx.subtask, cx.parallelism)).and_then(|steps| steps.try_iter());

@@ -5,6 +5,7 @@ use std::time::Duration;
 use flownet_runtime::operator::Source;
 use flownet_runtime::snapshot::Snapshot;
 use flownet_runtime::source::{SocketLines, SocketPoll};
+use flownet_runtime::work::Work;
 use flownet_runtime::{Outputs, SourceStatus, TaskContext, TaskError};
 use pyo3::prelude::*;
 
@@ -29,6 +30,10 @@ impl SocketText {
 }
 
 impl Source<PythonMedium> for SocketText {
+    fn work(&self) -> Work {
+        Work::Rust
+    }
+
     fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         let connect = || SocketLines::connect(&self.host, self.port, CONNECT_TIMEOUT, cx.max_record_bytes, &cx.cancel);
         self.socket = Some(py.detach(connect)?);

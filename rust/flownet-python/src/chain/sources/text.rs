@@ -7,6 +7,7 @@ use flownet_runtime::snapshot::{Restored, Snapshot};
 use flownet_runtime::source::{TextFiles, TextSplit};
 use flownet_runtime::tally::Tally;
 use flownet_runtime::watermark::SplitSignal;
+use flownet_runtime::work::Work;
 use flownet_runtime::{Outputs, SourceStatus, TaskContext, TaskError};
 use pyo3::prelude::*;
 
@@ -87,6 +88,10 @@ impl ReadText {
 }
 
 impl Source<PythonMedium> for ReadText {
+    fn work(&self) -> Work {
+        Work::Rust
+    }
+
     fn open(&mut self, _: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         (self.parallelism, self.max_line_bytes) = (cx.parallelism, cx.max_record_bytes);
         let splits = std::mem::take(&mut self.splits);
