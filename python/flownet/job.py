@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .errors import CancelledError, FlownetError, StalledWarning
+from .errors import CancelledError, FlownetError, LaunchError, StalledWarning
 from .log import Level, LogEntry, Printer, Said
 from .report import JobResult, JobStatus, fields, told_metrics
 from .sample import JobSample, TaskSample, WorkerSample
@@ -125,7 +125,7 @@ class Job:
         self._said = handle.log()
         tasks = [(task["name"], task["parallelism"]) for task in status["tasks"]]
         # It keeps nothing of the job alive.
-        self._printer = Printer(self._said, tasks) if status["workers"] else None
+        self._printer = _printer(handle, self._said, tasks) if status["workers"] else None
         self.ui_url: str | None = None
         """Where a browser shows it, if it was started with ``ui=``."""
         _LIVE.add(self)
@@ -460,6 +460,15 @@ class Job:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _printer(handle: JobHandle, said: Said, tasks: list[tuple[str, int]]) -> Printer:
+    try:
+        return Printer(said, tasks)
+    except RuntimeError as error:
+        # A job that nobody holds would be ended with the interpreter, if then.
+        handle.close()
+        raise LaunchError(f"cannot start the thread that prints what workers say: {error}") from error
 
 
 def end_all() -> None:
