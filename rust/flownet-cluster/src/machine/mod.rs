@@ -304,7 +304,9 @@ impl JobMachine {
         let workers = self.workers.iter().filter_map(|worker| worker.timeout(self.limits.heartbeat));
         let suspicion = self.suspicion.iter().map(|&(_, deadline)| deadline);
         let launch = self.is_starting().then_some(self.launch_deadline);
-        let stop = self.stop.filter(|_| self.outcome.is_none()).map(|(_, deadline)| deadline);
+        // Whoever is failing ends by that.
+        let is_stopping = self.outcome.is_none() && self.suspicion.is_none();
+        let stop = self.stop.filter(|_| is_stopping).map(|(_, deadline)| deadline);
         workers.chain(suspicion).chain(launch).chain(stop).min()
     }
 

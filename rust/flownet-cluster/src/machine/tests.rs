@@ -423,6 +423,17 @@ fn a_stop_does_not_hide_a_failure_being_looked_into() {
 }
 
 #[test]
+fn nobody_is_woken_for_the_end_of_a_stop_while_a_failure_is_looked_into() {
+    let mut rig = Rig::running();
+    rig.handle(Input::Stop { drain: true });
+    rig.advance(LIMITS.stop - Duration::from_millis(1));
+    rig.fail_task(0, echo());
+    rig.advance(Duration::from_millis(2));
+    assert_eq!(rig.machine.state(), JobState::Failing);
+    assert!(rig.machine.poll_timeout() > Some(rig.now), "it would be woken again and again");
+}
+
+#[test]
 fn a_worker_that_does_not_stop_in_time_is_killed_and_then_given_up() {
     let mut rig = Rig::running();
     rig.handle(Input::Cancel);
