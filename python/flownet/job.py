@@ -431,6 +431,11 @@ class Job:
         shown = self.status()._repr_html_()
         return shown if self.ui_url is None else f'{shown}<p><a href="{html.escape(self.ui_url)}">its page</a></p>'
 
+    def _ipython_display_(self) -> None:
+        from .notebook import show
+
+        show(self)
+
     def cancel(self) -> None:
         """Ask the job to end as it is: sinks are closed and not flushed. See `stop` for the other way.
 
