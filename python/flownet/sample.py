@@ -57,6 +57,10 @@ class TaskSample:
     """Segments that its pools have given out: queued, being filled, being read, or promised as credit."""
     pool_size: int
     """Segments that its pools may hold now."""
+    in_pool_used: int
+    """What of ``pool_used`` is of its inputs, which have a pool where something comes over TCP."""
+    in_pool_size: int
+    """What of ``pool_size`` is of its inputs."""
     busy: float
     """Share of the time spent on records since the report before, 0 to 1."""
     back_pressured: float

@@ -121,6 +121,8 @@ def test_a_sample_tells_what_each_subtask_and_process_holds() -> None:
     assert mapped.receive_buffers * 32 * 1024 >= mapped.receive_bytes
     assert source.send_buffers * 32 * 1024 >= source.send_bytes
     assert 0 < mapped.pool_used <= mapped.pool_size
+    assert 0 < mapped.in_pool_used <= mapped.in_pool_size < mapped.pool_size
+    assert (source.in_pool_used, source.in_pool_size) == (0, 0)
     assert source.records_out >= mapped.records_in
     assert [worker.worker for worker in sample.workers] == [0, 1, 2]
     for worker in sample.workers[1:]:

@@ -3,7 +3,7 @@
 //! The task's thread notes one a marker, which is far from one a record; whoever reads copies all of them.
 //!
 //! # Invariants
-//! - L1: a subtask knows no more than [`MOST_SOURCES`] sources, and of each as many numbers as there are buckets.
+//! - L1: a subtask knows no more than `MOST_SOURCES` sources, and of each as many numbers as there are buckets.
 //! - L2: no latency is below zero, whatever the clocks of two machines say.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -388,6 +388,26 @@ pub struct QueueSnapshot {
     pub pool_used: u64,
     /// Segments that the task's pools may hold now.
     pub pool_size: u64,
+    /// What of `pool_used` is of its inputs.
+    pub in_pool_used: u64,
+    /// What of `pool_size` is of its inputs.
+    pub in_pool_size: u64,
+}
+
+impl QueueSnapshot {
+    /// Share of what the pool of its inputs may hold that is given out; none without one, as where all comes from this process.
+    pub fn in_pool_usage(&self) -> Option<f64> {
+        share(self.in_pool_used, self.in_pool_size)
+    }
+
+    /// The same of its outputs; none of a sink.
+    pub fn out_pool_usage(&self) -> Option<f64> {
+        share(self.pool_used.saturating_sub(self.in_pool_used), self.pool_size.saturating_sub(self.in_pool_size))
+    }
+}
+
+fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
 }
 
 /// What a task found to be in flight to it, in this process and at its producers.
@@ -443,6 +463,15 @@ mod tests {
         assert_eq!((seen.records_in, seen.records_out), (7, 1));
         assert_eq!((seen.rows_in, seen.rows_out), (5 + 1000, 0));
         assert_eq!((seen.bytes_in_local, seen.bytes_in_remote), (10, 20));
+    }
+
+    #[test]
+    fn pools_are_used_in_shares_by_inputs_and_outputs() {
+        let queues =
+            QueueSnapshot { pool_used: 5, pool_size: 12, in_pool_used: 2, in_pool_size: 8, ..Default::default() };
+        assert_eq!((queues.in_pool_usage(), queues.out_pool_usage()), (Some(0.25), Some(0.75)));
+        assert_eq!(QueueSnapshot::default().in_pool_usage(), None);
+        assert_eq!(QueueSnapshot { in_pool_size: 8, pool_size: 8, ..Default::default() }.out_pool_usage(), None);
     }
 
     #[test]

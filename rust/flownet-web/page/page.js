@@ -41,7 +41,8 @@ const subtasks = new Table("Subtasks, which open into their channels", [
   number("records out", (one) => count(one.records_out)),
   number("received, unread", (one) => queue(one.receive_buffers, one.receive_bytes)),
   number("to be sent", (one) => queue(one.send_buffers, one.send_bytes)),
-  number("pool", (one) => `${count(one.pool_used)} of ${count(one.pool_size)}`),
+  number("pool in", (one) => poolText(one.in_pool_used, one.in_pool_size)),
+  number("pool out", (one) => poolText(one.pool_used - one.in_pool_used, one.pool_size - one.in_pool_size)),
   { title: "watermark", text: (one) => eventTime(one.watermark_ms) },
   number("behind", (one) => duration(one.watermark_lag_seconds)),
   number("late", (one) => nothing(one.late_records)),
@@ -95,6 +96,7 @@ at("settings").append(settings.place);
 
 const queue = (buffers, size) => (buffers ? `${count(buffers)} (${bytes(size)})` : "");
 const buffersText = (number) => `${count(number)} ${number === 1 ? "buffer" : "buffers"}`;
+const poolText = (used, size) => (size ? `${count(used)} of ${count(size)}` : "");
 const nothing = (number) => (number ? count(number) : "");
 
 function userValue(metric) {

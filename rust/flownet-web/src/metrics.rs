@@ -261,6 +261,12 @@ const OF_SUBTASKS_NOW: &[Gauge<TaskSample>] = &[
     ("subtask_pool_size_segments", "Segments that its pools may hold", |task| {
         Some(task.metrics.queues.pool_size as f64)
     }),
+    ("subtask_in_pool_usage_ratio", "Share of what the pool of its inputs may hold that is given out", |task| {
+        task.metrics.queues.in_pool_usage()
+    }),
+    ("subtask_out_pool_usage_ratio", "The same of the pools of its outputs", |task| {
+        task.metrics.queues.out_pool_usage()
+    }),
     ("subtask_watermark_seconds", "How far event time has come, since the epoch", |task| {
         let time = task.metrics.event_time;
         time.lag_ms.and(time.watermark_ms).map(|ms| ms as f64 / 1000.0)

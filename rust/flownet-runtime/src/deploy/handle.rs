@@ -204,6 +204,10 @@ impl TaskHandle {
             queues.pool_used += pool.in_use() as u64;
             queues.pool_size += pool.size() as u64;
         }
+        if let Some(pool) = self.watched.gate_pool.as_ref().and_then(Weak::upgrade) {
+            queues.in_pool_used = pool.in_use() as u64;
+            queues.in_pool_size = pool.size() as u64;
+        }
         queues
     }
 
