@@ -60,6 +60,29 @@ def test_the_workers_talk_over_tls_and_are_held_to_what_the_job_asks_for(cluster
         assert jobs.sums(workers) == expected
 
 
+def test_what_functions_say_on_executors_is_printed_and_logged_here_job_by_job(
+    cluster: Any, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    def say(number: int) -> int:
+        print("line", number)
+        logging.getLogger("jobs").warning("record %d", number)
+        return number
+
+    with cluster() as workers:
+        for _ in range(2):
+            env = fn.Environment(parallelism=2)
+            env.from_collection(range(4)).rebalance().map(say).name("say").collect()
+            capsys.readouterr()
+            caplog.clear()
+            with env.execute_async(on=workers) as job:
+                job.wait()
+            printed = capsys.readouterr().out.splitlines()
+            assert sorted(printed) == [f"[say {1 + number % 2}/2] line {number}" for number in (0, 2, 1, 3)]
+            logged = [record.getMessage() for record in caplog.records if record.name == "jobs"]
+            assert sorted(logged) == [f"[say {1 + number % 2}/2] record {number}" for number in (0, 2, 1, 3)]
+            assert {entry.worker for entry in job.log()} == {1, 2}
+
+
 def test_one_stage_serves_several_jobs_and_its_own_end_is_quiet(cluster: Any, jobs: Jobs) -> None:
     with cluster() as workers:
         members = workers.members
