@@ -11,6 +11,7 @@ import logging
 import sys
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, Final, TextIO
 
 from ._flownet import say_line, say_record
@@ -47,7 +48,9 @@ def overhear() -> None:
         record = make(*args, **options)
         # A worker that starts a job says all that is logged anyway. Of a thread that runs no functions nobody hears it.
         if not _is_worker():
-            _say(record)
+            # A text that cannot be made is told by whoever handles the record, and raised at nobody who logs.
+            with suppress(Exception):
+                _say(record)
         return record
 
     overheard._is_overhearing = True  # type: ignore[attr-defined]
@@ -113,10 +116,9 @@ def _is_worker() -> bool:
 
 
 def _say(record: logging.LogRecord) -> bool:
-    text = record.getMessage()
-    if record.exc_info and not record.exc_text:
-        record.exc_text = _FORMAT.formatException(record.exc_info)
-    parts = [text, record.exc_text, record.stack_info]
+    # Nothing is noted in the record, which others may format in their own way.
+    raised = record.exc_text or (_FORMAT.formatException(record.exc_info) if record.exc_info else "")
+    parts = [record.getMessage(), raised, record.stack_info]
     said = "\n".join(part for part in parts if part)
     return say_record(_without_surrogates(said), record.levelno, record.name)
 

@@ -94,6 +94,27 @@ def test_what_functions_log_in_this_process_is_in_the_log_of_their_job(caplog: p
     assert [(entry.worker, entry.text) for entry in job.log() if entry.kind == "python"] == [(0, "here 1")]
 
 
+def test_a_record_whose_text_cannot_be_made_is_no_error_of_whoever_logs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    env = fn.Environment()
+    env.from_collection([1]).collect()
+    env.execute()
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    logger = logging.Logger("flownet_tests.alone")
+    logger.addHandler(logging.StreamHandler())
+    logger.warning("%d", "no number")
+
+
+def test_a_record_is_formatted_by_its_handlers_as_if_nobody_overheard_it() -> None:
+    env = fn.Environment()
+    env.from_collection([1]).collect()
+    env.execute()
+    try:
+        int("two")
+    except ValueError:
+        record = LOG.makeRecord(LOG.name, logging.ERROR, "", 0, "failed", (), sys.exc_info())
+    assert record.exc_text is None
+
+
 def test_standard_error_warnings_threads_and_half_lines_are_heard(capsys: pytest.CaptureFixture[str]) -> None:
     def speak(number: int) -> int:
         print("half", end="", flush=True)
