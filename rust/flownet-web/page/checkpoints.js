@@ -8,7 +8,7 @@ const number = (title, text) => ({ title, text, number: true });
 export class Checkpoints {
   constructor(place) {
     this.open = null;
-    this.all = new Table("Checkpoints that count, the newest first; the last ones open into their tasks", [
+    const columns = [
       { title: "number", number: true, cell: (td, one) => this.numberCell(td, one) },
       number("at", (one) => duration(one.at_seconds)),
       number("took", (one) => duration(one.seconds)),
@@ -16,7 +16,9 @@ export class Checkpoints {
       number("written", (one) => bytes(one.written_bytes)),
       number("waited for barriers", (one) => duration(one.aligned_seconds)),
       number("stood still", (one) => duration(one.stood_still_seconds)),
-    ]);
+    ];
+    const caption = "Checkpoints that count, the newest first; the last ones open into their tasks";
+    this.all = new Table(caption, columns, (one) => one.number);
     this.parts = new Table("What it is made of", [
       { title: "task", text: (one) => this.job.tasks[one.task]?.name ?? "" },
       number("subtasks", (one) => count(one.subtasks)),

@@ -10,11 +10,13 @@ const SHOWN_AT_ONCE = 200;
 const BEYOND_VIEW = 8;
 
 /**
- * A table with a row for each thing. `columns` are {title, text(thing), number?, cell?(td, thing)}.
+ * A table with a row for each thing. `columns` are {title, text(thing), number?, cell?(td, thing)}. With `keyOf`, which tells
+ * things apart, new ones in front of the others get rows in front: who points at a row, or has the focus in it, keeps its thing.
  */
 export class Table {
-  constructor(caption, columns) {
+  constructor(caption, columns, keyOf = null) {
     this.columns = columns;
+    this.keyOf = keyOf;
     this.things = [];
     this.head = element("tr", {}, ...columns.map(({ title, number }) => element("th", { scope: "col", class: number && "number" }, title)));
     this.above = element("tr", { "aria-hidden": true, class: "space" }, element("td", { colspan: columns.length }));
@@ -28,10 +30,23 @@ export class Table {
   }
 
   update(things) {
+    if (this.keyOf) this.makeRoom(things);
     this.things = things;
     this.table.setAttribute("aria-rowcount", things.length);
     this.place.classList.toggle("long", things.length > SHOWN_AT_ONCE);
     this.draw();
+  }
+
+  makeRoom(things) {
+    const first = this.things.length ? this.keyOf(this.things[0]) : null;
+    const newOnes = things.findIndex((thing) => this.keyOf(thing) === first);
+    const rows = Array.from({ length: Math.max(newOnes, 0) }, () => this.row());
+    this.above.after(...rows);
+    this.rows.unshift(...rows);
+  }
+
+  row() {
+    return element("tr", {}, ...this.columns.map(({ number }) => element("td", { class: number && "number" })));
   }
 
   look() {
@@ -45,7 +60,7 @@ export class Table {
     const first = isLong ? Math.max(0, Math.floor(this.view.top / ROW_PIXELS) - BEYOND_VIEW) : 0;
     const last = isLong ? Math.min(this.things.length, first + inView + 2 * BEYOND_VIEW) : this.things.length;
     while (this.rows.length < last - first) {
-      const row = element("tr", {}, ...this.columns.map(({ number }) => element("td", { class: number && "number" })));
+      const row = this.row();
       this.rows.push(row);
       this.below.before(row);
     }

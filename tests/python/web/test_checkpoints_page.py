@@ -50,6 +50,7 @@ def test_a_checkpoint_opens_into_its_tasks_and_stays_open(page: Page, ui: fn.Ui,
         page.keyboard.press("Enter")
         title = page.locator("#checkpoint-title")
         until(page, title.is_visible)
+        focused = page.evaluate_handle("document.activeElement")
         number = int((title.text_content() or "").removeprefix("Checkpoint "))
         parts = page.locator("#checkpoints .table").nth(1).locator("tbody tr:not(.space)")
         names = [task["name"] for task in told(ui, "jobs/1")["tasks"]]
@@ -59,5 +60,7 @@ def test_a_checkpoint_opens_into_its_tasks_and_stays_open(page: Page, ui: fn.Ui,
         assert parts.count() == len(names)
         opened = page.get_by_role("button", name=f"checkpoint {number}", exact=True)
         assert opened.get_attribute("aria-expanded") == "true"
-        opened.click()
+        assert focused.evaluate("button => button === document.activeElement")
+        assert focused.evaluate("button => button.textContent") == str(number), "rows came in front of its row"
+        page.keyboard.press("Enter")
         until(page, lambda: not title.is_visible())
