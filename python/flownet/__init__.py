@@ -62,7 +62,15 @@ if TYPE_CHECKING:
         ReduceFunction,
     )
     from .repeatable import Source, SplitReader
-    from .report import CheckpointPart, CheckpointSummary, JobResult, JobStatus, RestartSummary, TaskReport
+    from .report import (
+        CheckpointPart,
+        CheckpointSummary,
+        JobResult,
+        JobStatus,
+        OperatorReport,
+        RestartSummary,
+        TaskReport,
+    )
     from .rows.aggregates import (
         Aggregate,
         collect,
@@ -181,6 +189,7 @@ __all__ = [
     "MapStateDescriptor",
     "MaterializedTable",
     "OpenContext",
+    "OperatorReport",
     "OutputTag",
     "PostgresSink",
     "ProcessContext",
@@ -335,6 +344,7 @@ _HOMES: Final = {
         "CheckpointSummary",
         "JobResult",
         "JobStatus",
+        "OperatorReport",
         "RestartSummary",
         "TaskReport",
     ),

@@ -22,7 +22,7 @@ from .flame import Flame, FlameFrame
 from .job import Savepoint
 from .log import LogEntry
 from .metrics import UserMetric
-from .report import CheckpointPart, CheckpointSummary, JobStatus, RestartSummary, TaskReport
+from .report import CheckpointPart, CheckpointSummary, JobStatus, OperatorReport, RestartSummary, TaskReport
 from .sample import JobSample, TaskSample, WorkerSample
 
 _Read = TypeVar("_Read")
@@ -281,7 +281,7 @@ class Client:
 
     def _status_of(self, answer: Mapping[str, Any]) -> JobStatus:
         parts = {
-            "tasks": tuple(self._read(TaskReport, one) for one in self._listed(answer, "tasks")),
+            "tasks": tuple(self._task(one) for one in self._listed(answer, "tasks")),
             "checkpoints": tuple(self._checkpoint(one) for one in self._listed(answer, "checkpoints")),
             "restarts": tuple(self._read(RestartSummary, one) for one in self._listed(answer, "restarts")),
             "metrics": self._metrics(answer),
@@ -295,7 +295,16 @@ class Client:
         return self._read(CheckpointSummary, answer, {"parts": parts})
 
     def _task_sample(self, answer: Any) -> TaskSample:
-        return self._read(TaskSample, answer, {"metrics": self._metrics(answer)})
+        parts = {"metrics": self._metrics(answer), "operators": self._operators(answer)}
+        return self._read(TaskSample, answer, parts)
+
+    def _task(self, answer: Any) -> TaskReport:
+        return self._read(TaskReport, answer, {"operators": self._operators(answer)})
+
+    def _operators(self, answer: Any) -> tuple[OperatorReport, ...]:
+        """Read what went through operators. A flownet before these says nothing of it."""
+        told = answer.get("operators", []) if isinstance(answer, dict) else []
+        return tuple(self._read(OperatorReport, one) for one in (told if isinstance(told, list) else []))
 
     def _metrics(self, answer: Any) -> tuple[UserMetric, ...]:
         """Read what functions count. A flownet before these says nothing of it."""

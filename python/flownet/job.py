@@ -6,7 +6,7 @@ import html
 import os
 import time
 import weakref
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from .errors import CancelledError, FlownetError, LaunchError, StalledWarning
 from .log import Level, LogEntry, Printer, Said
-from .report import JobResult, JobStatus, fields, told_metrics
+from .report import JobResult, JobStatus, fields, told_metrics, told_operators
 from .sample import JobSample, TaskSample, WorkerSample
 from .waiting import Terminated, Watcher, name_of, sigterm_raised
 
@@ -291,7 +291,7 @@ class Job:
         return JobSample(
             state=sample["state"],
             seconds=sample["seconds"],
-            tasks=tuple(TaskSample(**{**task, "metrics": told_metrics(task)}) for task in sample["tasks"]),
+            tasks=tuple(_task_sample(task) for task in sample["tasks"]),
             workers=tuple(WorkerSample(**worker) for worker in sample["workers"]),
             stalled=sample["stalled"],
         )
@@ -465,6 +465,10 @@ class Job:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _task_sample(told: Mapping[str, Any]) -> TaskSample:
+    return TaskSample(**{**told, "metrics": told_metrics(told), "operators": told_operators(told)})
 
 
 def _printer(handle: JobHandle, said: Said, tasks: list[tuple[str, int]]) -> Printer:

@@ -14,6 +14,30 @@ from .units import event_time, format_value
 
 
 @dataclass(frozen=True, slots=True)
+class OperatorReport:
+    """What has gone through one operator of a task.
+
+    Between the operators of a task nothing becomes bytes: those are counted for the task.
+    """
+
+    name: str
+    """Its name."""
+    records_in: int
+    """Records that it was given; 0 of a source. In a stream of rows each record is some rows."""
+    rows_in: int
+    """Rows of these: a numpy array has as many as its first dimension, an object is one."""
+    records_out: int | None
+    """Records that it handed to those behind it, within its task or out of it, once each however many these are; those
+    of a side output that somebody reads, too. None of one that nobody is behind, which is a sink."""
+    rows_out: int | None
+    """Rows of these."""
+    rows_in_per_second: float
+    """Rate of ``rows_in``, per second, which is that of ``records_in`` where records are objects."""
+    rows_out_per_second: float | None
+    """Rate of ``rows_out``, per second."""
+
+
+@dataclass(frozen=True, slots=True)
 class TaskReport:
     """What one task, a chain of operators with all its subtasks, has done so far."""
 
@@ -105,6 +129,8 @@ class TaskReport:
     """The same for 99 of 100 of them."""
     latency_max_seconds: float | None = None
     """The longest that one took. None where none came."""
+    operators: tuple[OperatorReport, ...] = ()
+    """What has gone through each of its operators, upstream first, over all subtasks. Empty before they began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +286,7 @@ def fields(report: Mapping[str, Any]) -> dict[str, Any]:
     """Take those of a `JobStatus` or `JobResult` as a job tells them."""
     return {
         **report,
-        "tasks": tuple(TaskReport(**task) for task in report["tasks"]),
+        "tasks": tuple(TaskReport(**{**task, "operators": told_operators(task)}) for task in report["tasks"]),
         "checkpoints": tuple(_checkpoint(checkpoint) for checkpoint in report["checkpoints"]),
         "restarts": tuple(RestartSummary(**restart) for restart in report["restarts"]),
         "metrics": told_metrics(report),
@@ -270,6 +296,11 @@ def fields(report: Mapping[str, Any]) -> dict[str, Any]:
 def _checkpoint(told: Mapping[str, Any]) -> CheckpointSummary:
     parts = tuple(CheckpointPart(**part) for part in told["parts"])
     return CheckpointSummary(**{**told, "parts": parts})
+
+
+def told_operators(told: Mapping[str, Any]) -> tuple[OperatorReport, ...]:
+    """Take what went through the operators of a task as a job tells it."""
+    return tuple(OperatorReport(**operator) for operator in told["operators"])
 
 
 def told_metrics(told: Mapping[str, Any]) -> tuple[UserMetric, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .metrics import UserMetric
+from .report import OperatorReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,9 @@ class TaskSample:
     """Records that a source has not read, as in `TaskReport`."""
     metrics: tuple[UserMetric, ...] = ()
     """What its functions count, by ``ctx.metrics``."""
+    operators: tuple[OperatorReport, ...] = ()
+    """What has gone through each of its operators, upstream first, with rates since the report before. Empty before it
+    began."""
 
 
 @dataclass(frozen=True, slots=True)

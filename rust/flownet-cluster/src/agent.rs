@@ -383,6 +383,7 @@ impl Agent {
         self.ended.has_flipped.store(false, Ordering::Release);
         let running = self.running();
         let metrics = running.tasks.iter().map(|task| (task.spec().task_id, task.metrics())).collect();
+        let operators = running.tasks.iter().map(|task| (task.spec().task_id, task.operators())).collect();
         let counted = running.tasks.iter().map(|task| (task.spec().task_id, task.user_metrics()));
         let user_metrics = counted.filter(|(_, metrics)| !metrics.is_empty()).collect();
         let marked = running.tasks.iter().map(|task| (task.spec().task_id, task.latencies()));
@@ -394,7 +395,7 @@ impl Agent {
             self.factory.as_ref().map_or_else(|_| Default::default(), |factory| factory.garbage_collections());
         let resources = Resources::now(segments.as_deref(), garbage);
         let said = self.log.take(usize::try_from(log_room).unwrap_or(usize::MAX));
-        News { generation, ended, reports, metrics, user_metrics, latencies, is_congested, resources, said }
+        News { generation, ended, reports, metrics, operators, user_metrics, latencies, is_congested, resources, said }
     }
 
     fn running(&self) -> MutexGuard<'_, Running> {

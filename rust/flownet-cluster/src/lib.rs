@@ -29,6 +29,7 @@ mod latency;
 mod launcher;
 mod machine;
 mod member;
+mod operators;
 pub mod plan;
 mod port;
 mod probe;
@@ -63,6 +64,7 @@ pub use self::{
     launcher::{Crew, CrewMember, Launcher, WorkerCommand},
     machine::JobState,
     member::{Enlistment, MemberEnd, serve_crew},
+    operators::OperatorReport,
     plan::{Dataflow, PlanError},
     port::DialError,
     probe::Probe,

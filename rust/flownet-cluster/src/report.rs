@@ -11,6 +11,7 @@ use crate::{
     explain::partitioner_name,
     latency::LatencyReport,
     machine::JobState,
+    operators::OperatorReport,
     plan::Exchange,
     shown,
     stall::{Stall, StallHistory},
@@ -212,6 +213,8 @@ pub struct VertexReport {
     /// How long markers took from the sources to it, if they were on: lately, or since the attempt began in a report.
     #[serde(flatten)]
     pub latency: LatencyReport,
+    /// What went through each of its operators, upstream first, over all subtasks; none before they began.
+    pub operators: Vec<OperatorReport>,
 }
 
 /// The vertex that holds a job up.
@@ -463,6 +466,7 @@ mod tests {
             tally: Tally::default(),
             state_bytes: None,
             latency: LatencyReport::default(),
+            operators: Vec::new(),
         }
     }
 

@@ -17,6 +17,7 @@ use flownet_runtime::{
     inspection::TaskChannels,
     latency::Latency,
     log::Said,
+    operator_counts::OperatorCounts,
     source::SourceOrder,
     spec::TaskSpec,
     user_metrics::UserMetricSnapshot,
@@ -157,6 +158,8 @@ pub(crate) struct News {
     pub(crate) reports: Vec<TaskReport>,
     /// Counters of all its tasks.
     pub(crate) metrics: Vec<(u32, MetricsSnapshot)>,
+    /// What went through the operators of each.
+    pub(crate) operators: Vec<(u32, Vec<OperatorCounts>)>,
     /// Of those whose functions count something: what that is.
     pub(crate) user_metrics: Vec<(u32, Vec<UserMetricSnapshot>)>,
     /// Of those to which markers of latency came: how long they took.

@@ -1,7 +1,7 @@
 //! A running job, subtask by subtask and process by process, for whoever draws
 //! curves. [`JobStatus`](crate::JobStatus) is the same for people.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use flownet_runtime::{
     EventTimeSnapshot, GarbageCollections, InFlightSnapshot, MetricsSnapshot, QueueSnapshot, ledger::TimeShares,
@@ -10,8 +10,8 @@ use flownet_runtime::{
 use serde::Serialize;
 
 use crate::{
-    machine::JobState, resources::Resources, rpc::News, shown, stall::Stall, time_parts::TimeParts, tracker::Sample,
-    user_metrics::UserMetric,
+    machine::JobState, operators::OperatorReport, resources::Resources, rpc::News, shown, stall::Stall,
+    time_parts::TimeParts, tracker::Sample, user_metrics::UserMetric,
 };
 
 /// All that is known of a job at one moment.
@@ -77,6 +77,8 @@ pub struct TaskSample {
     /// What its functions count.
     #[serde(rename = "metrics")]
     pub user_metrics: Vec<UserMetric>,
+    /// What went through each of its operators, upstream first; none before it began.
+    pub operators: Vec<OperatorReport>,
 }
 
 /// Which counters of a task are shown, and what they are called then.
@@ -175,6 +177,8 @@ pub(crate) struct TaskPlace {
     pub(crate) vertex: u32,
     pub(crate) subtask: u32,
     pub(crate) worker: u32,
+    /// Names of its operators, upstream first.
+    pub(crate) operators: Vec<Arc<str>>,
 }
 
 impl TaskPlace {
@@ -190,7 +194,7 @@ impl TaskPlace {
         let rate = |count: fn(&MetricsSnapshot) -> u64| {
             per_second(count(&latest.metrics).saturating_sub(count(&previous.metrics)) as f64)
         };
-        let Self { name, vertex, subtask, worker } = self.clone();
+        let Self { name, vertex, subtask, worker, .. } = self.clone();
         TaskSample {
             name,
             vertex,
@@ -210,6 +214,7 @@ impl TaskPlace {
             state_bytes,
             parts: TimeParts::of(&time),
             user_metrics: UserMetric::all(&counted.latest, &counted.previous, seconds),
+            operators: OperatorReport::all(&self.operators, &latest.operators, &previous.operators, seconds),
         }
     }
 }

@@ -1,15 +1,17 @@
 //! From the workers' samples to rates, ratios and sums. No IO, no clock.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use flownet_runtime::{
-    MetricsSnapshot, latency::Latency, spec::TaskSpec, tally::Tally, user_metrics::UserMetricSnapshot,
+    MetricsSnapshot, latency::Latency, operator_counts::OperatorCounts, spec::TaskSpec, tally::Tally,
+    user_metrics::UserMetricSnapshot,
 };
 
 use crate::{
     error::WorkerIdentity,
     latency::{LatencyReport, LatencySamples},
     machine::JobState,
+    operators::OperatorReport,
     plan::{Exchange, Plan},
     report::{Bottleneck, CheckpointSummary, History, JobReport, JobStatus, RestartSummary, VertexReport},
     sample::{Counted, JobSample, TaskPlace, TaskSample, WorkerSample},
@@ -97,10 +99,18 @@ impl Tracker {
         self.history.last_failed_checkpoint = Some(reason.to_owned());
     }
 
+    /// Takes what the operators of a task count, for the sample that is taken next.
+    pub(crate) fn count_operators(&mut self, task: u32, operators: &[OperatorCounts]) {
+        if let Some(task) = self.tasks.get_mut(task as usize) {
+            task.operators = operators.into();
+        }
+    }
+
     /// Takes a sample of a task, seen `now` after the job's beginning.
     pub(crate) fn sample(&mut self, task: u32, metrics: MetricsSnapshot, now: Duration) {
         if let Some(task) = self.tasks.get_mut(task as usize) {
-            task.sample(Sample { at: now, metrics });
+            let operators = Arc::clone(&task.operators);
+            task.sample(Sample { at: now, metrics, operators });
         }
     }
 
@@ -232,6 +242,8 @@ struct TaskSamples {
     latest: Sample,
     /// The one before `latest`.
     previous: Sample,
+    /// What its operators count.
+    operators: Arc<[OperatorCounts]>,
     counted: Counted,
     latency: LatencySamples,
     /// In the last checkpoint.
@@ -239,10 +251,12 @@ struct TaskSamples {
 }
 
 /// Counters at one time.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Sample {
     pub(crate) at: Duration,
     pub(crate) metrics: MetricsSnapshot,
+    /// Of its operators, once they are open.
+    pub(crate) operators: Arc<[OperatorCounts]>,
 }
 
 /// What happened over some time: rates and shares of a task.
@@ -259,19 +273,22 @@ struct Spent {
     aligning: f64,
     latencies: Vec<Latency>,
     parts: TimeParts,
+    operators: Vec<OperatorReport>,
 }
 
 impl TaskSamples {
     fn new(spec: &TaskSpec, worker: u32) -> Self {
-        let zero = Sample::default();
-        let place = TaskPlace { name: spec.name.clone(), vertex: spec.vertex, subtask: spec.subtask, worker };
+        let operators = spec.operators.iter().map(|operator| operator.name.as_str().into()).collect();
+        let place =
+            TaskPlace { name: spec.name.clone(), vertex: spec.vertex, subtask: spec.subtask, worker, operators };
         Self {
             place,
             ended: false,
-            base: zero,
-            next_base: zero,
-            latest: zero,
-            previous: zero,
+            base: Sample::default(),
+            next_base: Sample::default(),
+            latest: Sample::default(),
+            previous: Sample::default(),
+            operators: Arc::default(),
             counted: Counted::default(),
             latency: LatencySamples::default(),
             state_bytes: None,
@@ -279,17 +296,18 @@ impl TaskSamples {
     }
 
     fn begin_attempt(&mut self) {
-        let zero = Sample::default();
-        (self.ended, self.base, self.next_base, self.latest, self.previous) = (false, zero, zero, zero, zero);
-        (self.counted, self.latency) = (Counted::default(), LatencySamples::default());
+        self.ended = false;
+        for sample in [&mut self.base, &mut self.next_base, &mut self.latest, &mut self.previous] {
+            *sample = Sample::default();
+        }
+        (self.operators, self.counted, self.latency) = (Arc::default(), Counted::default(), LatencySamples::default());
     }
 
     fn sample(&mut self, sample: Sample) {
-        self.previous = std::mem::replace(&mut self.latest, sample);
         if sample.at >= self.next_base.at + WINDOW {
-            self.base = self.next_base;
-            self.next_base = sample;
+            self.base = std::mem::replace(&mut self.next_base, sample.clone());
         }
+        self.previous = std::mem::replace(&mut self.latest, sample);
     }
 
     fn sample_now(&self) -> TaskSample {
@@ -297,20 +315,25 @@ impl TaskSamples {
     }
 
     fn lately(&self) -> Spent {
-        let spent = Spent::between(&self.base.metrics, &self.latest.metrics, self.latest.metrics.in_flight.time);
+        let spent = self.spent_since(&self.base, self.latest.metrics.in_flight.time);
         Spent { latencies: self.latency.lately(), ..spent }
     }
 
     fn altogether(&self) -> Spent {
-        let latest = &self.latest.metrics;
-        let spent = Spent::between(&MetricsSnapshot::default(), latest, latest.in_flight.longest);
+        let spent = self.spent_since(&Sample::default(), self.latest.metrics.in_flight.longest);
         Spent { latencies: self.latency.altogether().to_vec(), ..spent }
+    }
+
+    fn spent_since(&self, earlier: &Sample, in_flight: Duration) -> Spent {
+        Spent::between(&self.place.operators, earlier, &self.latest, in_flight)
     }
 }
 
 impl Spent {
     /// By the task's own clock, which does not run before it starts or after it ends.
-    fn between(earlier: &MetricsSnapshot, later: &MetricsSnapshot, in_flight: Duration) -> Self {
+    fn between(operators: &[Arc<str>], earlier: &Sample, later: &Sample, in_flight: Duration) -> Self {
+        let (counted, counted_before) = (&later.operators, &earlier.operators);
+        let (earlier, later) = (&earlier.metrics, &later.metrics);
         let time = later.time.since(&earlier.time);
         let seconds = time.total().as_secs_f64();
         let per_second = |amount: f64| if seconds > 0.0 { amount / seconds } else { 0.0 };
@@ -326,6 +349,7 @@ impl Spent {
             aligning: per_second(time.aligning.as_secs_f64()),
             latencies: Vec::new(),
             parts: TimeParts::of(&time),
+            operators: OperatorReport::all(operators, counted, counted_before, seconds),
         }
     }
 }
@@ -337,7 +361,8 @@ fn vertex_report(
     segment_bytes: u64,
     spent: fn(&TaskSamples) -> Spent,
 ) -> VertexReport {
-    let spent: Vec<Spent> = tasks.iter().map(|task| spent(task)).collect();
+    let mut spent: Vec<Spent> = tasks.iter().map(|task| spent(task)).collect();
+    let operators = OperatorReport::sums(spent.iter_mut().map(|task| std::mem::take(&mut task.operators)));
     // A subtask that has ended spends no time: counted in, it would keep the shares from adding up to the whole.
     let running = spent.iter().filter(|task| task.has_run).count().max(1);
     let mean = |part: fn(&Spent) -> f64| spent.iter().map(part).sum::<f64>() / running as f64;
@@ -374,6 +399,7 @@ fn vertex_report(
             tasks.iter().flat_map(|task| task.latency.altogether()),
         ),
         busiest: spent.iter().map(|task| task.busy).fold(0.0, f64::max),
+        operators,
     }
 }
 

@@ -223,6 +223,13 @@ impl Medium for RowsMedium {
         self.arriving.as_ref().and_then(|_| Arriving::rows(bytes))
     }
 
+    fn rows_of(record: &RowRecord) -> u64 {
+        match record {
+            RowRecord::Batch(batch) => batch.len() as u64,
+            RowRecord::Parts(parts) => parts.len() as u64,
+        }
+    }
+
     fn share<'m>(record: &Self::Record<'m>) -> Self::Record<'m> {
         record.clone()
     }

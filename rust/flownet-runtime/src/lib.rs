@@ -27,6 +27,7 @@ pub mod log;
 pub mod mailbox;
 pub mod metrics;
 pub mod operator;
+pub mod operator_counts;
 pub mod snapshot;
 pub mod source;
 pub mod spec;

@@ -1,13 +1,14 @@
 //! Counters of one task: written by its thread, read by anyone, without locks between them.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
 use crate::latency::Latencies;
 use crate::ledger::{TimeLedger, TimeShares, TimeState};
+use crate::operator_counts::{OperatorCounters, OperatorCounts};
 use crate::tally::Tally;
 use crate::time::{END_OF_TIME_MS, NO_TIMESTAMP, wall_clock_ms};
 use crate::user_metrics::UserMetrics;
@@ -46,6 +47,8 @@ pub struct TaskMetrics {
     users: UserMetrics,
     latencies: Latencies,
     tally: TallyBoard,
+    // Set as its chain is opened.
+    operators: OnceLock<OperatorCounters>,
 }
 
 impl TaskMetrics {
@@ -75,6 +78,7 @@ impl TaskMetrics {
             users: UserMetrics::default(),
             latencies: Latencies::default(),
             tally: TallyBoard::default(),
+            operators: OnceLock::new(),
         }
     }
 
@@ -108,6 +112,16 @@ impl TaskMetrics {
     /// How long markers took to here.
     pub fn latencies(&self) -> &Latencies {
         &self.latencies
+    }
+
+    /// What went into each of its operators and out of it, upstream first; nothing before its chain was opened.
+    pub fn operators(&self) -> Vec<OperatorCounts> {
+        self.operators.get().map(OperatorCounters::read).unwrap_or_default()
+    }
+
+    /// Its operators count here from now on; later calls change nothing.
+    pub(crate) fn set_operators(&self, counters: OperatorCounters) {
+        let _ = self.operators.set(counters);
     }
 
     /// Records read so far.

@@ -30,6 +30,15 @@ const flame = new Flame(at("flame"));
 const failures = new Failures(at("failures"));
 
 const number = (title, text) => ({ title, text, number: true });
+const operators = new Table("Operators, over all subtasks", [
+  { title: "operator", text: (one) => one.name },
+  number("in", (one) => rowsRate(one.rows_in_per_second, one.records_in)),
+  number("out", (one) => rowsRate(one.rows_out_per_second, one.records_out)),
+  number("records in", (one) => handed(one.records_in)),
+  number("records out", (one) => handed(one.records_out)),
+  number("rows in", (one) => moreRows(one.rows_in, one.records_in)),
+  number("rows out", (one) => moreRows(one.rows_out, one.records_out)),
+]);
 const subtasks = new Table("Subtasks, which open into their channels", [
   { title: "subtask", number: true, cell: subtaskCell },
   number("worker", (one) => count(one.worker)),
@@ -86,6 +95,7 @@ const settings = new Table("Settings", [
   { title: "setting", text: ([name]) => name },
   { title: "value", text: ([, value]) => value },
 ]);
+at("operators").append(operators.place);
 at("subtasks").append(subtasks.place);
 at("users-metrics").append(usersMetrics.place);
 at("channels-in").append(channelsIn.place);
@@ -97,6 +107,10 @@ at("settings").append(settings.place);
 const queue = (buffers, size) => (buffers ? `${count(buffers)} (${bytes(size)})` : "");
 const buffersText = (number) => `${count(number)} ${number === 1 ? "buffer" : "buffers"}`;
 const poolText = (used, size) => (size ? `${count(used)} of ${count(size)}` : "");
+/* Of a source nothing goes in, of a sink nothing out. */
+const handed = (records) => (records ? count(records) : "");
+const rowsRate = (perSecond, records) => (records ? rate(perSecond) : "");
+const moreRows = (rows, records) => (records && rows !== records ? count(rows) : "");
 const nothing = (number) => (number ? count(number) : "");
 
 function userValue(metric) {
@@ -251,6 +265,8 @@ function drawTask(job) {
     task.dropped_records ? `${count(task.dropped_records)} records (${bytes(task.dropped_bytes)}) dropped before it` : "",
   ];
   say(at("task-facts"), facts.filter(Boolean).join("; "));
+  show(at("operators"), task.operators.length > 0);
+  operators.update(task.operators);
 }
 
 function drawHistory(job) {

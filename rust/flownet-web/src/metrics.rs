@@ -2,13 +2,15 @@
 //! these, and nothing else has names of metrics.
 //!
 //! Names and units are by Prometheus' conventions: base units, `_total`, which is added there, for what only grows. Labels are job,
-//! task, subtask and worker, so there are as many points as the jobs have subtasks (and functions' own metrics, which are bounded)
-//! and no more, whatever goes through them.
+//! task, subtask and worker, or operator, so there are as many points as the jobs have subtasks and operators (and functions' own
+//! metrics, which are bounded) and no more, whatever goes through them. Channels, of which there are many, have none.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
-use flownet_cluster::{JobSample, JobState, JobStatus, JobView, TaskSample, UserMetric, VertexReport, WorkerSample};
+use flownet_cluster::{
+    JobSample, JobState, JobStatus, JobView, OperatorReport, TaskSample, UserMetric, VertexReport, WorkerSample,
+};
 use flownet_runtime::ledger::TimeShares;
 use flownet_runtime::user_metrics::DistributionSnapshot;
 
@@ -21,8 +23,9 @@ pub struct MeasuredJob {
     labels: Labels,
     status: JobStatus,
     sample: JobSample,
-    /// Of each task, of each subtask and of each process of the sample.
+    /// Of each task, of its operators, of each subtask and of each process of the sample.
     tasks: Vec<Labels>,
+    operators: Vec<Labels>,
     subtasks: Vec<Labels>,
     workers: Vec<Labels>,
     latencies: Vec<LatencySpread>,
@@ -87,6 +90,8 @@ pub fn families(jobs: &[MeasuredJob]) -> Vec<Family<'_>> {
     families.extend(OF_JOBS_NOW.iter().map(|gauge| measured(gauge, Kind::Gauge, each())));
     let tasks = || jobs.iter().flat_map(MeasuredJob::tasks);
     families.extend(OF_TASKS_NOW.iter().map(|gauge| measured(gauge, Kind::Gauge, tasks())));
+    let operators = || jobs.iter().flat_map(MeasuredJob::operators);
+    families.extend(OF_OPERATORS.iter().map(|count| measured(count, Kind::Counter, operators())));
     families.push(bottlenecks(jobs));
     families.push(latency::family(jobs.iter().flat_map(|job| &job.latencies)));
     families.extend(OF_SUBTASKS.iter().map(|counter| counted(counter, subtasks())));
@@ -106,14 +111,23 @@ impl MeasuredJob {
         let with = |more: Labels| [labels.clone(), more].concat();
         let task = |name: &str, position: usize| vec![("task", name.to_owned()), ("task_id", position.to_string())];
         let tasks = status.vertices.iter().enumerate().map(|(position, vertex)| with(task(&vertex.name, position)));
+        let tasks: Vec<Labels> = tasks.collect();
+        let operators = tasks.iter().zip(&status.vertices).flat_map(|(of_task, vertex)| {
+            let named = vertex.operators.iter().enumerate();
+            named.map(|(position, OperatorReport { name, .. })| {
+                let operator = vec![("operator", name.to_string()), ("operator_id", position.to_string())];
+                [of_task.clone(), operator].concat()
+            })
+        });
+        let operators = operators.collect();
         let subtasks = sample.tasks.iter().map(|subtask| {
             let place = vec![("subtask", subtask.subtask.to_string()), ("worker", subtask.worker.to_string())];
             with([task(&subtask.name, subtask.vertex as usize), place].concat())
         });
         let workers = sample.workers.iter().map(|worker| with(vec![("worker", worker.worker.to_string())]));
-        let (tasks, subtasks, workers): (Vec<_>, _, _) = (tasks.collect(), subtasks.collect(), workers.collect());
+        let (subtasks, workers) = (subtasks.collect(), workers.collect());
         let latencies = latency::spreads(&status, &tasks);
-        Self { labels, status, sample, tasks, subtasks, workers, latencies }
+        Self { labels, status, sample, tasks, operators, subtasks, workers, latencies }
     }
 
     /// Where the job is.
@@ -123,6 +137,10 @@ impl MeasuredJob {
 
     fn tasks(&self) -> impl Iterator<Item = (&Labels, &VertexReport)> {
         self.tasks.iter().zip(&self.status.vertices)
+    }
+
+    fn operators(&self) -> impl Iterator<Item = (&Labels, &OperatorReport)> {
+        self.operators.iter().zip(self.status.vertices.iter().flat_map(|vertex| &vertex.operators))
     }
 
     fn subtasks(&self) -> impl Iterator<Item = (&Labels, &TaskSample)> {
@@ -226,6 +244,19 @@ const OF_TASKS_NOW: &[Gauge<VertexReport>] = &[
     ("task_busy_ratio", "Share of the last seconds at work, mean over its subtasks", |task| Some(task.busy)),
     ("task_in_flight_seconds", "How long one of its subtasks takes for what is in flight to it, at most", |task| {
         Some(task.in_flight.as_secs_f64())
+    }),
+];
+
+const OF_OPERATORS: &[Gauge<OperatorReport>] = &[
+    ("operator_records_in", "Records that it was given, over all subtasks; none of a source", |operator| {
+        Some(operator.records_in as f64)
+    }),
+    ("operator_records_out", "Records that it handed to those behind it; a sink has none", |operator| {
+        operator.records_out.map(|records| records as f64)
+    }),
+    ("operator_rows_in", "Rows of the records that it was given", |operator| Some(operator.rows_in as f64)),
+    ("operator_rows_out", "Rows of the records that it handed on", |operator| {
+        operator.rows_out.map(|rows| rows as f64)
     }),
 ];
 

@@ -138,6 +138,28 @@ def test_a_task_shows_what_its_functions_count(page: Page, ui: fn.Ui) -> None:
     until(page, lambda: not page.locator("#users-metrics").is_visible())
 
 
+def test_a_task_shows_what_goes_through_its_operators(page: Page, ui: fn.Ui) -> None:
+    env = fn.Environment(parallelism=2)
+    numbers = env.from_collection(range(1000)).name("numbers").rebalance()
+    numbers.flat_map(lambda n: [n] * 3).name("<i>threes</i>").filter(lambda n: n % 2 == 0).collect()
+    env.execute(ui=ui)
+    told_operators = told(ui, "jobs/1")["tasks"][1]["operators"]
+    assert [(one["name"], one["records_in"], one["records_out"]) for one in told_operators] == [
+        ("<i>threes</i>", 1000, 3000),
+        ("filter", 3000, 1500),
+    ]
+    page.goto(f"{ui.url}#/jobs/1/tasks/1")
+    rows = page.locator("#operators tbody tr:not(.space)")
+    until(page, lambda: rows.count() == 2)
+    cells = [row.locator("td").all_text_contents() for row in rows.all()]
+    names_and_counts = [[cell[0], *cell[3:]] for cell in cells]
+    assert names_and_counts == [
+        ["<i>threes</i>", "1,000", "3,000", "", ""],
+        ["filter", "3,000", "1,500", "", ""],
+    ]
+    assert all(rate.endswith("/s") for cell in cells for rate in cell[1:3])
+
+
 def test_a_task_shows_how_long_records_take_to_it(page: Page, ui: fn.Ui) -> None:
     env = fn.Environment(parallelism=2, latency_interval="5ms")
     env.from_iterable(range(100), rate_limit=200).rebalance().map(lambda number: number).name("next").collect()

@@ -79,6 +79,9 @@ impl Board {
     pub(super) fn take_metrics(&self, worker: u32, news: &News) {
         let now = self.began.elapsed();
         let tracker = &mut self.lock().tracker;
+        for (task, operators) in &news.operators {
+            tracker.count_operators(*task, operators);
+        }
         for &(task, metrics) in &news.metrics {
             tracker.sample(task, metrics, now);
         }

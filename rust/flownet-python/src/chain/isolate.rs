@@ -44,7 +44,14 @@ pub(super) fn is_immutable(object: &Bound<'_, PyAny>) -> bool {
 /// Whether it is an array of numpy, and of no class derived from that.
 #[inline]
 pub(super) fn is_array(object: &Bound<'_, PyAny>) -> bool {
-    !is_atom(object) && matches!(kind_of(object), Ok(Kind::Array))
+    !is_atom(object) && shows_its_memory(object) && matches!(kind_of(object), Ok(Kind::Array))
+}
+
+/// Whether it lets others look at its bytes where they lie, as arrays do and few other records: asked first, as it costs least.
+#[inline]
+fn shows_its_memory(object: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: the object is alive and the interpreter attached, which is all that this asks for; it reads the object's type.
+    unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) != 0 }
 }
 
 /// Whether nothing that can be changed is reachable from elsewhere, if so many references to `object` are ours.

@@ -13,6 +13,7 @@ use super::attach::{ThreadsOfTask, attached, detached, enter_threads, forget_thr
 use super::exit::{CLASS_DEFINITION, Exit};
 use super::failure::{CODEC_ERROR, OperatorInfo, short_repr};
 use super::isolate::{is_immutable, isolate, take_item};
+use super::rows::rows;
 use crate::codec::{self, KnownClasses, exact};
 use crate::rows::PyRowBatch;
 
@@ -119,6 +120,14 @@ impl Medium for PythonMedium {
     #[inline]
     fn rows(&self, bytes: &[u8]) -> Option<u64> {
         if self.arriving.is_some() { Arriving::rows(bytes) } else { codec::array_rows(bytes, &self.classes) }
+    }
+
+    #[inline]
+    fn rows_of(record: &Self::Record<'_>) -> u64 {
+        if let Ok(batch) = record.cast_exact::<PyRowBatch>() {
+            return batch.get().0.len() as u64;
+        }
+        rows(record).unwrap_or(1)
     }
 
     #[inline]

@@ -14,6 +14,7 @@ use crate::inspection::{InputChannel, InputInspection, OutputChannel, OutputInsp
 use crate::latency::Latency;
 use crate::mailbox::{Mail, Mailbox};
 use crate::metrics::{MetricsSnapshot, QueueSnapshot, TaskMetrics};
+use crate::operator_counts::OperatorCounts;
 use crate::snapshot::CheckpointOrder;
 use crate::source::SourceOrder;
 use crate::spec::TaskSpec;
@@ -105,6 +106,11 @@ impl TaskHandle {
     /// The counters themselves, for who [looks](crate::work::watch) at what it works on.
     pub fn live_metrics(&self) -> Arc<TaskMetrics> {
         Arc::clone(&self.watched.metrics)
+    }
+
+    /// What went into each of its operators and out of it so far, upstream first.
+    pub fn operators(&self) -> Vec<OperatorCounts> {
+        self.watched.metrics.operators()
     }
 
     /// What its functions have counted so far.

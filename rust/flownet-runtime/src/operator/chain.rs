@@ -12,6 +12,7 @@ use super::{Flow, Found, Inspection, Medium, Operator};
 use crate::chain::{Awaited, Chain, SourceStatus, TaskContext};
 use crate::error::TaskError;
 use crate::input::InputBatch;
+use crate::operator_counts::OperatorCounters;
 use crate::outputs::Outputs;
 use crate::snapshot::{RestoredPart, Written};
 use crate::source::RateLimit;
@@ -143,7 +144,7 @@ impl<M: Medium> OperatorChain<M> {
             {
                 return Ok(Absorbed::UpTo(index, bytes.to_vec(), watermark_ms));
             }
-            count_rows(&self.medium, record.value(), out);
+            head.taken.add(count_rows(&self.medium, record.value(), out));
             head.brake(out)?;
             next = input.next()?;
         }
@@ -176,10 +177,11 @@ impl<M: Medium> OperatorChain<M> {
             return head.process(record, flow.of_record(timestamp_ms, entry.side));
         }
         let record = entry.keyed_record(bytes, watermark_ms)?;
-        count_rows(&self.medium, record.value(), out);
+        let rows = count_rows(&self.medium, record.value(), out);
         let flow = Flow::new(token, (after, 1), NO_LINKS, &mut self.exits, (out, now_ms));
         let flow = flow.of_record(record.timestamp_ms, entry.side);
         if self.is_keyed {
+            head.taken.add(rows);
             return head.process_keyed(&record, flow);
         }
         // An operator that needs no key may still be placed by it: it gets the record alone.
@@ -218,12 +220,12 @@ fn ask_who_only_looks<M: Medium>(stages: &mut [Stage<M>]) {
 /// What an operator keeps, with its keys.
 pub type Looked<'m, M> = Inspection<<M as Medium>::Record<'m>, <M as Medium>::Record<'m>>;
 
-/// Counts the rows of a record that arrived.
+/// Counts the rows of a record that arrived; gives how many these are.
 #[inline]
-fn count_rows<M: Medium>(medium: &M, bytes: &[u8], out: &Outputs) {
-    if let Some(rows) = medium.rows(bytes) {
-        out.metrics().count_rows_in(rows);
-    }
+fn count_rows<M: Medium>(medium: &M, bytes: &[u8], out: &Outputs) -> u64 {
+    let Some(rows) = medium.rows(bytes) else { return 1 };
+    out.metrics().count_rows_in(rows);
+    rows
 }
 
 /// For what no operator asks the time of.
@@ -257,6 +259,8 @@ impl<M: Medium> Chain for OperatorChain<M> {
         self.is_open = true;
         self.cx = Some(cx.clone());
         cx.metrics.assume(M::WORK);
+        let counters = self.stages.iter().map(|stage| stage.counter(&self.stages, &self.exits));
+        cx.metrics.set_operators(OperatorCounters::new(counters.collect()));
         self.medium.open()?;
         M::attach(|token| self.stages.iter_mut().try_for_each(|stage| stage.open(token, cx)))
     }

@@ -121,6 +121,12 @@ pub trait Medium: Send + Sized + 'static {
         None
     }
 
+    /// How many rows a record is.
+    fn rows_of(record: &Self::Record<'_>) -> u64 {
+        let _ = record;
+        1
+    }
+
     /// Of which kind a key is that begins with this byte, below 64: keys of different kinds are never equal. 0 for one of which
     /// that cannot be said.
     fn key_kind(first_byte: u8) -> u8 {

@@ -8,6 +8,7 @@ use super::key_kinds::KeyKinds;
 use super::{Brake, Exit, Flow, Medium, Operator, Source, record};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
+use crate::operator_counts::{OperatorCounter, Taken};
 use crate::outputs::Outputs;
 use crate::snapshot::{FINISHED, MEDIUM, Restored, RestoredPart, Snapshot, Written};
 use crate::time::{END_OF_TIME_MS, TimeSignal};
@@ -29,6 +30,8 @@ pub struct Stage<M: Medium> {
     has_finished: bool,
     /// Of the keys that came, of the head of a task.
     pub(super) key_kinds: KeyKinds,
+    /// What came.
+    pub(super) taken: Arc<Taken>,
 }
 
 /// What a stage does.
@@ -100,6 +103,13 @@ impl Links {
         self.tagged.iter().filter(move |(of, _)| &**of == tag).map(|(_, link)| *link)
     }
 
+    /// The first way for records of each tag, and for those without one.
+    fn first_of_each(&self) -> impl Iterator<Item = Link> {
+        let is_first = |at: usize| self.tagged[..at].iter().all(|(tag, _)| *tag != self.tagged[at].0);
+        let tagged = (0..self.tagged.len()).filter(move |at| is_first(*at)).map(|at| self.tagged[at].1);
+        self.main.first().copied().into_iter().chain(tagged)
+    }
+
     /// For all that is no record.
     pub(super) fn all(&self) -> impl Iterator<Item = Link> {
         self.main.iter().copied().chain(self.tagged.iter().map(|(_, link)| *link))
@@ -113,8 +123,18 @@ impl<M: Medium> Stage<M> {
             Kind::Source(source) => source.work(),
             Kind::Operator(operator) => operator.work(),
         };
-        let key_kinds = KeyKinds::default();
-        Self { info, kind, work, links, brake, is_open: false, uid: String::new(), has_finished: false, key_kinds }
+        Self {
+            info,
+            kind,
+            work,
+            links,
+            brake,
+            is_open: false,
+            uid: String::new(),
+            has_finished: false,
+            key_kinds: KeyKinds::default(),
+            taken: Arc::default(),
+        }
     }
 
     /// The same, with state of this name: [`OperatorSpec::state_uid`](crate::spec::OperatorSpec::state_uid).
@@ -244,7 +264,9 @@ impl<M: Medium> Stage<M> {
     #[inline]
     pub(super) fn look(&mut self, record: &M::Record<'_>, timestamp_ms: i64) -> Option<(i64, Link)> {
         let (Kind::Operator(operator), [link]) = (&mut self.kind, self.links.main()) else { return None };
-        Some((operator.look(record, timestamp_ms)?, *link))
+        let timestamp_ms = operator.look(record, timestamp_ms)?;
+        self.taken.add(M::rows_of(record));
+        Some((timestamp_ms, *link))
     }
 
     pub(super) fn is_aligned(&self) -> bool {
@@ -253,6 +275,15 @@ impl<M: Medium> Stage<M> {
 
     pub(super) fn is_ahead(&self) -> bool {
         matches!(&self.kind, Kind::Operator(operator) if operator.is_ahead())
+    }
+
+    /// What counts what comes to it, and to those behind it, which are of these.
+    pub(super) fn counter(&self, stages: &[Self], exits: &[Leaving<M>]) -> OperatorCounter {
+        let taken_by = |link: Link| match link.to {
+            Target::Stage(stage) => Arc::clone(&stages[stage].taken),
+            Target::Exit(exit) => Arc::clone(&exits[exit].taken),
+        };
+        OperatorCounter { taken: Arc::clone(&self.taken), ways: self.links.first_of_each().map(taken_by).collect() }
     }
 
     pub(super) fn operator(&mut self) -> Option<&mut dyn Operator<M>> {
@@ -282,6 +313,7 @@ impl<M: Medium> Stage<M> {
             operator.end_batch(&mut flow)?;
             flow.pause(wait)?;
         }
+        self.taken.add(M::rows_of(&record));
         // Whoever goes on behind it has a mark of its own: to set this one's back would be to copy the result.
         flow.begin(self.work);
         operator.process(record, &mut flow)
@@ -360,12 +392,15 @@ pub struct Leaving<M: Medium> {
     in_iteration: bool,
     watermark_ms: Option<i64>,
     is_idle: bool,
+    /// What left.
+    taken: Arc<Taken>,
 }
 
 impl<M: Medium> Leaving<M> {
     /// The way of the task's `output`; with `stamps` if somebody behind it wants timestamps.
     pub fn new(exit: M::Exit, output: usize, stamps: bool) -> Self {
-        Self { exit, output, stamps, in_iteration: false, watermark_ms: None, is_idle: false }
+        let taken = Arc::default();
+        Self { exit, output, stamps, in_iteration: false, watermark_ms: None, is_idle: false, taken }
     }
 
     /// The same, within an iteration or not: rounds go this way.
@@ -386,6 +421,7 @@ impl<M: Medium> Leaving<M> {
         timestamp_ms: i64,
         out: &mut Outputs,
     ) -> Result<(), TaskError> {
+        self.taken.add(M::rows_of(record));
         let stamp = self.stamps.then(|| record::difference(timestamp_ms, self.watermark_ms));
         self.exit.emit(token, record, stamp, out)
     }

@@ -1,0 +1,103 @@
+//! What goes through each operator of a task, as it is shown.
+
+use std::sync::Arc;
+
+use flownet_runtime::operator_counts::{Flowed, OperatorCounts};
+use serde::Serialize;
+
+/// What went into one operator and out of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OperatorReport {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Records that it was given; none of a source. In a stream of rows each is some rows.
+    pub records_in: u64,
+    /// Rows of these.
+    pub rows_in: u64,
+    /// Records that it handed to those behind it, within its task or out of it; none of a sink.
+    pub records_out: Option<u64>,
+    /// Rows of these.
+    pub rows_out: Option<u64>,
+    /// Rows that it was given, a second: of objects records.
+    pub rows_in_per_second: f64,
+    /// Rows that it handed on, a second; none of a sink.
+    pub rows_out_per_second: Option<f64>,
+}
+
+impl OperatorReport {
+    /// Of one operator that has counted `now`, and counted `before` `seconds` before.
+    fn new(name: &Arc<str>, now: OperatorCounts, before: OperatorCounts, seconds: f64) -> Self {
+        let rate = |now: Flowed, before| if seconds > 0.0 { now.since(before).rows as f64 / seconds } else { 0.0 };
+        Self {
+            name: Arc::clone(name),
+            records_in: now.taken.records,
+            rows_in: now.taken.rows,
+            records_out: now.given.map(|given| given.records),
+            rows_out: now.given.map(|given| given.rows),
+            rows_in_per_second: rate(now.taken, before.taken),
+            rows_out_per_second: now.given.map(|given| rate(given, before.given.unwrap_or_default())),
+        }
+    }
+
+    /// Of the operators of a task, upstream first. Of one that has told nothing yet there are none.
+    pub(crate) fn all(
+        names: &[Arc<str>],
+        now: &[OperatorCounts],
+        before: &[OperatorCounts],
+        seconds: f64,
+    ) -> Vec<Self> {
+        let before = before.iter().copied().chain(std::iter::repeat(OperatorCounts::default()));
+        let each = names.iter().zip(now).zip(before);
+        each.map(|((name, now), before)| Self::new(name, *now, before, seconds)).collect()
+    }
+
+    /// What the operators of all subtasks of a vertex did together, which are the same in each.
+    pub(crate) fn sums(subtasks: impl IntoIterator<Item = Vec<Self>>) -> Vec<Self> {
+        let mut sums: Vec<Self> = Vec::new();
+        for operators in subtasks {
+            let known = sums.len().min(operators.len());
+            sums.iter_mut().zip(&operators).for_each(|(sum, more)| sum.add(more));
+            sums.extend(operators.into_iter().skip(known));
+        }
+        sums
+    }
+
+    fn add(&mut self, more: &Self) {
+        let both = |sum: &mut Option<u64>, more: Option<u64>| {
+            *sum = sum.iter().copied().chain(more).reduce(u64::saturating_add);
+        };
+        self.records_in = self.records_in.saturating_add(more.records_in);
+        self.rows_in = self.rows_in.saturating_add(more.rows_in);
+        both(&mut self.records_out, more.records_out);
+        both(&mut self.rows_out, more.rows_out);
+        self.rows_in_per_second += more.rows_in_per_second;
+        self.rows_out_per_second =
+            self.rows_out_per_second.iter().copied().chain(more.rows_out_per_second).reduce(|a, b| a + b);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flowed(records: u64, rows: u64) -> Flowed {
+        Flowed { records, rows }
+    }
+
+    #[test]
+    fn operators_of_subtasks_add_up_and_a_sink_hands_nothing_on() {
+        let names: [Arc<str>; 2] = ["map".into(), "print".into()];
+        let counts = |taken, given| OperatorCounts { taken, given };
+        let before = [counts(flowed(1, 10), Some(flowed(2, 2))), counts(flowed(2, 2), None)];
+        let now = [counts(flowed(3, 30), Some(flowed(6, 6))), counts(flowed(6, 6), None)];
+        let one = OperatorReport::all(&names, &now, &before, 2.0);
+        assert_eq!((one[0].rows_in_per_second, one[0].rows_out_per_second), (10.0, Some(2.0)));
+        // A subtask that has not begun, and one that has just done so.
+        let sums = OperatorReport::sums([Vec::new(), one, OperatorReport::all(&names, &now, &[], 0.0)]);
+        let map = &sums[0];
+        assert_eq!((&*map.name, map.records_in, map.rows_in), ("map", 6, 60));
+        assert_eq!((map.records_out, map.rows_out, map.rows_out_per_second), (Some(12), Some(12), Some(2.0)));
+        let print = &sums[1];
+        assert_eq!((print.records_in, print.records_out, print.rows_out_per_second), (12, None, None));
+    }
+}
