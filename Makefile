@@ -215,7 +215,7 @@ bench-rows-latency: build $(VENV)/.tools ## how long rows take through a keyed e
 	$(BIN)/python benches/python/rows_latency.py $(BENCH_ARGS)
 
 .PHONY: bench-nexmark
-bench-nexmark: build $(VENV)/.tools ## the queries of Nexmark on rows beside those on objects, events a second (BENCH_ARGS="--workers 2 --only q4 q5")
+bench-nexmark: build $(VENV)/.tools ## the queries of Nexmark on rows beside those on objects, events a second (BENCH_ARGS="--flink --workers 2 --only q4 q5")
 	$(BIN)/python benches/python/nexmark.py $(BENCH_ARGS)
 
 .PHONY: bench-seen

@@ -9,11 +9,17 @@ the same.
 
 The clock runs from when all sources have their events, which workers read from files before, and all sinks are open,
 until the last sink has all there is.
+
+``--flink`` runs Flink SQL by turns with them, in one JVM with as many subtasks, which has the events in memory as rows
+of its own and has run the query three times before the first round; what it finds in the end is held against what the
+rows find. Flink is installed from PyPI on first use, and needs a JDK 17 or newer. It has no q6.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
 import importlib
 import json
 import os
@@ -29,9 +35,10 @@ from typing import Any
 
 import flownet as fn
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "nexmark"
-sys.path.insert(0, str(EXAMPLES))
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT / "examples" / "nexmark"), str(ROOT / "benches" / "peers")]
 nexmark, nexmark_rows = importlib.import_module("nexmark"), importlib.import_module("nexmark_rows")
+flink_sql = importlib.import_module("flink_sql")
 
 EVENTS_OF_50 = {nexmark.Person: 1, nexmark.Auction: 3, nexmark.Bid: 46}
 """How many of 50 events are of a kind."""
@@ -40,6 +47,9 @@ QUERIES = {f"q{number}": [nexmark.Bid] for number in (0, 1, 2, 5, 7)}
 QUERIES |= {query: [nexmark.Person, nexmark.Auction] for query in ("q3", "q8")}
 QUERIES |= {query: [nexmark.Auction, nexmark.Bid] for query in ("q4", "q6")}
 """What they look at."""
+
+WARM_RUNS = 2
+"""Of Flink, beside the one that says what it finds: its code is compiled as it runs."""
 
 Describe = Callable[[fn.Environment], "fn.Stream[Any] | fn.Rows"]
 
@@ -95,12 +105,19 @@ class Source:
         return part
 
 
-def programs(query: str, options: argparse.Namespace, folder: Path) -> tuple[Describe, Describe]:
-    """Make the events, and say how a query over them is described: on objects, and on rows."""
+def events_for(query: str, options: argparse.Namespace) -> list[list[Any]]:
+    """Make the events that a query looks at, a part for each subtask."""
     kinds = QUERIES[query]
     events_of_all = options.events * 50 // sum(EVENTS_OF_50[kind] for kind in kinds)
     events = [event for event in nexmark.generate(events_of_all) if type(event) in kinds]
-    parts = [events[subtask :: options.parallelism] for subtask in range(options.parallelism)]
+    return [events[subtask :: options.parallelism] for subtask in range(options.parallelism)]
+
+
+def programs(
+    query: str, parts: list[list[Any]], options: argparse.Namespace, folder: Path
+) -> tuple[Describe, Describe]:
+    """Say how a query over these events is described: on objects, and on rows."""
+    kinds = QUERIES[query]
     tables = {kind: [nexmark_rows.table(kind, part) for part in parts] for kind in kinds}
     of_objects = Source(folder, "events", parts, options.workers)
     of_rows = {kind: Source(folder, kind.__name__, tables[kind], options.workers) for kind in kinds}
@@ -143,22 +160,58 @@ def seconds(describe: Describe, options: argparse.Namespace, folder: Path) -> fl
     return last_noted(folder / "ended") - last_noted(folder / "began")
 
 
+def in_flink(query: str, parts: list[list[Any]], folder: Path) -> Any:
+    """Start a JVM that has the events, and the query in Flink SQL."""
+    kinds = {
+        kind.__name__.lower(): [[event for event in part if type(event) is kind] for part in parts]
+        for kind in QUERIES[query]
+    }
+    return flink_sql.FlinkSql(query, kinds, folder)
+
+
+def standing(query: str, found: Counter[Any]) -> Counter[Any]:
+    """Say what stands at the end, as Flink's tables do: of the means of q4 the last of each category."""
+    if query == "q4":
+        last = {category: mean for category, time_ms, mean in sorted(found)}
+        found = Counter(last.items())
+    return Counter({flink_sql.comparable(row): times for row, times in found.items()})
+
+
 def measure(query: str, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Run a query's two programs by turns."""
-    both = programs(query, options, folder)
+    """Run a query's two programs by turns, and Flink's if that is wanted and there is one."""
+    parts = events_for(query, options)
+    both = programs(query, parts, options, folder)
     on_objects, on_rows = (found_by(describe, options) for describe in both)
     (folder / "began").unlink()
     if on_objects != on_rows:
         raise SystemExit(f"{query}: the two programs differ in {(on_objects - on_rows) + (on_rows - on_objects)}")
-    rounds = [[seconds(describe, options, folder) for describe in both] for _ in range(options.rounds)]
-    objects, rows = ([options.events / times[which] / 1e6 for times in rounds] for which in range(2))
-    return {
+    with contextlib.ExitStack() as stack:
+        timed = [functools.partial(seconds, describe, options, folder) for describe in both]
+        if options.flink and query in flink_sql.QUERIES:
+            flink = stack.enter_context(in_flink(query, parts, folder))
+            check_flink(query, flink.found(), standing(query, on_rows))
+            for _ in range(WARM_RUNS):
+                flink.seconds()
+            timed.append(flink.seconds)
+        rounds = [[run() for run in timed] for _ in range(options.rounds)]
+    objects, rows, *of_flink = ([options.events / times / 1e6 for times in runs] for runs in zip(*rounds, strict=True))
+    row = {
         "query": query,
         "results": on_rows.total(),
         "objects": spread(objects),
         "rows": spread(rows),
         "ratio": spread([of_rows / of_objects for of_objects, of_rows in zip(objects, rows, strict=True)]),
     }
+    for rates in of_flink:
+        row["flink"] = spread(rates)
+        row["ratio_to_flink"] = spread([of_rows / rate for of_rows, rate in zip(rows, rates, strict=True)])
+    return row
+
+
+def check_flink(query: str, found: Counter[Any], expected: Counter[Any]) -> None:
+    """Compare what Flink and the rows find."""
+    if found != expected:
+        raise SystemExit(f"{query}: Flink and the rows differ in {(found - expected) + (expected - found)}")
 
 
 def spread(values: list[float]) -> list[float]:
@@ -173,8 +226,9 @@ def show(row: dict[str, Any]) -> str:
         median, least, most = row[what]
         return f"{median:6.2f} [{least:.2f}-{most:.2f}]"
 
+    flink = f"; Flink SQL {shown('flink')}, ratio {shown('ratio_to_flink')}" if "flink" in row else ""
     return (
-        f"{row['query']}  objects {shown('objects')}, rows {shown('rows')} M events/s, ratio {shown('ratio')}, "
+        f"{row['query']}  objects {shown('objects')}, rows {shown('rows')} M events/s, ratio {shown('ratio')}{flink}, "
         f"{row['results']} results"
     )
 
@@ -186,12 +240,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=0, help="processes; 0: all in this one (%(default)s)")
     parser.add_argument("--parallelism", type=int, default=2)
+    parser.add_argument("--flink", action="store_true", help="run Flink SQL beside them")
     parser.add_argument("--only", choices=sorted(QUERIES), nargs="*", default=sorted(QUERIES))
     parser.add_argument("--json", action="store_true", help="one line of JSON for each query")
     parser.add_argument("--smoke", action="store_true", help="once, with few events: only to see that it works")
     options = parser.parse_args()
     if options.smoke:
         options.events, options.rounds = 20_000, 1
+    if options.flink:
+        print(flink_sql.prepare())
     print(f"{options.events} events, medians of {options.rounds} on {os.cpu_count()} cores")
     for query in options.only:
         with tempfile.TemporaryDirectory() as folder:

@@ -4,38 +4,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from pathlib import Path
 
-import environments
+import flink_jvm
 import processes
-from interface import PROGRAMS, Case, Peer, Row, Sample, Scale, Workload
-
-REQUIREMENTS = ["apache-flink==2.3.0"]
-
-
-@functools.cache
-def _class_path() -> str:
-    python = environments.python_of("flink", REQUIREMENTS)
-    package = environments.first_line([python, "-c", "import os, pyflink; print(os.path.dirname(pyflink.__file__))"])
-    return f"{Path(package) / 'lib'}/*"
+from interface import Case, Peer, Row, Sample, Scale, Workload
 
 
 def _prepare() -> str:
-    compiler = environments.java("javac")
-    version = environments.java_version()
-    jars = _class_path()
-    source, classes = PROGRAMS / "FlinkPeer.java", environments.build_folder("flink")
-    command = [compiler, "-nowarn", "-cp", jars, "-d", str(classes), str(source)]
-    environments.compile_to(command, source, classes / "FlinkPeer.class")
-    return f"{environments.version_in(environments.python_of('flink', REQUIREMENTS), 'apache-flink')}, {version}"
+    flink_jvm.compiled("FlinkPeer")
+    return flink_jvm.versions()
 
 
 def _run(*arguments: str) -> processes.Outcome:
-    opened = [f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in _OPENED]
-    logging = f"-Dlog4j.configurationFile={PROGRAMS / 'log4j2.properties'}"
-    path = f"{_class_path()}:{environments.build_folder('flink')}"
-    java = environments.java("java")
-    return processes.run([java, *opened, *_MEMORY, logging, "-cp", path, "FlinkPeer", *arguments])
+    return processes.run([*flink_jvm.command("FlinkPeer"), *arguments])
 
 
 def _exchange(timeout_ms: int, scale: Scale) -> Sequence[Sample]:
@@ -52,10 +33,6 @@ def _latency(scale: Scale) -> Sequence[Sample]:
     percentiles = (report["p50_us"], report["p99_us"], report["p999_us"])
     return [Sample(percentiles[0], report["cpu_ns_per_record"], outcome.usage.peak_rss_mb, percentiles)]
 
-
-_OPENED: tuple[str, ...] = ("lang", "util", "net", "io", "nio", "time", "math", "text", "lang.reflect", "lang.invoke")
-_OPENED += ("util.concurrent", "util.concurrent.atomic", "util.concurrent.locks")
-_MEMORY = ("-Xmx4g", "-XX:MaxDirectMemorySize=2g")
 
 _LAYOUT = (
     "1 JVM with 2 TaskManagers, the channel is Netty TCP over loopback; boxed Long, Flink's serialiser, object reuse, "

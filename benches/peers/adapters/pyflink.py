@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import environments
 import processes
 import text
-from adapters.flink import REQUIREMENTS
+from flink_jvm import REQUIREMENTS
 from interface import PROGRAMS, Case, Peer, Row, Sample, Scale, Workload
 
 
