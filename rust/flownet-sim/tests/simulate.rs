@@ -24,6 +24,13 @@ fn thousands_of_seeds_deliver_everything_and_bring_every_segment_home() {
 }
 
 #[test]
+fn a_large_record_that_goes_on_as_records_of_a_byte_is_all_delivered() {
+    let run = run_seed(84_590, None);
+    assert!(run.failure.is_none(), "{:?}", run.failure);
+    assert!(run.actions > 2_000_000, "{} actions are too few to be worth a test", run.actions);
+}
+
+#[test]
 fn a_hundred_workers_deliver_everything_over_ten_thousand_channels() {
     let mut world = World::new(Plan::grid(100));
     let mut chance = Chance::new(Rng::with_seed(1), &world).unbroken();

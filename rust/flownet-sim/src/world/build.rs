@@ -68,6 +68,7 @@ impl World {
             awake,
             faults: 0,
             actions: 0,
+            given: 0,
             plan,
         };
         world.connect_all(&wiring);

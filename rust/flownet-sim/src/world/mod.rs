@@ -47,6 +47,8 @@ pub struct World {
     awake: Arc<Awake>,
     faults: u32,
     actions: u64,
+    /// Buffers and events that gates gave.
+    given: u64,
 }
 
 impl World {

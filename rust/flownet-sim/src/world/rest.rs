@@ -3,6 +3,10 @@
 //! # Progress
 //! When nobody is awake, no byte is on its way and every consumer reads, nothing that was written may be undelivered:
 //! nothing is left that could deliver it later.
+//!
+//! # Rest
+//! It comes. What gates still have to give is finite, however many records a task makes of one: no edge leads back, and
+//! nothing is given twice (W3). So only turns in which no gate gives anything can go on for ever, and those are counted.
 
 use super::World;
 use super::tasks::{Channel, Reader};
@@ -57,7 +61,7 @@ impl World {
         // However the schedule got here, this goes on in the same way.
         let turns = self.all_awake();
         self.awake.with(|awake| *awake = turns.into());
-        let mut left = MANY_TURNS + MANY_TURNS_EACH * self.channels.len();
+        let mut patience = Patience::new(self.channels.len(), self.given);
         loop {
             let Some(turn) = self.take_awake(|_| 0) else {
                 if !self.apply(Action::Wait) {
@@ -69,8 +73,7 @@ impl World {
             if let Turn::Read(consumer) = turn {
                 self.let_go(consumer);
             }
-            left -= 1;
-            assert!(left > 0, "it never comes to rest: {turn:?} again");
+            assert!(patience.lasts(self.given), "it never comes to rest: {turn:?} again, and no gate gives anything");
         }
     }
 
@@ -172,6 +175,51 @@ impl Action {
     }
 }
 
-/// Turns that a world may need to come to rest; more mean that it goes round and round.
-const MANY_TURNS: usize = 1_000_000;
-const MANY_TURNS_EACH: usize = 10_000;
+/// Counts turns in a row in which no gate gives anything.
+struct Patience {
+    turns: usize,
+    left: usize,
+    given: u64,
+}
+
+impl Patience {
+    fn new(channels: usize, given: u64) -> Self {
+        let turns = IDLE_TURNS + IDLE_TURNS_EACH * channels;
+        Self { turns, left: turns, given }
+    }
+
+    /// After a turn, with what gates have given so far. False: the world goes round and round.
+    fn lasts(&mut self, given: u64) -> bool {
+        if given != self.given {
+            (self.given, self.left) = (given, self.turns);
+        }
+        self.left = self.left.saturating_sub(1);
+        self.left > 0
+    }
+}
+
+/// Turns that a world may need until a gate gives something, and for each of its channels.
+const IDLE_TURNS: usize = 1_000_000;
+const IDLE_TURNS_EACH: usize = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_ends_after_many_turns_in_a_row_in_which_nothing_is_given() {
+        let mut patience = Patience::new(3, 7);
+        let turns = IDLE_TURNS + 3 * IDLE_TURNS_EACH;
+        assert!((1..turns).all(|_| patience.lasts(7)));
+        assert!(!patience.lasts(7));
+    }
+
+    #[test]
+    fn whatever_is_given_renews_patience() {
+        let mut patience = Patience::new(0, 0);
+        for given in 0..3 {
+            assert!((1..IDLE_TURNS).all(|_| patience.lasts(given)));
+        }
+        assert!(!patience.lasts(2));
+    }
+}

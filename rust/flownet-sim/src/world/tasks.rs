@@ -348,6 +348,7 @@ impl World {
 
     /// What a gate gives is what was written, in its turn (W3).
     pub(super) fn check_element(&mut self, consumer: usize, index: ChannelIndex, element: &Element) {
+        self.given += 1;
         let place = self.readers[consumer].channels[index.index()];
         let stream = &mut self.channels[place].stream;
         match element {
