@@ -12,8 +12,8 @@ SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find rust -name '*.rs' -
 # The extension crate apart: its tests need a libpython to link.
 RUST_PACKAGES := --workspace --exclude flownet-python
 # Cargo builds a crate anew for every set of features, and that of a call is what all of its packages want together.
-# So benches are built as part of the extension, and find its crates ready.
-BENCHES := -p flownet-python -p flownet-runtime -p flownet-benches
+# So benches are built as part of the extension, and find its crates ready: tests/python/meta/test_builds.py sees to it.
+BENCHES := -p flownet-python -p flownet-benches
 # Prints the folder of the interpreter's libpython; fails where there is none to link.
 LIBPYTHON := import os, sys, sysconfig; \
 	name, folder, system = (sysconfig.get_config_var(key) for key in ("LDLIBRARY", "LIBDIR", "MULTIARCH")); \

@@ -1,7 +1,7 @@
 //! Timers and keyed state: how many timers a second are set and fired, and what a key with one costs in memory.
 //!
 //! ```text
-//! cargo bench -p flownet-runtime --bench timers -- [--keys N] [--smoke]
+//! cargo bench -p flownet-benches --bench timers -- [--keys N] [--smoke]
 //! ```
 
 use std::fs;
