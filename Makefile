@@ -55,6 +55,9 @@ $(VENV)/.built: $(SOURCES) | $(BIN)/maturin
 	$(BIN)/maturin develop --release --quiet
 	@touch $@
 
+.PHONY: tools
+tools: $(VENV)/.tools ## install what testing and linting need into .venv
+
 .PHONY: build
 build: $(VENV)/.built ## build the extension (release) into .venv
 
@@ -63,7 +66,8 @@ demo: build ## run the main job: word count over real text in two worker process
 	$(BIN)/flownet demo wordcount $(DEMO_ARGS)
 
 .PHONY: test
-test: test-rust test-loom test-sim test-python ## run all tests, Rust and Python
+test: ## run all tests, Rust and Python: a line or two for each step, and the end of what it printed where it fails
+	@$(call side_by_side,ci/test-python ci/test-sim)
 
 .PHONY: test-rust
 test-rust: | $(BIN)/python ## unit, property, simulation, driver and doc tests of the crates
@@ -264,19 +268,38 @@ site: $(VENV)/.site ## the documentation site into target/site, links checked; r
 wheel: $(BIN)/maturin ## build the abi3 wheel into dist/
 	$(BIN)/maturin build --release --out dist
 
-CI_STEPS := test lint docs site bench-smoke fuzz-smoke
+CI_STEPS := tools build test-python test-rust test-loom test-sim lint docs fuzz-smoke site bench-smoke
+# Python tests wait more than they compute. So two rows of steps go side by side: they with what they need, and all else.
+# What runs pip, and what needs what was built, stands behind it.
+ci/build: ci/tools
+ci/test-python: ci/build
+ci/test-loom: ci/test-rust
+ci/test-sim: ci/test-loom
+ci/lint: ci/test-sim ci/build
+ci/docs: ci/lint
+ci/fuzz-smoke: ci/docs
+ci/site: ci/fuzz-smoke
+ci/bench-smoke: ci/site
 
-# All of it is in target/ci; a failure is at the end of what a step printed, and who reads a CI's output may see no more than some pages of it: what failed is named last.
 .PHONY: ci
 ci: ## everything CI runs: a line or two for each step, and the end of what it printed where it fails
-	@mkdir -p target/ci
-	@for step in $(CI_STEPS); do \
-		started=$$(date +%s); echo "$$step ..."; \
-		$(MAKE) --no-print-directory $$step >target/ci/$$step.log 2>&1 || { tail -c 7000 target/ci/$$step.log; echo "make $$step failed: target/ci/$$step.log"; \
-			grep -aE '^(FAILED|ERROR|error|test .* FAILED)' target/ci/$$step.log | cut -c 1-200 | tail -n 20; exit 1; }; \
-		tail -n 1 target/ci/$$step.log; \
-		echo "$$step: $$(($$(date +%s) - started)) s"; \
-	done
+	@$(call side_by_side,ci/test-python ci/bench-smoke)
+
+# All of it is in target/ci; a failure is at the end of what a step printed, and who reads a CI's output may see no more than some pages of it: what failed is named last.
+define side_by_side
+rm -rf target/ci && mkdir -p target/ci; \
+$(MAKE) --no-print-directory $(BIN)/maturin && $(MAKE) --no-print-directory --jobs 2 $(1) || { \
+	for log in $$(ls target/ci/*.failed 2>/dev/null); do \
+		tail -c 7000 "$$log"; echo "make $$(basename "$$log" .failed) failed: $$log"; \
+		grep -aE '^(FAILED|ERROR|error|test .* FAILED)' "$$log" | cut -c 1-200 | tail -n 20; \
+	done; exit 1; }
+endef
+
+.PHONY: $(addprefix ci/,$(CI_STEPS))
+$(addprefix ci/,$(CI_STEPS)): ci/%:
+	@started=$$(date +%s); log=target/ci/$*.log; echo "$* ..."; \
+	$(MAKE) --no-print-directory --jobs 1 $* >$$log 2>&1 || { mv $$log target/ci/$*.failed; exit 1; }; \
+	tail -n 1 $$log; echo "$*: $$(($$(date +%s) - started)) s"
 
 .PHONY: clean
 clean: ## remove .venv, build output and caches
