@@ -180,9 +180,8 @@ fmt: $(VENV)/.tools ## format Rust and Python
 .PHONY: lint
 lint: build $(VENV)/.tools ## rustfmt, clippy (warnings are errors), ruff, mypy strict, stubs against the built module
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --quiet --workspace --all-targets --features flownet-fuzz/interpreter -- -D warnings
 	$(CARGO) clippy --quiet -p flownet-sim --all-targets --features planted-bugs -- -D warnings
-	$(CARGO) clippy --quiet -p flownet-fuzz --lib --features interpreter -- -D warnings
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
