@@ -41,7 +41,7 @@ class TaskSample:
     bytes_tcp: int
     """Bytes read that came over TCP."""
     bytes_out: int
-    """Bytes handed downstream, counted by finished buffers."""
+    """Bytes written for those downstream, the length of each record included."""
     dropped_records: int
     """Records that arrived and were dropped, where ``flow_control="drop"`` allows it."""
     dropped_bytes: int

@@ -47,7 +47,7 @@ pub use error::{ExchangeError, PeerViolation, ProtocolError, RecordError, Select
 pub use event::{Barrier, BarrierKind, CustomEvent, Event, EventError, Round};
 pub use gate::InputGate;
 pub use ids::{ChannelId, ChannelIndex, CheckpointId, KeyGroup, PartitionId, SubpartitionIndex};
-pub use partition::{PartitionCounters, PartitionHandle, ResultPartition, SubpartitionCell};
+pub use partition::{Outgoing, PartitionHandle, ResultPartition, SubpartitionCell};
 pub use record::{Emit, FlushPolicy, RecordReader, RecordWriter};
 pub use selector::{Selection, Selector, Target};
 pub use sizing::PoolSizing;

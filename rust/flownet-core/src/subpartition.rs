@@ -51,6 +51,8 @@ pub struct QueuedData {
     pub buffers: u64,
     /// Bytes committed to them and not read.
     pub bytes: u64,
+    /// These, and all that were in the queue before.
+    pub bytes_so_far: u64,
 }
 
 /// One element on its way out of a subpartition.
@@ -118,6 +120,8 @@ pub struct Subpartition {
     reader: Reader,
     /// The last watermark that was polled.
     watermark_ms: Option<i64>,
+    /// Bytes that left the queue: polled, or dropped by a release.
+    bytes_gone: u64,
     /// The reader went to sleep on a buffer that it had watched.
     has_ended_watch: bool,
     /// Consumers whose drop may send a segment home: dropped by the caller, outside of any lock.
@@ -188,6 +192,7 @@ impl Subpartition {
             sequence: 0,
             reader: Reader::Absent,
             watermark_ms: None,
+            bytes_gone: 0,
             has_ended_watch: false,
             discarded: Vec::new(),
         }
@@ -368,6 +373,7 @@ impl Subpartition {
         self.buffers = Backlog::ZERO;
         for queued in self.queue.drain(..) {
             if let Queued::Data(buffer) = queued {
+                self.bytes_gone += buffer.unread_bytes() as u64;
                 self.discarded.push(buffer);
             }
         }
@@ -458,6 +464,7 @@ impl Subpartition {
                 queued.bytes += buffer.unread_bytes() as u64;
             }
         }
+        queued.bytes_so_far = self.bytes_gone + queued.bytes;
         queued
     }
 
@@ -520,6 +527,7 @@ impl Subpartition {
         }
         let Some(Queued::Data(consumer)) = self.queue.front_mut() else { return None };
         let buffer = consumer.poll();
+        self.bytes_gone += buffer.as_ref().map_or(0, |buffer| buffer.len() as u64);
         // A closed buffer is finished, so its first poll is also its last. An open one may have been finished since.
         if !is_open_tail || consumer.is_finished() {
             if is_open_tail {

@@ -4,12 +4,15 @@
 //! tasks, is made on suspicion, and its lists are cut at [`LISTED`]: a task with thousands of channels still fits into a small
 //! message. [`TaskChannels`] are of one task, for people who look at it, and have up to [`MOST_CHANNELS`] each way.
 
-use flownet_core::partition::PartitionHandle;
-use flownet_core::subpartition::QueuedData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use flownet_core::partition::{Outgoing, PartitionHandle};
 use flownet_core::{Credit, InputGate};
 use flownet_memory::BufferPool;
 use serde::{Deserialize, Serialize};
 
+use crate::input::ChannelCounts;
 use crate::ledger::TimeState;
 use crate::spec::{ChannelSpec, TaskSpec};
 
@@ -68,6 +71,8 @@ pub struct PoolInspection {
 /// The channels of one task at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskChannels {
+    /// Since the task was made, by its worker's clock: what rates are reckoned by.
+    pub age: Duration,
     /// In the order of the task's inputs; at most [`MOST_CHANNELS`].
     pub inputs: Vec<InputChannel>,
     /// In the order of the task's outputs and their subpartitions; at most [`MOST_CHANNELS`].
@@ -85,6 +90,10 @@ pub struct InputChannel {
     pub readable: u64,
     /// Buffers that the producer may still send; none where it needs no leave.
     pub credit: Option<u32>,
+    /// Records that the task has read from it.
+    pub records_in: u64,
+    /// Bytes of the buffers that it has read, or is reading, length prefixes included.
+    pub bytes_in: u64,
 }
 
 /// A channel out of a task.
@@ -98,16 +107,22 @@ pub struct OutputChannel {
     pub buffers: u64,
     /// Bytes in these.
     pub bytes: u64,
+    /// Records written for it.
+    pub records_out: u64,
+    /// Bytes written for it, length prefixes included.
+    pub bytes_out: u64,
 }
 
 impl InputChannel {
-    pub(crate) fn all(spec: &TaskSpec, gate: &InputGate) -> Vec<Self> {
+    pub(crate) fn all(spec: &TaskSpec, gate: &InputGate, counts: &[Arc<ChannelCounts>]) -> Vec<Self> {
         let names = spec.inputs.iter().flat_map(|input| &input.channels);
-        let channels = names.zip(gate.inspect()).map(|(name, channel)| Self {
+        let channels = names.zip(gate.inspect()).zip(counts).map(|((name, channel), counts)| Self {
             partition: name.partition,
             subpartition: name.subpartition,
             readable: channel.readable as u64,
             credit: channel.credit.filter(|credit| !credit.is_unlimited()).map(Credit::get),
+            records_in: counts.records(),
+            bytes_in: counts.bytes(),
         });
         channels.take(MOST_CHANNELS).collect()
     }
@@ -116,9 +131,10 @@ impl InputChannel {
 impl OutputChannel {
     pub(crate) fn all(partitions: &[PartitionHandle]) -> Vec<Self> {
         let channels = partitions.iter().flat_map(|partition| {
-            (0..).zip(partition.subpartitions()).map(|(subpartition, cell)| {
-                let QueuedData { buffers, bytes } = cell.queued();
-                Self { partition: partition.id().get(), subpartition, buffers, bytes }
+            (0..).zip(partition.outgoing()).map(|(subpartition, outgoing)| {
+                let Outgoing { records: records_out, bytes: bytes_out, queued_buffers, queued_bytes } = outgoing;
+                let partition = partition.id().get();
+                Self { partition, subpartition, buffers: queued_buffers, bytes: queued_bytes, records_out, bytes_out }
             })
         });
         channels.take(MOST_CHANNELS).collect()

@@ -254,6 +254,11 @@ impl TaskMetrics {
         (load(&self.buffers_in), load(&self.bytes_in_local) + load(&self.bytes_in_remote))
     }
 
+    /// Since it was made.
+    pub(crate) fn age(&self) -> Duration {
+        self.started.elapsed()
+    }
+
     /// Wall time by what it was spent on.
     pub(crate) fn time(&self) -> TimeShares {
         self.time.snapshot(self.now_ns())
@@ -369,7 +374,7 @@ pub struct MetricsSnapshot {
     pub bytes_in_local: u64,
     /// Bytes read from producers on other workers.
     pub bytes_in_remote: u64,
-    /// Bytes handed to consumers.
+    /// Bytes written for consumers, read or not.
     pub bytes_out: u64,
     /// Records that arrived and were thrown away, where an exchange may.
     pub dropped_records: u64,
@@ -454,7 +459,7 @@ const ENDED: u8 = u8::MAX;
 
 // One writer: a plain load and store costs less than a locked add and loses nothing.
 #[inline]
-fn bump(counter: &AtomicU64, by: u64) {
+pub(crate) fn bump(counter: &AtomicU64, by: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
 }
 

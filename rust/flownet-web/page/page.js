@@ -70,12 +70,24 @@ const otherEnd = [
   number("subtask", (one) => count(one.subtask)),
   number("worker", (one) => count(one.worker)),
 ];
+/** What has gone by a channel and goes by it now; the rates are there from the second look on. */
+const gone = (way) => [
+  number("records", (one) => count(one[`records_${way}`])),
+  number("records/s", (one) => rateSoFar(one[`records_${way}_per_second`])),
+  number("bytes", (one) => bytes(one[`bytes_${way}`])),
+  number("bytes/s", (one) => byteRate(one[`bytes_${way}_per_second`])),
+];
 const channelsIn = new Table("Channels in, by who writes", [
   ...otherEnd,
+  ...gone("in"),
   number("arrived, not taken", (one) => nothing(one.queued)),
   number("credit", (one) => (one.credit === null ? "needs none" : one.credit === 0 ? "none" : buffersText(one.credit))),
 ]);
-const channelsOut = new Table("Channels out, by who reads", [...otherEnd, number("to be sent", (one) => queue(one.buffers, one.bytes))]);
+const channelsOut = new Table("Channels out, by who reads", [
+  ...otherEnd,
+  ...gone("out"),
+  number("to be sent", (one) => queue(one.buffers, one.bytes)),
+]);
 const workers = new Table("Processes", [
   number("worker", (one) => (one.worker === 0 ? "0, which submitted the job" : count(one.worker))),
   number("memory in RAM", (one) => (one.resident_bytes === null ? "" : bytes(one.resident_bytes))),
@@ -107,6 +119,8 @@ at("settings").append(settings.place);
 const queue = (buffers, size) => (buffers ? `${count(buffers)} (${bytes(size)})` : "");
 const buffersText = (number) => `${count(number)} ${number === 1 ? "buffer" : "buffers"}`;
 const poolText = (used, size) => (size ? `${count(used)} of ${count(size)}` : "");
+const rateSoFar = (perSecond) => (perSecond === null ? "" : rate(perSecond));
+const byteRate = (perSecond) => (perSecond === null ? "" : `${bytes(perSecond)}/s`);
 /* Of a source nothing goes in, of a sink nothing out. */
 const handed = (records) => (records ? count(records) : "");
 const rowsRate = (perSecond, records) => (records ? rate(perSecond) : "");

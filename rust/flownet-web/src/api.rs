@@ -12,11 +12,12 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use flownet_cluster::{ClusterError, JobSample, LogLevel, LogPage, LogQuery, Savepoint, TaskChannels};
+use flownet_cluster::{ClusterError, JobSample, LogLevel, LogPage, LogQuery, Savepoint};
 use futures::stream::{self, Stream};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::channels::channels;
 use crate::document::{JobDocument, JobEntry, PlanDocument};
 use crate::error::Refusal;
 use crate::flame::flame;
@@ -113,30 +114,6 @@ async fn job(State(app): Shared, Path(id): Path<String>) -> Answer<Json<JobDocum
 
 async fn subtasks(State(app): Shared, Path(id): Path<String>) -> Answer<Json<JobSample>> {
     Ok(Json(find(&app, &id)?.view.sample()))
-}
-
-/// One look at a time: each asks a worker to go over all channels of a task.
-async fn channels(
-    State(app): Shared,
-    Path((id, task, subtask)): Path<(String, String, String)>,
-) -> Answer<Json<TaskChannels>> {
-    let job = find(&app, &id)?;
-    let (task, subtask) = numbers(&task, &subtask)?;
-    let look = async {
-        let _turn = job.look.lock().await;
-        job.view.channels(task, subtask).await
-    };
-    match tokio::time::timeout(LONGEST_LOOK, look).await {
-        Ok(Some(channels)) => Ok(Json(channels)),
-        Ok(None) => {
-            let why = format!("subtask {subtask} of task {task} does not run now, so it has no channels");
-            Err(Refusal::new(StatusCode::CONFLICT, why))
-        }
-        Err(_) => {
-            let why = format!("the worker of subtask {subtask} of task {task} did not answer within {LONGEST_LOOK:?}");
-            Err(Refusal::new(StatusCode::GATEWAY_TIMEOUT, why))
-        }
-    }
 }
 
 async fn history(State(app): Shared, Path(id): Path<String>) -> Answer<Json<HistoryDocument>> {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -47,6 +48,11 @@ impl Refusal {
 
     pub(crate) fn no_job(id: &str) -> Self {
         Self::new(StatusCode::NOT_FOUND, format!("there is no job {id:?} here: /api/v1/jobs lists those there are"))
+    }
+
+    pub(crate) fn no_answer((task, subtask): (u32, u32), limit: Duration) -> Self {
+        let why = format!("the worker of subtask {subtask} of task {task} did not answer within {limit:?}");
+        Self::new(StatusCode::GATEWAY_TIMEOUT, why)
     }
 }
 

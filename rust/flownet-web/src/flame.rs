@@ -45,10 +45,7 @@ pub(crate) async fn flame(
             let why = format!("the worker of subtask {subtask} of task {task} cannot sample it: {why}");
             Err(Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, why))
         }
-        Err(_) => {
-            let why = format!("the worker of subtask {subtask} of task {task} did not answer within {limit:?}");
-            Err(Refusal::new(StatusCode::GATEWAY_TIMEOUT, why))
-        }
+        Err(_) => Err(Refusal::no_answer((task, subtask), limit)),
     }
 }
 

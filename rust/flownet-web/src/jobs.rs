@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use flownet_cluster::{JobState, JobView};
 
+use crate::channels::Looks;
 use crate::history::{History, HistoryDocument};
 
 /// All that are shown, the oldest first.
@@ -28,8 +29,8 @@ pub(crate) struct ShownJob {
     /// When it was submitted, since the epoch.
     pub(crate) began_ms: u64,
     pub(crate) view: JobView,
-    /// Whose turn it is to look at channels.
-    pub(crate) look: tokio::sync::Mutex<()>,
+    /// What was seen of channels, for whose turn it is to look at them.
+    pub(crate) looks: tokio::sync::Mutex<Looks>,
     /// Whose turn it is to sample a subtask.
     pub(crate) sampling: tokio::sync::Mutex<()>,
     history: Mutex<History>,
@@ -51,7 +52,7 @@ impl Jobs {
             id: id.clone(),
             began_ms,
             view,
-            look: tokio::sync::Mutex::default(),
+            looks: tokio::sync::Mutex::default(),
             sampling: tokio::sync::Mutex::default(),
             history: Mutex::default(),
         }));

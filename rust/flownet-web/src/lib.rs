@@ -7,7 +7,7 @@
 //! - [`Server`]: listens, and shows the jobs that it is told of, those that have ended too.
 //! - [`families`]: what is measured of jobs, for whoever exports it; `prometheus` is one.
 //! - `api`: the routes; `document`: what they answer with; `history`: what was.
-//! - `flame`: the route that takes samples of a subtask.
+//! - `channels`: the route that shows those of a subtask, with rates; `flame`: the route that takes samples of a subtask.
 //! - `guard`: who may ask.
 //!
 //! # Invariants
@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod api;
+mod channels;
 mod document;
 mod error;
 mod flame;

@@ -201,6 +201,8 @@ def test_a_subtask_opens_into_its_channels(page: Page, ui: fn.Ui) -> None:
         cells = [row.locator("td").all_text_contents() for row in rows.all()]
         assert [cell[:2] for cell in cells] == [["from_iterable", "0"], ["from_iterable", "1"]]
         until(page, lambda: rows.filter(has_text=re.compile("none$")).count() >= 1)
+        read = re.compile(r"^from_iterable[01]\d[\d,]+[\d.]+( [kM])?/s[\d.]+ ([KM]i)?B[\d.]+ ([KM]i)?B/s")
+        until(page, lambda: rows.filter(has_text=read).count() == 2)
         assert page.locator("#channels-out tbody tr:not(.space)").count() == 1
         page.get_by_role("link", name="channels of subtask 1").click()
         until(page, lambda: not page.locator("#channels-in .table").is_visible())

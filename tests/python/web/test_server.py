@@ -199,6 +199,7 @@ def test_the_channels_of_a_subtask_say_who_is_at_their_other_end_and_who_is_bloc
             assert source["inputs"] == []
             assert [{name: one[name] for name in ends[0]} for one in source["outputs"]] == ends
             assert all(0 <= one["bytes"] <= one["buffers"] * 1024 for one in source["outputs"])
+            assert all(one["records_out"] > 0 < one["bytes_out"] for one in source["outputs"])
             until(functools.partial(waits, subtask))
             slow = look(1, subtask)
             assert [{name: one[name] for name in writers[0]} for one in slow["inputs"]] == writers
@@ -219,6 +220,68 @@ def test_the_channels_of_a_subtask_say_who_is_at_their_other_end_and_who_is_bloc
         status, _, text = client.ask("/api/v1/jobs/1/channels/0/0")
         assert status == 409
         assert "does not run now" in json.loads(text)["error"]
+
+
+def test_what_goes_by_the_channels_of_a_task_is_what_the_task_counts_at_both_of_their_ends(
+    ui: fn.Ui, client: Client, workers: int, tmp_path: Path
+) -> None:
+    def numbers(records: int) -> Callable[[int, int], Iterator[int]]:
+        def numbers_of(subtask: int, subtasks: int) -> Iterator[int]:
+            yield from range(subtask, records, subtasks)
+            while not (tmp_path / "go on").exists():
+                time.sleep(0.01)
+
+        return numbers_of
+
+    env = fn.Environment(status_interval="50ms", segment_size="1KiB")
+    some = env.from_iterable(numbers(3000)).set_parallelism(2).rebalance()
+    others = env.from_iterable(numbers(200)).set_parallelism(1).broadcast()
+    padded = some.union(others).map(lambda number: "x" * (number % 3000)).name("pad").set_parallelism(3)
+    padded.filter(lambda _: True).name("forward").disable_chaining().set_parallelism(3).collect()
+    padded.key_by(len).count().set_parallelism(2).filter(lambda _: False).set_parallelism(2).collect()
+    with env.execute_async(workers, ui=ui) as job:
+        until(lambda: job.status().state == "running")
+        document = client.get("/api/v1/jobs/1")
+        broadcast = {edge["from"] for edge in document["exchanges"] if edge["partitioner"] == "broadcast"}
+
+        def agrees() -> bool:
+            written, read = {}, {}
+            for one in job.sample().tasks:
+                me = (one.task, one.subtask)
+                channels = client.get(f"/api/v1/jobs/1/channels/{one.task}/{one.subtask}")
+                for end in channels["outputs"]:
+                    written[*me, end["task"], end["subtask"]] = (end["records_out"], end["bytes_out"])
+                for end in channels["inputs"]:
+                    read[end["task"], end["subtask"], *me] = (end["records_in"], end["bytes_in"])
+                sums = [sum(end[name] for end in channels["inputs"]) for name in ("records_in", "bytes_in")]
+                if channels["inputs"] and sums != [one.records_in, one.bytes_local + one.bytes_tcp]:
+                    return False
+                sums = [sum(end[name] for end in channels["outputs"]) for name in ("records_out", "bytes_out")]
+                copies = len(channels["outputs"]) if one.task in broadcast else 1
+                if channels["outputs"] and sums != [copies * one.records_out, one.bytes_out]:
+                    return False
+            return written == read and job.status().tasks[2].records_in == 3000 + 3 * 200
+
+        until(agrees)
+        (tmp_path / "go on").touch()
+        job.wait()
+
+
+def test_the_rates_of_channels_are_those_since_a_look_before(ui: fn.Ui, client: Client) -> None:
+    env = fn.Environment(buffer_timeout="1ms")
+    env.from_iterable(itertools.count(), rate_limit=1000).rebalance().filter(lambda _: False).collect()
+    with env.execute_async(ui=ui) as job:
+        until(lambda: job.status().records > 10)
+        first, *looks = [client.get("/api/v1/jobs/1/channels/0/0")]
+        (channel,) = first["outputs"]
+        assert channel["records_out_per_second"] is channel["bytes_out_per_second"] is None
+        while not looks or looks[-1]["outputs"][0]["records_out_per_second"] is None:
+            looks.append(client.get("/api/v1/jobs/1/channels/0/0"))
+        (now,) = looks[-1]["outputs"]
+        seconds = looks[-1]["seconds"] - first["seconds"]
+        for name in ("records_out", "bytes_out"):
+            assert now[f"{name}_per_second"] == pytest.approx((now[name] - channel[name]) / seconds)
+        assert now["records_out_per_second"] > 0
 
 
 def test_many_may_look_at_channels_while_a_job_runs_and_ends(ui: fn.Ui, client: Client, workers: int) -> None:

@@ -3,6 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
+    time::Duration,
 };
 
 use flownet_runtime::inspection;
@@ -16,8 +17,12 @@ use super::{
 use crate::plan::{PlacedTask, Plan};
 
 /// The channels of one task at one moment.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskChannels {
+    /// The attempt of the job that the task is of; it counts anew in each.
+    pub attempt: u64,
+    /// Since the task was made, by its worker's clock.
+    pub age: Duration,
     /// From whom it reads, in the order of its inputs.
     pub inputs: Vec<InputChannel>,
     /// For whom it writes, in the order of its outputs.
@@ -34,6 +39,10 @@ pub struct InputChannel {
     pub queued: u64,
     /// Buffers that may still be sent; none where no leave is needed, as within a process.
     pub credit: Option<u32>,
+    /// Records that the task has read from it.
+    pub records_in: u64,
+    /// Bytes that it has read, length prefixes included.
+    pub bytes_in: u64,
 }
 
 /// A channel out of a task.
@@ -46,6 +55,10 @@ pub struct OutputChannel {
     pub buffers: u64,
     /// Bytes in these.
     pub bytes: u64,
+    /// Records written for it.
+    pub records_out: u64,
+    /// Bytes written for it, length prefixes included.
+    pub bytes_out: u64,
 }
 
 /// The subtask at the other end of a channel.
@@ -74,15 +87,13 @@ impl JobView {
 
 impl Driver {
     /// Asks the worker of a subtask, if it runs; whoever waits is told, or sees that nobody will.
-    pub(super) fn look_at_channels(&mut self, (vertex, subtask): (u32, u32), told: Told) {
-        let mut tasks = self.job.plan.tasks.iter();
-        let found = tasks.find(|task| (task.spec.vertex, task.spec.subtask) == (vertex, subtask));
-        let Some(found) = found.filter(|task| self.seats.contains_key(&task.worker)) else { return };
-        let (worker, task, job) = (found.worker, found.spec.task_id, Arc::clone(&self.job));
+    pub(super) fn look_at_channels(&mut self, subtask: (u32, u32), told: Told) {
+        let Some((worker, task)) = self.place_of(subtask) else { return };
+        let (job, attempt) = (Arc::clone(&self.job), self.generation);
         self.call(worker, async move |link| {
             if let Some(channels) = link.channels(task).await? {
                 // Whoever asked may have gone.
-                let _ = told.send(TaskChannels::of(channels, &job.plan));
+                let _ = told.send(TaskChannels::of(channels, attempt, &job.plan));
             }
             Ok(Event::Done)
         });
@@ -90,20 +101,24 @@ impl Driver {
 }
 
 impl TaskChannels {
-    fn of(seen: inspection::TaskChannels, plan: &Plan) -> Self {
+    fn of(seen: inspection::TaskChannels, attempt: u64, plan: &Plan) -> Self {
         let writers = writers(plan, &seen.inputs.iter().map(|channel| channel.partition).collect());
         let readers = readers(plan, &seen.outputs.iter().map(|channel| channel.partition).collect());
         let inputs = seen.inputs.into_iter().map(|channel| InputChannel {
             from: writers.get(&channel.partition).copied().unwrap_or_default(),
             queued: channel.readable,
             credit: channel.credit,
+            records_in: channel.records_in,
+            bytes_in: channel.bytes_in,
         });
         let outputs = seen.outputs.into_iter().map(|channel| OutputChannel {
             to: readers.get(&(channel.partition, channel.subpartition)).copied().unwrap_or_default(),
             buffers: channel.buffers,
             bytes: channel.bytes,
+            records_out: channel.records_out,
+            bytes_out: channel.bytes_out,
         });
-        Self { inputs: inputs.collect(), outputs: outputs.collect() }
+        Self { attempt, age: seen.age, inputs: inputs.collect(), outputs: outputs.collect() }
     }
 }
 
@@ -154,16 +169,27 @@ mod tests {
             let read = task.spec.inputs.iter().flat_map(|input| &input.channels);
             for channel in read {
                 let (partition, subpartition) = (channel.partition, channel.subpartition);
-                let input = inspection::InputChannel { partition, subpartition, readable: 1, credit: Some(2) };
-                let output = inspection::OutputChannel { partition, subpartition, buffers: 3, bytes: 4 };
-                let seen = Seen { inputs: vec![input], outputs: vec![output] };
-                let TaskChannels { inputs, outputs } = TaskChannels::of(seen, &plan);
+                let (records_in, bytes_in, records_out, bytes_out) = (5, 6, 7, 8);
+                let input = inspection::InputChannel {
+                    partition,
+                    subpartition,
+                    readable: 1,
+                    credit: Some(2),
+                    records_in,
+                    bytes_in,
+                };
+                let output =
+                    inspection::OutputChannel { partition, subpartition, buffers: 3, bytes: 4, records_out, bytes_out };
+                let age = Duration::from_secs(9);
+                let seen = Seen { age, inputs: vec![input], outputs: vec![output] };
+                let told = TaskChannels::of(seen, 10, &plan);
                 let writer =
                     plan.tasks.iter().find(|writer| writer.spec.outputs.iter().any(|one| one.partition == partition));
                 let from = ChannelEnd::from(writer.expect("somebody writes it"));
-                assert_eq!(inputs, [InputChannel { from, queued: 1, credit: Some(2) }]);
+                let inputs = vec![InputChannel { from, queued: 1, credit: Some(2), records_in, bytes_in }];
                 assert_eq!(from.worker, channel.producer_worker);
-                assert_eq!(outputs, [OutputChannel { to: task.into(), buffers: 3, bytes: 4 }]);
+                let outputs = vec![OutputChannel { to: task.into(), buffers: 3, bytes: 4, records_out, bytes_out }];
+                assert_eq!(told, TaskChannels { attempt: 10, age, inputs, outputs });
                 channels += 1;
             }
         }

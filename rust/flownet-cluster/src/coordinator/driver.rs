@@ -415,6 +415,14 @@ impl Driver {
         }
     }
 
+    /// The worker of a subtask, by position of its vertex and index among the subtasks, and the number of its task there. None
+    /// if there is no such subtask, or its worker has no seat.
+    pub(super) fn place_of(&self, (vertex, subtask): (u32, u32)) -> Option<(u32, u32)> {
+        let mut tasks = self.job.plan.tasks.iter();
+        let found = tasks.find(|task| (task.spec.vertex, task.spec.subtask) == (vertex, subtask))?;
+        self.seats.contains_key(&found.worker).then_some((found.worker, found.spec.task_id))
+    }
+
     pub(super) fn call<F>(&mut self, worker: u32, call: impl FnOnce(WorkerLink) -> F)
     where
         F: Future<Output = Result<Event, RpcError>> + Send + 'static,

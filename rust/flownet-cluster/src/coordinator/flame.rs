@@ -78,11 +78,8 @@ impl JobView {
 
 impl Driver {
     /// Asks the worker of a subtask, if it runs; whoever waits is told, or sees that nobody will.
-    pub(super) fn sample_task(&mut self, (vertex, subtask): (u32, u32), order: FlameOrder, mut told: ToldOfFlame) {
-        let mut tasks = self.job.plan.tasks.iter();
-        let found = tasks.find(|task| (task.spec.vertex, task.spec.subtask) == (vertex, subtask));
-        let Some(found) = found.filter(|task| self.seats.contains_key(&task.worker)) else { return };
-        let (worker, task) = (found.worker, found.spec.task_id);
+    pub(super) fn sample_task(&mut self, subtask: (u32, u32), order: FlameOrder, mut told: ToldOfFlame) {
+        let Some((worker, task)) = self.place_of(subtask) else { return };
         self.call(worker, async move |link| {
             tokio::select! {
                 flame = link.flame(task, order) => {

@@ -162,7 +162,7 @@ impl SubpartitionCell {
     }
 
     /// The same with their bytes, by looking at each.
-    pub fn queued(&self) -> QueuedData {
+    pub(super) fn queued(&self) -> QueuedData {
         self.state.lock().subpartition.queued()
     }
 

@@ -1,27 +1,31 @@
 //! What everyone but the writing task holds of a partition.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 
 use super::cell::SubpartitionCell;
+use super::counts::RecordCounts;
 use super::dirty::DirtyMarks;
 use crate::error::ExchangeError;
 use crate::ids::{PartitionId, SubpartitionIndex};
+use crate::subpartition::QueuedData;
 
 /// A shared view of a [`ResultPartition`](super::ResultPartition): its subpartitions for readers, its flush for the
-/// flusher, its counters, and the means to end it. Outlives the task as long as readers need it.
+/// flusher, what was written to it, and the means to end it. Outlives the task as long as readers need it.
 #[derive(Clone, Debug)]
 pub struct PartitionHandle(pub(super) Arc<Shared>);
 
-/// What left a partition. Counted when a buffer is finished, so it lags by the open buffers. A broadcast buffer
-/// counts once for each subpartition.
+/// What was written to one subpartition, and what of it waits there. What is broadcast counts in each.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct PartitionCounters {
-    /// Bytes of records, length prefixes included.
-    pub bytes_out: u64,
-    /// Buffers.
-    pub buffers_out: u64,
+pub struct Outgoing {
+    /// Records so far, each once its last byte found room.
+    pub records: u64,
+    /// Bytes of records so far, length prefixes included; none of those written after the reader has left.
+    pub bytes: u64,
+    /// Buffers that wait for their reader, the one being filled included.
+    pub queued_buffers: u64,
+    /// Bytes in these.
+    pub queued_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -29,8 +33,7 @@ pub(super) struct Shared {
     pub(super) id: PartitionId,
     pub(super) cells: Box<[Arc<SubpartitionCell>]>,
     pub(super) dirty: DirtyMarks,
-    bytes_out: AtomicU64,
-    buffers_out: AtomicU64,
+    pub(super) records: RecordCounts,
 }
 
 impl PartitionHandle {
@@ -76,13 +79,12 @@ impl PartitionHandle {
         self.0.cells.get(index.index())
     }
 
-    /// What left the partition.
-    #[must_use]
-    pub fn counters(&self) -> PartitionCounters {
-        PartitionCounters {
-            bytes_out: self.0.bytes_out.load(Ordering::Relaxed),
-            buffers_out: self.0.buffers_out.load(Ordering::Relaxed),
-        }
+    /// What was written to each subpartition. Takes the lock of each and looks at what is queued: for who looks now and then.
+    pub fn outgoing(&self) -> impl Iterator<Item = Outgoing> {
+        self.0.records.read().zip(&self.0.cells).map(|(records, cell)| {
+            let QueuedData { buffers: queued_buffers, bytes: queued_bytes, bytes_so_far: bytes } = cell.queued();
+            Outgoing { records, bytes, queued_buffers, queued_bytes }
+        })
     }
 
     /// Ends the partition: its readers get `cause` at once, what is queued goes home. Subpartitions that were read to
@@ -104,14 +106,9 @@ impl PartitionHandle {
 }
 
 impl Shared {
-    pub(super) fn new(id: PartitionId, subpartitions: u32, dirty: DirtyMarks) -> Self {
+    pub(super) fn new(id: PartitionId, subpartitions: u32, dirty: DirtyMarks, records: RecordCounts) -> Self {
         let cells = (0..subpartitions).map(|index| Arc::new(SubpartitionCell::new(SubpartitionIndex::new(index))));
-        Self { id, cells: cells.collect(), dirty, bytes_out: AtomicU64::new(0), buffers_out: AtomicU64::new(0) }
-    }
-
-    pub(super) fn count(&self, bytes: usize, copies: usize) {
-        self.bytes_out.fetch_add((bytes * copies) as u64, Ordering::Relaxed);
-        self.buffers_out.fetch_add(copies as u64, Ordering::Relaxed);
+        Self { id, cells: cells.collect(), dirty, records }
     }
 
     pub(super) fn fail_all(&self, failure: &ExchangeError) {

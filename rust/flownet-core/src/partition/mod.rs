@@ -18,6 +18,7 @@
 //!   segments are split into smaller buffers: what is bounded and finished is then all open parts of a segment.
 
 mod cell;
+mod counts;
 pub(crate) mod dirty;
 mod handle;
 mod open;
@@ -25,6 +26,6 @@ mod result;
 mod runs;
 
 pub use cell::SubpartitionCell;
-pub use handle::{PartitionCounters, PartitionHandle};
+pub use handle::{Outgoing, PartitionHandle};
 pub use result::ResultPartition;
 pub(crate) use runs::Run;

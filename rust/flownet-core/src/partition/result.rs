@@ -6,8 +6,9 @@ use std::task::{Poll, Waker, ready};
 use flownet_memory::{BufferBuilder, BufferPool, MemorySegment, SegmentPart};
 
 use super::cell::SubpartitionCell;
+use super::counts::RecordCounts;
 use super::dirty::DirtyMarks;
-use super::handle::{PartitionCounters, PartitionHandle, Shared};
+use super::handle::{PartitionHandle, Shared};
 use super::open::OpenBuffers;
 use super::runs::Runs;
 use crate::debloat::FillLimit;
@@ -30,6 +31,8 @@ pub struct ResultPartition {
     open: OpenBuffers,
     /// Those of `shared`, at hand.
     dirty: DirtyMarks,
+    /// Likewise.
+    records: RecordCounts,
     broadcast: Option<BufferBuilder>,
     data_ended: bool,
     is_finished: bool,
@@ -42,12 +45,14 @@ impl ResultPartition {
     #[must_use]
     pub fn new(id: PartitionId, pool: Arc<BufferPool>, subpartitions: u32) -> Self {
         let dirty = DirtyMarks::new(subpartitions as usize);
-        let shared = Arc::new(Shared::new(id, subpartitions, dirty.clone()));
+        let records = RecordCounts::new(subpartitions as usize);
+        let shared = Arc::new(Shared::new(id, subpartitions, dirty.clone(), records.clone()));
         Self {
             shared,
             pool,
             open: OpenBuffers::new(subpartitions),
             dirty,
+            records,
             broadcast: None,
             data_ended: false,
             is_finished: false,
@@ -71,10 +76,10 @@ impl ResultPartition {
     /// The open buffers, to write whole records to: the case to be fast in.
     #[inline]
     pub(crate) fn runs(&mut self) -> Runs<'_> {
-        let (builders, marks) = (self.open.builders(), self.dirty.each());
+        let (builders, marks, records) = (self.open.builders(), self.dirty.each(), self.records.each());
         // As many, which the compiler should know.
-        let marks = &marks[..builders.len()];
-        Runs { builders, marks, flusher: self.dirty.flusher(), cells: &self.shared.cells }
+        let (marks, records) = (&marks[..builders.len()], &records[..builders.len()]);
+        Runs { builders, marks, records, flusher: self.dirty.flusher(), cells: &self.shared.cells }
     }
 
     /// Appends once for all subpartitions: they share the buffer. Otherwise as [`Self::try_write`].
@@ -96,6 +101,7 @@ impl ResultPartition {
                 self.shared.cells[index].finish_buffer();
             }
         }
+        self.records.each()[index].add(1);
         self.dirty.mark(index);
     }
 
@@ -108,6 +114,7 @@ impl ResultPartition {
                 self.close_broadcast();
             }
         }
+        self.records.all().add(1);
         self.dirty.mark_all();
     }
 
@@ -286,12 +293,6 @@ impl ResultPartition {
         &self.shared.cells
     }
 
-    /// What left the partition.
-    #[must_use]
-    pub fn counters(&self) -> PartitionCounters {
-        self.handle().counters()
-    }
-
     /// Every subpartition was read to its end or released.
     #[must_use]
     pub fn is_consumed(&self) -> bool {
@@ -420,13 +421,13 @@ impl ResultPartition {
     /// `finish_buffer`.
     fn finish_buffer(&mut self, index: usize) {
         if let Some(mut builder) = self.open.take(index) {
-            self.shared.count(builder.finish(), 1);
+            builder.finish();
         }
     }
 
     fn finish_broadcast_buffer(&mut self) {
         if let Some(mut builder) = self.broadcast.take() {
-            self.shared.count(builder.finish(), self.open.subpartitions());
+            builder.finish();
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use flownet_memory::{BufferBuilder, RecordAppender};
 
 use super::cell::SubpartitionCell;
+use super::counts::RecordCount;
 use super::dirty::{DirtyMark, Flusher};
 use crate::ids::SubpartitionIndex;
 
@@ -12,14 +13,16 @@ use crate::ids::SubpartitionIndex;
 pub(crate) struct Runs<'a> {
     pub(super) builders: &'a mut [Option<BufferBuilder>],
     pub(super) marks: &'a [DirtyMark],
+    pub(super) records: &'a [RecordCount],
     pub(super) flusher: &'a Flusher,
     pub(super) cells: &'a [Arc<SubpartitionCell>],
 }
 
 /// The open buffer of one subpartition.
 pub(crate) struct Run<'a> {
-    records: RecordAppender<'a>,
+    appender: RecordAppender<'a>,
     mark: &'a DirtyMark,
+    records: &'a RecordCount,
     flusher: &'a Flusher,
     cells: &'a [Arc<SubpartitionCell>],
     index: usize,
@@ -30,8 +33,9 @@ impl Runs<'_> {
     #[inline(always)] // as `write_whole`
     pub(crate) fn run(&mut self, subpartition: SubpartitionIndex) -> Option<Run<'_>> {
         let index = subpartition.index();
-        let records = self.builders.get_mut(index)?.as_mut()?.records();
-        Some(Run { records, mark: self.marks.get(index)?, flusher: self.flusher, cells: self.cells, index })
+        let appender = self.builders.get_mut(index)?.as_mut()?.records();
+        let (mark, records) = (self.marks.get(index)?, self.records.get(index)?);
+        Some(Run { appender, mark, records, flusher: self.flusher, cells: self.cells, index })
     }
 }
 
@@ -41,11 +45,17 @@ impl Run<'_> {
     /// what to do.
     #[inline(always)] // as `write_whole`
     pub(crate) fn try_write(&mut self, prefix: &[u8], record: &[u8]) -> bool {
-        let is_written = self.records.try_append_both(prefix, record);
+        let is_written = self.appender.try_append_both(prefix, record);
         if is_written {
             self.mark.set(self.flusher);
         }
         is_written
+    }
+
+    /// Counts records that were written.
+    #[inline(always)] // as `write_whole`
+    pub(crate) fn count(&self, records: u64) {
+        self.records.add(records);
     }
 
     /// As [`flush`](super::ResultPartition::flush).

@@ -8,7 +8,7 @@ use flownet_memory::{BufferPool, BufferPoolSettings, SegmentPool};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::{Emit, FlushPolicy, RecordReader, RecordWriter};
+use super::{Emit, FlushPolicy, LENGTH_PREFIX_BYTES, RecordReader, RecordWriter};
 use crate::error::{ExchangeError, SelectError};
 use crate::event::Event;
 use crate::ids::{PartitionId, SubpartitionIndex};
@@ -99,6 +99,10 @@ impl Rig {
     /// What each reader got, without the events that end a partition.
     fn finish_and_assert_all_segments_home(mut self) -> Vec<Vec<Read>> {
         self.finish();
+        let written = self.writer.partition().handle();
+        for (outgoing, input) in written.outgoing().zip(&self.inputs) {
+            assert_eq!((outgoing.records, outgoing.bytes), (input.records() as u64, input.bytes()), "all is counted");
+        }
         let total = self.segments.total();
         assert!(self.writer.partition().is_consumed());
         assert_eq!(self.pool.in_use(), 0);
@@ -138,6 +142,15 @@ impl Input {
 
     fn records(&self) -> usize {
         self.read.iter().filter(|read| matches!(read, Read::Record(_))).count()
+    }
+
+    /// Of the records, length prefixes included.
+    fn bytes(&self) -> u64 {
+        let bytes_of = |read: &Read| match read {
+            Read::Record(record) => (LENGTH_PREFIX_BYTES + record.len()) as u64,
+            Read::Event(_) => 0,
+        };
+        self.read.iter().map(bytes_of).sum()
     }
 }
 

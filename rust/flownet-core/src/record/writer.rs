@@ -93,7 +93,7 @@ impl RecordWriter {
         }
         let selection = self.selector.select(target, self.subpartitions)?;
         if let Selection::One(subpartition) = selection
-            && write_whole(self.partition.runs().run(subpartition).as_mut(), record, self.flush)
+            && write_one(self.partition.runs().run(subpartition), record, self.flush)
         {
             return Ok(Emit::Done);
         }
@@ -136,16 +136,23 @@ impl RecordWriter {
         let (welcome_below, flush) = (self.welcome_below, self.flush);
         let mut runs = self.partition.runs();
         let mut run = runs.run(only);
-        for (_, record) in records {
+        let mut written = 0;
+        let left = loop {
+            let Some((_, record)) = records.next() else { break Ok(None) };
             let bytes = record.as_ref();
             if bytes.len() >= welcome_below {
-                return Err(self.refusal(bytes.len()));
+                break Err(bytes.len());
             }
             if !write_whole(run.as_mut(), bytes, flush) {
-                return Ok(Some((Selection::One(only), record)));
+                break Ok(Some((Selection::One(only), record)));
             }
+            written += 1;
+        };
+        // Once for all of them: each would have to wait until the one before it is counted.
+        if let Some(run) = run {
+            run.count(written);
         }
-        Ok(None)
+        left.map_err(|bytes| self.refusal(bytes))
     }
 
     /// As [`Self::emit_run`], to the open buffers of all subpartitions.
@@ -163,10 +170,10 @@ impl RecordWriter {
             }
             let selection = self.selector.select(target, subpartitions)?;
             let run = match selection {
-                Selection::One(subpartition) => &mut runs.run(subpartition),
-                Selection::All => &mut None,
+                Selection::One(subpartition) => runs.run(subpartition),
+                Selection::All => None,
             };
-            if !write_whole(run.as_mut(), bytes, flush) {
+            if !write_one(run, bytes, flush) {
                 return Ok(Some((selection, record)));
             }
         }
@@ -368,6 +375,16 @@ fn write_whole(run: Option<&mut Run<'_>>, record: &[u8], flush: FlushPolicy) -> 
     let is_written = run.try_write(&prefix_of(record), record);
     if is_written && flush == FlushPolicy::EveryRecord {
         run.flush();
+    }
+    is_written
+}
+
+/// The same of one record, which is counted.
+#[inline(always)] // as `write_whole`
+fn write_one(mut run: Option<Run<'_>>, record: &[u8], flush: FlushPolicy) -> bool {
+    let is_written = write_whole(run.as_mut(), record, flush);
+    if is_written && let Some(run) = run {
+        run.count(1);
     }
     is_written
 }

@@ -6,7 +6,7 @@ use super::CountingWaker;
 use super::pair::{Pair, SEGMENT_BYTES, Setup, watermark};
 use crate::credit::Backlog;
 use crate::ids::SubpartitionIndex;
-use crate::partition::PartitionCounters;
+use crate::partition::Outgoing;
 use crate::record::{Emit, FlushPolicy, RecordWriter};
 use crate::selector::{Selector, Target};
 
@@ -162,16 +162,31 @@ fn a_partition_is_unavailable_while_one_subpartition_is_at_its_quota() {
 }
 
 #[test]
-fn counters_count_finished_buffers_and_each_copy_of_a_broadcast() {
+fn what_is_written_counts_at_once_and_a_broadcast_in_each_subpartition() {
     let mut pair = Pair::new(Setup { partition_segments: Some(8), ..broadcast(2) });
+    let outgoing = |pair: &Pair| pair.handle.outgoing().collect::<Vec<_>>();
     pair.broadcast_bytes(5);
-    assert_eq!(pair.handle.counters(), PartitionCounters::default(), "the open buffer is not counted");
-    (0..2).for_each(|channel| {
-        pair.emit_bytes(channel, 3);
-    });
+    let one = Outgoing { records: 1, bytes: 5, queued_buffers: 1, queued_bytes: 5 };
+    assert_eq!(outgoing(&pair), [one; 2], "the open buffer is counted");
+    pair.emit_bytes(1, 3);
+    let more = Outgoing { records: 2, bytes: 8, queued_buffers: 2, queued_bytes: 8 };
+    assert_eq!(outgoing(&pair), [one, more]);
     pair.finish_producer();
-    assert_eq!(pair.handle.counters(), PartitionCounters { bytes_out: 16, buffers_out: 4 });
+    pair.run_until_idle();
+    while pair.read(1) > 0 {}
+    let read = |one: Outgoing| Outgoing { queued_buffers: 0, queued_bytes: 0, ..one };
+    assert_eq!(outgoing(&pair), [read(one), read(more)], "what was read stays counted");
     pair.finish_and_assert_all_segments_home();
+}
+
+#[test]
+fn what_a_reader_leaves_unread_was_written_for_it_and_what_follows_is_not() {
+    let mut pair = Pair::new(Setup { partition_segments: Some(8), ..broadcast(2) });
+    pair.emit_bytes(0, 5);
+    pair.handle.subpartitions()[0].release();
+    pair.emit_bytes(0, 3);
+    let outgoing: Vec<_> = pair.handle.outgoing().collect();
+    assert_eq!(outgoing[0], Outgoing { records: 2, bytes: 5, ..Outgoing::default() });
 }
 
 #[test]

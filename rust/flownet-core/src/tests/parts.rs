@@ -21,7 +21,9 @@ struct Rig {
     partition: ResultPartition,
     cells: Vec<Arc<SubpartitionCell>>,
     written: Vec<Vec<u8>>,
+    records: Vec<u64>,
     read: Vec<Vec<u8>>,
+    buffers_read: usize,
 }
 
 impl Rig {
@@ -32,7 +34,8 @@ impl Rig {
         let cells = partition.subpartitions().to_vec();
         cells.iter().for_each(|cell| cell.attach_reader(Waker::noop().clone()).unwrap());
         let empty = vec![Vec::new(); subpartitions];
-        Self { segments, pool, partition, cells, written: empty.clone(), read: empty }
+        let records = vec![0; subpartitions];
+        Self { segments, pool, partition, cells, written: empty.clone(), records, read: empty, buffers_read: 0 }
     }
 
     /// Writes a record; where no segment is to be had, all that may be read is read first, and that must be enough.
@@ -49,6 +52,7 @@ impl Rig {
         }
         self.partition.end_record(subpartition);
         self.written[to].extend_from_slice(record);
+        self.records[to] += 1;
     }
 
     fn read_all(&mut self) -> usize {
@@ -63,12 +67,30 @@ impl Rig {
                 read += 1;
             }
         }
+        self.buffers_read += read;
         read
+    }
+
+    /// What was read since then, for each buffer.
+    fn bytes_a_buffer_since(&self, (bytes, buffers): (usize, usize)) -> usize {
+        (self.bytes_read() - bytes) / (self.buffers_read - buffers)
+    }
+
+    fn bytes_read(&self) -> usize {
+        self.read.iter().map(Vec::len).sum()
+    }
+
+    fn assert_all_is_counted(&self) {
+        let counted = self.partition.handle().outgoing().map(|one| (one.records, one.bytes)).collect::<Vec<_>>();
+        let written = self.written.iter().map(|written| written.len() as u64);
+        assert_eq!(counted, self.records.iter().copied().zip(written).collect::<Vec<_>>());
     }
 
     fn finish_and_assert_all_segments_home(mut self) {
         self.partition.finish(true);
+        self.assert_all_is_counted();
         self.read_all();
+        self.assert_all_is_counted();
         assert!(self.written == self.read, "every byte arrived where it was sent, in order");
         assert_eq!(self.pool.in_use(), 0);
         let Self { segments, pool, partition, .. } = self;
@@ -83,7 +105,8 @@ fn busy_subpartitions_share_segments_rather_than_send_single_records() {
     for number in 0..60 * 2000_usize {
         rig.emit(number % 60, &number.to_le_bytes());
     }
-    let records_a_buffer = 60 * 2000 / rig.partition.counters().buffers_out;
+    rig.read_all();
+    let records_a_buffer = rig.bytes_a_buffer_since((0, 0)) / 8;
     assert!(records_a_buffer > 100, "{records_a_buffer} of 8 bytes each in a buffer of 16 KiB or a part of it");
     rig.finish_and_assert_all_segments_home();
 }
@@ -93,15 +116,13 @@ fn a_segment_is_whole_again_once_few_are_busy() {
     let mut rig = Rig::new(60, 16);
     (0..60 * 100).for_each(|number| rig.emit(number % 60, &[1; 8]));
     rig.read_all();
-    let mut before = rig.partition.counters();
     for round in 0..20 {
+        let before = (rig.bytes_read(), rig.buffers_read);
         (0..1_000_000 / 8).for_each(|_| rig.emit(7, &[2; 8]));
-        let after = rig.partition.counters();
+        rig.read_all();
         if round == 19 {
-            let bytes_a_buffer = (after.bytes_out - before.bytes_out) / (after.buffers_out - before.buffers_out);
-            assert_eq!(bytes_a_buffer as usize, SEGMENT_BYTES);
+            assert_eq!(rig.bytes_a_buffer_since(before), SEGMENT_BYTES);
         }
-        before = after;
     }
     rig.finish_and_assert_all_segments_home();
 }
@@ -114,11 +135,11 @@ fn idle_subpartitions_do_not_split_the_segments_of_a_busy_one() {
         rig.partition.handle().flush_dirty();
         rig.read_all();
     }
-    let before = rig.partition.counters();
+    let before = (rig.bytes_read(), rig.buffers_read);
     (0..100_000).for_each(|_| rig.emit(7, &[2; 8]));
-    let after = rig.partition.counters();
-    let bytes_a_buffer = (after.bytes_out - before.bytes_out) / (after.buffers_out - before.buffers_out);
-    assert!(bytes_a_buffer as usize > SEGMENT_BYTES * 3 / 4, "{bytes_a_buffer}");
+    rig.read_all();
+    let bytes_a_buffer = rig.bytes_a_buffer_since(before);
+    assert!(bytes_a_buffer > SEGMENT_BYTES * 3 / 4, "{bytes_a_buffer}");
     rig.finish_and_assert_all_segments_home();
 }
 
@@ -155,11 +176,15 @@ proptest! {
                 Op::Emit(to, bytes) => rig.emit(to % subpartitions, &vec![step as u8; bytes]),
                 Op::Round => (0..subpartitions).for_each(|to| rig.emit(to, &step.to_le_bytes())),
                 Op::Read(index) => { rig.read(index % subpartitions); }
-                Op::Flush => rig.partition.handle().flush_dirty(),
+                Op::Flush => {
+                    rig.partition.handle().flush_dirty();
+                    rig.assert_all_is_counted();
+                }
                 Op::Broadcast(bytes) => {
                     rig.partition.handle().flush_dirty();
                     let taken = rig.partition.try_broadcast_write(&vec![step as u8; bytes]);
                     rig.partition.end_broadcast_record();
+                    rig.records.iter_mut().for_each(|records| *records += 1);
                     rig.written.iter_mut().for_each(|written| written.extend(std::iter::repeat_n(step as u8, taken)));
                 }
             }

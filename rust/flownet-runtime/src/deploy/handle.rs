@@ -5,11 +5,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 use flownet_core::gate::InputGate;
+use flownet_core::partition::PartitionHandle;
 use flownet_memory::BufferPool;
 
 use super::Registered;
 use crate::error::TaskError;
 use crate::flame::{FlameOrder, Sampling, Stacks};
+use crate::input::ChannelCounts;
 use crate::inspection::{InputChannel, InputInspection, OutputChannel, OutputInspection, TaskChannels, TaskInspection};
 use crate::latency::Latency;
 use crate::mailbox::{Mail, Mailbox};
@@ -38,6 +40,8 @@ pub struct TaskHandle {
 pub(super) struct Watched {
     pub(super) metrics: Arc<TaskMetrics>,
     pub(super) gate: Option<Arc<InputGate>>,
+    /// What came by each channel of the gate.
+    pub(super) channels: Vec<Arc<ChannelCounts>>,
     /// One for each output.
     pub(super) output_pools: Vec<Weak<BufferPool>>,
     /// Where remote channels have their segments from, if there are any.
@@ -92,13 +96,13 @@ impl TaskHandle {
         if self.watched.metrics.wants_tally() {
             self.mailbox.post(Mail::Count);
         }
-        let bytes_out = self.registered.partitions.iter().map(|partition| partition.counters().bytes_out).sum();
+        let (bytes_out, queues) = self.queues();
         let intake = self.watched.gate.as_ref().map(|gate| gate.intake()).unwrap_or_default();
         MetricsSnapshot {
             bytes_out,
             dropped_records: intake.dropped_records,
             dropped_bytes: intake.dropped_bytes,
-            queues: self.queues(),
+            queues,
             ..self.watched.metrics.snapshot()
         }
     }
@@ -139,8 +143,9 @@ impl TaskHandle {
 
     /// Looks at each of its channels, for people.
     pub fn channels(&self) -> TaskChannels {
-        let inputs = self.watched.gate.as_ref().map(|gate| InputChannel::all(&self.spec, gate));
-        TaskChannels { inputs: inputs.unwrap_or_default(), outputs: OutputChannel::all(&self.registered.partitions) }
+        let Watched { gate, channels, metrics, .. } = &self.watched;
+        let inputs = gate.as_ref().map(|gate| InputChannel::all(&self.spec, gate, channels)).unwrap_or_default();
+        TaskChannels { age: metrics.age(), inputs, outputs: OutputChannel::all(&self.registered.partitions) }
     }
 
     /// Begins to look at where its thread is, again and again: see [`flame`](crate::flame). `on_end` is called when that is over.
@@ -194,12 +199,13 @@ impl TaskHandle {
         self.watched.gate.as_ref().is_some_and(|gate| gate.is_congested())
     }
 
-    fn queues(&self) -> QueueSnapshot {
-        let mut queues = QueueSnapshot::default();
-        for cell in self.registered.partitions.iter().flat_map(|partition| partition.subpartitions()) {
-            let queued = cell.queued();
-            queues.send_buffers += queued.buffers;
-            queues.send_bytes += queued.bytes;
+    /// Bytes that went out, and what is queued.
+    fn queues(&self) -> (u64, QueueSnapshot) {
+        let (mut bytes_out, mut queues) = (0, QueueSnapshot::default());
+        for channel in self.registered.partitions.iter().flat_map(PartitionHandle::outgoing) {
+            bytes_out += channel.bytes;
+            queues.send_buffers += channel.queued_buffers;
+            queues.send_bytes += channel.queued_bytes;
         }
         if let Some(gate) = &self.watched.gate {
             let (buffers, bytes) = self.watched.metrics.unread();
@@ -214,7 +220,7 @@ impl TaskHandle {
             queues.in_pool_used = pool.in_use() as u64;
             queues.in_pool_size = pool.size() as u64;
         }
-        queues
+        (bytes_out, queues)
     }
 
     /// What the task is.

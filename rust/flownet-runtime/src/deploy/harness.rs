@@ -186,7 +186,12 @@ impl<C: Chain> Seat<C> {
         outputs.is_alone = true;
         let places: Vec<_> = (spec.inputs.iter().enumerate())
             .flat_map(|(input, of)| {
-                of.channels.iter().map(move |_| ChannelPlace { input, is_local: true, in_iteration: of.in_iteration })
+                of.channels.iter().map(move |_| ChannelPlace {
+                    input,
+                    is_local: true,
+                    in_iteration: of.in_iteration,
+                    counts: Arc::default(),
+                })
             })
             .collect();
         let gate = (!spec.is_source()).then(|| InputGate::new(u32::try_from(places.len()).unwrap_or(u32::MAX)));

@@ -259,6 +259,7 @@ impl PreparedTask {
                 input,
                 is_local: is_local(channel),
                 in_iteration: spec.in_iteration,
+                counts: Arc::default(),
             }));
         }
         let gate = InputGate::new(u32::try_from(places.len()).unwrap_or(u32::MAX));
@@ -271,10 +272,12 @@ impl PreparedTask {
     }
 
     fn watched(&self, metrics: &Arc<TaskMetrics>) -> Watched {
+        let places = self.gate.iter().flat_map(|prepared| &prepared.places);
         let gate_pool = self.gate.as_ref().and_then(|prepared| prepared.resources.pool.as_ref());
         Watched {
             metrics: Arc::clone(metrics),
             gate: self.gate.as_ref().map(|prepared| Arc::clone(&prepared.gate)),
+            channels: places.map(|place| Arc::clone(&place.counts)).collect(),
             output_pools: self.output_pools.iter().map(Arc::downgrade).collect(),
             gate_pool: gate_pool.map(Arc::downgrade),
         }

@@ -10,6 +10,7 @@
 //! - I5: what was on its way when the task's checkpoint was taken is brought again before anything of its channels is read.
 
 mod barriers;
+mod counts;
 #[cfg(test)]
 mod tests;
 mod valve;
@@ -28,6 +29,7 @@ use flownet_core::{
 };
 
 use self::barriers::Barriers;
+pub(crate) use self::counts::ChannelCounts;
 use self::valve::WatermarkValve;
 use crate::error::{ExchangeFailure, TaskError};
 use crate::iteration::rounds::RoundAligner;
@@ -142,6 +144,7 @@ struct Channel {
     reader: RecordReader,
     input: usize,
     is_local: bool,
+    counts: Arc<ChannelCounts>,
     /// Its data has ended; whether by itself, and not by a stop.
     ended: Option<bool>,
     /// The last one it brought, whatever the others say.
@@ -149,12 +152,14 @@ struct Channel {
 }
 
 /// Where a channel of the gate belongs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ChannelPlace {
     pub(crate) input: usize,
     pub(crate) is_local: bool,
     /// It lies within an iteration.
     pub(crate) in_iteration: bool,
+    /// What comes by it is counted there.
+    pub(crate) counts: Arc<ChannelCounts>,
 }
 
 /// What a look at the gate brought.
@@ -183,6 +188,7 @@ impl TaskInput {
             reader: RecordReader::new(max_record_bytes),
             input: place.input,
             is_local: place.is_local,
+            counts: Arc::clone(&place.counts),
             ended: None,
             watermark_ms: None,
         };
@@ -327,6 +333,7 @@ impl TaskInput {
         match channel.reader.next_record() {
             Ok(Some(record)) => {
                 self.metrics.add_records_in(1);
+                channel.counts.add_record();
                 Ok(Some((channel.input, record)))
             }
             Ok(None) => {
@@ -346,6 +353,7 @@ impl TaskInput {
                     let channel = &mut self.channels[index.index()];
                     self.current_bytes = buffer.len() as u64;
                     self.metrics.add_bytes_in(self.current_bytes, channel.is_local);
+                    channel.counts.add_bytes(self.current_bytes);
                     channel.reader.push(buffer);
                     self.current = Some(index);
                 }

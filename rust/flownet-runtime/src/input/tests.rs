@@ -43,8 +43,9 @@ impl Rig {
         };
         let writers = (0..channels as u32).map(writer).collect();
         let (mailbox, metrics) = (Mailbox::new(), Arc::new(TaskMetrics::new()));
-        let places: Vec<_> =
-            (0..channels).map(|input| ChannelPlace { input, is_local: true, in_iteration: false }).collect();
+        let places: Vec<_> = (0..channels)
+            .map(|input| ChannelPlace { input, is_local: true, in_iteration: false, counts: Arc::default() })
+            .collect();
         let input = TaskInput::new(gate, &places, 1000, mailbox.cancel_token(), Arc::clone(&metrics));
         Self { segments, writers, input, mailbox, metrics }
     }

@@ -7,6 +7,7 @@ mod chains;
 mod rig;
 
 mod cancel;
+mod channels;
 mod checkpoints;
 mod deploy;
 mod exchange;
