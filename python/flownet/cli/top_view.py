@@ -28,8 +28,10 @@ class Row:
     """What it takes."""
     records_out_per_second: float
     """What it hands on."""
-    shares: tuple[float, float, float, float]
-    """Busy, back-pressured, interpreter, idle: parts of its time, 0 to 1."""
+    shares: tuple[float, ...]
+    """Parts of its time, 0 to 1: busy with Python, serialising, Rust; back-pressured, interpreter, idle."""
+    back_pressured: float
+    """One of them."""
     receive_bytes: int
     """What has arrived and was not read."""
     send_bytes: int
@@ -87,7 +89,8 @@ def _rows_of_tasks(status: JobStatus, sample: JobSample) -> Iterator[Row]:
             subtasks=str(task.parallelism),
             records_in_per_second=task.records_per_second,
             records_out_per_second=_rate_out(status, task, parts),
-            shares=(task.busy, task.back_pressured, task.interpreter, task.idle),
+            shares=_shares(task),
+            back_pressured=task.back_pressured,
             receive_bytes=sum(part.receive_bytes for part in parts),
             send_bytes=sum(part.send_bytes for part in parts),
             watermark_lag_seconds=task.watermark_lag_seconds,
@@ -108,11 +111,16 @@ def _rows_of_subtasks(sample: JobSample) -> Iterator[Row]:
             subtasks=f"{part.subtask + 1} on {part.worker}" if len(sample.workers) > 1 else str(part.subtask + 1),
             records_in_per_second=part.records_in_per_second,
             records_out_per_second=part.records_out_per_second,
-            shares=(part.busy, part.back_pressured, part.interpreter, part.idle),
+            shares=_shares(part),
+            back_pressured=part.back_pressured,
             receive_bytes=part.receive_bytes,
             send_bytes=part.send_bytes,
             watermark_lag_seconds=part.watermark_lag_seconds,
         )
+
+
+def _shares(one: TaskReport | TaskSample) -> tuple[float, ...]:
+    return (one.python, one.serialising, one.rust, one.back_pressured, one.interpreter, one.idle)
 
 
 def _headline(look: Look) -> Text:
@@ -180,7 +188,7 @@ def _bar(row: Row, width: int, glyphs: str) -> Text:
 
 
 def _word(row: Row) -> Text:
-    word = pressure(row.shares[1])
+    word = pressure(row.back_pressured)
     return Text(word, {"OK": "green", "LOW": "yellow", "HIGH": "bold red"}[word])
 
 
@@ -228,12 +236,12 @@ def _legend(glyphs: str, *, leaves: bool) -> Text:
         Text.assemble((glyph, style), (f" {name}", "dim"))
         for glyph, style, name in zip(glyphs, _SHARE_STYLES, _SHARES, strict=True)
     ]
-    return Text("  ").join([*parts, Text("q leaves", "dim")] if leaves else parts)
+    return Text(" ").join([*parts, Text("q leaves", "dim")] if leaves else parts)
 
 
 _DAY = 86_400
-_SHARES = ("busy", "back-pressured", "interpreter", "idle")
-_SHARE_STYLES = ("green", "red", "magenta", "bright_black")
-_GLYPHS = "█▓▒░"
-_ASCII_GLYPHS = "#!~."
+_SHARES = ("Python", "serialising", "Rust", "back-pressured", "interpreter", "idle")
+_SHARE_STYLES = ("green4", "green3", "pale_green1", "red", "magenta", "bright_black")
+_GLYPHS = "█▆▄▓▒░"
+_ASCII_GLYPHS = "#=+!~."
 _STATE_STYLES = {"running": "green", "ended": "cyan", "failed": "bold red"}

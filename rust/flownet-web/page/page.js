@@ -355,13 +355,13 @@ async function refreshJobs() {
 async function refreshSubtasks() {
   const { job, task } = view;
   if (job === null) return;
-  const answer = await ask(`/jobs/${encodeURIComponent(job)}/subtasks`);
-  if (!answer?.tasks || view.job !== job) return;
+  // Those of the task that is open: a job may have thousands of others.
+  const answer = await ask(`/jobs/${encodeURIComponent(job)}/${task === null ? "workers" : `subtasks?task=${task}`}`);
+  if (!answer?.workers || view.job !== job) return;
   workers.update(answer.workers);
   if (task === null || view.task !== task) return;
-  const own = answer.tasks.filter((one) => one.task === task);
-  subtasks.update(own);
-  const metrics = own.flatMap((one) => one.metrics.map((metric) => ({ ...metric, subtask: one.subtask })));
+  subtasks.update(answer.tasks);
+  const metrics = answer.tasks.flatMap((one) => one.metrics.map((metric) => ({ ...metric, subtask: one.subtask })));
   show(at("users-metrics"), metrics.length > 0);
   usersMetrics.update(metrics);
 }

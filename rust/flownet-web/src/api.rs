@@ -41,6 +41,7 @@ pub(crate) fn routes(app: Arc<App>) -> Router {
     let job = Router::new()
         .route("/", get(job))
         .route("/subtasks", get(subtasks))
+        .route("/workers", get(workers))
         .route("/channels/{task}/{subtask}", get(channels))
         .route("/flame/{task}/{subtask}", get(flame))
         .route("/history", get(history))
@@ -112,8 +113,27 @@ async fn job(State(app): Shared, Path(id): Path<String>) -> Answer<Json<JobDocum
     Ok(Json(JobDocument::of(&*find(&app, &id)?)))
 }
 
-async fn subtasks(State(app): Shared, Path(id): Path<String>) -> Answer<Json<JobSample>> {
-    Ok(Json(find(&app, &id)?.view.sample()))
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SubtasksWanted {
+    task: Option<u32>,
+}
+
+/// All of them, or those of one task: of a job with thousands, who looks at one task need not be sent the others.
+async fn subtasks(
+    State(app): Shared,
+    Path(id): Path<String>,
+    wanted: Result<Query<SubtasksWanted>, QueryRejection>,
+) -> Answer<Json<JobSample>> {
+    let job = find(&app, &id)?;
+    let Query(SubtasksWanted { task }) = query(wanted)?;
+    let mut sample = job.view.sample();
+    sample.tasks.retain(|one| task.is_none_or(|task| one.vertex == task));
+    Ok(Json(sample))
+}
+
+async fn workers(State(app): Shared, Path(id): Path<String>) -> Answer<Json<Value>> {
+    Ok(Json(json!({ "workers": find(&app, &id)?.view.sample().workers })))
 }
 
 async fn history(State(app): Shared, Path(id): Path<String>) -> Answer<Json<HistoryDocument>> {
@@ -142,8 +162,7 @@ async fn log(
     wanted: Result<Query<LogWanted>, QueryRejection>,
 ) -> Answer<Json<LogPage>> {
     let job = find(&app, &id)?;
-    let Query(wanted) = wanted.map_err(|rejection| Refusal::new(rejection.status(), rejection.body_text()))?;
-    let LogWanted { after, most, newest: is_newest, level } = wanted;
+    let Query(LogWanted { after, most, newest: is_newest, level }) = query(wanted)?;
     Ok(Json(job.view.log(LogQuery { after, most: most.min(MOST_LOG_ENTRIES), is_newest, level })))
 }
 
@@ -250,6 +269,10 @@ pub(crate) fn find(app: &App, id: &str) -> Answer<Arc<ShownJob>> {
 
 fn read<T>(body: Result<Json<T>, JsonRejection>) -> Answer<T> {
     body.map(|Json(body)| body).map_err(|rejection| Refusal::new(rejection.status(), rejection.body_text()))
+}
+
+fn query<T>(wanted: Result<Query<T>, QueryRejection>) -> Answer<Query<T>> {
+    wanted.map_err(|rejection| Refusal::new(rejection.status(), rejection.body_text()))
 }
 
 fn failed(error: &ClusterError) -> Refusal {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 import pty
 import re
@@ -13,12 +14,16 @@ import subprocess
 import sys
 import termios
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyte
 import pytest
+from rich.console import Console
 
-from flownet.cli.top_view import stacked
+import flownet as fn
+from flownet.cli.look import Look
+from flownet.cli.top_view import drawn, stacked
 from flownet.units import pressure
 
 from .served import Serve
@@ -100,7 +105,7 @@ def top(tmp_path: Path) -> Iterator[Open]:
 def rows(lines: list[str]) -> list[str]:
     """Lines of tasks."""
     start = next(place for place, line in enumerate(lines) if line.startswith("task "))
-    end = next(place for place, line in enumerate(lines) if "busy" in line and "back-pressured" in line)
+    end = next(place for place, line in enumerate(lines) if "serialising" in line and "back-pressured" in line)
     return [line for line in lines[start + 1 : end] if re.search(r"OK|LOW|HIGH", line)]
 
 
@@ -244,11 +249,11 @@ def test_the_newest_that_runs_is_shown_unless_another_is_named(serve: Serve, pyt
 
 def test_an_encoding_without_blocks_has_letters_instead(serve: Serve, python: Python) -> None:
     served = serve("über", slow=True)
-    served.wait_for(lambda status: status.tasks[1].busy > 0.5)
+    served.wait_for(lambda status: status.tasks[1].python > 0.5)
     printed = python("-m", "flownet", "top", served.url, env={**served.variables, "PYTHONIOENCODING": "ascii"})
     assert printed.returncode == 0, printed.stderr
     assert printed.stdout.startswith("?ber  RUNNING")
-    assert "####" in printed.stdout
+    assert "####" in printed.stdout, printed.stdout
 
 
 def test_without_the_extra_the_way_to_it_is_said(python: Python) -> None:
@@ -268,6 +273,29 @@ def test_an_interval_that_makes_no_sense_is_refused(python: Python, interval: st
 def test_pressure_is_a_word_as_flinks() -> None:
     words = [pressure(share) for share in (0.0, 0.10, 0.11, 0.50, 0.51, 1.0)]
     assert words == ["OK", "OK", "LOW", "LOW", "HIGH", "HIGH"]
+
+
+def test_a_bar_says_what_a_busy_task_works_on_and_the_legend_by_which_letters() -> None:
+    env = fn.Environment()
+    env.from_collection(range(10)).collect()
+    with env.execute_async() as job:
+        job.wait()
+        status, sample = job.status(), job.sample()
+    whole = {"back_pressured": 0.125, "interpreter": 0.125, "idle": 0.125}
+    parts = {"busy": 0.625, "python": 0.25, "serialising": 0.25, "rust": 0.125, **whole}
+    status = replace(status, tasks=[replace(status.tasks[0], **parts)])
+    sample = replace(sample, tasks=[replace(sample.tasks[0], **parts)])
+    for encoding, bar, legend in [
+        ("utf-8", "██████▆▆▆▆▆▆▄▄▄▓▓▓▒▒▒░░░", "█ Python ▆ serialising ▄ Rust ▓ back-pressured ▒ interpreter ░ idle"),
+        ("ascii", "######======+++!!!~~~...", "# Python = serialising + Rust ! back-pressured ~ interpreter . idle"),
+    ]:
+        console = Console(file=io.TextIOWrapper(io.BytesIO(), encoding=encoding), width=160)
+        for subtasks in (False, True):
+            with console.capture() as printed:
+                console.print(drawn(Look("1", status, sample, None), console, subtasks=subtasks, height=None))
+            (row,) = rows(printed.get().splitlines())
+            assert f" {bar}  LOW " in row
+            assert printed.get().rstrip().splitlines()[-1] == legend
 
 
 def test_a_bar_is_full_and_true_to_its_parts() -> None:

@@ -27,7 +27,7 @@ def test_the_blocks_of_the_guide_run(python: Callable[..., subprocess.CompletedP
 
 def test_every_route_of_the_guide_answers() -> None:
     routes = re.findall(r"^\| `(GET|POST) (/api/v1[^`]*)`", (DOCS / "ui.md").read_text(), re.MULTILINE)
-    assert len(routes) == 14
+    assert len(routes) == 15
     env = fn.Environment()
     env.from_collection([1]).collect()
     with fn.serve_ui(0, actions=True) as ui, env.execute_async(ui=ui) as job:

@@ -29,7 +29,7 @@ WATCH = """() => {
   const ask = window.fetch;
   window.fetch = async (...asked) => {
     const answer = await ask(...asked);
-    made.updates += String(asked[0]).endsWith("/subtasks");
+    made.updates += String(asked[0]).includes("/subtasks?task=");
     return answer;
   };
 }"""

@@ -103,6 +103,18 @@ def test_a_job_is_shown_as_its_status_says_while_it_runs_and_after(ui: fn.Ui, cl
         assert [(one["task"], one["subtask"]) for one in subtasks] == [
             (one.task, one.subtask) for one in job.sample().tasks
         ]
+        of_one = client.get("/api/v1/jobs/1/subtasks?task=1")
+        assert [(one["task"], one["subtask"]) for one in of_one["tasks"]] == [
+            (one["task"], one["subtask"]) for one in subtasks if one["task"] == 1
+        ]
+        assert of_one["tasks"]
+        assert client.get("/api/v1/jobs/1/subtasks?task=9")["tasks"] == []
+        for wrong in ("task=-1", "task=x", "other=1"):
+            status, _, text = client.ask(f"/api/v1/jobs/1/subtasks?{wrong}")
+            assert (status, "error" in json.loads(text)) == (400, True), wrong
+        workers_alone = client.get("/api/v1/jobs/1/workers")
+        assert list(workers_alone) == ["workers"]
+        assert [one["worker"] for one in workers_alone["workers"]] == [one["worker"] for one in of_one["workers"]]
         job.stop()
         result = job.wait()
     ended = client.get("/api/v1/jobs/1")
