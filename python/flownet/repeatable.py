@@ -35,6 +35,16 @@ class SplitReader(Generic[T_co]):
         """
         raise NotImplementedError(f"{type(self).__name__} must define position()")
 
+    def pending_records(self) -> int | None:
+        """Return how many records of the split are there and were not returned by `read`; None where that is not known.
+
+        It is what ``source_lag_records`` of the task sums, with records that were read and wait to be emitted. Called
+        in the thread that reads, each ``status_interval``, 200 ms by default, while the source has something to do or
+        looks for it: say what is known anyway, and ask nobody for it. Flink's name for it is ``pendingRecords``.
+        Default: None.
+        """
+        return None
+
     def close(self) -> None:
         """Release what it took. Called once, at the end of the split or of the job, also after a failure."""
 

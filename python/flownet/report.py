@@ -121,7 +121,8 @@ class TaskReport:
     source_lag_bytes: int | None = None
     """Bytes of files that a source was given and has not read. None where nobody knows."""
     source_lag_records: int | None = None
-    """Records of a collection that a source has not read. None where nobody knows."""
+    """Records that a source has not read: of a collection, of topics of Kafka, and what readers of one's own say by
+    `SplitReader.pending_records`. None where nobody knows."""
     latency_p50_seconds: float | None = None
     """Half of the markers that sources emit every ``latency_interval`` took no longer from there to this task's input,
     behind the records before them; while the job runs, of the last 10 to 20 s. None where none came."""

@@ -87,6 +87,17 @@ class Fetcher:
         with self._lock:
             self._consumer.resume([_at(partition)])
 
+    def end_of(self, partition: Partition) -> int | None:
+        """Return the offset behind the last record that may be read, as the broker said last; None before it has."""
+        library = client()
+        try:
+            with self._lock:
+                _, end = self._consumer.get_watermark_offsets(_at(partition), cached=True)
+        except library.KafkaException:
+            # It has not heard of the partition yet.
+            return None
+        return int(end) if end >= 0 else None
+
     def commit(self, offsets: list[confluent_kafka.TopicPartition]) -> None:
         """Tell Kafka where the job is, without waiting for an answer."""
         library = client()
@@ -185,6 +196,14 @@ class Partition(SplitReader[KafkaRecord]):
     def position(self) -> tuple[int, int | None]:
         """Return the next offset, and where it ends."""
         return self._offset, self._end
+
+    def pending_records(self) -> int | None:
+        """Return how many offsets lie before the end that the broker told of last, or the one it is read to."""
+        end = self._fetcher.end_of(self)
+        if end is None:
+            return None
+        reached = self._offset if self._queue else max(self._offset, self._seen_to)
+        return max(0, (end if self._end is None else min(end, self._end)) - reached)
 
     def close(self) -> None:
         """Have done with the partition."""

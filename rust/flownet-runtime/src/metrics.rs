@@ -207,10 +207,16 @@ impl TaskMetrics {
         self.tally.is_old.store(true, Ordering::Relaxed);
     }
 
+    /// The operators may have something to be counted from now on, though they had nothing so far.
+    pub fn expect_tally(&self) {
+        self.tally.is_expected.store(true, Ordering::Relaxed);
+    }
+
     /// Whether what the operators hold may have changed since they were last counted or this was last asked, and they have
     /// anything to be counted.
     pub(crate) fn wants_tally(&self) -> bool {
-        self.tally.is_old.swap(false, Ordering::Relaxed) && self.tally.now() != Tally::default()
+        self.tally.is_old.swap(false, Ordering::Relaxed)
+            && (self.tally.is_expected.swap(false, Ordering::Relaxed) || self.tally.now() != Tally::default())
     }
 
     /// Event time has come so far.
@@ -341,6 +347,7 @@ struct TallyBoard {
     // Taken a few times a second.
     tally: Mutex<Tally>,
     is_old: AtomicBool,
+    is_expected: AtomicBool,
 }
 
 impl TallyBoard {
@@ -533,6 +540,18 @@ mod tests {
         metrics.begin_work();
         assert_eq!([metrics.wants_tally(), metrics.wants_tally()], [true, false], "once");
         assert_eq!(metrics.snapshot().tally.state_keys, Some(0));
+    }
+
+    #[test]
+    fn a_task_is_asked_once_more_where_it_expects_to_hold_something() {
+        let metrics = TaskMetrics::new();
+        metrics.expect_tally();
+        assert!(!metrics.wants_tally(), "nothing was done yet");
+        let asked = || {
+            metrics.begin_work();
+            metrics.wants_tally()
+        };
+        assert_eq!([asked(), asked()], [true, false], "it was wrong");
     }
 
     #[test]

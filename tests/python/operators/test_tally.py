@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import flownet as fn
+from flownet import errors
 
 
 def until(condition: Callable[[], Any]) -> Any:
@@ -123,3 +124,71 @@ def test_bytes_are_those_of_the_last_checkpoint(tmp_path: Path, workers: int) ->
         assert counts.state_bytes > 100
         assert sum(task.state_bytes for task in status.tasks) == status.checkpoints[-1].bytes
         job.cancel()
+
+
+class Reader(fn.SplitReader[int]):
+    """Reads 1,000 numbers, a hundred of them before the gate is open; says what is left if it is to."""
+
+    def __init__(self, gate: str, at: int, says: Any) -> None:
+        self.gate, self.at, self.says = gate, at, says
+
+    def read(self) -> list[int] | None:
+        if self.at == 1000:
+            return None
+        if self.at >= 100 and not Path(self.gate).exists():
+            return []
+        self.at += 10
+        return list(range(self.at - 10, self.at))
+
+    def position(self) -> int:
+        return self.at
+
+    def pending_records(self) -> int | None:
+        left: int | None = self.says(1000 - self.at)
+        return left
+
+
+class Numbers(fn.Source[int]):
+    def __init__(self, gate: Path, *says: Any) -> None:
+        self.gate, self.says = str(gate), says
+
+    def splits(self) -> list[int]:
+        return list(range(len(self.says)))
+
+    def open(self, split: int, position: int | None) -> Reader:
+        return Reader(self.gate, position or 0, self.says[split])
+
+
+def test_readers_of_ones_own_say_what_is_left_to_read_if_they_know(tmp_path: Path, workers: int) -> None:
+    def left(number: int) -> int:
+        return number
+
+    def nobody_knows(number: int) -> None:
+        return None
+
+    gate = tmp_path / "gate"
+    env = fn.Environment(parallelism=1, status_interval="20ms")
+    env.from_source(Numbers(gate, left, nobody_knows, left)).filter(lambda _: False).print()
+    env.from_source(Numbers(gate, nobody_knows)).filter(lambda _: False).print()
+    with env.execute_async(workers) as job:
+        until(lambda: [task.source_lag_records for task in job.status().tasks] == [2 * 900, None])
+        gate.touch()
+        result = job.wait()
+    assert [(task.records_in, task.source_lag_records) for task in result.tasks] == [(3000, 0), (1000, None)]
+
+
+@pytest.mark.parametrize(
+    ("says", "why"),
+    [
+        (lambda left: "many", "pending_records() returned 'many', where a number from 0, or None, is wanted"),
+        (lambda left: -left, "pending_records() returned -900, where a number from 0, or None, is wanted"),
+        (lambda left: 1 // 0, "ZeroDivisionError"),
+    ],
+    ids=["no number", "negative", "raises"],
+)
+def test_a_reader_that_cannot_say_what_is_left_fails_the_job(tmp_path: Path, says: Any, why: str) -> None:
+    env = fn.Environment(parallelism=1, status_interval="20ms")
+    env.from_source(Numbers(tmp_path / "gate", lambda left: says(left) if left == 900 else left)).print()
+    with pytest.raises(errors.OperatorError) as caught:
+        env.execute()
+    assert why in str(caught.value)

@@ -33,6 +33,11 @@ def values(count: int, prefix: str = "") -> list[str]:
     return [f"{prefix}{number}" for number in range(count)]
 
 
+def until(condition: Callable[[], Any]) -> None:
+    while not condition():
+        time.sleep(0.01)
+
+
 def value_of(record: fn.KafkaRecord) -> Any:
     return record.value
 
@@ -54,6 +59,33 @@ def test_every_record_comes_once_with_all_that_it_has(
     assert first == fn.KafkaRecord("4", None, 1_004, name, 1, 1)
     keyed = next(record for record in found if record.value == "keyed")
     assert (keyed.key, keyed.headers) == (b"k", (("h", b"1"), ("n", None)))
+
+
+def test_it_says_how_many_records_are_left_to_read(kafka: Broker, topic: Topic, tmp_path: Path) -> None:
+    name, gate = topic(2), tmp_path / "gate"
+
+    def held(record: Any, gate: str = str(gate)) -> Any:
+        while not Path(gate).exists():
+            time.sleep(0.001)
+        return record
+
+    kafka.write(name, ["x" * 100] * 20_000)
+    env = fn.Environment(parallelism=1, status_interval="20ms", segment_size="1KiB", network_memory="1MiB")
+    records = env.from_source(fn.KafkaSource(kafka.servers, name, value="text"))
+    records.rebalance().map(held).filter(lambda _: False).print()
+    with env.execute_async() as job:
+
+        def read_and_left() -> tuple[int, int]:
+            source = job.status().tasks[0]
+            return source.records_in, source.source_lag_records or 0
+
+        until(lambda: 0 < read_and_left()[1] == 20_000 - read_and_left()[0])
+        gate.touch()
+        until(lambda: read_and_left() == (20_000, 0))
+        kafka.write(name, ["y"] * 10)
+        until(lambda: read_and_left() == (20_010, 0))
+        job.stop()
+        job.wait()
 
 
 def test_keys_and_values_are_read_as_they_are_said_to_be(kafka: Broker, topic: Topic, env: fn.Environment) -> None:

@@ -7,12 +7,14 @@
 //! A source may find more splits while the job runs. Whoever lists them tells every subtask of all; what is told twice, or
 //! is part of what a subtask began with, is passed over. So a split that no checkpoint has yet is found again after a failure.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use flownet_runtime::operator::Source;
 use flownet_runtime::snapshot::{Input, Restored, Snapshot, SnapshotError};
 use flownet_runtime::source::SourceError;
+use flownet_runtime::tally::Tally;
 use flownet_runtime::varint::put_varint;
 use flownet_runtime::watermark::SplitSignal;
 use flownet_runtime::{SourceStatus, TaskContext, TaskError, TaskMetrics};
@@ -62,6 +64,10 @@ pub(in crate::chain) struct Splits {
     told: Option<usize>,
     /// Names and positions of splits, as checkpoints have them that do not count yet, the oldest first.
     noted: Vec<(u64, Py<PyList>)>,
+    /// Some reader has said how many records are left.
+    knows_left: Cell<bool>,
+    /// Why one could not say it, for the next poll.
+    not_counted: Cell<Option<TaskError>>,
 }
 
 /// One split.
@@ -135,6 +141,8 @@ impl Splits {
             current: 0,
             told: None,
             noted: Vec::new(),
+            knows_left: Cell::new(false),
+            not_counted: Cell::new(None),
         }
     }
 
@@ -160,6 +168,8 @@ impl Splits {
     }
 
     fn open_from(&mut self, py: Python<'_>, first: usize) -> Result<(), TaskError> {
+        // Its readers may know what is left to read.
+        self.expect_tally();
         self.reading.extend(first..self.splits.len());
         (first..self.splits.len()).try_for_each(|at| self.open_split(py, at))
     }
@@ -232,6 +242,32 @@ impl Splits {
         // Where it has none at all, it is woken when there is one.
         let wake_after = silent.min().map_or(LONGEST_SLEEP, |until| until.saturating_duration_since(now));
         SourceStatus::Idle { wake_after }
+    }
+
+    fn expect_tally(&self) {
+        self.metrics.iter().for_each(|metrics| metrics.expect_tally());
+    }
+
+    /// Records that are left to read, as far as readers know: what they have not read, and what they have and was not emitted.
+    fn count_left(&self, py: Python<'_>) -> Result<Option<usize>, TaskError> {
+        let (mut left, mut is_known, mut may_know) = (0_usize, self.knows_left.get(), false);
+        for split in self.reading.iter().map(|at| &self.splits[*at]) {
+            let Some(Reader::Object(reader)) = &split.reader else { continue };
+            may_know = true;
+            let pending = reader.bind(py).call_method0(intern!(py, "pending_records"));
+            let pending = pending.map_err(|error| self.failed(py, &error))?;
+            let Some(pending) = not_none(&pending) else { continue };
+            let pending: usize = pending.extract().map_err(|_| self.failed(py, &no_number(pending)))?;
+            let read = split.rest.as_ref().map_or(0, |(records, emitted)| records.bind(py).len() - emitted);
+            left = left.saturating_add(pending).saturating_add(read);
+            is_known = true;
+        }
+        self.knows_left.set(is_known);
+        if may_know {
+            // Who does not know it now may later.
+            self.expect_tally();
+        }
+        Ok(is_known.then_some(left))
     }
 
     /// Reads one split for one poll. `pulls` counts how often its iterator was asked.
@@ -473,6 +509,16 @@ fn no_pair(yielded: &Bound<'_, PyAny>) -> PyErr {
     ))
 }
 
+fn not_none<'a, 'py>(object: &'a Bound<'py, PyAny>) -> Option<&'a Bound<'py, PyAny>> {
+    (!object.is_none()).then_some(object)
+}
+
+#[cold]
+fn no_number(returned: &Bound<'_, PyAny>) -> PyErr {
+    let text = short_repr(returned);
+    PyTypeError::new_err(format!("pending_records() returned {text}, where a number from 0, or None, is wanted"))
+}
+
 /// What `read` returned.
 fn batch(read: Bound<'_, PyAny>) -> PyResult<Read<'_>> {
     if read.is_none() {
@@ -505,6 +551,9 @@ impl Source<PythonMedium> for Splits {
 
     /// Every record of an iterator is on its way before the next is pulled: nobody can tell whether it will wait for it.
     fn emit<'py>(&mut self, flow: &mut Flow<'_, 'py>) -> Result<SourceStatus, TaskError> {
+        if let Some(error) = self.not_counted.take() {
+            return Err(error);
+        }
         if !self.has_begun {
             self.begin(flow)?;
         }
@@ -526,6 +575,13 @@ impl Source<PythonMedium> for Splits {
             }
         }
         Ok(if self.reading.is_empty() && !self.grows { SourceStatus::Finished } else { SourceStatus::More })
+    }
+
+    fn tally(&self, tally: &mut Tally) {
+        match Python::attach(|py| self.count_left(py)) {
+            Ok(left) => left.into_iter().for_each(|left| tally.add_records_left(left)),
+            Err(error) => self.not_counted.set(Some(error)),
+        }
     }
 
     fn snapshot(&mut self, py: Python<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
