@@ -6,7 +6,8 @@ hundredth of the keys. The rate is of all records, the memory is the most that t
 before the job; pages that the system caches of the file are not in it.
 
 ``--checkpoint 30s`` runs another job, on disk alone, which keeps a text of ``--value-bytes`` for each key: it makes all
-of them and is told to stop, and another process goes on from the checkpoint and changes each. State and checkpoints lie
+of them and is told to stop, and another process goes on from the checkpoint and changes each. What it took to go on is the CPU time
+of all threads, and the most memory, until the first record came. With ``--restore memory`` it goes on in memory instead. State and checkpoints lie
 in ``--folder`` until the end: have room for four times the state.
 """
 
@@ -99,23 +100,25 @@ def run_with_checkpoints(keys: int, folder: Path, given: argparse.Namespace) -> 
         while not goes_on:
             yield None  # One that comes to its end has nothing to go on with.
 
-    env = fn.Environment(
-        state_backend="disk",
-        state_memory=given.memory,
-        state_dir=str(folder / "state"),
-        restart="none",
-        stop_timeout="1h",
-    )
+    on_disk: dict[str, Any] = {
+        "state_backend": "disk",
+        "state_memory": given.memory,
+        "state_dir": str(folder / "state"),
+    }
+    is_in_memory = goes_on and given.restore == "memory"
+    env = fn.Environment(**({} if is_in_memory else on_disk), restart="none", stop_timeout="1h")
     env.enable_checkpointing(given.checkpoint, storage=str(folder / "checkpoints"), timeout="1h")
     stream = env.from_resumable(read, batches=True).key_by(abs)
     stream.process(KeepsText(given.value_bytes)).print()
-    before, began = resident_mib(), time.perf_counter()
+    before, began, began_cpu = resident_mib(), time.perf_counter(), time.process_time()
     with env.execute_async() as job:
-        waited_s = now = 0.0
+        waited_s = waited_cpu_s = waited_mib = now = 0.0
         has_all = False
         while not has_all and (status := job.status()).state != "ended":
             now, taken = time.perf_counter() - began, status.tasks[-1].records_in
-            waited_s, has_all = waited_s if taken else now, taken >= keys
+            if not taken:
+                waited_s, waited_cpu_s, waited_mib = now, time.process_time() - began_cpu, resident_mib() - before
+            has_all = taken >= keys
             time.sleep(0.05)
         if not goes_on:
             job.stop(drain=False)
@@ -124,6 +127,8 @@ def run_with_checkpoints(keys: int, folder: Path, given: argparse.Namespace) -> 
         "rate": keys / (now - waited_s),
         "mib": resident_mib() - before,
         "first_record_s": waited_s,
+        "first_record_cpu_s": waited_cpu_s,
+        "first_record_mib": waited_mib,
         "checkpoints": len(made),
         "checkpoint_s": [each.seconds for each in made],
         "stood_still_s": [each.stood_still_seconds for each in made],
@@ -166,16 +171,21 @@ def compare_with_checkpoints(keys: int, memory: str, given: argparse.Namespace) 
     """Run the job of texts, and go on with it."""
     print(f"{keys:,} texts of {given.value_bytes:,} bytes, {memory} of memory, a checkpoint each {given.checkpoint}")
     common = ["--keys", str(keys), "--memory", memory, "--value-bytes", str(given.value_bytes)]
+    common += ["--restore", given.restore]
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
+        kept_mb = 0.0
         for phase in ("made", "gone on"):
             told = of_own_process(*common, "--checkpoint", given.checkpoint, "--one", "texts", folder)
             print(
-                f"{phase}: first record after {told['first_record_s']:.1f} s, {told['rate']:,.0f} records/s, "
+                f"{phase}: first record after {told['first_record_s']:.1f} s, {told['first_record_cpu_s']:.2f} CPU-s "
+                f"({kept_mb / max(told['first_record_cpu_s'], 0.01):,.0f} MB a CPU-s) and {told['first_record_mib']:.0f} MiB; "
+                f"{told['rate']:,.0f} records/s, "
                 f"{told['mib']:.0f} MiB; {told['checkpoints']} checkpoints of up to {told['state_mb']:,.0f} MB",
                 *(f"{what} {spread(told[what])}" for what in ("checkpoint_s", "stood_still_s", "written_mb")),
                 sep="; ",
                 flush=True,
             )
+            kept_mb = told["state_mb"]
 
 
 def spread(values: list[float]) -> str:
@@ -191,6 +201,7 @@ def main() -> None:
     parser.add_argument("--hot", action="store_true")
     parser.add_argument("--checkpoint", metavar="INTERVAL", help="the job of texts, with a checkpoint so often")
     parser.add_argument("--value-bytes", type=int, default=1000, help="length of its texts")
+    parser.add_argument("--restore", choices=("disk", "memory"), default="disk", help="where it goes on")
     parser.add_argument("--folder", help="where its state and checkpoints lie; default: that of temporary files")
     parser.add_argument("--smoke", action="store_true", help="a tiny size, to see that it runs")
     parser.add_argument("--one", nargs=2, metavar=("JOB", "WITH"), help=argparse.SUPPRESS)

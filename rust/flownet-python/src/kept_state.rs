@@ -209,8 +209,9 @@ impl<'a, 'py> Reader<'a, 'py> {
     /// The values of slices, of which windows are made.
     fn slices(&self, name: &str) -> Readable<()> {
         let mut slices = BTreeMap::new();
-        let read = |input: &mut Input<'_>| self.folded(input);
-        self.from.read_slices(name, read, |start_ms, record, value| {
+        let pass = |input: &mut Input<'_>| self.folded(input).map(drop);
+        self.from.read_slices(name, pass, |start_ms, record, input| {
+            let value = self.folded(input)?;
             slices.insert((start_ms, record.key.to_vec()), (record.key_value().to_vec(), value));
             Ok(())
         })?;

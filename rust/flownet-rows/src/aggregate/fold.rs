@@ -206,6 +206,10 @@ impl Fold<RowsMedium> for AggregateFold {
         Ok(Value::from_slice(input.block()?))
     }
 
+    fn pass(&self, (): (), input: &mut Input<'_>) -> Result<(), TaskError> {
+        input.block().map(drop)
+    }
+
     /// What it keeps beside the values has left with its batch.
     fn snapshot(&mut self, (): (), _: &mut Snapshot<'_>) -> Result<(), TaskError> {
         Ok(())

@@ -86,6 +86,11 @@ pub trait Fold<M: Medium>: Send {
     /// Reads back what [`write`](Self::write) wrote, and no more.
     fn read(&self, token: M::Token<'_>, input: &mut Input<'_>) -> Result<Self::Value, TaskError>;
 
+    /// Goes past a value, as [`Values::pass`] does.
+    fn pass(&self, token: M::Token<'_>, input: &mut Input<'_>) -> Result<(), TaskError> {
+        self.read(token, input).map(drop)
+    }
+
     /// Writes out what it keeps beside the values; nothing, if there is nothing.
     fn snapshot(&mut self, token: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError>;
 
@@ -169,6 +174,10 @@ impl<M: Medium, F: Fold<M>> Values<F::Value> for FoldValues<'_, '_, M, F> {
 
     fn read(&self, input: &mut Input<'_>) -> Result<F::Value, TaskError> {
         self.fold.read(self.token, input)
+    }
+
+    fn pass(&self, input: &mut Input<'_>) -> Result<(), TaskError> {
+        self.fold.pass(self.token, input)
     }
 }
 

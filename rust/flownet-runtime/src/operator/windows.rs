@@ -109,6 +109,14 @@ where
         windows.asked_ms = [0, 1].map(|clock| windows.next_ms(clock, index(self.clock), self.lateness_ms));
         Ok(windows)
     }
+
+    fn pass(&self, input: &mut Input<'_>) -> Result<(), TaskError> {
+        let pass = |input: &mut Input<'_>| {
+            self.fold.pass(self.token, input)?;
+            self.calls.pass_kept(self.token, input).map(|()| ((), ()))
+        };
+        WindowsOfKey::read::<TaskError>(input, pass).map(drop)
+    }
 }
 
 impl<'a, 'm, M: Medium, F, C> WindowValues<'a, 'm, M, F, C> {

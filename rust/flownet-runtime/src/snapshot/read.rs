@@ -109,18 +109,16 @@ struct Tracked<'a> {
 }
 
 impl<'a> Tracked<'a> {
-    /// Reads what is kept of each key, or that nothing is any more.
-    fn each<V, E: From<TaskError>>(
+    /// Each key with what is kept of it, to be gone past, or nothing where that is no more.
+    fn each<E: From<TaskError>>(
         self,
-        mut read: impl FnMut(&mut Input<'a>) -> Result<V, E>,
-        mut put: impl FnMut(&KeyedRecord<'a>, Option<V>) -> Result<(), E>,
+        mut take: impl FnMut(&KeyedRecord<'a>, Option<&mut Input<'a>>) -> Result<(), E>,
     ) -> Result<(), E> {
         for mut entries in self.part.groups {
             while !entries.is_empty() {
                 let record = entries.key()?;
                 let is_held = !self.is_of_changes || entries.is_changed()?;
-                let value = is_held.then(|| read(&mut entries)).transpose()?;
-                put(&record, value)?;
+                take(&record, is_held.then_some(&mut entries))?;
             }
         }
         Ok(())
@@ -271,15 +269,8 @@ impl<'a> Restored<'a> {
         state: &mut LargeState<V>,
         values: &impl Values<V>,
     ) -> Result<Vec<Input<'a>>, TaskError> {
-        self.each_tracked(name, |tracked| {
-            tracked.each(
-                |input| values.read(input),
-                |record, value| match value {
-                    Some(value) => state.put(record.key, record.hash, Held::new(record, value), values),
-                    None => state.remove(record.key, record.hash),
-                },
-            )
-        })?;
+        self.each_tracked(name, |tracked| tracked.each(|record, input| state.take_up(record, input, values)))?;
+        state.end_taking_up()?;
         Ok(self.last_headers(name)?.into_values().map(|(header, _)| header).collect())
     }
 
@@ -335,18 +326,18 @@ impl<'a> Restored<'a> {
         let mut headers: BTreeMap<u16, Input<'a>> = BTreeMap::new();
         for tracked in self.tracked(name)? {
             headers.insert(tracked.writer, tracked.part.header);
-            tracked.each(&mut read, &mut put)?;
+            tracked.each(|record, input| put(record, input.map(&mut read).transpose()?))?;
         }
         Ok(headers.into_values().collect())
     }
 
     /// Puts back the values of slices of time, changes upon what they build on: each may come again, as it was later. Gives how
-    /// far time had come, and up to when windows had fired: the least that any subtask said.
-    pub fn read_slices<V, E: From<TaskError>>(
+    /// far time had come, and up to when windows had fired: the least that any subtask said. Both go past the value.
+    pub fn read_slices<E: From<TaskError>>(
         &self,
         name: &str,
-        mut read: impl FnMut(&mut Input<'_>) -> Result<V, E>,
-        mut put_back: impl FnMut(i64, &KeyedRecord<'_>, V) -> Result<(), E>,
+        mut pass: impl FnMut(&mut Input<'_>) -> Result<(), E>,
+        mut put_back: impl FnMut(i64, &KeyedRecord<'_>, &mut Input<'_>) -> Result<(), E>,
     ) -> Result<Option<(i64, i64)>, E> {
         // Of each subtask as it said last: how far time had come, and when the first of its slices begins.
         let mut times = BTreeMap::new();
@@ -363,10 +354,11 @@ impl<'a> Restored<'a> {
                 while !entries.is_empty() {
                     let start_ms = entries.signed()?;
                     let record = entries.key()?;
-                    let value = read(&mut entries)?;
                     // What has been given out and forgotten since is still part of what changes build on.
                     if start_ms >= *begin_ms {
-                        put_back(start_ms, &record, value)?;
+                        put_back(start_ms, &record, &mut entries)?;
+                    } else {
+                        pass(&mut entries)?;
                     }
                 }
             }
@@ -495,6 +487,16 @@ impl<'a> Input<'a> {
     /// Whether all was read.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
+    }
+
+    /// Goes past what `pass` does, and gives the bytes of that.
+    pub(crate) fn passed(
+        &mut self,
+        pass: impl FnOnce(&mut Self) -> Result<(), TaskError>,
+    ) -> Result<&'a [u8], TaskError> {
+        let before = self.bytes;
+        pass(self)?;
+        Ok(&before[..before.len() - self.bytes.len()])
     }
 
     /// All that is left.

@@ -12,6 +12,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Bound;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,11 +20,12 @@ use std::sync::Arc;
 use flownet_core::KeyGroup;
 use hashbrown::HashTable;
 use redb::{
-    Builder, Database, ReadOnlyTable, ReadableDatabase, ReadableTable, ReadableTableMetadata, StorageBackend,
-    TableDefinition,
+    Builder, CursorError, Database, ReadOnlyTable, ReadableDatabase, ReadableTable, ReadableTableMetadata,
+    StorageBackend, TableDefinition,
 };
 use serde::{Deserialize, Serialize};
 
+use super::arriving::Arriving;
 use super::view::{All, Entries, OnDisk, View};
 use super::{Base, KeyGroupRange, spread};
 use crate::chain::TaskContext;
@@ -121,14 +123,14 @@ impl<'a> Place<'a> {
         Self { slice_ms: None, ..self }.to_bytes()
     }
 
-    fn put(self, out: &mut Vec<u8>) {
+    pub(super) fn put(self, out: &mut Vec<u8>) {
         self.slice_ms.into_iter().for_each(|slice_ms| out.extend(slice_bytes(slice_ms)));
         out.extend(self.group.get().to_be_bytes());
         out.extend_from_slice(self.key);
     }
 
     /// Reads back what `put` wrote.
-    pub(super) fn of(bytes: &'a [u8], is_sliced: bool) -> Option<Self> {
+    pub(crate) fn of(bytes: &'a [u8], is_sliced: bool) -> Option<Self> {
         let (slice_ms, bytes) = if is_sliced {
             let (slice, rest) = bytes.split_first_chunk()?;
             (Some((u64::from_be_bytes(*slice) ^ SIGN).cast_signed()), rest)
@@ -161,6 +163,11 @@ pub(crate) struct Lying<'a> {
 }
 
 impl<'a> Lying<'a> {
+    /// Begins what is to lie here of a key that was last touched after so many snapshots; what was kept follows.
+    pub(super) fn put(taken: u32, out: &mut Vec<u8>) {
+        out.extend(taken.to_be_bytes());
+    }
+
     pub(super) fn of(bytes: &'a [u8]) -> Option<Self> {
         let (taken, kept) = bytes.split_first_chunk()?;
         Some(Self { taken: u32::from_be_bytes(*taken), kept })
@@ -242,11 +249,37 @@ impl Disk {
         written.map_err(|error| self.failed(&error))?;
         self.only_here += leaving.len();
         for Leaving { place, kept, .. } in leaving {
-            let before_key = if self.is_sliced { SLICE_BYTES + GROUP_BYTES } else { GROUP_BYTES };
-            let first = place.get(before_key).copied().unwrap_or_default();
-            self.first_bytes[usize::from(first / 64)] |= 1 << (first % 64);
-            self.taken_in = (self.taken_in.0 + 1, self.taken_in.1 + place.len() + kept.len());
+            self.note(place, kept.len());
         }
+        Ok(())
+    }
+
+    /// Takes note of a key that came to lie here, with so many bytes.
+    fn note(&mut self, place: &[u8], bytes: usize) {
+        let before_key = if self.is_sliced { SLICE_BYTES + GROUP_BYTES } else { GROUP_BYTES };
+        let first = place.get(before_key).copied().unwrap_or_default();
+        self.first_bytes[usize::from(first / 64)] |= 1 << (first % 64);
+        self.taken_in = (self.taken_in.0 + 1, self.taken_in.1 + place.len() + bytes);
+    }
+
+    /// Puts down what a job goes on with, before there is anything else to do with it: of these keys none is held. What came
+    /// before of a key is replaced. `on_new` is told of each place where nothing lay.
+    pub(super) fn put_down(&mut self, arriving: &mut Arriving, mut on_new: impl FnMut(&[u8])) -> Result<(), TaskError> {
+        for (place, kept) in arriving.in_order() {
+            kept.into_iter().for_each(|kept| self.note(place, kept.len()));
+        }
+        let Self { store, file, cache_bytes, only_here, .. } = self;
+        let put = opened(store, file, *cache_bytes).and_then(|store| {
+            store.put_down(arriving, |place, becomes| match becomes {
+                Becomes::New => {
+                    *only_here += 1;
+                    on_new(place);
+                }
+                Becomes::Gone => *only_here -= 1,
+            })
+        });
+        put.map_err(|error| self.failed(&error))?;
+        arriving.clear();
         Ok(())
     }
 
@@ -285,10 +318,7 @@ impl Disk {
     }
 
     fn write(&mut self, leaving: &[Leaving], oldest: Option<Base>) -> Result<(), redb::Error> {
-        let store = match &mut self.store {
-            Some(store) => store,
-            empty => empty.insert(Store::new(Arc::clone(&self.file), self.cache_bytes)?),
-        };
+        let store = opened(&mut self.store, &self.file, self.cache_bytes)?;
         store.write((self.begin_ms, self.removed.iter().map(|(_, place)| place.as_slice())), leaving, oldest)?;
         self.removed.clear();
         Ok(())
@@ -477,6 +507,24 @@ struct Store {
     database: Arc<Database>,
 }
 
+/// What a place becomes where there is a key more, or one less.
+enum Becomes {
+    New,
+    Gone,
+}
+
+/// The store, made when there is something to write.
+fn opened<'a>(
+    store: &'a mut Option<Store>,
+    file: &Arc<File>,
+    cache_bytes: usize,
+) -> Result<&'a mut Store, redb::Error> {
+    match store {
+        Some(store) => Ok(store),
+        empty => Ok(empty.insert(Store::new(Arc::clone(file), cache_bytes)?)),
+    }
+}
+
 impl Store {
     fn new(file: Arc<File>, cache_bytes: usize) -> Result<Self, redb::Error> {
         let database = Builder::new().set_cache_size(cache_bytes).create_with_backend(Unnamed(file))?;
@@ -535,6 +583,42 @@ impl Store {
                 bytes.extend(taken.to_be_bytes());
                 bytes.extend_from_slice(place);
                 touched.insert(&*bytes, ())?;
+            }
+        }
+        transaction.commit()?;
+        (self.values, self.touched) = read(&self.database)?;
+        Ok(())
+    }
+
+    /// Writes what a job goes on with, none of which is listed as touched.
+    fn put_down(&mut self, arriving: &mut Arriving, mut told: impl FnMut(&[u8], Becomes)) -> Result<(), redb::Error> {
+        let transaction = self.database.begin_write()?;
+        {
+            let mut values = transaction.open_table(VALUES)?;
+            let mut entries = arriving.in_order().peekable();
+            // As long as nothing lies between them they are put one behind the other, leaf by leaf.
+            if let Some((first, _)) = entries.peek() {
+                let mut cursor = values.upper_bound_mut(Bound::Excluded(*first))?;
+                while let Some((place, Some(kept))) = entries.peek() {
+                    match cursor.insert_before(*place, *kept) {
+                        Ok(()) => told(place, Becomes::New),
+                        Err(CursorError::UnorderedKey) => break,
+                        Err(error) => return Err(error.into()),
+                    }
+                    entries.next();
+                }
+                cursor.close()?;
+            }
+            for (place, kept) in entries {
+                let before = match kept {
+                    Some(kept) => values.insert(place, kept)?.is_some(),
+                    None => values.remove(place)?.is_some(),
+                };
+                match (before, kept) {
+                    (false, Some(_)) => told(place, Becomes::New),
+                    (true, None) => told(place, Becomes::Gone),
+                    _ => {}
+                }
             }
         }
         transaction.commit()?;

@@ -27,6 +27,12 @@ pub trait Values<V> {
     /// Reads back what [`write`](Self::write) wrote, and no more.
     fn read(&self, input: &mut Input<'_>) -> Result<V, TaskError>;
 
+    /// Goes past what [`read`](Self::read) would read, to where that ends. Whoever finds out without making anything of it
+    /// says how: what lies on disk is not read before it is needed.
+    fn pass(&self, input: &mut Input<'_>) -> Result<(), TaskError> {
+        self.read(input).map(drop)
+    }
+
     /// Bytes of memory, about, that a value takes beside its place in the table, which takes so many when written.
     fn resident_bytes(&self, written: usize) -> usize {
         OBJECT_BYTES + RESIDENT_PER_WRITTEN * written
@@ -93,6 +99,34 @@ impl<V> LargeState<V> {
     #[inline]
     pub fn get_held_mut(&mut self, key: &[u8], hash: u32) -> Option<&mut Held<V>> {
         self.held.get_mut(key, hash)
+    }
+
+    /// Takes up what was kept of a key that the job goes on with, or that nothing was any more: what came before is replaced.
+    /// As long as there is room it is read, and then it goes to disk as it was written, until [the end](Self::end_taking_up).
+    pub(crate) fn take_up(
+        &mut self,
+        record: &KeyedRecord<'_>,
+        value: Option<&mut Input<'_>>,
+        values: &impl Values<V>,
+    ) -> Result<(), TaskError> {
+        let (key, hash) = (record.key, record.hash);
+        if let Some(spill) = &mut self.spill
+            && self.held.get(key, hash).is_none()
+            && !spill.has_room_for_one(&self.held, values)?
+        {
+            let value = value.map(|input| input.passed(|input| values.pass(input))).transpose()?;
+            return spill.put_down((None, key, hash), record.given(), value, |_| ());
+        }
+        match value {
+            Some(input) => drop(self.held.insert(key, hash, Held::new(record, values.read(input)?))?),
+            None => drop(self.held.remove(key, hash)),
+        }
+        Ok(())
+    }
+
+    /// All that the job goes on with was taken up.
+    pub(crate) fn end_taking_up(&mut self) -> Result<(), TaskError> {
+        self.spill.as_mut().map_or(Ok(()), |spill| spill.end_putting_down(|_| ()))
     }
 
     /// Keeps this for a key.

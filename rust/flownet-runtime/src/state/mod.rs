@@ -7,6 +7,7 @@
 //! What changed from one snapshot to another is in `state/changes.rs`, state that may be larger than memory in
 //! `state/large.rs`.
 
+mod arriving;
 mod changes;
 mod disk;
 mod large;

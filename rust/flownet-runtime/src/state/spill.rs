@@ -6,6 +6,7 @@
 
 use flownet_core::keygroup::key_group;
 
+use super::arriving::Arriving;
 use super::disk::{Disk, Leaving, Lying, Place};
 use super::view::OnDisk;
 use super::{Base, Held, KeyGroupRange, Values};
@@ -59,6 +60,8 @@ pub(crate) struct Spill {
     /// With so many keys, what a key takes is reckoned again.
     look_at: usize,
     batches: u32,
+    /// As long as a job takes up what it goes on with, and from where there was no more room on.
+    arriving: Option<Box<Arriving>>,
 }
 
 impl Spill {
@@ -78,7 +81,8 @@ impl Spill {
         let share = Share::All { subtask: cx.subtask };
         let of = StatePart { uid: cx.task_name.clone(), name: name.to_owned(), share, bytes: Vec::new() };
         let memory_bytes = memory_bytes - cache_bytes;
-        let spill = Self { disk, range, of, memory_bytes, most_keys: usize::MAX, look_at: 0, batches: 0 };
+        let spill =
+            Self { disk, range, of, memory_bytes, most_keys: usize::MAX, look_at: 0, batches: 0, arriving: None };
         Ok(Some(Box::new(spill)))
     }
 
@@ -106,12 +110,8 @@ impl Spill {
         resident: &mut R,
         values: &impl Values<V>,
     ) -> Result<(), TaskError> {
+        self.reckon(resident, values)?;
         let held = resident.held();
-        self.most_keys = match bytes_of_one(resident, values)? {
-            Some(bytes) => (self.memory_bytes / bytes).max(1),
-            None => usize::MAX,
-        };
-        self.look_at = self.most_keys.min(2 * held.max(1));
         if held <= self.most_keys {
             return Ok(());
         }
@@ -121,6 +121,55 @@ impl Spill {
         let mut leaving = idle.iter().map(|idle| self.leaving(idle, values)).collect::<Result<Vec<_>, TaskError>>()?;
         leaving.sort_unstable_by(|one, other| one.place.cmp(&other.place));
         self.disk.take_in(&leaving, resident.oldest())
+    }
+
+    fn reckon<V, R: Resident<V>>(&mut self, resident: &R, values: &impl Values<V>) -> Result<(), TaskError> {
+        self.most_keys = match bytes_of_one(resident, values)? {
+            Some(bytes) => (self.memory_bytes / bytes).max(1),
+            None => usize::MAX,
+        };
+        self.look_at = self.most_keys.min(2 * resident.held().max(1));
+        Ok(())
+    }
+
+    /// Whether one more key of what a job goes on with is to be held. Once there is no room for one all that are not held go
+    /// [to disk](Self::put_down), until [the end](Self::end_putting_down).
+    pub(crate) fn has_room_for_one<V, R: Resident<V>>(
+        &mut self,
+        resident: &R,
+        values: &impl Values<V>,
+    ) -> Result<bool, TaskError> {
+        if self.arriving.is_some() {
+            return Ok(false);
+        }
+        if self.is_to_look(resident.held()) {
+            self.reckon(resident, values)?;
+        }
+        let has_room = resident.held() < self.most_keys;
+        if !has_room {
+            self.arriving = Some(Box::default());
+        }
+        Ok(has_room)
+    }
+
+    /// Puts down what was kept of a key that is not held, as it was written, or that nothing was kept any more. `on_new` is
+    /// told later of each place where nothing lay.
+    pub(crate) fn put_down(
+        &mut self,
+        (slice_ms, key, hash): (Option<i64>, &[u8], u32),
+        given: Option<&[u8]>,
+        value: Option<&[u8]>,
+        on_new: impl FnMut(&[u8]),
+    ) -> Result<(), TaskError> {
+        let place = self.place(slice_ms, key, hash);
+        let arriving = self.arriving.get_or_insert_default();
+        arriving.add(place, given, value);
+        if arriving.is_full() { self.disk.put_down(arriving, on_new) } else { Ok(()) }
+    }
+
+    /// All that a job goes on with has come.
+    pub(crate) fn end_putting_down(&mut self, on_new: impl FnMut(&[u8])) -> Result<(), TaskError> {
+        self.arriving.take().map_or(Ok(()), |mut arriving| self.disk.put_down(&mut arriving, on_new))
     }
 
     /// What lies on disk of a key that is not held: it is held from now on.

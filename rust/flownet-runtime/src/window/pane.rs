@@ -87,6 +87,11 @@ impl<V> Pane<V> {
         self.on_disk -= keys;
     }
 
+    /// A key more lies on disk.
+    pub(super) fn lies_on_disk(&mut self) {
+        self.on_disk += 1;
+    }
+
     /// Takes out up to so many entries that were not touched since they were last passed by here, and that lie on disk from
     /// now on. It goes round the table once at most.
     pub(super) fn take_idle(&mut self, most: usize, mut take: impl FnMut(u32, Stamp, Key, V)) -> usize {

@@ -221,6 +221,12 @@ impl<V> SlicedWindows<V> {
         self.slices[at].1.give_back(1);
     }
 
+    /// A key of the slice that begins at `start_ms` lies on disk that was not there.
+    pub(crate) fn lies_on_disk(&mut self, start_ms: i64) {
+        let at = self.place_of(start_ms);
+        self.slices[at].1.lies_on_disk();
+    }
+
     /// Sets the value of a key in the slice that begins at `start_ms`, whatever time it is.
     pub fn put_back(&mut self, start_ms: i64, key: &[u8], hash: u32, value: V) {
         let at = self.place_of(self.grid.slice_of(start_ms));

@@ -68,6 +68,11 @@ pub(in crate::chain) trait Accumulate: Send {
     /// Reads it back.
     fn read(&self, py: Python<'_>, base: &KeyedBase, input: &mut Input<'_>) -> Result<Self::Value, TaskError>;
 
+    /// Goes past a value, as [`Fold::pass`] does.
+    fn pass(&self, py: Python<'_>, base: &KeyedBase, input: &mut Input<'_>) -> Result<(), TaskError> {
+        self.read(py, base, input).map(drop)
+    }
+
     /// The result so far; none where there is nothing to tell.
     fn result<'py>(
         &self,
@@ -148,6 +153,10 @@ impl<A: Accumulate> Fold<PythonMedium> for Folding<A> {
 
     fn read(&self, py: Python<'_>, input: &mut Input<'_>) -> Result<A::Value, TaskError> {
         self.accumulate.read(py, &self.base, input)
+    }
+
+    fn pass(&self, py: Python<'_>, input: &mut Input<'_>) -> Result<(), TaskError> {
+        self.accumulate.pass(py, &self.base, input)
     }
 
     fn snapshot(&mut self, py: Python<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {

@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt};
 
 use super::KeyedBase;
+use super::kept::pass_option;
 use crate::chain::call::call1;
 use crate::chain::context::{PyTriggerContext, window_object};
 use crate::chain::medium::{Flow, PythonMedium};
@@ -126,6 +127,10 @@ impl Calls<PythonMedium> for WindowCalls {
 
     fn read_kept(&self, py: Python<'_>, input: &mut Input<'_>) -> Result<Self::Kept, TaskError> {
         self.base.take_optional_dict(py, input)
+    }
+
+    fn pass_kept(&self, _: Python<'_>, input: &mut Input<'_>) -> Result<(), TaskError> {
+        pass_option(input)
     }
 
     fn open(&mut self, _: Python<'_>, _: &TaskContext) -> Result<(), TaskError> {

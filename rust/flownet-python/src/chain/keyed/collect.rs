@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use super::KeyedBase;
+use super::kept::pass_option;
 use super::results::Results;
 use crate::chain::medium::{Flow, PythonMedium};
 use crate::codec::Decoder;
@@ -170,17 +171,14 @@ impl Fold<PythonMedium> for Collect {
     }
 
     fn read(&self, py: Python<'_>, input: &mut Input<'_>) -> Result<Records, TaskError> {
-        let bytes = input.block()?.to_vec();
-        let (mut places, mut last) = (Vec::new(), 0);
-        for _ in 0..input.varint()? {
-            let (timestamp_ms, end) = (input.signed()?, usize::try_from(input.varint()?).unwrap_or(usize::MAX));
-            if !(last..=bytes.len()).contains(&end) {
-                return Err(input.broken("records of a window that overlap or end beyond it"));
-            }
-            last = end;
-            places.push((timestamp_ms, end));
-        }
+        let mut places = Vec::new();
+        let bytes = read_records(input, |timestamp_ms, end| places.push((timestamp_ms, end)))?.to_vec();
         Ok(Records { bytes, places, state: self.base.take_optional_dict(py, input)? })
+    }
+
+    fn pass(&self, _: Python<'_>, input: &mut Input<'_>) -> Result<(), TaskError> {
+        read_records(input, |_, _| ())?;
+        pass_option(input)
     }
 
     fn snapshot(&mut self, py: Python<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
@@ -229,4 +227,18 @@ impl Fold<PythonMedium> for Collect {
     fn close(&mut self, py: Python<'_>) -> Result<(), TaskError> {
         self.results.close(py, &self.base)
     }
+}
+
+/// The bytes of records that were written, with the time of each and where it ends.
+fn read_records<'a>(input: &mut Input<'a>, mut each: impl FnMut(i64, usize)) -> Result<&'a [u8], TaskError> {
+    let (bytes, mut last) = (input.block()?, 0);
+    for _ in 0..input.varint()? {
+        let (timestamp_ms, end) = (input.signed()?, usize::try_from(input.varint()?).unwrap_or(usize::MAX));
+        if !(last..=bytes.len()).contains(&end) {
+            return Err(input.broken("records of a window that overlap or end beyond it"));
+        }
+        last = end;
+        each(timestamp_ms, end);
+    }
+    Ok(bytes)
 }

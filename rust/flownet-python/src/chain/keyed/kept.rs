@@ -179,8 +179,21 @@ impl Values<Py<PyDict>> for Mappings<'_, '_> {
         self.base.take_dict(self.py, input)
     }
 
+    fn pass(&self, input: &mut Input<'_>) -> Result<(), TaskError> {
+        input.block().map(drop)
+    }
+
     fn resident_bytes(&self, written: usize) -> usize {
         DICT_BYTES + RESIDENT_PER_WRITTEN * written
+    }
+}
+
+/// Goes past what [`KeyedBase::put_option`] wrote.
+pub(super) fn pass_option(input: &mut Input<'_>) -> Result<(), TaskError> {
+    match input.byte()? {
+        0 => Ok(()),
+        1 => input.block().map(drop),
+        other => Err(input.broken(format_args!("{other} where 0 or 1 is expected"))),
     }
 }
 

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 
 use super::KeyedBase;
 use super::accumulate::{Accumulate, VALUE};
+use super::kept::pass_option;
 
 /// The user's function.
 pub(in crate::chain) struct Own(pub(in crate::chain) Py<PyAny>);
@@ -80,6 +81,10 @@ impl Accumulate for Own {
 
     fn read(&self, py: Python<'_>, base: &KeyedBase, input: &mut Input<'_>) -> Result<Option<Py<PyAny>>, TaskError> {
         Ok(base.take_option(py, input)?.map(Bound::unbind))
+    }
+
+    fn pass(&self, _: Python<'_>, _: &KeyedBase, input: &mut Input<'_>) -> Result<(), TaskError> {
+        pass_option(input)
     }
 
     fn result<'py>(

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 
 use super::KeyedBase;
 use super::accumulate::{Accumulate, VALUE};
+use super::kept::pass_option;
 use crate::chain::call::call2;
 
 /// The user's function over two values.
@@ -77,6 +78,10 @@ impl Accumulate for Reduce {
 
     fn read(&self, py: Python<'_>, base: &KeyedBase, input: &mut Input<'_>) -> Result<Option<Py<PyAny>>, TaskError> {
         Ok(base.take_option(py, input)?.map(Bound::unbind))
+    }
+
+    fn pass(&self, _: Python<'_>, _: &KeyedBase, input: &mut Input<'_>) -> Result<(), TaskError> {
+        pass_option(input)
     }
 
     #[inline]

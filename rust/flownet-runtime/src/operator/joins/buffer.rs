@@ -119,6 +119,15 @@ impl Buffer {
         Ok(buffer)
     }
 
+    /// Goes past the same.
+    pub(super) fn pass(input: &mut Input<'_>) -> Result<(), TaskError> {
+        for _ in 0..input.varint()? {
+            input.signed()?;
+            input.block()?;
+        }
+        Ok(())
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.records.is_empty()
     }

@@ -123,6 +123,11 @@ impl<B: Buffers> Values<B> for AsBytes {
         Ok(B::of([Buffer::read(input)?, Buffer::read(input)?]))
     }
 
+    fn pass(&self, input: &mut Input<'_>) -> Result<(), TaskError> {
+        Buffer::pass(input)?;
+        Buffer::pass(input)
+    }
+
     fn resident_bytes(&self, written: usize) -> usize {
         BUFFER_BYTES + RESIDENT_PER_WRITTEN * written
     }

@@ -10,7 +10,7 @@ use crate::error::TaskError;
 use crate::operator::fold::FoldValues;
 use crate::operator::{Flow, Fold, KeyedRecord, Medium};
 use crate::snapshot::Restored;
-use crate::state::{Base, Held, Place, Spill};
+use crate::state::{Base, Held, Place, Spill, Values};
 use crate::window::{Merge, Pane, PartOf, Rolling, SlicedWindows, Window, key_of};
 
 impl<F, V: Default + Send> Sliced<F, V> {
@@ -198,7 +198,7 @@ impl<F, V: Default + Send> Sliced<F, V> {
         }
     }
 
-    /// Puts slices back, each value where there is room for it; gives how far time had come, and up to when windows had fired.
+    /// Puts slices back, into memory as long as there is room and then to disk; gives how far time had come, and up to when windows had fired.
     pub(super) fn put_back<M>(
         &mut self,
         token: M::Token<'_>,
@@ -210,25 +210,35 @@ impl<F, V: Default + Send> Sliced<F, V> {
     {
         let Self { fold, windows, spill, .. } = self;
         let values = FoldValues::<M, F> { fold, token };
-        from.read_slices(
+        let time = from.read_slices(
             STATE,
-            |input| fold.read(token, input),
-            |start_ms, record, value| {
+            |input| values.pass(input),
+            |start_ms, record, input| {
                 let (key, hash) = (record.key, record.hash);
                 if let Some(spill) = spill
-                    && let Some(start_ms) = windows.missing(key, hash, start_ms)
-                    && spill.forget((Some(start_ms), key, hash))?
+                    && !windows.is_held(windows.grid().slice_of(start_ms), key, hash)
+                    && !spill.has_room_for_one(windows, &values)?
                 {
-                    windows.give_back(start_ms);
+                    let start_ms = windows.grid().slice_of(start_ms);
+                    let value = input.passed(|input| values.pass(input))?;
+                    let on_new = |place: &[u8]| lies_on_disk(windows, place);
+                    return spill.put_down((Some(start_ms), key, hash), record.given(), Some(value), on_new);
                 }
-                windows.put_back(start_ms, key, hash, Held::new(record, value));
-                match spill {
-                    Some(spill) if spill.is_to_look(windows.len()) => spill.look(windows, &values),
-                    _ => Ok(()),
-                }
+                windows.put_back(start_ms, key, hash, Held::new(record, values.read(input)?));
+                Ok(())
             },
-        )
+        )?;
+        if let Some(spill) = spill {
+            spill.end_putting_down(|place| lies_on_disk(windows, place))?;
+        }
+        Ok(time)
     }
+}
+
+/// A key of a slice has come to lie on disk.
+fn lies_on_disk<V>(windows: &mut SlicedWindows<V>, place: &[u8]) {
+    let slice_ms = Place::of(place, true).and_then(|place| place.slice_ms);
+    slice_ms.into_iter().for_each(|slice_ms| windows.lies_on_disk(slice_ms));
 }
 
 /// Key group and key, and what a window has of it.

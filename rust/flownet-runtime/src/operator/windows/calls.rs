@@ -85,6 +85,11 @@ pub trait Calls<M: Medium>: Send {
     /// Reads back what [`write_kept`](Self::write_kept) wrote, and no more.
     fn read_kept(&self, token: M::Token<'_>, input: &mut Input<'_>) -> Result<Self::Kept, TaskError>;
 
+    /// Goes past that, as [`Values::pass`](crate::state::Values::pass) does.
+    fn pass_kept(&self, token: M::Token<'_>, input: &mut Input<'_>) -> Result<(), TaskError> {
+        self.read_kept(token, input).map(drop)
+    }
+
     /// Prepares the subtask.
     fn open(&mut self, token: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError>;
 }

@@ -1,5 +1,6 @@
 //! State on disk is as state in memory, whatever is done with it, through checkpoints and restarts.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use super::super::spill::LOOK_BATCHES;
 use super::*;
 use crate::mailbox::Mailbox;
 use crate::metrics::TaskMetrics;
-use crate::snapshot::{Piece, Restored, RestoredPart, Snapshot, StatePart, Written, put_block};
+use crate::snapshot::{Piece, Restored, RestoredPart, Snapshot, SnapshotError, StatePart, Written, put_block};
 use crate::spec::StateBackend;
 use crate::time::WallClock;
 
@@ -28,6 +29,29 @@ impl Values<String> for Text {
 
     fn read(&self, input: &mut Input<'_>) -> Result<String, TaskError> {
         Ok(String::from_utf8_lossy(input.block()?).into_owned())
+    }
+
+    fn pass(&self, input: &mut Input<'_>) -> Result<(), TaskError> {
+        input.block().map(drop)
+    }
+}
+
+/// The same, counted as they are read.
+#[derive(Default)]
+struct Counted(Cell<usize>);
+
+impl Values<String> for Counted {
+    fn write(&self, key: &[u8], value: &String, out: &mut Vec<u8>) -> Result<(), TaskError> {
+        Text.write(key, value, out)
+    }
+
+    fn read(&self, input: &mut Input<'_>) -> Result<String, TaskError> {
+        self.0.set(self.0.get() + 1);
+        Text.read(input)
+    }
+
+    fn pass(&self, input: &mut Input<'_>) -> Result<(), TaskError> {
+        Values::<String>::pass(&Text, input)
     }
 }
 
@@ -365,6 +389,57 @@ fn a_piece_that_cannot_be_fetched_is_named() {
     let from = Restored::of_restored("op", std::slice::from_ref(&piece), 0, state.range());
     let refused = from.read_large("text", &mut state, &Text).unwrap_err().to_string();
     assert_eq!(refused, "state 'text' of operator 'op' cannot be read: it is gone");
+}
+
+#[test]
+fn what_has_no_room_goes_to_disk_as_it_was_written() {
+    let mut job = Job::new(1, &on_disk(1 << 20));
+    (0..200).for_each(|key| job.append(key, "0123456789"));
+    job.take_checkpoint();
+    job.complete = Some(1);
+    (0..20).for_each(|key| job.append(key, "!"));
+    (150..160).for_each(|key| job.remove(key));
+    job.take_checkpoint();
+    let parts: Vec<_> = job.all[&2].0[0].iter().map(to_be_fetched).collect();
+    for memory_bytes in [0, 10_000] {
+        let (mut state, counted) = (opened(0, 1, on_disk(memory_bytes)), Counted::default());
+        Restored::of_restored("op", &parts, 0, state.range()).read_large("text", &mut state, &counted).unwrap();
+        let held = state.held().len();
+        assert!(held < 80 && held + state.on_disk() == 190, "{held} and {}", state.on_disk());
+        // Those that were held when their change came are read twice.
+        assert!((held..=held + 30).contains(&counted.0.get()), "{} read, {held} held", counted.0.get());
+        let mut job = Job { model: job.model.clone(), ..Job::new(1, &StateBackend::Memory) };
+        job.subtasks = vec![state];
+        job.check();
+        (0..200).for_each(|key| job.check_one(key));
+    }
+}
+
+#[test]
+fn what_is_torn_is_refused_wherever_it_is_torn() {
+    let mut job = Job::new(1, &on_disk(2_000));
+    (0..60).for_each(|key| job.append(key, "0123456789"));
+    job.take_checkpoint();
+    let parts = &job.all[&1].0[0];
+    assert!(parts.len() > 5);
+    for torn in 0..parts.len() {
+        for cut in (1..parts[torn].bytes.len()).step_by(7) {
+            let mut parts = parts.clone();
+            parts[torn].bytes.truncate(cut);
+            let parts: Vec<_> = parts.iter().map(to_be_fetched).collect();
+            let mut state = opened(0, 1, on_disk(0));
+            let refused = Restored::of_restored("op", &parts, 0, state.range()).read_large("text", &mut state, &Text);
+            // Between two groups there is nothing that says how many there are: the store knows how long a part is.
+            match refused {
+                Ok(_) => assert!(state.len() < 60),
+                Err(TaskError::Snapshot(error)) => {
+                    let SnapshotError::Malformed { uid, state, .. } = &*error else { panic!("{error}") };
+                    assert_eq!((&**uid, &**state), ("op", "text"));
+                }
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
 }
 
 #[test]
