@@ -1,16 +1,18 @@
-//! Timers and keyed state: how many timers a second are set and fired, and what a key with one costs in memory.
+//! Timers and keyed state: how many timers a second are set and fired, what a key with one costs in memory, and what it takes to
+//! write timers into a checkpoint, all of them and those that changed.
 //!
 //! ```text
 //! cargo bench -p flownet-benches --bench timers -- [--keys N] [--smoke]
 //! ```
 
 use std::fs;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use flownet_core::keygroup::hash_key;
 use flownet_runtime::operator::KeyedRecord;
+use flownet_runtime::snapshot::Snapshot;
 use flownet_runtime::state::{Held, KeyGroupRange, KeyedState};
-use flownet_runtime::timer::{TimerKey, TimerService};
+use flownet_runtime::timer::{KeptTimers, TimerKey, TimerService};
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -19,6 +21,7 @@ fn main() {
     let keys: u64 = given.unwrap_or(if is_smoke { 10_000 } else { 1_000_000 });
     let records: Vec<Vec<u8>> = (0..keys).map(record).collect();
     rate(&records);
+    checkpoints(&records);
     memory(&records);
 }
 
@@ -34,9 +37,13 @@ fn parsed(bytes: &[u8]) -> KeyedRecord<'_> {
     KeyedRecord::parse(bytes).expect("a record of the bench")
 }
 
+/// Spread, and another one for each.
+fn any_time(at: usize) -> i64 {
+    (at as i64).wrapping_mul(0x5851_f42d_4c95_7f2d).rem_euclid(1 << 40)
+}
+
 fn rate(records: &[Vec<u8>]) {
     let few_times = |at: usize| (at % 1000) as i64;
-    let any_time = |at: usize| (at as i64).wrapping_mul(0x5851_f42d_4c95_7f2d).rem_euclid(1 << 40);
     type Times<'a> = (&'a str, &'a dyn Fn(usize) -> i64);
     let times: [Times<'_>; 2] = [("1000 different times", &few_times), ("a time of its own each", &any_time)];
     for (name, time_of) in times {
@@ -53,6 +60,43 @@ fn rate(records: &[Vec<u8>]) {
         let seconds = began.elapsed().as_secs_f64();
         println!("timers, {name}: {:.2} M/s set and fired, {set:.2?} to set {fired}", f64::from(fired) / seconds / 1e6);
     }
+}
+
+/// Between two checkpoints one of a hundred timers fires or is set.
+fn checkpoints(records: &[Vec<u8>]) {
+    for (name, builds_on) in [("all of them", false), ("what changed, 1 %", true)] {
+        let mut timers = KeptTimers::new();
+        for (at, bytes) in records.iter().enumerate() {
+            timers.register(any_time(at), TimerKey::of(&parsed(bytes)));
+        }
+        checkpoint_of(&mut timers, 1, None);
+        let mut all = Vec::new();
+        for checkpoint in 2..=ROUNDS {
+            for (at, bytes) in records.iter().enumerate().take(records.len() / 200) {
+                timers.pop_due(i64::MAX);
+                timers.register((1 << 41) + any_time(at + checkpoint as usize), TimerKey::of(&parsed(bytes)));
+            }
+            all.push(checkpoint_of(&mut timers, checkpoint, builds_on.then(|| checkpoint - 1)));
+        }
+        all.sort_unstable();
+        let (taken, bytes) = all[all.len() / 2];
+        println!("checkpoint of {} timers, {name}: {taken:.2?} for {bytes} bytes", timers.len());
+    }
+}
+
+/// So many checkpoints, of which the median is told.
+const ROUNDS: u64 = 10;
+
+/// How long it takes to write timers, and how many bytes that are.
+fn checkpoint_of(timers: &mut KeptTimers, checkpoint: u64, complete: Option<u64>) -> (Duration, usize) {
+    let began = Instant::now();
+    let mut to = Snapshot::new("bench", 0, checkpoint).on(complete);
+    let added = to.add_timers("timers", KeyGroupRange::of(0, 1, 128), timers);
+    added.expect("all keys are of the range");
+    let taken = began.elapsed();
+    let written = to.into_written();
+    assert_eq!(written.parts[0].is_of_changes(), complete.is_some());
+    (taken, written.parts.iter().map(|part| part.bytes.len()).sum())
 }
 
 fn memory(records: &[Vec<u8>]) {

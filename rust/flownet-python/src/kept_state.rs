@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use flownet_cluster::{OperatorEntry, Read, StatePart};
 use flownet_runtime::TaskError;
-use flownet_runtime::snapshot::{Input, KeyedPart, Restored, WATERMARK, is_incidental};
+use flownet_runtime::snapshot::{Input, Restored, WATERMARK, is_incidental};
 use flownet_runtime::state::{KeyGroupRange, KeyedState};
+use flownet_runtime::timer::KeptTimers;
 use flownet_runtime::window::WindowsOfKey;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyInt, PyList, PyTuple};
@@ -139,12 +140,7 @@ impl<'a, 'py> Reader<'a, 'py> {
                         Ok(())
                     },
                 )?,
-                timers if timers.starts_with("timers.") => self.each_entry(name, |input| {
-                    let time_ms = Some(input.signed()?);
-                    let key = self.key(input)?;
-                    let none = self.py.None().into_bound(self.py);
-                    self.add(timers, "timer", Place { key: Some(&key), time_ms, ..Place::default() }, none)
-                })?,
+                timers if timers.starts_with("timers.") => self.timers(timers)?,
                 "state" | "global_state" => self.each_value((name, name), |input| self.value(input))?,
                 "seen" => {
                     self.each_value((name, "value"), |input| Ok(PyInt::new(self.py, input.signed()?).into_any()))?
@@ -181,13 +177,14 @@ impl<'a, 'py> Reader<'a, 'py> {
         })
     }
 
-    fn each_entry(&self, name: &str, mut read: impl FnMut(&mut Input<'a>) -> Readable<()>) -> Readable<()> {
-        for KeyedPart { groups, .. } in self.from.groups(name)? {
-            for mut entries in groups {
-                while !entries.is_empty() {
-                    read(&mut entries)?;
-                }
-            }
+    /// Timers of keys, the first one first.
+    fn timers(&self, name: &str) -> Readable<()> {
+        let mut timers = KeptTimers::new();
+        self.from.read_timers(name, &mut timers)?;
+        for (time_ms, owner) in timers.iter() {
+            let key = decode(self.py, owner.key_value(), &self.classes)?;
+            let place = Place { key: Some(&key), time_ms: Some(time_ms), ..Place::default() };
+            self.add(name, "timer", place, self.py.None().into_bound(self.py))?;
         }
         Ok(())
     }
@@ -338,10 +335,6 @@ impl<'a, 'py> Reader<'a, 'py> {
             values.append(decoder.next_value(self.py)?)?;
         }
         Ok(values)
-    }
-
-    fn key(&self, input: &mut Input<'a>) -> Readable<Bound<'py, PyAny>> {
-        Ok(decode(self.py, input.key()?.key_value(), &self.classes)?)
     }
 
     fn add(&self, state: &str, what: &str, place: Place<'_, 'py>, value: Bound<'py, PyAny>) -> Readable<()> {

@@ -9,12 +9,15 @@
 //! - I1: leaves follow each other: all timers of one lie before the bound of the next, and at or behind their own.
 //! - I2: no leaf is empty, and none holds more than `MOST_IN_LEAF` timers.
 
+mod kept;
+
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use flownet_core::keygroup::hash_key;
 
+pub use self::kept::KeptTimers;
 use crate::key::Key;
 use crate::operator::KeyedRecord;
 
@@ -120,18 +123,20 @@ impl<K: Ord + Clone> TimerService<K> {
         }
     }
 
-    /// Takes a timer back, if it is set.
-    pub fn delete(&mut self, timestamp_ms: i64, key: K) {
+    /// Takes a timer back, if it is set: gives whose it was.
+    pub fn delete(&mut self, timestamp_ms: i64, key: K) -> Option<K> {
         let timer = (timestamp_ms, key);
         let leaf = Self::leaf_of(&mut self.first, &mut self.leaves, &timer);
         leaf.put_in_order();
-        if let Ok(at) = leaf.timers.binary_search_by(|other| timer.cmp(other)) {
-            leaf.timers.remove(at);
+        let found = leaf.timers.binary_search_by(|other| timer.cmp(other)).ok();
+        let deleted = found.map(|at| {
             leaf.ordered -= 1;
-        }
+            leaf.timers.remove(at).1
+        });
         if leaf.timers.is_empty() {
             self.drop_leaf_of(&timer);
         }
+        deleted
     }
 
     /// The earliest timer whose time has come. One at a time, because firing it may set or delete others.
@@ -159,6 +164,11 @@ impl<K: Ord + Clone> TimerService<K> {
             timers.dedup();
             timers.into_iter().map(|(timestamp_ms, key)| (*timestamp_ms, key))
         })
+    }
+
+    /// The same in no order; one that was set twice lately may come twice.
+    pub(crate) fn unordered(&self) -> impl Iterator<Item = &(i64, K)> {
+        [&self.first].into_iter().chain(self.leaves.values()).flat_map(|leaf| &leaf.timers)
     }
 
     /// How many are set; where they are many, about: one that was set twice lately may count twice, so that only the leaves
@@ -216,7 +226,7 @@ impl<K: Ord> Leaf<K> {
         }
     }
 
-    /// For when timers are set and fire in turn.
+    /// For when timers are set and fire in turn. Of equal ones the first stays, as in `order`.
     fn insert_others(&mut self) {
         while let Some(timer) = self.timers.get(self.ordered) {
             let at = self.timers[..self.ordered].partition_point(|other| other > timer);
@@ -229,7 +239,7 @@ impl<K: Ord> Leaf<K> {
         }
     }
 
-    /// The sort finds what is in order already.
+    /// The sort finds what is in order already, and leaves equal ones as they came.
     fn order(&mut self) {
         self.timers.sort_by(|one, other| other.cmp(one));
         self.timers.dedup();

@@ -16,7 +16,7 @@
 //! A `varint` is LEB128, a `signed` one of the zigzag-mapped 64-bit integer, a `block` a varint length and so many bytes.
 //!
 //! ```text
-//! part   = version (01) | body
+//! part   = version (02) | body                 01 where timers have no changes
 //! body   = 01 | header: block | group*          of key groups, in order
 //!        | 02 | item: block, as often as there are any
 //!        | 03 | header: block | group*          of changes: after each key 00 (removed), or 01 and what is kept
@@ -36,7 +36,7 @@
 //! | windows of a grid | `slices` | clock, fired, of changes begin: signed | start: signed, key, value |
 //! | other windows | `windows` | watermark, wall: signed | key, varint cells, each: start, end: signed, varint records, next: option, timers of the wall and of event time: varint count and signed each, value, kept |
 //! | joins of intervals and as of a version | `join` | watermark: signed | key, of either side: varint records, each: time: signed, record: block |
-//! | timers | `timers.*` | | time: signed, key |
+//! | timers | `timers.*` | | time: signed, key; of changes those that are gone before those that were set |
 //! | any of these with event time | `event_time` | | time: signed |
 //!
 //! A part of a channel holds what was on its way when a checkpoint overtook it: `in_flight.input` what had come to the
@@ -46,7 +46,7 @@
 //! What lies on disk comes in several parts, in pieces without a header ([`Pieces`]), and what is in memory behind them as changes upon them.
 //!
 //! Changes build on the parts of the same state and subtask before them, as far back as the last that is whole. What is kept
-//! by key, timers apart, is written so if no more than half of it was touched. Those of slices have no byte after the key: what
+//! by key is written so if no more than half of it was touched. Those of slices have no byte after the key: what
 //! is gone are all slices before `begin`.
 //!
 //! Event time is that of the header, the watermark of the subtask that wrote it, for all of its key groups but those that

@@ -6,12 +6,12 @@ use flownet_core::KeyGroup;
 use flownet_core::keygroup::{hash_key, key_group};
 use serde::{Deserialize, Serialize};
 
-use super::write::{CHANGED, OF_CHANGES, OF_CHANNEL, OF_GROUPS, OF_ITEMS, REMOVED, VERSION};
+use super::write::{CHANGED, OF_CHANGES, OF_CHANNEL, OF_GROUPS, OF_ITEMS, OLDEST_VERSION, REMOVED, VERSION};
 use super::{Piece, RestoredPart, Share, StatePart, is_incidental};
 use crate::error::TaskError;
 use crate::operator::KeyedRecord;
 use crate::state::{Held, KeyGroupRange, KeyedState, LargeState, Values};
-use crate::timer::{TimerKey, TimerService};
+use crate::timer::{KeptTimers, TimerKey};
 use crate::varint::{take_varint, unzigzag};
 
 /// Why state that was kept cannot be read back.
@@ -19,7 +19,7 @@ use crate::varint::{take_varint, unzigzag};
 #[non_exhaustive]
 pub enum SnapshotError {
     /// Another version of flownet wrote it.
-    #[error("state '{state}' of operator '{uid}' is of format {found}, and this flownet reads format 1")]
+    #[error("state '{state}' of operator '{uid}' is of format {found}, and this flownet reads formats 1 and 2")]
     Version {
         /// The operator.
         uid: String,
@@ -368,17 +368,21 @@ impl<'a> Restored<'a> {
         Ok(times.reduce(|one, other| (one.0.min(other.0), one.1.min(other.1))))
     }
 
-    /// Puts back what [`Snapshot::add_timers`](super::Snapshot::add_timers) wrote.
-    pub fn read_timers(&self, name: &str, timers: &mut TimerService<TimerKey>) -> Result<(), TaskError> {
-        for part in self.groups(name)? {
+    /// Puts back what [`Snapshot::add_timers`](super::Snapshot::add_timers) wrote, changes upon what they build on.
+    pub fn read_timers(&self, name: &str, timers: &mut KeptTimers) -> Result<(), TaskError> {
+        self.each_tracked(name, |Tracked { is_of_changes, part, .. }| {
             for mut entries in part.groups {
                 while !entries.is_empty() {
-                    let timestamp_ms = entries.signed()?;
-                    timers.register(timestamp_ms, TimerKey::of(&entries.key()?));
+                    let (timestamp_ms, owner) = (entries.signed()?, TimerKey::of(&entries.key()?));
+                    if !is_of_changes || entries.is_changed()? {
+                        timers.register(timestamp_ms, owner);
+                    } else {
+                        timers.delete(timestamp_ms, owner);
+                    }
                 }
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// What lies by key group under this name, changes behind what they build on.
@@ -458,7 +462,7 @@ impl<'a> Input<'a> {
     fn body(part: &'a StatePart, kind: u8) -> Result<Self, TaskError> {
         let mut input = Self { part, bytes: &part.bytes, group: None };
         match input.byte()? {
-            VERSION => {}
+            OLDEST_VERSION..=VERSION => {}
             found => {
                 let (uid, state) = (part.uid.clone(), part.name.clone());
                 return Err(SnapshotError::Version { uid, state, found }.into());

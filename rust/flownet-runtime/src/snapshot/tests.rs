@@ -10,7 +10,7 @@ use super::*;
 use crate::error::TaskError;
 use crate::operator::KeyedRecord;
 use crate::state::{Held, KeyGroupRange, KeyedState};
-use crate::timer::{TimerKey, TimerService};
+use crate::timer::{KeptTimers, TimerKey};
 
 const GROUPS: u32 = 16;
 
@@ -44,7 +44,7 @@ fn read_back(parts: &[StatePart], parallelism: u32) -> Result<All, TaskError> {
         let of_one =
             |(_, key, held): (_, &[u8], &Held<u64>)| (key.to_vec(), held.given().map(<[u8]>::to_vec), held.value);
         values.extend(state.iter().map(of_one));
-        let mut set = TimerService::new();
+        let mut set = KeptTimers::new();
         from.read_timers("timers", &mut set)?;
         timers.extend(set.iter().map(|(at_ms, owner): (i64, &TimerKey)| (at_ms, owner.key().to_vec())));
     }
@@ -89,7 +89,7 @@ proptest! {
         let mut expected: All = Default::default();
         for subtask in 0..before {
             let mut state = KeyedState::new(range(subtask, before));
-            let mut timers = TimerService::new();
+            let mut timers = KeptTimers::new();
             for ((key, (given, value)), at_ms) in values.iter().zip(times.iter().cycle().map(Some).chain([None])) {
                 if is_of(key, subtask, before) {
                     let record = KeyedRecord::of_key(key, hash_key(key), given.as_deref());
@@ -103,7 +103,7 @@ proptest! {
             }
             let mut to = Snapshot::new("op", subtask, 1);
             to.add_keyed(("state", &[]), &mut state, write_one).unwrap();
-            to.add_timers("timers", range(subtask, before), &timers).unwrap();
+            to.add_timers("timers", range(subtask, before), &mut timers).unwrap();
             parts.extend(to.into_written().parts);
         }
         expected.0.sort();
@@ -145,7 +145,7 @@ proptest! {
     #[test]
     fn any_bytes_are_state_or_an_error(mut bytes in vec(any::<u8>(), 0..80), is_likely in any::<bool>()) {
         if is_likely {
-            bytes.splice(0..0, [1, 1, 0]);
+            bytes.splice(0..0, [2, 1, 0]);
         }
         let groups = Share::Groups { first: 0, last: 15, of: GROUPS };
         for (name, share) in [("state", groups), ("timers", groups), ("list", Share::All { subtask: 0 })] {
@@ -296,11 +296,23 @@ fn changes_without_what_they_build_on_are_refused() {
 }
 
 #[test]
+fn what_was_written_before_timers_had_changes_is_read() {
+    let mut timers = KeptTimers::new();
+    timers.register(7, TimerKey::held(b"a", None));
+    let mut to = Snapshot::new("op", 0, 1);
+    to.add_timers("timers", range(0, 1), &mut timers).unwrap();
+    let mut parts = to.into_written().parts;
+    assert_eq!(std::mem::replace(&mut parts[0].bytes[0], 1), 2);
+    assert_eq!(read_back(&parts, 3).unwrap().1, [(7, b"a".to_vec())]);
+}
+
+#[test]
 fn another_version_and_another_number_of_key_groups_are_refused_by_name() {
     let share = Share::Groups { first: 0, last: 15, of: GROUPS };
     let of = |bytes: Vec<u8>, share| [StatePart { uid: "op".into(), name: "state".into(), share, bytes }];
-    let newer = read_back(&of(vec![2, 1, 0], share), 1).unwrap_err();
-    assert_eq!(newer.to_string(), "state 'state' of operator 'op' is of format 2, and this flownet reads format 1");
-    let other = read_back(&of(vec![1, 1, 0], Share::Groups { first: 0, last: 15, of: 128 }), 1).unwrap_err();
+    let newer = read_back(&of(vec![3, 1, 0], share), 1).unwrap_err();
+    let told = "state 'state' of operator 'op' is of format 3, and this flownet reads formats 1 and 2";
+    assert_eq!(newer.to_string(), told);
+    let other = read_back(&of(vec![2, 1, 0], Share::Groups { first: 0, last: 15, of: 128 }), 1).unwrap_err();
     assert!(other.to_string().contains("in 128 key groups and the job has 16"), "{other}");
 }

@@ -6,10 +6,13 @@ use flownet_core::keygroup::key_group;
 use super::{Pieces, Share, StatePart, Written};
 use crate::error::TaskError;
 use crate::state::{Base, Changes, Held, KeyGroupRange, KeyedState, LargeState, OnDisk, StateError, Values};
-use crate::timer::{TimerKey, TimerService};
+use crate::timer::{KeptTimers, TimerKey};
 use crate::varint::{put_varint, zigzag};
 
-pub(super) const VERSION: u8 = 1;
+/// Of what is written.
+pub(super) const VERSION: u8 = 2;
+/// What is read goes back to this one, which had no changes of timers.
+pub(super) const OLDEST_VERSION: u8 = 1;
 pub(super) const OF_GROUPS: u8 = 1;
 pub(super) const OF_ITEMS: u8 = 2;
 pub(super) const OF_CHANGES: u8 = 3;
@@ -61,18 +64,18 @@ impl<'a> Snapshot<'a> {
 
     /// The checkpoint that what lies by key group is written upon, as what has changed since: one that stands. None: all of it
     /// is written, as there is none, or `are_few` says that what was touched since is not much less.
-    pub(crate) fn base(&self, changes: &Changes, are_few: impl FnOnce(Base) -> bool) -> Option<Base> {
+    pub(crate) fn base<K>(&self, changes: &Changes<K>, are_few: impl FnOnce(Base) -> bool) -> Option<Base> {
         self.complete.and_then(|complete| changes.base(complete)).filter(|base| are_few(*base))
     }
 
     /// Adds what lies by key group: what has changed since `base`, or all of it. What lies on disk is added as [`Pieces`], and
     /// what is in memory as changes upon them.
-    pub(crate) fn add_upon(
+    pub(crate) fn add_upon<K>(
         &mut self,
         (base, on_disk): (Option<Base>, Option<OnDisk>),
         name: &str,
         groups: Groups,
-        changes: &mut Changes,
+        changes: &mut Changes<K>,
     ) {
         let share = groups.share();
         let mut bytes = self.add_body(name, base.is_some() || on_disk.is_some(), groups);
@@ -153,21 +156,23 @@ impl<'a> Snapshot<'a> {
         (0..=u8::MAX).filter(move |byte| all[usize::from(byte / 64)] & (1 << (byte % 64)) != 0)
     }
 
-    /// Adds the timers of keys.
-    pub fn add_timers(
-        &mut self,
-        name: &str,
-        range: KeyGroupRange,
-        timers: &TimerService<TimerKey>,
-    ) -> Result<(), TaskError> {
-        self.add_groups(name, range, |groups| {
-            for (timestamp_ms, owner) in timers.iter() {
-                let out = groups.of(owner.hash())?;
-                put_signed(out, timestamp_ms);
-                put_key(out, owner.key(), owner.given());
+    /// Adds the timers of keys: all of them, or what has changed since a checkpoint that stands.
+    pub fn add_timers(&mut self, name: &str, range: KeyGroupRange, timers: &mut KeptTimers) -> Result<(), TaskError> {
+        let (mut groups, mut set) = (Groups::new(range), Vec::new());
+        let base = self.base(timers.changes(), |base| {
+            set.extend(timers.set_since(base));
+            2 * set.len() <= timers.len()
+        });
+        match base {
+            None => timers.iter().try_for_each(|timer| groups.put_timer(timer, None))?,
+            // One that was taken back and set again is in both.
+            Some(base) => {
+                timers.unset_since(base).try_for_each(|timer| groups.put_timer(timer, Some(REMOVED)))?;
+                set.into_iter().try_for_each(|timer| groups.put_timer(timer, Some(CHANGED)))?;
             }
-            Ok(())
-        })
+        }
+        self.add_upon((base, None), name, groups, timers.changes_mut());
+        Ok(())
     }
 
     /// Adds what belongs to no key.
@@ -244,6 +249,15 @@ impl Groups {
             put_key(out, key, None);
             out.push(REMOVED);
         }
+        Ok(())
+    }
+
+    /// Adds a timer, and what became of it.
+    fn put_timer(&mut self, (timestamp_ms, owner): (i64, &TimerKey), becomes: Option<u8>) -> Result<(), TaskError> {
+        let out = self.of(owner.hash())?;
+        put_signed(out, timestamp_ms);
+        put_key(out, owner.key(), owner.given());
+        out.extend(becomes);
         Ok(())
     }
 

@@ -16,14 +16,20 @@ const MOST_IN_A_ROW: u32 = 16;
 /// So many keys may be listed as removed, however few are held.
 const FEW: usize = 1024;
 
-/// Which snapshots there were, and what was removed since.
-#[derive(Debug, Default)]
-pub(crate) struct Changes {
+/// Which snapshots there were, and what was removed since: `K` says what.
+#[derive(Debug)]
+pub(crate) struct Changes<K = (u32, Key)> {
     /// Snapshots so far.
     taken: u32,
     /// Those that may be built on, the oldest first.
     bases: Vec<Base>,
-    removed: Vec<Removed>,
+    removed: Vec<Removed<K>>,
+}
+
+impl<K> Default for Changes<K> {
+    fn default() -> Self {
+        Self { taken: 0, bases: Vec::new(), removed: Vec::new() }
+    }
 }
 
 /// A snapshot that was taken.
@@ -80,13 +86,18 @@ impl Base {
 }
 
 #[derive(Debug)]
-struct Removed {
+struct Removed<K> {
     after: u32,
-    hash: u32,
-    key: Key,
+    key: K,
 }
 
-impl Changes {
+impl<K> Changes<K> {
+    /// Snapshots so far.
+    #[inline]
+    pub(crate) fn taken(&self) -> u32 {
+        self.taken
+    }
+
     /// What to write into a key that is touched now.
     #[inline]
     pub(crate) fn now(&self) -> Stamp {
@@ -100,18 +111,18 @@ impl Changes {
 
     /// A key is held no longer; so many others are.
     #[inline]
-    pub(crate) fn on_removed(&mut self, hash: u32, key: &Key, held: usize) {
+    pub(crate) fn on_removed(&mut self, key: impl FnOnce() -> K, held: impl FnOnce() -> usize) {
         if !self.bases.is_empty() {
-            self.list(hash, key, held);
+            self.list(key(), held());
         }
     }
 
     #[cold]
-    fn list(&mut self, hash: u32, key: &Key, held: usize) {
+    fn list(&mut self, key: K, held: usize) {
         if self.removed.len() > held / 2 + FEW {
             self.forget();
         } else {
-            self.removed.push(Removed { after: self.taken, hash, key: key.clone() });
+            self.removed.push(Removed { after: self.taken, key });
         }
     }
 
@@ -128,9 +139,9 @@ impl Changes {
     }
 
     /// Keys removed since; some may be held again.
-    pub(crate) fn removed_since(&self, base: Base) -> impl Iterator<Item = (u32, &[u8])> {
+    pub(crate) fn removed_since(&self, base: Base) -> impl Iterator<Item = &K> {
         let first = self.removed.partition_point(|removed| !base.is_before(removed.after));
-        self.removed[first..].iter().map(|removed| (removed.hash, removed.key.as_slice()))
+        self.removed[first..].iter().map(|removed| &removed.key)
     }
 
     /// A snapshot was taken: of what changed since `base`, or whole. What is older than `complete` is not built on again.

@@ -153,7 +153,7 @@ impl<V> LargeState<V> {
                 return Ok(());
             }
             let held = self.held.len();
-            self.held.changes_mut().on_removed(hash, &Key::from(key), held);
+            self.held.changes_mut().on_removed(|| (hash, Key::from(key)), || held);
         }
         spill.disk.on_removed(place, self.held.changes().oldest())
     }

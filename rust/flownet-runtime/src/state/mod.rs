@@ -242,7 +242,7 @@ impl<V> KeyedState<V> {
         let held = self.groups[slot].find_entry(spread(hash), |held| held.is(hash, key)).ok()?;
         self.len -= 1;
         let removed = held.remove().0;
-        self.changes.on_removed(hash, &removed.key, self.len);
+        self.changes.on_removed(|| (hash, removed.key.clone()), || self.len);
         Some(removed.value)
     }
 
@@ -283,7 +283,8 @@ impl<V> KeyedState<V> {
 
     /// Hashes and keys of what was removed since, and is not held.
     pub(crate) fn removed_since(&self, base: Base) -> impl Iterator<Item = (u32, &[u8])> {
-        self.changes.removed_since(base).filter(|(hash, key)| self.get(key, *hash).is_none())
+        let removed = self.changes.removed_since(base).map(|(hash, key)| (*hash, key.as_slice()));
+        removed.filter(|(hash, key)| self.get(key, *hash).is_none())
     }
 
     /// Every key with its value: by key group, in no particular order within one.

@@ -9,7 +9,7 @@ use flownet_runtime::spec::ProcessInputs;
 use flownet_runtime::state::{Held, KeyGroupRange, LargeState};
 use flownet_runtime::tally::Tally;
 use flownet_runtime::time::{Clock, NO_TIMESTAMP};
-use flownet_runtime::timer::{TimerKey, TimerService};
+use flownet_runtime::timer::{KeptTimers, TimerKey};
 use flownet_runtime::{TaskContext, TaskError, TaskMetrics};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -30,9 +30,9 @@ pub(in crate::chain) struct Process {
     inputs: ProcessInputs,
     state: LargeState<Py<PyDict>>,
     /// By the wall clock, and by event time.
-    timers: [TimerService<TimerKey>; 2],
+    timers: [KeptTimers; 2],
     /// Keys with state that expires.
-    expiries: TimerService<TimerKey>,
+    expiries: KeptTimers,
     time: EventTime,
     metrics: Option<Arc<TaskMetrics>>,
     bound: Option<BoundMethods>,
@@ -62,8 +62,8 @@ impl Process {
             function,
             inputs,
             state: LargeState::new(range),
-            timers: [TimerService::new(), TimerService::new()],
-            expiries: TimerService::new(),
+            timers: [KeptTimers::new(), KeptTimers::new()],
+            expiries: KeptTimers::new(),
             time: EventTime::new(),
             metrics: None,
             bound: None,
@@ -309,7 +309,7 @@ impl Operator<PythonMedium> for Process {
 
     fn tally(&self, tally: &mut Tally) {
         tally.add_keys(self.state.len());
-        tally.add_timers(self.timers.iter().chain([&self.expiries]).map(TimerService::len).sum());
+        tally.add_timers(self.timers.iter().chain([&self.expiries]).map(KeptTimers::len).sum());
     }
 
     fn inspect<'py>(&self, py: Python<'py>, found: &mut Found<Bound<'py, PyAny>>) -> Result<(), TaskError> {
@@ -334,9 +334,9 @@ impl Operator<PythonMedium> for Process {
         let mappings = Mappings { base: &self.base, py, name: STATE };
         to.add_large((STATE, &[self.time.watermark_ms()]), &mut self.state, &mappings)?;
         self.time.snapshot(to)?;
-        to.add_timers(WALL_TIMERS, range, &self.timers[PROCESSING])?;
-        to.add_timers(EVENT_TIMERS, range, &self.timers[EVENT])?;
-        to.add_timers(EXPIRIES, range, &self.expiries)?;
+        to.add_timers(WALL_TIMERS, range, &mut self.timers[PROCESSING])?;
+        to.add_timers(EVENT_TIMERS, range, &mut self.timers[EVENT])?;
+        to.add_timers(EXPIRIES, range, &mut self.expiries)?;
         let context = self.bound()?.context.bind(py).clone();
         context.get().keep_broadcast(self.inputs, (&self.base.info, &mut self.base.kept.borrow_mut()), to)
     }
