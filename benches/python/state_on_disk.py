@@ -6,9 +6,9 @@ hundredth of the keys. The rate is of all records, the memory is the most that t
 before the job; pages that the system caches of the file are not in it.
 
 ``--checkpoint 30s`` runs another job, on disk alone, which keeps a text of ``--value-bytes`` for each key: it makes all
-of them and is told to stop, and another process goes on from the checkpoint and changes each. What it took to go on is the CPU time
-of all threads, and the most memory, until the first record came. With ``--restore memory`` it goes on in memory instead. State and checkpoints lie
-in ``--folder`` until the end: have room for four times the state.
+of them and is told to stop, and another process goes on from the checkpoint and changes each. What it takes to go on is
+the CPU time of all threads, and the most memory, until the first record has come. With ``--restore memory`` it goes on
+in memory instead. State and checkpoints lie in ``--folder`` until the end: have room for four times the state.
 """
 
 from __future__ import annotations
@@ -176,9 +176,10 @@ def compare_with_checkpoints(keys: int, memory: str, given: argparse.Namespace) 
         kept_mb = 0.0
         for phase in ("made", "gone on"):
             told = of_own_process(*common, "--checkpoint", given.checkpoint, "--one", "texts", folder)
+            cpu_s = told["first_record_cpu_s"]
             print(
-                f"{phase}: first record after {told['first_record_s']:.1f} s, {told['first_record_cpu_s']:.2f} CPU-s "
-                f"({kept_mb / max(told['first_record_cpu_s'], 0.01):,.0f} MB a CPU-s) and {told['first_record_mib']:.0f} MiB; "
+                f"{phase}: first record after {told['first_record_s']:.1f} s, {cpu_s:.2f} CPU-s "
+                f"({kept_mb / max(cpu_s, 0.01):,.0f} MB a CPU-s) and {told['first_record_mib']:.0f} MiB; "
                 f"{told['rate']:,.0f} records/s, "
                 f"{told['mib']:.0f} MiB; {told['checkpoints']} checkpoints of up to {told['state_mb']:,.0f} MB",
                 *(f"{what} {spread(told[what])}" for what in ("checkpoint_s", "stood_still_s", "written_mb")),
