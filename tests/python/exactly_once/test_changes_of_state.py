@@ -135,3 +135,52 @@ def test_windows_and_joins_are_written_and_read_as_changes(operator: str, tmp_pa
     env.enable_checkpointing("1h", storage=tmp_path / "checkpoints")
     env.execute()
     assert said("out") == said("undisturbed")
+
+
+class Postpones(fn.KeyedProcessFunction[int, tuple[int, int], str]):
+    """Has one timer for each key, which each record moves."""
+
+    def process(self, record: tuple[int, int], ctx: fn.ProcessContext[int]) -> None:
+        if "due" in ctx.state:
+            ctx.delete_event_time_timer(ctx.state["due"])
+        ctx.state["due"] = FAR_MS + record[1]
+        ctx.register_event_time_timer(ctx.state["due"])
+
+    def on_timer(self, timestamp_ms: int, ctx: fn.ProcessContext[int]) -> Iterator[str]:
+        yield f"{ctx.key} {timestamp_ms} {ctx.state['due']}"
+
+
+FAR_MS = 10_000_000
+
+
+def test_timers_are_written_and_read_as_changes(tmp_path: Path) -> None:
+    """All keys at once and then a few; the job is stopped among these, looked into, and goes on with other subtasks."""
+    records = [(key, key) for key in range(KEYS)] + [(each % 20, KEYS + each) for each in range(ROUNDS)]
+    strategy: Any = fn.WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(number)
+
+    def job(parallelism: int, rate: float | None) -> fn.Environment:
+        env = fn.Environment(parallelism=parallelism, buffer_timeout="5ms", restart="none")
+        source = env.from_collection(records, rate_limit=rate).uid("records")
+        keyed = source.assign_timestamps_and_watermarks(strategy).key_by(0)
+        keyed.process(Postpones()).uid("it").write_text(tmp_path / "out")
+        env.enable_checkpointing("20ms", storage=tmp_path / "checkpoints")
+        return env
+
+    with job(2, 500).execute_async() as running:
+        since = None
+        while since is None or running.status().checkpoints_made < since + 4:
+            status = running.status()
+            if since is None and status.tasks[0].records_in > KEYS + 50:
+                since = status.checkpoints_made
+            time.sleep(0.001)
+        running.stop(drain=False)
+        result = running.wait()
+    assert any(each.written_bytes < each.bytes / 4 for each in result.checkpoints)
+    kept = state.read(tmp_path / "checkpoints")
+    due = kept.values("it", "due")
+    timers = [entry for entry in kept.timers("it") if entry.state == "timers.event"]
+    assert set(due) == set(range(KEYS))
+    assert sorted((entry.key, entry.time_ms) for entry in timers) == sorted(due.items())
+    job(3, None).execute()
+    last = dict(records)
+    assert lines(tmp_path / "out") == sorted(f"{key} {FAR_MS + last[key]} {FAR_MS + last[key]}" for key in range(KEYS))
