@@ -16,6 +16,7 @@ import termios
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyte
 import pytest
@@ -281,10 +282,10 @@ def test_a_bar_says_what_a_busy_task_works_on_and_the_legend_by_which_letters() 
     with env.execute_async() as job:
         job.wait()
         status, sample = job.status(), job.sample()
-    whole = {"back_pressured": 0.125, "interpreter": 0.125, "idle": 0.125}
-    parts = {"busy": 0.625, "python": 0.25, "serialising": 0.25, "rust": 0.125, **whole}
-    status = replace(status, tasks=[replace(status.tasks[0], **parts)])
-    sample = replace(sample, tasks=[replace(sample.tasks[0], **parts)])
+    whole: dict[str, Any] = {"back_pressured": 0.125, "interpreter": 0.125, "idle": 0.125}
+    parts: dict[str, Any] = {"busy": 0.625, "python": 0.25, "serialising": 0.25, "rust": 0.125, **whole}
+    status = replace(status, tasks=(replace(status.tasks[0], **parts),))
+    sample = replace(sample, tasks=(replace(sample.tasks[0], **parts),))
     for encoding, bar, legend in [
         ("utf-8", "██████▆▆▆▆▆▆▄▄▄▓▓▓▒▒▒░░░", "█ Python ▆ serialising ▄ Rust ▓ back-pressured ▒ interpreter ░ idle"),
         ("ascii", "######======+++!!!~~~...", "# Python = serialising + Rust ! back-pressured ~ interpreter . idle"),

@@ -284,7 +284,7 @@ def test_the_rates_of_channels_are_those_since_a_look_before(ui: fn.Ui, client: 
     env.from_iterable(itertools.count(), rate_limit=1000).rebalance().filter(lambda _: False).collect()
     with env.execute_async(ui=ui) as job:
         until(lambda: job.status().records > 10)
-        first, *looks = [client.get("/api/v1/jobs/1/channels/0/0")]
+        first, looks = client.get("/api/v1/jobs/1/channels/0/0"), list[Any]()
         (channel,) = first["outputs"]
         assert channel["records_out_per_second"] is channel["bytes_out_per_second"] is None
         while not looks or looks[-1]["outputs"][0]["records_out_per_second"] is None:
