@@ -6,6 +6,7 @@ use arrow_array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, RecordBatchOp
 use arrow_buffer::ScalarBuffer;
 use arrow_schema::{ArrowError, DataType, Field, Schema};
 use arrow_select::filter::{FilterBuilder, filter_record_batch};
+use flownet_runtime::time::NO_TIMESTAMP;
 
 /// Some rows.
 #[derive(Clone, Debug)]
@@ -20,6 +21,12 @@ impl RowBatch {
     /// Rows without times.
     pub fn new(columns: RecordBatch) -> Self {
         Self { columns, times: None }
+    }
+
+    /// Rows of these times; of a batch all have one, or none.
+    pub(crate) fn with_times(columns: RecordBatch, times: Vec<i64>) -> Self {
+        let has_times = times.first().is_some_and(|time_ms| *time_ms != NO_TIMESTAMP);
+        Self { columns, times: has_times.then(|| times.into()) }
     }
 
     /// How many.

@@ -142,6 +142,31 @@ def many(count: int) -> tuple[list[Row], list[Row]]:
     return left, [{"id": n % 70, "ms": n, "value": None if n % 5 else f"v{n}"} for n in range(count)]
 
 
+@pytest.mark.parametrize("window", [fn.Tumbling("1s"), fn.Sliding("500ms", "250ms"), None], ids=str)
+def test_pairs_of_several_batches_are_each_with_each(window: Any) -> None:
+    # One key alone has more pairs than a batch; the other has one row on one side.
+    left = [{"key": n and n % 2, "ms": n, "value": {"text": f"t{n}", "list": None}} for n in range(260)]
+    right = [{"id": int(n > 0), "ms": n, "value": "" if n % 3 else f"v{n}"} for n in range(130)]
+    met = (
+        all_pairs(left, right, lambda a, b: True)
+        if not isinstance(window, fn.Sliding)
+        else in_order(
+            [
+                pair(a, b)
+                for a in left
+                for b in right
+                for start in (-250, 0, 250)
+                if a["key"] == b["id"] and all(start <= ms < start + 500 for ms in (a["ms"], b["ms"]))
+            ]
+        )
+    )
+    assert len(met) > 8192
+    for parallelism in (1, 2):
+        assert (
+            joined(left, right, lambda a, b: a.join(b, window) if window else a.join(b), parallelism=parallelism) == met
+        )
+
+
 @pytest.mark.parametrize("backend", ["memory", "disk"])
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize(

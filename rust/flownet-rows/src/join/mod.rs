@@ -3,6 +3,7 @@
 //! Which rows meet, what is kept and when it is let go is said where it is for all media, in [`flownet_runtime::operator`].
 //! A row whose key has a value that is missing meets nobody.
 
+mod met;
 mod pairs;
 mod schemas;
 

@@ -8,9 +8,10 @@ use flownet_runtime::TaskError;
 use flownet_runtime::operator::{BothSides, Fold, KeyedRecord, Pairing};
 use flownet_runtime::snapshot::{Input, Snapshot};
 use flownet_runtime::window::Window;
+use smallvec::SmallVec;
 
+use super::met::Met;
 use crate::column::Rows;
-use crate::gathered::Gathered;
 use crate::layout::Layout;
 use crate::medium::{Flow, OperatorInfo, RowRecord, RowsMedium};
 use crate::parts::take_block;
@@ -18,7 +19,7 @@ use crate::run::RunWriter;
 
 /// Puts rows side by side. A row is kept as a run of its own.
 pub(crate) struct RowPairs {
-    met: Gathered<2>,
+    met: Met,
     /// A row of the second side of which nothing is there.
     missing: Vec<u8>,
 }
@@ -30,7 +31,7 @@ impl RowPairs {
         let (left, right) = (layout(left)?, layout(right)?);
         let missing = if may_miss { missing(&right) } else { Ok(Vec::new()) };
         let missing = missing.map_err(|error| TaskError::Config(error.to_string()))?;
-        Ok(Self { missing, met: Gathered::new([left, right], info) })
+        Ok(Self { missing, met: Met::new([left, right], info) })
     }
 }
 
@@ -42,6 +43,15 @@ fn missing(layout: &Layout) -> Result<Vec<u8>, ArrowError> {
     let mut run = Vec::new();
     RunWriter::new(layout, &batch).write(Rows::Range { start: 0, end: 1 }, &mut run);
     Ok(run)
+}
+
+/// The blocks that these bytes are, if they are nothing else.
+fn blocks(mut bytes: &[u8]) -> Option<SmallVec<[&[u8]; 4]>> {
+    let mut blocks = SmallVec::new();
+    while !bytes.is_empty() {
+        blocks.push(take_block(&mut bytes)?);
+    }
+    Some(blocks)
 }
 
 impl Pairing<RowsMedium> for RowPairs {
@@ -112,17 +122,12 @@ impl Fold<RowsMedium> for RowPairs {
 
     /// Each of one with each of the other.
     fn emit(&mut self, _: Window, _: &[u8], rows: &mut BothSides, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        let [mut lefts, rights] = rows.get();
-        while !lefts.is_empty() {
-            let left = take_block(&mut lefts).ok_or_else(|| self.met.malformed())?;
-            let mut rights = rights;
-            while !rights.is_empty() {
-                let right = take_block(&mut rights).ok_or_else(|| self.met.malformed())?;
-                self.pair(left, Some(right), flow)?;
-            }
-            flow.cancel().check()?;
+        let [lefts, rights] = rows.get();
+        if lefts.is_empty() || rights.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let [lefts, rights] = [lefts, rights].map(|rows| blocks(rows).ok_or_else(|| self.met.malformed()));
+        self.met.add_all([&lefts?, &rights?], flow.timestamp_ms, flow)
     }
 
     fn emit_so_far(&mut self, _: &[u8], _: &BothSides, _: &mut Flow<'_, '_>) -> Result<(), TaskError> {

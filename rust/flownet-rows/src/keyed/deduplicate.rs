@@ -19,7 +19,7 @@ pub(crate) struct Deduplicate {
     /// When keys are forgotten, by the wall clock.
     expiries: TimerService<TimerKey>,
     ttl_ms: Option<i64>,
-    passed: Gathered<1>,
+    passed: Gathered,
 }
 
 struct SeenValues;
@@ -49,7 +49,7 @@ impl Deduplicate {
         info: OperatorInfo,
     ) -> Result<Self, TaskError> {
         let layout = Layout::new(schema).map_err(|error| TaskError::Config(error.to_string()))?;
-        let (seen, passed) = (LargeState::new(range), Gathered::new([layout], info));
+        let (seen, passed) = (LargeState::new(range), Gathered::new(layout, info));
         Ok(Self { seen, expiries: TimerService::new(), ttl_ms, passed })
     }
 }
@@ -77,7 +77,7 @@ impl Operator<RowsMedium> for Deduplicate {
             self.expiries.register(flow.now_ms.saturating_add(ttl_ms), TimerKey::of(record));
         }
         self.seen.make_room(&SeenValues)?;
-        self.passed.add([record.value()], record.timestamp_ms, flow)
+        self.passed.add(record.value(), record.timestamp_ms, flow)
     }
 
     fn end_batch(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {

@@ -19,7 +19,7 @@ pub(crate) struct TopN {
     count: usize,
     /// Whether rows whose values are equal to the last one's stay, too.
     ties: bool,
-    best: Gathered<1>,
+    best: Gathered,
 }
 
 /// A row, and what it is ranked by.
@@ -33,7 +33,7 @@ impl TopN {
     /// Of rows of this schema.
     pub(crate) fn new(schema: SchemaRef, (count, ties): (usize, bool), info: OperatorInfo) -> Result<Self, TaskError> {
         let layout = Layout::new(schema).map_err(|error| TaskError::Config(error.to_string()))?;
-        Ok(Self { count, ties, best: Gathered::new([layout], info) })
+        Ok(Self { count, ties, best: Gathered::new(layout, info) })
     }
 
     fn add(&self, (rank, run): (&[u8], &[u8]), rows: &mut Vec<Ranked>) {
@@ -85,7 +85,7 @@ impl Fold<RowsMedium> for TopN {
         rows: &mut Vec<Ranked>,
         flow: &mut Flow<'_, '_>,
     ) -> Result<(), TaskError> {
-        rows.iter().try_for_each(|row| self.best.add([&row.run], window.max_ms(), flow))
+        rows.iter().try_for_each(|row| self.best.add(&row.run, window.max_ms(), flow))
     }
 
     fn emit_so_far(&mut self, _: &[u8], _: &Vec<Ranked>, _: &mut Flow<'_, '_>) -> Result<(), TaskError> {
