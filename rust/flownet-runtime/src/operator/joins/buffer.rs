@@ -44,7 +44,7 @@ impl Buffer {
     pub(super) fn between(&self, from_ms: i64, to_ms: i64) -> impl Iterator<Item = (i64, &[u8])> {
         let end = self.behind(to_ms);
         // Bounds may be as far apart as one likes, but not the wrong way round.
-        let start = self.records.partition_point(|record| record.timestamp_ms < from_ms).min(end);
+        let start = from_ms.checked_sub(1).map_or(0, |before_ms| self.behind(before_ms)).min(end);
         self.records.range(start..end).map(|record| (record.timestamp_ms, self.at(*record)))
     }
 
@@ -132,9 +132,23 @@ impl Buffer {
         self.records.is_empty()
     }
 
-    /// The place behind all that are not after this time.
+    /// The place behind all that are not after this time. What is asked for lies near the end as a rule: steps from there get
+    /// longer until one has gone too far.
     fn behind(&self, timestamp_ms: i64) -> usize {
-        self.records.partition_point(|record| record.timestamp_ms <= timestamp_ms)
+        let is_after = |place: usize| self.records[place].timestamp_ms > timestamp_ms;
+        let (mut start, mut end, mut step) = (self.records.len(), self.records.len(), 1);
+        while start > 0 {
+            start = end.saturating_sub(step);
+            if !is_after(start) {
+                break;
+            }
+            (end, step) = (start, 2 * step);
+        }
+        while start < end {
+            let middle = start + (end - start) / 2;
+            if is_after(middle) { end = middle } else { start = middle + 1 }
+        }
+        end
     }
 }
 
