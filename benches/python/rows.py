@@ -18,6 +18,8 @@ runs from `execute()` to its end, the start of the job included. CPU time is tha
 ``many``       as ``windows``, of a fifth of the rows, each with a key of its own
 ``best``       the three best of each second and of each of a hundred keys, of a fifth of the rows
 ``as_of``      a tenth of the rows, each with the newest of a tenth as many others of its key before it
+``paired``     the same rows, each with all of those others in its second: ten each
+``near``       the same, each with those of a tenth of a second around it: two each, which go out at once
 ``asof``       the same by polars, of the finished tables
 ``tuples``     the same by streams of tuples, of a twentieth of the rows
 """
@@ -158,11 +160,18 @@ def job(describe: Callable[[fn.Environment], object], workers: int = 0) -> Calla
     return lambda: env.execute(workers=workers)
 
 
-def as_of(env: fn.Environment, left: Parts, right: Parts) -> object:
-    """Join rows with the newest before them, and bring almost nothing home."""
-    versions = right.rows(env, "ms").select("key", rate=fn.col("price")).key_by("key")
-    joined = left.rows(env, "ms").key_by("key").as_of_join(versions).select(worth=fn.col("rate") * fn.col("size"))
-    total = joined.with_columns(one=fn.lit(1)).key_by("one").window(fn.EndOfInput())
+JOINS: dict[str, Callable[[fn.KeyedRows, fn.KeyedRows], fn.Rows]] = {
+    "as_of": lambda rows, others: rows.as_of_join(others),
+    "paired": lambda rows, others: rows.join(others, fn.Tumbling("1s")),
+    "near": lambda rows, others: rows.interval_join(others, "-100ms", "100ms"),
+}
+
+
+def joined(join: str, env: fn.Environment, left: Parts, right: Parts) -> object:
+    """Join rows with others by key, and bring almost nothing home."""
+    others = right.rows(env, "ms").select("key", rate=fn.col("price")).key_by("key")
+    pairs = JOINS[join](left.rows(env, "ms").key_by("key"), others).select(worth=fn.col("rate") * fn.col("size"))
+    total = pairs.with_columns(one=fn.lit(1)).key_by("one").window(fn.EndOfInput())
     return total.agg(n=fn.count(), worth=fn.sum("worth")).collect()
 
 
@@ -216,11 +225,11 @@ def round_of(options: argparse.Namespace) -> list[tuple[str, int, Callable[[], o
     frame = pl.DataFrame(pa.concat_tables(tables))
     few = tuples(tables, rows // OBJECTS_OF)
     # Each fraction of a stream goes over the same time.
-    joined, versions = (
+    lefts, versions = (
         [of.take(np.arange(0, of.num_rows, step)) for of in tables] for step in (JOINED_OF, JOINED_OF**2)
     )
-    joined_frame, versions_frame = (pl.DataFrame(pa.concat_tables(of)).sort("ms") for of in (joined, versions))
-    of_joined = [tuples([of.take(np.arange(0, of.num_rows, 2)) for of in both], rows) for both in (joined, versions)]
+    lefts_frame, versions_frame = (pl.DataFrame(pa.concat_tables(of)).sort("ms") for of in (lefts, versions))
+    of_joined = [tuples([of.take(np.arange(0, of.num_rows, 2)) for of in both], rows) for both in (lefts, versions)]
     own = [
         of.slice(0, of.num_rows // MANY_OF).set_column(
             0, "key", [np.arange(of.num_rows // MANY_OF) * SUBTASKS + subtask]
@@ -261,8 +270,10 @@ def round_of(options: argparse.Namespace) -> list[tuple[str, int, Callable[[], o
         ("lazy", rows, lambda: lambda: of_files(folder)),
         ("many", rows // MANY_OF, lambda: job(lambda env: by_window(Parts(own).rows(env, "ms"), second))),
         ("best", rows // BEST_OF, lambda: job(lambda env: best(Parts(ranked).rows(env, "ms")))),
-        ("as_of", rows // JOINED_OF, lambda: job(lambda env: as_of(env, Parts(joined), Parts(versions)))),
-        ("asof", rows // JOINED_OF, lambda: lambda: of_polars_as_of(joined_frame, versions_frame)),
+        ("as_of", rows // JOINED_OF, lambda: job(lambda env: joined("as_of", env, Parts(lefts), Parts(versions)))),
+        ("paired", rows // JOINED_OF, lambda: job(lambda env: joined("paired", env, Parts(lefts), Parts(versions)))),
+        ("near", rows // JOINED_OF, lambda: job(lambda env: joined("near", env, Parts(lefts), Parts(versions)))),
+        ("asof", rows // JOINED_OF, lambda: lambda: of_polars_as_of(lefts_frame, versions_frame)),
         ("tuples", rows // JOINED_OF // 2, lambda: job(lambda env: as_of_tuples(env, *of_joined))),
     ]
     return [(name, count, make()) for name, count, make in jobs if not options.only or name in options.only]
