@@ -145,8 +145,8 @@ def many(count: int) -> tuple[list[Row], list[Row]]:
 @pytest.mark.parametrize("window", [fn.Tumbling("1s"), fn.Sliding("500ms", "250ms"), None], ids=str)
 def test_pairs_of_several_batches_are_each_with_each(window: Any) -> None:
     # One key alone has more pairs than a batch; the other has one row on one side.
-    left = [{"key": n and n % 2, "ms": n, "value": {"text": f"t{n}", "list": None}} for n in range(260)]
-    right = [{"id": int(n > 0), "ms": n, "value": "" if n % 3 else f"v{n}"} for n in range(130)]
+    left: list[Row] = [{"key": n % 2, "ms": n, "value": {"text": f"t{n}", "list": None}} for n in range(260)]
+    right: list[Row] = [{"id": int(n > 0), "ms": n, "value": "" if n % 3 else f"v{n}"} for n in range(130)]
     met = (
         all_pairs(left, right, lambda a, b: True)
         if not isinstance(window, fn.Sliding)
