@@ -142,9 +142,9 @@ class Postpones(fn.KeyedProcessFunction[int, tuple[int, int], str]):
 
     def process(self, record: tuple[int, int], ctx: fn.ProcessContext[int]) -> None:
         if "due" in ctx.state:
-            ctx.delete_event_time_timer(ctx.state["due"])
+            ctx.timer_service().delete_event_time_timer(ctx.state["due"])
         ctx.state["due"] = FAR_MS + record[1]
-        ctx.register_event_time_timer(ctx.state["due"])
+        ctx.timer_service().register_event_time_timer(ctx.state["due"])
 
     def on_timer(self, timestamp_ms: int, ctx: fn.ProcessContext[int]) -> Iterator[str]:
         yield f"{ctx.key} {timestamp_ms} {ctx.state['due']}"
