@@ -19,6 +19,7 @@ from datetime import datetime, timedelta
 from types import FunctionType
 from typing import Any, Literal
 
+from . import pickling
 from .classes import PICKLE_HOOKS, slots
 
 Kind = Literal["tuple", "enum", "flag", "attributes", "model", "opaque"]
@@ -113,9 +114,7 @@ _ATTOSECONDS = {
 
 def dump_class(cls: type) -> bytes:
     """Pickle a class: those of importable modules by name, those of the main script by value."""
-    import cloudpickle
-
-    return bytes(cloudpickle.dumps(cls))
+    return pickling.dumps(cls)
 
 
 def _enum(cls: Any) -> Description:
@@ -274,9 +273,8 @@ _made: list[Callable[[io.BytesIO], Any]] = []
 def _pickler(buffer: io.BytesIO) -> Any:
     """Make a pickler that gives classes by number. Its base is imported when the first value asks for it."""
     if not _made:
-        import cloudpickle
 
-        class Pickler(cloudpickle.Pickler):  # type: ignore[misc] # cloudpickle has no types
+        class Pickler(pickling.pickler_class()):  # type: ignore[misc] # made as it is asked for
             classes: Any
 
             def __init__(self, file: io.BytesIO) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from types import FunctionType, ModuleType
 from typing import Any
 
-from . import speaking
+from . import pickling, speaking
 from .classes import slots
 from .errors import LaunchError, NotShippableError
 
@@ -32,10 +32,8 @@ def dumps(value: object, operator: str) -> bytes:
     NotShippableError
         Something inside ``value`` exists only in this process: a lock, a generator, an open file, a socket.
     """
-    import cloudpickle
-
     try:
-        return bytes(cloudpickle.dumps(value))
+        return pickling.dumps(value)
     except Exception as error:
         culprit = _culprit(value)
         raise NotShippableError(
@@ -125,10 +123,8 @@ def _attributes(value: object) -> dict[str, object]:
 
 
 def _is_picklable(value: object) -> bool:
-    import cloudpickle
-
     try:
-        cloudpickle.dumps(value)
+        pickling.dumps(value)
     except Exception:
         return False
     return True

@@ -108,3 +108,16 @@ def test_functions_use_what_they_capture(env: fn.Environment, workers: int) -> N
 def test_the_worker_is_told_where_modules_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend("/somewhere")
     assert "/somewhere" in pickle.loads(serialise.pack_init())["path"]
+
+
+def test_functions_know_the_file_they_were_written_in() -> None:
+    def outer() -> Any:
+        def inner() -> None:
+            raise ValueError("found")
+
+        return inner
+
+    loaded = pickle.loads(serialise.dumps(outer, "map"))
+    assert loaded.__code__.co_filename == __file__
+    assert loaded.__code__.co_firstlineno == outer.__code__.co_firstlineno
+    assert loaded().__code__.co_filename == __file__, "and so do those within"
