@@ -266,9 +266,11 @@ site: $(VENV)/.site ## the documentation site into target/site, links checked; r
 wheel: $(BIN)/maturin ## build the abi3 wheel into dist/
 	$(BIN)/maturin build --release --out dist
 
-CI_STEPS := tools build test-python test-rust test-loom test-sim lint docs fuzz-smoke site bench-smoke
+CI_STEPS := tools build test-python test-rust test-loom test-sim lint docs fuzz-smoke bench-smoke site
 # Python tests wait more than they compute. So two rows of steps go side by side: they with what they need, and all else.
-# What runs pip, and what needs what was built, stands behind it.
+# What needs what was built stands behind it, and what runs pip behind all that uses what pip installed. The first row is the
+# longer one, and its tests may not like to wait for a processor: it goes before the other, whose steps are nice.
+IN_FRONT := tools build test-python
 ci/build: ci/tools
 ci/test-python: ci/build
 ci/test-loom: ci/test-rust
@@ -276,12 +278,12 @@ ci/test-sim: ci/test-loom
 ci/lint: ci/test-sim ci/tools
 ci/docs: ci/lint
 ci/fuzz-smoke: ci/docs
-ci/site: ci/fuzz-smoke ci/build
-ci/bench-smoke: ci/site
+ci/bench-smoke: ci/fuzz-smoke ci/build
+ci/site: ci/bench-smoke ci/test-python
 
 .PHONY: ci
 ci: ## everything CI runs: a line or two for each step, and the end of what it printed where it fails
-	@$(call side_by_side,ci/test-python ci/bench-smoke)
+	@$(call side_by_side,ci/site)
 
 # All of it is in target/ci; a failure is at the end of what a step printed, and who reads a CI's output may see no more than some pages of it: what failed is named last.
 define side_by_side
@@ -296,7 +298,7 @@ endef
 .PHONY: $(addprefix ci/,$(CI_STEPS))
 $(addprefix ci/,$(CI_STEPS)): ci/%:
 	@started=$$(date +%s); log=target/ci/$*.log; echo "$* ..."; \
-	$(MAKE) --no-print-directory --jobs 1 $* >$$log 2>&1 || { mv $$log target/ci/$*.failed; exit 1; }; \
+	$(if $(filter $*,$(IN_FRONT)),,nice) $(MAKE) --no-print-directory --jobs 1 $* >$$log 2>&1 || { mv $$log target/ci/$*.failed; exit 1; }; \
 	tail -n 1 $$log; echo "$*: $$(($$(date +%s) - started)) s"
 
 .PHONY: clean
