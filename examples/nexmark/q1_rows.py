@@ -3,6 +3,8 @@
 python q1_rows.py --events 100000 --workers 2 --parallelism 2
 """
 
+from decimal import Decimal
+
 import nexmark_rows
 
 import flownet as fn
@@ -10,8 +12,7 @@ import flownet as fn
 
 def query(streams):
     """Convert each bid from dollars to euros."""
-    # There is no arithmetic of decimals. A float has 15 digits for sure, so its nearest decimal is the exact price.
-    euros = (fn.col("price") * 0.908).cast("decimal(15, 3)")
+    euros = (fn.col("price") * Decimal("0.908")).cast("decimal(15, 3)")
     return streams.bids.with_columns(price=euros)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Any, NoReturn
 
 from ..config import duration_us
@@ -393,7 +394,10 @@ def col(name: str) -> Expr:
 
 
 def lit(value: Any) -> Expr:
-    """Make an expression of one value for all rows: None, a bool, number, text, bytes, date, datetime or timedelta."""
+    """Make an expression of one value for all rows: None, a bool, number, text, bytes, date, datetime or timedelta.
+
+    A ``decimal.Decimal`` is a number with as many digits as it is written with, 38 at most.
+    """
     return Expr({"literal": _literal(value)}, repr(value), None)
 
 
@@ -455,6 +459,8 @@ def _literal(value: Any) -> Any:
             return {"int": value}
         case float():
             return {"float": struct.unpack("<Q", struct.pack("<d", value))[0]}
+        case Decimal():
+            return {"decimal": _decimal(value)}
         case str():
             return {"text": value}
         case bytes():
@@ -468,10 +474,20 @@ def _literal(value: Any) -> Any:
         case timedelta():
             return {"duration": value // _MICROSECOND}
     raise PlanError(
-        f"lit() takes None, bools, numbers, texts, bytes, dates, datetimes and timedeltas, not {type(value).__name__} "
-        f"{value!r:.60}"
+        f"lit() takes None, bools, numbers, Decimals, texts, bytes, dates, datetimes and timedeltas, not "
+        f"{type(value).__name__} {value!r:.60}"
     )
 
 
+def _decimal(value: Decimal) -> dict[str, int]:
+    sign, digits, exponent = value.as_tuple()
+    # Not a number, and what is infinite, have letters for exponents.
+    if not isinstance(exponent, int) or exponent < -_MOST_DIGITS or len(digits) + max(exponent, 0) > _MOST_DIGITS:
+        raise PlanError(f"lit({value!r}): a decimal has at most {_MOST_DIGITS} digits")
+    whole = int("".join(map(str, digits))) * 10 ** max(exponent, 0) * (-1 if sign else 1)
+    return {"high": whole >> 64, "low": whole & (2**64 - 1), "scale": max(-exponent, 0)}
+
+
+_MOST_DIGITS = 38
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

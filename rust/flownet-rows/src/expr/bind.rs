@@ -2,9 +2,12 @@
 //!
 //! Numbers of two types become one that holds both: of integers the wider, with a sign if one has; of an integer and a
 //! float, and of `uint64` and an integer with a sign, `float64`, but for a `float32` beside what is written in the
-//! expression. What is written takes the type of what it stands beside, if its value fits.
+//! expression. Of a decimal and an integer, or another decimal, it is a decimal that holds both, of a decimal and a float
+//! `float64`. What is written takes the type of what it stands beside, if its value fits.
 
-use arrow_array::{Array, new_null_array};
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, ArrayRef, new_null_array};
 use arrow_cast::{CastOptions, can_cast_types, cast_with_options};
 use arrow_schema::{DataType, Schema, TimeUnit};
 
@@ -13,7 +16,7 @@ use super::number::{NumberFunction, NumberOp};
 use super::text::TextFunction;
 use super::time::TimeFunction;
 use super::values::Values;
-use super::{BinaryOp, Bound, Expr, ExprError, Literal, UnaryOp};
+use super::{BinaryOp, Bound, Expr, ExprError, Literal, UnaryOp, decimal};
 use crate::type_names::{named_type, type_name};
 
 /// Checks an expression against a schema.
@@ -29,6 +32,13 @@ struct Binder<'a> {
 struct Pair {
     left: Bound,
     right: Bound,
+}
+
+impl Pair {
+    fn of_floats(self, text: &str) -> Result<Self, ExprError> {
+        let Self { left, right } = self;
+        Ok(Self { left: left.cast(&DataType::Float64, text)?, right: right.cast(&DataType::Float64, text)? })
+    }
 }
 
 impl Bound {
@@ -190,12 +200,12 @@ impl Binder<'_> {
         if !is_number(&one.data_type) || !is_number(&other.data_type) {
             return Err(wrong(&one, &other));
         }
+        if is_decimal(&one.data_type) || is_decimal(&other.data_type) {
+            return calculate_decimals(op, (one, other), whole, &text);
+        }
         let mut pair = alike(one, other, whole)?;
         if matches!(op, NumberOp::Div | NumberOp::Pow) && !pair.left.data_type.is_floating() {
-            pair = Pair {
-                left: pair.left.cast(&DataType::Float64, &text)?,
-                right: pair.right.cast(&DataType::Float64, &text)?,
-            };
+            pair = pair.of_floats(&text)?;
         }
         let data_type = pair.left.data_type.clone();
         Ok(calculated(op, pair, data_type, &text))
@@ -285,12 +295,7 @@ impl Binder<'_> {
                 return Err(type_error(whole, format!("a value of type {} is never one of {}", types.0, types.1)));
             }
             // A value that the type cannot hold is none of its values.
-            if let Ok(value) = value.cast(&bound.data_type, "")
-                && let Some(value) = value.written()
-                && value.array().null_count() == 0
-            {
-                among.push(value.clone());
-            }
+            among.extend(exactly(&value, &bound.data_type).map(Values::one));
         }
         let nullable = bound.nullable;
         let node = Node::IsIn { of: Box::new(bound.node), values: among, text: whole.to_string().into() };
@@ -325,9 +330,53 @@ fn calculated(op: NumberOp, Pair { left, right }: Pair, data_type: DataType, tex
     Bound::new(Node::Number { op, left, right, text: text.into() }, data_type, nullable)
 }
 
+/// One of two sides is a decimal.
+fn calculate_decimals(
+    op: NumberOp,
+    (left, right): (Bound, Bound),
+    whole: &Expr,
+    text: &str,
+) -> Result<Bound, ExprError> {
+    if matches!(op, NumberOp::Div | NumberOp::Pow) {
+        return Ok(calculated(op, Pair { left, right }.of_floats(text)?, DataType::Float64, text));
+    }
+    // Sums and products of decimals of two types are there; a rest is of one.
+    let (one, other) = (own_decimal(&left), own_decimal(&right));
+    let pair = match (one, other) {
+        (Some(one), Some(other)) if !matches!(op, NumberOp::FloorDiv | NumberOp::Mod) => {
+            Pair { left: left.cast(&one, text)?, right: right.cast(&other, text)? }
+        }
+        _ => alike(left, right, whole)?,
+    };
+    let digits = |bound: &Bound| decimal::holding(&bound.data_type).filter(|_| is_decimal(&bound.data_type));
+    let (Some(one), Some(other)) = (digits(&pair.left), digits(&pair.right)) else {
+        // Beside a float.
+        let data_type = pair.left.data_type.clone();
+        return Ok(calculated(op, pair, data_type, text));
+    };
+    let data_type = decimal::result(op, one, other).map_err(|why| type_error(text, why))?;
+    Ok(calculated(op, pair, data_type, text))
+}
+
+/// What is written as the decimal that it is, a column of integers as one that holds them all.
+fn own_decimal(bound: &Bound) -> Option<DataType> {
+    let (precision, scale) = decimal::holding(&bound.data_type)?;
+    let is_integer = |value: &&Values| *value.array().data_type() == DataType::Int64;
+    let precision = bound
+        .written()
+        .filter(is_integer)
+        .map_or(precision, |value| decimal::digits_of(value.array().as_primitive::<Int64Type>().value(0).into()));
+    Some(DataType::Decimal128(precision, scale))
+}
+
+fn is_decimal(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Decimal128(..))
+}
+
 fn is_number(data_type: &DataType) -> bool {
-    (data_type.is_integer() || matches!(data_type, DataType::Float32 | DataType::Float64))
-        || *data_type == DataType::Null
+    data_type.is_integer()
+        || is_decimal(data_type)
+        || matches!(data_type, DataType::Float32 | DataType::Float64 | DataType::Null)
 }
 
 fn is_temporal(data_type: &DataType) -> bool {
@@ -396,17 +445,24 @@ fn fits_into(value: &Bound, data_type: &DataType) -> bool {
     let is_of_kind = match (&value.data_type, data_type) {
         (DataType::Int64, to) => is_number(to),
         (DataType::Float64, to) => to.is_floating(),
+        (DataType::Decimal128(..), to) => is_decimal(to) || to.is_floating(),
         (DataType::Timestamp(..), DataType::Timestamp(..)) | (DataType::Duration(_), DataType::Duration(_)) => {
             goes_with(&value.data_type, data_type)
         }
         _ => false,
     };
-    let Some(written) = value.written().filter(|_| is_of_kind) else { return false };
+    is_of_kind && exactly(value, data_type).is_some()
+}
+
+/// What is written as a value of another type, if it is one there: 1 us is none in a column of seconds. A float of fewer bits
+/// is the nearest.
+fn exactly(value: &Bound, data_type: &DataType) -> Option<ArrayRef> {
+    let written = value.written()?.array();
     let options = CastOptions { safe: true, ..CastOptions::default() };
-    let Ok(made) = cast_with_options(&written.array(), data_type, &options) else { return false };
-    // What does not come back as it was has lost something: 1 us in a column of seconds. Of floats, that is expected.
+    let made = cast_with_options(&written, data_type, &options).ok().filter(|made| made.null_count() == 0)?;
     let back = cast_with_options(&made, &value.data_type, &options);
-    made.null_count() == 0 && (data_type.is_floating() || back.is_ok_and(|back| *back == *written.array()))
+    // What does not come back as it was has lost something.
+    (data_type.is_floating() || back.is_ok_and(|back| *back == *written)).then_some(made)
 }
 
 /// The type that holds the values of both.
@@ -422,7 +478,7 @@ fn both_fit(one: &DataType, other: &DataType) -> Option<DataType> {
             Some(DataType::Timestamp(finer(*unit, *other_unit), zone.clone()))
         }
         (DataType::Duration(unit), DataType::Duration(other)) => Some(DataType::Duration(finer(*unit, *other))),
-        (one, other) if is_number(one) && is_number(other) => Some(number_type(one, other)),
+        (one, other) if is_number(one) && is_number(other) => number_type(one, other),
         _ => None,
     }
 }
@@ -431,7 +487,17 @@ fn finer(one: TimeUnit, other: TimeUnit) -> TimeUnit {
     one.max(other)
 }
 
-fn number_type(one: &DataType, other: &DataType) -> DataType {
+fn number_type(one: &DataType, other: &DataType) -> Option<DataType> {
+    if is_decimal(one) || is_decimal(other) {
+        let (Some(one), Some(other)) = (decimal::holding(one), decimal::holding(other)) else {
+            return Some(DataType::Float64);
+        };
+        return decimal::common(one, other);
+    }
+    Some(plain_number_type(one, other))
+}
+
+fn plain_number_type(one: &DataType, other: &DataType) -> DataType {
     let width = |data_type: &DataType| data_type.primitive_width().unwrap_or(8);
     let is_unsigned = |data_type: &DataType| {
         matches!(data_type, DataType::UInt8 | DataType::UInt16 | DataType::UInt32 | DataType::UInt64)

@@ -5,6 +5,7 @@
 //! division by zero are errors that name expression, row and values.
 
 mod bind;
+mod decimal;
 mod eval;
 mod number;
 mod show;
@@ -103,6 +104,15 @@ pub enum Literal {
     Int(i64),
     /// A number, as its bits: not all of them have a text.
     Float(u64),
+    /// A decimal: the number without its point, as the upper and the lower half of 128 bits, and how many digits are behind it.
+    Decimal {
+        /// Upper half.
+        high: i64,
+        /// Lower half.
+        low: u64,
+        /// Digits behind the point, 38 at most.
+        scale: u8,
+    },
     /// A text.
     Text(String),
     /// Bytes.

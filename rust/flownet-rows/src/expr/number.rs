@@ -11,6 +11,8 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef, Datum, PrimitiveArray};
 use arrow_schema::{ArrowError, DataType};
 
+use super::decimal;
+
 /// What becomes of two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NumberOp {
@@ -30,9 +32,9 @@ pub(super) enum NumberOp {
 impl NumberOp {
     pub(super) fn run(self, left: &dyn Datum, right: &dyn Datum) -> Result<ArrayRef, ArrowError> {
         match self {
-            Self::Add => numeric::add(left, right),
-            Self::Sub => numeric::sub(left, right),
-            Self::Mul => numeric::mul(left, right),
+            Self::Add => numeric::add(left, right).and_then(decimal::checked),
+            Self::Sub => numeric::sub(left, right).and_then(decimal::checked),
+            Self::Mul => numeric::mul(left, right).and_then(decimal::checked),
             Self::Div => numeric::div(left, right),
             Self::FloorDiv | Self::Mod | Self::Pow => {
                 let (left, right) = same_length(left, right)?;
@@ -51,6 +53,7 @@ impl NumberOp {
             DataType::UInt16 => self.integers::<UInt16Type>(left, right),
             DataType::UInt32 => self.integers::<UInt32Type>(left, right),
             DataType::UInt64 => self.integers::<UInt64Type>(left, right),
+            DataType::Decimal128(..) => decimal::divided(self, left, right),
             DataType::Float32 => self.floats::<Float32Type>(left, right),
             _ => self.floats::<Float64Type>(left, right),
         }
@@ -143,6 +146,7 @@ impl NumberFunction {
     pub(super) fn run(self, array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
         match (self, array.data_type()) {
             (Self::Neg, _) => numeric::neg(array),
+            (_, DataType::Decimal128(..)) => decimal::of_one(self, array),
             (Self::Abs, DataType::Int8) => abs::<Int8Type>(array, i8::checked_abs),
             (Self::Abs, DataType::Int16) => abs::<Int16Type>(array, i16::checked_abs),
             (Self::Abs, DataType::Int32) => abs::<Int32Type>(array, i32::checked_abs),

@@ -2,6 +2,7 @@
 
 use std::fmt::{Display, Formatter, Result};
 
+use super::values::shown;
 use super::{BinaryOp, Expr, Literal, TextOp, TimeOp, UnaryOp};
 
 impl Display for Expr {
@@ -76,6 +77,7 @@ impl Display for Literal {
             Self::Bool(false) => write!(f, "False"),
             Self::Int(value) => write!(f, "{value}"),
             Self::Float(bits) => write!(f, "{:?}", f64::from_bits(*bits)),
+            Self::Decimal { .. } => write!(f, "Decimal('{}')", shown(&self.to_array(), 0)),
             Self::Text(text) => write!(f, "{text:?}"),
             Self::Bytes(bytes) => write!(f, "b{:?}", String::from_utf8_lossy(bytes)),
             Self::Date(days) => write!(f, "date(1970, 1, 1) + {days} days"),

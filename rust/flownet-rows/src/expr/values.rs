@@ -8,7 +8,7 @@ use arrow_array::{
 };
 use arrow_select::take::take;
 
-use super::{EvalError, Literal};
+use super::{EvalError, Literal, decimal};
 
 /// Values of an expression.
 #[derive(Clone, Debug)]
@@ -77,6 +77,7 @@ impl Literal {
             Self::Bool(value) => Arc::new(BooleanArray::from(vec![*value])),
             Self::Int(value) => Arc::new(Int64Array::from(vec![*value])),
             Self::Float(bits) => Arc::new(Float64Array::from(vec![f64::from_bits(*bits)])),
+            Self::Decimal { high, low, scale } => decimal::written(*high, *low, *scale),
             Self::Text(text) => Arc::new(StringArray::from(vec![text.as_str()])),
             Self::Bytes(bytes) => Arc::new(BinaryArray::from(vec![bytes.as_slice()])),
             Self::Date(days) => Arc::new(Date32Array::from(vec![*days])),
