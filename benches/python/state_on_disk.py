@@ -112,7 +112,7 @@ def run_with_checkpoints(keys: int, folder: Path, given: argparse.Namespace) -> 
     stream.process(KeepsText(given.value_bytes)).print()
     before, began, began_cpu = resident_mib(), time.perf_counter(), time.process_time()
     with env.execute_async() as job:
-        waited_s = waited_cpu_s = waited_mib = now = 0.0
+        waited_s = waited_cpu_s = waited_mib = 0.0
         has_all = False
         while not has_all and (status := job.status()).state != "ended":
             now, taken = time.perf_counter() - began, status.tasks[-1].records_in
@@ -120,6 +120,8 @@ def run_with_checkpoints(keys: int, folder: Path, given: argparse.Namespace) -> 
                 waited_s, waited_cpu_s, waited_mib = now, time.process_time() - began_cpu, resident_mib() - before
             has_all = taken >= keys
             time.sleep(0.05)
+        # A short one has ended between two looks.
+        now = time.perf_counter() - began
         if not goes_on:
             job.stop(drain=False)
         made = job.wait().checkpoints
