@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
+use crate::metrics::bump;
+
 /// What one operator, or one way out of the task, was given. The task's thread writes it, anyone may read it.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
@@ -21,11 +23,9 @@ impl Taken {
     /// One more record, of so many rows.
     #[inline]
     pub(crate) fn add(&self, rows: u64) {
-        // One writer: a plain load and store loses nothing.
-        self.records.store(self.records.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        bump(&self.records, 1);
         if rows != 1 {
-            let more = self.more_rows.load(Ordering::Relaxed).wrapping_add(rows.wrapping_sub(1));
-            self.more_rows.store(more, Ordering::Relaxed);
+            bump(&self.more_rows, rows.wrapping_sub(1));
         }
     }
 
