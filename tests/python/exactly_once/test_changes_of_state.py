@@ -117,6 +117,19 @@ def test_windows_and_joins_are_written_and_read_as_changes(operator: str, tmp_pa
     job(2, "undisturbed", None).execute()
     env = job(2, "out", 500)
     env.enable_checkpointing("20ms", storage=tmp_path / "checkpoints")
+    result = stopped_among_changes(env)
+    # What is written of a key that was touched is all of it, so how much depends on how many records came in between.
+    assert any(each.written_bytes < each.bytes for each in result.checkpoints)
+    kept = {entry.key for entry in state.read(tmp_path / "checkpoints").entries("it")}
+    assert kept == set(range(KEYS))
+    env = job(3, "out", None)
+    env.enable_checkpointing("1h", storage=tmp_path / "checkpoints")
+    env.execute()
+    assert said("out") == said("undisturbed")
+
+
+def stopped_among_changes(env: fn.Environment) -> fn.JobResult:
+    """Run a job until all keys have come and some checkpoints of a few of them count, and stop it."""
     with env.execute_async() as running:
         since = None
         while since is None or running.status().checkpoints_made < since + 4:
@@ -126,15 +139,7 @@ def test_windows_and_joins_are_written_and_read_as_changes(operator: str, tmp_pa
                 since = status.checkpoints_made
             time.sleep(0.001)
         running.stop(drain=False)
-        result = running.wait()
-    # What is written of a key that was touched is all of it, so how much depends on how many records came in between.
-    assert any(each.written_bytes < each.bytes for each in result.checkpoints)
-    kept = {entry.key for entry in state.read(tmp_path / "checkpoints").entries("it")}
-    assert kept == set(range(KEYS))
-    env = job(3, "out", None)
-    env.enable_checkpointing("1h", storage=tmp_path / "checkpoints")
-    env.execute()
-    assert said("out") == said("undisturbed")
+        return running.wait()
 
 
 class Postpones(fn.KeyedProcessFunction[int, tuple[int, int], str]):
@@ -166,15 +171,7 @@ def test_timers_are_written_and_read_as_changes(tmp_path: Path) -> None:
         env.enable_checkpointing("20ms", storage=tmp_path / "checkpoints")
         return env
 
-    with job(2, 500).execute_async() as running:
-        since = None
-        while since is None or running.status().checkpoints_made < since + 4:
-            status = running.status()
-            if since is None and status.tasks[0].records_in > KEYS + 50:
-                since = status.checkpoints_made
-            time.sleep(0.001)
-        running.stop(drain=False)
-        result = running.wait()
+    result = stopped_among_changes(job(2, 500))
     assert any(each.written_bytes < each.bytes / 4 for each in result.checkpoints)
     kept = state.read(tmp_path / "checkpoints")
     due = kept.values("it", "due")
