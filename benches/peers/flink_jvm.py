@@ -33,12 +33,12 @@ def versions() -> str:
     return f"{flink}, {environments.java_version()}"
 
 
-def command(program: str) -> list[str]:
-    """Return what runs a compiled program; its arguments come behind it."""
+def command(program: str, *options: str) -> list[str]:
+    """Return what runs a compiled program, with more options of Java; its arguments come behind it."""
     opened = [f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in _OPENED]
     logging = f"-Dlog4j.configurationFile={PROGRAMS / 'log4j2.properties'}"
     path = f"{class_path()}:{environments.build_folder('flink')}"
-    return [environments.java("java"), *opened, *_MEMORY, logging, "-cp", path, program]
+    return [environments.java("java"), *opened, *_MEMORY, *options, logging, "-cp", path, program]
 
 
 _OPENED: tuple[str, ...] = ("lang", "util", "net", "io", "nio", "time", "math", "text", "lang.reflect", "lang.invoke")

@@ -48,7 +48,9 @@ class FlinkSql:
                 lines = ("\t".join(map(str, event)) for event in events)
                 (folder / f"{kind}-{subtask}.tsv").write_text("".join(f"{line}\n" for line in lines))
         [parallelism] = {len(parts) for parts in kinds.values()}
-        command = [*flink_jvm.command("FlinkSqlPeer"), str(folder), query, str(parallelism)]
+        # It is killed at its end: what it has in files goes with the folder.
+        java = flink_jvm.command("FlinkSqlPeer", f"-Djava.io.tmpdir={folder}")
+        command = [*java, str(folder), query, str(parallelism)]
         self.log = (folder / "flink.log").open("w+")
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self.log, text=True)
