@@ -45,6 +45,7 @@ fn classes(py: Python<'_>) -> (KnownClasses, SentClasses) {
     let filled = || {
         let table = Arc::new(ClassTable::default());
         install(py, c"", "flownet");
+        install(py, PICKLING, "flownet.pickling");
         install(py, SLOTS, "flownet.classes");
         install(py, RECORD_CLASSES, "flownet.record_classes");
         let module = install(py, CLASSES, "fuzz_classes");
@@ -76,6 +77,7 @@ fn encoded(py: Python<'_>, expression: &CStr) -> Vec<u8> {
     bytes
 }
 
+const PICKLING: &CStr = c_str!(include_str!("../../../../python/flownet/pickling.py"));
 const SLOTS: &CStr = c_str!(include_str!("../../../../python/flownet/classes.py"));
 const RECORD_CLASSES: &CStr = c_str!(include_str!("../../../../python/flownet/record_classes.py"));
 
