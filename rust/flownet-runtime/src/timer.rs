@@ -3,13 +3,16 @@
 //! The service holds no clock; who uses it passes the time in and asks what is due.
 //!
 //! Most timers are set, and looked at again when they are due. So they are put in order late, and many at a time: each lies
-//! in a leaf, in no order, until something is taken out of that.
+//! in a leaf, in no order, until something is taken out of that. Where they are many, and due one behind the other as they are
+//! set, all but the first and the last ones are packed.
 //!
 //! # Invariants
 //! - I1: leaves follow each other: all timers of one lie before the bound of the next, and at or behind their own.
 //! - I2: no leaf is empty, and none holds more than `MOST_IN_LEAF` timers.
 
 mod kept;
+mod leaf;
+mod packed;
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -18,8 +21,11 @@ use std::ops::Bound;
 use flownet_core::keygroup::hash_key;
 
 pub use self::kept::KeptTimers;
+use self::leaf::{Leaf, MOST_IN_LEAF};
+pub use self::packed::TimerOwner;
 use crate::key::Key;
 use crate::operator::KeyedRecord;
+use crate::varint::{put_varint, take_varint};
 
 /// Whose timer it is: a key, and the form it was given in where that is another than the canonical one.
 #[derive(Clone, Debug)]
@@ -80,6 +86,23 @@ impl Ord for TimerKey {
     }
 }
 
+/// The form that the key was given in with its length, and the key.
+impl TimerOwner for TimerKey {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.given().map_or(0, |given| given.len() as u64 + 1));
+        out.extend(self.given().unwrap_or_default());
+        out.extend_from_slice(self.key());
+    }
+
+    fn read(bytes: &[u8]) -> Self {
+        let (more, rest) = take_varint(bytes).expect("bytes of its own");
+        match usize::try_from(more).expect("a length in memory").checked_sub(1) {
+            None => Self::held(rest, None),
+            Some(given) => Self::held(&rest[given..], Some(&rest[..given])),
+        }
+    }
+}
+
 /// The timers of one task. `K` says whose timer it is, usually the key's bytes.
 #[derive(Clone, Debug)]
 pub struct TimerService<K> {
@@ -89,62 +112,43 @@ pub struct TimerService<K> {
     leaves: BTreeMap<(i64, K), Leaf<K>>,
 }
 
-/// Some timers that follow each other.
-#[derive(Clone, Debug)]
-struct Leaf<K> {
-    /// The latest first, as far as they are ordered, so that the earliest is taken from the end.
-    timers: Vec<(i64, K)>,
-    ordered: usize,
-}
-
-/// A leaf is put in order within a few caches, and there are few enough of them to be found in these.
-const MOST_IN_LEAF: usize = 256;
 /// The timers of fewer than these are counted one by one.
 const FEW_LEAVES: usize = 4;
-/// Fewer than these are put into their places one by one.
-const FEW: usize = 6;
+/// Fewer than these take no room that is worth the time to pack them.
+const MANY_LEAVES: usize = if cfg!(test) { 2 } else { 64 };
 
-impl<K: Ord + Clone> TimerService<K> {
+impl<K: TimerOwner> TimerService<K> {
     /// No timers.
     pub fn new() -> Self {
-        Self { first: Leaf::of(Vec::new()), leaves: BTreeMap::new() }
+        Self { first: Leaf::new(), leaves: BTreeMap::new() }
     }
 
     /// Sets a timer; one that is set already stays as it is.
     pub fn register(&mut self, timestamp_ms: i64, key: K) {
         let timer = (timestamp_ms, key);
-        let leaf = Self::leaf_of(&mut self.first, &mut self.leaves, &timer);
-        leaf.timers.push(timer);
-        if leaf.timers.len() > MOST_IN_LEAF
-            && let Some(later) = leaf.split()
-        {
-            let bound = later.timers.last().expect("half of the timers are there").clone();
-            self.leaves.insert(bound, later);
+        let mut leaf = Self::leaf_of(&mut self.first, &mut self.leaves, &timer);
+        if leaf.len() == MOST_IN_LEAF {
+            self.make_room(&timer);
+            leaf = Self::leaf_of(&mut self.first, &mut self.leaves, &timer);
         }
+        leaf.push(timer);
     }
 
     /// Takes a timer back, if it is set: gives whose it was.
     pub fn delete(&mut self, timestamp_ms: i64, key: K) -> Option<K> {
         let timer = (timestamp_ms, key);
         let leaf = Self::leaf_of(&mut self.first, &mut self.leaves, &timer);
-        leaf.put_in_order();
-        let found = leaf.timers.binary_search_by(|other| timer.cmp(other)).ok();
-        let deleted = found.map(|at| {
-            leaf.ordered -= 1;
-            leaf.timers.remove(at).1
-        });
-        if leaf.timers.is_empty() {
+        let deleted = leaf.remove(&timer);
+        if leaf.is_empty() {
             self.drop_leaf_of(&timer);
         }
-        deleted
+        deleted.map(|(_, key)| key)
     }
 
     /// The earliest timer whose time has come. One at a time, because firing it may set or delete others.
     pub fn pop_due(&mut self, now_ms: i64) -> Option<(i64, K)> {
-        self.first.put_in_order();
-        let due = self.first.timers.pop_if(|(timestamp_ms, _)| *timestamp_ms <= now_ms)?;
-        self.first.ordered -= 1;
-        if self.first.timers.is_empty() {
+        let due = self.first.pop_if(|timestamp_ms| timestamp_ms <= now_ms)?;
+        if self.first.is_empty() {
             self.begin_next();
         }
         Some(due)
@@ -152,37 +156,37 @@ impl<K: Ord + Clone> TimerService<K> {
 
     /// When the earliest timer is due.
     pub fn next_ms(&self) -> Option<i64> {
-        let (ordered, others) = self.first.timers.split_at(self.first.ordered);
-        ordered.last().into_iter().chain(others).map(|(timestamp_ms, _)| *timestamp_ms).min()
+        self.first.first_ms()
     }
 
     /// Those that are set, the earliest first.
-    pub fn iter(&self) -> impl Iterator<Item = (i64, &K)> {
-        [&self.first].into_iter().chain(self.leaves.values()).flat_map(|leaf| {
-            let mut timers: Vec<_> = leaf.timers.iter().collect();
-            timers.sort_unstable();
-            timers.dedup();
-            timers.into_iter().map(|(timestamp_ms, key)| (*timestamp_ms, key))
-        })
+    pub fn iter(&self) -> impl Iterator<Item = (i64, K)> {
+        self.all_leaves().flat_map(Leaf::in_order)
     }
 
-    /// The same in no order; one that was set twice lately may come twice.
-    pub(crate) fn unordered(&self) -> impl Iterator<Item = &(i64, K)> {
-        [&self.first].into_iter().chain(self.leaves.values()).flat_map(|leaf| &leaf.timers)
+    /// Shows those that were set after so many snapshots and more, and some others, in no order; one that was set twice lately
+    /// may come twice.
+    pub(crate) fn each_since(&self, taken: u32, mut show: impl FnMut(i64, &K)) {
+        self.all_leaves().for_each(|leaf| leaf.each_since(taken, &mut show));
     }
 
-    /// How many are set; where they are many, about: one that was set twice lately may count twice, so that only the leaves
-    /// are looked at.
+    /// How many are set; where they are many, about, as in [`most`](Self::most).
     pub fn len(&self) -> usize {
-        if self.leaves.len() < FEW_LEAVES {
-            return self.iter().count();
-        }
-        self.leaves.values().chain([&self.first]).map(|leaf| leaf.timers.len()).sum()
+        if self.leaves.len() < FEW_LEAVES { self.iter().count() } else { self.most() }
+    }
+
+    /// How many are set at most: one that was set twice lately may count twice, so that only the leaves are looked at.
+    pub(crate) fn most(&self) -> usize {
+        self.all_leaves().map(Leaf::len).sum()
     }
 
     /// Whether no timer is set.
     pub fn is_empty(&self) -> bool {
-        self.first.timers.is_empty()
+        self.first.is_empty()
+    }
+
+    fn all_leaves(&self) -> impl Iterator<Item = &Leaf<K>> {
+        [&self.first].into_iter().chain(self.leaves.values())
     }
 
     /// The leaf that a timer belongs to.
@@ -193,6 +197,15 @@ impl<K: Ord + Clone> TimerService<K> {
         timer: &(i64, K),
     ) -> &'a mut Leaf<K> {
         leaves.range_mut((Bound::Unbounded, Bound::Included(timer))).next_back().map_or(first, |(_, leaf)| leaf)
+    }
+
+    #[cold]
+    fn make_room(&mut self, timer: &(i64, K)) {
+        let are_many = self.leaves.len() >= MANY_LEAVES;
+        let leaf = Self::leaf_of(&mut self.first, &mut self.leaves, timer);
+        if let Some((bound, later)) = leaf.split(are_many) {
+            self.leaves.insert(bound, later);
+        }
     }
 
     #[cold]
@@ -212,56 +225,7 @@ impl<K: Ord + Clone> TimerService<K> {
     }
 }
 
-impl<K: Ord> Leaf<K> {
-    fn of(timers: Vec<(i64, K)>) -> Self {
-        Self { ordered: timers.len(), timers }
-    }
-
-    #[inline]
-    fn put_in_order(&mut self) {
-        match self.timers.len() - self.ordered {
-            0 => {}
-            1..FEW => self.insert_others(),
-            _ => self.order(),
-        }
-    }
-
-    /// For when timers are set and fire in turn. Of equal ones the first stays, as in `order`.
-    fn insert_others(&mut self) {
-        while let Some(timer) = self.timers.get(self.ordered) {
-            let at = self.timers[..self.ordered].partition_point(|other| other > timer);
-            if at < self.ordered && self.timers[at] == *timer {
-                self.timers.swap_remove(self.ordered);
-            } else {
-                self.timers[at..=self.ordered].rotate_right(1);
-                self.ordered += 1;
-            }
-        }
-    }
-
-    /// The sort finds what is in order already, and leaves equal ones as they came.
-    fn order(&mut self) {
-        self.timers.sort_by(|one, other| other.cmp(one));
-        self.timers.dedup();
-        self.ordered = self.timers.len();
-    }
-
-    /// Gives away the later half, unless timers that were set twice took the room.
-    fn split(&mut self) -> Option<Self> {
-        self.order();
-        if self.timers.len() <= MOST_IN_LEAF / 2 {
-            return None;
-        }
-        let earlier = self.timers.split_off(self.timers.len() / 2);
-        let mut later = std::mem::replace(&mut self.timers, earlier);
-        self.ordered = self.timers.len();
-        // Few come back to leaves that are split, where timers are set in the order of time.
-        later.shrink_to_fit();
-        Some(Self::of(later))
-    }
-}
-
-impl<K: Ord + Clone> Default for TimerService<K> {
+impl<K: TimerOwner> Default for TimerService<K> {
     fn default() -> Self {
         Self::new()
     }
@@ -275,22 +239,32 @@ mod tests {
 
     use super::*;
 
+    impl TimerOwner for u16 {
+        fn put(&self, out: &mut Vec<u8>) {
+            out.extend(self.to_be_bytes());
+        }
+
+        fn read(bytes: &[u8]) -> Self {
+            Self::from_be_bytes(bytes.try_into().expect("two bytes"))
+        }
+    }
+
     #[test]
     fn the_same_timer_set_twice_fires_once() {
         let mut timers = TimerService::new();
-        ["a", "b", "a"].into_iter().for_each(|key| timers.register(5, key));
-        assert_eq!(timers.pop_due(5), Some((5, "a")));
-        assert_eq!(timers.pop_due(5), Some((5, "b")));
+        [1, 2, 1].into_iter().for_each(|key| timers.register(5, key));
+        assert_eq!(timers.pop_due(5), Some((5, 1)));
+        assert_eq!(timers.pop_due(5), Some((5, 2)));
         assert_eq!(timers.pop_due(5), None);
     }
 
     #[test]
     fn a_deleted_timer_does_not_fire() {
         let mut timers = TimerService::new();
-        timers.register(5, "a");
-        timers.delete(5, "b");
-        timers.delete(5, "a");
-        timers.delete(5, "a");
+        timers.register(5, 1);
+        timers.delete(5, 2);
+        timers.delete(5, 1);
+        timers.delete(5, 1);
         assert_eq!((timers.pop_due(i64::MAX), timers.next_ms(), timers.is_empty()), (None, None, true));
     }
 
@@ -340,10 +314,52 @@ mod tests {
             let is_counted = if timers.leaves.len() < FEW_LEAVES { usize::eq } else { usize::ge };
             prop_assert!(is_counted(&timers.len(), &model.len()));
         }
-        prop_assert!(timers.leaves.values().all(|leaf| (1..=MOST_IN_LEAF).contains(&leaf.timers.len())), "I2");
-        let kept: Vec<_> = timers.iter().map(|(at, key)| (at, *key)).collect();
+        prop_assert!(timers.leaves.values().all(|leaf| (1..=MOST_IN_LEAF).contains(&leaf.len())), "I2");
+        let kept: Vec<_> = timers.iter().collect();
         prop_assert_eq!(kept, model.into_iter().collect::<Vec<_>>());
         Ok(())
+    }
+
+    /// Set one behind the other as they are due, about, and many: most are packed, those that are taken back among them.
+    #[test]
+    fn timers_that_are_due_as_they_are_set_are_packed() {
+        let (mut timers, mut model) = (TimerService::new(), BTreeSet::new());
+        for at in 0..20_000_i64 {
+            let timer = ((at / 30) * 10 + at % 7, (at % 1000) as u16);
+            timers.register(timer.0, timer.1);
+            model.insert(timer);
+            if at % 11 == 0 {
+                let (at, key) = *model.iter().nth(at as usize % model.len()).expect("it is one of them");
+                assert_eq!(timers.delete(at, key), Some(key));
+                assert_eq!(timers.delete(at, key), None);
+                model.remove(&(at, key));
+            }
+        }
+        let packed: usize = timers.all_leaves().map(Leaf::packed).sum();
+        assert!(packed > timers.most() * 9 / 10, "{packed} of {}", timers.most());
+        assert_eq!(timers.iter().collect::<Vec<_>>(), model.iter().copied().collect::<Vec<_>>());
+        let mut shown = BTreeSet::new();
+        timers.each_since(0, |at, key| assert!(shown.insert((at, *key))));
+        assert_eq!(shown, model);
+        let fired: Vec<_> = std::iter::from_fn(|| timers.pop_due(i64::MAX)).collect();
+        assert_eq!(fired, model.into_iter().collect::<Vec<_>>());
+    }
+
+    /// What says whose it is may be longer than a byte says.
+    #[test]
+    fn keys_of_any_length_are_packed_with_the_form_they_were_given_in() {
+        let (mut timers, mut model) = (TimerService::new(), BTreeSet::new());
+        for at in 0..3000_usize {
+            let (key, given) = (vec![at as u8; at % 300], vec![1; at % 40]);
+            let key = TimerKey::held(&key, (at % 3 == 0).then_some(&given[..]));
+            timers.register(at as i64 - 1500, key.clone());
+            model.insert((at as i64 - 1500, key));
+        }
+        assert!(timers.all_leaves().map(Leaf::packed).sum::<usize>() > 2000);
+        let fired = std::iter::from_fn(|| timers.pop_due(i64::MAX));
+        for ((at, key), (model_at, model_key)) in fired.zip(model) {
+            assert_eq!((at, key.key(), key.given()), (model_at, model_key.key(), model_key.given()));
+        }
     }
 
     proptest! {

@@ -160,15 +160,15 @@ impl<'a> Snapshot<'a> {
     pub fn add_timers(&mut self, name: &str, range: KeyGroupRange, timers: &mut KeptTimers) -> Result<(), TaskError> {
         let (mut groups, mut set) = (Groups::new(range), Vec::new());
         let base = self.base(timers.changes(), |base| {
-            set.extend(timers.set_since(base));
+            set = timers.set_since(base);
             2 * set.len() <= timers.len()
         });
         match base {
-            None => timers.iter().try_for_each(|timer| groups.put_timer(timer, None))?,
+            None => timers.iter().try_for_each(|(at_ms, key)| groups.put_timer((at_ms, &key), None))?,
             // One that was taken back and set again is in both.
             Some(base) => {
                 timers.unset_since(base).try_for_each(|timer| groups.put_timer(timer, Some(REMOVED)))?;
-                set.into_iter().try_for_each(|timer| groups.put_timer(timer, Some(CHANGED)))?;
+                set.iter().try_for_each(|(at_ms, key)| groups.put_timer((*at_ms, key), Some(CHANGED)))?;
             }
         }
         self.add_upon((base, None), name, groups, timers.changes_mut());

@@ -76,12 +76,12 @@ impl Base {
     /// Whether a key that was touched after so many snapshots may be otherwise now.
     #[inline]
     pub(crate) fn is_before(&self, touched: u32) -> bool {
-        touched > self.before
+        touched >= self.first_behind()
     }
 
-    /// How many snapshots there were before it.
-    pub(super) fn before(&self) -> u32 {
-        self.before
+    /// What is touched after so many snapshots, and after more, may be otherwise.
+    pub(crate) fn first_behind(&self) -> u32 {
+        self.before + 1
     }
 }
 

@@ -423,7 +423,7 @@ impl Disk {
                 }
             }
             Some(base) => {
-                let first = (base.before() + 1).to_be_bytes();
+                let first = (base.first_behind()).to_be_bytes();
                 for entry in store.touched.range(&first[..]..).map_err(failed)? {
                     let (listed, _) = entry.map_err(failed)?;
                     let (taken, place) = listed.value().split_first_chunk().ok_or_else(|| self.damaged())?;
@@ -542,7 +542,7 @@ impl Store {
         Ok(match base {
             None => Entries::All(values.range::<&[u8]>(..)?),
             Some(base) => {
-                let first = (base.before() + 1).to_be_bytes();
+                let first = (base.first_behind()).to_be_bytes();
                 Entries::Touched { listed: touched.range(&first[..]..)?, values }
             }
         })
@@ -572,7 +572,7 @@ impl Store {
                 values.insert(&**place, &*bytes)?;
             }
             // Without a snapshot to build on the next is of all there is.
-            let from = oldest.map_or(u32::MAX, |oldest| oldest.before() + 1);
+            let from = oldest.map_or(u32::MAX, |oldest| oldest.first_behind());
             if from != self.listed_from {
                 transaction.open_table(TOUCHED)?.retain_in(..&from.to_be_bytes()[..], |_, ()| false)?;
                 self.listed_from = from;

@@ -12,8 +12,9 @@ mod tests;
 
 use std::cmp::Ordering;
 
-use super::{TimerKey, TimerService};
+use super::{TimerKey, TimerOwner, TimerService};
 use crate::state::{Base, Changes};
+use crate::varint::{put_varint, take_varint};
 
 /// The timers of keys.
 #[derive(Debug, Default)]
@@ -49,6 +50,22 @@ impl Ord for Owner {
     }
 }
 
+impl TimerOwner for Owner {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.taken.into());
+        self.key.put(out);
+    }
+
+    fn read(bytes: &[u8]) -> Self {
+        let (taken, key) = take_varint(bytes).expect("bytes of its own");
+        Self { key: TimerKey::read(key), taken: u32::try_from(taken).expect("a number of snapshots") }
+    }
+
+    fn taken(&self) -> u32 {
+        self.taken
+    }
+}
+
 impl KeptTimers {
     /// No timers.
     pub fn new() -> Self {
@@ -80,7 +97,7 @@ impl KeptTimers {
     #[inline]
     fn list(&mut self, timestamp_ms: i64, owner: &Owner) {
         if owner.taken < self.changes.taken() {
-            self.changes.on_removed(|| (timestamp_ms, owner.key.clone()), || self.timers.len());
+            self.changes.on_removed(|| (timestamp_ms, owner.key.clone()), || self.timers.most());
         }
     }
 
@@ -90,8 +107,8 @@ impl KeptTimers {
     }
 
     /// Those that are set, the earliest first.
-    pub fn iter(&self) -> impl Iterator<Item = (i64, &TimerKey)> {
-        self.timers.iter().map(|(timestamp_ms, owner)| (timestamp_ms, &owner.key))
+    pub fn iter(&self) -> impl Iterator<Item = (i64, TimerKey)> {
+        self.timers.iter().map(|(timestamp_ms, owner)| (timestamp_ms, owner.key))
     }
 
     /// How many are set; where they are many, about.
@@ -105,9 +122,14 @@ impl KeptTimers {
     }
 
     /// Those that were set since a snapshot, in no order; some that were set before may be among them.
-    pub(crate) fn set_since(&self, base: Base) -> impl Iterator<Item = (i64, &TimerKey)> {
-        let set = self.timers.unordered().filter(move |(_, owner)| base.is_before(owner.taken));
-        set.map(|(timestamp_ms, owner)| (*timestamp_ms, &owner.key))
+    pub(crate) fn set_since(&self, base: Base) -> Vec<(i64, TimerKey)> {
+        let mut set = Vec::new();
+        self.timers.each_since(base.first_behind(), |timestamp_ms, owner| {
+            if base.is_before(owner.taken) {
+                set.push((timestamp_ms, owner.key.clone()));
+            }
+        });
+        set
     }
 
     /// Those that a snapshot had, or may have had, and that were taken back or fired since; some may be set again.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use flownet_runtime::operator::{Entry, Kind, Sliced};
 use flownet_runtime::spec::Partitioner;
 use flownet_runtime::time::Clock;
-use flownet_runtime::timer::TimerService;
+use flownet_runtime::timer::{TimerKey, TimerService};
 use flownet_runtime::window::Grid;
 use flownet_runtime::{Chain, Outputs, SourceStatus, TaskContext, TaskError};
 
@@ -122,15 +122,15 @@ fn a_window_fires_by_the_clock_while_nothing_arrives() {
 
 /// A source that only has timers.
 struct Metronome {
-    timers: TimerService<u32>,
-    fired: Arc<Mutex<Vec<(i64, u32)>>>,
+    timers: TimerService<TimerKey>,
+    fired: Arc<Mutex<Vec<(i64, u8)>>>,
 }
 
 impl Chain for Metronome {
     fn open(&mut self, _: &TaskContext) -> Result<(), TaskError> {
         // All long due, in no order, one twice.
         for (at, key) in [(30, 1), (10, 2), (30, 1), (20, 3)] {
-            self.timers.register(at, key);
+            self.timers.register(at, TimerKey::held(&[key], None));
         }
         Ok(())
     }
@@ -148,10 +148,10 @@ impl Chain for Metronome {
         assert!(now_ms > 30);
         while let Some((at, key)) = self.timers.pop_due(now_ms) {
             let mut fired = self.fired.lock().unwrap();
-            fired.push((at, key));
+            fired.push((at, key.key()[0]));
             if fired.len() == 3 {
                 // One ahead of now: the task has to sleep for it.
-                self.timers.register(now_ms + 30, 4);
+                self.timers.register(now_ms + 30, TimerKey::held(&[4], None));
             }
         }
         Ok(())

@@ -1,0 +1,165 @@
+//! Some timers that follow each other.
+//!
+//! # Invariants
+//! - L1: what is packed is in order, each timer once.
+//! - L2: of equal timers the one that was set first stays, wherever it lies.
+
+use super::packed::{Packed, TimerOwner};
+
+/// Timers of one leaf: some packed, and those that were set since as they are.
+#[derive(Clone, Debug)]
+pub(super) struct Leaf<K> {
+    packed: Packed,
+    /// The latest first, as far as they are ordered, so that the earliest is taken from the end.
+    loose: Vec<(i64, K)>,
+    ordered: usize,
+}
+
+/// A leaf is put in order within a few caches, and there are few enough of them to be found in these.
+pub(super) const MOST_IN_LEAF: usize = 256;
+/// Where so many in a row came to the later half of a leaf, few will come to the other.
+const FEW_LATELY: usize = 8;
+/// Fewer than these are put into their places one by one.
+const FEW: usize = 6;
+
+impl<K: TimerOwner> Leaf<K> {
+    /// No timers.
+    pub(super) fn new() -> Self {
+        Self { packed: Packed::default(), loose: Vec::new(), ordered: 0 }
+    }
+
+    /// So many timers; those that were set twice lately count twice.
+    pub(super) fn len(&self) -> usize {
+        self.packed.len() + self.loose.len()
+    }
+
+    /// So many of them are packed.
+    #[cfg(test)]
+    pub(super) fn packed(&self) -> usize {
+        self.packed.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.packed.is_empty() && self.loose.is_empty()
+    }
+
+    /// Adds a timer, in no order.
+    #[inline]
+    pub(super) fn push(&mut self, timer: (i64, K)) {
+        self.loose.push(timer);
+    }
+
+    /// Takes a timer out, if it is there.
+    pub(super) fn remove(&mut self, timer: &(i64, K)) -> Option<(i64, K)> {
+        self.put_in_order();
+        let found = self.loose.binary_search_by(|other| timer.cmp(other)).ok();
+        let loose = found.map(|at| {
+            self.ordered -= 1;
+            self.loose.remove(at)
+        });
+        self.packed.remove(timer).or(loose)
+    }
+
+    /// The earliest timer, if `is_due` says so of its time.
+    pub(super) fn pop_if(&mut self, is_due: impl FnOnce(i64) -> bool) -> Option<(i64, K)> {
+        self.unpack();
+        self.put_in_order();
+        let due = self.loose.pop_if(|(timestamp_ms, _)| is_due(*timestamp_ms))?;
+        self.ordered -= 1;
+        Some(due)
+    }
+
+    /// When the earliest timer is due.
+    pub(super) fn first_ms(&self) -> Option<i64> {
+        let (ordered, others) = self.loose.split_at(self.ordered);
+        let loose = ordered.last().into_iter().chain(others).map(|(timestamp_ms, _)| *timestamp_ms);
+        loose.chain(self.packed.first_ms()).min()
+    }
+
+    /// Gives away the later half, with its earliest timer, unless timers that were set twice took the room. What stays is packed
+    /// where that `may_pack` and the last ones that came are all of the later half.
+    pub(super) fn split(&mut self, may_pack: bool) -> Option<((i64, K), Self)> {
+        let lately = self.loose.iter().rev().take(FEW_LATELY).map(|(timestamp_ms, _)| *timestamp_ms).min();
+        self.unpack();
+        self.order();
+        if self.loose.len() <= MOST_IN_LEAF / 2 {
+            return None;
+        }
+        let earlier = self.loose.split_off(self.loose.len() / 2);
+        let later = std::mem::replace(&mut self.loose, earlier);
+        self.ordered = self.loose.len();
+        let bound = later.last().expect("half of the timers are there").clone();
+        if may_pack && lately.is_some_and(|timestamp_ms| timestamp_ms >= bound.0) {
+            self.pack();
+        }
+        Some((bound, Self { packed: Packed::default(), ordered: later.len(), loose: later }))
+    }
+
+    fn pack(&mut self) {
+        self.packed = Packed::of(&self.loose);
+        (self.loose, self.ordered) = (Vec::new(), 0);
+    }
+
+    /// Shows those that were set after so many snapshots and more, and some others, in no order; one that was set twice lately
+    /// may come twice.
+    pub(super) fn each_since(&self, taken: u32, mut show: impl FnMut(i64, &K)) {
+        if self.packed.newest() >= taken {
+            self.packed.iter::<K>().for_each(|(timestamp_ms, key)| show(timestamp_ms, &key));
+        }
+        self.loose.iter().for_each(|(timestamp_ms, key)| show(*timestamp_ms, key));
+    }
+
+    /// The timers, the earliest first, each once.
+    pub(super) fn in_order(&self) -> Vec<(i64, K)> {
+        let mut timers: Vec<_> = self.packed.iter().chain(self.loose.iter().cloned()).collect();
+        order(&mut timers);
+        timers.reverse();
+        timers
+    }
+
+    /// Behind this nothing is packed.
+    fn unpack(&mut self) {
+        if !self.packed.is_empty() {
+            let mut timers = Vec::with_capacity(self.len());
+            timers.extend(self.packed.iter());
+            timers.reverse();
+            self.ordered = timers.len();
+            timers.append(&mut self.loose);
+            (self.packed, self.loose) = (Packed::default(), timers);
+        }
+    }
+
+    /// Puts those that are not packed in order.
+    #[inline]
+    fn put_in_order(&mut self) {
+        match self.loose.len() - self.ordered {
+            0 => {}
+            1..FEW => self.insert_others(),
+            _ => self.order(),
+        }
+    }
+
+    /// For when timers are set and fire in turn. Of equal ones the first stays, as in `order`.
+    fn insert_others(&mut self) {
+        while let Some(timer) = self.loose.get(self.ordered) {
+            let at = self.loose[..self.ordered].partition_point(|other| other > timer);
+            if at < self.ordered && self.loose[at] == *timer {
+                self.loose.swap_remove(self.ordered);
+            } else {
+                self.loose[at..=self.ordered].rotate_right(1);
+                self.ordered += 1;
+            }
+        }
+    }
+
+    fn order(&mut self) {
+        order(&mut self.loose);
+        self.ordered = self.loose.len();
+    }
+}
+
+/// The latest first. The sort finds what is in order already, and leaves equal ones as they came.
+fn order<K: Ord>(timers: &mut Vec<(i64, K)>) {
+    timers.sort_by(|one, other| other.cmp(one));
+    timers.dedup();
+}
