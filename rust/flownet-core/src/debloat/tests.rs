@@ -257,5 +257,25 @@ fn nothing_read_is_no_measurement_and_nothing_is_due() {
     assert_eq!((debloater.adjust(idle, 20), debloater.limit_bytes()), (None, 1));
 }
 
+#[test]
+fn a_limit_that_cannot_grow_is_measured_now_and_then_only() {
+    let mut debloater = Debloater::new(bounds(1000, 20));
+    let mut progress = Progress::default();
+    let _ = debloater.adjust(progress, 20);
+    while debloater.limit_bytes() < u64::from(SEGMENT_BYTES) {
+        assert!(debloater.is_due(progress.now_ms, progress.buffers + 20), "while it grows, at once");
+        let (bytes, buffers) = (progress.bytes + 1_000_000_000, progress.buffers + 20);
+        progress = Progress {
+            now_ms: progress.now_ms + 1,
+            bytes,
+            buffers,
+            worked: progress.worked + Duration::from_millis(1),
+        };
+        let _ = debloater.adjust(progress, 20);
+    }
+    let due_at = |after_ms| debloater.is_due(progress.now_ms + after_ms, progress.buffers + 20);
+    assert!(!due_at(INTERVAL_MS as i64 - 1) && due_at(INTERVAL_MS as i64));
+}
+
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MS;

@@ -253,3 +253,104 @@ const MOST_PARTS: usize = 16;
 const SMALLEST_PART_BYTES: usize = 1024;
 /// Trying fewer parts costs up to a segment's worth of short buffers if it was too early.
 const FILLED_BEFORE_FEWER: u32 = 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use flownet_memory::SegmentPool;
+
+    use super::*;
+    use crate::sizing::PoolSizing;
+
+    const SEGMENT_BYTES: usize = 16 * 1024;
+
+    fn pool(segments: usize) -> (Arc<SegmentPool>, Arc<BufferPool>) {
+        let all = SegmentPool::new(segments, SEGMENT_BYTES).unwrap();
+        let pool = all.create_buffer_pool(PoolSizing::default().partition(64)).unwrap();
+        (all, pool)
+    }
+
+    /// Opens a buffer: what is left of the last segment, or a new one.
+    fn open(buffers: &mut OpenBuffers, pool: &BufferPool, index: usize) {
+        let part = buffers.take_spare().unwrap_or_else(|| buffers.begin(pool.try_take(0).expect("there is one")));
+        buffers.insert(index, BufferBuilder::new(part).0);
+    }
+
+    #[test]
+    fn parts_are_doubled_as_buffers_are_cut_short_and_halved_as_they_fill_up() {
+        let mut parts = Parts::default();
+        let mut seen = Vec::new();
+        for _ in 0..6 {
+            parts.on_cut_short();
+            seen.push(parts.of(SEGMENT_BYTES));
+        }
+        assert_eq!(seen, [2, 4, 8, 16, 16, 16]);
+        assert_eq!((parts.of(4 * SMALLEST_PART_BYTES + 1), parts.of(1)), (4, 1), "of a small segment");
+        seen.clear();
+        for _ in 0..6 {
+            (1..FILLED_BEFORE_FEWER).for_each(|_| parts.on_filled());
+            let before = parts.of(SEGMENT_BYTES);
+            parts.on_filled();
+            assert!(parts.of(SEGMENT_BYTES) < before || before == 1);
+            seen.push(parts.of(SEGMENT_BYTES));
+        }
+        assert_eq!(seen, [8, 4, 2, 1, 1, 1]);
+    }
+
+    #[test]
+    fn one_that_is_cut_short_among_many_full_ones_keeps_the_segments_split() {
+        let mut parts = Parts::default();
+        parts.on_cut_short();
+        for _ in 0..3 {
+            (1..FILLED_BEFORE_FEWER).for_each(|_| parts.on_filled());
+            parts.on_cut_short();
+        }
+        assert_eq!(parts.of(SEGMENT_BYTES), 16);
+    }
+
+    #[test]
+    fn segments_are_split_as_long_as_several_buffers_or_a_spare_part_are_of_one() {
+        let (all, pool) = pool(8);
+        let mut buffers = OpenBuffers::new(64);
+        open(&mut buffers, &pool, 0);
+        assert_eq!((buffers.segments(), buffers.is_split()), (1, false), "a whole one");
+        buffers.on_cut_short();
+        open(&mut buffers, &pool, 1);
+        assert_eq!((buffers.segments(), buffers.is_split()), (2, true), "the other half is to spare");
+        open(&mut buffers, &pool, 2);
+        assert_eq!((buffers.segments(), buffers.is_split()), (2, true), "both halves are open");
+        drop(buffers.take(1));
+        assert_eq!((buffers.segments(), buffers.is_split()), (2, false), "one is left of each");
+        drop(buffers.take(2));
+        assert_eq!((buffers.segments(), buffers.is_split()), (1, false));
+        open(&mut buffers, &pool, 3);
+        buffers.drop_spare();
+        assert_eq!((buffers.segments(), buffers.is_split()), (2, false));
+        drop((buffers.take(0), buffers.take(3)));
+        assert_eq!((buffers.segments(), buffers.is_split(), pool.in_use()), (0, false, 0));
+        drop((buffers, pool));
+        assert_eq!(all.available(), all.total());
+    }
+
+    #[test]
+    fn what_is_booked_is_given_back_one_by_one_while_the_pool_claims_it() {
+        let (all, pool) = pool(16);
+        let mut buffers = OpenBuffers::new(64);
+        for index in 0..12 {
+            assert_eq!(buffers.limit(&pool), index + 1);
+            open(&mut buffers, &pool, index);
+        }
+        assert_eq!(buffers.limit(&pool), 12, "no more of sixteen may stand");
+        // To another pool it gives three, and of what is left as many as before must not stand.
+        let other = all.create_buffer_pool(PoolSizing::default().gate(1)).unwrap();
+        let mut limits = Vec::new();
+        while pool.claims_standing() {
+            limits.push(buffers.limit(&pool));
+            assert_eq!(pool.standing(), limits[limits.len() - 1]);
+        }
+        assert!(limits.iter().rev().copied().eq(limits[limits.len() - 1]..12), "{limits:?}");
+        drop((buffers, pool, other));
+        assert_eq!(all.available(), all.total());
+    }
+}

@@ -81,6 +81,8 @@ fn a_channel_that_was_active_keeps_credit_while_nobody_waits() {
         assert_eq!(pair.read(1), 1);
         pair.run_until_idle();
         assert_eq!(pair.backlog_frames.len(), 1, "round {round}: only the first had to ask");
+        let kept = pair.remote(7).free_segments();
+        assert_eq!(pair.gate_pool.standing(), kept, "what it keeps is booked, and once");
     }
     assert!(pair.sender_credit(7) >= 1);
     pair.finish_and_assert_all_segments_home();

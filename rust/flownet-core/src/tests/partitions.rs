@@ -3,9 +3,10 @@
 use std::task::{Poll, Waker};
 
 use super::CountingWaker;
-use super::pair::{Pair, SEGMENT_BYTES, Setup, watermark};
+use super::pair::{PARTITION, Pair, SEGMENT_BYTES, Setup, barrier, watermark};
 use crate::credit::Backlog;
-use crate::ids::SubpartitionIndex;
+use crate::event::BarrierKind;
+use crate::ids::{CheckpointId, SubpartitionIndex};
 use crate::partition::Outgoing;
 use crate::record::{Emit, FlushPolicy, RecordWriter};
 use crate::selector::{Selector, Target};
@@ -62,6 +63,32 @@ fn flush_dirty_shows_what_was_written_and_leaves_the_rest_alone() {
     pair.handle.flush_dirty();
     assert!(!pair.handle.is_dirty());
     pair.finish_and_assert_all_segments_home();
+}
+
+#[test]
+fn a_barrier_that_has_waited_too_long_is_put_ahead_where_it_still_waits() {
+    let mut pair = Pair::new(Setup { channels: 2, local: |_| true, ..Setup::default() });
+    for channel in 0..2 {
+        pair.emit_buffers(channel, 2);
+        pair.emit_event(channel, barrier(3, BarrierKind::AlignedWithTimeout));
+    }
+    let cells = pair.handle.subpartitions().to_vec();
+    while cells[0].poll().is_some() {}
+    let overtaken = pair.partition.as_mut().unwrap().expire(CheckpointId::new(3));
+    assert_eq!(overtaken.iter().map(|one| one.elements.len()).collect::<Vec<_>>(), [0, 2]);
+    assert_eq!([&cells[0], &cells[1]].map(|cell| cell.has_priority()), [false, true]);
+}
+
+#[test]
+fn all_that_a_reader_has_credit_for_is_given_at_once() {
+    let mut pair = Pair::new(Setup { channels: 1, local: |_| true, ..Setup::default() });
+    pair.emit_buffers(0, 4);
+    pair.emit_event(0, watermark(1));
+    let cell = pair.handle.subpartitions()[0].clone();
+    let mut taken = Vec::new();
+    assert_eq!(cell.poll_each(3, 10, |polled| taken.push(polled)), 3, "the credit is used up");
+    assert_eq!(cell.poll_each(9, 10, |polled| taken.push(polled)), 2, "a buffer, and what costs none");
+    assert_eq!(cell.poll_each(9, 10, |polled| taken.push(polled)), 0);
 }
 
 #[test]
@@ -151,10 +178,12 @@ fn a_partition_is_unavailable_while_one_subpartition_is_at_its_quota() {
     let mut pair = Pair::new(Setup { channels: 2, partition_segments: Some(20), local: |_| true, ..Setup::default() });
     pair.emit_buffers(0, 9);
     assert!(pair.partition.as_ref().unwrap().is_available());
+    assert_eq!(pair.emit_bytes(1, 1), 1);
     pair.emit_buffers(0, 1);
     let (waker, wakes) = CountingWaker::new();
     let partition = pair.partition.as_mut().unwrap();
     assert!(!partition.is_available() && partition.poll_available(&waker).is_pending());
+    assert_eq!((partition.id(), pair.backlog(1)), (PARTITION, Backlog::ZERO), "what others have open stays open");
     pair.read(1);
     assert_eq!(wakes.count(), 1);
     assert!(pair.partition.as_ref().unwrap().is_available());
