@@ -86,6 +86,7 @@ if TYPE_CHECKING:
         sum,
         var,
     )
+    from .rows.batch_aggregate import BatchAggregate
     from .rows.collected import CollectedRows
     from .rows.expressions import Expr, col, lit, when
     from .rows.keyed import KeyedRows, WindowedRows
@@ -140,6 +141,7 @@ __all__ = [
     "AllWindowedStream",
     "AsOfJoin",
     "AsyncFunction",
+    "BatchAggregate",
     "BoundedJoin",
     "Change",
     "ChangeJoin",
@@ -334,6 +336,7 @@ _HOMES: Final = {
         "sum",
         "var",
     ),
+    ".rows.batch_aggregate": ("BatchAggregate",),
     ".rows.collected": ("CollectedRows",),
     ".rows.expressions": ("Expr", "col", "lit", "when"),
     ".rows.keyed": ("KeyedRows", "WindowedRows"),

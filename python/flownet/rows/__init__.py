@@ -15,12 +15,14 @@ from .aggregates import (
     sum,
     var,
 )
+from .batch_aggregate import BatchAggregate
 from .collected import CollectedRows
 from .keyed import KeyedRows, WindowedRows
 from .stream import Rows
 
 __all__ = [
     "Aggregate",
+    "BatchAggregate",
     "CollectedRows",
     "KeyedRows",
     "Rows",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..errors import PlanError
+from .batch_aggregate import AppliedAggregate, BatchAggregate
 from .expressions import Expr, column_or_expression
 
 FunctionName = Literal[
@@ -183,7 +184,7 @@ def std(column: str | Expr) -> Aggregate:
     return Aggregate("std", column_or_expression("std", column))
 
 
-def planned(aggregates: dict[str, Aggregate]) -> list[dict[str, Any]]:
+def planned(aggregates: dict[str, Aggregate | AppliedAggregate]) -> list[dict[str, Any]]:
     """Write aggregates down as the planner takes them.
 
     Raises
@@ -194,7 +195,10 @@ def planned(aggregates: dict[str, Aggregate]) -> list[dict[str, Any]]:
     if not aggregates:
         raise PlanError('agg() needs at least one column: agg(n=fn.count(), total=fn.sum("price"))')
     for name, aggregate in aggregates.items():
-        if not isinstance(aggregate, Aggregate):
+        if isinstance(aggregate, BatchAggregate):
+            of = f'{type(aggregate).__name__}(...).of("price")'
+            raise PlanError(f"agg({name}=...): say of which columns, as in {of}")
+        if not isinstance(aggregate, Aggregate | AppliedAggregate):
             raise PlanError(
                 f"agg({name}=...) takes an aggregate such as fn.sum({name!r}), not {type(aggregate).__name__} "
                 f"{aggregate!r:.60}"

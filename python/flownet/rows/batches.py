@@ -50,6 +50,27 @@ def given(batch: Any, format: BatchFormat) -> Any:
             return {name: arrow.column(name).to_numpy(zero_copy_only=False) for name in arrow.schema.names}
 
 
+def taken(returned: Any, format: BatchFormat, schema: Any = None) -> Any:
+    """Make what has the Arrow interface of what users return; values become those of ``schema``, of pyarrow."""
+    match format:
+        case "arrow":
+            return returned
+        case "polars":
+            import polars
+
+            return returned.collect() if isinstance(returned, polars.LazyFrame) else returned
+        case "pandas":
+            import pyarrow
+
+            return pyarrow.RecordBatch.from_pandas(returned, schema=schema, preserve_index=False)
+        case "numpy":
+            import pyarrow
+
+            if not isinstance(returned, dict):
+                raise TypeError(f"it returned {type(returned).__name__}, where a dict of arrays is wanted")
+            return pyarrow.RecordBatch.from_pydict(returned, schema=schema)
+
+
 @dataclass(frozen=True, slots=True)
 class BatchFunction:
     """Calls a function of the user with a batch in the format that it takes."""
@@ -59,21 +80,4 @@ class BatchFunction:
 
     def __call__(self, batch: Any) -> Any:
         """Convert, call, and give what has the Arrow interface."""
-        returned = self.function(given(batch, self.format))
-        match self.format:
-            case "arrow":
-                return returned
-            case "polars":
-                import polars
-
-                return returned.collect() if isinstance(returned, polars.LazyFrame) else returned
-            case "pandas":
-                import pyarrow
-
-                return pyarrow.RecordBatch.from_pandas(returned, preserve_index=False)
-            case "numpy":
-                import pyarrow
-
-                if not isinstance(returned, dict):
-                    raise TypeError(f"it returned {type(returned).__name__}, where a dict of arrays is wanted")
-                return pyarrow.RecordBatch.from_pydict(returned)
+        return taken(self.function(given(batch, self.format)), self.format)

@@ -427,6 +427,28 @@ def column_or_expression(method: str, given: str | Expr) -> Expr:
     raise PlanError(f'{method}() takes names of columns and expressions such as fn.col("price") * 2, not {given!r:.60}')
 
 
+def named_columns(method: str, columns: Iterable[str | Expr], named: dict[str, Any]) -> list[dict[str, Any]]:
+    """Say what columns are made of, by their names, as a plan has it.
+
+    Raises
+    ------
+    PlanError
+        One has no name.
+    """
+    made = []
+    for column in columns:
+        expression = column_or_expression(method, column)
+        name = expression._output_name()
+        if name is None:
+            raise PlanError(f"{method}: {expression!r} has no column to be called by: name it, as in {method}(x=...)")
+        made.append({"name": name, "value": expression._tree()})
+    made += [
+        {"name": name, "value": (value if isinstance(value, Expr) else lit(value))._tree()}
+        for name, value in named.items()
+    ]
+    return made
+
+
 def _expression(value: Any) -> Expr:
     if isinstance(value, When):
         raise PlanError(f"{value._shown} has no then()")

@@ -12,6 +12,7 @@ from ..streams.checks import kind_of, number_of
 from ..streams.joined import JoinKind, bounds_ms, keeps_unmatched
 from ..window import EndOfInput, Global, Session, Sliding, TimeDomain, Tumbling, WindowAssigner, assign
 from .aggregates import Aggregate, planned
+from .batch_aggregate import AggregateCalls, AppliedAggregate
 from .joined import joined
 from .schemas import checked
 from .stream import Rows
@@ -38,7 +39,7 @@ class KeyedRows:
         """
         return WindowedRows(self, _known_window("window", window))
 
-    def agg(self, **aggregates: Aggregate) -> Rows:
+    def agg(self, **aggregates: Aggregate | AppliedAggregate) -> Rows:
         """Aggregate all rows of each key so far.
 
         Results go out as batches do: for each batch of rows one row for each key in it, with what its rows come to so
@@ -48,7 +49,8 @@ class KeyedRows:
         Parameters
         ----------
         **aggregates
-            What becomes of rows, by the name of its column: ``n=fn.count(), total=fn.sum("price")``.
+            What becomes of rows, by the name of its column: ``n=fn.count(), total=fn.sum("price")``; or what a
+            `BatchAggregate` makes of them.
         """
         return _aggregated(self._rows, self._keys, None, aggregates)
 
@@ -231,7 +233,7 @@ class WindowedRows:
         lateness_ms = config.duration_us("lateness", lateness) // 1000
         return WindowedRows(self._keyed, self._window, lateness_ms)
 
-    def agg(self, **aggregates: Aggregate) -> Rows:
+    def agg(self, **aggregates: Aggregate | AppliedAggregate) -> Rows:
         """Aggregate the rows of each key and window.
 
         Rows of one key become one in front of the exchange already, for each slice of time that windows are made of:
@@ -240,7 +242,8 @@ class WindowedRows:
         Parameters
         ----------
         **aggregates
-            What becomes of rows, by the name of its column: ``n=fn.count(), total=fn.sum("price")``.
+            What becomes of rows, by the name of its column: ``n=fn.count(), total=fn.sum("price")``; or what a
+            `BatchAggregate` makes of them.
 
         Returns
         -------
@@ -318,9 +321,19 @@ def _planned_window(window: WindowAssigner, origins: tuple[Origin, ...], latenes
 
 
 def _aggregated(
-    rows: Rows, keys: tuple[str, ...], window: dict[str, Any] | None, aggregates: dict[str, Aggregate]
+    rows: Rows,
+    keys: tuple[str, ...],
+    window: dict[str, Any] | None,
+    aggregates: dict[str, Aggregate | AppliedAggregate],
 ) -> Rows:
     made = planned(aggregates)
+    own = {name: given for name, given in aggregates.items() if isinstance(given, AppliedAggregate)}
+    for name, given in own.items():
+        if window is None and not given.merges:
+            raise PlanError(
+                f"agg({name}={type(given.aggregate).__name__}...): without merge() all values of a key are kept, and "
+                "without a window that is for ever: define merge(), or use window(...)"
+            )
     shows_windows = window is not None and not _is_end_of_input(window)
     schema = checked(_flownet.rows_after_agg, rows._schema, list(keys), made, shows_windows)
     kept = _flownet.rows_kept(rows._schema, made)
@@ -331,10 +344,12 @@ def _aggregated(
         "window": window,
         "kept": kept,
     }
-    partial = rows._add("partial agg", {"partial": described})
+    calls = AggregateCalls([given.aggregate for given in own.values()]) if own else None
+    partial = rows._add("partial agg", {"partial": described}, function=calls)
     # Parts carry their key.
     inputs = (Origin(partial, partitioner="key_group"),)
-    node = rows._env._dataflow.add("rows", name="agg", settings={"aggregate": described}, inputs=inputs)
+    settings = {"aggregate": described}
+    node = rows._env._dataflow.add("rows", name="agg", settings=settings, inputs=inputs, function=calls)
     return Rows(rows._env, (Origin(node),), schema)
 
 

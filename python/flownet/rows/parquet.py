@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow
 
     from .. import _flownet
-    from .stream import SchemaLike
+    from .schemas import SchemaLike
 
 _ENOUGH_FILES = 4
 """With as many for each subtask files are dealt out whole; else their row groups."""

@@ -15,7 +15,7 @@ from .text_files import JsonFormat, csv_format
 
 if TYPE_CHECKING:
     from .. import _flownet
-    from .stream import SchemaLike
+    from .schemas import SchemaLike
 
 
 class RowSources:

@@ -10,6 +10,9 @@ from ..errors import PlanError
 
 T = TypeVar("T")
 
+SchemaLike = Any
+"""A dict of column names and types, ``{"user": "utf8", "spent": "float64"}``, or a schema of pyarrow or the like."""
+
 
 def checked(call: Callable[..., T], *arguments: object) -> T:
     """Call the planner, whose refusals are errors of the plan."""
@@ -19,7 +22,7 @@ def checked(call: Callable[..., T], *arguments: object) -> T:
         raise PlanError(str(error)) from None
 
 
-def schema_of(method: str, given: Any) -> _flownet.RowSchema:
+def schema_of(method: str, given: SchemaLike) -> _flownet.RowSchema:
     """Read a schema that a method was given, or has found.
 
     Raises

@@ -16,7 +16,7 @@ from .text_files import LineFormat, line_parts
 
 if TYPE_CHECKING:
     from .. import _flownet
-    from .stream import SchemaLike
+    from .schemas import SchemaLike
 
 
 def from_arrow(

@@ -15,15 +15,12 @@ from ..streams.stream import Stream
 from ..watermark import WatermarkStrategy
 from .batches import BatchFormat, BatchFunction, known_format
 from .collected import CollectedRows
-from .expressions import Expr, col, column_or_expression
-from .schemas import checked, schema_of
+from .expressions import Expr, col, named_columns
+from .schemas import SchemaLike, checked, schema_of
 from .sinks import RowSinks
 
 if TYPE_CHECKING:
     from .keyed import KeyedRows
-
-SchemaLike = Any
-"""A dict of column names and types, ``{"user": "utf8", "spent": "float64"}``, or a schema of pyarrow or the like."""
 
 
 class Rows(RowSinks):
@@ -127,7 +124,7 @@ class Rows(RowSinks):
           size   int64
           worth  float64
         """
-        return self._project("select", [{"select": _columns("select", columns, named)}])
+        return self._project("select", [{"select": named_columns("select", columns, named)}])
 
     def with_columns(self, *columns: str | Expr, **named: Any) -> Rows:
         """Add columns, or put them in the place of those of the same name; all see the rows as they came.
@@ -137,13 +134,13 @@ class Rows(RowSinks):
         *columns, **named
             As of `select`.
         """
-        return self._project("with_columns", [{"with_columns": _columns("with_columns", columns, named)}])
+        return self._project("with_columns", [{"with_columns": named_columns("with_columns", columns, named)}])
 
     def drop(self, *columns: str) -> Rows:
         """Make rows without these columns."""
         self._known("drop", columns)
         kept = [name for name in self.columns if name not in columns]
-        return self._project("drop", [{"select": _columns("drop", kept, {})}])
+        return self._project("drop", [{"select": named_columns("drop", kept, {})}])
 
     def rename(self, names: dict[str, str]) -> Rows:
         """Call columns by other names.
@@ -282,7 +279,7 @@ class Rows(RowSinks):
         """
         if not columns and not named:
             raise PlanError('key_by() needs names of columns or expressions, such as key_by("user")')
-        made = _columns("key_by", columns, named)
+        made = named_columns("key_by", columns, named)
         keys = tuple(column["name"] for column in made)
         if len(set(keys)) < len(keys):
             raise PlanError(f"key_by: the key has two columns of one name: {', '.join(map(repr, keys))}")
@@ -389,24 +386,6 @@ def rows_of_records(env: Owner, origins: tuple[Origin, ...], schema: SchemaLike)
     settings = {"to_rows": {"output": found.planned()}}
     node = env._dataflow.add("rows", name="to_rows", settings=settings, inputs=origins)
     return Rows(env, (Origin(node),), found)
-
-
-def _columns(method: str, columns: Iterable[str | Expr], named: dict[str, Any]) -> list[dict[str, Any]]:
-    made = []
-    for column in columns:
-        expression = column_or_expression(method, column)
-        name = expression._output_name()
-        if name is None:
-            raise PlanError(f"{method}: {expression!r} has no column to be called by: name it, as in {method}(x=...)")
-        made.append({"name": name, "value": expression._tree()})
-    made += [{"name": name, "value": _value(value)._tree()} for name, value in named.items()]
-    return made
-
-
-def _value(value: Any) -> Expr:
-    from .expressions import lit
-
-    return value if isinstance(value, Expr) else lit(value)
 
 
 def _expression(method: str, given: object) -> Expr:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow
 
     from .. import _flownet
-    from .stream import SchemaLike
+    from .schemas import SchemaLike
 
 
 class LineFormat(Protocol):

@@ -26,7 +26,8 @@ from .iteration import IterationMethods
 from .sinks import SinkMethods
 
 if TYPE_CHECKING:
-    from ..rows.stream import Rows, SchemaLike
+    from ..rows.schemas import SchemaLike
+    from ..rows.stream import Rows
     from .all_windowed import AllWindowedStream
     from .changing import ChangeStream
     from .connected import ConnectedStreams

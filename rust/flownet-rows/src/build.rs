@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arrow_schema::{Schema, SchemaRef};
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::{
-    AsOfJoin, Brake, Entry, Interval, IntervalJoin, Kind, Leaving, Link, Links, Operator, OperatorChain, RegularJoin,
-    Running, Stage, Target, over_windows,
+    AsOfJoin, Brake, Entry, Fold, Interval, IntervalJoin, Kind, Leaving, Link, Links, Operator, OperatorChain,
+    RegularJoin, Running, Stage, Target, over_windows,
 };
 use flownet_runtime::source::RateLimit;
 use flownet_runtime::spec::{InputSpec, OperatorKind, OperatorSpec, RowsJoin, RowsKind, TaskSpec, WindowSpec};
@@ -15,7 +15,7 @@ use flownet_runtime::watermark::SplitWatermarks;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::aggregate::{Aggregate, AggregateFold, NoCalls, Partial};
+use crate::aggregate::{AggregateColumn, AggregateFold, Aggregations, NoCalls, OwnFold, OwnFunctions, Partial};
 use crate::exit::RowsExit;
 use crate::join::RowPairs;
 use crate::keyed::{Deduplicate, KeyRows, TopN};
@@ -34,6 +34,9 @@ pub trait Foreign {
         info: &OperatorInfo,
     ) -> Result<Kind<RowsMedium>, TaskError>;
 
+    /// The functions of the aggregates that this operator has of the user's.
+    fn own_functions(&self, operator: &OperatorSpec, info: &OperatorInfo) -> Result<Box<dyn OwnFunctions>, TaskError>;
+
     /// What the task's thread needs, if one of its operators is of these.
     fn thread(&self) -> Box<dyn TaskThread>;
 }
@@ -50,7 +53,11 @@ pub fn chain(task: &TaskSpec, foreign: &dyn Foreign) -> Result<RowsChain, TaskEr
     for (at, operator) in task.operators.iter().enumerate() {
         let kind = of_rows(operator)?;
         let info = info(task, &operator.name);
-        let stage = match native(task, kind, &info)? {
+        let mut own_functions = || {
+            is_foreign = true;
+            foreign.own_functions(operator, &info)
+        };
+        let stage = match native(task, kind, &info, &mut own_functions)? {
             Some(operator) => Kind::Operator(operator),
             None => {
                 is_foreign = true;
@@ -121,6 +128,7 @@ fn native(
     task: &TaskSpec,
     kind: &RowsKind,
     info: &OperatorInfo,
+    own_functions: &mut dyn FnMut() -> Result<Box<dyn OwnFunctions>, TaskError>,
 ) -> Result<Option<Box<dyn Operator<RowsMedium>>>, TaskError> {
     let info = info.clone();
     Ok(Some(match kind {
@@ -140,13 +148,20 @@ fn native(
             Box::new(Timestamps::new(&*schema(input)?, column, watermarks, info)?)
         }
         RowsKind::Partial { input, keys, aggregates, window, .. } => {
-            let aggregates = read::<Vec<Aggregate>>(aggregates)?;
-            Box::new(Partial::new(&*schema(input)?, keys, &aggregates, window.as_ref(), info)?)
+            let aggregates = read::<Vec<AggregateColumn>>(aggregates)?;
+            let functions = aggregates.iter().any(AggregateColumn::is_own).then(own_functions).transpose()?;
+            Box::new(Partial::new(&*schema(input)?, keys, (&aggregates, functions), window.as_ref(), info)?)
         }
         RowsKind::Aggregate { input, keys, aggregates, window, .. } => {
-            let aggregates = read::<Vec<Aggregate>>(aggregates)?;
-            let fold = AggregateFold::new(&*schema(input)?, keys, &aggregates, window.as_ref(), info)?;
-            aggregate(task, fold, window.as_ref())?
+            let (columns, input) = (read::<Vec<AggregateColumn>>(aggregates)?, schema(input)?);
+            let aggregations = Aggregations::new(&columns, &input);
+            let aggregations = aggregations.map_err(|error| TaskError::Config(error.to_string()))?;
+            let fold = AggregateFold::new((&*input, keys), &aggregations, window.as_ref(), info.clone())?;
+            if columns.iter().any(AggregateColumn::is_own) {
+                aggregate(task, OwnFold::new(fold, aggregations, own_functions()?, info), window.as_ref())?
+            } else {
+                aggregate(task, fold, window.as_ref())?
+            }
         }
         RowsKind::KeyRows { input, keys, carried, output, keeps_null_keys, rank } => {
             let (input, carried) = (schema(input)?, (&**carried, schema(output)?));
@@ -185,9 +200,9 @@ fn key_groups(task: &TaskSpec) -> KeyGroupRange {
     KeyGroupRange::of(subtask, parallelism, max_parallelism.max(parallelism))
 }
 
-fn aggregate(
+fn aggregate<F: Fold<RowsMedium> + 'static>(
     task: &TaskSpec,
-    fold: AggregateFold,
+    fold: F,
     window: Option<&WindowSpec>,
 ) -> Result<Box<dyn Operator<RowsMedium>>, TaskError> {
     let range = key_groups(task);

@@ -38,7 +38,10 @@ mod steps;
 mod timestamps;
 mod type_names;
 
-pub use self::aggregate::{Aggregate, Aggregation, AggregationError, Function, output_schema};
+pub use self::aggregate::{
+    Aggregate, AggregateColumn, AggregationError, Aggregations, Function, Grouped, OwnAggregate, OwnAggregation,
+    OwnFunctions, output_schema,
+};
 pub use self::batch::RowBatch;
 pub use self::build::{Foreign, chain, is_of_rows, schema};
 pub use self::column::Rows;

@@ -22,7 +22,7 @@ pub use self::gather::{Gather, MalformedRun};
 pub use self::write::RunWriter;
 
 /// The most rows of a run, whose columns may have no bytes at all.
-const MOST_ROWS: usize = 1 << 20;
+pub(crate) const MOST_ROWS: usize = 1 << 20;
 /// No nulls in this column of this run.
 const ALL_THERE: u8 = 0;
 /// A bitmap follows.

@@ -15,7 +15,7 @@ GUIDE = Path(__file__).parents[3] / "docs" / "rows.md"
 
 def test_its_blocks_run_one_after_the_other(python: Callable[..., CompletedProcess[str]], tmp_path: Path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     (tmp_path / "ticks").mkdir()
     ticks = pa.table({"symbol": ["A", "A", "B"], "ms": [1, 2, 1_500], "price": [1.0, 3.0, 5.0], "size": [1, 1, 1]})
     pq.write_table(ticks, tmp_path / "ticks" / "a.parquet")
@@ -24,6 +24,7 @@ scores = ranked.collect()
 env.execute()
 assert sorted(scores.to_arrow()["score"].to_pylist()) == [1.0, 2.0, 3.0, 4.0]
 assert vwap.to_arrow().sort_by("window_start")["vwap"].to_pylist()[-1] == 12.0
+assert sorted(by_minute.to_arrow()["vwap"].to_pylist()) == [11.0, 20.0]
 assert priced.to_arrow().sort_by("ms")["rate"].to_pylist() == [1.1, None, 1.2]
 """
     (tmp_path / "script.py").write_text("\n".join([*blocks, used]))

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use flownet_rows::{Foreign, OperatorInfo, Partitions, RowsMedium, TaskThread, schema};
+use flownet_rows::{Foreign, OperatorInfo, OwnFunctions, Partitions, RowsMedium, TaskThread, schema};
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::Kind;
 use flownet_runtime::spec::{OperatorSpec, RowFormat, RowsKind};
@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use super::collect::Collect;
 use super::encoding::{Encoding, ParquetWriters};
 use super::map_batches::MapBatches;
+use super::own_aggregates::OwnAggregates;
 use super::sink::SinkTo;
 use super::source::FromArrow;
 use super::write_files::WriteFiles;
@@ -70,6 +71,11 @@ impl Foreign for PythonForeign<'_> {
             RowsKind::Sink { format, .. } => Kind::Operator(Box::new(SinkTo::new(object, format, info))),
             kind => return Err(TaskError::Config(format!("'{}' of rows does not call Python", kind.name()))),
         })
+    }
+
+    fn own_functions(&self, operator: &OperatorSpec, info: &OperatorInfo) -> Result<Box<dyn OwnFunctions>, TaskError> {
+        let info = chain::OperatorInfo::of_rows(info);
+        Ok(Box::new(OwnAggregates::new(self.object(operator, &info)?, info)))
     }
 
     fn thread(&self) -> Box<dyn TaskThread> {

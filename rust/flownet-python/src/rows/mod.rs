@@ -8,6 +8,7 @@ mod conform;
 mod encoding;
 mod foreign;
 mod map_batches;
+mod own_aggregates;
 mod plan;
 mod sink;
 mod source;

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use arrow_schema::{Field, Schema, SchemaRef};
-use flownet_rows::{Aggregate, Aggregation, Carried, JoinSchemas, Layout, Step, Steps, output_schema, time_column};
+use flownet_rows::{
+    AggregateColumn, Aggregations, Carried, JoinSchemas, Layout, Step, Steps, output_schema, time_column,
+};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
@@ -80,13 +82,12 @@ pub(crate) fn rows_after_steps(schema: &Bound<'_, PyRowSchema>, steps: Plain<Vec
 pub(crate) fn rows_after_agg(
     schema: &Bound<'_, PyRowSchema>,
     keys: Vec<String>,
-    aggregates: Plain<Vec<Aggregate>>,
+    aggregates: Plain<Vec<AggregateColumn>>,
     windows: bool,
 ) -> PyResult<PyRowSchema> {
     let schema = &schema.get().0;
     flownet_rows::KeyHasher::new(schema, &keys).map_err(value_error)?;
-    let bound = aggregates.0.iter().map(|aggregate| Aggregation::new(aggregate, schema));
-    let bound = bound.collect::<Result<Vec<_>, _>>().map_err(value_error)?;
+    let bound = Aggregations::new(&aggregates.0, schema).map_err(value_error)?;
     Ok(PyRowSchema(output_schema(schema, &keys, &bound, windows).map_err(value_error)?))
 }
 
@@ -110,9 +111,11 @@ type JoinSides = ((Vec<String>, PyRowSchema), (Vec<String>, PyRowSchema), PyRowS
 
 /// What each aggregate keeps of the rows of a key, in checkpoints.
 #[pyfunction]
-pub(crate) fn rows_kept(schema: &Bound<'_, PyRowSchema>, aggregates: Plain<Vec<Aggregate>>) -> PyResult<Vec<String>> {
-    let bound = aggregates.0.iter().map(|aggregate| Aggregation::new(aggregate, &schema.get().0));
-    bound.map(|aggregation| Ok(aggregation.map_err(value_error)?.kept())).collect()
+pub(crate) fn rows_kept(
+    schema: &Bound<'_, PyRowSchema>,
+    aggregates: Plain<Vec<AggregateColumn>>,
+) -> PyResult<Vec<String>> {
+    Ok(Aggregations::new(&aggregates.0, &schema.get().0).map_err(value_error)?.kept())
 }
 
 /// Whether event time can be taken from a column.

@@ -16,7 +16,8 @@ use flownet_runtime::window::{TriggerResult, Window};
 use smallvec::SmallVec;
 
 use super::cell::{NoResult, put_rows, take_rows};
-use super::function::{Aggregate, Aggregation, AggregationError};
+use super::columns::Aggregations;
+use super::function::{Aggregation, AggregationError};
 use super::key::KeyBuilder;
 use super::{output_schema, shows_windows};
 use crate::batch::RowBatch;
@@ -26,7 +27,7 @@ use crate::medium::{BATCH_ROWS, Flow, OperatorInfo, RowRecord, RowsMedium};
 
 /// Puts parts together. A value is a part's value: how many rows, and a cell for each aggregate.
 pub(crate) struct AggregateFold {
-    aggregates: Vec<Aggregation>,
+    aggregates: Arc<[Aggregation]>,
     schema: SchemaRef,
     results: Results,
     /// What two values come to, while it is written; kept for its allocation.
@@ -55,19 +56,17 @@ struct Results {
 const MOST_BYTES: usize = 4 << 20;
 
 impl AggregateFold {
-    /// Of parts of rows of this schema.
+    /// Of parts of rows of this schema, by flownet's own among these aggregates. Results may be put into columns with others.
     pub(crate) fn new(
-        input: &Schema,
-        keys: &[String],
-        aggregates: &[Aggregate],
+        (input, keys): (&Schema, &[String]),
+        aggregations: &Aggregations,
         window: Option<&WindowSpec>,
         info: OperatorInfo,
     ) -> Result<Self, TaskError> {
         let shows_windows = window.is_some_and(shows_windows);
         let refused = |error: AggregationError| TaskError::Config(error.to_string());
-        let bound = aggregates.iter().map(|aggregate| Aggregation::new(aggregate, input));
-        let aggregates = bound.collect::<Result<Vec<_>, _>>().map_err(refused)?;
-        let schema = output_schema(input, keys, &aggregates, shows_windows).map_err(refused)?;
+        let aggregates = Arc::clone(&aggregations.built_in);
+        let schema = output_schema(input, keys, aggregations, shows_windows).map_err(refused)?;
         let results = Results {
             keys: KeyBuilder::new(input, keys).map_err(|error| refused(error.into()))?,
             windows: shows_windows.then(|| [window_builder(), window_builder()]),
@@ -79,7 +78,7 @@ impl AggregateFold {
     }
 
     /// Whether it was added; else one of the two is none, and `value` is as it was.
-    fn add(&self, value: &mut Value, later: &[u8]) -> bool {
+    pub(super) fn add(&self, value: &mut Value, later: &[u8]) -> bool {
         if value.is_empty() {
             value.extend_from_slice(later);
             return true;
@@ -96,18 +95,25 @@ impl AggregateFold {
 
     fn merge_into(&self, out: &mut Vec<u8>, mut one: &[u8], mut later: &[u8]) -> Option<()> {
         put_rows(out, take_rows(&mut one)?.saturating_add(take_rows(&mut later)?));
-        for aggregate in &self.aggregates {
+        for aggregate in &*self.aggregates {
             aggregate.one().merge(&mut one, &mut later, out)?;
         }
         (one.is_empty() && later.is_empty()).then_some(())
     }
 
     #[cold]
-    fn malformed(&self, what: &str) -> TaskError {
+    pub(super) fn malformed(&self, what: &str) -> TaskError {
         self.info.failed("flownet.errors.CodecError", format!("a {what} that no flownet sender writes"), None)
     }
 
-    fn append(&mut self, window: Option<Window>, key: &[u8], mut value: &[u8], time_ms: i64) -> Result<(), TaskError> {
+    /// Adds a result that waits to be handed on.
+    pub(super) fn append(
+        &mut self,
+        window: Option<Window>,
+        key: &[u8],
+        mut value: &[u8],
+        time_ms: i64,
+    ) -> Result<(), TaskError> {
         let Self { aggregates, results, .. } = self;
         results.bytes += value.len();
         if results.keys.push(key).is_none() || take_rows(&mut value).is_none() {
@@ -131,13 +137,35 @@ impl AggregateFold {
         Ok(())
     }
 
+    /// Results that wait are made of so many more bytes.
+    pub(super) fn add_bytes(&mut self, bytes: usize) {
+        self.results.bytes += bytes;
+    }
+
+    /// Whether enough results wait.
+    pub(super) fn is_full(&self) -> bool {
+        self.results.times.len() >= BATCH_ROWS || self.results.bytes >= MOST_BYTES
+    }
+
+    /// Whether no result waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.results.times.is_empty()
+    }
+
+    /// What waits, where `columns` makes the columns of a result of those of flownet's aggregates.
+    pub(super) fn take_with(
+        &mut self,
+        columns: impl FnOnce(Vec<ArrayRef>) -> Vec<ArrayRef>,
+    ) -> Result<RowBatch, ArrowError> {
+        self.results.take(&self.schema, columns)
+    }
+
     fn give_if_full(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        let is_full = self.results.times.len() >= BATCH_ROWS || self.results.bytes >= MOST_BYTES;
-        if is_full { self.give(flow) } else { Ok(()) }
+        if self.is_full() { self.give(flow) } else { Ok(()) }
     }
 
     fn give(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        let batch = self.results.take(&self.schema).map_err(|error| TaskError::Config(error.to_string()))?;
+        let batch = self.take_with(|columns| columns).map_err(|error| TaskError::Config(error.to_string()))?;
         flow.emit(RowRecord::Batch(batch))
     }
 }
@@ -147,12 +175,16 @@ fn window_builder() -> TimestampMillisecondBuilder {
 }
 
 impl Results {
-    fn take(&mut self, schema: &SchemaRef) -> Result<RowBatch, ArrowError> {
+    fn take(
+        &mut self,
+        schema: &SchemaRef,
+        made: impl FnOnce(Vec<ArrayRef>) -> Vec<ArrayRef>,
+    ) -> Result<RowBatch, ArrowError> {
         let mut columns = self.keys.take()?;
         if let Some(windows) = &mut self.windows {
             columns.extend(windows.iter_mut().map(|builder| Arc::new(builder.finish()) as ArrayRef));
         }
-        columns.extend(self.values.iter_mut().map(ColumnBuilder::take).collect::<Result<Vec<_>, _>>()?);
+        columns.extend(made(self.values.iter_mut().map(ColumnBuilder::take).collect::<Result<Vec<_>, _>>()?));
         let times = std::mem::take(&mut self.times);
         self.bytes = 0;
         let has_times = times.first().is_some_and(|time_ms| *time_ms != NO_TIMESTAMP);
@@ -194,7 +226,7 @@ impl Fold<RowsMedium> for AggregateFold {
     }
 
     fn hand_on(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        if self.results.times.is_empty() { Ok(()) } else { self.give(flow) }
+        if self.is_empty() { Ok(()) } else { self.give(flow) }
     }
 
     fn write(&self, (): (), _: &[u8], value: &Value, out: &mut Vec<u8>) -> Result<(), TaskError> {
@@ -283,7 +315,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::aggregate::function::{Function, Times};
+    use crate::aggregate::columns::AggregateColumn;
+    use crate::aggregate::function::{Aggregate, Function, Times};
     use crate::aggregate::group::{Columns, Groups, row_by_row};
     use crate::expr::Expr;
     use crate::key::KeyColumns;
@@ -323,9 +356,14 @@ mod tests {
         numbers.chain(texts.map(|function| of(function, "s"))).chain(decimals).collect()
     }
 
+    fn bound(aggregates: Vec<Aggregate>) -> Aggregations {
+        let columns: Vec<_> = aggregates.into_iter().map(AggregateColumn::BuiltIn).collect();
+        Aggregations::new(&columns, &schema()).unwrap()
+    }
+
     fn fold() -> AggregateFold {
         let info = OperatorInfo { operator: "agg".into(), subtask: 0, parallelism: 1 };
-        AggregateFold::new(&schema(), &["key".to_owned()], &aggregates(), None, info).unwrap()
+        AggregateFold::new((&schema(), &["key".to_owned()]), &bound(aggregates()), None, info).unwrap()
     }
 
     type Row = (Option<String>, Option<i64>, Option<f64>, Option<String>, i64);
@@ -364,9 +402,10 @@ mod tests {
         (batch, rows.iter().map(|row| row.4).collect())
     }
 
-    fn columns(batch: &RecordBatch, aggregates: &[Aggregation]) -> Columns {
+    fn columns(batch: &RecordBatch, aggregates: &Aggregations) -> Columns {
         let keys = KeyColumns::new(&schema(), &["key".to_owned()]).unwrap().of(batch).unwrap();
-        Columns { keys, inputs: aggregates.iter().map(|aggregate| aggregate.values(batch).unwrap()).collect() }
+        let inputs = aggregates.built_in.iter().map(|aggregate| aggregate.values(batch).unwrap()).collect();
+        Columns { keys, inputs, own: Vec::new() }
     }
 
     /// What values come to, by key, behind the exchange.
@@ -382,18 +421,17 @@ mod tests {
         for (key, value) in values {
             fold.append(None, key, value, NO_TIMESTAMP).unwrap();
         }
-        fold.results.take(&Arc::clone(&fold.schema)).unwrap().columns
+        fold.take_with(|columns| columns).unwrap().columns
     }
 
     proptest! {
         #[test]
         fn it_does_not_matter_how_rows_were_put_together(rows in rows(), cut in 0usize..40) {
-            let aggregations: Arc<[_]> =
-                aggregates().iter().map(|aggregate| Aggregation::new(aggregate, &schema()).unwrap()).collect();
+            let aggregations = bound(aggregates());
             let (batch, times) = batch(&rows);
             let columns = columns(&batch, &aggregations);
             let mut one_by_one = Vec::new();
-            row_by_row::<()>(&aggregations, &columns, (rows.len(), Some(&times)), |parts| {
+            row_by_row((&aggregations, None), &columns, (rows.len(), Some(&times)), |parts| {
                 one_by_one.push(parts);
                 Ok(())
             }).unwrap();
@@ -426,7 +464,7 @@ mod tests {
             let (batch, times) = batch(&rows);
             for aggregate in aggregates() {
                 let grows = matches!(aggregate.function, Function::CountDistinct | Function::Quantile(_) | Function::Collect);
-                let aggregations: Arc<[_]> = Arc::new([Aggregation::new(&aggregate, &schema()).unwrap()]);
+                let aggregations = bound(vec![aggregate.clone()]);
                 let mut groups = Groups::new(&aggregations);
                 groups.add(&columns(&batch, &aggregations), 0, rows.len(), Times(Some(&times)));
                 let written: usize = groups.parts(0).iter().map(|part| part.value.len()).sum();
@@ -447,8 +485,7 @@ mod tests {
 
         #[test]
         fn a_part_that_is_changed_anywhere_is_a_part_or_an_error(rows in rows(), at: usize, to: u8) {
-            let aggregations: Arc<[_]> =
-                aggregates().iter().map(|aggregate| Aggregation::new(aggregate, &schema()).unwrap()).collect();
+            let aggregations = bound(aggregates());
             let (batch, times) = batch(&rows);
             let mut groups = Groups::new(&aggregations);
             groups.add(&columns(&batch, &aggregations), 0, rows.len(), Times(Some(&times)));

@@ -16,6 +16,7 @@ use super::quantile::Buckets;
 use crate::expr::{Bound, EvalError, Expr, ExprError};
 use crate::key::NoKey;
 use crate::lane::{Lane, Scalar, Values};
+use crate::layout::UnsupportedType;
 
 /// One column of a result, as users say it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -90,6 +91,28 @@ pub enum AggregationError {
         /// What it is to say.
         function: &'static str,
     },
+    /// Of one name, in what an aggregate of the user's takes.
+    #[error("agg: {aggregate} takes two columns that are called '{column}': give one another name, as in of(x=...)")]
+    TwiceIn {
+        /// The aggregate.
+        aggregate: String,
+        /// The name.
+        column: String,
+    },
+    /// An aggregate of the user's that does not make one column.
+    #[error("agg: {aggregate} returns no column, or several")]
+    NotOneResult {
+        /// The aggregate.
+        aggregate: String,
+    },
+    /// A type that what an aggregate of the user's keeps, or gives, cannot have.
+    #[error("agg: {aggregate}: {error}")]
+    OwnType {
+        /// The aggregate.
+        aggregate: String,
+        /// Why.
+        error: UnsupportedType,
+    },
     /// Two columns of one name.
     #[error("agg: two columns of the result are called '{column}': give the aggregate another name")]
     Twice {
@@ -149,7 +172,7 @@ impl Function {
 
 /// An aggregate of rows of one schema.
 #[derive(Debug)]
-pub struct Aggregation {
+pub(super) struct Aggregation {
     field: Field,
     input: Option<Bound>,
     cells: Kind,
@@ -160,7 +183,7 @@ pub struct Aggregation {
 
 impl Aggregation {
     /// Checks names and types against the schema of the rows.
-    pub fn new(aggregate: &Aggregate, schema: &Schema) -> Result<Self, AggregationError> {
+    pub(super) fn new(aggregate: &Aggregate, schema: &Schema) -> Result<Self, AggregationError> {
         let Aggregate { name, function, input } = aggregate;
         let (name, shown) = (name.clone(), function.name());
         let Some(expression) = input else {
@@ -199,12 +222,12 @@ impl Aggregation {
     }
 
     /// What is kept of the values of a group: the same for those of which checkpoints can be exchanged.
-    pub fn kept(&self) -> String {
+    pub(super) fn kept(&self) -> String {
         self.kept.clone()
     }
 
     /// The column of the result.
-    pub fn field(&self) -> &Field {
+    pub(super) fn field(&self) -> &Field {
         &self.field
     }
 

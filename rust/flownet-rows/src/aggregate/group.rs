@@ -1,12 +1,14 @@
 //! What the rows of one place come to so far, by key.
 
-use std::sync::Arc;
-
+use arrow_array::RecordBatch;
 use flownet_core::keygroup::hash_key;
+use flownet_runtime::TaskError;
 
 use super::cell::put_rows;
+use super::columns::Aggregations;
 use super::function::{Aggregation, Cells, Input, Times};
 use super::key::KeyTable;
+use super::own::{OwnCells, OwnFront};
 use crate::key::Keys;
 use crate::parts::Parts;
 
@@ -16,6 +18,8 @@ pub(super) struct Groups {
     /// Rows of each.
     rows: Vec<u64>,
     cells: Vec<Box<dyn Cells>>,
+    /// Of the aggregates of the user's.
+    own: Vec<OwnCells>,
     /// What cells that grow have taken, at most.
     bytes: usize,
     /// Of each row of the batch; kept for its allocation.
@@ -27,12 +31,15 @@ pub(super) struct Columns {
     pub(super) keys: Keys,
     /// Of each aggregate.
     pub(super) inputs: Vec<Option<Input>>,
+    /// Of each of the user's.
+    pub(super) own: Vec<RecordBatch>,
 }
 
 impl Groups {
-    pub(super) fn new(aggregates: &Arc<[Aggregation]>) -> Self {
-        let cells = aggregates.iter().map(Aggregation::cells).collect();
-        Self { keys: KeyTable::default(), rows: Vec::new(), cells, bytes: 0, of_row: Vec::new() }
+    pub(super) fn new(aggregates: &Aggregations) -> Self {
+        let cells = aggregates.built_in.iter().map(Aggregation::cells).collect();
+        let own = aggregates.own.iter().map(|_| OwnCells::default()).collect();
+        Self { keys: KeyTable::default(), rows: Vec::new(), cells, own, bytes: 0, of_row: Vec::new() }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -41,12 +48,17 @@ impl Groups {
 
     /// Memory that depends on more than how many groups there are.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes + self.own.iter().map(OwnCells::bytes).sum::<usize>()
     }
 
-    /// Adds rows that follow each other, which are of these times.
+    /// What the aggregates of the user's keep.
+    pub(super) fn own_mut(&mut self) -> &mut [OwnCells] {
+        &mut self.own
+    }
+
+    /// Adds rows that follow each other, which are of these times. Those of the user's aggregates note them.
     pub(super) fn add(&mut self, columns: &Columns, start: usize, rows: usize, times: Times<'_>) {
-        let Self { keys, rows: counts, cells, bytes, of_row } = self;
+        let Self { keys, rows: counts, cells, own, bytes, of_row } = self;
         keys.groups(&columns.keys, start, rows, of_row);
         counts.resize(keys.len(), 0);
         of_row.iter().for_each(|group| counts[*group as usize] += 1);
@@ -55,6 +67,7 @@ impl Groups {
             cells.update(of_row, input.as_ref(), start, times);
             *bytes += cells.bytes_of(input.as_ref(), start, rows);
         }
+        own.iter_mut().for_each(|own| own.add(keys.len(), of_row, start));
     }
 
     /// Hands out all groups as parts of this time; none is left.
@@ -85,6 +98,7 @@ impl Groups {
         let key = self.keys.key(group);
         parts.push(timestamp_ms, hash_key(key), key, |out| {
             put_rows(out, self.rows[group]);
+            self.own.iter().for_each(|own| own.write(group, out));
             self.cells.iter().for_each(|cells| cells.write(group, out));
         });
     }
@@ -93,22 +107,28 @@ impl Groups {
         self.keys.clear();
         self.rows.clear();
         self.bytes = 0;
+        self.own.iter_mut().for_each(OwnCells::clear);
         self.cells.iter_mut().for_each(|cells| cells.clear());
     }
 }
 
 /// Hands out each row as a part of its own, of its own time.
-pub(super) fn row_by_row<E>(
-    aggregates: &Arc<[Aggregation]>,
+pub(super) fn row_by_row(
+    (aggregates, front): (&Aggregations, Option<&OwnFront>),
     columns: &Columns,
     (rows, times): (usize, Option<&[i64]>),
-    mut give: impl FnMut(Parts) -> Result<(), E>,
-) -> Result<(), E> {
+    mut give: impl FnMut(Parts) -> Result<(), TaskError>,
+) -> Result<(), TaskError> {
     let of_row: Vec<u32> = (0..rows as u32).collect();
-    let mut cells: Vec<_> = aggregates.iter().map(Aggregation::cells).collect();
+    let mut cells: Vec<_> = aggregates.built_in.iter().map(Aggregation::cells).collect();
     for (cells, input) in cells.iter_mut().zip(&columns.inputs) {
         cells.grow(rows);
         cells.update(&of_row, input.as_ref(), 0, Times(times));
+    }
+    let mut own: Vec<_> = aggregates.own.iter().map(|_| OwnCells::default()).collect();
+    own.iter_mut().for_each(|own| own.add(rows, &of_row, 0));
+    if let Some(front) = front {
+        front.settle(own.iter_mut().map(|own| vec![own]).collect(), &columns.own)?;
     }
     let (mut parts, mut key) = (Parts::default(), Vec::new());
     for row in 0..rows {
@@ -116,6 +136,7 @@ pub(super) fn row_by_row<E>(
         columns.keys.put(row, &mut key);
         parts.push(times.map_or(0, |times| times[row]), hash_key(&key), &key, |out| {
             put_rows(out, 1);
+            own.iter().for_each(|own| own.write(row, out));
             cells.iter().for_each(|cells| cells.write(row, out));
         });
         if parts.is_full() {

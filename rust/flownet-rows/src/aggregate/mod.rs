@@ -5,16 +5,18 @@
 //!
 //! ```text
 //! part  = varint key bytes | canonical key | value
-//! value = varint of 2 n + 1, of the n rows that it stands for | cell of each aggregate
+//! value = varint of 2 n + 1, of the n rows that it stands for | what is kept of each of the user's | cell of each other
 //! ```
 
 mod cell;
 mod collected;
+mod columns;
 mod distinct;
 mod fold;
 mod function;
 mod group;
 mod key;
+mod own;
 mod partial;
 mod quantile;
 
@@ -23,9 +25,12 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use flownet_runtime::spec::{WindowAssign, WindowSpec};
 
+pub use self::columns::{AggregateColumn, Aggregations};
 pub(crate) use self::fold::{AggregateFold, NoCalls};
-pub use self::function::{Aggregate, Aggregation, AggregationError, Function};
+pub use self::function::{Aggregate, AggregationError, Function};
 pub(crate) use self::key::KeyTable;
+pub(crate) use self::own::OwnFold;
+pub use self::own::{Grouped, OwnAggregate, OwnAggregation, OwnFunctions};
 pub(crate) use self::partial::Partial;
 use crate::key::NoKey;
 
@@ -42,7 +47,7 @@ pub(crate) fn shows_windows(window: &WindowSpec) -> bool {
 pub fn output_schema(
     input: &Schema,
     keys: &[String],
-    aggregates: &[Aggregation],
+    aggregates: &Aggregations,
     has_windows: bool,
 ) -> Result<SchemaRef, AggregationError> {
     let mut fields: Vec<Field> = Vec::new();
@@ -54,7 +59,7 @@ pub fn output_schema(
         let time = DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()));
         fields.extend(["window_start", "window_end"].map(|name| Field::new(name, time.clone(), false)));
     }
-    fields.extend(aggregates.iter().map(|aggregate| aggregate.field().clone()));
+    fields.extend(aggregates.fields());
     for (at, field) in fields.iter().enumerate() {
         if fields[..at].iter().any(|other| other.name() == field.name()) {
             return Err(AggregationError::Twice { column: field.name().clone() });

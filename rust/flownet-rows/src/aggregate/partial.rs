@@ -16,9 +16,12 @@ use flownet_runtime::operator::Operator;
 use flownet_runtime::snapshot::{Restored, Snapshot, put_block, put_signed};
 use flownet_runtime::spec::WindowSpec;
 
-use super::function::{Aggregate, Aggregation, AggregationError, Times};
+use super::columns::{AggregateColumn, Aggregations};
+use super::function::{AggregationError, Times};
 use super::group::{Columns, Groups, row_by_row};
+use super::own::{OwnCells, OwnFront, OwnFunctions};
 use crate::batch::RowBatch;
+use crate::expr::EvalError;
 use crate::key::KeyColumns;
 use crate::medium::{Flow, OperatorInfo, RowRecord, RowsMedium};
 use crate::parts::{Part, Parts, hand_on};
@@ -27,7 +30,9 @@ use crate::pieces::Pieces;
 /// Makes parts of rows.
 pub(crate) struct Partial {
     keys: KeyColumns,
-    aggregates: Arc<[Aggregation]>,
+    aggregates: Aggregations,
+    /// Who calls those of the user's, if there are any.
+    front: Option<OwnFront>,
     pieces: Pieces,
     /// What is not complete, by where its slice of time begins.
     slices: BTreeMap<i64, Groups>,
@@ -49,15 +54,17 @@ impl Partial {
     pub(crate) fn new(
         input: &Schema,
         keys: &[String],
-        aggregates: &[Aggregate],
+        (aggregates, functions): (&[AggregateColumn], Option<Box<dyn OwnFunctions>>),
         window: Option<&WindowSpec>,
         info: OperatorInfo,
     ) -> Result<Self, TaskError> {
         let refused = |error: AggregationError| TaskError::Config(error.to_string());
-        let bound = aggregates.iter().map(|aggregate| Aggregation::new(aggregate, input));
+        let aggregates = Aggregations::new(aggregates, input).map_err(refused)?;
+        let front = functions.map(|functions| OwnFront::new(Arc::clone(&aggregates.own), functions, info.clone()));
         Ok(Self {
             keys: KeyColumns::new(input, keys).map_err(|error| refused(error.into()))?,
-            aggregates: bound.collect::<Result<Vec<_>, _>>().map_err(refused)?.into(),
+            aggregates,
+            front,
             pieces: Pieces::of(window)?,
             slices: BTreeMap::new(),
             spare: Vec::new(),
@@ -69,15 +76,24 @@ impl Partial {
 
     fn columns(&self, batch: &RowBatch) -> Result<Columns, TaskError> {
         let keys = self.keys.of(&batch.columns).map_err(|error| TaskError::Config(error.to_string()))?;
-        let inputs = self.aggregates.iter().map(|aggregate| aggregate.values(&batch.columns));
-        let inputs = inputs.collect::<Result<_, _>>().map_err(|error| self.info.evaluation_failed(&error))?;
-        Ok(Columns { keys, inputs })
+        let failed = |error: EvalError| self.info.evaluation_failed(&error);
+        let inputs = self.aggregates.built_in.iter().map(|aggregate| aggregate.values(&batch.columns));
+        let inputs = inputs.collect::<Result<_, _>>().map_err(failed)?;
+        let own = self.aggregates.own.iter().map(|aggregate| aggregate.values(&batch.columns));
+        Ok(Columns { keys, inputs, own: own.collect::<Result<_, _>>().map_err(failed)? })
     }
 
     fn add(&mut self, slice_ms: i64, columns: &Columns, (start, rows): (usize, usize), times: Option<&[i64]>) {
         let Self { slices, spare, aggregates, .. } = self;
         let groups = slices.entry(slice_ms).or_insert_with(|| spare.pop().unwrap_or_else(|| Groups::new(aggregates)));
         groups.add(columns, start, rows, Times(times.map(|times| &times[start..start + rows])));
+    }
+
+    /// Has the aggregates of the user's take the rows of a batch.
+    fn settle(&mut self, columns: &Columns) -> Result<(), TaskError> {
+        let Self { front, slices, aggregates, .. } = self;
+        let Some(front) = front else { return Ok(()) };
+        front.settle(own_of(slices.values_mut(), aggregates), &columns.own)
     }
 
     fn is_full(&self) -> bool {
@@ -90,14 +106,18 @@ impl Partial {
         for parts in self.restored.drain(..) {
             hand_on(parts, flow)?;
         }
-        while let Some(entry) = self.slices.first_entry() {
-            let is_complete = match self.pieces {
-                Pieces::Slices(grid) => grid.slice_end_ms(*entry.key()) <= self.watermark_ms.saturating_add(1),
-                _ => false,
-            };
-            if !all && !is_complete {
-                break;
-            }
+        let (pieces, watermark_ms) = (self.pieces, self.watermark_ms);
+        let is_leaving = |slice_ms: i64| match pieces {
+            _ if all => true,
+            Pieces::Slices(grid) => grid.slice_end_ms(slice_ms) <= watermark_ms.saturating_add(1),
+            _ => false,
+        };
+        let Self { front, slices, aggregates, .. } = self;
+        if let Some(front) = front {
+            let leaving = slices.iter_mut().take_while(|(slice_ms, _)| is_leaving(**slice_ms));
+            front.merge_all(own_of(leaving.map(|(_, groups)| groups), aggregates))?;
+        }
+        while let Some(entry) = slices.first_entry().filter(|entry| is_leaving(*entry.key())) {
             let (slice_ms, mut groups) = entry.remove_entry();
             groups.drain(slice_ms, |parts| hand_on(parts, flow))?;
             if self.spare.len() < MOST_SPARE {
@@ -127,7 +147,10 @@ impl Operator<RowsMedium> for Partial {
         let (rows, times) = (batch.len(), batch.times.as_deref());
         let columns = self.columns(&batch)?;
         match self.pieces {
-            Pieces::Rows => return row_by_row(&self.aggregates, &columns, (rows, times), |parts| hand_on(parts, flow)),
+            Pieces::Rows => {
+                let of_rows = (&self.aggregates, self.front.as_ref());
+                return row_by_row(of_rows, &columns, (rows, times), |parts| hand_on(parts, flow));
+            }
             Pieces::Batches | Pieces::All => self.add(0, &columns, (0, rows), times),
             Pieces::Slices(grid) => {
                 let Some(of_rows) = times else { return Err(self.without_times()) };
@@ -141,6 +164,7 @@ impl Operator<RowsMedium> for Partial {
                 }
             }
         }
+        self.settle(&columns)?;
         if self.is_full() { self.leave(true, flow) } else { Ok(()) }
     }
 
@@ -176,6 +200,15 @@ impl Operator<RowsMedium> for Partial {
         }
         Ok(())
     }
+}
+
+/// What the aggregates of the user's keep of these groups, by aggregate.
+fn own_of<'a>(groups: impl Iterator<Item = &'a mut Groups>, aggregates: &Aggregations) -> Vec<Vec<&'a mut OwnCells>> {
+    let mut own: Vec<_> = aggregates.own.iter().map(|_| Vec::new()).collect();
+    for groups in groups {
+        own.iter_mut().zip(groups.own_mut()).for_each(|(own, cells)| own.push(cells));
+    }
+    own
 }
 
 fn written(parts: &Parts) -> Vec<u8> {

@@ -38,6 +38,9 @@ pub enum MalformedRun {
     /// What was kept as one row.
     #[error("a run of rows that no flownet sender writes, where one row was to be")]
     NotOneRow,
+    /// What was kept as some rows.
+    #[error("a run of rows that no flownet sender writes, where rows were to be")]
+    NoRows,
     /// A byte that is neither of two.
     #[error(
         "a run of rows that no flownet sender writes: {0:#04x} says neither that all values are there nor that some are not"

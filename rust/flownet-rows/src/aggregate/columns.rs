@@ -1,0 +1,67 @@
+//! The columns of a result: aggregates of flownet's and of the user's, in the order that was asked for.
+
+use std::sync::Arc;
+
+use arrow_schema::{Field, Schema};
+use serde::{Deserialize, Serialize};
+
+use super::function::{Aggregate, Aggregation, AggregationError};
+use super::own::{OwnAggregate, OwnAggregation};
+
+/// One column of a result, as users say it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum AggregateColumn {
+    /// One of flownet's.
+    BuiltIn(Aggregate),
+    /// One of the user's.
+    Own(Box<OwnAggregate>),
+}
+
+impl AggregateColumn {
+    /// Whether functions of the user's make it.
+    pub fn is_own(&self) -> bool {
+        matches!(self, Self::Own(_))
+    }
+}
+
+/// All columns of a result but for keys and windows, of rows of one schema.
+#[derive(Clone, Debug)]
+pub struct Aggregations {
+    pub(super) built_in: Arc<[Aggregation]>,
+    pub(super) own: Arc<[OwnAggregation]>,
+    /// Of each column: whether it is the next of the user's.
+    are_own: Vec<bool>,
+}
+
+impl Aggregations {
+    /// Checks names and types against the schema of the rows.
+    pub fn new(columns: &[AggregateColumn], schema: &Schema) -> Result<Self, AggregationError> {
+        let (mut built_in, mut own) = (Vec::new(), Vec::new());
+        for column in columns {
+            match column {
+                AggregateColumn::BuiltIn(aggregate) => built_in.push(Aggregation::new(aggregate, schema)?),
+                AggregateColumn::Own(aggregate) => own.push(OwnAggregation::new(aggregate, own.len(), schema)?),
+            }
+        }
+        let are_own = columns.iter().map(AggregateColumn::is_own).collect();
+        Ok(Self { built_in: built_in.into(), own: own.into(), are_own })
+    }
+
+    /// What is kept of a group for each column: the same for those of which checkpoints can be exchanged.
+    pub fn kept(&self) -> Vec<String> {
+        self.in_order(self.built_in.iter().map(Aggregation::kept), self.own.iter().map(OwnAggregation::kept).collect())
+    }
+
+    pub(super) fn fields(&self) -> Vec<Field> {
+        let (built_in, own) =
+            (self.built_in.iter().map(Aggregation::field), self.own.iter().map(OwnAggregation::field));
+        self.in_order(built_in.cloned(), own.cloned().collect())
+    }
+
+    /// What there is of each, in the order of the columns.
+    pub(super) fn in_order<T>(&self, built_in: impl IntoIterator<Item = T>, own: Vec<T>) -> Vec<T> {
+        let (mut built_in, mut own) = (built_in.into_iter(), own.into_iter());
+        self.are_own.iter().filter_map(|is_own| if *is_own { own.next() } else { built_in.next() }).collect()
+    }
+}
