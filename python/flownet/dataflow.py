@@ -95,7 +95,7 @@ class Node:
         if self.kind == "rows":
             settings: Any = self.settings or {}
             of_join = settings.get("join", {}).get("by", {}).get("window")
-            told = settings.get("aggregate") or settings.get("top_n") or of_join or {}
+            told = settings.get("aggregate") or settings.get("top_n", {}).get("rank") or of_join or {}
             return told.get("window")
         return (self.settings or {}).get("window") if self.kind == "window" else None
 

@@ -6,11 +6,14 @@ from datetime import timedelta
 from typing import Any
 
 from .. import _flownet, config
-from ..dataflow import Origin, has_timestamps
+from ..dataflow import Origin
 from ..errors import PlanError
+from ..functions import OutputTag
 from ..streams.checks import kind_of, number_of
 from ..streams.joined import JoinKind, bounds_ms, keeps_unmatched
-from ..window import EndOfInput, Global, Session, Sliding, TimeDomain, Tumbling, WindowAssigner, assign
+from ..streams.windows import Cut
+from ..trigger import BuiltInTrigger, Trigger
+from ..window import EndOfInput, Global, Session, Sliding, Tumbling, WindowAssigner, assign
 from .aggregates import Aggregate, planned
 from .batch_aggregate import AggregateCalls, AppliedAggregate
 from .joined import joined
@@ -34,10 +37,10 @@ class KeyedRows:
         Parameters
         ----------
         window
-            A `Tumbling`, `Sliding`, `Session` or `EndOfInput` window, as of `KeyedStream.window`. By event time where
-            rows have one, else by the wall clock.
+            A `Tumbling`, `Sliding`, `Session`, `EndOfInput` or `Global` window, as of `KeyedStream.window`. By event
+            time where rows have one, else by the wall clock. `Global` needs a `WindowedRows.trigger`.
         """
-        return WindowedRows(self, _known_window("window", window))
+        return WindowedRows(self, Cut.of(_known_window("window", window), self._rows._origins))
 
     def agg(self, **aggregates: Aggregate | AppliedAggregate) -> Rows:
         """Aggregate all rows of each key so far.
@@ -83,7 +86,7 @@ class KeyedRows:
         rows = self._rows
         inputs = (self._one_by_one((rows.columns, rows._schema), keeps_null_keys=True, rank=rank),)
         node = rows._env._dataflow.add("rows", name=name, settings=settings, inputs=inputs)
-        return Rows(rows._env, (Origin(node),), rows._schema)
+        return Rows(rows._env, (Origin(node),), rows._schema, _late(rows, rank and rank["window"]))
 
     def _one_by_one(
         self,
@@ -202,9 +205,8 @@ class KeyedRows:
         second = _keyed_rows("join", other)
         if window is None:
             return self._joined("join", second, {"regular": {}}, suffix)
-        known = _known_window("join", window)
-        of_both = _planned_window(known, (*self._rows._origins, *second._rows._origins))
-        return self._joined("join", second, {"window": {"window": of_both}}, suffix)
+        known = Cut.of(_known_window("join", window), (*self._rows._origins, *second._rows._origins))
+        return self._joined("join", second, {"window": {"window": _planned("join", known)}}, suffix)
 
     def _joined(self, method: str, other: object, by: dict[str, dict[str, Any]], suffix: str) -> Rows:
         node, schema = joined(method, (self, _keyed_rows(method, other)), by, suffix)
@@ -220,24 +222,82 @@ def _keyed_rows(method: str, given: object) -> KeyedRows:
 class WindowedRows:
     """Rows by key, cut into windows."""
 
-    def __init__(self, keyed: KeyedRows, window: WindowAssigner, lateness_ms: int = 0) -> None:
+    def __init__(self, keyed: KeyedRows, cut: Cut) -> None:
         self._keyed = keyed
-        self._window = window
-        self._lateness_ms = lateness_ms
+        self._cut = cut
 
     def __repr__(self) -> str:
-        return f"<WindowedRows of {self._keyed!r}, {self._window}>"
+        return f"<WindowedRows of {self._keyed!r}, {self._cut.assigner}>"
+
+    def trigger(self, trigger: Trigger[Any] | BuiltInTrigger) -> WindowedRows:
+        """Say when windows give out what they hold, in place of once at their end.
+
+        Rows then go to where their key is one by one, as triggers look at each.
+
+        Parameters
+        ----------
+        trigger
+            One of flownet's that looks at no values: ``CountTrigger(100)``, ``ContinuousEventTimeTrigger("10s")``, ...,
+            or one of these in a `PurgingTrigger`.
+
+        Raises
+        ------
+        PlanError
+            It is another one, or goes by another clock than the windows.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> bids = env.from_arrow(pa.table({"item": ["a", "a", "a"], "price": [3, 9, 5]})).key_by("item")
+        >>> pairs = bids.window(fn.Global()).trigger(fn.PurgingTrigger(fn.CountTrigger(2))).agg(sum=fn.sum("price"))
+        >>> sums = pairs.collect()
+        >>> result = env.execute()
+        >>> sums.to_arrow().to_pylist()  # and what is left when the input ends
+        [{'item': 'a', 'sum': 12}, {'item': 'a', 'sum': 5}]
+        """
+        cut = self._cut.with_trigger(trigger)
+        if isinstance(cut.trigger, Trigger):
+            raise PlanError(
+                f"trigger({type(trigger).__name__}): windows of rows have no triggers that look at records; there are "
+                "CountTrigger, EventTimeTrigger, ProcessingTimeTrigger, the continuous ones, PurgingTrigger of these"
+            )
+        return WindowedRows(self._keyed, cut)
 
     def allowed_lateness(self, lateness: str | timedelta) -> WindowedRows:
-        """Take rows of windows that have fired for so long, and give these out again."""
-        lateness_ms = config.duration_us("lateness", lateness) // 1000
-        return WindowedRows(self._keyed, self._window, lateness_ms)
+        """Take rows for so long after the watermark has passed a window's end: each gives its windows out again.
+
+        Parameters
+        ----------
+        lateness
+            A whole number of milliseconds. Default: none, who comes after the watermark is late.
+        """
+        return WindowedRows(self._keyed, self._cut.with_lateness(lateness))
+
+    def side_output_late_data(self, tag: OutputTag) -> WindowedRows:
+        """Send rows that are too late for all of their windows to a side output, instead of dropping them.
+
+        Rows then go to where their key is one by one and whole, as nobody knows before which are late.
+
+        Parameters
+        ----------
+        tag
+            For `Rows.side_output` of the result.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> ticks = env.from_arrow(pa.table({"of": ["a", "a"], "ms": [9_000, 1]}), event_time="ms").key_by("of")
+        >>> late = fn.OutputTag("late")
+        >>> counts = ticks.window(fn.Tumbling("1s")).side_output_late_data(late).agg(n=fn.count())
+        >>> too_late = counts.side_output(late)
+        """
+        return WindowedRows(self._keyed, self._cut.with_late_tag(tag))
 
     def agg(self, **aggregates: Aggregate | AppliedAggregate) -> Rows:
         """Aggregate the rows of each key and window.
 
         Rows of one key become one in front of the exchange already, for each slice of time that windows are made of:
-        few travel. Rows that come too late are dropped and counted.
+        few travel. Rows that come too late are dropped and counted, but for `side_output_late_data`.
 
         Parameters
         ----------
@@ -248,12 +308,11 @@ class WindowedRows:
         Returns
         -------
         Rows
-            The columns of the key, ``window_start`` and ``window_end`` (but for `EndOfInput`), and one for each
-            aggregate. Their event time is the last millisecond of their window.
+            The columns of the key, ``window_start`` and ``window_end`` (but for `EndOfInput` and `Global`), and one for
+            each aggregate. Their event time is the last millisecond of their window.
         """
         rows = self._keyed._rows
-        window = _planned_window(self._window, rows._origins, self._lateness_ms)
-        return _aggregated(rows, self._keyed._keys, window, aggregates)
+        return _aggregated(rows, self._keyed._keys, _planned("agg", self._cut), aggregates)
 
     def top_n(self, n: int, by: str, *, descending: bool = True, ties: bool = False) -> Rows:
         """Give out the rows of each key and window with the greatest values, the greatest first.
@@ -290,34 +349,29 @@ class WindowedRows:
         rows = self._keyed._rows
         count = number_of("top_n", n)
         rows._known("top_n", [by])
-        window = _planned_window(self._window, rows._origins, self._lateness_ms)
+        window = _planned("top_n", self._cut)
         rank = {"by": by, "descending": descending, "count": count, "ties": ties, "window": window}
         order = f"{by}{' descending' if descending else ''}{' with ties' if ties else ''}"
-        settings = {
-            "top_n": {
-                "input": rows._schema.planned(),
-                "count": count,
-                "ties": ties,
-                "window": window,
-                "kept": [f"{count} by {order} of {rows._schema.kept()}"],
-            }
-        }
+        kept = [f"{count} by {order} of {rows._schema.kept()}"]
+        settings = {"top_n": {"input": rows._schema.planned(), "rank": rank, "kept": kept}}
         return self._keyed._kept("top_n", settings, rank)
 
 
 def _known_window(method: str, window: object) -> WindowAssigner:
-    if isinstance(window, Global) or (isinstance(window, Session) and window.gap_ms is None):
-        raise PlanError(
-            "windows of rows are flownet.Tumbling, Sliding, Session with one gap, and EndOfInput, which fires once"
-        )
-    if not isinstance(window, Tumbling | Sliding | Session | EndOfInput):
+    if isinstance(window, Session) and window.gap_ms is None:
+        raise PlanError("windows of rows are flownet.Tumbling, Sliding, Session with one gap, EndOfInput and Global")
+    if not isinstance(window, Tumbling | Sliding | Session | EndOfInput | Global):
         raise PlanError(f"{method}() needs a window such as flownet.Tumbling('5s'), not {type(window).__name__}")
     return window
 
 
-def _planned_window(window: WindowAssigner, origins: tuple[Origin, ...], lateness_ms: int = 0) -> dict[str, Any]:
-    time: TimeDomain = window.time or ("event" if has_timestamps(origins) else "processing")
-    return {"assign": assign(window), "clock": time, "lateness_ms": lateness_ms}
+def _planned(method: str, cut: Cut) -> dict[str, Any]:
+    if isinstance(cut.assigner, Global) and cut.trigger is None:
+        raise PlanError(
+            f"{method}() of flownet.Global() gives nothing out: say when, with trigger(...), or use "
+            "flownet.EndOfInput(), which fires once"
+        )
+    return cut.planned()
 
 
 def _aggregated(
@@ -334,7 +388,7 @@ def _aggregated(
                 f"agg({name}={type(given.aggregate).__name__}...): without merge() all values of a key are kept, and "
                 "without a window that is for ever: define merge(), or use window(...)"
             )
-    shows_windows = window is not None and not _is_end_of_input(window)
+    shows_windows = window is not None and window["assign"] not in (assign(EndOfInput()), assign(Global()))
     schema = checked(_flownet.rows_after_agg, rows._schema, list(keys), made, shows_windows)
     kept = _flownet.rows_kept(rows._schema, made)
     described = {
@@ -350,8 +404,10 @@ def _aggregated(
     inputs = (Origin(partial, partitioner="key_group"),)
     settings = {"aggregate": described}
     node = rows._env._dataflow.add("rows", name="agg", settings=settings, inputs=inputs, function=calls)
-    return Rows(rows._env, (Origin(node),), schema)
+    return Rows(rows._env, (Origin(node),), schema, _late(rows, window))
 
 
-def _is_end_of_input(window: dict[str, Any]) -> bool:
-    return bool(window["assign"] == assign(EndOfInput()))
+def _late(rows: Rows, window: dict[str, Any] | None) -> dict[str, _flownet.RowSchema]:
+    """Say which side output has late rows."""
+    tag = None if window is None else window["late_tag"]
+    return {} if tag is None else {tag: rows._schema}

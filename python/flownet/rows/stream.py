@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .. import _flownet, config
 from ..dataflow import Node, Origin, Owner
 from ..errors import PlanError
+from ..functions import OutputTag
 from ..graph import PartitionerName
 from ..streams.stream import Stream
 from ..watermark import WatermarkStrategy
@@ -46,9 +47,16 @@ class Rows(RowSinks):
     [{'symbol': 'A', 'n': 2, 'total': 4.0}, {'symbol': 'B', 'n': 1, 'total': 2.0}]
     """
 
-    def __init__(self, env: Owner, origins: tuple[Origin, ...], schema: _flownet.RowSchema) -> None:
+    def __init__(
+        self,
+        env: Owner,
+        origins: tuple[Origin, ...],
+        schema: _flownet.RowSchema,
+        sides: dict[str, _flownet.RowSchema] | None = None,
+    ) -> None:
         super().__init__(env, origins)
         self._schema = schema
+        self._sides = sides or {}
 
     def __str__(self) -> str:
         fields = self._schema.fields()
@@ -295,6 +303,43 @@ class Rows(RowSinks):
 
         checked(_flownet.rows_after_agg, rows._schema, list(keys), [], False)
         return KeyedRows(rows, keys)
+
+    def side_output(self, tag: OutputTag) -> Rows:
+        """Read a side output of the operator.
+
+        Parameters
+        ----------
+        tag
+            What `WindowedRows.side_output_late_data` was given. Rows that nobody reads are dropped.
+
+        Returns
+        -------
+        Rows
+            The rows as they came to the windows, with their event time.
+
+        Raises
+        ------
+        PlanError
+            The operator has no such side output.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> ticks = env.from_arrow(pa.table({"of": ["a", "a"], "ms": [9_000, 1]}), event_time="ms").key_by("of")
+        >>> late = fn.OutputTag("late")
+        >>> counts = ticks.window(fn.Tumbling("1s")).side_output_late_data(late).agg(n=fn.count())
+        >>> too_late = counts.side_output(late)
+        """
+        if not isinstance(tag, OutputTag):
+            raise PlanError(f"side_output() reads a flownet.OutputTag, not {type(tag).__name__}")
+        node = self._node("side_output")
+        if tag.name not in self._sides:
+            raise PlanError(
+                f"side_output({tag.name!r}): operator {node.name!r} has no such side output; windows of rows have "
+                "one by side_output_late_data(tag)",
+                operator=node.name,
+            )
+        return Rows(self._env, (Origin(node, tag=tag.name),), self._sides[tag.name])
 
     def union(self, *others: Rows) -> Rows:
         """Merge these rows with others of the same columns."""

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from ..aggregate import AggregateFunction, Folded, merges
 from ..config import duration_us
-from ..dataflow import has_timestamps
+from ..dataflow import Origin, has_timestamps
 from ..errors import ConfigError, PlanError
 from ..functions import OutputTag, ProcessWindowFunction, Window
 from ..record_functions import ReduceFunction
@@ -44,8 +44,8 @@ Handle = TypeVar("Handle", bound="Windows")
 
 
 @dataclass(frozen=True, slots=True)
-class _Cut:
-    """What has been said of the windows so far."""
+class Cut:
+    """What has been said of the windows so far, of objects or of rows."""
 
     assigner: WindowAssigner
     time: TimeDomain
@@ -55,13 +55,93 @@ class _Cut:
     late_tag: str | None = None
     with_window: bool = False
 
+    @classmethod
+    def of(cls, assigner: WindowAssigner, origins: tuple[Origin, ...]) -> Cut:
+        """Begin with windows of records from there."""
+        return cls(assigner, assigner.time or ("event" if has_timestamps(origins) else "processing"))
+
+    def with_trigger(self, trigger: Trigger[Any] | BuiltInTrigger) -> Cut:
+        """Say when they give out what they hold.
+
+        Raises
+        ------
+        PlanError
+            It is no trigger, or goes by the other clock.
+        """
+        if not isinstance(trigger, Trigger | BuiltInTrigger):
+            raise PlanError(f"trigger() needs a trigger such as flownet.CountTrigger(100), not {kind_of(trigger)}")
+        inner = getattr(trigger, "trigger", trigger)
+        wanted: TimeDomain | None = None
+        if isinstance(inner, EventTimeTrigger | ContinuousEventTimeTrigger):
+            wanted = "event"
+        if isinstance(inner, ProcessingTimeTrigger | ContinuousProcessingTimeTrigger):
+            wanted = "processing"
+        if wanted is not None and wanted != self.time:
+            if not isinstance(self.assigner, Global):
+                raise PlanError(
+                    f"{type(inner).__name__} goes by {wanted} time, and these windows by {self.time} time: use "
+                    f"the other trigger, or time={wanted!r} for the window"
+                )
+            return replace(self, trigger=purging(trigger), time=wanted)
+        return replace(self, trigger=purging(trigger))
+
+    def with_lateness(self, lateness: str | timedelta) -> Cut:
+        """Say for how long they take late records.
+
+        Raises
+        ------
+        ConfigError
+            It is no whole number of milliseconds.
+        PlanError
+            They are of processing time.
+        """
+        microseconds = duration_us("lateness", lateness)
+        if microseconds % 1000:
+            raise ConfigError(
+                f"allowed_lateness({lateness!r}): must be a whole number of milliseconds",
+                setting="lateness",
+                value=lateness,
+            )
+        if self.time != "event":
+            raise PlanError("allowed_lateness() is for windows of event time: in processing time nothing is late")
+        return replace(self, lateness_ms=microseconds // 1000)
+
+    def with_late_tag(self, tag: OutputTag) -> Cut:
+        """Say where records go that are too late.
+
+        Raises
+        ------
+        PlanError
+            It is no tag.
+        """
+        if not isinstance(tag, OutputTag):
+            raise PlanError(f"side_output_late_data() needs a flownet.OutputTag, not {kind_of(tag)}")
+        return replace(self, late_tag=tag.name)
+
+    def planned(self) -> dict[str, Any]:
+        """Say it as a plan has it."""
+        trigger: dict[str, object] | None = None
+        if isinstance(self.trigger, BuiltInTrigger):
+            trigger = {"when": self.trigger.when, "purges": self.trigger.purges}
+        elif self.trigger is not None:
+            trigger = {"when": "own"}
+        elif isinstance(self.assigner, Global):
+            trigger = {"when": "never"}
+        return {
+            "assign": assign(self.assigner),
+            "clock": self.time,
+            "trigger": trigger,
+            "lateness_ms": self.lateness_ms,
+            "late_tag": self.late_tag,
+        }
+
 
 class Windows:
     """What windows have in common, by key or not."""
 
     _with_key = True
 
-    def __init__(self, keyed: Stream[Any], cut: _Cut) -> None:
+    def __init__(self, keyed: Stream[Any], cut: Cut) -> None:
         self._keyed = keyed
         self._cut = cut
 
@@ -73,8 +153,7 @@ class Windows:
                 "window() needs a window such as flownet.Tumbling('5s'), flownet.Session('30s') or "
                 f"flownet.EndOfInput(), not {kind_of(assigner)}"
             )
-        time: TimeDomain = assigner.time or ("event" if has_timestamps(keyed._origins) else "processing")
-        return cls(keyed, _Cut(assigner, time))
+        return cls(keyed, Cut.of(assigner, keyed._origins))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._keyed!r}, {self._cut.assigner}>"
@@ -92,22 +171,7 @@ class Windows:
         >>> words = env.from_collection(["to", "too"]).key_by(lambda word: word[0])
         >>> early = words.window(fn.Tumbling("1h")).trigger(fn.ContinuousProcessingTimeTrigger("10s")).count()
         """
-        if not isinstance(trigger, Trigger | BuiltInTrigger):
-            raise PlanError(f"trigger() needs a trigger such as flownet.CountTrigger(100), not {kind_of(trigger)}")
-        inner = getattr(trigger, "trigger", trigger)
-        wanted: TimeDomain | None = None
-        if isinstance(inner, EventTimeTrigger | ContinuousEventTimeTrigger):
-            wanted = "event"
-        if isinstance(inner, ProcessingTimeTrigger | ContinuousProcessingTimeTrigger):
-            wanted = "processing"
-        if wanted is not None and wanted != self._cut.time:
-            if not isinstance(self._cut.assigner, Global):
-                raise PlanError(
-                    f"{type(inner).__name__} goes by {wanted} time, and these windows by {self._cut.time} time: use "
-                    f"the other trigger, or time={wanted!r} for the window"
-                )
-            return type(self)(self._keyed, replace(self._cut, trigger=purging(trigger), time=wanted))
-        return type(self)(self._keyed, replace(self._cut, trigger=purging(trigger)))
+        return type(self)(self._keyed, self._cut.with_trigger(trigger))
 
     def evictor(self: Handle, evictor: CountEvictor | TimeEvictor | DeltaEvictor[Any]) -> Handle:
         """Take records out of a window before its function sees them, or after; it keeps all others until it ends.
@@ -139,16 +203,7 @@ class Windows:
         >>> words = env.from_collection(["to"]).key_by(str).window(fn.Tumbling("5s", time="event"))
         >>> counts = words.allowed_lateness("1min")
         """
-        microseconds = duration_us("lateness", lateness)
-        if microseconds % 1000:
-            raise ConfigError(
-                f"allowed_lateness({lateness!r}): must be a whole number of milliseconds",
-                setting="lateness",
-                value=lateness,
-            )
-        if self._cut.time != "event":
-            raise PlanError("allowed_lateness() is for windows of event time: in processing time nothing is late")
-        return type(self)(self._keyed, replace(self._cut, lateness_ms=microseconds // 1000))
+        return type(self)(self._keyed, self._cut.with_lateness(lateness))
 
     def side_output_late_data(self: Handle, tag: OutputTag) -> Handle:
         """Send records that are too late for all of their windows to a side output, instead of dropping them.
@@ -165,9 +220,7 @@ class Windows:
         >>> counts = words.side_output_late_data(late).count()
         >>> too_late = counts.side_output(late)
         """
-        if not isinstance(tag, OutputTag):
-            raise PlanError(f"side_output_late_data() needs a flownet.OutputTag, not {kind_of(tag)}")
-        return type(self)(self._keyed, replace(self._cut, late_tag=tag.name))
+        return type(self)(self._keyed, self._cut.with_late_tag(tag))
 
     def with_window(self) -> Any:
         """Have results carry their window, in front of the value: ``(key, window, value)``.
@@ -197,22 +250,12 @@ class Windows:
         cut = self._cut
         if isinstance(cut.assigner, Session) and cut.assigner.gap_of is not None:
             functions["gap"] = function_of("Session", cut.assigner.gap_of)
-        trigger: dict[str, object] | None = None
-        if isinstance(cut.trigger, BuiltInTrigger):
-            trigger = {"when": cut.trigger.when, "purges": cut.trigger.purges}
-        elif cut.trigger is not None:
-            trigger = {"when": "own"}
+        if isinstance(cut.trigger, Trigger):
             functions["trigger"] = cut.trigger
-        elif isinstance(cut.assigner, Global):
-            trigger = {"when": "never"}
         if cut.evictor is not None:
             functions["evictor"] = cut.evictor
         window: dict[str, object] = {
-            "assign": assign(cut.assigner),
-            "clock": cut.time,
-            "trigger": trigger,
-            "lateness_ms": cut.lateness_ms,
-            "late_tag": cut.late_tag,
+            **cut.planned(),
             "with_key": self._with_key,
             "with_window": cut.with_window,
             # State of a window, and what is taken out of it, belong to it alone.

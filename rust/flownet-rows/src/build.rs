@@ -171,9 +171,8 @@ fn native(
             let ttl_ms = ttl_ms.map(|ttl_ms| i64::try_from(ttl_ms).unwrap_or(i64::MAX));
             Box::new(Deduplicate::new(schema(input)?, ttl_ms, key_groups(task), info)?)
         }
-        RowsKind::TopN { input, count, ties, window, .. } => {
-            let count = usize::try_from(count.get()).unwrap_or(usize::MAX);
-            over_windows((TopN::new(schema(input)?, (count, *ties), info)?, NoCalls), window, key_groups(task))?
+        RowsKind::TopN { input, rank, .. } => {
+            over_windows((TopN::new(schema(input)?, rank, info)?, NoCalls), &rank.window, key_groups(task))?
         }
         RowsKind::Join { left, right, by, .. } => {
             let may_miss = matches!(by, RowsJoin::AsOf { keeps_unmatched: true });

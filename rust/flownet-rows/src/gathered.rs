@@ -24,6 +24,13 @@ pub(crate) fn time_of_result(time_ms: i64) -> i64 {
     if time_ms == END_OF_TIME_MS { NO_TIMESTAMP } else { time_ms }
 }
 
+/// The row that a run is, which comes too late; of this time.
+pub(crate) fn late_row(layout: &Arc<Layout>, run: &[u8], time_ms: i64) -> Result<RowRecord, MalformedRun> {
+    let mut rows = Gather::new(Arc::clone(layout));
+    push_one(&mut rows, run)?;
+    Ok(RowRecord::Batch(RowBatch::with_times(rows.take()?, vec![time_ms])))
+}
+
 /// Rows of more bytes do not wait for others.
 pub(crate) const MOST_BYTES: usize = 4 << 20;
 

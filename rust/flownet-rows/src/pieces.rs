@@ -22,11 +22,12 @@ pub(crate) enum Pieces {
 
 impl Pieces {
     /// Windows that fire once, at the end of time that all keys have in common, are made of slices. All that looks at single
-    /// rows, or at times of its own, gets them one by one, and who waits for the wall clock what has come.
+    /// rows, gives them out when they are late, or looks at times of its own, gets them one by one, and who waits for the wall
+    /// clock what has come.
     pub(crate) fn of(window: Option<&WindowSpec>) -> Result<Self, TaskError> {
         let Some(window) = window else { return Ok(Self::Batches) };
         Ok(match (window.assign, window.clock) {
-            _ if window.trigger.is_some() => Self::Rows,
+            _ if window.trigger.is_some() || window.late_tag.is_some() => Self::Rows,
             (WindowAssign::Grid { size_ms, slide_ms, offset_ms }, Clock::Event) => {
                 Self::Slices(Grid::new(size_ms, slide_ms, offset_ms)?)
             }

@@ -6,10 +6,11 @@ import pytest
 
 from flownet import serialise
 
-from . import halves
+from . import halves, sums
 
 
 @pytest.fixture(autouse=True)
-def _ship_shared_module_by_value() -> None:
-    """Workers cannot import it."""
+def _ship_shared_modules_by_value() -> None:
+    """Workers cannot import them."""
     serialise.ship_by_value(halves)
+    serialise.ship_by_value(sums)

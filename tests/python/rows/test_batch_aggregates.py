@@ -17,23 +17,8 @@ import flownet as fn
 from flownet.errors import ConfigError, OperatorError, PlanError, RestoreError
 
 from .halves import ROWS, FailsOnce, Half, stop_on_the_way
+from .sums import Sums, collected
 from .test_aggregates import WINDOWS, some_rows, table_of
-
-
-class Sums(fn.BatchAggregate):
-    state = {"sum": "int64"}
-    returns = "int64"
-
-    def accumulate(self, rows: Any, groups: Any, count: int) -> Any:
-        return self.merge({"sum": rows["n"]}, groups, count)
-
-    def merge(self, states: Any, groups: Any, count: int) -> Any:
-        sums = np.zeros(count, np.int64)
-        np.add.at(sums, groups, states["sum"])
-        return {"sum": sums}
-
-    def result(self, states: Any) -> Any:
-        return states["sum"]
 
 
 class ArrowSums(Sums):
@@ -99,10 +84,6 @@ class Lists(fn.BatchAggregate):
 
     def result(self, states: Any) -> Any:
         return [None if len(values) % 2 else ",".join(map(str, sorted(values))) for values in states["values"]]
-
-
-def collected(rows: fn.CollectedRows) -> list[dict[str, Any]]:
-    return rows.to_polars().sort(pl.all()).to_dicts()
 
 
 @pytest.mark.parametrize("kind", [Sums, ArrowSums, PolarsSums, PandasSums])

@@ -19,10 +19,11 @@ use super::cell::{NoResult, put_rows, take_rows};
 use super::columns::Aggregations;
 use super::function::{Aggregation, AggregationError};
 use super::key::KeyBuilder;
-use super::{output_schema, shows_windows};
+use super::{output_schema, shows_windows, whole};
 use crate::batch::RowBatch;
 use crate::gathered::time_of_result;
 use crate::lane::ColumnBuilder;
+use crate::layout::Layout;
 use crate::medium::{BATCH_ROWS, Flow, OperatorInfo, RowRecord, RowsMedium};
 
 /// Puts parts together. A value is a part's value: how many rows, and a cell for each aggregate.
@@ -30,6 +31,8 @@ pub(crate) struct AggregateFold {
     aggregates: Arc<[Aggregation]>,
     schema: SchemaRef,
     results: Results,
+    /// Of late rows.
+    layout: Arc<Layout>,
     /// What two values come to, while it is written; kept for its allocation.
     merged: RefCell<Vec<u8>>,
     info: OperatorInfo,
@@ -74,7 +77,9 @@ impl AggregateFold {
             times: Vec::new(),
             bytes: 0,
         };
-        Ok(Self { aggregates, schema, results, merged: RefCell::default(), info })
+        let layout = Layout::new(Arc::new(input.clone())).map_err(|error| TaskError::Config(error.to_string()))?;
+        let layout = Arc::new(layout);
+        Ok(Self { aggregates, schema, results, layout, merged: RefCell::default(), info })
     }
 
     /// Whether it was added; else one of the two is none, and `value` is as it was.
@@ -91,6 +96,12 @@ impl AggregateFold {
             value.extend_from_slice(&merged);
         }
         is_added
+    }
+
+    /// What the rows of a record come to; none: it is no part.
+    #[inline]
+    pub(super) fn part<'a>(&self, record: &KeyedRecord<'a>) -> Option<&'a [u8]> {
+        whole::part(record.value())
     }
 
     fn merge_into(&self, out: &mut Vec<u8>, mut one: &[u8], mut later: &[u8]) -> Option<()> {
@@ -198,11 +209,11 @@ impl Fold<RowsMedium> for AggregateFold {
 
     #[inline]
     fn absorb(&self, record: &KeyedRecord<'_>, value: &mut Value) -> bool {
-        self.add(value, record.value())
+        self.part(record).is_some_and(|part| self.add(value, part))
     }
 
     fn fold(&self, (): (), record: &KeyedRecord<'_>, value: &mut Value) -> Result<(), TaskError> {
-        if self.add(value, record.value()) { Ok(()) } else { Err(self.malformed("part of an aggregate")) }
+        if self.absorb(record, value) { Ok(()) } else { Err(self.malformed("part of an aggregate")) }
     }
 
     fn merge(&self, (): (), value: &mut Value, later: &Value) -> Result<(), TaskError> {
@@ -216,6 +227,10 @@ impl Fold<RowsMedium> for AggregateFold {
         value: &mut Value,
         flow: &mut Flow<'_, '_>,
     ) -> Result<(), TaskError> {
+        // A trigger may fire for a window that has been purged, and has got no rows since.
+        if value.is_empty() {
+            return Ok(());
+        }
         self.append(Some(window), key, value, window.max_ms())?;
         self.give_if_full(flow)
     }
@@ -248,11 +263,15 @@ impl Fold<RowsMedium> for AggregateFold {
     }
 
     fn count(&self, record: &KeyedRecord<'_>) -> u64 {
-        take_rows(&mut record.value()).unwrap_or(1)
+        self.part(record).and_then(|mut part| take_rows(&mut part)).unwrap_or(1)
     }
 
-    fn record<'m>(&self, _: &KeyedRecord<'_>, _: &Flow<'_, 'm>) -> Result<RowRecord, TaskError> {
-        Err(TaskError::Config("late rows have been put together, and have no side output".into()))
+    fn is_apart(&self, record: &KeyedRecord<'_>) -> bool {
+        whole::has_row(record.value())
+    }
+
+    fn record<'m>(&self, record: &KeyedRecord<'_>, _: &Flow<'_, 'm>) -> Result<RowRecord, TaskError> {
+        whole::row(&self.layout, record).map_err(|error| self.info.malformed(&error))
     }
 
     fn without_timestamp(&self, (): (), _: &KeyedRecord<'_>) -> TaskError {
@@ -260,7 +279,7 @@ impl Fold<RowsMedium> for AggregateFold {
     }
 }
 
-/// Windows of rows go by gaps and triggers of the product only.
+/// Windows of rows go by gaps and triggers of flownet's only.
 pub(crate) struct NoCalls;
 
 impl Calls<RowsMedium> for NoCalls {
@@ -431,7 +450,7 @@ mod tests {
             let (batch, times) = batch(&rows);
             let columns = columns(&batch, &aggregations);
             let mut one_by_one = Vec::new();
-            row_by_row((&aggregations, None), &columns, (rows.len(), Some(&times)), |parts| {
+            row_by_row((&aggregations, None), &columns, None, (rows.len(), Some(&times)), |parts| {
                 one_by_one.push(parts);
                 Ok(())
             }).unwrap();

@@ -9,8 +9,11 @@ use super::columns::Aggregations;
 use super::function::{Aggregation, Cells, Input, Times};
 use super::key::KeyTable;
 use super::own::{OwnCells, OwnFront};
+use super::whole::put_whole;
+use crate::column::Rows;
 use crate::key::Keys;
 use crate::parts::Parts;
+use crate::run::RunWriter;
 
 /// The groups of some rows.
 pub(super) struct Groups {
@@ -112,10 +115,11 @@ impl Groups {
     }
 }
 
-/// Hands out each row as a part of its own, of its own time.
+/// Hands out each row as a part of its own, of its own time; with the row itself, where somebody may want it.
 pub(super) fn row_by_row(
     (aggregates, front): (&Aggregations, Option<&OwnFront>),
     columns: &Columns,
+    whole: Option<&RunWriter>,
     (rows, times): (usize, Option<&[i64]>),
     mut give: impl FnMut(Parts) -> Result<(), TaskError>,
 ) -> Result<(), TaskError> {
@@ -130,11 +134,16 @@ pub(super) fn row_by_row(
     if let Some(front) = front {
         front.settle(own.iter_mut().map(|own| vec![own]).collect(), &columns.own)?;
     }
-    let (mut parts, mut key) = (Parts::default(), Vec::new());
+    let (mut parts, mut key, mut run) = (Parts::default(), Vec::new(), Vec::new());
     for row in 0..rows {
         key.clear();
         columns.keys.put(row, &mut key);
         parts.push(times.map_or(0, |times| times[row]), hash_key(&key), &key, |out| {
+            if let Some(whole) = whole {
+                run.clear();
+                whole.write(Rows::Range { start: row, end: row + 1 }, &mut run);
+                put_whole(out, &run);
+            }
             put_rows(out, 1);
             own.iter().for_each(|own| own.write(row, out));
             cells.iter().for_each(|cells| cells.write(row, out));

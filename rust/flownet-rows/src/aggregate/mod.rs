@@ -7,6 +7,8 @@
 //! part  = varint key bytes | canonical key | value
 //! value = varint of 2 n + 1, of the n rows that it stands for | what is kept of each of the user's | cell of each other
 //! ```
+//!
+//! A part of one row that may be wanted whole has it [in front](whole).
 
 mod cell;
 mod collected;
@@ -19,6 +21,7 @@ mod key;
 mod own;
 mod partial;
 mod quantile;
+mod whole;
 
 use std::sync::Arc;
 

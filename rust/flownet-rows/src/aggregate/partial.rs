@@ -23,9 +23,11 @@ use super::own::{OwnCells, OwnFront, OwnFunctions};
 use crate::batch::RowBatch;
 use crate::expr::EvalError;
 use crate::key::KeyColumns;
+use crate::layout::Layout;
 use crate::medium::{Flow, OperatorInfo, RowRecord, RowsMedium};
 use crate::parts::{Part, Parts, hand_on};
 use crate::pieces::Pieces;
+use crate::run::RunWriter;
 
 /// Makes parts of rows.
 pub(crate) struct Partial {
@@ -34,6 +36,8 @@ pub(crate) struct Partial {
     /// Who calls those of the user's, if there are any.
     front: Option<OwnFront>,
     pieces: Pieces,
+    /// Of rows that travel whole, if they do.
+    whole: Option<Layout>,
     /// What is not complete, by where its slice of time begins.
     slices: BTreeMap<i64, Groups>,
     /// Emptied, kept for their allocations.
@@ -61,7 +65,10 @@ impl Partial {
         let refused = |error: AggregationError| TaskError::Config(error.to_string());
         let aggregates = Aggregations::new(aggregates, input).map_err(refused)?;
         let front = functions.map(|functions| OwnFront::new(Arc::clone(&aggregates.own), functions, info.clone()));
+        let is_whole = window.is_some_and(|window| window.late_tag.is_some());
+        let whole = is_whole.then(|| Layout::new(Arc::new(input.clone()))).transpose();
         Ok(Self {
+            whole: whole.map_err(|error| TaskError::Config(error.to_string()))?,
             keys: KeyColumns::new(input, keys).map_err(|error| refused(error.into()))?,
             aggregates,
             front,
@@ -149,7 +156,9 @@ impl Operator<RowsMedium> for Partial {
         match self.pieces {
             Pieces::Rows => {
                 let of_rows = (&self.aggregates, self.front.as_ref());
-                return row_by_row(of_rows, &columns, (rows, times), |parts| hand_on(parts, flow));
+                let whole = self.whole.as_ref().map(|layout| RunWriter::new(layout, &batch.columns));
+                let give = |parts| hand_on(parts, flow);
+                return row_by_row(of_rows, &columns, whole.as_ref(), (rows, times), give);
             }
             Pieces::Batches | Pieces::All => self.add(0, &columns, (0, rows), times),
             Pieces::Slices(grid) => {

@@ -1,14 +1,17 @@
 //! The best rows of each key and window.
 
+use std::sync::Arc;
+
 use arrow_schema::SchemaRef;
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::{Fold, KeyedRecord};
 use flownet_runtime::snapshot::{Input, Snapshot, put_block};
+use flownet_runtime::spec::RowsRank;
 use flownet_runtime::varint::put_varint;
 use flownet_runtime::window::Window;
 
 use super::key_rows::TIME_BYTES;
-use crate::gathered::Gathered;
+use crate::gathered::{Gathered, late_row};
 use crate::layout::Layout;
 use crate::medium::{Flow, OperatorInfo, RowRecord, RowsMedium};
 use crate::parts::take_block;
@@ -19,6 +22,7 @@ pub(crate) struct TopN {
     count: usize,
     /// Whether rows whose values are equal to the last one's stay, too.
     ties: bool,
+    layout: Arc<Layout>,
     best: Gathered,
 }
 
@@ -31,9 +35,10 @@ pub(crate) struct Ranked {
 
 impl TopN {
     /// Of rows of this schema.
-    pub(crate) fn new(schema: SchemaRef, (count, ties): (usize, bool), info: OperatorInfo) -> Result<Self, TaskError> {
+    pub(crate) fn new(schema: SchemaRef, rank: &RowsRank, info: OperatorInfo) -> Result<Self, TaskError> {
         let layout = Layout::new(schema).map_err(|error| TaskError::Config(error.to_string()))?;
-        Ok(Self { count, ties, best: Gathered::new(layout, info) })
+        let count = usize::try_from(rank.count.get()).unwrap_or(usize::MAX);
+        Ok(Self { count, ties: rank.ties, layout: Arc::new(layout.clone()), best: Gathered::new(layout, info) })
     }
 
     fn add(&self, (rank, run): (&[u8], &[u8]), rows: &mut Vec<Ranked>) {
@@ -115,8 +120,10 @@ impl Fold<RowsMedium> for TopN {
         Ok(())
     }
 
-    fn record<'m>(&self, _: &KeyedRecord<'_>, _: &Flow<'_, 'm>) -> Result<RowRecord, TaskError> {
-        Err(TaskError::Config("late rows have no side output".into()))
+    fn record<'m>(&self, record: &KeyedRecord<'_>, _: &Flow<'_, 'm>) -> Result<RowRecord, TaskError> {
+        let mut run = record.value();
+        take_block(&mut run).ok_or_else(|| self.best.malformed())?;
+        late_row(&self.layout, run, record.timestamp_ms).map_err(|error| self.best.info().malformed(&error))
     }
 
     fn without_timestamp(&self, (): (), _: &KeyedRecord<'_>) -> TaskError {
@@ -126,16 +133,30 @@ impl Fold<RowsMedium> for TopN {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::num::NonZeroU64;
 
     use arrow_schema::{DataType, Field, Schema};
+    use flownet_runtime::spec::{WindowAssign, WindowSpec};
+    use flownet_runtime::time::Clock;
     use proptest::prelude::*;
 
     use super::*;
 
     fn top(count: usize, ties: bool) -> TopN {
         let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int8, false)]));
-        TopN::new(schema, (count, ties), OperatorInfo { operator: "top_n".into(), subtask: 0, parallelism: 1 }).unwrap()
+        let window = WindowSpec {
+            assign: WindowAssign::Global,
+            clock: Clock::Event,
+            trigger: None,
+            lateness_ms: 0,
+            late_tag: None,
+            with_key: false,
+            with_window: false,
+            is_whole: false,
+        };
+        let count = NonZeroU64::new(count as u64).unwrap();
+        let rank = RowsRank { by: "n".into(), descending: false, count, ties, window };
+        TopN::new(schema, &rank, OperatorInfo { operator: "top_n".into(), subtask: 0, parallelism: 1 }).unwrap()
     }
 
     proptest! {

@@ -111,7 +111,13 @@ pub trait Fold<M: Medium>: Send {
         1
     }
 
-    /// The record itself, for a side output.
+    /// Whether a record is still there for a side output: what was put together before anybody wanted it apart is not.
+    fn is_apart(&self, record: &KeyedRecord<'_>) -> bool {
+        let _ = record;
+        true
+    }
+
+    /// The record itself, for a side output; asked for where [it is there](Self::is_apart).
     fn record<'m>(&self, record: &KeyedRecord<'_>, flow: &Flow<'_, 'm, M>) -> Result<M::Record<'m>, TaskError>;
 
     /// The error of a record that has no timestamp, where one is needed.

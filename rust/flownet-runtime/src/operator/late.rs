@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Flow, Medium};
+use super::{Flow, Fold, KeyedRecord, Medium};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::metrics::TaskMetrics;
@@ -33,9 +33,27 @@ impl Late {
             let record = record(flow)?;
             return flow.emit_to(tag, &record);
         }
+        self.count(count);
+        Ok(())
+    }
+
+    /// The same for the record of a fold.
+    pub(super) fn take_from<M: Medium, F: Fold<M>>(
+        &self,
+        fold: &F,
+        record: &KeyedRecord<'_>,
+        flow: &mut Flow<'_, '_, M>,
+    ) -> Result<(), TaskError> {
+        if fold.is_apart(record) {
+            return self.take(fold.count(record), flow, |flow| fold.record(record, flow));
+        }
+        self.count(fold.count(record));
+        Ok(())
+    }
+
+    fn count(&self, count: u64) {
         if let Some(metrics) = &self.metrics {
             metrics.add_late_records(count);
         }
-        Ok(())
     }
 }

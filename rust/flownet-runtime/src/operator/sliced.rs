@@ -367,7 +367,7 @@ impl<M: Medium, F: Fold<M>> Operator<M> for Sliced<F, F::Value> {
                 self.touch(record);
                 self.fire_again(record, flow)
             }
-            Added::Late => self.late.take(self.fold.count(record), flow, |flow| self.fold.record(record, flow)),
+            Added::Late => self.late.take_from(&self.fold, record, flow),
             Added::Between => Ok(()),
         }
     }

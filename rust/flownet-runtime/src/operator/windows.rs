@@ -381,7 +381,7 @@ where
         if !is_late || assigned == 0 {
             return Ok(());
         }
-        self.late.take(self.fold.count(record), flow, |flow| self.fold.record(record, flow))
+        self.late.take_from(&self.fold, record, flow)
     }
 
     fn end_batch(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {

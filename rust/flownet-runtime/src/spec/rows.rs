@@ -120,12 +120,8 @@ pub enum RowsKind {
     TopN {
         /// Of what comes.
         input: Value,
-        /// How many.
-        count: NonZeroU64,
-        /// Whether those that are equal to the last one go out, too.
-        ties: bool,
-        /// Which windows.
-        window: WindowSpec,
+        /// Which are the best.
+        rank: RowsRank,
         /// What it keeps of each of them: who goes on with it has to keep the same.
         kept: Vec<String>,
     },
@@ -182,7 +178,7 @@ pub struct RowsRank {
     pub by: String,
     /// Whether the greatest is the best.
     pub descending: bool,
-    /// How many are wanted of each key and window: of a batch no more go.
+    /// How many are wanted of each key and window: of a batch no more go, and of a window no more come.
     pub count: NonZeroU64,
     /// Whether those that are equal to the last one are wanted, too.
     pub ties: bool,
@@ -295,7 +291,9 @@ impl RowsKind {
     fn event_window(&self) -> bool {
         let window = match self {
             Self::Partial { window, .. } | Self::Aggregate { window, .. } => window.as_ref(),
-            Self::Join { by: RowsJoin::Window { window }, .. } | Self::TopN { window, .. } => Some(window),
+            Self::Join { by: RowsJoin::Window { window }, .. } | Self::TopN { rank: RowsRank { window, .. }, .. } => {
+                Some(window)
+            }
             _ => None,
         };
         window.is_some_and(|window| window.clock == Clock::Event)

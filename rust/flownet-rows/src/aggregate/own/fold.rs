@@ -261,11 +261,11 @@ impl Fold<RowsMedium> for OwnFold {
 
     #[inline]
     fn absorb(&self, record: &KeyedRecord<'_>, value: &mut OwnValue) -> bool {
-        self.add(value, record.value())
+        self.built_in.part(record).is_some_and(|part| self.add(value, part))
     }
 
     fn fold(&self, (): (), record: &KeyedRecord<'_>, value: &mut OwnValue) -> Result<(), TaskError> {
-        if self.add(value, record.value()) { Ok(()) } else { Err(self.malformed()) }
+        if self.absorb(record, value) { Ok(()) } else { Err(self.malformed()) }
     }
 
     fn merge(&self, (): (), value: &mut OwnValue, later: &OwnValue) -> Result<(), TaskError> {
@@ -289,6 +289,9 @@ impl Fold<RowsMedium> for OwnFold {
         value: &mut OwnValue,
         flow: &mut Flow<'_, '_>,
     ) -> Result<(), TaskError> {
+        if value.built_in.is_empty() {
+            return Ok(());
+        }
         self.append(Some(window), key, value, window.max_ms())?;
         self.give_if_full(flow)
     }
@@ -326,6 +329,10 @@ impl Fold<RowsMedium> for OwnFold {
 
     fn count(&self, record: &KeyedRecord<'_>) -> u64 {
         self.built_in.count(record)
+    }
+
+    fn is_apart(&self, record: &KeyedRecord<'_>) -> bool {
+        self.built_in.is_apart(record)
     }
 
     fn record<'m>(&self, record: &KeyedRecord<'_>, flow: &Flow<'_, 'm>) -> Result<RowRecord, TaskError> {

@@ -173,7 +173,7 @@ proptest! {
             for rows in &batches {
                 let of = (&aggregations(), Some(&front));
                 let give = |parts| { all.push(parts); Ok(()) };
-                row_by_row(of, &columns(rows), (rows.len(), None), give).unwrap();
+                row_by_row(of, &columns(rows), None, (rows.len(), None), give).unwrap();
             }
         } else {
             all = parts(&functions, &batches, merges);

@@ -1,0 +1,49 @@
+//! Parts of one row that have the row itself in front of them, for who wants it when it is late.
+//!
+//! ```text
+//! value = 01 | varint run bytes | run | value as of a part      01 is that of no rows, as which no part begins
+//! ```
+
+use std::sync::Arc;
+
+use flownet_runtime::operator::KeyedRecord;
+use flownet_runtime::snapshot::put_block;
+
+use super::cell::put_rows;
+use crate::gathered::late_row;
+use crate::layout::Layout;
+use crate::medium::RowRecord;
+use crate::parts::take_block;
+use crate::run::MalformedRun;
+
+/// Appends a row; what it comes to follows.
+pub(super) fn put_whole(out: &mut Vec<u8>, run: &[u8]) {
+    put_rows(out, 0);
+    put_block(out, run);
+}
+
+/// The row, if it is there, and what it comes to; none: the bytes are no part.
+fn apart(value: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
+    let Some((&OF_NO_ROWS, mut rest)) = value.split_first() else { return Some((None, value)) };
+    let run = take_block(&mut rest)?;
+    Some((Some(run), rest))
+}
+
+/// What the rows of a part come to; none: the bytes are no part.
+#[inline]
+pub(super) fn part(value: &[u8]) -> Option<&[u8]> {
+    apart(value).map(|(_, part)| part)
+}
+
+/// Whether the row itself is there: parts that were made before anybody wanted it go on without.
+pub(super) fn has_row(value: &[u8]) -> bool {
+    !matches!(apart(value), Some((None, _)))
+}
+
+/// The row itself.
+pub(super) fn row(layout: &Arc<Layout>, record: &KeyedRecord<'_>) -> Result<RowRecord, MalformedRun> {
+    let run = apart(record.value()).and_then(|(run, _)| run).ok_or(MalformedRun::NotOneRow)?;
+    late_row(layout, run, record.timestamp_ms)
+}
+
+const OF_NO_ROWS: u8 = 1;
