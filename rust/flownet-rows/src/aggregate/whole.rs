@@ -47,3 +47,30 @@ pub(super) fn row(layout: &Arc<Layout>, record: &KeyedRecord<'_>) -> Result<RowR
 }
 
 const OF_NO_ROWS: u8 = 1;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_part_says_by_itself_whether_its_row_is_with_it(run: Vec<u8>, rows in 1u64..1 << 62, rest: Vec<u8>) {
+            let (mut plain, mut whole) = (Vec::new(), Vec::new());
+            put_rows(&mut plain, rows);
+            plain.extend_from_slice(&rest);
+            put_whole(&mut whole, &run);
+            whole.extend_from_slice(&plain);
+            prop_assert_eq!((part(&plain), has_row(&plain)), (Some(&plain[..]), false));
+            prop_assert_eq!((part(&whole), has_row(&whole)), (Some(&plain[..]), true));
+        }
+
+        #[test]
+        fn any_bytes_are_a_part_or_none(bytes: Vec<u8>) {
+            let _ = (part(&bytes), has_row(&bytes));
+            let whole = [&[OF_NO_ROWS][..], &bytes].concat();
+            let _ = (part(&whole), has_row(&whole));
+        }
+    }
+}
