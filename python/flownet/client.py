@@ -283,7 +283,7 @@ class Client:
         parts = {
             "tasks": tuple(self._task(one) for one in self._listed(answer, "tasks")),
             "checkpoints": tuple(self._checkpoint(one) for one in self._listed(answer, "checkpoints")),
-            "restarts": tuple(self._read(RestartSummary, one) for one in self._listed(answer, "restarts")),
+            "restarts": tuple(self._restart(one) for one in self._listed(answer, "restarts")),
             "metrics": self._metrics(answer),
         }
         return self._read(JobStatus, answer, parts)
@@ -293,6 +293,12 @@ class Client:
         told = answer.get("parts", []) if isinstance(answer, dict) else []
         parts = tuple(self._read(CheckpointPart, one) for one in (told if isinstance(told, list) else []))
         return self._read(CheckpointSummary, answer, {"parts": parts})
+
+    def _restart(self, answer: Any) -> RestartSummary:
+        # A flownet before these restarts whole jobs.
+        told = answer.get("tasks", []) if isinstance(answer, dict) else []
+        tasks = tuple(str(task) for task in (told if isinstance(told, list) else []))
+        return self._read(RestartSummary, answer, {"tasks": tasks})
 
     def _task_sample(self, answer: Any) -> TaskSample:
         parts = {"metrics": self._metrics(answer), "operators": self._operators(answer)}

@@ -132,6 +132,8 @@ class TaskReport:
     """The longest that one took. None where none came."""
     operators: tuple[OperatorReport, ...] = ()
     """What has gone through each of its operators, upstream first, over all subtasks. Empty before they began."""
+    began_seconds: float = 0.0
+    """Since when it counts, in seconds since the job was submitted: 0, or the failure after which it began anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +190,9 @@ class RestartSummary:
     """Number of the checkpoint that the next attempt went on from; None: it began anew."""
     traceback: str | None = None
     """Python's traceback, if a function failed: of the last five restarts, the last 8,000 letters of each."""
+    tasks: tuple[str, ...] = ()
+    """Names of the tasks that began anew, where others ran on: those that failed, and all that share an exchange with
+    them. Empty: the whole job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +294,7 @@ def fields(report: Mapping[str, Any]) -> dict[str, Any]:
         **report,
         "tasks": tuple(TaskReport(**{**task, "operators": told_operators(task)}) for task in report["tasks"]),
         "checkpoints": tuple(_checkpoint(checkpoint) for checkpoint in report["checkpoints"]),
-        "restarts": tuple(RestartSummary(**restart) for restart in report["restarts"]),
+        "restarts": tuple(RestartSummary(**{**one, "tasks": tuple(one["tasks"])}) for one in report["restarts"]),
         "metrics": told_metrics(report),
     }
 
@@ -388,10 +393,18 @@ def _history(status: JobStatus) -> list[str]:
         lines.append(f"checkpoints failed: {status.checkpoints_failed}; the last: {status.last_failed_checkpoint}")
     if status.restarts:
         lines.append(
-            f"restarts: {status.restarted}; the last, at {status.restarts[-1].at_seconds:.1f} s: "
-            f"{status.restarts[-1].cause}"
+            f"restarts: {status.restarted}; the last, at {status.restarts[-1].at_seconds:.1f} s"
+            f"{restarted_part(status.restarts[-1])}: {status.restarts[-1].cause}"
         )
     return lines
+
+
+def restarted_part(restart: RestartSummary) -> str:
+    """Say which tasks began anew, if others ran on."""
+    if not restart.tasks:
+        return ""
+    more = f" and {len(restart.tasks) - 1} more" if len(restart.tasks) > 1 else ""
+    return f", of '{restart.tasks[0]}'{more}"
 
 
 def _table(status: JobStatus) -> list[list[str]]:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..config import format_size
-from ..report import JobStatus, TaskReport
+from ..report import JobStatus, TaskReport, restarted_part
 from ..sample import JobSample, TaskSample
 from ..units import format_seconds, format_value, pressure
 from .look import Look
@@ -215,7 +215,7 @@ def _history(status: JobStatus) -> Iterator[Text]:
             last = status.restarts[-1]
             where = "anew" if last.resumed_from is None else f"from checkpoint {last.resumed_from}"
             ago = format_seconds(max(0.0, status.seconds - last.at_seconds))
-            line.append(f", the last {where} {ago} ago: {last.cause.partition(chr(10))[0]}")
+            line.append(f", the last{restarted_part(last)} {where} {ago} ago: {last.cause.partition(chr(10))[0]}")
         yield line
 
 

@@ -118,18 +118,18 @@ class Exporter:
         return self._where or next(filter(None, map(os.environ.get, variables)), "http://localhost:4318")
 
     def _measured(self) -> MetricsData:
-        seconds, restarted, families = self._metrics.now()
+        seconds, began, families = self._metrics.now()
         now_ns = time.time_ns()
         submitted_ns = now_ns - int(seconds * 1e9)
-        # What subtasks count begins anew with each attempt.
-        attempt_ns = submitted_ns + int((restarted or 0.0) * 1e9)
+        began_ns = {str(task): submitted_ns + int(of_task * 1e9) for task, of_task in enumerate(began)}
+
+        def since(labels: Mapping[str, str]) -> int:
+            """Say when this began to count: what is of a task, with each of its attempts."""
+            return began_ns.get(labels.get("task_id", ""), submitted_ns)
+
         scope = ScopeMetrics(
             scope=InstrumentationScope("flownet", __version__),
-            metrics=[
-                points.metric(family, submitted_ns if family[0].startswith(_OF_WHOLE_JOBS) else attempt_ns, now_ns)
-                for family in families
-                if family[3]
-            ],
+            metrics=[points.metric(family, since, now_ns) for family in families if family[3]],
             schema_url="",
         )
         return MetricsData([ResourceMetrics(self._resource, [scope], "")])
@@ -212,9 +212,6 @@ _OPEN: Final[weakref.WeakSet[Exporter]] = weakref.WeakSet()
 
 _LOGGER: Final = logging.getLogger("flownet.otel")
 _COLLECTORS_LOGGER: Final = logging.getLogger("opentelemetry.exporter.otlp.proto.http.metric_exporter")
-
-_OF_WHOLE_JOBS: Final = ("job_", "worker_")
-"""What counters are called that go on when a job is restarted."""
 
 _INTERVAL: Final = "10s"
 _LEAST_INTERVAL_US: Final = 100_000

@@ -5,7 +5,7 @@ Names are those of ``/metrics`` by a rule, so a collector that hands them to Pro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from opentelemetry.sdk.metrics.export import (
@@ -40,15 +40,15 @@ def named(name: str) -> tuple[str, str]:
     return "flownet." + name.replace("_", ".", 1), unit
 
 
-def metric(family: Family, began_ns: int, now_ns: int) -> Metric:
+def metric(family: Family, since: Callable[[Mapping[str, str]], int], now_ns: int) -> Metric:
     """Make a metric of a family.
 
     Parameters
     ----------
     family
         The family.
-    began_ns
-        When its counters began to count, in nanoseconds since the epoch.
+    since
+        When the counter with these labels began to count, in nanoseconds since the epoch.
     now_ns
         When it was measured.
     """
@@ -56,10 +56,10 @@ def metric(family: Family, began_ns: int, now_ns: int) -> Metric:
     name, unit = named(told)
     data: Sum | Gauge | Histogram
     if kind == "histogram":
-        spreads = [_spread(labels, value, began_ns, now_ns) for labels, value in points]
+        spreads = [_spread(labels, value, since(labels), now_ns) for labels, value in points]
         data = Histogram(spreads, AggregationTemporality.CUMULATIVE)
     else:
-        numbers = [NumberDataPoint(labels, began_ns, now_ns, value) for labels, value in points]
+        numbers = [NumberDataPoint(labels, since(labels), now_ns, value) for labels, value in points]
         data = Gauge(numbers) if kind == "gauge" else Sum(numbers, AggregationTemporality.CUMULATIVE, True)
     return Metric(name, help_text, unit, data)
 

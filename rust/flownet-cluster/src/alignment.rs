@@ -68,14 +68,16 @@ impl AlignmentMachine {
         aligned(plan).map(|(_, alignment)| Duration::from_millis(alignment.update_interval_ms.get())).min()
     }
 
+    /// These begin anew: they have come nowhere.
+    pub(crate) fn begin_again(&mut self, tasks: &[u32]) {
+        for task in tasks {
+            self.reached(*task, NO_TIMESTAMP);
+        }
+    }
+
     /// A worker says how far a task has come.
     pub(crate) fn on_metrics(&mut self, task: u32, metrics: &MetricsSnapshot) {
-        let reached_ms = metrics.event_time.aligned_ms.unwrap_or(NO_TIMESTAMP);
-        for group in &mut self.groups {
-            if let Some(reached) = group.reached_ms.get_mut(&task) {
-                *reached = reached_ms;
-            }
-        }
+        self.reached(task, metrics.event_time.aligned_ms.unwrap_or(NO_TIMESTAMP));
     }
 
     /// Time has passed: tells the limits that are due.
@@ -100,6 +102,14 @@ impl AlignmentMachine {
         // All of them: a worker keeps what it was told last, for tasks that start later.
         let limits = self.groups.iter().flat_map(|group| group.reached_ms.keys().map(|task| (*task, group.limit_ms)));
         Some(limits.collect())
+    }
+
+    fn reached(&mut self, task: u32, reached_ms: i64) {
+        for group in &mut self.groups {
+            if let Some(reached) = group.reached_ms.get_mut(&task) {
+                *reached = reached_ms;
+            }
+        }
     }
 }
 

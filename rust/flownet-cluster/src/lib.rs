@@ -7,7 +7,7 @@
 //! - [`Crew`], [`serve_crew`]: workers that somebody else starts, and their body.
 //!
 //! ```text
-//! Dataflow --plan--> tasks --Coordinator--> JobMachine decides, Driver carries out
+//! Dataflow --plan--> tasks --Coordinator--> RegionsMachine decides, Driver carries out
 //!                                              |  calls (tarpc, after the handshake)
 //!                                              v
 //!                                           Agent: builds, starts, watches, cancels tasks

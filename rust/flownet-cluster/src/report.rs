@@ -138,6 +138,8 @@ pub struct RestartSummary {
     pub traceback: Option<String>,
     /// The checkpoint that the next went on from; none: it began anew.
     pub resumed_from: Option<u64>,
+    /// Those that began anew, where others ran on: what failed, and all that share an exchange with it. Empty: the whole job.
+    pub tasks: Vec<String>,
 }
 
 /// One vertex, all its subtasks together.
@@ -147,6 +149,9 @@ pub struct VertexReport {
     pub name: String,
     /// Subtasks.
     pub parallelism: u32,
+    /// Since when they count, since the job was submitted: its beginning, or the failure after which they began anew.
+    #[serde(rename = "began_seconds", serialize_with = "shown::seconds")]
+    pub began: Duration,
     /// Subtasks that have ended.
     #[serde(skip)]
     pub ended: u32,
@@ -440,6 +445,7 @@ mod tests {
         VertexReport {
             name: name.into(),
             parallelism: 1,
+            began: Duration::ZERO,
             ended: 0,
             records_in: 0,
             records_out: 0,

@@ -35,10 +35,10 @@ use crate::{resources::Resources, settings::JobSettings};
 pub(crate) trait Worker {
     /// Says who it is.
     async fn introduce() -> Introduction;
-    /// Builds tasks; answers where its data plane listens.
+    /// Builds tasks of a region; answers where their data plane listens.
     async fn deploy(request: Deployment) -> Result<SocketAddr, WorkerFault>;
     /// Connects the tasks to the workers at these addresses and starts them.
-    async fn start(peers: BTreeMap<u32, SocketAddr>) -> Result<(), WorkerFault>;
+    async fn start(attempt: Attempt, peers: BTreeMap<u32, SocketAddr>) -> Result<(), WorkerFault>;
     /// Answers as soon as a task has ended or congestion has changed, soon after something was said, at the latest after
     /// `wait`. Of what was said it tells no more than `log_room` bytes, and an entry.
     async fn poll(wait: Duration, log_room: u64) -> News;
@@ -50,18 +50,19 @@ pub(crate) trait Worker {
     async fn align(generation: u64, number: u64, limits: Vec<(u32, i64)>);
     /// Says that there is more to read for a source, if its tasks are still those of this attempt.
     async fn add_splits(generation: u64, operator: u32, splits: Vec<u8>);
-    /// Ends its sources, with what waits for time if the job is drained.
-    async fn end_sources(drain: bool);
-    /// Tells its tasks of a checkpoint, if they are still those of this attempt.
-    async fn checkpoint(generation: u64, order: Order);
+    /// Ends its sources of a region, with what waits for time if the job is drained.
+    async fn end_sources(attempt: Attempt, drain: bool);
+    /// Tells its tasks of a checkpoint, if they are still those of this attempt of the job, and of attempts of their regions
+    /// that had begun by then: up to number `latest`.
+    async fn checkpoint(generation: u64, latest: u64, order: Order);
     /// Says what each of its tasks waits for. Dear: asked only if nothing moves.
     async fn inspect() -> Inspection;
     /// Looks at the channels of one of its tasks, if it has it. Dear: asked only if somebody looks at the task.
     async fn channels(task: u32) -> Option<TaskChannels>;
     /// Takes samples of one of its tasks, if it has it, which takes the time of the order; or says why it cannot.
     async fn flame(task: u32, order: FlameOrder) -> Result<Option<Flame>, String>;
-    /// Cancels what runs, gives back everything, answers with the last news.
-    async fn stop() -> News;
+    /// Cancels what runs of a region, gives back all it had, answers with the last news.
+    async fn stop(region: u32) -> News;
 }
 
 /// Who a worker is.
@@ -71,11 +72,20 @@ pub(crate) struct Introduction {
     pub(crate) pid: u32,
 }
 
+/// One attempt to run a region. Those of a job are numbered upwards, whatever region they are of.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct Attempt {
+    pub(crate) region: u32,
+    pub(crate) number: u64,
+}
+
 /// What a worker is to run.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Deployment {
     /// The attempt to run the job that they are of.
     pub(crate) generation: u64,
+    /// The same of their region.
+    pub(crate) attempt: Attempt,
     pub(crate) settings: JobSettings,
     pub(crate) tasks: Vec<TaskSpec>,
     /// What each task is to go on from, by its number. None without checkpoints.
@@ -150,8 +160,8 @@ pub(crate) enum WorkerFault {
 /// What happened on a worker since the last call.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct News {
-    /// The attempt that its tasks are of.
-    pub(crate) generation: u64,
+    /// What its tasks are of, region by region.
+    pub(crate) attempts: Vec<Attempt>,
     /// Tasks that have ended, each reported once.
     pub(crate) ended: Vec<TaskEnd>,
     /// What tasks say of checkpoints, in their order.
@@ -170,6 +180,18 @@ pub(crate) struct News {
     pub(crate) resources: Resources,
     /// What its tasks and it have said.
     pub(crate) said: Said,
+}
+
+impl News {
+    /// Keeps what is of these tasks.
+    pub(crate) fn retain(&mut self, is_kept: impl Fn(u32) -> bool) {
+        self.ended.retain(|end| is_kept(end.task));
+        self.reports.retain(|report| is_kept(report.task));
+        self.metrics.retain(|(task, _)| is_kept(*task));
+        self.operators.retain(|(task, _)| is_kept(*task));
+        self.user_metrics.retain(|(task, _)| is_kept(*task));
+        self.latencies.retain(|(task, _)| is_kept(*task));
+    }
 }
 
 /// What the tasks of a worker wait for.

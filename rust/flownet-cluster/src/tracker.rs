@@ -65,7 +65,21 @@ impl Tracker {
 
     /// An attempt begins: its tasks count from nothing.
     pub(crate) fn begin_attempt(&mut self) {
-        self.tasks.iter_mut().for_each(TaskSamples::begin_attempt);
+        let began = self.failed_at();
+        self.tasks.iter_mut().for_each(|task| task.begin_attempt(began));
+    }
+
+    /// Attempts of these tasks begin, and only of these.
+    pub(crate) fn begin_again(&mut self, tasks: &[u32], names: Vec<String>) {
+        let began = self.failed_at();
+        for task in tasks {
+            if let Some(task) = self.tasks.get_mut(*task as usize) {
+                task.begin_attempt(began);
+            }
+        }
+        if let Some(restart) = self.history.restarts.last_mut() {
+            restart.tasks = names;
+        }
     }
 
     /// It goes on from this checkpoint, or from none.
@@ -76,11 +90,11 @@ impl Tracker {
         }
     }
 
-    /// An attempt has failed, and another follows.
-    pub(crate) fn restarting(&mut self, (cause, traceback): (String, Option<&str>), now: Duration) {
+    /// An attempt has failed, and another follows: of these tasks, or of all if none is named.
+    pub(crate) fn restarting(&mut self, (cause, traceback): (String, Option<&str>), tasks: Vec<String>, now: Duration) {
         self.history.restarted += 1;
         let traceback = traceback.map(last_of);
-        keep_last(&mut self.history.restarts, RestartSummary { at: now, cause, traceback, resumed_from: None });
+        keep_last(&mut self.history.restarts, RestartSummary { at: now, cause, traceback, resumed_from: None, tasks });
         let older = self.history.restarts.iter_mut().rev().skip(MOST_TRACEBACKS);
         older.for_each(|restart| restart.traceback = None);
     }
@@ -196,6 +210,11 @@ impl Tracker {
         JobReport { job_name: self.job_name.clone(), elapsed, vertices, bottleneck, stalls, user_metrics, history }
     }
 
+    /// When something failed for the last time.
+    fn failed_at(&self) -> Duration {
+        self.history.restarts.last().map_or(Duration::ZERO, |restart| restart.at)
+    }
+
     fn user_metrics(&self) -> Vec<UserMetric> {
         UserMetric::sums(self.tasks.iter().flat_map(|task| &task.counted.latest))
     }
@@ -234,6 +253,8 @@ impl Stalls {
 #[derive(Debug)]
 struct TaskSamples {
     place: TaskPlace,
+    /// Since when it counts.
+    began: Duration,
     ended: bool,
     /// Rates are measured from here: one to two windows before `latest`.
     base: Sample,
@@ -283,6 +304,7 @@ impl TaskSamples {
             TaskPlace { name: spec.name.clone(), vertex: spec.vertex, subtask: spec.subtask, worker, operators };
         Self {
             place,
+            began: Duration::ZERO,
             ended: false,
             base: Sample::default(),
             next_base: Sample::default(),
@@ -295,8 +317,8 @@ impl TaskSamples {
         }
     }
 
-    fn begin_attempt(&mut self) {
-        self.ended = false;
+    fn begin_attempt(&mut self, began: Duration) {
+        (self.began, self.ended) = (began, false);
         for sample in [&mut self.base, &mut self.next_base, &mut self.latest, &mut self.previous] {
             *sample = Sample::default();
         }
@@ -370,6 +392,7 @@ fn vertex_report(
     VertexReport {
         name: name.to_owned(),
         parallelism,
+        began: tasks.iter().map(|task| task.began).max().unwrap_or_default(),
         ended: tasks.iter().filter(|task| task.ended).count() as u32,
         records_in: sum(|metrics| metrics.records_in),
         records_out: sum(|metrics| metrics.records_out),
@@ -487,13 +510,33 @@ mod tests {
         let mut tracker = tracker();
         let long = "ä".repeat(2 * MOST_LETTERS);
         for number in 0..=MOST_TRACEBACKS {
-            tracker.restarting((number.to_string(), Some(&long)), SECOND);
+            tracker.restarting((number.to_string(), Some(&long)), Vec::new(), SECOND);
         }
         let restarts = tracker.status(JobState::Running, SECOND, Vec::new()).history.restarts;
         assert_eq!(restarts.len(), MOST_TRACEBACKS + 1);
         assert_eq!(restarts[0].traceback, None);
         let kept = restarts[1].traceback.as_deref().expect("one of the last");
         assert_eq!((kept.chars().count(), kept.chars().next()), (MOST_LETTERS + 1, Some('…')));
+    }
+
+    #[test]
+    fn tasks_that_begin_anew_count_from_then_and_others_go_on() {
+        let mut tracker = tracker();
+        for task in 0..4 {
+            tracker.sample(task, metrics(10, SECOND, SECOND), SECOND * 2);
+        }
+        tracker.restarting(("lost".into(), None), vec!["count".into()], SECOND * 3);
+        tracker.begin_again(&[2, 3], vec!["count".into(), "print".into()]);
+        tracker.resumed(Some(7));
+        let status = tracker.status(JobState::Running, SECOND * 4, Vec::new());
+        let told: Vec<_> = status.vertices.iter().map(|vertex| (vertex.records_in, vertex.began)).collect();
+        assert_eq!(told, [(20, Duration::ZERO), (0, SECOND * 3)]);
+        let [restart] = status.history.restarts.as_slice() else { panic!("{:?}", status.history.restarts) };
+        assert_eq!(
+            (restart.tasks.len(), restart.resumed_from),
+            (2, Some(7)),
+            "who joined them meanwhile is named, too"
+        );
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::{
     agent::Agent,
     launcher::{Greeting, Orders},
     port::{self, DialError},
-    rpc::{self, Deployment, Inspection, Introduction, News, Order, Worker, WorkerFault},
+    rpc::{self, Attempt, Deployment, Inspection, Introduction, News, Order, Worker, WorkerFault},
     threads::{NetworkThread, SHUTDOWN_LIMIT, control_runtime},
 };
 use flownet_net::{Credentials, CredentialsError};
@@ -116,7 +116,7 @@ async fn serve(orders: &Orders, credentials: &Credentials, agent: Arc<Agent>) ->
         }
     }
     // After a stop call there is nothing left to stop; otherwise this is the end of the job.
-    let stopped = tokio::time::timeout(orders.cancel_timeout, agent.stop()).await;
+    let stopped = tokio::time::timeout(orders.cancel_timeout, agent.stop_all()).await;
     if stopped.is_err() {
         tracing::warn!(worker = orders.worker, limit = ?orders.cancel_timeout, "tasks did not end in time");
     }
@@ -157,8 +157,8 @@ impl Worker for Server {
         self.heard().deploy(request).await
     }
 
-    async fn start(self, _: Context, peers: BTreeMap<u32, SocketAddr>) -> Result<(), WorkerFault> {
-        self.heard().start(&peers).await
+    async fn start(self, _: Context, attempt: Attempt, peers: BTreeMap<u32, SocketAddr>) -> Result<(), WorkerFault> {
+        self.heard().start(attempt, &peers).await
     }
 
     async fn poll(self, _: Context, wait: Duration, log_room: u64) -> News {
@@ -169,8 +169,8 @@ impl Worker for Server {
         self.heard().order(number, order);
     }
 
-    async fn end_sources(self, _: Context, drain: bool) {
-        self.heard().end_sources(drain);
+    async fn end_sources(self, _: Context, attempt: Attempt, drain: bool) {
+        self.heard().end_sources(attempt, drain);
     }
 
     async fn add_splits(self, _: Context, generation: u64, operator: u32, splits: Vec<u8>) {
@@ -181,8 +181,8 @@ impl Worker for Server {
         self.heard().align(generation, number, limits);
     }
 
-    async fn checkpoint(self, _: Context, generation: u64, order: Order) {
-        self.heard().checkpoint(generation, order);
+    async fn checkpoint(self, _: Context, generation: u64, latest: u64, order: Order) {
+        self.heard().checkpoint(generation, latest, order);
     }
 
     async fn inspect(self, _: Context) -> Inspection {
@@ -197,7 +197,7 @@ impl Worker for Server {
         self.heard().flame(task, order).await
     }
 
-    async fn stop(self, _: Context) -> News {
-        self.heard().stop().await
+    async fn stop(self, _: Context, region: u32) -> News {
+        self.heard().stop(region).await
     }
 }

@@ -37,18 +37,18 @@ impl PyJobMetrics {
         Ok(ended.is_some())
     }
 
-    /// How long ago the job was submitted, when its last attempt but this one failed, in seconds since then, and all metrics. A
+    /// How long ago the job was submitted, since when each of its tasks counts, in seconds since then, and all metrics. A
     /// point is labels and a number; of a histogram `(count, sum, max, bounds, buckets)`.
-    fn now<'py>(&self, py: Python<'py>) -> PyResult<(f64, Option<f64>, Vec<Family<'py>>)> {
+    fn now<'py>(&self, py: Python<'py>) -> PyResult<(f64, Vec<f64>, Vec<Family<'py>>)> {
         let measured = enter(py, self.origin, || [MeasuredJob::now(&self.view, Vec::new())])?;
         let status = measured[0].status();
-        let restarted = status.history.restarts.last().map(|restart| restart.at.as_secs_f64());
+        let began = status.vertices.iter().map(|vertex| vertex.began.as_secs_f64()).collect();
         let mut known = Known::default();
         let families = families(&measured).into_iter().map(|family| {
             let points = family.points.iter().map(|point| Ok((known.labels(py, point)?, number(py, point.value)?)));
             Ok((family.name.into_owned(), family.help, kind(family.kind), points.collect::<PyResult<_>>()?))
         });
-        Ok((status.elapsed.as_secs_f64(), restarted, families.collect::<PyResult<_>>()?))
+        Ok((status.elapsed.as_secs_f64(), began, families.collect::<PyResult<_>>()?))
     }
 }
 

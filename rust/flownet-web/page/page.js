@@ -101,6 +101,7 @@ const checkpoints = new Checkpoints(at("checkpoints"));
 const restarts = new Table("Restarts, the newest first", [
   number("at", (one) => duration(one.at_seconds)),
   { title: "cause", text: (one) => one.cause },
+  { title: "tasks", text: (one) => (one.tasks.length === 0 ? "all" : one.tasks.join(", ")) },
   { title: "went on from", text: (one) => (one.resumed_from === null ? "the beginning" : `checkpoint ${one.resumed_from}`) },
 ]);
 const settings = new Table("Settings", [

@@ -210,7 +210,9 @@ const OF_JOBS: &[Counter<JobStatus>] = &[
 ];
 
 const OF_JOBS_NOW: &[Gauge<JobStatus>] = &[
-    ("job_running", "1 while tasks run, else 0", |job| Some(f64::from(u8::from(job.state == JobState::Running)))),
+    ("job_running", "1 while tasks run and none begin anew, else 0", |job| {
+        Some(f64::from(u8::from(job.state == JobState::Running)))
+    }),
     ("job_uptime_seconds", "Time since the job was submitted, until its end", |job| Some(job.elapsed.as_secs_f64())),
     ("job_stalled", "1 while nothing moves although records wait, else 0", |job| {
         Some(f64::from(u8::from(job.stall.is_some())))

@@ -157,7 +157,7 @@ class Chaos:
         out = self.folder / "out"
         if (out / "lines.db").exists():
             return _rows(out / "lines.db")
-        files = sorted([*out.glob("*.txt"), *out.glob("*.csv")])
+        files = sorted([*out.rglob("*.txt"), *out.rglob("*.csv")])
         return [line for file in files for line in file.read_text().splitlines()]
 
     def judge(self, expected: Iterable[str]) -> tuple[int, int]:
@@ -259,6 +259,11 @@ def expected_pairs(lines: list[tuple[int, str]]) -> list[str]:
     ]
 
 
+def expected_pipelines(lines: list[tuple[int, str]]) -> list[str]:
+    """What ``pipelines`` writes."""
+    return expected_lines(lines) + expected_running(lines) + expected_lines(lines)
+
+
 def expected_rows(lines: list[tuple[int, str]]) -> list[str]:
     """What ``into_sqlite`` writes."""
     counts = Counter(word for _, word in lines)
@@ -276,6 +281,7 @@ EXPECTED = {
     "rounds": expected_lines,
     "into_csv": expected_lines,
     "into_sqlite": expected_rows,
+    "pipelines": expected_pipelines,
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,6 +31,27 @@ def running_counts() -> fn.Environment:
     env = _env()
     words = env.read_text(INPUT, rate_limit=RATE or None).map(lambda line: line.split()[1])
     words.key_by(lambda word: word).count().map(lambda pair: f"{pair[0]} {pair[1]}").write_text(OUTPUT)
+    return env
+
+
+class _Fails:
+    """Raises for one record of many, whichever that is."""
+
+    def __call__(self, line: str) -> str:
+        if random.random() < 0.0005:
+            raise ValueError("drawn")
+        return line
+
+
+def pipelines() -> fn.Environment:
+    """Three that share nothing but the workers, two of which fail by themselves: each begins anew alone."""
+    env = _env()
+    env.read_text(INPUT, rate_limit=RATE or None).map(_Fails()).rebalance().write_text(f"{OUTPUT}/failing")
+    words = env.read_text(INPUT, rate_limit=RATE or None).map(lambda line: line.split()[1])
+    counts = words.key_by(lambda word: word).count().map(lambda pair: f"{pair[0]} {pair[1]}")
+    counts.map(_Fails()).write_text(f"{OUTPUT}/counts")
+    placed = env.read_text(INPUT, rate_limit=RATE or None).place_on(2).map(lambda line: line).place_on(2)
+    placed.write_text(f"{OUTPUT}/placed").place_on(2)
     return env
 
 

@@ -50,6 +50,17 @@ fn tasks(plan: &Plan) -> Vec<u32> {
 }
 
 #[test]
+fn who_begins_anew_has_come_nowhere_and_is_waited_for() {
+    let plan = plan(&[("g", 1), ("g", 1)], 100, 1000);
+    let (mut machine, members) = (AlignmentMachine::new(&plan), tasks(&plan));
+    let both = [(members[0], Some(500)), (members[1], Some(500))];
+    assert_eq!(told(&mut machine, SECOND, &both), Some(vec![600; 2]));
+    machine.begin_again(&members[1..]);
+    assert_eq!(told(&mut machine, SECOND * 2, &[(members[0], Some(590))]), Some(vec![NO_TIMESTAMP; 2]));
+    assert_eq!(told(&mut machine, SECOND * 3, &[(members[1], Some(200))]), Some(vec![300; 2]));
+}
+
+#[test]
 fn all_may_go_as_far_as_the_last_one_and_the_drift_and_hear_so_once_an_interval() {
     let plan = plan(&[("g", 2), ("g", 1)], 100, 1000);
     let (mut machine, members) = (AlignmentMachine::new(&plan), tasks(&plan));

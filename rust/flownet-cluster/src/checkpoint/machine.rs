@@ -16,6 +16,9 @@
 //! - I5: when all tasks have finished, one more checkpoint is triggered without waiting for its time.
 //! - I6: one that takes longer than its aligned timeout is told to overtake, once, and counts only when every task that has
 //!   not ended has done so: an acknowledgement says nothing of barriers that are still in line.
+//! - I7: while some tasks have failed and others run on, none is under way but one that is being published, and none is
+//!   triggered until all run again. What was pending is given up, which is no failure of it. Tasks that begin anew are as at
+//!   the beginning, whatever they had come to.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -45,6 +48,10 @@ pub(crate) enum Input {
     Published { checkpoint: u64 },
     /// It does not, and never will.
     NotPublished { checkpoint: u64, reason: String },
+    /// Some tasks have failed, others run on: until all run again nothing is triggered.
+    Suspended,
+    /// These begin anew.
+    Restarted { tasks: Vec<u32> },
     /// The attempt is ending: nothing more is triggered.
     Ending,
     /// Time has passed.
@@ -62,6 +69,8 @@ pub(crate) enum Command {
     Publish { checkpoint: u64, triggered_at: Duration, kept: BTreeMap<u32, Kept> },
     /// Tell all tasks that it counts.
     Complete { checkpoint: u64 },
+    /// Tell all tasks that it never will, because some of them have failed.
+    GiveUp { checkpoint: u64 },
     /// Tell all tasks that it never will.
     Abort { checkpoint: u64 },
     /// Too many have failed in a row.
@@ -142,6 +151,8 @@ pub(crate) struct CheckpointMachine {
     publishing: BTreeMap<u32, Kept>,
     next_trigger: Duration,
     is_requested: bool,
+    /// Some tasks do not run.
+    is_suspended: bool,
     /// Of those in a row.
     failed: u32,
     commands: VecDeque<Command>,
@@ -159,6 +170,7 @@ impl CheckpointMachine {
             publishing: BTreeMap::new(),
             next_trigger: Duration::MAX,
             is_requested: false,
+            is_suspended: false,
             failed: 0,
             commands: VecDeque::new(),
         }
@@ -167,11 +179,10 @@ impl CheckpointMachine {
     /// Takes what happened, at `now`. Total: what comes too late, twice, or of another checkpoint changes nothing.
     pub(crate) fn handle(&mut self, input: Input, now: Duration) {
         match input {
-            Input::Running if matches!(self.phase, Phase::Off) => {
-                self.phase = Phase::Idle;
-                self.next_trigger = if self.all_finished() { now } else { now + self.limits.interval };
-            }
-            Input::Running | Input::Tick => {}
+            Input::Running => self.runs(now),
+            Input::Suspended => self.suspend(),
+            Input::Restarted { tasks } => self.restarted(&tasks),
+            Input::Tick => {}
             Input::Acknowledged { task, checkpoint, kept } => self.acknowledged(task, checkpoint, kept),
             Input::Overtook { task, checkpoint, snapshot } => self.overtook(task, checkpoint, snapshot),
             Input::Aligned { checkpoint } => {
@@ -223,6 +234,41 @@ impl CheckpointMachine {
             Phase::Off | Phase::Publishing { .. } => return None,
         };
         (at < Duration::MAX).then_some(at)
+    }
+
+    /// Whether one may come to count any moment.
+    pub(crate) fn is_publishing(&self) -> bool {
+        matches!(self.phase, Phase::Publishing { .. })
+    }
+
+    fn runs(&mut self, now: Duration) {
+        self.is_suspended = false;
+        if matches!(self.phase, Phase::Off) {
+            self.phase = Phase::Idle;
+            self.next_trigger = if self.all_finished() { now } else { now + self.limits.interval };
+        }
+    }
+
+    /// I7.
+    fn suspend(&mut self) {
+        self.is_suspended = true;
+        match self.phase {
+            Phase::Pending { checkpoint, .. } => {
+                self.phase = Phase::Off;
+                self.commands.push_back(Command::GiveUp { checkpoint });
+            }
+            Phase::Idle => self.phase = Phase::Off,
+            Phase::Off | Phase::Publishing { .. } => {}
+        }
+    }
+
+    fn restarted(&mut self, tasks: &[u32]) {
+        self.suspend();
+        for task in tasks {
+            if let Some(phase) = self.tasks.get_mut(*task as usize) {
+                *phase = TaskPhase::Runs;
+            }
+        }
     }
 
     fn acknowledged(&mut self, task: u32, checkpoint: u64, new: Kept) {
@@ -319,7 +365,8 @@ impl CheckpointMachine {
 
     /// Until the next one.
     fn rest(&mut self, now: Duration) {
-        self.phase = if self.next_trigger == Duration::MAX { Phase::Off } else { Phase::Idle };
+        let rests = self.next_trigger == Duration::MAX || self.is_suspended;
+        self.phase = if rests { Phase::Off } else { Phase::Idle };
         if self.next_trigger < Duration::MAX {
             self.next_trigger = self.next_trigger.max(now + self.limits.min_pause);
         }

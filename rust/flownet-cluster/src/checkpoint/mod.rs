@@ -3,7 +3,7 @@
 //! ```text
 //! Supervisor   a job is a row of attempts: restart, after how long, or give up
 //!    CheckpointMachine   of one attempt: when to trigger, who has answered, what counts
-//! JobMachine   of one attempt, beside it
+//! RegionsMachine   of one attempt, beside it: which of its regions run
 //! parts        what a checkpoint is made of, for people
 //! assign       what each task of an attempt goes on from
 //! ```
@@ -13,6 +13,8 @@ mod machine;
 mod parts;
 mod restart;
 
+#[cfg(test)]
+mod region_tests;
 #[cfg(test)]
 mod tests;
 

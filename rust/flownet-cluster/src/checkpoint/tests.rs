@@ -450,6 +450,7 @@ impl World {
                     assert!(!self.published.contains(&checkpoint), "I3: what counts is not called off");
                     assert_ne!(self.being_published, Some(checkpoint), "I3: nor what may yet count");
                 }
+                Command::GiveUp { .. } => panic!("no task fails"),
                 Command::Fail { .. } => panic!("all failures are tolerated"),
             }
         }

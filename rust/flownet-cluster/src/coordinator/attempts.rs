@@ -1,5 +1,7 @@
 //! A job is a row of attempts: what follows the end of one, and how the next begins.
 //!
+//! So is each of its regions within an attempt of the job: see [`regions`](super::regions).
+//!
 //! Workers that answer stay from one attempt to the next: their tasks are cancelled, they give back all these had, and get
 //! others. A worker that was lost, or did not let go of its tasks in time, is replaced: by a process that is started, or by
 //! one that comes to the crew, for which the attempt waits.
@@ -9,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use flownet_store::StoreError;
 
-use super::driver::{Driver, Event, Seat, flow_loop, job_machine, stall_machine};
+use super::driver::{Driver, Event, Seat, flow_loop, regions_machine, stall_machine};
 use crate::{
     alignment::AlignmentMachine,
     error::ClusterError,
@@ -34,48 +36,42 @@ impl Driver {
             };
             let Err(error) = self.verdict(outcome) else { return Ok(()) };
             tracing::warn!(job = self.job.settings.job_name, %error, ?delay, "the job failed and is restarted");
-            self.board.restarting(&error);
+            self.board.restarting(&error, Vec::new());
             self.wait_for_next_attempt(delay).await?;
         }
     }
 
     /// A job that has run waits for its storage to be there again, as it would after any other failure.
     async fn begin_later(&mut self, error: ClusterError) -> Result<(), ClusterError> {
-        let may_pass = self.has_run && matches!(error, ClusterError::Store(StoreError::Io { .. }));
+        let may_pass = self.has_run.contains(&true) && matches!(error, ClusterError::Store(StoreError::Io { .. }));
         let delay = may_pass.then(|| self.supervisor.failed(self.began.elapsed())).flatten();
         let Some(delay) = delay else { return Err(error) };
         tracing::warn!(job = self.job.settings.job_name, %error, ?delay, "the job cannot be restarted yet");
-        self.board.restarting(&error);
+        self.board.restarting(&error, Vec::new());
         self.wait_for_next_attempt(delay).await
     }
 
     /// How long to wait for the next attempt; none if there is to be none.
     fn next_attempt(&mut self, outcome: &Outcome) -> Option<Duration> {
-        if !matches!(outcome, Outcome::Failed(_)) || !self.may_restart() {
+        if !matches!(outcome, Outcome::Failed(_)) || !self.machine.may_begin_again() || !self.can_restart() {
             return None;
         }
-        self.supervisor.failed(self.began.elapsed())
+        let now = self.began.elapsed();
+        // Failures of several regions in a row are one.
+        self.machine.begins_again_at().map_or_else(|| self.supervisor.failed(now), |at| Some(at.saturating_sub(now)))
     }
 
-    /// Whether the attempt, which has failed, is followed by another. A job that never came to run is not: whoever
-    /// started it waits to be told why.
-    fn may_restart(&self) -> bool {
-        self.has_run
-            && self.machine.has_failed()
-            && self.job.launcher.has_or_gets(self.job.settings.workers)
+    /// Whether what has failed can be followed by another attempt.
+    pub(super) fn can_restart(&self) -> bool {
+        self.job.launcher.has_or_gets(self.job.settings.workers)
             && !self.checkpoints.as_ref().is_some_and(|checkpoints| checkpoints.is_fenced())
-            && self.supervisor.would_restart(self.began.elapsed())
-    }
-
-    /// Whether a worker that was told to stop is to stay for the next attempt.
-    pub(super) fn is_kept(&self, worker: u32) -> bool {
-        self.may_restart() && self.seats.get(&worker).is_some_and(|seat| seat.link.is_some() && !seat.leaving)
     }
 
     async fn begin_attempt(&mut self) -> Result<(), ClusterError> {
         self.generation += 1;
         self.seats.values_mut().for_each(Seat::settle);
-        self.machine = job_machine(&self.job, &self.seats);
+        let regions = 0..self.regions.count();
+        regions.for_each(|region| self.count_attempt(region));
         self.flow = flow_loop(&self.job);
         self.alignment = AlignmentMachine::new(&self.job.plan);
         self.stall = stall_machine(&self.job);
@@ -87,10 +83,11 @@ impl Driver {
             self.generation = generation;
             self.restored = Some(restored);
             // In another process, at that.
-            self.has_run |= resumed.is_some();
+            self.has_run.iter_mut().for_each(|has_run| *has_run |= resumed.is_some());
             self.board.resumed(resumed);
             self.ask_again_for_savepoints();
         }
+        self.machine = regions_machine(&self.job, &self.seats, &self.regions, &self.has_run);
         Ok(())
     }
 
@@ -111,7 +108,7 @@ impl Driver {
                 event = self.events.recv() => match event {
                     None | Some(Event::Cancel | Event::Stop { .. }) => return Err(ClusterError::Cancelled),
                     Some(Event::Savepoint { request }) => self.take_savepoint_request(request),
-                    Some(Event::Of { event, .. }) => self.note(*event),
+                    Some(Event::Of { event, .. } | Event::OfAttempt { event, .. }) => self.note(*event),
                     Some(event) => self.note(event),
                 },
                 () = tokio::time::sleep_until(look_at.into()) => {}
@@ -153,7 +150,7 @@ impl Seat {
     }
 
     /// For an attempt to begin: who is not there, or cannot be called, is to be launched.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         self.look_after();
         let is_here = self.link.is_some() && !self.leaving && self.disconnected.is_none();
         if !is_here {

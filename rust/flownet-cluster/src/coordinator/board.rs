@@ -107,10 +107,15 @@ impl Board {
         self.lock().tracker.resumed(checkpoint);
     }
 
-    /// An attempt has failed, and another follows.
-    pub(super) fn restarting(&self, cause: &ClusterError) {
+    /// Attempts of these tasks begin, and only of these.
+    pub(super) fn begin_again(&self, tasks: &[u32], names: Vec<String>) {
+        self.lock().tracker.begin_again(tasks, names);
+    }
+
+    /// An attempt has failed, and another follows: of these tasks, or of all if none is named.
+    pub(super) fn restarting(&self, cause: &ClusterError, tasks: Vec<String>) {
         let now = self.began.elapsed();
-        self.lock().tracker.restarting((cause.to_string(), cause.traceback()), now);
+        self.lock().tracker.restarting((cause.to_string(), cause.traceback()), tasks, now);
     }
 
     pub(super) fn checkpoint_made(&self, checkpoint: CheckpointSummary, bytes: &[u64]) {

@@ -19,7 +19,7 @@ use crate::plan::{PlacedTask, Plan};
 /// The channels of one task at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskChannels {
-    /// The attempt of the job that the task is of; it counts anew in each.
+    /// The attempt that the task is of; it counts anew in each.
     pub attempt: u64,
     /// Since the task was made, by its worker's clock.
     pub age: Duration,
@@ -89,7 +89,8 @@ impl Driver {
     /// Asks the worker of a subtask, if it runs; whoever waits is told, or sees that nobody will.
     pub(super) fn look_at_channels(&mut self, subtask: (u32, u32), told: Told) {
         let Some((worker, task)) = self.place_of(subtask) else { return };
-        let (job, attempt) = (Arc::clone(&self.job), self.generation);
+        let region = self.regions.of_task(task).unwrap_or_default();
+        let (job, attempt) = (Arc::clone(&self.job), self.attempt_of(region).number);
         self.call(worker, async move |link| {
             if let Some(channels) = link.channels(task).await? {
                 // Whoever asked may have gone.

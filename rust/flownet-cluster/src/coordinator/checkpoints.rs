@@ -30,8 +30,10 @@ pub(super) struct Checkpoints {
 
 struct Attempt {
     machine: CheckpointMachine,
-    /// Its tasks have all come to run.
+    /// Its tasks have all come to run, and none of their regions has failed since.
     has_run: bool,
+    /// What counts last.
+    last: Option<Manifest>,
     claim: Arc<Mutex<Claim>>,
     /// Of all its checkpoints.
     origin: Option<String>,
@@ -71,6 +73,7 @@ impl Checkpoints {
             None => BTreeMap::new(),
             Some(manifest) => restored(manifest, job, self.store.url())?,
         };
+        let last = resumed.clone();
         let machine = CheckpointMachine::new(self.limits, plan.tasks.len(), claim.next_checkpoint());
         let generation = claim.generation();
         let claim = Arc::new(Mutex::new(claim));
@@ -79,6 +82,7 @@ impl Checkpoints {
         self.attempt = Some(Attempt {
             machine,
             has_run: false,
+            last,
             claim,
             origin,
             triggered_ms: 0,
@@ -118,6 +122,19 @@ impl Checkpoints {
         self.is_fenced
     }
 
+    /// The checkpoint that counts last, and what each task goes on from with it.
+    pub(super) fn last(&self, job: &Job) -> (Option<u64>, Result<RestoredTasks, ClusterError>) {
+        match self.attempt.as_ref().and_then(|attempt| attempt.last.as_ref()) {
+            None => (None, Ok(BTreeMap::new())),
+            Some(manifest) => (Some(manifest.checkpoint), restored(manifest, job, self.store.url())),
+        }
+    }
+
+    /// Whether a checkpoint may come to count any moment.
+    pub(super) fn is_publishing(&self) -> bool {
+        self.attempt.as_ref().is_some_and(|attempt| attempt.machine.is_publishing())
+    }
+
     pub(super) fn poll_timeout(&self) -> Option<Duration> {
         self.attempt.as_ref()?.machine.poll_timeout()
     }
@@ -129,13 +146,17 @@ impl Driver {
         if self.checkpoints.is_none() {
             return;
         }
-        let state = self.machine.state();
+        let (state, runs) = (self.machine.state(), self.machine.all_run());
         // One that was told to stop before has come to run all the same, and ends with a checkpoint.
         let begins_to_run = |attempt: &mut Attempt| !std::mem::replace(&mut attempt.has_run, true);
-        let runs = matches!(state, JobState::Running | JobState::Stopping);
         let begins = runs && self.attempt().is_some_and(begins_to_run);
+        let is_broken = self.machine.is_broken() && self.regions.count() > 1;
+        if is_broken && let Some(attempt) = self.attempt() {
+            attempt.has_run = false;
+        }
         self.feed_checkpoints(match state {
-            JobState::Running => Input::Running,
+            _ if is_broken => Input::Suspended,
+            JobState::Running if runs => Input::Running,
             _ if begins => Input::Running,
             JobState::Failing | JobState::Cancelling | JobState::Finishing | JobState::Ended => Input::Ending,
             _ => Input::Tick,
@@ -153,6 +174,10 @@ impl Driver {
                 }
                 Command::Publish { checkpoint, kept, .. } => self.publish(checkpoint, &kept),
                 Command::Complete { checkpoint } => self.tell_all(Order::Complete { checkpoint }),
+                Command::GiveUp { checkpoint } => {
+                    self.unassign_savepoints(checkpoint);
+                    self.tell_all(Order::Abort { checkpoint });
+                }
                 Command::Abort { checkpoint } => {
                     self.refuse_savepoints(checkpoint, "its checkpoint failed");
                     self.tell_all(Order::Abort { checkpoint });
@@ -225,6 +250,9 @@ impl Driver {
                     parts,
                 };
                 self.board.checkpoint_made(summary, &bytes_by_task(&self.job, &manifest));
+                if let Some(attempt) = self.attempt() {
+                    attempt.last = Some(manifest.clone());
+                }
                 self.feed_checkpoints(Input::Published { checkpoint });
                 self.save_and_sweep(manifest);
             }
@@ -266,10 +294,11 @@ impl Driver {
     }
 
     fn tell_all(&mut self, order: Order) {
-        let generation = self.generation;
+        // Who begins later goes on from what counts then, and is not to hear of what was before.
+        let (generation, latest) = (self.generation, self.attempts_begun);
         let workers: Vec<u32> = self.seats.keys().copied().collect();
         for worker in workers {
-            self.call(worker, async move |link| link.checkpoint(generation, order).await.map(|()| Event::Done));
+            self.call(worker, async move |link| link.checkpoint(generation, latest, order).await.map(|()| Event::Done));
         }
     }
 

@@ -1,4 +1,4 @@
-//! Carries out what the [`JobMachine`] decides and tells it what happened.
+//! Carries out what the [`RegionsMachine`] decides and tells it what happened.
 //!
 //! Runs on the coordinator's thread, in one loop; every call to a worker is a
 //! tokio task that sends its answer back as an [`Event`]. At most one call of a
@@ -27,15 +27,14 @@ use super::{
     found::FoundSplits, link::WorkerLink, savepoints::SavepointRequest,
 };
 use crate::{
-    agent::Agent,
     alignment::AlignmentMachine,
     checkpoint::{self, Supervisor},
     error::{ClusterError, WorkerExit, WorkerIdentity},
     flow::FlowLoop,
-    launcher::{LaunchedWorker, Launcher, Orders},
-    machine::{Command, Failure, Input, JobMachine, JobState, Limits, Outcome},
-    plan::Plan,
-    rpc::{Deployment, Inspection, Introduction, News, Restored, WorkerClient, WorkerFault},
+    launcher::{LaunchedWorker, Launcher},
+    machine::{Failure, Input, JobState, Limits, Outcome, Placement, RegionCommand, RegionsMachine},
+    plan::{Plan, Regions},
+    rpc::{Attempt, Inspection, Introduction, News, Restored, WorkerClient, WorkerFault},
     settings::JobSettings,
     stall::StallMachine,
 };
@@ -70,23 +69,25 @@ pub(super) enum Event {
     /// A worker has proved itself and said who it is.
     Introduced { introduction: Introduction, client: WorkerClient },
     /// Answer to a deploy call.
-    Deployed { worker: u32, address: SocketAddr },
+    Deployed { region: u32, worker: u32, address: SocketAddr },
     /// Answer to a start call.
-    Started { worker: u32 },
-    /// A worker could not do what it was asked.
-    Faulty { worker: u32, fault: WorkerFault },
+    Started { region: u32, worker: u32 },
+    /// A worker could not do what it was asked, for a region or for all.
+    Faulty { region: Option<u32>, worker: u32, fault: WorkerFault },
     /// Answer to a poll.
     News { worker: u32, news: News },
     /// Answer to an inspection.
     Inspected { worker: u32, round: u32, inspection: Inspection },
     /// Answer to a stop call.
-    Stopped { worker: u32, news: News },
+    Stopped { region: u32, worker: u32, news: News },
     /// Answer to a call that has nothing to say.
     Done,
     /// What became of a checkpoint that was to be published.
     Published { checkpoint: u64, result: Result<Manifest, PublishError> },
-    /// An answer to what this attempt asked.
+    /// An answer to what this attempt of the job asked.
     Of { generation: u64, event: Box<Self> },
+    /// The same of an attempt of a region.
+    OfAttempt { attempt: Attempt, event: Box<Self> },
     /// A call failed: the connection is gone.
     Disconnected { worker: u32, reason: String },
 }
@@ -96,13 +97,18 @@ pub(super) struct Driver {
     pub(super) job: Arc<Job>,
     pub(super) board: Arc<Board>,
     /// Of this attempt.
-    pub(super) machine: JobMachine,
+    pub(super) machine: RegionsMachine,
+    pub(super) regions: Regions,
+    /// Of each region, the attempt that runs and where its data planes listen.
+    pub(super) attempts: Vec<RegionAttempt>,
+    /// Attempts of regions so far.
+    pub(super) attempts_begun: u64,
     pub(super) flow: FlowLoop,
     pub(super) alignment: AlignmentMachine,
     pub(super) orders: u64,
     pub(super) stall: StallMachine,
     pub(super) supervisor: Supervisor,
-    /// The attempt that runs; they are numbered upwards.
+    /// The attempt of the job that runs; they are numbered upwards.
     pub(super) generation: u64,
     /// What its tasks go on from. None without checkpoints.
     pub(super) restored: Option<BTreeMap<u32, Restored>>,
@@ -111,16 +117,24 @@ pub(super) struct Driver {
     pub(super) savepoints: Vec<SavepointRequest>,
     /// Where the last checkpoint is to be copied to.
     pub(super) last_savepoint: Option<String>,
-    /// Some attempt came to run.
-    pub(super) has_run: bool,
+    /// Of each region, whether some attempt came to run.
+    pub(super) has_run: Vec<bool>,
     pub(super) began: Instant,
-    coordinator: SocketAddr,
-    network: Handle,
+    pub(super) coordinator: SocketAddr,
+    pub(super) network: Handle,
     pub(super) seats: BTreeMap<u32, Seat>,
     pub(super) events: UnboundedReceiver<Event>,
     pub(super) sender: UnboundedSender<Event>,
     /// The control port, open while workers are still to come.
     admission: Option<AbortHandle>,
+}
+
+/// The attempt of a region that runs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RegionAttempt {
+    pub(super) number: u64,
+    /// By worker.
+    pub(super) addresses: BTreeMap<u32, SocketAddr>,
 }
 
 /// One worker and what is known of it.
@@ -162,10 +176,17 @@ impl Driver {
 
         let seats: BTreeMap<u32, Seat> =
             participants(&job).into_iter().map(|worker| (worker, Seat::new(worker))).collect();
-        let machine = job_machine(&job, &seats);
         let checkpoints = Checkpoints::open(&job)?;
         let supervisor = Supervisor::new(&job.settings.restart, checkpoints.is_some(), u64::from(coordinator.port()));
+        // Where nothing begins anew, parts do not either.
+        let begins_anew = supervisor.would_restart(Duration::ZERO);
+        let regions = if begins_anew { Regions::of(&job.plan, &job.settings) } else { Regions::one(&job.plan) };
+        let count = regions.count() as usize;
+        let machine = regions_machine(&job, &seats, &regions, &[]);
         Ok(Self {
+            regions,
+            attempts: vec![RegionAttempt::default(); count],
+            attempts_begun: 0,
             flow: flow_loop(&job),
             alignment: AlignmentMachine::new(&job.plan),
             orders: 0,
@@ -176,7 +197,7 @@ impl Driver {
             checkpoints,
             savepoints: Vec::new(),
             last_savepoint: None,
-            has_run: false,
+            has_run: vec![false; count],
             job,
             machine,
             began: board.began(),
@@ -213,13 +234,32 @@ impl Driver {
             self.send_order();
             self.align_sources();
             self.watch_for_stalls();
+            self.begin_waiting_regions();
         }
     }
 
+    /// Tells the machine what happened to a task, or to all regions.
     pub(super) fn feed(&mut self, input: Input) {
         self.machine.handle(input, self.began.elapsed());
+        self.show_state();
+    }
+
+    /// The same of what happened to the attempt of a region.
+    pub(super) fn feed_in(&mut self, region: u32, input: Input) {
+        self.machine.handle_in(region, input, self.began.elapsed());
+        self.show_state();
+    }
+
+    fn feed_for(&mut self, region: Option<u32>, input: Input) {
+        match region {
+            Some(region) => self.feed_in(region, input),
+            None => self.feed(input),
+        }
+    }
+
+    pub(super) fn show_state(&mut self) {
         let state = self.machine.state();
-        self.has_run |= self.machine.has_run();
+        self.has_run = self.machine.has_run();
         if state != JobState::Ended {
             // Whether the job has, or another attempt follows, is not the machine's to say.
             self.board.set_state(state);
@@ -230,8 +270,13 @@ impl Driver {
         match event {
             Event::Of { generation, event } if generation == self.generation => self.handle(*event),
             // Whether it is there is the same in all attempts.
-            Event::Of { event, .. } if matches!(*event, Event::Disconnected { .. }) => self.handle(*event),
-            Event::Of { .. } => {}
+            Event::Of { event, .. } | Event::OfAttempt { event, .. }
+                if matches!(*event, Event::Disconnected { .. }) =>
+            {
+                self.handle(*event);
+            }
+            Event::OfAttempt { attempt, event } if self.runs(attempt) => self.handle(*event),
+            Event::Of { .. } | Event::OfAttempt { .. } => {}
             Event::Published { checkpoint, result } => self.published(checkpoint, result),
             Event::Cancel => self.feed(Input::Cancel),
             Event::Stop { drain, savepoint } => {
@@ -244,88 +289,44 @@ impl Driver {
             Event::Checkpoint => self.feed_checkpoints(checkpoint::Input::Requested),
             Event::Savepoint { request } => self.take_savepoint_request(request),
             Event::Introduced { introduction, client } => self.introduced(introduction, client),
-            Event::Deployed { worker, address } => {
+            Event::Deployed { region, worker, address } => {
+                self.attempts[region as usize].addresses.insert(worker, address);
                 self.seat(worker).identity.address = Some(address);
                 self.publish_workers();
-                self.feed(Input::Deployed { worker });
+                self.feed_in(region, Input::Deployed { worker });
             }
-            Event::Started { worker } => self.feed(Input::Started { worker }),
+            Event::Started { region, worker } => self.feed_in(region, Input::Started { worker }),
             Event::Faulty { fault: WorkerFault::Task { task, error }, .. } => {
                 self.feed(Input::TaskFailed { task, error, has_run: false });
             }
-            Event::Faulty { fault: WorkerFault::Store(error), .. } => {
-                self.feed(Input::CheckpointsFailed { failure: Failure::Store { error } });
+            Event::Faulty { region, fault: WorkerFault::Store(error), .. } => {
+                let input = Input::CheckpointsFailed { failure: Failure::Store { error } };
+                self.feed_for(region, input);
             }
-            Event::Faulty { worker, fault: WorkerFault::Worker(message) } => {
-                self.feed(Input::WorkerFailed { worker, message });
+            Event::Faulty { region, worker, fault: WorkerFault::Worker(message) } => {
+                let input = Input::WorkerFailed { worker, message };
+                self.feed_for(region, input);
             }
             Event::News { worker, news } => self.news(worker, news),
             Event::Done => {}
             Event::Inspected { worker, round, inspection } => self.stall.on_inspection(round, worker, inspection),
-            Event::Stopped { worker, news } => self.stopped(worker, news),
+            Event::Stopped { region, worker, news } => self.stopped(region, worker, news),
             Event::Disconnected { worker, reason } => self.disconnected(worker, reason),
         }
     }
 
-    /// The commands of the machine, until it has none or ends the job.
+    /// The commands of the machine, until it has none or ends the attempt.
     fn carry_out(&mut self) -> Option<Outcome> {
         while let Some(command) = self.machine.poll_command() {
             tracing::debug!(job = self.job.settings.job_name, ?command);
             match command {
-                Command::Launch { worker } => self.launch(worker),
-                Command::Deploy { worker } => self.deploy(worker),
-                Command::Start { worker } => self.start(worker),
-                Command::EndSources { worker, drain } => {
-                    self.call(worker, async move |link| link.end_sources(drain).await.map(|()| Event::Done));
-                }
-                Command::Stop { worker } => self.stop(worker),
-                Command::Kill { worker } => self.kill(worker),
-                Command::End { outcome } => return Some(outcome),
+                RegionCommand::Of { region, command } => self.carry_out_in(region, command),
+                RegionCommand::Failed { regions, failure } => self.regions_failed(&regions, failure),
+                RegionCommand::Begin { regions } => self.begin_regions(&regions),
+                RegionCommand::End { outcome } => return Some(outcome),
             }
         }
         None
-    }
-
-    fn launch(&mut self, worker: u32) {
-        if self.seat(worker).link.is_some() {
-            // It was kept from the attempt before.
-            self.feed(Input::Registered { worker });
-            return;
-        }
-        if worker == 0 {
-            let factory = Ok(Arc::clone(&self.job.factory));
-            let host = self.job.launcher.host();
-            let agent = Agent::new(
-                0,
-                self.job.credentials.clone(),
-                factory,
-                host,
-                self.network.clone(),
-                Arc::clone(&self.job.log),
-            );
-            self.seat(0).identity.pid = Some(std::process::id());
-            self.register(0, WorkerLink::Local(agent));
-            return;
-        }
-        let settings = &self.job.settings;
-        let orders = Orders {
-            coordinator: self.coordinator,
-            worker,
-            silence_limit: settings.heartbeat_timeout,
-            cancel_timeout: settings.cancel_timeout,
-            init: self.job.launcher.init().to_vec(),
-        };
-        match self.job.launcher.launch(orders, &self.job.credentials) {
-            Ok(process) => {
-                let seat = self.seat(worker);
-                seat.identity.place = process.place();
-                seat.process = Some(process);
-            }
-            Err(error) => {
-                let how = WorkerExit::NotStarted { reason: error.to_string() };
-                self.feed(Input::WorkerLost { worker, how });
-            }
-        }
     }
 
     fn introduced(&mut self, introduction: Introduction, client: WorkerClient) {
@@ -345,7 +346,7 @@ impl Driver {
         }
     }
 
-    fn register(&mut self, worker: u32, link: WorkerLink) {
+    pub(super) fn register(&mut self, worker: u32, link: WorkerLink) {
         let wait = report_interval(&self.job);
         let polling = tokio::spawn(poll_news(worker, link.clone(), wait, Arc::clone(&self.board), self.sender.clone()));
         let seat = self.seat(worker);
@@ -353,54 +354,6 @@ impl Driver {
         seat.polling = Some(polling.abort_handle());
         self.publish_workers();
         self.feed(Input::Registered { worker });
-    }
-
-    fn deploy(&mut self, worker: u32) {
-        let tasks: Vec<TaskSpec> = self.job.plan.tasks_on(worker).cloned().collect();
-        let restored = self.restored.as_ref().map(|restored| {
-            let of = |task: &TaskSpec| Some((task.task_id, restored.get(&task.task_id)?.clone()));
-            tasks.iter().filter_map(of).collect()
-        });
-        let (generation, settings) = (self.generation, self.job.settings.clone());
-        let deployment = Deployment { generation, settings, tasks, restored };
-        self.call(worker, async move |link| {
-            let answer = link.deploy(deployment).await?;
-            Ok(match answer {
-                Ok(address) => Event::Deployed { worker, address },
-                Err(fault) => Event::Faulty { worker, fault },
-            })
-        });
-    }
-
-    fn start(&mut self, worker: u32) {
-        let addresses = self.seats.iter().filter_map(|(&peer, seat)| Some((peer, seat.identity.address?)));
-        let peers: BTreeMap<u32, SocketAddr> = addresses.collect();
-        self.call(worker, async move |link| {
-            let answer = link.start(peers).await?;
-            Ok(match answer {
-                Ok(()) => Event::Started { worker },
-                Err(fault) => Event::Faulty { worker, fault },
-            })
-        });
-    }
-
-    fn stop(&mut self, worker: u32) {
-        self.call(worker, async move |link| Ok(Event::Stopped { worker, news: link.stop().await? }));
-    }
-
-    /// Ends a process; the agent of this process can only be told to hurry and
-    /// then be left alone.
-    fn kill(&mut self, worker: u32) {
-        let seat = self.seat(worker);
-        seat.leave();
-        if let Some(process) = &mut seat.process {
-            process.kill();
-            return;
-        }
-        if let Some(WorkerLink::Local(agent)) = seat.link.take() {
-            agent.cancel();
-        }
-        self.feed(Input::WorkerGone { worker });
     }
 
     /// An order goes to everybody who runs sources.
@@ -423,29 +376,12 @@ impl Driver {
         self.seats.contains_key(&found.worker).then_some((found.worker, found.spec.task_id))
     }
 
-    pub(super) fn call<F>(&mut self, worker: u32, call: impl FnOnce(WorkerLink) -> F)
-    where
-        F: Future<Output = Result<Event, RpcError>> + Send + 'static,
-    {
-        let Some(link) = self.seat(worker).link.clone() else { return };
-        let (call, sender, generation) = (call(link), self.sender.clone(), self.generation);
-        tokio::spawn(async move {
-            // A task of its own: what panics in it has to be told, too.
-            let event = match tokio::spawn(call).await {
-                Ok(Ok(event)) => event,
-                Ok(Err(error)) => disconnection(worker, &error),
-                Err(error) => Event::Faulty { worker, fault: WorkerFault::Worker(format!("a bug: {error}")) },
-            };
-            let _ = sender.send(Event::Of { generation, event: Box::new(event) });
-        });
-    }
-
     fn news(&mut self, worker: u32, mut news: News) {
         self.board.log().take(worker, std::mem::take(&mut news.said));
-        if ![0, self.generation].contains(&news.generation) {
-            // Of the attempt before: it lives, no more is to be learned from it.
-            return self.feed(Input::Heartbeat { worker });
-        }
+        // Of attempts before nothing is to be learned but that the worker lives.
+        let running: Vec<u32> =
+            news.attempts.iter().filter(|attempt| self.runs(**attempt)).map(|attempt| attempt.region).collect();
+        news.retain(|task| self.regions.of_task(task).is_some_and(|region| running.contains(&region)));
         self.take_reports(&news.reports);
         self.board.take_metrics(worker, &news);
         self.stall.on_report(worker, &news.metrics, self.began.elapsed());
@@ -468,23 +404,16 @@ impl Driver {
         }
     }
 
-    /// A worker has given back everything. Its process ends with its connection.
-    fn stopped(&mut self, worker: u32, mut news: News) {
-        self.board.log().take(worker, std::mem::take(&mut news.said));
-        self.board.take_metrics(worker, &news);
-        if self.is_kept(worker) {
-            return self.feed(Input::WorkerGone { worker });
-        }
-        let seat = self.seat(worker);
-        seat.leave();
-        if seat.process.is_none() {
-            self.feed(Input::WorkerGone { worker });
-        }
+    /// A worker has given back all that a region had. It stays, for others and for what comes.
+    fn stopped(&mut self, region: u32, worker: u32, news: News) {
+        self.news(worker, news);
+        self.feed_in(region, Input::WorkerGone { worker });
     }
 
     fn disconnected(&mut self, worker: u32, reason: String) {
         let seat = self.seat(worker);
-        if !seat.leaving && seat.disconnected.is_none() {
+        // Who has no link yet has none to lose: it was that of whoever sat here before.
+        if !seat.leaving && seat.link.is_some() && seat.disconnected.is_none() {
             seat.disconnected = Some((Instant::now(), reason));
         }
     }
@@ -505,6 +434,8 @@ impl Driver {
             } else if seat.disconnected.as_ref().is_some_and(|(since, _)| since.elapsed() >= EXIT_GRACE)
                 && let Some((_, reason)) = seat.disconnected.take()
             {
+                // Nobody calls it any more, whether or not a region is there to have it killed.
+                seat.link = None;
                 inputs.push(Input::WorkerLost { worker, how: WorkerExit::Disconnected { reason } });
             }
         }
@@ -513,7 +444,8 @@ impl Driver {
 
     fn next_wake(&self) -> Instant {
         let has_processes = self.seats.values().any(|seat| seat.process.is_some());
-        let is_ending = self.seats.values().any(|seat| seat.leaving || seat.disconnected.is_some());
+        let ends = |seat: &Seat| seat.process.is_some() && (seat.leaving || seat.disconnected.is_some());
+        let is_ending = self.seats.values().any(ends);
         let look = match (has_processes, is_ending) {
             (false, _) => IDLE_LOOK,
             (true, false) => PROCESS_LOOK,
@@ -522,7 +454,8 @@ impl Driver {
         let look_at = Instant::now() + look;
         let checkpoints = self.checkpoints.as_ref().and_then(Checkpoints::poll_timeout);
         let (flow, alignment) = (self.flow.poll_timeout(), self.alignment.poll_timeout());
-        let timeouts = [self.machine.poll_timeout(), flow, alignment, self.stall.poll_timeout(), checkpoints];
+        let begins = self.regions_begin_at();
+        let timeouts = [self.machine.poll_timeout(), begins, flow, alignment, self.stall.poll_timeout(), checkpoints];
         timeouts.into_iter().flatten().fold(look_at, |look_at, timeout| look_at.min(self.began + timeout))
     }
 
@@ -574,6 +507,11 @@ impl Seat {
         }
     }
 
+    /// Whether its connection has ended, and it is not known yet whether its process has: others may be at work in it.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.disconnected.is_some() && self.process.is_some() && !self.leaving
+    }
+
     /// Its end is expected from now on. Without the link its connection closes,
     /// which is how a worker learns that it may go.
     pub(super) fn leave(&mut self) {
@@ -585,16 +523,26 @@ impl Seat {
     }
 }
 
-/// The machine of an attempt.
-pub(super) fn job_machine(job: &Job, seats: &BTreeMap<u32, Seat>) -> JobMachine {
-    let placement: Vec<u32> = job.plan.tasks.iter().map(|task| task.worker).collect();
+/// The machine of an attempt of the job.
+pub(super) fn regions_machine(
+    job: &Job,
+    seats: &BTreeMap<u32, Seat>,
+    regions: &Regions,
+    has_run: &[bool],
+) -> RegionsMachine {
     let limits = Limits {
         launch: job.settings.launch_timeout,
         heartbeat: job.settings.heartbeat_timeout,
         stop: job.settings.stop_timeout,
         cancel: job.settings.cancel_timeout,
     };
-    JobMachine::new(&seats.keys().copied().collect::<Vec<_>>(), &placement, limits)
+    let placement = Placement {
+        workers: job.plan.tasks.iter().map(|task| task.worker).collect(),
+        regions: regions.clone(),
+        participants: seats.keys().copied().collect(),
+        limits,
+    };
+    RegionsMachine::new(placement, has_run)
 }
 
 pub(super) fn flow_loop(job: &Job) -> FlowLoop {
@@ -632,7 +580,7 @@ async fn poll_news(worker: u32, link: WorkerLink, wait: Duration, board: Arc<Boa
     }
 }
 
-fn disconnection(worker: u32, error: &RpcError) -> Event {
+pub(super) fn disconnection(worker: u32, error: &RpcError) -> Event {
     Event::Disconnected { worker, reason: error.to_string() }
 }
 

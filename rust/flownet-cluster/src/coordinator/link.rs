@@ -11,7 +11,7 @@ use tarpc::client::RpcError;
 
 use crate::{
     agent::Agent,
-    rpc::{Deployment, Inspection, News, Order, WorkerClient, WorkerFault, within},
+    rpc::{Attempt, Deployment, Inspection, News, Order, WorkerClient, WorkerFault, within},
 };
 
 /// A worker that can be called. Clones call the same worker.
@@ -33,10 +33,14 @@ impl WorkerLink {
         }
     }
 
-    pub(super) async fn start(&self, peers: BTreeMap<u32, SocketAddr>) -> Result<Result<(), WorkerFault>, RpcError> {
+    pub(super) async fn start(
+        &self,
+        attempt: Attempt,
+        peers: BTreeMap<u32, SocketAddr>,
+    ) -> Result<Result<(), WorkerFault>, RpcError> {
         match self {
-            Self::Local(agent) => Ok(agent.start(&peers).await),
-            Self::Remote(client) => client.start(within(NEVER), peers).await,
+            Self::Local(agent) => Ok(agent.start(attempt, &peers).await),
+            Self::Remote(client) => client.start(within(NEVER), attempt, peers).await,
         }
     }
 
@@ -77,23 +81,23 @@ impl WorkerLink {
         }
     }
 
-    pub(super) async fn end_sources(&self, drain: bool) -> Result<(), RpcError> {
+    pub(super) async fn end_sources(&self, attempt: Attempt, drain: bool) -> Result<(), RpcError> {
         match self {
             Self::Local(agent) => {
-                agent.end_sources(drain);
+                agent.end_sources(attempt, drain);
                 Ok(())
             }
-            Self::Remote(client) => client.end_sources(within(NEVER), drain).await,
+            Self::Remote(client) => client.end_sources(within(NEVER), attempt, drain).await,
         }
     }
 
-    pub(super) async fn checkpoint(&self, generation: u64, order: Order) -> Result<(), RpcError> {
+    pub(super) async fn checkpoint(&self, generation: u64, latest: u64, order: Order) -> Result<(), RpcError> {
         match self {
             Self::Local(agent) => {
-                agent.checkpoint(generation, order);
+                agent.checkpoint(generation, latest, order);
                 Ok(())
             }
-            Self::Remote(client) => client.checkpoint(within(NEVER), generation, order).await,
+            Self::Remote(client) => client.checkpoint(within(NEVER), generation, latest, order).await,
         }
     }
 
@@ -118,10 +122,10 @@ impl WorkerLink {
         }
     }
 
-    pub(super) async fn stop(&self) -> Result<News, RpcError> {
+    pub(super) async fn stop(&self, region: u32) -> Result<News, RpcError> {
         match self {
-            Self::Local(agent) => Ok(agent.stop().await),
-            Self::Remote(client) => client.stop(within(NEVER)).await,
+            Self::Local(agent) => Ok(agent.stop(region).await),
+            Self::Remote(client) => client.stop(within(NEVER), region).await,
         }
     }
 }

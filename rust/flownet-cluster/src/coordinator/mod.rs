@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! user's thread            thread "flownet-coordinator"          worker processes
-//! JobHandle  --Event-->    Driver --Input--> JobMachine
+//! JobHandle  --Event-->    Driver --Input--> RegionsMachine, JobMachine of each
 //!            <--Board--           <-Command-             --rpc-->  Agent
 //! ```
 //!
@@ -16,6 +16,7 @@ mod admission;
 mod alignment;
 mod attempts;
 mod board;
+mod calls;
 mod channels;
 mod checkpoints;
 mod driver;
@@ -24,6 +25,7 @@ mod flame;
 mod found;
 mod link;
 mod log;
+mod regions;
 mod savepoints;
 mod stalls;
 mod view;

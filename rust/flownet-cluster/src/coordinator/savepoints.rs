@@ -127,6 +127,16 @@ impl Driver {
         is_wanted
     }
 
+    /// The checkpoint was given up for nothing that it did: whoever asked gets the next one.
+    pub(super) fn unassign_savepoints(&mut self, checkpoint: u64) {
+        let mut unassigned = self.take_savepoints(|of| of == Some(checkpoint));
+        unassigned.iter_mut().for_each(|request| request.checkpoint = None);
+        if !unassigned.is_empty() {
+            self.savepoints.append(&mut unassigned);
+            self.feed_checkpoints(Input::Requested);
+        }
+    }
+
     /// The checkpoint will never count.
     pub(super) fn refuse_savepoints(&mut self, checkpoint: u64, reason: &str) {
         for request in self.take_savepoints(|of| of == Some(checkpoint)) {

@@ -1,6 +1,6 @@
-//! Every decision of the coordinator, without IO and without a clock.
+//! Every decision of the coordinator about an attempt of some tasks, without IO and without a clock.
 //!
-//! The driver feeds [`JobMachine::handle`] with what happened and the time
+//! A job has a machine for each of its [regions](regions). The driver feeds [`JobMachine::handle`] with what happened and the time
 //! since the job began, then carries out what [`JobMachine::poll_command`]
 //! yields. [`JobMachine::poll_timeout`] says when to come back with
 //! [`Input::Tick`] if nothing happens.
@@ -30,6 +30,7 @@
 //! lost connection before what it did to others. The first root wins over all
 //! that follows.
 
+mod regions;
 mod worker;
 
 #[cfg(test)]
@@ -41,6 +42,7 @@ use flownet_runtime::{TaskError, error::Evidence};
 use flownet_store::StoreError;
 use serde::Serialize;
 
+pub(crate) use self::regions::{Placement, RegionCommand, RegionsMachine};
 use self::worker::{Phase, WorkerState};
 use crate::{
     error::{ClusterError, WorkerExit, WorkerIdentity},
@@ -225,7 +227,7 @@ pub(crate) struct JobMachine {
     limits: Limits,
     state: JobState,
     workers: Vec<WorkerState>,
-    /// Per task: its worker, and whether it has finished.
+    /// Per task of the job: its worker, and whether it is over, or none of this attempt's.
     tasks: Vec<(u32, bool)>,
     unfinished: usize,
     /// When launching and deploying has taken too long.
@@ -240,9 +242,16 @@ pub(crate) struct JobMachine {
 }
 
 impl JobMachine {
-    /// A job on `participants` (worker numbers) whose task `i` runs on
-    /// `placement[i]`.
-    pub(crate) fn new(participants: &[u32], placement: &[u32], limits: Limits) -> Self {
+    /// Of those tasks of a job that are `wanted`, by their numbers: on `participants` (worker numbers), where task `i` runs
+    /// on `placement[i]`. News of other tasks changes nothing.
+    pub(crate) fn of_some(
+        participants: &[u32],
+        placement: &[u32],
+        limits: Limits,
+        wanted: impl Fn(usize) -> bool,
+    ) -> Self {
+        let tasks: Vec<(u32, bool)> =
+            placement.iter().enumerate().map(|(task, &worker)| (worker, !wanted(task))).collect();
         let count = participants.iter().max().map_or(0, |&last| last as usize + 1);
         let mut workers = vec![WorkerState::new(); count];
         for (worker, state) in (0_u32..).zip(&mut workers) {
@@ -254,8 +263,8 @@ impl JobMachine {
             limits,
             state: JobState::Created,
             workers,
-            tasks: placement.iter().map(|&worker| (worker, false)).collect(),
-            unfinished: placement.len(),
+            unfinished: tasks.iter().filter(|(_, is_over)| !is_over).count(),
+            tasks,
             launch_deadline: Duration::MAX,
             stop: None,
             suspicion: None,

@@ -27,7 +27,11 @@ impl Rig {
     }
 
     fn with(participants: &[u32], placement: &[u32]) -> Self {
-        Self { machine: JobMachine::new(participants, placement, LIMITS), now: Duration::ZERO, issued: Vec::new() }
+        Self {
+            machine: JobMachine::of_some(participants, placement, LIMITS, |_| true),
+            now: Duration::ZERO,
+            issued: Vec::new(),
+        }
     }
 
     fn running() -> Self {

@@ -14,6 +14,7 @@ mod event_time;
 mod execution;
 mod iteration;
 mod job_graph;
+mod regions;
 mod wiring;
 
 #[cfg(test)]
@@ -24,6 +25,7 @@ use std::collections::BTreeMap;
 use flownet_runtime::spec::{FlowControl, OperatorKind, Partitioner, Payload, TaskSpec};
 use serde::Serialize;
 
+pub(crate) use self::regions::Regions;
 pub(crate) use self::wiring::Wiring;
 use self::{dataflow::Checked, execution::Expansion, iteration::Iterations, job_graph::JobGraph};
 pub use self::{

@@ -5,16 +5,23 @@
 //! never executes user code: chains are built on a thread of their own and run
 //! on the threads of their tasks.
 //!
+//! The tasks of a region come and go together, beside those of others. Each attempt of a region has a data port of its own,
+//! so that nothing of the one before, a half-sent frame or a request that was under way, reaches it; all share the network
+//! memory of the process.
+//!
 //! # Invariants
 //! - I1: every task that was started is reported as ended exactly once, one that fails before its user code has closed.
-//! - I2: after [`Agent::stop`] no task runs, no partition is served and the data
+//! - I2: after [`Agent::stop`] no task of the region runs, no partition of it is served and its data
 //!   port is closed. A stop that is given up on leaves only what waits for user code.
+//! - I3: what tasks of an attempt say is told only until the next attempt of their region is deployed.
+
+mod reporter;
 
 use std::{
     collections::{BTreeMap, HashMap},
     net::{IpAddr, SocketAddr},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Wake, Waker},
@@ -22,28 +29,28 @@ use std::{
 };
 
 use flownet_core::PartitionId;
-use flownet_memory::SegmentPool;
+use flownet_memory::{MemoryError, SegmentPool};
 use flownet_net::{Credentials, NetworkConfig, NetworkEnvironment};
 use flownet_runtime::{
-    Chain, ChainFactory, CheckpointReport, Checkpointing, PreparedTask, TaskError, TaskHandle,
+    Chain, ChainFactory, Checkpointing, PreparedTask, TaskError, TaskHandle,
     flame::{Flame, FlameOrder},
     inspection::TaskChannels,
     log::{self, Log, Speaker},
-    snapshot::Written,
     source::SourceOrder,
     spec::TaskSpec,
     work,
 };
-use flownet_store::{CheckpointStore, Lineage, SnapshotName};
+use flownet_store::CheckpointStore;
 use tokio::{
     runtime::Handle,
     sync::{Mutex as AsyncMutex, Notify, oneshot},
 };
 
+use self::reporter::Reporter;
 use crate::{
     explain::network_config,
     resources::Resources,
-    rpc::{Deployment, Inspection, News, Order, Report, Restored, TaskEnd, TaskReport, WorkerFault},
+    rpc::{Attempt, Deployment, Inspection, News, Order, Report, Restored, TaskEnd, TaskReport, WorkerFault},
     settings::JobSettings,
     snapshots::Checkpoints,
     threads::on_build_thread,
@@ -61,13 +68,22 @@ pub(crate) struct Agent {
     network: Handle,
     /// What is said here.
     log: Arc<Log>,
-    /// Held over a whole deploy, start or stop: they never overlap.
-    stage: AsyncMutex<Stage>,
+    /// Held while tasks are built: users' modules are imported by one thread at a time.
+    building: AsyncMutex<()>,
+    /// Of each region that was deployed here, as it was the last time.
+    parts: Mutex<BTreeMap<u32, Arc<Part>>>,
     running: Mutex<Running>,
-    stopping: AtomicBool,
-    /// The attempt that the tasks are of.
+    /// The attempt of the job that the tasks are of.
     generation: AtomicU64,
     ended: Arc<Ended>,
+}
+
+/// What is here of a region.
+#[derive(Default)]
+struct Part {
+    /// Held over a whole deploy, start or stop: they never overlap.
+    stage: AsyncMutex<Stage>,
+    stopping: AtomicBool,
 }
 
 /// What is there before the tasks run.
@@ -80,13 +96,21 @@ struct Stage {
 /// Tasks that were started, and what they have in common.
 #[derive(Default)]
 struct Running {
-    tasks: Vec<TaskHandle>,
+    tasks: Vec<RunningTask>,
+    /// What they are of, of each region.
+    attempts: BTreeMap<u32, Attempt>,
     /// The order that holds and its number: for sources that start later, too.
     order: (u64, SourceOrder),
     /// The same of how far sources may go in event time, by their task.
     limits: (u64, Vec<(u32, i64)>),
-    /// The network memory of this process, once there is one.
-    segments: Option<Arc<SegmentPool>>,
+    /// The network memory of this process, as long as some region uses it.
+    segments: Weak<SegmentPool>,
+}
+
+/// A task that was started.
+struct RunningTask {
+    attempt: Attempt,
+    handle: TaskHandle,
 }
 
 /// A task that waits for its peers.
@@ -106,9 +130,9 @@ struct Ended {
 
 #[derive(Default)]
 struct Told {
-    ends: Vec<TaskEnd>,
     /// With the attempt that each is of: a snapshot may be written later than its task ends.
-    reports: Vec<(u64, TaskReport)>,
+    ends: Vec<(Attempt, TaskEnd)>,
+    reports: Vec<(Attempt, TaskReport)>,
 }
 
 impl Agent {
@@ -129,9 +153,9 @@ impl Agent {
             host,
             network,
             log,
-            stage: AsyncMutex::default(),
+            building: AsyncMutex::default(),
+            parts: Mutex::default(),
             running: Mutex::default(),
-            stopping: AtomicBool::new(false),
             generation: AtomicU64::new(0),
             ended,
         })
@@ -141,29 +165,29 @@ impl Agent {
         self.worker
     }
 
-    /// Opens the data plane and builds the tasks; answers where it listens.
+    /// Opens a data plane for a region and builds its tasks; answers where it listens.
     pub(crate) async fn deploy(self: &Arc<Self>, deployment: Deployment) -> Result<SocketAddr, WorkerFault> {
-        let mut stage = self.stage.lock().await;
         let factory = self.factory.clone().map_err(WorkerFault::Worker)?;
-        let Deployment { generation, settings, tasks, restored } = deployment;
-        // What was here before has stopped: an attempt begins anew.
-        self.stopping.store(false, Ordering::Release);
+        let Deployment { generation, attempt, settings, tasks, restored } = deployment;
+        // What was here of it before has stopped: an attempt begins anew.
+        let part = Arc::<Part>::default();
+        self.parts().insert(attempt.region, Arc::clone(&part));
+        let mut stage = part.stage.lock().await;
         self.log.open();
         self.generation.store(generation, Ordering::Release);
-        {
-            let mut running = self.running();
-            (running.order, running.limits) = Default::default();
-        }
+        self.running().begin(attempt);
         let checkpointing = match restored {
             None => BTreeMap::new(),
-            Some(restored) => self.checkpointing(generation, &settings, &tasks, restored).await?,
+            Some(restored) => self.checkpointing((generation, attempt), &settings, &tasks, restored).await?,
         };
         let environment = self.open_network(&settings).await?;
         let address = environment.local_addr();
         stage.environment = Some(environment.clone());
-        let agent = Arc::clone(self);
-        let build = move || agent.build_all(tasks, &environment, &*factory, settings.max_record_bytes);
+        let (agent, of) = (Arc::clone(self), Arc::clone(&part));
+        let build = move || agent.build_all(&of, tasks, &environment, &*factory, settings.max_record_bytes);
+        let building = self.building.lock().await;
         let built = on_build_thread(build).await;
+        drop(building);
         stage.built = built.map_err(|error| WorkerFault::Worker(format!("building its tasks failed: {error}")))??;
         for (task, checkpointing) in stage.built.iter_mut().zip(checkpointing.into_values()) {
             task.prepared.set_checkpointing(checkpointing);
@@ -174,7 +198,7 @@ impl Agent {
     /// What each task is told of checkpoints, in their order: it goes on from what was kept of it.
     async fn checkpointing(
         &self,
-        generation: u64,
+        (generation, attempt): (u64, Attempt),
         settings: &JobSettings,
         tasks: &[TaskSpec],
         mut restored: BTreeMap<u32, Restored>,
@@ -186,7 +210,7 @@ impl Agent {
         for (place, spec) in tasks.iter().enumerate() {
             let Restored { parts, has_finished } = restored.remove(&spec.task_id).unwrap_or_default();
             let restored = shared.restored(parts).await.map_err(WorkerFault::Store)?;
-            let reporter = Reporter::new(Arc::clone(&shared), spec, Arc::clone(&self.ended));
+            let reporter = Reporter::new(Arc::clone(&shared), spec, attempt, Arc::clone(&self.ended));
             let report = Arc::new(move |report| reporter.report(report));
             let (mode, overtakes) = (settings.checkpoint_mode, settings.overtakes());
             checkpointing.insert(place, Checkpointing { mode, overtakes, restored, has_finished, report });
@@ -194,9 +218,10 @@ impl Agent {
         Ok(checkpointing)
     }
 
-    /// Connects the tasks and starts them.
-    pub(crate) async fn start(&self, peers: &BTreeMap<u32, SocketAddr>) -> Result<(), WorkerFault> {
-        let mut stage = self.stage.lock().await;
+    /// Connects the tasks of a region and starts them.
+    pub(crate) async fn start(&self, attempt: Attempt, peers: &BTreeMap<u32, SocketAddr>) -> Result<(), WorkerFault> {
+        let Some(part) = self.part(attempt.region) else { return Ok(()) };
+        let mut stage = part.stage.lock().await;
         let mut built = std::mem::take(&mut stage.built);
         let partitions: HashMap<PartitionId, _> = built
             .iter()
@@ -212,10 +237,10 @@ impl Agent {
             None => "driver".to_owned(),
         };
         for task in built {
-            self.start_task(task, &name)?;
+            self.start_task(task, attempt, &name)?;
         }
         if let Some(environment) = &stage.environment {
-            work::watch(environment, self.running().tasks.iter().map(TaskHandle::live_metrics).collect());
+            work::watch(environment, self.running().of(attempt.region).map(TaskHandle::live_metrics).collect());
         }
         Ok(())
     }
@@ -237,7 +262,7 @@ impl Agent {
         let mut running = self.running();
         if number > running.order.0 {
             running.order = (number, order);
-            running.tasks.iter().for_each(|task| task.order(order));
+            running.all().for_each(|task| task.order(order));
         }
     }
 
@@ -246,7 +271,7 @@ impl Agent {
         let mut running = self.running();
         if number > running.limits.0 && self.generation.load(Ordering::Acquire) == generation {
             running.limits = (number, limits);
-            running.tasks.iter().for_each(|task| running.align(task));
+            running.all().for_each(|task| running.align(task));
         }
     }
 
@@ -254,33 +279,36 @@ impl Agent {
     pub(crate) fn add_splits(&self, generation: u64, operator: u32, splits: Vec<u8>) {
         if self.generation.load(Ordering::Acquire) == generation {
             let splits: Arc<[u8]> = splits.into();
-            self.running().tasks.iter().for_each(|task| task.add_splits(operator, &splits));
+            self.running().all().for_each(|task| task.add_splits(operator, &splits));
         }
     }
 
-    /// Tells the sources that they have ended. They all run: none comes later.
-    pub(crate) fn end_sources(&self, drain: bool) {
-        self.running().tasks.iter().for_each(|task| task.end_source(drain));
+    /// Tells the sources of a region that they have ended. They all run: none comes later.
+    pub(crate) fn end_sources(&self, attempt: Attempt, drain: bool) {
+        self.running().of(attempt.region).for_each(|task| task.end_source(drain));
     }
 
-    /// Tells the tasks of a checkpoint, unless they are of another attempt.
-    pub(crate) fn checkpoint(&self, generation: u64, order: Order) {
+    /// Tells the tasks of a checkpoint, unless they are of another attempt of the job, or of one of their region that began
+    /// after it was said.
+    pub(crate) fn checkpoint(&self, generation: u64, latest: u64, order: Order) {
         if self.generation.load(Ordering::Acquire) == generation {
-            self.running().tasks.iter().for_each(|task| task.checkpoint(order.into()));
+            let running = self.running();
+            let told = running.tasks.iter().filter(|task| task.attempt.number <= latest);
+            told.for_each(|task| task.handle.checkpoint(order.into()));
         }
     }
 
     /// What each task waits for.
     pub(crate) fn inspect(&self) -> Inspection {
         let running = self.running();
-        let tasks = running.tasks.iter().map(|task| (task.spec().task_id, task.inspect())).collect();
-        Inspection { tasks, free: running.segments.as_ref().map_or(0, |pool| pool.available() as u64) }
+        let tasks = running.all().map(|task| (task.spec().task_id, task.inspect())).collect();
+        Inspection { tasks, free: running.segments.upgrade().map_or(0, |pool| pool.available() as u64) }
     }
 
     /// Looks at the channels of one task, if it is here.
     pub(crate) fn channels(&self, task: u32) -> Option<TaskChannels> {
         let running = self.running();
-        running.tasks.iter().find(|one| one.spec().task_id == task).map(TaskHandle::channels)
+        running.all().find(|one| one.spec().task_id == task).map(TaskHandle::channels)
     }
 
     /// Takes samples of one task, if it runs here, on a thread of their own. What was found when the time is over is the
@@ -290,7 +318,7 @@ impl Agent {
         let (end, ended) = oneshot::channel::<()>();
         let started = {
             let running = self.running();
-            let mut here = running.tasks.iter().filter(|one| one.outcome().is_none());
+            let mut here = running.all().filter(|one| one.outcome().is_none());
             let Some(found) = here.find(|one| one.spec().task_id == task) else { return Ok(None) };
             found.sample(order, move || factory.stacks(task), move || drop(end))
         };
@@ -299,37 +327,51 @@ impl Agent {
         Ok(Some(sampling.flame()))
     }
 
-    /// Cancels what runs, waits for its end and gives everything back. Called
+    /// Cancels what runs of a region, waits for its end and gives everything back. Called
     /// again, it has nothing to do.
-    pub(crate) async fn stop(&self) -> News {
-        self.stopping.store(true, Ordering::Release);
-        let mut stage = self.stage.lock().await;
+    pub(crate) async fn stop(&self, region: u32) -> News {
+        let Some(part) = self.part(region) else { return self.news(u64::MAX) };
+        part.stopping.store(true, Ordering::Release);
+        let mut stage = part.stage.lock().await;
         stage.built.clear();
-        self.cancel();
-        self.ended.wait_until(|_| self.running().tasks.iter().all(|task| task.outcome().is_some())).await;
+        self.log.close();
+        self.running().of(region).for_each(TaskHandle::cancel);
+        self.ended.wait_until(|_| self.running().of(region).all(|task| task.outcome().is_some())).await;
         let news = self.news(u64::MAX);
-        for task in std::mem::take(&mut self.running().tasks) {
+        for task in self.running().take(region) {
             // It has ended but for the last instructions of its thread; how was reported.
             let _ = task.join();
         }
         if let Some(environment) = stage.environment.take() {
             environment.shutdown().await;
         }
+        if self.running().all().next().is_some() {
+            // The others wait for room as before.
+            self.log.open();
+        }
         news
+    }
+
+    /// The same of all regions.
+    pub(crate) async fn stop_all(&self) {
+        self.cancel();
+        let regions: Vec<u32> = self.parts().keys().copied().collect();
+        for region in regions {
+            self.stop(region).await;
+        }
     }
 
     /// Tells every task to end; returns at once.
     pub(crate) fn cancel(&self) {
-        self.stopping.store(true, Ordering::Release);
+        self.parts().values().for_each(|part| part.stopping.store(true, Ordering::Release));
         self.log.close();
-        self.running().tasks.iter().for_each(TaskHandle::cancel);
+        self.running().all().for_each(TaskHandle::cancel);
     }
 
     async fn open_network(&self, settings: &JobSettings) -> Result<NetworkEnvironment, WorkerFault> {
         let failed = |error: &dyn std::fmt::Display| WorkerFault::Worker(error.to_string());
-        let pool = SegmentPool::new(settings.segments(), settings.segment_bytes).map_err(|error| failed(&error))?;
+        let pool = self.running().segments(settings).map_err(|error| failed(&error))?;
         let config = NetworkConfig { bind: self.host, ..network_config(settings) };
-        self.running().segments = Some(Arc::clone(&pool));
         let bind = NetworkEnvironment::bind(config, self.credentials.clone(), pool);
         let bound = self.network.spawn(bind).await.map_err(|error| failed(&error))?;
         bound.map_err(|error| failed(&error))
@@ -338,6 +380,7 @@ impl Agent {
     /// Runs user code: imports, unpickling, constructors.
     fn build_all(
         &self,
+        part: &Part,
         tasks: Vec<TaskSpec>,
         environment: &NetworkEnvironment,
         factory: &dyn ChainFactory,
@@ -345,7 +388,7 @@ impl Agent {
     ) -> Result<Vec<BuiltTask>, WorkerFault> {
         let mut built = Vec::with_capacity(tasks.len());
         for spec in tasks {
-            if self.stopping.load(Ordering::Acquire) {
+            if part.stopping.load(Ordering::Acquire) {
                 return Err(WorkerFault::Task { task: spec.task_id, error: TaskError::Cancelled });
             }
             let prepared = PreparedTask::prepare(spec.clone(), self.worker, environment, max_record_bytes)
@@ -358,11 +401,11 @@ impl Agent {
         Ok(built)
     }
 
-    fn start_task(&self, mut task: BuiltTask, name: &str) -> Result<(), WorkerFault> {
+    fn start_task(&self, mut task: BuiltTask, attempt: Attempt, name: &str) -> Result<(), WorkerFault> {
         let spec = task.prepared.spec().clone();
         let (ended, exited, task_id) = (Arc::clone(&self.ended), Arc::clone(&self.ended), spec.task_id);
         let on_outcome = move |result: Result<(), TaskError>, has_run| {
-            ended.push(TaskEnd { task: task_id, error: result.err(), has_run });
+            ended.push(attempt, TaskEnd { task: task_id, error: result.err(), has_run });
         };
         task.prepared.set_monitor(&Waker::from(Arc::clone(&self.ended)));
         task.prepared.set_log(Arc::clone(&self.log));
@@ -371,31 +414,43 @@ impl Agent {
         let mut running = self.running();
         handle.order(running.order.1);
         running.align(&handle);
-        running.tasks.push(handle);
+        running.tasks.push(RunningTask { attempt, handle });
         Ok(())
     }
 
     fn news(&self, log_room: u64) -> News {
-        let generation = self.generation.load(Ordering::Acquire);
-        let Told { ends: ended, reports } = std::mem::take(&mut *self.ended.lock());
-        let reports = reports.into_iter().filter(|(of, _)| *of == generation).map(|(_, report)| report).collect();
+        let attempts = self.running().attempts.clone();
+        let Told { ends, reports } = std::mem::take(&mut *self.ended.lock());
+        // I3.
+        let is_told = |of: &Attempt| attempts.get(&of.region) == Some(of);
+        let ended = ends.into_iter().filter(|(of, _)| is_told(of)).map(|(_, end)| end).collect();
+        let reports = reports.into_iter().filter(|(of, _)| is_told(of)).map(|(_, report)| report).collect();
+        let attempts = attempts.into_values().collect();
         // Before looking: what changes from now on is told again.
         self.ended.has_flipped.store(false, Ordering::Release);
         let running = self.running();
-        let metrics = running.tasks.iter().map(|task| (task.spec().task_id, task.metrics())).collect();
-        let operators = running.tasks.iter().map(|task| (task.spec().task_id, task.operators())).collect();
-        let counted = running.tasks.iter().map(|task| (task.spec().task_id, task.user_metrics()));
+        let metrics = running.all().map(|task| (task.spec().task_id, task.metrics())).collect();
+        let operators = running.all().map(|task| (task.spec().task_id, task.operators())).collect();
+        let counted = running.all().map(|task| (task.spec().task_id, task.user_metrics()));
         let user_metrics = counted.filter(|(_, metrics)| !metrics.is_empty()).collect();
-        let marked = running.tasks.iter().map(|task| (task.spec().task_id, task.latencies()));
+        let marked = running.all().map(|task| (task.spec().task_id, task.latencies()));
         let latencies = marked.filter(|(_, latencies)| !latencies.is_empty()).collect();
-        let is_congested = running.tasks.iter().any(TaskHandle::is_congested);
-        let segments = running.segments.clone();
+        let is_congested = running.all().any(TaskHandle::is_congested);
+        let segments = running.segments.upgrade();
         drop(running);
         let garbage =
             self.factory.as_ref().map_or_else(|_| Default::default(), |factory| factory.garbage_collections());
         let resources = Resources::now(segments.as_deref(), garbage);
         let said = self.log.take(usize::try_from(log_room).unwrap_or(usize::MAX));
-        News { generation, ended, reports, metrics, operators, user_metrics, latencies, is_congested, resources, said }
+        News { attempts, ended, reports, metrics, operators, user_metrics, latencies, is_congested, resources, said }
+    }
+
+    fn part(&self, region: u32) -> Option<Arc<Part>> {
+        self.parts().get(&region).map(Arc::clone)
+    }
+
+    fn parts(&self) -> MutexGuard<'_, BTreeMap<u32, Arc<Part>>> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn running(&self) -> MutexGuard<'_, Running> {
@@ -404,6 +459,38 @@ impl Agent {
 }
 
 impl Running {
+    /// An attempt of a region begins.
+    fn begin(&mut self, attempt: Attempt) {
+        if self.tasks.is_empty() {
+            (self.order, self.limits) = Default::default();
+        }
+        self.attempts.insert(attempt.region, attempt);
+    }
+
+    fn all(&self) -> impl Iterator<Item = &TaskHandle> {
+        self.tasks.iter().map(|task| &task.handle)
+    }
+
+    fn of(&self, region: u32) -> impl Iterator<Item = &TaskHandle> {
+        self.tasks.iter().filter(move |task| task.attempt.region == region).map(|task| &task.handle)
+    }
+
+    fn take(&mut self, region: u32) -> impl Iterator<Item = TaskHandle> + use<> {
+        let (taken, left) = std::mem::take(&mut self.tasks).into_iter().partition(|task| task.attempt.region == region);
+        self.tasks = left;
+        Vec::into_iter(taken).map(|task: RunningTask| task.handle)
+    }
+
+    /// The network memory that all regions share.
+    fn segments(&mut self, settings: &JobSettings) -> Result<Arc<SegmentPool>, MemoryError> {
+        if let Some(segments) = self.segments.upgrade() {
+            return Ok(segments);
+        }
+        let segments = SegmentPool::new(settings.segments(), settings.segment_bytes)?;
+        self.segments = Arc::downgrade(&segments);
+        Ok(segments)
+    }
+
     fn align(&self, task: &TaskHandle) {
         if let Some((_, limit_ms)) = self.limits.1.iter().find(|(of, _)| *of == task.spec().task_id) {
             task.align(*limit_ms);
@@ -433,13 +520,13 @@ impl Wake for Ended {
 }
 
 impl Ended {
-    fn push(&self, end: TaskEnd) {
-        self.lock().ends.push(end);
+    fn push(&self, attempt: Attempt, end: TaskEnd) {
+        self.lock().ends.push((attempt, end));
         self.changed.notify_waiters();
     }
 
-    fn report(&self, generation: u64, task: u32, report: Report) {
-        self.lock().reports.push((generation, TaskReport { task, report }));
+    fn report(&self, attempt: Attempt, task: u32, report: Report) {
+        self.lock().reports.push((attempt, TaskReport { task, report }));
         self.changed.notify_waiters();
     }
 
@@ -465,82 +552,6 @@ impl Ended {
 impl Told {
     fn has_some(&self) -> bool {
         !self.ends.is_empty() || !self.reports.is_empty()
-    }
-}
-
-/// Takes what a task says of checkpoints, and has what it keeps written before it is passed on.
-struct Reporter {
-    shared: Arc<Checkpoints>,
-    ended: Arc<Ended>,
-    task: u32,
-    vertex: u32,
-    subtask: u32,
-    /// What its next snapshot may build on. Held while one is written: they are written in order.
-    lineage: Arc<AsyncMutex<Lineage>>,
-}
-
-impl Reporter {
-    fn new(shared: Arc<Checkpoints>, spec: &TaskSpec, ended: Arc<Ended>) -> Self {
-        let TaskSpec { task_id: task, vertex, subtask, .. } = *spec;
-        Self { shared, ended, task, vertex, subtask, lineage: Arc::default() }
-    }
-
-    fn name(&self, checkpoint: u64, overtaken: bool) -> SnapshotName {
-        let (generation, vertex, subtask) = (self.shared.generation, self.vertex, self.subtask);
-        SnapshotName { generation, checkpoint, vertex, subtask, overtaken }
-    }
-
-    /// Called on the task's thread.
-    fn report(&self, report: CheckpointReport) {
-        let (generation, task) = (self.shared.generation, self.task);
-        match report {
-            CheckpointReport::Acknowledged {
-                checkpoint_id: checkpoint,
-                parts,
-                pieces,
-                base,
-                end,
-                aligned_us,
-                snapshot_us,
-            } => {
-                let name = self.name(checkpoint, false);
-                let (shared, ended) = (Arc::clone(&self.shared), Arc::clone(&self.ended));
-                let lineage = Arc::clone(&self.lineage);
-                self.shared.control.spawn(async move {
-                    let mut lineage = lineage.lock().await;
-                    let written = shared.write(name, Written { parts, pieces }).await;
-                    let mut extend = |written| lineage.extend(name, base, written, &shared.store);
-                    let written = written.and_then(|written| extend(written).map_err(|error| error.to_string()));
-                    let report = written.map_or_else(
-                        |reason| Report::Declined { checkpoint, reason },
-                        |snapshot| Report::Acknowledged {
-                            checkpoint,
-                            snapshot,
-                            is_last: end.is_some(),
-                            has_finished: end == Some(true),
-                            aligned: Duration::from_micros(aligned_us),
-                            stood_still: Duration::from_micros(snapshot_us),
-                        },
-                    );
-                    ended.report(generation, task, report);
-                });
-            }
-            CheckpointReport::Overtook { checkpoint_id: checkpoint, parts } => {
-                let (name, shared, ended) =
-                    (self.name(checkpoint, true), Arc::clone(&self.shared), Arc::clone(&self.ended));
-                self.shared.control.spawn(async move {
-                    let report = shared.store.write_snapshot(name, parts).await.map_or_else(
-                        |error| Report::Declined { checkpoint, reason: error.to_string() },
-                        |snapshot| Report::Overtook { checkpoint, snapshot },
-                    );
-                    ended.report(generation, task, report);
-                });
-            }
-            CheckpointReport::Declined { checkpoint_id: checkpoint, reason } => {
-                self.ended.report(generation, task, Report::Declined { checkpoint, reason });
-            }
-            CheckpointReport::Finished { .. } => self.ended.report(generation, task, Report::Finished),
-        }
     }
 }
 

@@ -1,0 +1,91 @@
+//! From what a task says of checkpoints to what the coordinator is told: what it keeps is written in between.
+
+use std::{sync::Arc, time::Duration};
+
+use flownet_runtime::{CheckpointReport, snapshot::Written, spec::TaskSpec};
+use flownet_store::{Lineage, SnapshotName};
+use tokio::sync::Mutex as AsyncMutex;
+
+use super::Ended;
+use crate::{
+    rpc::{Attempt, Report},
+    snapshots::Checkpoints,
+};
+
+/// Takes what a task says of checkpoints, and has what it keeps written before it is passed on.
+pub(super) struct Reporter {
+    shared: Arc<Checkpoints>,
+    ended: Arc<Ended>,
+    /// That the task is of.
+    attempt: Attempt,
+    task: u32,
+    vertex: u32,
+    subtask: u32,
+    /// What its next snapshot may build on. Held while one is written: they are written in order.
+    lineage: Arc<AsyncMutex<Lineage>>,
+}
+
+impl Reporter {
+    pub(super) fn new(shared: Arc<Checkpoints>, spec: &TaskSpec, attempt: Attempt, ended: Arc<Ended>) -> Self {
+        let TaskSpec { task_id: task, vertex, subtask, .. } = *spec;
+        Self { shared, ended, attempt, task, vertex, subtask, lineage: Arc::default() }
+    }
+
+    fn name(&self, checkpoint: u64, overtaken: bool) -> SnapshotName {
+        let (generation, vertex, subtask) = (self.shared.generation, self.vertex, self.subtask);
+        SnapshotName { generation, checkpoint, vertex, subtask, overtaken }
+    }
+
+    /// Called on the task's thread.
+    pub(super) fn report(&self, report: CheckpointReport) {
+        let (attempt, task) = (self.attempt, self.task);
+        match report {
+            CheckpointReport::Acknowledged {
+                checkpoint_id: checkpoint,
+                parts,
+                pieces,
+                base,
+                end,
+                aligned_us,
+                snapshot_us,
+            } => {
+                let name = self.name(checkpoint, false);
+                let (shared, ended) = (Arc::clone(&self.shared), Arc::clone(&self.ended));
+                let lineage = Arc::clone(&self.lineage);
+                self.shared.control.spawn(async move {
+                    let mut lineage = lineage.lock().await;
+                    let written = shared.write(name, Written { parts, pieces }).await;
+                    let mut extend = |written| lineage.extend(name, base, written, &shared.store);
+                    let written = written.and_then(|written| extend(written).map_err(|error| error.to_string()));
+                    let report = written.map_or_else(
+                        |reason| Report::Declined { checkpoint, reason },
+                        |snapshot| Report::Acknowledged {
+                            checkpoint,
+                            snapshot,
+                            is_last: end.is_some(),
+                            has_finished: end == Some(true),
+                            aligned: Duration::from_micros(aligned_us),
+                            stood_still: Duration::from_micros(snapshot_us),
+                        },
+                    );
+                    ended.report(attempt, task, report);
+                });
+            }
+            CheckpointReport::Overtook { checkpoint_id: checkpoint, parts } => {
+                let (name, shared, ended) =
+                    (self.name(checkpoint, true), Arc::clone(&self.shared), Arc::clone(&self.ended));
+                self.shared.control.spawn(async move {
+                    let report = shared.store.write_snapshot(name, parts).await.map_or_else(
+                        |error| Report::Declined { checkpoint, reason: error.to_string() },
+                        |snapshot| Report::Overtook { checkpoint, snapshot },
+                    );
+                    ended.report(attempt, task, report);
+                });
+            }
+            CheckpointReport::Declined { checkpoint_id: checkpoint, reason } => {
+                self.ended.report(attempt, task, Report::Declined { checkpoint, reason });
+            }
+            CheckpointReport::Finished { .. } => self.ended.report(attempt, task, Report::Finished),
+        }
+    }
+}

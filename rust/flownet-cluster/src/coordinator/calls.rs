@@ -1,0 +1,189 @@
+//! What is done for the attempts of regions: their workers are launched, called and killed.
+
+use std::sync::Arc;
+
+use flownet_runtime::spec::TaskSpec;
+use tarpc::client::RpcError;
+
+use super::driver::{Driver, Event, disconnection};
+use super::link::WorkerLink;
+use crate::{
+    agent::Agent,
+    error::WorkerExit,
+    launcher::Orders,
+    machine::{Command, Input},
+    rpc::{Attempt, Deployment, WorkerFault},
+};
+
+impl Driver {
+    pub(super) fn carry_out_in(&mut self, region: u32, command: Command) {
+        match command {
+            Command::Launch { worker } => self.launch(region, worker),
+            Command::Deploy { worker } => self.deploy(region, worker),
+            Command::Start { worker } => self.start(region, worker),
+            Command::EndSources { worker, drain } => {
+                let attempt = self.attempt_of(region);
+                self.call_in(region, worker, async move |link| {
+                    link.end_sources(attempt, drain).await.map(|()| Event::Done)
+                });
+            }
+            Command::Stop { worker } => self.stop(region, worker),
+            Command::Kill { worker } => self.kill(worker),
+            // The machine of the regions keeps it to itself.
+            Command::End { .. } => {}
+        }
+    }
+
+    fn launch(&mut self, region: u32, worker: u32) {
+        let seat = self.seat(worker);
+        if seat.link.is_some() {
+            // It was kept from the attempt before, or another region has it.
+            return self.feed_in(region, Input::Registered { worker });
+        }
+        if seat.process.is_some() {
+            // It is on its way, for another region.
+            return;
+        }
+        if worker == 0 {
+            let factory = Ok(Arc::clone(&self.job.factory));
+            let host = self.job.launcher.host();
+            let agent = Agent::new(
+                0,
+                self.job.credentials.clone(),
+                factory,
+                host,
+                self.network.clone(),
+                Arc::clone(&self.job.log),
+            );
+            self.seat(0).identity.pid = Some(std::process::id());
+            self.register(0, WorkerLink::Local(agent));
+            return;
+        }
+        let settings = &self.job.settings;
+        let orders = Orders {
+            coordinator: self.coordinator,
+            worker,
+            silence_limit: settings.heartbeat_timeout,
+            cancel_timeout: settings.cancel_timeout,
+            init: self.job.launcher.init().to_vec(),
+        };
+        match self.job.launcher.launch(orders, &self.job.credentials) {
+            Ok(process) => {
+                let seat = self.seat(worker);
+                seat.identity.place = process.place();
+                seat.process = Some(process);
+            }
+            Err(error) => {
+                let how = WorkerExit::NotStarted { reason: error.to_string() };
+                self.feed(Input::WorkerLost { worker, how });
+            }
+        }
+    }
+
+    fn deploy(&mut self, region: u32, worker: u32) {
+        let is_of = |task: &&TaskSpec| self.regions.of_task(task.task_id) == Some(region);
+        let tasks: Vec<TaskSpec> = self.job.plan.tasks_on(worker).filter(is_of).cloned().collect();
+        let restored = self.restored.as_ref().map(|restored| {
+            let of = |task: &TaskSpec| Some((task.task_id, restored.get(&task.task_id)?.clone()));
+            tasks.iter().filter_map(of).collect()
+        });
+        let (generation, settings) = (self.generation, self.job.settings.clone());
+        let deployment = Deployment { generation, attempt: self.attempt_of(region), settings, tasks, restored };
+        self.call_in(region, worker, async move |link| {
+            let answer = link.deploy(deployment).await?;
+            Ok(match answer {
+                Ok(address) => Event::Deployed { region, worker, address },
+                Err(fault) => Event::Faulty { region: Some(region), worker, fault },
+            })
+        });
+    }
+
+    fn start(&mut self, region: u32, worker: u32) {
+        let (attempt, peers) = (self.attempt_of(region), self.attempts[region as usize].addresses.clone());
+        self.call_in(region, worker, async move |link| {
+            let answer = link.start(attempt, peers).await?;
+            Ok(match answer {
+                Ok(()) => Event::Started { region, worker },
+                Err(fault) => Event::Faulty { region: Some(region), worker, fault },
+            })
+        });
+    }
+
+    fn stop(&mut self, region: u32, worker: u32) {
+        self.call_in(region, worker, async move |link| {
+            Ok(Event::Stopped { region, worker, news: link.stop(region).await? })
+        });
+    }
+
+    /// Ends a process; the agent of this process can only be told to hurry and
+    /// then be left alone.
+    fn kill(&mut self, worker: u32) {
+        let seat = self.seat(worker);
+        seat.leave();
+        let has_process = seat.process.is_some();
+        if let Some(process) = &mut seat.process {
+            process.kill();
+        } else if let Some(WorkerLink::Local(agent)) = seat.link.take() {
+            agent.cancel();
+        }
+        // To whoever else has tasks in it, it is lost.
+        let how = WorkerExit::Disconnected { reason: KILLED.to_owned() };
+        self.feed(Input::WorkerLost { worker, how });
+        if !has_process {
+            self.feed(Input::WorkerGone { worker });
+        }
+    }
+
+    /// Calls a worker for the attempt of the job.
+    pub(super) fn call<F>(&mut self, worker: u32, call: impl FnOnce(WorkerLink) -> F)
+    where
+        F: Future<Output = Result<Event, RpcError>> + Send + 'static,
+    {
+        let generation = self.generation;
+        self.call_for(None, worker, call, move |event| Event::Of { generation, event });
+    }
+
+    /// Calls a worker for the attempt of a region.
+    fn call_in<F>(&mut self, region: u32, worker: u32, call: impl FnOnce(WorkerLink) -> F)
+    where
+        F: Future<Output = Result<Event, RpcError>> + Send + 'static,
+    {
+        let attempt = self.attempt_of(region);
+        self.call_for(Some(region), worker, call, move |event| Event::OfAttempt { attempt, event });
+    }
+
+    fn call_for<F>(
+        &mut self,
+        region: Option<u32>,
+        worker: u32,
+        call: impl FnOnce(WorkerLink) -> F,
+        of: impl FnOnce(Box<Event>) -> Event + Send + 'static,
+    ) where
+        F: Future<Output = Result<Event, RpcError>> + Send + 'static,
+    {
+        let Some(link) = self.seat(worker).link.clone() else { return };
+        let (call, sender) = (call(link), self.sender.clone());
+        tokio::spawn(async move {
+            // A task of its own: what panics in it has to be told, too.
+            let event = match tokio::spawn(call).await {
+                Ok(Ok(event)) => event,
+                Ok(Err(error)) => disconnection(worker, &error),
+                Err(error) => Event::Faulty { region, worker, fault: WorkerFault::Worker(format!("a bug: {error}")) },
+            };
+            let _ = sender.send(of(Box::new(event)));
+        });
+    }
+
+    pub(super) fn attempt_of(&self, region: u32) -> Attempt {
+        let number = self.attempts.get(region as usize).map_or(0, |attempt| attempt.number);
+        Attempt { region, number }
+    }
+
+    /// Whether it is the attempt of its region that runs.
+    pub(super) fn runs(&self, attempt: Attempt) -> bool {
+        self.attempt_of(attempt.region) == attempt
+    }
+}
+
+/// What is said of a worker that had to be killed, to those who lose it by that.
+const KILLED: &str = "it was killed, because a task in it did not end or it did not answer";

@@ -1,0 +1,116 @@
+//! What follows the failure of some regions of a job while the others run on: their attempts, within that of the job.
+//!
+//! The job keeps its generation and its claim on the storage: whoever restarts a region is who holds them, so nobody else
+//! can have published meanwhile, and what counts last is known here.
+//!
+//! # Invariants
+//! - A1: a region begins only when nothing of its attempt before is left: each worker has said that it has given back all,
+//!   or is gone.
+//! - A2: it goes on from the last checkpoint that counts, which is one for all regions. While it is not known whether one
+//!   that is being published will be it, no region begins.
+//! - A3: no checkpoint spans two attempts of a region: what is pending as one fails is given up, and none is triggered until
+//!   all run again.
+//! - A4: what is told of a task counts only if its attempt is the one of its region that runs. Attempts of all regions are
+//!   numbered in one row, so that no number comes again.
+//! - A5: a region that has finished does not begin again, but with the whole job.
+
+use std::time::Duration;
+
+use super::driver::{Driver, RegionAttempt, Seat};
+use crate::{
+    checkpoint,
+    machine::{Failure, Input, Outcome},
+};
+
+impl Driver {
+    /// Some regions have failed: they are to begin anew, or all that is left ends.
+    pub(super) fn regions_failed(&mut self, regions: &[u32], failure: Failure) {
+        let now = self.began.elapsed();
+        let delay = if self.can_restart() { self.supervisor.failed(now) } else { None };
+        let (Some(delay), Err(error)) = (delay, self.verdict(Outcome::Failed(failure))) else {
+            return self.machine.give_up(now);
+        };
+        let tasks = self.names_of(regions);
+        tracing::warn!(job = self.job.settings.job_name, ?tasks, %error, ?delay, "tasks failed and are restarted");
+        self.board.restarting(&error, tasks);
+        self.machine.restart_at(now + delay);
+        self.show_state();
+    }
+
+    /// Begins those that wait, if it is time and nothing speaks against it.
+    pub(super) fn begin_waiting_regions(&mut self) {
+        if self.regions_are_held() {
+            return;
+        }
+        self.machine.begin_waiting(self.began.elapsed());
+        self.show_state();
+    }
+
+    /// When to look after them, if some wait.
+    pub(super) fn regions_begin_at(&self) -> Option<Duration> {
+        let at = self.machine.begins_at()?;
+        Some(if self.regions_are_held() { at.max(self.began.elapsed() + LOOK) } else { at })
+    }
+
+    /// What the machine says of the attempts that begin is carried out afterwards.
+    pub(super) fn begin_regions(&mut self, regions: &[u32]) {
+        let tasks: Vec<u32> = regions.iter().flat_map(|region| self.regions.tasks(*region)).collect();
+        for &region in regions {
+            self.count_attempt(region);
+            for worker in self.workers_of(region) {
+                self.seat(worker).settle();
+            }
+        }
+        self.supervisor.begins(self.began.elapsed());
+        self.alignment.begin_again(&tasks);
+        self.board.begin_again(&tasks, self.names_of(regions));
+        if let Some(checkpoints) = &self.checkpoints {
+            let (resumed, restored) = checkpoints.last(&self.job);
+            match restored {
+                Ok(restored) => self.restored = Some(restored),
+                // The attempt of the job that follows says the same, if it is so.
+                Err(error) => {
+                    let (checkpoint, reason) = (resumed.unwrap_or(0), error.to_string());
+                    let failure = Failure::Checkpoint { checkpoint, failed: 1, reason };
+                    self.feed(Input::CheckpointsFailed { failure });
+                }
+            }
+            self.board.resumed(resumed);
+        }
+        self.feed_checkpoints(checkpoint::Input::Restarted { tasks });
+    }
+
+    /// The attempt of a region is another one from now on.
+    pub(super) fn count_attempt(&mut self, region: u32) {
+        self.attempts_begun += 1;
+        self.attempts[region as usize] = RegionAttempt { number: self.attempts_begun, ..RegionAttempt::default() };
+    }
+
+    fn regions_are_held(&self) -> bool {
+        let Some(at) = self.machine.begins_at() else { return true };
+        let is_publishing = self.checkpoints.as_ref().is_some_and(|checkpoints| checkpoints.is_publishing());
+        let is_in_doubt = |worker: u32| self.seats.get(&worker).is_some_and(Seat::is_in_doubt);
+        let mut waiting = self.machine.waiting().into_iter();
+        let is_anybody_in_doubt = waiting.any(|region| self.workers_of(region).into_iter().any(is_in_doubt));
+        let comes = self.job.launcher.patience(self.job.settings.workers);
+        let waits_for_members = !comes.is_zero() && self.began.elapsed() < at + comes;
+        is_publishing || is_anybody_in_doubt || waits_for_members
+    }
+
+    fn workers_of(&self, region: u32) -> Vec<u32> {
+        let mut workers: Vec<u32> =
+            self.regions.tasks(region).map(|task| self.job.plan.tasks[task as usize].worker).collect();
+        workers.sort_unstable();
+        workers.dedup();
+        workers
+    }
+
+    /// What users call their tasks.
+    fn names_of(&self, regions: &[u32]) -> Vec<String> {
+        let vertices = regions.iter().flat_map(|region| self.regions.vertices(*region));
+        vertices.map(|vertex| self.job.plan.vertices[vertex].name.clone()).collect()
+    }
+}
+
+/// How often regions are looked after that must not begin yet.
+const LOOK: Duration = Duration::from_millis(50);

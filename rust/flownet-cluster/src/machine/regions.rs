@@ -1,0 +1,415 @@
+//! The regions of a job, each with attempts of its own: what ends together, what begins anew alone, and when all does.
+//!
+//! Between the driver and the [`JobMachine`] of each region. What happens to a worker is told to all regions, what happens
+//! to a task to its own. A region that has failed waits; who says after how long it begins anew is outside
+//! ([`RegionCommand::Failed`], [`RegionsMachine::restart_at`]).
+//!
+//! ```text
+//! Attempt -- finished --> Finished
+//!    ^  '-- failed, may pass --> Waiting --.        all wait: the attempt of the whole job ends, and whoever runs it may
+//!    '------ its time has come ------------'        begin it anew
+//! ```
+//!
+//! # Invariants
+//! - G1: a region is told to stop, or a worker killed for it, only if it has failed itself, or the job ends.
+//! - G2: nothing is decided about regions that have failed, and none begins, while another one is failing: what has one
+//!   cause, a lost worker for one, is one failure, and no worker is launched for one region that another may still kill.
+//! - G3: failures until the regions begin anew are one with the first: they are asked about once.
+//! - G4: [`RegionCommand::End`] comes once and last, when no region has anything left. If it is because all have failed, the
+//!   job may begin again as a whole; so it may if what failed is not of a region, and then those that had finished do, too.
+//! - G5: a failure of a region that never came to run, that cannot pass, or that comes after the user has told the job to
+//!   end, ends the job.
+
+use std::{collections::VecDeque, time::Duration};
+
+use super::{Command, Failure, Input, JobMachine, JobState, Limits, Outcome};
+use crate::plan::Regions;
+
+/// What to do.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum RegionCommand {
+    /// Do this for the attempt of a region. Never an end.
+    Of { region: u32, command: Command },
+    /// These have failed, others go on; answered by [`RegionsMachine::restart_at`] or [`RegionsMachine::give_up`].
+    Failed { regions: Vec<u32>, failure: Failure },
+    /// Attempts of these begin; what is to be done for them follows.
+    Begin { regions: Vec<u32> },
+    /// The attempt of the whole job is over.
+    End { outcome: Outcome },
+}
+
+/// The regions of one attempt of a job. See the module documentation.
+#[derive(Debug)]
+pub(crate) struct RegionsMachine {
+    placement: Placement,
+    regions: Vec<Region>,
+    waiting: Waiting,
+    /// How the job ends, once that is known.
+    verdict: Option<Outcome>,
+    /// What the user said who wants it to end well.
+    drain: Option<bool>,
+    is_cancelled: bool,
+    /// What failed is not of a region.
+    is_global: bool,
+    has_ended: bool,
+    commands: VecDeque<RegionCommand>,
+}
+
+/// Where tasks are, and what they belong to.
+#[derive(Clone, Debug)]
+pub(crate) struct Placement {
+    /// The worker of each task.
+    pub(crate) workers: Vec<u32>,
+    pub(crate) regions: Regions,
+    /// All workers of the job.
+    pub(crate) participants: Vec<u32>,
+    pub(crate) limits: Limits,
+}
+
+#[derive(Debug)]
+struct Region {
+    machine: JobMachine,
+    phase: Phase,
+    /// Some attempt of it came to run.
+    has_run: bool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Phase {
+    Attempt,
+    /// It has failed.
+    Waiting,
+    Finished,
+    /// It has ended, and so does the job.
+    Over,
+}
+
+/// What is known of the regions that have failed.
+#[derive(Debug)]
+enum Waiting {
+    None,
+    /// The first failure; nobody was asked yet.
+    Undecided(Failure),
+    /// Somebody was asked, and has not answered.
+    Asked(Failure),
+    /// They begin at this time.
+    Until(Failure, Duration),
+}
+
+impl RegionsMachine {
+    /// All regions are to begin. `has_run`: which of them came to run in an earlier attempt of the job.
+    pub(crate) fn new(placement: Placement, has_run: &[bool]) -> Self {
+        let region = |region: u32| Region {
+            machine: placement.machine(region),
+            phase: Phase::Attempt,
+            has_run: has_run.get(region as usize).copied().unwrap_or(false),
+        };
+        let regions = (0..placement.regions.count()).map(region).collect();
+        Self {
+            placement,
+            regions,
+            waiting: Waiting::None,
+            verdict: None,
+            drain: None,
+            is_cancelled: false,
+            is_global: false,
+            has_ended: false,
+            commands: VecDeque::new(),
+        }
+    }
+
+    /// Takes what happened `now` after the job's beginning: of a task to its region, all else to all regions.
+    pub(crate) fn handle(&mut self, input: Input, now: Duration) {
+        match input {
+            Input::TaskFinished { task } | Input::TaskFailed { task, .. } => {
+                if let Some(region) = self.placement.regions.of_task(task) {
+                    self.handle_in(region, input, now);
+                }
+                return;
+            }
+            Input::Cancel => self.is_cancelled = true,
+            Input::CheckpointsFailed { ref failure } => self.failed_globally(failure),
+            Input::Stop { drain } => self.drain = self.drain.or(Some(drain)),
+            _ => {}
+        }
+        (0..self.regions.len()).for_each(|region| self.tell(region, &input, now));
+        self.settle(now);
+    }
+
+    /// Takes what happened to the attempt of one region.
+    pub(crate) fn handle_in(&mut self, region: u32, input: Input, now: Duration) {
+        self.tell(region as usize, &input, now);
+        self.settle(now);
+    }
+
+    /// What to do next; `None` until another input changes that.
+    pub(crate) fn poll_command(&mut self) -> Option<RegionCommand> {
+        self.commands.pop_front()
+    }
+
+    /// When to bring an [`Input::Tick`] if nothing happens before.
+    pub(crate) fn poll_timeout(&self) -> Option<Duration> {
+        self.attempts().filter_map(|region| region.machine.poll_timeout()).min()
+    }
+
+    /// When to [begin](Self::begin_waiting) regions that have failed, if nothing happens before.
+    pub(crate) fn begins_at(&self) -> Option<Duration> {
+        match self.waiting {
+            Waiting::Until(_, at) if !self.has_failing() && !self.has_ended => Some(at),
+            _ => None,
+        }
+    }
+
+    /// The regions that begin next, while they wait.
+    pub(crate) fn waiting(&self) -> Vec<u32> {
+        (0..).zip(&self.regions).filter(|(_, one)| one.phase == Phase::Waiting).map(|(region, _)| region).collect()
+    }
+
+    /// Those that have failed are to begin anew at this time; at once, if the job was told to end well.
+    pub(crate) fn restart_at(&mut self, at: Duration) {
+        if let Waiting::Asked(failure) = &self.waiting {
+            let at = if self.drain.is_some() { Duration::ZERO } else { at };
+            self.waiting = Waiting::Until(failure.clone(), at);
+        }
+    }
+
+    /// They are not to: the job ends.
+    pub(crate) fn give_up(&mut self, now: Duration) {
+        if let Waiting::Asked(failure) = &self.waiting {
+            let outcome = Outcome::Failed(failure.clone());
+            self.end_with(outcome, now);
+            self.settle(now);
+        }
+    }
+
+    /// Begins attempts of the regions that wait, if it is time.
+    pub(crate) fn begin_waiting(&mut self, now: Duration) {
+        if self.verdict.is_some() || self.begins_at().is_none_or(|at| at > now) {
+            return;
+        }
+        let regions = self.waiting();
+        self.waiting = Waiting::None;
+        self.commands.push_back(RegionCommand::Begin { regions: regions.clone() });
+        for region in regions {
+            let machine = self.placement.machine(region);
+            let one = &mut self.regions[region as usize];
+            (one.machine, one.phase) = (machine, Phase::Attempt);
+            self.tell(region as usize, &Input::Begin, now);
+            if let Some(drain) = self.drain {
+                self.tell(region as usize, &Input::Stop { drain }, now);
+            }
+        }
+        self.settle(now);
+    }
+
+    /// Where the job is.
+    pub(crate) fn state(&self) -> JobState {
+        match &self.verdict {
+            _ if self.has_ended => return JobState::Ended,
+            Some(Outcome::Failed(_)) => return JobState::Failing,
+            Some(_) => return JobState::Cancelling,
+            None => {}
+        }
+        let states: Vec<JobState> = self.attempts().map(|region| region.machine.state()).collect();
+        if !states.is_empty() && states.iter().all(|state| *state == JobState::Failing) {
+            // It is all there is.
+            return JobState::Failing;
+        }
+        let begins_anew = self.attempts().any(|region| region.has_run && is_starting(region.machine.state()));
+        if self.is_broken() || (begins_anew && !states.iter().copied().all(is_starting)) {
+            return JobState::Restarting;
+        }
+        LEAST_FIRST.into_iter().find(|state| states.contains(state)).unwrap_or(JobState::Finishing)
+    }
+
+    /// Whether the tasks of all regions run, but for those that have finished.
+    pub(crate) fn all_run(&self) -> bool {
+        let runs = |region: &Region| matches!(region.machine.state(), JobState::Running | JobState::Stopping);
+        let is_finishing = |region: &Region| region.machine.state() == JobState::Finishing;
+        self.verdict.is_none()
+            && self.attempts().any(runs)
+            && self.regions.iter().all(|region| match region.phase {
+                Phase::Attempt => runs(region) || is_finishing(region),
+                Phase::Finished => true,
+                Phase::Waiting | Phase::Over => false,
+            })
+    }
+
+    /// Whether a region has failed and others go on, or all do again.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.has_failing() || self.regions.iter().any(|region| region.phase == Phase::Waiting)
+    }
+
+    /// Which regions ever came to run.
+    pub(crate) fn has_run(&self) -> Vec<bool> {
+        self.regions.iter().map(|region| region.has_run).collect()
+    }
+
+    /// Whether the job has ended because all regions failed that had not finished, and may begin again.
+    pub(crate) fn may_begin_again(&self) -> bool {
+        self.has_ended && self.verdict.is_none() && !self.is_cancelled
+    }
+
+    /// When it is to begin again, if that was asked and answered before all had failed.
+    pub(crate) fn begins_again_at(&self) -> Option<Duration> {
+        match self.waiting {
+            Waiting::Until(_, at) => Some(at),
+            _ => None,
+        }
+    }
+
+    /// If nothing is failing it is the cause of all that ends now, whatever regions wait for.
+    fn failed_globally(&mut self, failure: &Failure) {
+        self.is_global = true;
+        if !self.has_failing()
+            && let Waiting::Undecided(cause) | Waiting::Asked(cause) | Waiting::Until(cause, _) = &mut self.waiting
+        {
+            *cause = failure.clone();
+        }
+    }
+
+    fn tell(&mut self, region: usize, input: &Input, now: Duration) {
+        let Some(one) = self.regions.get_mut(region).filter(|region| region.phase == Phase::Attempt) else { return };
+        one.machine.handle(input.clone(), now);
+        one.has_run |= one.machine.has_run();
+        let mut ended = None;
+        while let Some(command) = one.machine.poll_command() {
+            match command {
+                Command::End { outcome } => ended = Some(outcome),
+                command => self.commands.push_back(RegionCommand::Of { region: region as u32, command }),
+            }
+        }
+        if let Some(outcome) = ended {
+            self.ended(region, outcome, now);
+        }
+    }
+
+    fn ended(&mut self, region: usize, outcome: Outcome, now: Duration) {
+        let may_pass = self.regions[region].machine.has_failed() && self.regions[region].has_run;
+        let may_wait = may_pass && self.verdict.is_none();
+        self.regions[region].phase = match outcome {
+            Outcome::Finished => Phase::Finished,
+            Outcome::Failed(failure) if may_wait => {
+                if matches!(self.waiting, Waiting::None) {
+                    self.waiting = Waiting::Undecided(failure);
+                }
+                Phase::Waiting
+            }
+            // G5.
+            outcome => {
+                self.end_with(outcome, now);
+                Phase::Over
+            }
+        };
+    }
+
+    /// Fixes how the job ends, and ends the regions that are left.
+    fn end_with(&mut self, outcome: Outcome, now: Duration) {
+        match (&mut self.verdict, outcome) {
+            (Some(Outcome::StopTimeout { tasks }), Outcome::StopTimeout { tasks: more }) => {
+                return tasks.extend(more);
+            }
+            // Its cause must not be lost.
+            (verdict @ Some(Outcome::Cancelled), outcome @ Outcome::Failed(_)) => *verdict = Some(outcome),
+            (Some(_), _) => return,
+            (verdict, outcome) => *verdict = Some(outcome),
+        }
+        for region in self.regions.iter_mut().filter(|region| region.phase == Phase::Waiting) {
+            region.phase = Phase::Over;
+        }
+        (0..self.regions.len()).for_each(|region| self.tell(region, &Input::Cancel, now));
+    }
+
+    /// What follows from where the regions are.
+    fn settle(&mut self, now: Duration) {
+        if self.has_ended {
+            return;
+        }
+        if self.is_cancelled && self.verdict.is_none() && !self.waiting().is_empty() {
+            // G5: the user does not want it to begin anew.
+            let cause = self.cause();
+            self.end_with(cause, now);
+        }
+        if self.attempts().next().is_none()
+            && let Some(outcome) = self.whole_outcome()
+        {
+            self.has_ended = true;
+            return self.commands.push_back(RegionCommand::End { outcome });
+        }
+        if !self.has_failing()
+            && let Waiting::Undecided(failure) = &self.waiting
+        {
+            let failure = failure.clone();
+            self.waiting = Waiting::Asked(failure.clone());
+            self.commands.push_back(RegionCommand::Failed { regions: self.waiting(), failure });
+        }
+        if self.drain.is_some()
+            && let Waiting::Until(_, at) = &mut self.waiting
+        {
+            *at = Duration::ZERO;
+        }
+    }
+
+    /// How it ends when no region has an attempt; none if those that have failed begin anew by themselves.
+    fn whole_outcome(&self) -> Option<Outcome> {
+        if self.verdict.is_some() {
+            return self.verdict.clone();
+        }
+        if self.waiting().is_empty() {
+            return Some(Outcome::Finished);
+        }
+        let has_finished = self.regions.iter().any(|region| region.phase == Phase::Finished);
+        // G4.
+        (!has_finished || self.is_global).then(|| self.cause())
+    }
+
+    fn cause(&self) -> Outcome {
+        match &self.waiting {
+            Waiting::None => Outcome::Cancelled,
+            Waiting::Undecided(failure) | Waiting::Asked(failure) | Waiting::Until(failure, _) => {
+                Outcome::Failed(failure.clone())
+            }
+        }
+    }
+
+    fn attempts(&self) -> impl Iterator<Item = &Region> {
+        self.regions.iter().filter(|region| region.phase == Phase::Attempt)
+    }
+
+    fn has_failing(&self) -> bool {
+        self.attempts().any(|region| region.machine.state() == JobState::Failing)
+    }
+}
+
+impl Placement {
+    /// The machine of an attempt of a region. Workers that no task needs are with the first one.
+    fn machine(&self, region: u32) -> JobMachine {
+        let of = |task: usize| self.regions.of_task(task as u32);
+        let placed = |worker: u32, region| {
+            (0..self.workers.len()).any(|task| self.workers[task] == worker && of(task) == region)
+        };
+        let is_idle = |worker: u32| !self.workers.contains(&worker);
+        let takes_part = |worker: &u32| placed(*worker, Some(region)) || (region == 0 && is_idle(*worker));
+        let participants: Vec<u32> = self.participants.iter().copied().filter(takes_part).collect();
+        JobMachine::of_some(&participants, &self.workers, self.limits, |task| of(task) == Some(region))
+    }
+}
+
+fn is_starting(state: JobState) -> bool {
+    matches!(state, JobState::Created | JobState::Launching | JobState::Deploying)
+}
+
+/// Where the job is, is where the first of these is that a region is in.
+const LEAST_FIRST: [JobState; 7] = [
+    JobState::Created,
+    JobState::Launching,
+    JobState::Deploying,
+    JobState::Cancelling,
+    JobState::Running,
+    JobState::Stopping,
+    JobState::Finishing,
+];
+
+#[cfg(test)]
+#[path = "regions_tests.rs"]
+mod tests;
