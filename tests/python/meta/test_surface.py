@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import importlib
 import inspect
 import pkgutil
 import subprocess
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 import flownet as fn
+import flownet.rows
 from flownet import (
     aggregate,
     client,
@@ -101,6 +103,7 @@ MODULES = [
         sys.modules["flownet.environment"],
     ),
     *(all_windowed, checks, connected, joined, keyed, sinks, stream, windowed, windows),
+    *(importlib.import_module(module.name) for module in pkgutil.walk_packages(fn.rows.__path__, "flownet.rows.")),
 ]
 
 
