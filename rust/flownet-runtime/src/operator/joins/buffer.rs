@@ -30,14 +30,19 @@ struct Place {
 
 impl Buffer {
     /// Adds a record. One that is later than all others, as most are, costs no search.
+    #[inline]
     pub(super) fn insert(&mut self, timestamp_ms: i64, bytes: &[u8]) {
-        let place = match self.records.back() {
-            Some(last) if last.timestamp_ms > timestamp_ms => self.behind(timestamp_ms),
-            _ => self.records.len(),
-        };
         let start = self.bytes.len();
+        // A key has one record, or many: behind the first there is room for some at once.
+        if start > 0 && self.bytes.capacity() - start < bytes.len() {
+            self.bytes.reserve(start.max(bytes.len()).max(KEPT_BYTES));
+        }
         self.bytes.extend_from_slice(bytes);
-        self.records.insert(place, Place { timestamp_ms, start, end: self.bytes.len() });
+        let record = Place { timestamp_ms, start, end: self.bytes.len() };
+        match self.records.back() {
+            Some(last) if last.timestamp_ms > timestamp_ms => self.records.insert(self.behind(timestamp_ms), record),
+            _ => self.records.push_back(record),
+        }
     }
 
     /// Those from one time to another, both included.
@@ -70,13 +75,31 @@ impl Buffer {
         Some((first.timestamp_ms, self.at(first)))
     }
 
-    /// Lets the first one go. What a burst has filled is given back.
+    /// Lets the first one go.
     pub(super) fn drop_first(&mut self) {
-        let Some(first) = self.records.pop_front() else { return };
+        let mut is_first = true;
+        self.drop_while(|_| std::mem::take(&mut is_first));
+    }
+
+    /// Lets the first ones go for whose times this holds. What a burst has filled is given back, once for all of them.
+    #[inline]
+    pub(super) fn drop_while(&mut self, mut is_over: impl FnMut(i64) -> bool) {
+        let before = self.records.len();
+        while let Some(&Place { timestamp_ms, start, end }) = self.records.front()
+            && is_over(timestamp_ms)
+        {
+            self.records.pop_front();
+            self.gone += end - start;
+        }
+        if self.records.len() < before {
+            self.give_back();
+        }
+    }
+
+    fn give_back(&mut self) {
         if self.records.len() < self.records.capacity() / 4 {
             self.records.shrink_to(self.records.len() * 2);
         }
-        self.gone += first.end - first.start;
         if self.records.is_empty() {
             self.bytes.clear();
             self.bytes.shrink_to(KEPT_BYTES);
@@ -92,13 +115,30 @@ impl Buffer {
 
     /// Moves what is there together. Half of the bytes at least are of what is gone: so each is moved once on average.
     fn compact(&mut self) {
-        let mut bytes = Vec::with_capacity(2 * (self.bytes.len() - self.gone));
-        for record in &mut self.records {
-            let start = bytes.len();
-            bytes.extend_from_slice(&self.bytes[record.start..record.end]);
-            (record.start, record.end) = (start, bytes.len());
+        let live = self.bytes.len() - self.gone;
+        // Where they came in the order of their times they move to the front where they are.
+        if self.records.iter().is_sorted_by_key(|record| record.start) {
+            let mut end = 0;
+            for record in &mut self.records {
+                let start = end;
+                end += record.end - record.start;
+                self.bytes.copy_within(record.start..record.end, start);
+                (record.start, record.end) = (start, end);
+            }
+            self.bytes.truncate(live);
+            if self.bytes.capacity() > 4 * live.max(KEPT_BYTES) {
+                self.bytes.shrink_to(2 * live);
+            }
+        } else {
+            let mut bytes = Vec::with_capacity(2 * live);
+            for record in &mut self.records {
+                let start = bytes.len();
+                bytes.extend_from_slice(&self.bytes[record.start..record.end]);
+                (record.start, record.end) = (start, bytes.len());
+            }
+            self.bytes = bytes;
         }
-        (self.bytes, self.gone) = (bytes, 0);
+        self.gone = 0;
     }
 
     /// Writes all of them out: varint how many, and each: time: signed, record: block.
@@ -162,12 +202,15 @@ mod tests {
     enum Step {
         Insert(i64, Vec<u8>),
         DropUntil(i64),
+        DropWhile(i64),
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let bytes = proptest::collection::vec(any::<u8>(), 0..9);
         let insert = (-20i64..20, bytes).prop_map(|(at_ms, bytes)| Step::Insert(at_ms, bytes));
-        let step = prop_oneof![4 => insert, 1 => (-25i64..25).prop_map(Step::DropUntil)];
+        let until = || -25i64..25;
+        let step =
+            prop_oneof![4 => insert, 1 => until().prop_map(Step::DropUntil), 1 => until().prop_map(Step::DropWhile)];
         proptest::collection::vec(step, 0..80)
     }
 
@@ -185,6 +228,10 @@ mod tests {
                         buffer.insert(at_ms, &bytes);
                         model.push((at_ms, bytes));
                         model.sort_by_key(|(at_ms, _)| *at_ms);
+                    }
+                    Step::DropWhile(until_ms) => {
+                        buffer.drop_while(|at_ms| at_ms <= until_ms);
+                        model.retain(|(at_ms, _)| *at_ms > until_ms);
                     }
                     Step::DropUntil(until_ms) => {
                         while let Some((at_ms, bytes)) = buffer.first_until(until_ms) {

@@ -51,6 +51,14 @@ impl Buffers for Sides {
 }
 
 impl Sides {
+    /// Keeps a record that can be met until then.
+    fn keep(&mut self, record: &KeyedRecord<'_>, last_ms: i64, expiries: &mut TimerService<TimerKey>) {
+        self.buffers[usize::from(record.side & 1)].insert(record.timestamp_ms, record.value());
+        if !std::mem::replace(&mut self.is_asked, true) {
+            expiries.register(last_ms, TimerKey::of(record));
+        }
+    }
+
     /// The watermark at which the first record is let go.
     fn next_ms(&self, interval: Interval) -> Option<i64> {
         let last_partner_ms =
@@ -61,11 +69,7 @@ impl Sides {
     /// Lets go of all that only records at or before the watermark could meet.
     fn let_go(&mut self, interval: Interval, watermark_ms: i64) {
         for (side, buffer) in [0, 1].into_iter().zip(&mut self.buffers) {
-            while let Some(first_ms) = buffer.time_of(0)
-                && interval.of_partners(side, first_ms).1 <= watermark_ms
-            {
-                buffer.drop_first();
-            }
+            buffer.drop_while(|at_ms| interval.of_partners(side, at_ms).1 <= watermark_ms);
         }
     }
 }
@@ -91,20 +95,25 @@ impl<P> IntervalJoin<P> {
         }
     }
 
-    /// Keeps a record, if somebody can still come to meet it.
-    fn keep(&mut self, record: &KeyedRecord<'_>) -> Result<(), TaskError> {
-        self.keys.range().check(record.hash)?;
-        let last_partner_ms = self.interval.of_partners(record.side, record.timestamp_ms).1;
-        if last_partner_ms <= self.on_time.time.of(record.hash) {
-            return Ok(());
-        }
-        let held = self.keys.get_or_insert_with(record, &AsBytes, Sides::default)?;
-        let sides = &mut held.value;
-        sides.buffers[usize::from(record.side & 1)].insert(record.timestamp_ms, record.value());
-        if !std::mem::replace(&mut sides.is_asked, true) {
-            self.expiries.register(last_partner_ms, TimerKey::of(record));
-        }
-        self.keys.make_room(&AsBytes)
+    /// When nobody can come to meet the record any more, if that is still to be.
+    fn last_partner_ms(&self, record: &KeyedRecord<'_>) -> Option<i64> {
+        let last_ms = self.interval.of_partners(record.side, record.timestamp_ms).1;
+        (last_ms > self.on_time.time.of(record.hash)).then_some(last_ms)
+    }
+
+    /// What is kept of the key of the record, begun if it is to be kept itself: a key is looked for once.
+    fn sides<'a>(
+        keys: &'a mut LargeState<Sides>,
+        record: &KeyedRecord<'_>,
+        is_kept: bool,
+    ) -> Result<Option<&'a mut Sides>, TaskError> {
+        let held = if is_kept {
+            Some(keys.get_or_insert_with(record, &AsBytes, Sides::default)?)
+        } else {
+            keys.range().check(record.hash)?;
+            keys.get_mut(record.key, record.hash, &AsBytes)?
+        };
+        Ok(held.map(|held| &mut held.value))
     }
 }
 
@@ -127,24 +136,26 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for IntervalJoin<P> {
         if !self.on_time.is(record) {
             return Ok(false);
         }
-        if let Some(Held { value: sides, .. }) = self.keys.get_mut(record.key, record.hash, &AsBytes)? {
-            let (from_ms, to_ms) = self.interval.of_partners(record.side, record.timestamp_ms);
-            if others(&sides.buffers, record).between(from_ms, to_ms).next().is_some() {
-                return Ok(false);
-            }
+        let last_ms = self.last_partner_ms(record);
+        let Some(sides) = Self::sides(&mut self.keys, record, last_ms.is_some())? else { return Ok(true) };
+        let (from_ms, to_ms) = self.interval.of_partners(record.side, record.timestamp_ms);
+        if others(&sides.buffers, record).between(from_ms, to_ms).next().is_some() {
+            return Ok(false);
         }
-        self.keep(record).map(|()| true)
+        last_ms.into_iter().for_each(|last_ms| sides.keep(record, last_ms, &mut self.expiries));
+        self.keys.make_room(&AsBytes).map(|()| true)
     }
 
     fn process_keyed(&mut self, record: &KeyedRecord<'_>, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
         if !self.on_time.is(record) {
             return self.on_time.refuse(&self.pairing, record, flow);
         }
-        if let Some(Held { value: sides, .. }) = self.keys.get_mut(record.key, record.hash, &AsBytes)? {
-            let (from_ms, to_ms) = self.interval.of_partners(record.side, record.timestamp_ms);
-            meet(&mut self.pairing, record, others(&sides.buffers, record).between(from_ms, to_ms), flow)?;
-        }
-        self.keep(record)
+        let last_ms = self.last_partner_ms(record);
+        let Some(sides) = Self::sides(&mut self.keys, record, last_ms.is_some())? else { return Ok(()) };
+        let (from_ms, to_ms) = self.interval.of_partners(record.side, record.timestamp_ms);
+        meet(&mut self.pairing, record, others(&sides.buffers, record).between(from_ms, to_ms), flow)?;
+        last_ms.into_iter().for_each(|last_ms| sides.keep(record, last_ms, &mut self.expiries));
+        self.keys.make_room(&AsBytes)
     }
 
     fn on_watermark(&mut self, timestamp_ms: i64, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {

@@ -34,13 +34,6 @@ impl<P> RegularJoin<P> {
     pub fn new(pairing: P, range: KeyGroupRange) -> Self {
         Self { pairing, keys: LargeState::new(range) }
     }
-
-    fn keep(&mut self, record: &KeyedRecord<'_>) -> Result<(), TaskError> {
-        self.keys.range().check(record.hash)?;
-        let held = self.keys.get_or_insert_with(record, &AsBytes, Sides::default)?;
-        held.value.0[usize::from(record.side & 1)].insert(record.timestamp_ms, record.value());
-        self.keys.make_room(&AsBytes)
-    }
 }
 
 impl<M: Medium, P: Pairing<M>> Operator<M> for RegularJoin<P> {
@@ -58,19 +51,19 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for RegularJoin<P> {
 
     /// Who meets nobody needs no medium.
     fn absorb(&mut self, record: &KeyedRecord<'_>, _: i64) -> Result<bool, TaskError> {
-        if let Some(Held { value: Sides(buffers), .. }) = self.keys.get_mut(record.key, record.hash, &AsBytes)?
-            && !others(buffers, record).is_empty()
-        {
+        let Sides(buffers) = &mut self.keys.get_or_insert_with(record, &AsBytes, Sides::default)?.value;
+        if !others(buffers, record).is_empty() {
             return Ok(false);
         }
-        self.keep(record).map(|()| true)
+        buffers[usize::from(record.side & 1)].insert(record.timestamp_ms, record.value());
+        self.keys.make_room(&AsBytes).map(|()| true)
     }
 
     fn process_keyed(&mut self, record: &KeyedRecord<'_>, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
-        if let Some(Held { value: Sides(buffers), .. }) = self.keys.get_mut(record.key, record.hash, &AsBytes)? {
-            meet(&mut self.pairing, record, others(buffers, record).all(), flow)?;
-        }
-        self.keep(record)
+        let Sides(buffers) = &mut self.keys.get_or_insert_with(record, &AsBytes, Sides::default)?.value;
+        meet(&mut self.pairing, record, others(buffers, record).all(), flow)?;
+        buffers[usize::from(record.side & 1)].insert(record.timestamp_ms, record.value());
+        self.keys.make_room(&AsBytes)
     }
 
     fn on_watermark(&mut self, _: i64, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
