@@ -112,7 +112,6 @@ impl KeyHasher {
 #[derive(Clone, Debug)]
 pub(crate) struct KeyColumns {
     columns: Vec<usize>,
-    is_int: bool,
 }
 
 /// The keys of a batch.
@@ -121,8 +120,10 @@ pub(crate) enum Keys {
     Ints(Int64Array),
     /// One column of texts.
     Texts(StringArray),
-    /// Anything.
-    Any(Vec<ArrayRef>),
+    /// One column of another type.
+    Other(ArrayRef),
+    /// Several columns: what they are is looked at once, and not for each row.
+    Tuple(Vec<Self>),
 }
 
 impl KeyColumns {
@@ -130,15 +131,8 @@ impl KeyColumns {
         if keys.is_empty() {
             return Err(NoKey::Empty);
         }
-        let columns = keys.iter().map(|key| place(schema, key)).collect::<Result<Vec<_>, _>>()?;
-        let is_int = match columns[..] {
-            [column] => {
-                let data_type = schema.field(column).data_type();
-                data_type.is_integer() && Lane::of(data_type) == Some(Lane::Int)
-            }
-            _ => false,
-        };
-        Ok(Self { columns, is_int })
+        let columns = keys.iter().map(|key| place(schema, key)).collect::<Result<_, _>>()?;
+        Ok(Self { columns })
     }
 
     /// Where a value of the key is missing.
@@ -147,29 +141,28 @@ impl KeyColumns {
     }
 
     pub(crate) fn of(&self, batch: &RecordBatch) -> Result<Keys, ArrowError> {
-        if self.is_int
-            && let Values::Int(values) = Values::of(batch.column(self.columns[0]))?
-        {
-            return Ok(Keys::Ints(values));
+        match self.columns[..] {
+            [column] => Keys::of_column(batch.column(column)),
+            _ => {
+                let columns = self.columns.iter().map(|column| Keys::of_column(batch.column(*column)));
+                Ok(Keys::Tuple(columns.collect::<Result<_, _>>()?))
+            }
         }
-        if let [column] = self.columns[..]
-            && let Some(texts) = batch.column(column).as_string_opt::<i32>()
-        {
-            return Ok(Keys::Texts(texts.clone()));
-        }
-        Ok(Keys::Any(self.columns.iter().map(|column| batch.column(*column).clone()).collect()))
     }
-}
-
-/// Appends the canonical key of a row.
-pub(crate) fn put_key(columns: &[ArrayRef], row: usize, out: &mut Vec<u8>) {
-    if columns.len() > 1 {
-        canonical::put_tuple(out, columns.len());
-    }
-    columns.iter().for_each(|column| put_value(column, row, out));
 }
 
 impl Keys {
+    fn of_column(array: &ArrayRef) -> Result<Self, ArrowError> {
+        let data_type = array.data_type();
+        if data_type.is_integer()
+            && Lane::of(data_type) == Some(Lane::Int)
+            && let Values::Int(values) = Values::of(array)?
+        {
+            return Ok(Self::Ints(values));
+        }
+        Ok(array.as_string_opt::<i32>().map_or_else(|| Self::Other(array.clone()), |texts| Self::Texts(texts.clone())))
+    }
+
     /// Appends the canonical key of a row.
     pub(crate) fn put(&self, row: usize, out: &mut Vec<u8>) {
         match self {
@@ -177,7 +170,11 @@ impl Keys {
             Self::Ints(array) => canonical::put_int(out, array.value(row)),
             Self::Texts(texts) if texts.is_null(row) => out.push(canonical::NONE),
             Self::Texts(texts) => canonical::put_text(out, texts.value(row).as_bytes()),
-            Self::Any(columns) => put_key(columns, row, out),
+            Self::Other(array) => put_value(array, row, out),
+            Self::Tuple(columns) => {
+                canonical::put_tuple(out, columns.len());
+                columns.iter().for_each(|column| column.put(row, out));
+            }
         }
     }
 }

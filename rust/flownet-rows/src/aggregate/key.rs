@@ -8,7 +8,7 @@ use flownet_runtime::canonical;
 use flownet_runtime::varint::{put_varint, take_varint, unzigzag};
 use hashbrown::hash_table::{Entry, HashTable};
 
-use crate::key::{Keys, NoKey, place, put_key};
+use crate::key::{Keys, NoKey, place};
 use crate::lane::{ColumnBuilder, Scalar};
 
 /// The keys that have come so far, numbered.
@@ -71,7 +71,9 @@ impl KeyTable {
                     self.group_of_text(data, ends[row] as usize, ends[row + 1] as usize)
                 }));
             }
-            Keys::Any(columns) => out.extend((start..start + rows).map(|row| self.group_of_row(columns, row))),
+            Keys::Other(_) | Keys::Tuple(_) => {
+                out.extend((start..start + rows).map(|row| self.group_of_row(keys, row)));
+            }
         }
     }
 
@@ -109,10 +111,10 @@ impl KeyTable {
         )
     }
 
-    fn group_of_row(&mut self, columns: &[ArrayRef], row: usize) -> u32 {
+    fn group_of_row(&mut self, keys: &Keys, row: usize) -> u32 {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
-        put_key(columns, row, &mut scratch);
+        keys.put(row, &mut scratch);
         let hash = self.hasher.hash_one(&scratch[..]);
         let group = self.group_of_hash(hash, |key| key == &scratch[..], |bytes| bytes.extend_from_slice(&scratch));
         self.scratch = scratch;

@@ -169,7 +169,11 @@ impl Building {
         match &mut self.values {
             Values::Fixed { width, bytes } => {
                 let (values, rest) = split(run, rows * *width)?;
-                bytes.extend_from_slice(values);
+                // One value as a rule, which is a word: moved without a call.
+                match <[u8; size_of::<u64>()]>::try_from(values) {
+                    Ok(word) => bytes.push(u64::from_ne_bytes(word)),
+                    Err(_) => bytes.extend_from_slice(values),
+                }
                 Ok(rest)
             }
             Values::Bits(bits) => {

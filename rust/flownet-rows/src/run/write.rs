@@ -100,7 +100,14 @@ fn put_lengths(ends: &Ends, rows: Rows<'_>, out: &mut Vec<u8>) {
 #[inline]
 fn put_fixed(width: usize, bytes: &[u8], rows: Rows<'_>, out: &mut Vec<u8>) {
     match (rows, width) {
-        (Rows::Range { start, end }, _) => out.extend_from_slice(&bytes[start * width..end * width]),
+        (Rows::Range { start, end }, _) => {
+            let values = &bytes[start * width..end * width];
+            // One value as a rule, which is a word: moved without a call.
+            match <[u8; size_of::<u64>()]>::try_from(values) {
+                Ok(word) => out.extend_from_slice(&word),
+                Err(_) => out.extend_from_slice(values),
+            }
+        }
         (Rows::Picked(rows), 1) => pick::<1>(bytes, rows, out),
         (Rows::Picked(rows), 2) => pick::<2>(bytes, rows, out),
         (Rows::Picked(rows), 4) => pick::<4>(bytes, rows, out),
