@@ -14,6 +14,8 @@ RUST_PACKAGES := --workspace --exclude flownet-python
 # Cargo builds a crate anew for every set of features, and that of a call is what all of its packages want together.
 # So benches are built as part of the extension, and find its crates ready: tests/python/meta/test_builds.py sees to it.
 BENCHES := -p flownet-python -p flownet-benches
+# Crates of others are compiled once, as the extension has them; ours anew for tests, lint and docs, with every assertion.
+CHECKED := --release --config tests/checked.toml
 # Prints the folder of the interpreter's libpython; fails where there is none to link.
 LIBPYTHON := import os, sys, sysconfig; \
 	name, folder, system = (sysconfig.get_config_var(key) for key in ("LDLIBRARY", "LIBDIR", "MULTIARCH")); \
@@ -67,14 +69,14 @@ demo: build ## run the main job: word count over real text in two worker process
 
 .PHONY: test
 test: ## run all tests, Rust and Python: a line or two for each step, and the end of what it printed where it fails
-	@$(call side_by_side,ci/test-python ci/test-sim)
+	@$(call side_by_side,ci/test-python ci/test-rust)
 
 .PHONY: test-rust
 test-rust: | $(BIN)/python ## unit, property, simulation, driver and doc tests of the crates
 	@if folder=$$($(BIN)/python -c '$(LIBPYTHON)'); then \
-		LD_LIBRARY_PATH="$$folder" $(CARGO) test --quiet --workspace --exclude flownet-sim; \
+		LD_LIBRARY_PATH="$$folder" $(CARGO) test --quiet $(CHECKED) --workspace --exclude flownet-sim; \
 	else \
-		$(CARGO) test --quiet $(RUST_PACKAGES) --exclude flownet-sim \
+		$(CARGO) test --quiet $(CHECKED) $(RUST_PACKAGES) --exclude flownet-sim \
 			&& echo "skipped: the unit tests of flownet-python need a libpython to link (Debian: apt-get install libpython3-dev)"; \
 	fi
 
@@ -169,7 +171,7 @@ fuzz-smoke: fuzz-build ## fuzz every target for some seconds, so that none rots 
 
 .PHONY: fuzz-seeds
 fuzz-seeds: | $(BIN)/python ## write the seeds of the corpus anew, after a change of a format
-	$(FUZZ_ENV) $(CARGO) run --quiet -p flownet-fuzz --example seeds $(if $(FUZZ_LIBPYTHON),--features interpreter) -- tests/fuzz/corpus
+	$(FUZZ_ENV) $(CARGO) run --quiet $(CHECKED) -p flownet-fuzz --example seeds $(if $(FUZZ_LIBPYTHON),--features interpreter) -- tests/fuzz/corpus
 
 .PHONY: fmt
 fmt: $(VENV)/.tools ## format Rust and Python
@@ -180,8 +182,8 @@ fmt: $(VENV)/.tools ## format Rust and Python
 .PHONY: lint
 lint: $(VENV)/.tools ## rustfmt, clippy (warnings are errors), ruff, mypy strict
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --quiet --workspace --all-targets --features flownet-fuzz/interpreter -- -D warnings
-	$(CARGO) clippy --quiet -p flownet-sim --all-targets --features planted-bugs -- -D warnings
+	$(CARGO) clippy --quiet $(CHECKED) --workspace --all-targets --features flownet-fuzz/interpreter -- -D warnings
+	$(CARGO) clippy --quiet $(CHECKED) -p flownet-sim --all-targets --features planted-bugs -- -D warnings
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -250,7 +252,7 @@ bench-peers: build ## the same work on Flink, PyFlink, Bytewax, Pathway, pyzmq, 
 
 .PHONY: docs
 docs: ## API documentation of the crates, warnings are errors
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --no-deps $(RUST_PACKAGES)
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet $(CHECKED) --no-deps $(RUST_PACKAGES)
 
 # What the site is built with: nothing else needs it.
 $(VENV)/.site: pyproject.toml | $(BIN)/maturin
@@ -266,16 +268,17 @@ site: $(VENV)/.site ## the documentation site into target/site, links checked; r
 wheel: $(BIN)/maturin ## build the abi3 wheel into dist/
 	$(BIN)/maturin build --release --out dist
 
-CI_STEPS := tools build test-python test-rust test-loom test-sim lint docs fuzz-smoke bench-smoke site
+CI_STEPS := tools build test-python test-loom test-sim test-rust lint docs fuzz-smoke bench-smoke site
 # Python tests wait more than they compute. So two rows of steps go side by side: they with what they need, and all else.
-# What needs what was built stands behind it, and what runs pip behind all that uses what pip installed. The first row is the
-# longer one, and its tests may not like to wait for a processor: it goes before the other, whose steps are nice.
+# What needs what was built stands behind it, and so do the tests of Rust, which take the crates of others from there; what runs
+# pip, behind all that uses what pip installed. The first row is the longer one, and its tests may not like to wait for a
+# processor: it goes before the other, whose steps are nice.
 IN_FRONT := tools build test-python
 ci/build: ci/tools
 ci/test-python: ci/build
-ci/test-loom: ci/test-rust
 ci/test-sim: ci/test-loom
-ci/lint: ci/test-sim ci/tools
+ci/test-rust: ci/test-sim ci/build
+ci/lint: ci/test-rust ci/tools
 ci/docs: ci/lint
 ci/fuzz-smoke: ci/docs
 ci/bench-smoke: ci/fuzz-smoke ci/build

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 MAKEFILE = (ROOT / "Makefile").read_text()
+EXTENSION = ("-p", "flownet-python")
 
 
 def crates(*selected: str, edges: str) -> set[str]:
@@ -17,9 +19,53 @@ def crates(*selected: str, edges: str) -> set[str]:
     return {line.removesuffix(" (*)").strip() for line in tree.splitlines() if line}
 
 
-def test_benches_build_no_crate_of_the_extension_again() -> None:
-    found = re.search(r"^BENCHES := (.+)$", MAKEFILE, re.MULTILINE)
+def names(crates: set[str]) -> set[str]:
+    return {crate.split()[0] for crate in crates}
+
+
+def packages(variable: str) -> list[str]:
+    """What a command of the Makefile selects."""
+    found = re.search(rf"^{variable} := (.+)$", MAKEFILE, re.MULTILINE)
     assert found is not None
-    extension = crates("-p", "flownet-python", edges="normal,build")
+    return [word for pair in re.findall(r"(-p) (\S+)", found[1]) for word in pair]
+
+
+def ours() -> set[str]:
+    manifests = ROOT.glob("*/*/Cargo.toml")
+    return {tomllib.loads(manifest.read_text())["package"]["name"] for manifest in manifests}
+
+
+def profiles(path: str) -> dict[str, dict[str, object]]:
+    profiles: dict[str, dict[str, object]] = tomllib.loads((ROOT / path).read_text())["profile"]["release"]["package"]
+    return profiles
+
+
+def test_benches_build_no_crate_of_the_extension_again() -> None:
+    extension = crates(*EXTENSION, edges="normal,build")
     assert len(extension) > 100
-    assert extension - crates(*found[1].split(), edges="normal,build,dev") == set()
+    assert extension - crates(*packages("BENCHES"), edges="normal,build,dev") == set()
+
+
+def test_tests_build_no_crate_of_others_again_but_for_clocks_that_stop_and_hosts_of_their_own() -> None:
+    extension = crates(*EXTENSION, edges="normal,build")
+    tested = crates("--workspace", "--exclude", "flownet-sim", edges="normal,build,dev")
+    assert names(extension - tested) == {"tokio", "nix"}
+    assert names({crate for crate in tested if re.search(r"\b(test-util|sched)\b", crate)}) == {"tokio", "nix"}
+
+
+def test_all_crates_of_ours_are_tested_with_every_assertion() -> None:
+    checked = profiles("tests/checked.toml")
+    assert set(checked) == ours()
+    for profile in checked.values():
+        assert profile == checked["flownet-core"]
+        assert profile["opt-level"] == 0
+        assert profile["debug-assertions"]
+        assert profile["overflow-checks"]
+
+
+def test_tests_lint_and_docs_take_our_crates_in_one_way() -> None:
+    commands = re.findall(r"^.*\$\(CARGO\) (?:test|clippy|doc) .*$", MAKEFILE, re.MULTILINE)
+    # The model checkers have profiles of their own, and what object stores need is compiled for nothing else.
+    others = [command for command in commands if "$(CHECKED)" not in command]
+    assert len(commands) - len(others) >= 5
+    assert all(any(name in command for name in ("loom", "$(SIM)", "cloud")) for command in others), others
