@@ -82,7 +82,7 @@ test-rust: | $(BIN)/python ## unit, property, simulation, driver and doc tests o
 
 .PHONY: test-loom
 test-loom: ## model-check what threads share, under all interleavings
-	RUSTFLAGS="--cfg loom" CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true $(CARGO) test --quiet --release --target-dir target/loom -p flownet-memory -p flownet-core --lib loom
+	RUSTFLAGS="--cfg loom" $(CARGO) test --quiet --profile loom -p flownet-memory -p flownet-core --lib loom
 
 .PHONY: test-sim
 test-sim: ## flow control: thousands of simulated seeds, every interleaving of small cases, planted bugs found
