@@ -22,6 +22,7 @@ mod agent;
 mod alignment;
 mod checkpoint;
 mod coordinator;
+mod encoding;
 mod error;
 mod explain;
 mod flow;

@@ -1,8 +1,8 @@
 //! The calls between coordinator and workers, and the stream they travel on.
 //!
 //! The coordinator is the client. Both ends have proved that they are
-//! of the job before the first call is read. Messages are MessagePack in
-//! length-delimited frames of at most [`MAX_FRAME_BYTES`].
+//! of the job before the first call is read. Messages are
+//! [encoded](Encoding) in length-delimited frames of at most [`MAX_FRAME_BYTES`].
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
@@ -25,10 +25,9 @@ use flownet_runtime::{
 use flownet_store::{PartRef, StoreError, TaskSnapshot};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tarpc::serde_transport::{self, Transport};
-use tokio_serde::formats::MessagePack;
 use tokio_util::codec::LengthDelimitedCodec;
 
-use crate::{resources::Resources, settings::JobSettings};
+use crate::{encoding::Encoding, resources::Resources, settings::JobSettings};
 
 /// What a worker does for its coordinator.
 #[tarpc::service]
@@ -243,7 +242,7 @@ pub(crate) enum Report {
 }
 
 /// A stream of `In` from the peer and `Out` to it.
-pub(crate) type ControlTransport<In, Out> = Transport<Stream, In, Out, MessagePack<In, Out>>;
+pub(crate) type ControlTransport<In, Out> = Transport<Stream, In, Out, Encoding>;
 
 /// Puts messages on a stream whose ends have authenticated each other.
 pub(crate) fn transport<In, Out>(stream: Stream) -> ControlTransport<In, Out>
@@ -252,7 +251,7 @@ where
     Out: Serialize,
 {
     let codec = LengthDelimitedCodec::builder().max_frame_length(MAX_FRAME_BYTES).new_framed(stream);
-    serde_transport::new(codec, MessagePack::default())
+    serde_transport::new(codec, Encoding)
 }
 
 /// The context of a call that may take until `limit` from now.

@@ -53,7 +53,7 @@ pub enum WorkerError {
 }
 
 /// Makes of the init bytes of a job what builds the chains of its tasks. Not generic: what calls it would be compiled
-/// again, MessagePack and all, in the crate of whoever gives it.
+/// again, its encoding and all, in the crate of whoever gives it.
 pub type FactoryBuilder<'a> = dyn Fn(&[u8]) -> Result<Arc<dyn ChainFactory>, String> + 'a;
 
 /// Runs a worker until its coordinator lets it go, goes away, or falls silent.

@@ -96,7 +96,8 @@ pub struct OperatorSpec {
     pub uid: Option<String>,
     /// Name shown in errors and metrics.
     pub name: String,
-    /// What it does.
+    /// What it does. JSON wherever it goes: what is in it says itself what it is, and is decoded in one place.
+    #[serde(with = "as_json")]
     pub kind: OperatorKind,
     /// The user's function or data.
     pub payload: Payload,
@@ -277,9 +278,46 @@ pub fn partition_id(edge: u32, producer_subtask: u32) -> u64 {
     (u64::from(edge) << 32) | u64::from(producer_subtask)
 }
 
+/// What says itself what it is, within what does not.
+mod as_json {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _, ser::Error as _};
+
+    use super::OperatorKind;
+
+    pub(super) fn serialize<S: Serializer>(kind: &OperatorKind, serializer: S) -> Result<S::Ok, S::Error> {
+        serde_json::to_string(kind).map_err(S::Error::custom)?.serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<OperatorKind, D::Error> {
+        serde_json::from_str(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_an_operator_does_arrives_as_it_was_to_the_last_digit() {
+        let awkward = 0.104_905_984_283_944_85; // which a quick reader takes for its neighbour
+        let kind = OperatorKind::Rows(RowsKind::Project {
+            input: serde_json::json!([["n", "int64"]]),
+            steps: serde_json::json!([{ "literal": awkward }, { "literal": u64::MAX }, { "literal": null }]),
+        });
+        let spec = OperatorSpec {
+            id: 1,
+            uid: None,
+            name: "project".into(),
+            kind,
+            payload: Payload::None,
+            rate_limit: None,
+            brake: None,
+            upstream: None,
+        };
+        let text = serde_json::to_string(&spec).unwrap();
+        assert_eq!(serde_json::from_str::<OperatorSpec>(&text).unwrap(), spec);
+        assert!(serde_json::from_str::<OperatorSpec>(&text.replace("project", "projekt")).is_err());
+    }
 
     #[test]
     fn partitions_of_different_edges_and_subtasks_never_share_a_number() {

@@ -9,6 +9,7 @@ use std::io::{self, Read};
 use serde::{Deserialize, Serialize};
 
 use super::Orders;
+use crate::encoding::{decode, encode};
 
 /// What a worker process is told before it can ask.
 #[derive(Debug, Deserialize, Serialize)]
@@ -19,9 +20,9 @@ pub(crate) struct Greeting {
 }
 
 impl Greeting {
-    /// A `u32` (little-endian) of the length, then MessagePack.
+    /// A `u32` (little-endian) of the length, then what is [encoded](encode).
     pub(crate) fn encode(&self) -> io::Result<Vec<u8>> {
-        let body = rmp_serde::to_vec(self).map_err(io::Error::other)?;
+        let body = encode(self)?;
         let length = u32::try_from(body.len()).ok().filter(|&length| length <= MAX_GREETING_BYTES);
         let length = length.ok_or_else(|| {
             let text = format!("the init bytes of a worker have {} bytes, limit {MAX_GREETING_BYTES}", body.len());
@@ -44,7 +45,7 @@ impl Greeting {
         if body.len() < length as usize {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        rmp_serde::from_slice(&body).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+        decode(&body)
     }
 }
 

@@ -197,7 +197,7 @@ pub(crate) fn endless(parallelism: u32) -> Dataflow {
 /// The coordinator's address in a greeting, as a worker gets it.
 pub(crate) fn coordinator_of(greeting: &[u8]) -> SocketAddr {
     type Orders = (SocketAddr, u32, Duration, Duration, serde_bytes::ByteBuf);
-    let (_secret, orders): (String, Orders) = rmp_serde::from_slice(&greeting[4..]).expect("a greeting");
+    let (_secret, orders): (String, Orders) = postcard::from_bytes(&greeting[4..]).expect("a greeting");
     orders.0
 }
 
