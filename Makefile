@@ -136,11 +136,10 @@ $(MUTANTS):
 mutants: $(MUTANTS) ## break memory, core and net's drivers in one place after the other: hours (FILES="rust/flownet-core/src/credit.rs")
 	PROPTEST_CASES=32 PROPTEST_MAX_SHRINK_ITERS=0 nice -n 10 $(MUTANTS) mutants --config tests/mutants.toml --profile mutants --output target/mutants $(addprefix --file ,$(FILES))
 
-# Coverage for libFuzzer, by the flags that every stable compiler knows; `--target` keeps them from build scripts.
-FUZZ_FLAGS := --cfg fuzzing -Cpasses=sancov-module $(addprefix -Cllvm-args=-sanitizer-coverage-,level=4 inline-8bit-counters pc-table trace-compares)
-FUZZ_HOST = $(shell rustc -vV | sed -n 's/^host: //p')
-FUZZ_BIN = target/fuzz/$(FUZZ_HOST)/fuzz/fuzz
-FUZZ_FEATURES = fuzzer$(if $(FUZZ_LIBPYTHON),$(comma)interpreter)
+# With the extension, whose crates it finds ready (see BENCHES): ours alone are compiled again, with coverage.
+FUZZED := --release --config tests/fuzz/fuzzed.toml -p flownet-python -p flownet-fuzz --bin fuzz
+FUZZ_BIN := target/release/fuzz
+FUZZ_FEATURES = flownet-fuzz/fuzzer$(if $(FUZZ_LIBPYTHON),$(comma)flownet-fuzz/interpreter)
 # The object codec needs an interpreter to link, and numpy to be found by it.
 FUZZ_LIBPYTHON = $(shell $(BIN)/python -c '$(LIBPYTHON)' 2>/dev/null)
 FUZZ_ENV = LD_LIBRARY_PATH="$(FUZZ_LIBPYTHON)" PYTHONPATH="$(wildcard $(CURDIR)/$(VENV)/lib/python*/site-packages)"
@@ -150,8 +149,7 @@ comma := ,
 
 .PHONY: fuzz-build
 fuzz-build: | $(BIN)/python
-	@RUSTFLAGS="$(FUZZ_FLAGS)" $(CARGO) build --quiet --profile fuzz --target $(FUZZ_HOST) --target-dir target/fuzz \
-		-p flownet-fuzz --bin fuzz --features $(FUZZ_FEATURES)
+	@RUSTC_WORKSPACE_WRAPPER="$(CURDIR)/tests/fuzz/covered" $(CARGO) build --quiet $(FUZZED) --features $(FUZZ_FEATURES)
 
 .PHONY: fuzz
 fuzz: fuzz-build ## search for bytes that break a decoder (TARGET=wire SECONDS=600), or repeat one that did (INPUT=FILE)

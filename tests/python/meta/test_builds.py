@@ -10,6 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 MAKEFILE = (ROOT / "Makefile").read_text()
 EXTENSION = ("-p", "flownet-python")
+FUZZER = ("--features", "flownet-fuzz/fuzzer,flownet-fuzz/interpreter")
 
 
 def crates(*selected: str, edges: str) -> set[str]:
@@ -53,6 +54,12 @@ def test_tests_build_no_crate_of_others_again_but_for_clocks_that_stop_and_hosts
     assert names({crate for crate in tested if re.search(r"\b(test-util|sched)\b", crate)}) == {"tokio", "nix"}
 
 
+def test_the_fuzzer_builds_no_crate_of_others_but_its_own() -> None:
+    extension = crates(*EXTENSION, edges="normal,build")
+    fuzzed = crates(*packages("FUZZED"), *FUZZER, edges="normal,build")
+    assert names(fuzzed - extension) == {"arbitrary", "flownet-fuzz", "libfuzzer-sys"}
+
+
 def test_all_crates_of_ours_are_tested_with_every_assertion() -> None:
     checked = profiles("tests/checked.toml")
     assert set(checked) == ours()
@@ -61,6 +68,13 @@ def test_all_crates_of_ours_are_tested_with_every_assertion() -> None:
         assert profile["opt-level"] == 0
         assert profile["debug-assertions"]
         assert profile["overflow-checks"]
+
+
+def test_all_crates_of_ours_that_are_fuzzed_assert() -> None:
+    fuzzed = names(crates("-p", "flownet-fuzz", *FUZZER, edges="normal")) & ours()
+    found = profiles("tests/fuzz/fuzzed.toml")
+    assert set(found) == fuzzed
+    assert all(profile["debug-assertions"] and profile["overflow-checks"] for profile in found.values())
 
 
 def test_tests_lint_and_docs_take_our_crates_in_one_way() -> None:
