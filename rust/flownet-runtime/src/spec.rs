@@ -289,7 +289,13 @@ mod as_json {
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<OperatorKind, D::Error> {
-        serde_json::from_str(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+        let text = String::deserialize(deserializer)?;
+        let mut json = serde_json::Deserializer::from_str(&text);
+        // Of expressions: whoever wrote one down here has gone as deep.
+        json.disable_recursion_limit();
+        let kind = OperatorKind::deserialize(&mut json).map_err(D::Error::custom)?;
+        json.end().map_err(D::Error::custom)?;
+        Ok(kind)
     }
 }
 
@@ -300,9 +306,10 @@ mod tests {
     #[test]
     fn what_an_operator_does_arrives_as_it_was_to_the_last_digit() {
         let awkward = 0.104_905_984_283_944_85; // which a quick reader takes for its neighbour
+        let deep = (0..500).fold(serde_json::Value::Null, |inner, _| serde_json::json!([inner]));
         let kind = OperatorKind::Rows(RowsKind::Project {
             input: serde_json::json!([["n", "int64"]]),
-            steps: serde_json::json!([{ "literal": awkward }, { "literal": u64::MAX }, { "literal": null }]),
+            steps: serde_json::json!([{ "literal": awkward }, { "literal": u64::MAX }, { "literal": null }, deep]),
         });
         let spec = OperatorSpec {
             id: 1,

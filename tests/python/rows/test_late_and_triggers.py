@@ -161,7 +161,7 @@ def test_what_cannot_be_is_refused_where_it_is_written() -> None:
             lambda: forever.top_n(1, "value"),
             r"top_n\(\) of flownet.Global\(\) gives nothing",
         ),
-        (lambda: rows.key_by("key").join(rows.key_by("key"), fn.Global()), r"join\(\) of flownet.Global\(\)"),
+        (lambda: rows.key_by("key").join(rows.key_by("key"), fn.Global()), "leave the window out"),
         (lambda: counts.side_output(LATE), r"side_output\('late'\): operator 'agg' has no such side output"),
         (lambda: counts.side_output(text), "reads a flownet.OutputTag, not str"),
         (

@@ -56,7 +56,7 @@ def test_prometheus_scrapes_a_job_and_its_linter_has_nothing_to_say(tmp_path: Pa
         assert (complaints, checked.stdout) == ([], b"")
         with prometheus.scraping(tmp_path, free_port, ui.port, "a-token-for-it") as server:
             while not (named := ask(server, 'flownet_task_bottleneck{job="scraped"} == 1')):
-                assert job.status().state in {"launching", "deploying", "running"}
+                assert job.status().state in {"created", "launching", "deploying", "running"}
                 time.sleep(0.1)
             assert named[0]["metric"]["task"].startswith("slow")
             (target,) = server.targets()
