@@ -207,8 +207,8 @@ class KeyedRows:
             return self._joined("join", second, {"regular": {}}, suffix)
         if isinstance(window, Global):
             raise PlanError(
-                "join(flownet.Global()) would give nothing out: leave the window out, and rows meet as they come; or use "
-                "flownet.EndOfInput(), which fires once"
+                "join(flownet.Global()) would give nothing out: leave the window out, and rows meet as they come; or "
+                "use flownet.EndOfInput(), which fires once"
             )
         known = Cut.of(_known_window("join", window), (*self._rows._origins, *second._rows._origins))
         return self._joined("join", second, {"window": {"window": _planned("join", known)}}, suffix)
