@@ -170,7 +170,7 @@ impl<K: TimerOwner> TimerService<K> {
         self.all_leaves().for_each(|leaf| leaf.each_since(taken, &mut show));
     }
 
-    /// How many are set; where they are many, about, as in [`most`](Self::most).
+    /// How many are set; where they are many, about: one that was set twice lately may count twice.
     pub fn len(&self) -> usize {
         if self.leaves.len() < FEW_LEAVES { self.iter().count() } else { self.most() }
     }
