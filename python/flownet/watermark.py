@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
-from .config import duration_us
-from .errors import ConfigError, PlanError
+from .errors import PlanError
 from .window import milliseconds
 
 T = TypeVar("T")
@@ -94,14 +93,8 @@ class WatermarkStrategy(Generic[T]):
 
         Watermarks are the latest timestamp less the delay and one millisecond, said every 200 ms.
         """
-        microseconds = duration_us("delay", delay)
-        if microseconds % 1000:
-            raise ConfigError(
-                f"for_bounded_out_of_orderness({delay!r}): must be a whole number of milliseconds",
-                setting="delay",
-                value=delay,
-            )
-        return WatermarkStrategy({"bounded": {"delay_ms": microseconds // 1000}})
+        delay_ms = milliseconds("for_bounded_out_of_orderness", "delay", delay, least=0)
+        return WatermarkStrategy({"bounded": {"delay_ms": delay_ms}})
 
     @staticmethod
     def for_generator(

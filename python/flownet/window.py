@@ -238,12 +238,13 @@ def assign(window: WindowAssigner) -> object:
             return {"grid": {"size_ms": window.size_ms, "slide_ms": window.size_ms}}
 
 
-def milliseconds(what: str, name: str, given: str | timedelta) -> int:
-    """Read a duration that is a whole number of milliseconds, at least one."""
+def milliseconds(what: str, name: str, given: str | timedelta, *, least: int = 1) -> int:
+    """Read a duration that is a whole number of milliseconds, at least so many."""
     microseconds = duration_us(name, given)
-    if microseconds < 1000 or microseconds % 1000:
+    if microseconds < least * 1000 or microseconds % 1000:
+        bound = f", at least {least}" if least else ""
         raise ConfigError(
-            f"{what}({given!r}): must be a whole number of milliseconds, at least 1", setting=name, value=given
+            f"{what}({given!r}): must be a whole number of milliseconds{bound}", setting=name, value=given
         )
     return microseconds // 1000
 

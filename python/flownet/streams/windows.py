@@ -9,9 +9,8 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from ..aggregate import AggregateFunction, Folded, merges
-from ..config import duration_us
 from ..dataflow import Origin, has_timestamps
-from ..errors import ConfigError, PlanError
+from ..errors import PlanError
 from ..functions import OutputTag, ProcessWindowFunction, Window
 from ..record_functions import ReduceFunction
 from ..trigger import (
@@ -26,7 +25,7 @@ from ..trigger import (
     Trigger,
     purging,
 )
-from ..window import EndOfInput, Global, Session, Sliding, TimeDomain, Tumbling, WindowAssigner, assign
+from ..window import EndOfInput, Global, Session, Sliding, TimeDomain, Tumbling, WindowAssigner, assign, milliseconds
 from .checks import (
     called_of,
     field_of,
@@ -95,16 +94,10 @@ class Cut:
         PlanError
             They are of processing time.
         """
-        microseconds = duration_us("lateness", lateness)
-        if microseconds % 1000:
-            raise ConfigError(
-                f"allowed_lateness({lateness!r}): must be a whole number of milliseconds",
-                setting="lateness",
-                value=lateness,
-            )
+        lateness_ms = milliseconds("allowed_lateness", "lateness", lateness, least=0)
         if self.time != "event":
             raise PlanError("allowed_lateness() is for windows of event time: in processing time nothing is late")
-        return replace(self, lateness_ms=microseconds // 1000)
+        return replace(self, lateness_ms=lateness_ms)
 
     def with_late_tag(self, tag: OutputTag) -> Cut:
         """Say where records go that are too late.

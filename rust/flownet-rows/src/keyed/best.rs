@@ -61,7 +61,7 @@ impl Best {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::num::NonZeroU64;
     use std::sync::Arc;
 
@@ -74,7 +74,7 @@ mod tests {
 
     use super::*;
 
-    fn rank(count: u64, ties: bool, size_ms: i64) -> RowsRank {
+    pub(in crate::keyed) fn rank(count: u64, ties: bool, size_ms: i64) -> RowsRank {
         let assign = WindowAssign::Grid { size_ms, slide_ms: size_ms, offset_ms: 0 };
         let window = WindowSpec {
             assign,

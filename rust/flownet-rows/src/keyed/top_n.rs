@@ -133,29 +133,15 @@ impl Fold<RowsMedium> for TopN {
 
 #[cfg(test)]
 mod tests {
-    use std::num::NonZeroU64;
-
     use arrow_schema::{DataType, Field, Schema};
-    use flownet_runtime::spec::{WindowAssign, WindowSpec};
-    use flownet_runtime::time::Clock;
     use proptest::prelude::*;
 
     use super::*;
+    use crate::keyed::best::tests::rank;
 
     fn top(count: usize, ties: bool) -> TopN {
         let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int8, false)]));
-        let window = WindowSpec {
-            assign: WindowAssign::Global,
-            clock: Clock::Event,
-            trigger: None,
-            lateness_ms: 0,
-            late_tag: None,
-            with_key: false,
-            with_window: false,
-            is_whole: false,
-        };
-        let count = NonZeroU64::new(count as u64).unwrap();
-        let rank = RowsRank { by: "n".into(), descending: false, count, ties, window };
+        let rank = rank(count as u64, ties, 1);
         TopN::new(schema, &rank, OperatorInfo { operator: "top_n".into(), subtask: 0, parallelism: 1 }).unwrap()
     }
 
