@@ -13,6 +13,7 @@ from .expressions import Expr
 from .files import Paths, listed
 from .folders import Folders, folders_of, possible
 from .schemas import schema_of, wanted_columns
+from .splits import FileSplit
 
 if TYPE_CHECKING:
     import pyarrow
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
     from .. import _flownet
     from .schemas import SchemaLike
 
-_ENOUGH_FILES = 4
-"""With as many for each subtask files are dealt out whole; else their row groups."""
+_ENOUGH_FILES = 64
+"""As many are dealt out whole; fewer by their row groups."""
 
 
 @dataclass(frozen=True, slots=True)
-class ParquetParts:
-    """Reads what is a subtask's own of some files."""
+class ParquetFiles:
+    """Reads files, whole or by row groups."""
 
     files: list[str]
     schema: pyarrow.Schema
@@ -37,39 +38,32 @@ class ParquetParts:
     kept: Any
     """The rows that are wanted, as pyarrow has it; None for all. Row groups that have none are not read."""
 
-    def __call__(self, subtask: int, subtasks: int) -> pyarrow.RecordBatchReader:
-        """Read what is this subtask's."""
+    def splits(self) -> list[FileSplit]:
+        """List the files; where they are few, their row groups.
+
+        Raises
+        ------
+        InputError
+            One cannot be read.
+        """
+        sizes = [(path, _size(path)) for path in self.files]
+        if len(sizes) >= _ENOUGH_FILES:
+            return [FileSplit(path, size, None) for path, size in sizes]
+        return [FileSplit(path, size, group) for path, size in sizes for group in range(_groups(path))]
+
+    def read(self, path: str, part: int | None) -> pyarrow.RecordBatchReader:
+        """Read a file, or one of its row groups."""
         import pyarrow
 
         schema = pyarrow.schema([self.schema.field(name) for name in self.columns])
-        return pyarrow.RecordBatchReader.from_batches(schema, self._batches(subtask, subtasks))
+        return pyarrow.RecordBatchReader.from_batches(schema, self._batches(path, part))
 
-    def _batches(self, subtask: int, subtasks: int) -> Iterator[pyarrow.RecordBatch]:
-        for path, group in self._splits(subtask, subtasks):
-            try:
-                yield from self._read(path, group)
-            except (OSError, ValueError) as error:
-                where = path if group is None else f"{path}, row group {group}"
-                raise OSError(f"{where}: {error}") from error
-
-    def _splits(self, subtask: int, subtasks: int) -> Iterator[tuple[str, int | None]]:
-        if len(self.files) >= _ENOUGH_FILES * subtasks:
-            yield from ((path, None) for path in self.files[subtask::subtasks])
-            return
-        number = 0
-        for path in self.files:
-            for group in range(self._groups(path)):
-                if number % subtasks == subtask:
-                    yield path, group
-                number += 1
-
-    def _groups(self, path: str) -> int:
-        import pyarrow.parquet
-
+    def _batches(self, path: str, group: int | None) -> Iterator[pyarrow.RecordBatch]:
         try:
-            return int(pyarrow.parquet.read_metadata(path).num_row_groups)
+            yield from self._read(path, group)
         except (OSError, ValueError) as error:
-            raise OSError(f"{path}: {error}") from error
+            where = path if group is None else f"{path}, row group {group}"
+            raise OSError(f"{where}: {error}") from error
 
     def _read(self, path: str, group: int | None) -> Iterator[pyarrow.RecordBatch]:
         import pyarrow.dataset
@@ -85,9 +79,9 @@ class ParquetParts:
         yield from fragment.to_batches(schema, columns=self.columns, filter=self.kept, use_threads=False)
 
 
-def parquet_parts(
+def parquet_files(
     paths: Paths, columns: Iterable[str] | None, kept: Expr | None, partitions: SchemaLike | None
-) -> tuple[ParquetParts, _flownet.RowSchema]:
+) -> tuple[ParquetFiles, _flownet.RowSchema]:
     """Check what is to be read, before anything runs.
 
     Raises
@@ -117,7 +111,23 @@ def parquet_parts(
     told = None if kept is None else pushed_down(kept._tree())
     if told is not None and folders.schema.names:
         files = possible(said, schema, told)
-    return ParquetParts(files, schema, wanted, folders, told), found
+    return ParquetFiles(files, schema, wanted, folders, told), found
+
+
+def _groups(path: str) -> int:
+    import pyarrow.parquet
+
+    try:
+        return int(pyarrow.parquet.read_metadata(path).num_row_groups)
+    except (OSError, ValueError) as error:
+        raise InputError(f"read_parquet(): {path}: {error}", path=path) from error
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError as error:
+        raise InputError(f"read_parquet(): {path}: {error}", path=path) from error
 
 
 def pushed_down(tree: Any) -> Any:

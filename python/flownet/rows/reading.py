@@ -97,7 +97,7 @@ class RowSources:
         event_time: str | None = None,
         delay: str | timedelta = "0s",
     ) -> Rows:
-        """Start from the rows of Parquet files, which the subtasks share: by row groups, of many files by files.
+        """Start from the rows of Parquet files, which the subtasks share: by row groups, of 64 files or more by files.
 
         Parameters
         ----------

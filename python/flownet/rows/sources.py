@@ -10,9 +10,10 @@ from ..dataflow import Dataflow, Node
 from ..errors import PlanError
 from .expressions import Expr
 from .files import Paths
-from .parquet import parquet_parts
+from .parquet import parquet_files
 from .schemas import schema_of
-from .text_files import LineFormat, line_parts
+from .splits import FileAssignment, FilesOfRows
+from .text_files import LineFormat, line_files
 
 if TYPE_CHECKING:
     from .. import _flownet
@@ -69,9 +70,8 @@ def read_parquet(
     """Add a source of the rows of Parquet files."""
     if kept is not None and not isinstance(kept, Expr):
         raise PlanError(f'read_parquet(filter=...) takes an expression such as fn.col("price") > 3, not {kept!r:.60}')
-    parts, schema = parquet_parts(paths, columns, kept, partitions)
-    settings = {"from_arrow": {"schema": schema.planned(), "makes_its_own": True, "repeatable": True}}
-    return dataflow.add("rows", name="read_parquet", settings=settings, function=parts), schema
+    files, schema = parquet_files(paths, columns, kept, partitions)
+    return _read_files(dataflow, "read_parquet", files, schema), schema
 
 
 def read_lines(
@@ -81,9 +81,13 @@ def read_lines(
     given: tuple[Paths, SchemaLike | None, Iterable[str] | None],
 ) -> tuple[Node, _flownet.RowSchema]:
     """Add a source of the rows of files of lines: their paths, the schema and the columns that are wanted."""
-    parts, schema = line_parts(method, format, *given)
-    settings = {"from_arrow": {"schema": schema.planned(), "makes_its_own": True, "repeatable": True}}
-    return dataflow.add("rows", name=method, settings=settings, function=parts), schema
+    files, schema = line_files(method, format, *given)
+    return _read_files(dataflow, method, files, schema), schema
+
+
+def _read_files(dataflow: Dataflow, method: str, files: FilesOfRows, schema: _flownet.RowSchema) -> Node:
+    settings = {"read_files": {"schema": schema.planned(), "format": method.removeprefix("read_")}}
+    return dataflow.add("rows", name=method, settings=settings, function=FileAssignment(files))
 
 
 @dataclass(frozen=True, slots=True)

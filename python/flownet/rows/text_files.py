@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -10,6 +11,7 @@ from ..errors import InputError, PlanError
 from ..streams.checks import delimiter_of
 from .files import Paths, listed
 from .schemas import schema_of, wanted_columns
+from .splits import FileSplit
 
 if TYPE_CHECKING:
     import pyarrow
@@ -105,8 +107,8 @@ class JsonFormat:
 
 
 @dataclass(frozen=True, slots=True)
-class LineParts:
-    """Reads what is a subtask's own of some files."""
+class LineFiles:
+    """Reads files, one after the other."""
 
     files: list[str]
     schema: pyarrow.Schema
@@ -115,25 +117,28 @@ class LineParts:
     """Those that are wanted of it."""
     format: LineFormat
 
-    def __call__(self, subtask: int, subtasks: int) -> pyarrow.RecordBatchReader:
-        """Read what is this subtask's."""
+    def splits(self) -> list[FileSplit]:
+        """List the files, each of which is read whole."""
+        return [FileSplit(path, os.path.getsize(path), None) for path in self.files]
+
+    def read(self, path: str, part: int | None) -> pyarrow.RecordBatchReader:
+        """Read a file."""
         import pyarrow
 
         schema = pyarrow.schema([self.schema.field(name) for name in self.columns])
-        return pyarrow.RecordBatchReader.from_batches(schema, self._batches(subtask, subtasks))
+        return pyarrow.RecordBatchReader.from_batches(schema, self._batches(path))
 
-    def _batches(self, subtask: int, subtasks: int) -> Iterator[pyarrow.RecordBatch]:
-        for path in self.files[subtask::subtasks]:
-            try:
-                for batch in self.format.read(path, self.schema, self.columns):
-                    yield batch.select(self.columns)
-            except (OSError, ValueError, KeyError) as error:
-                raise OSError(f"{path}: {error}") from error
+    def _batches(self, path: str) -> Iterator[pyarrow.RecordBatch]:
+        try:
+            for batch in self.format.read(path, self.schema, self.columns):
+                yield batch.select(self.columns)
+        except (OSError, ValueError, KeyError) as error:
+            raise OSError(f"{path}: {error}") from error
 
 
-def line_parts(
+def line_files(
     method: str, format: LineFormat, paths: Paths, schema: SchemaLike | None, columns: Iterable[str] | None
-) -> tuple[LineParts, _flownet.RowSchema]:
+) -> tuple[LineFiles, _flownet.RowSchema]:
     """Check what is to be read, before anything runs.
 
     Raises
@@ -156,7 +161,7 @@ def line_parts(
         whole = pyarrow.schema(_known(method, schema))
     wanted = wanted_columns(method, columns, whole.names, files[0])
     found = _known(method, pyarrow.schema([whole.field(name) for name in wanted]))
-    return LineParts(files, whole, wanted, format), found
+    return LineFiles(files, whole, wanted, format), found
 
 
 def _known(method: str, schema: Any) -> _flownet.RowSchema:

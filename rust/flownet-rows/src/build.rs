@@ -103,6 +103,7 @@ fn arriving(task: &TaskSpec) -> Result<Option<Layout>, TaskError> {
         | RowsKind::WriteFiles { input, .. }
         | RowsKind::Sink { input, .. } => input,
         RowsKind::FromArrow { .. }
+        | RowsKind::ReadFiles { .. }
         | RowsKind::Aggregate { .. }
         | RowsKind::Join { .. }
         | RowsKind::Deduplicate { .. }
@@ -133,6 +134,7 @@ fn native(
     let info = info.clone();
     Ok(Some(match kind {
         RowsKind::FromArrow { .. }
+        | RowsKind::ReadFiles { .. }
         | RowsKind::MapBatches { .. }
         | RowsKind::ToObjects { .. }
         | RowsKind::ToRows { .. }

@@ -31,11 +31,15 @@ def lines(folder: Path) -> list[str]:
     return sorted(line for file in folder.glob("*.txt") for line in file.read_text().splitlines())
 
 
-def run_until(env: fn.Environment, workers: int, checkpoints: int) -> None:
-    """Run a job until so many checkpoints were made, and end it as if it had been killed, unless it ends before."""
+def run_until(env: fn.Environment, workers: int, checkpoints: int, *, abruptly: bool = True) -> None:
+    """Run a job until so many checkpoints were made, unless it ends before; end it as if it was killed, or stop it."""
     with env.execute_async(workers) as running:
         while (status := running.status()).checkpoints_made < checkpoints and status.state != "ended":
             time.sleep(0.002)
-        running.cancel()
+        if abruptly:
+            running.cancel()
+        else:
+            running.stop(drain=False)
+        # It may have come to its end before.
         with contextlib.suppress(errors.CancelledError):
             running.wait()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
-import time
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -15,9 +13,8 @@ from typing import Any
 import pytest
 
 import flownet as fn
-from flownet import errors
 
-from .disturbed import lines
+from .disturbed import lines, run_until
 
 RECORDS = 1500
 """Of each of the files."""
@@ -157,20 +154,6 @@ def job(
     return env
 
 
-def disturb(env: fn.Environment, workers: int, checkpoints: int, *, abruptly: bool) -> None:
-    """Run a job until so many more checkpoints were made, or to its end."""
-    with env.execute_async(workers) as running:
-        while running.status().checkpoints_made < checkpoints and running.status().state != "ended":
-            time.sleep(0.005)
-        if abruptly:
-            running.cancel()
-        else:
-            running.stop(drain=False)
-        # It may have come to its end before.
-        with contextlib.suppress(errors.CancelledError):
-            running.wait()
-
-
 @pytest.mark.parametrize("what", JOBS)
 def test_a_job_goes_on_with_any_parallelism_and_any_workers(what: str, tmp_path: Path) -> None:
     seed = sorted(JOBS).index(what)
@@ -182,7 +165,7 @@ def test_a_job_goes_on_with_any_parallelism_and_any_workers(what: str, tmp_path:
     before = 0
     for parallelism, workers in [(2, 2), (3, 0), (5, 3), (1, 0), (2, 1)]:
         env = job(what, tmp_path, "disturbed", parallelism, rate=4000, chained=draw.random() < 0.5)
-        disturb(env, workers, draw.randrange(2, 5), abruptly=draw.random() < 0.5)
+        run_until(env, workers, draw.randrange(2, 5), abruptly=draw.random() < 0.5)
         so_far = len(lines(tmp_path / "disturbed"))
         assert so_far >= before, "what counts stays"
         before = so_far
@@ -224,7 +207,7 @@ def test_a_job_goes_on_whatever_was_done_to_it(seed: int, tmp_path: Path) -> Non
         done.append((parallelism, workers, chained, checkpoints, abruptly, overtakes))
         rate = draw.choice([2000, 4000, 8000])
         env = job(what, tmp_path, "disturbed", parallelism, rate=rate, chained=chained, **overtakes)
-        disturb(env, workers, checkpoints, abruptly=abruptly)
+        run_until(env, workers, checkpoints, abruptly=abruptly)
     chained = chained or not has_in_flight(tmp_path / "checkpoints-disturbed")
     job(what, tmp_path, "disturbed", draw.randrange(least, 5), chained=chained).execute(draw.randrange(3))
     assert lines(tmp_path / "disturbed") == lines(tmp_path / "undisturbed"), done
@@ -271,7 +254,7 @@ def test_transactions_are_committed_once_and_broadcast_state_is_there_whatever_t
         return env
 
     for parallelism, workers in [(2, 0), (3, 2), (5, 0), (1, 1)]:
-        disturb(job(parallelism, 4000), workers, 3, abruptly=parallelism % 2 == 0)
+        run_until(job(parallelism, 4000), workers, 3, abruptly=parallelism % 2 == 0)
     job(2, None).execute()
     written = [line.split() for line in lines(tmp_path / "out")]
     assert sorted(int(number) for number, _ in written) == list(range(RECORDS * FILES))

@@ -11,7 +11,8 @@ import pytest
 
 import flownet as fn
 from flownet.errors import InputError, OperatorError, PlanError
-from flownet.rows.parquet import parquet_parts, pushed_down
+from flownet.rows.parquet import parquet_files, pushed_down
+from flownet.rows.splits import FileAssignment
 
 from .halves import Pauses, stop_on_the_way
 
@@ -107,21 +108,20 @@ def test_a_file_that_is_cut_off_is_named_with_its_row_group(tmp_path: Path) -> N
     whole = (tmp_path / "in" / "001.parquet").read_bytes()
     (tmp_path / "in" / "001.parquet").write_bytes(whole[: len(whole) // 2])
     env = fn.Environment()
-    env.read_parquet(tmp_path / "in").collect()
-    with pytest.raises(OperatorError, match="001.parquet") as raised:
-        env.execute(workers=0)
-    assert raised.value.operator == "read_parquet"
+    with pytest.raises(InputError, match="001.parquet"):
+        env.read_parquet(tmp_path / "in")
     middle = whole[:200] + bytes(400) + whole[600:]
     (tmp_path / "in" / "001.parquet").write_bytes(middle)
     env = fn.Environment()
     env.read_parquet(tmp_path / "in").collect()
-    with pytest.raises(OperatorError, match="001.parquet, row group 0"):
+    with pytest.raises(OperatorError, match="001.parquet, row group 0") as raised:
         env.execute(workers=0)
+    assert raised.value.operator == "read_parquet"
 
 
 def test_row_groups_are_dealt_out_evenly(tmp_path: Path) -> None:
     write(tmp_path / "in", 2)
-    parts, _ = parquet_parts(tmp_path / "in", ["n"], None, None)
-    dealt = [list(parts._splits(subtask, 3)) for subtask in range(3)]
+    files, _ = parquet_files(tmp_path / "in", ["n"], None, None)
+    dealt = [FileAssignment(files).mine(subtask, 3) for subtask in range(3)]
     assert sorted(len(splits) for splits in dealt) == [6, 7, 7]
     assert len({split for splits in dealt for split in splits}) == 20

@@ -42,6 +42,11 @@ impl OperatorInfo {
         Self { operator, subtask, parallelism }
     }
 
+    /// Which subtask this is.
+    pub(crate) fn subtask(&self) -> u32 {
+        self.subtask
+    }
+
     /// How many subtasks it has.
     pub(crate) fn parallelism(&self) -> u32 {
         self.parallelism

@@ -14,6 +14,7 @@ use super::map_batches::MapBatches;
 use super::own_aggregates::OwnAggregates;
 use super::sink::SinkTo;
 use super::source::FromArrow;
+use super::splits::FileSplits;
 use super::write_files::WriteFiles;
 use crate::chain::{self, KeptThread, Objects, PartFiles, ThreadsOfTask};
 
@@ -63,6 +64,9 @@ impl Foreign for PythonForeign<'_> {
             RowsKind::FromArrow { schema: of, makes_its_own, repeatable } => {
                 let given = (*makes_its_own, *repeatable);
                 Kind::Source(Box::new(FromArrow::new(object, given, schema(of)?, info)))
+            }
+            RowsKind::ReadFiles { schema: of, .. } => {
+                Kind::Source(Box::new(FileSplits::new(object, schema(of)?, info)))
             }
             RowsKind::MapBatches { output, .. } => {
                 Kind::Operator(Box::new(MapBatches::new(object, schema(output)?, info)))

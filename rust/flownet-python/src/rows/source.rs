@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
-use arrow_array::ffi_stream::RecordBatchStreamReader;
 use arrow_schema::SchemaRef;
-use flownet_rows::{BATCH_ROWS, Flow, RowBatch, RowRecord, RowsMedium};
+use flownet_rows::{Flow, RowsMedium};
 use flownet_runtime::operator::Source;
 use flownet_runtime::snapshot::{Restored, Snapshot};
 use flownet_runtime::varint::put_varint;
@@ -14,7 +12,7 @@ use flownet_runtime::{SourceStatus, TaskContext, TaskError, TaskMetrics};
 use pyo3::prelude::*;
 
 use super::arrow::stream_of;
-use super::conform::conform;
+use super::reader::{Reader, emit};
 use crate::chain::OperatorInfo;
 
 /// Emits the rows of a stream.
@@ -25,13 +23,9 @@ pub(super) struct FromArrow {
     is_repeatable: bool,
     schema: SchemaRef,
     info: OperatorInfo,
-    stream: Option<RecordBatchStreamReader>,
-    /// What was read and is not all emitted, and from which row on.
-    batch: Option<(RecordBatch, usize)>,
-    /// Rows emitted so far.
+    reader: Option<Reader>,
+    /// Rows emitted so far, of a run before too.
     position: u64,
-    /// Rows that a run before has emitted.
-    skipped: u64,
     metrics: Option<Arc<TaskMetrics>>,
 }
 
@@ -42,52 +36,7 @@ impl FromArrow {
         schema: SchemaRef,
         info: OperatorInfo,
     ) -> Self {
-        Self {
-            given,
-            makes_its_own,
-            is_repeatable,
-            schema,
-            info,
-            stream: None,
-            batch: None,
-            position: 0,
-            skipped: 0,
-            metrics: None,
-        }
-    }
-
-    /// The rows that are next, at most a batch of them; none at the end.
-    fn next(&mut self, flow: &mut Flow<'_, '_>) -> Result<Option<RecordBatch>, TaskError> {
-        loop {
-            if let Some((batch, start)) = self.batch.take() {
-                let rows = (batch.num_rows() - start).min(BATCH_ROWS);
-                let next = batch.slice(start, rows);
-                if start + rows < batch.num_rows() {
-                    self.batch = Some((batch, start + rows));
-                }
-                return Ok(Some(next));
-            }
-            let Some(stream) = &mut self.stream else { return Ok(None) };
-            let Some(batch) = flow.idle_unless_at_work(|| stream.next()) else {
-                self.stream = None;
-                return Ok(None);
-            };
-            let batch = batch.map_err(|error| self.refused(error.to_string()))?;
-            let batch = conform(&batch, &self.schema).map_err(|message| self.refused(message))?;
-            let rows = batch.num_rows() as u64;
-            let skipped = self.skipped.min(rows);
-            self.skipped -= skipped;
-            if skipped < rows {
-                self.batch = Some((batch, skipped as usize));
-            }
-            flow.cancel().check()?;
-        }
-    }
-
-    #[cold]
-    fn refused(&self, message: String) -> TaskError {
-        let message = format!("batch behind row {} of the stream: {message}", self.position);
-        self.info.refused("ValueError", message, None)
+        Self { given, makes_its_own, is_repeatable, schema, info, reader: None, position: 0, metrics: None }
     }
 }
 
@@ -105,21 +54,20 @@ impl Source<RowsMedium> for FromArrow {
             } else {
                 stream_of(given)
             };
-            self.stream = Some(opened.map_err(|error| self.info.failed(py, &error, None))?);
+            self.reader = Some(Reader::new(opened.map_err(|error| self.info.failed(py, &error, None))?));
             Ok(())
         })
     }
 
     fn emit<'m>(&mut self, flow: &mut Flow<'_, 'm>) -> Result<SourceStatus, TaskError> {
-        let Some(batch) = self.next(flow)? else { return Ok(SourceStatus::Finished) };
-        let rows = batch.num_rows() as u64;
-        self.position += rows;
-        if let Some(metrics) = &self.metrics {
-            metrics.add_records_in(1);
-            metrics.count_rows_in(rows);
-        }
-        let bytes = batch.get_array_memory_size();
-        flow.emit_paced(RowRecord::Batch(RowBatch::new(batch)), |_| Ok(bytes))?;
+        let Self { reader, schema, position, info, .. } = self;
+        let Some(reader) = reader else { return Ok(SourceStatus::Finished) };
+        let refused = |message: String| {
+            info.refused("ValueError", format!("batch behind row {position} of the stream: {message}"), None)
+        };
+        let Some(batch) = reader.next(schema, flow, refused)? else { return Ok(SourceStatus::Finished) };
+        *position += batch.num_rows() as u64;
+        emit(batch, self.metrics.as_deref(), flow)?;
         Ok(SourceStatus::More)
     }
 
@@ -143,15 +91,14 @@ impl Source<RowsMedium> for FromArrow {
             return Err(from.refused(self.info.name(), reason));
         }
         for mut position in from.dealt_items(POSITION, parallelism)? {
-            self.skipped = position.varint()?;
-            self.position = self.skipped;
+            self.position = position.varint()?;
+            self.reader.iter_mut().for_each(|reader| reader.pass_over(self.position));
         }
         Ok(())
     }
 
     fn close(&mut self, (): ()) -> Result<(), TaskError> {
-        self.stream = None;
-        self.batch = None;
+        self.reader = None;
         Ok(())
     }
 }

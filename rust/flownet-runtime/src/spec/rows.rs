@@ -25,6 +25,13 @@ pub enum RowsKind {
         #[serde(default)]
         repeatable: bool,
     },
+    /// Source: the rows of files, in splits that subtasks share; the payload says which, and reads them.
+    ReadFiles {
+        /// Of what they hold.
+        schema: Value,
+        /// What they are files of.
+        format: RowFormat,
+    },
     /// Columns from columns, and which rows stay.
     Project {
         /// Of what comes.
@@ -252,6 +259,9 @@ impl RowsKind {
     pub fn name(&self) -> &'static str {
         match self {
             Self::FromArrow { .. } => "from_arrow",
+            Self::ReadFiles { format: RowFormat::Parquet, .. } => "read_parquet",
+            Self::ReadFiles { format: RowFormat::Csv, .. } => "read_csv",
+            Self::ReadFiles { format: RowFormat::Json, .. } => "read_json",
             Self::Project { .. } => "select",
             Self::MapBatches { .. } => "map_batches",
             Self::AssignTimestamps { .. } => "assign_timestamps",
@@ -331,6 +341,7 @@ impl RowsKind {
         matches!(
             self,
             Self::FromArrow { .. }
+                | Self::ReadFiles { .. }
                 | Self::Partial { .. }
                 | Self::Aggregate { .. }
                 | Self::Join { .. }

@@ -1,0 +1,78 @@
+//! The rows of an Arrow stream, batch by batch, from some row on.
+
+use arrow_array::RecordBatch;
+use arrow_array::ffi_stream::RecordBatchStreamReader;
+use arrow_schema::SchemaRef;
+use flownet_rows::{BATCH_ROWS, Flow, RowBatch, RowRecord};
+use flownet_runtime::{TaskError, TaskMetrics};
+
+use super::conform::conform;
+
+/// Reads a stream.
+pub(super) struct Reader {
+    /// None: it has ended.
+    stream: Option<RecordBatchStreamReader>,
+    /// What was read and is not all handed on, and from which row on.
+    batch: Option<(RecordBatch, usize)>,
+    /// Rows that are still to be passed over.
+    skipped: u64,
+}
+
+impl Reader {
+    pub(super) fn new(stream: RecordBatchStreamReader) -> Self {
+        Self { stream: Some(stream), batch: None, skipped: 0 }
+    }
+
+    /// Leaves out the first rows, which a run before has handed on.
+    pub(super) fn pass_over(&mut self, rows: u64) {
+        self.skipped = rows;
+    }
+
+    /// The rows that are next, at most a batch of them; none at the end. `refused` says which source it is that cannot
+    /// be read.
+    pub(super) fn next(
+        &mut self,
+        schema: &SchemaRef,
+        flow: &mut Flow<'_, '_>,
+        refused: impl Fn(String) -> TaskError,
+    ) -> Result<Option<RecordBatch>, TaskError> {
+        loop {
+            if let Some((batch, start)) = self.batch.take() {
+                let rows = (batch.num_rows() - start).min(BATCH_ROWS);
+                let next = batch.slice(start, rows);
+                if start + rows < batch.num_rows() {
+                    self.batch = Some((batch, start + rows));
+                }
+                return Ok(Some(next));
+            }
+            let Some(stream) = &mut self.stream else { return Ok(None) };
+            let Some(batch) = flow.idle_unless_at_work(|| stream.next()) else {
+                self.stream = None;
+                return Ok(None);
+            };
+            let batch = batch.map_err(|error| refused(error.to_string()))?;
+            let batch = conform(&batch, schema).map_err(&refused)?;
+            let rows = batch.num_rows() as u64;
+            let skipped = self.skipped.min(rows);
+            self.skipped -= skipped;
+            if skipped < rows {
+                self.batch = Some((batch, skipped as usize));
+            }
+            flow.cancel().check()?;
+        }
+    }
+}
+
+/// Hands on rows that a source has read.
+pub(super) fn emit(
+    batch: RecordBatch,
+    metrics: Option<&TaskMetrics>,
+    flow: &mut Flow<'_, '_>,
+) -> Result<(), TaskError> {
+    if let Some(metrics) = metrics {
+        metrics.add_records_in(1);
+        metrics.count_rows_in(batch.num_rows() as u64);
+    }
+    let bytes = batch.get_array_memory_size();
+    flow.emit_paced(RowRecord::Batch(RowBatch::new(batch)), |_| Ok(bytes)).map(drop)
+}
