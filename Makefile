@@ -104,7 +104,7 @@ KILLS ?= 200
 
 .PHONY: chaos
 chaos: build $(VENV)/.tools ## kill workers and whole jobs KILLS=200 times each, and hold what they wrote against what they should have (SEED=7)
-	KILLS=$(KILLS) $(BIN)/python -m pytest -q -s tests/python/exactly_once/test_chaos.py
+	KILLS=$(KILLS) $(BIN)/python -m pytest -q -s tests/python/exactly_once -k again_and_again
 
 RUNS ?= 100
 

@@ -78,9 +78,33 @@ class Chaos:
         # In the first run as in most others; a job goes on with other subtasks, too.
         if self.runs > 1:
             self._parallelism = draw.choice([1, 2, 2, 3])
+        return subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "flownet",
+                "run",
+                "--workers=2",
+                "-r",
+                str(self._link),
+                "-s",
+                "0.15",
+                self._program(),
+            ],
+            env={**os.environ, **self._environ()},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def _program(self) -> str:
+        """What is run."""
+        return f"{HERE / 'jobs.py'}:{self.job}"
+
+    def _environ(self) -> dict[str, str]:
+        """What it is told."""
         turn = 0 if self.job in IN_LINE else self.runs % 3
-        environ = {
-            **os.environ,
+        return {
             "CHAOS_INPUT": str(self.folder / "in"),
             "CHAOS_OUTPUT": str(self.folder / "out"),
             "CHAOS_RATE": "2000/s",
@@ -89,14 +113,6 @@ class Chaos:
             "FLOWNET_CHECKPOINT_UNALIGNED": ["false", "true", "false"][turn],
             "FLOWNET_CHECKPOINT_ALIGNED_TIMEOUT": ["none", "none", "5ms"][turn],
         }
-        command = [sys.executable, "-m", "flownet", "run", "--workers", "2", "-r", str(self._link)]
-        return subprocess.Popen(
-            [*command, "-s", "0.15", f"{HERE / 'jobs.py'}:{self.job}"],
-            env=environ,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
 
     def _disturb(self, process: subprocess.Popen[str], draw: random.Random) -> None:
         """Do something to the workers of a run, or to all of it, until it ends."""

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -33,23 +31,17 @@ class KafkaChaos(Chaos):
     source: str
     sink: str
 
-    def _start(self, draw: random.Random) -> subprocess.Popen[str]:
-        environ = {
-            **os.environ,
+    def _program(self) -> str:
+        return f"{HERE / 'jobs.py'}:{self.job}"
+
+    def _environ(self) -> dict[str, str]:
+        return {
             "CHAOS_SERVERS": self.broker.servers,
             "CHAOS_INPUT": self.source,
             "CHAOS_OUTPUT": self.sink,
             "CHAOS_RATE": "2000/s",
-            "CHAOS_PARALLELISM": str(2 if self.runs == 1 else draw.choice([1, 2, 2, 3])),
+            "CHAOS_PARALLELISM": str(self._parallelism),
         }
-        command = [sys.executable, "-m", "flownet", "run", "--workers", "2", "-r", str(self._link), "-s", "0.15"]
-        return subprocess.Popen(
-            [*command, f"{HERE / 'jobs.py'}:{self.job}"],
-            env=environ,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
 
     def lines(self) -> list[str]:
         """What the job has written, as who reads what is committed sees it."""
