@@ -83,6 +83,14 @@ pub trait Fold<M: Medium>: Send {
     /// Writes a value out. `key` decodes to its key, for errors.
     fn write(&self, token: M::Token<'_>, key: &[u8], value: &Self::Value, out: &mut Vec<u8>) -> Result<(), TaskError>;
 
+    /// Looks at values that are written next, as [`Values::look_at`] does.
+    fn look_at<'v>(&self, token: M::Token<'_>, values: impl Iterator<Item = &'v Self::Value> + Clone)
+    where
+        Self::Value: 'v,
+    {
+        let _ = (token, values);
+    }
+
     /// Reads back what [`write`](Self::write) wrote, and no more.
     fn read(&self, token: M::Token<'_>, input: &mut Input<'_>) -> Result<Self::Value, TaskError>;
 
@@ -176,6 +184,13 @@ pub(super) struct FoldValues<'a, 'm, M: Medium, F> {
 impl<M: Medium, F: Fold<M>> Values<F::Value> for FoldValues<'_, '_, M, F> {
     fn write(&self, key: &[u8], value: &F::Value, out: &mut Vec<u8>) -> Result<(), TaskError> {
         self.fold.write(self.token, key, value, out)
+    }
+
+    fn look_at<'v>(&self, values: impl Iterator<Item = &'v F::Value> + Clone)
+    where
+        F::Value: 'v,
+    {
+        self.fold.look_at(self.token, values);
     }
 
     fn read(&self, input: &mut Input<'_>) -> Result<F::Value, TaskError> {

@@ -11,11 +11,11 @@ use super::late::Late;
 use super::{EventTime, Flow, Fold, Found, KeyedRecord, Medium, Operator};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
-use crate::snapshot::{Groups, Restored, Snapshot, put_key, put_signed};
+use crate::snapshot::{Groups, Restored, Snapshot, in_rows, put_key, put_signed};
 use crate::state::{Held, KeyGroupRange, Spill};
 use crate::tally::Tally;
 use crate::time::{Clock, END_OF_TIME_MS, NO_TIMESTAMP};
-use crate::window::{Added, Grid, Pane, Part, Rolling, SlicedWindows, Sums, Window};
+use crate::window::{Added, Grid, Kept, Pane, Part, Rolling, SlicedWindows, Sums, Window};
 use crate::work::Work;
 
 /// Results after which others may be attached: a window may have millions.
@@ -428,7 +428,10 @@ impl<M: Medium, F: Fold<M>> Operator<M> for Sliced<F, F::Value> {
 
     fn snapshot(&mut self, token: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
         let Some(range) = self.range else { return Ok(()) };
-        let base = to.base(self.windows.changes(), |base| self.are_few_since(base));
+        let touched = to
+            .base(self.windows.changes())
+            .and_then(|base| Some((base, on_disk::few_touched_since(&self.windows, self.spill.as_deref(), base)?)));
+        let base = touched.as_ref().map(|(base, _)| *base);
         let oldest = self.windows.changes().oldest();
         let on_disk = self.spill.as_mut().map_or(Ok(None), |spill| spill.view(base, oldest))?;
         let mut groups = Groups::new(range);
@@ -437,14 +440,19 @@ impl<M: Medium, F: Fold<M>> Operator<M> for Sliced<F, F::Value> {
         if base.is_some() || on_disk.is_some() {
             put_signed(&mut groups.header, self.windows.begin_ms());
         }
-        for (start_ms, pane) in self.windows.slices() {
-            for (key, hash, held) in pane.ordered_entries(base) {
-                to.note_key(key);
-                let out = groups.of(hash)?;
-                put_signed(out, *start_ms);
-                put_key(out, key, held.given());
-                self.fold.write(token, held.key_value(key), &held.value, out)?;
-            }
+        let look_at = |row: &[Kept<'_, Held<F::Value>>]| {
+            self.fold.look_at(token, row.iter().map(|(.., held)| &held.value));
+        };
+        let write = |(start_ms, key, hash, held): &Kept<'_, Held<F::Value>>| {
+            to.note_key(key);
+            let out = groups.of(*hash)?;
+            put_signed(out, *start_ms);
+            put_key(out, key, held.given());
+            self.fold.write(token, held.key_value(key), &held.value, out)
+        };
+        match touched {
+            None => in_rows(self.windows.all(), look_at, write)?,
+            Some((_, touched)) => in_rows(touched.into_iter(), look_at, write)?,
         }
         to.add_upon((base, on_disk), STATE, groups, self.windows.changes_mut());
         if self.clock == Clock::Event {

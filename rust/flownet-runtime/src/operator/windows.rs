@@ -10,6 +10,7 @@ mod at;
 mod calls;
 mod plan;
 
+use std::hint::black_box;
 use std::sync::Arc;
 
 use self::at::{At, index};
@@ -99,6 +100,18 @@ where
             self.fold.write(self.token, key, &cell.value, out)?;
             self.calls.write_kept(self.token, key, &cell.kept, out)
         })
+    }
+
+    /// First where the windows of each key lie, and then what these refer to.
+    fn look_at<'v>(&self, values: impl Iterator<Item = &'v WindowsOfKey<F::Value, C::Kept>> + Clone)
+    where
+        F::Value: 'v,
+        C::Kept: 'v,
+    {
+        for windows in values.clone() {
+            black_box(windows.iter().next().map(|cell| cell.window));
+        }
+        self.fold.look_at(self.token, values.flat_map(|windows| windows.iter().map(|cell| &cell.value)));
     }
 
     /// The key was asked for when its windows left, or is when they are put back, no later than they want it (I1).

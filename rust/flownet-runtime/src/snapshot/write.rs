@@ -1,11 +1,12 @@
 //! State to bytes.
 
 use flownet_core::KeyGroup;
-use flownet_core::keygroup::key_group;
 
 use super::{Pieces, Share, StatePart, Written};
 use crate::error::TaskError;
-use crate::state::{Base, Changes, Held, KeyGroupRange, KeyedState, LargeState, OnDisk, StateError, Values};
+use crate::state::{
+    Base, Changes, Held, KeyGroupRange, KeyedState, LargeState, OnDisk, Since, Slot, StateError, Values,
+};
 use crate::timer::{KeptTimers, TimerKey};
 use crate::varint::{put_varint, zigzag};
 
@@ -62,10 +63,10 @@ impl<'a> Snapshot<'a> {
         Ok(())
     }
 
-    /// The checkpoint that what lies by key group is written upon, as what has changed since: one that stands. None: all of it
-    /// is written, as there is none, or `are_few` says that what was touched since is not much less.
-    pub(crate) fn base<K>(&self, changes: &Changes<K>, are_few: impl FnOnce(Base) -> bool) -> Option<Base> {
-        self.complete.and_then(|complete| changes.base(complete)).filter(|base| are_few(*base))
+    /// The checkpoint that what lies by key group may be written upon, as what has changed since: one that stands. None: all of
+    /// it is written. So it is where more than half was touched since: that is no shorter, and one more part to read.
+    pub(crate) fn base<K>(&self, changes: &Changes<K>) -> Option<Base> {
+        self.complete.and_then(|complete| changes.base(complete))
     }
 
     /// Adds what lies by key group: what has changed since `base`, or all of it. What lies on disk is added as [`Pieces`], and
@@ -108,14 +109,19 @@ impl<'a> Snapshot<'a> {
         mut write: impl FnMut(&[u8], &Held<V>, &mut Vec<u8>) -> Result<(), TaskError>,
     ) -> Result<(), TaskError> {
         let mut groups = Groups::with_header(state.range(), header);
-        // Changes of most keys are no shorter than the whole, and one more part to read.
-        let base = self.base(state.changes(), |base| 2 * state.touched_since(base).count() <= state.len());
-        groups.put_held(state, base, base.is_some(), |key, held, out| {
+        let touched =
+            self.base(state.changes()).and_then(|base| Some((base, state.touched_since(base, state.len() / 2)?)));
+        let base = touched.as_ref().map(|(base, _)| *base);
+        let mut write = |key: &[u8], held: &Held<V>, out: &mut Vec<u8>| {
             self.note_key(key);
             write(key, held, out)
-        })?;
-        if let Some(base) = base {
-            groups.put_removed(state.removed_since(base))?;
+        };
+        match touched {
+            None => groups.put_held(state.slots(), false, |_| (), &mut write)?,
+            Some((base, touched)) => {
+                groups.put_held(touched.into_iter(), true, |_| (), &mut write)?;
+                groups.put_removed(state.removed_since(base))?;
+            }
         }
         self.add_upon((base, None), name, groups, state.changes_mut());
         Ok(())
@@ -129,16 +135,20 @@ impl<'a> Snapshot<'a> {
         values: &impl Values<V>,
     ) -> Result<(), TaskError> {
         let mut groups = Groups::with_header(state.range(), header);
-        let base = self.base(state.held().changes(), |base| state.are_few_touched_since(base));
-        let on_disk = state.view(base)?;
-        groups.put_held(state.held(), base, base.is_some() || on_disk.is_some(), |key, held, out| {
+        let Since { base, held, touched, on_disk, removed } = state.since(self.base(state.held().changes()))?;
+        let is_of_changes = base.is_some() || on_disk.is_some();
+        let look_at = |row: &[(KeyGroup, &Slot<Held<V>>)]| {
+            values.look_at(row.iter().map(|(_, slot)| &slot.value().value));
+        };
+        let write = |key: &[u8], held: &Held<V>, out: &mut Vec<u8>| {
             self.note_key(key);
             values.write(held.key_value(key), &held.value, out)
-        })?;
-        if let Some(base) = base {
-            let removed = state.removed_since(base)?;
-            groups.put_removed(removed.into_iter())?;
+        };
+        match touched {
+            None => groups.put_held(held.slots(), is_of_changes, look_at, write)?,
+            Some(touched) => groups.put_held(touched.into_iter(), is_of_changes, look_at, write)?,
         }
+        groups.put_removed(removed.into_iter())?;
         self.add_upon((base, on_disk), name, groups, state.changes_mut());
         Ok(())
     }
@@ -159,8 +169,8 @@ impl<'a> Snapshot<'a> {
     /// Adds the timers of keys: all of them, or what has changed since a checkpoint that stands.
     pub fn add_timers(&mut self, name: &str, range: KeyGroupRange, timers: &mut KeptTimers) -> Result<(), TaskError> {
         let (mut groups, mut set) = (Groups::new(range), Vec::new());
-        let base = self.base(timers.changes(), |base| {
-            set = timers.set_since(base);
+        let base = self.base(timers.changes()).filter(|base| {
+            set = timers.set_since(*base);
             2 * set.len() <= timers.len()
         });
         match base {
@@ -220,26 +230,22 @@ impl Groups {
         groups
     }
 
-    /// Adds what is held: what was touched since `base`, or all of it. `is_of_changes`: it stands upon something.
-    fn put_held<V>(
+    /// Adds what is held. `is_of_changes`: it stands upon something. `look_at` sees a row of entries before each of it is written.
+    fn put_held<'s, V: 's>(
         &mut self,
-        state: &KeyedState<Held<V>>,
-        base: Option<Base>,
+        held: impl Iterator<Item = (KeyGroup, &'s Slot<Held<V>>)>,
         is_of_changes: bool,
+        look_at: impl FnMut(&[(KeyGroup, &'s Slot<Held<V>>)]),
         mut write: impl FnMut(&[u8], &Held<V>, &mut Vec<u8>) -> Result<(), TaskError>,
     ) -> Result<(), TaskError> {
-        let mut put = |(group, key, held): (KeyGroup, &[u8], &Held<V>)| {
-            let out = self.at(group.get());
+        in_rows(held, look_at, |&(group, slot)| {
+            let (key, held, out) = (slot.key(), slot.value(), self.at(group.get()));
             put_key(out, key, held.given());
             if is_of_changes {
                 out.push(CHANGED);
             }
             write(key, held, out)
-        };
-        match base {
-            None => state.iter().try_for_each(&mut put),
-            Some(base) => state.touched_since(base).try_for_each(&mut put),
-        }
+        })
     }
 
     /// Adds that keys are not held any more.
@@ -263,8 +269,8 @@ impl Groups {
 
     /// Where the entries of a key with this hash go.
     pub fn of(&mut self, hash: u32) -> Result<&mut Vec<u8>, StateError> {
-        self.range.check(hash)?;
-        Ok(self.at(key_group(hash, self.range.max_parallelism()).get()))
+        let group = self.range.check(hash)?;
+        Ok(self.at(group.get()))
     }
 
     pub(crate) fn at(&mut self, group: u16) -> &mut Vec<u8> {
@@ -295,6 +301,28 @@ impl Groups {
         bytes
     }
 }
+
+/// Writes entries row by row, each of which is looked at as a whole first: what an entry refers to lies anywhere in memory, and
+/// comes from there for many at once in the time that it takes for one.
+pub(crate) fn in_rows<T>(
+    mut entries: impl Iterator<Item = T>,
+    mut look_at: impl FnMut(&[T]),
+    mut write: impl FnMut(&T) -> Result<(), TaskError>,
+) -> Result<(), TaskError> {
+    let mut row = Vec::with_capacity(ROW_ENTRIES);
+    loop {
+        row.clear();
+        row.extend(entries.by_ref().take(ROW_ENTRIES));
+        if row.is_empty() {
+            return Ok(());
+        }
+        look_at(&row);
+        row.iter().try_for_each(&mut write)?;
+    }
+}
+
+/// Enough that the memory always has something to bring, and few enough that all they refer to stays in the nearest cache.
+const ROW_ENTRIES: usize = 32;
 
 /// Appends bytes behind their length.
 pub fn put_block(out: &mut Vec<u8>, bytes: &[u8]) {

@@ -9,6 +9,8 @@
 #[cfg(test)]
 mod tests;
 
+use flownet_core::KeyGroup;
+
 use super::disk::Place;
 use super::spill::{Idle, Resident, Spill};
 use super::view::OnDisk;
@@ -23,6 +25,15 @@ use crate::snapshot::Input;
 pub trait Values<V> {
     /// Appends what is kept for a key. `key` decodes to it, for errors.
     fn write(&self, key: &[u8], value: &V, out: &mut Vec<u8>) -> Result<(), TaskError>;
+
+    /// Looks at values that are [written](Self::write) next, one after the other. Whoever keeps what lies elsewhere in memory
+    /// has it come from there for all of them at once, instead of waiting for each.
+    fn look_at<'v>(&self, values: impl Iterator<Item = &'v V> + Clone)
+    where
+        V: 'v,
+    {
+        let _ = values;
+    }
 
     /// Reads back what [`write`](Self::write) wrote, and no more.
     fn read(&self, input: &mut Input<'_>) -> Result<V, TaskError>;
@@ -224,38 +235,71 @@ impl<V> LargeState<V> {
         self.held.changes_mut()
     }
 
-    /// Whether no more than half of the keys were touched since.
-    pub(crate) fn are_few_touched_since(&self, base: Base) -> bool {
-        let touched = self.held.touched_since(base).count();
-        let is_few = |on_disk: usize| 2 * (touched + on_disk) <= self.len();
-        let is_held = |place: &Place<'_>| self.held.get(place.key, place.hash).is_some();
-        self.spill.as_ref().map_or_else(|| is_few(0), |spill| spill.are_few_since(base, is_held, is_few))
+    /// What has changed since `base`, if that is no more than half of the keys, or all of it.
+    pub(crate) fn since(&mut self, base: Option<Base>) -> Result<Since<'_, V>, TaskError> {
+        let Self { held, spill } = self;
+        let changed = base.and_then(|base| Some((base, few_touched_since(held, spill.as_deref(), base)?)));
+        let base = changed.as_ref().map(|(base, _)| *base);
+        let on_disk = match spill {
+            Some(spill) => spill.view(base, held.changes().oldest())?,
+            None => None,
+        };
+        let removed = base.map_or(Ok(Vec::new()), |base| removed_since(held, spill.as_deref(), base))?;
+        Ok(Since { base, held, touched: changed.map(|(_, touched)| touched), on_disk, removed })
     }
+}
 
-    /// What lies on disk now, to be read while the task goes on: all, or what was touched since `base`. What is held has to be
-    /// put upon it. None where that is all there is.
-    pub(crate) fn view(&mut self, base: Option<Base>) -> Result<Option<OnDisk>, TaskError> {
-        let oldest = self.held.changes().oldest();
-        self.spill.as_mut().map_or(Ok(None), |spill| spill.view(base, oldest))
-    }
+/// Keys that were touched, with their key groups.
+type Touched<'a, V> = Vec<(KeyGroup, &'a Slot<Held<V>>)>;
 
-    /// Hashes and keys of what was removed since, and is not kept.
-    pub(crate) fn removed_since(&self, base: Base) -> Result<Vec<(u32, &[u8])>, TaskError> {
-        let mut removed: Vec<_> = self.held.removed_since(base).collect();
-        let Some(spill) = &self.spill else { return Ok(removed) };
-        let mut failed = Ok(());
-        removed.retain(|(hash, key)| {
-            let found = spill.disk.has(spill.place(None, key, *hash));
-            found.map_or_else(
-                |error| {
-                    failed = Err(error);
-                    false
-                },
-                |is_there| !is_there,
-            )
-        });
-        failed.map(|()| removed)
-    }
+/// What of state is written.
+pub(crate) struct Since<'a, V> {
+    /// The snapshot that it is written upon, as what has changed since.
+    pub(crate) base: Option<Base>,
+    /// What is held in memory.
+    pub(crate) held: &'a KeyedState<Held<V>>,
+    /// That of it which was touched; none where all of it is written.
+    pub(crate) touched: Option<Touched<'a, V>>,
+    /// What lies on disk now, to be read while the task goes on: all, or what was touched. What is held has to be put upon it.
+    /// None where that is all there is.
+    pub(crate) on_disk: Option<OnDisk>,
+    /// Hashes and keys of what was removed, and is not kept.
+    pub(crate) removed: Vec<(u32, &'a [u8])>,
+}
+
+/// What is held of no more than half of the keys, which were touched since; none if they are more.
+fn few_touched_since<'a, V>(
+    held: &'a KeyedState<Held<V>>,
+    spill: Option<&Spill>,
+    base: Base,
+) -> Option<Touched<'a, V>> {
+    let half = (held.len() + spill.map_or(0, |spill| spill.disk.only_here())) / 2;
+    let touched = held.touched_since(base, half)?;
+    let is_few = |on_disk: usize| touched.len() + on_disk <= half;
+    let is_held = |place: &Place<'_>| held.get(place.key, place.hash).is_some();
+    spill.is_none_or(|spill| spill.are_few_since(base, is_held, is_few)).then_some(touched)
+}
+
+/// Hashes and keys of what was removed since, and is not kept.
+fn removed_since<'a, V>(
+    held: &'a KeyedState<Held<V>>,
+    spill: Option<&Spill>,
+    base: Base,
+) -> Result<Vec<(u32, &'a [u8])>, TaskError> {
+    let mut removed: Vec<_> = held.removed_since(base).collect();
+    let Some(spill) = spill else { return Ok(removed) };
+    let mut failed = Ok(());
+    removed.retain(|(hash, key)| {
+        let found = spill.disk.has(spill.place(None, key, *hash));
+        found.map_or_else(
+            |error| {
+                failed = Err(error);
+                false
+            },
+            |is_there| !is_there,
+        )
+    });
+    failed.map(|()| removed)
 }
 
 impl<V> Resident<V> for KeyedState<Held<V>> {

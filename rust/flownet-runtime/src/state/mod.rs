@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::changes::{Base, Changes, Stamp};
 pub use self::disk::DiskStateError;
 pub(crate) use self::disk::{OfSlice, Place};
+pub(crate) use self::large::Since;
 pub use self::large::{LargeState, RESIDENT_PER_WRITTEN, Values};
 pub(crate) use self::spill::{Idle, Resident, Spill};
 pub(crate) use self::view::OnDisk;
@@ -162,8 +163,9 @@ impl<V> Held<V> {
     }
 }
 
+/// A key that is held, in the table.
 #[derive(Debug)]
-struct Slot<V> {
+pub(crate) struct Slot<V> {
     hash: u32,
     touched: Stamp,
     key: Key,
@@ -171,6 +173,18 @@ struct Slot<V> {
 }
 
 impl<V> Slot<V> {
+    /// The key.
+    #[inline]
+    pub(crate) fn key(&self) -> &[u8] {
+        self.key.as_slice()
+    }
+
+    /// What is kept for it.
+    #[inline]
+    pub(crate) fn value(&self) -> &V {
+        &self.value
+    }
+
     #[inline]
     fn touch(&mut self, now: Stamp) -> &mut V {
         self.touched = now;
@@ -273,12 +287,12 @@ impl<V> KeyedState<V> {
         &mut self.changes
     }
 
-    /// What was touched since, and is held.
-    pub(crate) fn touched_since(&self, base: Base) -> impl Iterator<Item = (KeyGroup, &[u8], &V)> {
-        (self.range.first.get()..).zip(&self.groups).flat_map(move |(group, held)| {
-            let is_touched = move |slot: &&Slot<V>| base.is_before(slot.touched.taken());
-            held.iter().filter(is_touched).map(move |slot| (KeyGroup::new(group), slot.key.as_slice(), &slot.value))
-        })
+    /// What was touched since, and is held; none if that is more than `most`. One look at the table tells both how many they
+    /// are and which, and stops as soon as they are too many.
+    pub(crate) fn touched_since(&self, base: Base, most: usize) -> Option<Vec<(KeyGroup, &Slot<V>)>> {
+        let is_touched = |(_, slot): &(KeyGroup, &Slot<V>)| base.is_before(slot.touched.taken());
+        let touched: Vec<_> = self.slots().filter(is_touched).take(most.saturating_add(1)).collect();
+        (touched.len() <= most).then_some(touched)
     }
 
     /// Hashes and keys of what was removed since, and is not held.
@@ -289,9 +303,13 @@ impl<V> KeyedState<V> {
 
     /// Every key with its value: by key group, in no particular order within one.
     pub fn iter(&self) -> impl Iterator<Item = (KeyGroup, &[u8], &V)> {
-        (self.range.first.get()..).zip(&self.groups).flat_map(|(group, held)| {
-            held.iter().map(move |slot| (KeyGroup::new(group), slot.key.as_slice(), &slot.value))
-        })
+        self.slots().map(|(group, slot)| (group, slot.key(), slot.value()))
+    }
+
+    /// The same, as they lie in the table.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = (KeyGroup, &Slot<V>)> {
+        let groups = (self.range.first.get()..).zip(&self.groups);
+        groups.flat_map(|(group, held)| held.iter().map(move |slot| (KeyGroup::new(group), slot)))
     }
 
     /// Takes out, and has forgotten without a trace, up to so many keys that were not touched since they were last passed by

@@ -46,7 +46,7 @@ impl<V: Default, T: Default> WindowsOfKey<V, T> {
     }
 
     /// The open windows, to look at.
-    pub fn iter(&self) -> impl Iterator<Item = &Cell<V, T>> {
+    pub fn iter(&self) -> impl Iterator<Item = &Cell<V, T>> + Clone {
         self.cells.iter()
     }
 

@@ -18,5 +18,6 @@ pub use self::by_key::{Cell, WindowsOfKey};
 pub(crate) use self::merge::{Merge, PartOf, key_of};
 pub use self::pane::Pane;
 pub use self::rolling::{Part, Rolling, Sums};
+pub(crate) use self::sliced::Kept;
 pub use self::sliced::{Added, SlicedWindows};
 pub use self::trigger::{BuiltIn, TriggerResult};

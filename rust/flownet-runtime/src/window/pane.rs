@@ -133,17 +133,10 @@ impl<V> Pane<V> {
         self.entries.iter().map(|entry| (entry.key.as_slice(), entry.hash, &entry.value))
     }
 
-    /// How many keys were touched since a snapshot.
-    pub(crate) fn touched_since(&self, base: Base) -> usize {
-        self.entries.iter().filter(|entry| base.is_before(entry.touched.taken())).count()
-    }
-
-    /// The same as [`entries`](Self::entries), of all keys or of those that were touched since a snapshot, in the order in
-    /// which they came.
-    pub(crate) fn ordered_entries(&self, base: Option<Base>) -> impl Iterator<Item = (&[u8], u32, &V)> {
-        let is_wanted = |entry: &&PaneEntry<V>| base.is_none_or(|base| base.is_before(entry.touched.taken()));
-        let entries = self.entries.iter().filter(is_wanted).map(|entry| (entry.order, entry));
-        in_order(entries.collect()).map(|entry| (entry.key.as_slice(), entry.hash, &entry.value))
+    /// The same as [`entries`](Self::entries), of those that were touched since a snapshot.
+    pub(crate) fn touched_since(&self, base: Base) -> impl Iterator<Item = (&[u8], u32, &V)> {
+        let touched = self.entries.iter().filter(move |entry| base.is_before(entry.touched.taken()));
+        touched.map(|entry| (entry.key.as_slice(), entry.hash, &entry.value))
     }
 
     /// Keys with their values, taken out in the order in which they came.

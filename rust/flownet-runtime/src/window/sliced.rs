@@ -34,6 +34,9 @@ pub struct SlicedWindows<V> {
     changes: Changes,
 }
 
+/// A value with where its slice begins, its key, and the hash of that.
+pub(crate) type Kept<'a, V> = (i64, &'a [u8], u32, &'a V);
+
 /// Where a record belongs.
 #[derive(Debug)]
 pub enum Added<'a, V> {
@@ -252,9 +255,20 @@ impl<V> SlicedWindows<V> {
         &mut self.changes
     }
 
-    /// Values in memory that were touched since a snapshot.
-    pub(crate) fn touched_since(&self, base: Base) -> usize {
-        self.slices.iter().map(|(_, pane)| pane.touched_since(base)).sum()
+    /// Values in memory that were touched since a snapshot; none if these are more than `most`.
+    pub(crate) fn touched_since(&self, base: Base, most: usize) -> Option<Vec<Kept<'_, V>>> {
+        let touched = self.slices.iter().flat_map(|(start_ms, pane)| {
+            pane.touched_since(base).map(|(key, hash, value)| (*start_ms, key, hash, value))
+        });
+        let touched: Vec<_> = touched.take(most.saturating_add(1)).collect();
+        (touched.len() <= most).then_some(touched)
+    }
+
+    /// Values in memory, slice by slice.
+    pub(crate) fn all(&self) -> impl Iterator<Item = Kept<'_, V>> {
+        self.slices
+            .iter()
+            .flat_map(|(start_ms, pane)| pane.entries().map(|(key, hash, value)| (*start_ms, key, hash, value)))
     }
 
     /// Values in memory, over all slices.

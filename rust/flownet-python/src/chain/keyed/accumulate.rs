@@ -55,6 +55,14 @@ pub(in crate::chain) trait Accumulate: Send {
         Part::Shared
     }
 
+    /// Looks at values that are written next: [`Fold::look_at`].
+    fn look_at<'v>(&self, py: Python<'_>, values: impl Iterator<Item = &'v Self::Value> + Clone)
+    where
+        Self::Value: 'v,
+    {
+        let _ = (py, values);
+    }
+
     /// Writes a value out: [`Fold::write`].
     fn write(
         &self,
@@ -149,6 +157,13 @@ impl<A: Accumulate> Fold<PythonMedium> for Folding<A> {
 
     fn write(&self, py: Python<'_>, key: &[u8], value: &A::Value, out: &mut Vec<u8>) -> Result<(), TaskError> {
         self.accumulate.write(py, &self.base, key, value, out)
+    }
+
+    fn look_at<'v>(&self, py: Python<'_>, values: impl Iterator<Item = &'v A::Value> + Clone)
+    where
+        A::Value: 'v,
+    {
+        self.accumulate.look_at(py, values);
     }
 
     fn read(&self, py: Python<'_>, input: &mut Input<'_>) -> Result<A::Value, TaskError> {

@@ -9,7 +9,7 @@ use pyo3::types::PyDict;
 use super::KeyedBase;
 use super::number::Value;
 use crate::chain::failure::{CODEC_ERROR, OperatorInfo, short_repr};
-use crate::codec::{SentClasses, encode};
+use crate::codec::{SentClasses, encode, look_at};
 
 /// What it takes to encode what is kept. The classes that values are of go into the snapshot, so nobody is told of them.
 pub(in crate::chain) struct KeptValues {
@@ -173,6 +173,10 @@ pub(super) struct Mappings<'a, 'py> {
 impl Values<Py<PyDict>> for Mappings<'_, '_> {
     fn write(&self, key: &[u8], mapping: &Py<PyDict>, out: &mut Vec<u8>) -> Result<(), TaskError> {
         self.base.put(self.py, (self.name, key), mapping.bind(self.py).as_any(), out)
+    }
+
+    fn look_at<'v>(&self, mappings: impl Iterator<Item = &'v Py<PyDict>> + Clone) {
+        look_at(mappings.map(|mapping| mapping.as_any().bind_borrowed(self.py)));
     }
 
     fn read(&self, input: &mut Input<'_>) -> Result<Py<PyDict>, TaskError> {

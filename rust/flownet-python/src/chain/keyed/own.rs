@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use super::KeyedBase;
 use super::accumulate::{Accumulate, VALUE};
 use super::kept::pass_option;
+use crate::codec::look_at;
 
 /// The user's function.
 pub(in crate::chain) struct Own(pub(in crate::chain) Py<PyAny>);
@@ -66,6 +67,10 @@ impl Accumulate for Own {
         };
         *held = Some(merged.unbind());
         Ok(())
+    }
+
+    fn look_at<'v>(&self, py: Python<'_>, values: impl Iterator<Item = &'v Option<Py<PyAny>>> + Clone) {
+        look_at(values.flatten().map(|value| value.bind_borrowed(py)));
     }
 
     fn write(

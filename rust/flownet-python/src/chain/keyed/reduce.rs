@@ -9,6 +9,7 @@ use super::KeyedBase;
 use super::accumulate::{Accumulate, VALUE};
 use super::kept::pass_option;
 use crate::chain::call::call2;
+use crate::codec::look_at;
 
 /// The user's function over two values.
 pub(in crate::chain) struct Reduce(pub(in crate::chain) Py<PyAny>);
@@ -63,6 +64,10 @@ impl Accumulate for Reduce {
             Some(later) => self.reduce(py, base, held, base.own(py, later.bind(py).clone())?),
             None => Ok(()),
         }
+    }
+
+    fn look_at<'v>(&self, py: Python<'_>, values: impl Iterator<Item = &'v Option<Py<PyAny>>> + Clone) {
+        look_at(values.flatten().map(|value| value.bind_borrowed(py)));
     }
 
     fn write(

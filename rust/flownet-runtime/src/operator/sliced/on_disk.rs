@@ -11,7 +11,21 @@ use crate::operator::fold::FoldValues;
 use crate::operator::{Flow, Fold, KeyedRecord, Medium};
 use crate::snapshot::Restored;
 use crate::state::{Base, Held, Place, Spill, Values};
-use crate::window::{Merge, Pane, PartOf, Rolling, SlicedWindows, Window, key_of};
+use crate::window::{Kept, Merge, Pane, PartOf, Rolling, SlicedWindows, Window, key_of};
+
+/// What is in memory of no more than half of the values, which were touched since; none if they are more.
+pub(super) fn few_touched_since<'a, V>(
+    windows: &'a SlicedWindows<Held<V>>,
+    spill: Option<&Spill>,
+    base: Base,
+) -> Option<Vec<Kept<'a, Held<V>>>> {
+    let half = (windows.len() + windows.on_disk()) / 2;
+    let touched = windows.touched_since(base, half)?;
+    let is_few = |on_disk: usize| touched.len() + on_disk <= half;
+    let is_held =
+        |place: &Place<'_>| place.slice_ms.is_some_and(|start_ms| windows.is_held(start_ms, place.key, place.hash));
+    spill.is_none_or(|spill| spill.are_few_since(base, is_held, is_few)).then_some(touched)
+}
 
 impl<F, V: Default + Send> Sliced<F, V> {
     pub(super) fn open_on_disk(&mut self, cx: &TaskContext) -> Result<(), TaskError> {
@@ -181,21 +195,6 @@ impl<F, V: Default + Send> Sliced<F, V> {
             each(key_of(&place), &whole)?;
         }
         Ok(())
-    }
-
-    /// Whether no more than half of the values were touched since.
-    pub(super) fn are_few_since(&self, base: Base) -> bool {
-        let (touched, on_disk) = (self.windows.touched_since(base), self.windows.on_disk());
-        let is_few = |of_disk: usize| 2 * (touched + of_disk) <= self.windows.len() + on_disk;
-        match &self.spill {
-            None => is_few(0),
-            Some(spill) => {
-                let is_held = |place: &Place<'_>| {
-                    place.slice_ms.is_some_and(|start_ms| self.windows.is_held(start_ms, place.key, place.hash))
-                };
-                spill.are_few_since(base, is_held, is_few)
-            }
-        }
     }
 
     /// Puts slices back, into memory as long as there is room and then to disk; gives how far time had come, and up to when windows had fired.

@@ -1,6 +1,6 @@
 //! State on disk is as state in memory, whatever is done with it, through checkpoints and restarts.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -52,6 +52,26 @@ impl Values<String> for Counted {
 
     fn pass(&self, input: &mut Input<'_>) -> Result<(), TaskError> {
         Values::<String>::pass(&Text, input)
+    }
+}
+
+/// The same, which notes what is looked at and not yet written.
+#[derive(Default)]
+struct Watched(RefCell<Vec<String>>);
+
+impl Values<String> for Watched {
+    fn look_at<'v>(&self, values: impl Iterator<Item = &'v String> + Clone) {
+        assert!(self.0.borrow().is_empty(), "the row before was written");
+        self.0.borrow_mut().extend(values.cloned());
+    }
+
+    fn write(&self, _: &[u8], value: &String, out: &mut Vec<u8>) -> Result<(), TaskError> {
+        assert_eq!(self.0.borrow_mut().remove(0), *value, "what is written was looked at, in the same order");
+        Text.write(b"", value, out)
+    }
+
+    fn read(&self, input: &mut Input<'_>) -> Result<String, TaskError> {
+        Text.read(input)
     }
 }
 
@@ -452,4 +472,32 @@ fn a_folder_that_cannot_be_is_named() {
     assert_eq!((&told.folder, told.keys, told.disk_bytes), (&folder, 0, 0));
     let text = refused.to_string();
     assert!(text.starts_with("state 'text' of 'fold' (subtask 2 of 2) cannot be kept on disk in folder '"), "{text}");
+}
+
+#[test]
+fn all_that_is_written_is_looked_at_first_and_only_what_changed_where_that_is_little() {
+    let mut state = LargeState::new(KeyGroupRange::of(0, 1, GROUPS));
+    let touch = |state: &mut LargeState<String>, numbers: std::ops::Range<u32>| {
+        for key in numbers.map(|number| number.to_string()) {
+            let hash = hash_key(key.as_bytes());
+            let record = KeyedRecord::of_key(key.as_bytes(), hash, None);
+            state.get_or_insert_with(&record, &Text, String::new).unwrap().value.push('.');
+        }
+    };
+    let written = |state: &mut LargeState<String>, checkpoint: u64| {
+        let mut to = Snapshot::new("op", 0, checkpoint).on(checkpoint.checked_sub(1));
+        let values = Watched::default();
+        to.add_large(("text", &[]), state, &values).unwrap();
+        assert!(values.0.borrow().is_empty(), "what was looked at was written");
+        let part = to.into_written().parts.remove(0);
+        (part.is_of_changes(), part.bytes.len())
+    };
+    touch(&mut state, 0..1000);
+    let (is_of_changes, whole) = written(&mut state, 1);
+    assert!(!is_of_changes);
+    touch(&mut state, 0..500);
+    let (is_of_changes, half) = written(&mut state, 2);
+    assert!(is_of_changes && half < whole, "{half} of {whole}");
+    touch(&mut state, 0..501);
+    assert!(!written(&mut state, 3).0, "more than half was touched");
 }
