@@ -7,6 +7,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # PyO3 must build against the interpreter that will load the wheel.
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
+# Tests start Python some thousand times. Where this is set, as in many images, each start compiles our modules anew.
+export PYTHONDONTWRITEBYTECODE :=
 # The extension's sources: a change in any of them rebuilds it.
 SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find rust -name '*.rs' -o -name Cargo.toml)
 # The extension crate apart: its tests need a libpython to link.

@@ -39,6 +39,11 @@ def name_of(signalled: KeyboardInterrupt | Terminated) -> str:
     return "SIGTERM" if isinstance(signalled, Terminated) else "Ctrl-C"
 
 
+def exit_code(signalled: KeyboardInterrupt | Terminated) -> int:
+    """Exit code of a command that a signal ended, as shells have it."""
+    return 128 + (signal.SIGTERM if isinstance(signalled, Terminated) else signal.SIGINT)
+
+
 @contextmanager
 def sigterm_raised() -> Iterator[None]:
     """Raise `Terminated` at SIGTERM, unless the program handles it otherwise."""

@@ -7,15 +7,17 @@ whether the job stopped well or was cancelled, 141 whoever reads the output has 
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import signal
 import sys
 from collections.abc import Sequence
+from typing import Final
 
 from .. import __version__
 from ..errors import FlownetError
-from ..waiting import Terminated
-from . import bench, checkpoints, completion, demo, doctor, experiment, flame, init, jobs, lab, logs, run, top
+from ..waiting import Terminated, exit_code
+from .words import with_places_apart
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     end = words.index("--") if "--" in words else len(words)
     try:
         try:
-            options = _parser().parse_args(run.with_places_apart(words[:end]))
+            options = _parser(next(iter(words), "")).parse_args(with_places_apart(words[:end]))
             options.arguments = words[end + 1 :]
             code: int = options.command(options)
         finally:
@@ -39,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
     except (KeyboardInterrupt, Terminated) as signalled:
         print("flownet: cancelled", file=sys.stderr)
-        return run.exit_code(signalled)
+        return exit_code(signalled)
     except BrokenPipeError:
         # As of any filter; and the interpreter's own last flush must not complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -50,25 +52,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(command: str = "") -> argparse.ArgumentParser:
+    """Make the command line: what this command needs, or all of it."""
     parser = argparse.ArgumentParser(
         prog="flownet",
         description="Streaming dataflows in Python on a Rust exchange.",
         epilog="Every setting is also an environment variable: FLOWNET_WORKERS=4, FLOWNET_BUFFER_TIMEOUT=5ms.",
     )
     parser.add_argument("--version", action="version", version=f"flownet {__version__}")
+    parser.set_defaults(whole=_parser)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    run.add_commands(commands)
-    checkpoints.add_commands(commands)
-    jobs.add_commands(commands)
-    top.add_commands(commands)
-    logs.add_commands(commands)
-    flame.add_commands(commands)
-    demo.add_commands(commands)
-    bench.add_commands(commands)
-    experiment.add_commands(commands)
-    lab.add_commands(commands)
-    doctor.add_commands(commands)
-    init.add_commands(commands)
-    completion.add_commands(commands, _parser)
+    for home in [_HOMES[command]] if command in _HOMES else dict.fromkeys(_HOMES.values()):
+        importlib.import_module(f".{home}", __name__).add_commands(commands)
     return parser
+
+
+_HOMES: Final = {
+    "run": "run",
+    "explain": "run",
+    "checkpoints": "checkpoints",
+    "savepoint": "checkpoints",
+    "jobs": "jobs",
+    "cancel": "jobs",
+    "stop": "jobs",
+    "top": "top",
+    "logs": "logs",
+    "flame": "flame",
+    "demo": "demo",
+    "bench": "bench",
+    "experiment": "experiment",
+    "lab": "lab",
+    "doctor": "doctor",
+    "init": "init",
+    "completion": "completion",
+}
+"""Every command, by the module that is imported when somebody asks for it: none waits for what others need."""

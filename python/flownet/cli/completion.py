@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..extras import need
@@ -12,16 +12,8 @@ if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
 
-def add_commands(commands: Commands, parser: Callable[[], argparse.ArgumentParser]) -> None:
-    """Add ``completion`` to the command line.
-
-    Parameters
-    ----------
-    commands
-        The commands that there are.
-    parser
-        Makes the whole command line, which the script is about.
-    """
+def add_commands(commands: Commands) -> None:
+    """Add ``completion`` to the command line."""
     completion = commands.add_parser(
         "completion",
         help="print a script by which a shell completes this command line",
@@ -30,16 +22,17 @@ def add_commands(commands: Commands, parser: Callable[[], argparse.ArgumentParse
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     completion.add_argument("shell", choices=["bash", "zsh", "fish"], help="the shell")
-    completion.set_defaults(command=lambda options: _print(parser(), options.shell))
+    completion.set_defaults(command=_print)
 
 
-def _print(parser: argparse.ArgumentParser, shell: str) -> int:
+def _print(options: argparse.Namespace) -> int:
     shtab = need("shtab", "flownet completion", "completion")
+    parser = options.whole()
     for action in _actions(parser):
         kind = _PATHS.get(action.metavar) if isinstance(action.metavar, str) else None
         if kind is not None:
             action.complete = getattr(shtab, kind)  # type: ignore[attr-defined]
-    print(shtab.complete(parser, shell))
+    print(shtab.complete(parser, options.shell))
     return 0
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import itertools
 import json
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -21,7 +19,7 @@ from ..job import Job
 from ..progress import Progress
 from ..report import JobResult, JobStatus
 from ..ui import Ui, announced, serve_ui
-from ..waiting import Terminated, Watcher
+from ..waiting import Terminated, Watcher, exit_code
 from .load import load_environment
 
 if TYPE_CHECKING:
@@ -172,11 +170,6 @@ class _Viewer(Watcher):
             print(text, file=sys.stderr)
 
 
-def exit_code(signalled: KeyboardInterrupt | Terminated) -> int:
-    """Exit code of a command that a signal ended, as shells have it."""
-    return 128 + (signal.SIGTERM if isinstance(signalled, Terminated) else signal.SIGINT)
-
-
 def progress_of(env: Environment) -> Progress:
     """Make what shows the progress of a job of ``env``."""
     return Progress(sys.stderr, env._network_memory_bytes())
@@ -212,17 +205,6 @@ def _export(options: argparse.Namespace) -> Callable[[Job], AbstractContextManag
         return nullcontext
     otel.need_packages()
     return lambda job: otel.export(job, endpoint=options.otel or None)
-
-
-def with_places_apart(words: list[str]) -> list[str]:
-    """Keep ``--ui`` and ``--otel`` from taking ``MODULE:ENV`` for an address: that ends in a port, or has a scheme."""
-    apart = list(words)
-    for at, (word, following) in enumerate(itertools.pairwise(words)):
-        if (word == "--ui" and not following.rpartition(":")[2].isdecimal()) or (
-            word == "--otel" and "://" not in following
-        ):
-            apart[at] = f"{word}="
-    return apart
 
 
 def _checkpoints(options: argparse.Namespace) -> dict[str, str]:

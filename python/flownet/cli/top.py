@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 from ..errors import ConfigError, NoSuchJobError, UiTimeoutError, UiUnreachableError
 from ..extras import need
-from ..waiting import Terminated, sigterm_raised
+from ..waiting import Terminated, exit_code, sigterm_raised
 from .look import Look, look_at
 from .page import add_job, add_page, newest_job, open_page
-from .run import exit_code
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

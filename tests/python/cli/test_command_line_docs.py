@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 from flownet import cli, errors
+from flownet.cli.words import with_places_apart
 
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "docs" / "command-line.md").read_text()
 SHELL = "\n".join(re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL))
 
 
-def commands() -> set[str]:
-    parser = cli._parser()
+def commands(command: str = "") -> set[str]:
+    parser = cli._parser(command)
     (choices,) = (action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction))
     return set(choices)
 
@@ -27,10 +28,18 @@ def test_every_command_is_in_its_table_and_no_other() -> None:
     assert {name for row in rows for name in re.findall(r"`flownet ([a-z]+)", row)} == commands()
 
 
+def test_every_command_is_found_without_the_others() -> None:
+    assert set(cli._HOMES) == commands()
+    for command in cli._HOMES:
+        beside = commands(command)
+        assert command in beside
+        assert len(beside) <= 3
+
+
 @pytest.mark.parametrize("line", re.findall(r"^flownet .*", SHELL, re.MULTILINE))
 def test_what_it_shows_is_understood(line: str) -> None:
     words = shlex.split(line.partition(" >")[0], comments=True)[1:]
-    assert cli._parser().parse_args(cli.run.with_places_apart(words)).command
+    assert cli._parser().parse_args(with_places_apart(words)).command
 
 
 def test_the_errors_that_it_names_exist() -> None:

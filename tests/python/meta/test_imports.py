@@ -222,6 +222,18 @@ print([name for name in ("numpy", "cloudpickle", "argparse") if name in sys.modu
     assert finished.stdout == "[]\n"
 
 
+@pytest.mark.parametrize("command", ["jobs", "logs", "checkpoints", "doctor", "init"])
+def test_a_command_does_not_load_what_others_need(command: str) -> None:
+    script = f"""
+import sys
+from flownet import cli
+cli._parser({command!r})
+print([name for name in ("numpy", "flownet.environment", "flownet.lab", "flownet.report") if name in sys.modules])
+"""
+    finished = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert finished.stdout == "[]\n"
+
+
 def test_a_worker_does_not_load_what_describes_dataflows() -> None:
     """Each worker of each job pays for what it imports."""
     env = fn.Environment(parallelism=1)

@@ -21,7 +21,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 import flownet as fn
 from flownet import errors
-from flownet.cli import run
+from flownet.cli.words import with_places_apart
 from flownet.client import Client as RemoteJobs
 
 JSON = {"Content-Type": "application/json"}
@@ -687,7 +687,7 @@ def test_flownet_run_serves_a_page_while_the_job_runs(
 
 
 def test_flownet_run_takes_no_module_for_an_address() -> None:
-    apart = run.with_places_apart(["run", "--ui", "job:env", "--ui", "8081", "--ui", "h:1", "--ui"])
+    apart = with_places_apart(["run", "--ui", "job:env", "--ui", "8081", "--ui", "h:1", "--ui"])
     assert apart == ["run", "--ui=", "job:env", "--ui", "8081", "--ui", "h:1", "--ui"]
-    apart = run.with_places_apart(["run", "--otel", "job:env", "--otel", "http://h:1", "--otel", "8081", "--otel"])
+    apart = with_places_apart(["run", "--otel", "job:env", "--otel", "http://h:1", "--otel", "8081", "--otel"])
     assert apart == ["run", "--otel=", "job:env", "--otel", "http://h:1", "--otel=", "8081", "--otel"]
