@@ -65,6 +65,8 @@ def _spark_stays_on_this_machine() -> Iterator[None]:
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         patch.delenv("SPARK_HOME", raising=False)
+        # Every Spark, and its executors. Tests run all once or twice: compiling it well would take most of the time.
+        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         yield
 
 
@@ -127,8 +129,6 @@ def start(master: str, event_logs: Path) -> SparkSession:
         "spark.log.level": "OFF",
         # How often a stage looks for the slots it needs, where an executor is gone.
         "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
-        # Tests run everything once or twice: compiling it well would take most of the time.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
     for name, value in settings.items():
         builder = builder.config(name, value)

@@ -197,7 +197,6 @@ def test_the_command_spreads_is_interrupted_goes_on_and_reports(tmp_path: Path) 
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        env={**os.environ, "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
     ) as process:
         deadline = time.monotonic() + 90
         while not list(results.glob("*.parquet")):
