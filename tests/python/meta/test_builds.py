@@ -77,6 +77,10 @@ def test_all_crates_of_ours_that_are_fuzzed_assert() -> None:
     assert all(profile["debug-assertions"] and profile["overflow-checks"] for profile in found.values())
 
 
+def test_modules_of_python_are_compiled_once_for_all_processes_of_tests() -> None:
+    assert re.search(r"^export PYTHONDONTWRITEBYTECODE :=$", MAKEFILE, re.MULTILINE)
+
+
 def test_tests_lint_and_docs_take_our_crates_in_one_way() -> None:
     commands = re.findall(r"^.*\$\(CARGO\) (?:test|clippy|doc) .*$", MAKEFILE, re.MULTILINE)
     # The model checkers have profiles of their own, and what object stores need is compiled for nothing else.
