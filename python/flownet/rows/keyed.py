@@ -110,12 +110,20 @@ class KeyedRows:
         return Origin(self._rows._add("key_by", settings), partitioner="key_group")
 
     def interval_join(
-        self, other: KeyedRows, lower: str | timedelta, upper: str | timedelta, *, suffix: str = "_right"
+        self,
+        other: KeyedRows,
+        lower: str | timedelta,
+        upper: str | timedelta,
+        *,
+        suffix: str = "_right",
+        side_output_left_late_data: OutputTag | None = None,
+        side_output_right_late_data: OutputTag | None = None,
     ) -> Rows:
         """Put rows beside those of another stream that have the same key and are near in event time.
 
         A pair goes out as soon as both rows have come, and has the time of the later one. Rows that come behind the
-        watermark are late: dropped, and counted as ``late_records``. Rows whose key has a missing value meet nobody.
+        watermark are late: dropped, and counted as ``late_records``, but for a side output. Rows whose key has a
+        missing value meet nobody.
 
         Parameters
         ----------
@@ -126,6 +134,9 @@ class KeyedRows:
             included.
         suffix
             Behind names of columns of the second stream that the first one has, too. Default: ``"_right"``.
+        side_output_left_late_data, side_output_right_late_data
+            Tags for late rows of the first stream, and of the second: `Rows.side_output` of the result has them, whole
+            and with their times. Default: none, they are dropped and counted.
 
         Returns
         -------
@@ -144,9 +155,18 @@ class KeyedRows:
         """
         lower_ms, upper_ms = bounds_ms("interval_join", lower, upper)
         by = {"interval": {"lower_ms": lower_ms, "upper_ms": upper_ms}}
-        return self._joined("interval_join", other, by, suffix)
+        late_tags = side_output_left_late_data, side_output_right_late_data
+        return self._joined("interval_join", other, by, suffix, late_tags)
 
-    def as_of_join(self, other: KeyedRows, *, how: JoinKind = "inner", suffix: str = "_right") -> Rows:
+    def as_of_join(
+        self,
+        other: KeyedRows,
+        *,
+        how: JoinKind = "inner",
+        suffix: str = "_right",
+        side_output_left_late_data: OutputTag | None = None,
+        side_output_right_late_data: OutputTag | None = None,
+    ) -> Rows:
         """Put beside each row the newest of another stream that has the same key and is not later in event time.
 
         Rows of a key go out in the order of their times, once the watermark has come to them; of several versions at
@@ -161,6 +181,8 @@ class KeyedRows:
             columns. Default: ``"inner"``.
         suffix
             As of `interval_join`.
+        side_output_left_late_data, side_output_right_late_data
+            As of `interval_join`.
 
         Examples
         --------
@@ -173,9 +195,18 @@ class KeyedRows:
         [{'in': 'usd', 'ms': 50, 'sum': 10, 'rate': 1.1}, {'in': 'eur', 'ms': 60, 'sum': 20, 'rate': None}]
         """
         by = {"as_of": {"keeps_unmatched": keeps_unmatched(how)}}
-        return self._joined("as_of_join", other, by, suffix)
+        late_tags = side_output_left_late_data, side_output_right_late_data
+        return self._joined("as_of_join", other, by, suffix, late_tags)
 
-    def join(self, other: KeyedRows, window: WindowAssigner | None = None, *, suffix: str = "_right") -> Rows:
+    def join(
+        self,
+        other: KeyedRows,
+        window: WindowAssigner | None = None,
+        *,
+        suffix: str = "_right",
+        side_output_left_late_data: OutputTag | None = None,
+        side_output_right_late_data: OutputTag | None = None,
+    ) -> Rows:
         """Put rows beside those of another stream that have the same key, and are in the same window if there is one.
 
         All pairs of a window go out when it is over, and have its last millisecond as their time; late rows are as of
@@ -191,6 +222,8 @@ class KeyedRows:
             both streams. Where rows that meet are near in time, `interval_join` keeps them no longer than that.
         suffix
             As of `interval_join`.
+        side_output_left_late_data, side_output_right_late_data
+            As of `interval_join`, for rows that are too late for all of their windows. Refused without a window.
 
         Examples
         --------
@@ -203,19 +236,26 @@ class KeyedRows:
         [{'user': 'ann', 'page': 1, 'city': 'Rome'}, {'user': 'ann', 'page': 1, 'city': 'Oslo'}]
         """
         second = _keyed_rows("join", other)
+        late_tags = side_output_left_late_data, side_output_right_late_data
         if window is None:
-            return self._joined("join", second, {"regular": {}}, suffix)
+            return self._joined("join", second, {"regular": {}}, suffix, late_tags)
         if isinstance(window, Global):
             raise PlanError(
                 "join(flownet.Global()) would give nothing out: leave the window out, and rows meet as they come; or "
                 "use flownet.EndOfInput(), which fires once"
             )
         known = Cut.of(_known_window("join", window), (*self._rows._origins, *second._rows._origins))
-        return self._joined("join", second, {"window": {"window": _planned("join", known)}}, suffix)
+        return self._joined("join", second, {"window": {"window": _planned("join", known)}}, suffix, late_tags)
 
-    def _joined(self, method: str, other: object, by: dict[str, dict[str, Any]], suffix: str) -> Rows:
-        node, schema = joined(method, (self, _keyed_rows(method, other)), by, suffix)
-        return Rows(self._rows._env, (Origin(node),), schema)
+    def _joined(
+        self,
+        method: str,
+        other: object,
+        by: dict[str, dict[str, Any]],
+        suffix: str,
+        late_tags: tuple[OutputTag | None, OutputTag | None],
+    ) -> Rows:
+        return joined(method, (self, _keyed_rows(method, other)), by, suffix, late_tags)
 
 
 def _keyed_rows(method: str, given: object) -> KeyedRows:

@@ -310,12 +310,13 @@ class Rows(RowSinks):
         Parameters
         ----------
         tag
-            What `WindowedRows.side_output_late_data` was given. Rows that nobody reads are dropped.
+            What `WindowedRows.side_output_late_data` was given, or a join by its ``side_output_left_late_data=`` or
+            ``side_output_right_late_data=``. Rows that nobody reads are dropped.
 
         Returns
         -------
         Rows
-            The rows as they came to the windows, with their event time.
+            The rows as they came to the windows or the join, with their event time.
 
         Raises
         ------
@@ -336,7 +337,8 @@ class Rows(RowSinks):
         if tag.name not in self._sides:
             raise PlanError(
                 f"side_output({tag.name!r}): operator {node.name!r} has no such side output; windows of rows have "
-                "one by side_output_late_data(tag)",
+                "one by side_output_late_data(tag), joins by side_output_left_late_data=tag and "
+                "side_output_right_late_data=tag",
                 operator=node.name,
             )
         return Rows(self._env, (Origin(node, tag=tag.name),), self._sides[tag.name])

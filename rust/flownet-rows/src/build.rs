@@ -6,10 +6,12 @@ use arrow_schema::{Schema, SchemaRef};
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::{
     AsOfJoin, Brake, Entry, Fold, Interval, IntervalJoin, Kind, Leaving, Link, Links, Operator, OperatorChain,
-    RegularJoin, Running, Stage, Target, over_windows,
+    RegularJoin, Running, Stage, Target, over_windows, over_windows_of_two,
 };
 use flownet_runtime::source::RateLimit;
-use flownet_runtime::spec::{InputSpec, OperatorKind, OperatorSpec, RowsJoin, RowsKind, TaskSpec, WindowSpec};
+use flownet_runtime::spec::{
+    InputSpec, OperatorKind, OperatorSpec, RowsJoin, RowsKind, RowsLate, TaskSpec, WindowSpec,
+};
 use flownet_runtime::state::KeyGroupRange;
 use flownet_runtime::watermark::SplitWatermarks;
 use serde::de::DeserializeOwned;
@@ -17,7 +19,7 @@ use serde_json::Value;
 
 use crate::aggregate::{AggregateColumn, AggregateFold, Aggregations, NoCalls, OwnFold, OwnFunctions, Partial};
 use crate::exit::RowsExit;
-use crate::join::RowPairs;
+use crate::join::{PairColumns, RowPairs};
 use crate::keyed::{Deduplicate, KeyRows, TopN};
 use crate::layout::Layout;
 use crate::medium::{OperatorInfo, RowsChain, RowsMedium, TaskThread};
@@ -176,23 +178,36 @@ fn native(
         RowsKind::TopN { input, rank, .. } => {
             over_windows((TopN::new(schema(input)?, rank, info)?, NoCalls), &rank.window, key_groups(task))?
         }
-        RowsKind::Join { left, right, by, .. } => {
+        RowsKind::Join { left, right, shown, output, by, late, .. } => {
             let may_miss = matches!(by, RowsJoin::AsOf { keeps_unmatched: true });
-            join(task, RowPairs::new([schema(left)?, schema(right)?], may_miss, info)?, by)?
+            let of_late = |late: &Option<RowsLate>| late.as_ref().map(|late| schema(&late.schema)).transpose();
+            let columns = PairColumns {
+                sides: [schema(left)?, schema(right)?],
+                shown,
+                pairs: schema(output)?,
+                late: [of_late(&late[0])?, of_late(&late[1])?],
+            };
+            let late_tags = late.each_ref().map(|late| late.as_ref().map(|late| Arc::from(&*late.tag)));
+            join(task, RowPairs::new(columns, may_miss, info)?, by, late_tags)?
         }
     }))
 }
 
-fn join(task: &TaskSpec, pairs: RowPairs, by: &RowsJoin) -> Result<Box<dyn Operator<RowsMedium>>, TaskError> {
-    let (range, no_tags) = (key_groups(task), [None, None]);
+fn join(
+    task: &TaskSpec,
+    pairs: RowPairs,
+    by: &RowsJoin,
+    late_tags: [Option<Arc<str>>; 2],
+) -> Result<Box<dyn Operator<RowsMedium>>, TaskError> {
+    let range = key_groups(task);
     Ok(match by {
         RowsJoin::Regular {} => Box::new(RegularJoin::new(pairs, range)),
         RowsJoin::Interval { lower_ms, upper_ms } => {
             let interval = Interval { lower_ms: *lower_ms, upper_ms: *upper_ms };
-            Box::new(IntervalJoin::new(pairs, interval, no_tags, range))
+            Box::new(IntervalJoin::new(pairs, interval, late_tags, range))
         }
-        RowsJoin::AsOf { keeps_unmatched } => Box::new(AsOfJoin::new(pairs, *keeps_unmatched, no_tags, range)),
-        RowsJoin::Window { window } => over_windows((pairs, NoCalls), window, range)?,
+        RowsJoin::AsOf { keeps_unmatched } => Box::new(AsOfJoin::new(pairs, *keeps_unmatched, late_tags, range)),
+        RowsJoin::Window { window } => over_windows_of_two((pairs, NoCalls), window, late_tags, range)?,
     })
 }
 

@@ -14,7 +14,7 @@ use flownet_core::channel::ChannelControl;
 use serde::{Deserialize, Serialize};
 
 pub use self::operator::{Codec, Field, FilePath, Fold, LineFormat, OperatorKind, ProcessInputs, Undecodable};
-pub use self::rows::{RowFormat, RowsJoin, RowsKind, RowsRank};
+pub use self::rows::{RowFormat, RowsJoin, RowsKind, RowsLate, RowsRank};
 pub use self::window::{TriggerSpec, TriggerWhen, WindowAssign, WindowSpec};
 use crate::source::RateLimit;
 

@@ -91,23 +91,24 @@ pub(crate) fn rows_after_agg(
     Ok(PyRowSchema(output_schema(schema, &keys, &bound, windows).map_err(value_error)?))
 }
 
-/// The columns of each side of a join that go there, how they are called behind it, their schemas, that of pairs, and what
-/// is kept.
+/// The columns of each side of a join that go there and how they are called, those of the second that pairs have, the schema
+/// of pairs, and what is kept.
 #[pyfunction]
 pub(crate) fn rows_after_join(
     left: (Bound<'_, PyRowSchema>, Vec<String>),
     right: (Bound<'_, PyRowSchema>, Vec<String>),
     suffix: &str,
     right_may_miss: bool,
+    right_is_whole: bool,
 ) -> PyResult<JoinSides> {
     let (left, right) = ((&*left.0.get().0, &*left.1), (&*right.0.get().0, &*right.1));
-    let JoinSchemas { left, right, output, kept } =
-        JoinSchemas::new(left, right, suffix, right_may_miss).map_err(value_error)?;
+    let JoinSchemas { left, right, shown, output, kept } =
+        JoinSchemas::new(left, right, suffix, right_may_miss, right_is_whole).map_err(value_error)?;
     let side = |Carried { columns, schema }| (columns, PyRowSchema(schema));
-    Ok((side(left), side(right), PyRowSchema(output), kept))
+    Ok((side(left), side(right), shown, PyRowSchema(output), kept))
 }
 
-type JoinSides = ((Vec<String>, PyRowSchema), (Vec<String>, PyRowSchema), PyRowSchema, Vec<String>);
+type JoinSides = ((Vec<String>, PyRowSchema), (Vec<String>, PyRowSchema), Vec<String>, PyRowSchema, Vec<String>);
 
 /// What each aggregate keeps of the rows of a key, in checkpoints.
 #[pyfunction]

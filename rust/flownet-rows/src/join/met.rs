@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
-use arrow_schema::{Schema, SchemaRef};
+use arrow_schema::{ArrowError, SchemaRef};
 use arrow_select::take::take;
 use flownet_runtime::TaskError;
 use flownet_runtime::time::NO_TIMESTAMP;
@@ -38,6 +38,8 @@ struct Place {
 /// Rows of one side.
 struct Side {
     rows: Gather,
+    /// Which of their columns pairs have.
+    shown: Vec<usize>,
     /// Of each pair, which of them.
     of_pairs: Vec<u32>,
     /// The run of the last one that came by itself, and where it is: a row that meets several comes again and again.
@@ -45,8 +47,8 @@ struct Side {
 }
 
 impl Side {
-    fn new(layout: Layout) -> Self {
-        Self { rows: Gather::new(Arc::new(layout)), of_pairs: Vec::new(), last: (Vec::new(), None) }
+    fn new(layout: Arc<Layout>, shown: Vec<usize>) -> Self {
+        Self { rows: Gather::new(layout), shown, of_pairs: Vec::new(), last: (Vec::new(), None) }
     }
 
     /// Where the row of this run is, if it is the one that came before.
@@ -80,20 +82,23 @@ impl Side {
     fn take(&mut self) -> Result<Vec<ArrayRef>, MalformedRun> {
         let (rows, of_pairs) = (self.rows.take()?, std::mem::take(&mut self.of_pairs));
         // Rows lie in the order in which they came to a pair: where there are as many, each is in one.
+        let mut shown = self.shown.iter().map(|column| rows.column(*column));
         if rows.num_rows() == of_pairs.len() {
-            return Ok(rows.columns().to_vec());
+            return Ok(shown.cloned().collect());
         }
         let of_pairs = UInt32Array::from(of_pairs);
-        Ok(rows.columns().iter().map(|column| take(column, &of_pairs, None)).collect::<Result<_, _>>()?)
+        Ok(shown.try_fold(Vec::new(), |mut columns, column| {
+            columns.push(take(column, &of_pairs, None)?);
+            Ok::<_, ArrowError>(columns)
+        })?)
     }
 }
 
 impl Met {
-    /// Of rows of these layouts.
-    pub(super) fn new(sides: [Layout; 2], info: OperatorInfo) -> Self {
-        let fields = sides.iter().flat_map(|layout| layout.schema().fields().iter().cloned());
-        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        Self { sides: sides.map(Side::new), schema, times: Vec::new(), bytes: 0, batch: 0, info }
+    /// Of rows of these layouts, of which pairs have these columns, called as the schema says.
+    pub(super) fn new(sides: [(Arc<Layout>, Vec<usize>); 2], schema: SchemaRef, info: OperatorInfo) -> Self {
+        let sides = sides.map(|(layout, shown)| Side::new(layout, shown));
+        Self { sides, schema, times: Vec::new(), bytes: 0, batch: 0, info }
     }
 
     /// Adds a pair of this time, and hands on what there is before, if that is enough.
@@ -196,7 +201,7 @@ mod tests {
     use arrow_array::cast::AsArray;
     use arrow_array::types::Int64Type;
     use arrow_array::{Int64Array, StringArray};
-    use arrow_schema::{DataType, Field};
+    use arrow_schema::{DataType, Field, Schema};
     use proptest::prelude::*;
 
     use super::*;
@@ -209,7 +214,10 @@ mod tests {
 
     fn met() -> Met {
         let info = OperatorInfo { operator: "join".into(), subtask: 0, parallelism: 1 };
-        Met::new([layout("number", DataType::Int64), layout("text", DataType::Utf8)], info)
+        let sides = [layout("number", DataType::Int64), layout("text", DataType::Utf8)];
+        let fields = sides.iter().flat_map(|layout| layout.schema().fields().iter().cloned());
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        Met::new(sides.map(|layout| (Arc::new(layout), vec![0])), schema, info)
     }
 
     fn run_of(layout: &Layout, column: ArrayRef) -> Vec<u8> {

@@ -7,5 +7,5 @@ mod met;
 mod pairs;
 mod schemas;
 
-pub(crate) use self::pairs::RowPairs;
+pub(crate) use self::pairs::{PairColumns, RowPairs};
 pub use self::schemas::{Carried, JoinError, JoinSchemas};

@@ -11,27 +11,48 @@ use flownet_runtime::window::Window;
 use smallvec::SmallVec;
 
 use super::met::Met;
+use crate::batch::RowBatch;
 use crate::column::Rows;
+use crate::gathered::late_row;
 use crate::layout::Layout;
 use crate::medium::{Flow, OperatorInfo, RowRecord, RowsMedium};
 use crate::parts::take_block;
 use crate::run::RunWriter;
 
+/// The columns of the rows of two inputs.
+pub(crate) struct PairColumns<'a> {
+    /// As they come.
+    pub(crate) sides: [SchemaRef; 2],
+    /// Of the second, those that pairs have; of the first they have all.
+    pub(crate) shown: &'a [String],
+    /// Those of pairs.
+    pub(crate) pairs: SchemaRef,
+    /// Of late rows, where somebody asked for them.
+    pub(crate) late: [Option<SchemaRef>; 2],
+}
+
 /// Puts rows side by side. A row is kept as a run of its own.
 pub(crate) struct RowPairs {
     met: Met,
+    /// As rows come, and as late ones leave.
+    layouts: [Arc<Layout>; 2],
+    late: [Option<SchemaRef>; 2],
     /// A row of the second side of which nothing is there.
     missing: Vec<u8>,
 }
 
 impl RowPairs {
-    /// Of rows of these two schemas.
-    pub(crate) fn new([left, right]: [SchemaRef; 2], may_miss: bool, info: OperatorInfo) -> Result<Self, TaskError> {
-        let layout = |schema| Layout::new(schema).map_err(|error| TaskError::Config(error.to_string()));
-        let (left, right) = (layout(left)?, layout(right)?);
-        let missing = if may_miss { missing(&right) } else { Ok(Vec::new()) };
-        let missing = missing.map_err(|error| TaskError::Config(error.to_string()))?;
-        Ok(Self { missing, met: Met::new([left, right], info) })
+    /// Of rows of these columns.
+    pub(crate) fn new(columns: PairColumns<'_>, may_miss: bool, info: OperatorInfo) -> Result<Self, TaskError> {
+        let PairColumns { sides: [left, right], shown, pairs, late } = columns;
+        let refused = |error: ArrowError| TaskError::Config(error.to_string());
+        let layout = |schema| Layout::new(schema).map(Arc::new).map_err(|error| TaskError::Config(error.to_string()));
+        let of_left = (0..left.fields().len()).collect();
+        let of_right = shown.iter().map(|column| right.index_of(column)).collect::<Result<_, _>>().map_err(refused)?;
+        let layouts = [layout(left)?, layout(right)?];
+        let missing = if may_miss { missing(&layouts[1]).map_err(refused)? } else { Vec::new() };
+        let [left, right] = layouts.clone();
+        Ok(Self { missing, met: Met::new([(left, of_left), (right, of_right)], pairs, info), layouts, late })
     }
 }
 
@@ -75,8 +96,16 @@ impl Pairing<RowsMedium> for RowPairs {
         self.met.hand_on(flow)
     }
 
-    fn record<'m>(&self, _: &[u8], _: &Flow<'_, 'm>) -> Result<RowRecord, TaskError> {
-        Err(TaskError::Config("late rows of a join have no side output".into()))
+    fn record<'m>(&self, record: &KeyedRecord<'_>, _: &Flow<'_, 'm>) -> Result<RowRecord, TaskError> {
+        let side = usize::from(record.side & 1);
+        let row = late_row(&self.layouts[side], record.value(), record.timestamp_ms);
+        let row = row.map_err(|error| self.met.info().malformed(&error))?;
+        let Some(schema) = &self.late[side] else { return Ok(row) };
+        // A pair may lack what a row has, and calls it by another name.
+        let RowBatch { columns, times } = row.into_batch()?;
+        let columns = RecordBatch::try_new(Arc::clone(schema), columns.columns().to_vec());
+        let columns = columns.map_err(|error| TaskError::Config(error.to_string()))?;
+        Ok(RowRecord::Batch(RowBatch { columns, times }))
     }
 
     fn without_timestamp(&self, (): (), _: &KeyedRecord<'_>) -> TaskError {
@@ -139,7 +168,7 @@ impl Fold<RowsMedium> for RowPairs {
     }
 
     fn record<'m>(&self, record: &KeyedRecord<'_>, flow: &Flow<'_, 'm>) -> Result<RowRecord, TaskError> {
-        Pairing::record(self, record.value(), flow)
+        Pairing::record(self, record, flow)
     }
 
     fn without_timestamp(&self, (): (), record: &KeyedRecord<'_>) -> TaskError {

@@ -13,8 +13,10 @@ use crate::type_names::{kept_columns, type_name};
 pub struct JoinSchemas {
     /// Of the first side: all of its columns.
     pub left: Carried,
-    /// Of the second side: all but its key, which the first side has.
+    /// Of the second side: all but its key, which the first side has; all, where its late rows are wanted.
     pub right: Carried,
+    /// Of those of the second side, the ones that pairs have.
+    pub shown: Vec<String>,
     /// Those of the first, then those of the second.
     pub output: SchemaRef,
     /// What is kept of each side: who goes on with it has to keep the same.
@@ -76,12 +78,14 @@ pub enum JoinError {
 
 impl JoinSchemas {
     /// Of sides with these columns, which meet by these keys. A column of the second whose name the first has, too, gets
-    /// `suffix` behind its name. Where a row may come without one of the second, `right_may_miss` says so.
+    /// `suffix` behind its name. Where a row may come without one of the second, `right_may_miss` says so; and where late
+    /// rows of the second are wanted, `right_is_whole`.
     pub fn new(
         (left, left_keys): (&Schema, &[String]),
         (right, right_keys): (&Schema, &[String]),
         suffix: &str,
         right_may_miss: bool,
+        right_is_whole: bool,
     ) -> Result<Self, JoinError> {
         check_keys((left, left_keys), (right, right_keys))?;
         let mut fields: Vec<Field> = left.fields().iter().map(|field| field.as_ref().clone()).collect();
@@ -97,13 +101,25 @@ impl JoinSchemas {
         }
         let output = Arc::new(Schema::new(fields));
         Layout::new(Arc::clone(&output))?;
-        let columns = left.fields().iter().map(|field| field.name().clone()).collect();
         let (lefts, rights) = output.fields().split_at(left.fields().len());
         let of = |columns, fields: &[_]| Carried { columns, schema: Arc::new(Schema::new(fields.to_vec())) };
-        let (left, right) = (of(columns, lefts), of(carried, rights));
+        let left = of(names(left), lefts);
+        let (right, shown) = if right_is_whole {
+            let may_miss = |field: &Field| field.clone().with_nullable(field.is_nullable() || right_may_miss);
+            let fields: Vec<_> = right.fields().iter().map(|field| Arc::new(may_miss(field))).collect();
+            (of(names(right), &fields), carried)
+        } else {
+            let right = of(carried, rights);
+            let shown = names(&right.schema);
+            (right, shown)
+        };
         let kept = [&left, &right].map(|side| kept_columns(&side.schema)).to_vec();
-        Ok(Self { left, right, output, kept })
+        Ok(Self { left, right, shown, output, kept })
     }
+}
+
+fn names(schema: &Schema) -> Vec<String> {
+    schema.fields().iter().map(|field| field.name().clone()).collect()
 }
 
 fn check_keys(
@@ -161,7 +177,7 @@ mod tests {
     ) -> Result<JoinSchemas, String> {
         let [left_keys, right_keys] =
             [keys.0, keys.1].map(|keys| keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>());
-        JoinSchemas::new((&schema(left), &left_keys), (&schema(right), &right_keys), "_right", may_miss)
+        JoinSchemas::new((&schema(left), &left_keys), (&schema(right), &right_keys), "_right", may_miss, false)
             .map_err(|error| error.to_string())
     }
 

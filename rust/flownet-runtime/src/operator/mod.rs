@@ -47,7 +47,9 @@ pub(crate) use self::record::take_stamp;
 pub use self::record::{KEY_AS_GIVEN, KeyedRecord, MalformedRecord, put_stamp};
 pub use self::sliced::Sliced;
 pub use self::stage::{Kind, Leaving, Link, Links, Stage, Target};
-pub use self::windows::{Asked, Assigner, Calls, Trigger, TriggerCall, When, Windows, over_windows};
+pub use self::windows::{
+    Asked, Assigner, Calls, Trigger, TriggerCall, When, Windows, over_windows, over_windows_of_two,
+};
 use crate::chain::{Awaited, SourceStatus, TaskContext};
 use crate::error::TaskError;
 use crate::outputs::Outputs;

@@ -41,8 +41,8 @@ const FEW_SLICES: i64 = 3;
 
 impl<F, V: Default> Sliced<F, V> {
     /// `lateness_ms` is how long records of a window that has fired are still taken; those later than that go to the side
-    /// output of this tag, or are dropped and counted.
-    pub fn new<M>(fold: F, clock: Clock, grid: Grid, lateness_ms: i64, late_tag: Option<Arc<str>>) -> Self
+    /// output of the tag of their input, or are dropped and counted.
+    pub fn new<M>(fold: F, clock: Clock, grid: Grid, lateness_ms: i64, late_tags: [Option<Arc<str>>; 2]) -> Self
     where
         M: Medium,
         F: Fold<M, Value = V>,
@@ -56,7 +56,7 @@ impl<F, V: Default> Sliced<F, V> {
             windows: SlicedWindows::new(grid, lateness_ms),
             spill: None,
             rolling,
-            late: Late::new(late_tag),
+            late: Late::new(late_tags),
             range: None,
         }
     }

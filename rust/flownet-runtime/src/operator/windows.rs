@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use self::at::{At, index};
 pub use self::calls::{Asked, Assigner, Calls, Trigger, TriggerCall, When};
-pub use self::plan::over_windows;
+pub use self::plan::{over_windows, over_windows_of_two};
 use super::late::Late;
 use super::sliced::BREATH_RECORDS;
 use super::{EventTime, Flow, Fold, Found, KeyedRecord, Medium, Operator};
@@ -48,11 +48,11 @@ pub struct Windows<F, V, C, T> {
 }
 
 impl<F, V, C, T> Windows<F, V, C, T> {
-    /// For the keys of these groups; lateness and its tag as of [`Sliced`](super::Sliced).
+    /// For the keys of these groups; lateness and its tags as of [`Sliced`](super::Sliced).
     pub fn new(
         (fold, calls): (F, C),
         (assigner, trigger, clock): (Assigner, Trigger, Clock),
-        (lateness_ms, late_tag): (i64, Option<Arc<str>>),
+        (lateness_ms, late_tags): (i64, [Option<Arc<str>>; 2]),
         range: KeyGroupRange,
     ) -> Self {
         Self {
@@ -62,7 +62,7 @@ impl<F, V, C, T> Windows<F, V, C, T> {
             assigner,
             trigger,
             lateness_ms,
-            late: Late::new(late_tag),
+            late: Late::new(late_tags),
             keys: LargeState::new(range),
             queues: [TimerService::new(), TimerService::new()],
             time: EventTime::new(),

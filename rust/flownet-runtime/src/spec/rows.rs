@@ -110,8 +110,15 @@ pub enum RowsKind {
         left: Value,
         /// Of what comes from the second.
         right: Value,
+        /// Columns of the second that pairs have; others come for late rows alone.
+        shown: Vec<String>,
+        /// Of the pairs.
+        output: Value,
         /// Which rows meet.
         by: RowsJoin,
+        /// Where late rows of each input go. Default: nowhere, they are dropped and counted.
+        #[serde(default)]
+        late: [Option<RowsLate>; 2],
         /// What it keeps of each of them: who goes on with it has to keep the same.
         kept: Vec<String>,
     },
@@ -191,6 +198,16 @@ pub struct RowsRank {
     pub ties: bool,
     /// Which windows.
     pub window: WindowSpec,
+}
+
+/// A side output for rows that come late.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RowsLate {
+    /// Its tag.
+    pub tag: String,
+    /// Of the rows, as they were before they went by key.
+    pub schema: Value,
 }
 
 /// Which rows of one key meet.

@@ -197,11 +197,22 @@ pub(crate) const ALL: [Keyed; 6] = [
 impl Keyed {
     fn operator(self, range: KeyGroupRange) -> Box<dyn Operator<Bytes>> {
         let sliced = |size_ms, slide_ms, lateness_ms| {
-            Box::new(Sliced::new(Counting, Clock::Event, Grid::new(size_ms, slide_ms, 0).unwrap(), lateness_ms, None))
+            Box::new(Sliced::new(
+                Counting,
+                Clock::Event,
+                Grid::new(size_ms, slide_ms, 0).unwrap(),
+                lateness_ms,
+                [None, None],
+            ))
         };
         let windows = |assigner, when, lateness_ms| {
             let trigger = Trigger { when: When::BuiltIn(when), purges: false };
-            Box::new(Windows::new((Counting, NoCalls), (assigner, trigger, Clock::Event), (lateness_ms, None), range))
+            Box::new(Windows::new(
+                (Counting, NoCalls),
+                (assigner, trigger, Clock::Event),
+                (lateness_ms, [None, None]),
+                range,
+            ))
         };
         match self {
             Self::Running => Box::new(RunningFold::new(Counting, range)),

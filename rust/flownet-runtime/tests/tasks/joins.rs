@@ -30,8 +30,8 @@ impl Pairing<Bytes> for Both {
         flow.emit([&[u8::from(right.is_some()), left[0]], &flow.timestamp_ms.to_le_bytes()[..]].concat())
     }
 
-    fn record<'m>(&self, bytes: &[u8], _: &Flow<'_, 'm, Bytes>) -> Result<Vec<u8>, TaskError> {
-        Ok(bytes.to_vec())
+    fn record<'m>(&self, record: &KeyedRecord<'_>, _: &Flow<'_, 'm, Bytes>) -> Result<Vec<u8>, TaskError> {
+        Ok(record.value().to_vec())
     }
 
     fn without_timestamp(&self, (): (), record: &KeyedRecord<'_>) -> TaskError {

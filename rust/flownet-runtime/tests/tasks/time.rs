@@ -25,7 +25,7 @@ fn window_job<C: Chain + 'static>(source_chain: impl Fn(u32) -> C, clock: Clock,
     job.edge(window, sink, Partitioner::Rebalance);
     job.run(source, source_chain);
     job.run(window, |_| {
-        let operator = Sliced::new(Counting, clock, grid, 0, None);
+        let operator = Sliced::new(Counting, clock, grid, 0, [None, None]);
         let entry = Entry { side: 0, keyed: true, stamps: clock == Clock::Event };
         chain(Kind::Operator(Box::new(operator)), Some(entry), Some((BytesExit { key_bytes: None }, false)))
     });

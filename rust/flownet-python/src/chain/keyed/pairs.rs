@@ -72,8 +72,8 @@ impl Pairing<PythonMedium> for Pairs {
         self.give(left, right, flow)
     }
 
-    fn record<'py>(&self, bytes: &[u8], flow: &Flow<'_, 'py>) -> Result<Bound<'py, PyAny>, TaskError> {
-        self.base.decode(flow.token, bytes)
+    fn record<'py>(&self, record: &KeyedRecord<'_>, flow: &Flow<'_, 'py>) -> Result<Bound<'py, PyAny>, TaskError> {
+        self.base.decode(flow.token, record.value())
     }
 
     fn without_timestamp(&self, py: Python<'_>, record: &KeyedRecord<'_>) -> TaskError {

@@ -58,7 +58,7 @@ pub trait Pairing<M: Medium>: Send {
     }
 
     /// A record that meets nobody, for a side output.
-    fn record<'m>(&self, bytes: &[u8], flow: &Flow<'_, 'm, M>) -> Result<M::Record<'m>, TaskError>;
+    fn record<'m>(&self, record: &KeyedRecord<'_>, flow: &Flow<'_, 'm, M>) -> Result<M::Record<'m>, TaskError>;
 
     /// The error of a record that has no timestamp.
     fn without_timestamp(&self, token: M::Token<'_>, record: &KeyedRecord<'_>) -> TaskError;
@@ -141,17 +141,16 @@ const RESIDENT_PER_WRITTEN: usize = 4;
 /// Which records come too late, and what becomes of them.
 struct OnTime {
     time: EventTime,
-    /// Of each input.
-    late: [Late; 2],
+    late: Late,
 }
 
 impl OnTime {
     fn new(late_tags: [Option<Arc<str>>; 2]) -> Self {
-        Self { time: EventTime::new(), late: late_tags.map(Late::new) }
+        Self { time: EventTime::new(), late: Late::new(late_tags) }
     }
 
     fn open(&mut self, cx: &TaskContext) {
-        self.late.iter_mut().for_each(|late| late.open(cx));
+        self.late.open(cx);
     }
 
     /// Adds the buffers of each key, under the watermark.
@@ -184,8 +183,6 @@ impl OnTime {
         if record.timestamp_ms == NO_TIMESTAMP {
             return Err(pairing.without_timestamp(flow.token, record));
         }
-        let [left, right] = &self.late;
-        let late = if record.side == 0 { left } else { right };
-        late.take(1, flow, |flow| pairing.record(record.value(), flow))
+        self.late.take((record.side, 1), flow, |flow| pairing.record(record, flow))
     }
 }

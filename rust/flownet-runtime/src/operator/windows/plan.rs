@@ -11,7 +11,7 @@ use crate::window::{BuiltIn, Grid};
 
 /// A fold over windows. Those of a grid that fire once, at their end, lie by time; all others lie by key.
 pub fn over_windows<M, F, C>(
-    (fold, calls): (F, C),
+    fold: (F, C),
     window: &WindowSpec,
     range: KeyGroupRange,
 ) -> Result<Box<dyn Operator<M>>, TaskError>
@@ -20,15 +20,30 @@ where
     F: Fold<M> + 'static,
     C: Calls<M> + 'static,
 {
+    let late_tag: Option<Arc<str>> = window.late_tag.as_deref().map(Arc::from);
+    over_windows_of_two(fold, window, [late_tag.clone(), late_tag], range)
+}
+
+/// The same of two inputs, each with a side output of its own for what comes late, if there is one.
+pub fn over_windows_of_two<M, F, C>(
+    (fold, calls): (F, C),
+    window: &WindowSpec,
+    late_tags: [Option<Arc<str>>; 2],
+    range: KeyGroupRange,
+) -> Result<Box<dyn Operator<M>>, TaskError>
+where
+    M: Medium,
+    F: Fold<M> + 'static,
+    C: Calls<M> + 'static,
+{
     let lateness_ms = i64::try_from(window.lateness_ms).unwrap_or(i64::MAX);
-    let late_tag = window.late_tag.as_deref().map(Arc::from);
     let assigner = match window.assign {
         WindowAssign::Grid { size_ms, slide_ms, offset_ms } => Assigner::Grid(Grid::new(size_ms, slide_ms, offset_ms)?),
         WindowAssign::Session { gap_ms } => Assigner::Session(gap_ms),
         WindowAssign::Global => Assigner::Global,
     };
     if let (Assigner::Grid(grid), None, false) = (assigner, window.trigger, window.is_whole) {
-        return Ok(Box::new(Sliced::new(fold, window.clock, grid, lateness_ms, late_tag)));
+        return Ok(Box::new(Sliced::new(fold, window.clock, grid, lateness_ms, late_tags)));
     }
     let trigger = window.trigger.unwrap_or(TriggerSpec { when: TriggerWhen::AtEnd, purges: false });
     let when = match trigger.when {
@@ -40,5 +55,5 @@ where
     };
     let trigger = Trigger { when, purges: trigger.purges };
     let cut = (assigner, trigger, window.clock);
-    Ok(Box::new(Windows::new((fold, calls), cut, (lateness_ms, late_tag), range)))
+    Ok(Box::new(Windows::new((fold, calls), cut, (lateness_ms, late_tags), range)))
 }
