@@ -1,8 +1,8 @@
 """Tests of dataflows and of the functions in them: without waiting, and without chance.
 
 `Harness` feeds one function or windowed operation with records, watermarks and time, and shows what it emitted and what
-it keeps. `Environment.from_script` is a source that emits records, watermarks and idleness as a script says, for tests
-of whole jobs.
+it keeps; `RowsHarness` does that for operators of rows. `Environment.from_script` is a source that emits records,
+watermarks and idleness as a script says, for tests of whole jobs.
 
 >>> import flownet as fn
 >>> from flownet import testing
@@ -13,17 +13,21 @@ of whole jobs.
 [('to', 2), ('be', 1)]
 """
 
-from .harness import Emitted, Harness, OpenWindow, PendingTimer
+from .driven import Emitted, HarnessState
+from .harness import Harness, OpenWindow, PendingTimer
+from .rows import RowsHarness
 from .script import Active, Idle, Record, Step, Watermark
 
 __all__ = [
     "Active",
     "Emitted",
     "Harness",
+    "HarnessState",
     "Idle",
     "OpenWindow",
     "PendingTimer",
     "Record",
+    "RowsHarness",
     "Step",
     "Watermark",
 ]

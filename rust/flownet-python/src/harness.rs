@@ -5,11 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use flownet_cluster::plan::Plan;
 use flownet_cluster::{ClusterError, UserMetric, WorkerIdentity};
+use flownet_rows::RowsChain;
 use flownet_runtime::deploy::{Harness, Stopped};
 use flownet_runtime::operator::What;
+use flownet_runtime::snapshot::StatePart;
 use flownet_runtime::time::Clock;
 use flownet_runtime::window::Window;
-use flownet_runtime::{MetricsSnapshot, TaskError};
+use flownet_runtime::{Chain, MetricsSnapshot, TaskError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -21,7 +23,11 @@ use crate::settings::job_settings;
 
 /// The tasks of a job, which take their steps when they are told to.
 #[pyclass(frozen, name = "Harness", module = "flownet._flownet")]
-pub(crate) struct PyHarness(Mutex<Option<Harness<PythonChain>>>);
+pub(crate) struct PyHarness(Mutex<Option<Harness<dyn Looked>>>);
+
+/// What operators of a harness kept, for another one to begin with.
+#[pyclass(frozen, name = "HarnessState", module = "flownet._flownet")]
+pub(crate) struct PyHarnessState(Vec<StatePart>);
 
 /// What an operator keeps: the operator, what it is of, the key, the window, and the value.
 type PyKept<'py> = (String, &'static str, Option<Bound<'py, PyAny>>, Option<(i64, i64)>, Bound<'py, PyAny>);
@@ -31,7 +37,7 @@ type PyTimer<'py> = (String, &'static str, i64, Option<Bound<'py, PyAny>>, Optio
 
 impl PyHarness {
     /// Functions run meanwhile: one that calls its own harness would wait for itself.
-    fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Option<Harness<PythonChain>>>> {
+    fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Option<Harness<dyn Looked>>>> {
         match self.0.try_lock() {
             Ok(held) => Ok(held),
             Err(TryLockError::Poisoned(held)) => Ok(held.into_inner()),
@@ -45,7 +51,7 @@ impl PyHarness {
     fn drive(
         &self,
         py: Python<'_>,
-        steps: impl FnOnce(&mut Harness<PythonChain>) -> Result<(), Stopped>,
+        steps: impl FnOnce(&mut Harness<dyn Looked>) -> Result<(), Stopped>,
     ) -> PyResult<()> {
         let mut held = self.lock(py)?;
         let Some(harness) = held.as_mut() else { return Err(closed(py)) };
@@ -54,7 +60,7 @@ impl PyHarness {
         Err(failed(py, stopped))
     }
 
-    fn look<R>(&self, py: Python<'_>, look: impl FnOnce(&mut Harness<PythonChain>) -> PyResult<R>) -> PyResult<R> {
+    fn look<R>(&self, py: Python<'_>, look: impl FnOnce(&mut Harness<dyn Looked>) -> PyResult<R>) -> PyResult<R> {
         match self.lock(py)?.as_mut() {
             Some(harness) => look(harness),
             None => Err(closed(py)),
@@ -66,6 +72,7 @@ impl PyHarness {
 impl PyHarness {
     /// Plans the job as if it ran in this process, and opens its operators. `objects` are what they use directly.
     #[new]
+    #[pyo3(signature = (operators, edges, settings, objects, now_ms, restored=None))]
     fn new(
         py: Python<'_>,
         operators: Vec<PyOperator>,
@@ -73,6 +80,7 @@ impl PyHarness {
         settings: &Bound<'_, PyDict>,
         objects: HashMap<u32, Py<PyAny>>,
         now_ms: i64,
+        restored: Option<&Bound<'_, PyHarnessState>>,
     ) -> PyResult<Self> {
         let settings = job_settings(settings)?;
         let plan = Plan::new(&dataflow(operators, edges), &settings);
@@ -82,12 +90,17 @@ impl PyHarness {
             |error: TaskError| failed(py, Stopped { task: "harness".to_owned(), subtask: 0, parallelism: 1, error });
         let mut tasks = Vec::with_capacity(plan.tasks.len());
         for task in plan.tasks {
-            let chain = factory.chain(py, &task.spec).map_err(refused)?;
+            let chain: Box<dyn Looked> = if flownet_rows::is_of_rows(&task.spec) {
+                Box::new(factory.rows_chain(&task.spec).map_err(refused)?)
+            } else {
+                Box::new(factory.chain(py, &task.spec).map_err(refused)?)
+            };
             tasks.push((task.spec, chain));
         }
         let harness = Harness::new(tasks, now_ms, settings.max_record_bytes).map_err(refused)?;
         let made = Self(Mutex::new(Some(harness)));
-        made.drive(py, Harness::open)?;
+        let restored = restored.map_or_else(Vec::new, |restored| restored.get().0.clone());
+        made.drive(py, |harness| harness.open(&restored))?;
         Ok(made)
     }
 
@@ -99,6 +112,13 @@ impl PyHarness {
     /// Moves the clock.
     fn advance_to(&self, py: Python<'_>, now_ms: i64) -> PyResult<()> {
         self.drive(py, |harness| harness.advance_to(now_ms))
+    }
+
+    /// What the operators behind its sources keep.
+    fn snapshot(&self, py: Python<'_>) -> PyResult<PyHarnessState> {
+        let mut kept = Vec::new();
+        self.drive(py, |harness| harness.snapshot().map(|parts| kept = parts))?;
+        Ok(PyHarnessState(kept))
     }
 
     /// What the clock shows.
@@ -177,13 +197,32 @@ impl Drop for PyHarness {
     }
 }
 
-type Looked<'py> = flownet_runtime::operator::Inspection<Bound<'py, PyAny>, Bound<'py, PyAny>>;
+/// What an operator keeps.
+type Found<'py> = flownet_runtime::operator::Inspection<Bound<'py, PyAny>, Bound<'py, PyAny>>;
 
-fn looked<'py>(py: Python<'py>, harness: &mut Harness<PythonChain>) -> PyResult<Vec<(String, Looked<'py>)>> {
+/// A chain that shows what its operators keep.
+trait Looked: Chain {
+    /// Adds that, each with the name of its operator.
+    fn look<'py>(&self, py: Python<'py>, all: &mut Vec<(String, Found<'py>)>) -> Result<(), TaskError>;
+}
+
+impl Looked for PythonChain {
+    fn look<'py>(&self, py: Python<'py>, all: &mut Vec<(String, Found<'py>)>) -> Result<(), TaskError> {
+        self.inspect(py, |info, found| all.push((info.name().to_owned(), found)))
+    }
+}
+
+/// What is kept of rows are no objects.
+impl Looked for RowsChain {
+    fn look<'py>(&self, _: Python<'py>, _: &mut Vec<(String, Found<'py>)>) -> Result<(), TaskError> {
+        Ok(())
+    }
+}
+
+fn looked<'py>(py: Python<'py>, harness: &mut Harness<dyn Looked>) -> PyResult<Vec<(String, Found<'py>)>> {
     let mut all = Vec::new();
     for (spec, chain) in harness.chains() {
-        let found = chain.inspect(py, |info, found| all.push((info.name().to_owned(), found)));
-        found.map_err(|error| {
+        chain.look(py, &mut all).map_err(|error| {
             let (subtask, parallelism) = (spec.subtask, spec.parallelism);
             failed(py, Stopped { task: spec.name.clone(), subtask, parallelism, error })
         })?;

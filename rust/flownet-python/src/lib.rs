@@ -56,7 +56,7 @@ mod _flownet {
     #[pymodule_export]
     use super::files::file_identity;
     #[pymodule_export]
-    use super::harness::PyHarness;
+    use super::harness::{PyHarness, PyHarnessState};
     #[pymodule_export]
     use super::job::{PyJobHandle, check, end_functions, explain, submit};
     #[pymodule_export]

@@ -39,8 +39,8 @@ pub trait Foreign {
     /// The functions of the aggregates that this operator has of the user's.
     fn own_functions(&self, operator: &OperatorSpec, info: &OperatorInfo) -> Result<Box<dyn OwnFunctions>, TaskError>;
 
-    /// What the task's thread needs, if one of its operators is of these.
-    fn thread(&self) -> Box<dyn TaskThread>;
+    /// What the task's thread needs, if one of its operators is of these; none where it has that.
+    fn thread(&self) -> Option<Box<dyn TaskThread>>;
 }
 
 /// Whether this is a task of rows.
@@ -77,7 +77,7 @@ pub fn chain(task: &TaskSpec, foreign: &dyn Foreign) -> Result<RowsChain, TaskEr
     let exits = exits.collect::<Result<_, TaskError>>()?;
     let entry = |input: &InputSpec| Entry { side: input.side, keyed: input.is_keyed(), stamps: input.timestamps };
     let arriving = arriving(task)?;
-    let medium = RowsMedium::new(arriving.as_ref(), is_foreign.then(|| foreign.thread()))?;
+    let medium = RowsMedium::new(arriving.as_ref(), is_foreign.then(|| foreign.thread()).flatten())?;
     OperatorChain::new(medium, stages, exits, task.inputs.iter().map(entry).collect(), rate_limit(task))
 }
 

@@ -70,7 +70,7 @@ MAY_IMPORT_EXTENSION = {
     "speaking",
     "spark.stage",
     "spark.versions",
-    "testing.harness",
+    "testing.driven",
     "ui",
     "worker",
 }

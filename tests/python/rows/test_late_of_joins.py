@@ -43,7 +43,7 @@ def newest(lefts: list[Row], rights: list[Row]) -> list[tuple[int, int | None]]:
         versions = [version for version in rights if version["ms"] <= row["ms"]]
         # Of several at one time the last that came.
         found = max(versions, key=lambda version: (version["ms"], version["value"]), default=None)
-        pairs.append((row["value"], found and found["value"]))
+        pairs.append((row["value"], None if found is None else found["value"]))
     return pairs
 
 
@@ -79,10 +79,11 @@ def test_each_row_meets_those_on_time_or_is_late_and_whole(name: str, state_back
     assert sum(task.late_records for task in result.tasks) == 0
     late_lefts, late_rights = (shown(rows) for rows in late_rows)
     given_rows = {row[3]: dict(zip(COLUMNS, row, strict=True)) for row in given}
-    for row in late_lefts:
-        assert row == given_rows[row["value"]]
-    for row in late_rights:
-        assert {"key" if column == "of" else column: value for column, value in row.items()} == given_rows[row["value"]]
+    for left_row in late_lefts:
+        assert left_row == given_rows[left_row["value"]]
+    for right_row in late_rights:
+        key = right_row.pop("of")
+        assert {**right_row, "key": key} == given_rows[right_row["value"]]
     are_late = {row["value"] for row in (*late_lefts, *late_rights)}
     assert 0 < len(are_late) == len(late_lefts) + len(late_rights) < len(given)
     expected = list[tuple[int, int | None]]()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use flownet_rows::{Arriving, Layout};
+use flownet_rows::{Arriving, Layout, RowsChain};
 use flownet_runtime::flame::Stacks;
 use flownet_runtime::iteration::{FeedbackEdges, FeedbackLimits};
 use flownet_runtime::operator::{
@@ -67,7 +67,13 @@ impl PythonChainFactory {
         self.threads.clone().unwrap_or_default()
     }
 
-    /// The chain of a task.
+    /// The chain of a task of rows.
+    pub(crate) fn rows_chain(&self, task: &TaskSpec) -> Result<RowsChain, TaskError> {
+        let threads = self.threads.as_ref().map(|threads| ThreadsOfTask::new(Arc::clone(threads), task.task_id));
+        flownet_rows::chain(task, &PythonForeign { objects: &self.objects, threads })
+    }
+
+    /// The chain of a task of objects.
     pub(crate) fn chain(&self, py: Python<'_>, task: &TaskSpec) -> Result<PythonChain, TaskError> {
         let Self { objects, threads, classes, feedback } = self;
         let builder = Builder { task, objects, threads, classes, feedback, pickle: pickle_of(task.codec) };
@@ -78,9 +84,7 @@ impl PythonChainFactory {
 impl ChainFactory for PythonChainFactory {
     fn build(&self, task: &TaskSpec) -> Result<Box<dyn Chain>, TaskError> {
         if flownet_rows::is_of_rows(task) {
-            let threads = ThreadsOfTask::new(self.threads(), task.task_id);
-            let foreign = PythonForeign { objects: &self.objects, threads };
-            return Ok(Box::new(flownet_rows::chain(task, &foreign)?));
+            return Ok(Box::new(self.rows_chain(task)?));
         }
         Ok(Box::new(Python::attach(|py| self.chain(py, task))?))
     }

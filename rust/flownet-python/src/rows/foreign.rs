@@ -21,7 +21,8 @@ use crate::chain::{self, KeptThread, Objects, PartFiles, ThreadsOfTask};
 /// Makes them of the objects of a job.
 pub(crate) struct PythonForeign<'a> {
     pub(crate) objects: &'a Objects,
-    pub(crate) threads: ThreadsOfTask,
+    /// None: its chains run on threads that have the interpreter already.
+    pub(crate) threads: Option<ThreadsOfTask>,
 }
 
 impl PythonForeign<'_> {
@@ -82,7 +83,7 @@ impl Foreign for PythonForeign<'_> {
         Ok(Box::new(OwnAggregates::new(self.object(operator, &info)?, info)))
     }
 
-    fn thread(&self) -> Box<dyn TaskThread> {
-        Box::new(KeptThread::new(self.threads.clone()))
+    fn thread(&self) -> Option<Box<dyn TaskThread>> {
+        Some(Box::new(KeptThread::new(self.threads.clone()?)))
     }
 }

@@ -28,7 +28,7 @@ use crate::ledger::TimeState;
 use crate::mailbox::Mailbox;
 use crate::metrics::MetricsSnapshot;
 use crate::outputs::Outputs;
-use crate::snapshot::Edges;
+use crate::snapshot::{Edges, RestoredPart, StatePart, Written};
 use crate::spec::TaskSpec;
 use crate::task::{Step, Task, catching};
 use crate::time::WallClock;
@@ -39,13 +39,15 @@ const SEGMENTS: usize = 2048;
 const SEGMENT_BYTES: usize = 32 << 10;
 
 /// The tasks of a job on the caller's thread.
-pub struct Harness<C: Chain> {
+pub struct Harness<C: Chain + ?Sized> {
     seats: Vec<Seat<C>>,
     clock: WallClock,
+    /// How many there were.
+    checkpoints: u64,
 }
 
 /// One task, and where it is.
-struct Seat<C: Chain> {
+struct Seat<C: Chain + ?Sized> {
     name: String,
     spec: TaskSpec,
     task: Task<C>,
@@ -67,9 +69,9 @@ pub struct Stopped {
     pub error: TaskError,
 }
 
-impl<C: Chain> Harness<C> {
+impl<C: Chain + ?Sized> Harness<C> {
     /// The tasks of a whole job, upstream first, with their chains; all channels are between them. The clock shows `now_ms`.
-    pub fn new(tasks: Vec<(TaskSpec, C)>, now_ms: i64, max_record_bytes: usize) -> Result<Self, TaskError> {
+    pub fn new(tasks: Vec<(TaskSpec, Box<C>)>, now_ms: i64, max_record_bytes: usize) -> Result<Self, TaskError> {
         let segments = SegmentPool::new(SEGMENTS, SEGMENT_BYTES).map_err(ExchangeError::from)?;
         let clock = WallClock::by_hand(now_ms);
         let mut partitions = BTreeMap::new();
@@ -79,13 +81,26 @@ impl<C: Chain> Harness<C> {
             seats.push(Seat::new(spec, chain, (&segments, &mut partitions), &clock, max_record_bytes)?);
         }
         seats.iter().try_for_each(|seat| seat.connect(&partitions))?;
-        Ok(Self { seats, clock })
+        Ok(Self { seats, clock, checkpoints: 0 })
     }
 
-    /// Opens all chains, those behind first: whoever emits while it opens finds somebody there.
-    pub fn open(&mut self) -> Result<(), Stopped> {
-        self.seats.iter_mut().rev().try_for_each(|seat| seat.step(Seat::open).map(drop))?;
+    /// Opens all chains, those behind first: whoever emits while it opens finds somebody there. Those behind sources begin
+    /// with what was [kept](Self::snapshot) of them.
+    pub fn open(&mut self, restored: &[StatePart]) -> Result<(), Stopped> {
+        let restored: Vec<_> = restored.iter().cloned().map(RestoredPart::Here).collect();
+        self.seats.iter_mut().rev().try_for_each(|seat| seat.step(|seat| seat.open(&restored)).map(drop))?;
         self.run()
+    }
+
+    /// All that the tasks behind sources keep, as a checkpoint that stands has it.
+    pub fn snapshot(&mut self) -> Result<Vec<StatePart>, Stopped> {
+        self.run()?;
+        self.checkpoints += 1;
+        let (id, mut all) = (self.checkpoints, Vec::new());
+        for seat in &mut self.seats {
+            seat.step(|seat| seat.keep(id, &mut all))?;
+        }
+        Ok(all)
     }
 
     /// Takes every step that can be taken at the time that the clock shows.
@@ -155,10 +170,10 @@ impl<C: Chain> Harness<C> {
     }
 }
 
-impl<C: Chain> Seat<C> {
+impl<C: Chain + ?Sized> Seat<C> {
     fn new(
         spec: TaskSpec,
-        chain: C,
+        chain: Box<C>,
         (segments, partitions): (&Arc<SegmentPool>, &mut BTreeMap<PartitionId, PartitionHandle>),
         clock: &WallClock,
         max_record_bytes: usize,
@@ -200,7 +215,7 @@ impl<C: Chain> Seat<C> {
             .map(|gate| TaskInput::new(Arc::clone(gate), &places, max_record_bytes, cancel, Arc::clone(&metrics)));
         let task = Task {
             cx,
-            chain: Box::new(chain),
+            chain,
             input,
             inlets,
             outputs,
@@ -238,9 +253,28 @@ impl<C: Chain> Seat<C> {
         Ok(())
     }
 
-    fn open(&mut self) -> Result<bool, TaskError> {
+    fn open(&mut self, restored: &[RestoredPart]) -> Result<bool, TaskError> {
         self.is_open = true;
         self.task.chain.open(&self.task.cx)?;
+        if !restored.is_empty() && !self.spec.is_source() {
+            self.task.chain.restore(restored)?;
+        }
+        Ok(true)
+    }
+
+    /// Adds what the task keeps. What it prepared for the checkpoint is committed: nothing can come between.
+    fn keep(&mut self, checkpoint_id: u64, all: &mut Vec<StatePart>) -> Result<bool, TaskError> {
+        if self.spec.is_source() || self.has_ended {
+            return Ok(false);
+        }
+        let Written { parts, pieces } = self.task.chain.snapshot(checkpoint_id, None)?;
+        all.extend(parts);
+        for pieces in pieces {
+            while let Some(part) = pieces.take()? {
+                all.push(part);
+            }
+        }
+        self.task.chain.complete(checkpoint_id)?;
         Ok(true)
     }
 
@@ -288,7 +322,7 @@ impl<C: Chain> Seat<C> {
     }
 }
 
-impl<C: Chain> Drop for Harness<C> {
+impl<C: Chain + ?Sized> Drop for Harness<C> {
     fn drop(&mut self) {
         if let Err(Stopped { task, error, .. }) = self.close() {
             tracing::warn!(task, %error, "close() failed");
