@@ -84,7 +84,7 @@ def quantile(column: str | Expr, q: float) -> Aggregate:
     Parameters
     ----------
     column
-        A column's name, or an expression: of numbers. NaN counts as greater than all of them.
+        A column's name, or an expression: of numbers, decimals among them. NaN counts as greater than all others.
     q
         From 0, about the least, to 1, about the greatest; 0.5 is the median.
 
@@ -150,7 +150,11 @@ def sum(column: str | Expr) -> Aggregate:
 
 
 def mean(column: str | Expr) -> Aggregate:
-    """Take the mean of the values that are there, a ``float64``; without any there is none."""
+    """Take the mean of the values that are there, a ``float64``; without any there is none.
+
+    Of decimals it is a ``float64`` too, as in polars: their exact sum, divided once. SQL has dialects where it is a
+    decimal of some digits more; for that divide the sum by the count, rounded as wanted.
+    """
     return Aggregate("mean", column_or_expression("mean", column))
 
 
@@ -175,12 +179,18 @@ def last(column: str | Expr) -> Aggregate:
 
 
 def var(column: str | Expr) -> Aggregate:
-    """Take the variance of a sample, of the values that are there; of fewer than two there is none."""
+    """Take the variance of a sample, of the values that are there; of fewer than two there is none.
+
+    Decimals count as the ``float64`` that they cast to; the result is one, as in polars.
+    """
     return Aggregate("var", column_or_expression("var", column))
 
 
 def std(column: str | Expr) -> Aggregate:
-    """Take the standard deviation of a sample, of the values that are there; of fewer than two there is none."""
+    """Take the standard deviation of a sample, of the values that are there; of fewer than two there is none.
+
+    Decimals are as of `var`.
+    """
     return Aggregate("std", column_or_expression("std", column))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -176,3 +177,53 @@ def test_they_are_written_and_found_among_others() -> None:
 def test_a_value_that_a_column_cannot_hold_is_none_of_its_values() -> None:
     rows = table(a=([1, 2], pa.int64()), t=([0, 1], pa.timestamp("s")))
     assert column(rows, fn.col("a").is_in([1.5, 2.0])).to_pylist() == [False, True]
+
+
+@settings(max_examples=15, deadline=None)
+@given(rows=st.lists(values(9, 2), min_size=1, max_size=40))
+def test_means_and_spreads_of_them_are_floats_as_in_polars(rows: list[Decimal | None]) -> None:
+    given_rows = table(key=(["a"] * len(rows), pa.string()), x=(rows, pa.decimal128(9, 2)))
+    env = fn.Environment(parallelism=2)
+    keyed = env.from_arrow(given_rows.to_reader(max_chunksize=7)).key_by("key").window(fn.EndOfInput())
+    found = keyed.agg(mean=fn.mean("x"), var=fn.var("x"), std=fn.std("x"), median=fn.quantile("x", 0.5)).collect()
+    env.execute()
+    frame = pl.DataFrame(given_rows)
+    x = pl.col("x")
+    wanted = frame.group_by("key").agg(
+        mean=x.mean(), var=x.var(), std=x.std(), median=x.quantile(0.5, interpolation="nearest")
+    )
+    assert found.to_polars().schema == wanted.schema
+    (row,), (expected,) = found.to_arrow().to_pylist(), wanted.to_dicts()
+    known = [value for value in rows if value is not None]
+    # Of the exact sum, and divided once.
+    assert row["mean"] == (float(sum(known) * 100) / (100 * len(known)) if known else None)
+    for name in ("mean", "var", "std"):
+        assert row[name] == (None if expected[name] is None else pytest.approx(expected[name], rel=1e-9, abs=1e-9))
+    if known:
+        ranked, rank = sorted(known), 0.5 * (len(known) - 1)
+        nearest = [float(ranked[at]) for at in (int(rank), int(rank + 0.5))]
+        assert any(row["median"] == pytest.approx(value, rel=1 / 256, abs=1e-9) for value in nearest)
+    else:
+        assert row["median"] is None
+
+
+def test_a_mean_has_the_digits_of_its_sum_whatever_there_was_on_the_way() -> None:
+    most = Decimal("9" * 36 + ".99")
+    prices = [*[most] * 3, *[most.copy_negate()] * 3, Decimal("0.01"), Decimal("0.02")]
+    env = fn.Environment()
+    of_price = table(key=(["a"] * len(prices), pa.string()), x=(prices, pa.decimal128(38, 2)))
+    found = env.from_arrow(of_price).key_by("key").agg(mean=fn.mean("x")).collect()
+    env.execute()
+    assert found.to_arrow().to_pylist() == [{"key": "a", "mean": 0.03 / 8}]
+    great = table(key=(["a"] * 3, pa.string()), x=([most, most, most], pa.decimal128(38, 2)))
+    env = fn.Environment()
+    kept = env.from_arrow(great).key_by("key").agg(mean=fn.mean("x")).collect()
+    env.execute()
+    # Three of them are no decimal any more.
+    assert kept.to_arrow().to_pylist() == [{"key": "a", "mean": pytest.approx(1e36, rel=1e-15)}]
+
+
+def test_what_has_no_mean_is_refused() -> None:
+    rows = fn.Environment().from_arrow(table(key=(["a"], pa.string()), t=([0], pa.timestamp("s")))).key_by("key")
+    with pytest.raises(errors.PlanError, match=r'm = mean\(col\("t"\)\) takes numbers, and'):
+        rows.agg(m=fn.mean("t"))

@@ -233,6 +233,13 @@ impl Sum for SumInt<true> {
     }
 }
 
+impl Sum for SumDecimal {
+    fn as_float(&self) -> f64 {
+        let (low, high) = self.0.to_parts();
+        self.0.to_i128().map_or_else(|| high as f64 * 2f64.powi(128) + low as f64, |sum| sum as f64)
+    }
+}
+
 impl Sum for SumFloat {
     fn as_float(&self) -> f64 {
         self.value()
@@ -255,10 +262,16 @@ impl<S: Sum> Cell for Mean<S> {
     }
 }
 
+impl<S: Sum> Mean<S> {
+    /// It, of values of which so many are one.
+    pub(super) fn in_units(&self, unit: f64) -> Scalar<'static> {
+        if self.count == 0 { Scalar::None } else { Scalar::Float(self.sum.as_float() / (self.count as f64 * unit)) }
+    }
+}
+
 impl<S: Sum> Finish for Mean<S> {
     fn finish<R>(&self, give: impl FnOnce(Scalar<'_>) -> R) -> Result<R, NoResult> {
-        let mean = self.sum.as_float() / self.count as f64;
-        Ok(give(if self.count == 0 { Scalar::None } else { Scalar::Float(mean) }))
+        Ok(give(self.in_units(1.0)))
     }
 }
 

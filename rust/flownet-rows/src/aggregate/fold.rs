@@ -370,8 +370,7 @@ mod tests {
         let numbers = ["i", "x"].into_iter().flat_map(|column| FUNCTIONS.map(|function| of(function, column)));
         use Function::{Collect, Count, CountDistinct, First, Last, Max, Min};
         let texts = [Count, CountDistinct, Collect, Min, Max, First, Last];
-        let decimals =
-            [Count, CountDistinct, Collect, Min, Max, First, Last, Function::Sum].map(|function| of(function, "d"));
+        let decimals = FUNCTIONS.map(|function| of(function, "d"));
         numbers.chain(texts.map(|function| of(function, "s"))).chain(decimals).collect()
     }
 

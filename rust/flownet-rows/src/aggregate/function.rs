@@ -142,7 +142,8 @@ impl Function {
 
     /// What it gives of values of this type; the error is what it takes.
     fn output(self, data_type: &DataType) -> Result<(DataType, bool), &'static str> {
-        let is_number = data_type.is_numeric() && !matches!(data_type, DataType::Decimal128(..) | DataType::Float16);
+        let is_decimal = matches!(data_type, DataType::Decimal128(..));
+        let is_number = data_type.is_numeric() && !is_decimal && *data_type != DataType::Float16;
         match self {
             Self::Count => Ok((DataType::Int64, false)),
             Self::CountDistinct if Lane::of(data_type).is_some() => Ok((DataType::Int64, false)),
@@ -154,8 +155,11 @@ impl Function {
                 Ok((DataType::Decimal128(DECIMAL128_MAX_PRECISION, *scale), false))
             }
             Self::Sum => Err("numbers, bools and durations"),
-            Self::Mean if is_number || matches!(data_type, DataType::Boolean) => Ok((DataType::Float64, true)),
-            Self::Var | Self::Std | Self::Quantile(_) if is_number => Ok((DataType::Float64, true)),
+            // As in polars; in SQL, some have a decimal of some digits more.
+            Self::Mean if is_number || is_decimal || matches!(data_type, DataType::Boolean) => {
+                Ok((DataType::Float64, true))
+            }
+            Self::Var | Self::Std | Self::Quantile(_) if is_number || is_decimal => Ok((DataType::Float64, true)),
             Self::Mean | Self::Var | Self::Std | Self::Quantile(_) => Err("numbers"),
             Self::Collect if Lane::of(data_type).is_some() => {
                 Ok((DataType::List(Arc::new(Field::new_list_field(data_type.clone(), true))), false))
@@ -212,7 +216,10 @@ impl Aggregation {
             takes,
             data_type: data_type.clone(),
         })?;
-        let cells = Kind::of(*function, lane);
+        let cells = match (function, data_type) {
+            (Function::Mean, DataType::Decimal128(_, scale)) => Kind::mean_of_decimals(*scale),
+            _ => Kind::of(*function, lane),
+        };
         let kept = match (function, data_type) {
             (Function::Count | Function::Var | Function::Std | Function::Quantile(_), _) => shown.to_owned(),
             (_, DataType::Decimal128(_, scale)) => format!("{shown} of decimals with {scale} digits"),
@@ -308,7 +315,7 @@ impl Kind {
             (Collect, Bytes) => Self::bytes::<Collected<Box<[u8]>>>(),
             (Quantile(q), lane) => Self {
                 make: || Box::new(CellsOf(Vec::<Buckets>::new(), AsFloats)),
-                one: Box::new(QuantileOf { q, are_whole: lane != Float }),
+                one: Box::new(QuantileOf { q, are_whole: matches!(lane, Int | Unsigned) }),
                 only_counts: false,
             },
             (Sum, Unsigned) => Self::numbers::<SumInt<false>>(),
@@ -340,6 +347,11 @@ impl Kind {
             (First, Bytes) => Self::bytes::<Edge<Box<[u8]>, false>>(),
             (Last, Bytes) => Self::bytes::<Edge<Box<[u8]>, true>>(),
         }
+    }
+
+    fn mean_of_decimals(scale: i8) -> Self {
+        let make = || -> Box<dyn Cells> { Box::new(CellsOf(Vec::<Mean<SumDecimal>>::new(), DecimalsOnly)) };
+        Self { make, one: Box::new(MeanOfDecimals { unit: units_in_one(scale) }), only_counts: false }
     }
 
     fn ints<C: Finish + Takes<i64>>() -> Self {
@@ -534,7 +546,11 @@ impl<C: Takes<f64>> AddTo<C> for AsFloats {
             Values::Int(array) => each(array, rows, |row, value| take(row, value as f64)),
             Values::Unsigned(array) => each(array, rows, |row, value| take(row, value as f64)),
             Values::Float(array) => each(array, rows, take),
-            Values::Decimal(_) | Values::Bytes(_) => {}
+            Values::Decimal(array) => {
+                let unit = units_in_one(array.scale());
+                each(array, rows, |row, value| take(row, value as f64 / unit));
+            }
+            Values::Bytes(_) => {}
         }
     }
 }
@@ -581,6 +597,27 @@ impl<C: Finish> OneCell for One<C> {
 
     fn finish(&self, bytes: &mut &[u8], give: &mut dyn FnMut(Scalar<'_>)) -> Result<(), NoResult> {
         C::read(bytes).ok_or(NoResult::Malformed)?.finish(give)
+    }
+}
+
+/// How many units of the last digit are one.
+fn units_in_one(scale: i8) -> f64 {
+    10f64.powi(scale.into())
+}
+
+/// One of decimals, from which their mean is read: the exact sum is divided once.
+struct MeanOfDecimals {
+    unit: f64,
+}
+
+impl OneCell for MeanOfDecimals {
+    fn merge(&self, one: &mut &[u8], later: &mut &[u8], out: &mut Vec<u8>) -> Option<()> {
+        merge::<Mean<SumDecimal>>(one, later, out)
+    }
+
+    fn finish(&self, bytes: &mut &[u8], give: &mut dyn FnMut(Scalar<'_>)) -> Result<(), NoResult> {
+        give(Mean::<SumDecimal>::read(bytes).ok_or(NoResult::Malformed)?.in_units(self.unit));
+        Ok(())
     }
 }
 
