@@ -118,7 +118,7 @@ pub enum RowsKind {
         by: RowsJoin,
         /// Where late rows of each input go. Default: nowhere, they are dropped and counted.
         #[serde(default)]
-        late: [Option<RowsLate>; 2],
+        late: Box<[Option<RowsLate>; 2]>,
         /// What it keeps of each of them: who goes on with it has to keep the same.
         kept: Vec<String>,
     },
