@@ -145,7 +145,7 @@ FUZZ_FEATURES = flownet-fuzz/fuzzer$(if $(FUZZ_LIBPYTHON),$(comma)flownet-fuzz/i
 # The object codec needs an interpreter to link, and numpy to be found by it.
 FUZZ_LIBPYTHON = $(shell $(BIN)/python -c '$(LIBPYTHON)' 2>/dev/null)
 FUZZ_ENV = LD_LIBRARY_PATH="$(FUZZ_LIBPYTHON)" PYTHONPATH="$(wildcard $(CURDIR)/$(VENV)/lib/python*/site-packages)"
-FUZZ_SMOKE := wire peer handshake record-reader rows
+FUZZ_SMOKE := wire peer handshake record-reader rows rows-by-key
 SECONDS ?= 60
 comma := ,
 

@@ -6,6 +6,7 @@ mod object_codec;
 mod peer;
 mod record_reader;
 mod rows;
+mod rows_by_key;
 mod wire;
 
 /// Something that takes bytes of strangers.
@@ -26,6 +27,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "handshake", run: handshake::run, seeds: handshake::seeds },
     Target { name: "record-reader", run: record_reader::run, seeds: record_reader::seeds },
     Target { name: "rows", run: rows::run, seeds: rows::seeds },
+    Target { name: "rows-by-key", run: rows_by_key::run, seeds: rows_by_key::seeds },
     #[cfg(feature = "interpreter")]
     Target { name: "object-codec", run: object_codec::run, seeds: object_codec::seeds },
 ];
