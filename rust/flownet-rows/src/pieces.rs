@@ -12,6 +12,8 @@ use crate::aggregate::shows_windows;
 pub(crate) enum Pieces {
     /// Those of one slice of all windows.
     Slices(Grid),
+    /// Those of one slice that are not late: as slices are no longer than the gap of sessions, they are of one session.
+    Sessions(Grid),
     /// Those of one batch.
     Batches,
     /// All.
@@ -21,7 +23,7 @@ pub(crate) enum Pieces {
 }
 
 impl Pieces {
-    /// Windows that fire once, at the end of time that all keys have in common, are made of slices. All that looks at single
+    /// Windows that fire once, at the end of time that all keys have in common, are made of slices, and so are sessions. All that looks at single
     /// rows, gives them out when they are late, or looks at times of its own, gets them one by one, and who waits for the wall
     /// clock what has come.
     pub(crate) fn of(window: Option<&WindowSpec>) -> Result<Self, TaskError> {
@@ -33,7 +35,18 @@ impl Pieces {
             }
             (WindowAssign::Grid { .. }, Clock::Processing) if shows_windows(window) => Self::Batches,
             (WindowAssign::Grid { .. } | WindowAssign::Global, _) => Self::All,
+            (WindowAssign::Session { gap_ms: Some(gap_ms) }, Clock::Event) => {
+                Self::Sessions(Grid::new(gap_ms, gap_ms, 0)?)
+            }
             (WindowAssign::Session { .. }, _) => Self::Rows,
         })
+    }
+
+    /// The slices of time, if it is by them.
+    pub(crate) fn grid(self) -> Option<Grid> {
+        match self {
+            Self::Slices(grid) | Self::Sessions(grid) => Some(grid),
+            Self::Batches | Self::All | Self::Rows => None,
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any, cast
 
@@ -173,3 +174,45 @@ def test_what_cannot_be_is_refused_where_it_is_written() -> None:
             made()  # type: ignore[no-untyped-call]
     with pytest.raises(ConfigError, match="whole number of milliseconds"):
         windows.allowed_lateness("1us")
+
+
+@pytest.mark.parametrize("lateness", ["0ms", "100ms"])
+@pytest.mark.parametrize("seed", range(4))
+def test_sessions_of_parts_are_those_of_objects_whatever_is_late(seed: int, lateness: str) -> None:
+    draw, steps, newest = random.Random(seed), list[Any](), 0
+    for row in some_rows(seed, 1000):
+        newest = max(newest, row[1])
+        steps.append(Record(row, row[1]))
+        if draw.random() < 0.1:
+            steps.append(Watermark(newest - draw.randint(0, 200)))
+    env = fn.Environment(parallelism=1)
+    rows = env.from_script(steps).to_rows({"key": "int64", "ms": "int64", "value": "int64"})
+    window = fn.Session("50ms")
+
+    def summed(key: Any, window: fn.Window, records: list[Row]) -> list[tuple[Any, ...]]:
+        return [(key, window.start_ms, window.end_ms, len(records), sum(value for _, _, value in records))]
+
+    objects = rows.to_objects(as_dicts=False).key_by(0).window(window).allowed_lateness(lateness).process(summed)
+    sums = rows.key_by("key").window(window).allowed_lateness(lateness).agg(n=fn.count(), total=fn.sum("value"))
+    epochs = {name: fn.col(name).dt.epoch() for name in ("window_start", "window_end")}
+    expected, found = objects.collect(), sums.select("key", "n", "total", **epochs).collect()
+    result = env.execute(workers=0)
+    late = [task.late_records for task in result.tasks if task.late_records]
+    assert len(late) == 2
+    assert late[0] == late[1]
+    shown = [
+        (key, start, end, n, total) for key, n, total, start, end in map(dict.values, found.to_arrow().to_pylist())
+    ]
+    assert sorted(shown, key=repr) == sorted(expected, key=repr)
+
+
+def test_rows_of_a_session_travel_as_few_parts() -> None:
+    env = fn.Environment(parallelism=2)
+    table = table_of([(n % 10, n, 1) for n in range(10_000)])
+    sums = env.from_arrow(table, event_time="ms").set_parallelism(1).key_by("key").window(fn.Session("1s"))
+    found = sums.agg(n=fn.count()).collect()
+    result = env.execute(workers=0)
+    assert [row["n"] for row in found.to_arrow().to_pylist()] == [1_000] * 10
+    # One of each key for each second, of which there are ten.
+    (of_parts,) = [task for task in result.tasks if "partial agg" in task.name]
+    assert (of_parts.rows_in, of_parts.rows_out) == (10_000, 100)

@@ -19,7 +19,7 @@ use super::cell::{NoResult, put_rows, take_rows};
 use super::columns::Aggregations;
 use super::function::{Aggregation, AggregationError};
 use super::key::KeyBuilder;
-use super::{output_schema, shows_windows, whole};
+use super::{output_schema, shows_windows, span, whole};
 use crate::batch::RowBatch;
 use crate::gathered::time_of_result;
 use crate::lane::ColumnBuilder;
@@ -101,7 +101,7 @@ impl AggregateFold {
     /// What the rows of a record come to; none: it is no part.
     #[inline]
     pub(super) fn part<'a>(&self, record: &KeyedRecord<'a>) -> Option<&'a [u8]> {
-        whole::part(record.value())
+        span::split(record.value()).and_then(|(_, part)| whole::part(part))
     }
 
     fn merge_into(&self, out: &mut Vec<u8>, mut one: &[u8], mut later: &[u8]) -> Option<()> {
@@ -264,6 +264,10 @@ impl Fold<RowsMedium> for AggregateFold {
 
     fn count(&self, record: &KeyedRecord<'_>) -> u64 {
         self.part(record).and_then(|mut part| take_rows(&mut part)).unwrap_or(1)
+    }
+
+    fn span_ms(&self, record: &KeyedRecord<'_>) -> i64 {
+        span::split(record.value()).map_or(0, |(span_ms, _)| span_ms)
     }
 
     fn is_apart(&self, record: &KeyedRecord<'_>) -> bool {
@@ -475,6 +479,30 @@ mod tests {
                     prop_assert!(one.is_some() == other.is_some() && is_near, "{}: {one:?} {other:?}", field.name());
                 }
             }
+        }
+
+        #[test]
+        fn a_part_says_from_when_to_when_its_rows_are(rows in rows(), cut in 0usize..40) {
+            let aggregations = bound(aggregates());
+            let (batch, times) = batch(&rows);
+            let columns = columns(&batch, &aggregations);
+            let (cut, mut groups) = (cut.min(rows.len()), Groups::with_spans(&aggregations));
+            for (start, end) in [(cut, rows.len()), (0, cut)] {
+                groups.add(&columns, start, end - start, Times(Some(&times[start..end])));
+            }
+            let mut expected = std::collections::BTreeMap::<Vec<u8>, (i64, i64)>::new();
+            for (row, time_ms) in times.iter().enumerate() {
+                let mut key = Vec::new();
+                columns.keys.put(row, &mut key);
+                let (first_ms, last_ms) = expected.entry(key).or_insert((*time_ms, *time_ms));
+                (*first_ms, *last_ms) = ((*first_ms).min(*time_ms), (*last_ms).max(*time_ms));
+            }
+            let parts = groups.parts(0);
+            let found = parts.iter().map(|part| {
+                let (span_ms, _) = span::split(part.value).unwrap();
+                (part.key.to_vec(), (part.timestamp_ms, part.timestamp_ms + span_ms))
+            });
+            prop_assert_eq!(found.collect::<std::collections::BTreeMap<_, _>>(), expected);
         }
 
         #[test]

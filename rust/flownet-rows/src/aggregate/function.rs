@@ -418,7 +418,7 @@ pub(super) struct Times<'a>(pub(super) Option<&'a [i64]>);
 impl Times<'_> {
     /// Rows without times are all of one.
     #[inline]
-    fn of(self, row: usize) -> i64 {
+    pub(super) fn of(self, row: usize) -> i64 {
         self.0.map_or(0, |times| times[row])
     }
 }

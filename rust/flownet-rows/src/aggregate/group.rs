@@ -9,6 +9,7 @@ use super::columns::Aggregations;
 use super::function::{Aggregation, Cells, Input, Times};
 use super::key::KeyTable;
 use super::own::{OwnCells, OwnFront};
+use super::span::put_span;
 use super::whole::put_whole;
 use crate::column::Rows;
 use crate::key::Keys;
@@ -23,6 +24,8 @@ pub(super) struct Groups {
     cells: Vec<Box<dyn Cells>>,
     /// Of the aggregates of the user's.
     own: Vec<OwnCells>,
+    /// When the first and the last row of each is, where parts are to say so.
+    spans: Option<Vec<(i64, i64)>>,
     /// What cells that grow have taken, at most.
     bytes: usize,
     /// Of each row of the batch; kept for its allocation.
@@ -42,7 +45,12 @@ impl Groups {
     pub(super) fn new(aggregates: &Aggregations) -> Self {
         let cells = aggregates.built_in.iter().map(Aggregation::cells).collect();
         let own = aggregates.own.iter().map(|_| OwnCells::default()).collect();
-        Self { keys: KeyTable::default(), rows: Vec::new(), cells, own, bytes: 0, of_row: Vec::new() }
+        Self { keys: KeyTable::default(), rows: Vec::new(), cells, own, spans: None, bytes: 0, of_row: Vec::new() }
+    }
+
+    /// The same, whose parts are of the time of their first row, and say when their last one is.
+    pub(super) fn with_spans(aggregates: &Aggregations) -> Self {
+        Self { spans: Some(Vec::new()), ..Self::new(aggregates) }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -61,10 +69,17 @@ impl Groups {
 
     /// Adds rows that follow each other, which are of these times. Those of the user's aggregates note them.
     pub(super) fn add(&mut self, columns: &Columns, start: usize, rows: usize, times: Times<'_>) {
-        let Self { keys, rows: counts, cells, own, bytes, of_row } = self;
+        let Self { keys, rows: counts, cells, own, spans, bytes, of_row } = self;
         keys.groups(&columns.keys, start, rows, of_row);
         counts.resize(keys.len(), 0);
         of_row.iter().for_each(|group| counts[*group as usize] += 1);
+        if let Some(spans) = spans {
+            spans.resize(keys.len(), (i64::MAX, i64::MIN));
+            for (row, group) in of_row.iter().enumerate() {
+                let (first_ms, last_ms) = &mut spans[*group as usize];
+                (*first_ms, *last_ms) = ((*first_ms).min(times.of(row)), (*last_ms).max(times.of(row)));
+            }
+        }
         for (cells, input) in cells.iter_mut().zip(&columns.inputs) {
             cells.grow(keys.len());
             cells.update(of_row, input.as_ref(), start, times);
@@ -73,7 +88,7 @@ impl Groups {
         own.iter_mut().for_each(|own| own.add(keys.len(), of_row, start));
     }
 
-    /// Hands out all groups as parts of this time; none is left.
+    /// Hands out all groups as parts of this time, if they have none of their own; none is left.
     pub(super) fn drain<E>(
         &mut self,
         timestamp_ms: i64,
@@ -99,7 +114,10 @@ impl Groups {
 
     fn put(&self, group: usize, timestamp_ms: i64, parts: &mut Parts) {
         let key = self.keys.key(group);
-        parts.push(timestamp_ms, hash_key(key), key, |out| {
+        let span = self.spans.as_ref().map(|spans| spans[group]);
+        let (first_ms, last_ms) = span.unwrap_or((timestamp_ms, timestamp_ms));
+        parts.push(first_ms, hash_key(key), key, |out| {
+            put_span(out, last_ms.abs_diff(first_ms));
             put_rows(out, self.rows[group]);
             self.own.iter().for_each(|own| own.write(group, out));
             self.cells.iter().for_each(|cells| cells.write(group, out));
@@ -109,6 +127,7 @@ impl Groups {
     fn clear(&mut self) {
         self.keys.clear();
         self.rows.clear();
+        self.spans.iter_mut().for_each(Vec::clear);
         self.bytes = 0;
         self.own.iter_mut().for_each(OwnCells::clear);
         self.cells.iter_mut().for_each(|cells| cells.clear());

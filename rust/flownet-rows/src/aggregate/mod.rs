@@ -8,7 +8,8 @@
 //! value = varint of 2 n + 1, of the n rows that it stands for | what is kept of each of the user's | cell of each other
 //! ```
 //!
-//! A part of one row that may be wanted whole has it [in front](whole).
+//! A part of one row that may be wanted whole has it [in front](whole), one of several rows of a session over
+//! [how long a time](span) they are.
 
 mod cell;
 mod collected;
@@ -21,6 +22,7 @@ mod key;
 mod own;
 mod partial;
 mod quantile;
+mod span;
 mod whole;
 
 use std::sync::Arc;

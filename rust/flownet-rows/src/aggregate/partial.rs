@@ -1,7 +1,8 @@
 //! In front of the exchange: rows of one key and one slice of time become one part, so that few of them travel.
 //!
 //! # Invariants
-//! - I1: no part of a slice leaves behind the watermark that closes the slice.
+//! - I1: no part of a slice leaves behind the watermark that closes the slice, none of a session behind one that has come to
+//!   its first row.
 //! - I2: what is kept is part of every checkpoint, so nothing has to leave before a barrier.
 //! - I3: there are never more than [`MOST_GROUPS`] groups, whose lists and sketches take no more than [`MOST_BYTES`], and
 //!   those of one batch.
@@ -9,7 +10,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow_schema::Schema;
+use arrow_arith::boolean::not;
+use arrow_array::BooleanArray;
+use arrow_schema::{ArrowError, Schema};
 use flownet_core::keygroup::hash_key;
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::Operator;
@@ -92,7 +95,11 @@ impl Partial {
 
     fn add(&mut self, slice_ms: i64, columns: &Columns, (start, rows): (usize, usize), times: Option<&[i64]>) {
         let Self { slices, spare, aggregates, .. } = self;
-        let groups = slices.entry(slice_ms).or_insert_with(|| spare.pop().unwrap_or_else(|| Groups::new(aggregates)));
+        let is_session = matches!(self.pieces, Pieces::Sessions(_));
+        // What comes behind a watermark need not leave before the next one.
+        let slice_ms = if is_session { slice_ms.max(self.watermark_ms.saturating_add(1)) } else { slice_ms };
+        let new = if is_session { Groups::with_spans } else { Groups::new };
+        let groups = slices.entry(slice_ms).or_insert_with(|| spare.pop().unwrap_or_else(|| new(aggregates)));
         groups.add(columns, start, rows, Times(times.map(|times| &times[start..start + rows])));
     }
 
@@ -117,6 +124,7 @@ impl Partial {
         let is_leaving = |slice_ms: i64| match pieces {
             _ if all => true,
             Pieces::Slices(grid) => grid.slice_end_ms(slice_ms) <= watermark_ms.saturating_add(1),
+            Pieces::Sessions(_) => slice_ms <= watermark_ms,
             _ => false,
         };
         let Self { front, slices, aggregates, .. } = self;
@@ -134,6 +142,28 @@ impl Partial {
         Ok(())
     }
 
+    /// Lets rows that are late leave one by one, and gives the others. Whether a late one still has a session depends on those
+    /// that have come before it; one that is not late always has.
+    fn apart_from_late(&self, batch: RowBatch, flow: &mut Flow<'_, '_>) -> Result<RowBatch, TaskError> {
+        let times = batch.times.as_deref().unwrap_or_default();
+        if times.iter().all(|time_ms| *time_ms > self.watermark_ms) {
+            return Ok(batch);
+        }
+        let is_late: BooleanArray = times.iter().map(|time_ms| Some(*time_ms <= self.watermark_ms)).collect();
+        let [late, others] = [Ok(is_late.clone()), not(&is_late)].map(|rows| batch.filter(&rows?));
+        let refused = |error: ArrowError| TaskError::Config(error.to_string());
+        self.one_by_one(&late.map_err(refused)?, flow)?;
+        others.map_err(refused)
+    }
+
+    fn one_by_one(&self, batch: &RowBatch, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        let whole = self.whole.as_ref().map(|layout| RunWriter::new(layout, &batch.columns));
+        let (of_rows, columns) = ((&self.aggregates, self.front.as_ref()), self.columns(batch)?);
+        row_by_row(of_rows, &columns, whole.as_ref(), (batch.len(), batch.times.as_deref()), |parts| {
+            hand_on(parts, flow)
+        })
+    }
+
     #[cold]
     fn without_times(&self) -> TaskError {
         let advice = "rows have no event time, which these windows go by: say event_time= where they begin, or call \
@@ -147,21 +177,21 @@ const MOST_SPARE: usize = 2;
 
 impl Operator<RowsMedium> for Partial {
     fn process<'m>(&mut self, record: RowRecord, flow: &mut Flow<'_, 'm>) -> Result<(), TaskError> {
-        let batch = record.into_batch()?;
+        let batch = match (record.into_batch()?, self.pieces) {
+            (batch, Pieces::Sessions(_)) => self.apart_from_late(batch, flow)?,
+            (batch, _) => batch,
+        };
         if batch.is_empty() {
             return Ok(());
         }
+        if matches!(self.pieces, Pieces::Rows) {
+            return self.one_by_one(&batch, flow);
+        }
         let (rows, times) = (batch.len(), batch.times.as_deref());
         let columns = self.columns(&batch)?;
-        match self.pieces {
-            Pieces::Rows => {
-                let of_rows = (&self.aggregates, self.front.as_ref());
-                let whole = self.whole.as_ref().map(|layout| RunWriter::new(layout, &batch.columns));
-                let give = |parts| hand_on(parts, flow);
-                return row_by_row(of_rows, &columns, whole.as_ref(), (rows, times), give);
-            }
-            Pieces::Batches | Pieces::All => self.add(0, &columns, (0, rows), times),
-            Pieces::Slices(grid) => {
+        match self.pieces.grid() {
+            None => self.add(0, &columns, (0, rows), times),
+            Some(grid) => {
                 let Some(of_rows) = times else { return Err(self.without_times()) };
                 let mut start = 0;
                 while start < rows {

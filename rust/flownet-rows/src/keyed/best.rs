@@ -30,7 +30,10 @@ impl Best {
     /// the exchange says so.
     pub(super) fn of(&mut self, keys: &Keys, ranks: &Rows, times: Option<&[i64]>) -> Vec<usize> {
         let slices = match (self.pieces, times) {
-            (Pieces::Rows, _) | (Pieces::Slices(_), None) => return (0..ranks.num_rows()).collect(),
+            // A session goes on for rows that are not among its best, too.
+            (Pieces::Rows | Pieces::Sessions(_), _) | (Pieces::Slices(_), None) => {
+                return (0..ranks.num_rows()).collect();
+            }
             (Pieces::Slices(grid), Some(times)) => Some((grid, times)),
             (Pieces::Batches | Pieces::All, _) => None,
         };

@@ -119,6 +119,12 @@ pub trait Fold<M: Medium>: Send {
         1
     }
 
+    /// How much later than the record the last of those is that it stands for, which one session has.
+    fn span_ms(&self, record: &KeyedRecord<'_>) -> i64 {
+        let _ = record;
+        0
+    }
+
     /// Whether a record is still there for a side output: what was put together before anybody wanted it apart is not.
     fn is_apart(&self, record: &KeyedRecord<'_>) -> bool {
         let _ = record;

@@ -168,7 +168,8 @@ impl<F, V, C, T> Windows<F, V, C, T> {
             return false;
         }
         let clock_ms = self.clock_ms(record.hash);
-        let window = Window { start_ms: timestamp_ms, end_ms: timestamp_ms.saturating_add(gap_ms) };
+        let last_ms = timestamp_ms.saturating_add(self.fold.span_ms(record));
+        let window = Window { start_ms: timestamp_ms, end_ms: last_ms.saturating_add(gap_ms) };
         let held = self.keys.get_held_mut(record.key, record.hash);
         let Some(cell) = held.and_then(|held| held.value.longer(window)) else { return false };
         // One that has fired fires again, with this record in it.
@@ -262,6 +263,7 @@ impl<F, V, C, T> Windows<F, V, C, T> {
     ) -> Result<(), TaskError>
     where
         M: Medium,
+        F: Fold<M>,
         C: Calls<M>,
     {
         self.scratch.clear();
@@ -273,7 +275,8 @@ impl<F, V, C, T> Windows<F, V, C, T> {
                     Some(gap_ms) => gap_ms,
                     None => self.calls.gap_ms(record, flow)?,
                 };
-                self.scratch.push(Window { start_ms: timestamp_ms, end_ms: timestamp_ms.saturating_add(gap_ms) });
+                let last_ms = timestamp_ms.saturating_add(self.fold.span_ms(record));
+                self.scratch.push(Window { start_ms: timestamp_ms, end_ms: last_ms.saturating_add(gap_ms) });
             }
         }
         Ok(())

@@ -331,6 +331,10 @@ impl Fold<RowsMedium> for OwnFold {
         self.built_in.count(record)
     }
 
+    fn span_ms(&self, record: &KeyedRecord<'_>) -> i64 {
+        self.built_in.span_ms(record)
+    }
+
     fn is_apart(&self, record: &KeyedRecord<'_>) -> bool {
         self.built_in.is_apart(record)
     }
