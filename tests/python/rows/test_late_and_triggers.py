@@ -10,7 +10,7 @@ import pytest
 
 import flownet as fn
 from flownet.errors import ConfigError, PlanError
-from flownet.testing import Record, Watermark
+from flownet.testing import Record, RowsHarness, Watermark
 
 from .halves import ROWS as HALF_ROWS
 from .halves import FailsOnce, Half
@@ -216,3 +216,20 @@ def test_rows_of_a_session_travel_as_few_parts() -> None:
     # One of each key for each second, of which there are ten.
     (of_parts,) = [task for task in result.tasks if "partial agg" in task.name]
     assert (of_parts.rows_in, of_parts.rows_out) == (10_000, 100)
+
+
+def test_a_row_that_is_late_for_its_session_stays_late_in_a_job_that_goes_on() -> None:
+    def sums(rows: fn.Rows) -> fn.Rows:
+        return rows.key_by("key").window(fn.Session("50ms")).agg(n=fn.count(), first=fn.min("ms")).select("n", "first")
+
+    columns = {"key": "int64", "ms": "int64"}
+    # The first one's session is over; the second one's is not, and would take in the first, if they came as one part.
+    rows = [{"key": 1, "ms": 920}, {"key": 1, "ms": 960}]
+    with RowsHarness(sums, columns) as harness:
+        harness.watermark(1_000)
+        kept = harness.snapshot()
+        harness.send(rows, "ms")
+        expected = harness.watermark(2_000), harness.late_records
+    with RowsHarness(sums, columns, restored=kept) as harness:
+        harness.send(rows, "ms")
+        assert (harness.watermark(2_000), harness.late_records) == expected == ([{"n": 1, "first": 960}], 1)

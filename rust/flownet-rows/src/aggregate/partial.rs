@@ -224,6 +224,11 @@ impl Operator<RowsMedium> for Partial {
         let kept = self.slices.iter().map(|(slice_ms, groups)| groups.parts(*slice_ms));
         let items: Vec<_> = kept.map(|parts| written(&parts)).chain(self.restored.iter().map(written)).collect();
         to.add_items(STATE, items);
+        if matches!(self.pieces, Pieces::Sessions(_)) {
+            let mut watermark = Vec::new();
+            put_signed(&mut watermark, self.watermark_ms);
+            to.add_items(WATERMARK, [watermark]);
+        }
         Ok(())
     }
 
@@ -237,6 +242,10 @@ impl Operator<RowsMedium> for Partial {
             }
             self.restored.push(parts);
         }
+        // What was late stays late: behind the exchange time had come no further than in the first of them.
+        let before = from.items(WATERMARK)?.into_iter().map(|(_, mut item)| item.signed());
+        let before = before.collect::<Result<Vec<_>, _>>()?.into_iter().min();
+        self.watermark_ms = before.unwrap_or(self.watermark_ms);
         Ok(())
     }
 }
@@ -262,3 +271,6 @@ fn written(parts: &Parts) -> Vec<u8> {
 
 /// What its state is called.
 const STATE: &str = "parts";
+
+/// What is kept of how far time had come where parts are of sessions.
+const WATERMARK: &str = "watermark";
