@@ -214,6 +214,10 @@ bench-state: build ## state larger than the memory for it: rate and memory besid
 bench-rows: build $(VENV)/.tools ## streams of rows: filters, sums by key and window, text, functions over batches, files, beside polars (BENCH_ARGS="--only windows polars")
 	$(BIN)/python benches/python/rows.py $(BENCH_ARGS)
 
+.PHONY: bench-rows-spark
+bench-rows-spark: build $(VENV)/.tools ## a DataFrame through rows and back inside Spark, beside objects and mapInArrow (BENCH_ARGS="--rows 5000000")
+	$(BIN)/python benches/python/rows_spark.py $(BENCH_ARGS)
+
 .PHONY: bench-rows-latency
 bench-rows-latency: build $(VENV)/.tools ## how long rows take through a keyed exchange while a million a second do (BENCH_ARGS="--rate 500000 --workers 2")
 	$(BIN)/python benches/python/rows_latency.py $(BENCH_ARGS)
@@ -241,6 +245,7 @@ bench-smoke: build $(VENV)/.tools ## run every bench once with a tiny size, so t
 	$(BIN)/python benches/python/checkpoints.py --smoke
 	$(BIN)/python benches/python/state_on_disk.py --smoke
 	$(BIN)/python benches/python/rows.py --smoke
+	$(BIN)/python benches/python/rows_spark.py --smoke
 	$(BIN)/python benches/python/rows_latency.py --smoke
 	$(BIN)/python benches/python/nexmark.py --smoke
 	$(BIN)/python benches/python/seen.py --smoke

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import functools
+import json
+import subprocess
 from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
 
 import environments
-from interface import PROGRAMS
+from interface import PROGRAMS, Unavailable
 
 REQUIREMENTS = ["apache-flink==2.3.0"]
 
@@ -39,6 +43,58 @@ def command(program: str, *options: str) -> list[str]:
     logging = f"-Dlog4j.configurationFile={PROGRAMS / 'log4j2.properties'}"
     path = f"{class_path()}:{environments.build_folder('flink')}"
     return [environments.java("java"), *opened, *_MEMORY, *options, logging, "-cp", path, program]
+
+
+class Jvm:
+    """A JVM whose program answers each line that it reads by a line of JSON.
+
+    It runs what it is asked to again and again, so its code is compiled when that counts, as Flink's is in a cluster.
+    """
+
+    def __init__(self, program: str, folder: Path, *arguments: str) -> None:
+        """Start it. The folder is for its log and its temporary files, which it does not remove: it is killed."""
+        self.log = (folder / "flink.log").open("w+")
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(
+            [*command(program, f"-Djava.io.tmpdir={folder}"), *arguments],
+            stdin=pipe,
+            stdout=pipe,
+            stderr=self.log,
+            text=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout, self.log):
+            if pipe is not None:
+                pipe.close()
+
+    def ask(self, wish: str) -> dict[str, Any]:
+        """Let it do something, and give its answer.
+
+        Raises
+        ------
+        Unavailable
+            It has ended; the text holds its last words.
+        """
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        try:
+            self.process.stdin.write(f"{wish}\n")
+            self.process.stdin.flush()
+            answer = self.process.stdout.readline()
+            figures: dict[str, Any] = json.loads(answer)
+        except (OSError, ValueError) as error:
+            self.process.wait()
+            self.log.seek(0)
+            raise Unavailable(f"Flink ended: {self.log.read().strip()[-2000:]}") from error
+        return figures
 
 
 _OPENED: tuple[str, ...] = ("lang", "util", "net", "io", "nio", "time", "math", "text", "lang.reflect", "lang.invoke")

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import environments
 import flink_jvm
-from interface import Unavailable
 
 QUERIES = ("q0", "q1", "q2", "q3", "q4", "q5", "q7", "q8")
 """Those that Flink SQL has. For q6 it would need an ``OVER`` window on results that change, which it refuses."""
@@ -34,7 +30,7 @@ def prepare() -> str:
     return flink_jvm.versions()
 
 
-class FlinkSql:
+class FlinkSql(flink_jvm.Jvm):
     """A JVM with the events of a query, which runs it again and again.
 
     So its code is compiled when it counts, as Flink's is in a cluster.
@@ -48,49 +44,18 @@ class FlinkSql:
                 lines = ("\t".join(map(str, event)) for event in events)
                 (folder / f"{kind}-{subtask}.tsv").write_text("".join(f"{line}\n" for line in lines))
         [parallelism] = {len(parts) for parts in kinds.values()}
-        # It is killed at its end: what it has in files goes with the folder.
-        java = flink_jvm.command("FlinkSqlPeer", f"-Djava.io.tmpdir={folder}")
-        command = [*java, str(folder), query, str(parallelism)]
-        self.log = (folder / "flink.log").open("w+")
-        pipe = subprocess.PIPE
-        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self.log, text=True)
-
-    def __enter__(self) -> FlinkSql:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.process.kill()
-        self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout, self.log):
-            if pipe is not None:
-                pipe.close()
+        super().__init__("FlinkSqlPeer", folder, str(folder), query, str(parallelism))
 
     def seconds(self) -> float:
         """Run the query, and say how long it took: from the first event until the last sink has all there is."""
-        seconds: float = self._ask("run")["seconds"]
+        seconds: float = self.ask("run")["seconds"]
         return seconds
 
     def found(self) -> Counter[tuple[float | str, ...]]:
         """Run the query, and give the rows that stand at its end; numbers are floats."""
         file = self.folder / "found.tsv"
-        self._ask(f"find {file}")
+        self.ask(f"find {file}")
         return Counter(comparable(line.split("\t")) for line in file.read_text().splitlines())
-
-    def _ask(self, wish: str) -> dict[str, Any]:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        try:
-            self.process.stdin.write(f"{wish}\n")
-            self.process.stdin.flush()
-            answer = self.process.stdout.readline()
-            figures: dict[str, Any] = json.loads(answer)
-        except (OSError, ValueError) as error:
-            self.process.wait()
-            self.log.seek(0)
-            raise Unavailable(f"Flink ended: {self.log.read().strip()[-2000:]}") from error
-        return figures
 
 
 def comparable(row: Iterable[Any]) -> tuple[float | str, ...]:

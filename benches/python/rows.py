@@ -16,6 +16,8 @@ runs from `execute()` to its end, the start of the job included. CPU time is tha
 ``files``      as ``windows``, from Parquet files to Parquet files
 ``lazy``       the same by a lazy frame of polars
 ``many``       as ``windows``, of a fifth of the rows, each with a key of its own
+``numbers``    a column of whole numbers, each dealt out to another subtask as it is, and counted there
+``texts``      the same with texts of ten bytes
 ``best``       the three best of each second and of each of a hundred keys, of a fifth of the rows
 ``as_of``      a tenth of the rows, each with the newest of a tenth as many others of its key before it
 ``paired``     the same rows, each with all of those others in its second: ten each
@@ -40,6 +42,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import flownet as fn
@@ -124,6 +127,12 @@ def filtered(rows: fn.Rows) -> fn.CollectedRows:
     """Keep a part of the rows, with one column more, and bring almost nothing home."""
     dear = rows.filter(fn.col("price") * 2 > 1.9).select(worth=fn.col("price") * fn.col("size"), one=fn.lit(1))
     return dear.key_by("one").window(fn.EndOfInput()).agg(worth=fn.sum("worth"), n=fn.count()).collect()
+
+
+def dealt(rows: fn.Rows) -> fn.CollectedRows:
+    """Let all rows go to other subtasks as they are, and count them there."""
+    counted = rows.rebalance().with_columns(one=fn.lit(1)).key_by("one")
+    return counted.window(fn.EndOfInput()).agg(n=fn.count()).collect()
 
 
 def best(rows: fn.Rows) -> fn.CollectedRows:
@@ -236,6 +245,8 @@ def round_of(options: argparse.Namespace) -> list[tuple[str, int, Callable[[], o
         )
         for subtask, of in enumerate(tables)
     ]
+    numbers = [of.select(["key"]) for of in tables]
+    texts = [pa.table({"text": pc.utf8_lpad(of["key"].cast(pa.string()), 10, "0")}) for of in tables]
     ranked = [of.slice(0, of.num_rows // BEST_OF) for of in tables]
     folder = Path(options.folder)
     for subtask, of in enumerate(tables):
@@ -269,6 +280,8 @@ def round_of(options: argparse.Namespace) -> list[tuple[str, int, Callable[[], o
         ("files", rows, lambda: job(files)),
         ("lazy", rows, lambda: lambda: of_files(folder)),
         ("many", rows // MANY_OF, lambda: job(lambda env: by_window(Parts(own).rows(env, "ms"), second))),
+        ("numbers", rows, lambda: job(lambda env: dealt(Parts(numbers).rows(env)))),
+        ("texts", rows, lambda: job(lambda env: dealt(Parts(texts).rows(env)))),
         ("best", rows // BEST_OF, lambda: job(lambda env: best(Parts(ranked).rows(env, "ms")))),
         ("as_of", rows // JOINED_OF, lambda: job(lambda env: joined("as_of", env, Parts(lefts), Parts(versions)))),
         ("paired", rows // JOINED_OF, lambda: job(lambda env: joined("paired", env, Parts(lefts), Parts(versions)))),
@@ -284,6 +297,7 @@ RATIOS = {
     "batches / alone": ("batches", "alone"),
     "windows / objects": ("windows", "objects"),
     "files / lazy": ("files", "lazy"),
+    "numbers / texts": ("numbers", "texts"),
     "as_of / asof": ("as_of", "asof"),
     "as_of / tuples": ("as_of", "tuples"),
 }

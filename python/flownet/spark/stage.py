@@ -20,7 +20,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -30,6 +30,9 @@ from ..errors import LaunchError
 from . import session
 from .member import Load
 from .versions import Versions, own_versions
+
+if TYPE_CHECKING:
+    import pyarrow
 
 
 class Stage:
@@ -155,7 +158,13 @@ class Stage:
                 began_after = self._newest
                 try:
                     self._run_once()
-                    break
+                    if self._feed is None or self.crew.attempts() or self._stopping.is_set():
+                        break
+                    # Spark knew that there are no rows, and so it started no task.
+                    self._feed = self._spark.range(0, self._workers, 1, self._workers).mapInArrow(
+                        _nothing, self._feed.schema
+                    )
+                    continue
                 except BaseException as error:
                     self._newest = max(self.crew.attempts(), default=-1)
                     self._error = error
@@ -214,6 +223,11 @@ def reason_of(error: BaseException) -> str:
         if found := pattern.findall(text):
             return " ".join(found[-1].split())
     return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+
+
+def _nothing(_: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+    """No rows, of which Spark does not know."""
+    return iter(())
 
 
 def _body(crew: str, credentials: str, versions: Versions, load: Load) -> Callable[[Iterator[Any]], Iterator[Any]]:

@@ -30,6 +30,17 @@ def test_a_dataframe_goes_in_as_rows_and_one_comes_out(local: SparkSession) -> N
     assert sorted(map(tuple, result.collect())) == sorted(map(tuple, expected))
 
 
+def test_a_dataframe_of_which_spark_knows_that_it_is_empty_is_a_stream_without_rows(local: SparkSession) -> None:
+    frame = local.range(0, 0, 1, 3).cache()
+    assert frame.count() == 0
+    try:
+        rows = fn.Environment(parallelism=2).from_spark(frame, as_rows=True)
+        counted = rows.with_columns(one=fn.lit(1)).key_by("one").window(fn.EndOfInput()).agg(n=fn.count())
+        assert counted.to_spark(workers=2).count() == 0
+    finally:
+        frame.unpersist()
+
+
 def test_values_of_every_common_type_arrive_as_they_left(local: SparkSession) -> None:
     schema = (
         "flag boolean, small int, large long, real double, text string, raw binary, day date, at timestamp, "
