@@ -5,7 +5,8 @@
     python flights_on_spark.py flights.parquet     # your own: columns carrier, hour, dep_delay
 
 A DataFrame goes in, its rows flow through a keyed dataflow inside Spark's executors, and a DataFrame comes out, which
-is compared with what Spark SQL makes of the same rows. Needs Java 17 or later.
+is compared with what Spark SQL makes of the same rows: once as rows, by columns in Rust, and once as tuples of Python,
+by functions. Needs Java 17 or later.
 """
 
 import argparse
@@ -39,6 +40,16 @@ def packaged_flights(spark: SparkSession, folder: str) -> DataFrame:
 
 def statistics(flights: DataFrame) -> DataFrame:
     """Departed flights, their mean delay and the worst, by carrier and scheduled hour."""
+    env = fn.Environment(parallelism=2, name="flight delays as rows")
+    rows = env.from_spark(flights.select("carrier", "hour", "dep_delay"), as_rows=True)
+    departed = rows.filter(fn.col("dep_delay").is_not_null()).key_by("carrier", "hour").window(fn.EndOfInput())
+    delay = fn.col("dep_delay").cast("float64")
+    totals = departed.agg(flights=fn.count(), mean_delay=fn.mean(delay), worst_delay=fn.max(delay))
+    return totals.to_spark()
+
+
+def statistics_of_tuples(flights: DataFrame) -> DataFrame:
+    """Find the same with functions of Python."""
     env = fn.Environment(parallelism=2, name="flight delays")
     rows = env.from_spark(flights.select("carrier", "hour", "dep_delay"))
     departed = rows.filter(lambda flight: flight[2] is not None)
@@ -73,14 +84,16 @@ def main() -> None:
     spark = SparkSession.builder.master("local[2]").appName("flights").config(map=settings).getOrCreate()
     with tempfile.TemporaryDirectory() as folder:
         flights = spark.read.parquet(arguments.parquet) if arguments.parquet else packaged_flights(spark, folder)
-        result = statistics(flights)
+        result, of_tuples = statistics(flights), statistics_of_tuples(flights)
         print(f"{flights.count():,} flights, {result.count()} pairs of carrier and hour; the latest on average:")
         result.where("flights >= 100").orderBy(F.desc("mean_delay")).show(5, truncate=False)
-        found, expected = ({row[:2]: row for row in frame.collect()} for frame in (result, statistics_by_sql(flights)))
+        frames = (result, of_tuples, statistics_by_sql(flights))
+        *both, expected = ({row[:2]: row for row in frame.collect()} for frame in frames)
     spark.stop()
-    different = [key for key in expected if key not in found or not is_equal(found[key], expected[key])]
-    if different or len(found) != len(expected):
-        sys.exit(f"not what Spark SQL finds: {len(found)} pairs, not {len(expected)}; different are {different[:5]}")
+    for found in both:
+        different = [key for key in expected if key not in found or not is_equal(found[key], expected[key])]
+        if different or len(found) != len(expected):
+            sys.exit(f"not what Spark SQL finds: {len(found)} pairs, not {len(expected)}; different: {different[:5]}")
     print("equal to what Spark SQL finds")
 
 
