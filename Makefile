@@ -270,8 +270,8 @@ site: $(VENV)/.site ## the documentation site into target/site, links checked; r
 	@echo "target/site/index.html"
 
 .PHONY: wheel
-wheel: $(BIN)/maturin ## build the abi3 wheel into dist/
-	$(BIN)/maturin build --release --out dist
+wheel: $(BIN)/maturin ## build the abi3 wheel into dist/, with object stores
+	$(BIN)/maturin build --release --features cloud --out dist
 
 CI_STEPS := tools build test-python test-loom test-sim test-rust lint docs fuzz-smoke bench-smoke site
 # Python tests wait more than they compute. So two rows of steps go side by side: they with what they need, and all else.

@@ -136,7 +136,7 @@ impl CheckpointStore {
     fn in_bucket(url: &str, bucket: &Bucket) -> Result<Self, StoreError> {
         let Bucket { scheme, name, folder } = bucket;
         let why = format!(
-            "{scheme}: is not in this build, so {folder:?} in {name:?} is out of reach; build with the feature `cloud`"
+            "{scheme}: is not in this build, so {folder:?} in {name:?} is out of reach; build it with `make wheel`, or the feature `cloud`"
         );
         Err(StoreError::Url { url: url.to_owned(), why })
     }
