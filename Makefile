@@ -218,6 +218,10 @@ bench-rows: build $(VENV)/.tools ## streams of rows: filters, sums by key and wi
 bench-rows-spark: build $(VENV)/.tools ## a DataFrame through rows and back inside Spark, beside objects and mapInArrow (BENCH_ARGS="--rows 5000000")
 	$(BIN)/python benches/python/rows_spark.py $(BENCH_ARGS)
 
+.PHONY: bench-rows-flink
+bench-rows-flink: build $(VENV)/.tools ## sums by key and window of rows beside Flink's DataStream and Flink SQL, which are installed for it (BENCH_ARGS="--rows 4000000")
+	$(BIN)/python benches/python/rows_flink.py $(BENCH_ARGS)
+
 .PHONY: bench-rows-latency
 bench-rows-latency: build $(VENV)/.tools ## how long rows take through a keyed exchange while a million a second do (BENCH_ARGS="--rate 500000 --workers 2")
 	$(BIN)/python benches/python/rows_latency.py $(BENCH_ARGS)
