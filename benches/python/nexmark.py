@@ -27,11 +27,12 @@ import pickle
 import statistics
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from turns import last_noted, note
 
 import flownet as fn
 
@@ -52,19 +53,6 @@ WARM_RUNS = 2
 """Of Flink, beside the one that says what it finds: its code is compiled as it runs."""
 
 Describe = Callable[[fn.Environment], "fn.Stream[Any] | fn.Rows"]
-
-
-def note(file: Path) -> None:
-    """Add the time to a file; all processes of a machine have this clock."""
-    with file.open("a") as notes:
-        notes.write(f"{time.monotonic()}\n")
-
-
-def last_noted(file: Path) -> float:
-    """Give the last of the times, and begin anew."""
-    times = map(float, file.read_text().split())
-    file.unlink()
-    return max(times)
 
 
 class Discard(fn.Sink[Any]):

@@ -44,6 +44,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from turns import shown
 
 import flownet as fn
 
@@ -333,11 +334,6 @@ def main() -> None:
         print(f"{name:<10} {shown(speed[name])} M rows/s, {cpu:7.1f} CPU-ns a row")
     for name, values in ratios.items():
         print(f"{name:<18} {shown(values)}")
-
-
-def shown(values: list[float]) -> str:
-    """Show the median, and from where to where they go."""
-    return f"{statistics.median(values):7.2f} [{min(values):.2f}-{max(values):.2f}]"
 
 
 if __name__ == "__main__":

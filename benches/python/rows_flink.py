@@ -15,12 +15,12 @@ import argparse
 import importlib
 import json
 import os
-import statistics
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
+
+from turns import last_noted, note, shown
 
 import flownet as fn
 
@@ -31,19 +31,6 @@ SUBTASKS = 2
 WARM_RUNS = 2
 WAYS = ("rows", "stream", "sql")
 COLUMNS = {"key": "int64", "size": "int64", "ms": "int64", "price": "float64"}
-
-
-def note(file: Path) -> None:
-    """Add the time to a file; all processes of a machine have this clock."""
-    with file.open("a") as notes:
-        notes.write(f"{time.monotonic()}\n")
-
-
-def last_noted(file: Path) -> float:
-    """Give the last of the times, and begin anew."""
-    times = map(float, file.read_text().split())
-    file.unlink()
-    return max(times)
 
 
 class Source:
@@ -136,11 +123,6 @@ def main() -> None:
         print(f"{way:<14} {shown(values)} M rows/s")
     for way, values in ratios.items():
         print(f"rows / {way:<7} {shown(values)}")
-
-
-def shown(values: list[float]) -> str:
-    """Show the median, and from where to where they go."""
-    return f"{statistics.median(values):7.2f} [{min(values):.2f}-{max(values):.2f}]"
 
 
 if __name__ == "__main__":

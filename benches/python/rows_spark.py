@@ -15,13 +15,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
+from turns import shown
 
 import flownet as fn
 
@@ -121,11 +121,6 @@ def main() -> None:
         print(f"{name:<16} {shown(speeds)} M rows/s")
     for name, values in ratios.items():
         print(f"{name:<16} {shown(values)}")
-
-
-def shown(values: list[float]) -> str:
-    """Show the median, and from where to where they go."""
-    return f"{statistics.median(values):7.2f} [{min(values):.2f}-{max(values):.2f}]"
 
 
 if __name__ == "__main__":

@@ -40,3 +40,17 @@ def listed(method: str, paths: Paths, endings: Iterable[str]) -> list[str]:
         shown, wanted = ", ".join(repr(str(path)) for path in given), " or ".join(f"*{end}" for end in ends)
         raise InputError(f"{method}(): there are no files {wanted} in {shown}", path=str(given[0]) if given else None)
     return files
+
+
+def bytes_of(method: str, path: str) -> int:
+    """Say how long a file is.
+
+    Raises
+    ------
+    InputError
+        It is gone, or cannot be looked at.
+    """
+    try:
+        return os.stat(path).st_size
+    except OSError as error:
+        raise InputError(f"{method}(): {path}: {error}", path=path) from error

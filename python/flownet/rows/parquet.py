@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
 from .expressions import Expr
-from .files import Paths, listed
+from .files import Paths, bytes_of, listed
 from .folders import Folders, folders_of, possible
 from .schemas import schema_of, wanted_columns
 from .splits import FileSplit
@@ -46,7 +46,7 @@ class ParquetFiles:
         InputError
             One cannot be read.
         """
-        sizes = [(path, _size(path)) for path in self.files]
+        sizes = [(path, bytes_of("read_parquet", path)) for path in self.files]
         if len(sizes) >= _ENOUGH_FILES:
             return [FileSplit(path, size, None) for path, size in sizes]
         return [FileSplit(path, size, group) for path, size in sizes for group in range(_groups(path))]
@@ -120,13 +120,6 @@ def _groups(path: str) -> int:
     try:
         return int(pyarrow.parquet.read_metadata(path).num_row_groups)
     except (OSError, ValueError) as error:
-        raise InputError(f"read_parquet(): {path}: {error}", path=path) from error
-
-
-def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError as error:
         raise InputError(f"read_parquet(): {path}: {error}", path=path) from error
 
 

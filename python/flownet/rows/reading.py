@@ -120,8 +120,8 @@ class RowSources:
         Raises
         ------
         InputError
-            There is no such file or folder, no file in it, the first one is not one of Parquet, or folders do not say
-            the same columns, or no value of its type.
+            There is no such file or folder, no file in it, one is not one of Parquet (of 64 or more only the first is
+            looked at here), or folders do not say the same columns, or no value of its type.
         PlanError
             There is no such column, or it has a type that rows cannot have.
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import InputError, PlanError
 from ..streams.checks import delimiter_of
-from .files import Paths, listed
+from .files import Paths, bytes_of, listed
 from .schemas import schema_of, wanted_columns
 from .splits import FileSplit
 
@@ -110,6 +109,8 @@ class JsonFormat:
 class LineFiles:
     """Reads files, one after the other."""
 
+    method: str
+    """What users call who reads them."""
     files: list[str]
     schema: pyarrow.Schema
     """Of all that is read of a line."""
@@ -119,7 +120,7 @@ class LineFiles:
 
     def splits(self) -> list[FileSplit]:
         """List the files, each of which is read whole."""
-        return [FileSplit(path, os.path.getsize(path), None) for path in self.files]
+        return [FileSplit(path, bytes_of(self.method, path), None) for path in self.files]
 
     def read(self, path: str, part: int | None) -> pyarrow.RecordBatchReader:
         """Read a file."""
@@ -161,7 +162,7 @@ def line_files(
         whole = pyarrow.schema(_known(method, schema))
     wanted = wanted_columns(method, columns, whole.names, files[0])
     found = _known(method, pyarrow.schema([whole.field(name) for name in wanted]))
-    return LineFiles(files, whole, wanted, format), found
+    return LineFiles(method, files, whole, wanted, format), found
 
 
 def _known(method: str, schema: Any) -> _flownet.RowSchema:

@@ -235,7 +235,7 @@ pub enum RowsJoin {
     },
 }
 
-/// What rows are written as.
+/// What files of rows are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RowFormat {
