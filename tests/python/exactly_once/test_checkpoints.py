@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -86,6 +88,37 @@ def test_a_stop_without_draining_is_gone_on_from_with_windows_that_were_open(tmp
     result = job(rate=1000).execute()
     assert result.resumed_from is not None
     assert lines(tmp_path / "out") == ["0 200", "1 200", "2 200"]
+
+
+def test_what_cannot_be_loaded_where_a_job_goes_on_is_told_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = tmp_path / "counts_of_yesterday.py"
+    module.write_text("def double(number):\n    return 2 * number\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    double = importlib.import_module(module.stem).double
+
+    def job(rate: int) -> fn.Environment:
+        env = fn.Environment(restart="fixed:3:10ms")
+        env.enable_checkpointing("20ms", storage=tmp_path / "checkpoints")
+        numbers = env.from_collection(list(range(600)), rate_limit=rate)
+        numbers.map(double).name("double").map(str).write_text(tmp_path / "out")
+        return env
+
+    with job(rate=100).execute_async(1) as running:
+        while running.status().checkpoints_made < 1:
+            time.sleep(0.01)
+        running.stop(drain=False)
+        running.wait()
+    module.unlink()
+    shutil.rmtree(tmp_path / "__pycache__", ignore_errors=True)
+    with job(rate=100).execute_async(1) as running:
+        with pytest.raises(errors.OperatorError, match="No module named 'counts_of_yesterday'"):
+            running.wait()
+        assert running.status().restarted == 0, "it is no better the next time"
+    module.write_text("def double(number):\n    return 2 * number\n")
+    assert job(rate=10_000).execute(1).resumed_from is not None
+    assert sorted(map(int, lines(tmp_path / "out"))) == [2 * number for number in range(600)]
 
 
 class Recording(fn.TransactionalSink[int]):

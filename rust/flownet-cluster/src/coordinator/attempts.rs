@@ -15,7 +15,7 @@ use super::driver::{Driver, Event, Seat, flow_loop, regions_machine, stall_machi
 use crate::{
     alignment::AlignmentMachine,
     error::ClusterError,
-    machine::{JobState, Outcome},
+    machine::{JobState, Outcome, Past},
 };
 
 impl Driver {
@@ -43,7 +43,8 @@ impl Driver {
 
     /// A job that has run waits for its storage to be there again, as it would after any other failure.
     async fn begin_later(&mut self, error: ClusterError) -> Result<(), ClusterError> {
-        let may_pass = self.has_run.contains(&true) && matches!(error, ClusterError::Store(StoreError::Io { .. }));
+        let has_past = self.past.iter().any(|past| *past != Past::None);
+        let may_pass = has_past && matches!(error, ClusterError::Store(StoreError::Io { .. }));
         let delay = may_pass.then(|| self.supervisor.failed(self.began.elapsed())).flatten();
         let Some(delay) = delay else { return Err(error) };
         tracing::warn!(job = self.job.settings.job_name, %error, ?delay, "the job cannot be restarted yet");
@@ -82,12 +83,13 @@ impl Driver {
             let (generation, resumed, restored) = checkpoints.begin(&self.job).await?;
             self.generation = generation;
             self.restored = Some(restored);
-            // In another process, at that.
-            self.has_run.iter_mut().for_each(|has_run| *has_run |= resumed.is_some());
+            if resumed.is_some() {
+                self.past.iter_mut().filter(|past| **past == Past::None).for_each(|past| *past = Past::Elsewhere);
+            }
             self.board.resumed(resumed);
             self.ask_again_for_savepoints();
         }
-        self.machine = regions_machine(&self.job, &self.seats, &self.regions, &self.has_run);
+        self.machine = regions_machine(&self.job, &self.seats, &self.regions, &self.past);
         Ok(())
     }
 

@@ -32,7 +32,7 @@ use crate::{
     error::{ClusterError, WorkerExit, WorkerIdentity},
     flow::FlowLoop,
     launcher::{LaunchedWorker, Launcher},
-    machine::{Failure, Input, JobState, Limits, Outcome, Placement, RegionCommand, RegionsMachine},
+    machine::{Failure, Input, JobState, Limits, Outcome, Past, Placement, RegionCommand, RegionsMachine},
     plan::{Plan, Regions},
     rpc::{Attempt, Inspection, Introduction, News, Restored, WorkerClient, WorkerFault},
     settings::JobSettings,
@@ -117,8 +117,8 @@ pub(super) struct Driver {
     pub(super) savepoints: Vec<SavepointRequest>,
     /// Where the last checkpoint is to be copied to.
     pub(super) last_savepoint: Option<String>,
-    /// Of each region, whether some attempt came to run.
-    pub(super) has_run: Vec<bool>,
+    /// Of each region, whether an attempt came to run.
+    pub(super) past: Vec<Past>,
     pub(super) began: Instant,
     pub(super) coordinator: SocketAddr,
     pub(super) network: Handle,
@@ -197,7 +197,7 @@ impl Driver {
             checkpoints,
             savepoints: Vec::new(),
             last_savepoint: None,
-            has_run: vec![false; count],
+            past: vec![Past::None; count],
             job,
             machine,
             began: board.began(),
@@ -259,7 +259,7 @@ impl Driver {
 
     pub(super) fn show_state(&mut self) {
         let state = self.machine.state();
-        self.has_run = self.machine.has_run();
+        self.past = self.machine.past();
         if state != JobState::Ended {
             // Whether the job has, or another attempt follows, is not the machine's to say.
             self.board.set_state(state);
@@ -297,7 +297,7 @@ impl Driver {
             }
             Event::Started { region, worker } => self.feed_in(region, Input::Started { worker }),
             Event::Faulty { fault: WorkerFault::Task { task, error }, .. } => {
-                self.feed(Input::TaskFailed { task, error, has_run: false });
+                self.feed(Input::TaskNotBuilt { task, error });
             }
             Event::Faulty { region, fault: WorkerFault::Store(error), .. } => {
                 let input = Input::CheckpointsFailed { failure: Failure::Store { error } };
@@ -528,7 +528,7 @@ pub(super) fn regions_machine(
     job: &Job,
     seats: &BTreeMap<u32, Seat>,
     regions: &Regions,
-    has_run: &[bool],
+    past: &[Past],
 ) -> RegionsMachine {
     let limits = Limits {
         launch: job.settings.launch_timeout,
@@ -542,7 +542,7 @@ pub(super) fn regions_machine(
         participants: seats.keys().copied().collect(),
         limits,
     };
-    RegionsMachine::new(placement, has_run)
+    RegionsMachine::new(placement, past)
 }
 
 pub(super) fn flow_loop(job: &Job) -> FlowLoop {

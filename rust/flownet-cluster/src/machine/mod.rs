@@ -64,7 +64,9 @@ pub(crate) enum Input {
     Heartbeat { worker: u32 },
     /// A task ended well.
     TaskFinished { task: u32 },
-    /// A task could not be built, or ended with an error: `has_run`, once its operators were open.
+    /// A worker could not build a task.
+    TaskNotBuilt { task: u32, error: TaskError },
+    /// A task ended with an error: `has_run`, once its operators were open.
     TaskFailed { task: u32, error: TaskError, has_run: bool },
     /// A worker could not do what it was asked.
     WorkerFailed { worker: u32, message: String },
@@ -113,10 +115,12 @@ pub(crate) enum Outcome {
     Failed(Failure),
 }
 
-/// Why a job failed, by the numbers the machine knows.
+/// Why a job failed, by the numbers the machine knows. `Build`: what the task is made of cannot be loaded, as a module is
+/// missing, for one.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Failure {
     Task { task: u32, error: TaskError },
+    Build { task: u32, error: TaskError },
     Worker { worker: u32, message: String },
     WorkerLost { worker: u32, how: WorkerExit },
     LaunchFailed { worker: u32, how: WorkerExit },
@@ -126,15 +130,31 @@ pub(crate) enum Failure {
     Store { error: StoreError },
 }
 
+/// Whether tasks ever came to run, and where.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Past {
+    #[default]
+    None,
+    /// In a process before this one, of whose checkpoint the job goes on.
+    Elsewhere,
+    /// In an attempt of this process.
+    Here,
+}
+
 impl Failure {
-    /// Whether the next attempt may fare better. What a task cannot begin with it cannot begin with then.
-    fn may_pass(&self) -> bool {
-        !matches!(self, Self::Task { error: TaskError::Snapshot(_), .. })
+    /// Whether the next attempt may fare better, of what came to run so far. What a task cannot begin with it cannot begin with
+    /// then; what cannot be loaded has to be mended, but where it could be before: there something else is amiss.
+    fn may_pass(&self, past: Past) -> bool {
+        match self {
+            Self::Task { error: TaskError::Snapshot(error), .. } if !error.may_pass() => false,
+            Self::Build { .. } => past == Past::Here,
+            _ => past != Past::None,
+        }
     }
 
     fn evidence(&self) -> Evidence {
         match self {
-            Self::Task { error, .. } => error.evidence(),
+            Self::Task { error, .. } | Self::Build { error, .. } => error.evidence(),
             _ => Evidence::Cause,
         }
     }
@@ -142,7 +162,7 @@ impl Failure {
     /// The same in the terms of users: names, addresses and processes.
     pub(crate) fn into_error(self, plan: &Plan, identity: impl Fn(u32) -> WorkerIdentity) -> ClusterError {
         match self {
-            Self::Task { task, error } => {
+            Self::Task { task, error } | Self::Build { task, error } => {
                 let placed = &plan.tasks[task as usize];
                 let (spec, worker) = (&placed.spec, identity(placed.worker));
                 match error {
@@ -289,6 +309,7 @@ impl JobMachine {
             Input::Started { worker } => self.advance(worker, Phase::Starting, Phase::Running, now),
             Input::Heartbeat { worker } => self.heard(worker, now),
             Input::TaskFinished { task } => self.task_finished(task, now),
+            Input::TaskNotBuilt { task, error } => self.task_not_built(task, error, now),
             Input::TaskFailed { task, error, has_run } => self.task_failed(task, error, has_run, now),
             Input::WorkerFailed { worker, message } => self.fail(Failure::Worker { worker, message }, now),
             Input::WorkerLost { worker, how } => self.worker_lost(worker, how, now),
@@ -328,9 +349,9 @@ impl JobMachine {
         self.has_run
     }
 
-    /// Whether the attempt ends by a failure, and the user has not told it to end.
-    pub(crate) fn has_failed(&self) -> bool {
-        self.stop.is_none() && matches!(&self.outcome, Some(Outcome::Failed(failure)) if failure.may_pass())
+    /// Whether the attempt ends by a failure that may pass, after such a past, and the user has not told it to end.
+    pub(crate) fn may_begin_again(&self, past: Past) -> bool {
+        self.stop.is_none() && matches!(&self.outcome, Some(Outcome::Failed(failure)) if failure.may_pass(past))
     }
 
     fn begin(&mut self, now: Duration) {
@@ -389,6 +410,15 @@ impl JobMachine {
         if self.unfinished == 0 && self.outcome.is_none() && self.suspicion.is_none() {
             self.end_with(Outcome::Finished, JobState::Finishing, now);
         }
+    }
+
+    fn task_not_built(&mut self, task: u32, error: TaskError, now: Duration) {
+        let Some(&(worker, _)) = self.tasks.get(task as usize) else { return };
+        self.heard(worker, now);
+        // Of what else it takes the worker may have more another time.
+        let is_of_the_program = matches!(error, TaskError::Operator(_) | TaskError::Config(_));
+        let failure = if is_of_the_program { Failure::Build { task, error } } else { Failure::Task { task, error } };
+        self.fail(failure, now);
     }
 
     fn task_failed(&mut self, task: u32, error: TaskError, has_run: bool, now: Duration) {

@@ -18,11 +18,11 @@
 //! - G4: [`RegionCommand::End`] comes once and last, when no region has anything left. If it is because all have failed, the
 //!   job may begin again as a whole; so it may if what failed is not of a region, and then those that had finished do, too.
 //! - G5: a failure of a region that never came to run, that cannot pass, or that comes after the user has told the job to
-//!   end, ends the job.
+//!   end, ends the job. So does one that came to run in another process alone, of which a task cannot be loaded here.
 
 use std::{collections::VecDeque, time::Duration};
 
-use super::{Command, Failure, Input, JobMachine, JobState, Limits, Outcome};
+use super::{Command, Failure, Input, JobMachine, JobState, Limits, Outcome, Past};
 use crate::plan::Regions;
 
 /// What to do.
@@ -70,8 +70,8 @@ pub(crate) struct Placement {
 struct Region {
     machine: JobMachine,
     phase: Phase,
-    /// Some attempt of it came to run.
-    has_run: bool,
+    /// Whether an attempt of it came to run.
+    past: Past,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -97,12 +97,12 @@ enum Waiting {
 }
 
 impl RegionsMachine {
-    /// All regions are to begin. `has_run`: which of them came to run in an earlier attempt of the job.
-    pub(crate) fn new(placement: Placement, has_run: &[bool]) -> Self {
+    /// All regions are to begin, after such a past each; none where nothing is said.
+    pub(crate) fn new(placement: Placement, past: &[Past]) -> Self {
         let region = |region: u32| Region {
             machine: placement.machine(region),
             phase: Phase::Attempt,
-            has_run: has_run.get(region as usize).copied().unwrap_or(false),
+            past: past.get(region as usize).copied().unwrap_or_default(),
         };
         let regions = (0..placement.regions.count()).map(region).collect();
         Self {
@@ -121,7 +121,7 @@ impl RegionsMachine {
     /// Takes what happened `now` after the job's beginning: of a task to its region, all else to all regions.
     pub(crate) fn handle(&mut self, input: Input, now: Duration) {
         match input {
-            Input::TaskFinished { task } | Input::TaskFailed { task, .. } => {
+            Input::TaskFinished { task } | Input::TaskNotBuilt { task, .. } | Input::TaskFailed { task, .. } => {
                 if let Some(region) = self.placement.regions.of_task(task) {
                     self.handle_in(region, input, now);
                 }
@@ -215,7 +215,8 @@ impl RegionsMachine {
             // It is all there is.
             return JobState::Failing;
         }
-        let begins_anew = self.attempts().any(|region| region.has_run && is_starting(region.machine.state()));
+        let has_past = |region: &Region| region.past != Past::None;
+        let begins_anew = self.attempts().any(|region| has_past(region) && is_starting(region.machine.state()));
         if self.is_broken() || (begins_anew && !states.iter().copied().all(is_starting)) {
             return JobState::Restarting;
         }
@@ -241,8 +242,8 @@ impl RegionsMachine {
     }
 
     /// Which regions ever came to run.
-    pub(crate) fn has_run(&self) -> Vec<bool> {
-        self.regions.iter().map(|region| region.has_run).collect()
+    pub(crate) fn past(&self) -> Vec<Past> {
+        self.regions.iter().map(|region| region.past).collect()
     }
 
     /// Whether the job has ended because all regions failed that had not finished, and may begin again.
@@ -271,7 +272,9 @@ impl RegionsMachine {
     fn tell(&mut self, region: usize, input: &Input, now: Duration) {
         let Some(one) = self.regions.get_mut(region).filter(|region| region.phase == Phase::Attempt) else { return };
         one.machine.handle(input.clone(), now);
-        one.has_run |= one.machine.has_run();
+        if one.machine.has_run() {
+            one.past = Past::Here;
+        }
         let mut ended = None;
         while let Some(command) = one.machine.poll_command() {
             match command {
@@ -285,8 +288,8 @@ impl RegionsMachine {
     }
 
     fn ended(&mut self, region: usize, outcome: Outcome, now: Duration) {
-        let may_pass = self.regions[region].machine.has_failed() && self.regions[region].has_run;
-        let may_wait = may_pass && self.verdict.is_none();
+        let Region { machine, past, .. } = &self.regions[region];
+        let may_wait = machine.may_begin_again(*past) && self.verdict.is_none();
         self.regions[region].phase = match outcome {
             Outcome::Finished => Phase::Finished,
             Outcome::Failed(failure) if may_wait => {

@@ -80,12 +80,16 @@ struct World {
 
 impl World {
     fn new(of_task: &[u32], workers: &[u32]) -> Self {
+        Self::after(Past::None, of_task, workers)
+    }
+
+    fn after(past: Past, of_task: &[u32], workers: &[u32]) -> Self {
         let participants: Vec<u32> = workers.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
         let regions = Regions::of_tasks(of_task);
         let attempts = vec![1; regions.count() as usize];
         let placement = Placement { workers: workers.to_vec(), regions, participants, limits: LIMITS };
         let mut world = Self {
-            machine: RegionsMachine::new(placement.clone(), &[]),
+            machine: RegionsMachine::new(placement.clone(), &vec![past; attempts.len()]),
             placement,
             now: Duration::ZERO,
             answers: Vec::new(),
@@ -232,6 +236,19 @@ impl World {
         }
     }
 
+    /// Instead of the answer that all was deployed.
+    fn fail_to_build(&mut self, task: u32) {
+        let worker = self.placement.workers[task as usize];
+        let region = self.placement.regions.of_task(task).expect("a task of some region");
+        let mut answers = self.answers.iter();
+        let is_deploying = |answer: &Answer| matches!(answer, Answer::Deployed { region: of, worker: at, .. } if (*of, *at) == (region, worker));
+        if let Some(at) = answers.position(is_deploying) {
+            self.answers.remove(at);
+            self.hurt.insert(region);
+            self.handle(Input::TaskNotBuilt { task, error: failure() });
+        }
+    }
+
     fn answer(&mut self, at: usize) {
         if self.answers.is_empty() {
             return;
@@ -331,7 +348,7 @@ fn where_all_have_failed_the_job_ends_and_may_begin_again_as_a_whole() {
         }
         assert!(matches!(world.end, Some(Outcome::Failed(_))));
         assert!(world.machine.may_begin_again());
-        assert_eq!((world.asked, world.machine.has_run()), (0, vec![true, true]));
+        assert_eq!((world.asked, world.machine.past()), (0, vec![Past::Here; 2]));
     }
 }
 
@@ -394,6 +411,26 @@ fn a_region_that_never_ran_is_not_tried_again() {
     world.come_to_rest();
     assert!(matches!(world.end, Some(Outcome::Failed(Failure::Task { task: 0, .. }))), "{:?}", world.end);
     assert!(!world.machine.may_begin_again());
+}
+
+#[test]
+fn of_what_cannot_be_loaded_where_it_never_ran_the_job_ends_and_elsewhere_its_region_begins_anew() {
+    let error = failure();
+    for past in [Past::None, Past::Elsewhere, Past::Here] {
+        let mut world = World::after(past, &[0, 1], &[1, 2]);
+        while !world.answers.iter().any(|answer| matches!(answer, Answer::Deployed { region: 0, .. })) {
+            world.answer(0);
+        }
+        world.is_ending = past != Past::Here;
+        world.fail_to_build(0);
+        world.come_to_rest();
+        if past == Past::Here {
+            assert_eq!((world.attempts.as_slice(), world.machine.state()), (&[2, 1][..], JobState::Running));
+        } else {
+            assert_eq!(world.end, Some(Outcome::Failed(Failure::Build { task: 0, error: error.clone() })));
+            assert!(!world.machine.may_begin_again());
+        }
+    }
 }
 
 #[test]
@@ -472,19 +509,25 @@ proptest! {
                 0 => {
                     // What never came to run would end the job.
                     let worker = rng.u32(0..4);
-                    if world.machine.has_run().iter().all(|has_run| *has_run) {
+                    if world.machine.past().iter().all(|past| *past == Past::Here) {
                         world.die(worker);
                     }
                 }
                 1 => world.fail(rng.usize(0..world.placement.workers.len()) as u32),
-                2..6 => world.wait(SECOND * rng.u32(0..3) / 2),
+                2 => {
+                    let task = rng.usize(0..world.placement.workers.len()) as u32;
+                    if world.machine.past().iter().all(|past| *past == Past::Here) {
+                        world.fail_to_build(task);
+                    }
+                }
+                3..6 => world.wait(SECOND * rng.u32(0..3) / 2),
                 _ => world.answer(rng.usize(0..64)),
             }
         }
         world.come_to_rest();
         if let Some(outcome) = &world.end {
             prop_assert!(matches!(outcome, Outcome::Failed(_)), "{outcome:?}");
-            prop_assert!(world.machine.may_begin_again() || world.machine.has_run().contains(&false));
+            prop_assert!(world.machine.may_begin_again() || world.machine.past().contains(&Past::None));
             return Ok(());
         }
         prop_assert_eq!(world.machine.state(), JobState::Running);

@@ -212,11 +212,31 @@ fn an_operator_error_ends_the_job_at_once_with_that_error() {
 
 #[test]
 fn what_a_task_cannot_begin_with_is_no_failure_that_may_pass() {
-    let refused = SnapshotError::Unknown { uid: "count".into(), state: "fold".into() };
-    for (error, may_pass) in [(operator_error(), true), (refused.into(), false)] {
+    let (uid, state) = (String::from("count"), String::from("fold"));
+    let refused = SnapshotError::Unknown { uid: uid.clone(), state: state.clone() };
+    let out_of_reach = SnapshotError::OutOfReach { uid, state, reason: "no route".into() };
+    for (error, may_pass) in [(operator_error(), true), (refused.into(), false), (out_of_reach.into(), true)] {
         let mut rig = Rig::running();
         rig.fail_task(1, error);
-        assert_eq!(rig.machine.has_failed(), may_pass);
+        assert_eq!(rig.machine.may_begin_again(Past::Here), may_pass);
+        assert_eq!(rig.machine.may_begin_again(Past::Elsewhere), may_pass);
+        assert!(!rig.machine.may_begin_again(Past::None));
+    }
+}
+
+#[test]
+fn what_cannot_be_loaded_has_to_be_mended_unless_it_could_be_in_this_process() {
+    let no_room = TaskError::NoThread { task: "count".into(), reason: "none left".into() };
+    for (error, elsewhere) in
+        [(operator_error(), false), (TaskError::Config("no such codec".into()), false), (no_room, true)]
+    {
+        let mut rig = Rig::new();
+        rig.handle(Input::Begin);
+        rig.handle(Input::Registered { worker: 1 });
+        rig.handle(Input::TaskNotBuilt { task: 0, error: error.clone() });
+        assert!(rig.machine.may_begin_again(Past::Here));
+        assert_eq!(rig.machine.may_begin_again(Past::Elsewhere), elsewhere, "{error}");
+        assert!(!rig.machine.may_begin_again(Past::None));
     }
 }
 

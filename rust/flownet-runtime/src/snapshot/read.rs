@@ -81,6 +81,13 @@ pub enum SnapshotError {
     },
 }
 
+impl SnapshotError {
+    /// Whether the same may be read another time: what is kept elsewhere may be in reach again.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::OutOfReach { .. })
+    }
+}
+
 /// What was kept of one operator, for one of its subtasks.
 #[derive(Clone, Debug)]
 pub struct Restored<'a> {
