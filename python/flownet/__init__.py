@@ -71,6 +71,7 @@ if TYPE_CHECKING:
         RestartSummary,
         TaskReport,
     )
+    from .results import Results
     from .rows.aggregates import (
         Aggregate,
         collect,
@@ -90,6 +91,7 @@ if TYPE_CHECKING:
     from .rows.collected import CollectedRows
     from .rows.expressions import Expr, col, lit, when
     from .rows.keyed import KeyedRows, WindowedRows
+    from .rows.results import RowResults
     from .rows.stream import Rows
     from .sample import JobSample, TaskSample, WorkerSample
     from .sqlite import SqliteSink
@@ -204,7 +206,9 @@ __all__ = [
     "ReducingState",
     "ReducingStateDescriptor",
     "RestartSummary",
+    "Results",
     "RowKind",
+    "RowResults",
     "Rows",
     "Savepoint",
     "Session",
@@ -321,6 +325,7 @@ _HOMES: Final = {
         "Source",
         "SplitReader",
     ),
+    ".results": ("Results",),
     ".rows.aggregates": (
         "Aggregate",
         "collect",
@@ -340,6 +345,7 @@ _HOMES: Final = {
     ".rows.collected": ("CollectedRows",),
     ".rows.expressions": ("Expr", "col", "lit", "when"),
     ".rows.keyed": ("KeyedRows", "WindowedRows"),
+    ".rows.results": ("RowResults",),
     ".rows.stream": ("Rows",),
     ".sqlite": ("SqliteSink",),
     ".report": (

@@ -3,7 +3,7 @@
 What users meet of it is documented in `flownet.codec`, `flownet.functions`, `flownet.metrics` and `flownet.job`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal, final
 
 from .functions import OutputTag, Window
@@ -198,7 +198,7 @@ def rows_after_join(
 ) -> tuple[tuple[list[str], RowSchema], tuple[list[str], RowSchema], list[str], RowSchema, list[str]]: ...
 def rows_kept(schema: RowSchema, aggregates: list[dict[str, Any]]) -> list[str]: ...
 def rows_time(schema: RowSchema, column: str) -> None: ...
-def rows_of(schema: RowSchema, batches: list[Any]) -> object: ...
+def rows_of(schema: RowSchema, batches: Iterable[Any]) -> object: ...
 
 @final
 class JobHandle:

@@ -25,8 +25,10 @@ class Owner(Protocol):
 
     _dataflow: Dataflow
 
-    def _submit(self, dataflow: Dataflow, workers: int | None = None, on: Host | None = None) -> Job:
-        """Start a dataflow of these operators."""
+    def _submit(
+        self, dataflow: Dataflow, workers: int | None = None, on: Host | None = None, *, only_once: bool = False
+    ) -> Job:
+        """Start a dataflow of these operators; `only_once`: what fails is not begun again."""
 
 
 @dataclass(slots=True, eq=False)
@@ -115,10 +117,12 @@ class Dataflow:
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
+        self._taken = set[int]()
+        """Operators whose records a job of their own brought to somebody."""
 
     def add(self, kind: str, *, name: str | None = None, **described: object) -> Node:
         """Add an operator; ``described`` are attributes of `Node`."""
-        node = Node(len(self.nodes), kind, name or kind)
+        node = Node(self.nodes[-1].id + 1 if self.nodes else 0, kind, name or kind)
         for attribute, value in described.items():
             setattr(node, attribute, value)
         self.nodes.append(node)
@@ -145,6 +149,20 @@ class Dataflow:
         """Begin a dataflow with the same operators, to which others can be added."""
         branched = Dataflow()
         branched.nodes = list(self.nodes)
+        return branched
+
+    def leading_to(self, origins: tuple[Origin, ...]) -> Dataflow:
+        """Begin a dataflow, to take records of these origins, with those operators alone from which they come."""
+        self._taken.update(origin.node.id for origin in origins)
+        pending, wanted = [origin.node for origin in origins], set[int]()
+        while pending:
+            node = pending.pop()
+            if node.id not in wanted:
+                wanted.add(node.id)
+                pending.extend(origin.node for origin in node.inputs)
+                pending.extend(() if node.other_end is None else (node.other_end,))
+        branched = Dataflow()
+        branched.nodes = [node for node in self.nodes if node.id in wanted]
         return branched
 
     def host_inputs(self) -> list[Any]:
@@ -219,7 +237,7 @@ class Dataflow:
 
         What processes records with state may do so for the sake of what it does. A source that nobody reads is refused.
         """
-        followed = {origin.node.id for _, origin in self._links()}
+        followed = self._taken | {origin.node.id for _, origin in self._links()}
         ends = [node for node in self.nodes if node.inputs and node.id not in followed]
         return [node for node in ends if node.role not in _MAY_END]
 

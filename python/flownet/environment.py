@@ -728,7 +728,9 @@ class Environment(RowSources):
             announced(job)
         return job
 
-    def _submit(self, dataflow: Dataflow, workers: int | None = None, on: Host | None = None) -> Job:
+    def _submit(
+        self, dataflow: Dataflow, workers: int | None = None, on: Host | None = None, *, only_once: bool = False
+    ) -> Job:
         """Start a dataflow with the settings of this environment."""
         from .job import Job
 
@@ -737,6 +739,8 @@ class Environment(RowSources):
         if on is not None and workers is not None:
             raise ConfigError("on brings its own workers: leave workers out", setting="workers", value=workers)
         settings, parallelism = self._settings(workers)
+        if only_once:
+            settings |= _ONLY_ONCE
         inputs = dataflow.host_inputs()
         if inputs and on is None:
             raise PlanError(
@@ -795,6 +799,9 @@ class Environment(RowSources):
     def _stream(self, node: Node) -> Stream[Any]:
         return Stream(self, (Origin(node),))
 
+
+_ONLY_ONCE = {"checkpoint_interval": None, "checkpoint_storage": None, "restore_from": None, "restart": "none"}
+"""Of a job that keeps nothing, and is not begun again."""
 
 _CHECKPOINTING = {
     "interval": "checkpoint_interval",

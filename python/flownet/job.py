@@ -265,6 +265,25 @@ class Job:
                 return result
             await asyncio.sleep(_TICK)
 
+    def _result_so_far(self) -> JobResult | None:
+        """Say what it came to, if it has ended: `wait`, without waiting, for who gets its records meanwhile."""
+        try:
+            report = self._handle.wait(0)
+        except FlownetError as error:
+            if self._lease is not None:
+                self._lease.explain(error)
+            self._finish_printing()
+            self.close()
+            raise
+        if report is None:
+            if self._lease is not None:
+                self._lease.watch(self.status)
+            return None
+        self._finish_printing()
+        self._stop_discovery()
+        self._give_back()
+        return JobResult(**fields(report))
+
     def status(self) -> JobStatus:
         """Where the job is, at this moment."""
         return JobStatus(**fields(self._handle.status()))

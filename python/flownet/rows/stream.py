@@ -15,8 +15,8 @@ from ..graph import PartitionerName
 from ..streams.stream import Stream
 from ..watermark import WatermarkStrategy
 from .batches import BatchFormat, BatchFunction, known_format
-from .collected import CollectedRows
 from .expressions import Expr, col, named_columns
+from .results import ToThisProcess
 from .schemas import SchemaLike, checked, schema_of
 from .sinks import RowSinks
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .keyed import KeyedRows
 
 
-class Rows(RowSinks):
+class Rows(RowSinks, ToThisProcess):
     """Rows on their way through the dataflow, whose names and types of columns are known.
 
     Made by `Environment.from_arrow`, `Environment.read_parquet` and the like, and by `Stream.to_rows`. Operators work
@@ -383,26 +383,6 @@ class Rows(RowSinks):
         """
         settings = {"to_objects": {"input": self._schema.planned(), "as_dicts": as_dicts}}
         return Stream(self._env, (Origin(self._add("to_objects", settings)),))
-
-    def collect(self) -> CollectedRows:
-        """Bring all rows to this process.
-
-        Returns
-        -------
-        CollectedRows
-            Holds the rows once ``execute()`` has returned.
-        """
-        result = CollectedRows(self._schema)
-        settings = {"collect": {"input": self._schema.planned()}}
-        self._add(
-            "collect",
-            settings,
-            prepare=result._restart,
-            parallelism=1,
-            is_parallel=False,
-            on_driver=True,
-        )
-        return result
 
     def _known(self, method: str, columns: Iterable[str]) -> None:
         for column in columns:

@@ -12,12 +12,16 @@ from ..dataflow import Origin
 from ..errors import ConfigError, PlanError
 from ..functions import Sink
 from ..part_files import folder_of
+from ..results import HandOver, Results, collecting
 from .checks import delimiter_of, kind_of, sink_of
 from .handle import OperatorHandle, StreamSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
+
+    from ..host import Host
+    from ..job import Job
 
 T = TypeVar("T")
 
@@ -72,6 +76,54 @@ class SinkMethods(OperatorHandle, Generic[T]):
         if into is not None and not callable(getattr(into, "extend", None)):
             raise PlanError(f"collect(into=...) needs an object with extend(list), not {kind_of(into)}")
         return self._collect(into)
+
+    def execute_and_collect(self, workers: int | None = None, *, on: Host | None = None) -> Results[T]:
+        """Run what leads to this stream, now, and give its records as they come.
+
+        Other sinks of the environment do not run. The job waits for whoever iterates: what he has not taken stays with
+        its sources, but for some thousands of records and what fits into the buffers. So it is also for streams without
+        an end.
+
+        Parameters
+        ----------
+        workers
+            Number of worker processes; 0 runs all tasks in this process. None: as the environment says.
+        on
+            What brings workers of its own, as of `Environment.execute`.
+
+        Returns
+        -------
+        Results[T]
+            An iterator; at the end of its ``with`` block the job ends, if it still runs. Records of one subtask are in
+            their order; across subtasks there is none.
+
+        Raises
+        ------
+        PlanError
+            The dataflow cannot be run, or does not fit. Nothing was started.
+        LaunchError
+            The workers could not be started.
+
+        Notes
+        -----
+        The job takes no checkpoints, whatever the environment says, and what fails is not begun again: who has records
+        cannot give them back. So each record comes once, or the iteration raises what ended the job.
+
+        Examples
+        --------
+        >>> import itertools
+        >>> squares = env.from_iterable(itertools.count()).map(lambda number: number * number)
+        >>> with squares.execute_and_collect() as results:
+        ...     print(list(itertools.islice(results, 5)))
+        [0, 1, 4, 9, 16]
+        """
+
+        def start(handover: HandOver[list[T]]) -> Job:
+            dataflow = self._env._dataflow.leading_to(self._origins)
+            dataflow.add("collect", inputs=self._origins, **collecting(lambda: handover))
+            return self._env._submit(dataflow, workers, on, only_once=True)
+
+        return Results(start)
 
     def write_text(self, path: str | os.PathLike[str]) -> StreamSink:
         """Write ``str(record)`` and a newline for each record into the files of a folder.
@@ -238,14 +290,7 @@ class SinkMethods(OperatorHandle, Generic[T]):
 
     def _collect(self, into: SupportsExtend[T] | None, brake: float | None = None) -> Collected[T]:
         collected: Collected[T] = Collected()
-        self._sink(
-            "collect",
-            prepare=collected._restart if into is None else lambda: into,
-            brake=brake,
-            parallelism=1,
-            is_parallel=False,
-            on_driver=True,
-        )
+        self._sink("collect", brake=brake, **collecting(collected._restart if into is None else lambda: into))
         return collected
 
     def _files(

@@ -64,6 +64,7 @@ MAY_IMPORT_EXTENSION = {
     "rows.collected",
     "rows.joined",
     "rows.keyed",
+    "rows.results",
     "rows.schemas",
     "rows.stream",
     "spark.member",
@@ -174,7 +175,8 @@ def family(name: str) -> str:
     """The classes of streams make each other, of objects and of rows, so their modules count as one."""
     return (
         "streams"
-        if name.startswith("streams.") or name in ("rows.stream", "rows.sinks", "rows.keyed", "rows.joined")
+        if name.startswith("streams.")
+        or name in ("rows.stream", "rows.sinks", "rows.results", "rows.keyed", "rows.joined")
         else name
     )
 

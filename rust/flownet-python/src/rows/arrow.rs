@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow_array::ffi::{FFI_ArrowArray, to_ffi};
 use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
-use arrow_array::{Array, RecordBatch, RecordBatchIterator, RecordBatchReader, StructArray};
+use arrow_array::{Array, RecordBatch, RecordBatchReader, StructArray};
 use arrow_schema::ffi::FFI_ArrowSchema;
 use arrow_schema::{ArrowError, Schema, SchemaRef};
 use flownet_rows::RowBatch;
@@ -17,7 +17,7 @@ use pyo3::types::{PyCapsule, PyTuple};
 use crate::convert::to_python;
 use flownet_rows::{kept_columns, type_name};
 
-const STREAM: &CStr = c"arrow_array_stream";
+pub(super) const STREAM: &CStr = c"arrow_array_stream";
 const SCHEMA: &CStr = c"arrow_schema";
 const ARRAY: &CStr = c"arrow_array";
 
@@ -146,17 +146,6 @@ impl PyRowBatch {
         let schema = self.__arrow_c_schema__(py)?;
         PyTuple::new(py, [schema, PyCapsule::new_with_value(py, array, ARRAY)?])
     }
-}
-
-/// A stream of batches for others to read, once.
-pub(super) fn export<'py>(
-    py: Python<'py>,
-    schema: SchemaRef,
-    batches: Vec<RecordBatch>,
-) -> PyResult<Bound<'py, PyCapsule>> {
-    let reader: Box<dyn RecordBatchReader + Send> =
-        Box::new(RecordBatchIterator::new(batches.into_iter().map(Ok), schema));
-    PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(reader), STREAM)
 }
 
 /// The schema of an object with `__arrow_c_schema__`, or else of what its stream has.

@@ -6,6 +6,7 @@ mod building;
 mod collect;
 mod conform;
 mod encoding;
+mod export;
 mod foreign;
 mod map_batches;
 mod own_aggregates;
@@ -19,9 +20,8 @@ mod to_rows;
 mod write_files;
 
 pub(crate) use self::arrow::{PyRowBatch, PyRowSchema};
+pub(crate) use self::export::rows_of;
 pub(crate) use self::foreign::PythonForeign;
-pub(crate) use self::plan::{
-    rows_after_agg, rows_after_join, rows_after_steps, rows_kept, rows_of, rows_schema, rows_time,
-};
+pub(crate) use self::plan::{rows_after_agg, rows_after_join, rows_after_steps, rows_kept, rows_schema, rows_time};
 pub(crate) use self::to_objects::ToObjects;
 pub(crate) use self::to_rows::ToRows;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow_schema::{Field, Schema, SchemaRef};
+use arrow_schema::{Field, Schema};
 use flownet_rows::{
     AggregateColumn, Aggregations, Carried, JoinSchemas, Layout, Step, Steps, output_schema, time_column,
 };
@@ -10,8 +10,8 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
-use super::arrow::{PyRowBatch, PyRowSchema, arrow_error, batches_of, export, schema_of};
-use super::conform::{conform, plain_schema};
+use super::arrow::{PyRowSchema, arrow_error, schema_of};
+use super::conform::plain_schema;
 use super::map_batches::tried;
 use crate::convert::Plain;
 use flownet_rows::named_type;
@@ -123,23 +123,4 @@ pub(crate) fn rows_kept(
 #[pyfunction]
 pub(crate) fn rows_time(schema: &Bound<'_, PyRowSchema>, column: &str) -> PyResult<()> {
     time_column(&schema.get().0, column).map(drop).map_err(value_error)
-}
-
-/// Batches that came to this process, or of anything that has some, as an Arrow stream that is read once.
-#[pyfunction]
-pub(crate) fn rows_of<'py>(
-    py: Python<'py>,
-    schema: &Bound<'_, PyRowSchema>,
-    batches: Vec<Bound<'py, PyAny>>,
-) -> PyResult<Bound<'py, PyCapsule>> {
-    let schema: &SchemaRef = &schema.get().0;
-    let mut all = Vec::with_capacity(batches.len());
-    for batch in batches {
-        match batch.cast::<PyRowBatch>() {
-            Ok(batch) => all.push(batch.get().0.columns.clone()),
-            Err(_) => all.extend(batches_of(&batch)?),
-        }
-    }
-    let all = all.iter().map(|batch| conform(batch, schema).map_err(PyValueError::new_err));
-    export(py, Arc::clone(schema), all.collect::<PyResult<_>>()?)
 }
