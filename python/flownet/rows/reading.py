@@ -71,19 +71,22 @@ class RowSources:
         return self._rows(sources.from_arrow(self._dataflow, source, schema), event_time, delay)
 
     def from_numpy(self, array: Any, *, event_time: str | None = None, delay: str | timedelta = "0s") -> Rows:
-        """Start from a structured array of numpy, whose fields are the columns.
+        """Start from a structured array of numpy, or several, whose fields are the columns.
 
         Parameters
         ----------
         array
-            Of one dimension. pyarrow has to be installed.
+            Of one dimension; or a list of such, with the same fields, or an iterator, which is asked for the next one
+            when that is wanted, and can be read by one run. pyarrow has to be installed.
         event_time, delay
             As of `from_arrow`.
 
         Examples
         --------
         >>> import numpy as np
-        >>> rows = env.from_numpy(np.array([(1, 2.5)], dtype=[("user", "i8"), ("spent", "f8")]))
+        >>> array = np.array([(1, 2.5)], dtype=[("user", "i8"), ("spent", "f8")])
+        >>> rows = env.from_numpy(array)
+        >>> endless = env.from_numpy(array for _ in iter(int, 1))
         """
         return self._rows(sources.from_numpy(self._dataflow, array), event_time, delay)
 

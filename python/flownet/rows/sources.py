@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ from .splits import FileAssignment, FilesOfRows
 from .text_files import LineFormat, line_files
 
 if TYPE_CHECKING:
+    import pyarrow
+
     from .. import _flownet
     from .schemas import SchemaLike
 
@@ -40,6 +43,7 @@ def _given(dataflow: Dataflow, source: Any, schema: Any, name: str) -> tuple[Nod
     found = schema_of(name, source)
     # A reader is used up by the first who reads it; a table can be read again.
     is_reader = hasattr(source, "read_next_batch") or hasattr(source, "__next__")
+    is_reader |= getattr(source, "is_read_once", False)
     settings = {"from_arrow": {"schema": found.planned(), "repeatable": not is_reader}}
     node = dataflow.add(
         "rows", name=name, settings=settings, function=source, parallelism=1, is_parallel=False, on_driver=True
@@ -90,26 +94,63 @@ def _read_files(dataflow: Dataflow, method: str, files: FilesOfRows, schema: _fl
     return dataflow.add("rows", name=method, settings=settings, function=FileAssignment(files))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Structured:
-    """A structured array of numpy as an Arrow stream."""
+    """Structured arrays of numpy as an Arrow stream, a batch each, made when it is read."""
 
-    array: Any
+    chunks: Iterable[Any]
+    dtype: Any
+    is_used: bool = False
+
+    @property
+    def is_read_once(self) -> bool:
+        """Whether they are not there a second time."""
+        return iter(self.chunks) is self.chunks
+
+    def __arrow_c_schema__(self) -> object:
+        import numpy as np
+
+        return self._batch(np.empty(0, self.dtype)).schema.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> object:
+        import numpy as np
         import pyarrow
 
-        columns = {name: pyarrow.array(self.array[name]) for name in self.array.dtype.names}
-        return pyarrow.table(columns).__arrow_c_stream__()
+        if self.is_used and self.is_read_once:
+            raise ValueError("the arrays of an iterator were read by the run before: give from_numpy() a list of them")
+        self.is_used = True
+        schema = self._batch(np.empty(0, self.dtype)).schema
+        return pyarrow.RecordBatchReader.from_batches(schema, map(self._batch, self.chunks)).__arrow_c_stream__()
+
+    def _batch(self, array: Any) -> pyarrow.RecordBatch:
+        import pyarrow
+
+        if not is_structured(array) or array.dtype != self.dtype:
+            kind = getattr(array, "dtype", type(array).__name__)
+            raise TypeError(f"the first array of from_numpy() has the fields {self.dtype}, and a later one {kind}")
+        return pyarrow.RecordBatch.from_pydict({name: pyarrow.array(array[name]) for name in array.dtype.names})
 
 
-def from_numpy(dataflow: Dataflow, array: Any) -> tuple[Node, _flownet.RowSchema]:
-    """Add a source of the rows of a structured array."""
+def is_structured(array: Any) -> bool:
+    """Whether it is an array of numpy whose fields can be columns."""
     import numpy as np
 
-    if not isinstance(array, np.ndarray) or array.dtype.names is None or array.ndim != 1:
+    return isinstance(array, np.ndarray) and array.dtype.names is not None and array.ndim == 1
+
+
+def from_numpy(dataflow: Dataflow, given: Any) -> tuple[Node, _flownet.RowSchema]:
+    """Add a source of the rows of a structured array, or of several that follow each other."""
+    chunks: Iterable[Any] = [given] if is_structured(given) else given
+    first = None
+    if isinstance(chunks, Iterator):
+        first = next(chunks, None)
+        chunks = itertools.chain([first], chunks)
+    elif isinstance(chunks, Sequence):
+        first = next(iter(chunks), None)
+    if first is None or not is_structured(first):
         raise PlanError(
             "from_numpy() takes a structured array of one dimension, such as "
-            f"numpy.array([(1, 2.5)], dtype=[('user', 'i8'), ('spent', 'f8')]), not {array!r:.60}"
+            "numpy.array([(1, 2.5)], dtype=[('user', 'i8'), ('spent', 'f8')]), or a list or an iterator of such, not "
+            f"{given if first is None else first!r:.60}"
         )
-    return from_arrow(dataflow, Structured(array), None, "from_numpy")
+    return _given(dataflow, Structured(chunks, first.dtype), None, "from_numpy")

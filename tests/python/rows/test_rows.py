@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from datetime import UTC, datetime
 from typing import Any
@@ -91,6 +92,29 @@ def test_from_numpy_takes_the_fields_of_a_structured_array() -> None:
     assert collected.to_arrow()["spent"].to_pylist() == [2.5, 3.5]
     with pytest.raises(PlanError, match="a structured array of one dimension"):
         env.from_numpy(np.zeros(3))
+
+
+def test_from_numpy_takes_arrays_that_follow_each_other(workers: int) -> None:
+    kind = np.dtype([("n", "i8"), ("half", "f8")])
+
+    def array(first: int) -> np.ndarray[Any, Any]:
+        return np.array([(n, n / 2) for n in range(first, first + 100)], dtype=kind)
+
+    env = fn.Environment()
+    listed = env.from_numpy([array(first) for first in range(0, 1000, 100)])
+    assert listed.to_arrow(workers)["half"].to_pylist() == [n / 2 for n in range(1000)]
+    assert listed.to_arrow(workers).num_rows == 1000, "and again"
+    # As many as are wanted.
+    with env.from_numpy(array(100 * chunk) for chunk in itertools.count()).execute_and_collect(workers) as batches:
+        assert next(batches).schema.fields() == [("n", "int64", True), ("half", "float64", True)]
+    once = env.from_numpy(iter([array(0)]))
+    assert once.to_arrow().num_rows == 100
+    with pytest.raises(OperatorError, match="read by the run before: give from_numpy.. a list"):
+        once.to_arrow()
+    with pytest.raises(OperatorError, match="has the fields .*'half'.*, and a later one int64"):
+        env.from_numpy([array(0), np.zeros(3, dtype="i8")]).to_arrow()
+    with pytest.raises(PlanError, match="a structured array of one dimension"):
+        env.from_numpy([])
 
 
 def numbers(subtask: int, subtasks: int) -> Any:
