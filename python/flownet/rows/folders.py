@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from ..errors import InputError, PlanError
+from .schemas import schema_of
 
 if TYPE_CHECKING:
     import pyarrow
+
+    from .schemas import SchemaLike
 
 _MISSING = "__HIVE_DEFAULT_PARTITION__"
 _WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
@@ -27,9 +30,11 @@ class Folders:
     """What the last so many folders of each say, outermost first."""
     schema: pyarrow.Schema
     """Those of them that count: what files say themselves does not."""
+    method: str
+    """What users call who reads the files."""
 
-    def said_of(self, path: str) -> Any:
-        """Say what holds for all rows of a file, as pyarrow has it; None where its folders say nothing.
+    def values_of(self, path: str) -> dict[str, pyarrow.Scalar]:
+        """Give the value of each column that counts, in all rows of a file.
 
         Raises
         ------
@@ -37,37 +42,50 @@ class Folders:
             A value is not of its type.
         """
         import pyarrow
-        import pyarrow.compute as pc
 
-        said = None
+        values = {}
         for name, level in zip(self.names, path.split(os.sep)[-len(self.names) - 1 : -1], strict=True):
             if name not in self.schema.names:
                 continue
-            column, value = pc.field(name), _value_of(level)
             try:
-                kind = self.schema.field(name).type
-                holds = column.is_null() if value is None else column == pyarrow.scalar(value).cast(kind)
+                values[name] = pyarrow.scalar(_value_of(level), pyarrow.string()).cast(self.schema.field(name).type)
             except ValueError as error:
-                raise InputError(f"read_parquet(): {path}: its folder {level!r}: {error}", path=path) from error
+                raise InputError(f"{self.method}(): {path}: its folder {level!r}: {error}", path=path) from error
+        return values
+
+    def said_of(self, path: str) -> Any:
+        """Say what holds for all rows of a file, as pyarrow has it; None where its folders say nothing."""
+        import pyarrow.compute as pc
+
+        said = None
+        for name, value in self.values_of(path).items():
+            column = pc.field(name)
+            holds = column == value if value.is_valid else column.is_null()
             said = holds if said is None else said & holds
         return said
 
 
 def folders_of(
-    files: list[str], given: list[str | os.PathLike[str]], of_files: pyarrow.Schema, types: pyarrow.Schema | None
+    method: str,
+    files: list[str],
+    given: list[str | os.PathLike[str]],
+    of_files: pyarrow.Schema,
+    partitions: SchemaLike | None,
 ) -> Folders:
     """Find the columns that folders of files say, below those folders that were given.
 
     Parameters
     ----------
+    method
+        What users call who reads the files.
     files
         Absolute paths.
     given
         What the user named: files and folders.
     of_files
         What the files say themselves.
-    types
-        Of some of the columns; those of others are guessed from their values: whole numbers, dates and texts.
+    partitions
+        Types of some of the columns; those of others are guessed from their values: whole numbers, dates and texts.
 
     Raises
     ------
@@ -78,56 +96,71 @@ def folders_of(
     """
     import pyarrow
 
+    asked = f"{method}(partitions=...)"
+    types = None if partitions is None else pyarrow.schema(schema_of(asked, partitions))
     roots = {os.path.abspath(path) for path in given if os.path.isdir(path)}
     levels = [_levels(file, roots) for file in files]
     names = [_name_of(level) for level in levels[0]]
     for file, others in zip(files, levels, strict=True):
         if [_name_of(level) for level in others] != names:
             raise InputError(
-                f"read_parquet(): {file}: its folders say {_shown(map(_name_of, others))}, and those of {files[0]} "
+                f"{method}(): {file}: its folders say {_shown(map(_name_of, others))}, and those of {files[0]} "
                 f"{_shown(names)}",
                 path=file,
             )
     told = {} if types is None else {field.name: field.type for field in types}
     for name in told:
         if name not in names:
-            raise PlanError(f"read_parquet(partitions=...): no folder says {name!r}; they say {_shown(names)}")
+            raise PlanError(f"{asked}: no folder says {name!r}; they say {_shown(names)}")
         if not _may_be_of(told[name]):
             raise PlanError(
-                f"read_parquet(partitions=...): {name!r} cannot be {told[name]}: names of folders are texts, which "
+                f"{asked}: {name!r} cannot be {told[name]}: names of folders are texts, which "
                 "become numbers, booleans, dates, timestamps or binary"
             )
     columns = zip(*levels, strict=True) if names else ()
     values = [[_value_of(level) for level in column] for column in columns]
     kinds = [told.get(name) or _guessed(column) for name, column in zip(names, values, strict=True)]
     fields = [field for field in zip(names, kinds, strict=True) if field[0] not in of_files.names]
-    return Folders(names, pyarrow.schema(fields))
+    return Folders(names, pyarrow.schema(fields), method)
 
 
-def possible(said: list[tuple[str, Any]], schema: pyarrow.Schema, kept: Any) -> list[str]:
+def possible(files: list[str], folders: Folders, schema: pyarrow.Schema, kept: Any) -> list[str]:
     """Leave out files of which the folders say already that no row is wanted.
 
     Parameters
     ----------
-    said
-        The files, and what their folders say of each.
+    files
+        Absolute paths.
+    folders
+        What their folders say, which is looked at here for all of them.
     schema
         Of files and folders together.
     kept
-        The rows that are wanted, as pyarrow has it.
+        The rows that are wanted, as pyarrow has it; None for all.
+
+    Raises
+    ------
+    InputError
+        A value that a folder says is not of its type.
     """
     import pyarrow
     import pyarrow.dataset
     import pyarrow.fs
 
+    said = [folders.said_of(path) for path in files]
+    if kept is None or not folders.schema.names:
+        return files
+    # Nothing is read of them: whatever they are, it is no matter here.
     format, system = pyarrow.dataset.ParquetFileFormat(), pyarrow.fs.LocalFileSystem()
-    parts = [format.make_fragment(path, system, partition_expression=holds) for path, holds in said]
+    parts = [
+        format.make_fragment(path, system, partition_expression=holds) for path, holds in zip(files, said, strict=True)
+    ]
     dataset = pyarrow.dataset.FileSystemDataset(parts, schema, format, system)
     try:
         return [part.path for part in dataset.get_fragments(filter=kept)]
     except pyarrow.ArrowException:
         # Types that do not go together: the filter itself is checked where it is added.
-        return [path for path, _ in said]
+        return files
 
 
 def _levels(file: str, roots: set[str]) -> list[str]:

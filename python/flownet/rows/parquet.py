@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
 from .expressions import Expr
 from .files import Paths, bytes_of, listed
 from .folders import Folders, folders_of, possible
+from .pushed_down import pushed_down
 from .schemas import schema_of, wanted_columns
 from .splits import FileSplit
 
@@ -101,16 +101,13 @@ def parquet_files(
         schema = pyarrow.parquet.read_schema(files[0])
     except (OSError, ValueError) as error:
         raise InputError(f"read_parquet(): {files[0]}: {error}", path=files[0]) from error
-    types = None if partitions is None else pyarrow.schema(schema_of("read_parquet(partitions=...)", partitions))
-    folders = folders_of(files, given, schema, types)
-    said = [(file, folders.said_of(file)) for file in files]
+    folders = folders_of("read_parquet", files, given, schema, partitions)
     for field in folders.schema:
         schema = schema.append(field)
     wanted = wanted_columns("read_parquet", columns, schema.names, files[0])
     found = schema_of("read_parquet", pyarrow.schema([schema.field(name) for name in wanted]))
     told = None if kept is None else pushed_down(kept._tree())
-    if told is not None and folders.schema.names:
-        files = possible(said, schema, told)
+    files = possible(files, folders, schema, told)
     return ParquetFiles(files, schema, wanted, folders, told), found
 
 
@@ -121,42 +118,3 @@ def _groups(path: str) -> int:
         return int(pyarrow.parquet.read_metadata(path).num_row_groups)
     except (OSError, ValueError) as error:
         raise InputError(f"read_parquet(): {path}: {error}", path=path) from error
-
-
-def pushed_down(tree: Any) -> Any:
-    """Say an expression in pyarrow's terms, so that what cannot be wanted is not read; None where it has none for it.
-
-    Rows are asked again by the expression itself: of an ``and`` one side is enough here.
-    """
-    import pyarrow.compute as pc
-
-    match tree:
-        case {"binary": {"op": "and", "left": left, "right": right}}:
-            one, other = pushed_down(left), pushed_down(right)
-            return one if other is None else other if one is None else one & other
-        case {"binary": {"op": "or", "left": left, "right": right}}:
-            one, other = pushed_down(left), pushed_down(right)
-            return None if one is None or other is None else one | other
-        case {"binary": {"op": op, "left": {"column": name}, "right": {"literal": value}}} if op in _COMPARED:
-            written = _written(value)
-            return None if written is None else _COMPARED[op](pc.field(name), pc.scalar(written))
-    return None
-
-
-_COMPARED: dict[str, Callable[[Any, Any], Any]] = {
-    "eq": lambda one, other: one == other,
-    "lt": lambda one, other: one < other,
-    "le": lambda one, other: one <= other,
-    "gt": lambda one, other: one > other,
-    "ge": lambda one, other: one >= other,
-}
-"""What files have statistics for."""
-
-
-def _written(literal: Any) -> Any:
-    match literal:
-        case {"int": value} | {"text": value}:
-            return value
-        case {"date": days}:
-            return date(1970, 1, 1) + timedelta(days=days)
-    return None

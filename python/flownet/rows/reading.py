@@ -149,6 +149,7 @@ class RowSources:
         schema: SchemaLike | None = None,
         columns: Iterable[str] | None = None,
         filter: Expr | None = None,
+        partitions: SchemaLike | None = None,
         delimiter: str = ",",
         header: bool = True,
         event_time: str | None = None,
@@ -160,13 +161,16 @@ class RowSources:
         ----------
         paths
             Files, and folders, of which all ``*.csv`` are read; ``.gz`` and the like behind the name are read as such.
-            Listed here, once. pyarrow has to be installed, where workers are too.
+            Listed here, once. pyarrow has to be installed, where workers are too. Files have the columns of the first
+            one, and those that their folders below a given one say, as in ``country=de/day=2026-11-23/``.
         schema
-            Names and types of the columns. Default: None, of the beginning of the first file.
+            Names and types of the columns of the lines. Default: None, of the beginning of the first file.
         columns
             The columns that are read. Default: None, all.
         filter
-            As `Rows.filter`. Default: None, all rows.
+            As `Rows.filter`. Files of which folders say that no row is wanted are not read. Default: None, all rows.
+        partitions
+            Types of columns that folders say, as of `read_parquet`. Default: None.
         delimiter
             What is between two values, one character of ASCII. Default: a comma.
         header
@@ -177,7 +181,8 @@ class RowSources:
         Raises
         ------
         InputError
-            There is no such file or folder, no file in it, or the first one cannot be read.
+            There is no such file or folder, no file in it, the first one cannot be read, or folders do not say the same
+            columns, or no value of its type.
         PlanError
             There is no such column, or it has a type that rows cannot have.
         OperatorError
@@ -198,7 +203,8 @@ class RowSources:
         [{'user': 'bob', 'spent': 5}]
         """
         format = csv_format(delimiter, header)
-        source = sources.read_lines(self._dataflow, "read_csv", format, (paths, schema, columns))
+        given = (schema, columns, partitions)
+        source = sources.read_lines(self._dataflow, "read_csv", format, paths, given, filter)
         return self._wanted(source, filter, event_time, delay)
 
     def read_json(
@@ -208,6 +214,7 @@ class RowSources:
         schema: SchemaLike | None = None,
         columns: Iterable[str] | None = None,
         filter: Expr | None = None,
+        partitions: SchemaLike | None = None,
         event_time: str | None = None,
         delay: str | timedelta = "0s",
     ) -> Rows:
@@ -221,7 +228,7 @@ class RowSources:
         schema
             Names and types of the columns; what lines have beside them is left out. Default: None, of the beginning of
             the first file.
-        columns, filter, event_time, delay
+        columns, filter, partitions, event_time, delay
             As of `read_csv`.
 
         Raises
@@ -239,7 +246,8 @@ class RowSources:
         >>> rows.to_arrow().to_pylist()
         [{'user': 'ann', 'spent': 3}, {'user': 'bob', 'spent': None}]
         """
-        source = sources.read_lines(self._dataflow, "read_json", JsonFormat(), (paths, schema, columns))
+        given = (schema, columns, partitions)
+        source = sources.read_lines(self._dataflow, "read_json", JsonFormat(), paths, given, filter)
         return self._wanted(source, filter, event_time, delay)
 
     def _rows(self, source: tuple[Node, _flownet.RowSchema], event_time: str | None, delay: str | timedelta) -> Rows:

@@ -72,8 +72,7 @@ def read_parquet(
     partitions: SchemaLike | None,
 ) -> tuple[Node, _flownet.RowSchema]:
     """Add a source of the rows of Parquet files."""
-    if kept is not None and not isinstance(kept, Expr):
-        raise PlanError(f'read_parquet(filter=...) takes an expression such as fn.col("price") > 3, not {kept!r:.60}')
+    _check_filter("read_parquet", kept)
     files, schema = parquet_files(paths, columns, kept, partitions)
     return _read_files(dataflow, "read_parquet", files, schema), schema
 
@@ -82,11 +81,19 @@ def read_lines(
     dataflow: Dataflow,
     method: str,
     format: LineFormat,
-    given: tuple[Paths, SchemaLike | None, Iterable[str] | None],
+    paths: Paths,
+    given: tuple[SchemaLike | None, Iterable[str] | None, SchemaLike | None],
+    kept: Expr | None,
 ) -> tuple[Node, _flownet.RowSchema]:
-    """Add a source of the rows of files of lines: their paths, the schema and the columns that are wanted."""
-    files, schema = line_files(method, format, *given)
+    """Add a source of the rows of files of lines: by schema, columns that are wanted, types of those of folders."""
+    _check_filter(method, kept)
+    files, schema = line_files(method, format, paths, given, kept)
     return _read_files(dataflow, method, files, schema), schema
+
+
+def _check_filter(method: str, kept: object) -> None:
+    if kept is not None and not isinstance(kept, Expr):
+        raise PlanError(f'{method}(filter=...) takes an expression such as fn.col("price") > 3, not {kept!r:.60}')
 
 
 def _read_files(dataflow: Dataflow, method: str, files: FilesOfRows, schema: _flownet.RowSchema) -> Node:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import InputError, PlanError
 from ..streams.checks import delimiter_of
+from .expressions import Expr
 from .files import Paths, bytes_of, listed
+from .folders import Folders, folders_of, possible
+from .pushed_down import pushed_down
 from .schemas import schema_of, wanted_columns
 from .splits import FileSplit
 
@@ -113,9 +117,10 @@ class LineFiles:
     """What users call who reads them."""
     files: list[str]
     schema: pyarrow.Schema
-    """Of all that is read of a line."""
+    """Of all that is read of a line, and what folders say."""
     columns: list[str]
-    """Those that are wanted of it."""
+    """Those that are wanted."""
+    folders: Folders
     format: LineFormat
 
     def splits(self) -> list[FileSplit]:
@@ -130,39 +135,57 @@ class LineFiles:
         return pyarrow.RecordBatchReader.from_batches(schema, self._batches(path))
 
     def _batches(self, path: str) -> Iterator[pyarrow.RecordBatch]:
+        import pyarrow
+
+        said = self.folders.values_of(path)
+        of_lines = pyarrow.schema([field for field in self.schema if field.name not in said])
+        wanted = [name for name in self.columns if name not in said]
         try:
-            for batch in self.format.read(path, self.schema, self.columns):
-                yield batch.select(self.columns)
+            # Where no column of the lines is wanted, one of them says how many there are.
+            for batch in self.format.read(path, of_lines, wanted or of_lines.names[:1]):
+                of_folders = {name: pyarrow.repeat(value, batch.num_rows) for name, value in said.items()}
+                columns = [of_folders[name] if name in said else batch.column(name) for name in self.columns]
+                yield pyarrow.RecordBatch.from_arrays(columns, names=self.columns)
         except (OSError, ValueError, KeyError) as error:
             raise OSError(f"{path}: {error}") from error
 
 
 def line_files(
-    method: str, format: LineFormat, paths: Paths, schema: SchemaLike | None, columns: Iterable[str] | None
+    method: str,
+    format: LineFormat,
+    paths: Paths,
+    given: tuple[SchemaLike | None, Iterable[str] | None, SchemaLike | None],
+    kept: Expr | None,
 ) -> tuple[LineFiles, _flownet.RowSchema]:
-    """Check what is to be read, before anything runs.
+    """Check what is to be read, before anything runs: by schema, columns that are wanted, types of those of folders.
 
     Raises
     ------
     InputError
-        There is no such file, or the first one cannot be read.
+        There is no such file, the first one cannot be read, or folders do not say the same columns, or no value of its
+        type.
     PlanError
         It has no such column, or one of a type that rows cannot have.
     """
     import pyarrow
 
+    schema, columns, partitions = given
     format.refuse(schema)
-    files = listed(method, paths, format.endings)
+    named = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    files = listed(method, named, format.endings)
     if schema is None:
         try:
-            whole = format.read(files[0], None, None).schema
+            of_lines = format.read(files[0], None, None).schema
         except (OSError, ValueError) as error:
             raise InputError(f"{method}(): {files[0]}: {error}", path=files[0]) from error
     else:
-        whole = pyarrow.schema(_known(method, schema))
+        of_lines = pyarrow.schema(_known(method, schema))
+    folders = folders_of(method, files, named, of_lines, partitions)
+    whole = pyarrow.schema([*of_lines, *folders.schema])
     wanted = wanted_columns(method, columns, whole.names, files[0])
     found = _known(method, pyarrow.schema([whole.field(name) for name in wanted]))
-    return LineFiles(method, files, whole, wanted, format), found
+    possible_files = possible(files, folders, whole, None if kept is None else pushed_down(kept._tree()))
+    return LineFiles(method, possible_files, whole, wanted, folders, format), found
 
 
 def _known(method: str, schema: Any) -> _flownet.RowSchema:

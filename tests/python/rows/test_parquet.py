@@ -11,7 +11,8 @@ import pytest
 
 import flownet as fn
 from flownet.errors import InputError, OperatorError, PlanError
-from flownet.rows.parquet import parquet_files, pushed_down
+from flownet.rows.parquet import parquet_files
+from flownet.rows.pushed_down import pushed_down
 from flownet.rows.splits import FileAssignment
 
 from .halves import Pauses, stop_on_the_way

@@ -135,6 +135,34 @@ def test_flownet_reads_what_it_wrote(described: tuple[pa.Table, list[str]]) -> N
         assert rows(found.select(table.column_names).cast(table.schema)) == rows(table)
 
 
+@pytest.mark.parametrize("format", ["csv", "json"])
+def test_flownet_reads_lines_that_it_wrote(format: str, workers: int, tmp_path: Path) -> None:
+    columns = {"n": range(1_000), "part": [n % 3 for n in range(1_000)], "text": ["a,b"] * 1_000}
+    table = pa.table({**columns, "day": [date(2026, 11, 1), None] * 500})
+    write(table, tmp_path, ["day", "part"], format)
+
+    def read_lines(**told: Any) -> fn.Rows:
+        env = fn.Environment(parallelism=2)
+        return env.read_csv(tmp_path, **told) if format == "csv" else env.read_json(tmp_path, **told)
+
+    assert dict(read_lines().schema) == {"n": "int64", "text": "utf8", "day": "date", "part": "int64"}
+    assert rows(read_lines().to_arrow(workers).select(table.column_names)) == rows(table)
+    of_schema = read_lines(schema={"n": "int32", "text": "utf8"}, columns=["part", "n"], partitions={"part": "utf8"})
+    assert dict(of_schema.schema) == {"part": "utf8", "n": "int32"}
+    assert rows(of_schema.to_arrow(workers)) == Counter((n, str(n % 3)) for n in range(1_000))
+    assert rows(read_lines(columns=["part"]).to_arrow()) == Counter((n % 3,) for n in range(1_000))
+    for broken in tmp_path.glob("day=2026-11-01/part=2/*"):
+        broken.write_bytes(b'{"n": "no number"')
+    wanted = (fn.col("part") < 2) & (fn.col("n") < 10)
+    assert sorted(read_lines(filter=wanted).to_arrow()["n"].to_pylist()) == [n for n in range(10) if n % 3 < 2]
+    with pytest.raises(
+        InputError, match=rf"read_{format}\(\).*its folder 'day=__HIVE_DEFAULT|its folder 'day=2026-11-01'"
+    ):
+        read_lines(partitions={"day": "int64"})
+    with pytest.raises(PlanError, match=rf"read_{format}\(partitions=...\): no folder says 'year'"):
+        read_lines(partitions={"year": "int64"})
+
+
 def test_types_of_columns_that_folders_say_are_guessed_unless_they_are_told(tmp_path: Path) -> None:
     days = [date(2026, 11, 1), None]
     columns = {"zip": ["01067", "10115"], "n": [-7, 12], "day": days, "mixed": ["1", "x"], "nothing": ["", None]}

@@ -145,7 +145,7 @@ MISTAKES: dict[str, tuple[Callable[[fn.Environment, Path], object], type[Excepti
     "header": (lambda env, path: env.read_csv(path / "in", header=False), PlanError, "header=False. needs schema="),
     "delimiter": (lambda env, path: env.read_csv(path / "in", delimiter="||"), ConfigError, "one character of ASCII"),
     "broken": (lambda env, path: env.read_json(path / "in" / "000.csv"), InputError, "000.csv: JSON parse error"),
-    "filter": (lambda env, path: env.read_csv(path / "in", filter="n > 3"), PlanError, "takes expressions"),  # type: ignore[arg-type]
+    "filter": (lambda env, path: env.read_csv(path / "in", filter="n > 3"), PlanError, "takes an expression"),  # type: ignore[arg-type]
 }
 
 
