@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -66,7 +67,9 @@ def _spark_stays_on_this_machine() -> Iterator[None]:
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         patch.delenv("SPARK_HOME", raising=False)
         # Every Spark, and its executors. Tests run all once or twice: compiling it well would take most of the time.
-        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        # What they unpack stays when they are killed.
+        options = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djava.io.tmpdir={tempfile.gettempdir()}"
+        patch.setenv("JAVA_TOOL_OPTIONS", options)
         yield
 
 
