@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import logging
 import os
@@ -47,6 +48,17 @@ def test_results_are_equal_in_process_over_processes_and_inside_spark(cluster: A
     assert jobs.sums(cluster()) == expected
     assert jobs.last.bytes_tcp > 0
     assert jobs.last.workers == 2
+
+
+def test_results_come_as_they_are_made_inside_spark(cluster: Any) -> None:
+    env = fn.Environment(parallelism=2)
+    endless = env.from_iterable(itertools.count()).rebalance().map(lambda number: number * number)
+    with endless.execute_and_collect(on=cluster()) as results:
+        # Of either subtask.
+        assert {next(number for number in results if number % 2 == odd) % 2 for odd in (0, 1)} == {0, 1}
+    rows = env.from_collection([{"n": n} for n in range(100)]).to_rows({"n": "int64"}).rebalance()
+    found = rows.filter(fn.col("n") % 2 == 0).to_arrow(on=cluster())
+    assert sorted(found["n"].to_pylist()) == list(range(0, 100, 2))
 
 
 def test_the_workers_talk_over_tls_and_are_held_to_what_the_job_asks_for(cluster: Any, jobs: Jobs) -> None:
