@@ -163,6 +163,20 @@ impl Keys {
         Ok(array.as_string_opt::<i32>().map_or_else(|| Self::Other(array.clone()), |texts| Self::Texts(texts.clone())))
     }
 
+    /// Whether the key of a row, which is not the first, is that of the one before. No is no more than that it is not known.
+    #[inline]
+    pub(crate) fn is_as_before(&self, row: usize) -> bool {
+        let before = row - 1;
+        match self {
+            Self::Ints(array) => array.is_null(row) == array.is_null(before) && array.value(row) == array.value(before),
+            Self::Texts(texts) => {
+                texts.is_null(row) == texts.is_null(before) && texts.value(row) == texts.value(before)
+            }
+            Self::Other(_) => false,
+            Self::Tuple(columns) => columns.iter().all(|column| column.is_as_before(row)),
+        }
+    }
+
     /// Appends the canonical key of a row.
     pub(crate) fn put(&self, row: usize, out: &mut Vec<u8>) {
         match self {
