@@ -61,9 +61,10 @@ def joined(
         keeps_unmatched,
         late[1] is not None,
     )
+    bundles = "interval" in by
     origins = (
-        first._one_by_one(left, keeps_null_keys=keeps_unmatched),
-        replace(second._one_by_one(right, keeps_null_keys=False), side=1),
+        first._to_keys(left, keeps_null_keys=keeps_unmatched, bundles=bundles),
+        replace(second._to_keys(right, keeps_null_keys=False, bundles=bundles), side=1),
     )
     described = {
         "left": left[1].planned(),

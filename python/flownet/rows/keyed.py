@@ -84,18 +84,19 @@ class KeyedRows:
     def _kept(self, name: str, settings: dict[str, Any], rank: dict[str, Any] | None = None) -> Rows:
         """Add an operator that keeps rows as they are."""
         rows = self._rows
-        inputs = (self._one_by_one((rows.columns, rows._schema), keeps_null_keys=True, rank=rank),)
+        inputs = (self._to_keys((rows.columns, rows._schema), keeps_null_keys=True, rank=rank),)
         node = rows._env._dataflow.add("rows", name=name, settings=settings, inputs=inputs)
         return Rows(rows._env, (Origin(node),), rows._schema, _late(rows, rank and rank["window"]))
 
-    def _one_by_one(
+    def _to_keys(
         self,
         carried: tuple[list[str], _flownet.RowSchema],
         *,
         keeps_null_keys: bool,
         rank: dict[str, Any] | None = None,
+        bundles: bool = False,
     ) -> Origin:
-        """Have rows go to where their key is, one by one: these columns of them, called as the schema says."""
+        """Have these columns of rows go to where their key is, one by one or bundled, called as the schema says."""
         columns, schema = carried
         settings = {
             "key_rows": {
@@ -105,6 +106,7 @@ class KeyedRows:
                 "output": schema.planned(),
                 "keeps_null_keys": keeps_null_keys,
                 "rank": rank,
+                "bundles": bundles,
             }
         }
         return Origin(self._rows._add("key_by", settings), partitioner="key_group")

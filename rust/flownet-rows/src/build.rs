@@ -78,6 +78,7 @@ pub fn chain(task: &TaskSpec, foreign: &dyn Foreign) -> Result<RowsChain, TaskEr
     let entry = |input: &InputSpec| Entry { side: input.side, keyed: input.is_keyed(), stamps: input.timestamps };
     let arriving = arriving(task)?;
     let medium = RowsMedium::new(arriving.as_ref(), is_foreign.then(|| foreign.thread()).flatten())?;
+    let medium = medium.with_bundles(takes_bundles(task)?);
     OperatorChain::new(medium, stages, exits, task.inputs.iter().map(entry).collect(), rate_limit(task))
 }
 
@@ -115,6 +116,12 @@ fn arriving(task: &TaskSpec) -> Result<Option<Layout>, TaskError> {
     };
     let layout = Layout::new(schema(input)?).map_err(|error| TaskError::Config(error.to_string()))?;
     Ok(Some(layout))
+}
+
+/// Whether its head takes rows of one key together.
+fn takes_bundles(task: &TaskSpec) -> Result<bool, TaskError> {
+    let Some(head) = task.operators.first() else { return Ok(false) };
+    Ok(matches!(of_rows(head)?, RowsKind::Join { by: RowsJoin::Interval { .. }, .. }))
 }
 
 /// A schema as it is planned.
@@ -167,9 +174,9 @@ fn native(
                 aggregate(task, fold, window.as_ref())?
             }
         }
-        RowsKind::KeyRows { input, keys, carried, output, keeps_null_keys, rank } => {
+        RowsKind::KeyRows { input, keys, carried, output, keeps_null_keys, rank, bundles } => {
             let (input, carried) = (schema(input)?, (&**carried, schema(output)?));
-            Box::new(KeyRows::new((&input, keys), carried, *keeps_null_keys, rank.as_ref(), info)?)
+            Box::new(KeyRows::new((&input, keys), carried, *keeps_null_keys, (rank.as_ref(), *bundles), info)?)
         }
         RowsKind::Deduplicate { input, ttl_ms, .. } => {
             let ttl_ms = ttl_ms.map(|ttl_ms| i64::try_from(ttl_ms).unwrap_or(i64::MAX));

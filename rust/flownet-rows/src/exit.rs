@@ -115,6 +115,8 @@ impl RowsExit {
             self.bytes.extend_from_slice(part.value);
             send(self.output, Target::KeyHash(part.hash), &self.bytes, out)?;
         }
+        // One each is counted as they leave.
+        out.metrics().count_rows_out((parts.rows() - parts.len()) as u64 + 1);
         Ok(())
     }
 }

@@ -9,7 +9,8 @@
 
 use std::sync::Arc;
 
-use flownet_runtime::operator::{Medium, OperatorChain};
+use flownet_runtime::operator::{Bundled, Medium, OperatorChain};
+use flownet_runtime::time::NO_TIMESTAMP;
 use flownet_runtime::work::{ThreadWork, Work};
 use flownet_runtime::{OperatorFailure, Outputs, TaskError};
 
@@ -151,6 +152,8 @@ impl Arriving {
 pub struct RowsMedium {
     /// None in a task without inputs of rows.
     arriving: Option<Arriving>,
+    /// Whether rows by key come, which may be bundled.
+    takes_bundles: bool,
     thread: Option<Box<dyn TaskThread>>,
     has_entered: bool,
 }
@@ -159,7 +162,12 @@ impl RowsMedium {
     /// Of a task to which rows of this layout come, and which needs this of its thread.
     pub fn new(arriving: Option<&Layout>, thread: Option<Box<dyn TaskThread>>) -> Result<Self, TaskError> {
         let arriving = arriving.map(Arriving::new).transpose()?;
-        Ok(Self { arriving, thread, has_entered: false })
+        Ok(Self { arriving, takes_bundles: false, thread, has_entered: false })
+    }
+
+    /// The same, of a task whose head takes bundles of rows.
+    pub fn with_bundles(self, takes_bundles: bool) -> Self {
+        Self { takes_bundles, ..self }
     }
 }
 
@@ -220,13 +228,17 @@ impl Medium for RowsMedium {
     }
 
     fn rows(&self, bytes: &[u8]) -> Option<u64> {
-        self.arriving.as_ref().and_then(|_| Arriving::rows(bytes))
+        if self.arriving.is_some() {
+            return Arriving::rows(bytes);
+        }
+        let bundled = if self.takes_bundles { Bundled::of(bytes, NO_TIMESTAMP).ok()? } else { None };
+        bundled.map(|bundled| bundled.records())
     }
 
     fn rows_of(record: &RowRecord) -> u64 {
         match record {
             RowRecord::Batch(batch) => batch.len() as u64,
-            RowRecord::Parts(parts) => parts.len() as u64,
+            RowRecord::Parts(parts) => parts.rows() as u64,
         }
     }
 

@@ -3,15 +3,18 @@
 use std::sync::Arc;
 
 use flownet_runtime::TaskError;
+use flownet_runtime::operator::Bundle;
 use flownet_runtime::varint::take_varint;
 
 use crate::medium::{Flow, RowRecord};
 
-/// What rows of some keys come to, one part for each, or the rows themselves, one by one.
+/// What rows of some keys come to, one part for each, or the rows themselves, one by one or bundled by key.
 #[derive(Debug, Default)]
 pub struct Parts {
     bytes: Vec<u8>,
     entries: Vec<Entry>,
+    /// How many rows they are beyond one each.
+    more_rows: usize,
 }
 
 #[derive(Debug)]
@@ -43,6 +46,17 @@ impl Parts {
         let key_end = self.bytes.len() as u32;
         value(&mut self.bytes);
         self.entries.push(Entry { timestamp_ms, hash, key_end, end: self.bytes.len() as u32 });
+    }
+
+    /// Appends a bundle of rows of one key, whose hash this is. It is empty then.
+    pub(crate) fn push_bundle(&mut self, (hash, key): (u32, &[u8]), bundle: &mut Bundle) {
+        self.more_rows += bundle.records().saturating_sub(1);
+        self.push(bundle.timestamp_ms(), hash, key, |out| bundle.take(out));
+    }
+
+    /// How many rows they are; those of which a part is what they come to are one.
+    pub fn rows(&self) -> usize {
+        self.len() + self.more_rows
     }
 
     /// How many there are.

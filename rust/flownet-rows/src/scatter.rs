@@ -20,9 +20,9 @@ pub struct Scatter {
 
 /// Where the rows of one batch go.
 #[derive(Debug, Default)]
-struct Targets {
+pub(crate) struct Targets {
     /// Of each row.
-    of_row: Vec<u32>,
+    pub(crate) of_row: Vec<u32>,
     /// Of each target: where its rows begin in `order`; the end of all behind them.
     starts: Vec<u32>,
     /// All rows, those of a target side by side.
@@ -31,7 +31,7 @@ struct Targets {
 
 impl Targets {
     /// Finds the order in which the rows of a target follow each other, as they came: counts, sums, places.
-    fn sort(&mut self, targets: usize) {
+    pub(crate) fn sort(&mut self, targets: usize) {
         self.starts.clear();
         self.starts.resize(targets + 1, 0);
         for target in &self.of_row {
@@ -51,6 +51,11 @@ impl Targets {
         // Each start has come to the next one's.
         self.starts.rotate_right(1);
         self.starts[0] = 0;
+    }
+
+    /// The rows of each target, from the first one on, as they were [sorted](Self::sort).
+    pub(crate) fn rows(&self) -> impl Iterator<Item = &[u32]> {
+        self.starts.windows(2).map(|ends| &self.order[ends[0] as usize..ends[1] as usize])
     }
 }
 
@@ -77,9 +82,8 @@ impl Scatter {
         self.targets.sort(targets);
         let Self { layout, targets, run, run_bytes } = self;
         let writer = RunWriter::new(layout, batch);
-        for (target, ends) in (0..).zip(targets.starts.windows(2)) {
-            let rows = Rows::Picked(&targets.order[ends[0] as usize..ends[1] as usize]);
-            cut(&writer, rows, *run_bytes, run, |run| send(target, run))?;
+        for (target, rows) in (0..).zip(targets.rows()) {
+            cut(&writer, Rows::Picked(rows), *run_bytes, run, |run| send(target, run))?;
         }
         Ok(())
     }

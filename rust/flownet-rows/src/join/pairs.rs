@@ -78,6 +78,9 @@ fn blocks(mut bytes: &[u8]) -> Option<SmallVec<[&[u8]; 4]>> {
 impl Pairing<RowsMedium> for RowPairs {
     type Met<'b, 'm> = &'b [u8];
 
+    /// A run has one row at least, which it begins with.
+    const MAY_BE_BUNDLED: bool = true;
+
     #[inline]
     fn met<'b, 'm>(&self, bytes: &'b [u8], _: &Flow<'_, 'm>) -> Result<&'b [u8], TaskError> {
         Ok(bytes)

@@ -1,24 +1,27 @@
-//! In front of the exchange: rows one by one, by their key.
+//! In front of the exchange: rows by their key, one by one, or those of a batch that have one key together.
 
 use arrow_array::{RecordBatch, RecordBatchOptions};
+use arrow_buffer::NullBuffer;
 use arrow_row::{RowConverter, SortField};
 use arrow_schema::{ArrowError, Schema, SchemaRef, SortOptions};
 use flownet_core::keygroup::hash_key;
 use flownet_runtime::TaskError;
-use flownet_runtime::operator::Operator;
+use flownet_runtime::operator::{Bundle, Operator};
 use flownet_runtime::snapshot::Snapshot;
 use flownet_runtime::spec::RowsRank;
 use flownet_runtime::time::NO_TIMESTAMP;
 use flownet_runtime::varint::put_varint;
 
 use super::best::Best;
+use crate::aggregate::KeyTable;
 use crate::batch::RowBatch;
 use crate::column::Rows;
-use crate::key::KeyColumns;
+use crate::key::{KeyColumns, Keys};
 use crate::layout::Layout;
 use crate::medium::{Flow, OperatorInfo, RowRecord, RowsMedium};
 use crate::parts::{Parts, hand_on};
 use crate::run::RunWriter;
+use crate::scatter::Targets;
 
 /// Sends each row to where its key is.
 pub(crate) struct KeyRows {
@@ -28,7 +31,53 @@ pub(crate) struct KeyRows {
     carried: Vec<usize>,
     layout: Layout,
     rank: Option<Ranks>,
+    /// Of who takes rows of one key together.
+    bundles: Option<Bundles>,
     info: OperatorInfo,
+}
+
+/// Has the rows of a batch that have one key go together.
+#[derive(Default)]
+struct Bundles {
+    keys: KeyTable,
+    of_keys: Targets,
+    bundle: Bundle,
+}
+
+impl Bundles {
+    /// Hands out the rows of a batch, those of one key in their order.
+    fn of(
+        &mut self,
+        (keys, times): (&Keys, Option<&[i64]>),
+        (writer, left_out): (&RunWriter, Option<&NullBuffer>),
+        mut give: impl FnMut(Parts) -> Result<(), TaskError>,
+    ) -> Result<(), TaskError> {
+        let Self { keys: table, of_keys, bundle } = self;
+        table.clear();
+        table.groups(keys, 0, writer.rows(), &mut of_keys.of_row);
+        of_keys.sort(table.len());
+        let mut parts = Parts::default();
+        for (group, rows) in of_keys.rows().enumerate() {
+            if left_out.is_some_and(|nulls| nulls.is_null(rows[0] as usize)) {
+                continue;
+            }
+            let (key, mut rows) = (table.key(group), rows.iter().map(|row| *row as usize).peekable());
+            let hash = hash_key(key);
+            while let Some(row) = rows.next() {
+                bundle.add(times.map_or(NO_TIMESTAMP, |times| times[row]), |out| {
+                    writer.write(Rows::Range { start: row, end: row + 1 }, out);
+                });
+                if rows.peek().is_some() && !bundle.is_full() {
+                    continue;
+                }
+                parts.push_bundle((hash, key), bundle);
+                if parts.is_full() {
+                    give(std::mem::take(&mut parts))?;
+                }
+            }
+        }
+        if parts.is_empty() { Ok(()) } else { give(parts) }
+    }
 }
 
 /// What rows are ranked by: bytes that are less, the better a row is.
@@ -69,7 +118,7 @@ impl KeyRows {
         (input, keys): (&Schema, &[String]),
         (carried, output): (&[String], SchemaRef),
         keeps_null_keys: bool,
-        rank: Option<&RowsRank>,
+        (rank, bundles): (Option<&RowsRank>, bool),
         info: OperatorInfo,
     ) -> Result<Self, TaskError> {
         let refused = |error: &dyn std::fmt::Display| TaskError::Config(error.to_string());
@@ -81,6 +130,7 @@ impl KeyRows {
             carried: carried.map_err(|error| refused(&error))?,
             layout: Layout::new(output).map_err(|error| refused(&error))?,
             rank,
+            bundles: bundles.then(Bundles::default),
             info,
         })
     }
@@ -101,6 +151,9 @@ impl Operator<RowsMedium> for KeyRows {
         let ranks = self.rank.as_ref().map(|rank| rank.of(&batch.columns)).transpose().map_err(failed)?;
         let left_out = if self.keeps_null_keys { None } else { self.keys.nulls(&batch.columns) };
         let times = batch.times.as_deref();
+        if let Some(bundles) = &mut self.bundles {
+            return bundles.of((&keys, times), (&writer, left_out.as_ref()), |parts| hand_on(parts, flow));
+        }
         let best = self.rank.as_mut().zip(ranks.as_ref()).map(|(rank, ranks)| rank.best.of(&keys, ranks, times));
         let rows = best.unwrap_or_else(|| (0..batch.len()).collect());
         let (mut parts, mut key) = (Parts::default(), Vec::new());
@@ -126,5 +179,72 @@ impl Operator<RowsMedium> for KeyRows {
 
     fn snapshot(&mut self, (): (), _: &mut Snapshot<'_>) -> Result<(), TaskError> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::Int64Type;
+    use arrow_array::{Array, ArrayRef, Int64Array};
+    use arrow_schema::{DataType, Field};
+    use flownet_runtime::operator::Bundled;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::run::Gather;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+        #[test]
+        fn rows_of_a_key_go_together_in_their_order_and_those_without_one_stay(
+            batches in proptest::collection::vec(proptest::collection::vec((proptest::option::of(0i64..3), -50i64..50), 0..2_500), 0..3),
+            keeps_null_keys: bool,
+        ) {
+            let layout = Layout::new(Arc::new(Schema::new(vec![Field::new("row", DataType::Int64, false)]))).unwrap();
+            let mut bundles = Bundles::default();
+            for batch in batches {
+                let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..batch.len() as i64));
+                let rows = RecordBatch::try_new(Arc::clone(layout.schema()), vec![numbers]).unwrap();
+                let of_rows: Int64Array = batch.iter().map(|row| row.0).collect();
+                let nulls = of_rows.nulls().cloned().filter(|_| !keeps_null_keys);
+                let (keys, times) = (Keys::Ints(of_rows), batch.iter().map(|row| row.1).collect::<Vec<_>>());
+                let (mut found, mut all_rows) = (BTreeMap::<Vec<u8>, Vec<(i64, i64)>>::new(), 0);
+                bundles.of((&keys, Some(&times)), (&RunWriter::new(&layout, &rows), nulls.as_ref()), |parts| {
+                    all_rows += parts.rows();
+                    for part in parts.iter() {
+                        assert_eq!(part.hash, hash_key(part.key));
+                        let of_key = found.entry(part.key.to_vec()).or_default();
+                        let mut add = |time_ms: i64, run: &[u8]| {
+                            let mut row = Gather::new(Arc::new(layout.clone()));
+                            row.push(run).unwrap();
+                            let row = row.take().unwrap();
+                            let number = row.column(0).as_primitive::<Int64Type>();
+                            assert_eq!(number.len(), 1);
+                            of_key.push((number.value(0), time_ms));
+                        };
+                        let Some(mut bundled) = Bundled::of(part.value, part.timestamp_ms)? else {
+                            add(part.timestamp_ms, part.value);
+                            continue;
+                        };
+                        while let Some((time_ms, run)) = bundled.next()? {
+                            add(time_ms, run);
+                        }
+                    }
+                    Ok(())
+                }).unwrap();
+                let mut expected = BTreeMap::<Vec<u8>, Vec<(i64, i64)>>::new();
+                for (row, (_, time_ms)) in batch.iter().enumerate().filter(|(_, (key, _))| keeps_null_keys || key.is_some()) {
+                    let mut bytes = Vec::new();
+                    keys.put(row, &mut bytes);
+                    expected.entry(bytes).or_default().push((row as i64, *time_ms));
+                }
+                prop_assert_eq!(all_rows, expected.values().map(Vec::len).sum::<usize>());
+                prop_assert_eq!(&found, &expected);
+            }
+        }
     }
 }

@@ -42,7 +42,7 @@ pub use self::fold::{Fold, Running};
 pub use self::in_flight::{Here, InFlight, Ready, Ticket};
 pub use self::inspect::{Found, Inspection, Kept, PendingTimer, What};
 pub use self::iteration::{Goal, IterationHead, IterationTail, ReadBack};
-pub use self::joins::{AsOfJoin, BothSides, Interval, IntervalJoin, Pairing, RegularJoin};
+pub use self::joins::{AsOfJoin, BothSides, Bundle, Bundled, Interval, IntervalJoin, Pairing, RegularJoin};
 pub(crate) use self::record::take_stamp;
 pub use self::record::{KEY_AS_GIVEN, KeyedRecord, MalformedRecord, put_stamp};
 pub use self::sliced::Sliced;

@@ -65,6 +65,12 @@ impl<'a> KeyedRecord<'a> {
         Self { timestamp_ms, side, ..self }
     }
 
+    /// One of several records of the key that travelled as this one.
+    #[inline]
+    pub(super) fn bundled(self, timestamp_ms: i64, value: &'a [u8]) -> Self {
+        Self { timestamp_ms, value, ..self }
+    }
+
     /// The key as the user gave it, where that is not what its canonical bytes decode to.
     #[inline]
     pub fn given(&self) -> Option<&'a [u8]> {
@@ -95,6 +101,12 @@ pub enum MalformedRecord {
     Truncated {
         /// Bytes that are not there.
         missing: usize,
+    },
+    /// More bytes than it says.
+    #[error("a record that no flownet sender writes: {surplus} bytes follow its last part")]
+    Surplus {
+        /// Bytes too many.
+        surplus: usize,
     },
 }
 

@@ -103,6 +103,9 @@ pub enum RowsKind {
         /// What they are ranked by. Default: nothing.
         #[serde(default)]
         rank: Option<RowsRank>,
+        /// Whether who keeps them takes those of one key together. Default: one by one.
+        #[serde(default)]
+        bundles: bool,
     },
     /// By key, behind it: the rows of two inputs that meet, side by side.
     Join {

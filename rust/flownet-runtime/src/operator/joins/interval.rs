@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::buffer::Buffer;
+use super::bundle::Bundled;
 use super::{AsBytes, Buffers, LOOK_RECORDS, OnTime, Pairing, STATE, meet, others};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
@@ -29,6 +30,13 @@ impl Interval {
         } else {
             (timestamp_ms.saturating_sub(self.upper_ms), timestamp_ms.saturating_sub(self.lower_ms))
         }
+    }
+
+    /// When nobody can come to meet the record any more, if that is still to be at this watermark.
+    #[inline]
+    fn last_partner_ms(self, record: &KeyedRecord<'_>, watermark_ms: i64) -> Option<i64> {
+        let last_ms = self.of_partners(record.side, record.timestamp_ms).1;
+        (last_ms > watermark_ms).then_some(last_ms)
     }
 }
 
@@ -57,6 +65,20 @@ impl Sides {
         if !std::mem::replace(&mut self.is_asked, true) {
             expiries.register(last_ms, TimerKey::of(record));
         }
+    }
+
+    /// Has a record meet whom it can, and keeps it if it can be met until then.
+    fn take<M: Medium>(
+        &mut self,
+        record: &KeyedRecord<'_>,
+        (interval, last_ms): (Interval, Option<i64>),
+        (pairing, expiries): (&mut impl Pairing<M>, &mut TimerService<TimerKey>),
+        flow: &mut Flow<'_, '_, M>,
+    ) -> Result<(), TaskError> {
+        let (from_ms, to_ms) = interval.of_partners(record.side, record.timestamp_ms);
+        meet(pairing, record, others(&self.buffers, record).between(from_ms, to_ms), flow)?;
+        last_ms.into_iter().for_each(|last_ms| self.keep(record, last_ms, expiries));
+        Ok(())
     }
 
     /// The watermark at which the first record is let go.
@@ -97,8 +119,35 @@ impl<P> IntervalJoin<P> {
 
     /// When nobody can come to meet the record any more, if that is still to be.
     fn last_partner_ms(&self, record: &KeyedRecord<'_>) -> Option<i64> {
-        let last_ms = self.interval.of_partners(record.side, record.timestamp_ms).1;
-        (last_ms > self.on_time.time.of(record.hash)).then_some(last_ms)
+        self.interval.last_partner_ms(record, self.on_time.time.of(record.hash))
+    }
+
+    /// Takes records of one key that came as one, in their order: the key is looked for once.
+    fn process_bundled<M>(
+        &mut self,
+        of_all: &KeyedRecord<'_>,
+        mut bundled: Bundled<'_>,
+        flow: &mut Flow<'_, '_, M>,
+    ) -> Result<(), TaskError>
+    where
+        M: Medium,
+        P: Pairing<M>,
+    {
+        // Whoever is later is on time for longer, and can be met for longer: if any is kept, the latest is.
+        let Some(latest_ms) = bundled.latest_ms()? else { return Ok(()) };
+        let latest = of_all.at(latest_ms, of_all.side);
+        let is_kept = self.on_time.is(&latest) && self.last_partner_ms(&latest).is_some();
+        let mut sides = Self::sides(&mut self.keys, of_all, is_kept)?;
+        while let Some((timestamp_ms, value)) = bundled.next()? {
+            let record = of_all.bundled(timestamp_ms, value);
+            if !self.on_time.is(&record) {
+                self.on_time.refuse(&self.pairing, &record, flow)?;
+            } else if let Some(sides) = &mut sides {
+                let last_ms = self.interval.last_partner_ms(&record, self.on_time.time.of(record.hash));
+                sides.take(&record, (self.interval, last_ms), (&mut self.pairing, &mut self.expiries), flow)?;
+            }
+        }
+        self.keys.make_room(&AsBytes)
     }
 
     /// What is kept of the key of the record, begun if it is to be kept itself: a key is looked for once.
@@ -133,7 +182,7 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for IntervalJoin<P> {
 
     /// Who meets nobody needs no medium.
     fn absorb(&mut self, record: &KeyedRecord<'_>, _: i64) -> Result<bool, TaskError> {
-        if !self.on_time.is(record) {
+        if !self.on_time.is(record) || P::MAY_BE_BUNDLED && Bundled::is(record.value()) {
             return Ok(false);
         }
         let last_ms = self.last_partner_ms(record);
@@ -147,14 +196,17 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for IntervalJoin<P> {
     }
 
     fn process_keyed(&mut self, record: &KeyedRecord<'_>, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
+        if P::MAY_BE_BUNDLED
+            && let Some(bundled) = Bundled::of(record.value(), record.timestamp_ms)?
+        {
+            return self.process_bundled(record, bundled, flow);
+        }
         if !self.on_time.is(record) {
             return self.on_time.refuse(&self.pairing, record, flow);
         }
         let last_ms = self.last_partner_ms(record);
         let Some(sides) = Self::sides(&mut self.keys, record, last_ms.is_some())? else { return Ok(()) };
-        let (from_ms, to_ms) = self.interval.of_partners(record.side, record.timestamp_ms);
-        meet(&mut self.pairing, record, others(&sides.buffers, record).between(from_ms, to_ms), flow)?;
-        last_ms.into_iter().for_each(|last_ms| sides.keep(record, last_ms, &mut self.expiries));
+        sides.take(record, (self.interval, last_ms), (&mut self.pairing, &mut self.expiries), flow)?;
         self.keys.make_room(&AsBytes)
     }
 

@@ -9,6 +9,7 @@
 mod as_of;
 mod both_sides;
 mod buffer;
+mod bundle;
 mod interval;
 mod regular;
 
@@ -17,6 +18,7 @@ use std::sync::Arc;
 pub use self::as_of::AsOfJoin;
 pub use self::both_sides::BothSides;
 use self::buffer::Buffer;
+pub use self::bundle::{Bundle, Bundled};
 pub use self::interval::{Interval, IntervalJoin};
 pub use self::regular::RegularJoin;
 use super::late::Late;
@@ -31,6 +33,9 @@ use crate::time::NO_TIMESTAMP;
 pub trait Pairing<M: Medium>: Send {
     /// A record that has met another, of the bytes that it is kept as.
     type Met<'b, 'm>;
+
+    /// Whether its records may come as [bundles](Bundle): none begins as those do.
+    const MAY_BE_BUNDLED: bool = false;
 
     /// The record of these bytes, for a receiver of its own.
     fn met<'b, 'm>(&self, bytes: &'b [u8], flow: &Flow<'_, 'm, M>) -> Result<Self::Met<'b, 'm>, TaskError>;
