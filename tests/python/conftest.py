@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import signal
 import socket
@@ -116,10 +118,39 @@ def python(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 
 
 @pytest.fixture
-def free_port() -> int:
-    """A port on which nobody listens, for tests that want a refused connection."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
+def closed_port() -> Iterator[int]:
+    """A port on which nobody listens, nor can: for tests that want a refused connection."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        yield holder.getsockname()[1]
+
+
+@pytest.fixture(scope="session")
+def free_ports() -> Callable[[int], list[int]]:
+    """Chooses ports for servers that are told theirs.
+
+    Of those that the system gives nobody who asks for any, as every connection does: one of them might be taken before
+    the server is there. Each process of tests begins elsewhere.
+    """
+    first, end = 10_000, int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    numbers = itertools.count(os.getpid() * 101)
+
+    def is_free(port: int) -> bool:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                return True
+        return False
+
+    candidates = (first + number % (end - first) for number in numbers)
+    return lambda count: list(itertools.islice(filter(is_free, candidates), count))
+
+
+@pytest.fixture
+def free_port(free_ports: Callable[[int], list[int]]) -> int:
+    """A port for a server that is told its own."""
+    (port,) = free_ports(1)
     return port
 
 

@@ -159,13 +159,13 @@ def test_a_token_that_is_missing_or_wrong_is_told(serve: Serve, flownet: Flownet
 
 @pytest.mark.parametrize("command", [("jobs",), ("top",), ("cancel",), ("stop",), ("savepoint",)])
 def test_where_nothing_listens_the_way_to_a_page_is_said(
-    flownet: Flownet, free_port: int, command: tuple[str, ...]
+    flownet: Flownet, closed_port: int, command: tuple[str, ...]
 ) -> None:
     more = ["saved"] if command == ("savepoint",) else []
-    refused = flownet(*command, f"http://127.0.0.1:{free_port}", *more)
+    refused = flownet(*command, f"http://127.0.0.1:{closed_port}", *more)
     assert refused.returncode == 1
     assert refused.stderr == (
-        f"flownet.errors.UiUnreachableError: nothing answers at http://127.0.0.1:{free_port} (Connection refused): "
+        f"flownet.errors.UiUnreachableError: nothing answers at http://127.0.0.1:{closed_port} (Connection refused): "
         "start the job with flownet run --ui or env.execute(ui=True), and give the address that it prints as URL or "
         "FLOWNET_UI\n"
     )

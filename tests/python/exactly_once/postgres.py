@@ -6,7 +6,6 @@ import importlib.util
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -38,7 +37,7 @@ def copied(package: Path, to: Path) -> Path:
 class Server:
     """One server, in a folder of its own. It does not run as root, so root lends that to somebody else."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, port: int) -> None:
         data = folder / "data"
         self._as: dict[str, Any] = {}
         installed = package()
@@ -49,8 +48,6 @@ class Server:
             os.chown(folder, nobody.pw_uid, nobody.pw_gid)
             self._as = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": [], "cwd": "/"}
         binaries = installed / "pginstall" / "bin"
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            port = probe.getsockname()[1]
         make = [str(binaries / "initdb"), "-D", str(data), "-U", "tester", "-A", "trust", "-N", "-E", "UTF8"]
         made = subprocess.run(make, check=False, capture_output=True, text=True, **self._as)
         assert made.returncode == 0, made.stdout + made.stderr

@@ -7,7 +7,7 @@ import itertools
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,12 @@ pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
+def server(free_ports: Callable[[int], list[int]]) -> Iterator[Server]:
     """A server that runs."""
     # Where whoever runs it is let in, and its socket has a short name.
     with tempfile.TemporaryDirectory(prefix="flownet-postgres-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        server = Server(Path(folder))
+        (port,) = free_ports(1)
+        server = Server(Path(folder), port)
         yield server
         server.close()
 
@@ -143,9 +144,9 @@ def test_values_of_many_types_are_written(server: Server, table: str) -> None:
     assert server.run(f"select * from {table}") == [row]
 
 
-def test_what_does_not_fit_is_told_before_the_first_record(server: Server, table: str, free_port: int) -> None:
+def test_what_does_not_fit_is_told_before_the_first_record(server: Server, table: str, closed_port: int) -> None:
     server.run(f"create table {table} (a int)")
-    nowhere = f"host=127.0.0.1 port={free_port} user=tester dbname=postgres"
+    nowhere = f"host=127.0.0.1 port={closed_port} user=tester dbname=postgres"
     refused: list[tuple[fn.PostgresSink, str]] = [
         (fn.PostgresSink(server.conninfo, "none_such", columns=["a"]), 'relation "none_such" does not exist'),
         (fn.PostgresSink(server.conninfo, table, columns=["c"]), f'column "c" of relation "{table}" does not exist'),

@@ -50,9 +50,9 @@ def test_a_line_is_passed_on_while_the_server_is_silent(workers: int, server: so
         job.wait()
 
 
-def test_a_server_that_is_not_there_fails_the_job(env: fn.Environment, run: Run, free_port: int) -> None:
-    with pytest.raises(fn.errors.InputError, match=f"cannot connect to 127.0.0.1:{free_port}"):
-        run(env.socket_text("127.0.0.1", free_port))
+def test_a_server_that_is_not_there_fails_the_job(env: fn.Environment, run: Run, closed_port: int) -> None:
+    with pytest.raises(fn.errors.InputError, match=f"cannot connect to 127.0.0.1:{closed_port}"):
+        run(env.socket_text("127.0.0.1", closed_port))
 
 
 def test_a_server_that_sends_no_text_is_named(env: fn.Environment, workers: int, server: socket.socket) -> None:

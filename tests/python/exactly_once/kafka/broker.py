@@ -79,11 +79,10 @@ class Broker:
     }
     """What the guest says of itself, as properties of a client."""
 
-    def __init__(self, folder: Path, jars: Path) -> None:
+    def __init__(self, folder: Path, jars: Path, ports: list[int]) -> None:
         self.folder = folder
         self._classpath = f"{jars}/*"
         self._log = (folder / "log").open("w+")
-        ports = _free_ports(3)
         self.servers = f"127.0.0.1:{ports[0]}"
         self.guests = f"127.0.0.1:{ports[1]}"
         """Where one has to log in."""
@@ -209,15 +208,6 @@ class Broker:
             return {each.partition: each.offset for each in found if each.offset >= 0}
         finally:
             consumer.close()
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 _PROPERTIES = """

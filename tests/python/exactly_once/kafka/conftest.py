@@ -24,7 +24,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def kafka(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, free_ports: Callable[[int], list[int]]
+) -> Iterator[Broker]:
     """A broker that runs."""
     if importlib.util.find_spec("confluent_kafka") is None:
         _cannot("needs confluent-kafka: pip install --group tools")
@@ -37,7 +39,7 @@ def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         found = jars(Path(request.config.cache.mkdir(f"kafka-{VERSION}")))
     except NoJars as error:
         _cannot(f"the jars of the broker cannot be had: {error}")
-    broker = Broker(tmp_path_factory.mktemp("kafka"), found)
+    broker = Broker(tmp_path_factory.mktemp("kafka"), found, free_ports(3))
     yield broker
     broker.close()
 

@@ -203,11 +203,11 @@ def run(sink: fn.KafkaSink, record: Any = 1, workers: int = 0) -> None:
 
 
 def test_what_is_not_there_or_not_allowed_is_told_by_name(
-    kafka: Broker, topic: Topic, free_port: int, workers: int
+    kafka: Broker, topic: Topic, closed_port: int, workers: int
 ) -> None:
     name = topic(1)
     login = kafka.login
-    nowhere = f"127.0.0.1:{free_port}"
+    nowhere = f"127.0.0.1:{closed_port}"
     refused: list[tuple[fn.KafkaSink, type[errors.KafkaError], str]] = [
         (fn.KafkaSink(nowhere, "words", timeout="1s"), errors.KafkaUnreachableError, f"topic 'words' at '{nowhere}'"),
         (fn.KafkaSink(kafka.servers, "none-such"), errors.KafkaTopicError, "topic 'none-such' .* create it first"),

@@ -311,11 +311,11 @@ def test_what_retention_has_deleted_is_told_and_not_passed_over(kafka: Broker, t
 
 
 def test_what_is_not_there_or_not_allowed_is_told_before_anything_runs(
-    kafka: Broker, topic: Topic, free_port: int
+    kafka: Broker, topic: Topic, closed_port: int
 ) -> None:
     name = topic(1)
     login = kafka.login
-    nowhere = f"127.0.0.1:{free_port}"
+    nowhere = f"127.0.0.1:{closed_port}"
     refused: list[tuple[fn.KafkaSource, type[errors.KafkaError], str]] = [
         (fn.KafkaSource(nowhere, "words", timeout="1s"), errors.KafkaUnreachableError, f"topic 'words' at '{nowhere}'"),
         (fn.KafkaSource(kafka.servers, "none-such"), errors.KafkaTopicError, "topic 'none-such' .* create it first"),
