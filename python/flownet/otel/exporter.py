@@ -45,6 +45,7 @@ class Exporter:
         self._told = _Told()
         self._is_cut_off = False
         self._is_given_up = False
+        self._submitted_ns: int | None = None
         self._thread = threading.Thread(target=self._run, name="flownet-otel", daemon=True)
         _OPEN.add(self)
         self._thread.start()
@@ -120,7 +121,10 @@ class Exporter:
     def _measured(self) -> MetricsData:
         seconds, began, families = self._metrics.now()
         now_ns = time.time_ns()
-        submitted_ns = now_ns - int(seconds * 1e9)
+        if self._submitted_ns is None:
+            # Once for all exports: a counter that has another beginning each time has begun anew to who collects it.
+            self._submitted_ns = now_ns - int(seconds * 1e9)
+        submitted_ns = self._submitted_ns
         began_ns = {str(task): submitted_ns + int(of_task * 1e9) for task, of_task in enumerate(began)}
 
         def since(labels: Mapping[str, str]) -> int:
