@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import threading
+from collections.abc import Iterator
 
 import pytest
 
@@ -30,21 +32,27 @@ def test_jobs_are_awaited_beside_each_other(workers: int) -> None:
 
 
 def test_other_coroutines_go_on_meanwhile() -> None:
-    async def turns() -> int:
+    gone_on = threading.Event()
+
+    def one() -> Iterator[int]:
+        gone_on.wait()
+        yield 1
+
+    async def turns() -> fn.JobResult:
         env = fn.Environment()
-        env.from_iterable(range(100), rate_limit=200).collect()
+        # Were it nobody else's turn while the job is awaited, neither would come to its end.
+        env.from_iterable(one()).collect()
         job = asyncio.ensure_future(ended(env))
-        count = 0
-        while not job.done():
+        for _ in range(10):
             await asyncio.sleep(0.01)
-            count += 1
-        await job
-        return count
+            assert not job.done()
+        gone_on.set()
+        return await job
 
     async def ended(env: fn.Environment) -> fn.JobResult:
         return await env.execute_async()
 
-    assert asyncio.run(turns()) > 10
+    assert asyncio.run(turns()).records == 1
 
 
 def test_what_ends_a_job_is_raised_and_nothing_of_it_is_left(workers: int) -> None:

@@ -36,7 +36,7 @@ def test_a_job_whose_function_raises_goes_on_from_its_last_checkpoint(workers: i
     env.enable_checkpointing("50ms", storage=tmp_path / "checkpoints", retained=2)
     (tmp_path / "in.txt").write_text("".join(f"w{number}\n" for number in range(800)))
     source = env.read_text(tmp_path / "in.txt", rate_limit=1000)
-    failing = source.map(FailsOnce("w700", tmp_path / "failed"))
+    failing = source.map(FailsOnce("w500", tmp_path / "failed", tmp_path / "checkpoints"))
     failing.key_by(lambda word: word[:2]).count().map(lambda pair: f"{pair[0]} {pair[1]}").write_text(tmp_path / "out")
     result = env.execute(workers)
     assert lines(tmp_path / "out") == sorted(
@@ -77,8 +77,8 @@ def test_a_stop_without_draining_is_gone_on_from_with_windows_that_were_open(tmp
         counts.map(lambda pair: f"{pair[0]} {pair[1]}").write_text(tmp_path / "out")
         return env
 
-    # Six seconds would be left to the end of it.
-    with job(rate=100).execute_async() as running:
+    # Half a minute would be left to the end of it.
+    with job(rate=20).execute_async() as running:
         while running.status().checkpoints_made < 2:
             time.sleep(0.01)
         running.stop(drain=False)

@@ -70,7 +70,7 @@ def begun(tmp_path: Path, name: str) -> int:
 
 def test_a_pipeline_that_raises_begins_anew_and_the_other_one_runs_on(workers: int, tmp_path: Path) -> None:
     env = environment(tmp_path)
-    pipeline(env, "a", FailsOnce("a500", tmp_path / "failed"), tmp_path, 1)
+    pipeline(env, "a", FailsOnce("a500", tmp_path / "failed", tmp_path / "checkpoints"), tmp_path, 1)
     pipeline(env, "b", same, tmp_path, 1)
     result = env.execute(workers)
     assert lines(tmp_path / "a") == COUNTS

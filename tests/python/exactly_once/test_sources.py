@@ -104,8 +104,8 @@ def test_a_job_that_fails_reads_on_where_each_split_was(
 ) -> None:
     env = fn.Environment(parallelism=2, buffer_timeout="5ms", restart="fixed:3:10ms")
     env.enable_checkpointing("20ms", storage=tmp_path / "checkpoints")
-    failing = source(env).map(str).map(FailsOnce(expected[len(expected) // 2 + 20], tmp_path / "failed"))
-    failing.write_text(tmp_path / "out")
+    fails = FailsOnce(expected[len(expected) // 2 + 20], tmp_path / "failed", tmp_path / "checkpoints")
+    source(env).map(str).map(fails).write_text(tmp_path / "out")
     result = env.execute(workers)
     assert result.restarted == 1
     assert result.restarts[0].resumed_from is not None
@@ -113,12 +113,12 @@ def test_a_job_that_fails_reads_on_where_each_split_was(
 
 
 def stopped_half_way(describe: Callable[[fn.Environment], fn.Stream[Any]], tmp_path: Path) -> int:
-    """Run a job into a folder until a checkpoint counts, and stop it with another; say how many records there were."""
+    """Run a job into a folder until it has records and checkpoints count; stop it, and say how many records."""
     env = fn.Environment(parallelism=2, buffer_timeout="5ms")
     env.enable_checkpointing("20ms", storage=tmp_path / "checkpoints")
     describe(env).map(str).write_text(tmp_path / "out")
     with env.execute_async() as job:
-        while job.status().checkpoints_made < 2:
+        while (status := job.status()).checkpoints_made < 2 or status.records == 0:
             time.sleep(0.001)
         job.stop(drain=False)
         return job.wait().records
@@ -135,12 +135,12 @@ def test_records_that_the_rate_holds_back_are_kept_with_the_checkpoint(tmp_path:
     def whole(position: int | None) -> Iterator[tuple[int, list[int]]]:
         yield 1, list(range(400))
 
-    def source(env: fn.Environment) -> fn.Stream[int]:
-        return env.from_resumable(lambda at: iter(()) if at else whole(at), batches=True, rate_limit=500)
+    def source(env: fn.Environment, rate: float | None) -> fn.Stream[int]:
+        return env.from_resumable(lambda at: iter(()) if at else whole(at), batches=True, rate_limit=rate)
 
-    read = stopped_half_way(source, tmp_path)
+    read = stopped_half_way(lambda env: source(env, 20), tmp_path)
     assert 0 < read < 400
-    gone_on_with(source, tmp_path)
+    gone_on_with(lambda env: source(env, None), tmp_path)
     assert lines(tmp_path / "out") == sorted(map(str, range(400)))
 
 
@@ -173,10 +173,10 @@ def test_lines_of_a_file_come_in_its_order_whoever_had_read_them_and_not_emitted
 
 
 def test_splits_that_are_listed_later_are_read_and_one_that_is_gone_is_refused(tmp_path: Path) -> None:
-    def source(count: int) -> Callable[[fn.Environment], fn.Stream[int]]:
-        return lambda env: env.from_source(Ranges(count), rate_limit=1000)
+    def source(count: int, rate: float | None = None) -> Callable[[fn.Environment], fn.Stream[int]]:
+        return lambda env: env.from_source(Ranges(count), rate_limit=rate)
 
-    assert 0 < stopped_half_way(source(4), tmp_path) < 400
+    assert 0 < stopped_half_way(source(4, 20), tmp_path) < 400
     env = fn.Environment(parallelism=2)  # which would be started again, if that were of any use
     env.enable_checkpointing("1h", storage=tmp_path / "checkpoints")
     source(1)(env).map(str).write_text(tmp_path / "out")

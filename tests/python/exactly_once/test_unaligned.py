@@ -142,8 +142,7 @@ def has_in_flight(folder: Path) -> bool:
 def test_markers_of_latency_are_no_part_of_what_was_queued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLOWNET_LATENCY_INTERVAL", "1ms")
     for checkpoints in (3, 1):
-        run_until(job(tmp_path, slow=True), 2, checkpoints)
-    assert has_in_flight(tmp_path)
+        run_until(job(tmp_path, slow=True), 2, checkpoints, holds=lambda: has_in_flight(tmp_path))
     result = job(tmp_path, slow=False).execute(2)
     assert result.resumed_from is not None
     assert all(task.latency_max_seconds is not None for task in result.tasks[1:])
@@ -151,8 +150,7 @@ def test_markers_of_latency_are_no_part_of_what_was_queued(tmp_path: Path, monke
 
 
 def test_a_checkpoint_that_waits_too_long_overtakes_and_one_in_time_holds_nothing(tmp_path: Path) -> None:
-    while not has_in_flight(tmp_path):
-        run_until(job(tmp_path, slow=True, aligned_timeout="20ms"), 2, 2)
+    run_until(job(tmp_path, slow=True, aligned_timeout="20ms"), 2, 2, holds=lambda: has_in_flight(tmp_path))
     job(tmp_path, slow=False, aligned_timeout=0).execute(2)
     assert lines(tmp_path) == expected()
 
@@ -167,7 +165,8 @@ def test_a_checkpoint_that_waits_too_long_overtakes_and_one_in_time_holds_nothin
 @pytest.mark.parametrize("shapes", [[2, 3, 3], [3, 1, 2], [4, 2, 5]], ids=str)
 def test_records_on_their_way_by_key_go_on_with_another_parallelism(shapes: list[int], tmp_path: Path) -> None:
     for parallelism in shapes:
-        run_until(keyed_job(tmp_path, slow=True, parallelism=parallelism), parallelism % 3, 2)
+        env = keyed_job(tmp_path, slow=True, parallelism=parallelism)
+        run_until(env, parallelism % 3, 2, holds=lambda: has_in_flight(tmp_path))
         assert has_in_flight(tmp_path)
     result = keyed_job(tmp_path, slow=False, parallelism=2).execute(2)
     assert result.resumed_from is not None
@@ -187,7 +186,8 @@ def test_records_on_their_way_without_a_key_go_on_with_another_parallelism(
     shapes: list[int], spread: str, tmp_path: Path
 ) -> None:
     for parallelism in shapes:
-        run_until(job(tmp_path, slow=True, parallelism=parallelism, spread=SPREADS[spread]), parallelism % 3, 2)
+        env = job(tmp_path, slow=True, parallelism=parallelism, spread=SPREADS[spread])
+        run_until(env, parallelism % 3, 2, holds=lambda: has_in_flight(tmp_path))
         assert has_in_flight(tmp_path)
     result = job(tmp_path, slow=False, parallelism=2, spread=SPREADS[spread]).execute(2)
     assert result.resumed_from is not None
@@ -212,7 +212,7 @@ def test_records_larger_than_a_buffer_are_whole_where_others_take_them(tmp_path:
         return text
 
     for parallelism in (2, 3, 1, 4):
-        run_until(job(parallelism, slowly), parallelism % 3, 2)
+        run_until(job(parallelism, slowly), parallelism % 3, 2, holds=lambda: has_in_flight(tmp_path))
         assert has_in_flight(tmp_path)
     job(3, lambda text: text).execute(2)
     assert lines(tmp_path) == sorted(f"{text.split()[0]} {len(text)}" for _, text in large(None))
@@ -222,8 +222,7 @@ def test_what_a_user_directed_goes_on_by_the_ways_it_was_on(tmp_path: Path) -> N
     def spread(stream: fn.Stream[Row]) -> fn.Stream[Row]:
         return stream.partition_custom(lambda number, subtasks: number % subtasks, key)
 
-    while not has_in_flight(tmp_path):
-        run_until(job(tmp_path, slow=True, spread=spread), 0, 1)
+    run_until(job(tmp_path, slow=True, spread=spread), 0, 1, holds=lambda: has_in_flight(tmp_path))
     with pytest.raises(errors.RestoreError, match="records were on their way to .*take a savepoint") as refused:
         job(tmp_path, slow=False, parallelism=3, spread=spread).execute(0)
     assert refused.value.operators

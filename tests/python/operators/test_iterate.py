@@ -182,7 +182,12 @@ env = fn.Environment(parallelism=2, buffer_timeout="1ms")
 rounds = env.from_iterable(numbers).iterate(lambda each: each.rebalance().map(abs), until=lambda number: number > 100)
 rounds.print()
 job = env.execute_async(int(sys.argv[1]))
-time.sleep(1)
+
+def emitted():
+    return [task.records_out for task in job.sample().tasks if task.name.startswith("from_iterable")]
+
+while len(emitted()) < 2 or min(emitted()) < 20:
+    time.sleep(0.01)
 job.stop(drain=False)
 job.wait()
 """

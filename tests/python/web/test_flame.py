@@ -83,11 +83,13 @@ def test_a_function_that_burns_is_found_in_most_samples(ui: fn.Ui, remote: Remot
     assert 0 < flame.taken <= flame.asked
     assert found(flame, "work") > flame.taken / 2
     assert found(flame, "burn") > flame.taken / 2
-    (frame,) = (one for one in flame.frames if one.function == "burn")
-    assert frame.below is not None
-    assert flame.frames[frame.below].function == "work"
-    assert frame.file == __file__
-    assert frame.line == burn.__code__.co_firstlineno + 1
+    # Its first line is where it is found as it begins, which is seldom.
+    burning = [frame for frame in flame.frames if frame.function == "burn"]
+    assert burn.__code__.co_firstlineno + 1 in {frame.line for frame in burning}
+    for frame in burning:
+        assert frame.below is not None
+        assert flame.frames[frame.below].function == "work"
+        assert frame.file == __file__
     # There may be several: what else is found on it (a finaliser, a state) is a stack of its own.
     stacks = [line for line in flame.folded() if "burn.<locals>.<genexpr>" in line]
     beginning = f"work (web/test_flame.py:{work.__code__.co_firstlineno + 1});burn (web/test_flame.py:"
