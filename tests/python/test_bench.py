@@ -166,12 +166,11 @@ def test_the_help_says_what_every_figure_means(bench: Python) -> None:
 def test_ctrl_c_leaves_no_process(tmp_path: Path, child_pids: Callable[[int], set[int]]) -> None:
     command = [sys.executable, "-m", "flownet", "bench", "latency", "--rate", "10", "--seconds", "600"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        deadline = time.monotonic() + 30
         while len(children := child_pids(process.pid)) < 2:
-            assert time.monotonic() < deadline, "the processes of the bench did not start"
+            assert process.poll() is None, "the processes of the bench did not start"
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        _, stderr = process.communicate(timeout=30)
+        _, stderr = process.communicate()
     assert process.returncode == 130
     assert stderr.endswith("flownet: cancelled\n")
     assert not any(Path(f"/proc/{pid}").exists() for pid in children)
@@ -182,11 +181,10 @@ def test_the_processes_of_a_bench_that_was_killed_end_themselves(
 ) -> None:
     command = [sys.executable, "-m", "flownet", "bench", "latency", "--rate", "10", "--seconds", "600"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        deadline = time.monotonic() + 30
         while len(children := child_pids(process.pid)) < 2:
-            assert time.monotonic() < deadline, "the processes of the bench did not start"
+            assert process.poll() is None, "the processes of the bench did not start"
             time.sleep(0.01)
         process.kill()
+    # Did one outlive its bench, this would never end.
     while any(Path(f"/proc/{pid}").exists() for pid in children):
-        assert time.monotonic() < deadline, "a process outlived its bench"
         time.sleep(0.01)

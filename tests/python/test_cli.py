@@ -182,7 +182,7 @@ def test_ctrl_c_exits_with_130_and_leaves_nothing(tmp_path: Path) -> None:
         }
         assert len(children) == 2
         process.send_signal(signal.SIGINT)
-        _, stderr = process.communicate(timeout=30)
+        _, stderr = process.communicate()
     assert process.returncode == 130
     assert "flownet: job 'endless': stopping" in stderr
     assert "records in" in stderr, "what was done until then"

@@ -192,11 +192,9 @@ def test_ctrl_c_leaves_nothing_behind_and_keeps_the_rows(tmp_path: Path, child_p
     command = [sys.executable, "-m", "flownet", "lab", "overflow", "--rows", str(tmp_path / "rows.csv")]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(scratch)})
     try:
-        deadline = time.monotonic() + 40
         # The first word of the meters is time zero: from then on there are samples.
         while not any(path.read_bytes()[:8].strip(b"\0") for path in scratch.glob("*/meters")):
             assert process.poll() is None
-            assert time.monotonic() < deadline
             time.sleep(0.05)
         workers = {
             int(pid)
@@ -204,7 +202,7 @@ def test_ctrl_c_leaves_nothing_behind_and_keeps_the_rows(tmp_path: Path, child_p
             for pid in (task / "children").read_text().split()
         }
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate()
     finally:
         process.kill()
         process.wait()

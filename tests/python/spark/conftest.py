@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from flownet.host import Host
 
 HERE = Path(__file__).parent
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 200.0
+"""Less than what ends a test, which could not say what it waits for."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -13,7 +13,7 @@ SCRIPT = Path(__file__).parent / "connect_session.py"
 def test_a_session_of_spark_connect_hosts_jobs_as_a_classic_one_does(
     python: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:
-    finished = python(str(SCRIPT), timeout=220)
+    finished = python(str(SCRIPT), timeout=500)
     assert finished.returncode == 0, finished.stderr[-4000:]
     seen = json.loads(finished.stdout.splitlines()[-1])
     assert seen["session"] == "pyspark.sql.connect.session"

@@ -198,13 +198,12 @@ def test_the_command_spreads_is_interrupted_goes_on_and_reports(tmp_path: Path) 
         text=True,
         start_new_session=True,
     ) as process:
-        deadline = time.monotonic() + 90
         while not list(results.glob("*.parquet")):
-            assert time.monotonic() < deadline, "no run ended"
+            assert process.poll() is None, "no run ended"
             time.sleep(0.05)
         # As a terminal does it: to the whole group.
         os.killpg(process.pid, signal.SIGINT)
-        _, stderr = process.communicate(timeout=60)
+        _, stderr = process.communicate()
     assert process.returncode == 130, stderr
     assert "what has ended is in out; --resume runs the rest" in stderr
     done = len(list(results.glob("*.parquet")))

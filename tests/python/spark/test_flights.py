@@ -12,7 +12,7 @@ Python = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def test_statistics_of_all_flights_are_those_of_spark_sql(python: Python) -> None:
-    finished = python(str(EXAMPLE), timeout=110)
+    finished = python(str(EXAMPLE), timeout=500)
     assert finished.returncode == 0, finished.stderr
     head, *_, last = finished.stdout.splitlines()
     assert head.startswith("336,776 flights, 206 pairs of carrier and hour")
