@@ -64,10 +64,9 @@ fn kill_a_worker(tls: Tls) {
     status_with(&job, "a running job", running);
     let victim = job.status().workers.into_iter().find(|worker| worker.worker == 2).expect("the second worker");
     signal(victim.pid.expect("a process"), "-KILL");
-    let killed_at = Instant::now();
     let error = end_of(&job).expect_err("a worker is missing");
+    // Seen by its end, and not by the silence that follows.
     assert_eq!(error, ClusterError::WorkerLost { worker: victim, how: WorkerExit::Signalled { signal: 9 } });
-    assert!(killed_at.elapsed() < Duration::from_secs(8), "took {:?}", killed_at.elapsed());
     drop(job);
     rig.assert_nothing_left();
 }
@@ -166,9 +165,10 @@ fn cancel_a_stubborn_job(rig: &Rig, workers: u32, pause: Duration) -> (ClusterEr
 #[test]
 fn a_worker_that_ignores_being_cancelled_is_killed() {
     let rig = Rig::new();
-    let (error, took) = cancel_a_stubborn_job(&rig, 1, Duration::from_secs(600));
+    let pause = Duration::from_secs(600);
+    let (error, took) = cancel_a_stubborn_job(&rig, 1, pause);
     assert_eq!(error, ClusterError::Cancelled);
-    assert!(took < Duration::from_secs(10), "took {took:?}");
+    assert!(took < pause / 2, "took {took:?}");
     rig.assert_nothing_left();
 }
 

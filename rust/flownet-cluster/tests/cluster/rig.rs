@@ -35,8 +35,8 @@ pub(crate) const WORKER_MODE: &str = "FLOWNET_TEST_WORKER";
 pub(crate) const CLIENT_FILE: &str = "FLOWNET_TEST_CLIENT";
 /// The only object of the submitting process.
 const COLLECTED: u32 = 0;
-/// Far beyond what any test needs on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
+/// Far beyond what any test needs on a busy machine; no test waits that long unless it fails.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 static TURN: Mutex<()> = Mutex::new(());
 

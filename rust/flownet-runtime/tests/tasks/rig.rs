@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 
 pub(crate) const MAX_RECORD_BYTES: usize = 1 << 20;
 /// Long enough for a slow machine; no test waits that long unless it fails.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Where the tasks of a vertex run, and how many there are: one entry a subtask.
 pub(crate) type Placement<'a> = &'a [u32];
