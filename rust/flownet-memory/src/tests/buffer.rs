@@ -33,6 +33,40 @@ fn a_segment_outside_of_every_pool_is_as_long_as_asked_and_touches_no_pool() {
 }
 
 #[test]
+fn a_segment_is_split_into_equal_parts_that_do_not_overlap() {
+    let (segments, pool) = one_segment();
+    let parts: Vec<_> = pool.try_take(0).unwrap().split(2).collect();
+    let (mut builders, mut consumers): (Vec<_>, Vec<_>) = parts.into_iter().map(BufferBuilder::new).unzip();
+    let written = [b'a', b'b'].map(|byte| {
+        let builder = &mut builders[usize::from(byte - b'a')];
+        let written = builder.append(&[byte; 8]);
+        builder.commit();
+        written
+    });
+    assert_eq!(written, [4, 4]);
+    assert_eq!(
+        consumers.iter_mut().map(|consumer| consumer.poll().unwrap().to_vec()).collect::<Vec<_>>().concat(),
+        b"aaaabbbb"
+    );
+    drop((builders, consumers));
+    assert_home(segments, pool);
+}
+
+#[test]
+fn what_a_poll_would_return_is_told_before() {
+    let (segments, pool) = one_segment();
+    let (mut builder, mut consumer) = BufferBuilder::new(pool.try_take(0).unwrap());
+    builder.append(b"abc");
+    assert_eq!(consumer.unread_bytes(), 0);
+    builder.commit();
+    assert_eq!(consumer.unread_bytes(), 3);
+    assert_eq!(consumer.poll().unwrap().len(), 3);
+    assert_eq!(consumer.unread_bytes(), 0);
+    drop((builder, consumer));
+    assert_home(segments, pool);
+}
+
+#[test]
 fn bytes_are_invisible_until_committed_and_then_read_once_in_order() {
     let (segments, pool) = one_segment();
     let (mut builder, mut consumer) = BufferBuilder::new(pool.try_take(0).unwrap());

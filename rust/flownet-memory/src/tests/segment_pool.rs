@@ -265,3 +265,35 @@ fn segments_of_whole_pages_do_not_lie_a_multiple_of_a_page_apart() {
     drop((taken, pool));
     assert_all_home(&segments);
 }
+
+#[test]
+fn of_what_several_give_up_a_new_pool_begins_with_its_minimum() {
+    let segments = segments(8);
+    let others = [(); 2].map(|()| segments.create_buffer_pool(sized(1, None)).unwrap());
+    // What they had comes back to them, and is idle.
+    others.iter().for_each(|pool| drop(take(pool, 4)));
+    let pool = segments.create_buffer_pool(sized(2, None)).unwrap();
+    assert_eq!(pool.min(), 2);
+    assert_eq!(take(&pool, 2).len(), 2);
+    let sizes = [&others[0], &others[1], &pool].map(|pool| pool.size());
+    assert_eq!(sizes.iter().sum::<usize>(), 8, "{sizes:?}");
+    drop((pool, others));
+    assert_all_home(&segments);
+}
+
+#[test]
+fn a_pool_that_has_less_than_its_size_lacks_segments_until_others_give_them_back() {
+    let segments = segments(4);
+    let other = segments.create_buffer_pool(sized(1, None)).unwrap();
+    let mut kept = take(&other, 4);
+    drop(kept.pop());
+    let pool = segments.create_buffer_pool(sized(1, 2)).unwrap();
+    let first = take(&pool, 1);
+    assert_eq!((pool.size(), pool.is_available(), pool.lacks_segments()), (2, false, true));
+    drop(kept);
+    assert!(pool.is_available() && !pool.lacks_segments());
+    let second = take(&pool, 1);
+    assert!(!pool.is_available() && !pool.lacks_segments(), "it has all that it may");
+    drop((first, second, pool, other));
+    assert_all_home(&segments);
+}
