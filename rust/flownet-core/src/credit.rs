@@ -229,6 +229,16 @@ mod tests {
     }
 
     #[test]
+    fn the_last_quarter_of_the_window_is_for_events_that_matter() {
+        let mut window = EventWindow::default();
+        let sent = (1..=EVENT_WINDOW).find(|_| {
+            window.spend_one();
+            window.is_short()
+        });
+        assert_eq!(sent, Some(EVENT_WINDOW - EVENT_WINDOW / 4 + 1));
+    }
+
+    #[test]
     fn an_announcement_takes_all_credit_at_once() {
         let mut unannounced = Credit::ZERO;
         unannounced.earn_one();

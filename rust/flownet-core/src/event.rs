@@ -436,4 +436,10 @@ mod tests {
         assert!(unaligned.is_priority() && !unaligned.is_blocking());
         assert!(!Event::EndOfPartition.is_blocking() && !Event::EndOfPartition.is_priority());
     }
+
+    #[test]
+    fn a_custom_event_has_what_it_was_made_of() {
+        let event = CustomEvent::new(5, b"ab").unwrap();
+        assert_eq!((event.kind(), event.payload()), (5, &b"ab"[..]));
+    }
 }

@@ -132,6 +132,18 @@ mod tests {
     }
 
     #[test]
+    fn keys_spread_over_all_groups() {
+        for max_parallelism in [1, 2, 127, 128] {
+            let groups: std::collections::BTreeSet<_> =
+                (0..5_000).map(|word| key_group(word, max_parallelism).get()).collect();
+            assert_eq!(groups.len(), max_parallelism as usize);
+        }
+        // As the published vectors have it.
+        let groups = [127, 128].map(|max_parallelism| u32::from(key_group(0, max_parallelism).get()));
+        assert_eq!(groups, [0x2362_f9de % 127, 0x2362_f9de % 128]);
+    }
+
+    #[test]
     fn ranges_of_all_small_parallelisms_share_out_every_group_once() {
         for max_parallelism in 1..=130 {
             for parallelism in 1..=max_parallelism {

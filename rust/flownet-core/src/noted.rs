@@ -58,3 +58,19 @@ impl<T> Noted<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_finds_it_locked_leaves_a_note_to_its_holder_once() {
+        let noted = Noted::new(7);
+        let held = noted.lock();
+        assert!(noted.lock_or_leave(1).is_none() && noted.lock_or_leave(4).is_none());
+        drop(held);
+        assert_eq!([noted.take_notes(), noted.take_notes()], [5, 0]);
+        assert_eq!(noted.lock_or_leave(2).as_deref(), Some(&7), "it is free");
+        assert_eq!(noted.take_notes(), 0, "and then nobody is asked");
+    }
+}

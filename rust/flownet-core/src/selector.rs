@@ -181,6 +181,13 @@ mod tests {
     }
 
     #[test]
+    fn as_many_groups_as_subtasks_or_as_may_be_are_enough() {
+        for (max_parallelism, subpartitions) in [(5, 5), (MAX_PARALLELISM_LIMIT, 5)] {
+            assert!(Selector::key_group(max_parallelism).select(Target::KeyHash(1), subpartitions).is_ok());
+        }
+    }
+
+    #[test]
     fn a_partitioner_outside_the_range_is_an_error_with_both_numbers() {
         let mut selector = Selector::Custom;
         assert_eq!(chosen(&mut selector, Target::Subpartition(2), 3), 2);

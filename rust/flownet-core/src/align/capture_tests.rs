@@ -357,3 +357,14 @@ fn a_task_whose_channels_have_ended_takes_what_the_coordinator_asks_for() {
     assert_eq!((step.taken, step.completed), (Some(barrier(2)), Some(CheckpointId::new(2))));
     assert_eq!(capture.on_trigger(barrier(2)), Step::default());
 }
+
+#[test]
+fn of_a_checkpoint_that_the_coordinator_cancels_nothing_is_kept() {
+    let (first, id) = (ChannelIndex::new(0), CheckpointId::new(1));
+    let mut capture = Capture::new(Aligner::exactly_once(2));
+    let _ = capture.on_barrier(first, barrier(1, BarrierKind::Unaligned), [7], |_| vec![5]);
+    assert_eq!(capture.on_cancel(id).aborted, Some(id));
+    assert_eq!(capture.take(), []);
+    let late = capture.on_barrier(ChannelIndex::new(1), barrier(1, BarrierKind::Unaligned), [8], |_| vec![5]);
+    assert_eq!((late, capture.take()), (Step::default(), vec![]), "and it does not begin again");
+}

@@ -270,3 +270,32 @@ fn an_end_may_be_what_was_waited_for() {
     let step = aligner.on_end(ChannelIndex::new(1));
     assert_eq!((step.taken, step.resumed), (Some(barrier(1)), vec![ChannelIndex::new(0)]));
 }
+
+#[test]
+fn what_the_coordinator_asks_for_or_gives_up_waiting_for_ends_what_is_older() {
+    let ids = [1, 2].map(CheckpointId::new);
+    let begun = || {
+        let mut aligner = Aligner::exactly_once(2);
+        let _ = aligner.on_barrier(ChannelIndex::new(0), barrier(1));
+        aligner
+    };
+    let timed_out = begun().on_timeout(barrier(2));
+    assert_eq!((timed_out.aborted, timed_out.began), (Some(ids[0]), Some(ids[1])));
+    assert_eq!(timed_out.resumed, [ChannelIndex::new(0)]);
+    assert_eq!(begun().on_timeout(barrier(1)).aborted, None);
+
+    let asked = begun().on_trigger(barrier(2));
+    assert_eq!((asked.aborted, asked.resumed), (Some(ids[0]), vec![ChannelIndex::new(0)]));
+    assert_eq!(begun().on_trigger(barrier(1)), Step::default(), "its channels bring it");
+}
+
+#[test]
+fn a_task_knows_whether_any_of_its_channels_waits() {
+    for (mut aligner, holds) in [(Aligner::exactly_once(2), true), (Aligner::at_least_once(2), false)] {
+        assert!(!aligner.holds_any());
+        let _ = aligner.on_barrier(ChannelIndex::new(0), barrier(1));
+        assert_eq!(aligner.holds_any(), holds);
+        let _ = aligner.on_barrier(ChannelIndex::new(1), barrier(1));
+        assert!(!aligner.holds_any());
+    }
+}

@@ -5,6 +5,7 @@ use std::task::{Poll, Waker};
 
 use flownet_memory::{MemorySegment, Recycler, SegmentListener, planted};
 
+use super::state::State;
 use super::{Phase, RemoteChannel};
 
 impl RemoteChannel {
@@ -78,14 +79,18 @@ impl RemoteChannel {
             self.end_standing(1);
             return Some(segment);
         }
-        let may_grow = state.phase == Phase::Open && state.standing < self.exclusive && !is_claimed;
-        if !may_grow {
+        if !self.may_grow(&state, is_claimed) {
             state.owned -= 1;
             self.finish_change(state, false);
             return Some(segment);
         }
         drop(state);
         self.keep_as_standing(segment)
+    }
+
+    /// Whether to ask the pool for one that stands at all: [`Self::keep_as_standing`] looks again.
+    fn may_grow(&self, state: &State, is_claimed: bool) -> bool {
+        state.phase == Phase::Open && state.standing < self.exclusive && !is_claimed
     }
 
     /// A channel that was active keeps a segment beyond those it has, if the pool can spare it.

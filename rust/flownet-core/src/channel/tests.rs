@@ -130,3 +130,23 @@ fn a_channel_says_what_controls_it() {
         assert_eq!((channel.control(), other.control()), (control, ChannelControl::Credit));
     }
 }
+
+#[test]
+fn a_channel_gives_up_a_segment_that_stands_and_its_booking_where_another_waits_for_one() {
+    let all = SegmentPool::new(4, 8).unwrap();
+    let settings = BufferPoolSettings { max: Some(8), ..PoolSizing::default().gate(1) };
+    let (gate, pool) = (InputGate::new(2), all.create_buffer_pool(settings).unwrap());
+    let [rich, poor] = [(0, 8), (1, 0)].map(|(index, exclusive)| {
+        RemoteChannel::new(Arc::clone(&gate), ChannelIndex::new(index), Arc::clone(&pool), exclusive)
+    });
+    assert_eq!([rich.initial_credit(), poor.initial_credit()], [3, 0].map(Credit::new));
+    let last = pool.try_take(0).unwrap();
+    poor.on_backlog(Backlog::new(1));
+    let segment = rich.take_for_receive(0).unwrap().unwrap();
+    rich.on_buffer(segment, 1, Backlog::ZERO).unwrap();
+    assert_eq!((pool.standing(), poor.free_segments()), (3, 0));
+    assert!(gate.poll_next(Waker::noop()).is_ready(), "read and dropped");
+    assert_eq!((pool.standing(), rich.owned_segments(), poor.free_segments()), (2, 2, 1));
+    drop((last, rich, poor, gate));
+    assert_eq!((pool.standing(), pool.in_use()), (0, 0));
+}

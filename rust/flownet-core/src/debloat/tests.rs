@@ -258,6 +258,44 @@ fn nothing_read_is_no_measurement_and_nothing_is_due() {
 }
 
 #[test]
+fn work_on_nothing_is_no_measurement_either() {
+    let mut debloater = Debloater::new(bounds(1000, 20));
+    let mut progress = Progress::default();
+    let _ = debloater.adjust(progress, 20);
+    (progress.buffers, progress.worked) = (20, Duration::from_secs(1));
+    assert_eq!((debloater.adjust(progress, 20), debloater.in_flight()), (None, None));
+}
+
+#[test]
+fn where_there_is_far_to_go_a_step_is_the_whole_factor() {
+    let mut debloater = Debloater::new(bounds(1000, 20));
+    let mut limits = [1 << 40, 1 << 40, 1 << 40, 1, 1].map(|wanted| {
+        debloater.step(wanted);
+        debloater.limit
+    });
+    assert_eq!(limits, [4, 16, 64, 16, 4]);
+    limits = [6, 6, 6, 6, 6].map(|wanted| {
+        debloater.step(wanted);
+        debloater.limit
+    });
+    assert_eq!(limits, [4; 5], "and half of the way, in proportion, where it is near");
+}
+
+#[test]
+fn a_limit_is_told_when_it_has_changed_by_more_than_a_quarter_or_has_come_to_an_end() {
+    let mut debloater = Debloater::new(bounds(1000, 20));
+    let most = u64::from(SEGMENT_BYTES);
+    let mut news = |limit| {
+        debloater.limit = limit;
+        debloater.news().map(FillLimit::get)
+    };
+    assert_eq!(news(1), None, "they begin with it");
+    assert_eq!([400, 500, 300, 501].map(&mut news), [Some(400), None, None, Some(501)]);
+    assert_eq!([most - 1, most, most, most - 1].map(&mut news), [Some(most as u32 - 1), Some(u32::MAX), None, None]);
+    assert_eq!([2, 1, 1].map(&mut news), [Some(2), Some(1), None]);
+}
+
+#[test]
 fn a_limit_that_cannot_grow_is_measured_now_and_then_only() {
     let mut debloater = Debloater::new(bounds(1000, 20));
     let mut progress = Progress::default();

@@ -52,3 +52,27 @@ impl Brake {
         !self.is_stopped
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_stops_a_connection_all_of_whose_channels_have_credit() {
+        let mut brake = Brake::new(Watermarks::for_segments(10));
+        brake.on_open(Credit::new(3));
+        assert!(!brake.is_on() && brake.may_queue(usize::MAX));
+    }
+
+    #[test]
+    fn it_stops_above_the_high_watermark_until_it_is_below_the_low_one() {
+        let watermarks = Watermarks::for_segments(10);
+        assert_eq!(watermarks, Watermarks { high_bytes: 20, low_bytes: 11 }, "as Flink had them");
+        let mut brake = Brake::new(watermarks);
+        // A second channel without credit, or one with, changes nothing.
+        [Credit::UNLIMITED, Credit::UNLIMITED, Credit::new(1)].into_iter().for_each(|credit| brake.on_open(credit));
+        assert!(brake.is_on());
+        let may_queue = [20, 21, 12, 11, 10, 20].map(|queued_bytes| brake.may_queue(queued_bytes));
+        assert_eq!(may_queue, [true, false, false, false, true, true]);
+    }
+}

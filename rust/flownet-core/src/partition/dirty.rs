@@ -219,4 +219,12 @@ mod tests {
             assert!(!marks.any());
         }
     }
+
+    #[test]
+    fn who_is_marked_alone_and_with_all_is_given() {
+        let marks = DirtyMarks::new(2);
+        marks.mark(1);
+        marks.mark_all();
+        assert_eq!(taken(&marks), [0, 1]);
+    }
 }

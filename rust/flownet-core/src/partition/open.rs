@@ -353,4 +353,19 @@ mod tests {
         drop((buffers, pool, other));
         assert_eq!(all.available(), all.total());
     }
+
+    #[test]
+    fn entries_of_buffers_that_were_closed_do_not_pile_up_behind_one_that_stays_open() {
+        let (all, pool) = pool(16);
+        let mut buffers = OpenBuffers::new(2);
+        open(&mut buffers, &pool, 0);
+        for _ in 0..1000 {
+            open(&mut buffers, &pool, 1);
+            drop(buffers.take(1));
+        }
+        assert!(buffers.order.len() < 100, "{} entries for one buffer", buffers.order.len());
+        assert!(buffers.oldest_first().eq([0]));
+        drop((buffers, pool));
+        assert_eq!(all.available(), all.total());
+    }
 }

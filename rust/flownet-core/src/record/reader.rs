@@ -391,4 +391,32 @@ mod tests {
         assert_eq!(rig.reader.gathered.capacity(), 0);
         rig.finish_and_assert_all_segments_home();
     }
+
+    #[test]
+    fn records_of_one_length_in_a_row_are_read_as_others_up_to_what_is_cut() {
+        let records =
+            ["first", "one", "two", "six", "four", "five", "", "", "x"].map(|record| record.as_bytes().to_vec());
+        let mut bytes = stream_of(&records);
+        let whole = bytes.len();
+        bytes.extend_from_slice(&stream_of(&[b"and cut".to_vec()])[..9]);
+        let mut read = Vec::new();
+        let end = read_whole_records(&bytes, 0, 64, &mut |record| read.push(record.to_vec()));
+        assert_eq!((end, &read[..]), (whole, &records[..]));
+        read.clear();
+        let end = read_whole_records(&bytes, whole, 64, &mut |record| read.push(record.to_vec()));
+        assert_eq!((end, read.len()), (whole, 0), "nothing of what is cut");
+    }
+
+    #[test]
+    fn what_was_not_given_out_is_there_to_be_kept() {
+        let stream = stream_of(&[b"one".to_vec(), b"two".to_vec()]);
+        let mut rig = Rig::new(24, 64);
+        rig.push(&stream[..5]);
+        assert_eq!(rig.drain().unwrap().len(), 0);
+        rig.push(&stream[5..]);
+        assert_eq!(rig.reader.unread().collect::<Vec<_>>().concat(), stream);
+        assert_eq!(rig.reader.next_record().unwrap(), Some(&b"one"[..]));
+        assert_eq!(rig.reader.unread().collect::<Vec<_>>(), [&stream[7..]], "of one piece, and no empty ones");
+        rig.finish_and_assert_all_segments_home();
+    }
 }

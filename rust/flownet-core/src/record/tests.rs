@@ -10,8 +10,8 @@ use proptest::prelude::*;
 
 use super::{Emit, FlushPolicy, LENGTH_PREFIX_BYTES, RecordReader, RecordWriter};
 use crate::error::{ExchangeError, SelectError};
-use crate::event::Event;
-use crate::ids::{PartitionId, SubpartitionIndex};
+use crate::event::{Barrier, BarrierKind, Event};
+use crate::ids::{CheckpointId, PartitionId, SubpartitionIndex};
 use crate::partition::{ResultPartition, SubpartitionCell};
 use crate::selector::{Selector, Target};
 use crate::sizing::PoolSizing;
@@ -503,6 +503,17 @@ fn the_flush_policy_says_when_an_open_buffer_is_seen() {
 }
 
 #[test]
+fn where_every_record_is_flushed_one_that_goes_on_in_an_open_buffer_is_too() {
+    let mut rig = Rig::new(2, 64, 1, Selector::Forward, FlushPolicy::EveryRecord);
+    for records in 1..=4 {
+        rig.emit(Target::Any, &[1; 5]);
+        rig.read_all();
+        assert_eq!(rig.inputs[0].records(), records);
+    }
+    rig.finish_and_assert_all_segments_home();
+}
+
+#[test]
 fn an_event_shows_the_records_in_front_of_it_at_once() {
     let mut rig = Rig::new(4, 64, 2, Selector::rebalance(0), FlushPolicy::WhenFull);
     rig.emit(Target::Any, &[1]);
@@ -540,4 +551,36 @@ fn records_to_a_reader_that_left_are_dropped_and_their_segments_go_home() {
     assert_eq!((rig.inputs[0].records(), rig.inputs[1].records()), (0, 50));
     drop(rig.writer);
     assert_eq!(rig.segments.available(), 2);
+}
+
+#[test]
+fn a_barrier_overtakes_what_the_writer_has_queued() {
+    let barrier = |kind| Event::Barrier(Barrier { checkpoint_id: CheckpointId::new(1), timestamp_ms: 0, kind });
+    for kind in [BarrierKind::Unaligned, BarrierKind::AlignedWithTimeout] {
+        let mut rig = Rig::new(4, 16, 2, Selector::Custom, FlushPolicy::WhenFull);
+        rig.emit(Target::Subpartition(1), &[7; 3]);
+        let overtaken = if kind == BarrierKind::Unaligned {
+            rig.writer.overtake(&barrier(kind)).unwrap()
+        } else {
+            rig.writer.broadcast_event(&barrier(kind)).unwrap();
+            rig.writer.expire(CheckpointId::new(1))
+        };
+        assert_eq!(overtaken.iter().map(|one| one.elements.len()).collect::<Vec<_>>(), [0, 1], "{kind:?}");
+        drop(overtaken);
+        let read = rig.finish_and_assert_all_segments_home();
+        assert!(matches!(&read[1][..], [Read::Event(Event::Barrier(_)), Read::Record(_)]), "{:?}", read[1]);
+    }
+}
+
+#[test]
+fn events_may_follow_the_end_of_data() {
+    let mut rig = Rig::new(2, 16, 1, Selector::Forward, FlushPolicy::WhenFull);
+    rig.writer.end_data(true).unwrap();
+    rig.read_all();
+    assert_eq!(rig.inputs[0].read, [Read::Event(Event::EndOfData { drain: true })]);
+    rig.writer.broadcast_event(&Event::Watermark { timestamp_ms: 1 }).unwrap();
+    rig.finish();
+    let rest = [Event::Watermark { timestamp_ms: 1 }, Event::EndOfPartition].map(Read::Event);
+    assert_eq!(rig.inputs[0].read[1..], rest, "and it is told once");
+    assert!(matches!(rig.writer.end_data(true), Err(ExchangeError::Misuse(_))));
 }

@@ -397,3 +397,34 @@ fn prefix_of(record: &[u8]) -> [u8; LENGTH_PREFIX_BYTES] {
 
 /// A vector for the rest of a record that is larger than this is not kept for the next one.
 const KEPT_BYTES: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use flownet_memory::SegmentPool;
+
+    use super::*;
+    use crate::ids::PartitionId;
+    use crate::sizing::PoolSizing;
+
+    #[test]
+    fn of_a_record_that_blocked_no_more_memory_is_kept_than_the_next_may_want() {
+        for (bytes, is_kept) in [(200_000, true), (2 * KEPT_BYTES, false)] {
+            let segments = SegmentPool::new(2, 32 * 1024).unwrap();
+            let pool = segments.create_buffer_pool(PoolSizing::default().partition(1)).unwrap();
+            let partition = ResultPartition::new(PartitionId::new(1), pool, 1);
+            let mut writer = RecordWriter::new(partition, Selector::Forward, FlushPolicy::WhenFull, usize::MAX);
+            let cell = std::sync::Arc::clone(&writer.partition.subpartitions()[0]);
+            cell.attach_reader(Waker::noop().clone()).unwrap();
+            let mut emitted = writer.try_emit(Target::Any, &vec![7; bytes]).unwrap();
+            assert_eq!(emitted, Emit::Blocked);
+            while emitted == Emit::Blocked {
+                while cell.poll().is_some() {}
+                assert!(writer.poll_ready(Waker::noop()).is_ready());
+                emitted = writer.resume().unwrap();
+            }
+            assert_eq!((writer.rest.len(), writer.rest.capacity() > 0), (0, is_kept), "{bytes} bytes");
+        }
+    }
+}

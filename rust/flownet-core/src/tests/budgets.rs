@@ -53,6 +53,27 @@ fn take(outbox: &mut Outbox, count: &mut impl FnMut(&ControlFrame<'_>)) {
 }
 
 #[test]
+fn signs_of_life_and_questions_for_them_go_out_with_the_next_transmit() {
+    let (mut producer, mut outbox) = (producer(), Outbox::new());
+    let mut consumer = ConsumerConnection::new(PEER, ReadyList::new());
+    producer.ping(1);
+    producer.pong(2);
+    producer.poll_transmit(&mut outbox, 16);
+    let mut seen = Vec::new();
+    let mut note = |frame: &ControlFrame<'_>| match *frame {
+        ControlFrame::Ping { token } => seen.push(("ping", token)),
+        ControlFrame::Pong { token } => seen.push(("pong", token)),
+        _ => panic!("{frame:?}"),
+    };
+    take(&mut outbox, &mut note);
+    consumer.ping(3);
+    consumer.pong(4);
+    outbox.push_control(|out| assert!(consumer.poll_transmit(out)));
+    take(&mut outbox, &mut note);
+    assert_eq!(seen, [("ping", 1), ("pong", 2), ("ping", 3), ("pong", 4)]);
+}
+
+#[test]
 fn a_flood_of_pings_is_answered_once_by_either_end() {
     let (mut producer, mut outbox) = (producer(), Outbox::new());
     let mut consumer = ConsumerConnection::new(PEER, ReadyList::new());
@@ -65,6 +86,23 @@ fn a_flood_of_pings_is_answered_once_by_either_end() {
     consumer.poll_transmit(&mut answer);
     assert_eq!((outbox.queued_bytes(), answer.len()), (PONG_BYTES, PONG_BYTES));
     take(&mut outbox, &mut |frame| assert_eq!(*frame, ControlFrame::Pong { token: FLOOD - 1 }, "of the newest"));
+}
+
+#[test]
+fn a_backlog_without_credit_is_announced_once() {
+    let mut pair = Pair::new(Setup { exclusive: 0, floating: 1, ..Setup::default() });
+    pair.emit_buffers(0, 1);
+    pair.run_until_idle();
+    assert_eq!((pair.hold(1), pair.backlog_frames.len()), (1, 1));
+    for _ in 0..5 {
+        pair.emit_buffers(0, 1);
+        // As if it had news: a reader may be looked at without any.
+        let id = pair.id(0);
+        pair.producer.as_mut().unwrap().on_ready(id);
+        pair.run_until_idle();
+        assert_eq!(pair.backlog_frames.len(), 2, "the task holds the only segment: once for all that waits");
+    }
+    pair.finish_and_assert_all_segments_home();
 }
 
 #[test]

@@ -1,9 +1,15 @@
 //! Channels without credit: what holds them back, what they lose, and that they give back what they take.
 
-use super::pair::{Pair, SEGMENT_BYTES, Setup};
+use std::task::{Poll, Waker};
+
+use super::CountingWaker;
+use super::pair::{Pair, SEGMENT_BYTES, Setup, barrier};
 use crate::channel::ChannelControl;
+use crate::credit::Backlog;
 use crate::error::ExchangeError;
+use crate::event::BarrierKind;
 use crate::gate::IntakeBounds;
+use crate::subpartition::Element;
 use crate::wire::frame::DATA_HEADER_BYTES;
 
 const TCP: ChannelControl = ChannelControl::Tcp { exchange: 0 };
@@ -138,4 +144,86 @@ fn any_schedule_without_credit_delivers_all_in_order() {
             pair.finish_and_assert_all_segments_home();
         }
     }
+}
+
+#[test]
+fn a_connection_knows_whether_a_channel_without_credit_was_opened() {
+    for (control, is_uncontrolled) in [(TCP, true), (ChannelControl::Credit, false)] {
+        let mut pair = pair(control, 1, 2);
+        pair.run_until_idle();
+        assert_eq!(pair.producer.as_ref().unwrap().is_uncontrolled(), is_uncontrolled);
+        pair.finish_and_assert_all_segments_home();
+    }
+}
+
+#[test]
+fn without_credit_a_channel_goes_on_behind_a_blocking_event() {
+    let mut pair = pair(TCP, 1, 2);
+    pair.emit_event(0, barrier(1, BarrierKind::Aligned));
+    pair.emit_buffers(0, 1);
+    pair.run_until_idle();
+    assert_eq!(pair.read(usize::MAX), 1);
+    pair.resume_all();
+    pair.run_until_idle();
+    assert_eq!(pair.read(usize::MAX), 1);
+    pair.finish_and_assert_all_segments_home();
+}
+
+#[test]
+fn what_arrives_for_a_channel_without_credit_that_closed_is_skipped_whatever_it_says() {
+    for control in [TCP, ChannelControl::Drop, ChannelControl::Unbounded] {
+        let pair = pair(control, 1, 2);
+        pair.remote(0).release();
+        let place = pair.remote(0).poll_place(7, SEGMENT_BYTES, Waker::noop());
+        assert!(matches!(place, Poll::Ready(Ok(None))), "{place:?} under {control:?}");
+        pair.assert_all_segments_home();
+    }
+}
+
+#[test]
+fn under_tcp_who_reads_the_socket_is_woken_when_the_channel_that_waits_closes() {
+    let pair = pair(TCP, 2, 1);
+    let (waker, wakes) = CountingWaker::new();
+    let place = |channel: u32, sequence| pair.remote(channel).poll_place(sequence, SEGMENT_BYTES, &waker);
+    let Poll::Ready(Ok(Some(only))) = place(0, 0) else { panic!("the pool has one") };
+    assert!(place(0, 1).is_pending());
+    pair.remote(0).release();
+    assert_eq!(wakes.count(), 1, "what follows is for others");
+    assert!(place(1, 0).is_pending());
+    drop(only);
+    assert_eq!(wakes.count(), 2);
+    // The segment came for a channel that does not take it up.
+    pair.remote(1).release();
+    pair.assert_all_segments_home();
+}
+
+#[test]
+fn where_records_may_be_dropped_those_that_fit_come_whole_and_others_are_counted() {
+    let pair = pair(ChannelControl::Drop, 1, 4);
+    let gate = pair.gate();
+    gate.set_bounds(IntakeBounds { queue_bytes: 16, limit_bytes: usize::MAX });
+    let records: [&[u8]; 4] = [b"eight...", b"and some that are too long", b"4444", b"none"];
+    let stream: Vec<u8> =
+        records.iter().flat_map(|record| [&(record.len() as u32).to_le_bytes()[..], record].concat()).collect();
+    // The first cut goes through the prefix of a record that is kept.
+    let first = stream.len() - 8 - 8 + 2;
+    let pieces = [&stream[..12], &stream[12..first], &stream[first..]];
+    let mut read = Vec::new();
+    for (sequence, piece) in (0..).zip(pieces) {
+        let place = pair.remote(0).poll_place(sequence, piece.len(), Waker::noop());
+        let Poll::Ready(Ok(Some(mut segment))) = place else { panic!("{place:?}") };
+        segment.as_mut_slice()[..piece.len()].copy_from_slice(piece);
+        pair.remote(0).on_buffer(segment, piece.len(), Backlog::ZERO).unwrap();
+        while let Poll::Ready(Ok(Some((_, Element::Data(buffer))))) = gate.poll_next(Waker::noop()) {
+            assert!(!buffer.is_empty(), "nothing is handed on where nothing is kept");
+            read.extend_from_slice(&buffer);
+        }
+    }
+    assert_eq!(
+        read,
+        [&8u32.to_le_bytes()[..], records[0], &4u32.to_le_bytes(), records[2], &4u32.to_le_bytes(), records[3]]
+            .concat()
+    );
+    assert_eq!((gate.intake().dropped_records, gate.intake().dropped_bytes), (1, 30));
+    pair.assert_all_segments_home();
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::pair::{PARTITION, PEER, Pair, SEGMENT_BYTES, Setup};
 use crate::credit::{Backlog, Credit};
 use crate::error::{ExchangeError, PeerViolation, ProtocolError};
-use crate::exchange::consumer::ConsumerConnection;
+use crate::exchange::consumer::{ConsumerConnection, PayloadSlot};
 use crate::exchange::producer::{ProducerConnection, ProducerSettings};
 use crate::exchange::ready::ReadyList;
 use crate::ids::{ChannelId, PartitionId, SubpartitionIndex};
@@ -74,7 +74,7 @@ fn a_payload_beyond_the_segment_fails_the_channel_and_is_skipped() {
         checksum: None,
     };
     let slot = pair.consumer.as_mut().unwrap().handle_header(header, std::task::Waker::noop()).unwrap();
-    assert!(matches!(slot, crate::exchange::consumer::PayloadSlot::Skip(bytes) if bytes == SEGMENT_BYTES + 1));
+    assert!(matches!(slot, PayloadSlot::Skip(bytes) if bytes == SEGMENT_BYTES + 1));
     let error = pair.try_read().unwrap_err();
     let (len_bytes, max_bytes) = (SEGMENT_BYTES as u32 + 1, SEGMENT_BYTES as u32);
     assert_eq!(violation_of(&error), PeerViolation::PayloadTooLong { len_bytes, max_bytes });
@@ -127,17 +127,18 @@ fn a_corrupted_payload_is_noticed_by_its_checksum() {
 #[test]
 fn frames_for_a_channel_that_never_was_end_the_connection() {
     let mut pair = Pair::with_exclusive_buffers(1);
-    let unknown = ChannelId::new(9);
-    let violation = PeerViolation::UnknownChannel;
-    let error = pair.consumer_takes(&data(unknown, 0, b"x")).unwrap_err();
-    assert_eq!(error, ProtocolError::Peer { channel: unknown, violation });
-    let registry = super::pair::Registry::default();
-    let producer = pair.producer.as_mut().unwrap();
-    for frame in [ControlFrame::Resume { channel: unknown }, ControlFrame::Cancel { channel: unknown }] {
-        assert_eq!(
-            producer.handle_frame(frame, &registry),
-            Err(ProtocolError::Peer { channel: unknown, violation: PeerViolation::UnknownChannel })
-        );
+    pair.run_until_idle();
+    // The next one, and one beyond it.
+    for unknown in [1, 9].map(ChannelId::new) {
+        let violation = PeerViolation::UnknownChannel;
+        let error = pair.consumer_takes(&data(unknown, 0, b"x")).unwrap_err();
+        assert_eq!(error, ProtocolError::Peer { channel: unknown, violation });
+        let registry = super::pair::Registry::default();
+        let producer = pair.producer.as_mut().unwrap();
+        for frame in [ControlFrame::Resume { channel: unknown }, ControlFrame::Cancel { channel: unknown }] {
+            let error = producer.handle_frame(frame, &registry);
+            assert_eq!(error, Err(ProtocolError::Peer { channel: unknown, violation }));
+        }
     }
     pair.assert_all_segments_home();
 }
@@ -316,6 +317,42 @@ fn a_dropped_connection_fails_its_channels() {
     let mut pair = Pair::new(Setup::default());
     pair.consumer = None;
     assert!(matches!(pair.try_read(), Err(ExchangeError::ConnectionLost { .. })));
+    pair.assert_all_segments_home();
+}
+
+#[test]
+fn a_dropped_connection_releases_what_its_channels_read() {
+    let mut pair = Pair::new(Setup::default());
+    pair.emit_buffers(0, 2);
+    pair.run_until_idle();
+    assert!(!pair.handle.is_consumed());
+    pair.producer = None;
+    assert!(pair.handle.is_consumed(), "nobody will read on");
+    pair.assert_all_segments_home();
+}
+
+#[test]
+fn a_connection_is_closed_once_the_peer_says_so() {
+    let mut pair = Pair::new(Setup::default());
+    pair.run_until_idle();
+    assert!(!pair.producer.as_ref().unwrap().is_closed());
+    pair.consumer.as_mut().unwrap().close();
+    pair.run_until_idle();
+    assert!(pair.producer.as_ref().unwrap().is_closed());
+    pair.assert_all_segments_home();
+}
+
+#[test]
+fn a_payload_that_never_comes_whole_gives_its_segment_back() {
+    let mut pair = Pair::with_exclusive_buffers(1);
+    pair.run_until_idle();
+    let header =
+        DataHeader { channel: pair.id(0), sequence: 0, backlog: Backlog::ZERO, payload_bytes: 5, checksum: None };
+    let slot = pair.consumer.as_mut().unwrap().handle_header(header, std::task::Waker::noop()).unwrap();
+    assert!(matches!(slot, PayloadSlot::Segment(_)));
+    assert_eq!(pair.remote(0).owned_segments(), 1);
+    drop(slot);
+    assert_eq!(pair.remote(0).owned_segments(), 0);
     pair.assert_all_segments_home();
 }
 

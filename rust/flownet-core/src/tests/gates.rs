@@ -3,13 +3,17 @@
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
+use flownet_memory::{Buffer, MemorySegment, SegmentPool};
+
 use super::CountingWaker;
-use super::pair::{Pair, Setup, barrier, watermark};
+use super::pair::{Pair, SEGMENT_BYTES, Setup, barrier, watermark};
 use crate::credit::Backlog;
 use crate::error::ExchangeError;
 use crate::event::{BarrierKind, Event};
-use crate::gate::InputGate;
-use crate::ids::{ChannelIndex, CheckpointId};
+use crate::gate::{InputGate, IntakeBounds};
+use crate::ids::{ChannelIndex, CheckpointId, PartitionId, SubpartitionIndex};
+use crate::partition::ResultPartition;
+use crate::sizing::PoolSizing;
 use crate::subpartition::Element;
 
 fn mixed(channels: u32) -> Setup {
@@ -105,6 +109,7 @@ fn a_gate_ends_when_the_end_of_every_partition_was_read() {
     let mut pair = Pair::new(mixed(2));
     pair.finish_producer();
     pair.run_until_idle();
+    assert!(!pair.gate().is_finished(), "nothing was read");
     let mut batch = Vec::new();
     assert!(matches!(pair.gate().poll_batch(9, &mut batch, Waker::noop()), Poll::Ready(Ok(4))));
     let ends = batch.iter().filter(|(_, element)| matches!(element, Element::Event(Event::EndOfPartition)));
@@ -114,6 +119,8 @@ fn a_gate_ends_when_the_end_of_every_partition_was_read() {
         assert!(matches!(pair.gate().poll_next(Waker::noop()), Poll::Ready(Ok(None))));
     }
     assert!(pair.gate().is_finished());
+    pair.gate().close();
+    assert!(!pair.gate().is_finished(), "who closes it reads no end");
     pair.assert_all_segments_home();
 }
 
@@ -157,6 +164,113 @@ fn nothing_wakes_the_task_behind_the_end_of_partition() {
 fn a_gate_without_channels_has_ended() {
     let gate = InputGate::new(0);
     assert!(matches!(gate.poll_next(Waker::noop()), Poll::Ready(Ok(None))));
+    assert_eq!([gate.channels(), InputGate::new(3).channels()], [0, 3]);
+}
+
+#[test]
+fn a_batch_is_no_longer_than_asked_for() {
+    for channels in [mixed(2), Setup { local: |_| true, ..mixed(2) }] {
+        let mut pair = Pair::new(channels);
+        pair.emit_buffers(0, 1);
+        pair.emit_buffers(1, 8);
+        pair.run_until_idle();
+        let mut batch = Vec::new();
+        assert!(matches!(pair.gate().poll_batch(4, &mut batch, Waker::noop()), Poll::Ready(Ok(4))));
+        assert_eq!(batch.len(), 4);
+        drop(batch);
+        pair.assert_all_segments_home();
+    }
+}
+
+#[test]
+fn what_was_read_before_a_failure_was_found_is_given_before_it() {
+    let segments = SegmentPool::new(8, SEGMENT_BYTES).unwrap();
+    let gate = InputGate::new(2);
+    let partition = |id| {
+        let pool = segments.create_buffer_pool(PoolSizing::default().partition(1)).unwrap();
+        ResultPartition::new(PartitionId::new(id), pool, 1)
+    };
+    let (mut good, bad) = (partition(1), partition(2));
+    for (channel, partition) in [(0, &good), (1, &bad)] {
+        gate.set_local(ChannelIndex::new(channel), Arc::clone(&partition.subpartitions()[0]));
+    }
+    good.emit_event(SubpartitionIndex::new(0), &watermark(1)).unwrap();
+    bad.fail("why");
+    let mut batch = Vec::new();
+    assert!(matches!(gate.poll_batch(9, &mut batch, Waker::noop()), Poll::Ready(Ok(1))));
+    let failed = gate.poll_batch(9, &mut batch, Waker::noop());
+    assert!(matches!(failed, Poll::Ready(Err(ExchangeError::ProducerFailed { .. }))), "{failed:?}");
+}
+
+#[test]
+fn who_watches_a_bounded_gate_is_told_of_congestion_and_of_its_end() {
+    let (gate, (monitor, wakes)) = (InputGate::new(1), CountingWaker::new());
+    gate.set_bounds(IntakeBounds { queue_bytes: 10, limit_bytes: usize::MAX });
+    gate.set_monitor(monitor);
+    let arrive = || {
+        let buffer = Buffer::from_segment(MemorySegment::unpooled(9).unwrap(), 9);
+        gate.on_element(ChannelIndex::new(0), Element::Data(buffer)).unwrap();
+        (gate.is_congested(), wakes.count())
+    };
+    assert_eq!((gate.is_congested(), wakes.count()), (false, 0));
+    assert_eq!(arrive(), (true, 1));
+    assert!(gate.poll_next(Waker::noop()).is_ready());
+    assert_eq!((gate.is_congested(), wakes.count()), (false, 2));
+    assert_eq!(arrive(), (true, 3));
+    gate.close();
+    assert_eq!(
+        (gate.is_congested(), wakes.count(), gate.intake().queued_bytes),
+        (false, 4, 0),
+        "nothing is queued now"
+    );
+}
+
+#[test]
+fn a_barrier_of_a_producer_of_this_process_is_told_at_once_and_ahead_of_what_it_overtook() {
+    let mut pair = Pair::new(Setup { channels: 2, local: |_| true, ..Setup::default() });
+    let gate = Arc::clone(pair.gate());
+    let (urgent, wakes) = CountingWaker::new();
+    gate.set_urgent(urgent);
+    assert!(gate.poll_next(Waker::noop()).is_pending());
+    pair.emit_buffers(1, 2);
+    assert_eq!(wakes.count(), 0, "data waits until it is read");
+    let event = barrier(1, BarrierKind::Unaligned);
+    let overtaken = pair.partition.as_mut().unwrap().overtake(&event).unwrap();
+    assert_eq!(overtaken.iter().map(|one| one.elements.len()).collect::<Vec<_>>(), [0, 2]);
+    assert_eq!(wakes.count(), 2, "of each channel, whatever the task is at");
+    let mut found = Vec::new();
+    gate.take_priority(|channel, event| found.push((channel, event)));
+    assert_eq!(found, [0, 1].map(|channel| (ChannelIndex::new(channel), event.clone())));
+    let mut rest = Vec::new();
+    assert!(matches!(gate.poll_batch(9, &mut rest, Waker::noop()), Poll::Ready(Ok(2))));
+    assert!(rest.iter().all(|(_, element)| matches!(element, Element::Data(_))), "each is read once");
+    drop((rest, gate, overtaken));
+    pair.assert_all_segments_home();
+}
+
+#[test]
+fn a_gate_that_failed_or_was_closed_tells_of_no_barrier() {
+    for end in [|gate: &InputGate| gate.fail_all(ExchangeError::Cancelled), InputGate::close] {
+        let gate = InputGate::new(1);
+        gate.on_element(ChannelIndex::new(0), Element::Event(barrier(1, BarrierKind::Unaligned))).unwrap();
+        end(&gate);
+        gate.take_priority(|_, event| panic!("{event:?} of a gate that has ended"));
+    }
+}
+
+#[test]
+fn a_late_barrier_overtakes_what_is_queued_but_no_other_barrier() {
+    let (gate, of) = (InputGate::new(1), ChannelIndex::new(0));
+    gate.set_urgent(Waker::noop().clone());
+    let (first, late) = (barrier(1, BarrierKind::Unaligned), barrier(2, BarrierKind::AlignedWithTimeout));
+    for event in [first.clone(), watermark(1), late.clone(), watermark(2)] {
+        gate.on_element(of, Element::Event(event)).unwrap();
+    }
+    gate.expire(CheckpointId::new(2));
+    let mut found = Vec::new();
+    gate.take_priority(|_, event| found.push(event));
+    assert_eq!(found, [first, late]);
+    assert_eq!([gate.take_overtaken(of).len(), gate.take_overtaken(of).len()], [0, 1], "and not what came behind it");
 }
 
 #[test]

@@ -5,9 +5,11 @@ use std::task::{Poll, Waker};
 use super::CountingWaker;
 use super::pair::{PARTITION, Pair, SEGMENT_BYTES, Setup, barrier, watermark};
 use crate::credit::Backlog;
+use crate::debloat::FillLimit;
+use crate::error::ExchangeError;
 use crate::event::BarrierKind;
 use crate::ids::{CheckpointId, SubpartitionIndex};
-use crate::partition::Outgoing;
+use crate::partition::{Outgoing, PartitionHandle};
 use crate::record::{Emit, FlushPolicy, RecordWriter};
 use crate::selector::{Selector, Target};
 
@@ -224,5 +226,76 @@ fn what_is_queued_outlives_the_writing_task() {
     pair.emit_buffers(0, 3);
     pair.finish_producer();
     assert!(pair.partition.is_none() && !pair.handle.is_consumed());
+    pair.finish_and_assert_all_segments_home();
+}
+
+#[test]
+fn a_flusher_that_dozes_is_woken_by_the_next_record() {
+    let mut pair = Pair::new(Setup::default());
+    let (flusher, wakes) = CountingWaker::new();
+    PartitionHandle::doze(&[pair.handle.clone()], &flusher);
+    assert!(pair.handle.is_dozing());
+    pair.emit_bytes(0, 3);
+    assert_eq!((wakes.count(), pair.handle.is_dozing()), (1, false));
+    pair.finish_and_assert_all_segments_home();
+}
+
+#[test]
+fn a_partition_that_is_released_ends_its_readers_without_blame() {
+    for release in [|pair: &Pair| pair.handle.release(), |pair: &Pair| pair.partition.as_ref().unwrap().release()] {
+        let mut pair = Pair::new(Setup { local: |_| true, ..Setup::default() });
+        pair.emit_buffers(0, 1);
+        let is_consumed = |pair: &Pair| pair.partition.as_ref().unwrap().is_consumed();
+        assert!(!is_consumed(&pair));
+        release(&pair);
+        assert!(is_consumed(&pair));
+        assert!(matches!(pair.try_read(), Err(ExchangeError::Released)));
+        pair.assert_all_segments_home();
+    }
+}
+
+#[test]
+fn a_partition_says_how_far_its_buffers_are_filled_until_a_reader_does() {
+    let mut pair = Pair::new(Setup { channels: 2, local: |_| true, ..Setup::default() });
+    pair.partition.as_ref().unwrap().set_fill_limit(FillLimit::new(8));
+    pair.emit_bytes(1, 8);
+    assert_eq!(
+        pair.handle.subpartitions().iter().map(|cell| cell.fill_limit()).collect::<Vec<_>>(),
+        [FillLimit::new(8); 2]
+    );
+    pair.finish_and_assert_all_segments_home();
+}
+
+#[test]
+fn who_waits_is_told_whether_for_segments_or_for_readers() {
+    let small = Setup { overdraft: 0, local: |_| true, ..Setup::default() };
+    let bounded = Setup { partition_segments: Some(2), ..small.clone() };
+    for (setup, lacks_segments) in [(bounded, false), (Setup { memory: Some((2, 8)), ..small }, true)] {
+        let mut pair = Pair::new(setup);
+        while pair.emit_bytes(0, SEGMENT_BYTES) == SEGMENT_BYTES {}
+        let partition = pair.partition.as_ref().unwrap();
+        assert!(!partition.is_available());
+        assert_eq!(partition.lacks_segments(), lacks_segments);
+        pair.finish_and_assert_all_segments_home();
+    }
+}
+
+#[test]
+fn a_buffer_that_its_reader_has_drained_makes_room_for_the_next_record_of_another() {
+    let one = Setup { channels: 2, local: |_| true, partition_segments: Some(1), overdraft: 0, ..Setup::default() };
+    let mut pair = Pair::new(one);
+    assert_eq!(pair.emit_bytes(0, 5), 5);
+    pair.flush(0);
+    assert_eq!(pair.read(usize::MAX), 1);
+    assert_eq!(pair.emit_bytes(1, 4), 4, "the open buffer has nothing that anybody wants");
+    pair.finish_and_assert_all_segments_home();
+}
+
+#[test]
+fn a_broadcast_record_goes_on_in_the_buffer_that_is_open() {
+    let mut pair = Pair::new(Setup { partition_segments: Some(1), overdraft: 0, ..broadcast(2) });
+    pair.broadcast_bytes(5);
+    let partition = pair.partition.as_mut().unwrap();
+    assert!(partition.poll_broadcast_segment(Waker::noop()).is_ready(), "it needs no other segment, and there is none");
     pair.finish_and_assert_all_segments_home();
 }

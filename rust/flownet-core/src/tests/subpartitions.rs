@@ -7,6 +7,7 @@ use flownet_memory::{BufferBuilder, BufferPool, BufferPoolSettings, SegmentPool}
 use proptest::prelude::*;
 
 use super::pair::{SEGMENT_BYTES, barrier, watermark};
+use crate::credit::EVENT_WINDOW;
 use crate::error::PeerViolation;
 use crate::event::{BarrierKind, Event};
 use crate::ids::CheckpointId;
@@ -429,4 +430,53 @@ fn a_barrier_that_has_waited_too_long_overtakes_what_is_before_it_and_not_what_i
     assert_eq!(rest, 3, "and nothing is lost");
     drop(overtaken);
     rig.assert_all_segments_home();
+}
+
+#[test]
+fn a_flush_does_not_end_a_watch() {
+    let mut rig = Rig::new();
+    rig.add(3);
+    assert_eq!(rig.subpartition.watch(), Notify::Reader);
+    assert!(rig.subpartition.is_watched());
+    rig.subpartition.flush();
+    assert!(rig.subpartition.is_watched(), "what is written next is seen without another one");
+    rig.assert_all_segments_home();
+}
+
+#[test]
+fn where_half_of_the_window_waits_no_marker_joins() {
+    let mut rig = Rig::new();
+    let marker = || Event::LatencyMarker { timestamp_ns: 1, task: 0, subtask: 0 };
+    rig.event(marker());
+    for _ in 0..EVENT_WINDOW / 2 {
+        rig.event(watermark(1));
+    }
+    rig.event(marker());
+    assert_eq!(rig.drain(), (0, 1 + EVENT_WINDOW / 2));
+    rig.assert_all_segments_home();
+}
+
+#[test]
+fn a_buffer_that_was_finished_unseen_goes_home_when_it_is_read() {
+    let mut rig = Rig::new();
+    rig.add(3);
+    rig.subpartition.flush();
+    rig.finish();
+    assert!(rig.poll().is_some());
+    assert_eq!(rig.pool.in_use(), 0);
+    rig.assert_all_segments_home();
+}
+
+#[test]
+fn what_overtakes_wakes_no_reader_that_is_blocked_or_not_there() {
+    let overtaking = || barrier(2, BarrierKind::Unaligned);
+    let mut rig = Rig::new();
+    rig.event(barrier(1, BarrierKind::Aligned));
+    assert_eq!(rig.drain(), (0, 1));
+    assert_eq!(rig.subpartition.overtake(overtaking()).unwrap().1, Notify::Nobody);
+    assert_eq!(rig.subpartition.resume(), Ok(Notify::Reader), "then it is");
+    rig.assert_all_segments_home();
+
+    let mut unread = Subpartition::new();
+    assert_eq!(unread.overtake(overtaking()).unwrap().1, Notify::Nobody);
 }

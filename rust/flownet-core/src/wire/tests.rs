@@ -321,6 +321,18 @@ fn a_giant_length_is_refused_by_its_header_alone() {
 }
 
 #[test]
+fn an_event_or_error_longer_than_any_is_refused_by_its_header_alone_whatever_other_frames_may_be() {
+    let limits = WireLimits { max_control_bytes: u32::MAX, ..LIMITS };
+    for (kind, longest) in [(FrameKind::Event, 12 + MAX_EVENT_BYTES), (FrameKind::Error, 8 + MAX_ERROR_MESSAGE_BYTES)] {
+        let longest = longest as u32;
+        assert!(matches!(decode(&header_of(kind, 0, longest), &limits), Ok(Decoded::More { .. })), "{kind:?}");
+        let header = header_of(kind, 0, longest + 1);
+        let refused = decode(&header, &limits);
+        assert!(matches!(refused, Err(WireError::TooLong { max_bytes, .. }) if max_bytes == longest), "{refused:?}");
+    }
+}
+
+#[test]
 fn a_payload_may_fill_a_segment_but_not_more() {
     let full = data_header(1, 0, 0, LIMITS.max_payload_bytes);
     for header in [full, full.with_checksum(&[0; 1024])] {
@@ -425,4 +437,12 @@ fn many_credits_go_into_few_frames_and_none_into_none() {
     let mut nothing = Vec::new();
     encode_credits([], &mut nothing);
     assert!(nothing.is_empty());
+}
+
+#[test]
+fn a_frame_of_pairs_says_how_many_there_are() {
+    let mut bytes = Vec::new();
+    encode_credits((1..=3).map(|id| (ChannelId::new(id), Credit::new(id))), &mut bytes);
+    let Ok(Decoded::Control { frame: ControlFrame::Credit(mut pairs), .. }) = decode(&bytes, &LIMITS) else { panic!() };
+    assert_eq!((pairs.len(), pairs.next().is_some(), pairs.len()), (3, true, 2));
 }

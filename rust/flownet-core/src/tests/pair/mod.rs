@@ -429,6 +429,10 @@ impl Pair {
         }
         assert!(self.gate().is_finished(), "every channel came to its end");
         assert!(self.handle.is_consumed());
+        let kept = self.producer.as_ref().map_or(0, ProducerConnection::open_channels);
+        assert_eq!(kept, 0, "the producer's end keeps nothing of channels that ended");
+        let kept = self.consumer.as_ref().map_or(0, ConsumerConnection::open_channels);
+        assert_eq!(kept, 0, "nor does the consumer's");
         self.assert_all_segments_home();
     }
 
@@ -437,11 +441,15 @@ impl Pair {
         self.held.clear();
         self.partition = None;
         self.gate = None;
-        self.channels.clear();
+        let channels = std::mem::take(&mut self.channels);
         self.outbox.clear();
         self.receiver = Receiver::default();
         self.producer = None;
         self.consumer = None;
+        for (channel, (_, remote)) in &channels {
+            assert_eq!(remote.owned_segments(), 0, "what {channel:?} had it has not any more");
+        }
+        drop(channels);
         assert_eq!(self.gate_pool.in_use(), 0, "no channel holds a segment");
         self.gate_pool.destroy();
         assert_eq!(self.producer_segments.available(), self.producer_segments.total(), "producer's segments home");
