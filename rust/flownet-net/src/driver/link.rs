@@ -193,3 +193,71 @@ impl Link for SocketLink {
 const BYTES: epoll::EventFlags = epoll::EventFlags::IN.union(epoll::EventFlags::RDHUP);
 /// The stream has ended, or failed, which the kernel tells of whatever is of interest.
 const ENDS: epoll::EventFlags = epoll::EventFlags::RDHUP.union(epoll::EventFlags::HUP).union(epoll::EventFlags::ERR);
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+
+    use super::*;
+
+    /// A link, and the socket of its peer.
+    fn link() -> (SocketLink, TcpStream) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (socket, _) = listener.accept().unwrap();
+        socket.set_nonblocking(true).unwrap();
+        (SocketLink::new(socket.into()).unwrap(), peer)
+    }
+
+    async fn event(link: &SocketLink) {
+        std::future::poll_fn(|cx| link.poll_event(cx)).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_read_that_has_room_left_has_all_there_is_until_the_end_has_come() {
+        let (link, mut peer) = link();
+        peer.write_all(&[7; 10]).unwrap();
+        event(&link).await;
+        let (mut first, mut second) = ([0; 4], [0; 4]);
+        let read = |first: &mut [u8], second: &mut [u8]| link.read(first, second).unwrap();
+        let all = read(&mut first, &mut second);
+        assert!(matches!(all, Received::Bytes { count: 8, is_drained: false }), "there was no more room: {all:?}");
+        let rest = read(&mut first, &mut second);
+        assert!(matches!(rest, Received::Bytes { count: 2, is_drained: true }), "{rest:?}");
+        peer.write_all(&[7; 3]).unwrap();
+        drop(peer);
+        event(&link).await;
+        // The end may have come with an event of its own.
+        while !link.is_ending.load(Ordering::Relaxed) {
+            event(&link).await;
+        }
+        let last = read(&mut first, &mut second);
+        assert!(matches!(last, Received::Bytes { count: 3, is_drained: false }), "the end is behind it: {last:?}");
+        assert!(matches!(read(&mut first, &mut second), Received::Closed));
+    }
+
+    #[tokio::test]
+    async fn what_is_written_is_sent_and_nothing_is_no_error() {
+        let (link, mut peer) = link();
+        assert!(matches!(link.write(&[IoSlice::new(b"ab"), IoSlice::new(b"c")]), Ok(Sent::Accepted(3))));
+        assert!(matches!(link.write(&[]), Ok(Sent::Accepted(0))));
+        assert!(!link.has_buffered() && !link.has_unsent());
+        let mut sent = [0; 3];
+        peer.read_exact(&mut sent).unwrap();
+        assert_eq!(&sent, b"abc");
+    }
+
+    #[tokio::test]
+    async fn what_is_watched_for_is_watched_until_it_is_no_longer() {
+        let (link, _peer) = link();
+        let room = epoll::EventFlags::OUT;
+        let watched = [(true, true), (true, true), (false, false), (false, false), (true, true)];
+        for (is_watched, has_room) in watched {
+            link.watch(Event::Room, is_watched).unwrap();
+            assert_eq!(link.watched.lock().unwrap().contains(room), has_room);
+            assert!(link.watched.lock().unwrap().contains(BYTES), "and bytes all the time");
+        }
+        event(&link).await;
+    }
+}

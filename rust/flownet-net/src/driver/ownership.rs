@@ -354,4 +354,31 @@ mod tests {
         writing.on_end();
         assert!(!writing.may_write() && !writing.may_bring_news());
     }
+
+    #[test]
+    fn a_connection_that_its_task_has_ended_is_read_by_nobody() {
+        let mut reading = reading();
+        assert_eq!(reading.on_turn(), Turn::Read);
+        reading.on_end();
+        assert_eq!((reading.on_turn(), reading.is_open()), (Turn::Rest, false));
+        assert_eq!(park(&mut reading, A), (false, NOTHING));
+    }
+
+    #[test]
+    fn who_has_gone_to_work_is_not_waited_for() {
+        let mut reading = reading();
+        let _ = park(&mut reading, A);
+        assert_eq!((park(&mut reading, B), reading.on_leave(B, false)), ((false, NOTHING), NOTHING));
+        assert_eq!(reading.on_leave(A, false), CALL, "it keeps the role: nobody else sleeps");
+    }
+
+    #[test]
+    fn bytes_wait_for_room_once_the_link_has_none() {
+        let mut writing = Writing::default();
+        let is_full = [false, true, false].map(|wants_room| {
+            let _ = writing.on_sent(wants_room);
+            writing.is_full()
+        });
+        assert_eq!(is_full, [false, true, false]);
+    }
 }
