@@ -128,8 +128,9 @@ class Environment(RowSources):
         Where keyed ``reduce``, ``count``, ``sum``, ..., windows, joins and keyed process functions keep what they keep
         by key. ``"memory"``: all of it in memory. ``"disk"``: what was touched lately in memory, up to
         ``state_memory``, the rest on disk, encoded as in a checkpoint. Slower where keys come back from disk, and
-        values have to be such as checkpoints can keep. Timers and broadcast state lie in memory all the same. A job may
-        change from one to the other, at a checkpoint or a savepoint. Default: ``"memory"``.
+        values have to be such as checkpoints can keep. Timers have an eighth of that memory, and lie on disk, too,
+        where they have no room. Broadcast state lies in memory all the same. A job may change from one to the other,
+        at a checkpoint or a savepoint. Default: ``"memory"``.
     state_memory
         With ``state_backend="disk"``: memory of a worker for that state, ``"1GiB"`` or a number of bytes, from 1 KiB.
         The subtasks on the worker that keep such state have equal parts of it. What a key takes is estimated: eight

@@ -1,17 +1,20 @@
 //! Timers and keyed state: how many timers a second are set and fired, what a key with one costs in memory, and what it takes to
 //! write timers into a checkpoint, all of them and those that changed.
 //!
+//! With `--apart WHERE` timers alone, set and fired: in `memory`, or on `disk` where there is so much memory for them.
+//!
 //! ```text
-//! cargo bench -p flownet-benches --bench timers -- [--keys N] [--smoke]
+//! cargo bench -p flownet-benches --bench timers -- [--keys N] [--smoke] [--apart memory|disk [--memory MIB]]
 //! ```
 
 use std::fs;
 use std::time::{Duration, Instant};
 
 use flownet_core::keygroup::hash_key;
+use flownet_runtime::TaskError;
 use flownet_runtime::operator::KeyedRecord;
 use flownet_runtime::snapshot::Snapshot;
-use flownet_runtime::state::{Held, KeyGroupRange, KeyedState};
+use flownet_runtime::state::{DiskStateError, Held, KeyGroupRange, KeyedState};
 use flownet_runtime::timer::{KeptTimers, TimerKey, TimerService};
 
 fn main() {
@@ -19,6 +22,11 @@ fn main() {
     let given = args.iter().position(|arg| arg == "--keys").and_then(|at| args.get(at + 1)?.parse().ok());
     let is_smoke = args.iter().any(|arg| arg == "--smoke" || arg == "--test");
     let keys: u64 = given.unwrap_or(if is_smoke { 10_000 } else { 1_000_000 });
+    if let Some(at) = args.iter().position(|arg| arg == "--apart") {
+        let mebibytes = args.iter().position(|arg| arg == "--memory").and_then(|at| args.get(at + 1)?.parse().ok());
+        let on_disk = args.get(at + 1).is_some_and(|place| place == "disk");
+        return apart(keys, on_disk.then(|| mebibytes.unwrap_or(64) << 20));
+    }
     let records: Vec<Vec<u8>> = (0..keys).map(record).collect();
     // First: what was freed would be taken again, and not be counted.
     memory(&records);
@@ -60,12 +68,71 @@ fn rate(records: &[Vec<u8>]) {
         }
         let set = began.elapsed();
         let mut fired = 0_u32;
-        while timers.pop_due(i64::MAX).is_some() {
+        while due(&mut timers).is_some() {
             fired += 1;
         }
         let seconds = began.elapsed().as_secs_f64();
         println!("timers, {name}: {:.2} M/s set and fired, {set:.2?} to set {fired}", f64::from(fired) / seconds / 1e6);
     }
+}
+
+fn due(timers: &mut TimerService<TimerKey>) -> Option<(i64, TimerKey)> {
+    timers.pop_due(i64::MAX).expect(IN_MEMORY)
+}
+
+const IN_MEMORY: &str = "no disk is asked";
+
+/// Sets timers and lets them fire, in the order of time and in any: time of the processor for each, and memory. Keys are made
+/// as they come, so that there is nothing else in memory.
+fn apart(keys: u64, memory_bytes: Option<usize>) {
+    type Time = fn(usize) -> i64;
+    let times: [(&str, Time); 2] = [("in the order of time", |at| (at / 100) as i64), ("in any order", any_time)];
+    for (name, time_of) in times {
+        let mut timers = TimerService::new();
+        if let Some(memory_bytes) = memory_bytes {
+            timers.open_in(about(), memory_bytes);
+        }
+        let (before, began) = (resident_bytes(), processor_time());
+        for at in 0..keys {
+            timers.register(time_of(at as usize), TimerKey::of(&parsed(&record(at))));
+            timers.make_room().expect("there is room on disk");
+        }
+        let (set, held) = (processor_time(), resident_bytes().saturating_sub(before));
+        let (mut fired, mut last_ms) = (0, i64::MIN);
+        while let Some((at_ms, _)) = timers.pop_due(i64::MAX).expect("what was written can be read") {
+            assert!(last_ms <= at_ms, "the earliest first");
+            (fired, last_ms) = (fired + 1, at_ms);
+        }
+        assert_eq!(fired, keys);
+        let each = |from: Duration, to: Duration| (to - from).as_nanos() as u64 / keys;
+        let (set_ns, fired_ns) = (each(began, set), each(set, processor_time()));
+        println!(
+            "{keys} timers, set {name}: {set_ns} ns of CPU time to set one, {fired_ns} to fire it, {held} bytes held"
+        );
+    }
+}
+
+fn about() -> DiskStateError {
+    DiskStateError {
+        task: "bench".into(),
+        subtask: 0,
+        parallelism: 1,
+        state: "timers".into(),
+        folder: std::env::temp_dir(),
+        disk_bytes: 0,
+        keys: 0,
+        reason: String::new(),
+    }
+}
+
+/// Time that processors spent on this process, in hundredths of a second; 0 where the system does not tell.
+fn processor_time() -> Duration {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let ticks = stat
+        .rsplit(") ")
+        .next()
+        .map_or(0, |fields| fields.split(' ').skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum());
+    Duration::from_millis(10 * ticks)
 }
 
 /// Between two checkpoints one of a hundred timers fires or is set.
@@ -79,7 +146,7 @@ fn checkpoints(records: &[Vec<u8>]) {
         let mut all = Vec::new();
         for checkpoint in 2..=ROUNDS {
             for (at, bytes) in records.iter().enumerate().take(records.len() / 200) {
-                timers.pop_due(i64::MAX);
+                timers.pop_due(i64::MAX).expect(IN_MEMORY);
                 timers.register((1 << 41) + any_time(at + checkpoint as usize), TimerKey::of(&parsed(bytes)));
             }
             all.push(checkpoint_of(&mut timers, checkpoint, builds_on.then(|| checkpoint - 1)));
@@ -132,7 +199,15 @@ fn memory(records: &[Vec<u8>]) {
         all.push(timers);
     }
     assert_eq!(state.len(), records.len());
-    assert!(all.iter().all(|timers| timers.iter().count() == records.len()));
+    for timers in &all {
+        let mut count = 0;
+        let counted = timers.each(|_, _| {
+            count += 1;
+            Ok::<_, TaskError>(())
+        });
+        counted.expect(IN_MEMORY);
+        assert_eq!(count, records.len());
+    }
 }
 
 /// Memory of the process that is in RAM; 0 where the system does not tell.

@@ -181,12 +181,11 @@ impl<'a, 'py> Reader<'a, 'py> {
     fn timers(&self, name: &str) -> Readable<()> {
         let mut timers = KeptTimers::new();
         self.from.read_timers(name, &mut timers)?;
-        for (time_ms, owner) in timers.iter() {
+        timers.each(|time_ms, owner| {
             let key = decode(self.py, owner.key_value(), &self.classes)?;
             let place = Place { key: Some(&key), time_ms: Some(time_ms), ..Place::default() };
-            self.add(name, "timer", place, self.py.None().into_bound(self.py))?;
-        }
-        Ok(())
+            self.add(name, "timer", place, self.py.None().into_bound(self.py))
+        })
     }
 
     /// What belongs to no key.

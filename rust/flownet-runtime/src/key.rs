@@ -20,6 +20,14 @@ impl Key {
         }
     }
 
+    /// Bytes that it takes elsewhere than in its place.
+    pub(crate) fn bytes_elsewhere(&self) -> usize {
+        match &self.0 {
+            Form::Short { .. } => 0,
+            Form::Long(bytes) => bytes.len(),
+        }
+    }
+
     /// Whether it is this key.
     #[inline]
     pub(crate) fn is(&self, key: &[u8]) -> bool {

@@ -56,7 +56,11 @@ impl Deduplicate {
 
 impl Operator<RowsMedium> for Deduplicate {
     fn open(&mut self, (): (), cx: &TaskContext) -> Result<(), TaskError> {
-        self.seen.open(STATE, cx)
+        if self.ttl_ms.is_none() {
+            return self.seen.open(STATE, cx);
+        }
+        self.expiries.open(EXPIRIES, 1, cx);
+        self.seen.open_beside_timers(STATE, cx)
     }
 
     fn process<'m>(&mut self, _: RowRecord, flow: &mut Flow<'_, 'm>) -> Result<(), TaskError> {
@@ -82,6 +86,7 @@ impl Operator<RowsMedium> for Deduplicate {
 
     fn end_batch(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
         self.passed.hand_on(flow)?;
+        self.expiries.make_room()?;
         self.seen.end_batch(&SeenValues)
     }
 
@@ -94,7 +99,7 @@ impl Operator<RowsMedium> for Deduplicate {
     }
 
     fn on_timer(&mut self, now_ms: i64, _: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        while let Some((_, owner)) = self.expiries.pop_due(now_ms) {
+        while let Some((_, owner)) = self.expiries.pop_due(now_ms)? {
             self.seen.remove(owner.key(), owner.hash())?;
         }
         Ok(())
@@ -116,10 +121,12 @@ impl Operator<RowsMedium> for Deduplicate {
         seen.each(&SeenValues, |key, held: &Held<Option<i64>>| {
             let since_ms = held.value.unwrap_or(i64::MIN);
             expiries.register(since_ms.saturating_add(ttl_ms), TimerKey::held(key, held.given()));
-            Ok(())
+            expiries.make_room()
         })
     }
 }
 
 /// What its state is called.
 const STATE: &str = "seen";
+/// And what the timers are called that forget keys, for errors.
+const EXPIRIES: &str = "timers of seen";

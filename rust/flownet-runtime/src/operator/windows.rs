@@ -191,14 +191,20 @@ impl<F, V, C, T> Windows<F, V, C, T> {
         T: Default + Send,
     {
         for number in 1_usize.. {
-            let Some((due_ms, owner)) = self.queues[index(clock)].pop_due(time_ms) else { break };
+            let Some((due_ms, owner)) = self.queues[index(clock)].pop_due(time_ms)? else { break };
             flow.cancel().check()?;
             if number.is_multiple_of(BREATH_RECORDS) {
                 flow.breathe();
             }
             self.look_at(&owner, clock, due_ms.max(time_ms), flow)?;
+            self.make_room_for_timers()?;
         }
         Ok(())
+    }
+
+    #[inline]
+    fn make_room_for_timers(&mut self) -> Result<(), TaskError> {
+        self.queues.iter_mut().try_for_each(TimerService::make_room)
     }
 
     fn look_at<M>(
@@ -311,7 +317,8 @@ where
 
     fn open(&mut self, token: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.late.open(cx);
-        self.keys.open(STATE, cx)?;
+        self.keys.open_beside_timers(STATE, cx)?;
+        self.queues.iter_mut().for_each(|queue| queue.open(TIMERS, 2, cx));
         self.calls.open(token, cx)?;
         self.fold.open(token, cx)
     }
@@ -402,6 +409,7 @@ where
 
     fn end_batch(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
         self.fold.hand_on(flow)?;
+        self.make_room_for_timers()?;
         self.keys.end_batch(&WindowValues::<M, F, C>::new(
             (&self.fold, &self.calls),
             (self.clock, self.lateness_ms),
@@ -475,6 +483,7 @@ where
         self.keys.each(&values, |key, held| {
             for (queue, asked_ms) in self.queues.iter_mut().zip(held.value.asked_ms) {
                 asked_ms.into_iter().for_each(|at_ms| queue.register(at_ms, TimerKey::held(key, held.given())));
+                queue.make_room()?;
             }
             Ok(())
         })?;
@@ -491,3 +500,5 @@ where
 
 /// What its state is called.
 const STATE: &str = "windows";
+/// And what those are called, for errors, by which keys are looked at.
+const TIMERS: &str = "timers of windows";

@@ -81,7 +81,7 @@ pub(crate) use self::in_flight::{Edges, Kept, Recorded, Replay, Replayed, kept};
 pub use self::pieces::{Piece, Pieces, RestoredPart, Written};
 pub(crate) use self::progress::Progress;
 pub use self::read::{Input, KeyedPart, Restored, SnapshotError};
-pub(crate) use self::write::{CHANGED, in_rows, put_given, put_option};
+pub(crate) use self::write::{CHANGED, REMOVED, in_rows, put_given, put_option};
 pub use self::write::{Groups, Snapshot, put_block, put_key, put_signed};
 use crate::spec::{OperatorSpec, TaskSpec, partition_id};
 

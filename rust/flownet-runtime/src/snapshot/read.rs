@@ -384,8 +384,9 @@ impl<'a> Restored<'a> {
                     if !is_of_changes || entries.is_changed()? {
                         timers.register(timestamp_ms, owner);
                     } else {
-                        timers.delete(timestamp_ms, owner);
+                        timers.delete(timestamp_ms, owner)?;
                     }
+                    timers.make_room()?;
                 }
             }
             Ok(())

@@ -46,7 +46,7 @@ fn read_back(parts: &[StatePart], parallelism: u32) -> Result<All, TaskError> {
         values.extend(state.iter().map(of_one));
         let mut set = KeptTimers::new();
         from.read_timers("timers", &mut set)?;
-        timers.extend(set.iter().map(|(at_ms, owner)| (at_ms, owner.key().to_vec())));
+        timers.extend(set.near().map(|(at_ms, owner)| (at_ms, owner.key().to_vec())));
     }
     values.sort();
     timers.sort();

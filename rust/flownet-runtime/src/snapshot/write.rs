@@ -7,7 +7,7 @@ use crate::error::TaskError;
 use crate::state::{
     Base, Changes, Held, KeyGroupRange, KeyedState, LargeState, OnDisk, Since, Slot, StateError, Values,
 };
-use crate::timer::{KeptTimers, TimerKey};
+use crate::timer::{KeptTimers, TimerKey, TimersSince};
 use crate::varint::{put_varint, zigzag};
 
 /// Of what is written.
@@ -18,7 +18,7 @@ pub(super) const OF_GROUPS: u8 = 1;
 pub(super) const OF_ITEMS: u8 = 2;
 pub(super) const OF_CHANGES: u8 = 3;
 pub(super) const OF_CHANNEL: u8 = 4;
-pub(super) const REMOVED: u8 = 0;
+pub(crate) const REMOVED: u8 = 0;
 pub(crate) const CHANGED: u8 = 1;
 
 /// What one subtask of an operator keeps, as it is written out.
@@ -80,12 +80,12 @@ impl<'a> Snapshot<'a> {
     ) {
         let share = groups.share();
         let mut bytes = self.add_body(name, base.is_some() || on_disk.is_some(), groups);
-        if let Some(OnDisk { mut view, bytes: on_disk_bytes, first_bytes }) = on_disk {
+        if let Some(OnDisk { piece: mut next, bytes: on_disk_bytes, first_bytes }) = on_disk {
             self.first_bytes.iter_mut().zip(first_bytes).for_each(|(all, some)| *all |= some);
             let (uid, name) = (self.uid.to_owned(), name.to_owned());
             self.written.pieces.push(Pieces::new(move || {
                 let piece = |bytes| StatePart { uid: uid.clone(), name: name.clone(), share, bytes };
-                Ok(view.piece()?.map(piece))
+                Ok(next()?.map(piece))
             }));
             bytes += on_disk_bytes;
         }
@@ -168,20 +168,17 @@ impl<'a> Snapshot<'a> {
 
     /// Adds the timers of keys: all of them, or what has changed since a checkpoint that stands.
     pub fn add_timers(&mut self, name: &str, range: KeyGroupRange, timers: &mut KeptTimers) -> Result<(), TaskError> {
-        let (mut groups, mut set) = (Groups::new(range), Vec::new());
-        let base = self.base(timers.changes()).filter(|base| {
-            set = timers.set_since(*base);
-            2 * set.len() <= timers.len()
-        });
-        match base {
-            None => timers.iter().try_for_each(|(at_ms, key)| groups.put_timer((at_ms, &key), None))?,
-            // One that was taken back and set again is in both.
-            Some(base) => {
-                timers.unset_since(base).try_for_each(|timer| groups.put_timer(timer, Some(REMOVED)))?;
-                set.iter().try_for_each(|(at_ms, key)| groups.put_timer((*at_ms, key), Some(CHANGED)))?;
-            }
+        let mut groups = Groups::new(range);
+        let TimersSince { base, set, unset, on_disk } = timers.since(self.base(timers.changes()), range)?;
+        // One that was taken back and set again is in both.
+        unset.iter().try_for_each(|(at_ms, key)| groups.put_timer((*at_ms, key), Some(REMOVED)))?;
+        let becomes = (base.is_some() || on_disk.is_some()).then_some(CHANGED);
+        match set {
+            None => timers.near().try_for_each(|(at_ms, key)| groups.put_timer((at_ms, &key), becomes))?,
+            Some(set) => set.iter().try_for_each(|(at_ms, key)| groups.put_timer((*at_ms, key), becomes))?,
         }
-        self.add_upon((base, None), name, groups, timers.changes_mut());
+        self.add_upon((base, on_disk), name, groups, timers.changes_mut());
+        timers.on_taken();
         Ok(())
     }
 
@@ -259,7 +256,11 @@ impl Groups {
     }
 
     /// Adds a timer, and what became of it.
-    fn put_timer(&mut self, (timestamp_ms, owner): (i64, &TimerKey), becomes: Option<u8>) -> Result<(), TaskError> {
+    pub(crate) fn put_timer(
+        &mut self,
+        (timestamp_ms, owner): (i64, &TimerKey),
+        becomes: Option<u8>,
+    ) -> Result<(), StateError> {
         let out = self.of(owner.hash())?;
         put_signed(out, timestamp_ms);
         put_key(out, owner.key(), owner.given());

@@ -68,6 +68,27 @@ pub struct DiskStateError {
     pub reason: String,
 }
 
+impl DiskStateError {
+    /// Of a state that has nothing on disk yet, and no reason.
+    pub(crate) fn of(state: &str, folder: Option<&Path>, cx: &TaskContext) -> Self {
+        Self {
+            task: cx.task_name.clone(),
+            subtask: cx.subtask,
+            parallelism: cx.parallelism,
+            state: state.to_owned(),
+            folder: folder.map_or_else(std::env::temp_dir, Path::to_path_buf),
+            disk_bytes: 0,
+            keys: 0,
+            reason: String::new(),
+        }
+    }
+}
+
+/// A file of D1 in a folder, which is made where it is not there.
+pub(crate) fn unnamed_file(folder: &Path) -> io::Result<File> {
+    std::fs::create_dir_all(folder).and_then(|()| tempfile::tempfile_in(folder))
+}
+
 /// What lies on disk of one state of a subtask.
 pub(crate) struct Disk {
     about: DiskStateError,
@@ -199,19 +220,8 @@ impl Disk {
         memory_bytes: usize,
         cx: &TaskContext,
     ) -> Result<Self, TaskError> {
-        let folder = folder.map_or_else(std::env::temp_dir, Path::to_path_buf);
-        let made = std::fs::create_dir_all(&folder).and_then(|()| tempfile::tempfile_in(&folder));
-        let mut about = DiskStateError {
-            task: cx.task_name.clone(),
-            subtask: cx.subtask,
-            parallelism: cx.parallelism,
-            state: state.to_owned(),
-            folder,
-            disk_bytes: 0,
-            keys: 0,
-            reason: String::new(),
-        };
-        let file = match made {
+        let mut about = DiskStateError::of(state, folder, cx);
+        let file = match unnamed_file(&about.folder) {
             Ok(file) => Arc::new(file),
             Err(error) => {
                 about.reason = error.to_string();
@@ -304,7 +314,9 @@ impl Disk {
         let (database, is_sliced) = (Arc::clone(&store.database), self.is_sliced);
         let view = View { entries, range, is_sliced, is_of_changes: base.is_some(), about, _database: database };
         let (values, bytes) = self.taken_in;
-        Ok(Some(OnDisk { view, bytes: keys * (bytes / values.max(1)), first_bytes: self.first_bytes }))
+        let mut view = view;
+        let piece = Box::new(move || view.piece());
+        Ok(Some(OnDisk { piece, bytes: keys * (bytes / values.max(1)), first_bytes: self.first_bytes }))
     }
 
     /// Slices up to the one that begins then are gone, with so many keys that lay here and are held nowhere.

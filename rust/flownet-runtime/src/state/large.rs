@@ -12,7 +12,7 @@ mod tests;
 use flownet_core::KeyGroup;
 
 use super::disk::Place;
-use super::spill::{Idle, Resident, Spill};
+use super::spill::{Idle, Resident, Room, Spill};
 use super::view::OnDisk;
 use super::{Base, Changes, Held, KeyGroupRange, KeyedState, Slot};
 use crate::chain::TaskContext;
@@ -67,7 +67,19 @@ impl<V> LargeState<V> {
     /// # Errors
     /// There can be no file in the folder for it.
     pub fn open(&mut self, name: &str, cx: &TaskContext) -> Result<(), TaskError> {
-        self.spill = Spill::open((name, false), self.held.range(), cx)?;
+        self.open_in(name, Room::All, cx)
+    }
+
+    /// The same for who keeps timers, too: they have a part of the memory.
+    ///
+    /// # Errors
+    /// There can be no file in the folder for it.
+    pub fn open_beside_timers(&mut self, name: &str, cx: &TaskContext) -> Result<(), TaskError> {
+        self.open_in(name, Room::BesideTimers, cx)
+    }
+
+    fn open_in(&mut self, name: &str, room: Room, cx: &TaskContext) -> Result<(), TaskError> {
+        self.spill = Spill::open((name, false), self.held.range(), room, cx)?;
         Ok(())
     }
 

@@ -22,11 +22,11 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::changes::{Base, Changes, Stamp};
 pub use self::disk::DiskStateError;
-pub(crate) use self::disk::{OfSlice, Place};
+pub(crate) use self::disk::{OfSlice, Place, unnamed_file};
 pub(crate) use self::large::Since;
 pub use self::large::{LargeState, RESIDENT_PER_WRITTEN, Values};
-pub(crate) use self::spill::{Idle, Resident, Spill};
-pub(crate) use self::view::OnDisk;
+pub(crate) use self::spill::{Idle, Resident, Room, Spill, of_timers};
+pub(crate) use self::view::{OnDisk, PIECE_BYTES};
 use crate::key::Key;
 use crate::operator::KeyedRecord;
 

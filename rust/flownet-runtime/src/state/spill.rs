@@ -48,6 +48,20 @@ pub(crate) struct Idle<V> {
     pub(crate) held: Held<V>,
 }
 
+/// Who has the memory that there is for what an operator keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// What it keeps by key.
+    All,
+    /// That, and its timers.
+    BesideTimers,
+}
+
+/// The part of that memory which timers have, of who keeps some.
+pub(crate) fn of_timers(memory_bytes: usize) -> usize {
+    memory_bytes / TIMERS_PART
+}
+
 /// What does not fit into memory, and how much does.
 pub(crate) struct Spill {
     pub(super) disk: Disk,
@@ -73,9 +87,14 @@ impl Spill {
     pub(crate) fn open(
         (name, is_sliced): (&str, bool),
         range: KeyGroupRange,
+        room: Room,
         cx: &TaskContext,
     ) -> Result<Option<Box<Self>>, TaskError> {
         let StateBackend::Disk { memory_bytes, folder } = &cx.state else { return Ok(None) };
+        let memory_bytes = match room {
+            Room::All => *memory_bytes,
+            Room::BesideTimers => memory_bytes - of_timers(*memory_bytes),
+        };
         let cache_bytes = memory_bytes / CACHE_PART;
         let disk = Disk::new((name, is_sliced), folder.as_deref(), cache_bytes, cx)?;
         let share = Share::All { subtask: cx.subtask };
@@ -276,6 +295,7 @@ fn read<V>(lying: &Lying<'_>, of: &StatePart, values: &impl Values<V>) -> Result
 const ENTRY_PARTS: usize = 3;
 /// The part of the memory that pages of the file may take.
 const CACHE_PART: usize = 4;
+const TIMERS_PART: usize = 8;
 /// The part of the keys for which room is made at once.
 const SPARE_PART: usize = 8;
 /// And no more than these: the task does nothing else meanwhile.

@@ -13,11 +13,12 @@ use crate::error::TaskError;
 use crate::snapshot::{Groups, put_block, put_signed};
 
 /// A piece is as long as this, and as the entry that goes beyond it.
-const PIECE_BYTES: usize = if cfg!(test) { 64 } else { 4 << 20 };
+pub(crate) const PIECE_BYTES: usize = if cfg!(test) { 64 } else { 4 << 20 };
 
 /// What lies on disk, on its way into a snapshot.
 pub(crate) struct OnDisk {
-    pub(crate) view: View,
+    /// The next piece, as a part has it; none if that were all.
+    pub(crate) piece: Box<dyn FnMut() -> Result<Option<Vec<u8>>, TaskError> + Send>,
     /// About how many bytes that are.
     pub(crate) bytes: usize,
     /// Of the keys that lie there or once did, a bit for each byte that one began with.
@@ -25,7 +26,7 @@ pub(crate) struct OnDisk {
 }
 
 /// Everything, or what was touched since a snapshot.
-pub(crate) struct View {
+pub(super) struct View {
     pub(super) entries: Entries,
     pub(super) range: KeyGroupRange,
     /// Whether it is of slices of time.
@@ -52,7 +53,7 @@ pub(super) enum Entries {
 
 impl View {
     /// The next piece, as a part has it; none if that were all.
-    pub(crate) fn piece(&mut self) -> Result<Option<Vec<u8>>, TaskError> {
+    pub(super) fn piece(&mut self) -> Result<Option<Vec<u8>>, TaskError> {
         let mut groups = Groups::new(self.range);
         let mut bytes = 0;
         while bytes < PIECE_BYTES {

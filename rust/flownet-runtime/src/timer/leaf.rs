@@ -28,6 +28,12 @@ impl<K: TimerOwner> Leaf<K> {
         Self { packed: Packed::default(), loose: Vec::new(), ordered: 0 }
     }
 
+    /// Of timers in order.
+    pub(super) fn of(mut timers: Vec<(i64, K)>) -> Self {
+        timers.reverse();
+        Self { packed: Packed::of(&timers), loose: Vec::new(), ordered: 0 }
+    }
+
     /// So many timers; those that were set twice lately count twice.
     pub(super) fn len(&self) -> usize {
         self.packed.len() + self.loose.len()
@@ -98,6 +104,12 @@ impl<K: TimerOwner> Leaf<K> {
     fn pack(&mut self) {
         self.packed = Packed::of(&self.loose);
         (self.loose, self.ordered) = (Vec::new(), 0);
+    }
+
+    /// Bytes of memory that it takes, beside its place, about.
+    pub(super) fn bytes(&self) -> usize {
+        let elsewhere: usize = self.loose.iter().map(|(_, key)| key.bytes_elsewhere()).sum();
+        self.packed.bytes() + self.loose.capacity() * size_of::<(i64, K)>() + elsewhere
     }
 
     /// Shows those that were set after so many snapshots and more, and some others, in no order; one that was set twice lately

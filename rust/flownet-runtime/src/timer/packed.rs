@@ -7,11 +7,19 @@ pub trait TimerOwner: Clone + Ord {
     /// Appends bytes that [`read`](Self::read) makes the like of it from.
     fn put(&self, out: &mut Vec<u8>);
 
-    /// What [`put`](Self::put) appended these bytes for.
-    fn read(bytes: &[u8]) -> Self;
+    /// What [`put`](Self::put) appended these bytes for; none if it did not.
+    fn read(bytes: &[u8]) -> Option<Self>;
 
     /// After how many snapshots the timer was set, where that is known.
     fn taken(&self) -> u32 {
+        0
+    }
+
+    /// Whether somebody lists what was taken back.
+    const IS_LISTED: bool = false;
+
+    /// Bytes of memory that it takes elsewhere than in its place.
+    fn bytes_elsewhere(&self) -> usize {
         0
     }
 }
@@ -62,7 +70,7 @@ impl Packed {
 
     /// The timers, the earliest first.
     pub(super) fn iter<K: TimerOwner>(&self) -> impl Iterator<Item = (i64, K)> {
-        self.entries().map(|entry| (entry.timestamp_ms, K::read(entry.owner)))
+        self.entries().map(|entry| (entry.timestamp_ms, entry.owner()))
     }
 
     /// Takes a timer out, if it is there.
@@ -70,13 +78,18 @@ impl Packed {
         let mut same_time = self.entries().skip_while(|entry| entry.timestamp_ms < timer.0);
         let (range, found) =
             same_time.by_ref().take_while(|entry| entry.timestamp_ms == timer.0).find_map(|entry| {
-                let key = K::read(entry.owner);
+                let key: K = entry.owner();
                 (key == timer.1).then_some((entry.from..entry.to, key))
             })?;
         drop(same_time);
         self.bytes.drain(range);
         self.len -= 1;
         Some((timer.0, found))
+    }
+
+    /// Bytes that they take.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.capacity()
     }
 
     fn entries(&self) -> Entries<'_> {
@@ -113,6 +126,12 @@ struct Entry<'a> {
     /// Where among the bytes it lies.
     from: usize,
     to: usize,
+}
+
+impl Entry<'_> {
+    fn owner<K: TimerOwner>(&self) -> K {
+        K::read(self.owner).expect("bytes of its own")
+    }
 }
 
 impl<'a> Iterator for Entries<'a> {

@@ -146,7 +146,7 @@ impl Chain for Metronome {
 
     fn on_timer(&mut self, now_ms: i64, _: &mut Outputs) -> Result<(), TaskError> {
         assert!(now_ms > 30);
-        while let Some((at, key)) = self.timers.pop_due(now_ms) {
+        while let Some((at, key)) = self.timers.pop_due(now_ms)? {
             let mut fired = self.fired.lock().unwrap();
             fired.push((at, key.key()[0]));
             if fired.len() == 3 {

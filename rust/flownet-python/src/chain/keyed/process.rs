@@ -116,13 +116,19 @@ impl Process {
             if is_set {
                 timers.register(timestamp_ms, owner());
             } else {
-                timers.delete(timestamp_ms, owner());
+                timers.delete(timestamp_ms, owner())?;
             }
         }
         if let Some(expires_ms) = expires_ms {
             self.expiries.register(expires_ms, owner());
         }
+        self.make_room_for_timers()?;
         sides.emit(flow)
+    }
+
+    #[inline]
+    fn make_room_for_timers(&mut self) -> Result<(), TaskError> {
+        self.timers.iter_mut().chain([&mut self.expiries]).try_for_each(KeptTimers::make_room)
     }
 
     /// Keeps a key's mapping, if there is something in it.
@@ -180,7 +186,7 @@ impl Process {
 
     /// Frees what has expired of the keys that are due.
     fn expire(&mut self, now_ms: i64, py: Python<'_>) -> Result<(), TaskError> {
-        while let Some((_, owner)) = self.expiries.pop_due(now_ms) {
+        while let Some((_, owner)) = self.expiries.pop_due(now_ms)? {
             let mappings = Mappings { base: &self.base, py, name: STATE };
             let Some(held) = self.state.get_mut(owner.key(), owner.hash(), &mappings)? else { continue };
             let mapping = held.value.clone_ref(py);
@@ -193,6 +199,7 @@ impl Process {
             self.keep(py, (owner.key(), owner.hash()), given, Some(mapping))?;
             if let Some(next_ms) = next_ms {
                 self.expiries.register(next_ms, owner);
+                self.expiries.make_room()?;
             }
         }
         Ok(())
@@ -211,7 +218,11 @@ fn without_on_timer(function: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
 impl Operator<PythonMedium> for Process {
     fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.metrics = Some(Arc::clone(&cx.metrics));
-        self.state.open(STATE, cx)?;
+        self.state.open_beside_timers(STATE, cx)?;
+        let [wall, event] = &mut self.timers;
+        for (timers, name) in [(wall, WALL_TIMERS), (event, EVENT_TIMERS), (&mut self.expiries, EXPIRIES)] {
+            timers.open(name, 3, cx);
+        }
         let task = PyTaskContext::new(&self.base.info, cx);
         let function = self.function.bind(py);
         let open = || {
@@ -265,7 +276,7 @@ impl Operator<PythonMedium> for Process {
 
     fn on_watermark(&mut self, timestamp_ms: i64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
         let watermark_ms = self.time.advance(timestamp_ms);
-        while let Some((due_ms, owner)) = self.timers[EVENT].pop_due(watermark_ms) {
+        while let Some((due_ms, owner)) = self.timers[EVENT].pop_due(watermark_ms)? {
             self.fire((Clock::Event, due_ms), &owner, flow)?;
         }
         Ok(())
@@ -276,7 +287,7 @@ impl Operator<PythonMedium> for Process {
     }
 
     fn on_timer(&mut self, now_ms: i64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        while let Some((timestamp_ms, owner)) = self.timers[PROCESSING].pop_due(now_ms) {
+        while let Some((timestamp_ms, owner)) = self.timers[PROCESSING].pop_due(now_ms)? {
             self.fire((Clock::Processing, timestamp_ms), &owner, flow)?;
         }
         self.expire(now_ms, flow.token)
@@ -288,8 +299,8 @@ impl Operator<PythonMedium> for Process {
 
     /// Fires what is pending, and not what that sets: a timer that sets itself again would never end.
     fn finish(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        let mut pending = std::mem::take(&mut self.timers[PROCESSING]);
-        while let Some((timestamp_ms, owner)) = pending.pop_due(i64::MAX) {
+        let mut pending = self.timers[PROCESSING].take();
+        while let Some((timestamp_ms, owner)) = pending.pop_due(i64::MAX)? {
             self.fire((Clock::Processing, timestamp_ms), &owner, flow)?;
         }
         let py = flow.token;
@@ -318,9 +329,10 @@ impl Operator<PythonMedium> for Process {
             Ok(())
         })?;
         for (clock, timers) in [(Clock::Processing, &self.timers[PROCESSING]), (Clock::Event, &self.timers[EVENT])] {
-            for (timestamp_ms, owner) in timers.iter() {
+            timers.each(|timestamp_ms, owner| {
                 found.add_timer(clock, timestamp_ms, Some(owner.key_value()), None);
-            }
+                Ok::<_, TaskError>(())
+            })?;
         }
         let shared = self.bound()?.context.get().shared(py);
         if !shared.is_empty() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::buffer::Buffer;
-use super::{AsBytes, Buffers, LOOK_RECORDS, OnTime, Pairing, STATE};
+use super::{AsBytes, Buffers, LOOK_RECORDS, OnTime, Pairing, STATE, TIMERS};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::operator::{Flow, Found, KeyedRecord, Medium, Operator, What};
@@ -120,7 +120,9 @@ impl<P> AsOfJoin<P> {
 impl<M: Medium, P: Pairing<M>> Operator<M> for AsOfJoin<P> {
     fn open(&mut self, _: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.on_time.open(cx);
-        self.keys.open(STATE, cx)
+        self.keys.open_beside_timers(STATE, cx)?;
+        self.queue.open(TIMERS, 1, cx);
+        Ok(())
     }
 
     fn process<'m>(&mut self, _: M::Record<'m>, flow: &mut Flow<'_, 'm, M>) -> Result<(), TaskError> {
@@ -155,18 +157,20 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for AsOfJoin<P> {
     fn on_watermark(&mut self, timestamp_ms: i64, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
         let timestamp_ms = self.on_time.time.advance(timestamp_ms);
         for number in 1_usize.. {
-            let Some((_, owner)) = self.queue.pop_due(timestamp_ms) else { break };
+            let Some((_, owner)) = self.queue.pop_due(timestamp_ms)? else { break };
             flow.cancel().check()?;
             if number.is_multiple_of(LOOK_RECORDS) {
                 flow.breathe();
             }
             self.look_at(owner, flow)?;
+            self.queue.make_room()?;
         }
         self.pairing.hand_on(flow)
     }
 
     fn end_batch(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
         self.pairing.hand_on(flow)?;
+        self.queue.make_room()?;
         self.keys.end_batch(&AsBytes)
     }
 
@@ -180,7 +184,7 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for AsOfJoin<P> {
         keys.each(&AsBytes, |key, held: &Held<History>| {
             let asked_ms = held.value.asked_ms.into_iter();
             asked_ms.for_each(|at_ms| queue.register(at_ms, TimerKey::held(key, held.given())));
-            Ok(())
+            queue.make_room()
         })
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::buffer::Buffer;
 use super::bundle::Bundled;
-use super::{AsBytes, Buffers, LOOK_RECORDS, OnTime, Pairing, STATE, meet, others};
+use super::{AsBytes, Buffers, LOOK_RECORDS, OnTime, Pairing, STATE, TIMERS, meet, others};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::operator::{Flow, Found, KeyedRecord, Medium, Operator, What};
@@ -169,7 +169,9 @@ impl<P> IntervalJoin<P> {
 impl<M: Medium, P: Pairing<M>> Operator<M> for IntervalJoin<P> {
     fn open(&mut self, _: M::Token<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.on_time.open(cx);
-        self.keys.open(STATE, cx)
+        self.keys.open_beside_timers(STATE, cx)?;
+        self.expiries.open(TIMERS, 1, cx);
+        Ok(())
     }
 
     fn process<'m>(&mut self, _: M::Record<'m>, flow: &mut Flow<'_, 'm, M>) -> Result<(), TaskError> {
@@ -213,7 +215,7 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for IntervalJoin<P> {
     fn on_watermark(&mut self, timestamp_ms: i64, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
         let timestamp_ms = self.on_time.time.advance(timestamp_ms);
         for number in 1_usize.. {
-            let Some((_, owner)) = self.expiries.pop_due(timestamp_ms) else { break };
+            let Some((_, owner)) = self.expiries.pop_due(timestamp_ms)? else { break };
             if number.is_multiple_of(LOOK_RECORDS) {
                 flow.cancel().check()?;
                 flow.breathe();
@@ -225,6 +227,7 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for IntervalJoin<P> {
                 Some(next_ms) => self.expiries.register(next_ms, owner),
                 None => self.keys.remove(owner.key(), owner.hash())?,
             }
+            self.expiries.make_room()?;
             self.keys.make_room(&AsBytes)?;
         }
         self.pairing.hand_on(flow)
@@ -232,6 +235,7 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for IntervalJoin<P> {
 
     fn end_batch(&mut self, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
         self.pairing.hand_on(flow)?;
+        self.expiries.make_room()?;
         self.keys.end_batch(&AsBytes)
     }
 
@@ -246,7 +250,7 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for IntervalJoin<P> {
             if let Some(next_ms) = held.value.next_ms(*interval) {
                 expiries.register(next_ms, TimerKey::held(key, held.given()));
             }
-            Ok(())
+            expiries.make_room()
         })
     }
 

@@ -71,6 +71,8 @@ pub trait Pairing<M: Medium>: Send {
 
 /// What the state of a join is called.
 const STATE: &str = "join";
+/// And what those are called, for errors, by which keys are looked at.
+const TIMERS: &str = "timers of join";
 
 /// Records after which a task looks whether it is told to stop.
 const LOOK_RECORDS: usize = 1024;

@@ -10,7 +10,7 @@ use crate::error::TaskError;
 use crate::operator::fold::FoldValues;
 use crate::operator::{Flow, Fold, KeyedRecord, Medium};
 use crate::snapshot::Restored;
-use crate::state::{Base, Held, Place, Spill, Values};
+use crate::state::{Base, Held, Place, Room, Spill, Values};
 use crate::window::{Kept, Merge, Pane, PartOf, Rolling, SlicedWindows, Window, key_of};
 
 /// What is in memory of no more than half of the values, which were touched since; none if they are more.
@@ -29,7 +29,7 @@ pub(super) fn few_touched_since<'a, V>(
 
 impl<F, V: Default + Send> Sliced<F, V> {
     pub(super) fn open_on_disk(&mut self, cx: &TaskContext) -> Result<(), TaskError> {
-        self.spill = Spill::open((STATE, true), cx.key_group_range, cx)?;
+        self.spill = Spill::open((STATE, true), cx.key_group_range, Room::All, cx)?;
         Ok(())
     }
 

@@ -1,0 +1,80 @@
+//! Timers that lay on disk at one moment, read piece by piece while the task goes on.
+
+use std::io;
+
+use super::Owner;
+use crate::error::TaskError;
+use crate::snapshot::{CHANGED, Groups, REMOVED};
+use crate::state::{DiskStateError, KeyGroupRange, PIECE_BYTES};
+use crate::timer::far::{DAMAGED, FarView};
+use crate::timer::log::{Done, Lying, settled};
+
+/// Everything, or what was done since a snapshot.
+pub(super) struct View {
+    far: FarView,
+    range: KeyGroupRange,
+    /// Behind how many snapshots what is asked for was done; none: all that is set.
+    since: Option<u32>,
+    has_begun: bool,
+}
+
+impl View {
+    pub(super) fn new(mut far: FarView, range: KeyGroupRange, since: Option<u32>) -> Self {
+        // What is gone comes first, as some of it may be set again. They are taken from the end.
+        far.leaves.reverse();
+        far.leaves.extend(far.gone.take());
+        Self { far, range, since, has_begun: false }
+    }
+
+    /// Bytes of all of it.
+    pub(super) fn bytes(&self) -> usize {
+        self.far.leaves.iter().map(Lying::bytes).sum()
+    }
+
+    /// The next piece, as a part has it; none if that were all. There is one of what is set in any case, so that what is in
+    /// memory stands upon it.
+    pub(super) fn piece(&mut self) -> Result<Option<Vec<u8>>, TaskError> {
+        let mut groups = Groups::new(self.range);
+        let mut bytes = 0;
+        while bytes < PIECE_BYTES
+            && let Some(lying) = self.far.leaves.pop()
+        {
+            bytes += self.add(lying, &mut groups)?;
+        }
+        let is_one = bytes > 0 || (self.since.is_none() && !self.has_begun);
+        self.has_begun = true;
+        Ok(is_one.then(|| groups.into_bytes_of_keys(self.since.is_some())))
+    }
+
+    /// Adds a leaf, or as much of what was done as goes into a piece. Gives how many bytes that were.
+    fn add(&mut self, mut lying: Lying, groups: &mut Groups) -> Result<usize, TaskError> {
+        let (before, reading) = (lying.bytes(), &self.far.reading);
+        let Some(since) = self.since else {
+            let (set, _) = settled(self.done(lying.read(reading))?);
+            for (at_ms, owner) in &set {
+                groups.put_timer((*at_ms, &owner.key), None)?;
+            }
+            return Ok(before);
+        };
+        for Done { timer: (at_ms, owner), is_set } in self.done(lying.read_some(PIECE_BYTES, reading))? {
+            if owner.taken >= since {
+                groups.put_timer((at_ms, &owner.key), Some(if is_set { CHANGED } else { REMOVED }))?;
+            }
+        }
+        let added = before - lying.bytes();
+        if lying.bytes() > 0 {
+            self.far.leaves.push(lying);
+        }
+        Ok(added)
+    }
+
+    fn done(&self, read: io::Result<Option<Vec<Done<Owner>>>>) -> Result<Vec<Done<Owner>>, TaskError> {
+        let done = read.map_err(|error| self.failed(error.to_string()))?;
+        done.ok_or_else(|| self.failed(DAMAGED.to_owned()))
+    }
+
+    #[cold]
+    fn failed(&self, reason: String) -> TaskError {
+        DiskStateError { reason, ..self.far.about.clone() }.into()
+    }
+}

@@ -1,0 +1,328 @@
+//! What was done with timers, one behind the other: set, or taken back. The last of it lies in memory, all before that in pages
+//! of a file.
+//!
+//! # Invariants
+//! - G1: what was done with one timer lies in the order in which it was done.
+//! - G2: whatever was done after so many snapshots and more lies at the first mark that says so much, or behind it.
+
+use std::io;
+
+use super::packed::TimerOwner;
+use super::pages::{PAGE_BYTES, Pages, Reading};
+use crate::varint::{put_varint, take_varint};
+
+/// Some timers.
+pub(super) type Timers<K> = Vec<(i64, K)>;
+
+/// What was done with timers.
+#[derive(Debug)]
+pub(super) struct Log {
+    /// Times are written as how long after this they are.
+    base_ms: i64,
+    pages: Vec<u32>,
+    /// It begins here, and what lies in pages ends there, counted from the first byte of the first page.
+    begin: usize,
+    end: usize,
+    tail: Vec<u8>,
+    set: usize,
+    unset: usize,
+    /// The last of what is set is due then.
+    last_ms: i64,
+    marks: Vec<Mark>,
+    /// With so many bytes it is time to look what of it still counts.
+    look_bytes: usize,
+}
+
+/// From here on are those that were done after so many snapshots; see G2.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    taken: u32,
+    at: usize,
+}
+
+/// One that was done.
+#[derive(Clone, Debug)]
+pub(super) struct Done<K> {
+    pub(super) timer: (i64, K),
+    pub(super) is_set: bool,
+}
+
+/// Some bytes in a file, to be read while the log goes on.
+#[derive(Debug)]
+pub(super) struct Lying {
+    base_ms: i64,
+    pages: Vec<u32>,
+    from: usize,
+    to: usize,
+}
+
+/// More than may be built on at a time.
+const MOST_MARKS: usize = 24;
+
+impl Log {
+    /// Nothing, of timers that are due from then on as a rule.
+    pub(super) fn new(base_ms: i64, look_bytes: usize) -> Self {
+        let (pages, tail, marks) = (Vec::new(), Vec::new(), Vec::new());
+        Self { base_ms, pages, begin: 0, end: 0, tail, set: 0, unset: 0, last_ms: i64::MIN, marks, look_bytes }
+    }
+
+    /// Adds one, and says how many bytes of memory it takes.
+    pub(super) fn push<K: TimerOwner>(&mut self, (at_ms, key): &(i64, K), is_set: bool) -> usize {
+        let before = self.tail.len();
+        let taken = key.taken();
+        if self.marks.last().is_none_or(|mark| mark.taken < taken) {
+            self.mark(Mark { taken, at: self.end + before });
+        }
+        put_varint(&mut self.tail, at_ms.wrapping_sub(self.base_ms).cast_unsigned());
+        put_sized(&mut self.tail, is_set, key);
+        if is_set {
+            self.set += 1;
+            self.last_ms = self.last_ms.max(*at_ms);
+        } else {
+            self.unset += 1;
+        }
+        self.tail.len() - before
+    }
+
+    fn mark(&mut self, mark: Mark) {
+        if self.marks.len() == MOST_MARKS {
+            let first = self.marks.remove(0);
+            self.marks[0].at = first.at;
+        }
+        self.marks.push(mark);
+    }
+
+    pub(super) fn unset(&self) -> usize {
+        self.unset
+    }
+
+    /// Those that are set, less those that were taken back: some may have been neither.
+    pub(super) fn len(&self) -> usize {
+        self.set.saturating_sub(self.unset)
+    }
+
+    pub(super) fn last_ms(&self) -> i64 {
+        self.last_ms
+    }
+
+    /// Bytes of all of it.
+    pub(super) fn bytes(&self) -> usize {
+        self.end - self.begin + self.tail.len()
+    }
+
+    /// Bytes of it that lie in memory.
+    pub(super) fn tail_bytes(&self) -> usize {
+        self.tail.len()
+    }
+
+    pub(super) fn look_bytes(&self) -> usize {
+        self.look_bytes
+    }
+
+    /// It is time to look what of it still counts when it has so many bytes, or twice as many as now.
+    pub(super) fn look_behind(&mut self, bytes: usize) {
+        self.look_bytes = bytes.max(2 * self.bytes());
+    }
+
+    /// What of it lies in memory; none if it is not what was written.
+    pub(super) fn tail<K: TimerOwner>(&self) -> Option<Vec<Done<K>>> {
+        Each::new(self.base_ms, &self.tail).collect()
+    }
+
+    /// Writes what lies in memory behind what lies in pages.
+    pub(super) fn flush(&mut self, pages: &mut Pages) -> io::Result<()> {
+        let (mut end, mut rest) = (self.end, &self.tail[..]);
+        while !rest.is_empty() {
+            if end == self.pages.len() * PAGE_BYTES {
+                self.pages.push(pages.take()?);
+            }
+            let (page, from) = (self.pages[end / PAGE_BYTES], end % PAGE_BYTES);
+            let (now, later) = rest.split_at(rest.len().min(PAGE_BYTES - from));
+            pages.write(page, from, now)?;
+            (end, rest) = (end + now.len(), later);
+        }
+        (self.end, self.tail) = (end, Vec::new());
+        Ok(())
+    }
+
+    /// All of it, in order; none if it is not what was written.
+    pub(super) fn read<K: TimerOwner>(&self, pages: Option<&Pages>) -> io::Result<Option<Vec<Done<K>>>> {
+        let mut bytes = match pages {
+            Some(pages) => pages.read(&self.pages, self.begin, self.end)?,
+            None => Vec::new(),
+        };
+        bytes.extend_from_slice(&self.tail);
+        let mut all = Vec::with_capacity(self.set + self.unset);
+        all.extend(Each::new(self.base_ms, &bytes).map_while(|done| done));
+        Ok((all.len() == self.set + self.unset).then_some(all))
+    }
+
+    /// What lies in pages: all, or what was done after so many snapshots and more, and some others. None if there is nothing.
+    pub(super) fn lying(&self, since: Option<u32>) -> Option<Lying> {
+        let from = match since {
+            None => self.begin,
+            Some(taken) => self.marks.iter().find(|mark| mark.taken >= taken)?.at.max(self.begin),
+        };
+        let first = from / PAGE_BYTES;
+        (from < self.end).then(|| Lying {
+            base_ms: self.base_ms,
+            pages: self.pages[first..].to_vec(),
+            from: from - first * PAGE_BYTES,
+            to: self.end - first * PAGE_BYTES,
+        })
+    }
+
+    /// About how many were done after so many snapshots and more.
+    pub(super) fn len_since(&self, taken: u32) -> usize {
+        let Some(mark) = self.marks.iter().find(|mark| mark.taken >= taken) else { return 0 };
+        let bytes = self.end + self.tail.len() - mark.at.max(self.begin);
+        // Of numbers that fit into memory with their product, but for petabytes.
+        ((self.set + self.unset) as u128 * bytes as u128).div_ceil(self.bytes().max(1) as u128) as usize
+    }
+
+    /// Forgets what was done before so many snapshots, as far as whole pages have nothing else. What is left says nothing of
+    /// how many they are.
+    pub(super) fn forget_before(&mut self, taken: u32) -> Vec<u32> {
+        let at = self.marks.iter().find(|mark| mark.taken >= taken).map_or(self.end + self.tail.len(), |mark| mark.at);
+        if at >= self.end + self.tail.len() {
+            return self.clear();
+        }
+        // What of it lies in memory is written where it is to lie.
+        let at = at.min(self.end).max(self.begin);
+        let gone = self.pages.drain(..at / PAGE_BYTES).collect::<Vec<_>>();
+        let bytes = gone.len() * PAGE_BYTES;
+        let before = self.bytes();
+        (self.begin, self.end) = (at - bytes, self.end - bytes);
+        self.marks.retain(|mark| mark.taken >= taken);
+        self.marks.iter_mut().for_each(|mark| mark.at -= bytes.min(mark.at));
+        self.unset = (self.unset as u128 * self.bytes() as u128).div_ceil(before.max(1) as u128) as usize;
+        gone
+    }
+
+    /// Forgets all of it, and gives the pages back.
+    pub(super) fn clear(&mut self) -> Vec<u32> {
+        std::mem::replace(self, Self::new(self.base_ms, self.look_bytes)).into_pages()
+    }
+
+    /// What it lay in.
+    pub(super) fn into_pages(self) -> Vec<u32> {
+        self.pages
+    }
+}
+
+impl Lying {
+    /// How many bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.to - self.from
+    }
+
+    /// What was done, in order; none if it is not what was written.
+    pub(super) fn read<K: TimerOwner>(&self, from: &Reading) -> io::Result<Option<Vec<Done<K>>>> {
+        let bytes = from.read(&self.pages, self.from, self.to)?;
+        Ok(Each::new(self.base_ms, &bytes).collect())
+    }
+
+    /// The next of it, of so many bytes and at least one, which lies here no more; none if it is not what was written.
+    pub(super) fn read_some<K: TimerOwner>(
+        &mut self,
+        most_bytes: usize,
+        from: &Reading,
+    ) -> io::Result<Option<Vec<Done<K>>>> {
+        let mut most_bytes = most_bytes;
+        loop {
+            let to = self.to.min(self.from.saturating_add(most_bytes));
+            let bytes = from.read(&self.pages, self.from, to)?;
+            let mut each = Each::new(self.base_ms, &bytes);
+            let (mut done, mut rest) = (Vec::new(), bytes.len());
+            while let Some(Some(next)) = each.next() {
+                done.push(next);
+                rest = each.rest.map_or(0, <[u8]>::len);
+            }
+            // The last one may go on behind what was read.
+            self.from = to - rest;
+            if !done.is_empty() || to == self.to {
+                return Ok((to < self.to || rest == 0).then_some(done));
+            }
+            most_bytes = most_bytes.saturating_mul(2).max(PAGE_BYTES);
+        }
+    }
+}
+
+/// Whose timer it is, behind how many bytes that are, and whether it is set.
+fn put_sized<K: TimerOwner>(out: &mut Vec<u8>, is_set: bool, key: &K) {
+    let at = out.len();
+    out.push(0);
+    key.put(out);
+    let size = |len: usize| (len as u64) << 1 | u64::from(is_set);
+    match u8::try_from(size(out.len() - at - 1)) {
+        // As a varint has it.
+        Ok(size @ 0..0x80) => out[at] = size,
+        _ => {
+            let long = out.split_off(at + 1);
+            out.pop();
+            put_varint(out, size(long.len()));
+            out.extend(long);
+        }
+    }
+}
+
+/// One after the other; none where it is not what was written, and then no more.
+struct Each<'a, K> {
+    rest: Option<&'a [u8]>,
+    base_ms: i64,
+    of: std::marker::PhantomData<K>,
+}
+
+impl<'a, K: TimerOwner> Each<'a, K> {
+    fn new(base_ms: i64, bytes: &'a [u8]) -> Self {
+        Self { rest: Some(bytes), base_ms, of: std::marker::PhantomData }
+    }
+
+    fn split(base_ms: i64, bytes: &'a [u8]) -> Option<(Done<K>, &'a [u8])> {
+        let (after, rest) = take_varint(bytes).ok()?;
+        let (size, rest) = take_varint(rest).ok()?;
+        let (owner, rest) = rest.split_at_checked(usize::try_from(size >> 1).ok()?)?;
+        let timer = (base_ms.wrapping_add_unsigned(after), K::read(owner)?);
+        Some((Done { timer, is_set: size & 1 == 1 }, rest))
+    }
+}
+
+impl<K: TimerOwner> Iterator for Each<'_, K> {
+    type Item = Option<Done<K>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let bytes = self.rest.take().filter(|rest| !rest.is_empty())?;
+        Some(Self::split(self.base_ms, bytes).map(|(done, rest)| {
+            self.rest = Some(rest);
+            done
+        }))
+    }
+}
+
+/// What is left of what was done: the timers that are set, in order, and those that were taken back at last. Of one that was
+/// set twice the first counts, unless it was taken back between.
+pub(super) fn settled<K: TimerOwner>(mut all: Vec<Done<K>>) -> (Timers<K>, Timers<K>) {
+    all.sort_by(|one, other| one.timer.cmp(&other.timer));
+    let (mut set, mut unset): (Timers<K>, Timers<K>) = (Vec::with_capacity(all.len()), Vec::new());
+    for Done { timer, is_set } in all {
+        match (set.last() == Some(&timer), is_set) {
+            (true, true) => {}
+            (false, true) => {
+                unset.pop_if(|last| *last == timer);
+                set.push(timer);
+            }
+            (was_set, false) => {
+                if was_set {
+                    set.pop();
+                }
+                if unset.last() != Some(&timer) {
+                    unset.push(timer);
+                } else if let Some(last) = unset.last_mut() {
+                    // When it was taken back at last.
+                    *last = timer;
+                }
+            }
+        }
+    }
+    (set, unset)
+}
