@@ -48,10 +48,18 @@ def has_arrived(record: Going) -> bool:
     return record[1] == LAPS
 
 
-def numbers(position: Any) -> Iterator[tuple[int, Going]]:
-    for number in range(position or 0, NUMBERS):
-        time.sleep(0.0005)
-        yield number + 1, (number, 0, 0)
+class Numbers:
+    """All of them; the second half once a file is there, if one is waited for."""
+
+    def __init__(self, until: Path | None) -> None:
+        self.until = until
+
+    def __call__(self, position: Any) -> Iterator[tuple[int, Going]]:
+        for number in range(position or 0, NUMBERS):
+            time.sleep(0.0005)
+            while self.until is not None and number >= NUMBERS // 2 and not self.until.exists():
+                time.sleep(0.002)
+            yield number + 1, (number, 0, 0)
 
 
 Step = Callable[[Any], Any]
@@ -78,13 +86,14 @@ def job(
     pause: float = 0.0,
     parallelism: int = 2,
     once: FailsOnce[int] | None = None,
+    until: Path | None = None,
     **checkpointing: Any,
 ) -> fn.Environment:
     env = fn.Environment(
         parallelism=parallelism, max_parallelism=16, buffer_timeout="1ms", restart="fixed:100:10ms", stop_timeout="5min"
     )
     env.enable_checkpointing("50ms", **{"storage": folder / "kept", **checkpointing})
-    begun = env.from_resumable(numbers).uid("numbers")
+    begun = env.from_resumable(Numbers(until)).uid("numbers")
     gone = begun.iterate(STEPS[step](pause), until=has_arrived, **SMALL).uid("round")
     said = gone.map(lambda record: record[0])
     if once is not None:
@@ -154,11 +163,16 @@ def test_checkpoints_come_while_a_loop_is_never_empty(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("drain", [True, False])
 def test_a_job_that_is_stopped_keeps_what_goes_round_or_works_it_off(drain: bool, tmp_path: Path) -> None:
-    env = job(tmp_path, "by key", pause=0.001)
+    # However slowly checkpoints come, not all have begun by then.
+    env = job(tmp_path, "by key", pause=0.001, until=tmp_path / "stopped")
     with env.execute_async(2) as running:
         while running.status().checkpoints_made < 2:
             time.sleep(0.002)
         running.stop(drain=drain, savepoint=tmp_path / "saved")
+        while running.status().state == "running":
+            time.sleep(0.002)
+        # A source that waits for its next number ends when that has come.
+        (tmp_path / "stopped").touch()
         running.wait()
     begun = len(written(tmp_path))
     again = job(tmp_path, "by key", storage=tmp_path / "again", restore_from=tmp_path / "saved")
