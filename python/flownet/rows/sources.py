@@ -106,7 +106,8 @@ class Structured:
     """Structured arrays of numpy as an Arrow stream, a batch each, made when it is read."""
 
     chunks: Iterable[Any]
-    dtype: Any
+    schema: pyarrow.Schema
+    """Of the first one."""
     is_used: bool = False
 
     @property
@@ -115,27 +116,30 @@ class Structured:
         return iter(self.chunks) is self.chunks
 
     def __arrow_c_schema__(self) -> object:
-        import numpy as np
-
-        return self._batch(np.empty(0, self.dtype)).schema.__arrow_c_schema__()
+        return self.schema.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> object:
-        import numpy as np
         import pyarrow
 
         if self.is_used and self.is_read_once:
             raise ValueError("the arrays of an iterator were read by the run before: give from_numpy() a list of them")
         self.is_used = True
-        schema = self._batch(np.empty(0, self.dtype)).schema
-        return pyarrow.RecordBatchReader.from_batches(schema, map(self._batch, self.chunks)).__arrow_c_stream__()
+        return pyarrow.RecordBatchReader.from_batches(self.schema, map(self._batch, self.chunks)).__arrow_c_stream__()
 
     def _batch(self, array: Any) -> pyarrow.RecordBatch:
-        import pyarrow
-
-        if not is_structured(array) or array.dtype != self.dtype:
+        batch = batch_of(array) if is_structured(array) else None
+        if batch is None or batch.schema != self.schema:
             kind = getattr(array, "dtype", type(array).__name__)
-            raise TypeError(f"the first array of from_numpy() has the fields {self.dtype}, and a later one {kind}")
-        return pyarrow.RecordBatch.from_pydict({name: pyarrow.array(array[name]) for name in array.dtype.names})
+            names = ", ".join(f"{field.name}: {field.type}" for field in self.schema)
+            raise TypeError(f"the first array of from_numpy() has the fields {names}, and a later one is of {kind}")
+        return batch
+
+
+def batch_of(array: Any) -> pyarrow.RecordBatch:
+    """Make a column of each field of a structured array."""
+    import pyarrow
+
+    return pyarrow.RecordBatch.from_pydict({name: pyarrow.array(array[name]) for name in array.dtype.names})
 
 
 def is_structured(array: Any) -> bool:
@@ -160,4 +164,4 @@ def from_numpy(dataflow: Dataflow, given: Any) -> tuple[Node, _flownet.RowSchema
             "numpy.array([(1, 2.5)], dtype=[('user', 'i8'), ('spent', 'f8')]), or a list or an iterator of such, not "
             f"{given if first is None else first!r:.60}"
         )
-    return _given(dataflow, Structured(chunks, first.dtype), None, "from_numpy")
+    return _given(dataflow, Structured(chunks, batch_of(first).schema), None, "from_numpy")

@@ -111,8 +111,12 @@ def test_from_numpy_takes_arrays_that_follow_each_other(workers: int) -> None:
     assert once.to_arrow().num_rows == 100
     with pytest.raises(OperatorError, match="read by the run before: give from_numpy.. a list"):
         once.to_arrow()
-    with pytest.raises(OperatorError, match="has the fields .*'half'.*, and a later one int64"):
+    with pytest.raises(OperatorError, match="has the fields n: int64, half: double, and a later one is of int64"):
         env.from_numpy([array(0), np.zeros(3, dtype="i8")]).to_arrow()
+    texts = [np.array([(text,)], dtype=[("text", f"U{len(text)}")]) for text in ("a", "long")]
+    assert env.from_numpy(texts).to_arrow()["text"].to_pylist() == ["a", "long"], "texts of any length"
+    objects = np.array([("a",), ("long",)], dtype=[("text", "O")])
+    assert dict(env.from_numpy(objects).schema) == {"text": "utf8"}
     with pytest.raises(PlanError, match="a structured array of one dimension"):
         env.from_numpy([])
 
