@@ -105,7 +105,7 @@ def test_what_cannot_be_loaded_where_a_job_goes_on_is_told_at_once(
         numbers.map(double).name("double").map(str).write_text(tmp_path / "out")
         return env
 
-    with job(rate=100).execute_async(1) as running:
+    with job(rate=20).execute_async(1) as running:
         while running.status().checkpoints_made < 1:
             time.sleep(0.01)
         running.stop(drain=False)
