@@ -185,10 +185,7 @@ class Job:
                     watcher.say(f"job {self.status().name!r}: {error}")
                     raise self._signals.pop(0) from error
                 except FlownetError as error:
-                    if self._lease is not None:
-                        self._lease.explain(error)
-                    self._finish_printing()
-                    self.close()
+                    self._end_with(error)
                     raise
                 if result is not None:
                     self._stop_discovery()
@@ -270,10 +267,7 @@ class Job:
         try:
             report = self._handle.wait(0)
         except FlownetError as error:
-            if self._lease is not None:
-                self._lease.explain(error)
-            self._finish_printing()
-            self.close()
+            self._end_with(error)
             raise
         if report is None:
             if self._lease is not None:
@@ -468,6 +462,13 @@ class Job:
         self._handle.close()
         self._finish_printing(_PRINT_AT_CLOSE_S)
         self._give_back()
+
+    def _end_with(self, error: FlownetError) -> None:
+        """Leave nothing of a job that this has ended, and say what the host of its workers knows about it."""
+        if self._lease is not None:
+            self._lease.explain(error)
+        self._finish_printing()
+        self.close()
 
     def _finish_printing(self, timeout_s: float | None = None) -> None:
         if self._printer is not None:

@@ -78,8 +78,8 @@ class HandOver(Generic[B]):
             self._changed.notify_all()
 
 
-class Batches(Iterator[B]):
-    """The batches of a job that runs meanwhile, once each."""
+class Batches(Generic[B]):
+    """The batches of a job that runs meanwhile, once each, for who iterates over them or over what is in them."""
 
     def __init__(self, start: Callable[[HandOver[B]], Job]) -> None:
         handover = HandOver[B]()
@@ -100,7 +100,8 @@ class Batches(Iterator[B]):
         """What the job came to, once the iteration has got to its end; None before."""
         return self._result
 
-    def __next__(self) -> B:
+    def _next_batch(self) -> B:
+        """Wait for the next one, as `Results.__next__` does for the next record."""
         while True:
             # At the end of the job all there will be is there.
             batch = self._handover.take(waits=self._result is None)
@@ -127,7 +128,7 @@ class Batches(Iterator[B]):
         return f"<{type(self).__name__} of {self._job!r}>"
 
 
-class Results(Batches[T], Generic[T]):
+class Results(Batches[list[T]], Iterator[T]):
     """Result of ``Stream.execute_and_collect()``: an iterator over the records of a job that runs meanwhile.
 
     The job is as fast as the records are taken: some thousands of them wait in this process, at most, and what the job
@@ -135,7 +136,7 @@ class Results(Batches[T], Generic[T]):
     """
 
     def __init__(self, start: Callable[[HandOver[list[T]]], Job]) -> None:
-        super().__init__(start)  # type: ignore[arg-type]
+        super().__init__(start)
         self._records: Iterator[T] = iter(())
 
     def __next__(self) -> T:
@@ -151,8 +152,7 @@ class Results(Batches[T], Generic[T]):
         while True:
             for record in self._records:
                 return record
-            batch: Any = super().__next__()
-            self._records = iter(batch)
+            self._records = iter(self._next_batch())
 
 
 def collecting(prepare: Callable[[], object]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import _flownet
@@ -29,7 +30,7 @@ class SupportsAppend(Protocol):
         """Take rows that have arrived."""
 
 
-class RowResults(Batches[_flownet.RowBatch]):
+class RowResults(Batches[_flownet.RowBatch], Iterator[_flownet.RowBatch]):
     """Result of `Rows.execute_and_collect`: an iterator over the batches of a job that runs meanwhile.
 
     Each batch has the Arrow PyCapsule interface, and so has the iterator: ``pyarrow.RecordBatchReader.from_stream`` and
@@ -42,6 +43,10 @@ class RowResults(Batches[_flownet.RowBatch]):
     def __init__(self, schema: _flownet.RowSchema, start: Callable[[HandOver[_flownet.RowBatch]], Job]) -> None:
         super().__init__(start)
         self._schema = schema
+
+    def __next__(self) -> _flownet.RowBatch:
+        """Wait for the next batch. Raises as `Results.__next__`."""
+        return self._next_batch()
 
     def __arrow_c_schema__(self) -> object:
         return self._schema.__arrow_c_schema__()
