@@ -159,6 +159,24 @@ def child_pids() -> Callable[[], set[int]]:
     return children
 
 
+@pytest.fixture
+def runtime_threads() -> Callable[[], set[str]]:
+    return named_threads
+
+
+def named_threads() -> set[str]:
+    """Names of the threads of this process that are the runtime's, cut off by the system at 15 characters."""
+    found = set[str]()
+    for task in Path("/proc/self/task").iterdir():
+        try:
+            name = (task / "comm").read_text().strip()
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it ended meanwhile
+        if name.startswith("flownet"):
+            found.add(name)
+    return found
+
+
 def children(pid: int | None = None) -> set[int]:
     """Process ids of the children of a process, by default of this one."""
     found = set[int]()

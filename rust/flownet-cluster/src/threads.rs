@@ -77,8 +77,11 @@ pub(crate) async fn on_build_thread<T: Send + 'static>(work: impl FnOnce() -> T 
         let _ = sender.send(catch_unwind(AssertUnwindSafe(work)));
     };
     let named = thread::Builder::new().name("flownet-build".to_owned()).stack_size(BUILD_STACK_BYTES);
-    named.spawn(body).map_err(|error| format!("cannot start a thread: {error}"))?;
-    match receiver.await {
+    let thread = named.spawn(body).map_err(|error| format!("cannot start a thread: {error}"))?;
+    let answer = receiver.await;
+    // It has answered and has nothing left to do; a job that has ended leaves none. A panic in it is in the answer.
+    let _ = thread.join();
+    match answer {
         Ok(Ok(built)) => Ok(built),
         Ok(Err(panic)) => Err(format!("it panicked: {}", panic_text(&*panic))),
         Err(_) => Err("its thread ended".to_owned()),

@@ -251,29 +251,29 @@ def test_one_subtask_of_a_job_is_sampled_at_a_time_and_its_end_ends_that(
         assert (status, "does not run now" in answer["error"]) == (409, True)
 
 
-def test_who_hangs_up_ends_it_and_its_thread_goes(ui: fn.Ui, client: Client) -> None:
+def test_who_hangs_up_ends_it_and_its_thread_goes(
+    ui: fn.Ui, client: Client, runtime_threads: Callable[[], set[str]]
+) -> None:
     with endless(sleep).execute_async(ui=ui) as job:
         until(lambda: job.status().records > 0)
         before = sys.getswitchinterval()
         with socket.create_connection(("127.0.0.1", ui.port)) as asking:
             asking.sendall(b"GET /api/v1/jobs/1/flame/1/0?samples=60&every_ms=1000 HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            until(lambda: "flownet-sample" in threads())
+            until(lambda: "flownet-sample" in runtime_threads())
             assert is_being_sampled(client)
         until(lambda: not is_being_sampled(client))
-        until(lambda: "flownet-sample" not in threads())
+        until(lambda: "flownet-sample" not in runtime_threads())
         assert sys.getswitchinterval() == before
 
 
-def threads() -> set[str]:
-    return {path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")}
-
-
-def test_sampling_leaves_the_interpreter_as_it_was(ui: fn.Ui, remote: RemoteJobs) -> None:
+def test_sampling_leaves_the_interpreter_as_it_was(
+    ui: fn.Ui, remote: RemoteJobs, runtime_threads: Callable[[], set[str]]
+) -> None:
     before = sys.getswitchinterval()
     with endless(work).execute_async(ui=ui) as job:
         until(lambda: job.status().records > 0)
         remote.flame("1", 1, 0, **FAST)
-        until(lambda: "flownet-sample" not in threads())
+        until(lambda: "flownet-sample" not in runtime_threads())
         assert sys.getswitchinterval() == before
 
 

@@ -28,13 +28,10 @@ mod log;
 mod regions;
 mod savepoints;
 mod stalls;
+mod thread;
 mod view;
 
-use std::{
-    ops::Deref,
-    sync::Arc,
-    thread::{self, JoinHandle},
-};
+use std::{ops::Deref, sync::Arc};
 
 use flownet_runtime::{ChainFactory, StatePart, log::Log};
 use flownet_store::{CheckpointStore, Listed, Manifest, StoreError};
@@ -48,6 +45,7 @@ pub use self::view::JobView;
 use self::{
     board::Board,
     driver::{Driver, Events, Job},
+    thread::CoordinatorThread,
     view::Described,
 };
 use crate::{
@@ -69,7 +67,6 @@ pub struct Coordinator;
 #[derive(Debug)]
 pub struct JobHandle {
     view: JobView,
-    thread: Option<JoinHandle<()>>,
 }
 
 impl Coordinator {
@@ -101,17 +98,15 @@ impl Coordinator {
         let (sender, receiver) = mpsc::unbounded_channel();
         let events = Events { sender: sender.clone(), receiver };
         let verdict = Verdict(Arc::clone(&board));
-        let thread = thread::Builder::new()
-            .name("flownet-coordinator".to_owned())
-            .spawn(move || {
-                let log = Arc::clone(&job.log);
-                let _speaking = flownet_runtime::log::enter(Arc::clone(&log), None);
-                let result = coordinate(job, Arc::clone(&verdict.0), events);
-                verdict.0.log().take(0, log.take(usize::MAX));
-                verdict.0.set_result(result);
-            })
-            .map_err(|error| ClusterError::Setup { message: format!("cannot start a thread: {error}") })?;
-        Ok(JobHandle { view: JobView { board, events: sender, described }, thread: Some(thread) })
+        let thread = CoordinatorThread::start(move || {
+            let log = Arc::clone(&job.log);
+            let _speaking = flownet_runtime::log::enter(Arc::clone(&log), None);
+            let result = coordinate(job, Arc::clone(&verdict.0), events);
+            verdict.0.log().take(0, log.take(usize::MAX));
+            verdict.0.set_result(result);
+        });
+        let thread = thread.map_err(|error| ClusterError::Setup { message: format!("cannot start a thread: {error}") })?;
+        Ok(JobHandle { view: JobView { board, events: sender, described, thread: Arc::new(thread) } })
     }
 }
 
@@ -143,10 +138,7 @@ impl Deref for JobHandle {
 impl Drop for JobHandle {
     fn drop(&mut self) {
         self.cancel();
-        if let Some(thread) = self.thread.take() {
-            // A panic in it has been reported as the job's result.
-            let _ = thread.join();
-        }
+        self.view.thread.join();
     }
 }
 

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::mpsc;
 
-use super::{board::Board, driver::Event, found::FoundSplits};
+use super::{board::Board, driver::Event, found::FoundSplits, thread::CoordinatorThread};
 use crate::{
     error::ClusterError,
     explain::Explanation,
@@ -21,6 +21,7 @@ pub struct JobView {
     pub(super) board: Arc<Board>,
     pub(super) events: mpsc::UnboundedSender<Event>,
     pub(super) described: Arc<Described>,
+    pub(super) thread: Arc<CoordinatorThread>,
 }
 
 /// What is known of a job before it runs.
@@ -37,7 +38,10 @@ impl JobView {
     /// runs. Asked again, it answers the same.
     #[must_use]
     pub fn wait(&self, timeout: Option<Duration>) -> Option<Result<JobReport, ClusterError>> {
-        self.board.wait(timeout)
+        let result = self.board.wait(timeout)?;
+        // I1: the thread has posted the result with its last breath, and may still be there.
+        self.thread.join();
+        Some(result)
     }
 
     /// What the job does now. When it has ended: what it was like then, with rates and shares over the whole life of its
