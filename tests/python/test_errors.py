@@ -83,27 +83,16 @@ def test_a_long_record_is_shortened(env: fn.Environment, workers: int) -> None:
     assert len(caught.value.record) <= 210
 
 
-def test_a_failure_is_reported_within_a_second_though_sources_go_on(workers: int) -> None:
-    env = fn.Environment(buffer_timeout="1ms")
-    raised: list[float] = []
-
-    def numbers() -> Iterator[int]:
-        n = 0
-        while True:
-            if n == 1000:
-                raised.append(time.monotonic())
-            yield n
-            n += 1
-
+def test_a_failure_ends_a_job_whose_sources_have_no_end(workers: int) -> None:
     def fail(n: int) -> int:
         if n == 1000:
             raise ArithmeticError(n)
         return n
 
-    env.from_iterable(numbers()).rebalance().filter(lambda n: fail(n) < 0).print()
+    env = fn.Environment(buffer_timeout="1ms")
+    env.from_iterable(itertools.count()).rebalance().filter(lambda n: fail(n) < 0).print()
     with pytest.raises(errors.OperatorError, match="ArithmeticError: 1000"):
         env.execute(workers)
-    assert time.monotonic() - raised[0] < 5, "a bound far above the second that is promised: machines are busy"
 
 
 @pytest.mark.parametrize("error_type", [SystemExit, KeyboardInterrupt, StopIteration])

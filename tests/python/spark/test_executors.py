@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
     from .conftest import Jobs
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
-
-GONE_SECONDS = 15.0
-"""Far more than the loss of an executor takes to be known, on a busy machine too."""
 
 
 @pytest.fixture
@@ -77,10 +73,8 @@ def test_a_killed_executor_ends_the_job_and_is_named_and_the_next_job_gets_new_w
             running(job)
             members = workers.members
             os.kill(executor_of(workers, 2), signal.SIGKILL)
-            killed_at = time.monotonic()
             with pytest.raises(WorkerLostError) as raised:
                 job.wait()
-            assert time.monotonic() - killed_at < GONE_SECONDS
         assert raised.value.worker is not None
         assert raised.value.worker.startswith("worker 2 at 127.0.0.1:")
         assert f" on {members[1]} " in raised.value.worker

@@ -105,7 +105,8 @@ impl Coordinator {
             verdict.0.log().take(0, log.take(usize::MAX));
             verdict.0.set_result(result);
         });
-        let thread = thread.map_err(|error| ClusterError::Setup { message: format!("cannot start a thread: {error}") })?;
+        let thread =
+            thread.map_err(|error| ClusterError::Setup { message: format!("cannot start a thread: {error}") })?;
         Ok(JobHandle { view: JobView { board, events: sender, described, thread: Arc::new(thread) } })
     }
 }

@@ -3,7 +3,7 @@
 use std::{
     path::Path,
     process::{Child, Command, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use flownet_cluster::{ClusterError, JobSettings, PlanError, Tls, WorkerCommand, WorkerExit};
@@ -11,7 +11,7 @@ use flownet_runtime::{TaskError, spec::Partitioner};
 
 use crate::rig::{
     CLIENT_FILE, PATIENCE, Rig, Step, end_of, endless, eventually, is_alive, is_zombie, line, running, settings,
-    signal, status_with, sums, worker_command,
+    signal, status_with, sums, threads, worker_command,
 };
 
 /// The error of a job whose worker processes behave as `mode` says.
@@ -149,7 +149,7 @@ fn a_chain_that_cannot_be_built_fails_the_job_before_a_record_moves() {
 }
 
 /// Cancels a job whose sink, on `workers`, sleeps through it.
-fn cancel_a_stubborn_job(rig: &Rig, workers: u32, pause: Duration) -> (ClusterError, Duration) {
+fn cancel_a_stubborn_job(rig: &Rig, workers: u32, pause: Duration) -> ClusterError {
     let pause_us = pause.as_micros().to_string();
     let numbers: Step<'_> = ("numbers", 1, &[("count", "1000"), ("endless", "")]);
     let flow = line(&[numbers, ("stubborn", 1, &[("pause_us", &pause_us)])], &[Partitioner::Rebalance]);
@@ -157,28 +157,24 @@ fn cancel_a_stubborn_job(rig: &Rig, workers: u32, pause: Duration) -> (ClusterEr
     let job = rig.submit(&flow, settings);
     status_with(&job, "a full exchange", |status| (status.vertices[0].back_pressured > 0.0).then_some(()));
     job.cancel();
-    let cancelled_at = Instant::now();
-    let error = end_of(&job).expect_err("a cancelled job");
-    (error, cancelled_at.elapsed())
+    end_of(&job).expect_err("a cancelled job")
 }
 
 #[test]
 fn a_worker_that_ignores_being_cancelled_is_killed() {
     let rig = Rig::new();
-    let pause = Duration::from_secs(600);
-    let (error, took) = cancel_a_stubborn_job(&rig, 1, pause);
+    // Far beyond what this test waits for anything.
+    let error = cancel_a_stubborn_job(&rig, 1, 5 * PATIENCE);
     assert_eq!(error, ClusterError::Cancelled);
-    assert!(took < pause / 2, "took {took:?}");
     rig.assert_nothing_left();
 }
 
 #[test]
 fn a_task_of_this_process_that_ignores_being_cancelled_does_not_hold_the_job() {
     let rig = Rig::new();
-    let pause = Duration::from_secs(6);
-    let (error, took) = cancel_a_stubborn_job(&rig, 0, pause);
+    let error = cancel_a_stubborn_job(&rig, 0, Duration::from_secs(12));
     assert_eq!(error, ClusterError::Cancelled);
-    assert!(took < pause / 2, "took {took:?}");
+    assert!(threads().iter().any(|thread| thread.starts_with("stubborn")), "the job has waited for its task");
     // Its thread ends with the sleep; nobody waits for it.
     rig.assert_nothing_left();
 }

@@ -210,7 +210,7 @@ fn children() -> Vec<String> {
 }
 
 /// Threads that flownet names, and those of the tests' tasks.
-fn threads() -> Vec<String> {
+pub(crate) fn threads() -> Vec<String> {
     let threads = fs::read_dir("/proc/self/task").expect("proc").flatten();
     let names = threads.filter_map(|thread| fs::read_to_string(thread.path().join("comm")).ok());
     let of_jobs = ["flownet", "numbers ", "sum ", "collect ", "fail ", "slow ", "panic ", "stubborn "];

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use flownet_runtime::TaskError;
 use flownet_runtime::error::Evidence;
@@ -11,13 +11,12 @@ use flownet_runtime::spec::Partitioner;
 use crate::chains::{Numbers, PassOn, Seen, Silent, Sink};
 use crate::rig::{Job, Running, wait_until};
 
-fn cancel_and_assert_quick(running: &Running, name: &str) {
+/// What the task waits for never comes: one that is not woken is never joined.
+fn cancel_what_waits(running: &Running, name: &str) {
     let task = running.task(name, 0);
     assert!(task.outcome().is_none(), "{name} ended too early: {:?}", task.outcome());
-    let begun = Instant::now();
     task.cancel();
     assert_eq!(task.join(), Err(TaskError::Cancelled));
-    assert!(begun.elapsed() < Duration::from_secs(5));
     assert_eq!(task.outcome(), Some(Err(TaskError::Cancelled)));
 }
 
@@ -42,7 +41,7 @@ fn a_task_that_waits_for_its_output_between_records_can_be_cancelled() {
     let (running, _shut) = blocked_job(PassOn { copies: 1 });
     let waited = || running.task("source", 0).metrics().time.back_pressured();
     wait_until("the source waits", || waited() > Duration::from_millis(20));
-    cancel_and_assert_quick(&running, "source");
+    cancel_what_waits(&running, "source");
     running.finish_and_assert_all_segments_home();
 }
 
@@ -51,7 +50,7 @@ fn a_task_that_waits_for_its_output_within_a_batch_can_be_cancelled() {
     let (running, _shut) = blocked_job(PassOn { copies: 100_000 });
     let waited = || running.task("middle", 0).metrics().time.hard_back_pressured;
     wait_until("the fan-out waits", || waited() > Duration::from_millis(20));
-    cancel_and_assert_quick(&running, "middle");
+    cancel_what_waits(&running, "middle");
     running.finish_and_assert_all_segments_home();
 }
 
@@ -72,7 +71,7 @@ fn idle_tasks_and_paused_operators_can_be_cancelled() {
     wait_until("the sink pauses over its record", || seen.len() == 1);
     // From the end: a task whose producer was cancelled fails by that.
     for name in ["sink", "middle", "source"] {
-        cancel_and_assert_quick(&running, name);
+        cancel_what_waits(&running, name);
     }
     running.finish_and_assert_all_segments_home();
 }
@@ -90,7 +89,7 @@ fn cancelling_closes_the_chain_and_leaves_consumers_an_echo() {
 
     let running = job.start();
     wait_until("records flow", || seen.len() > 1000);
-    cancel_and_assert_quick(&running, "source");
+    cancel_what_waits(&running, "source");
     let echo = running.task("sink", 0).join().unwrap_err();
     assert!(echo.evidence() < Evidence::Cause && echo.to_string().contains("cancelled"), "{echo}");
     assert!(closed.load(Ordering::Acquire));
