@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -45,6 +46,17 @@ def newest_line(checkpoints: Path) -> int:
     """Number of the last line of the log with what counts: of line 0, which says who writes it, or of a checkpoint."""
     lines = checkpoints / "epochs"
     return max((int(line.name) for line in lines.iterdir() if line.name.isdigit()), default=0) if lines.exists() else 0
+
+
+def manifests(checkpoints: Path) -> list[bytes]:
+    """Read what the checkpoints of a folder are made of, of those that are not removed meanwhile."""
+    found = list[bytes]()
+    # Unlike glob it passes over a folder that is gone as it comes to it.
+    for folder, _, names in os.walk(checkpoints):
+        if "manifest" in names:
+            with contextlib.suppress(FileNotFoundError):
+                found.append(Path(folder, "manifest").read_bytes())
+    return found
 
 
 def lines(folder: Path) -> list[str]:

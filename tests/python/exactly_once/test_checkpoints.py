@@ -18,7 +18,7 @@ import pytest
 import flownet as fn
 from flownet import errors
 
-from .disturbed import FailsOnce, lines
+from .disturbed import FailsOnce, lines, newest_line
 
 
 def counting(tmp_path: Path, words: list[str], **settings: Any) -> fn.Environment:
@@ -285,8 +285,9 @@ def test_the_command_line_goes_on_where_a_killed_run_was_and_lists_checkpoints(t
     (tmp_path / "count.py").write_text(SCRIPT.format(input=str(tmp_path / "in.txt"), output=str(tmp_path / "out")))
     command: list[str | Path] = ["run", f"{tmp_path / 'count.py'}:env", "-r", tmp_path / "checkpoints", "-s", "0.05"]
     with subprocess.Popen([sys.executable, "-m", "flownet", *map(str, command)], stderr=subprocess.DEVNULL) as first:
-        while not list((tmp_path / "checkpoints").glob("gen-1/chk-3/manifest")):
+        while newest_line(tmp_path / "checkpoints") < 3:
             assert first.poll() is None
+            time.sleep(0.005)
         first.send_signal(signal.SIGKILL)
     listed = flownet("checkpoints", tmp_path / "checkpoints")
     assert listed.returncode == 0, listed.stderr

@@ -14,7 +14,7 @@ import pytest
 
 import flownet as fn
 
-from .disturbed import lines, run_until
+from .disturbed import lines, manifests, run_until
 
 RECORDS = 1500
 """Of each of the files."""
@@ -180,7 +180,7 @@ OVERTAKES: list[dict[str, Any]] = [{}, {"unaligned": True}, {"aligned_timeout": 
 
 def has_in_flight(storage: Path) -> bool:
     """Say whether a checkpoint that is kept has overtaken records: exchanges may not become part of a task then."""
-    return any(b"in_flight." in manifest.read_bytes() for manifest in storage.rglob("manifest"))
+    return any(b"in_flight." in manifest for manifest in manifests(storage))
 
 
 SEED = int(os.environ.get("SEED", 200_012))
