@@ -79,4 +79,21 @@ mod tests {
             staging.consume(take);
         }
     }
+
+    #[test]
+    fn all_room_is_there_again_once_everything_is_consumed() {
+        let mut staging = Staging::new();
+        staging.filled(1_000);
+        staging.consume(1_000);
+        assert_eq!(staging.spare().len(), STAGING_BYTES);
+    }
+
+    #[test]
+    fn a_frame_that_began_at_the_very_end_has_room() {
+        let mut staging = Staging::new();
+        staging.filled(STAGING_BYTES);
+        staging.consume(STAGING_BYTES - 3);
+        assert_eq!(3 + staging.spare().len(), STAGING_BYTES, "I2");
+        assert_eq!(staging.unread().len(), 3);
+    }
 }

@@ -1,10 +1,13 @@
 //! Both drivers over a pipe that splits the stream anywhere: no sockets, no threads, paused time.
 
+mod environments;
 mod model;
+mod peers;
 mod pipe;
 mod receiver;
 mod rig;
 mod sender;
+mod silence;
 mod sockets;
 mod streams;
 mod tls_link;

@@ -14,12 +14,15 @@ use tokio::task::JoinHandle;
 
 use crate::NetworkConfig;
 use crate::counters::SharedCounters;
-use crate::driver::End;
 use crate::driver::link::{Event, Link, Received, Sent, SocketLink};
 use crate::driver::receiver::{Intake, ReadTask, Receiver};
 use crate::driver::sender::{Sender, Transmit};
-use crate::inlets::{Inlet, Inlets};
+use crate::driver::{End, ReaderId};
+use crate::heartbeat::Pulse;
+use crate::inlets::{Attended, Inlet, Inlets};
 use crate::parker::ThreadParker;
+
+use super::sender;
 
 /// A socket that gives at most three bytes a read.
 struct Chopped(SocketLink);
@@ -118,7 +121,7 @@ impl Transmit for Silent {
     fn end(&mut self) {}
 }
 
-impl Intake<Silent> for Mail {
+impl<M> Intake<M> for Mail {
     fn targets(&mut self) -> (&mut [u8], &mut [u8]) {
         (&mut [], &mut self.bytes)
     }
@@ -127,7 +130,7 @@ impl Intake<Silent> for Mail {
         self.filled = bytes;
     }
 
-    fn handle(&mut self, _machine: &mut Silent, _resume: &Waker) -> Result<u64, End> {
+    fn handle(&mut self, _machine: &mut M, _resume: &Waker) -> Result<u64, End> {
         for byte in &self.bytes[..self.filled] {
             self.boxes[usize::from(*byte)].put(false);
         }
@@ -183,6 +186,15 @@ impl Rig {
             }
             assert_eq!(read, expected);
         })
+    }
+
+    /// As the task that reads would, without a thread.
+    async fn take(&self, reader: usize, expected: usize) {
+        let mut read = 0;
+        while read < expected {
+            read += std::future::poll_fn(|cx| self.boxes[reader].poll_take(cx.waker())).await;
+        }
+        assert_eq!(read, expected);
     }
 
     fn send(&mut self, reader: usize, count: usize) {
@@ -326,16 +338,64 @@ async fn a_connection_that_is_gone_is_waited_for_no_longer() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bytes_that_lie_there_when_the_role_goes_back_are_read() {
     let mut rig = Rig::new(1);
-    let reader = crate::driver::ReaderId(u64::MAX);
+    let reader = ReaderId(u64::MAX);
     for _ in 0..200 {
         let _ = rig.receiver.attend(reader);
         rig.send(0, 2);
         rig.receiver.resign(reader);
-        let mailbox = Arc::clone(&rig.boxes[0]);
-        let mut read = 0;
-        while read < 2 {
-            read += std::future::poll_fn(|cx| mailbox.poll_take(cx.waker())).await;
-        }
+        rig.take(0, 2).await;
     }
     rig.task.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_comes_while_the_only_reader_is_at_work_is_read_without_it() {
+    let mut rig = Rig::new(1);
+    let reader = ReaderId(u64::MAX);
+    for _ in 0..2 {
+        assert_eq!(rig.receiver.attend(reader), Attended::Nothing { wants_room: false }, "it may sleep");
+        rig.receiver.leave(reader);
+        rig.send(0, 2);
+        rig.take(0, 2).await;
+    }
+    rig.task.abort();
+}
+
+/// Where a heartbeat each second finds so many bytes more, none of which ends a frame.
+async fn is_given_up_who_sends(bytes_a_second: usize) -> bool {
+    let mut rig = Rig::new(1);
+    for second in 0..40 {
+        rig.send(0, bytes_a_second);
+        rig.take(0, bytes_a_second).await;
+        rig.receiver.on_heartbeat(Duration::from_secs(second));
+        if rig.receiver.attend(ReaderId(u64::MAX)) == Attended::Refused {
+            assert!(matches!(rig.task.await.unwrap(), End::Silent(owed_for) if owed_for == Duration::from_secs(10)));
+            return true;
+        }
+        rig.receiver.resign(ReaderId(u64::MAX));
+    }
+    rig.task.abort();
+    false
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn four_kib_of_a_frame_within_the_timeout_are_a_sign_of_life_and_less_is_none() {
+    assert!(!is_given_up_who_sends(420).await);
+    assert!(is_given_up_who_sends(360).await);
+}
+
+#[tokio::test]
+async fn a_thread_that_sleeps_for_bytes_writes_what_waits_for_room() {
+    let mut rig = sender::Rig::asleep(1);
+    let mail = Mail { bytes: [0; 8], filled: 0, boxes: Vec::new() };
+    let receiver = Receiver::new(Arc::clone(&rig.sender), mail, NetworkConfig::default().liveness());
+    let reader = ReaderId(u64::MAX);
+    assert_eq!(receiver.attend(reader), Attended::Nothing { wants_room: false });
+    rig.bring(1);
+    rig.bring(2);
+    assert_eq!(receiver.attend(reader), Attended::Nothing { wants_room: true });
+    assert_eq!(rig.receive(1).await, [1]);
+    assert_eq!(receiver.attend(reader), Attended::Moved);
+    assert_eq!(rig.receive(1).await, [2]);
+    assert_eq!(receiver.attend(reader), Attended::Nothing { wants_room: false });
 }

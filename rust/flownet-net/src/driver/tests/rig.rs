@@ -152,7 +152,15 @@ impl Rig {
     }
 
     pub(super) fn take_raw_producer_end_of(&mut self, kind: Kind) -> PipeEnd {
-        let (ours, theirs) = pipe(kind, 1 << 16);
+        self.replace_producer(pipe(kind, 1 << 16))
+    }
+
+    /// By a pipe of this width.
+    pub(super) fn take_raw_producer_end_through(&mut self, pipe_bytes: usize) -> PipeEnd {
+        self.replace_producer(pipe(Kind::Plain, pipe_bytes))
+    }
+
+    fn replace_producer(&mut self, (ours, theirs): (PipeEnd, PipeEnd)) -> PipeEnd {
         let (requests, receiver) = Requests::unlisted(Arc::clone(self.env.shared()), self.peer);
         self.requests = requests;
         *self.producer.get_mut() = Half::Gone;

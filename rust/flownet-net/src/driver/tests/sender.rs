@@ -12,14 +12,15 @@ use tokio::io::AsyncReadExt;
 
 use super::pipe::{Kind, PipeEnd, pipe};
 use crate::counters::SharedCounters;
-use crate::driver::link::Link;
+use crate::driver::link::{Link, Received};
 use crate::driver::sender::{Sender, Transmit};
 
 /// One byte for each time its channel had news.
 #[derive(Default)]
-struct Bytes {
+pub(super) struct Bytes {
     news: Arc<Mutex<VecDeque<u8>>>,
     unwritten: Vec<u8>,
+    may_be_stopped: bool,
 }
 
 impl Transmit for Bytes {
@@ -45,7 +46,7 @@ impl Transmit for Bytes {
     fn pong(&mut self, _token: u64) {}
 
     fn may_be_stopped(&self) -> bool {
-        false
+        self.may_be_stopped
     }
 
     fn end(&mut self) {
@@ -65,8 +66,8 @@ impl Wake for Wakes {
 /// Channels that must be listed before somebody writes for them who was not woken.
 const PATIENCE: usize = 2;
 
-struct Rig {
-    sender: Arc<Sender<PipeEnd, Bytes>>,
+pub(super) struct Rig {
+    pub(super) sender: Arc<Sender<PipeEnd, Bytes>>,
     ready: Arc<ReadyList>,
     news: Arc<Mutex<VecDeque<u8>>>,
     channel: Waker,
@@ -77,7 +78,7 @@ struct Rig {
 
 impl Rig {
     /// A connection whose task has found nothing to do and sleeps.
-    fn asleep(pipe_bytes: usize) -> Self {
+    pub(super) fn asleep(pipe_bytes: usize) -> Self {
         let (ours, peer) = pipe(Kind::Plain, pipe_bytes);
         let ready = ReadyList::new();
         let machine = Bytes::default();
@@ -93,7 +94,7 @@ impl Rig {
         rig
     }
 
-    fn bring(&self, byte: u8) {
+    pub(super) fn bring(&self, byte: u8) {
         self.news.lock().unwrap().push_back(byte);
         self.channel.wake_by_ref();
     }
@@ -113,7 +114,7 @@ impl Rig {
         self.wakes.0.load(Ordering::SeqCst)
     }
 
-    async fn receive(&mut self, count: usize) -> Vec<u8> {
+    pub(super) async fn receive(&mut self, count: usize) -> Vec<u8> {
         let mut bytes = vec![0; count];
         self.peer.read_exact(&mut bytes).await.unwrap();
         bytes
@@ -203,9 +204,56 @@ async fn who_waits_for_room_is_told_instead_of_the_task() {
     assert!(rig.sender.take_room());
     assert!(!rig.sender.write_waiting());
     assert_eq!(rig.receive(1).await, [1]);
+    assert_eq!(rig.wakes(), 0, "the connection's task sleeps on");
     assert!(rig.sender.write_waiting());
     assert!(!rig.sender.take_room());
     assert_eq!(rig.receive(1).await, [2]);
+}
+
+#[tokio::test]
+async fn who_waited_for_room_and_goes_to_work_leaves_it_to_the_task() {
+    let mut rig = Rig::asleep(1);
+    rig.bring(1);
+    rig.bring(2);
+    assert!(rig.sender.take_room());
+    rig.sender.leave_room();
+    assert_eq!((rig.receive(1).await, rig.wakes()), (vec![1], 1));
+    assert!(rig.run_task());
+    assert_eq!(rig.receive(1).await, [2]);
+}
+
+#[tokio::test]
+async fn of_a_connection_that_has_ended_nobody_is_told_of_room() {
+    let rig = Rig::asleep(1);
+    rig.bring(1);
+    rig.bring(2);
+    rig.sender.end(|_| ());
+    assert!(!rig.sender.take_room() && !rig.sender.write_waiting());
+}
+
+#[tokio::test]
+async fn last_words_go_out_whole_though_the_link_takes_them_piece_by_piece() {
+    let mut rig = Rig::asleep(1 << 16);
+    let words: Vec<u8> = (0..10_000).map(|at| (at % 251) as u8).collect();
+    rig.sender.end(|machine| machine.unwritten.clone_from(&words));
+    assert!(rig.receive(words.len()).await == words);
+    assert_eq!(rig.peer.read(&mut [0], &mut []).unwrap(), Received::Closed);
+}
+
+#[tokio::test]
+async fn a_peer_owes_room_for_what_it_always_has_to_take() {
+    let mut rig = Rig::asleep(3);
+    assert_eq!(rig.sender.progress(), (0, false));
+    rig.bring(1);
+    rig.bring(2);
+    assert_eq!(rig.sender.progress(), (2, false));
+    (3..6).for_each(|byte| rig.bring(byte));
+    assert_eq!(rig.sender.progress(), (3, true));
+    rig.sender.with(|machine| machine.may_be_stopped = true);
+    assert_eq!(rig.sender.progress(), (3, false), "of what it may leave unread it owes nothing");
+    assert_eq!(rig.receive(3).await, [1, 2, 3]);
+    assert!(rig.run_task());
+    assert_eq!(rig.sender.progress(), (5, false));
 }
 
 #[tokio::test]

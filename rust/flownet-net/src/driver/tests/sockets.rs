@@ -26,93 +26,119 @@ use tokio::task::JoinHandle;
 use crate::dialer::{OpenRequest, Requests};
 use crate::driver::End;
 use crate::driver::consumer::ConsumerDriver;
-use crate::driver::link::SocketLink;
+use crate::driver::link::{Link, SocketLink};
 use crate::driver::producer::ProducerDriver;
 use crate::parker::ThreadParker;
 use crate::{Inlets, NetworkConfig, NetworkEnvironment, Secret};
 
 /// The test's end of a connection.
-struct Peer {
-    socket: TcpStream,
+pub(super) struct Peer {
+    pub(super) socket: TcpStream,
     bytes: Vec<u8>,
 }
 
 /// How a peer goes.
 #[derive(Clone, Copy, Debug)]
-enum Leaves {
+pub(super) enum Leaves {
     WithFin,
     WithReset,
 }
 
-const INTERVAL: Duration = Duration::from_millis(10);
-const TIMEOUT: Duration = Duration::from_millis(100);
+/// A consumer's end, its peer and its gate.
+type Consumer = (Peer, Running<SocketLink>, Arc<InputGate>);
 
-struct Rig {
-    env: NetworkEnvironment,
-    segments: Arc<SegmentPool>,
+/// A consumer's end, and how it ended.
+type Running<L> = JoinHandle<(End, ConsumerDriver<L>)>;
+
+pub(super) const INTERVAL: Duration = Duration::from_millis(10);
+pub(super) const TIMEOUT: Duration = Duration::from_millis(100);
+
+pub(super) struct Rig {
+    pub(super) env: NetworkEnvironment,
+    pub(super) segments: Arc<SegmentPool>,
 }
 
 impl Rig {
-    async fn new(segments: usize, segment_bytes: usize) -> Self {
+    pub(super) async fn new(segments: usize, segment_bytes: usize) -> Self {
         Self::with_config(segments, segment_bytes, NetworkConfig::default()).await
     }
 
     /// Whose patience is short.
-    async fn impatient() -> Self {
+    pub(super) async fn impatient() -> Self {
         let (heartbeat_interval, heartbeat_timeout) = (INTERVAL, TIMEOUT);
         Self::with_config(8, 1024, NetworkConfig { heartbeat_interval, heartbeat_timeout, ..NetworkConfig::default() })
             .await
     }
 
-    async fn with_config(segments: usize, segment_bytes: usize, config: NetworkConfig) -> Self {
+    pub(super) async fn with_config(segments: usize, segment_bytes: usize, config: NetworkConfig) -> Self {
         let segments = SegmentPool::new(segments, segment_bytes).unwrap();
         let env = NetworkEnvironment::bind(config, Secret::from_bytes([1; 32]), Arc::clone(&segments)).await.unwrap();
         Self { env, segments }
     }
 
     /// A producer's end that has found nothing to do and sleeps.
-    fn producer(&self) -> (Peer, JoinHandle<End>) {
+    pub(super) fn producer(&self) -> (Peer, JoinHandle<End>) {
         let (link, peer) = connect();
         let mut driver = ProducerDriver::new(link, Arc::clone(self.env.shared()));
         (peer, tokio::spawn(async move { driver.run().await }))
     }
 
     /// A consumer's end with one channel, whose reader polls without ever sleeping at its inlets.
-    fn consumer(&self) -> (Peer, JoinHandle<End>, Arc<InputGate>) {
+    pub(super) fn consumer(&self) -> (Peer, JoinHandle<End>, Arc<InputGate>) {
+        let (peer, running, gate) = self.consumer_of(1, ChannelControl::Credit, &Inlets::new());
+        let end = async move { running.await.unwrap().0 };
+        (peer, tokio::spawn(end), gate)
+    }
+
+    /// The same with more channels of one gate, whose reader waits at these inlets.
+    pub(super) fn consumer_of(&self, channels: u32, control: ChannelControl, inlets: &Inlets) -> Consumer {
         let (link, peer) = connect();
-        let gate = InputGate::new(1);
-        let pool = self.env.create_gate_pool(1).unwrap();
-        let control = ChannelControl::Credit;
-        let channel = RemoteChannel::with_control(Arc::clone(&gate), ChannelIndex::new(0), pool, 2, control);
+        let (running, gate) = self.consumer_over(link, channels, control, inlets);
+        (peer, running, gate)
+    }
+
+    /// The same over this link. What has ended is not dropped.
+    pub(super) fn consumer_over<L: Link>(
+        &self,
+        link: L,
+        channels: u32,
+        control: ChannelControl,
+        inlets: &Inlets,
+    ) -> (Running<L>, Arc<InputGate>) {
+        let gate = InputGate::new(channels);
+        let pool = self.env.create_gate_pool(channels).unwrap();
         let (requests, receiver) = Requests::unlisted(Arc::clone(self.env.shared()), "192.0.2.1:7".parse().unwrap());
         let mut driver = ConsumerDriver::new(link, receiver, self.env.shared());
-        let (partition, subpartition) = (PartitionId::new(1), SubpartitionIndex::new(0));
-        let inlets = std::sync::Weak::new();
-        assert!(requests.send(OpenRequest { partition, subpartition, channel, inlets }).is_ok());
+        for index in (0..channels).map(ChannelIndex::new) {
+            let channel = RemoteChannel::with_control(Arc::clone(&gate), index, Arc::clone(&pool), 2, control);
+            let (partition, subpartition) = (PartitionId::new(1), SubpartitionIndex::new(0));
+            let inlets = inlets.connected();
+            assert!(requests.send(OpenRequest { partition, subpartition, channel, inlets }).is_ok());
+        }
         let run = async move {
             // The requests' sender lives as long as the driver.
             let _requests = requests;
             let end = driver.run().await;
             driver.fail_because(&end);
-            end
+            (end, driver)
         };
-        (peer, tokio::spawn(run), gate)
+        (tokio::spawn(run), gate)
     }
 
-    fn partition(&self, id: u64, inlets: &Inlets) -> RecordWriter {
+    pub(super) fn partition(&self, id: u64, inlets: &Inlets) -> RecordWriter {
         let pool = self.env.create_partition_pool(1).unwrap();
         let partition = ResultPartition::new(PartitionId::new(id), pool, 1);
         self.env.register_partition(partition.handle(), None, inlets);
         RecordWriter::new(partition, Selector::Forward, FlushPolicy::WhenFull, 1 << 26)
     }
 
-    async fn finish_and_assert_all_segments_home(self) {
+    pub(super) async fn finish_and_assert_all_segments_home(self) {
         self.env.shutdown().await;
         assert_eq!(self.segments.available(), self.segments.total(), "every segment is home");
     }
 }
 
-fn connect() -> (SocketLink, Peer) {
+pub(super) fn connect() -> (SocketLink, Peer) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (ours, _) = listener.accept().unwrap();
@@ -126,13 +152,13 @@ fn connect() -> (SocketLink, Peer) {
 }
 
 impl Peer {
-    fn send(&mut self, frame: &ControlFrame<'_>) {
+    pub(super) fn send(&mut self, frame: &ControlFrame<'_>) {
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);
         self.socket.write_all(&bytes).unwrap();
     }
 
-    fn open(&mut self, channel: u32, partition: u64, credit: u32) {
+    pub(super) fn open(&mut self, channel: u32, partition: u64, credit: u32) {
         self.send(&ControlFrame::Open {
             channel: ChannelId::new(channel),
             partition: PartitionId::new(partition),
@@ -142,7 +168,7 @@ impl Peer {
     }
 
     /// The first byte of the next frame, which is its kind, if it is there.
-    fn try_frame(&mut self) -> Option<u8> {
+    pub(super) fn try_frame(&mut self) -> Option<u8> {
         let limits = WireLimits::for_segments(1 << 26);
         loop {
             let whole = match decode(&self.bytes, &limits).unwrap() {
@@ -163,7 +189,7 @@ impl Peer {
         }
     }
 
-    async fn frame(&mut self) -> u8 {
+    pub(super) async fn frame(&mut self) -> u8 {
         loop {
             if let Some(kind) = self.try_frame() {
                 return kind;
@@ -173,7 +199,7 @@ impl Peer {
     }
 
     /// While the drivers stand still.
-    fn frame_from_a_thread(&mut self) -> u8 {
+    pub(super) fn frame_from_a_thread(&mut self) -> u8 {
         loop {
             if let Some(kind) = self.try_frame() {
                 return kind;
@@ -182,7 +208,7 @@ impl Peer {
         }
     }
 
-    fn leave(self, how: Leaves) {
+    pub(super) fn leave(self, how: Leaves) {
         if let Leaves::WithReset = how {
             SockRef::from(&self.socket).set_linger(Some(Duration::ZERO)).unwrap();
         }
@@ -284,7 +310,7 @@ async fn a_request_that_a_task_s_thread_read_too_early_is_served_when_its_partit
     rig.finish_and_assert_all_segments_home().await;
 }
 
-fn error_in(gate: &InputGate) -> ExchangeError {
+pub(super) fn error_in(gate: &InputGate) -> ExchangeError {
     let mut batch = Vec::new();
     match gate.poll_batch(8, &mut batch, Waker::noop()) {
         Poll::Ready(Err(error)) => error,

@@ -25,7 +25,7 @@ fn large_and_small() -> Vec<Vec<u8>> {
 }
 
 /// The bytes of these records on their way, prefixes included.
-fn stream_of(records: &[Vec<u8>]) -> Vec<u8> {
+pub(super) fn stream_of(records: &[Vec<u8>]) -> Vec<u8> {
     records.iter().flat_map(|record| [&(record.len() as u32).to_le_bytes()[..], record].concat()).collect()
 }
 
@@ -198,7 +198,7 @@ async fn a_socket_that_takes_nothing_is_given_nothing_more_until_it_does() {
 }
 
 /// The payloads of channel 0.
-async fn read_to_end_of_partition(producer: &mut (impl AsyncRead + Unpin)) -> Vec<u8> {
+pub(super) async fn read_to_end_of_partition(producer: &mut (impl AsyncRead + Unpin)) -> Vec<u8> {
     let (mut payloads, mut unread) = (Vec::new(), Vec::new());
     loop {
         let (consumed, payload_bytes) = match decode(&unread, &LIMITS).unwrap() {

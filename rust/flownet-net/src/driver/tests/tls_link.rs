@@ -2,16 +2,20 @@
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::task::{Context, Waker};
 
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream as TokioStream;
 
-use crate::driver::link::{Link, Received, Sent, SocketLink};
+use crate::driver::link::{Event, Link, Received, Sent, SocketLink};
 use crate::driver::tls_link::TlsLink;
 use crate::handshake::{DEFAULT_HANDSHAKE_TIMEOUT, Features, Hello, Role};
 use crate::tls::Certificates;
 use crate::{Credentials, Secret, Stream};
+
+use super::pipe::{Kind, PipeEnd, pipe};
 
 type Tls = TlsLink<SocketLink>;
 
@@ -67,6 +71,18 @@ fn link(stream: Stream) -> Tls {
     let (tcp, session) = stream.into_parts().unwrap();
     let (incoming, outgoing) = session.unwrap();
     TlsLink::new(SocketLink::new(tcp.into_std().unwrap().into()).unwrap(), incoming, outgoing)
+}
+
+/// Two ends over a pipe, which has at once what was written to it.
+async fn pair_over_a_pipe() -> (TlsLink<PipeEnd>, TlsLink<PipeEnd>) {
+    let (dialed, accepted) = connect();
+    let (one, other) = streams_over(dialed, accepted, async {}).await;
+    let (near, far) = pipe(Kind::Plain, 1 << 20);
+    let over = |stream: Stream, end| {
+        let (incoming, outgoing) = stream.into_parts().unwrap().1.unwrap();
+        TlsLink::new(end, incoming, outgoing)
+    };
+    (over(one, near), over(other, far))
 }
 
 /// One direction: what was written and what was read of an endless row of bytes.
@@ -231,6 +247,64 @@ async fn who_is_asked_for_a_new_key_says_so_although_nothing_else_is_to_be_sent(
         there.read(&other, 3);
         back.read(&one, 3);
     }
+}
+
+#[tokio::test]
+async fn who_is_told_that_all_is_read_has_read_all_and_nothing_is_left_in_the_link() {
+    let (one, other) = pair_over_a_pipe().await;
+    let bytes: Vec<u8> = (0..200_000).map(byte).collect();
+    let mut rest = &bytes[..];
+    while !rest.is_empty() {
+        let Sent::Accepted(count) = one.write(&[IoSlice::new(rest)]).unwrap() else { panic!("there is room") };
+        rest = &rest[count..];
+    }
+    let (mut read, mut was_left) = (0, false);
+    loop {
+        match other.read(&mut [0; 1_000], &mut [0; 500]).unwrap() {
+            Received::Bytes { count, is_drained } => {
+                read += count;
+                if is_drained {
+                    break;
+                }
+            }
+            Received::Drained => break,
+            Received::Closed => panic!("closed after {read} bytes"),
+        }
+        was_left |= other.has_buffered();
+    }
+    assert_eq!((read, other.has_buffered(), was_left), (bytes.len(), false, true));
+}
+
+#[tokio::test]
+async fn a_stream_that_ends_between_two_records_is_closed_though_nobody_said_so() {
+    let (one, other) = pair_over_a_pipe().await;
+    assert_eq!(one.write(&[IoSlice::new(b"all")]).unwrap(), Sent::Accepted(3));
+    drop(one);
+    assert!(matches!(other.read(&mut [0; 8], &mut []).unwrap(), Received::Bytes { count: 3, .. }));
+    assert_eq!(other.read(&mut [0; 8], &mut []).unwrap(), Received::Closed);
+}
+
+#[tokio::test]
+async fn what_is_watched_and_slept_on_is_the_stream_below() {
+    let (one, other) = pair_over_a_pipe().await;
+    let poll = || other.poll_event(&mut Context::from_waker(Waker::noop()));
+    assert!(poll().is_pending());
+    one.write(&[IoSlice::new(b"some")]).unwrap();
+    assert!(poll().is_ready() && poll().is_pending());
+    other.watch(Event::Bytes, false).unwrap();
+    one.write(&[IoSlice::new(b"more")]).unwrap();
+    assert!(poll().is_pending(), "it is not told of bytes any more");
+    other.watch(Event::Bytes, true).unwrap();
+    assert!(poll().is_ready());
+
+    let (dialed, accepted) = connect();
+    let (one, _other) = streams_over(dialed, accepted, async {}).await;
+    let (tcp, session) = one.into_parts().unwrap();
+    let socket = tcp.into_std().unwrap();
+    let descriptor = socket.as_raw_fd();
+    let (incoming, outgoing) = session.unwrap();
+    let link = TlsLink::new(SocketLink::new(socket.into()).unwrap(), incoming, outgoing);
+    assert_eq!(link.descriptor().unwrap().as_raw_fd(), descriptor);
 }
 
 /// Moves what is there from one socket to another.
