@@ -76,15 +76,15 @@ async fn a_producer_that_lives_owes_room_for_whatever_it_is_told() {
 async fn what_a_link_takes_piece_by_piece_goes_out_without_a_further_cause() {
     // By tasks of their own, which are polled only when they are woken.
     let rig = sockets::Rig::with_config(16, 1 << 15, NetworkConfig::default()).await;
-    let (link, mut peer) = pipe(Kind::Plain, 1 << 20);
-    let (driver, gate) = rig.consumer_over(link, 500, ChannelControl::Credit, &Inlets::new());
+    let (link, mut peer) = pipe(Kind::Buffering, 1 << 20);
+    let (driver, gate) = rig.consumer_over(link, 20, ChannelControl::Credit, &Inlets::new());
     let began = Instant::now();
-    peer.read_exact(&mut [0; 500 * 28]).await.unwrap();
+    peer.read_exact(&mut [0; 20 * 28]).await.unwrap();
     assert!(began.elapsed().is_zero());
     drop((peer, gate));
     let _ = driver.await.unwrap();
 
-    let (link, mut peer) = pipe(Kind::Plain, 1 << 20);
+    let (link, mut peer) = pipe(Kind::Buffering, 1 << 20);
     let mut writer = rig.partition(1, &Inlets::new());
     let records = vec![vec![7; 30_000]; 4];
     for record in &records {

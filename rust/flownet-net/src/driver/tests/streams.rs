@@ -208,7 +208,7 @@ pub(super) async fn read_to_end_of_partition(producer: &mut (impl AsyncRead + Un
             Decoded::Control { consumed, .. } => (consumed, 0),
             Decoded::Data { header, consumed } => (consumed, header.payload_bytes as usize),
             Decoded::More { .. } => {
-                producer.read_buf(&mut unread).await.unwrap();
+                assert_ne!(producer.read_buf(&mut unread).await.unwrap(), 0, "the connection has ended");
                 continue;
             }
         };
