@@ -69,7 +69,12 @@ impl Write for Renamed {
                     self.end_address();
                 }
             } else {
-                let (plain, behind) = rest.split_at(rest.find('x').map_or(rest.len(), |at| at + 1));
+                // Most pieces have none, and to look back at what was just written has to wait for it.
+                let Some(at) = rest.find('x') else {
+                    self.plain.extend_from_slice(rest.as_bytes());
+                    break;
+                };
+                let (plain, behind) = rest.split_at(at + 1);
                 self.plain.extend_from_slice(plain.as_bytes());
                 self.address = self.plain.ends_with(b"0x").then_some(0);
                 rest = behind;
