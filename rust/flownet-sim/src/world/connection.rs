@@ -314,8 +314,10 @@ impl ConsumerEnd {
 fn peek(outbox: &Outbox, skip: usize) -> Vec<u8> {
     let mut slices = vec![IoSlice::new(&[]); MAX_SLICES];
     let filled = outbox.io_slices(&mut slices);
-    let bytes: Vec<u8> = slices[..filled].iter().flat_map(|slice| slice.iter().copied()).skip(skip).collect();
-    assert_eq!(bytes.len() + skip, outbox.queued_bytes(), "an outbox shows all it has");
+    let mut bytes = Vec::with_capacity(outbox.queued_bytes());
+    slices[..filled].iter().for_each(|slice| bytes.extend_from_slice(slice));
+    assert_eq!(bytes.len(), outbox.queued_bytes(), "an outbox shows all it has");
+    bytes.drain(..skip);
     bytes
 }
 
