@@ -161,9 +161,9 @@ fuzz: fuzz-build ## search for bytes that break a decoder (TARGET=wire SECONDS=6
 		|| { echo "repeat it: make fuzz TARGET=$(TARGET) INPUT=$(or $(INPUT),target/fuzz/found/$(TARGET)/...) (the file named above)"; exit 1; }
 
 .PHONY: fuzz-smoke
-fuzz-smoke: fuzz-build ## fuzz every target for some seconds, so that none rots (SECONDS=5)
+fuzz-smoke: fuzz-build ## fuzz every target for some seconds, so that none rots (SECONDS=2)
 	@mkdir -p target/fuzz; for target in $(FUZZ_SMOKE) $(if $(FUZZ_LIBPYTHON),object-codec); do \
-		$(MAKE) --no-print-directory fuzz TARGET=$$target SECONDS=$(if $(filter file,$(origin SECONDS)),5,$(SECONDS)) 2>target/fuzz/log \
+		$(MAKE) --no-print-directory fuzz TARGET=$$target SECONDS=$(if $(filter file,$(origin SECONDS)),2,$(SECONDS)) 2>target/fuzz/log \
 			&& echo "$$target: $$(sed -n 's/^stat::number_of_executed_units: *//p' target/fuzz/log) inputs" \
 			|| { cat target/fuzz/log; exit 1; }; \
 	done
