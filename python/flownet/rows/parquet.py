@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -52,31 +53,54 @@ class ParquetFiles:
         return [FileSplit(path, size, group) for path, size in sizes for group in range(_groups(path))]
 
     def read(self, path: str, part: int | None) -> pyarrow.RecordBatchReader:
-        """Read a file, or one of its row groups."""
+        """Read a file, or one of its row groups, with the types that it has: who takes them sees which are others.
+
+        Raises
+        ------
+        OSError
+            It cannot be read, or has not all of the columns; named with its row group.
+        """
         import pyarrow
 
-        schema = pyarrow.schema([self.schema.field(name) for name in self.columns])
-        return pyarrow.RecordBatchReader.from_batches(schema, self._batches(path, part))
+        where = path if part is None else f"{path}, row group {part}"
+        with _named(where):
+            scanner = self._scanner(path, part)
+            return pyarrow.RecordBatchReader.from_batches(scanner.projected_schema, _batches(scanner, where))
 
-    def _batches(self, path: str, group: int | None) -> Iterator[pyarrow.RecordBatch]:
-        try:
-            yield from self._read(path, group)
-        except (OSError, ValueError) as error:
-            where = path if group is None else f"{path}, row group {group}"
-            raise OSError(f"{where}: {error}") from error
-
-    def _read(self, path: str, group: int | None) -> Iterator[pyarrow.RecordBatch]:
+    def _scanner(self, path: str, group: int | None) -> Any:
         import pyarrow.dataset
         import pyarrow.fs
 
-        groups = None if group is None else [group]
         said = self.folders.said_of(path)
         fragment = pyarrow.dataset.ParquetFileFormat().make_fragment(
-            path, pyarrow.fs.LocalFileSystem(), partition_expression=said, row_groups=groups
+            path,
+            pyarrow.fs.LocalFileSystem(),
+            partition_expression=said,
+            row_groups=None if group is None else [group],
         )
-        # Without one, that of the file.
-        schema = None if said is None else self.schema
-        yield from fragment.to_batches(schema, columns=self.columns, filter=self.kept, use_threads=False)
+        schema = fragment.physical_schema
+        if said is not None:
+            schema = pyarrow.schema([*schema, *self.folders.schema])
+        for name in self.columns:
+            if name not in schema.names:
+                there = ", ".join(map(repr, schema.names))
+                raise ValueError(f"there is no column {name!r}, which {self.files[0]} has; there are {there}")
+        return fragment.scanner(schema, columns=self.columns, filter=self.kept, use_threads=False)
+
+
+@contextmanager
+def _named(where: str) -> Iterator[None]:
+    import pyarrow
+
+    try:
+        yield
+    except (OSError, ValueError, pyarrow.ArrowException) as error:
+        raise OSError(f"{where}: {error}") from error
+
+
+def _batches(scanner: Any, where: str) -> Iterator[pyarrow.RecordBatch]:
+    with _named(where):
+        yield from scanner.to_batches()
 
 
 def parquet_files(

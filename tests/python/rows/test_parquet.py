@@ -120,6 +120,35 @@ def test_a_file_that_is_cut_off_is_named_with_its_row_group(tmp_path: Path) -> N
     assert raised.value.operator == "read_parquet"
 
 
+@pytest.mark.parametrize("folders", [("", ""), ("in=1", "in=2")])
+@pytest.mark.parametrize(
+    ("second", "expected"),
+    [
+        (pa.table({"n": pa.array([3], pa.int32())}), "column 'n' is of type int32, where the schema says int64"),
+        (pa.table({"n": ["3"]}), "column 'n' is of type utf8, where the schema says int64"),
+        (pa.table({"m": [3]}), "row group 0: there is no column 'n', which .*1.parquet has; there are 'm'"),
+    ],
+)
+def test_a_file_of_other_columns_than_the_first_is_named(
+    env: fn.Environment, folders: tuple[str, str], second: pa.Table, expected: str, tmp_path: Path
+) -> None:
+    for number, (folder, table) in enumerate(zip(folders, [pa.table({"n": [1, 2]}), second], strict=True), start=1):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        pq.write_table(table, tmp_path / folder / f"{number}.parquet")
+    env.read_parquet(tmp_path).collect()
+    with pytest.raises(OperatorError, match=f"(?s)2.parquet.*{expected}"):
+        env.execute()
+
+
+def test_texts_of_any_layout_are_texts_in_all_files(env: fn.Environment, tmp_path: Path) -> None:
+    texts = pa.array(["a", None, "b"])
+    for number, kind in enumerate([pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())]):
+        pq.write_table(pa.table({"text": texts.cast(kind)}), tmp_path / f"{number}.parquet")
+    collected = env.read_parquet(tmp_path).collect()
+    env.execute()
+    assert collected.to_arrow()["text"].to_pylist() == ["a", None, "b"] * 3
+
+
 def test_row_groups_are_dealt_out_evenly(tmp_path: Path) -> None:
     write(tmp_path / "in", 2)
     files, _ = parquet_files(tmp_path / "in", ["n"], None, None)
