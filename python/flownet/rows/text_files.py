@@ -36,6 +36,9 @@ class LineFormat(Protocol):
     def refuse(self, schema: object) -> None:
         """Refuse a schema that is not enough."""
 
+    def may_be_empty(self) -> bool:
+        """Whether a file without a byte is one without rows; else it is broken."""
+
 
 @dataclass(frozen=True, slots=True)
 class CsvFormat:
@@ -74,6 +77,10 @@ class CsvFormat:
         if schema is None and not self.header:
             raise PlanError("read_csv(header=False) needs schema=, such as {'user': 'utf8', 'spent': 'float64'}")
 
+    def may_be_empty(self) -> bool:
+        """Where there has to be a header, there is something."""
+        return not self.header
+
 
 def csv_format(delimiter: str, header: bool) -> CsvFormat:
     """Check how values are written.
@@ -108,6 +115,10 @@ class JsonFormat:
     def refuse(self, schema: object) -> None:
         """Lines say what their values are called."""
 
+    def may_be_empty(self) -> bool:
+        """No lines are no rows."""
+        return True
+
 
 @dataclass(frozen=True, slots=True)
 class LineFiles:
@@ -137,6 +148,8 @@ class LineFiles:
     def _batches(self, path: str) -> Iterator[pyarrow.RecordBatch]:
         import pyarrow
 
+        if _has_no_lines(self.format, path):
+            return
         said = self.folders.values_of(path)
         of_lines = pyarrow.schema([field for field in self.schema if field.name not in said])
         wanted = [name for name in self.columns if name not in said]
@@ -174,10 +187,7 @@ def line_files(
     named = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     files = listed(method, named, format.endings)
     if schema is None:
-        try:
-            of_lines = format.read(files[0], None, None).schema
-        except (OSError, ValueError) as error:
-            raise InputError(f"{method}(): {files[0]}: {error}", path=files[0]) from error
+        of_lines = _found(method, format, files)
     else:
         of_lines = pyarrow.schema(_known(method, schema))
     folders = folders_of(method, files, named, of_lines, partitions)
@@ -186,6 +196,26 @@ def line_files(
     found = _known(method, pyarrow.schema([whole.field(name) for name in wanted]))
     possible_files = possible(files, folders, whole, None if kept is None else pushed_down(kept._tree()))
     return LineFiles(method, possible_files, whole, wanted, folders, format), found
+
+
+def _found(method: str, format: LineFormat, files: list[str]) -> pyarrow.Schema:
+    """Say which columns the first file has that has rows."""
+    path = files[0]
+    try:
+        path = next((path for path in files if not _has_no_lines(format, path)), path)
+        return format.read(path, None, None).schema
+    except (OSError, ValueError) as error:
+        raise InputError(f"{method}(): {path}: {error}", path=path) from error
+
+
+def _has_no_lines(format: LineFormat, path: str) -> bool:
+    """Whether there is nothing in a file, when it is unpacked, and that is no mistake."""
+    import pyarrow
+
+    if not format.may_be_empty():
+        return False
+    with pyarrow.input_stream(path) as stream:
+        return not stream.read(1)
 
 
 def _known(method: str, schema: Any) -> _flownet.RowSchema:

@@ -74,6 +74,29 @@ def test_json_comes_back_as_it_was_written(tmp_path: Path) -> None:
     assert few.to_arrow().to_pylist() == [{"s": text, "none": None} for text in MANY["s"].to_pylist()]
 
 
+def test_files_of_subtasks_that_had_no_rows_are_read_with_the_others(workers: int, tmp_path: Path) -> None:
+    env = fn.Environment(parallelism=3)
+    rows = env.from_arrow(pa.table({"n": [1, 2]})).filter(fn.col("n") > 1)
+    rows.key_by("n").agg(rows=fn.count()).write_json(tmp_path)
+    env.execute(workers=workers)
+    assert [path.stat().st_size > 0 for path in sorted(tmp_path.iterdir())].count(True) == 1
+    env = fn.Environment(parallelism=2)
+    told = env.read_json(tmp_path, schema={"n": "int64", "rows": "int64"}).collect()
+    found = env.read_json(tmp_path).collect()
+    env.execute(workers=workers)
+    assert told.to_arrow().to_pylist() == found.to_arrow().to_pylist() == [{"n": 2, "rows": 1}]
+
+
+def test_a_file_without_a_byte_has_no_rows_where_there_is_no_header(env: fn.Environment, tmp_path: Path) -> None:
+    (tmp_path / "0.csv").write_bytes(b"")
+    (tmp_path / "1.csv").write_text("1\n")
+    rows = env.read_csv(tmp_path, schema={"n": "int64"}, header=False).collect()
+    env.execute()
+    assert rows.to_arrow()["n"].to_pylist() == [1]
+    with pytest.raises(InputError, match=r"0\.csv: Empty CSV file"):
+        env.read_csv(tmp_path)
+
+
 def test_lines_without_a_header_and_of_packed_files(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "a.csv.gz", "wt") as file:
         file.write("1;x\n2;\n")
