@@ -172,6 +172,8 @@ class Expr:
 
     def is_in(self, values: Iterable[Any]) -> Expr:
         """Say whether the value is one of these; where it is missing, that is not known."""
+        if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+            raise PlanError(f"is_in() takes a list of values, such as [1, 2], not {values!r:.60}")
         values = list(values)
         shown = ", ".join(map(repr, values[:5])) + (", ..." if len(values) > 5 else "")
         tree = {"is_in": {"of": self._tree(), "values": [_literal(value) for value in values]}}

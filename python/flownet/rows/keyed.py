@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import _flownet, config
 from ..dataflow import Origin
@@ -11,6 +11,7 @@ from ..errors import PlanError
 from ..functions import OutputTag
 from ..streams.checks import kind_of, number_of
 from ..streams.joined import JoinKind, bounds_ms, keeps_unmatched
+from ..streams.keyed import KeyedStream
 from ..streams.windows import Cut
 from ..trigger import BuiltInTrigger, Trigger
 from ..window import EndOfInput, Global, Session, Sliding, Tumbling, WindowAssigner, assign
@@ -30,6 +31,18 @@ class KeyedRows:
 
     def __repr__(self) -> str:
         return f"<KeyedRows of {self._rows!r} by {', '.join(self._keys)}>"
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if not name.startswith("_") and hasattr(Rows, name):
+                raise AttributeError(f"{name}() is of rows, not of rows by key: call it before key_by()")
+            if not name.startswith("_") and hasattr(KeyedStream, name):
+                raise AttributeError(
+                    f"{name}() is of streams of objects: rows.to_objects().key_by(...).{name}(...) has a record for "
+                    "each row"
+                )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def window(self, window: WindowAssigner) -> WindowedRows:
         """Cut the rows of each key into windows.
@@ -395,6 +408,8 @@ class WindowedRows:
         """
         rows = self._keyed._rows
         count = number_of("top_n", n)
+        if not isinstance(by, str):
+            raise PlanError(f"top_n() goes by a column: name it, or make one by with_columns() before, not {by!r:.60}")
         rows._known("top_n", [by])
         window = _planned("top_n", self._cut)
         rank = {"by": by, "descending": descending, "count": count, "ties": ties, "window": window}

@@ -12,7 +12,7 @@ from ..errors import PlanError
 from .expressions import Expr
 from .files import Paths
 from .parquet import parquet_files
-from .schemas import schema_of
+from .schemas import checked, schema_of
 from .splits import FileAssignment, FilesOfRows
 from .text_files import LineFormat, line_files
 
@@ -136,10 +136,29 @@ class Structured:
 
 
 def batch_of(array: Any) -> pyarrow.RecordBatch:
-    """Make a column of each field of a structured array."""
+    """Make a column of each field of a structured array.
+
+    Raises
+    ------
+    TypeError
+        Arrow has nothing like a field: it is named.
+    """
     import pyarrow
 
-    return pyarrow.RecordBatch.from_pydict({name: pyarrow.array(array[name]) for name in array.dtype.names})
+    return pyarrow.RecordBatch.from_pydict({name: _column(array, name) for name in array.dtype.names})
+
+
+def _column(array: Any, name: str) -> pyarrow.Array:
+    import pyarrow
+
+    values = array[name]
+    try:
+        # In the order of bytes that this machine has.
+        return pyarrow.array(values.astype(values.dtype.newbyteorder("="), copy=False))
+    except pyarrow.ArrowException as error:
+        raise TypeError(
+            f"from_numpy: field {name!r} is of {values.dtype} in {values.ndim - 1} dimensions: {error}"
+        ) from None
 
 
 def is_structured(array: Any) -> bool:
@@ -164,4 +183,4 @@ def from_numpy(dataflow: Dataflow, given: Any) -> tuple[Node, _flownet.RowSchema
             "numpy.array([(1, 2.5)], dtype=[('user', 'i8'), ('spent', 'f8')]), or a list or an iterator of such, not "
             f"{given if first is None else first!r:.60}"
         )
-    return _given(dataflow, Structured(chunks, batch_of(first).schema), None, "from_numpy")
+    return _given(dataflow, Structured(chunks, checked(batch_of, first).schema), None, "from_numpy")

@@ -159,6 +159,10 @@ class Rows(RowSinks, ToThisProcess):
             The new name of each column that gets one, by the old one.
         """
         self._known("rename", names)
+        renamed = [names.get(name, name) for name in self.columns]
+        for name in renamed:
+            if renamed.count(name) > 1:
+                raise PlanError(f"rename: two columns would be called {name!r}: rename or drop the other one, too")
         columns = [{"name": names.get(name, name), "value": col(name)._tree()} for name in self.columns]
         return self._project("rename", [{"select": columns}])
 
@@ -383,6 +387,23 @@ class Rows(RowSinks, ToThisProcess):
         """
         settings = {"to_objects": {"input": self._schema.planned(), "as_dicts": as_dicts}}
         return Stream(self._env, (Origin(self._add("to_objects", settings)),))
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            from .keyed import KeyedRows
+
+            if not name.startswith("_") and name in vars(KeyedRows):
+                raise AttributeError(
+                    f'{name}() works by key: call key_by() before it, such as .key_by("user").{name}(...), or '
+                    f".key_by(all=fn.lit(0)).{name}(...) to take all rows together"
+                )
+            if not name.startswith("_") and hasattr(Stream, name):
+                raise AttributeError(
+                    f"{name}() is of streams of objects: rows.to_objects().{name}(...) has a record for each row; "
+                    "map_batches() calls a function with many rows at a time"
+                )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _known(self, method: str, columns: Iterable[str]) -> None:
         for column in columns:

@@ -190,6 +190,8 @@ def test_an_expression_is_no_truth() -> None:
         (lambda: fn.col("s").str.extract("(a)", 2), "groups 0 to 1, and no group 2"),
         (lambda: fn.col("i").cast("int65"), "'?int65\"? is no type of rows"),
         (lambda: fn.col("i").is_in(["a"]), "a value of type utf8 is never one of int64"),
+        (lambda: fn.col("i").is_in(5), r"is_in\(\) takes a list of values, such as \[1, 2\], not 5"),  # type: ignore[arg-type]
+        (lambda: fn.col("s").is_in("ab"), r"is_in\(\) takes a list of values, such as \[1, 2\], not 'ab'"),
         (lambda: fn.col("t") < datetime(2000, 1, 1, tzinfo=UTC), "never mix"),
         (lambda: fn.col("t").cast("timestamp[us, UTC]"), "by a cast"),
         (lambda: fn.col("t") * 2, "there is no such thing of timestamp"),

@@ -232,3 +232,5 @@ def test_what_cannot_be_ranked_is_refused_where_it_is_written() -> None:
         windows.top_n(1, "c")
     with pytest.raises(PlanError, match=r"top_n\(0\): must be a number of records, at least 1"):
         windows.top_n(0, "b")
+    with pytest.raises(PlanError, match=r"top_n\(\) goes by a column: .*with_columns\(\) before, not col\(\"b\"\)"):
+        windows.top_n(1, fn.col("b"))  # type: ignore[arg-type]

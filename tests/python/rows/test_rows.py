@@ -92,6 +92,17 @@ def test_from_numpy_takes_the_fields_of_a_structured_array() -> None:
     assert collected.to_arrow()["spent"].to_pylist() == [2.5, 3.5]
     with pytest.raises(PlanError, match="a structured array of one dimension"):
         env.from_numpy(np.zeros(3))
+    with pytest.raises(PlanError, match=r"from_numpy: field 'at' is of \[\('x', '<f4'\)\] in 0 dimensions: "):
+        env.from_numpy(np.zeros(3, dtype=[("user", "i4"), ("at", [("x", "<f4")])]))
+    with pytest.raises(PlanError, match="from_numpy: field 'three' is of float64 in 1 dimensions: "):
+        env.from_numpy(np.zeros(3, dtype=[("three", "f8", 3)]))
+
+
+def test_from_numpy_takes_numbers_in_any_order_of_bytes() -> None:
+    env = fn.Environment()
+    collected = env.from_numpy(np.array([(1, 0.5)], dtype=[("big", ">i4"), ("little", "<f8")])).collect()
+    env.execute(workers=0)
+    assert collected.to_arrow().to_pylist() == [{"big": 1, "little": 0.5}]
 
 
 def test_from_numpy_takes_arrays_that_follow_each_other(workers: int) -> None:
@@ -236,6 +247,10 @@ def test_an_exception_of_a_function_names_it() -> None:
         (lambda env: env.from_arrow(TRADES).select(), "rows need at least one column"),
         (lambda env: env.from_arrow(TRADES).select("size", size=1), "two columns are called 'size'"),
         (lambda env: env.from_arrow(TRADES).select(fn.lit(1)), "has no column to be called by"),
+        (
+            lambda env: env.from_arrow(TRADES).rename({"size": "price"}),
+            "rename: two columns would be called 'price': rename or drop the other one",
+        ),
         (lambda env: env.from_arrow(TRADES).drop("sise"), "drop: there is no column 'sise'; there are 'symbol'"),
         (lambda env: env.from_arrow(TRADES).key_by("sise"), "there is no column 'sise'"),
         (lambda env: env.from_arrow(ALL_TYPES).key_by("list"), "keys are ints, floats, bool, utf8 and binary"),
@@ -262,6 +277,27 @@ def test_an_exception_of_a_function_names_it() -> None:
 def test_mistakes_are_told_before_anything_runs(env: fn.Environment, make: Any, message: str) -> None:
     with pytest.raises(PlanError, match=message):
         make(env)
+
+
+@pytest.mark.parametrize(
+    ("miss", "message"),
+    [
+        (
+            lambda rows: rows.window(fn.Tumbling("1s")),
+            r"window\(\) works by key: call key_by\(\) before it, such as .key_by",
+        ),
+        (lambda rows: rows.agg(n=fn.count()), r"\.key_by\(all=fn\.lit\(0\)\)\.agg\(\.\.\.\) to take all rows together"),
+        (lambda rows: rows.map(str), r"map\(\) is of streams of objects: rows\.to_objects\(\)\.map\(\.\.\.\)"),
+        (lambda rows: rows.print(), r"rows\.to_objects\(\)\.print\(\.\.\.\)"),
+        (lambda rows: rows.nothing(), "'Rows' object has no attribute 'nothing'"),
+        (lambda rows: rows.key_by("size").filter(fn.col("size") > 1), r"filter\(\) is of rows.*before key_by\(\)"),
+        (lambda rows: rows.key_by("size").count_window(3), r"rows\.to_objects\(\)\.key_by\(\.\.\.\)\.count_window"),
+        (lambda rows: rows.key_by("size").nothing(), "'KeyedRows' object has no attribute 'nothing'"),
+    ],
+)
+def test_what_rows_do_not_have_says_where_it_is(env: fn.Environment, miss: Any, message: str) -> None:
+    with pytest.raises(AttributeError, match=message):
+        miss(env.from_arrow(TRADES))
 
 
 def test_a_format_that_there_is_not_is_refused() -> None:
