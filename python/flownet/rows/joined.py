@@ -73,7 +73,7 @@ def joined(
         "output": output.planned(),
         "by": by,
         "late": [None if side is None else {"tag": side[0], "schema": side[1].planned()} for side in late],
-        "kept": kept,
+        "kept": [*kept, first._key_kinds()],
     }
     env = first._rows._env
     node = env._dataflow.add("rows", name=method, settings={"join": described}, inputs=origins)

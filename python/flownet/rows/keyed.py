@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +69,7 @@ class KeyedRows:
             What becomes of rows, by the name of its column: ``n=fn.count(), total=fn.sum("price")``; or what a
             `BatchAggregate` makes of them.
         """
-        return _aggregated(self._rows, self._keys, None, aggregates)
+        return _aggregated(self, None, aggregates)
 
     def deduplicate(self, ttl: str | timedelta | None = None) -> Rows:
         """Let the first row of each key pass, and no other.
@@ -93,6 +94,10 @@ class KeyedRows:
         ttl_ms = None if ttl is None else max(1, config.duration_us("ttl", ttl) // 1000)
         settings = {"deduplicate": {"input": self._rows._schema.planned(), "ttl_ms": ttl_ms}}
         return self._kept("deduplicate", settings)
+
+    def _key_kinds(self) -> str:
+        """Say of which types the keys are: one of another type would find nothing of what is kept of them."""
+        return kinds_of(self._rows.schema[name] for name in self._keys)
 
     def _kept(self, name: str, settings: dict[str, Any], rank: dict[str, Any] | None = None) -> Rows:
         """Add an operator that keeps rows as they are."""
@@ -371,8 +376,7 @@ class WindowedRows:
             The columns of the key, ``window_start`` and ``window_end`` (but for `EndOfInput` and `Global`), and one for
             each aggregate. Their event time is the last millisecond of their window.
         """
-        rows = self._keyed._rows
-        return _aggregated(rows, self._keyed._keys, _planned("agg", self._cut), aggregates)
+        return _aggregated(self._keyed, _planned("agg", self._cut), aggregates)
 
     def top_n(self, n: int, by: str, *, descending: bool = True, ties: bool = False) -> Rows:
         """Give out the rows of each key and window with the greatest values, the greatest first.
@@ -414,7 +418,7 @@ class WindowedRows:
         window = _planned("top_n", self._cut)
         rank = {"by": by, "descending": descending, "count": count, "ties": ties, "window": window}
         order = f"{by}{' descending' if descending else ''}{' with ties' if ties else ''}"
-        kept = [f"{count} by {order} of {rows._schema.kept()}"]
+        kept = [f"{count} by {order} of {rows._schema.kept()}", self._keyed._key_kinds()]
         settings = {"top_n": {"input": rows._schema.planned(), "rank": rank, "kept": kept}}
         return self._keyed._kept("top_n", settings, rank)
 
@@ -436,12 +440,18 @@ def _planned(method: str, cut: Cut) -> dict[str, Any]:
     return cut.planned()
 
 
+def kinds_of(types: Iterable[str]) -> str:
+    """Say of which types keys are: numbers of all types are equal to each other, and bools to numbers."""
+    kinds = {"utf8": "text", "binary": "bytes"}
+    return f"keys of type {' and '.join(kinds.get(kind.partition('(')[0], 'number') for kind in types)}"
+
+
 def _aggregated(
-    rows: Rows,
-    keys: tuple[str, ...],
+    keyed: KeyedRows,
     window: dict[str, Any] | None,
     aggregates: dict[str, Aggregate | AppliedAggregate],
 ) -> Rows:
+    rows, keys = keyed._rows, keyed._keys
     made = planned(aggregates)
     own = {name: given for name, given in aggregates.items() if isinstance(given, AppliedAggregate)}
     for name, given in own.items():
@@ -452,7 +462,8 @@ def _aggregated(
             )
     shows_windows = window is not None and window["assign"] not in (assign(EndOfInput()), assign(Global()))
     schema = checked(_flownet.rows_after_agg, rows._schema, list(keys), made, shows_windows)
-    kept = _flownet.rows_kept(rows._schema, made)
+    # What is kept so far, and what is kept of windows, is not found by each other.
+    kept = [*_flownet.rows_kept(rows._schema, made), "so far" if window is None else "of windows", keyed._key_kinds()]
     described = {
         "input": rows._schema.planned(),
         "keys": list(keys),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,69 @@ def test_other_aggregates_are_refused_by_name(tmp_path: Path) -> None:
     stop_on_the_way(job(total=fn.sum("n")), checkpoints=1)
     with pytest.raises(RestoreError, match="agg of sum of ints.*agg of max of ints|agg of max of ints.*agg of sum of"):
         job(total=fn.max("n")).execute()
+
+
+Operation = Callable[[fn.Rows], fn.Rows]
+
+CHANGES: dict[str, tuple[Operation, Operation, str]] = {
+    "key of an aggregate": (
+        lambda rows: rows.key_by("key").window(fn.EndOfInput()).agg(n=fn.count()),
+        lambda rows: rows.key_by("text").window(fn.EndOfInput()).agg(n=fn.count()),
+        "agg of count, of windows, keys of type number and is .*, keys of type text now",
+    ),
+    "columns of a key": (
+        lambda rows: rows.key_by("key").agg(n=fn.count()),
+        lambda rows: rows.key_by("key", "text").agg(n=fn.count()),
+        "keys of type number and is .* keys of type number and text now",
+    ),
+    "windows in place of all": (
+        lambda rows: rows.key_by("key").agg(n=fn.count()),
+        lambda rows: rows.key_by("key").window(fn.EndOfInput()).agg(n=fn.count()),
+        "agg of count, so far, .* and is .*agg of count, of windows, .* now",
+    ),
+    "key of a rank": (
+        lambda rows: rows.key_by("key").window(fn.EndOfInput()).top_n(1, "n"),
+        lambda rows: rows.key_by("text").window(fn.EndOfInput()).top_n(1, "n"),
+        "keys of type number and is top_n .*, keys of type text now",
+    ),
+    "key of a join": (
+        lambda rows: rows.key_by("key").join(rows.key_by("key"), fn.Tumbling("1h")),
+        lambda rows: rows.key_by("text").join(rows.key_by("text"), fn.Tumbling("1h")),
+        "keys of type number and is join .* keys of type text now",
+    ),
+}
+
+
+@pytest.mark.parametrize(("before", "after", "message"), CHANGES.values(), ids=CHANGES)
+def test_what_would_find_nothing_of_what_was_kept_is_refused(
+    before: Operation, after: Operation, message: str, tmp_path: Path
+) -> None:
+    def job(operation: Operation) -> fn.Environment:
+        env = fn.Environment()
+        env.enable_checkpointing("50ms", storage=tmp_path / "checkpoints")
+        schema = {"key": "int64", "ms": "int64", "n": "int64"}
+        rows = env.from_arrow(Half(SLOWLY_S), schema=schema).uid("numbers").assign_timestamps("ms").uid("times")
+        operation(rows.with_columns(text=fn.col("key").cast("utf8"))).uid("kept").collect()
+        return env
+
+    stop_on_the_way(job(before), checkpoints=1)
+    with pytest.raises(RestoreError, match=message):
+        job(after).execute()
+
+
+def test_keys_of_another_number_type_are_the_same_keys(tmp_path: Path) -> None:
+    def job(kind: str) -> tuple[fn.Environment, fn.CollectedRows]:
+        env = fn.Environment()
+        env.enable_checkpointing("50ms", storage=tmp_path / "checkpoints")
+        rows = env.from_arrow(Half(SLOWLY_S), schema={"key": "int64", "ms": "int64", "n": "int64"})
+        keyed = rows.cast({"key": kind}).key_by("key")
+        return env, keyed.window(fn.EndOfInput()).agg(n=fn.count()).collect()
+
+    env, _ = job("int64")
+    stop_on_the_way(env, checkpoints=1)
+    env, collected = job("float64")
+    env.execute()
+    assert {row["key"]: row["n"] for row in collected.to_arrow().to_pylist()} == dict.fromkeys(range(100), ROWS // 100)
 
 
 def test_a_source_of_functions_goes_on_with_the_parallelism_that_it_had(tmp_path: Path) -> None:
