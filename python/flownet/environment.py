@@ -255,8 +255,9 @@ class Environment(RowSources):
             ``"exactly_once"``.
         unaligned
             Whether a checkpoint overtakes records that are queued, which become part of it: where functions are slow it
-            does not wait for them to work off what is before them. A job goes on from one with any parallelism, but behind
-            a ``broadcast`` or ``partition_custom`` on which something was queued. Only with ``"exactly_once"``. Default: False.
+            does not wait for them to work off what is before them. A job goes on from one with any parallelism, but
+            behind a ``broadcast`` or ``partition_custom`` on which something was queued. Only with ``"exactly_once"``.
+            Default: False.
         aligned_timeout
             How long a checkpoint waits in line before it overtakes, from its beginning, such as ``"1s"``; 0: not at
             all. One that is in time holds no records. Less than ``timeout``; ``unaligned`` need not be given with it.

@@ -12,6 +12,7 @@ use flownet_core::keygroup::hash_key;
 use flownet_runtime::canonical;
 
 use crate::lane::{Lane, Values};
+use crate::type_names::type_name;
 
 /// Hashes the keys of rows, a batch at a time.
 #[derive(Debug)]
@@ -35,7 +36,8 @@ pub enum NoKey {
     },
     /// Its type makes no keys.
     #[error(
-        "key_by: column '{column}' is of type {data_type}; keys are ints, floats, bool, utf8 and binary: cast it before"
+        "key_by: column '{column}' is of type {}; keys are ints, floats, bool, utf8 and binary: cast it before",
+        type_name(.data_type)
     )]
     Type {
         /// The column.

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Fields, Schema};
 
+use crate::type_names::type_name;
+
 /// The columns of a schema, as runs have them.
 #[derive(Clone, Debug)]
 pub struct Layout {
@@ -38,8 +40,9 @@ pub(crate) enum Shape {
 /// A column of a type that rows cannot have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "column '{column}' is of type {data_type}, which rows cannot have: they have ints, floats, bool, utf8, binary, dates, \
-     times, timestamps, durations, decimal128, fixed-size binary, and lists and structs of these; cast it before"
+    "column '{column}' is of type {}, which rows cannot have: they have ints, floats, bool, utf8, binary, dates, \
+     times, timestamps, durations, decimal128, fixed-size binary, and lists and structs of these; cast it before",
+    type_name(.data_type)
 )]
 pub struct UnsupportedType {
     /// Its name; of a child, the names that lead to it.

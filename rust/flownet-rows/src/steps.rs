@@ -53,7 +53,10 @@ pub enum StepError {
         error: ExprError,
     },
     /// A filter that is no truth.
-    #[error("filter: {expression} is of type {data_type}, and a filter wants bool: compare it, as in {expression} > 0")]
+    #[error(
+        "filter: {expression} is of type {}, and a filter wants bool: compare it, as in {expression} > 0",
+        type_name(.data_type)
+    )]
     NoBool {
         /// The expression.
         expression: String,

@@ -13,6 +13,7 @@ use flownet_runtime::time::{END_OF_TIME_MS, NO_TIMESTAMP, TimeSignal};
 use flownet_runtime::watermark::{Generated, SplitSignal, SplitWatermarks};
 
 use crate::medium::{Flow, OperatorInfo, RowRecord, RowsMedium};
+use crate::type_names::type_name;
 
 /// Gives rows their times, and tells what is behind of event time.
 pub(crate) struct Timestamps {
@@ -35,8 +36,9 @@ pub enum NoTimes {
     },
     /// Its type says no time.
     #[error(
-        "event time: column '{column}' is of type {data_type}; event time is a timestamp, a date, or an int64 of \
-         milliseconds since 1970-01-01 UTC: cast it before"
+        "event time: column '{column}' is of type {}; event time is a timestamp, a date, or an int64 of \
+         milliseconds since 1970-01-01 UTC: cast it before",
+        type_name(.data_type)
     )]
     Type {
         /// The column.

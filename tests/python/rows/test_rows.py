@@ -300,6 +300,22 @@ def test_what_rows_do_not_have_says_where_it_is(env: fn.Environment, miss: Any, 
         miss(env.from_arrow(TRADES))
 
 
+def test_two_columns_of_one_name_are_refused(env: fn.Environment) -> None:
+    with pytest.raises(PlanError, match="two columns are called 'a'"):
+        env.from_arrow(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]))
+
+
+def test_texts_that_pandas_and_numpy_have_as_objects_keep_their_type(env: fn.Environment) -> None:
+    table = pa.table({"n": [1, 2], "text": pa.array([None, None], pa.string())})
+    rows = env.from_arrow(table)
+    frames = rows.map_batches(lambda frame: frame.assign(m=frame["n"] * 2), format="pandas")
+    arrays = rows.map_batches(lambda arrays: {"text": arrays["text"]}, format="numpy")
+    assert frames.schema["text"] == arrays.schema["text"] == "utf8"
+    framed, arrayed = frames.collect(), arrays.collect()
+    env.execute(workers=0)
+    assert framed.to_arrow()["text"].to_pylist() == arrayed.to_arrow()["text"].to_pylist() == [None, None]
+
+
 def test_a_format_that_there_is_not_is_refused() -> None:
     with pytest.raises(ConfigError, match="must be one of 'arrow', 'polars', 'pandas', 'numpy'"):
         fn.Environment().from_arrow(TRADES).map_batches(len, format="spark")  # type: ignore[arg-type]

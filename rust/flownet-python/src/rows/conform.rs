@@ -1,5 +1,6 @@
 //! Batches of others, as the schema of a stream has them.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
@@ -44,6 +45,9 @@ pub(super) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordB
     if let Some(other) = given.fields().iter().find(|field| schema.index_of(field.name()).is_err()) {
         return Err(format!("column '{}' is not in the schema, which has {}", other.name(), names(schema)));
     }
+    if let Some(name) = twice(&given) {
+        return Err(format!("two columns are called '{name}'"));
+    }
     let mut columns = Vec::with_capacity(schema.fields().len());
     for field in schema.fields() {
         let Some(column) = batch.column_by_name(field.name()) else {
@@ -55,11 +59,18 @@ pub(super) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordB
     RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map_err(|error| error.to_string())
 }
 
+/// The name that two columns have, if two have one.
+pub(super) fn twice(schema: &Schema) -> Option<&str> {
+    let mut names = schema.fields().iter().map(|field| field.name().as_str());
+    let mut seen = HashSet::new();
+    names.find(|name| !seen.insert(*name))
+}
+
 fn fitting(column: &ArrayRef, field: &Field) -> Result<ArrayRef, String> {
     let (name, wanted, given) = (field.name(), field.data_type(), column.data_type());
     let fits = if given == wanted {
         Ok(Arc::clone(column))
-    } else if plain_type(given) == *wanted {
+    } else if plain_type(given) == *wanted || given.is_null() {
         cast(column, wanted).map_err(|error| format!("column '{name}': {error}"))
     } else {
         Err(format!("column '{name}' is of type {}, where the schema says {}", type_name(given), type_name(wanted)))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
+use arrow_schema::{FieldRef, Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
 use flownet_rows::{Flow, RowBatch, RowRecord, RowsMedium};
 use flownet_runtime::TaskError;
@@ -81,5 +81,12 @@ impl Operator<RowsMedium> for MapBatches {
 /// The schema that a function gives when it is called with no rows.
 pub(super) fn tried(function: &Bound<'_, PyAny>, input: &SchemaRef) -> PyResult<SchemaRef> {
     let empty = PyRowBatch(RowBatch::new(RecordBatch::new_empty(Arc::clone(input))));
-    schema_of(&function.call1((empty,))?)
+    let returned = schema_of(&function.call1((empty,))?)?;
+    // Columns of objects, as pandas and numpy have texts in, tell no type where there are no values: those that have the name
+    // of one that was given have its type.
+    let of_input = |field: &FieldRef| match input.field_with_name(field.name()) {
+        Ok(given) if field.data_type().is_null() => Arc::new(given.clone()),
+        _ => Arc::clone(field),
+    };
+    Ok(Arc::new(Schema::new(returned.fields().iter().map(of_input).collect::<Vec<_>>())))
 }

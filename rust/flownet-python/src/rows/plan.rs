@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
 use super::arrow::{PyRowSchema, arrow_error, schema_of};
-use super::conform::plain_schema;
+use super::conform::{plain_schema, twice};
 use super::map_batches::tried;
 use crate::convert::Plain;
 use flownet_rows::named_type;
@@ -23,6 +23,9 @@ fn value_error(error: impl std::fmt::Display) -> PyErr {
 /// As streams of rows have it.
 fn checked(schema: &Schema) -> PyResult<PyRowSchema> {
     let schema = Arc::new(plain_schema(schema));
+    if let Some(name) = twice(&schema) {
+        return Err(PyValueError::new_err(format!("two columns are called '{name}': give one another name before")));
+    }
     Layout::new(Arc::clone(&schema)).map_err(|error| PyTypeError::new_err(error.to_string()))?;
     Ok(PyRowSchema(schema))
 }

@@ -17,6 +17,7 @@ use crate::expr::{Bound, EvalError, Expr, ExprError};
 use crate::key::NoKey;
 use crate::lane::{Lane, Scalar, Values};
 use crate::layout::UnsupportedType;
+use crate::type_names::type_name;
 
 /// One column of a result, as users say it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -70,7 +71,10 @@ pub enum AggregationError {
     #[error(transparent)]
     Key(#[from] NoKey),
     /// Not of this type.
-    #[error("agg: {name} = {function}({input}) takes {takes}, and {input} is of type {data_type}: cast it before")]
+    #[error(
+        "agg: {name} = {function}({input}) takes {takes}, and {input} is of type {}: cast it before",
+        type_name(.data_type)
+    )]
     Type {
         /// The column of the result.
         name: String,
