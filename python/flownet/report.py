@@ -153,7 +153,7 @@ class CheckpointPart:
     aligned_seconds: float
     """The longest that one waited from its first barrier to its last."""
     stood_still_seconds: float
-    """The longest that one stood still to take its snapshot."""
+    """The longest that one stood still to take its snapshot, or to write some of it, at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class CheckpointSummary:
     aligned_seconds: float
     """The longest that a subtask waited from its first barrier to its last."""
     stood_still_seconds: float
-    """The longest that a subtask stood still to take its snapshot."""
+    """The longest that a subtask stood still to take its snapshot, or to write some of it, at once."""
     parts: tuple[CheckpointPart, ...] = ()
     """What it is made of, task by task: of the last ten."""
 

@@ -119,7 +119,7 @@ pub struct CheckpointSummary {
     /// The longest that a task waited from its first barrier to its last.
     #[serde(rename = "aligned_seconds", serialize_with = "shown::seconds")]
     pub aligned: Duration,
-    /// The longest that a task stood still to take its snapshot.
+    /// The longest that a task stood still to take its snapshot, or to write some of it, at once.
     #[serde(rename = "stood_still_seconds", serialize_with = "shown::seconds")]
     pub stood_still: Duration,
     /// What it is made of, task by task: of the last few.

@@ -12,7 +12,7 @@ use crate::input::InputBatch;
 use crate::mailbox::{Bell, CancelToken, Mailbox};
 use crate::metrics::TaskMetrics;
 use crate::outputs::Outputs;
-use crate::snapshot::{RestoredPart, Written};
+use crate::snapshot::{IsOver, RestoredPart, Written};
 use crate::source::RateLimit;
 use crate::spec::{StateBackend, TaskSpec};
 use crate::state::KeyGroupRange;
@@ -26,7 +26,7 @@ use crate::time::{TimeSignal, WallClock};
 /// with inputs) or `poll_source` (tasks without), `on_time`, `on_custom`, `on_timer` and `on_arrived`; then, if the input came to its own
 /// end and was not stopped without draining, `on_time` for [`END_OF_TIME_MS`](crate::time::END_OF_TIME_MS); if it ended at
 /// all, `commit`; then `close`, always. A call that returns an error is followed by `close` only, but for `snapshot`, whose
-/// error is that of a checkpoint.
+/// error is that of a checkpoint, and for `write_on`.
 ///
 /// Of a job with checkpoints, `snapshot` may be called at any time between `open` and `close`, between two records; each
 /// snapshot is followed, now or later, by what became of its checkpoint.
@@ -108,9 +108,21 @@ pub trait Chain: Send {
     }
 
     /// Writes out all that the operators keep, and prepares what sinks are to commit with this checkpoint. It may build on
-    /// what was kept for the checkpoint `base`, which stands.
+    /// what was kept for the checkpoint `base`, which stands. What is much may be [written later](Self::write_on).
     fn snapshot(&mut self, checkpoint_id: u64, base: Option<u64>) -> Result<Written, TaskError> {
         let _ = (checkpoint_id, base);
+        Ok(Written::default())
+    }
+
+    /// Whether some of that has yet to be written.
+    fn is_writing(&self) -> bool {
+        false
+    }
+
+    /// Writes some more of what was kept for this checkpoint, the last that there was a snapshot for, until all is written or
+    /// `is_over` says that it is enough for now; gives what is to be added to the snapshot. An error is one of the checkpoint.
+    fn write_on(&mut self, checkpoint_id: u64, is_over: IsOver<'_>) -> Result<Written, TaskError> {
+        let _ = (checkpoint_id, is_over);
         Ok(Written::default())
     }
 
@@ -136,7 +148,7 @@ pub trait Chain: Send {
         Ok(())
     }
 
-    /// The checkpoint will never stand: what was prepared for it belongs to the next.
+    /// The checkpoint will never stand: what was prepared for it belongs to the next, and nothing more is written for it.
     fn abort(&mut self, checkpoint_id: u64) -> Result<(), TaskError> {
         let _ = checkpoint_id;
         Ok(())

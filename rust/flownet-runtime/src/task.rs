@@ -12,6 +12,8 @@
 //!                                       +--------> wait for it ------------+
 //! ```
 //!
+//! As long as a snapshot is being written, some of it is written each time around, instead of any wait.
+//!
 //! # Invariants
 //! - I1: input is taken only while all outputs are available and the chain is not full, so a slow consumer slows exactly
 //!   its producers.
@@ -163,14 +165,26 @@ impl<C: Chain + ?Sized> Task<C> {
                         return Ok(drain);
                     }
                     // A checkpoint that keeps all that was done is on its way.
-                    self.sleep(TimeState::Idle, None);
+                    if !self.is_writing() {
+                        self.sleep(TimeState::Idle, None);
+                    }
                 }
             }
         }
     }
 
-    /// Does what there is to do next, once around the loop.
+    /// Does what there is to do next, once around the loop, and writes some more of a snapshot that is being written.
     pub(crate) fn turn(&mut self) -> Result<Step, TaskError> {
+        let step = self.turn_around()?;
+        if !self.is_writing() {
+            return Ok(step);
+        }
+        self.write_on()?;
+        // Nobody waits meanwhile. An end is an end, whatever is being written.
+        Ok(if matches!(step, Step::End { .. }) { step } else { Step::More })
+    }
+
+    fn turn_around(&mut self) -> Result<Step, TaskError> {
         self.read_mail()?;
         self.outputs.wait()?;
         if self.cx.cancel.take_attention() {

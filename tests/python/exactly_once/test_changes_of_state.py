@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -181,3 +182,45 @@ def test_timers_are_written_and_read_as_changes(tmp_path: Path) -> None:
     job(3, None).execute()
     last = dict(records)
     assert lines(tmp_path / "out") == sorted(f"{key} {FAR_MS + last[key]} {FAR_MS + last[key]}" for key in range(KEYS))
+
+
+@dataclass
+class Point:
+    """Of a class that nobody hears of before it is kept."""
+
+    number: int
+
+
+class Points(fn.KeyedProcessFunction[int, tuple[int, int], str]):
+    """Keeps objects of a class of its own in lists that it changes in place."""
+
+    def process(self, record: tuple[int, int], ctx: fn.ProcessContext[int]) -> Iterator[str]:
+        key, number = record
+        points = ctx.state.setdefault("points", [])
+        points.append(Point(number))
+        yield f"{key} {[point.number for point in points]}"
+
+
+def test_much_is_written_while_the_task_goes_on_as_it_was(workers: int, tmp_path: Path) -> None:
+    # Every key is touched again while all are written.
+    keys, rounds = 20_000, 3
+    records = [(key, number) for number in range(rounds) for key in range(keys)]
+    env = fn.Environment(parallelism=2, buffer_timeout="5ms", restart="fixed:3:10ms")
+    env.enable_checkpointing("30ms", storage=tmp_path / "checkpoints")
+    source = env.from_collection(records, rate_limit=40_000).map(FailsOnce(records[-keys // 2], tmp_path / "failed"))
+    source.key_by(0).process(Points()).write_text(tmp_path / "points")
+    source.key_by(0).reduce(lambda one, other: (*one, other[1])).map(str).write_text(tmp_path / "reduced")
+    strategy: Any = fn.WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda _: 0)
+    timed = source.assign_timestamps_and_watermarks(strategy)
+    timed.key_by(0).window(fn.Session("1d")).count().map(str).write_text(tmp_path / "sessions")
+    result = env.execute(workers)
+    assert result.restarted == 1
+    assert result.restarts[0].resumed_from is not None
+    assert lines(tmp_path / "points") == sorted(
+        f"{key} {list(range(number + 1))}" for number in range(rounds) for key in range(keys)
+    )
+    assert lines(tmp_path / "reduced") == sorted(
+        str((key, *range(number + 1))) for number in range(rounds) for key in range(keys)
+    )
+    assert lines(tmp_path / "sessions") == sorted(str((key, rounds)) for key in range(keys))
+    assert list((tmp_path / "checkpoints").rglob("*.000000.snap")), "some of it came in pieces"

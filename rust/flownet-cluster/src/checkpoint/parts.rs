@@ -24,7 +24,7 @@ pub struct CheckpointPart {
     /// The longest that one waited from its first barrier to its last.
     #[serde(rename = "aligned_seconds", serialize_with = "shown::seconds")]
     pub aligned: Duration,
-    /// The longest that one stood still to take its snapshot.
+    /// The longest that one stood still to take its snapshot, or to write some of it, at once.
     #[serde(rename = "stood_still_seconds", serialize_with = "shown::seconds")]
     pub stood_still: Duration,
 }

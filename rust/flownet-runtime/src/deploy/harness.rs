@@ -267,13 +267,18 @@ impl<C: Chain + ?Sized> Seat<C> {
         if self.spec.is_source() || self.has_ended {
             return Ok(false);
         }
-        let Written { parts, pieces } = self.task.chain.snapshot(checkpoint_id, None)?;
-        all.extend(parts);
+        let mut written = self.task.chain.snapshot(checkpoint_id, None)?;
+        while self.task.chain.is_writing() {
+            written.add(self.task.chain.write_on(checkpoint_id, &mut || false)?);
+        }
+        let Written { parts, pieces } = written;
         for pieces in pieces {
             while let Some(part) = pieces.take()? {
                 all.push(part);
             }
         }
+        // What comes in pieces comes before them.
+        all.extend(parts);
         self.task.chain.complete(checkpoint_id)?;
         Ok(true)
     }

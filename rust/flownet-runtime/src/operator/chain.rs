@@ -14,7 +14,7 @@ use crate::error::TaskError;
 use crate::input::InputBatch;
 use crate::operator_counts::OperatorCounters;
 use crate::outputs::Outputs;
-use crate::snapshot::{RestoredPart, Written};
+use crate::snapshot::{IsOver, RestoredPart, Written};
 use crate::source::RateLimit;
 use crate::tally::Tally;
 use crate::time::{NO_TIMESTAMP, TimeSignal};
@@ -377,9 +377,28 @@ impl<M: Medium> Chain for OperatorChain<M> {
         let written = M::attach(|token| {
             let mut all = Written::default();
             for stage in stages {
-                let Written { parts, pieces } = stage.snapshot(token, medium, (cx, checkpoint_id, base))?;
-                all.parts.extend(parts);
-                all.pieces.extend(pieces);
+                all.add(stage.snapshot(token, medium, (cx, checkpoint_id, base))?);
+            }
+            Ok(all)
+        });
+        cx.metrics.resume(before);
+        written
+    }
+
+    fn is_writing(&self) -> bool {
+        self.stages.iter().any(Stage::is_writing)
+    }
+
+    fn write_on(&mut self, checkpoint_id: u64, is_over: IsOver<'_>) -> Result<Written, TaskError> {
+        let Self { medium, stages, cx: Some(cx), .. } = self else { return Ok(Written::default()) };
+        let before = cx.metrics.begin(Work::Serialising);
+        let written = M::attach(|token| {
+            let mut all = Written::default();
+            for stage in stages.iter_mut().filter(|stage| stage.is_writing()) {
+                all.add(stage.write_on(token, medium, (cx, checkpoint_id, is_over))?);
+                if stage.is_writing() {
+                    break;
+                }
             }
             Ok(all)
         });

@@ -3,7 +3,7 @@
 use super::{Flow, Found, KeyedRecord, Medium, Operator};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
-use crate::snapshot::{Input, Restored, Snapshot};
+use crate::snapshot::{Input, IsOver, Restored, Snapshot};
 use crate::state::{KeyGroupRange, LargeState, Values};
 use crate::tally::Tally;
 use crate::window::{Part, Window};
@@ -251,8 +251,21 @@ impl<M: Medium, F: Fold<M>> Operator<M> for Running<F, F::Value> {
     }
 
     fn snapshot(&mut self, token: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
-        to.add_large((STATE, &[]), &mut self.state, &FoldValues::<M, F> { fold: &self.fold, token })?;
+        to.begin_large((STATE, &[]), &mut self.state, &FoldValues::<M, F> { fold: &self.fold, token })?;
         self.fold.snapshot(token, to)
+    }
+
+    fn is_writing(&self) -> bool {
+        self.state.is_writing()
+    }
+
+    fn write_on(&mut self, token: M::Token<'_>, to: &mut Snapshot<'_>, is_over: IsOver<'_>) -> Result<(), TaskError> {
+        to.write_on(STATE, &mut self.state, &FoldValues::<M, F> { fold: &self.fold, token }, is_over)
+    }
+
+    fn abort(&mut self, _: M::Token<'_>, checkpoint_id: u64) -> Result<(), TaskError> {
+        self.state.abort(checkpoint_id);
+        Ok(())
     }
 
     fn restore(&mut self, token: M::Token<'_>, from: &Restored<'_>) -> Result<(), TaskError> {

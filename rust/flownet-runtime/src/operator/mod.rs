@@ -53,7 +53,7 @@ pub use self::windows::{
 use crate::chain::{Awaited, SourceStatus, TaskContext};
 use crate::error::TaskError;
 use crate::outputs::Outputs;
-use crate::snapshot::{Restored, Snapshot};
+use crate::snapshot::{IsOver, Restored, Snapshot};
 use crate::tally::Tally;
 use crate::time::TimeSignal;
 use crate::watermark::SplitSignal;
@@ -415,6 +415,20 @@ pub trait Operator<M: Medium>: Send {
     /// is to commit with this checkpoint, which is state: all that it was given so far and has not committed.
     fn snapshot(&mut self, token: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError>;
 
+    /// Whether some of that has yet to be written, as it was then: what may be much is written while the task goes on.
+    ///
+    /// Asked once a batch while there is any, so it must be cheap.
+    fn is_writing(&self) -> bool {
+        false
+    }
+
+    /// Writes on, until all is written or that is enough for now. An error is one of the checkpoint, for which nothing more is
+    /// to be written then.
+    fn write_on(&mut self, token: M::Token<'_>, to: &mut Snapshot<'_>, is_over: IsOver<'_>) -> Result<(), TaskError> {
+        let _ = (token, to, is_over);
+        Ok(())
+    }
+
     /// Begins with what [`snapshot`](Self::snapshot) wrote, by any number of subtasks. Called behind `open`. A sink commits
     /// what had been prepared: the checkpoint stood.
     fn restore(&mut self, token: M::Token<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
@@ -428,7 +442,8 @@ pub trait Operator<M: Medium>: Send {
         Ok(())
     }
 
-    /// The checkpoint will never stand: what a sink prepared for it is to be committed with the next.
+    /// The checkpoint will never stand: what a sink prepared for it is to be committed with the next, and what is yet to be
+    /// written for it is not.
     fn abort(&mut self, token: M::Token<'_>, checkpoint_id: u64) -> Result<(), TaskError> {
         let _ = (token, checkpoint_id);
         Ok(())

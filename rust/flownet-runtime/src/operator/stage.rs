@@ -10,7 +10,7 @@ use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::operator_counts::{OperatorCounter, Taken};
 use crate::outputs::Outputs;
-use crate::snapshot::{FINISHED, MEDIUM, Restored, RestoredPart, Snapshot, Written};
+use crate::snapshot::{FINISHED, IsOver, MEDIUM, Restored, RestoredPart, Snapshot, Written};
 use crate::time::{END_OF_TIME_MS, TimeSignal};
 use crate::watermark::SplitSignal;
 use crate::work::Work;
@@ -158,12 +158,30 @@ impl<M: Medium> Stage<M> {
         if self.has_finished {
             to.add_items(FINISHED, [cx.parallelism.to_le_bytes()]);
         }
-        if !to.is_empty() {
-            self.key_kinds.snapshot::<M>(&mut to);
-            let medium = medium.snapshot(token, &self.info)?;
-            if !medium.is_empty() {
-                to.add_items(MEDIUM, medium);
-            }
+        if !to.is_empty() && !self.is_writing() {
+            add_what_it_takes(token, medium, (&mut self.key_kinds, &self.info), &mut to)?;
+        }
+        Ok(to.into_written())
+    }
+
+    /// Whether some of the last snapshot has yet to be written.
+    pub(super) fn is_writing(&self) -> bool {
+        matches!(&self.kind, Kind::Operator(operator) if operator.is_writing())
+    }
+
+    /// Writes on, and gives what there is once that is all.
+    pub(super) fn write_on(
+        &mut self,
+        token: M::Token<'_>,
+        medium: &M,
+        (cx, checkpoint_id, is_over): (&TaskContext, u64, IsOver<'_>),
+    ) -> Result<Written, TaskError> {
+        let mut to = Snapshot::new(&self.uid, cx.subtask, checkpoint_id);
+        if let Kind::Operator(operator) = &mut self.kind {
+            operator.write_on(token, &mut to, is_over)?;
+        }
+        if !self.is_writing() {
+            add_what_it_takes(token, medium, (&mut self.key_kinds, &self.info), &mut to)?;
         }
         Ok(to.into_written())
     }
@@ -458,4 +476,19 @@ impl<M: Medium> Leaving<M> {
         let output = self.output;
         M::detached(token, out, move |out| out.tell_time(output, signal))
     }
+}
+
+/// Adds what it takes to read what was written, once that is all.
+fn add_what_it_takes<M: Medium>(
+    token: M::Token<'_>,
+    medium: &M,
+    (key_kinds, info): (&mut KeyKinds, &M::Info),
+    to: &mut Snapshot<'_>,
+) -> Result<(), TaskError> {
+    key_kinds.snapshot::<M>(to);
+    let medium = medium.snapshot(token, info)?;
+    if !medium.is_empty() {
+        to.add_items(MEDIUM, medium);
+    }
+    Ok(())
 }

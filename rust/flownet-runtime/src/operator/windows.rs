@@ -21,7 +21,7 @@ use super::sliced::BREATH_RECORDS;
 use super::{EventTime, Flow, Fold, Found, KeyedRecord, Medium, Operator};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
-use crate::snapshot::{Input, Restored, Snapshot};
+use crate::snapshot::{Input, IsOver, Restored, Snapshot};
 use crate::state::{KeyGroupRange, LargeState, Values};
 use crate::tally::Tally;
 use crate::time::{Clock, END_OF_TIME_MS, NO_TIMESTAMP};
@@ -466,9 +466,23 @@ where
 
     fn snapshot(&mut self, token: M::Token<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
         let values = WindowValues::<M, F, C>::new((&self.fold, &self.calls), (self.clock, self.lateness_ms), token);
-        to.add_large((STATE, &[self.time.watermark_ms(), self.wall_ms]), &mut self.keys, &values)?;
+        to.begin_large((STATE, &[self.time.watermark_ms(), self.wall_ms]), &mut self.keys, &values)?;
         self.time.snapshot(to)?;
         self.fold.snapshot(token, to)
+    }
+
+    fn is_writing(&self) -> bool {
+        self.keys.is_writing()
+    }
+
+    fn write_on(&mut self, token: M::Token<'_>, to: &mut Snapshot<'_>, is_over: IsOver<'_>) -> Result<(), TaskError> {
+        let values = WindowValues::<M, F, C>::new((&self.fold, &self.calls), (self.clock, self.lateness_ms), token);
+        to.write_on(STATE, &mut self.keys, &values, is_over)
+    }
+
+    fn abort(&mut self, _: M::Token<'_>, checkpoint_id: u64) -> Result<(), TaskError> {
+        self.keys.abort(checkpoint_id);
+        Ok(())
     }
 
     /// Where those before had come to different times of the wall, the earliest counts: nothing is lost.

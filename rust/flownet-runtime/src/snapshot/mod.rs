@@ -43,7 +43,8 @@
 //! consumer, `in_flight.output` what lay at the producer, which follows. Timestamps of records refer to the last watermark
 //! before them, at the beginning to that of the part; `medium` is what it takes to read them.
 //!
-//! What lies on disk comes in several parts, in pieces without a header ([`Pieces`]), and what is in memory behind them as changes upon them.
+//! What lies on disk, and what is written while the task goes on, comes in several parts, in pieces without a header ([`Pieces`]), and what is
+//! written at once behind them as changes upon them.
 //!
 //! Changes build on the parts of the same state and subtask before them, as far back as the last that is whole. What is kept
 //! by key is written so if no more than half of it was touched. Those of slices have no byte after the key: what
@@ -56,7 +57,8 @@
 //! any bytes give state or a [`SnapshotError`].
 //!
 //! # Invariants
-//! - I1: a task snapshots between two records, before it forwards the barrier.
+//! - I1: a task snapshots between two records, before it forwards the barrier. What it writes later is as it was then, and what
+//!   it takes to read it is written last.
 //! - I2: a task reports each checkpoint once at most: acknowledged or declined; and that it overtook, once for each order.
 //! - I3: what it keeps builds on nothing but a checkpoint that it took and that it knows to stand.
 //! - I4: a task that has come to the end of its input stays until a checkpoint that it took after that end is complete.
@@ -78,10 +80,10 @@ use flownet_core::keygroup::group_range;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::in_flight::{Edges, Kept, Recorded, Replay, Replayed, kept};
-pub use self::pieces::{Piece, Pieces, RestoredPart, Written};
+pub use self::pieces::{IsOver, Piece, Pieces, RestoredPart, Written};
 pub(crate) use self::progress::Progress;
 pub use self::read::{Input, KeyedPart, Restored, SnapshotError};
-pub(crate) use self::write::{CHANGED, REMOVED, in_rows, put_given, put_option};
+pub(crate) use self::write::{CHANGED, REMOVED, ROW_ENTRIES, in_rows, put_given, put_option};
 pub use self::write::{Groups, Snapshot, put_block, put_key, put_signed};
 use crate::spec::{OperatorSpec, TaskSpec, partition_id};
 
@@ -148,7 +150,7 @@ pub enum CheckpointOrder {
 /// What a task tells of checkpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckpointReport {
-    /// It has taken its snapshot and sent the barrier on.
+    /// It has taken its snapshot and sent the barrier on, and all is written that it wrote meanwhile.
     Acknowledged {
         /// The checkpoint.
         checkpoint_id: u64,
@@ -162,7 +164,7 @@ pub enum CheckpointReport {
         end: Option<bool>,
         /// From the first barrier to the last, microseconds; 0 at a source.
         aligned_us: u64,
-        /// How long the task stood still for its snapshot, microseconds.
+        /// The longest that the task stood still for its snapshot, at once, microseconds.
         snapshot_us: u64,
     },
     /// It has been told that this checkpoint is to overtake: no barrier of it is left in line at its outputs. What was

@@ -4,7 +4,8 @@
 //! - P1: a piece is of the form of any part of groups or of changes, without a header: those of a snapshot follow each other, and the
 //!   part of the same state that has the header follows them all.
 //! - P2: of a key that is in several of them the last one counts.
-//! - P3: no more than one piece of a state is in memory at a time, neither when it is written nor when it is read.
+//! - P3: no more than one piece of a state is in memory at a time, neither when it is written nor when it is read; but for
+//!   what was held in memory, of which all pieces are there as they are handed over, and each is given up as it is written.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,11 +16,22 @@ use crate::error::TaskError;
 /// What the operators of a task keep.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// What is in memory.
+    /// What is all there.
     pub parts: Vec<StatePart>,
-    /// What lies on disk: it comes before the parts.
+    /// What comes in pieces: before the parts.
     pub pieces: Vec<Pieces>,
 }
+
+impl Written {
+    /// Adds what is kept beside it.
+    pub(crate) fn add(&mut self, Self { parts, pieces }: Self) {
+        self.parts.extend(parts);
+        self.pieces.extend(pieces);
+    }
+}
+
+/// Says, again and again, whether a task has written for long enough.
+pub type IsOver<'a> = &'a mut dyn FnMut() -> bool;
 
 /// State of one name as it was at a snapshot, to be taken piece by piece while the task goes on. Clones are of the same.
 #[derive(Clone)]

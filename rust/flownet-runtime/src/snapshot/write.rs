@@ -2,10 +2,10 @@
 
 use flownet_core::KeyGroup;
 
-use super::{Pieces, Share, StatePart, Written};
+use super::{IsOver, Pieces, Share, StatePart, Written};
 use crate::error::TaskError;
 use crate::state::{
-    Base, Changes, Held, KeyGroupRange, KeyedState, LargeState, OnDisk, Since, Slot, StateError, Values,
+    Base, Changes, Held, KeyGroupRange, KeyedState, LargeState, OnDisk, Since, Slot, StateError, Swept, Values,
 };
 use crate::timer::{KeptTimers, TimerKey, TimersSince};
 use crate::varint::{put_varint, zigzag};
@@ -80,16 +80,26 @@ impl<'a> Snapshot<'a> {
     ) {
         let share = groups.share();
         let mut bytes = self.add_body(name, base.is_some() || on_disk.is_some(), groups);
-        if let Some(OnDisk { piece: mut next, bytes: on_disk_bytes, first_bytes }) = on_disk {
-            self.first_bytes.iter_mut().zip(first_bytes).for_each(|(all, some)| *all |= some);
-            let (uid, name) = (self.uid.to_owned(), name.to_owned());
-            self.written.pieces.push(Pieces::new(move || {
-                let piece = |bytes| StatePart { uid: uid.clone(), name: name.clone(), share, bytes };
-                Ok(next()?.map(piece))
-            }));
+        if let Some(OnDisk { piece, bytes: on_disk_bytes, first_bytes }) = on_disk {
+            self.add_pieces((name, share), first_bytes, piece);
             bytes += on_disk_bytes;
         }
         changes.on_taken(self.checkpoint_id, self.complete, base, bytes);
+    }
+
+    /// Adds pieces, as they come.
+    fn add_pieces(
+        &mut self,
+        (name, share): (&str, Share),
+        first_bytes: [u64; 4],
+        mut next: impl FnMut() -> Result<Option<Vec<u8>>, TaskError> + Send + 'static,
+    ) {
+        self.first_bytes.iter_mut().zip(first_bytes).for_each(|(all, some)| *all |= some);
+        let (uid, name) = (self.uid.to_owned(), name.to_owned());
+        self.written.pieces.push(Pieces::new(move || {
+            let piece = |bytes| StatePart { uid: uid.clone(), name: name.clone(), share, bytes };
+            Ok(next()?.map(piece))
+        }));
     }
 
     fn add_body(&mut self, name: &str, is_of_changes: bool, groups: Groups) -> usize {
@@ -134,8 +144,27 @@ impl<'a> Snapshot<'a> {
         state: &mut LargeState<V>,
         values: &impl Values<V>,
     ) -> Result<(), TaskError> {
+        self.write_large((name, header), (state, false), values)
+    }
+
+    fn write_large<V>(
+        &mut self,
+        (name, header): (&str, &[i64]),
+        (state, may_be_later): (&mut LargeState<V>, bool),
+        values: &impl Values<V>,
+    ) -> Result<(), TaskError> {
         let mut groups = Groups::with_header(state.range(), header);
-        let Since { base, held, touched, on_disk, removed } = state.since(self.base(state.held().changes()))?;
+        let Since { base, held, touched, on_disk, removed, is_many } =
+            state.since(self.base(state.held().changes()))?;
+        let keys = touched.as_ref().map_or(held.len(), Vec::len);
+        if may_be_later && is_many {
+            groups.put_removed(removed.into_iter())?;
+            // It stands upon the pieces that come.
+            let bytes = self.add_body(name, true, groups);
+            state.begin_to_write(self.checkpoint_id, base, keys);
+            state.changes_mut().on_taken(self.checkpoint_id, self.complete, base, bytes);
+            return Ok(());
+        }
         let is_of_changes = base.is_some() || on_disk.is_some();
         let look_at = |row: &[(KeyGroup, &Slot<Held<V>>)]| {
             values.look_at(row.iter().map(|(_, slot)| &slot.value().value));
@@ -150,6 +179,33 @@ impl<'a> Snapshot<'a> {
         }
         groups.put_removed(removed.into_iter())?;
         self.add_upon((base, on_disk), name, groups, state.changes_mut());
+        Ok(())
+    }
+
+    /// The same where much is written while the task goes on, by [`write_on`](Self::write_on), which comes before what is
+    /// added here.
+    pub fn begin_large<V>(
+        &mut self,
+        (name, header): (&str, &[i64]),
+        state: &mut LargeState<V>,
+        values: &impl Values<V>,
+    ) -> Result<(), TaskError> {
+        self.write_large((name, header), (state, true), values)
+    }
+
+    /// Writes on what [`begin_large`](Self::begin_large) began, until all is written, which is added then, or `is_over` says
+    /// that it is enough for now.
+    pub fn write_on<V>(
+        &mut self,
+        name: &str,
+        state: &mut LargeState<V>,
+        values: &impl Values<V>,
+        is_over: IsOver<'_>,
+    ) -> Result<(), TaskError> {
+        let share = share_of(state.range());
+        if let Some(Swept { mut pieces, first_bytes, .. }) = state.write_on(values, is_over)? {
+            self.add_pieces((name, share), first_bytes, move || Ok(pieces.pop_front()));
+        }
         Ok(())
     }
 
@@ -228,7 +284,7 @@ impl Groups {
     }
 
     /// Adds what is held. `is_of_changes`: it stands upon something. `look_at` sees a row of entries before each of it is written.
-    fn put_held<'s, V: 's>(
+    pub(crate) fn put_held<'s, V: 's>(
         &mut self,
         held: impl Iterator<Item = (KeyGroup, &'s Slot<Held<V>>)>,
         is_of_changes: bool,
@@ -279,8 +335,12 @@ impl Groups {
     }
 
     fn share(&self) -> Share {
-        let (first, last) = (self.range.first().get(), self.range.last().get());
-        Share::Groups { first, last, of: self.range.max_parallelism() }
+        share_of(self.range)
+    }
+
+    /// All of them; none are left.
+    pub(crate) fn take(&mut self) -> Self {
+        std::mem::replace(self, Self::new(self.range))
     }
 
     /// The part that has these entries: what is kept, or what has changed.
@@ -303,6 +363,11 @@ impl Groups {
     }
 }
 
+/// Whoever owns one of these.
+fn share_of(range: KeyGroupRange) -> Share {
+    Share::Groups { first: range.first().get(), last: range.last().get(), of: range.max_parallelism() }
+}
+
 /// Writes entries row by row, each of which is looked at as a whole first: what an entry refers to lies anywhere in memory, and
 /// comes from there for many at once in the time that it takes for one.
 pub(crate) fn in_rows<T>(
@@ -323,7 +388,7 @@ pub(crate) fn in_rows<T>(
 }
 
 /// Enough that the memory always has something to bring, and few enough that all they refer to stays in the nearest cache.
-const ROW_ENTRIES: usize = 32;
+pub(crate) const ROW_ENTRIES: usize = 32;
 
 /// Appends bytes behind their length.
 pub fn put_block(out: &mut Vec<u8>, bytes: &[u8]) {

@@ -64,6 +64,11 @@ impl Stamp {
         Self(self.0 & !Self::IS_RECENT)
     }
 
+    /// The same, of a key that was written for a snapshot that is being written, as [`Changes::begin_sweep`] says.
+    pub(crate) fn written(self, taken: u32) -> Self {
+        Self(taken << 1 | self.0 & Self::IS_RECENT)
+    }
+
     /// Whether it was touched since this was last asked.
     pub(crate) fn take_is_recent(&mut self) -> bool {
         let is_recent = self.0 & Self::IS_RECENT != 0;
@@ -142,6 +147,21 @@ impl<K> Changes<K> {
     pub(crate) fn removed_since(&self, base: Base) -> impl Iterator<Item = &K> {
         let first = self.removed.partition_point(|removed| !base.is_before(removed.after));
         self.removed[first..].iter().map(|removed| &removed.key)
+    }
+
+    /// The next snapshot is written while the task goes on. Says after how many there were what it is to have was last touched,
+    /// at most. Keys that are written say one more, which is before the snapshot, and those that are touched then more than that.
+    pub(crate) fn begin_sweep(&mut self) -> u32 {
+        self.taken += 1;
+        self.taken - 1
+    }
+
+    /// So many bytes more were written for a snapshot.
+    pub(crate) fn on_written(&mut self, checkpoint_id: u64, bytes: usize) {
+        // None: nothing may be built on it.
+        let Some(base) = self.bases.iter_mut().find(|base| base.checkpoint_id == checkpoint_id) else { return };
+        let written = if base.in_a_row == 0 { &mut base.whole_bytes } else { &mut base.changed_bytes };
+        *written += bytes;
     }
 
     /// A snapshot was taken: of what changed since `base`, or whole. What is older than `complete` is not built on again.

@@ -5,6 +5,8 @@
 //! - L1: a key is held, or lies on disk, or is not there; where it is both held and on disk, what is held counts.
 //! - L2: what is touched is held, so it is changed in memory and nowhere else.
 //! - L3: behind [`make_room`](LargeState::make_room) no more keys are held than there is room for, one at least.
+//! - L4: a snapshot is written while the task goes on only where nothing lies on disk, and one at a time; no key is touched
+//!   or removed that it awaits.
 
 #[cfg(test)]
 mod tests;
@@ -13,13 +15,14 @@ use flownet_core::KeyGroup;
 
 use super::disk::Place;
 use super::spill::{Idle, Resident, Room, Spill};
+use super::sweep::{LEAST_KEYS, Sweep, Swept};
 use super::view::OnDisk;
 use super::{Base, Changes, Held, KeyGroupRange, KeyedState, Slot};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::key::Key;
 use crate::operator::KeyedRecord;
-use crate::snapshot::Input;
+use crate::snapshot::{Input, IsOver};
 
 /// How the values of a state are written and read.
 pub trait Values<V> {
@@ -54,12 +57,14 @@ pub trait Values<V> {
 pub struct LargeState<V> {
     held: KeyedState<Held<V>>,
     spill: Option<Box<Spill>>,
+    /// The last snapshot, as long as it is being written.
+    sweep: Option<Box<Sweep<V>>>,
 }
 
 impl<V> LargeState<V> {
     /// Empty state for the groups of `range`, in memory until it is [opened](Self::open).
     pub fn new(range: KeyGroupRange) -> Self {
-        Self { held: KeyedState::new(range), spill: None }
+        Self { held: KeyedState::new(range), spill: None, sweep: None }
     }
 
     /// Lets what has no room in memory lie where the job says. `name` is that of the state, for errors.
@@ -91,7 +96,10 @@ impl<V> LargeState<V> {
         values: &impl Values<V>,
         default: impl FnOnce() -> V,
     ) -> Result<&mut Held<V>, TaskError> {
-        let Self { held, spill } = self;
+        let Self { held, spill, sweep } = self;
+        if let Some(sweep) = sweep {
+            save(sweep, held, (record.key, record.hash), values);
+        }
         held.get_or_try_insert_with(record.key, record.hash, || {
             if let Some(spill) = spill
                 && let Some(found) = spill.give_back((None, record.key, record.hash), values)?
@@ -115,12 +123,18 @@ impl<V> LargeState<V> {
             let Some(found) = spill.give_back((None, key, hash), values)? else { return Ok(None) };
             self.held.insert(key, hash, found)?;
         }
+        if let Some(sweep) = &mut self.sweep {
+            save(sweep, &mut self.held, (key, hash), values);
+        }
         Ok(self.held.get_mut(key, hash))
     }
 
-    /// The same of a key that is in memory. None: it may lie on disk.
+    /// The same of a key that is in memory. None: it may lie on disk, or is to be written before it is touched.
     #[inline]
     pub fn get_held_mut(&mut self, key: &[u8], hash: u32) -> Option<&mut Held<V>> {
+        if self.sweep.is_some() {
+            return None;
+        }
         self.held.get_mut(key, hash)
     }
 
@@ -168,7 +182,11 @@ impl<V> LargeState<V> {
 
     /// Forgets a key. One that lies on disk is looked up there, and its value is not read.
     pub fn remove(&mut self, key: &[u8], hash: u32) -> Result<(), TaskError> {
-        let was_held = self.held.remove(key, hash).is_some();
+        let removed = self.held.take(key, hash);
+        let was_held = removed.is_some();
+        if let (Some(sweep), Some(removed)) = (&mut self.sweep, removed) {
+            sweep.keep_removed(removed);
+        }
         let Some(spill) = &mut self.spill else { return Ok(()) };
         let place = spill.place(None, key, hash);
         if !was_held {
@@ -247,9 +265,45 @@ impl<V> LargeState<V> {
         self.held.changes_mut()
     }
 
+    /// Begins to write for this checkpoint, which is taken now, all keys, or those that were touched since `base`: so many.
+    pub(crate) fn begin_to_write(&mut self, checkpoint_id: u64, base: Option<Base>, keys: usize) {
+        self.sweep = Some(Box::new(Sweep::new(checkpoint_id, base, keys, &mut self.held)));
+    }
+
+    /// Whether it is being written.
+    #[inline]
+    pub fn is_writing(&self) -> bool {
+        self.sweep.is_some()
+    }
+
+    /// Writes on, until all is written or `is_over` says that it is enough for now. None: there is more.
+    pub(crate) fn write_on(
+        &mut self,
+        values: &impl Values<V>,
+        is_over: IsOver<'_>,
+    ) -> Result<Option<Swept>, TaskError> {
+        let Some(mut sweep) = self.sweep.take() else { return Ok(None) };
+        // One that fails is given up.
+        if !sweep.go_on(&mut self.held, values, is_over)? {
+            self.sweep = Some(sweep);
+            return Ok(None);
+        }
+        let checkpoint_id = sweep.checkpoint_id();
+        let swept = sweep.into_swept();
+        self.held.changes_mut().on_written(checkpoint_id, swept.bytes);
+        Ok(Some(swept))
+    }
+
+    /// The checkpoint will never stand: what is not yet written for it need not be.
+    pub fn abort(&mut self, checkpoint_id: u64) {
+        self.sweep.take_if(|sweep| sweep.checkpoint_id() == checkpoint_id);
+    }
+
     /// What has changed since `base`, if that is no more than half of the keys, or all of it.
     pub(crate) fn since(&mut self, base: Option<Base>) -> Result<Since<'_, V>, TaskError> {
-        let Self { held, spill } = self;
+        // Of a checkpoint that will never stand: there is one at a time.
+        self.sweep = None;
+        let Self { held, spill, .. } = self;
         let changed = base.and_then(|base| Some((base, few_touched_since(held, spill.as_deref(), base)?)));
         let base = changed.as_ref().map(|(base, _)| *base);
         let on_disk = match spill {
@@ -257,7 +311,17 @@ impl<V> LargeState<V> {
             None => None,
         };
         let removed = base.map_or(Ok(Vec::new()), |base| removed_since(held, spill.as_deref(), base))?;
-        Ok(Since { base, held, touched: changed.map(|(_, touched)| touched), on_disk, removed })
+        let touched = changed.map(|(_, touched)| touched);
+        let is_many = spill.is_none() && touched.as_ref().map_or(held.len(), Vec::len) >= LEAST_KEYS;
+        Ok(Since { base, held, touched, on_disk, removed, is_many })
+    }
+}
+
+/// Writes a key that is about to be touched, if it is awaited.
+#[cold]
+fn save<V>(sweep: &mut Sweep<V>, held: &mut KeyedState<Held<V>>, (key, hash): (&[u8], u32), values: &impl Values<V>) {
+    if let Some(slot) = held.slot_mut(key, hash) {
+        sweep.save(slot, values);
     }
 }
 
@@ -277,6 +341,9 @@ pub(crate) struct Since<'a, V> {
     pub(crate) on_disk: Option<OnDisk>,
     /// Hashes and keys of what was removed, and is not kept.
     pub(crate) removed: Vec<(u32, &'a [u8])>,
+    /// Whether it is so much that it may be [written](LargeState::begin_to_write) while the task goes on. What is held where
+    /// the rest lies on disk is written at once: it is to follow that.
+    pub(crate) is_many: bool,
 }
 
 /// What is held of no more than half of the keys, which were touched since; none if they are more.

@@ -5,13 +5,14 @@
 //! - I2: `len` is the number of keys over all groups.
 //!
 //! What changed from one snapshot to another is in `state/changes.rs`, state that may be larger than memory in
-//! `state/large.rs`.
+//! `state/large.rs`, how it is written while the task goes on in `state/sweep.rs`.
 
 mod arriving;
 mod changes;
 mod disk;
 mod large;
 mod spill;
+mod sweep;
 mod view;
 
 use flownet_core::KeyGroup;
@@ -26,6 +27,7 @@ pub(crate) use self::disk::{OfSlice, Place, unnamed_file};
 pub(crate) use self::large::Since;
 pub use self::large::{LargeState, RESIDENT_PER_WRITTEN, Values};
 pub(crate) use self::spill::{Idle, Resident, Room, Spill, of_timers};
+pub(crate) use self::sweep::Swept;
 pub(crate) use self::view::{OnDisk, PIECE_BYTES};
 use crate::key::Key;
 use crate::operator::KeyedRecord;
@@ -252,12 +254,17 @@ impl<V> KeyedState<V> {
 
     /// Forgets a key and gives back its value.
     pub fn remove(&mut self, key: &[u8], hash: u32) -> Option<V> {
+        self.take(key, hash).map(|(_, removed)| removed.value)
+    }
+
+    /// The same, with all that the table had.
+    pub(crate) fn take(&mut self, key: &[u8], hash: u32) -> Option<(KeyGroup, Slot<V>)> {
         let slot = self.range.slot(hash).ok()?;
         let held = self.groups[slot].find_entry(spread(hash), |held| held.is(hash, key)).ok()?;
         self.len -= 1;
         let removed = held.remove().0;
         self.changes.on_removed(|| (hash, removed.key.clone()), || self.len);
-        Some(removed.value)
+        Some((self.number(slot), removed))
     }
 
     /// Forgets everything and yields it, group by group.
@@ -310,6 +317,43 @@ impl<V> KeyedState<V> {
     pub(crate) fn slots(&self) -> impl Iterator<Item = (KeyGroup, &Slot<V>)> {
         let groups = (self.range.first.get()..).zip(&self.groups);
         groups.flat_map(|(group, held)| held.iter().map(move |slot| (KeyGroup::new(group), slot)))
+    }
+
+    /// The slot of a key, which is not touched by that.
+    fn slot_mut(&mut self, key: &[u8], hash: u32) -> Option<(KeyGroup, &mut Slot<V>)> {
+        let slot = self.range.slot(hash).ok()?;
+        let group = self.number(slot);
+        self.groups[slot].find_mut(spread(hash), |held| held.is(hash, key)).map(|held| (group, held))
+    }
+
+    /// Key groups, each with a table of its own.
+    fn groups(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// The number of the group whose table is at this place.
+    fn number(&self, slot: usize) -> KeyGroup {
+        let slot = u16::try_from(slot).expect("there are no more groups than numbers for them");
+        KeyGroup::new(self.range.first.get() + slot)
+    }
+
+    /// Where up to so many keys lie in the table of a group, from a place on: of those that were last touched then.
+    fn some_of_group(&self, group: usize, from: usize, most: usize, is_wanted: impl Fn(Stamp) -> bool) -> Vec<usize> {
+        let table = &self.groups[group];
+        let is_there = |at: &usize| table.get_bucket(*at).is_some_and(|slot| is_wanted(slot.touched));
+        (from..table.num_buckets()).filter(is_there).take(most).collect()
+    }
+
+    /// What lies at a place of the table of a group.
+    fn slot_at(&self, group: usize, at: usize) -> Option<(KeyGroup, &Slot<V>)> {
+        self.groups[group].get_bucket(at).map(|slot| (self.number(group), slot))
+    }
+
+    /// Changes when that was touched, as it says of itself.
+    fn mark_at(&mut self, group: usize, at: usize, mark: impl FnOnce(Stamp) -> Stamp) {
+        if let Some(slot) = self.groups[group].get_bucket_mut(at) {
+            slot.touched = mark(slot.touched);
+        }
     }
 
     /// Takes out, and has forgotten without a trace, up to so many keys that were not touched since they were last passed by

@@ -18,7 +18,21 @@ pub(crate) struct Taken {
     base: Option<u64>,
     /// `drain` of the end of the input, if that came before: it may come while barriers that overtake are waited for.
     end: Option<bool>,
+    /// The longest at once.
     stood_still: Duration,
+    /// From the first barrier to the last, once that has come.
+    aligned: Option<Duration>,
+    /// Since when the task has not been writing, as long as operators have yet to write some of it.
+    writes_since: Option<Instant>,
+}
+
+impl Taken {
+    /// How long the task writes at once: as long as it did other things, within bounds. So it goes on at half its pace at
+    /// least, and one whose batches take long is not at it for ever.
+    fn turn(&self) -> Option<(Instant, Duration)> {
+        let (since, now) = (self.writes_since?, Instant::now());
+        Some((now, now.duration_since(since).clamp(LEAST_WRITING, MOST_WRITING)))
+    }
 }
 
 impl<C: Chain + ?Sized> Task<C> {
@@ -91,6 +105,8 @@ impl<C: Chain + ?Sized> Task<C> {
             return Ok(());
         }
         let base = progress.complete();
+        // One before, if it is still being written, will never stand.
+        self.taken = None;
         // Here, so that it is also done for one that is declined.
         self.await_input(Awaited::Nothing);
         match self.chain.snapshot(id.get(), base) {
@@ -101,7 +117,9 @@ impl<C: Chain + ?Sized> Task<C> {
                     self.outputs.send_to_all(&Event::Barrier(barrier))?;
                 }
                 let (end, stood_still) = (self.ended, started.elapsed());
-                self.taken = Some(Taken { checkpoint_id: id, written, base, end, stood_still });
+                let writes_since = self.chain.is_writing().then(Instant::now);
+                let aligned = None;
+                self.taken = Some(Taken { checkpoint_id: id, written, base, end, stood_still, aligned, writes_since });
                 Ok(())
             }
             Err(TaskError::Cancelled) => Err(TaskError::Cancelled),
@@ -115,7 +133,7 @@ impl<C: Chain + ?Sized> Task<C> {
         }
     }
 
-    /// All that the checkpoint waits for has come: tells of it, with what it overtook.
+    /// All that the checkpoint waits for has come, with what it overtook.
     pub(super) fn complete_checkpoint(
         &mut self,
         id: CheckpointId,
@@ -123,17 +141,26 @@ impl<C: Chain + ?Sized> Task<C> {
         in_flight: &[(ChannelIndex, Recorded)],
     ) -> Result<(), TaskError> {
         // One that was declined has told so.
-        let Some(taken) = self.taken.take_if(|taken| taken.checkpoint_id == id) else { return Ok(()) };
-        let Taken { written: Written { mut parts, pieces }, base, end, stood_still, .. } = taken;
+        let Some(taken) = self.taken.as_mut().filter(|taken| taken.checkpoint_id == id) else { return Ok(()) };
         if !in_flight.is_empty() {
             let medium = self.chain.medium()?;
-            parts.extend(in_flight.iter().map(|(index, recorded)| self.edges.of_input(*index, recorded, &medium)));
+            let parts = in_flight.iter().map(|(index, recorded)| self.edges.of_input(*index, recorded, &medium));
+            taken.written.parts.extend(parts);
         }
-        let (aligned_us, snapshot_us) = (microseconds(aligned), microseconds(stood_still));
+        taken.aligned = Some(aligned);
+        self.tell_if_taken();
+        Ok(())
+    }
+
+    /// Tells of a checkpoint if all of it has come, and is written.
+    fn tell_if_taken(&mut self) {
+        let is_all = |taken: &mut Taken| taken.writes_since.is_none() && taken.aligned.is_some();
+        let Some(taken) = self.taken.take_if(is_all) else { return };
+        let Taken { checkpoint_id, written: Written { parts, pieces }, base, end, stood_still, aligned, .. } = taken;
+        let (aligned_us, snapshot_us) = (microseconds(aligned.unwrap_or_default()), microseconds(stood_still));
         if let Some(progress) = &mut self.progress {
-            let checkpoint_id = id.get();
             progress.report(CheckpointReport::Acknowledged {
-                checkpoint_id,
+                checkpoint_id: checkpoint_id.get(),
                 parts,
                 pieces,
                 base,
@@ -142,7 +169,38 @@ impl<C: Chain + ?Sized> Task<C> {
                 snapshot_us,
             });
         }
-        Ok(())
+    }
+
+    /// Whether some of the last snapshot has yet to be written.
+    pub(super) fn is_writing(&self) -> bool {
+        self.taken.as_ref().is_some_and(|taken| taken.writes_since.is_some())
+    }
+
+    /// Writes some more of it. One that cannot be written is called off, and the task goes on.
+    #[cold]
+    pub(super) fn write_on(&mut self) -> Result<(), TaskError> {
+        self.switch(TimeState::Busy);
+        let Some(taken) = &mut self.taken else { return Ok(()) };
+        let Some((now, at_once)) = taken.turn() else { return Ok(()) };
+        let id = taken.checkpoint_id.get();
+        match self.chain.write_on(id, &mut || now.elapsed() >= at_once) {
+            Ok(written) => {
+                taken.written.add(written);
+                taken.stood_still = taken.stood_still.max(now.elapsed());
+                taken.writes_since = self.chain.is_writing().then(Instant::now);
+                self.tell_if_taken();
+                Ok(())
+            }
+            Err(TaskError::Cancelled) => Err(TaskError::Cancelled),
+            Err(error) => {
+                // Its barrier has gone on: whoever has taken it is told by the coordinator.
+                self.taken = None;
+                if let Some(progress) = &mut self.progress {
+                    progress.report(CheckpointReport::Declined { checkpoint_id: id, reason: error.to_string() });
+                }
+                Ok(())
+            }
+        }
     }
 
     /// A checkpoint takes too long in line: it is taken now, if it is not yet, and its barrier goes ahead of what is queued,
@@ -209,6 +267,10 @@ impl<C: Chain + ?Sized> Task<C> {
         self.taken.take_if(|taken| taken.checkpoint_id <= id);
     }
 }
+
+/// What is written is written for so long at once, at least and at most.
+const LEAST_WRITING: Duration = Duration::from_millis(5);
+const MOST_WRITING: Duration = Duration::from_millis(20);
 
 fn microseconds(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)

@@ -18,3 +18,4 @@ mod latency;
 mod pressure;
 pub(crate) mod time;
 mod unaligned;
+mod written_later;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use flownet_core::keygroup::hash_key;
 use flownet_runtime::operator::{EventTime, Found, KeyedRecord, Operator, What};
-use flownet_runtime::snapshot::{Restored, Snapshot};
+use flownet_runtime::snapshot::{IsOver, Restored, Snapshot};
 use flownet_runtime::spec::ProcessInputs;
 use flownet_runtime::state::{Held, KeyGroupRange, LargeState};
 use flownet_runtime::tally::Tally;
@@ -344,13 +344,26 @@ impl Operator<PythonMedium> for Process {
     fn snapshot(&mut self, py: Python<'_>, to: &mut Snapshot<'_>) -> Result<(), TaskError> {
         let range = self.state.range();
         let mappings = Mappings { base: &self.base, py, name: STATE };
-        to.add_large((STATE, &[self.time.watermark_ms()]), &mut self.state, &mappings)?;
+        to.begin_large((STATE, &[self.time.watermark_ms()]), &mut self.state, &mappings)?;
         self.time.snapshot(to)?;
         to.add_timers(WALL_TIMERS, range, &mut self.timers[PROCESSING])?;
         to.add_timers(EVENT_TIMERS, range, &mut self.timers[EVENT])?;
         to.add_timers(EXPIRIES, range, &mut self.expiries)?;
         let context = self.bound()?.context.bind(py).clone();
         context.get().keep_broadcast(self.inputs, (&self.base.info, &mut self.base.kept.borrow_mut()), to)
+    }
+
+    fn is_writing(&self) -> bool {
+        self.state.is_writing()
+    }
+
+    fn write_on(&mut self, py: Python<'_>, to: &mut Snapshot<'_>, is_over: IsOver<'_>) -> Result<(), TaskError> {
+        to.write_on(STATE, &mut self.state, &Mappings { base: &self.base, py, name: STATE }, is_over)
+    }
+
+    fn abort(&mut self, _: Python<'_>, checkpoint_id: u64) -> Result<(), TaskError> {
+        self.state.abort(checkpoint_id);
+        Ok(())
     }
 
     fn restore(&mut self, py: Python<'_>, from: &Restored<'_>) -> Result<(), TaskError> {

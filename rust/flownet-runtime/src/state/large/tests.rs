@@ -136,13 +136,20 @@ struct Job {
     complete: Option<u64>,
     of_changes: usize,
     pieces: usize,
+    /// Whether what is held is written while other things are done.
+    writes_later: bool,
 }
 
 impl Job {
     fn new(parallelism: u32, backend: &StateBackend) -> Self {
         let subtasks = (0..parallelism).map(|subtask| opened(subtask, parallelism, backend.clone())).collect();
         let (model, all) = (BTreeMap::new(), BTreeMap::new());
-        Self { subtasks, model, taken: 0, all, unwritten: Vec::new(), complete: None, of_changes: 0, pieces: 0 }
+        let (unwritten, complete) = (Vec::new(), None);
+        Self { subtasks, model, taken: 0, all, unwritten, complete, of_changes: 0, pieces: 0, writes_later: false }
+    }
+
+    fn that_writes_later(parallelism: u32, backend: &StateBackend) -> Self {
+        Self { writes_later: true, ..Self::new(parallelism, backend) }
     }
 
     fn owner(&mut self, hash: u32) -> &mut LargeState<String> {
@@ -192,20 +199,55 @@ impl Job {
         self.write_out();
     }
 
-    /// Takes a checkpoint, of which what lies on disk is not read yet.
+    /// Takes a checkpoint, of which what lies on disk is not read yet, nor what is written later.
     fn begin_checkpoint(&mut self) {
+        self.write_on(usize::MAX);
         self.taken += 1;
         let mut written = Vec::new();
         for (subtask, state) in (0..).zip(&mut self.subtasks) {
             let mut to = Snapshot::new("op", subtask, self.taken).on(self.complete);
-            to.add_large(("text", &[]), state, &Text).unwrap();
+            if self.writes_later {
+                to.begin_large(("text", &[]), state, &Text).unwrap();
+            } else {
+                to.add_large(("text", &[]), state, &Text).unwrap();
+            }
             written.push(to.into_written());
         }
         self.unwritten.push((self.taken, self.complete, written, self.model.clone()));
     }
 
+    /// Writes so many rows more of each subtask for the last checkpoint. Whether there were any.
+    fn write_on(&mut self, rows: usize) -> bool {
+        let Some((checkpoint, .., written, _)) = self.unwritten.last_mut() else { return false };
+        let mut has_written = false;
+        for ((subtask, state), written) in (0..).zip(&mut self.subtasks).zip(written) {
+            has_written |= state.is_writing();
+            let (mut to, mut rows) = (Snapshot::new("op", subtask, *checkpoint), rows);
+            let mut is_over = || {
+                rows -= 1;
+                rows == 0
+            };
+            to.write_on("text", state, &Text, &mut is_over).unwrap();
+            written.add(to.into_written());
+        }
+        has_written
+    }
+
+    /// The last checkpoint will never stand, if it is not all written.
+    fn abort(&mut self) {
+        if self.subtasks.iter().any(LargeState::is_writing)
+            && let Some((checkpoint, ..)) = self.unwritten.pop()
+        {
+            // Told late of one before, it goes on.
+            self.subtasks.iter_mut().for_each(|state| state.abort(checkpoint - 1));
+            self.subtasks.iter_mut().for_each(|state| state.abort(checkpoint));
+            assert!(!self.subtasks.iter().any(LargeState::is_writing));
+        }
+    }
+
     /// Reads it, whatever has been done since.
     fn write_out(&mut self) {
+        self.write_on(usize::MAX);
         for (checkpoint, complete, written, model) in std::mem::take(&mut self.unwritten) {
             let mut all = Vec::new();
             for (subtask, written) in written.into_iter().enumerate() {
@@ -239,6 +281,11 @@ impl Job {
         job
     }
 
+    /// A checkpoint, or none.
+    fn one_of_all(&self, number: u64) -> Option<u64> {
+        self.all.keys().copied().nth(number as usize % (self.all.len() + 1))
+    }
+
     fn check(&self) {
         let mut found = BTreeMap::new();
         for state in &self.subtasks {
@@ -267,11 +314,11 @@ proptest! {
     #[test]
     fn whatever_is_done_it_is_as_in_memory(
         backend in backends(),
-        parallelism in 1u32..4,
-        actions in vec((0u8..32, any::<u8>(), any::<u64>(), (1u32..4, backends())), 0..200),
+        (parallelism, writes_later) in (1u32..4, any::<bool>()),
+        actions in vec((0u8..40, any::<u8>(), any::<u64>(), (1u32..4, backends())), 0..200),
         keys in 1u8..80,
     ) {
-        let mut job = Job::new(parallelism, &backend);
+        let mut job = Job { writes_later, ..Job::new(parallelism, &backend) };
         for (action, key, number, (parallelism, backend)) in actions {
             let key = key % keys;
             match action {
@@ -284,15 +331,18 @@ proptest! {
                 // Any that was taken may come to stand; that is told late, and in order.
                 26..29 => {
                     job.write_out();
-                    job.complete = job.complete.max(Some(number % (job.taken + 1)).filter(|told| *told > 0));
+                    job.complete = job.complete.max(job.one_of_all(number));
                 }
                 29 => (0..keys).for_each(|key| job.append(key, "y")),
                 30 => job.check(),
-                _ if job.taken > 0 => {
+                31 => {
                     job.write_out();
-                    job = job.restarted(1 + number % job.taken, parallelism, &backend);
+                    if let Some(checkpoint) = job.one_of_all(number) {
+                        job = Job { writes_later, ..job.restarted(checkpoint, parallelism, &backend) };
+                    }
                 }
-                _ => {}
+                32..39 => drop(job.write_on(1 + (number % 3) as usize)),
+                _ => job.abort(),
             }
         }
         job.check();
@@ -300,8 +350,8 @@ proptest! {
         for checkpoint in job.all.keys() {
             job.restarted(*checkpoint, 2, &StateBackend::Memory).check();
         }
-        if job.taken > 0 {
-            job.restarted(job.taken, 2, &on_disk(500)).check();
+        if let Some(last) = job.all.keys().next_back() {
+            job.restarted(*last, 2, &on_disk(500)).check();
         }
     }
 }
@@ -500,4 +550,139 @@ fn all_that_is_written_is_looked_at_first_and_only_what_changed_where_that_is_li
     assert!(is_of_changes && half < whole, "{half} of {whole}");
     touch(&mut state, 0..501);
     assert!(!written(&mut state, 3).0, "more than half was touched");
+}
+
+/// Of a thousand keys, each with this in it; pieces and parts of a checkpoint that is written while each is touched, or removed.
+fn many(state: &mut LargeState<String>, text: &str) {
+    for key in 0..1000u32 {
+        let key = key.to_le_bytes();
+        let record = KeyedRecord::of_key(&key, hash_key(&key), None);
+        *state.get_or_insert_with(&record, &Text, String::new).unwrap() = Held::new(&record, text.to_owned());
+    }
+}
+
+/// What is kept, by key.
+fn kept(state: &LargeState<String>) -> BTreeMap<Vec<u8>, String> {
+    let mut found = BTreeMap::new();
+    let each = |key: &[u8], held: &Held<String>| {
+        assert_eq!(found.insert(key.to_vec(), held.value.clone()), None);
+        Ok(())
+    };
+    state.each(&Text, each).unwrap();
+    found
+}
+
+fn written_on(state: &mut LargeState<String>, checkpoint: u64, rows: &mut usize) -> Written {
+    let mut to = Snapshot::new("op", 0, checkpoint);
+    let mut is_over = || {
+        *rows += 1;
+        true
+    };
+    to.write_on("text", state, &Text, &mut is_over).unwrap();
+    to.into_written()
+}
+
+#[test]
+fn all_is_written_as_it_was_while_keys_change_go_and_come() {
+    let mut state = opened(0, 1, StateBackend::Memory);
+    many(&mut state, "before");
+    let before = kept(&state);
+    let mut to = Snapshot::new("op", 0, 1);
+    to.begin_large(("text", &[7]), &mut state, &Text).unwrap();
+    let mut written = to.into_written();
+    assert!(written.pieces.is_empty() && written.parts[0].bytes.len() < 10, "nothing is written at once");
+    let (mut rows, mut number) = (0, 0u32);
+    while state.is_writing() {
+        // One changes, one goes, and two come, so that tables grow while they are gone through.
+        for key in [7 * number % 1000, 1000 + 2 * number, 1001 + 2 * number] {
+            let key = key.to_le_bytes();
+            let record = KeyedRecord::of_key(&key, hash_key(&key), None);
+            state.get_or_insert_with(&record, &Text, String::new).unwrap().value.push_str("after");
+        }
+        let gone = (11 * number % 1000).to_le_bytes();
+        state.remove(&gone, hash_key(&gone)).unwrap();
+        number += 40;
+        written.add(written_on(&mut state, 1, &mut rows));
+    }
+    assert!(rows > 1000 / 32, "{rows} rows");
+    let last = RestoredPart::Here(written.parts.pop().unwrap());
+    let parts: Vec<_> = all_of(written).iter().map(to_be_fetched).chain([last]).collect();
+    assert!(parts.len() > 10);
+    for memory in [StateBackend::Memory, on_disk(500)] {
+        let mut restored = opened(0, 1, memory);
+        let from = Restored::of_restored("op", &parts, 0, restored.range());
+        let mut headers = from.read_large("text", &mut restored, &Text).unwrap();
+        assert_eq!(headers.remove(0).signed().unwrap(), 7);
+        assert!(kept(&restored) == before);
+    }
+}
+
+#[test]
+fn what_changed_is_written_later_where_it_is_much_and_what_is_written_later_may_be_built_on() {
+    let mut job = Job::that_writes_later(1, &StateBackend::Memory);
+    (0..200).for_each(|key| job.append(key, "0123456789"));
+    job.take_checkpoint();
+    job.complete = Some(1);
+    (0..20).for_each(|key| job.append(key, "!"));
+    (100..110).for_each(|key| job.remove(key));
+    job.begin_checkpoint();
+    assert!(job.subtasks[0].is_writing());
+    (0..200).for_each(|key| job.append(key, "?"));
+    job.write_out();
+    job.complete = Some(2);
+    (0..3).for_each(|key| job.append(key, "."));
+    job.take_checkpoint();
+    let bytes = |checkpoint: u64| job.all[&checkpoint].0[0].iter().map(|part| part.bytes.len()).sum::<usize>();
+    let (whole, changes) = (bytes(1), bytes(2) - bytes(1));
+    assert!(changes * 4 < whole, "{changes} of {whole}");
+    assert_eq!(job.of_changes, 1, "then all keys were touched");
+    (1..4).for_each(|checkpoint| job.restarted(checkpoint, 3, &StateBackend::Memory).check());
+}
+
+#[test]
+fn one_that_is_given_up_leaves_no_trace() {
+    let mut job = Job::that_writes_later(1, &StateBackend::Memory);
+    (0..200).for_each(|key| job.append(key, "0123456789"));
+    job.begin_checkpoint();
+    assert!(job.write_on(1));
+    job.abort();
+    assert!(job.unwritten.is_empty() && !job.write_on(1));
+    (0..200).step_by(2).for_each(|key| job.append(key, "!"));
+    job.begin_checkpoint();
+    job.write_on(2);
+    (0..200).step_by(3).for_each(|key| job.remove(key));
+    job.write_out();
+    job.restarted(2, 2, &StateBackend::Memory).check();
+}
+
+/// Refuses one value.
+struct Picky;
+
+impl Values<String> for Picky {
+    fn write(&self, key: &[u8], value: &String, out: &mut Vec<u8>) -> Result<(), TaskError> {
+        if value == "no" { Err(TaskError::Config("no".into())) } else { Text.write(key, value, out) }
+    }
+
+    fn read(&self, input: &mut Input<'_>) -> Result<String, TaskError> {
+        Text.read(input)
+    }
+}
+
+#[test]
+fn what_cannot_be_written_fails_the_checkpoint_and_not_who_touches_it() {
+    let mut state = opened(0, 1, StateBackend::Memory);
+    many(&mut state, "before");
+    let key = 5u32.to_le_bytes();
+    state.get_mut(&key, hash_key(&key), &Picky).unwrap().unwrap().value = "no".into();
+    for is_touched in [true, false] {
+        let mut to = Snapshot::new("op", 0, 1);
+        to.begin_large(("text", &[]), &mut state, &Picky).unwrap();
+        if is_touched {
+            assert_eq!(state.get_mut(&key, hash_key(&key), &Picky).unwrap().unwrap().value, "no");
+        }
+        let mut to = Snapshot::new("op", 0, 1);
+        let refused = to.write_on("text", &mut state, &Picky, &mut || false).unwrap_err();
+        assert_eq!(refused, TaskError::Config("no".into()));
+        assert!(!state.is_writing() && to.into_written() == Written::default());
+    }
 }
