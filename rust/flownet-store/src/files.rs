@@ -204,7 +204,7 @@ impl CheckpointStore {
                 _ => match self.store.get_range(&path, range).await {
                     Ok(bytes) => bytes.to_vec(),
                     Err(Error::NotFound { .. }) => return Err(self.damaged(&part.file, "it is gone")),
-                    Err(error) => return Err(self.io("read", &path, &error)),
+                    Err(error) => return Err(self.unreadable(part, &path, &error).await),
                 },
             };
             if bytes.len() as u64 != part.bytes || crc32c::crc32c(&bytes) != part.crc {
@@ -214,6 +214,17 @@ impl CheckpointStore {
             parts.push(StatePart { uid: part.uid.clone(), name: part.name.clone(), share: part.share, bytes });
         }
         Ok(parts)
+    }
+
+    /// Why a part cannot be read: each store has its own error for one that would lie behind the end of its object.
+    async fn unreadable(&self, part: &PartRef, path: &Path, error: &Error) -> StoreError {
+        let wanted = part.offset + part.bytes;
+        match self.store.head(path).await {
+            Ok(found) if found.size < wanted => {
+                self.damaged(&part.file, &format!("it has {} bytes of {wanted} or more", found.size))
+            }
+            _ => self.io("read", path, error),
+        }
     }
 
     /// Writes an object that must not be there yet. It may be there all the same, where the store was asked twice because
