@@ -92,7 +92,8 @@ class KeyedRows:
         [{'id': 7, 'what': 'in'}, {'id': 8, 'what': 'in'}]
         """
         ttl_ms = None if ttl is None else max(1, config.duration_us("ttl", ttl) // 1000)
-        settings = {"deduplicate": {"input": self._rows._schema.planned(), "ttl_ms": ttl_ms}}
+        kept = [self._key_kinds()]
+        settings = {"deduplicate": {"input": self._rows._schema.planned(), "ttl_ms": ttl_ms, "kept": kept}}
         return self._kept("deduplicate", settings)
 
     def _key_kinds(self) -> str:
@@ -462,8 +463,8 @@ def _aggregated(
             )
     shows_windows = window is not None and window["assign"] not in (assign(EndOfInput()), assign(Global()))
     schema = checked(_flownet.rows_after_agg, rows._schema, list(keys), made, shows_windows)
-    # What is kept so far, and what is kept of windows, is not found by each other.
-    kept = [*_flownet.rows_kept(rows._schema, made), "so far" if window is None else "of windows", keyed._key_kinds()]
+    # What is kept so far is not found by windows, which say themselves how they keep it.
+    kept = [*_flownet.rows_kept(rows._schema, made), keyed._key_kinds(), *(["so far"] if window is None else [])]
     described = {
         "input": rows._schema.planned(),
         "keys": list(keys),

@@ -112,7 +112,8 @@ impl<'a, 'py> Reader<'a, 'py> {
         let table = Arc::new(ClassTable::default());
         // Whoever reads a checkpoint trusts it as the job does that goes on from it.
         let classes = KnownClasses::new(Arc::clone(&table), Pickle::Allowed);
-        let fold = operator.kind.strip_suffix(" of windows").unwrap_or(&operator.kind);
+        // Of windows, it goes on with how these are kept.
+        let fold = operator.kind.split(" of windows").next().unwrap_or_default();
         let is_of_rows = is_of_rows(&operator.kind);
         let fold = if is_of_rows { fold.split(" of ").next().unwrap_or(fold) } else { fold };
         Self { py, uid: &operator.uid, fold, is_of_rows, from, range, names, classes, table, entries }

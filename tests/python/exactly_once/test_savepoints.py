@@ -217,6 +217,34 @@ def test_an_operator_that_does_something_else_cannot_read_the_state(job: Job) ->
     assert caught.value.operators == ("counts",)
 
 
+def test_windows_that_are_kept_in_another_way_cannot_read_the_state(job: Job) -> None:
+    """Those of a grid lie by time, sessions and what a trigger fires by key: neither finds what the other kept."""
+
+    def counted(storage: str, window: Any, trigger: Any, **more: Any) -> fn.Environment:
+        env = fn.Environment(parallelism=2, buffer_timeout="5ms")
+        env.enable_checkpointing("50ms", storage=job.folder / storage, **more)
+        strategy: Any = fn.WatermarkStrategy.for_monotonous_timestamps()
+        strategy = strategy.with_timestamp_assigner(lambda _: 0)
+        words = env.read_text(job.folder / "in", rate_limit=1000).uid("words")
+        windows = words.assign_timestamps_and_watermarks(strategy).uid("times").key_by(str).window(window)
+        windows = windows if trigger is None else windows.trigger(trigger)
+        windows.count().uid("counts").map(str).write_text(job.folder / "out").uid("files")
+        return env
+
+    with counted("one", fn.Tumbling("1h"), None).execute_async() as running:
+        until_checkpoints(running, 2)
+        running.stop(drain=False, savepoint=job.folder / "saved")
+        running.wait()
+    for window, trigger in ((fn.Session("1h"), None), (fn.Tumbling("1h"), fn.CountTrigger(5))):
+        with pytest.raises(
+            errors.RestoreError, match="'counts' was count of windows and is count of windows by key now"
+        ):
+            counted("two", window, trigger, restore_from=job.folder / "saved").execute()
+    # Windows of another grid fire as they were cut.
+    counted("two", fn.Sliding("1h", "30m"), None, restore_from=job.folder / "saved").execute()
+    assert lines(job.folder / "out")
+
+
 def test_other_key_groups_are_refused_and_taken_over_where_nothing_is_said(job: Job) -> None:
     place = stopped(job)
     env = job("two", restore_from=place)

@@ -109,27 +109,37 @@ CHANGES: dict[str, tuple[Operation, Operation, str]] = {
     "key of an aggregate": (
         lambda rows: rows.key_by("key").window(fn.EndOfInput()).agg(n=fn.count()),
         lambda rows: rows.key_by("text").window(fn.EndOfInput()).agg(n=fn.count()),
-        "agg of count, of windows, keys of type number and is .*, keys of type text now",
+        "agg of count, keys of type number, windows and is .*agg of count, keys of type text, windows now",
     ),
     "columns of a key": (
         lambda rows: rows.key_by("key").agg(n=fn.count()),
         lambda rows: rows.key_by("key", "text").agg(n=fn.count()),
-        "keys of type number and is .* keys of type number and text now",
+        "keys of type number, so far and is .* keys of type number and text, so far now",
     ),
     "windows in place of all": (
         lambda rows: rows.key_by("key").agg(n=fn.count()),
         lambda rows: rows.key_by("key").window(fn.EndOfInput()).agg(n=fn.count()),
-        "agg of count, so far, .* and is .*agg of count, of windows, .* now",
+        "agg of count, .*, so far and is .*agg of count, .*, windows now",
     ),
     "key of a rank": (
         lambda rows: rows.key_by("key").window(fn.EndOfInput()).top_n(1, "n"),
         lambda rows: rows.key_by("text").window(fn.EndOfInput()).top_n(1, "n"),
-        "keys of type number and is top_n .*, keys of type text now",
+        "keys of type number, windows and is top_n .*, keys of type text, windows now",
     ),
     "key of a join": (
         lambda rows: rows.key_by("key").join(rows.key_by("key"), fn.Tumbling("1h")),
         lambda rows: rows.key_by("text").join(rows.key_by("text"), fn.Tumbling("1h")),
-        "keys of type number and is join .* keys of type text now",
+        "keys of type number, windows and is join .* keys of type text, windows now",
+    ),
+    "key of what was seen": (
+        lambda rows: rows.key_by("key").deduplicate(),
+        lambda rows: rows.key_by("text").deduplicate(),
+        "deduplicate of keys of type number and is deduplicate of keys of type text now",
+    ),
+    "sessions in place of a grid": (
+        lambda rows: rows.key_by("key").window(fn.Tumbling("1h")).agg(n=fn.count()),
+        lambda rows: rows.key_by("key").window(fn.Session("1h")).agg(n=fn.count()),
+        "agg of count, keys of type number, windows and is .*agg of count, .*, windows by key now",
     ),
 }
 

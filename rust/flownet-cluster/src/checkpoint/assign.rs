@@ -254,7 +254,7 @@ fn shared_now(share: Share, ways: &BTreeMap<u32, Way>, groups: u32) -> Option<Sh
 /// What an operator does, as far as its state depends on it.
 fn kind(kind: &OperatorKind) -> String {
     match kind {
-        OperatorKind::Window { fold, .. } => format!("{} of windows", fold.name()),
+        OperatorKind::Window { fold, window, .. } => format!("{} of {}", fold.name(), window.kept_as()),
         OperatorKind::Rows(kind) => kind.of_state(),
         kind => kind.name().to_owned(),
     }

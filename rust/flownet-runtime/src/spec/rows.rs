@@ -132,6 +132,8 @@ pub enum RowsKind {
         /// For how long a key is known after its first row. Default: for ever.
         #[serde(default)]
         ttl_ms: Option<u64>,
+        /// What it keeps: who goes on with it has to keep the same.
+        kept: Vec<String>,
     },
     /// By key, behind it: the best rows of a window.
     TopN {
@@ -311,22 +313,28 @@ impl RowsKind {
             Self::Partial { kept, .. }
             | Self::Aggregate { kept, .. }
             | Self::Join { kept, .. }
+            | Self::Deduplicate { kept, .. }
             | Self::TopN { kept, .. } => {
+                let windows = self.window().map(WindowSpec::kept_as);
+                let kept: Vec<_> = kept.iter().map(String::as_str).chain(windows).collect();
                 format!("{} of {}", self.name(), kept.join(", "))
             }
             _ => self.name().to_owned(),
         }
     }
 
-    fn event_window(&self) -> bool {
-        let window = match self {
+    fn window(&self) -> Option<&WindowSpec> {
+        match self {
             Self::Partial { window, .. } | Self::Aggregate { window, .. } => window.as_ref(),
             Self::Join { by: RowsJoin::Window { window }, .. } | Self::TopN { rank: RowsRank { window, .. }, .. } => {
                 Some(window)
             }
             _ => None,
-        };
-        window.is_some_and(|window| window.clock == Clock::Event)
+        }
+    }
+
+    fn event_window(&self) -> bool {
+        self.window().is_some_and(|window| window.clock == Clock::Event)
     }
 
     pub(super) fn makes_timestamps(&self) -> bool {

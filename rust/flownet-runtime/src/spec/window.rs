@@ -33,6 +33,18 @@ pub struct WindowSpec {
     pub is_whole: bool,
 }
 
+impl WindowSpec {
+    /// Whether what is kept lies by time, for all keys: in a grid, where windows fire once, at their end. All others lie by key.
+    pub fn lies_by_time(&self) -> bool {
+        matches!(self.assign, WindowAssign::Grid { .. }) && self.trigger.is_none() && !self.is_whole
+    }
+
+    /// As what it is known to who goes on with it: what lies in one of these ways is not found in the other.
+    pub fn kept_as(&self) -> &'static str {
+        if self.lies_by_time() { "windows" } else { "windows by key" }
+    }
+}
+
 /// How time is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]

@@ -155,7 +155,7 @@ fn operators() -> Vec<(RowsKind, RowsKind)> {
         kind(json!({ "key_rows": described }))
     };
     all.push((by_key(&rank), kind(json!({ "top_n": { "input": input, "rank": rank, "kept": [] } }))));
-    all.push((by_key(&Value::Null), kind(json!({ "deduplicate": { "input": input, "ttl_ms": 50 } }))));
+    all.push((by_key(&Value::Null), kind(json!({ "deduplicate": { "input": input, "ttl_ms": 50, "kept": [] } }))));
     let fields: Vec<Field> = schema().fields().iter().map(|field| field.as_ref().clone()).collect();
     let renamed = fields.iter().map(|field| field.clone().with_name(format!("{}2", field.name())));
     let pairs: Vec<_> = fields.iter().cloned().chain(renamed).collect();

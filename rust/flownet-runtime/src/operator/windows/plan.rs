@@ -42,7 +42,9 @@ where
         WindowAssign::Session { gap_ms } => Assigner::Session(gap_ms),
         WindowAssign::Global => Assigner::Global,
     };
-    if let (Assigner::Grid(grid), None, false) = (assigner, window.trigger, window.is_whole) {
+    if let Assigner::Grid(grid) = assigner
+        && window.lies_by_time()
+    {
         return Ok(Box::new(Sliced::new(fold, window.clock, grid, lateness_ms, late_tags)));
     }
     let trigger = window.trigger.unwrap_or(TriggerSpec { when: TriggerWhen::AtEnd, purges: false });
