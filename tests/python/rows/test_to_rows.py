@@ -161,7 +161,7 @@ def test_rows_of_records_count_once_behind_a_restart(workers: int, tmp_path: Pat
     assert found == {key: (sum(range(key, 1000, 7)), len(range(key, 1000, 7))) for key in range(7)}
 
 
-MISFITS: dict[str, tuple[Any, str, str]] = {
+MISFITS: dict[str, tuple[Any, Any, str]] = {
     "text for a number": ({"v": "x"}, "int64", "column 'v' is of type int64, and 'x' does not fit"),
     "too large": ({"v": 128}, "int8", "column 'v' is of type int8, and 128 does not fit"),
     "below zero": ({"v": -1}, "uint64", "column 'v' is of type uint64, and -1 does not fit"),
@@ -170,6 +170,26 @@ MISFITS: dict[str, tuple[Any, str, str]] = {
     "no UTF-8": ({"v": "\ud800"}, "utf8", "column 'v' is of type utf8, and '.ud800' does not fit"),
     "a number for a bool": ({"v": 1}, "bool", "column 'v' is of type bool, and 1 does not fit"),
     "a text for a time": ({"v": "now"}, "timestamp[us]", "column 'v' is of type timestamp.*'now' does not fit"),
+    "no zone": (
+        {"v": datetime(2020, 1, 1)},
+        "timestamp[us, UTC]",
+        "'v' .*datetime.* a time with a zone and one without",
+    ),
+    "a zone": (
+        {"v": datetime(2020, 1, 1, tzinfo=UTC)},
+        "timestamp[us]",
+        "a time with a zone and one without never mix",
+    ),
+    "a zone in a list": (
+        {"v": [datetime(2020, 1, 1), datetime(2020, 1, 1, tzinfo=UTC)]},
+        "list[timestamp[us]]",
+        "a time with a zone and one without never mix",
+    ),
+    "no zone in a struct": (
+        {"v": {"at": datetime(2020, 1, 1)}},
+        pa.struct({"at": pa.timestamp("us", "UTC")}),
+        "a time with a zone and one without never mix",
+    ),
     "too many": ((1, 2), "int64", "it has 2 values, where there are 1 columns"),
     "no attribute": (Data(1, "to"), "int64", "it is of type Data and has no 'v': rows are made of dicts, of tuples"),
 }
@@ -177,9 +197,10 @@ MISFITS: dict[str, tuple[Any, str, str]] = {
 
 @pytest.mark.parametrize(("record", "kind", "text"), MISFITS.values(), ids=MISFITS)
 def test_what_does_not_fit_is_told_with_column_and_record(
-    record: Any, kind: str, text: str, env: fn.Environment
+    record: Any, kind: Any, text: str, env: fn.Environment
 ) -> None:
-    env.from_iterable([record]).to_rows({"v": kind}).collect()
+    schema = {"v": kind} if isinstance(kind, str) else pa.schema({"v": kind})
+    env.from_iterable([record]).to_rows(schema).collect()
     with pytest.raises(OperatorError, match=text) as raised:
         env.execute(workers=0)
     assert raised.value.operator == "to_rows"
