@@ -29,7 +29,9 @@ pub(crate) fn check_settings(settings: &Bound<'_, PyDict>) -> PyResult<()> {
 
 /// Reads a dictionary; what it does not name keeps its default.
 pub(crate) fn job_settings(settings: &Bound<'_, PyDict>) -> PyResult<JobSettings> {
-    from_python(settings).map_err(|error| errors::config(settings.py(), "settings", &error.to_string()))
+    let py = settings.py();
+    // What it says, without the name of a type that is replaced.
+    from_python(settings).map_err(|error| errors::config(py, "settings", &error.value(py).to_string()))
 }
 
 /// Checks a number of subtasks or key groups.

@@ -209,7 +209,11 @@ def test_much_is_written_while_the_task_goes_on_as_it_was(workers: int, tmp_path
     env.enable_checkpointing("30ms", storage=tmp_path / "checkpoints")
     source = env.from_collection(records, rate_limit=40_000).map(FailsOnce(records[-keys // 2], tmp_path / "failed"))
     source.key_by(0).process(Points()).write_text(tmp_path / "points")
-    source.key_by(0).reduce(lambda one, other: (*one, other[1])).map(str).write_text(tmp_path / "reduced")
+
+    def joined(one: Any, other: Any) -> Any:
+        return (*one, other[1])
+
+    source.key_by(0).reduce(joined).map(str).write_text(tmp_path / "reduced")
     strategy: Any = fn.WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda _: 0)
     timed = source.assign_timestamps_and_watermarks(strategy)
     timed.key_by(0).window(fn.Session("1d")).count().map(str).write_text(tmp_path / "sessions")

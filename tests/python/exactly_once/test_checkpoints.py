@@ -243,7 +243,7 @@ def test_what_is_no_storage_is_refused(tmp_path: Path) -> None:
     run(tmp_path / "file" / "sub", errors.ConfigError, "cannot make the folder")
     with pytest.raises(errors.ConfigError, match="checkpoint_interval is set, but not checkpoint_storage"):
         fn.Environment()._override({"checkpoint_interval": "1s"})
-    with pytest.raises(errors.ConfigError, match="restart=.often. must be"):
+    with pytest.raises(errors.ConfigError, match="^restart=.often. must be"):
         fn.Environment(restart="often")
     with pytest.raises(errors.ConfigError, match="tolerable_failed_checkpoints"):
         fn.Environment().enable_checkpointing(storage=tmp_path, tolerable_failures=-1)

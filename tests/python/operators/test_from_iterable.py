@@ -156,11 +156,11 @@ def test_a_generator_that_waits_is_idle_and_one_that_works_is_busy(workers: int,
     def waits() -> Iterator[int]:
         for number in range(20 * burst):
             if number % burst == 0:
-                time.sleep(0.02)
+                time.sleep(0.05)
             yield number
 
     def works() -> Iterator[int]:
-        for number in range(10):
+        for number in range(20):
             yield sum(range(2_000_000)) + number
 
     shares = []
