@@ -179,7 +179,7 @@ impl<C: Chain + ?Sized> Task<C> {
         if !self.is_writing() {
             return Ok(step);
         }
-        self.write_on()?;
+        self.write_on(matches!(step, Step::More))?;
         // Nobody waits meanwhile. An end is an end, whatever is being written.
         Ok(if matches!(step, Step::End { .. }) { step } else { Step::More })
     }

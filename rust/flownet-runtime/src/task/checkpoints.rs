@@ -27,11 +27,12 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    /// How long the task writes at once: as long as it did other things, within bounds. So it goes on at half its pace at
-    /// least, and one whose batches take long is not at it for ever.
-    fn turn(&self) -> Option<(Instant, Duration)> {
+    /// From when on, and how long, the task writes at once: as long as it did other things, within bounds. So it goes on at half
+    /// its pace at least, and one whose batches take long is not at it for ever. None: not yet, where it has other things to do.
+    fn turn(&self, has_more: bool) -> Option<(Instant, Duration)> {
         let (since, now) = (self.writes_since?, Instant::now());
-        Some((now, now.duration_since(since).clamp(LEAST_WRITING, MOST_WRITING)))
+        let elapsed = now.duration_since(since);
+        (!has_more || elapsed >= LEAST_WRITING).then(|| (now, elapsed.clamp(LEAST_WRITING, MOST_WRITING)))
     }
 }
 
@@ -176,12 +177,13 @@ impl<C: Chain + ?Sized> Task<C> {
         self.taken.as_ref().is_some_and(|taken| taken.writes_since.is_some())
     }
 
-    /// Writes some more of it. One that cannot be written is called off, and the task goes on.
+    /// Writes some more of it, if it is time for that: `has_more` says that there are other things to do. One that cannot be
+    /// written is called off, and the task goes on.
     #[cold]
-    pub(super) fn write_on(&mut self) -> Result<(), TaskError> {
+    pub(super) fn write_on(&mut self, has_more: bool) -> Result<(), TaskError> {
+        let Some((now, at_once)) = self.taken.as_ref().and_then(|taken| taken.turn(has_more)) else { return Ok(()) };
         self.switch(TimeState::Busy);
         let Some(taken) = &mut self.taken else { return Ok(()) };
-        let Some((now, at_once)) = taken.turn() else { return Ok(()) };
         let id = taken.checkpoint_id.get();
         match self.chain.write_on(id, &mut || now.elapsed() >= at_once) {
             Ok(written) => {
