@@ -54,7 +54,7 @@ def test_it_follows_a_job_whose_pressure_changes(page: Page, ui: fn.Ui, tmp_path
             time.sleep(0.003)
         return number
 
-    env = fn.Environment(name="<img src=x onerror=alert(1)>", status_interval="50ms")
+    env = fn.Environment(name="<img src=x onerror=alert(1)>", status_interval="50ms", stop_timeout="100s")
     first = env.from_iterable(itertools.count()).rebalance().map(work).name("<b>first</b>")
     first.rebalance().map(rest).name("second").filter(lambda _: False).collect()
     with env.execute_async(ui=ui) as job:
