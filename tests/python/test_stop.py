@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -138,7 +139,17 @@ if __name__ == "__main__":
         print(type(ended).__name__, flush=True)
         raise
 """
-HANGING = "lambda n: __import__('time').sleep(1e6) if n > 2000 else n"
+
+
+def hanging(folder: Path) -> str:
+    """Text of a function that hangs at some record, and leaves a mark before that."""
+    mark = f"open({str(folder / 'hangs')!r}, 'w').close()"
+    return f"lambda n: ({mark}, __import__('time').sleep(1e6)) if n > 2000 else n"
+
+
+def until_it_hangs(folder: Path) -> None:
+    while not (folder / "hangs").exists():
+        time.sleep(0.01)
 
 
 def descendants(pid: int) -> set[int]:
@@ -178,8 +189,9 @@ def test_a_signal_stops_the_job_before_it_ends_the_program(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_second_signal_cancels_the_job(workers: int, number: signal.Signals, tmp_path: Path) -> None:
-    with start(["-c", script(workers, HANGING), str(tmp_path)]) as process:
+    with start(["-c", script(workers, hanging(tmp_path)), str(tmp_path)]) as process:
         assert process.stderr is not None
+        until_it_hangs(tmp_path)
         process.send_signal(number)
         assert "stopping" in process.stderr.readline()
         process.send_signal(number)
@@ -189,8 +201,9 @@ def test_a_second_signal_cancels_the_job(workers: int, number: signal.Signals, t
 
 
 def test_a_signal_after_which_the_job_takes_too_long_cancels_it_and_says_so(workers: int, tmp_path: Path) -> None:
-    text = script(workers, HANGING).replace("30s", "100ms")
+    text = script(workers, hanging(tmp_path)).replace("30s", "100ms")
     with start(["-c", text, str(tmp_path)]) as process:
+        until_it_hangs(tmp_path)
         process.send_signal(signal.SIGINT)
         output, said = process.communicate()
     assert output == "KeyboardInterrupt\n"
