@@ -34,10 +34,11 @@ def add_commands(commands: Commands) -> None:
     parser.set_defaults(command=_list)
     savepoint = commands.add_parser(
         "savepoint",
-        help="take a savepoint of a job, or copy its last checkpoint",
+        help="take a savepoint of a job, or copy one of its checkpoints",
         description="Write the state of a job to a folder of its own, which no job changes or deletes. From the page "
         "of a process that runs (--ui --ui-actions): a new checkpoint. From a folder of checkpoints, of a job that "
-        "runs or of one that does not any more: a copy of the last one. Begin from it with: flownet run --from TARGET.",
+        "runs or of one that does not any more: a copy of the last one, or of --checkpoint. Begin from it with: "
+        "flownet run --from TARGET.",
     )
     savepoint.add_argument(
         "source",
@@ -46,6 +47,12 @@ def add_commands(commands: Commands) -> None:
         help=f"http://... of a page, or the folder of the job's checkpoints (default: FLOWNET_UI, or {DEFAULT_URL})",
     )
     savepoint.add_argument("target", metavar="TARGET", help="where to write it: a folder that is not there or empty")
+    savepoint.add_argument(
+        "--checkpoint",
+        metavar="NUMBER",
+        type=int,
+        help="of a folder: copy this one of those that are kept, as flownet checkpoints lists them (default: the last)",
+    )
     add_job(savepoint, "the only one that runs")
     add_token(savepoint)
     savepoint.set_defaults(command=_save)
@@ -91,6 +98,8 @@ def _save(options: argparse.Namespace) -> int:
 
 
 def _taken(options: argparse.Namespace) -> Mapping[str, Any]:
+    if options.checkpoint is not None:
+        raise ConfigError("--checkpoint is for a folder: a page takes a new one", setting="checkpoint")
     client = open_page(options.source, options.token)
     job = only_job(client, options.job)
     return dataclasses.asdict(client.savepoint(job.id, place(options.target)))
@@ -100,4 +109,4 @@ def _copied(options: argparse.Namespace) -> Mapping[str, Any]:
     for name in ("job", "token"):
         if getattr(options, name) is not None:
             raise ConfigError(f"--{name} is for a page: {options.source!r} is a folder", setting=name)
-    return _flownet.save_last_checkpoint(options.source, options.target)
+    return _flownet.save_checkpoint(options.source, options.checkpoint, options.target)

@@ -21,9 +21,14 @@ pub(crate) fn checkpoints<'py>(py: Python<'py>, storage: &str) -> PyResult<Bound
     Ok(rows)
 }
 
-/// Copy the last checkpoint in a folder to a place of its own.
+/// Copy a checkpoint in a folder, the one of this number or the last, to a place of its own.
 #[pyfunction]
-pub(crate) fn save_last_checkpoint<'py>(py: Python<'py>, storage: &str, url: &str) -> PyResult<Bound<'py, PyDict>> {
-    let saved = py.detach(|| flownet_cluster::save_last_checkpoint(storage, url));
+pub(crate) fn save_checkpoint<'py>(
+    py: Python<'py>,
+    storage: &str,
+    checkpoint: Option<u64>,
+    url: &str,
+) -> PyResult<Bound<'py, PyDict>> {
+    let saved = py.detach(|| flownet_cluster::save_checkpoint(storage, checkpoint, url));
     to_dict(py, &saved.map_err(|error| errors::cluster(py, error))?)
 }

@@ -46,7 +46,7 @@ mod _flownet {
     #[pymodule_export]
     use super::chain::{PyCounter, PyGauge, PyHistogram, PyMeter, PyMetrics};
     #[pymodule_export]
-    use super::checkpoints::{checkpoints, save_last_checkpoint};
+    use super::checkpoints::{checkpoints, save_checkpoint};
     #[pymodule_export]
     use super::codec::PyClassTable;
     #[pymodule_export]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -266,6 +267,27 @@ def test_what_is_nothing_to_begin_from_is_refused(job: Job) -> None:
         fn.Environment()._override({"restore_from": str(job.folder)})
 
 
+def command_line(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "flownet", *map(str, arguments)]
+    return subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True)
+
+
+def test_a_job_begins_from_an_older_checkpoint_that_is_kept(job: Job) -> None:
+    stopped(job, retained=10)
+    kept = json.loads(command_line("checkpoints", "one", "--json", folder=job.folder).stdout)
+    older, last = kept[0]["checkpoint"], kept[-1]["checkpoint"]
+    assert older < last
+    saved = command_line("savepoint", "one", "before", "--checkpoint", older, folder=job.folder)
+    assert saved.stdout.startswith(f"file://{job.folder / 'before'}: checkpoint {older}, "), saved.stderr
+    result = job("two", restore_from=job.folder / "before").execute()
+    assert result.resumed_from == older
+    assert lines(job.folder / "out") == all_counts()
+    refused = command_line("savepoint", "one", "other", "--checkpoint", last + 1, folder=job.folder)
+    assert "has no such checkpoint, or none at all" in refused.stderr
+    refused = command_line("savepoint", "http://127.0.0.1:1", "other", "--checkpoint", older, folder=job.folder)
+    assert "--checkpoint is for a folder: a page takes a new one" in refused.stderr
+
+
 def test_the_command_line_saves_and_begins_from_what_was_saved(job: Job) -> None:
     program = job.folder / "counting.py"
     program.write_text(
@@ -277,8 +299,7 @@ def test_the_command_line_saves_and_begins_from_what_was_saved(job: Job) -> None
     )
 
     def flownet(*arguments: object) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "flownet", *map(str, arguments)]
-        return subprocess.run(command, cwd=job.folder, capture_output=True, text=True)
+        return command_line(*arguments, folder=job.folder)
 
     stopped(job)
     shutil.rmtree(job.folder / "saved")

@@ -40,7 +40,7 @@ use tokio::sync::mpsc;
 pub use self::channels::{ChannelEnd, InputChannel, OutputChannel, TaskChannels};
 pub use self::flame::{FlameFrame, NoFlame, TaskFlame};
 pub use self::log::{JobLogEntry, LogPage, LogPrinter, LogQuery};
-pub use self::savepoints::{PendingSavepoint, Savepoint, save_last_checkpoint};
+pub use self::savepoints::{PendingSavepoint, Savepoint, save_checkpoint};
 pub use self::view::JobView;
 use self::{
     board::Board,
@@ -171,21 +171,22 @@ pub struct Read {
 /// There is none, or something of it is not what was written.
 pub fn read_checkpoint(storage: &str, checkpoint: Option<u64>) -> Result<Read, ClusterError> {
     block_on(async {
-        let (store, manifest) = match checkpoint {
-            None => last_at(storage).await?,
-            Some(number) => {
-                let store = CheckpointStore::existing(storage)?;
-                let mut listed = store.checkpoints().await?.into_iter().rev();
-                let found = listed.find(|one| one.manifest.checkpoint == number).map(|one| one.manifest);
-                (store, found.ok_or_else(|| StoreError::Empty { url: storage.to_owned() })?)
-            }
-        };
+        let (store, manifest) = found_at(storage, checkpoint).await?;
         let mut parts = Vec::new();
         for task in &manifest.tasks {
             parts.extend(store.read_parts(&task.parts).await?);
         }
         Ok(Read { manifest, parts })
     })
+}
+
+/// The checkpoint of this number at a place, or the last.
+async fn found_at(url: &str, checkpoint: Option<u64>) -> Result<(CheckpointStore, Manifest), StoreError> {
+    let Some(number) = checkpoint else { return last_at(url).await };
+    let store = CheckpointStore::existing(url)?;
+    let mut listed = store.checkpoints().await?.into_iter().rev();
+    let found = listed.find(|one| one.manifest.checkpoint == number).map(|one| one.manifest);
+    Ok((store, found.ok_or_else(|| StoreError::Empty { url: url.to_owned() })?))
 }
 
 /// The last checkpoint at a place, which is there and has one.

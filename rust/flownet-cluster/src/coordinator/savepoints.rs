@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::checkpoints::wall_clock_ms;
 use super::driver::{Driver, Event};
 use super::view::{JobView, has_ended};
-use super::{block_on, last_at};
+use super::{block_on, found_at};
 use crate::{
     checkpoint::{Input, without_uid},
     error::ClusterError,
@@ -83,13 +83,14 @@ impl JobView {
     }
 }
 
-/// Copies the last checkpoint in a folder, of a job that runs or of one that does not any more, to a place of its own.
+/// Copies a checkpoint in a folder, the one of this number or the last, of a job that runs or of one that does not any more, to
+/// a place of its own.
 ///
 /// # Errors
 /// There is none, operators that keep state have no uid, or one of the places cannot be used.
-pub fn save_last_checkpoint(storage: &str, url: &str) -> Result<Savepoint, ClusterError> {
+pub fn save_checkpoint(storage: &str, checkpoint: Option<u64>, url: &str) -> Result<Savepoint, ClusterError> {
     block_on(async {
-        let (store, manifest) = last_at(storage).await?;
+        let (store, manifest) = found_at(storage, checkpoint).await?;
         save(&store, &manifest, url).await
     })
 }
