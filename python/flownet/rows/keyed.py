@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -97,8 +96,13 @@ class KeyedRows:
         return self._kept("deduplicate", settings)
 
     def _key_kinds(self) -> str:
-        """Say of which types the keys are: one of another type would find nothing of what is kept of them."""
-        return kinds_of(self._rows.schema[name] for name in self._keys)
+        """Say of which types the keys are: one of another type would find nothing of what is kept of them.
+
+        Numbers of all types are equal to each other, and bools to numbers.
+        """
+        kinds = {"utf8": "text", "binary": "bytes"}
+        types = (self._rows.schema[name].partition("(")[0] for name in self._keys)
+        return f"keys of type {' and '.join(kinds.get(kind, 'number') for kind in types)}"
 
     def _kept(self, name: str, settings: dict[str, Any], rank: dict[str, Any] | None = None) -> Rows:
         """Add an operator that keeps rows as they are."""
@@ -439,12 +443,6 @@ def _planned(method: str, cut: Cut) -> dict[str, Any]:
             "flownet.EndOfInput(), which fires once"
         )
     return cut.planned()
-
-
-def kinds_of(types: Iterable[str]) -> str:
-    """Say of which types keys are: numbers of all types are equal to each other, and bools to numbers."""
-    kinds = {"utf8": "text", "binary": "bytes"}
-    return f"keys of type {' and '.join(kinds.get(kind.partition('(')[0], 'number') for kind in types)}"
 
 
 def _aggregated(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -47,13 +47,13 @@ def column(values: list[Any], schema: Any) -> pyarrow.RecordBatch:
 
     wanted = pyarrow.schema(schema)
     field = wanted.field(0)
-    if _has_times(field.type):
-        for value in values:
-            if _mixes_times(value, field.type):
-                raise ValueError(
-                    f"column {field.name!r} is of type {field.type}, and {value!r:.100} does not fit: "
-                    "a time with a zone and one without never mix"
-                )
+    mixes_times = _mixing_times(field.type)
+    if mixes_times and any(map(mixes_times, values)):
+        shown = next(filter(mixes_times, values))
+        raise ValueError(
+            f"column {field.name!r} is of type {field.type}, and {shown!r:.100} does not fit: "
+            "a time with a zone and one without never mix"
+        )
     try:
         return pyarrow.RecordBatch.from_arrays([pyarrow.array(values, field.type)], schema=wanted)
     except (pyarrow.ArrowException, OverflowError, TypeError, ValueError) as error:
@@ -61,24 +61,26 @@ def column(values: list[Any], schema: Any) -> pyarrow.RecordBatch:
         raise ValueError(f"column {field.name!r} is of type {field.type}{shown}: {error}") from None
 
 
-def _has_times(kind: pyarrow.DataType) -> bool:
+def _mixing_times(kind: pyarrow.DataType) -> Callable[[Any], bool] | None:
+    """Make what says of a value whether a time in it has no zone where the column has one, or the other way round.
+
+    pyarrow takes either for UTC. None: there are no such times in the column.
+    """
     import pyarrow
 
-    return pyarrow.types.is_timestamp(kind) or any(_has_times(kind.field(at).type) for at in range(kind.num_fields))
-
-
-def _mixes_times(value: Any, kind: pyarrow.DataType) -> bool:
-    """Say whether a time has no zone where the column has one, or the other way round: pyarrow takes either for UTC."""
-    import pyarrow
-
-    if isinstance(value, datetime):
-        return pyarrow.types.is_timestamp(kind) and (value.tzinfo is None) != (kind.tz is None)
+    if pyarrow.types.is_timestamp(kind):
+        is_naive = kind.tz is None
+        return lambda value: isinstance(value, datetime) and (value.tzinfo is None) != is_naive
     fields = [kind.field(at) for at in range(kind.num_fields)]
-    if isinstance(value, Mapping):
-        return any(_mixes_times(value.get(field.name), field.type) for field in fields)
-    if isinstance(value, list | tuple) and len(fields) == 1:
-        return any(_mixes_times(one, fields[0].type) for one in value)
-    return False
+    checks = {field.name: check for field in fields if (check := _mixing_times(field.type))}
+    if not checks:
+        return None
+    if pyarrow.types.is_struct(kind):
+        return lambda value: (
+            isinstance(value, Mapping) and any(check(value.get(name)) for name, check in checks.items())
+        )
+    (check,) = checks.values()
+    return lambda value: isinstance(value, list | tuple) and any(map(check, value))
 
 
 def _fits(value: Any, kind: pyarrow.DataType) -> bool:
