@@ -1,13 +1,12 @@
 //! Batches of others, as the schema of a stream has them.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_cast::cast;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
-use flownet_rows::type_name;
+use flownet_rows::{twice, type_name};
 
 /// A schema as streams of rows have it: one kind of text, of bytes and of list, no dictionaries, no metadata.
 pub(super) fn plain_schema(schema: &Schema) -> Schema {
@@ -45,7 +44,7 @@ pub(super) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordB
     if let Some(other) = given.fields().iter().find(|field| schema.index_of(field.name()).is_err()) {
         return Err(format!("column '{}' is not in the schema, which has {}", other.name(), names(schema)));
     }
-    if let Some(name) = twice(&given) {
+    if let Some(name) = twice(given.fields().iter().map(|field| field.name().as_str())) {
         return Err(format!("two columns are called '{name}'"));
     }
     let mut columns = Vec::with_capacity(schema.fields().len());
@@ -57,13 +56,6 @@ pub(super) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordB
     }
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map_err(|error| error.to_string())
-}
-
-/// The name that two columns have, if two have one.
-pub(super) fn twice(schema: &Schema) -> Option<&str> {
-    let mut names = schema.fields().iter().map(|field| field.name().as_str());
-    let mut seen = HashSet::new();
-    names.find(|name| !seen.insert(*name))
 }
 
 fn fitting(column: &ArrayRef, field: &Field) -> Result<ArrayRef, String> {

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use arrow_schema::{Field, Schema};
 use flownet_rows::{
-    AggregateColumn, Aggregations, Carried, JoinSchemas, Layout, Step, Steps, output_schema, time_column,
+    AggregateColumn, Aggregations, Carried, JoinSchemas, Layout, Step, Steps, output_schema, time_column, twice,
 };
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
 use super::arrow::{PyRowSchema, arrow_error, schema_of};
-use super::conform::{plain_schema, twice};
+use super::conform::plain_schema;
 use super::map_batches::tried;
 use crate::convert::Plain;
 use flownet_rows::named_type;
@@ -23,7 +23,7 @@ fn value_error(error: impl std::fmt::Display) -> PyErr {
 /// As streams of rows have it.
 fn checked(schema: &Schema) -> PyResult<PyRowSchema> {
     let schema = Arc::new(plain_schema(schema));
-    if let Some(name) = twice(&schema) {
+    if let Some(name) = twice(schema.fields().iter().map(|field| field.name().as_str())) {
         return Err(PyValueError::new_err(format!("two columns are called '{name}': give one another name before")));
     }
     Layout::new(Arc::clone(&schema)).map_err(|error| PyTypeError::new_err(error.to_string()))?;

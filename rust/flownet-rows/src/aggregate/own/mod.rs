@@ -24,6 +24,7 @@ pub(crate) use self::fold::OwnFold;
 use super::function::AggregationError;
 use crate::expr::{Bound, EvalError};
 use crate::layout::{Layout, UnsupportedType};
+use crate::names::twice;
 use crate::steps::Column;
 use crate::type_names::kept_columns;
 
@@ -67,7 +68,7 @@ impl OwnAggregation {
         let OwnAggregate { name, function, columns, state, returns, merges } = aggregate;
         let names = columns.iter().map(|column| column.name.as_str()).collect::<Vec<_>>();
         let text = format!("{name} = {function}({})", names.join(", "));
-        if let Some(column) = twice(&names) {
+        if let Some(column) = twice(names.iter().copied()) {
             return Err(AggregationError::TwiceIn { aggregate: text, column: column.to_owned() });
         }
         let [returned] = &returns.fields()[..] else { return Err(AggregationError::NotOneResult { aggregate: text }) };
@@ -123,10 +124,6 @@ impl OwnAggregation {
         RecordBatch::try_new_with_options(Arc::clone(&self.values_schema), columns, &options)
             .map_err(|error| EvalError::of_arrow(&self.text, &error))
     }
-}
-
-fn twice<'a>(names: &[&'a str]) -> Option<&'a str> {
-    names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)).map(|(_, name)| *name)
 }
 
 /// Of each row of a batch, which group it is of; there are `count`, from 0, and each has a row.
