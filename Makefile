@@ -311,7 +311,9 @@ endef
 $(addprefix ci/,$(CI_STEPS)): ci/%:
 	@started=$$(date +%s); log=target/ci/$*.log; echo "$* ..."; \
 	$(if $(filter $*,$(IN_FRONT)),,nice) $(MAKE) --no-print-directory --jobs 1 $* >$$log 2>&1 || { mv $$log target/ci/$*.failed; exit 1; }; \
-	tail -n 1 $$log; echo "$*: $$(($$(date +%s) - started)) s"
+	tail -n 1 $$log; times >target/ci/$*.times; \
+	awk -v step=$* -v took=$$(($$(date +%s) - started)) \
+		'NR == 2 { gsub(/[ms]/, " "); printf "%s: %d s, %d s of a processor\n", step, took, 60 * ($$1 + $$3) + $$2 + $$4 }' target/ci/$*.times
 
 .PHONY: clean
 clean: ## remove .venv, build output and caches

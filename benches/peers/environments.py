@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 import re
 import shutil
@@ -70,6 +71,25 @@ def java_version() -> str:
     """Return the version of the Java runtime, for the table."""
     version = re.search(r"\d[\w.+]*", _call([java("java"), "-version"], "java -version"))
     return f"Java {version[0]}" if version else "Java"
+
+
+def maven_class_path(pom: Path) -> str:
+    """Return the class path of the dependencies of a project of Maven's, installing them into Maven's folder if need be.
+
+    Raises
+    ------
+    Unavailable
+        There is no Maven, or it failed; the text holds its own last words.
+    """
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise Unavailable("no mvn on PATH: install Maven (Debian: apt-get install maven)")
+    known = build_folder("flink") / f"{pom.stem}.{hashlib.sha256(pom.read_bytes()).hexdigest()[:16]}"
+    if not known.exists():
+        print(f"installing what {pom.name} names", file=sys.stderr, flush=True)
+        goal = ["dependency:build-classpath", f"-Dmdep.outputFile={known}"]
+        _call([maven, "--quiet", "--batch-mode", "--file", str(pom), *goal], f"Maven cannot install what {pom.name} names")
+    return known.read_text().strip()
 
 
 def compile_to(command: Sequence[str], source: Path, target: Path) -> None:

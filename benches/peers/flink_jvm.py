@@ -16,8 +16,10 @@ REQUIREMENTS = ["apache-flink==2.3.0"]
 
 
 @functools.cache
-def class_path() -> str:
-    """Say where the jars are, installing them if need be."""
+def class_path(program: str) -> str:
+    """Say where the jars are that a program needs, installing them if need be."""
+    if program in _FROM_MAVEN:
+        return environments.maven_class_path(PROGRAMS / _FROM_MAVEN[program])
     python = environments.python_of("flink", REQUIREMENTS)
     package = environments.first_line([python, "-c", "import os, pyflink; print(os.path.dirname(pyflink.__file__))"])
     return f"{Path(package) / 'lib'}/*"
@@ -25,7 +27,7 @@ def class_path() -> str:
 
 def compiled(program: str) -> None:
     """Compile a program of ``programs/``."""
-    compiler, jars = environments.java("javac"), class_path()
+    compiler, jars = environments.java("javac"), class_path(program)
     source, classes = PROGRAMS / f"{program}.java", environments.build_folder("flink")
     command = [compiler, "-nowarn", "-cp", jars, "-d", str(classes), str(source)]
     environments.compile_to(command, source, classes / f"{program}.class")
@@ -41,7 +43,7 @@ def command(program: str, *options: str) -> list[str]:
     """Return what runs a compiled program, with more options of Java; its arguments come behind it."""
     opened = [f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in _OPENED]
     logging = f"-Dlog4j.configurationFile={PROGRAMS / 'log4j2.properties'}"
-    path = f"{class_path()}:{environments.build_folder('flink')}"
+    path = f"{class_path(program)}:{environments.build_folder('flink')}"
     return [environments.java("java"), *opened, *_MEMORY, *options, logging, "-cp", path, program]
 
 
@@ -99,4 +101,6 @@ class Jvm:
 
 _OPENED: tuple[str, ...] = ("lang", "util", "net", "io", "nio", "time", "math", "text", "lang.reflect", "lang.invoke")
 _OPENED += ("util.concurrent", "util.concurrent.atomic", "util.concurrent.locks")
-_MEMORY = ("-Xmx4g", "-XX:MaxDirectMemorySize=2g")
+_MEMORY = ("-Xmx4g", "-XX:MaxDirectMemorySize=4g")
+_FROM_MAVEN = {"FlinkNetworkPeer": "flink-network-pom.xml"}
+"""Programs that need what PyFlink's package does not have: the classes of Flink's tests."""

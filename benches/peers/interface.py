@@ -16,6 +16,11 @@ class Workload(Enum):
     """The work that is compared; the value is its name on the command line."""
 
     EXCHANGE = "exchange"
+    CHANNELS_100 = "channels-100"
+    CHANNELS_1000 = "channels-1000"
+    CHANNELS_1000_1MS = "channels-1000-1ms"
+    SKEWED = "skewed"
+    BROADCAST = "broadcast"
     BULK = "bulk"
     LATENCY = "latency"
     OBJECTS = "objects"
@@ -102,6 +107,11 @@ REFERENCE = "flownet"
 
 _TITLES = {
     Workload.EXCHANGE: "8-byte records, one channel, two processes",
+    Workload.CHANNELS_100: "8-byte records, 4 writers with 100 channels each, timeout 100 ms",
+    Workload.CHANNELS_1000: "8-byte records, 4 writers with 1000 channels each, timeout 100 ms",
+    Workload.CHANNELS_1000_1MS: "8-byte records, 4 writers with 1000 channels each, timeout 1 ms",
+    Workload.SKEWED: "8-byte records, 10 writers with 1000 channels each, nearly all to the first, timeout 1 ms",
+    Workload.BROADCAST: "8-byte records, 4 writers to each of their 100 channels, timeout 100 ms; records that arrive",
     Workload.BULK: "32 KiB payloads, one channel, two processes",
     Workload.LATENCY: "one-way latency at 1,000 records/s, flushed at once",
     Workload.OBJECTS: "Python ints: map -> key_by (100 keys) -> reduce, a result per record",

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+import channels
 import environments
 import processes
 import text
@@ -33,6 +34,15 @@ def _exchange(record_bytes: int, full: int, smoke: int, scale: Scale) -> Sequenc
         Sample(report["records_per_s"] * factor, report["cpu_ns_per_record"], report["peak_rss_mb"]),
         Sample(report["raw_tcp_records_per_s"] * factor, report["details"]["raw_tcp_cpu_ns_per_record"]),
     ]
+
+
+def _channels(of: channels.Channels, scale: Scale) -> Sequence[Sample]:
+    report = _bench(
+        "exchange",
+        *("--writers", str(of.writers), "--channels", str(of.channels), "--buffer-timeout", f"{of.timeout_ms}ms"),
+        *("--partitioner", of.partitioner, "--records", str(scale.pick(of.records, of.smoke_records))),
+    )
+    return [Sample(report["records_per_s"], report["cpu_ns_per_record"], report["peak_rss_mb"])]
 
 
 def _latency(scale: Scale) -> Sequence[Sample]:
@@ -94,6 +104,10 @@ PEER = Peer(
                 Row("bare Rust", "twin of flownet bench", f"{_TWIN}; length + value encoded, decoded"),
             ),
             functools.partial(_exchange, _SMALL, 200_000_000, 1_000_000),
+        ),
+        *(
+            Case(of.workload, (Row("flownet", "many channels", f"{_TWO}; clock and RSS as above"),), functools.partial(_channels, of))
+            for of in channels.ALL
         ),
         Case(
             Workload.BULK,
