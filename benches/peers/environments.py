@@ -74,7 +74,7 @@ def java_version() -> str:
 
 
 def maven_class_path(pom: Path) -> str:
-    """Return the class path of the dependencies of a project of Maven's, installing them into Maven's folder if need be.
+    """Return the class path of what a project of Maven's depends on, installing it into Maven's folder if need be.
 
     Raises
     ------
@@ -88,7 +88,9 @@ def maven_class_path(pom: Path) -> str:
     if not known.exists():
         print(f"installing what {pom.name} names", file=sys.stderr, flush=True)
         goal = ["dependency:build-classpath", f"-Dmdep.outputFile={known}"]
-        _call([maven, "--quiet", "--batch-mode", "--file", str(pom), *goal], f"Maven cannot install what {pom.name} names")
+        _call(
+            [maven, "--quiet", "--batch-mode", "--file", str(pom), *goal], f"Maven cannot install what {pom.name} names"
+        )
     return known.read_text().strip()
 
 

@@ -294,6 +294,10 @@ class Environment(RowSources):
         # First, while there is no other variable.
         arguments = {_CHECKPOINTING[name]: value for name, value in locals().items() if name != "self"}
         settings: dict[str, object] = {name: value for name, value in arguments.items() if value is not UNSET}
+        if interval is None:
+            raise ConfigError(
+                "interval=None: say how long from one checkpoint to the next, such as '10s'", setting="interval"
+            )
         settings["checkpoint_storage"] = os.fspath(storage)
         if restore_from is not UNSET:
             settings["restore_from"] = os.fspath(restore_from)

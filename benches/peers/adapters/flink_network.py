@@ -33,9 +33,9 @@ def _run(of: channels.Channels, scale: Scale) -> Sequence[Sample]:
 
 _KINDS = {"rr": "plain", "skewed": "skewed", "broadcast": "broadcast"}
 _LAYOUT = (
-    "1 JVM with both ends, Netty TCP over loopback: writer threads, a network thread a side, one reading thread; numbers "
-    "of 8 bytes made and read by Flink's serialiser, no operators; after 2 warm-up runs through the same channels; clock: "
-    "first record emitted -> the reader has the last; CPU of the whole JVM"
+    "1 JVM with both ends, Netty TCP over loopback: writer threads, a network thread a side, one reading thread; "
+    "numbers of 8 bytes made and read by Flink's serialiser, no operators; after 2 warm-up runs through the same "
+    "channels; clock: first record emitted -> the reader has the last; CPU of the whole JVM"
 )
 _ONE = channels.Channels(Workload.EXCHANGE, 1, 1, 100, "rr", 400_000_000)
 

@@ -106,7 +106,11 @@ PEER = Peer(
             functools.partial(_exchange, _SMALL, 200_000_000, 1_000_000),
         ),
         *(
-            Case(of.workload, (Row("flownet", "many channels", f"{_TWO}; clock and RSS as above"),), functools.partial(_channels, of))
+            Case(
+                of.workload,
+                (Row("flownet", "many channels", f"{_TWO}; clock and RSS as above"),),
+                functools.partial(_channels, of),
+            )
             for of in channels.ALL
         ),
         Case(

@@ -229,9 +229,12 @@ def _tags(tags: tuple[str | None, str | None], side: int, tag: OutputTag) -> tup
     return (tag.name, tags[1]) if side == 0 else (tags[0], tag.name)
 
 
-def _signed(method: str, name: str, given: str | timedelta) -> int:
-    is_negative = given < timedelta(0) if isinstance(given, timedelta) else str(given).strip().startswith("-")
-    size = abs(given) if isinstance(given, timedelta) else str(given).strip().lstrip("-")
+def _signed(method: str, name: str, given: object) -> int:
+    is_negative, size = False, given
+    if isinstance(given, timedelta):
+        is_negative, size = given < timedelta(0), abs(given)
+    elif isinstance(given, str):
+        is_negative, size = given.strip().startswith("-"), given.strip().lstrip("-")
     microseconds = duration_us(name, size)
     if microseconds % 1000:
         raise ConfigError(f"{method}({given!r}): must be a whole number of milliseconds", setting=name, value=given)

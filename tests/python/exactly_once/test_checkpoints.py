@@ -247,6 +247,8 @@ def test_what_is_no_storage_is_refused(tmp_path: Path) -> None:
         fn.Environment(restart="often")
     with pytest.raises(errors.ConfigError, match="tolerable_failed_checkpoints"):
         fn.Environment().enable_checkpointing(storage=tmp_path, tolerable_failures=-1)
+    with pytest.raises(errors.ConfigError, match="interval=None: say how long"):
+        fn.Environment().enable_checkpointing(None, storage=tmp_path)  # type: ignore[arg-type]
 
 
 def test_a_checkpoint_of_another_dataflow_is_refused_with_what_differs(tmp_path: Path) -> None:

@@ -343,6 +343,8 @@ def test_what_cannot_be_joined_is_refused_where_it_is_written() -> None:
         by_a.interval_join(timed, "0s", "1s")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"interval_join\('2s', '1s'\): the first must not be greater"):
         by_a.interval_join(by_a, "2s", "1s")
+    with pytest.raises(ConfigError, match="lower=-5 needs a unit"):
+        by_a.interval_join(by_a, -5, "1s")  # type: ignore[arg-type]
     with pytest.raises(PlanError, match="as_of_join.* goes by event time, and the second stream has none"):
         by_a.as_of_join(rows.key_by("a"))
     with pytest.raises(PlanError, match="join.* goes by event time, and the first stream has none"):
