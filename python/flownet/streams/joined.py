@@ -234,7 +234,7 @@ def _signed(method: str, name: str, given: object) -> int:
     if isinstance(given, timedelta):
         is_negative, size = given < timedelta(0), abs(given)
     elif isinstance(given, str):
-        is_negative, size = given.strip().startswith("-"), given.strip().lstrip("-")
+        is_negative, size = given.strip().startswith("-"), given.strip().removeprefix("-")
     microseconds = duration_us(name, size)
     if microseconds % 1000:
         raise ConfigError(f"{method}({given!r}): must be a whole number of milliseconds", setting=name, value=given)
