@@ -183,6 +183,19 @@ mod tests {
     }
 
     #[test]
+    fn many_small_frames_go_out_in_one_write_from_runs_that_stay_small() {
+        let mut outbox = Outbox::new();
+        for _ in 0..4096 {
+            outbox.push_control(|run| run.extend_from_slice(&[7; 64]));
+        }
+        let mut slices = [IoSlice::new(&[]); 64];
+        let filled = outbox.io_slices(&mut slices);
+        let lens = slices[..filled].iter().map(|slice| slice.len());
+        assert_eq!(lens.clone().sum::<usize>(), outbox.queued_bytes(), "all in {filled} slices");
+        assert!(lens.max() < Some(32 * flownet_memory::KIB), "no run grows with what waits");
+    }
+
+    #[test]
     fn a_cleared_outbox_is_empty_and_takes_new_frames() {
         let mut outbox = Outbox::new();
         outbox.push_control(|run| run.extend_from_slice(b"old"));

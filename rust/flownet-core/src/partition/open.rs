@@ -334,6 +334,21 @@ mod tests {
     }
 
     #[test]
+    fn who_has_been_open_for_longest_comes_first() {
+        let (all, pool) = pool(8);
+        let mut buffers = OpenBuffers::new(4);
+        [2, 0, 1].into_iter().for_each(|index| open(&mut buffers, &pool, index));
+        assert!(buffers.oldest_first().eq([2, 0, 1]));
+        drop(buffers.take(0));
+        open(&mut buffers, &pool, 0);
+        assert!(buffers.oldest_first().eq([2, 1, 0]), "another buffer of the same");
+        drop(buffers.take(2));
+        assert!(buffers.oldest_first().eq([1, 0]));
+        drop((buffers, pool));
+        assert_eq!(all.available(), all.total());
+    }
+
+    #[test]
     fn what_is_booked_is_given_back_one_by_one_while_the_pool_claims_it() {
         let (all, pool) = pool(16);
         let mut buffers = OpenBuffers::new(64);

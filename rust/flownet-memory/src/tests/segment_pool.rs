@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use super::support::{CountingWaker, Listener, assert_all_home, segments, sized, take};
-use crate::{BufferPoolSettings, KIB, MemoryError, SegmentPool};
+use crate::{BufferPoolSettings, DEFAULT_SEGMENT_BYTES, KIB, MemoryError, SegmentPool};
 
 #[test]
 fn a_minimum_beyond_what_is_guaranteed_is_refused_and_changes_nothing() {
@@ -109,6 +109,15 @@ fn zero_and_absurd_sizes_are_refused() {
     assert_eq!(what(create(sized(2, 1))), "max");
     assert_eq!(what(create(sized(0, 0))), "max");
     assert_all_home(&segments);
+}
+
+#[test]
+fn a_refused_size_says_up_to_which_size_the_system_is_asked() {
+    let MemoryError::InvalidSize { max, .. } = SegmentPool::new(1, usize::MAX).unwrap_err() else {
+        panic!("not a size")
+    };
+    assert_eq!(SegmentPool::new(1, max).unwrap_err(), MemoryError::AllocationFailed { bytes: max });
+    assert!(matches!(SegmentPool::new(1, max + 1).unwrap_err(), MemoryError::InvalidSize { .. }));
 }
 
 #[test]
@@ -254,16 +263,22 @@ fn segments_outlive_the_pools_they_came_from() {
 
 #[test]
 fn segments_of_whole_pages_do_not_lie_a_multiple_of_a_page_apart() {
-    let segments = SegmentPool::new(4, 4096).unwrap();
-    let pool = segments.create_buffer_pool(sized(4, 4)).unwrap();
-    let mut taken = take(&pool, 4);
-    let mut places: Vec<usize> =
-        taken.iter_mut().map(|segment| segment.as_mut_slice().as_ptr().addr() % 4096).collect();
-    places.sort_unstable();
-    places.dedup();
-    assert_eq!(places.len(), 4, "each begins in a cache set of its own");
-    drop((taken, pool));
-    assert_all_home(&segments);
+    for segment_bytes in [4096, DEFAULT_SEGMENT_BYTES] {
+        let segments = SegmentPool::new(4, segment_bytes).unwrap();
+        let pool = segments.create_buffer_pool(sized(4, 4)).unwrap();
+        let mut taken = take(&pool, 4);
+        let mut places: Vec<usize> =
+            taken.iter_mut().map(|segment| segment.as_mut_slice().as_ptr().addr() % 4096).collect();
+        assert!(
+            places.iter().all(|place| place % 64 == places[0] % 64),
+            "they lie whole cache lines apart: {places:?}"
+        );
+        places.sort_unstable();
+        places.dedup();
+        assert_eq!(places.len(), 4, "each begins in a cache set of its own");
+        drop((taken, pool));
+        assert_all_home(&segments);
+    }
 }
 
 #[test]
