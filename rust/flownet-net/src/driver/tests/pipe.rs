@@ -280,7 +280,8 @@ impl Drop for PipeEnd {
     }
 }
 
-const MOST_WRITTEN: usize = 4 * flownet_memory::KIB;
+/// What any link takes with one write.
+pub(super) const MOST_WRITTEN: usize = 4 * flownet_memory::KIB;
 /// What a buffering link gives with one read, and takes with one write.
 const GIVEN: usize = 7;
 const TAKEN: usize = 11;

@@ -7,11 +7,12 @@ use std::time::Duration;
 use flownet_core::channel::ChannelControl;
 use flownet_core::record::writer::Emit;
 use flownet_core::wire::ControlFrame;
+use flownet_core::wire::frame::DATA_HEADER_BYTES;
 use flownet_core::{ChannelId, Credit, ExchangeError, PartitionId, SubpartitionIndex, Target};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep};
 
-use super::pipe::{Kind, PipeEnd, pipe};
+use super::pipe::{Kind, MOST_WRITTEN, PipeEnd, pipe};
 use super::rig::{PARTITION, Rig, numbered};
 use super::sockets;
 use super::streams::{read_to_end_of_partition, stream_of};
@@ -102,9 +103,41 @@ async fn what_a_link_takes_piece_by_piece_goes_out_without_a_further_cause() {
     rig.finish_and_assert_all_segments_home().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_link_that_takes_little_at_a_time_is_offered_all_it_takes_as_long_as_there_is_more() {
+    const PARTITIONS: u32 = 4;
+    const BUFFERS: usize = 9;
+    const RECORD: [u8; 1096] = [7; 1096];
+    let rig = sockets::Rig::with_config(64, 4 + RECORD.len(), NetworkConfig::default()).await;
+    let (link, mut peer) = pipe(Kind::Plain, 1 << 20);
+    let mut writers = Vec::new();
+    for id in 0..PARTITIONS {
+        let mut writer = rig.partition(u64::from(id), &Inlets::new());
+        for _ in 0..BUFFERS {
+            assert_ne!(writer.try_emit(Target::Any, &RECORD).unwrap(), Emit::Blocked, "there is room for all");
+        }
+        writers.push(writer);
+        peer.write_all(&open_as(id, u64::from(id), Credit::new(10))).await.unwrap();
+    }
+    let mut driver = ProducerDriver::new(link, Arc::clone(rig.env.shared()));
+    let driver = tokio::spawn(async move { driver.run().await });
+    let frame_bytes = DATA_HEADER_BYTES + 4 + RECORD.len();
+    let mut received = vec![0; BUFFERS * frame_bytes * PARTITIONS as usize];
+    peer.read_exact(&mut received).await.unwrap();
+    let counted = rig.env.counters();
+    assert_eq!(counted.writes, counted.bytes_out.div_ceil(MOST_WRITTEN as u64), "{counted:?}");
+    drop((peer, writers));
+    driver.await.unwrap();
+    rig.finish_and_assert_all_segments_home().await;
+}
+
 fn open(partition: u64, initial_credit: Credit) -> Vec<u8> {
+    open_as(0, partition, initial_credit)
+}
+
+fn open_as(channel: u32, partition: u64, initial_credit: Credit) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let (channel, partition) = (ChannelId::new(0), PartitionId::new(partition));
+    let (channel, partition) = (ChannelId::new(channel), PartitionId::new(partition));
     let subpartition = SubpartitionIndex::new(0);
     ControlFrame::Open { channel, partition, subpartition, initial_credit }.encode(&mut bytes);
     bytes
