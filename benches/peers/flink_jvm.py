@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import subprocess
 from pathlib import Path
 from types import TracebackType
@@ -37,6 +38,12 @@ def versions() -> str:
     """Return those of Flink and Java."""
     flink = environments.version_in(environments.python_of("flink", REQUIREMENTS), "apache-flink")
     return f"{flink}, {environments.java_version()}"
+
+
+def versions_of_tests() -> str:
+    """Return those of Flink's classes of tests and Java."""
+    [version] = re.findall("<flink>(.+)</flink>", (PROGRAMS / _FROM_MAVEN["FlinkNetworkPeer"]).read_text())
+    return f"flink-runtime {version}, {environments.java_version()}"
 
 
 def command(program: str, *options: str) -> list[str]:

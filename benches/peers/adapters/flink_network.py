@@ -6,7 +6,6 @@ import functools
 from collections.abc import Sequence
 
 import channels
-import environments
 import flink_jvm
 import processes
 from interface import Case, Peer, Row, Sample, Scale, Workload
@@ -14,7 +13,7 @@ from interface import Case, Peer, Row, Sample, Scale, Workload
 
 def _prepare() -> str:
     flink_jvm.compiled("FlinkNetworkPeer")
-    return f"2.3.0 of Maven, {environments.java_version()}"
+    return flink_jvm.versions_of_tests()
 
 
 def _run(of: channels.Channels, scale: Scale) -> Sequence[Sample]:
