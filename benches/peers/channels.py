@@ -17,7 +17,7 @@ class Channels:
     """Of each writer."""
     timeout_ms: int
     partitioner: str
-    """The name by which ``flownet bench exchange`` knows it."""
+    """How records are dealt out, by the name that ``flownet bench exchange`` and ``FlinkNetworkPeer`` have for it."""
     records: int
     """That all writers of flownet emit: enough to run for seconds, as memory is touched for the first time once."""
 

@@ -22,7 +22,7 @@ def _run(of: channels.Channels, scale: Scale) -> Sequence[Sample]:
     outcome = processes.run(
         [
             *flink_jvm.command("FlinkNetworkPeer"),
-            *(f"kind={_KINDS[of.partitioner]}", f"writers={of.writers}", f"channels={of.channels}"),
+            *(f"kind={of.partitioner}", f"writers={of.writers}", f"channels={of.channels}"),
             *(f"timeout={of.timeout_ms}", f"n={records}", f"warm={warm}"),
         ]
     )
@@ -30,7 +30,6 @@ def _run(of: channels.Channels, scale: Scale) -> Sequence[Sample]:
     return [Sample(report["records_per_s"], report["cpu_ns_per_record"], outcome.usage.peak_rss_mb)]
 
 
-_KINDS = {"rr": "plain", "skewed": "skewed", "broadcast": "broadcast"}
 _LAYOUT = (
     "1 JVM with both ends, Netty TCP over loopback: writer threads, a network thread a side, one reading thread; "
     "numbers of 8 bytes made and read by Flink's serialiser, no operators; after 2 warm-up runs through the same "

@@ -9,7 +9,7 @@ import org.apache.flink.streaming.runtime.io.benchmark.StreamNetworkThroughputBe
  * Flink's own benchmark of its network stack, from the classes that it publishes with its tests: writer threads, one
  * network thread a side, one reading thread, TCP over loopback, all in this JVM. Arguments are key=value:
  *
- *   kind=plain|skewed|broadcast   how records are dealt out
+ *   kind=rr|skewed|broadcast      how records are dealt out
  *   writers=4 channels=100        of each writer
  *   timeout=100                   of buffers, in ms
  *   n=20000000                    records that all writers together emit in the measured run
@@ -30,7 +30,7 @@ public class FlinkNetworkPeer {
         String kind = given.get("kind");
 
         StreamNetworkThroughputBenchmark benchmark = switch (kind) {
-            case "plain" -> new StreamNetworkThroughputBenchmark();
+            case "rr" -> new StreamNetworkThroughputBenchmark();
             case "skewed" -> new DataSkewStreamNetworkThroughputBenchmark();
             case "broadcast" -> new StreamNetworkBroadcastThroughputBenchmark();
             default -> throw new IllegalArgumentException(kind);
