@@ -274,13 +274,13 @@ impl Disk {
 
     /// Puts down what a job goes on with, before there is anything else to do with it: of these keys none is held. What came
     /// before of a key is replaced. `on_new` is told of each place where nothing lay.
-    pub(super) fn put_down(&mut self, arriving: &mut Arriving, mut on_new: impl FnMut(&[u8])) -> Result<(), TaskError> {
+    pub(super) fn put_down(&mut self, arriving: &mut Arriving, on_new: &mut dyn FnMut(&[u8])) -> Result<(), TaskError> {
         for (place, kept) in arriving.in_order() {
             kept.into_iter().for_each(|kept| self.note(place, kept.len()));
         }
         let Self { store, file, cache_bytes, only_here, .. } = self;
         let put = opened(store, file, *cache_bytes).and_then(|store| {
-            store.put_down(arriving, |place, becomes| match becomes {
+            store.put_down(arriving, &mut |place, becomes| match becomes {
                 Becomes::New => {
                     *only_here += 1;
                     on_new(place);
@@ -411,8 +411,8 @@ impl Disk {
     pub(super) fn each(
         &self,
         base: Option<Base>,
-        is_held: impl Fn(&Place<'_>) -> bool,
-        mut each: impl FnMut(&Place<'_>, Lying<'_>) -> Result<(), TaskError>,
+        is_held: &dyn Fn(&Place<'_>) -> bool,
+        each: &mut dyn FnMut(&Place<'_>, Lying<'_>) -> Result<(), TaskError>,
     ) -> Result<(), TaskError> {
         let Some(store) = &self.store else { return Ok(()) };
         let failed = |error: redb::StorageError| self.failed(&error.into());
@@ -603,7 +603,7 @@ impl Store {
     }
 
     /// Writes what a job goes on with, none of which is listed as touched.
-    fn put_down(&mut self, arriving: &mut Arriving, mut told: impl FnMut(&[u8], Becomes)) -> Result<(), redb::Error> {
+    fn put_down(&mut self, arriving: &mut Arriving, told: &mut dyn FnMut(&[u8], Becomes)) -> Result<(), redb::Error> {
         let transaction = self.database.begin_write()?;
         {
             let mut values = transaction.open_table(VALUES)?;

@@ -152,7 +152,7 @@ impl<V> LargeState<V> {
             && !spill.has_room_for_one(&self.held, values)?
         {
             let value = value.map(|input| input.passed(|input| values.pass(input))).transpose()?;
-            return spill.put_down((None, key, hash), record.given(), value, |_| ());
+            return spill.put_down((None, key, hash), record.given(), value, &mut |_| ());
         }
         match value {
             Some(input) => drop(self.held.insert(key, hash, Held::new(record, values.read(input)?))?),
@@ -163,7 +163,7 @@ impl<V> LargeState<V> {
 
     /// All that the job goes on with was taken up.
     pub(crate) fn end_taking_up(&mut self) -> Result<(), TaskError> {
-        self.spill.as_mut().map_or(Ok(()), |spill| spill.end_putting_down(|_| ()))
+        self.spill.as_mut().map_or(Ok(()), |spill| spill.end_putting_down(&mut |_| ()))
     }
 
     /// Keeps this for a key.
@@ -248,11 +248,9 @@ impl<V> LargeState<V> {
     ) -> Result<(), TaskError> {
         self.held.iter().try_for_each(|(_, key, held)| each(key, held))?;
         let Some(spill) = &self.spill else { return Ok(()) };
-        spill.disk.each(
-            None,
-            |place| self.held.get(place.key, place.hash).is_some(),
-            |place, lying| each(place.key, &spill.read(&lying, values)?),
-        )
+        spill.disk.each(None, &|place| self.held.get(place.key, place.hash).is_some(), &mut |place, lying| {
+            each(place.key, &spill.read(&lying, values)?)
+        })
     }
 
     /// What is held in memory.
@@ -356,7 +354,7 @@ fn few_touched_since<'a, V>(
     let touched = held.touched_since(base, half)?;
     let is_few = |on_disk: usize| touched.len() + on_disk <= half;
     let is_held = |place: &Place<'_>| held.get(place.key, place.hash).is_some();
-    spill.is_none_or(|spill| spill.are_few_since(base, is_held, is_few)).then_some(touched)
+    spill.is_none_or(|spill| spill.are_few_since(base, &is_held, is_few)).then_some(touched)
 }
 
 /// Hashes and keys of what was removed since, and is not kept.

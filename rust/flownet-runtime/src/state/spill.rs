@@ -178,7 +178,7 @@ impl Spill {
         (slice_ms, key, hash): (Option<i64>, &[u8], u32),
         given: Option<&[u8]>,
         value: Option<&[u8]>,
-        on_new: impl FnMut(&[u8]),
+        on_new: &mut dyn FnMut(&[u8]),
     ) -> Result<(), TaskError> {
         let place = self.place(slice_ms, key, hash);
         let arriving = self.arriving.get_or_insert_default();
@@ -187,7 +187,7 @@ impl Spill {
     }
 
     /// All that a job goes on with has come.
-    pub(crate) fn end_putting_down(&mut self, on_new: impl FnMut(&[u8])) -> Result<(), TaskError> {
+    pub(crate) fn end_putting_down(&mut self, on_new: &mut dyn FnMut(&[u8])) -> Result<(), TaskError> {
         self.arriving.take().map_or(Ok(()), |mut arriving| self.disk.put_down(&mut arriving, on_new))
     }
 
@@ -232,18 +232,18 @@ impl Spill {
     pub(crate) fn are_few_since(
         &self,
         base: Base,
-        is_held: impl Fn(&Place<'_>) -> bool,
+        is_held: &dyn Fn(&Place<'_>) -> bool,
         is_few: impl Fn(usize) -> bool,
     ) -> bool {
         // A key that was touched again and again is in the list as often: counted only where that matters.
         let mut on_disk = 0;
-        let count = |_: &Place<'_>, _: Lying<'_>| {
+        let mut count = |_: &Place<'_>, _: Lying<'_>| {
             on_disk += 1;
             Ok(())
         };
         // Where it cannot be told all of it is written, which fails by name.
         self.disk.most_touched().is_ok_and(&is_few)
-            || (self.disk.each(Some(base), is_held, count).is_ok() && is_few(on_disk))
+            || (self.disk.each(Some(base), is_held, &mut count).is_ok() && is_few(on_disk))
     }
 
     /// What lies on disk now, to be read while the task goes on: all, or what was touched since `base`. What is held has to be

@@ -24,7 +24,7 @@ pub(super) fn few_touched_since<'a, V>(
     let is_few = |on_disk: usize| touched.len() + on_disk <= half;
     let is_held =
         |place: &Place<'_>| place.slice_ms.is_some_and(|start_ms| windows.is_held(start_ms, place.key, place.hash));
-    spill.is_none_or(|spill| spill.are_few_since(base, is_held, is_few)).then_some(touched)
+    spill.is_none_or(|spill| spill.are_few_since(base, &is_held, is_few)).then_some(touched)
 }
 
 impl<F, V: Default + Send> Sliced<F, V> {
@@ -220,15 +220,15 @@ impl<F, V: Default + Send> Sliced<F, V> {
                 {
                     let start_ms = windows.grid().slice_of(start_ms);
                     let value = input.passed(|input| values.pass(input))?;
-                    let on_new = |place: &[u8]| lies_on_disk(windows, place);
-                    return spill.put_down((Some(start_ms), key, hash), record.given(), Some(value), on_new);
+                    let mut on_new = |place: &[u8]| lies_on_disk(windows, place);
+                    return spill.put_down((Some(start_ms), key, hash), record.given(), Some(value), &mut on_new);
                 }
                 windows.put_back(start_ms, key, hash, Held::new(record, values.read(input)?));
                 Ok(())
             },
         )?;
         if let Some(spill) = spill {
-            spill.end_putting_down(|place| lies_on_disk(windows, place))?;
+            spill.end_putting_down(&mut |place| lies_on_disk(windows, place))?;
         }
         Ok(time)
     }
