@@ -138,8 +138,11 @@ $(MUTANTS):
 mutants: $(MUTANTS) ## break memory, core and net's drivers in one place after the other: hours (FILES="rust/flownet-core/src/credit.rs")
 	PROPTEST_CASES=32 PROPTEST_MAX_SHRINK_ITERS=0 nice -n 10 $(MUTANTS) mutants --config tests/mutants.toml --profile mutants --output target/mutants $(addprefix --file ,$(FILES))
 
-# With the extension, whose crates it finds ready (see BENCHES): ours alone are compiled again, with coverage.
-FUZZED := --release --config tests/fuzz/fuzzed.toml -p flownet-python -p flownet-fuzz --bin fuzz
+# With the extension, whose crates it finds ready (see BENCHES): ours alone are compiled again, with coverage. Fast, for a
+# search that takes long; what only looks whether every target works is sooner done with what is sooner compiled.
+FUZZED := --release -p flownet-python -p flownet-fuzz --bin fuzz
+FUZZ_CONFIG := tests/fuzz/fuzzed.toml
+FUZZ_SMOKE_CONFIG := tests/checked.toml
 FUZZ_BIN := target/release/fuzz
 FUZZ_FEATURES = flownet-fuzz/fuzzer$(if $(FUZZ_LIBPYTHON),$(comma)flownet-fuzz/interpreter)
 # The object codec needs an interpreter to link, and numpy to be found by it.
@@ -151,7 +154,7 @@ comma := ,
 
 .PHONY: fuzz-build
 fuzz-build: | $(BIN)/python
-	@RUSTC_WORKSPACE_WRAPPER="$(CURDIR)/tests/fuzz/covered" $(CARGO) build --quiet $(FUZZED) --features $(FUZZ_FEATURES)
+	@RUSTC_WORKSPACE_WRAPPER="$(CURDIR)/tests/fuzz/covered" $(CARGO) build --quiet --config $(FUZZ_CONFIG) $(FUZZED) --features $(FUZZ_FEATURES)
 
 .PHONY: fuzz
 fuzz: fuzz-build ## search for bytes that break a decoder (TARGET=wire SECONDS=600), or repeat one that did (INPUT=FILE)
@@ -161,9 +164,9 @@ fuzz: fuzz-build ## search for bytes that break a decoder (TARGET=wire SECONDS=6
 		|| { echo "repeat it: make fuzz TARGET=$(TARGET) INPUT=$(or $(INPUT),target/fuzz/found/$(TARGET)/...) (the file named above)"; exit 1; }
 
 .PHONY: fuzz-smoke
-fuzz-smoke: fuzz-build ## fuzz every target for some seconds, so that none rots (SECONDS=2)
+fuzz-smoke: | $(BIN)/python ## fuzz every target for some seconds, so that none rots (SECONDS=2)
 	@mkdir -p target/fuzz; for target in $(FUZZ_SMOKE) $(if $(FUZZ_LIBPYTHON),object-codec); do \
-		$(MAKE) --no-print-directory fuzz TARGET=$$target SECONDS=$(if $(filter file,$(origin SECONDS)),2,$(SECONDS)) 2>target/fuzz/log \
+		$(MAKE) --no-print-directory fuzz TARGET=$$target FUZZ_CONFIG=$(FUZZ_SMOKE_CONFIG) SECONDS=$(if $(filter file,$(origin SECONDS)),2,$(SECONDS)) 2>target/fuzz/log \
 			&& echo "$$target: $$(sed -n 's/^stat::number_of_executed_units: *//p' target/fuzz/log) inputs" \
 			|| { cat target/fuzz/log; exit 1; }; \
 	done
