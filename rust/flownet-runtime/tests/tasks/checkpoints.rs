@@ -1,8 +1,8 @@
 //! Jobs that are cut off and go on from a checkpoint: the same results as those that were not.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use flownet_core::keygroup::{hash_key, key_group};
@@ -17,12 +17,13 @@ use flownet_runtime::state::KeyGroupRange;
 use flownet_runtime::time::{Clock, TimeSignal};
 use flownet_runtime::window::{BuiltIn, Grid, TriggerResult, Window};
 use flownet_runtime::{
-    CheckpointMode, CheckpointOrder, CheckpointReport, Checkpointing, SourceStatus, StatePart, TaskContext, TaskError,
+    CancelToken, CheckpointMode, CheckpointOrder, CheckpointReport, Checkpointing, SourceStatus, StatePart,
+    TaskContext, TaskError,
 };
 
 use crate::bytes::{Bytes, BytesExit, Counting, Step, chain_of};
 use crate::joins::Both;
-use crate::rig::{Job, Running, wait_until};
+use crate::rig::{Job, Running, now_and_then, wait_until};
 
 /// Emits steps up to a limit that the test moves, and goes back to where it was.
 struct Steps {
@@ -80,37 +81,45 @@ struct Kept {
 /// How many records a slow sink may take, as the test says.
 #[derive(Default)]
 pub(crate) struct Permits {
-    is_limited: AtomicBool,
-    left: AtomicUsize,
+    /// None where the sink takes what comes.
+    left: Mutex<Option<usize>>,
+    changed: Condvar,
 }
 
 impl Permits {
     /// From now on the sink takes no record for which it has no permit.
     pub(crate) fn limit(&self) {
-        self.is_limited.store(true, Ordering::SeqCst);
+        *self.left.lock().unwrap() = Some(0);
     }
 
     pub(crate) fn lift(&self) {
-        self.is_limited.store(false, Ordering::SeqCst);
+        *self.left.lock().unwrap() = None;
+        self.changed.notify_one();
     }
 
     pub(crate) fn grant(&self) {
-        self.left.fetch_add(1, Ordering::SeqCst);
+        if let Some(left) = &mut *self.left.lock().unwrap() {
+            *left += 1;
+        }
+        self.changed.notify_one();
     }
 
-    fn take(&self) -> bool {
-        let less = |left: usize| left.checked_sub(1);
-        !self.is_limited.load(Ordering::SeqCst)
-            || self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok()
+    /// Waits for a permit, or until the task is told to stop.
+    fn take(&self, cancel: &CancelToken) -> Result<(), TaskError> {
+        let mut left = self.left.lock().unwrap();
+        while *left == Some(0) {
+            cancel.check()?;
+            // Nobody is told that a task is to stop: it looks itself.
+            left = self.changed.wait_timeout(left, Duration::from_millis(1)).unwrap().0;
+        }
+        *left = left.map(|left| left - 1);
+        Ok(())
     }
 }
 
 impl Operator<Bytes> for Kept {
     fn process<'m>(&mut self, record: Vec<u8>, flow: &mut Flow<'_, 'm, Bytes>) -> Result<(), TaskError> {
-        while !self.permits.take() {
-            flow.cancel().check()?;
-            std::thread::sleep(Duration::from_micros(100));
-        }
+        self.permits.take(flow.cancel())?;
         self.seen.fetch_add(1, Ordering::SeqCst);
         self.records.push(record);
         Ok(())
@@ -349,11 +358,11 @@ impl Run {
     }
 
     fn await_acknowledged(&self, id: u64, is_whole: impl Fn() -> bool) -> Vec<StatePart> {
-        let patience = AtomicUsize::new(0);
+        let mut is_time = now_and_then();
         wait_until("all tasks acknowledge", || {
             // A slow sink looks up between two records; who waits for room behind it may need one, too.
             let is_awaited = self.is_acknowledged(id, |name| name != "sink");
-            if is_awaited || patience.fetch_add(1, Ordering::SeqCst) % 10 == 9 {
+            if is_awaited || is_time() {
                 self.permits.grant();
             }
             self.is_acknowledged(id, |_| true) && is_whole()

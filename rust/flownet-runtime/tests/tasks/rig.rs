@@ -272,3 +272,12 @@ pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
         std::thread::sleep(Duration::from_millis(1));
     }
 }
+
+/// For a condition that is asked again and again: true each tenth time.
+pub(crate) fn now_and_then() -> impl FnMut() -> bool {
+    let mut asked = 0;
+    move || {
+        asked += 1;
+        asked % 10 == 0
+    }
+}

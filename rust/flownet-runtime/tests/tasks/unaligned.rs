@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use flownet_core::BarrierKind;
@@ -10,7 +10,7 @@ use flownet_runtime::{CheckpointMode, CheckpointOrder, StatePart};
 
 use crate::bytes::Step;
 use crate::checkpoints::{ALL, Keyed, Run, steps};
-use crate::rig::wait_until;
+use crate::rig::{now_and_then, wait_until};
 
 fn start(keyed: Keyed, steps: &[Arc<Vec<Step>>], restored: &[StatePart]) -> Run {
     let mut run = Run::start(keyed, 2, CheckpointMode::ExactlyOnce, steps, restored);
@@ -61,9 +61,9 @@ fn a_task_whose_producers_have_ended_takes_the_checkpoint_that_keeps_its_end() {
     run.go_to(usize::MAX);
     // Sources and those behind them come to their end, keep it with a checkpoint that overtakes what the sink has not read,
     // and are gone before it has.
-    let patience = AtomicUsize::new(0);
+    let mut is_time = now_and_then();
     wait_until("all but the sink have finished", || {
-        if patience.fetch_add(1, Ordering::SeqCst) % 10 == 9 {
+        if is_time() {
             run.permits.grant();
         }
         run.finished() == 4
