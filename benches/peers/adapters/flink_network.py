@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import tempfile
 from collections.abc import Sequence
 
 import channels
@@ -19,13 +20,15 @@ def _prepare() -> str:
 def _run(of: channels.Channels, scale: Scale) -> Sequence[Sample]:
     # Its runs are long where those of flownet are, which is the faster; and all but the last one warm it up.
     records, warm = scale.pick(of.records // 20, of.smoke_records), scale.pick(2, 0)
-    outcome = processes.run(
-        [
-            *flink_jvm.command("FlinkNetworkPeer"),
-            *(f"kind={of.partitioner}", f"writers={of.writers}", f"channels={of.channels}"),
-            *(f"timeout={of.timeout_ms}", f"n={records}", f"warm={warm}"),
-        ]
-    )
+    # Flink leaves folders behind.
+    with tempfile.TemporaryDirectory() as folder:
+        outcome = processes.run(
+            [
+                *flink_jvm.command("FlinkNetworkPeer", f"-Djava.io.tmpdir={folder}"),
+                *(f"kind={of.partitioner}", f"writers={of.writers}", f"channels={of.channels}"),
+                *(f"timeout={of.timeout_ms}", f"n={records}", f"warm={warm}"),
+            ]
+        )
     report = outcome.report
     return [Sample(report["records_per_s"], report["cpu_ns_per_record"], outcome.usage.peak_rss_mb)]
 
