@@ -45,6 +45,7 @@ mod receive;
 mod segments;
 mod state;
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests;
 
 use std::fmt;

@@ -199,6 +199,7 @@ impl fmt::Display for Backlog {
 }
 
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
 

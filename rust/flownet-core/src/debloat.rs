@@ -244,4 +244,5 @@ pub const MOST_PER_STEP: u64 = 4;
 const TOLD_PARTS: u64 = 4;
 
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests;

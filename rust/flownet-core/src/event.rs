@@ -347,6 +347,7 @@ impl<'a> Fields<'a> {
 }
 
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use proptest::prelude::*;
 

@@ -56,5 +56,10 @@ pub use subpartition::{Element, NextElement, Polled};
 #[cfg(feature = "planted-bugs")]
 pub use flownet_memory::{Bug, plant};
 
+// For loom, its models alone: compiling all other tests too would take longer than to run these.
+#[cfg(all(test, loom))]
+#[path = "tests/loom.rs"]
+mod loom_tests;
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests;

@@ -60,6 +60,7 @@ impl<T> Noted<T> {
 }
 
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
 

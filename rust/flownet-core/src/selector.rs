@@ -125,6 +125,7 @@ fn take_turn(next: &mut u32, subpartitions: u32) -> Result<Selection, SelectErro
 }
 
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
 

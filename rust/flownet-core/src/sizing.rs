@@ -92,6 +92,7 @@ fn to_usize(count: u32) -> usize {
 }
 
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
 

@@ -604,6 +604,7 @@ impl Subpartition {
 pub const MOST_MARKERS: u32 = 16;
 
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
 

@@ -10,6 +10,7 @@ pub fn cut_at_character(text: &str, max_bytes: usize) -> &str {
 }
 
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
 

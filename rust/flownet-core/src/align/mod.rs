@@ -24,10 +24,13 @@
 
 mod capture;
 #[cfg(test)]
+#[cfg(not(loom))]
 mod capture_tests;
 #[cfg(test)]
+#[cfg(not(loom))]
 mod model;
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests;
 
 pub use self::capture::{Capture, Captured};

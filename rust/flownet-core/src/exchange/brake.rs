@@ -54,6 +54,7 @@ impl Brake {
 }
 
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
 

@@ -124,6 +124,7 @@ const COPIED_PAYLOAD_BYTES: usize = 512;
 const RUN_BYTES: usize = 16 * flownet_memory::KIB;
 
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use flownet_memory::{BufferPoolSettings, SegmentPool};
     use proptest::prelude::*;

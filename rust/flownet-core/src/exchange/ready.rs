@@ -144,6 +144,7 @@ impl Wake for Entry {
 }
 
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
     use crate::tests::CountingWaker;

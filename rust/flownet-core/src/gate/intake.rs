@@ -188,6 +188,7 @@ pub const HIGH_WATERMARK: f64 = 0.9;
 pub const LOW_WATERMARK: f64 = 0.4;
 
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
     use crate::tests::CountingWaker;

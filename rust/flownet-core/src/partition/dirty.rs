@@ -162,6 +162,7 @@ const TAKEN: u8 = 1;
 const WRITTEN: u8 = 2;
 
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
     use crate::tests::CountingWaker;

@@ -255,6 +255,7 @@ const SMALLEST_PART_BYTES: usize = 1024;
 const FILLED_BEFORE_FEWER: u32 = 1024;
 
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use std::sync::Arc;
 

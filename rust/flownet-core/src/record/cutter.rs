@@ -85,6 +85,7 @@ impl Cut {
 }
 
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use proptest::prelude::*;
 

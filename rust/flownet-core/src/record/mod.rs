@@ -14,4 +14,5 @@ pub use writer::{Emit, FlushPolicy, RecordWriter};
 pub const LENGTH_PREFIX_BYTES: usize = 4;
 
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests;

@@ -191,6 +191,7 @@ fn end_of_whole_record(bytes: &[u8], at: usize, max_record_bytes: usize) -> Opti
 }
 
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use std::sync::Arc;
 

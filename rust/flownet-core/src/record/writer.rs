@@ -399,6 +399,7 @@ fn prefix_of(record: &[u8]) -> [u8; LENGTH_PREFIX_BYTES] {
 const KEPT_BYTES: usize = 1 << 20;
 
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use std::task::Waker;
 

@@ -1,5 +1,5 @@
 //! Scenarios on two simulated workers (see [`pair`]), properties over random operations, and what threads share under
-//! real threads. Tests of one type alone stand in that type's file.
+//! real threads. Tests of one type alone stand in that type's file, the models of loom in `loom.rs`.
 
 mod budgets;
 mod cancel;
@@ -9,8 +9,6 @@ mod events;
 mod failure;
 mod fill;
 mod gates;
-#[cfg(loom)]
-mod loom;
 mod memory;
 mod pair;
 mod partitions;

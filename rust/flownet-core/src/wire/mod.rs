@@ -17,4 +17,5 @@ pub use frame::{
 };
 
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests;
