@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import flownet as fn
@@ -85,3 +87,24 @@ def test_collections_are_noted_once_whatever_jobs_a_process_runs() -> None:
         env.execute()
     noting = [callback for callback in gc.callbacks if getattr(callback, "__name__", "") == "note_collection"]
     assert len(noting) == 1
+
+
+@dataclass
+class UntilLonger(fn.MapFunction[int, int]):
+    """Passes a number on once threads of its process keep the interpreter for longer than they did."""
+
+    before: float
+
+    def map(self, value: int) -> int:
+        while sys.getswitchinterval() <= self.before:
+            time.sleep(0.001)
+        return value
+
+
+def test_many_tasks_keep_the_interpreter_for_longer_and_it_is_as_before_behind_them() -> None:
+    before = sys.getswitchinterval()
+    env = fn.Environment(parallelism=100)
+    numbers = env.from_collection([1, 2, 3]).rebalance().map(UntilLonger(before)).rebalance().map(abs).collect()
+    env.execute()
+    assert sorted(numbers) == [1, 2, 3]
+    assert sys.getswitchinterval() == before

@@ -17,6 +17,8 @@ use pyo3::exceptions::PySystemExit;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use super::switch_interval::SwitchInterval;
+
 /// The threads of one job that run users' functions in this process.
 #[derive(Debug, Default)]
 pub struct TaskThreads {
@@ -198,6 +200,7 @@ struct KeptState {
 pub(super) fn enter_threads(py: Python<'_>, threads: &ThreadsOfTask) -> PyResult<()> {
     let thread = this_thread(py)?;
     threads.enter(thread, StackOf::Task);
+    SwitchInterval::enter(py);
     KEPT.with(|kept| {
         kept.set(kept.take().map(|state| KeptState { listed: Some((threads.clone(), thread)), ..state }));
     });
@@ -238,9 +241,13 @@ impl TaskThread for KeptThread {
 /// Takes back [`keep_thread`], if it was called on this thread, which must be detached.
 pub(super) fn forget_thread() {
     if let Some(KeptState { state, saved, listed }) = KEPT.take() {
-        // SAFETY: undoes the two calls of `keep_thread` in reverse order, on the same thread, since it was kept there.
+        // SAFETY: undoes the two calls of `keep_thread` in reverse order, on the same thread, since it was kept there. Between
+        // them it is attached.
         unsafe {
             ffi::PyEval_RestoreThread(saved);
+            if listed.is_some() {
+                SwitchInterval::leave(Python::assume_attached());
+            }
             ffi::PyGILState_Release(state);
         }
         // Only now: the interpreter may be taken down once nobody is listed.

@@ -28,6 +28,7 @@ mod rows;
 mod sinks;
 mod sources;
 mod stacks;
+mod switch_interval;
 mod user_metrics;
 
 pub use answers::PyAnswers;

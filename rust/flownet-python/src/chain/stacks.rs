@@ -7,10 +7,10 @@
 //!   moment at which that was listed, and who takes the interpreter down waits for both.
 //! - S2: it attaches only for a thread that is listed: a task without Python, or an event loop that is not there, costs nothing.
 //! - S3: to be let in amid a function, and not only between batches, it asks threads to change over sooner
-//!   ([`SwitchInterval`]); as it was before when the last of those who ask has gone, unless somebody else has set it.
+//!   ([`SwitchInterval`]); as it was before when the last of those who ask has gone.
 
 use std::ffi::c_ulong;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use flownet_runtime::flame::{MOST_DEPTH, StackFrame, StackOf, Stacks};
 use pyo3::intern;
@@ -18,6 +18,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::attach::TaskThreads;
+use super::switch_interval::SwitchInterval;
 
 /// Those of one task.
 pub(super) struct TaskStacks {
@@ -53,7 +54,7 @@ struct Visit;
 impl Visit {
     fn beside(thread: c_ulong) -> Option<Self> {
         TaskThreads::of_all_jobs().visit(thread).then(|| {
-            Python::attach(SwitchInterval::shorten);
+            Python::attach(SwitchInterval::begin_sampling);
             Self
         })
     }
@@ -61,66 +62,9 @@ impl Visit {
 
 impl Drop for Visit {
     fn drop(&mut self) {
-        Python::attach(SwitchInterval::restore);
+        Python::attach(SwitchInterval::end_sampling);
         TaskThreads::of_all_jobs().end_visit();
     }
-}
-
-/// How long a thread keeps the interpreter that another one waits for.
-struct SwitchInterval {
-    /// Who want it short.
-    wanted_by: u32,
-    /// As it was before.
-    before: f64,
-}
-
-impl SwitchInterval {
-    const fn new() -> Self {
-        Self { wanted_by: 0, before: 0.0 }
-    }
-
-    fn shorten(py: Python<'_>) {
-        let Ok(interval) = interval(py) else { return };
-        let is_first = {
-            let mut shared = Self::lock();
-            shared.wanted_by += 1;
-            if shared.wanted_by == 1 {
-                shared.before = interval;
-            }
-            shared.wanted_by == 1
-        };
-        if is_first && interval > SHORT_SECONDS {
-            set_interval(py, SHORT_SECONDS);
-        }
-    }
-
-    fn restore(py: Python<'_>) {
-        let before = {
-            let mut shared = Self::lock();
-            shared.wanted_by = shared.wanted_by.saturating_sub(1);
-            (shared.wanted_by == 0).then_some(shared.before)
-        };
-        let Some(before) = before else { return };
-        // In whole microseconds, as the interpreter keeps it.
-        if interval(py).is_ok_and(|now| (now - SHORT_SECONDS).abs() < 1e-6) {
-            set_interval(py, before);
-        }
-    }
-
-    fn lock() -> MutexGuard<'static, Self> {
-        static SHARED: Mutex<SwitchInterval> = Mutex::new(SwitchInterval::new());
-        SHARED.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn interval(py: Python<'_>) -> PyResult<f64> {
-    py.import(intern!(py, "sys"))?.call_method0(intern!(py, "getswitchinterval"))?.extract()
-}
-
-fn set_interval(py: Python<'_>, seconds: f64) {
-    let set = || py.import(intern!(py, "sys"))?.call_method1(intern!(py, "setswitchinterval"), (seconds,));
-    // The numbers are within its bounds; a program that has replaced it has its own.
-    let _ = set();
 }
 
 /// The functions that a thread is in, the innermost first.
@@ -148,7 +92,3 @@ fn frame_of(py: Python<'_>, frame: &Bound<'_, PyAny>) -> PyResult<StackFrame> {
     let line = frame.getattr(intern!(py, "f_lineno"))?.extract().unwrap_or(begins);
     Ok(StackFrame::new(&name.str()?.to_string_lossy(), &file.str()?.to_string_lossy(), begins, line))
 }
-
-/// So soon threads change over while one is sampled, where the interpreter begins with 5 ms. It decides what is found: at
-/// 100 µs a function that took 9 % of the time between two sleeps was in 1 % of the samples.
-const SHORT_SECONDS: f64 = 0.000_01;
