@@ -9,6 +9,8 @@ BIN := $(VENV)/bin
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 # Tests start Python some thousand times. Where this is set, as in many images, each start compiles our modules anew.
 export PYTHONDONTWRITEBYTECODE :=
+# What pip installs is compiled where it is imported, which most of it never is.
+export PIP_COMPILE := 0
 # The extension's sources: a change in any of them rebuilds it.
 SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find rust -name '*.rs' -o -name Cargo.toml)
 # The extension crate apart: its tests need a libpython to link.
@@ -183,10 +185,16 @@ fmt: $(VENV)/.tools ## format Rust and Python
 	$(BIN)/ruff check --fix-only --quiet .
 
 .PHONY: lint
-lint: $(VENV)/.tools ## rustfmt, clippy (warnings are errors), ruff, mypy strict
+lint: lint-rust lint-python ## rustfmt, clippy (warnings are errors), ruff, mypy strict
+
+.PHONY: lint-rust
+lint-rust: | $(BIN)/python
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --quiet $(CHECKED) --workspace --all-targets --features flownet-fuzz/interpreter -- -D warnings
 	$(CARGO) clippy --quiet $(CHECKED) -p flownet-sim --all-targets --features planted-bugs -- -D warnings
+
+.PHONY: lint-python
+lint-python: $(VENV)/.tools
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -242,8 +250,14 @@ lab: build $(VENV)/.tools ## flow control at work: all scenarios under all contr
 	$(BIN)/flownet lab all --report lab.html $(LAB_ARGS)
 
 .PHONY: bench-smoke
-bench-smoke: build $(VENV)/.tools ## run every bench once with a tiny size, so that none rots
+bench-smoke: bench-smoke-rust bench-smoke-python ## run every bench once with a tiny size, so that none rots
+
+.PHONY: bench-smoke-rust
+bench-smoke-rust: build
 	$(CARGO) bench --quiet $(BENCHES) --bench '*' -- --test
+
+.PHONY: bench-smoke-python
+bench-smoke-python: build $(VENV)/.tools
 	$(BIN)/python benches/python/object_codec.py --smoke
 	$(BIN)/python benches/python/object_path.py --smoke
 	$(BIN)/python benches/python/object_ownership.py --smoke
@@ -280,25 +294,28 @@ site: $(VENV)/.site ## the documentation site into target/site, links checked; r
 wheel: $(BIN)/maturin ## build the abi3 wheel into dist/, with object stores
 	$(BIN)/maturin build --release --features cloud --out dist
 
-CI_STEPS := tools build test-python test-loom test-sim test-rust lint docs fuzz-smoke bench-smoke site
-# Python tests wait more than they compute. So two rows of steps go side by side: they with what they need, and all else.
-# What needs what was built stands behind it, and so do the tests of Rust, which take the crates of others from there; what runs
-# pip, behind all that uses what pip installed. The first row is the longer one, and its tests may not like to wait for a
-# processor: it goes before the other, whose steps are nice.
-IN_FRONT := tools build test-python
+# Two rows of steps side by side. In front goes what Python runs, with what it needs: it waits more than it computes, and its
+# tests may not like to wait for a processor, so the steps of the other row are nice. Those compile, on both cores where
+# the first row leaves them: what is behind the tests of Rust takes the crates of others from the build.
+IN_FRONT := tools build test-python lint-python bench-smoke-python site
+BESIDE := test-loom test-sim test-rust lint-rust docs fuzz-smoke bench-smoke-rust
+CI_STEPS := $(IN_FRONT) $(BESIDE)
 ci/build: ci/tools
 ci/test-python: ci/build
+ci/lint-python: ci/test-python
+ci/bench-smoke-python: ci/lint-python
+# Runs pip: behind all that uses what pip installed.
+ci/site: ci/bench-smoke-python
 ci/test-sim: ci/test-loom
 ci/test-rust: ci/test-sim ci/build
-ci/lint: ci/test-rust ci/tools
-ci/docs: ci/lint
+ci/lint-rust: ci/test-rust
+ci/docs: ci/lint-rust
 ci/fuzz-smoke: ci/docs
-ci/bench-smoke: ci/fuzz-smoke ci/build
-ci/site: ci/bench-smoke ci/test-python
+ci/bench-smoke-rust: ci/fuzz-smoke
 
 .PHONY: ci
 ci: ## everything CI runs: a line or two for each step, and the end of what it printed where it fails
-	@$(call side_by_side,ci/site)
+	@$(call side_by_side,ci/site ci/bench-smoke-rust)
 
 # All of it is in target/ci; a failure is at the end of what a step printed, and who reads a CI's output may see no more than some pages of it: what failed is named last.
 define side_by_side
