@@ -196,7 +196,7 @@ def test_many_records_in_disorder_give_the_answer_of_a_batch(
     chance = random.Random(12)
     records = [
         Record(f"key {chance.randrange(30)}", chance.randrange(100), number * 10 + chance.randrange(1_000))
-        for number in range(20_000)
+        for number in range(10_000)
     ]
     assigners: list[Assigner] = [oracle.Tumbling(1_000, 300), oracle.Sliding(3_000, 700), Session(250)]
     bound = scripted.disorder_of(records)
