@@ -16,7 +16,7 @@ import flownet as fn
 
 from .disturbed import FailsOnce, lines
 
-KEYS = 6000
+KEYS = 3000
 """Of timers of an operator some hundred have room in memory."""
 
 RECORDS = 3 * KEYS
@@ -35,7 +35,7 @@ class MovesOn(fn.KeyedProcessFunction[int, tuple[int, int], str]):
         if before is not None and key % 3:
             ctx.timer_service().delete_event_time_timer(before)
         # Behind the next record of the key, however soon time moves on.
-        due = number + KEYS + 1000 + key * 7919 % 20_000
+        due = number + KEYS + 1000 + key * 7919 % 10_000
         ctx.timer_service().register_event_time_timer(due)
         self.due.update(due)
 
@@ -81,7 +81,7 @@ def said(out: Path) -> dict[str, list[str]]:
 
 
 def on_disk(folder: Path) -> dict[str, Any]:
-    return {"state_backend": "disk", "state_memory": "256KiB", "state_dir": folder / "state"}
+    return {"state_backend": "disk", "state_memory": "128KiB", "state_dir": folder / "state"}
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ def test_timers_many_times_their_memory_fire_as_in_memory(
 def test_a_job_that_fails_goes_on_with_its_timers_on_disk(
     workers: int, expected: dict[str, list[str]], tmp_path: Path
 ) -> None:
-    env = job(tmp_path, rate=15_000, fails=tmp_path / "failed", parallelism=2, **on_disk(tmp_path))
+    env = job(tmp_path, rate=7_500, fails=tmp_path / "failed", parallelism=2, **on_disk(tmp_path))
     env.enable_checkpointing("50ms", storage=tmp_path / "checkpoints")
     result = env.execute(workers)
     assert result.restarted == 1
@@ -122,7 +122,7 @@ def test_timers_change_over_between_memory_and_disk(
     """The job is stopped in the middle, and goes on with its timers elsewhere and with other subtasks."""
     backends: list[dict[str, Any]] = [{}, on_disk(tmp_path)]
     before, behind = backends if first == "memory" else backends[::-1]
-    env = job(tmp_path, rate=20_000, **before)
+    env = job(tmp_path, rate=10_000, **before)
     env.enable_checkpointing("50ms", storage=tmp_path / "one")
     with env.execute_async() as running:
         while running.status().tasks[0].records_in < 2 * KEYS or running.status().checkpoints_made < 3:
