@@ -18,7 +18,6 @@ from .errors import ConfigError, LaunchError, MistakeWarning, PlanError, warn_us
 from .graph import FlowControl
 from .host import Host
 from .rows.reading import RowSources
-from .rows.stream import Rows
 from .streams.stream import Stream
 
 if TYPE_CHECKING:
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from .job import Job
     from .repeatable import Source
     from .report import JobResult
+    from .rows.stream import Rows
     from .testing.script import Step
     from .ui import Ui, Where
 
