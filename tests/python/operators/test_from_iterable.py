@@ -154,9 +154,9 @@ def test_the_generators_that_a_function_makes_are_closed_with_the_job() -> None:
 @pytest.mark.parametrize("burst", [1, 1000])
 def test_a_generator_that_waits_is_idle_and_one_that_works_is_busy(workers: int, burst: int) -> None:
     def waits() -> Iterator[int]:
-        for number in range(20 * burst):
+        for number in range(5 * burst):
             if number % burst == 0:
-                time.sleep(0.05)
+                time.sleep(0.3)
             yield number
 
     def works() -> Iterator[int]:
@@ -169,7 +169,7 @@ def test_a_generator_that_waits_is_idle_and_one_that_works_is_busy(workers: int,
         env.from_iterable(generator).disable_chaining().collect()
         shares.append(env.execute(workers).tasks[0])
     waiting, working = shares
-    # Other work on the machine takes from both, and cannot turn one into the other.
+    # Who waits for a processor is busy: a few long waits are still most of the time where other work takes both cores.
     assert waiting.idle > waiting.busy, waiting
     assert working.busy > waiting.busy, (waiting, working)
 

@@ -33,7 +33,7 @@ def scripted(env: fn.Environment, rows: list[Row], delay_ms: int = 20) -> fn.Row
 @pytest.mark.parametrize("window", WINDOWS.values(), ids=WINDOWS)
 @pytest.mark.parametrize("state_backend", ["memory", "disk"])
 def test_each_row_is_in_a_window_or_late_and_whole(window: Any, state_backend: Any, workers: int) -> None:
-    given = some_rows(11, 1000)
+    given = some_rows(11, 400)
     env = fn.Environment(parallelism=2, state_backend=state_backend)
     rows = scripted(env, given).with_columns(twice=fn.col("value") * 2)
     cut = rows.key_by("key").window(window).side_output_late_data(LATE)
