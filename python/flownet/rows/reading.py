@@ -1,6 +1,6 @@
 """Where rows may come from: the methods of an environment that begin a stream of them.
 
-All that rows are is imported by the first of them: a third of what a job of objects would wait for as it starts.
+All that rows are is imported by the first of them, so that a job of objects does not wait for it as it starts.
 """
 
 from __future__ import annotations
