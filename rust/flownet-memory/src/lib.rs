@@ -64,7 +64,12 @@ mod segment_pool;
 mod share;
 mod sync;
 
+// For loom, its models alone: compiling all other tests too would take longer than to run these.
+#[cfg(all(test, loom))]
+#[path = "tests/loom.rs"]
+mod loom_tests;
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests;
 
 pub use buffer::Buffer;
