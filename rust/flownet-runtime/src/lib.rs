@@ -45,6 +45,7 @@ mod chain;
 mod input;
 mod key;
 mod outputs;
+mod processor;
 mod task;
 
 pub use self::chain::{Awaited, Chain, ChainFactory, GarbageCollections, SourceStatus, TaskContext};
@@ -54,5 +55,6 @@ pub use self::input::InputBatch;
 pub use self::inspection::TaskInspection;
 pub use self::mailbox::CancelToken;
 pub use self::metrics::{EventTimeSnapshot, InFlightSnapshot, MetricsSnapshot, QueueSnapshot, TaskMetrics};
-pub use self::outputs::{Outputs, TimeSpent};
+pub use self::outputs::Outputs;
+pub use self::processor::TimeSpent;
 pub use self::snapshot::{CheckpointMode, CheckpointOrder, CheckpointReport, Checkpointing, StatePart};

@@ -14,12 +14,13 @@ use flownet_core::record::writer::{Emit, RecordWriter};
 use flownet_core::subpartition::Overtaken;
 use flownet_core::{Barrier, CheckpointId, CustomEvent, Event, Round, SubpartitionIndex, Target};
 use flownet_net::{Inlets, ThreadParker};
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::ClockId;
 
 use crate::error::TaskError;
 use crate::ledger::{Lack, TimeShares, TimeState};
 use crate::mailbox::CancelToken;
 use crate::metrics::TaskMetrics;
+use crate::processor::{TimeSpent, cpu_time, queued};
 use crate::source::Pace;
 use crate::time::TimeSignal;
 
@@ -201,11 +202,11 @@ impl Outputs {
         result
     }
 
-    /// Where time went so far. For what is rare: it reads three clocks.
+    /// Where time went so far. For what is rare: it reads three clocks and a file of the system.
     pub fn time_spent(&self) -> TimeSpent {
         let worked = cpu_time(ClockId::ThreadCPUTime);
         let TimeShares { busy, idle, .. } = self.metrics.time();
-        TimeSpent { busy, idle, worked, process: cpu_time(ClockId::ProcessCPUTime) }
+        TimeSpent { busy, idle, worked, queued: queued(), process: cpu_time(ClockId::ProcessCPUTime) }
     }
 
     /// Counts time that counted as `from` as `to`.
@@ -327,34 +328,4 @@ impl Outputs {
         }
         Ok(())
     }
-}
-
-/// Where the time of a task went, since some moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TimeSpent {
-    /// What counts as busy.
-    pub busy: Duration,
-    /// What counts as idle.
-    pub idle: Duration,
-    /// Processor time of the task's thread.
-    pub worked: Duration,
-    /// Processor time of the process.
-    pub process: Duration,
-}
-
-impl TimeSpent {
-    /// What was spent since an earlier moment.
-    pub fn since(&self, earlier: &Self) -> Self {
-        Self {
-            busy: self.busy.saturating_sub(earlier.busy),
-            idle: self.idle.saturating_sub(earlier.idle),
-            worked: self.worked.saturating_sub(earlier.worked),
-            process: self.process.saturating_sub(earlier.process),
-        }
-    }
-}
-
-fn cpu_time(clock: ClockId) -> Duration {
-    let time = clock_gettime(clock);
-    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }

@@ -1,13 +1,14 @@
 //! How long an iterator waits for its records, without a clock read for each.
 //!
-//! What a poll took and its thread did not compute was waited for: by the iterator, or by a function that is chained
-//! behind it. Whose it was is known of polls that are *watched*, in which each pull counts as idle but for what was
-//! computed in it. Of an iterator that is slow all are, as clocks cost nothing beside its records. Of a fast one that
-//! waits now and then a few are, and the others are taken to be alike.
+//! What a poll took while its thread neither computed nor stood in line for a processor was waited for: by the iterator,
+//! or by a function that is chained behind it. Whose it was is known of polls that are *watched*, in which each pull
+//! counts as idle but for what was computed in it. Of an iterator that is slow all are, as clocks cost nothing beside its
+//! records. Of a fast one that waits now and then a few are, and the others are taken to be alike.
 //!
 //! # Invariants
 //! - W1: a poll has no more idle time than it took beyond what its thread computed.
-//! - W2: what tasks wait that compute by turns, as the interpreter has them do, is not idle.
+//! - W2: what tasks wait that compute by turns is not idle: the interpreter has them do so, and the system where there is
+//!   more to compute than processors.
 //! - W3: polls of a fast iterator that does not wait are not watched, but for the first.
 
 use std::time::Duration;
@@ -56,7 +57,7 @@ impl Waits {
         let took = spent.busy + spent.idle;
         // Beside those that compute too it waits for each as long as it computes itself.
         let turns = spent.process.saturating_sub(spent.worked).min(spent.worked * others);
-        let waited = took.saturating_sub(spent.worked + turns);
+        let waited = took.saturating_sub(spent.worked + spent.queued + turns);
         let has_waited = waited > NOTICEABLE && waited > took / 10;
         let was_watched = self.is_watched();
         let idle = match self.known {
@@ -89,13 +90,17 @@ mod tests {
         waits: Duration,
         works_behind: Duration,
         waits_behind: Duration,
+        /// Of the iterator, and of what is behind it.
+        queued: [Duration; 2],
         pulls: u32,
     }
 
     fn spent(poll: Poll, is_watched: bool) -> TimeSpent {
         let worked = poll.works + poll.works_behind;
-        let idle = if is_watched { poll.waits } else { Duration::ZERO };
-        TimeSpent { busy: worked + poll.waits + poll.waits_behind - idle, idle, worked, process: worked }
+        let queued = poll.queued.iter().sum();
+        let idle = if is_watched { poll.waits + poll.queued[0] } else { Duration::ZERO };
+        let busy = worked + poll.waits + poll.waits_behind + queued - idle;
+        TimeSpent { busy, idle, worked, queued, process: worked }
     }
 
     /// Runs polls, and says what of them was idle and how many were watched.
@@ -155,12 +160,25 @@ mod tests {
             let mut waits = Waits { is_slow: watched, known: Known::Share(1.0, ALIKE) };
             // Of 12 ms it has computed 4, as have two others meanwhile.
             let idle = if watched { 8 * MS } else { Duration::ZERO };
-            let spent = TimeSpent { busy: 12 * MS - idle, idle, worked: 4 * MS, process: 12 * MS };
+            let spent =
+                TimeSpent { busy: 12 * MS - idle, idle, worked: 4 * MS, queued: Duration::ZERO, process: 12 * MS };
             assert_eq!(waits.poll_ended(&spent, 1000, 2), Duration::ZERO);
         }
         // One that sleeps while another computes is.
         let mut waits = Waits::new();
-        let spent = TimeSpent { busy: MS, idle: 99 * MS, worked: MS, process: 96 * MS };
+        let spent = TimeSpent { busy: MS, idle: 99 * MS, worked: MS, queued: Duration::ZERO, process: 96 * MS };
         assert_eq!(waits.poll_ended(&spent, 1, 2), 97 * MS);
+    }
+    #[test]
+    fn one_that_waits_for_a_processor_is_not_idle() {
+        for queued in [[5 * MS, Duration::ZERO], [Duration::ZERO, 5 * MS]] {
+            let slow = Poll { works: 4 * MS, queued, pulls: 1, ..Poll::default() };
+            assert_eq!(run([slow; 10]), (Duration::ZERO, 10));
+            // Nor is it forgotten meanwhile that one waits now and then.
+            let fast = Poll { works: MS, queued, pulls: 1024, ..Poll::default() };
+            let waits = Poll { waits: 100 * MS, queued: [Duration::ZERO; 2], ..fast };
+            let (idle, _) = run((0..100).map(|turn| if turn % 2 == 0 { waits } else { fast }));
+            assert_eq!(idle, 50 * 100 * MS);
+        }
     }
 }
