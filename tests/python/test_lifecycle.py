@@ -20,8 +20,18 @@ import pytest
 import flownet as fn
 from flownet import errors
 
-ENDLESS = """
-import itertools, sys
+# A signal that comes before somebody waits for the job cancels it at once; in a worker nobody waits.
+IS_WAITED_FOR = """
+import sys, threading
+
+def is_waited_for():
+    return sys._current_frames()[threading.main_thread().ident].f_code.co_name == "_look"
+"""
+
+ENDLESS = (
+    IS_WAITED_FOR
+    + """
+import itertools, time
 import flownet as fn
 
 class Announce:
@@ -31,6 +41,8 @@ class Announce:
     def extend(self, records):
         if not self.said:
             self.said = True
+            while not WORKERS and not is_waited_for():
+                time.sleep(0.001)
             print("running", flush=True)
 
 env = fn.Environment(parallelism=2, buffer_timeout="1ms")
@@ -41,6 +53,7 @@ if __name__ == "__main__":
     except KeyboardInterrupt:
         print("interrupted", flush=True)
 """
+)
 
 
 class Arrived:
@@ -178,10 +191,14 @@ def test_ctrl_c_ends_the_job_and_its_processes(workers: int) -> None:
         assert process.wait(30) == 0
 
 
-SPINNING = """
+SPINNING = (
+    IS_WAITED_FOR
+    + """
 import flownet as fn
 
 def spin(n):
+    while not is_waited_for():
+        pass
     print("running", flush=True)
     while True:
         try:
@@ -196,6 +213,7 @@ try:
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 """
+)
 
 
 def test_ctrl_c_twice_ends_a_function_of_this_process_that_computes_without_end() -> None:

@@ -121,12 +121,18 @@ def test_a_stop_that_takes_too_long_cancels_and_names_who_has_not_ended(workers:
 
 
 SCRIPT = """
-import itertools, sys
+import itertools, sys, threading, time
 import flownet as fn
+
+def is_waited_for():
+    return sys._current_frames()[threading.main_thread().ident].f_code.co_name == "_look"
 
 def numbers():
     for number in itertools.count():
         if number == 1000:
+            # A signal that comes before somebody waits for the job cancels it at once; in a worker nobody waits.
+            while not WORKERS and not is_waited_for():
+                time.sleep(0.001)
             print("running", flush=True)
         yield number
 
