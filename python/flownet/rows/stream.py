@@ -278,9 +278,15 @@ class Rows(RowSinks, ToThisProcess):
         Parameters
         ----------
         *columns
-            Names of columns, or expressions, which are called as their first column or by `Expr.alias`.
+            Names of columns, or expressions, which are called as their first column or by `Expr.alias`. Of any type but
+            lists and structs.
         **named
             Expressions, by the name of the column of results that they make.
+
+        Raises
+        ------
+        PlanError
+            If there is no such column, if its type makes no keys, or if two are called the same.
 
         Examples
         --------

@@ -152,6 +152,14 @@ impl<'a, 'py> Reader<'a, 'py> {
         Ok(())
     }
 
+    /// A key; of rows, which count nanoseconds and years beyond 9999 too, as bytes where no object is equal to it.
+    fn key(&self, bytes: &[u8]) -> Readable<Bound<'py, PyAny>> {
+        match decode(self.py, bytes, &self.classes) {
+            Err(CodecError::UnknownTag(_)) if self.is_of_rows => Ok(PyBytes::new(self.py, bytes).into_any()),
+            key => Ok(key?),
+        }
+    }
+
     /// What is kept by key, changes upon what they build on.
     fn each_key<V>(
         &self,
@@ -162,7 +170,7 @@ impl<'a, 'py> Reader<'a, 'py> {
         let mut state = KeyedState::new(self.range);
         self.from.read_keyed(name, &mut state, read)?;
         for (_, key, held) in state.iter() {
-            show(&decode(self.py, held.key_value(key), &self.classes)?, &held.value)?;
+            show(&self.key(held.key_value(key))?, &held.value)?;
         }
         Ok(())
     }
@@ -183,7 +191,7 @@ impl<'a, 'py> Reader<'a, 'py> {
         let mut timers = KeptTimers::new();
         self.from.read_timers(name, &mut timers)?;
         timers.each(|time_ms, owner| {
-            let key = decode(self.py, owner.key_value(), &self.classes)?;
+            let key = self.key(owner.key_value())?;
             let place = Place { key: Some(&key), time_ms: Some(time_ms), ..Place::default() };
             self.add(name, "timer", place, self.py.None().into_bound(self.py))
         })
@@ -213,7 +221,7 @@ impl<'a, 'py> Reader<'a, 'py> {
             Ok(())
         })?;
         for ((start_ms, _), (key, value)) in slices {
-            let key = decode(self.py, &key, &self.classes)?;
+            let key = self.key(&key)?;
             let place = Place { key: Some(&key), window: Some((start_ms, None)), time_ms: None };
             self.add("value", "value", place, value)?;
         }

@@ -125,7 +125,7 @@ enum Building {
 }
 
 impl ColumnBuilder {
-    /// Of values of a type that has a lane, or of lists of such.
+    /// Of values of a type that has a lane, of bytes of one size, or of lists of such.
     pub(crate) fn new(data_type: &DataType) -> Self {
         let values = match (Lane::of(data_type), data_type) {
             (_, DataType::List(item)) => {
@@ -134,7 +134,9 @@ impl ColumnBuilder {
             (Some(Lane::Unsigned), _) => Building::Unsigned(Vec::new()),
             (Some(Lane::Float), _) => Building::Float(Vec::new()),
             (Some(Lane::Decimal), _) => Building::Decimal(Vec::new()),
-            (Some(Lane::Bytes), _) => Building::Bytes(arrow_array::builder::BinaryBuilder::new()),
+            (Some(Lane::Bytes), _) | (None, DataType::FixedSizeBinary(_)) => {
+                Building::Bytes(arrow_array::builder::BinaryBuilder::new())
+            }
             (Some(Lane::Int) | None, _) => Building::Int(Vec::new()),
         };
         Self { data_type: data_type.clone(), values }

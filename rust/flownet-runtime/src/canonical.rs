@@ -1,4 +1,5 @@
-//! The canonical bytes of keys that are numbers, texts, bytes and tuples of these: what objects and rows have in common.
+//! The canonical bytes of keys that are numbers, texts, bytes, times and tuples of these: what objects and rows have in
+//! common.
 //!
 //! Values that are one key to a `dict` of Python are the same bytes. They choose the key group and index keyed state, so
 //! they are part of every checkpoint and never change. They are values of the codec for objects, too, whose other forms
@@ -20,6 +21,18 @@ pub const STR: u8 = 0x07;
 pub const BYTES: u8 = 0x09;
 /// A tuple: varint of its length, and its items.
 pub const TUPLE: u8 = 0x10;
+/// A date: year in two bytes, month, day.
+pub const DATE: u8 = 0x20;
+/// A time of the day: hour, minute, second, fold, microsecond in four bytes, zone.
+pub const TIME: u8 = 0x21;
+/// A date, and a time of that day.
+pub const DATETIME: u8 = 0x22;
+/// A duration: days, seconds and microseconds, in four bytes each.
+pub const TIMEDELTA: u8 = 0x23;
+/// A decimal that is no integer, and that no float is: varint of its length, `<sign><digits>E<exponent>`.
+pub const DECIMAL: u8 = 0x24;
+/// Not a value: in keys it stands before the name of a class and what its instances are compared by.
+pub const CLASS_KEY: u8 = 0x7d;
 /// A text of up to 63 bytes: its length is in the lower bits.
 pub const SHORT_STR: u8 = 0x80;
 /// An integer from 0 to 63: it is in the lower bits.
@@ -58,14 +71,17 @@ pub fn int(value: i64) -> ([u8; 16], usize) {
     (word.to_le_bytes(), len)
 }
 
-/// Appends an integer without sign.
+/// Appends an integer that may be large.
 #[inline]
-pub fn put_unsigned(out: &mut Vec<u8>, value: u64) {
+pub fn put_wide_int(out: &mut Vec<u8>, value: i128) {
     match i64::try_from(value) {
         Ok(value) => put_int(out, value),
         Err(_) => {
-            // Its topmost bit is no sign.
-            put_big_int(out, &u128::from(value).to_le_bytes()[..9]);
+            // With room for a sign.
+            let bits = i128::BITS - value.unsigned_abs().leading_zeros();
+            let mut bytes = [if value < 0 { 0xff } else { 0 }; size_of::<i128>() + 1];
+            bytes[..size_of::<i128>()].copy_from_slice(&value.to_le_bytes());
+            put_big_int(out, &bytes[..bits as usize / 8 + 1]);
         }
     }
 }
@@ -181,7 +197,7 @@ mod tests {
             assert_eq!(bytes(|out| put_float_key(out, value as f64)), bytes(|out| put_int(out, value)));
         }
         assert_eq!(bytes(|out| put_float_key(out, -0.0)), bytes(|out| put_int(out, 0)));
-        assert_eq!(bytes(|out| put_float_key(out, TWO_TO_63)), bytes(|out| put_unsigned(out, 1 << 63)));
+        assert_eq!(bytes(|out| put_float_key(out, TWO_TO_63)), bytes(|out| put_wide_int(out, 1 << 63)));
         // As int.to_bytes(9, "little", signed=True) has -2**64 + 2**12, and 11 bytes 2**80.
         let below = -(2f64.powi(64) - 4096.0);
         assert_eq!(bytes(|out| put_float_key(out, below)), [4, 9, 0, 16, 0, 0, 0, 0, 0, 0, 0xff]);

@@ -253,7 +253,10 @@ def test_an_exception_of_a_function_names_it() -> None:
         ),
         (lambda env: env.from_arrow(TRADES).drop("sise"), "drop: there is no column 'sise'; there are 'symbol'"),
         (lambda env: env.from_arrow(TRADES).key_by("sise"), "there is no column 'sise'"),
-        (lambda env: env.from_arrow(ALL_TYPES).key_by("list"), "keys are ints, floats, bool, utf8 and binary"),
+        (
+            lambda env: env.from_arrow(ALL_TYPES).key_by("list"),
+            "keys are ints, floats, bool, utf8, binary, dates, times",
+        ),
         (lambda env: env.from_arrow(TRADES).key_by(), "key_by\\(\\) needs names of columns"),
         (lambda env: env.from_arrow(TRADES).key_by("symbol", "symbol"), "two columns of one name: 'symbol', 'symbol'"),
         (lambda env: env.from_arrow(TRADES).key_by(fn.col("symbol").str.slice(0, 1)), "a column 'symbol' already"),

@@ -2,7 +2,8 @@
 
 // Those that keys of rows have, too.
 pub(super) use flownet_runtime::canonical::{
-    BIG_INT, BYTES, FLOAT, INT, NONE, SHORT_STR, SMALL_INT, SMALL_MAX, STR, TUPLE,
+    BIG_INT, BYTES, CLASS_KEY, DATE, DATETIME, DECIMAL, FLOAT, INT, NONE, SHORT_STR, SMALL_INT, SMALL_MAX, STR, TIME,
+    TIMEDELTA, TUPLE,
 };
 
 pub(super) const FALSE: u8 = 0x01;
@@ -15,11 +16,6 @@ pub(super) const DICT: u8 = 0x12;
 pub(super) const SET: u8 = 0x13;
 pub(super) const FROZENSET: u8 = 0x14;
 pub(super) const ORDERED_DICT: u8 = 0x15;
-pub(super) const DATE: u8 = 0x20;
-pub(super) const TIME: u8 = 0x21;
-pub(super) const DATETIME: u8 = 0x22;
-pub(super) const TIMEDELTA: u8 = 0x23;
-pub(super) const DECIMAL: u8 = 0x24;
 pub(super) const UUID: u8 = 0x25;
 pub(super) const TIMESTAMP: u8 = 0x26;
 pub(super) const NUMPY_SCALAR: u8 = 0x30;
@@ -27,8 +23,6 @@ pub(super) const NDARRAY: u8 = 0x31;
 pub(super) const PICKLE: u8 = 0x3f;
 pub(super) const OBJECT: u8 = 0x40;
 pub(super) const OBJECT_ATTRIBUTES: u8 = 0x41;
-/// Not a value: in keys it stands before the name of a class and what its instances are compared by.
-pub(super) const CLASS_KEY: u8 = 0x7d;
 
 /// Not a value: on keyed edges it says that the key as the user gave it follows.
 pub const KEY_AS_GIVEN: u8 = flownet_runtime::operator::KEY_AS_GIVEN;

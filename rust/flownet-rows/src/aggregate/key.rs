@@ -5,10 +5,11 @@ use std::hash::{BuildHasher, Hash};
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{ArrowError, DataType, Schema};
 use flownet_runtime::canonical;
-use flownet_runtime::varint::{put_varint, take_varint, unzigzag};
+use flownet_runtime::varint::{put_varint, take_varint};
 use hashbrown::hash_table::{Entry, HashTable};
 
-use crate::key::{Keys, NoKey, place};
+use crate::expr::shown;
+use crate::key::{IntKey, KeyForm, Keys, NoKey, place};
 use crate::lane::{ColumnBuilder, Scalar};
 
 /// The keys that have come so far, numbered.
@@ -52,16 +53,12 @@ impl KeyTable {
         out.clear();
         out.reserve(rows);
         match keys {
-            Keys::Ints(array) if array.null_count() == 0 => {
-                out.extend(array.values()[start..start + rows].iter().map(|value| self.group_of_int(*value)));
+            Keys::Ints(array, kind) if array.null_count() == 0 => {
+                out.extend(array.values()[start..start + rows].iter().map(|value| self.group_of_int(*value, *kind)));
             }
-            Keys::Ints(array) => {
-                for row in start..start + rows {
-                    let group =
-                        if array.is_null(row) { self.group_of_null() } else { self.group_of_int(array.value(row)) };
-                    out.push(group);
-                }
-            }
+            Keys::Ints(array, kind) => out.extend((start..start + rows).map(|row| {
+                if array.is_null(row) { self.group_of_null() } else { self.group_of_int(array.value(row), *kind) }
+            })),
             Keys::Texts(texts) => {
                 let (data, ends) = (texts.value_data(), texts.value_offsets());
                 out.extend((start..start + rows).map(|row| {
@@ -83,9 +80,9 @@ impl KeyTable {
     }
 
     #[inline]
-    fn group_of_int(&mut self, value: i64) -> u32 {
+    fn group_of_int(&mut self, value: i64, kind: IntKey) -> u32 {
         let Self { ints, hasher, bytes, ends, .. } = self;
-        group_of_number(ints, hasher, value, (bytes, ends), |bytes| canonical::put_int(bytes, value))
+        group_of_number(ints, hasher, value, (bytes, ends), |bytes| kind.put(value, bytes))
     }
 
     fn group_of_null(&mut self) -> u32 {
@@ -206,124 +203,80 @@ fn text_bytes(len: usize) -> usize {
 /// Columns of keys, made of their canonical bytes.
 #[derive(Debug)]
 pub(super) struct KeyBuilder {
-    columns: Vec<(ColumnBuilder, DataType)>,
+    columns: Vec<KeyColumn>,
+}
+
+#[derive(Debug)]
+struct KeyColumn {
+    data_type: DataType,
+    form: KeyForm,
+    values: ColumnBuilder,
+}
+
+impl KeyColumn {
+    fn new(data_type: &DataType) -> Self {
+        Self { data_type: data_type.clone(), form: KeyForm::of(data_type), values: ColumnBuilder::new(data_type) }
+    }
 }
 
 impl KeyBuilder {
     pub(super) fn new(schema: &Schema, keys: &[String]) -> Result<Self, NoKey> {
-        let columns = keys.iter().map(|key| {
-            let data_type = schema.field(place(schema, key)?).data_type();
-            Ok((ColumnBuilder::new(data_type), data_type.clone()))
-        });
+        let columns = keys.iter().map(|key| Ok(KeyColumn::new(schema.field(place(schema, key)?).data_type())));
         Ok(Self { columns: columns.collect::<Result<_, NoKey>>()? })
     }
 
     /// Appends a key; none: the bytes are no such key.
-    pub(super) fn push(&mut self, mut key: &[u8]) -> Option<()> {
-        if self.columns.len() > 1 {
-            let (&tag, rest) = key.split_first()?;
-            let (items, rest) = take_varint(rest).ok()?;
-            (tag == canonical::TUPLE && items == self.columns.len() as u64).then_some(())?;
-            key = rest;
+    pub(super) fn push(&mut self, key: &[u8]) -> Option<()> {
+        let mut rest = self.items(key)?;
+        for KeyColumn { form, values, .. } in &mut self.columns {
+            let (value, behind) = form.take(rest)?;
+            values.push(value);
+            rest = behind;
         }
-        for (column, _) in &mut self.columns {
-            let (value, rest) = take_value(key)?;
-            column.push(value);
-            key = rest;
+        rest.is_empty().then_some(())
+    }
+
+    /// What is behind the head of a tuple, if keys are such.
+    fn items<'a>(&self, key: &'a [u8]) -> Option<&'a [u8]> {
+        if self.columns.len() == 1 {
+            return Some(key);
         }
-        key.is_empty().then_some(())
+        let (&tag, rest) = key.split_first()?;
+        let (items, rest) = take_varint(rest).ok()?;
+        (tag == canonical::TUPLE && items == self.columns.len() as u64).then_some(rest)
     }
 
     pub(super) fn take(&mut self) -> Result<Vec<ArrayRef>, ArrowError> {
-        self.columns.iter_mut().map(|(column, _)| column.take()).collect()
+        self.columns.iter_mut().map(|column| column.values.take()).collect()
     }
 
     /// A key as users would write it, for errors.
     pub(super) fn shown(&self, key: &[u8]) -> String {
-        let mut rest = key;
-        if self.columns.len() > 1 {
-            let Some((_, items)) = rest.split_first().and_then(|(_, rest)| take_varint(rest).ok()) else {
-                return format!("{key:?}");
-            };
-            rest = items;
-        }
-        let mut shown = Vec::new();
-        for _ in &self.columns {
-            let Some((value, behind)) = take_value(rest) else { return format!("{key:?}") };
-            shown.push(match value {
-                Scalar::None => "None".to_owned(),
-                Scalar::Int(value) => value.to_string(),
-                Scalar::Unsigned(value) => value.to_string(),
-                Scalar::Float(value) => format!("{value:?}"),
-                Scalar::Bytes(bytes) => format!("'{}'", String::from_utf8_lossy(bytes)),
-                // These make no keys.
-                Scalar::Decimal(value) => value.to_string(),
-                Scalar::List(values) => format!("{values:?}"),
-            });
+        self.values_shown(key).map_or_else(
+            || format!("{key:?}"),
+            |mut values| if values.len() == 1 { values.remove(0) } else { format!("({})", values.join(", ")) },
+        )
+    }
+
+    fn values_shown(&self, key: &[u8]) -> Option<Vec<String>> {
+        let mut rest = self.items(key)?;
+        let values = self.columns.iter().map(|KeyColumn { data_type, form, .. }| {
+            let (value, behind) = form.take(rest)?;
             rest = behind;
-        }
-        if shown.len() == 1 { shown.remove(0) } else { format!("({})", shown.join(", ")) }
+            Some(match value {
+                Scalar::Bytes(bytes) => format!("'{}'", String::from_utf8_lossy(bytes)),
+                value => shown_as(data_type, value),
+            })
+        });
+        values.collect()
     }
 }
 
-/// Takes the canonical bytes of one value off the front, of a type that makes keys of rows.
-fn take_value(bytes: &[u8]) -> Option<(Scalar<'_>, &[u8])> {
-    let (&tag, rest) = bytes.split_first()?;
-    let block = |rest: &'_ [u8]| -> Option<(usize, usize)> {
-        let (len, behind) = take_varint(rest).ok()?;
-        Some((usize::try_from(len).ok()?, rest.len() - behind.len()))
-    };
-    Some(match tag {
-        canonical::NONE => (Scalar::None, rest),
-        canonical::INT => {
-            let (value, rest) = take_varint(rest).ok()?;
-            (Scalar::Int(unzigzag(value)), rest)
-        }
-        canonical::BIG_INT => {
-            let (len, skipped) = block(rest)?;
-            let (digits, rest) = rest[skipped..].split_at_checked(len)?;
-            (big_int(digits), rest)
-        }
-        canonical::FLOAT => {
-            let (taken, rest) = rest.split_first_chunk()?;
-            (Scalar::Float(f64::from_le_bytes(*taken)), rest)
-        }
-        canonical::STR | canonical::BYTES => {
-            let (len, skipped) = block(rest)?;
-            let (taken, rest) = rest[skipped..].split_at_checked(len)?;
-            (Scalar::Bytes(taken), rest)
-        }
-        tag if tag & canonical::SMALL_INT == canonical::SMALL_INT => {
-            (Scalar::Int((tag & canonical::SMALL_MAX).into()), rest)
-        }
-        tag if tag & canonical::SMALL_INT == canonical::SHORT_STR => {
-            let (taken, rest) = rest.split_at_checked((tag & canonical::SMALL_MAX).into())?;
-            (Scalar::Bytes(taken), rest)
-        }
-        _ => return None,
-    })
-}
-
-/// Of an integer that is no `i64`: that of a column of unsigned ones, or of floats.
-fn big_int(digits: &[u8]) -> Scalar<'static> {
-    let is_negative = digits.last().is_some_and(|last| *last >= 0x80);
-    if let ([low @ .., 0], false) = (digits, is_negative)
-        && let Ok(low) = low.try_into()
-    {
-        return Scalar::Unsigned(u64::from_le_bytes(low));
-    }
-    // Floats beyond 64 bits are integers of 53 bits, and zeros below them: each step is exact.
-    let float = |digits: &[u8]| digits.iter().rev().fold(0.0, |sum: f64, digit| sum * 256.0 + f64::from(*digit));
-    if !is_negative {
-        return Scalar::Float(float(digits));
-    }
-    let mut carry = true;
-    let negated = digits.iter().map(|digit| {
-        let (sum, overflow) = (!digit).overflowing_add(u8::from(carry));
-        carry = overflow;
-        sum
-    });
-    Scalar::Float(-float(&negated.collect::<Vec<_>>()))
+/// A value of a column of this type, for errors.
+fn shown_as(data_type: &DataType, value: Scalar<'_>) -> String {
+    let mut column = ColumnBuilder::new(data_type);
+    column.push(value);
+    column.take().map_or_else(|_| format!("{value:?}"), |column| shown(&column, 0))
 }
 
 #[cfg(test)]
@@ -345,7 +298,7 @@ mod tests {
             let start = start.min(tuples.len());
             let numbers: Int64Array = tuples.iter().map(|tuple| tuple.0).collect();
             let texts: StringArray = tuples.iter().map(|tuple| tuple.1.as_deref()).collect();
-            let keys = Keys::Tuple(vec![Keys::Ints(numbers), Keys::Texts(texts)]);
+            let keys = Keys::Tuple(vec![Keys::Ints(numbers, IntKey::Number), Keys::Texts(texts)]);
             let (mut table, mut groups) = (KeyTable::default(), Vec::new());
             table.groups(&keys, start, tuples.len() - start, &mut groups);
             for (row, group) in (start..).zip(&groups) {

@@ -91,7 +91,7 @@ impl Literal {
 }
 
 /// One value of an array, for errors.
-pub(super) fn shown(array: &dyn Array, row: usize) -> String {
+pub(crate) fn shown(array: &dyn Array, row: usize) -> String {
     let options = arrow_cast::display::FormatOptions::default().with_null("None");
     let formatter = arrow_cast::display::ArrayFormatter::try_new(array, &options);
     formatter.map_or_else(|_| "?".to_owned(), |formatter| formatter.value(row).to_string())

@@ -147,6 +147,10 @@ enum Family {
     Texts,
     Bytes,
     Numbers,
+    Dates,
+    Times,
+    Timestamps { have_zone: bool },
+    Durations,
 }
 
 impl Family {
@@ -154,6 +158,10 @@ impl Family {
         match data_type {
             DataType::Utf8 => Self::Texts,
             DataType::Binary | DataType::FixedSizeBinary(_) => Self::Bytes,
+            DataType::Date32 => Self::Dates,
+            DataType::Time32(_) | DataType::Time64(_) => Self::Times,
+            DataType::Timestamp(_, zone) => Self::Timestamps { have_zone: zone.is_some() },
+            DataType::Duration(_) => Self::Durations,
             _ => Self::Numbers,
         }
     }

@@ -1,23 +1,25 @@
 //! Which key group a row belongs to: that of the same key of an object.
 
+mod moment;
+mod number;
+mod plain;
+
 use arrow_array::cast::AsArray;
-use arrow_array::types::{
-    ArrowPrimitiveType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
-    UInt32Type, UInt64Type,
-};
+use arrow_array::types::{ArrowPrimitiveType, Decimal128Type, Float32Type, Float64Type, UInt64Type};
 use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow_buffer::NullBuffer;
 use arrow_schema::{ArrowError, DataType, Schema};
 use flownet_core::keygroup::hash_key;
 use flownet_runtime::canonical;
 
-use crate::lane::{Lane, Values};
+use self::moment::Moment;
+use crate::lane::{Lane, Scalar, Values};
 use crate::type_names::type_name;
 
 /// Hashes the keys of rows, a batch at a time.
 #[derive(Debug)]
 pub struct KeyHasher {
-    columns: Vec<usize>,
+    columns: KeyColumns,
     hashes: Vec<u32>,
     /// Of one key, kept for its allocation.
     bytes: Vec<u8>,
@@ -36,7 +38,8 @@ pub enum NoKey {
     },
     /// Its type makes no keys.
     #[error(
-        "key_by: column '{column}' is of type {}; keys are ints, floats, bool, utf8 and binary: cast it before",
+        "key_by: column '{column}' is of type {}; keys are ints, floats, bool, utf8, binary, dates, times, timestamps, durations \
+         and decimals: cast it before",
         type_name(.data_type)
     )]
     Type {
@@ -61,52 +64,27 @@ impl NoKey {
 impl KeyHasher {
     /// By these columns of a schema. One column is the key itself, several are a tuple.
     pub fn new(schema: &Schema, columns: &[String]) -> Result<Self, NoKey> {
-        if columns.is_empty() {
-            return Err(NoKey::Empty);
-        }
-        let columns = columns.iter().map(|column| place(schema, column)).collect::<Result<_, _>>()?;
-        Ok(Self { columns, hashes: Vec::new(), bytes: Vec::new() })
+        Ok(Self { columns: KeyColumns::new(schema, columns)?, hashes: Vec::new(), bytes: Vec::new() })
     }
 
     /// The hash of each row's key.
-    pub fn hash(&mut self, batch: &RecordBatch) -> &[u32] {
+    pub fn hash(&mut self, batch: &RecordBatch) -> Result<&[u32], ArrowError> {
+        let keys = self.columns.of(batch)?;
         self.hashes.clear();
-        self.hashes.reserve(batch.num_rows());
-        match self.columns[..] {
-            [column] => self.hash_column(batch.column(column)),
-            _ => self.hash_rows(batch),
-        }
-        &self.hashes
-    }
-
-    /// Of the commonest type without looking at it again for each row.
-    fn hash_column(&mut self, array: &ArrayRef) {
-        match array.data_type() {
-            DataType::Int64 if array.null_count() == 0 => {
-                self.hashes.extend(array.as_primitive::<Int64Type>().values().iter().map(|value| {
+        match &keys {
+            Keys::Ints(array, IntKey::Number) if array.null_count() == 0 => {
+                self.hashes.extend(array.values().iter().map(|value| {
                     let (bytes, len) = canonical::int(*value);
                     hash_key(&bytes[..len])
                 }));
             }
-            _ => {
-                for row in 0..array.len() {
-                    self.bytes.clear();
-                    put_value(array, row, &mut self.bytes);
-                    self.hashes.push(hash_key(&self.bytes));
-                }
-            }
+            _ => self.hashes.extend((0..batch.num_rows()).map(|row| {
+                self.bytes.clear();
+                keys.put(row, &mut self.bytes);
+                hash_key(&self.bytes)
+            })),
         }
-    }
-
-    fn hash_rows(&mut self, batch: &RecordBatch) {
-        for row in 0..batch.num_rows() {
-            self.bytes.clear();
-            canonical::put_tuple(&mut self.bytes, self.columns.len());
-            for column in &self.columns {
-                put_value(batch.column(*column), row, &mut self.bytes);
-            }
-            self.hashes.push(hash_key(&self.bytes));
-        }
+        Ok(&self.hashes)
     }
 }
 
@@ -118,14 +96,39 @@ pub(crate) struct KeyColumns {
 
 /// The keys of a batch.
 pub(crate) enum Keys {
-    /// One column of integers.
-    Ints(Int64Array),
+    /// One column of what is 64 bits.
+    Ints(Int64Array, IntKey),
     /// One column of texts.
     Texts(StringArray),
     /// One column of another type.
     Other(ArrayRef),
     /// Several columns: what they are is looked at once, and not for each row.
     Tuple(Vec<Self>),
+}
+
+/// What 64 bits say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IntKey {
+    Number,
+    Moment(Moment),
+}
+
+impl IntKey {
+    fn of(data_type: &DataType) -> Option<Self> {
+        match Moment::of(data_type) {
+            Some(moment) => Some(Self::Moment(moment)),
+            None => (Lane::of(data_type) == Some(Lane::Int)).then_some(Self::Number),
+        }
+    }
+
+    /// Appends the canonical bytes of one.
+    #[inline]
+    pub(crate) fn put(self, value: i64, out: &mut Vec<u8>) {
+        match self {
+            Self::Number => canonical::put_int(out, value),
+            Self::Moment(moment) => moment.put(value, out),
+        }
+    }
 }
 
 impl KeyColumns {
@@ -155,12 +158,10 @@ impl KeyColumns {
 
 impl Keys {
     fn of_column(array: &ArrayRef) -> Result<Self, ArrowError> {
-        let data_type = array.data_type();
-        if data_type.is_integer()
-            && Lane::of(data_type) == Some(Lane::Int)
+        if let Some(kind) = IntKey::of(array.data_type())
             && let Values::Int(values) = Values::of(array)?
         {
-            return Ok(Self::Ints(values));
+            return Ok(Self::Ints(values, kind));
         }
         Ok(array.as_string_opt::<i32>().map_or_else(|| Self::Other(array.clone()), |texts| Self::Texts(texts.clone())))
     }
@@ -170,7 +171,9 @@ impl Keys {
     pub(crate) fn is_as_before(&self, row: usize) -> bool {
         let before = row - 1;
         match self {
-            Self::Ints(array) => array.is_null(row) == array.is_null(before) && array.value(row) == array.value(before),
+            Self::Ints(array, _) => {
+                array.is_null(row) == array.is_null(before) && array.value(row) == array.value(before)
+            }
             Self::Texts(texts) => {
                 texts.is_null(row) == texts.is_null(before) && texts.value(row) == texts.value(before)
             }
@@ -182,14 +185,46 @@ impl Keys {
     /// Appends the canonical key of a row.
     pub(crate) fn put(&self, row: usize, out: &mut Vec<u8>) {
         match self {
-            Self::Ints(array) if array.is_null(row) => out.push(canonical::NONE),
-            Self::Ints(array) => canonical::put_int(out, array.value(row)),
+            Self::Ints(array, _) if array.is_null(row) => out.push(canonical::NONE),
+            Self::Ints(array, kind) => kind.put(array.value(row), out),
             Self::Texts(texts) if texts.is_null(row) => out.push(canonical::NONE),
             Self::Texts(texts) => canonical::put_text(out, texts.value(row).as_bytes()),
-            Self::Other(array) => put_value(array, row, out),
+            Self::Other(array) => put_other(array, row, out),
             Self::Tuple(columns) => {
                 canonical::put_tuple(out, columns.len());
                 columns.iter().for_each(|column| column.put(row, out));
+            }
+        }
+    }
+}
+
+/// How the canonical bytes of a column's values are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyForm {
+    /// As numbers, texts and bytes of any type.
+    Plain,
+    Moment(Moment),
+    Decimal {
+        scale: u32,
+    },
+}
+
+impl KeyForm {
+    pub(crate) fn of(data_type: &DataType) -> Self {
+        match data_type {
+            DataType::Decimal128(_, scale) => Self::Decimal { scale: scale.unsigned_abs().into() },
+            data_type => Moment::of(data_type).map_or(Self::Plain, Self::Moment),
+        }
+    }
+
+    /// Takes a value off the front; none: these are the bytes of something else.
+    pub(crate) fn take(self, bytes: &[u8]) -> Option<(Scalar<'_>, &[u8])> {
+        match self {
+            _ if bytes.first() == Some(&canonical::NONE) => Some((Scalar::None, &bytes[1..])),
+            Self::Plain => plain::take(bytes),
+            Self::Moment(moment) => moment.take(bytes).map(|(value, rest)| (Scalar::Int(value), rest)),
+            Self::Decimal { scale } => {
+                number::take_decimal(bytes, scale).map(|(digits, rest)| (Scalar::Decimal(digits), rest))
             }
         }
     }
@@ -206,38 +241,35 @@ pub(crate) fn place(schema: &Schema, column: &str) -> Result<usize, NoKey> {
 }
 
 fn makes_keys(data_type: &DataType) -> bool {
-    let is_number = data_type.is_integer() || matches!(data_type, DataType::Float32 | DataType::Float64);
-    let is_bytes = matches!(data_type, DataType::Utf8 | DataType::Binary | DataType::FixedSizeBinary(_));
-    is_number || is_bytes || *data_type == DataType::Boolean
+    match data_type {
+        // Nobody has those, and their integers may be of any size.
+        DataType::Decimal128(_, scale) => *scale >= 0,
+        DataType::FixedSizeBinary(_) => true,
+        data_type => Lane::of(data_type).is_some(),
+    }
 }
 
-/// Appends the canonical bytes of one value, of a type that makes keys.
-pub(crate) fn put_value(array: &ArrayRef, row: usize, out: &mut Vec<u8>) {
+/// Appends the canonical bytes of one value, of a type that makes keys which are neither 64 bits nor texts.
+fn put_other(array: &ArrayRef, row: usize, out: &mut Vec<u8>) {
     if array.is_null(row) {
         return out.push(canonical::NONE);
     }
     match array.data_type() {
-        DataType::Int8 => canonical::put_int(out, number::<Int8Type>(array, row).into()),
-        DataType::Int16 => canonical::put_int(out, number::<Int16Type>(array, row).into()),
-        DataType::Int32 => canonical::put_int(out, number::<Int32Type>(array, row).into()),
-        DataType::Int64 => canonical::put_int(out, number::<Int64Type>(array, row)),
-        DataType::UInt8 => canonical::put_int(out, number::<UInt8Type>(array, row).into()),
-        DataType::UInt16 => canonical::put_int(out, number::<UInt16Type>(array, row).into()),
-        DataType::UInt32 => canonical::put_int(out, number::<UInt32Type>(array, row).into()),
-        DataType::UInt64 => canonical::put_unsigned(out, number::<UInt64Type>(array, row)),
-        DataType::Float32 => canonical::put_float_key(out, number::<Float32Type>(array, row).into()),
-        DataType::Float64 => canonical::put_float_key(out, number::<Float64Type>(array, row)),
-        DataType::Boolean => canonical::put_int(out, array.as_boolean().value(row).into()),
-        DataType::Utf8 => canonical::put_text(out, array.as_string::<i32>().value(row).as_bytes()),
+        DataType::UInt64 => canonical::put_wide_int(out, value_of::<UInt64Type>(array, row).into()),
+        DataType::Float32 => canonical::put_float_key(out, value_of::<Float32Type>(array, row).into()),
+        DataType::Float64 => canonical::put_float_key(out, value_of::<Float64Type>(array, row)),
+        DataType::Decimal128(_, scale) => {
+            number::put_decimal(value_of::<Decimal128Type>(array, row), scale.unsigned_abs().into(), out);
+        }
         DataType::Binary => canonical::put_bytes(out, array.as_binary::<i32>().value(row)),
         DataType::FixedSizeBinary(_) => canonical::put_bytes(out, array.as_fixed_size_binary().value(row)),
-        // Checked when the hasher was made.
+        // Checked where columns were made keys.
         _ => out.push(canonical::NONE),
     }
 }
 
 #[inline]
-fn number<T: ArrowPrimitiveType>(array: &ArrayRef, row: usize) -> T::Native {
+fn value_of<T: ArrowPrimitiveType>(array: &ArrayRef, row: usize) -> T::Native {
     array.as_primitive::<T>().value(row)
 }
 
@@ -259,7 +291,7 @@ mod tests {
 
     fn hashes(batch: &RecordBatch, columns: &[&str]) -> Vec<u32> {
         let columns: Vec<_> = columns.iter().map(|&column| column.to_owned()).collect();
-        KeyHasher::new(&batch.schema(), &columns).unwrap().hash(batch).to_vec()
+        KeyHasher::new(&batch.schema(), &columns).unwrap().hash(batch).unwrap().to_vec()
     }
 
     #[test]

@@ -76,6 +76,7 @@ pub(super) mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::key::IntKey;
 
     pub(in crate::keyed) fn rank(count: u64, ties: bool, size_ms: i64) -> RowsRank {
         let assign = WindowAssign::Grid { size_ms, slide_ms: size_ms, offset_ms: 0 };
@@ -102,7 +103,7 @@ pub(super) mod tests {
             let ranks: ArrayRef = Arc::new(rows.iter().map(|row| Some(row.1)).collect::<Int64Array>());
             let ranks = RowConverter::new(vec![SortField::new(DataType::Int64)]).unwrap().convert_columns(&[ranks]).unwrap();
             let times: Vec<i64> = rows.iter().map(|row| row.2).collect();
-            let keys = Keys::Ints(rows.iter().map(|row| Some(row.0)).collect());
+            let keys = Keys::Ints(rows.iter().map(|row| Some(row.0)).collect(), IntKey::Number);
             let found = Best::new(&rank(count, ties, 10)).unwrap().of(&keys, &ranks, Some(&times));
             let better = |row: &(i64, i64, i64)| {
                 let is_beside = |other: &&(i64, i64, i64)| other.0 == row.0 && other.2 / 10 == row.2 / 10;

@@ -195,6 +195,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::key::IntKey;
     use crate::run::Gather;
 
     proptest! {
@@ -211,7 +212,7 @@ mod tests {
                 let rows = RecordBatch::try_new(Arc::clone(layout.schema()), vec![numbers]).unwrap();
                 let of_rows: Int64Array = batch.iter().map(|row| row.0).collect();
                 let nulls = of_rows.nulls().cloned().filter(|_| !keeps_null_keys);
-                let (keys, times) = (Keys::Ints(of_rows), batch.iter().map(|row| row.1).collect::<Vec<_>>());
+                let (keys, times) = (Keys::Ints(of_rows, IntKey::Number), batch.iter().map(|row| row.1).collect::<Vec<_>>());
                 let (mut found, mut all_rows) = (BTreeMap::<Vec<u8>, Vec<(i64, i64)>>::new(), 0);
                 bundles.of((&keys, Some(&times)), (&RunWriter::new(&layout, &rows), nulls.as_ref()), |parts| {
                     all_rows += parts.rows();
