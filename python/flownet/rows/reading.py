@@ -197,7 +197,9 @@ class RowSources:
 
         Notes
         -----
-        An empty value is a missing one, and ``""`` an empty text. Values may be of several lines, in quotes.
+        An empty value is a missing one, and ``""`` an empty text. Values may be of several lines, in quotes. Where the
+        schema says so, texts are dates and times, as ISO 8601 has them, durations, such as ``PT1.5S``, and bytes, two
+        hexadecimal digits each: as `Rows.write_csv` writes them.
 
         Examples
         --------
@@ -236,8 +238,8 @@ class RowSources:
             Files, and folders, of which all ``*.jsonl``, ``*.ndjson`` and ``*.json`` are read. Listed here, once.
             pyarrow has to be installed, where workers are too.
         schema
-            Names and types of the columns; what lines have beside them is left out. Default: None, of the beginning of
-            the first file.
+            Names and types of the columns; what lines have beside them is left out. Dates, times, durations and bytes
+            are texts, as of `read_csv`. Default: None, of the beginning of the first file.
         columns, filter, partitions, event_time, delay
             As of `read_csv`.
 

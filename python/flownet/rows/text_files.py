@@ -15,6 +15,7 @@ from .folders import Folders, folders_of, possible
 from .pushed_down import pushed_down
 from .schemas import schema_of, wanted_columns
 from .splits import FileSplit
+from .text_values import as_texts, from_texts
 
 if TYPE_CHECKING:
     import pyarrow
@@ -58,19 +59,20 @@ class CsvFormat:
 
         # An empty value is missing, also among texts; but nothing else is, such as a text NA.
         convert = pyarrow.csv.ConvertOptions(
-            column_types=schema,
+            column_types=None if schema is None else as_texts(schema),
             include_columns=columns,
             null_values=[""],
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
         )
         names = None if self.header or schema is None else schema.names
-        return pyarrow.csv.open_csv(
+        batches = pyarrow.csv.open_csv(
             path,
             read_options=pyarrow.csv.ReadOptions(column_names=names, use_threads=False),
             parse_options=pyarrow.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
             convert_options=convert,
         )
+        return batches if schema is None else from_texts(batches, schema)
 
     def refuse(self, schema: object) -> None:
         """Nothing else says what columns are called."""
@@ -106,11 +108,11 @@ class JsonFormat:
         """Open a file."""
         import pyarrow.json
 
-        parse = pyarrow.json.ParseOptions(
-            explicit_schema=schema, unexpected_field_behavior="infer" if schema is None else "ignore"
-        )
         options = pyarrow.json.ReadOptions(use_threads=False)
-        return pyarrow.json.open_json(path, read_options=options, parse_options=parse)
+        if schema is None:
+            return pyarrow.json.open_json(path, read_options=options)
+        parse = pyarrow.json.ParseOptions(explicit_schema=as_texts(schema), unexpected_field_behavior="ignore")
+        return from_texts(pyarrow.json.open_json(path, read_options=options, parse_options=parse), schema)
 
     def refuse(self, schema: object) -> None:
         """Lines say what their values are called."""
@@ -160,7 +162,7 @@ class LineFiles:
                 columns = [of_folders[name] if name in said else batch.column(name) for name in self.columns]
                 yield pyarrow.RecordBatch.from_arrays(columns, names=self.columns)
         except (OSError, ValueError, KeyError) as error:
-            raise OSError(f"{path}: {error}") from error
+            raise OSError(str(error)) from error
 
 
 def line_files(

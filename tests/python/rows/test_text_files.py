@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import json
 from collections.abc import Callable
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 from pathlib import Path
 
 import polars
@@ -72,6 +75,68 @@ def test_json_comes_back_as_it_was_written(tmp_path: Path) -> None:
     env.execute(workers=0)
     assert given.to_arrow().to_pylist() == table.to_pylist()
     assert few.to_arrow().to_pylist() == [{"s": text, "none": None} for text in MANY["s"].to_pylist()]
+
+
+TIMES = pa.table(
+    {
+        "date": pa.array([date(2026, 11, 26), None]),
+        "time32": pa.array([time(1, 2, 3), None], pa.time32("s")),
+        "time64": pa.array([time(23, 59, 59, 4), None], pa.time64("ns")),
+        "timestamp": pa.array([datetime(2026, 11, 26, 10, 30, 0, 5), None], pa.timestamp("us")),
+        "instant": pa.array([datetime(2026, 11, 26, 10, 30, tzinfo=UTC), None], pa.timestamp("ms", "Europe/Berlin")),
+        "seconds": pa.array([timedelta(days=400, seconds=3), None], pa.duration("s")),
+        "longest": pa.array([2**63 - 1, -(2**63) + 1], pa.int64()).cast(pa.duration("us")),
+        "fine": pa.array([-1, None], pa.int64()).cast(pa.duration("ns")),
+        "bytes": pa.array([b"\x00\xff", None]),
+        "two": pa.array([b"ab", None], pa.binary(2)),
+        "decimal": pa.array([Decimal("1.50"), None]),
+        "days": pa.array([[date(1, 1, 1), None], None]),
+        "record": pa.array(
+            [{"at": time(4), "ids": [b"x"]}, None], pa.struct({"at": pa.time32("ms"), "ids": pa.list_(pa.binary())})
+        ),
+    }
+)
+
+
+@pytest.mark.parametrize("lines", ["json", "csv"])
+def test_times_and_bytes_come_back_with_their_schema(lines: str, tmp_path: Path) -> None:
+    table = TIMES if lines == "json" else TIMES.drop(["days", "record"])
+    env = fn.Environment()
+    getattr(env.from_arrow(table), f"write_{lines}")(tmp_path / "out")
+    env.execute()
+    env = fn.Environment()
+    read = getattr(env, f"read_{lines}")
+    found = read(tmp_path / "out", schema=table.schema).collect()
+    few = read(tmp_path / "out", schema=table.schema, columns=["bytes", "date"]).collect()
+    env.execute()
+    assert found.to_arrow().equals(table.cast(found.to_arrow().schema))
+    assert few.to_arrow().to_pydict() == {name: table[name].to_pylist() for name in ("bytes", "date")}
+
+
+@pytest.mark.parametrize("lines", ["json", "csv"])
+@pytest.mark.parametrize(
+    ("wanted", "text", "says"),
+    [
+        ("date", "26.11.2026", "'26.11.2026' as a scalar of type date32"),
+        ("time[s]", "24:00:00", "'1970-01-01T24:00:00'"),
+        ("time[s]", "10:00:00.5", "would lose data"),
+        ("duration[us]", "P1D", "'P1D' is no duration, such as 'PT1.5S'"),
+        ("duration[s]", "PT0.5S", "would cause data loss"),
+        ("binary", "so", "'so' is not bytes, two hexadecimal digits each"),
+        ("binary(2)", "616263", "expected to be length 2 was 3"),
+    ],
+)
+def test_a_text_that_is_none_of_the_type_names_file_and_column(
+    lines: str, wanted: str, text: str, says: str, tmp_path: Path
+) -> None:
+    path = tmp_path / f"in.{lines}"
+    path.write_text(f"it\n{text}\n" if lines == "csv" else json.dumps({"it": text}))
+    env = fn.Environment()
+    getattr(env, f"read_{lines}")(path, schema={"it": wanted}).collect()
+    with pytest.raises(OperatorError, match=says) as raised:
+        env.execute()
+    assert f"{path}: column 'it': " in str(raised.value)
+    assert "Traceback" not in str(raised.value)
 
 
 def test_files_of_subtasks_that_had_no_rows_are_read_with_the_others(workers: int, tmp_path: Path) -> None:

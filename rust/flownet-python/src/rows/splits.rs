@@ -120,7 +120,8 @@ impl Source<RowsMedium> for FileSplits {
             None => Python::attach(|py| self.opened(py, split))?,
         };
         let refused = |message: String| {
-            let message = format!("batch behind row {} of {}: {message}", split.position, split.name.path);
+            let said = sentence_of(&message);
+            let message = format!("batch behind row {} of {}: {said}", split.position, split.name.path);
             self.info.refused("ValueError", message, None)
         };
         if let Some(batch) = reader.next(&self.schema, flow, refused)? {
@@ -191,4 +192,11 @@ fn take_split(subtask: u32, item: &mut Input<'_>) -> Result<Kept, TaskError> {
     let path = String::from_utf8_lossy(item.block()?).into_owned();
     let (bytes, part) = (item.varint()?, item.varint()?.checked_sub(1));
     Ok((subtask, (path, bytes, part), has_ended, item.varint()?))
+}
+
+/// What the reader of a file said, out of what Arrow's interface puts before it, and pyarrow behind it: the lines of ours
+/// where it was said.
+fn sentence_of(message: &str) -> &str {
+    let said = message.split_once("Producer error: IOError: ").map_or(message, |(_, said)| said);
+    said.split_once(". Detail: Python exception:").map_or(said, |(sentence, _)| sentence)
 }

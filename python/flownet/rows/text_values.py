@@ -1,0 +1,126 @@
+"""Values that files of lines have as texts, as `write_json` and `write_csv` write them: times and bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+def as_texts(schema: pyarrow.Schema) -> pyarrow.Schema:
+    """Say as what columns are read: texts, of which `from_texts` makes their values, where pyarrow does not."""
+    import pyarrow
+
+    return pyarrow.schema([field.with_type(_read_as(field.type)) for field in schema])
+
+
+def from_texts(batches: Iterable[pyarrow.RecordBatch], schema: pyarrow.Schema) -> Iterator[pyarrow.RecordBatch]:
+    """Make batches with columns of this schema of what was read `as_texts`.
+
+    Raises
+    ------
+    ValueError
+        A text is no value of the type of its column.
+    """
+    import pyarrow
+
+    for batch in batches:
+        columns = []
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            try:
+                columns.append(_values(column, schema.field(name).type))
+            except ValueError as error:
+                raise ValueError(f"column {name!r}: {error}") from error
+        yield pyarrow.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _read_as(data_type: pyarrow.DataType) -> pyarrow.DataType:
+    import pyarrow
+
+    if _made_by(data_type) is not None:
+        return pyarrow.string()
+    if pyarrow.types.is_struct(data_type):
+        return pyarrow.struct([field.with_type(_read_as(field.type)) for field in data_type])
+    if _is_list(data_type):
+        return pyarrow.list_(data_type.value_field.with_type(_read_as(data_type.value_type)))
+    return data_type
+
+
+def _values(column: pyarrow.Array, data_type: pyarrow.DataType) -> pyarrow.Array:
+    import pyarrow
+
+    made_by = _made_by(data_type)
+    if made_by is not None:
+        return made_by(column, data_type)
+    if _read_as(data_type) == data_type:
+        return column
+    if pyarrow.types.is_struct(data_type):
+        parts = [_values(column.field(at), field.type) for at, field in enumerate(data_type)]
+        return pyarrow.StructArray.from_arrays(parts, fields=list(data_type), mask=column.is_null())
+    items = _values(column.values, data_type.value_type)
+    return pyarrow.ListArray.from_arrays(column.offsets, items, type=data_type, mask=column.is_null())
+
+
+def _is_list(data_type: pyarrow.DataType) -> bool:
+    import pyarrow
+
+    return bool(pyarrow.types.is_list(data_type))
+
+
+def _made_by(data_type: pyarrow.DataType) -> Callable[[Any, Any], Any] | None:
+    import pyarrow
+
+    types = pyarrow.types
+    if types.is_date(data_type):
+        return _dates
+    if types.is_time(data_type):
+        return _times
+    if types.is_duration(data_type):
+        return _durations
+    if types.is_binary(data_type) or types.is_fixed_size_binary(data_type):
+        return _bytes
+    return None
+
+
+def _dates(texts: Any, data_type: Any) -> Any:
+    return texts.cast(data_type)
+
+
+def _times(texts: Any, data_type: Any) -> Any:
+    import pyarrow
+    from pyarrow import compute
+
+    # Times are read from texts only as times of a day.
+    of_a_day = compute.binary_join_element_wise("1970-01-01T", texts, "")
+    return of_a_day.cast(pyarrow.timestamp("ns")).cast(data_type)
+
+
+def _durations(texts: Any, data_type: Any) -> Any:
+    """Of ISO 8601, in seconds."""
+    import pyarrow
+    from pyarrow import compute
+
+    seconds = compute.replace_substring_regex(texts, r"^(-?)PT(\d+(\.\d+)?)S$", r"\1\2")
+    other = texts.filter(compute.equal(seconds, texts))
+    if len(other):
+        raise ValueError(f"{other[0].as_py()!r} is no duration, such as 'PT1.5S'")
+    digits = {"s": 0, "ms": 3, "us": 6, "ns": 9}[data_type.unit]
+    a_second = pyarrow.scalar(10**digits, pyarrow.decimal128(digits + 1))
+    ticks = compute.multiply(seconds.cast(pyarrow.decimal128(20, digits)), a_second)
+    return ticks.cast(pyarrow.int64()).cast(data_type)
+
+
+def _bytes(texts: Any, data_type: Any) -> Any:
+    """Of two hexadecimal digits each."""
+    import pyarrow
+
+    return pyarrow.array([None if text is None else _unhex(text) for text in texts.to_pylist()], data_type)
+
+
+def _unhex(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not bytes, two hexadecimal digits each") from error
