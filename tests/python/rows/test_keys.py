@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import flownet as fn
-from flownet import state
+from flownet import codec, state
 from flownet.errors import OperatorError, PlanError
 
 from .halves import ROWS, Half, stop_on_the_way
@@ -64,6 +64,25 @@ def test_a_key_groups_as_its_objects_do(key_type: pa.DataType, workers: int) -> 
     assert found == grouped(column)
     pairs = {(row["bit"], row["key"]): row["total"] for row in by_both.to_arrow().to_pylist()}
     assert pairs == grouped([(row % 2, key) for row, key in enumerate(column)])
+
+
+class Where(fn.MapFunction[dict[str, Any], tuple[Any, int]]):
+    """Tells with each key in which subtask it is."""
+
+    def open(self, ctx: fn.TaskContext) -> None:
+        self.subtask = ctx.subtask
+
+    def map(self, value: dict[str, Any]) -> tuple[Any, int]:
+        return value["key"], self.subtask
+
+
+@pytest.mark.parametrize("key_type", KEYS, ids=str)
+def test_a_key_lies_where_an_equal_object_does(key_type: pa.DataType) -> None:
+    env = fn.Environment(parallelism=5)
+    rows = env.from_arrow(pa.table({"key": pa.array(KEYS[key_type], key_type)}))
+    found = rows.key_by("key").deduplicate().to_objects().map(Where()).collect()
+    env.execute()
+    assert dict(found) == {key: codec.subtask_of(key, 5) for key in KEYS[key_type]}
 
 
 moments = st.datetimes().map(lambda at: at.replace(fold=0))
