@@ -279,7 +279,7 @@ class Rows(RowSinks, ToThisProcess):
         ----------
         *columns
             Names of columns, or expressions, which are called as their first column or by `Expr.alias`. Of any type but
-            lists and structs.
+            lists, structs and decimals of a negative scale.
         **named
             Expressions, by the name of the column of results that they make.
 

@@ -15,13 +15,17 @@ from .folders import Folders, folders_of, possible
 from .pushed_down import pushed_down
 from .schemas import schema_of, wanted_columns
 from .splits import FileSplit
-from .text_values import as_texts, from_texts
+from .text_values import Texts
 
 if TYPE_CHECKING:
     import pyarrow
 
     from .. import _flownet
     from .schemas import SchemaLike
+
+
+_TEXTS_OF_CSV = Texts(dates=False)
+_TEXTS_OF_JSON = Texts(dates=True)
 
 
 class LineFormat(Protocol):
@@ -59,7 +63,7 @@ class CsvFormat:
 
         # An empty value is missing, also among texts; but nothing else is, such as a text NA.
         convert = pyarrow.csv.ConvertOptions(
-            column_types=None if schema is None else as_texts(schema),
+            column_types=None if schema is None else _TEXTS_OF_CSV.schema(schema),
             include_columns=columns,
             null_values=[""],
             strings_can_be_null=True,
@@ -72,7 +76,7 @@ class CsvFormat:
             parse_options=pyarrow.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
             convert_options=convert,
         )
-        return batches if schema is None else from_texts(batches, schema)
+        return batches if schema is None else _TEXTS_OF_CSV.values(batches, schema, columns)
 
     def refuse(self, schema: object) -> None:
         """Nothing else says what columns are called."""
@@ -111,8 +115,10 @@ class JsonFormat:
         options = pyarrow.json.ReadOptions(use_threads=False)
         if schema is None:
             return pyarrow.json.open_json(path, read_options=options)
-        parse = pyarrow.json.ParseOptions(explicit_schema=as_texts(schema), unexpected_field_behavior="ignore")
-        return from_texts(pyarrow.json.open_json(path, read_options=options, parse_options=parse), schema)
+        read_as = _TEXTS_OF_JSON.schema(schema)
+        parse = pyarrow.json.ParseOptions(explicit_schema=read_as, unexpected_field_behavior="ignore")
+        batches = pyarrow.json.open_json(path, read_options=options, parse_options=parse)
+        return _TEXTS_OF_JSON.values(batches, schema, columns)
 
     def refuse(self, schema: object) -> None:
         """Lines say what their values are called."""

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use flownet_cluster::{OperatorEntry, Read, StatePart};
 use flownet_runtime::TaskError;
+use flownet_runtime::canonical::CLASS_KEY;
 use flownet_runtime::snapshot::{Input, Restored, WATERMARK, is_incidental};
 use flownet_runtime::state::{KeyGroupRange, KeyedState};
 use flownet_runtime::timer::KeptTimers;
@@ -152,10 +153,10 @@ impl<'a, 'py> Reader<'a, 'py> {
         Ok(())
     }
 
-    /// A key; of rows, which count nanoseconds and years beyond 9999 too, as bytes where no object is equal to it.
+    /// A key; as bytes where no object is equal to it: rows count nanoseconds and years beyond 9999, too.
     fn key(&self, bytes: &[u8]) -> Readable<Bound<'py, PyAny>> {
         match decode(self.py, bytes, &self.classes) {
-            Err(CodecError::UnknownTag(_)) if self.is_of_rows => Ok(PyBytes::new(self.py, bytes).into_any()),
+            Err(CodecError::UnknownTag(CLASS_KEY)) => Ok(PyBytes::new(self.py, bytes).into_any()),
             key => Ok(key?),
         }
     }
@@ -353,6 +354,7 @@ impl<'a, 'py> Reader<'a, 'py> {
 
 /// Whether an operator of this kind keeps rows, or what they come to: it says of which columns, or what it makes of them.
 fn is_of_rows(kind: &str) -> bool {
-    const KINDS: [&str; 6] = ["partial agg", "agg", "interval_join", "as_of_join", "join", "top_n"];
+    const KINDS: [&str; 8] =
+        ["partial agg", "agg", "interval_join", "as_of_join", "join", "regular join", "deduplicate", "top_n"];
     kind.split_once(" of ").is_some_and(|(name, kept)| KINDS.contains(&name) && kept != "windows")
 }

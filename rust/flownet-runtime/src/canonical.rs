@@ -25,6 +25,10 @@ pub const TUPLE: u8 = 0x10;
 pub const DATE: u8 = 0x20;
 /// A time of the day: hour, minute, second, fold, microsecond in four bytes, zone.
 pub const TIME: u8 = 0x21;
+/// The zone of a time that has none.
+pub const ZONE_NONE: u8 = 0;
+/// UTC.
+pub const ZONE_UTC: u8 = 1;
 /// A date, and a time of that day.
 pub const DATETIME: u8 = 0x22;
 /// A duration: days, seconds and microseconds, in four bytes each.

@@ -193,8 +193,18 @@ impl Outputs {
     }
 
     /// Runs `pull`, which may wait for something outside, or work for it: the processor time that it takes counts as busy,
-    /// the rest as idle. For what is rare: it reads two clocks twice.
+    /// and what it stands in line for a processor, the rest as idle. For what is rare: it reads two clocks and a file of the
+    /// system twice.
     pub fn idle_unless_at_work<R>(&mut self, pull: impl FnOnce() -> R) -> R {
+        let before = queued();
+        let result = self.idle_unless_computing(pull);
+        self.metrics.recount(TimeState::Idle, TimeState::Busy, queued().saturating_sub(before));
+        result
+    }
+
+    /// The same, but that it also counts as idle what `pull` stands in line for a processor: who asks knows of that by
+    /// [`time_spent`](Self::time_spent), of many at once.
+    pub fn idle_unless_computing<R>(&mut self, pull: impl FnOnce() -> R) -> R {
         let before = cpu_time(ClockId::ThreadCPUTime);
         let result = self.idle_while(pull);
         let worked = cpu_time(ClockId::ThreadCPUTime).saturating_sub(before);

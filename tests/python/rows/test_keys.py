@@ -8,6 +8,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -83,6 +85,28 @@ def test_a_key_lies_where_an_equal_object_does(key_type: pa.DataType) -> None:
     found = rows.key_by("key").deduplicate().to_objects().map(Where()).collect()
     env.execute()
     assert dict(found) == {key: codec.subtask_of(key, 5) for key in KEYS[key_type]}
+
+
+@pytest.mark.parametrize(
+    ("column", "objects"),
+    [
+        (pa.array([1, 1_001], pa.timestamp("ns")), [pd.Timestamp(1), pd.Timestamp(1_001)]),
+        (pa.array([1, -1], pa.timestamp("ns", "UTC")), [pd.Timestamp(1, tz="UTC"), pd.Timestamp(-1, tz="UTC")]),
+        (pa.array([10**12], pa.timestamp("s")), [np.datetime64(10**12, "s")]),
+        (
+            pa.array([1, -(10**18) - 1], pa.duration("ns")),
+            [np.timedelta64(1, "ns"), np.timedelta64(-(10**18) - 1, "ns")],
+        ),
+        (pa.array([-(2**62)], pa.duration("ms")), [np.timedelta64(-(2**62), "ms")]),
+    ],
+    ids=lambda side: str(side.type) if isinstance(side, pa.Array) else "",
+)
+def test_so_does_one_that_is_of_pandas_or_numpy_alone(column: pa.Array, objects: list[Any]) -> None:
+    env = fn.Environment(parallelism=16)
+    rows = env.from_arrow(pa.table({"key": column, "at": range(len(column))}))
+    found = rows.key_by("key").deduplicate().select(key=fn.col("at")).to_objects().map(Where()).collect()
+    env.execute()
+    assert dict(found) == {at: codec.subtask_of(one, 16) for at, one in enumerate(objects)}
 
 
 moments = st.datetimes().map(lambda at: at.replace(fold=0))
@@ -205,6 +229,9 @@ def test_days_go_on_from_a_checkpoint_and_are_days_to_who_reads_it(
         at = (fn.col("key") * 86_400_000).cast("timestamp[ms]")
         keyed = rows.uid("numbers").key_by(day=at.dt.date(), at=at)
         keyed.deduplicate().uid("first").collect()
+        fine = rows.key_by(fine=(fn.col("key") * 1_001).cast("timestamp[ns]"))
+        fine.deduplicate().uid("fine").collect()
+        fine.join(fine).uid("pairs").filter(fn.col("n") < 0).collect()
         return env, keyed.window(fn.EndOfInput()).agg(total=fn.sum("n")).uid("sums").collect()
 
     env, _ = job(2, pause_s=0.1)
@@ -212,6 +239,10 @@ def test_days_go_on_from_a_checkpoint_and_are_days_to_who_reads_it(
     days = {(date(1970, 1, 1) + timedelta(days=key), datetime(1970, 1, 1) + timedelta(days=key)) for key in range(100)}
     kept = state.read(tmp_path / "checkpoints")
     assert set(kept.values("first")) == days
+    # One of a thousand nanoseconds is a time of Python, too.
+    shown = {type(key) for key in kept.values("fine")}
+    assert shown == {datetime, bytes}
+    assert {type(entry.value) for entry in kept.entries("pairs")} == {bytes}
     env, collected = job(3, pause_s=0)
     assert env.execute().resumed_from is not None
     totals = {(row["day"], row["at"]): row["total"] for row in collected.to_arrow().to_pylist()}

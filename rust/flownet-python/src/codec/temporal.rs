@@ -10,10 +10,9 @@ use pyo3::types::{
 use super::decode::Decoder;
 use super::encode::Encoder;
 use super::{CodecError, tag};
+use flownet_runtime::canonical::{ZONE_NONE, ZONE_UTC};
 use flownet_runtime::varint::{put_varint, unzigzag, zigzag};
 
-const ZONE_NONE: u8 = 0;
-const ZONE_UTC: u8 = 1;
 const ZONE_OFFSET: u8 = 2;
 const ZONE_NAMED_OFFSET: u8 = 3;
 const ZONE_KEY: u8 = 4;

@@ -46,11 +46,7 @@ impl Reader {
                 return Ok(Some(next));
             }
             let Some(stream) = &mut self.stream else { return Ok(None) };
-            let before = flow.time_spent();
-            let read = flow.idle_unless_at_work(|| stream.next());
-            let spent = flow.time_spent().since(&before);
-            flow.set_idle(spent.idle, spent.idle.saturating_sub(spent.queued));
-            let Some(batch) = read else {
+            let Some(batch) = flow.idle_unless_at_work(|| stream.next()) else {
                 self.stream = None;
                 return Ok(None);
             };

@@ -198,5 +198,5 @@ fn take_split(subtask: u32, item: &mut Input<'_>) -> Result<Kept, TaskError> {
 /// where it was said.
 fn sentence_of(message: &str) -> &str {
     let said = message.split_once("Producer error: IOError: ").map_or(message, |(_, said)| said);
-    said.split_once(". Detail: Python exception:").map_or(said, |(sentence, _)| sentence)
+    said.rsplit_once(". Detail: Python exception:").map_or(said, |(sentence, _)| sentence)
 }

@@ -8,7 +8,7 @@ use flownet_runtime::canonical;
 use flownet_runtime::varint::{put_varint, take_varint};
 use hashbrown::hash_table::{Entry, HashTable};
 
-use crate::expr::shown;
+use crate::expr::try_shown;
 use crate::key::{IntKey, KeyForm, Keys, NoKey, place};
 use crate::lane::{ColumnBuilder, Scalar};
 
@@ -276,7 +276,7 @@ impl KeyBuilder {
 fn shown_as(data_type: &DataType, value: Scalar<'_>) -> String {
     let mut column = ColumnBuilder::new(data_type);
     column.push(value);
-    column.take().map_or_else(|_| format!("{value:?}"), |column| shown(&column, 0))
+    column.take().ok().and_then(|column| try_shown(&column, 0)).unwrap_or_else(|| format!("{value:?}"))
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::eval::EvalError;
 use self::eval::Node;
-pub(crate) use self::values::shown;
+pub(crate) use self::values::try_shown;
 
 /// A column, as users say it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -91,8 +91,13 @@ impl Literal {
 }
 
 /// One value of an array, for errors.
-pub(crate) fn shown(array: &dyn Array, row: usize) -> String {
+pub(super) fn shown(array: &dyn Array, row: usize) -> String {
+    try_shown(array, row).unwrap_or_else(|| "?".to_owned())
+}
+
+/// The same; none of a time that calendars do not have.
+pub(crate) fn try_shown(array: &dyn Array, row: usize) -> Option<String> {
     let options = arrow_cast::display::FormatOptions::default().with_null("None");
     let formatter = arrow_cast::display::ArrayFormatter::try_new(array, &options);
-    formatter.map_or_else(|_| "?".to_owned(), |formatter| formatter.value(row).to_string())
+    formatter.ok()?.value(row).try_to_string().ok()
 }

@@ -39,7 +39,7 @@ pub enum NoKey {
     /// Its type makes no keys.
     #[error(
         "key_by: column '{column}' is of type {}; keys are ints, floats, bool, utf8, binary, dates, times, timestamps, durations \
-         and decimals: cast it before",
+         and decimals, of no negative scale: cast it before",
         type_name(.data_type)
     )]
     Type {

@@ -198,6 +198,11 @@ impl<'a, 'm, M: Medium> Flow<'a, 'm, M> {
         self.out.idle_unless_at_work(pull)
     }
 
+    /// The same, for who takes account of time in line for a processor by [`time_spent`](Self::time_spent).
+    pub fn idle_unless_computing<R>(&mut self, pull: impl FnOnce() -> R) -> R {
+        self.out.idle_unless_computing(pull)
+    }
+
     /// Where the task's time went so far.
     pub fn time_spent(&self) -> TimeSpent {
         self.out.time_spent()

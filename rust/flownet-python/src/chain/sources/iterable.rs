@@ -57,7 +57,7 @@ impl Iterable {
         while *pulls < POLL_RECORDS as u32 {
             flow.cancel().check()?;
             *pulls += 1;
-            let next = if is_watched { flow.idle_unless_at_work(|| iterator.next()) } else { iterator.next() };
+            let next = if is_watched { flow.idle_unless_computing(|| iterator.next()) } else { iterator.next() };
             let Some(record) = next else { return Ok(SourceStatus::Finished) };
             let record = record.map_err(failed)?;
             if let Some(metrics) = &self.metrics {

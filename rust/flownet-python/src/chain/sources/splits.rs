@@ -314,7 +314,7 @@ impl Splits {
             Some(Reader::Iterator { items, yields_batches }) => {
                 let (mut iterator, yields_batches) = (items.bind(py).clone(), *yields_batches);
                 let is_watched = self.waits.is_watched();
-                let next = if is_watched { flow.idle_unless_at_work(|| iterator.next()) } else { iterator.next() };
+                let next = if is_watched { flow.idle_unless_computing(|| iterator.next()) } else { iterator.next() };
                 let Some(next) = next else { return Ok(Read::End) };
                 let next = next.map_err(|error| self.info.failed(py, &error, None))?;
                 if next.is_none() {

@@ -54,10 +54,11 @@ impl Waits {
 
     /// A poll is over that pulled so many records beside so many other tasks of the process. Says how much of it was idle.
     pub(super) fn poll_ended(&mut self, spent: &TimeSpent, pulls: u32, others: u32) -> Duration {
-        let took = spent.busy + spent.idle;
+        // Who stood in line for a processor was held up by others: it neither waits nor is slow.
+        let took = (spent.busy + spent.idle).saturating_sub(spent.queued);
         // Beside those that compute too it waits for each as long as it computes itself.
         let turns = spent.process.saturating_sub(spent.worked).min(spent.worked * others);
-        let waited = took.saturating_sub(spent.worked + spent.queued + turns);
+        let waited = took.saturating_sub(spent.worked + turns);
         let has_waited = waited > NOTICEABLE && waited > took / 10;
         let was_watched = self.is_watched();
         let idle = match self.known {
@@ -169,13 +170,15 @@ mod tests {
         let spent = TimeSpent { busy: MS, idle: 99 * MS, worked: MS, queued: Duration::ZERO, process: 96 * MS };
         assert_eq!(waits.poll_ended(&spent, 1, 2), 97 * MS);
     }
+
     #[test]
     fn one_that_waits_for_a_processor_is_not_idle() {
-        for queued in [[5 * MS, Duration::ZERO], [Duration::ZERO, 5 * MS]] {
+        for queued in [[50 * MS, Duration::ZERO], [Duration::ZERO, 50 * MS]] {
             let slow = Poll { works: 4 * MS, queued, pulls: 1, ..Poll::default() };
             assert_eq!(run([slow; 10]), (Duration::ZERO, 10));
             // Nor is it forgotten meanwhile that one waits now and then.
             let fast = Poll { works: MS, queued, pulls: 1024, ..Poll::default() };
+            assert_eq!(run([fast; 10]), (Duration::ZERO, 1));
             let waits = Poll { waits: 100 * MS, queued: [Duration::ZERO; 2], ..fast };
             let (idle, _) = run((0..100).map(|turn| if turn % 2 == 0 { waits } else { fast }));
             assert_eq!(idle, 50 * 100 * MS);
