@@ -71,6 +71,8 @@ class Chaos:
 
     def _never_ran(self, output: str) -> bool:
         """Say whether a run ended before the job came to run: then it is not started again by itself."""
+        if "flownet.errors.LaunchError: " in output and "its process was killed by signal 9" in output:
+            return True
         lost = "flownet.errors.LaunchError: " in output or "flownet.errors.WorkerLostError: " in output
         return lost and not any(self._storage.rglob("manifest"))
 

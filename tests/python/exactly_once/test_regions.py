@@ -61,6 +61,18 @@ def same(record: str) -> str:
     return record
 
 
+class OutlastsOthers:
+    """Holds a record back until other pipelines have begun anew: with the last one that runs, all begin anew."""
+
+    def __init__(self, record: str, folder: Path, *others: str) -> None:
+        self.record, self.folder, self.others = record, folder, others
+
+    def __call__(self, record: str) -> str:
+        while record == self.record and any(begun(self.folder, name) < 2 for name in self.others):
+            time.sleep(0.01)
+        return record
+
+
 COUNTS = sorted(f"{digit} {number}" for digit in range(10) for number in range(1, 81))
 
 
@@ -71,7 +83,7 @@ def begun(tmp_path: Path, name: str) -> int:
 def test_a_pipeline_that_raises_begins_anew_and_the_other_one_runs_on(workers: int, tmp_path: Path) -> None:
     env = environment(tmp_path)
     pipeline(env, "a", FailsOnce("a500", tmp_path / "failed", tmp_path / "checkpoints"), tmp_path, 1)
-    pipeline(env, "b", same, tmp_path, 1)
+    pipeline(env, "b", OutlastsOthers("b799", tmp_path, "a"), tmp_path, 1)
     result = env.execute(workers)
     assert lines(tmp_path / "a") == COUNTS
     assert lines(tmp_path / "b") == COUNTS
@@ -91,8 +103,8 @@ def test_a_pipeline_that_raises_begins_anew_and_the_other_one_runs_on(workers: i
 def test_what_lay_in_a_lost_worker_begins_anew_and_what_did_not_runs_on(tmp_path: Path) -> None:
     env = environment(tmp_path)
     pipeline(env, "a", DiesOnce("a500", tmp_path / "failed"), tmp_path, 1)
-    pipeline(env, "b", same, tmp_path, 1)
-    pipeline(env, "c", same, tmp_path, 2)
+    pipeline(env, "b", OutlastsOthers("b799", tmp_path, "a"), tmp_path, 1)
+    pipeline(env, "c", OutlastsOthers("c799", tmp_path, "a"), tmp_path, 2)
     result = env.execute(2)
     for name in "abc":
         assert lines(tmp_path / name) == COUNTS
@@ -107,7 +119,7 @@ def test_pipelines_that_fail_together_are_one_restart(workers: int, tmp_path: Pa
     env = environment(tmp_path)
     for name in "ab":
         pipeline(env, name, FailsOnce(f"{name}400", tmp_path / f"failed {name}"), tmp_path, 1)
-    pipeline(env, "c", same, tmp_path, 1)
+    pipeline(env, "c", OutlastsOthers("c799", tmp_path, "a", "b"), tmp_path, 1)
     result = env.execute(workers)
     for name in "abc":
         assert lines(tmp_path / name) == COUNTS
