@@ -62,7 +62,7 @@ def same(record: str) -> str:
 
 
 class OutlastsOthers:
-    """Holds a record back until other pipelines have begun anew: with the last one that runs, all begin anew."""
+    """Holds a record back until other pipelines have begun anew, so that it runs while they fail."""
 
     def __init__(self, record: str, folder: Path, *others: str) -> None:
         self.record, self.folder, self.others = record, folder, others

@@ -85,7 +85,7 @@ impl Moment {
                         out.push(if has_zone { ZONE_UTC } else { ZONE_NONE });
                     }
                     (None, true) => put_named(names::INSTANT, all_nanos(value, unit), out),
-                    // One that is equal to times of pandas and of numpy, which are not equal: the first is what
+                    // Times of pandas and of numpy are equal to it, and two keys to a dict: it is that of pandas, which
                     // pyarrow makes of it.
                     (None, false) if nanos % 1000 != 0 => put_named(names::LOCAL_NANOS, all_nanos(value, unit), out),
                     (None, false) => put_named(names::LOCAL, all_nanos(value, unit) * ATTOS_A_NANO, out),
