@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 import flownet as fn
@@ -89,22 +89,20 @@ def test_collections_are_noted_once_whatever_jobs_a_process_runs() -> None:
     assert len(noting) == 1
 
 
-@dataclass
-class UntilLonger(fn.MapFunction[int, int]):
-    """Passes a number on once threads of its process keep the interpreter for longer than they did."""
-
-    before: float
-
-    def map(self, value: int) -> int:
-        while sys.getswitchinterval() <= self.before:
-            time.sleep(0.001)
-        return value
-
-
 def test_many_tasks_keep_the_interpreter_for_longer_and_it_is_as_before_behind_them() -> None:
     before = sys.getswitchinterval()
-    env = fn.Environment(parallelism=100)
-    numbers = env.from_collection([1, 2, 3]).rebalance().map(UntilLonger(before)).rebalance().map(abs).collect()
+    is_longer = threading.Event()
+
+    def numbers(subtask: int, _: int) -> Iterator[int]:
+        # All stay until one of them has seen it: it becomes shorter as they leave.
+        while not is_longer.is_set():
+            if sys.getswitchinterval() > before:
+                is_longer.set()
+            time.sleep(0.001)
+        yield subtask
+
+    env = fn.Environment(parallelism=150, object_reuse=True)
+    collected = env.from_iterable(numbers).rebalance().map(abs).collect()
     env.execute()
-    assert sorted(numbers) == [1, 2, 3]
+    assert sorted(collected) == list(range(150))
     assert sys.getswitchinterval() == before
