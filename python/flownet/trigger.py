@@ -23,7 +23,7 @@ class TriggerResult(Enum):
     FIRE = (True, False)
     """The result goes out."""
     PURGE = (False, True)
-    """The records are forgotten."""
+    """The records are forgotten. The window fires again only for records that come afterwards."""
     FIRE_AND_PURGE = (True, True)
     """Both."""
 
@@ -79,7 +79,10 @@ class Trigger(Generic[T]):
     """
 
     def on_element(self, value: T, timestamp_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult | None:
-        """Take a record of the window."""
+        """Take a record of the window, with its event time, or its time of arrival in windows of processing time.
+
+        In windows of all of time, `Global` and `EndOfInput`, ``timestamp_ms`` is the event time if the record has one.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define on_element(value, timestamp_ms, window, ctx)")
 
     def on_event_time(self, time_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult | None:
@@ -247,7 +250,15 @@ class CountEvictor:
 
 
 class TimeEvictor:
-    """Keeps the records that are no more than ``span`` older than the newest; ``after`` as of `CountEvictor`."""
+    """Keeps the records that are less than ``span`` older than the newest, by event time if records have one.
+
+    Parameters
+    ----------
+    span
+        How much older a record may be; a whole number of milliseconds.
+    after
+        As of `CountEvictor`.
+    """
 
     def __init__(self, span: str | timedelta, *, after: bool = False) -> None:
         self.span_ms = milliseconds("TimeEvictor", "span", span)

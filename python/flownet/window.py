@@ -168,7 +168,8 @@ class Session:
 class Global:
     """One window for all records of a key, which never ends.
 
-    It gives out nothing by itself: say when with `WindowedStream.trigger`.
+    It emits nothing by itself: set a trigger with `WindowedStream.trigger`. If the stream has timestamps, evictors and
+    triggers see the event times of records, otherwise the times at which records arrive.
 
     Examples
     --------
@@ -193,7 +194,7 @@ class EndOfInput:
     """One window for all records of a key, which fires once: when the input has ended.
 
     For jobs that end, where the running results of `KeyedStream.count` and the like are of no interest. Over an endless
-    input it gives nothing and keeps every key.
+    input it gives nothing and keeps every key. Evictors and triggers see the same times as those of `Global`.
 
     Examples
     --------

@@ -301,7 +301,9 @@ class KeyedStream(Stream[V], Generic[K, V]):
         return WindowedStream._of(self, window)
 
     def count_window(self, size: int, slide: int | None = None) -> WindowedStream[K, V]:
-        """Cut the records of each key into windows of so many.
+        """Cut the records of each key into windows of so many, as they arrive.
+
+        Evictors and triggers see the times that those of `Global` see.
 
         Parameters
         ----------

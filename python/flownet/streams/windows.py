@@ -169,6 +169,8 @@ class Windows:
     def evictor(self: Handle, evictor: CountEvictor | TimeEvictor | DeltaEvictor[Any]) -> Handle:
         """Take records out of a window before its function sees them, or after; it keeps all others until it ends.
 
+        If no record stays, the function is not called.
+
         Parameters
         ----------
         evictor

@@ -220,6 +220,10 @@ impl Fold<RowsMedium> for AggregateFold {
         if later.is_empty() || self.add(value, later) { Ok(()) } else { Err(self.malformed("part of an aggregate")) }
     }
 
+    fn has_records(&self, value: &Value) -> bool {
+        !value.is_empty()
+    }
+
     fn emit(
         &mut self,
         window: Window,
@@ -227,10 +231,6 @@ impl Fold<RowsMedium> for AggregateFold {
         value: &mut Value,
         flow: &mut Flow<'_, '_>,
     ) -> Result<(), TaskError> {
-        // A trigger may fire for a window that has been purged, and has got no rows since.
-        if value.is_empty() {
-            return Ok(());
-        }
         self.append(Some(window), key, value, window.max_ms())?;
         self.give_if_full(flow)
     }

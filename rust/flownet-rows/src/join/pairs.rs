@@ -152,6 +152,10 @@ impl Fold<RowsMedium> for RowPairs {
         Ok(())
     }
 
+    fn has_records(&self, rows: &BothSides) -> bool {
+        !rows.is_empty()
+    }
+
     /// Each of one with each of the other.
     fn emit(&mut self, _: Window, _: &[u8], rows: &mut BothSides, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
         let [lefts, rights] = rows.get();

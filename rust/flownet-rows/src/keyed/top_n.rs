@@ -83,6 +83,10 @@ impl Fold<RowsMedium> for TopN {
         Ok(())
     }
 
+    fn has_records(&self, rows: &Vec<Ranked>) -> bool {
+        !rows.is_empty()
+    }
+
     fn emit(
         &mut self,
         window: Window,

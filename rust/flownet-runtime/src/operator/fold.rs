@@ -45,6 +45,10 @@ pub trait Fold<M: Medium>: Send {
         Part::Shared
     }
 
+    /// Whether `value` holds records: a value before its first record, and one that was purged, holds none. A window without
+    /// records gives nothing out.
+    fn has_records(&self, value: &Self::Value) -> bool;
+
     /// Gives out what became of the records of a window so far. `key` decodes to the key as it was given.
     fn emit(
         &mut self,

@@ -139,13 +139,14 @@ impl<'a, 'm, M: Medium, F, C> WindowValues<'a, 'm, M, F, C> {
 }
 
 impl<F, V, C, T> Windows<F, V, C, T> {
-    /// When a record is, by the clock of the windows.
+    /// When a record is: for windows of all of time its event time, if it has one; for others the time of their clock.
     fn time_of(&mut self, record: &KeyedRecord<'_>, now_ms: i64) -> i64 {
         match self.clock {
             Clock::Event => record.timestamp_ms,
             Clock::Processing => {
                 self.wall_ms = self.wall_ms.max(now_ms.saturating_sub(1));
-                self.wall_ms.saturating_add(1)
+                let has_own_time = self.assigner.spans_all_time() && record.timestamp_ms != NO_TIMESTAMP;
+                if has_own_time { record.timestamp_ms } else { self.wall_ms.saturating_add(1) }
             }
         }
     }
@@ -274,6 +275,7 @@ impl<F, V, C, T> Windows<F, V, C, T> {
     {
         self.scratch.clear();
         match self.assigner {
+            Assigner::Grid(grid) if grid.spans_all_time() => self.scratch.extend(grid.windows_of(0)),
             Assigner::Grid(grid) => self.scratch.extend(grid.windows_of(timestamp_ms)),
             Assigner::Global => self.scratch.push(Window::GLOBAL),
             Assigner::Session(gap_ms) => {

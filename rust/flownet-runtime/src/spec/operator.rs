@@ -356,7 +356,7 @@ impl OperatorKind {
     /// Whether it looks at the times of records.
     pub fn uses_timestamps(&self) -> bool {
         match self {
-            Self::Window { window, .. } => window.clock == Clock::Event,
+            Self::Window { window, .. } => window.uses_timestamps(),
             Self::Process { .. } | Self::ProcessAll { .. } | Self::AssignTimestamps { .. } => true,
             Self::IntervalJoin { .. } | Self::AsOfJoin { .. } => true,
             Self::Rows(kind) => kind.uses_timestamps(),

@@ -346,8 +346,14 @@ impl RowsKind {
     }
 
     pub(super) fn uses_timestamps(&self) -> bool {
-        let is_join = matches!(self, Self::Join { by: RowsJoin::Interval { .. } | RowsJoin::AsOf { .. }, .. });
-        is_join || matches!(self, Self::AssignTimestamps { .. }) || self.event_window()
+        match self {
+            Self::AssignTimestamps { .. } => true,
+            Self::Join { by: RowsJoin::Interval { .. } | RowsJoin::AsOf { .. }, .. } => true,
+            // `first`, `last`, `collect` and ties go by the times of rows, in any window and without one.
+            Self::Partial { .. } => true,
+            Self::KeyRows { rank, .. } => rank.is_some(),
+            _ => self.event_window(),
+        }
     }
 
     /// The parts of a window leave with times in it; results have times of their own.

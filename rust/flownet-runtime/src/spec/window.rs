@@ -39,6 +39,13 @@ impl WindowSpec {
         matches!(self.assign, WindowAssign::Grid { .. }) && self.trigger.is_none() && !self.is_whole
     }
 
+    /// Whether evictors and triggers of the user look at the event times of records. In windows of all of time they do on
+    /// either clock.
+    pub fn uses_timestamps(&self) -> bool {
+        let is_looked_at = self.is_whole || self.trigger.is_some_and(|trigger| trigger.when == TriggerWhen::Own);
+        self.clock == Clock::Event || self.assign.spans_all_time() && is_looked_at
+    }
+
     /// As what it is known to who goes on with it: what lies in one of these ways is not found in the other.
     pub fn kept_as(&self) -> &'static str {
         if self.lies_by_time() { "windows" } else { "windows by key" }
@@ -67,6 +74,17 @@ pub enum WindowAssign {
     },
     /// One window for all of time.
     Global,
+}
+
+impl WindowAssign {
+    /// Whether all records of a key are in one window, whatever their times.
+    pub fn spans_all_time(&self) -> bool {
+        match self {
+            Self::Grid { size_ms, .. } => *size_ms == i64::MAX,
+            Self::Session { .. } => false,
+            Self::Global => true,
+        }
+    }
 }
 
 /// When results of a window go out.

@@ -58,6 +58,11 @@ impl Grid {
         self.slice_ms == self.size_ms
     }
 
+    /// Whether one window holds all records, whatever their times.
+    pub fn spans_all_time(&self) -> bool {
+        self.size_ms == i64::MAX
+    }
+
     /// Slices that a window is made of, at most.
     pub fn slices_a_window(&self) -> i64 {
         self.size_ms / self.slice_ms

@@ -201,6 +201,10 @@ impl Fold<Bytes> for Counting {
         Ok(())
     }
 
+    fn has_records(&self, count: &u64) -> bool {
+        *count > 0
+    }
+
     fn emit(
         &mut self,
         window: Window,

@@ -81,6 +81,9 @@ pub(in crate::chain) trait Accumulate: Send {
         self.read(py, base, input).map(drop)
     }
 
+    /// Whether records were added: [`Fold::has_records`].
+    fn has_records(&self, value: &Self::Value) -> bool;
+
     /// The result so far; none where there is nothing to tell.
     fn result<'py>(
         &self,
@@ -132,6 +135,10 @@ impl<A: Accumulate> Fold<PythonMedium> for Folding<A> {
     #[inline]
     fn part(&self, value: &A::Value) -> Part {
         self.accumulate.part(value)
+    }
+
+    fn has_records(&self, value: &A::Value) -> bool {
+        self.accumulate.has_records(value)
     }
 
     fn emit(

@@ -99,6 +99,10 @@ impl Accumulate for Aggregate {
         held.as_ref().map_or(Part::Exact, |value| value.part(self.fold))
     }
 
+    fn has_records(&self, held: &Option<Value>) -> bool {
+        held.is_some()
+    }
+
     #[inline]
     fn result<'py>(
         &self,

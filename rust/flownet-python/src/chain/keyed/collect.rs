@@ -122,6 +122,10 @@ impl Fold<PythonMedium> for Collect {
         Ok(())
     }
 
+    fn has_records(&self, records: &Records) -> bool {
+        !records.bytes.is_empty()
+    }
+
     fn emit(
         &mut self,
         window: Window,
@@ -132,6 +136,9 @@ impl Fold<PythonMedium> for Collect {
         let values = self.decode_all(flow.token, &records.bytes)?;
         if !self.evictor.as_ref().is_some_and(|evictor| evictor.after) {
             let values = self.evict(window, records, values)?;
+            if values.is_empty() {
+                return Ok(());
+            }
             return self.results.process(&self.base, (window, key), values, Some(&mut records.state), flow);
         }
         self.results.process(&self.base, (window, key), values, Some(&mut records.state), flow)?;

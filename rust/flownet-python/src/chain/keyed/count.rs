@@ -54,6 +54,10 @@ impl Accumulate for Count {
         input.varint()
     }
 
+    fn has_records(&self, count: &u64) -> bool {
+        *count > 0
+    }
+
     #[inline]
     fn result<'py>(&self, py: Python<'py>, _: &KeyedBase, count: &u64) -> Result<Option<Bound<'py, PyAny>>, TaskError> {
         Ok(Some(PyInt::new(py, *count).into_any()))

@@ -96,6 +96,10 @@ impl Accumulate for Extreme {
         Ok(value.map(|value| (value, record.to_vec())))
     }
 
+    fn has_records(&self, best: &Best) -> bool {
+        best.is_some()
+    }
+
     fn result<'py>(
         &self,
         py: Python<'py>,

@@ -92,6 +92,10 @@ impl Accumulate for Mean {
         Ok(Parts { count: input.varint()?, sum: base.take_number(py, input)? })
     }
 
+    fn has_records(&self, parts: &Parts) -> bool {
+        parts.count > 0
+    }
+
     fn result<'py>(
         &self,
         py: Python<'py>,

@@ -92,6 +92,10 @@ impl Accumulate for Own {
         pass_option(input)
     }
 
+    fn has_records(&self, held: &Option<Py<PyAny>>) -> bool {
+        held.is_some()
+    }
+
     fn result<'py>(
         &self,
         py: Python<'py>,

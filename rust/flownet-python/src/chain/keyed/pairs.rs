@@ -115,6 +115,10 @@ impl Fold<PythonMedium> for Pairs {
         Ok(())
     }
 
+    fn has_records(&self, records: &BothSides) -> bool {
+        !records.is_empty()
+    }
+
     /// Each of one with each of the other.
     fn emit(&mut self, _: Window, _: &[u8], records: &mut BothSides, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
         let [lefts, rights] = records.get();

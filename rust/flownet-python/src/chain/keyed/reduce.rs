@@ -89,6 +89,10 @@ impl Accumulate for Reduce {
         pass_option(input)
     }
 
+    fn has_records(&self, held: &Option<Py<PyAny>>) -> bool {
+        held.is_some()
+    }
+
     #[inline]
     fn result<'py>(
         &self,

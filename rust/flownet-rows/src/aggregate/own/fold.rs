@@ -282,6 +282,10 @@ impl Fold<RowsMedium> for OwnFold {
         Ok(())
     }
 
+    fn has_records(&self, value: &OwnValue) -> bool {
+        !value.built_in.is_empty()
+    }
+
     fn emit(
         &mut self,
         window: Window,
@@ -289,9 +293,6 @@ impl Fold<RowsMedium> for OwnFold {
         value: &mut OwnValue,
         flow: &mut Flow<'_, '_>,
     ) -> Result<(), TaskError> {
-        if value.built_in.is_empty() {
-            return Ok(());
-        }
         self.append(Some(window), key, value, window.max_ms())?;
         self.give_if_full(flow)
     }

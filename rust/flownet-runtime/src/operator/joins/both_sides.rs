@@ -32,6 +32,11 @@ impl BothSides {
         }
     }
 
+    /// Whether no record has come from either side.
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(Vec::is_empty)
+    }
+
     /// All of the first side, and all of the second.
     pub fn get(&self) -> [&[u8]; 2] {
         self.0.each_ref().map(Vec::as_slice)

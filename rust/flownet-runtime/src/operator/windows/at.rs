@@ -30,7 +30,12 @@ impl<F, C> At<'_, F, C> {
     {
         let mut result = match (self.trigger.when, call) {
             (When::BuiltIn(trigger), TriggerCall::Record(record)) => {
-                cell.on_record(trigger, record.timestamp_ms, self.clock_ms)
+                // A record of a window of all of time may have an event time, which a trigger of the wall clock ignores.
+                let time_ms = match self.clock {
+                    Clock::Event => record.timestamp_ms,
+                    Clock::Processing => self.clock_ms.saturating_add(1),
+                };
+                cell.on_record(trigger, time_ms, self.clock_ms)
             }
             (When::BuiltIn(trigger), TriggerCall::Time(clock, time_ms)) if clock == self.clock => {
                 cell.on_time(trigger, time_ms)
@@ -66,7 +71,8 @@ impl<F, C> At<'_, F, C> {
         F: Fold<M, Value = V>,
         V: Default,
     {
-        if result.fires {
+        // As in Flink, a trigger that fires for a window without records emits nothing.
+        if result.fires && self.fold.has_records(&cell.value) {
             self.fold.on_watermark(self.watermark_ms);
             let before = std::mem::replace(&mut flow.timestamp_ms, cell.window.max_ms());
             self.fold.emit(cell.window, self.key, &mut cell.value, flow)?;

@@ -18,6 +18,17 @@ pub enum Assigner {
     Global,
 }
 
+impl Assigner {
+    /// Whether all records of a key are in one window, whatever their times.
+    pub(super) fn spans_all_time(self) -> bool {
+        match self {
+            Self::Grid(grid) => grid.spans_all_time(),
+            Self::Session(_) => false,
+            Self::Global => true,
+        }
+    }
+}
+
 /// When a window's result goes out, and whether its records are then forgotten.
 #[derive(Clone, Copy, Debug)]
 pub struct Trigger {
