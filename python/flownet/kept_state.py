@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 from . import _flownet
 from .errors import ConfigError
 from .tables import text_table
-from .timed import Timed, without_expiry
+from .timed import EXPIRING, without_expiry
 
 if TYPE_CHECKING:
     import pyarrow
@@ -36,8 +36,8 @@ class KeptEntry:
     """Its uid; None if it was given none."""
     state: str
     """Name of the state: that of a typed state or of an entry of ``ctx.state``; else ``value`` for a result so far,
-    ``left`` and ``right`` for the records of a join, ``timers.event``, ``timers.processing`` and ``timers.expiry``, and
-    what sources and sinks call theirs."""
+    ``left`` and ``right`` for the records of a join, ``timers.event``, ``timers.processing``, ``timers.expiry`` and
+    ``timers.event_expiry``, and what sources and sinks call theirs."""
     what: Literal["value", "record", "timer", "item"]
     """A value of a key, a record that waits, a timer, or an item that belongs to no key."""
     key: Any
@@ -176,7 +176,7 @@ def uid_given(uid: str) -> str | None:
 
 
 def _expiry(value: Any) -> int | None:
-    return value.expires_ms if isinstance(value, Timed) else None
+    return value.expires_ms if isinstance(value, EXPIRING) else None
 
 
 def _column(pa: Any, values: list[Any]) -> Any:

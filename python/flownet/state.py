@@ -1,7 +1,10 @@
 """Typed state of keyed functions: values, lists, mappings and running results, each by name and with a time to live.
 
-All of it lies in the mapping of the key, which ``ctx.state`` is, under the name of the state. What has a time to live
-is kept with the time at which it expires, and is freed then, whether the key is seen again or not.
+All of it lies in the mapping of the key, which ``ctx.state`` is, under the name of the state. A value with a time to
+live is kept with the time at which it expires, and is freed then, whether the key is seen again or not.
+
+A value expires by event time if it was written for a record, or in a timer, that has an event time: how fast records
+come does not matter, only their timestamps. Otherwise it expires by the wall clock.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from .aggregate import AggregateFunction
 from .errors import PlanError
-from .timed import Timed
+from .timed import EXPIRING, EventTimed, Timed
 from .window import milliseconds
 
 if TYPE_CHECKING:
@@ -85,7 +88,8 @@ class ValueStateDescriptor(_Descriptor):
     name
         Unique in its function.
     ttl
-        How long after it was written last the value is kept. Default: for ever.
+        How long after it was written last the value is kept: until a record of the key has a timestamp so much later,
+        or by the wall clock if records have no timestamps. A whole number of milliseconds. Default: for ever.
     """
 
 
@@ -149,7 +153,11 @@ class _KeyContext(Protocol):
 
     def now_ms(self) -> int: ...
 
-    def _expires_at(self, timestamp_ms: int) -> None: ...
+    def current_watermark(self) -> int: ...
+
+    def _event_time_ms(self) -> int | None: ...
+
+    def _expires_at(self, timestamp_ms: int, in_event_time: bool) -> None: ...
 
 
 class _State:
@@ -165,16 +173,21 @@ class _State:
     def _timed(self, value: Any) -> Any:
         if self._ttl_ms is None:
             return value
-        expires_ms = self._ctx.now_ms() + self._ttl_ms
-        self._ctx._expires_at(expires_ms)
-        return Timed(value, expires_ms)
+        event_ms = self._ctx._event_time_ms()
+        expires_ms = (self._ctx.now_ms() if event_ms is None else event_ms) + self._ttl_ms
+        self._ctx._expires_at(expires_ms, event_ms is not None)
+        return Timed(value, expires_ms) if event_ms is None else EventTimed(value, expires_ms)
 
     def _live(self, held: Any) -> bool:
+        if isinstance(held, EventTimed):
+            event_ms = self._ctx._event_time_ms()
+            # A timer of processing time has no event time of its own.
+            return held.expires_ms > (self._ctx.current_watermark() if event_ms is None else event_ms)
         return not isinstance(held, Timed) or held.expires_ms > self._ctx.now_ms()
 
     def _read(self) -> Any:
         held = self._ctx.state.get(self._name)
-        return None if not self._live(held) else held.value if isinstance(held, Timed) else held
+        return None if not self._live(held) else held.value if isinstance(held, EXPIRING) else held
 
     def _write(self, value: Any) -> None:
         self._ctx.state[self._name] = self._timed(value)
@@ -199,7 +212,7 @@ class ListState(_State, Generic[T]):
     def get(self) -> list[T]:
         """Return its items, in the order in which they were added."""
         items = self._ctx.state.get(self._name, ())
-        return [item.value if isinstance(item, Timed) else item for item in items if self._live(item)]
+        return [item.value if isinstance(item, EXPIRING) else item for item in items if self._live(item)]
 
     def add(self, item: T) -> None:
         """Add an item at the end."""
@@ -222,7 +235,7 @@ class MapState(_State, MutableMapping[K, V], Generic[K, V]):
         held = self._entries()[key]
         if not self._live(held):
             raise KeyError(key)
-        value: V = held.value if isinstance(held, Timed) else held
+        value: V = held.value if isinstance(held, EXPIRING) else held
         return value
 
     def __setitem__(self, key: K, value: V) -> None:
@@ -345,26 +358,27 @@ class OpenContext:
         return AggregatingState(self._ctx, descriptor)
 
 
-def expire(mapping: dict[str, Any], now_ms: int) -> int | None:
-    """Free what has expired in the mapping of a key, and say when the next does."""
+def expire(mapping: dict[str, Any], now_ms: int, in_event_time: bool) -> int | None:
+    """Free values of the mapping of a key that have expired by one clock, and say when the next does."""
+    clock = EventTimed if in_event_time else Timed
     next_ms: list[int] = []
 
     def lives(held: Any) -> bool:
-        if not isinstance(held, Timed):
+        if not isinstance(held, clock):
             return True
         if held.expires_ms > now_ms:
             next_ms.append(held.expires_ms)
         return held.expires_ms > now_ms
 
     for name, held in list(mapping.items()):
-        if isinstance(held, Timed):
+        if isinstance(held, EXPIRING):
             if not lives(held):
                 del mapping[name]
-        elif isinstance(held, list) and any(isinstance(item, Timed) for item in held):
+        elif isinstance(held, list) and any(isinstance(item, EXPIRING) for item in held):
             held[:] = [item for item in held if lives(item)]
             if not held:
                 del mapping[name]
-        elif isinstance(held, dict) and any(isinstance(item, Timed) for item in held.values()):
+        elif isinstance(held, dict) and any(isinstance(item, EXPIRING) for item in held.values()):
             for key in [key for key, item in held.items() if not lives(item)]:
                 del held[key]
             if not held:

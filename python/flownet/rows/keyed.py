@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from .. import _flownet, config
-from ..dataflow import Origin
+from ..dataflow import Origin, has_timestamps
 from ..errors import PlanError
 from ..functions import OutputTag
 from ..streams.checks import kind_of, number_of
@@ -78,8 +78,9 @@ class KeyedRows:
         Parameters
         ----------
         ttl
-            How long a key is remembered after its first row, in processing time; then it counts as new. Default: for
-            ever, which costs memory for each key.
+            How long a key is remembered after its first row; then it counts as new. If rows have an event time, a row
+            passes whose time is at least so far from those of its key that passed, in whatever order they come;
+            otherwise the wall clock decides. At least 1 ms. Default: for ever, which costs memory for each key.
 
         Examples
         --------
@@ -91,8 +92,16 @@ class KeyedRows:
         [{'id': 7, 'what': 'in'}, {'id': 8, 'what': 'in'}]
         """
         ttl_ms = None if ttl is None else max(1, config.duration_us("ttl", ttl) // 1000)
-        kept = [self._key_kinds()]
-        settings = {"deduplicate": {"input": self._rows._schema.planned(), "ttl_ms": ttl_ms, "kept": kept}}
+        in_event_time = ttl_ms is not None and has_timestamps(self._rows._origins)
+        kept = [self._key_kinds(), *(["times of first rows"] if in_event_time else [])]
+        settings = {
+            "deduplicate": {
+                "input": self._rows._schema.planned(),
+                "ttl_ms": ttl_ms,
+                "clock": "event" if in_event_time else "processing",
+                "kept": kept,
+            }
+        }
         return self._kept("deduplicate", settings)
 
     def _key_kinds(self) -> str:

@@ -105,7 +105,8 @@ class ChangeStream(OperatorHandle, Generic[T]):
             Which rows without a partner are rows of the result, with None in the partner's place: none for
             ``"inner"``, those of this table for ``"left"``, of the other for ``"right"``, of both for ``"full"``.
         ttl
-            How long a row is kept after it came last, in processing time. What it was part of stays in the result; if
+            How long a row is kept after it came last: by event time if records have timestamps, otherwise by the wall
+            clock. What it was part of stays in the result; if
             it goes later, that is counted as a late record. Default: for ever, which costs memory for each row.
 
         Examples

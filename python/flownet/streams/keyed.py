@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from ..errors import PlanError
 from ..functions import KeyedProcessFunction
 from ..record_functions import ReduceFunction
-from ..state import OpenContext, ValueStateDescriptor
+from ..state import MapStateDescriptor, OpenContext, ValueStateDescriptor
 from ..trigger import CountEvictor, CountTrigger, PurgingTrigger
 from ..window import Global, WindowAssigner
 from .checks import called_of, field_of, function_of, kind_of, method_of, refuse_async_methods, told_of
@@ -162,8 +162,10 @@ class KeyedStream(Stream[V], Generic[K, V]):
         Parameters
         ----------
         ttl
-            How long a key is remembered after its first record, in processing time; then it counts as new. Default: for
-            ever, which costs memory for each key.
+            How long a key is remembered after its first record; then it counts as new. If records have timestamps, a
+            record passes whose time is at least so far from those of its key that passed, in whatever order they come;
+            otherwise the wall clock decides. A whole number of milliseconds. Default: for ever, which
+            costs memory for each key.
 
         Examples
         --------
@@ -354,12 +356,24 @@ class _First(KeyedProcessFunction[Any, Any, Any]):
 
     def __init__(self, ttl: str | timedelta | None) -> None:
         self._descriptor = ValueStateDescriptor("seen", ttl)
+        self._times_descriptor = MapStateDescriptor("seen_times", ttl)
 
     def open(self, ctx: OpenContext) -> None:
         self._seen = ctx.get_state(self._descriptor)
+        self._times = ctx.get_map_state(self._times_descriptor)
 
     def process(self, value: Any, ctx: Any) -> Iterable[Any] | None:
-        if self._seen.value():
+        ttl_ms, time_ms = self._descriptor.ttl_ms, ctx.timestamp
+        if ttl_ms is None or time_ms is None:
+            if self._seen.value():
+                return None
+            self._seen.update(True)
+            return [value]
+        # Records may come in another order than that of their times: one is known if one that passed is near enough,
+        # before or after it. Those that passed are at least the time to live apart: one at most in each piece as long.
+        piece = time_ms // ttl_ms
+        near = (self._times.get(piece + beside) for beside in (-1, 0, 1))
+        if any(passed_ms is not None and abs(time_ms - passed_ms) < ttl_ms for passed_ms in near):
             return None
-        self._seen.update(True)
+        self._times[piece] = time_ms
         return [value]

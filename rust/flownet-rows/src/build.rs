@@ -178,9 +178,9 @@ fn native(
             let (input, carried) = (schema(input)?, (&**carried, schema(output)?));
             Box::new(KeyRows::new((&input, keys), carried, *keeps_null_keys, (rank.as_ref(), *bundles), info)?)
         }
-        RowsKind::Deduplicate { input, ttl_ms, .. } => {
+        RowsKind::Deduplicate { input, ttl_ms, clock, .. } => {
             let ttl_ms = ttl_ms.map(|ttl_ms| i64::try_from(ttl_ms).unwrap_or(i64::MAX));
-            Box::new(Deduplicate::new(schema(input)?, ttl_ms, key_groups(task), info)?)
+            Box::new(Deduplicate::new(schema(input)?, (ttl_ms, *clock), key_groups(task), info)?)
         }
         RowsKind::TopN { input, rank, .. } => {
             over_windows((TopN::new(schema(input)?, rank, info)?, NoCalls), &rank.window, key_groups(task))?

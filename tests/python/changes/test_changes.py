@@ -178,7 +178,14 @@ class OfAKey:
     def _drop_late(self) -> None:
         self.late += 1
 
-    def _expires_at(self, timestamp_ms: int) -> None:
+    def current_watermark(self) -> int:
+        return -(2**63)
+
+    def _event_time_ms(self) -> int | None:
+        return None
+
+    def _expires_at(self, timestamp_ms: int, in_event_time: bool) -> None:
+        assert not in_event_time
         self.expires.append(timestamp_ms)
 
     def get_map_state(self, descriptor: fn.MapStateDescriptor) -> fn.MapState[Any, Any]:
@@ -271,7 +278,7 @@ def test_what_has_expired_is_not_taken_back_and_frees_its_memory() -> None:
     ]
     from flownet.state import expire
 
-    assert expire(context.state, 20) is None
+    assert expire(context.state, 20, False) is None
     assert context.state == {}
 
 

@@ -99,7 +99,7 @@ struct Current {
     state: Option<Py<PyDict>>,
     at: At,
     timers: Vec<TimerChange>,
-    expires_ms: Option<i64>,
+    expires_ms: [Option<i64>; 2],
     late: u64,
     sides: PySides,
 }
@@ -120,8 +120,8 @@ pub(super) struct Left {
     /// The mapping, if the call asked for it.
     pub(super) state: Option<Py<PyDict>>,
     pub(super) timers: Vec<TimerChange>,
-    /// When something in the mapping expires.
-    pub(super) expires_ms: Option<i64>,
+    /// When something in the mapping expires, by the wall clock and by event time.
+    pub(super) expires_ms: [Option<i64>; 2],
     /// Records that came too late.
     pub(super) late: u64,
     pub(super) sides: PySides,
@@ -135,7 +135,7 @@ impl PyProcessContext {
 
     /// Puts the context on a key, whose mapping is `state` if there is something in it.
     pub(super) fn enter(&self, key: Option<Py<PyAny>>, state: Option<Py<PyDict>>, at: At) {
-        let current = Current { key, state, at, timers: Vec::new(), expires_ms: None, late: 0, sides: Vec::new() };
+        let current = Current { key, state, at, timers: Vec::new(), expires_ms: [None; 2], late: 0, sides: Vec::new() };
         let before = self.lock().replace(current);
         // Dropped without the lock: dropping a user's object may run its code.
         drop(before);
@@ -340,10 +340,19 @@ impl PyProcessContext {
         self.with(|current| current.late += 1)
     }
 
+    /// The event time of the record, or of the timer of event time.
+    fn _event_time_ms(&self) -> PyResult<Option<i64>> {
+        self.with(|current| {
+            let At { timestamp_ms, clock, .. } = current.at;
+            Some(timestamp_ms).filter(|at_ms| *at_ms != NO_TIMESTAMP && clock != Some(Clock::Processing))
+        })
+    }
+
     /// Something in the mapping of the key expires then.
-    fn _expires_at(&self, timestamp_ms: i64) -> PyResult<()> {
+    fn _expires_at(&self, timestamp_ms: i64, in_event_time: bool) -> PyResult<()> {
         self.with_key("state", |current| {
-            current.expires_ms = Some(current.expires_ms.map_or(timestamp_ms, |at| at.min(timestamp_ms)));
+            let expires_ms = &mut current.expires_ms[usize::from(in_event_time)];
+            *expires_ms = Some(expires_ms.map_or(timestamp_ms, |at| at.min(timestamp_ms)));
         })
     }
 }

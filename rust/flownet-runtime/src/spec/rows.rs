@@ -132,6 +132,9 @@ pub enum RowsKind {
         /// For how long a key is known after its first row. Default: for ever.
         #[serde(default)]
         ttl_ms: Option<u64>,
+        /// By which clock that is. Default: the wall's.
+        #[serde(default)]
+        clock: Clock,
         /// What it keeps: who goes on with it has to keep the same.
         kept: Vec<String>,
     },
@@ -352,6 +355,7 @@ impl RowsKind {
             // `first`, `last`, `collect` and ties go by the times of rows, in any window and without one.
             Self::Partial { .. } => true,
             Self::KeyRows { rank, .. } => rank.is_some(),
+            Self::Deduplicate { clock, .. } => *clock == Clock::Event,
             _ => self.event_window(),
         }
     }

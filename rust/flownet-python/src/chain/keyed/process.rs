@@ -8,7 +8,7 @@ use flownet_runtime::snapshot::{IsOver, Restored, Snapshot};
 use flownet_runtime::spec::ProcessInputs;
 use flownet_runtime::state::{Held, KeyGroupRange, LargeState};
 use flownet_runtime::tally::Tally;
-use flownet_runtime::time::{Clock, NO_TIMESTAMP};
+use flownet_runtime::time::{Clock, END_OF_TIME_MS, NO_TIMESTAMP};
 use flownet_runtime::timer::{KeptTimers, TimerKey};
 use flownet_runtime::{TaskContext, TaskError, TaskMetrics};
 use pyo3::intern;
@@ -31,8 +31,8 @@ pub(in crate::chain) struct Process {
     state: LargeState<Py<PyDict>>,
     /// By the wall clock, and by event time.
     timers: [KeptTimers; 2],
-    /// Keys with state that expires.
-    expiries: KeptTimers,
+    /// Keys with state that expires, by the wall clock and by event time.
+    expiries: [KeptTimers; 2],
     time: EventTime,
     metrics: Option<Arc<TaskMetrics>>,
     bound: Option<BoundMethods>,
@@ -63,7 +63,7 @@ impl Process {
             inputs,
             state: LargeState::new(range),
             timers: [KeptTimers::new(), KeptTimers::new()],
-            expiries: KeptTimers::new(),
+            expiries: [KeptTimers::new(), KeptTimers::new()],
             time: EventTime::new(),
             metrics: None,
             bound: None,
@@ -119,8 +119,8 @@ impl Process {
                 timers.delete(timestamp_ms, owner())?;
             }
         }
-        if let Some(expires_ms) = expires_ms {
-            self.expiries.register(expires_ms, owner());
+        for (expiries, expires_ms) in self.expiries.iter_mut().zip(expires_ms) {
+            expires_ms.into_iter().for_each(|at_ms| expiries.register(at_ms, owner()));
         }
         self.make_room_for_timers()?;
         sides.emit(flow)
@@ -128,7 +128,7 @@ impl Process {
 
     #[inline]
     fn make_room_for_timers(&mut self) -> Result<(), TaskError> {
-        self.timers.iter_mut().chain([&mut self.expiries]).try_for_each(KeptTimers::make_room)
+        self.timers.iter_mut().chain(&mut self.expiries).try_for_each(KeptTimers::make_room)
     }
 
     /// Keeps a key's mapping, if there is something in it.
@@ -184,22 +184,22 @@ impl Process {
         self.leave_key(|| owner.clone(), (owner.key(), owner.hash()), None, (&function, result), flow)
     }
 
-    /// Frees what has expired of the keys that are due.
-    fn expire(&mut self, now_ms: i64, py: Python<'_>) -> Result<(), TaskError> {
-        while let Some((_, owner)) = self.expiries.pop_due(now_ms)? {
+    /// Frees what has expired by a clock of the keys that are due.
+    fn expire(&mut self, (clock, now_ms): (usize, i64), py: Python<'_>) -> Result<(), TaskError> {
+        while let Some((_, owner)) = self.expiries[clock].pop_due(now_ms)? {
             let mappings = Mappings { base: &self.base, py, name: STATE };
             let Some(held) = self.state.get_mut(owner.key(), owner.hash(), &mappings)? else { continue };
             let mapping = held.value.clone_ref(py);
             let expire = || py.import(intern!(py, "flownet.state"))?.getattr(intern!(py, "expire"));
             let next_ms = expire()
-                .and_then(|expire| expire.call1((&mapping, now_ms)))
+                .and_then(|expire| expire.call1((&mapping, now_ms, clock == EVENT)))
                 .and_then(|next_ms| next_ms.extract::<Option<i64>>())
                 .map_err(|error| self.base.info.failed(py, &error, None))?;
             let given = || owner.given().map(Into::into);
             self.keep(py, (owner.key(), owner.hash()), given, Some(mapping))?;
             if let Some(next_ms) = next_ms {
-                self.expiries.register(next_ms, owner);
-                self.expiries.make_room()?;
+                self.expiries[clock].register(next_ms, owner);
+                self.expiries[clock].make_room()?;
             }
         }
         Ok(())
@@ -219,9 +219,8 @@ impl Operator<PythonMedium> for Process {
     fn open(&mut self, py: Python<'_>, cx: &TaskContext) -> Result<(), TaskError> {
         self.metrics = Some(Arc::clone(&cx.metrics));
         self.state.open_beside_timers(STATE, cx)?;
-        let [wall, event] = &mut self.timers;
-        for (timers, name) in [(wall, WALL_TIMERS), (event, EVENT_TIMERS), (&mut self.expiries, EXPIRIES)] {
-            timers.open(name, 3, cx);
+        for (timers, name) in self.timers.iter_mut().chain(&mut self.expiries).zip(TIMERS) {
+            timers.open(name, TIMERS.len(), cx);
         }
         let task = PyTaskContext::new(&self.base.info, cx);
         let function = self.function.bind(py);
@@ -279,18 +278,19 @@ impl Operator<PythonMedium> for Process {
         while let Some((due_ms, owner)) = self.timers[EVENT].pop_due(watermark_ms)? {
             self.fire((Clock::Event, due_ms), &owner, flow)?;
         }
-        Ok(())
+        // At the end of the input nothing asks any more, and a job that goes on from here finds all there is.
+        if watermark_ms == END_OF_TIME_MS { Ok(()) } else { self.expire((EVENT, watermark_ms), flow.token) }
     }
 
     fn next_timer_ms(&self) -> Option<i64> {
-        self.timers[PROCESSING].next_ms().into_iter().chain(self.expiries.next_ms()).min()
+        self.timers[PROCESSING].next_ms().into_iter().chain(self.expiries[PROCESSING].next_ms()).min()
     }
 
     fn on_timer(&mut self, now_ms: i64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
         while let Some((timestamp_ms, owner)) = self.timers[PROCESSING].pop_due(now_ms)? {
             self.fire((Clock::Processing, timestamp_ms), &owner, flow)?;
         }
-        self.expire(now_ms, flow.token)
+        self.expire((PROCESSING, now_ms), flow.token)
     }
 
     fn end_batch(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
@@ -320,7 +320,7 @@ impl Operator<PythonMedium> for Process {
 
     fn tally(&self, tally: &mut Tally) {
         tally.add_keys(self.state.len());
-        tally.add_timers(self.timers.iter().chain([&self.expiries]).map(KeptTimers::len).sum());
+        tally.add_timers(self.timers.iter().chain(&self.expiries).map(KeptTimers::len).sum());
     }
 
     fn inspect<'py>(&self, py: Python<'py>, found: &mut Found<Bound<'py, PyAny>>) -> Result<(), TaskError> {
@@ -346,9 +346,9 @@ impl Operator<PythonMedium> for Process {
         let mappings = Mappings { base: &self.base, py, name: STATE };
         to.begin_large((STATE, &[self.time.watermark_ms()]), &mut self.state, &mappings)?;
         self.time.snapshot(to)?;
-        to.add_timers(WALL_TIMERS, range, &mut self.timers[PROCESSING])?;
-        to.add_timers(EVENT_TIMERS, range, &mut self.timers[EVENT])?;
-        to.add_timers(EXPIRIES, range, &mut self.expiries)?;
+        for (timers, name) in self.timers.iter_mut().chain(&mut self.expiries).zip(TIMERS) {
+            to.add_timers(name, range, timers)?;
+        }
         let context = self.bound()?.context.bind(py).clone();
         context.get().keep_broadcast(self.inputs, (&self.base.info, &mut self.base.kept.borrow_mut()), to)
     }
@@ -369,9 +369,9 @@ impl Operator<PythonMedium> for Process {
     fn restore(&mut self, py: Python<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
         from.read_large(STATE, &mut self.state, &Mappings { base: &self.base, py, name: STATE })?;
         self.time.restore(from, STATE, self.state.range())?;
-        from.read_timers(WALL_TIMERS, &mut self.timers[PROCESSING])?;
-        from.read_timers(EVENT_TIMERS, &mut self.timers[EVENT])?;
-        from.read_timers(EXPIRIES, &mut self.expiries)?;
+        for (timers, name) in self.timers.iter_mut().chain(&mut self.expiries).zip(TIMERS) {
+            from.read_timers(name, timers)?;
+        }
         let context = self.bound()?.context.bind(py).clone();
         context.get().restore_broadcast(py, (&self.base.info, &self.base.classes), from)
     }
@@ -384,6 +384,4 @@ impl Operator<PythonMedium> for Process {
 
 /// What its states are called.
 const STATE: &str = "state";
-const WALL_TIMERS: &str = "timers.processing";
-const EVENT_TIMERS: &str = "timers.event";
-const EXPIRIES: &str = "timers.expiry";
+const TIMERS: [&str; 4] = ["timers.processing", "timers.event", "timers.expiry", "timers.event_expiry"];
