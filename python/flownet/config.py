@@ -20,7 +20,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import timedelta, tzinfo
 from typing import Final, Literal, cast
 
 from . import _flownet
@@ -71,6 +71,20 @@ def duration_us(setting: str, value: object) -> int:
     if 0 < microseconds < 1:
         raise _refuse(setting, value, "is shorter than a microsecond")
     return round(microseconds)
+
+
+def time_zone(setting: str, value: str | tzinfo) -> str:
+    """Read a time zone, by its name in the tz database or as a ``ZoneInfo``, and return its name.
+
+    Raises
+    ------
+    ConfigError
+        There is no such time zone.
+    """
+    name = value if isinstance(value, str) else getattr(value, "key", None)
+    if not isinstance(name, str) or not _flownet.is_time_zone(name):
+        raise _refuse(setting, value, "must be a time zone by its name, such as 'Europe/Berlin', or a ZoneInfo")
+    return name
 
 
 def size_bytes(setting: str, value: object) -> int:

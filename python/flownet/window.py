@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, field
+from datetime import timedelta, tzinfo
 from typing import Any, Final, Literal, get_args
 
-from .config import duration_us, format_duration
+from .calendar_pieces import CalendarPiece
+from .config import duration_us, format_duration, time_zone
 from .errors import ConfigError
 
 TimeDomain = Literal["event", "processing"]
@@ -16,50 +17,76 @@ TimeDomain = Literal["event", "processing"]
 
 @dataclass(frozen=True, slots=True, init=False)
 class Tumbling:
-    """Windows of one fixed size, side by side.
+    """Windows of one fixed size, side by side; or days, weeks and months of a time zone.
 
     Windows are aligned to 1970-01-01 UTC, so ``Tumbling("1h")`` begins on the hour. In processing time a record belongs
     to the window in which it arrives, which fires when its end has passed; in event time to the one of its timestamp,
     which fires when the watermark has passed it. The one that is open when the input ends fires then.
 
+    With ``zone``, windows begin when clocks of that zone show midnight. The day on which clocks go forward has 23
+    hours, and the one on which they go back has 25. If clocks skip midnight, the day begins where they go on. Weeks
+    begin on Monday, months on their first day.
+
     Parameters
     ----------
     size
-        Length of a window, at least one millisecond: ``"5s"``, ``"250ms"`` or a ``timedelta``.
+        Length of a window, at least one millisecond: ``"5s"``, ``"250ms"`` or a ``timedelta``. With ``zone`` a number
+        of days, weeks or months: ``"1d"``, ``"1w"``, ``"1mo"``.
     offset
         How long after a multiple of the size windows begin; less than the size. Days that begin at 6 in the morning:
-        ``Tumbling("1day", offset="6h")``. Default: ``"0s"``.
+        ``Tumbling("1d", offset="6h")``. With ``zone`` it is what its clocks show. Default: ``"0s"``.
     time
         ``"event"`` or ``"processing"``. Default: event time where the stream has timestamps, as
         `Stream.assign_timestamps_and_watermarks` gives them, otherwise processing time.
+    zone
+        Time zone of days, weeks and months, by its name in the tz database or as a ``ZoneInfo``. Columns
+        ``window_start`` and ``window_end`` of rows are in this zone. Default: None, days of 24 hours in UTC.
 
     Raises
     ------
     ConfigError
-        ``size`` is not a duration, or not a whole number of milliseconds; ``offset`` does not fit.
+        ``size`` is not a duration, or not a whole number of milliseconds; ``offset`` does not fit; there is no such
+        ``zone``; ``zone`` is given for a size that is no day, week or month.
 
     Examples
     --------
     >>> import flownet as fn
     >>> fn.Tumbling("5s").size_ms
     5000
+    >>> print(fn.Tumbling("1d", zone="America/New_York"))
+    1 day of America/New_York
     """
 
     size_ms: int
-    """Length of a window in milliseconds."""
+    """Length of a window in milliseconds; with ``zone`` the usual one: 24 hours a day, 30 days a month."""
     offset_ms: int
     """How many milliseconds after a multiple of the size windows begin."""
     time: TimeDomain | None
     """By which clock; None: as the stream has it."""
+    zone: str | None
+    """Time zone of days, weeks and months; None for windows of a fixed size."""
+    _piece: CalendarPiece | None = field(repr=False)
 
-    def __init__(self, size: str | timedelta, offset: str | timedelta = "0s", time: TimeDomain | None = None) -> None:
-        size_ms = milliseconds("Tumbling", "size", size)
+    def __init__(
+        self,
+        size: str | timedelta,
+        offset: str | timedelta = "0s",
+        time: TimeDomain | None = None,
+        *,
+        zone: str | tzinfo | None = None,
+    ) -> None:
+        piece = None if zone is None else _piece_of(size)
+        size_ms = milliseconds("Tumbling", "size", size) if piece is None else piece.usual_ms
         object.__setattr__(self, "size_ms", size_ms)
-        object.__setattr__(self, "offset_ms", _offset("Tumbling", offset, size_ms))
+        # A month may have 28 days.
+        offset_below_ms = size_ms if piece is None or piece.unit != "month" else size_ms // 30 * 28
+        object.__setattr__(self, "offset_ms", _offset("Tumbling", offset, offset_below_ms))
         object.__setattr__(self, "time", _domain("Tumbling", time))
+        object.__setattr__(self, "zone", None if zone is None else time_zone("zone", zone))
+        object.__setattr__(self, "_piece", piece)
 
     def __str__(self) -> str:
-        return format_duration(self.size_ms * 1000)
+        return format_duration(self.size_ms * 1000) if self._piece is None else f"{self._piece} of {self.zone}"
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -227,6 +254,8 @@ WindowAssigner = Tumbling | Sliding | Session | Global | EndOfInput
 def assign(window: WindowAssigner) -> object:
     """Say how the window cuts time, as the planner takes it."""
     match window:
+        case Tumbling(zone=str(zone), _piece=CalendarPiece(unit=unit, count=count)):
+            return {"calendar": {"zone": zone, "unit": unit, "count": count, "offset_ms": window.offset_ms}}
         case Tumbling():
             return {"grid": {"size_ms": window.size_ms, "slide_ms": window.size_ms, "offset_ms": window.offset_ms}}
         case Sliding():
@@ -241,6 +270,13 @@ def assign(window: WindowAssigner) -> object:
 
 def milliseconds(what: str, name: str, given: str | timedelta, *, least: int = 1) -> int:
     """Read a duration that is a whole number of milliseconds, at least so many."""
+    if isinstance(given, str) and given.strip().endswith(("w", "mo")) and CalendarPiece.parse(given) is not None:
+        raise ConfigError(
+            f"{what}({given!r}): weeks and months are those of a time zone, for Tumbling windows alone: say "
+            f"Tumbling({given!r}, zone='UTC'), or a duration such as '7d'",
+            setting=name,
+            value=given,
+        )
     microseconds = duration_us(name, given)
     if microseconds < least * 1000 or microseconds % 1000:
         bound = f", at least {least}" if least else ""
@@ -248,6 +284,18 @@ def milliseconds(what: str, name: str, given: str | timedelta, *, least: int = 1
             f"{what}({given!r}): must be a whole number of milliseconds{bound}", setting=name, value=given
         )
     return microseconds // 1000
+
+
+def _piece_of(size: str | timedelta) -> CalendarPiece:
+    piece = CalendarPiece.parse(size)
+    if piece is None:
+        raise ConfigError(
+            f"Tumbling({size!r}, zone=...): windows of a time zone are days, weeks or months: '1d', '1w' or '1mo', up "
+            "to 100,000 of them; leave zone out for windows of a fixed size",
+            setting="size",
+            value=size,
+        )
+    return piece
 
 
 def _offset(what: str, offset: str | timedelta, slide_ms: int) -> int:

@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, NoReturn
 
+from ..calendar_pieces import CalendarPiece
 from ..config import duration_us
 from ..errors import PlanError
 
@@ -327,11 +328,32 @@ class TimeExpr:
         return self._then("date")
 
     def epoch(self) -> Expr:
-        """Take milliseconds since 1970-01-01 UTC, an ``int64``."""
+        """Take milliseconds since 1970-01-01 UTC, an ``int64``; parts of a millisecond are rounded down."""
         return self._then("epoch_ms", "epoch")
 
     def truncate(self, every: str | timedelta) -> Expr:
-        """Go back to the beginning of a piece of time, ``"1s"`` or ``"1h"``, counted from 1970-01-01 UTC."""
+        """Truncate to the beginning of a piece of time, as clocks of the column's zone show it.
+
+        Parameters
+        ----------
+        every
+            ``"1d"``, ``"1w"`` or ``"1mo"``, also several of them, for days, weeks from Monday, and months; or a shorter
+            duration such as ``"15min"``, at least 1 ms, of which the first began at midnight of 1970-01-01. Columns
+            without a zone are taken as UTC. If clocks of the zone skip the beginning, it is where they go on.
+
+        Raises
+        ------
+        PlanError
+            ``every`` is not a whole number of milliseconds.
+
+        Examples
+        --------
+        >>> import flownet as fn
+        >>> fn.col("when").dt.truncate("1mo")
+        col("when").dt.truncate('1mo')
+        """
+        if (piece := CalendarPiece.parse(every)) is not None:
+            return self._then({"truncate_to": [piece.unit, piece.count]}, f"truncate({every!r})")
         microseconds = duration_us("every", every)
         if microseconds < 1000 or microseconds % 1000:
             raise PlanError(f"dt.truncate({every!r}): a whole number of milliseconds, at least 1")

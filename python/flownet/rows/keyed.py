@@ -388,7 +388,8 @@ class WindowedRows:
         -------
         Rows
             The columns of the key, ``window_start`` and ``window_end`` (but for `EndOfInput` and `Global`), and one for
-            each aggregate. Their event time is the last millisecond of their window.
+            each aggregate. Windows begin and end in UTC, or in the zone of `Tumbling`. The event time of a
+            result is the last millisecond of its window.
         """
         return _aggregated(self._keyed, _planned("agg", self._cut), aggregates)
 
@@ -468,8 +469,7 @@ def _aggregated(
                 f"agg({name}={type(given.aggregate).__name__}...): without merge() all values of a key are kept, and "
                 "without a window that is for ever: define merge(), or use window(...)"
             )
-    shows_windows = window is not None and window["assign"] not in (assign(EndOfInput()), assign(Global()))
-    schema = checked(_flownet.rows_after_agg, rows._schema, list(keys), made, shows_windows)
+    schema = checked(_flownet.rows_after_agg, rows._schema, list(keys), made, _zone_shown(window))
     # What is kept so far is not found by windows, which say themselves how they keep it.
     kept = [*_flownet.rows_kept(rows._schema, made), keyed._key_kinds(), *(["so far"] if window is None else [])]
     described = {
@@ -486,6 +486,14 @@ def _aggregated(
     settings = {"aggregate": described}
     node = rows._env._dataflow.add("rows", name="agg", settings=settings, inputs=inputs, function=calls)
     return Rows(rows._env, (Origin(node),), schema, _late(rows, window))
+
+
+def _zone_shown(window: dict[str, Any] | None) -> str | None:
+    """Name the time zone of the columns that say of which window a row is; None if there are no such columns."""
+    if window is None or window["assign"] in (assign(EndOfInput()), assign(Global())):
+        return None
+    zone: str = window["assign"].get("calendar", {"zone": "UTC"})["zone"]
+    return zone
 
 
 def _late(rows: Rows, window: dict[str, Any] | None) -> dict[str, _flownet.RowSchema]:

@@ -311,7 +311,7 @@ class Rows(RowSinks, ToThisProcess):
         rows = self._project("key_by", [{"with_columns": computed}]) if computed else self
         from .keyed import KeyedRows
 
-        checked(_flownet.rows_after_agg, rows._schema, list(keys), [], False)
+        checked(_flownet.rows_after_agg, rows._schema, list(keys), [], None)
         return KeyedRows(rows, keys)
 
     def side_output(self, tag: OutputTag) -> Rows:

@@ -30,6 +30,7 @@ mod logging;
 mod metrics;
 mod rows;
 mod settings;
+mod time_zones;
 mod tls;
 mod web;
 mod worker;
@@ -72,6 +73,8 @@ mod _flownet {
     };
     #[pymodule_export]
     use super::settings::{check_settings, settings};
+    #[pymodule_export]
+    use super::time_zones::is_time_zone;
     #[pymodule_export]
     use super::tls::certificates;
     #[pymodule_export]

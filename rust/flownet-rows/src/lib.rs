@@ -36,6 +36,7 @@ mod pieces;
 mod run;
 mod scatter;
 mod steps;
+mod time_units;
 mod timestamps;
 mod type_names;
 

@@ -5,8 +5,6 @@ use flownet_runtime::spec::{WindowAssign, WindowSpec};
 use flownet_runtime::time::Clock;
 use flownet_runtime::window::Grid;
 
-use crate::aggregate::shows_windows;
-
 /// Which rows of a key are of the same windows, so that one thing may stand for them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Pieces {
@@ -28,17 +26,15 @@ impl Pieces {
     /// clock what has come.
     pub(crate) fn of(window: Option<&WindowSpec>) -> Result<Self, TaskError> {
         let Some(window) = window else { return Ok(Self::Batches) };
-        Ok(match (window.assign, window.clock) {
+        Ok(match (window.assign.grid()?, window.assign, window.clock) {
             _ if window.trigger.is_some() || window.late_tag.is_some() => Self::Rows,
-            (WindowAssign::Grid { size_ms, slide_ms, offset_ms }, Clock::Event) => {
-                Self::Slices(Grid::new(size_ms, slide_ms, offset_ms)?)
-            }
-            (WindowAssign::Grid { .. }, Clock::Processing) if shows_windows(window) => Self::Batches,
-            (WindowAssign::Grid { .. } | WindowAssign::Global, _) => Self::All,
-            (WindowAssign::Session { gap_ms: Some(gap_ms) }, Clock::Event) => {
+            (Some(grid), _, Clock::Event) => Self::Slices(grid),
+            (Some(grid), _, Clock::Processing) if !grid.spans_all_time() => Self::Batches,
+            (None, WindowAssign::Session { gap_ms: Some(gap_ms) }, Clock::Event) => {
                 Self::Sessions(Grid::new(gap_ms, gap_ms, 0)?)
             }
-            (WindowAssign::Session { .. }, _) => Self::Rows,
+            (None, WindowAssign::Session { .. }, _) => Self::Rows,
+            _ => Self::All,
         })
     }
 

@@ -4,8 +4,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::ScalarBuffer;
-use arrow_cast::cast;
-use arrow_schema::{DataType, Schema, TimeUnit};
+use arrow_schema::{DataType, Schema};
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::Operator;
 use flownet_runtime::snapshot::{Restored, Snapshot, WATERMARK, put_signed};
@@ -13,6 +12,7 @@ use flownet_runtime::time::{END_OF_TIME_MS, NO_TIMESTAMP, TimeSignal};
 use flownet_runtime::watermark::{Generated, SplitSignal, SplitWatermarks};
 
 use crate::medium::{Flow, OperatorInfo, RowRecord, RowsMedium};
+use crate::time_units::milliseconds;
 use crate::type_names::type_name;
 
 /// Gives rows their times, and tells what is behind of event time.
@@ -75,11 +75,7 @@ impl Timestamps {
     fn times(&self, array: &ArrayRef) -> Result<ScalarBuffer<i64>, TaskError> {
         let milliseconds = match array.data_type() {
             DataType::Int64 => Ok(array.clone()),
-            DataType::Timestamp(TimeUnit::Millisecond, _) => cast(array, &DataType::Int64),
-            DataType::Timestamp(_, zone) => cast(array, &DataType::Timestamp(TimeUnit::Millisecond, zone.clone()))
-                .and_then(|times| cast(&times, &DataType::Int64)),
-            _ => cast(array, &DataType::Timestamp(TimeUnit::Millisecond, None))
-                .and_then(|times| cast(&times, &DataType::Int64)),
+            _ => milliseconds(array),
         };
         let milliseconds = milliseconds.map_err(|error| self.info.failed("ValueError", error.to_string(), None))?;
         if milliseconds.null_count() > 0 {

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::operator::{Codec, Field, FilePath, Fold, LineFormat, OperatorKind, ProcessInputs, Undecodable};
 pub use self::rows::{RowFormat, RowsJoin, RowsKind, RowsLate, RowsRank};
-pub use self::window::{TriggerSpec, TriggerWhen, WindowAssign, WindowSpec};
+pub use self::window::{TriggerSpec, TriggerWhen, WindowAssign, WindowSpec, zone_named};
 use crate::source::RateLimit;
 
 /// One subtask of one vertex of the job: a chain of operators with its inputs and outputs.

@@ -72,7 +72,7 @@ def test_a_purged_window_emits_only_records_since_the_purge(fold: str, values: l
 @pytest.mark.parametrize("after", [False, True])
 def test_an_evictor_that_removes_all_records_leaves_no_window_to_emit(method: str, after: bool) -> None:
     build, expect = FOLDS[method]
-    evictor = fn.DeltaEvictor(0, lambda one, other: 0, after=after)
+    evictor: Any = fn.DeltaEvictor(0, lambda one, other: 0, after=after)
     trigger = fn.ContinuousEventTimeTrigger("4ms")
 
     def windowed(stream: Any) -> Any:

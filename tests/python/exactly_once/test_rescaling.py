@@ -122,6 +122,7 @@ def distinct(rows: fn.Stream[Row]) -> fn.Stream[str]:
 JOBS: dict[str, Callable[[fn.Stream[Row]], fn.Stream[str]]] = {
     "running": running,
     "tumbling": counted(fn.Tumbling("1s")),
+    "days of a zone": counted(fn.Tumbling("1d", zone="Australia/Lord_Howe")),
     "sliding": counted(fn.Sliding("2s", "500ms")),
     "processed": windowed(fn.Sliding("2s", "1s")),
     "sessions": windowed(fn.Session("150ms")),

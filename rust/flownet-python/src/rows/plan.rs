@@ -80,18 +80,18 @@ pub(crate) fn rows_after_steps(schema: &Bound<'_, PyRowSchema>, steps: Plain<Vec
     Ok(PyRowSchema(Arc::clone(steps.schema())))
 }
 
-/// The schema behind an aggregation.
+/// The schema behind an aggregation; of windows with the zone in which these are shown.
 #[pyfunction]
 pub(crate) fn rows_after_agg(
     schema: &Bound<'_, PyRowSchema>,
     keys: Vec<String>,
     aggregates: Plain<Vec<AggregateColumn>>,
-    windows: bool,
+    window_zone: Option<&str>,
 ) -> PyResult<PyRowSchema> {
     let schema = &schema.get().0;
     flownet_rows::KeyHasher::new(schema, &keys).map_err(value_error)?;
     let bound = Aggregations::new(&aggregates.0, schema).map_err(value_error)?;
-    Ok(PyRowSchema(output_schema(schema, &keys, &bound, windows).map_err(value_error)?))
+    Ok(PyRowSchema(output_schema(schema, &keys, &bound, window_zone).map_err(value_error)?))
 }
 
 /// The columns of each side of a join that go there and how they are called, those of the second that pairs have, the schema

@@ -19,7 +19,7 @@ use super::cell::{NoResult, put_rows, take_rows};
 use super::columns::Aggregations;
 use super::function::{Aggregation, AggregationError};
 use super::key::KeyBuilder;
-use super::{output_schema, shows_windows, span, whole};
+use super::{output_schema, span, whole, window_zone};
 use crate::batch::RowBatch;
 use crate::gathered::time_of_result;
 use crate::lane::ColumnBuilder;
@@ -66,13 +66,13 @@ impl AggregateFold {
         window: Option<&WindowSpec>,
         info: OperatorInfo,
     ) -> Result<Self, TaskError> {
-        let shows_windows = window.is_some_and(shows_windows);
+        let zone = window.and_then(window_zone);
         let refused = |error: AggregationError| TaskError::Config(error.to_string());
         let aggregates = Arc::clone(&aggregations.built_in);
-        let schema = output_schema(input, keys, aggregations, shows_windows).map_err(refused)?;
+        let schema = output_schema(input, keys, aggregations, zone).map_err(refused)?;
         let results = Results {
             keys: KeyBuilder::new(input, keys).map_err(|error| refused(error.into()))?,
-            windows: shows_windows.then(|| [window_builder(), window_builder()]),
+            windows: zone.map(|zone| [window_builder(zone), window_builder(zone)]),
             values: aggregates.iter().map(|aggregate| ColumnBuilder::new(aggregate.field().data_type())).collect(),
             times: Vec::new(),
             bytes: 0,
@@ -181,8 +181,8 @@ impl AggregateFold {
     }
 }
 
-fn window_builder() -> TimestampMillisecondBuilder {
-    TimestampMillisecondBuilder::new().with_timezone("UTC")
+fn window_builder(zone: &str) -> TimestampMillisecondBuilder {
+    TimestampMillisecondBuilder::new().with_timezone(zone)
 }
 
 impl Results {

@@ -28,7 +28,7 @@ mod whole;
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use flownet_runtime::spec::{WindowAssign, WindowSpec};
+use flownet_runtime::spec::WindowSpec;
 
 pub use self::columns::{AggregateColumn, Aggregations};
 pub(crate) use self::fold::{AggregateFold, NoCalls};
@@ -39,29 +39,26 @@ pub use self::own::{Grouped, OwnAggregate, OwnAggregation, OwnFunctions};
 pub(crate) use self::partial::Partial;
 use crate::key::NoKey;
 
-/// Whether results say which window they are of. That of all rows there are, which fires when the input ends, says nothing.
-pub(crate) fn shows_windows(window: &WindowSpec) -> bool {
-    match window.assign {
-        WindowAssign::Grid { size_ms, .. } => size_ms < i64::MAX,
-        WindowAssign::Session { .. } => true,
-        WindowAssign::Global => false,
-    }
+/// The time zone in which results say which window they are of. That of all rows there are, which fires when the input
+/// ends, says nothing.
+pub(crate) fn window_zone(window: &WindowSpec) -> Option<&'static str> {
+    (!window.assign.spans_all_time()).then(|| window.assign.zone())
 }
 
-/// What comes of rows of this schema, aggregated so: the keys, the window if there is one, and a column for each aggregate.
+/// What comes of rows of this schema, aggregated so: the keys, the window in its zone if there is one, and a column for each aggregate.
 pub fn output_schema(
     input: &Schema,
     keys: &[String],
     aggregates: &Aggregations,
-    has_windows: bool,
+    window_zone: Option<&str>,
 ) -> Result<SchemaRef, AggregationError> {
     let mut fields: Vec<Field> = Vec::new();
     for key in keys {
         let (_, field) = input.column_with_name(key).ok_or_else(|| NoKey::missing(input, key))?;
         fields.push(field.clone());
     }
-    if has_windows {
-        let time = DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()));
+    if let Some(zone) = window_zone {
+        let time = DataType::Timestamp(TimeUnit::Millisecond, Some(zone.into()));
         fields.extend(["window_start", "window_end"].map(|name| Field::new(name, time.clone(), false)));
     }
     fields.extend(aggregates.fields());

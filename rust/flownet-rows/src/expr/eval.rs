@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_arith::boolean::{and_kleene, is_not_null, is_null, not, or_kleene};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BooleanArray, Datum, RecordBatch, new_null_array};
-use arrow_cast::{CastOptions, cast_with_options};
+use arrow_cast::CastOptions;
 use arrow_ord::cmp;
 use arrow_schema::{ArrowError, DataType};
 use arrow_select::filter::filter_record_batch;
@@ -17,6 +17,7 @@ use super::number::{self, NumberOp};
 use super::text::TextFunction;
 use super::time::TimeFunction;
 use super::values::{Values, shown};
+use crate::time_units::cast_floored;
 
 /// A value for which an expression has none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -157,7 +158,7 @@ impl Node {
             Self::Of { function, of, text } => one(text, &of.evaluate(batch)?, |array| function.run(array)),
             Self::Cast { of, to, strict, text } => {
                 let options = CastOptions { safe: !strict, ..CastOptions::default() };
-                one(text, &of.evaluate(batch)?, |array| cast_with_options(array, to, &options))
+                one(text, &of.evaluate(batch)?, |array| cast_floored(array, to, &options))
             }
             Self::When { branches, otherwise, data_type, text } => {
                 when(batch, branches, otherwise.as_deref(), data_type)

@@ -15,6 +15,7 @@ mod values;
 
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Schema};
+use flownet_runtime::window::CalendarUnit;
 use serde::{Deserialize, Serialize};
 
 pub use self::eval::EvalError;
@@ -205,8 +206,10 @@ pub enum TimeOp {
     OrdinalDay,
     Date,
     EpochMs,
-    /// To the beginning of so many milliseconds, counted from 1970-01-01 UTC.
+    /// To the beginning of so many milliseconds, counted from 1970-01-01 in the column's zone.
     TruncateMs(i64),
+    /// To the beginning of so many days, weeks or months in the column's zone.
+    TruncateTo(CalendarUnit, u32),
 }
 
 /// An expression that does not fit the rows it is of.

@@ -2,6 +2,8 @@
 
 use std::fmt::{Display, Formatter, Result};
 
+use flownet_runtime::window::CalendarUnit;
+
 use super::values::shown;
 use super::{BinaryOp, Expr, Literal, TextOp, TimeOp, UnaryOp};
 
@@ -122,6 +124,14 @@ impl Display for TimeOp {
             Self::OrdinalDay => "ordinal_day",
             Self::Date => "date",
             Self::EpochMs => "epoch",
+            Self::TruncateTo(unit, count) => {
+                let unit = match unit {
+                    CalendarUnit::Day => "d",
+                    CalendarUnit::Week => "w",
+                    CalendarUnit::Month => "mo",
+                };
+                return write!(f, "truncate(\"{count}{unit}\")");
+            }
             Self::TruncateMs(every_ms) => return write!(f, "truncate(\"{every_ms}ms\")"),
         };
         write!(f, "{name}()")

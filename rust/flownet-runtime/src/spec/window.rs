@@ -1,8 +1,13 @@
 //! Windows, as they are planned.
 
-use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
+use chrono_tz::Tz;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::error::TaskError;
 use crate::time::Clock;
+use crate::window::{CalendarUnit, Grid};
 
 /// Which windows there are, and when they give out what they hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,7 +41,9 @@ pub struct WindowSpec {
 impl WindowSpec {
     /// Whether what is kept lies by time, for all keys: in a grid, where windows fire once, at their end. All others lie by key.
     pub fn lies_by_time(&self) -> bool {
-        matches!(self.assign, WindowAssign::Grid { .. }) && self.trigger.is_none() && !self.is_whole
+        matches!(self.assign, WindowAssign::Grid { .. } | WindowAssign::Calendar { .. })
+            && self.trigger.is_none()
+            && !self.is_whole
     }
 
     /// Whether evictors and triggers of the user look at the event times of records. In windows of all of time they do on
@@ -66,6 +73,19 @@ pub enum WindowAssign {
         #[serde(default)]
         offset_ms: i64,
     },
+    /// Days, weeks or months of a time zone.
+    Calendar {
+        /// Which zone.
+        #[serde(serialize_with = "write_zone", deserialize_with = "read_zone")]
+        zone: Tz,
+        /// Of what.
+        unit: CalendarUnit,
+        /// Of how many.
+        count: u32,
+        /// What clocks of the zone show more than at the beginning of the unit when a window begins.
+        #[serde(default)]
+        offset_ms: i64,
+    },
     /// Records with no gap between them.
     Session {
         /// The gap. None: a function of the user says, for each record.
@@ -81,10 +101,40 @@ impl WindowAssign {
     pub fn spans_all_time(&self) -> bool {
         match self {
             Self::Grid { size_ms, .. } => *size_ms == i64::MAX,
-            Self::Session { .. } => false,
+            Self::Calendar { .. } | Self::Session { .. } => false,
             Self::Global => true,
         }
     }
+
+    /// The windows, if they begin and end for all keys alike.
+    pub fn grid(&self) -> Result<Option<Grid>, TaskError> {
+        match *self {
+            Self::Grid { size_ms, slide_ms, offset_ms } => Grid::new(size_ms, slide_ms, offset_ms).map(Some),
+            Self::Calendar { zone, unit, count, offset_ms } => {
+                Grid::of_calendar(zone, (unit, count), offset_ms).map(Some)
+            }
+            Self::Session { .. } | Self::Global => Ok(None),
+        }
+    }
+
+    /// The time zone in which its windows begin.
+    pub fn zone(&self) -> &'static str {
+        if let Self::Calendar { zone, .. } = self { zone.name() } else { "UTC" }
+    }
+}
+
+/// The time zone of this name in the tz database.
+pub fn zone_named(name: &str) -> Option<Tz> {
+    name.parse().ok()
+}
+
+fn write_zone<S: Serializer>(zone: &Tz, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(zone.name())
+}
+
+fn read_zone<'de, D: Deserializer<'de>>(from: D) -> Result<Tz, D::Error> {
+    let name = Cow::<str>::deserialize(from)?;
+    zone_named(&name).ok_or_else(|| serde::de::Error::custom(format!("there is no time zone {name:?}")))
 }
 
 /// When results of a window go out.

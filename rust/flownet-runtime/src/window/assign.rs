@@ -1,5 +1,8 @@
 //! Which window a time falls into.
 
+use chrono_tz::Tz;
+
+use super::calendar::{Calendar, CalendarUnit};
 use crate::error::TaskError;
 
 /// A span of time: from `start_ms`, included, to `end_ms`, excluded; milliseconds since the epoch.
@@ -32,13 +35,15 @@ impl Window {
     }
 }
 
-/// Windows of one size, of which one begins every `slide_ms`.
+/// Windows of one size, of which one begins every `slide_ms`; or windows of a calendar, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
     size_ms: i64,
     slide_ms: i64,
     offset_ms: i64,
     slice_ms: i64,
+    /// The sizes are then those that its windows usually have.
+    calendar: Option<Calendar<Tz>>,
 }
 
 impl Grid {
@@ -50,7 +55,21 @@ impl Grid {
                  {offset_ms} ms"
             )));
         }
-        Ok(Self { size_ms, slide_ms, offset_ms, slice_ms: greatest_common_divisor(size_ms, slide_ms) })
+        let slice_ms = greatest_common_divisor(size_ms, slide_ms);
+        Ok(Self { size_ms, slide_ms, offset_ms, slice_ms, calendar: None })
+    }
+
+    /// Windows of `count` days, weeks or months of a zone, which begin when its clocks show `offset_ms` after midnight.
+    pub fn of_calendar(zone: Tz, (unit, count): (CalendarUnit, u32), offset_ms: i64) -> Result<Self, TaskError> {
+        let size_ms = unit.usual_ms().saturating_mul(i64::from(count));
+        if count == 0 || offset_ms < 0 || offset_ms >= size_ms {
+            return Err(TaskError::Config(format!(
+                "windows of a calendar need a size of at least one {unit:?} and an offset below it, not {count} and \
+                 {offset_ms} ms"
+            )));
+        }
+        let calendar = Some(Calendar::new(zone, (unit, count), offset_ms));
+        Ok(Self { size_ms, slide_ms: size_ms, offset_ms: 0, slice_ms: size_ms, calendar })
     }
 
     /// Whether each window is one slice, and each slice of one window at most.
@@ -71,6 +90,9 @@ impl Grid {
     /// The window that begins last of those that have `timestamp_ms` in them; none between windows with gaps.
     #[inline]
     pub fn last_window_of(&self, timestamp_ms: i64) -> Option<Window> {
+        if let Some(calendar) = &self.calendar {
+            return Some(piece(calendar, timestamp_ms));
+        }
         let window = self.window_from(self.start_of(timestamp_ms, self.slide_ms));
         (timestamp_ms < window.end_ms || window.end_ms == i64::MAX).then_some(window)
     }
@@ -79,7 +101,7 @@ impl Grid {
     pub fn windows_of(&self, timestamp_ms: i64) -> impl Iterator<Item = Window> + use<> {
         let grid = *self;
         let last = self.last_window_of(timestamp_ms);
-        let before = last.map_or(0, |last| {
+        let before = last.filter(|_| grid.calendar.is_none()).map_or(0, |last| {
             let earliest = timestamp_ms.saturating_sub(grid.size_ms).saturating_add(1);
             last.start_ms.saturating_sub(earliest).max(0) / grid.slide_ms
         });
@@ -91,11 +113,18 @@ impl Grid {
     /// The window that begins at `start_ms`.
     #[inline]
     pub(super) fn window_from(&self, start_ms: i64) -> Window {
+        if let Some(calendar) = &self.calendar {
+            return piece(calendar, start_ms);
+        }
         Window { start_ms, end_ms: start_ms.saturating_add(self.size_ms) }
     }
 
     /// The first window that begins at `start_ms` or later.
     pub(super) fn window_at_or_after(&self, start_ms: i64) -> Window {
+        if let Some(calendar) = &self.calendar {
+            let window = piece(calendar, start_ms);
+            return if window.start_ms < start_ms { piece(calendar, window.end_ms) } else { window };
+        }
         let start = self.start_of(start_ms, self.slide_ms);
         self.window_from(if start < start_ms { start.saturating_add(self.slide_ms) } else { start })
     }
@@ -104,6 +133,9 @@ impl Grid {
     pub(super) fn first_window_around_or_after(&self, timestamp_ms: i64) -> Window {
         // A window without end ends behind the last millisecond, which it has in it.
         let timestamp_ms = timestamp_ms.min(i64::MAX - 1);
+        if let Some(calendar) = &self.calendar {
+            return piece(calendar, timestamp_ms);
+        }
         self.window_at_or_after(timestamp_ms.saturating_sub(self.size_ms).saturating_add(1))
     }
 
@@ -115,6 +147,9 @@ impl Grid {
 
     /// Where a slice ends that begins at `start_ms`.
     pub fn slice_end_ms(&self, start_ms: i64) -> i64 {
+        if let Some(calendar) = &self.calendar {
+            return piece(calendar, start_ms).end_ms;
+        }
         start_ms.saturating_add(self.slice_ms)
     }
 
@@ -122,15 +157,26 @@ impl Grid {
     /// begins in the middle of, it does not say.
     #[inline]
     pub fn is_in_slice(&self, timestamp_ms: i64, start_ms: i64) -> bool {
+        if let Some(calendar) = &self.calendar {
+            return calendar.is_in_piece(timestamp_ms, start_ms);
+        }
         let into = timestamp_ms.wrapping_sub(start_ms).cast_unsigned();
         timestamp_ms >= start_ms && into < self.slice_ms.cast_unsigned() && start_ms != i64::MIN
     }
 
     #[inline]
     fn start_of(&self, timestamp_ms: i64, step_ms: i64) -> i64 {
+        if let Some(calendar) = &self.calendar {
+            return piece(calendar, timestamp_ms).start_ms;
+        }
         let into = timestamp_ms.wrapping_sub(self.offset_ms).rem_euclid(step_ms);
         timestamp_ms.saturating_sub(into)
     }
+}
+
+fn piece(calendar: &Calendar<Tz>, at_ms: i64) -> Window {
+    let (start_ms, end_ms) = calendar.piece_of(at_ms);
+    Window { start_ms, end_ms }
 }
 
 fn greatest_common_divisor(mut one: i64, mut other: i64) -> i64 {
@@ -171,6 +217,14 @@ mod tests {
     }
 
     #[test]
+    fn windows_of_a_calendar_with_too_large_an_offset_are_refused() {
+        for (count, offset_ms) in [(0, 0), (1, 86_400_000), (1, -1)] {
+            let refused = Grid::of_calendar(Tz::UTC, (CalendarUnit::Day, count), offset_ms);
+            assert!(matches!(refused, Err(TaskError::Config(_))), "{count} {offset_ms}");
+        }
+    }
+
+    #[test]
     fn a_window_without_size_or_with_too_large_an_offset_is_refused() {
         for (size, slide, offset) in [(0, 1, 0), (-1, 1, 0), (5, 0, 0), (5, 5, 5), (5, 5, -5), (5, 5, i64::MIN)] {
             assert!(matches!(Grid::new(size, slide, offset), Err(TaskError::Config(_))), "{size} {slide} {offset}");
@@ -178,6 +232,25 @@ mod tests {
     }
 
     proptest! {
+        /// All that the stores of windows ask of a grid is the same for windows of a calendar that are all of one length.
+        #[test]
+        fn windows_of_days_in_utc_are_those_of_24_hours(
+            at in -4_000_000_000_000i64..4_000_000_000_000, near in -200_000_000i64..200_000_000, hour in 0i64..24, count in 1u32..4,
+        ) {
+            let (hour_ms, day_ms) = (3_600_000, 86_400_000);
+            let days = Grid::of_calendar(Tz::UTC, (CalendarUnit::Day, count), hour * hour_ms).unwrap();
+            let fixed = Grid::new(day_ms * i64::from(count), day_ms * i64::from(count), hour * hour_ms).unwrap();
+            prop_assert_eq!(days.last_window_of(at), fixed.last_window_of(at));
+            prop_assert_eq!(days.windows_of(at).collect::<Vec<_>>(), fixed.windows_of(at).collect::<Vec<_>>());
+            prop_assert_eq!(days.window_at_or_after(at), fixed.window_at_or_after(at));
+            prop_assert_eq!(days.first_window_around_or_after(at), fixed.first_window_around_or_after(at));
+            let slice = days.slice_of(at);
+            prop_assert_eq!(slice, fixed.slice_of(at));
+            prop_assert_eq!(days.slice_end_ms(slice), fixed.slice_end_ms(slice));
+            prop_assert_eq!(days.is_in_slice(at + near, slice), fixed.is_in_slice(at + near, slice));
+            prop_assert_eq!(days.slices_a_window(), fixed.slices_a_window());
+        }
+
         #[test]
         fn windows_of_a_time_are_those_that_have_it(at in -1000i64..1000, size in 1i64..50, slide in 1i64..50, offset in 0i64..50) {
             let grid = Grid::new(size, slide, offset % slide).unwrap();

@@ -7,6 +7,7 @@
 
 mod assign;
 mod by_key;
+mod calendar;
 mod merge;
 mod pane;
 mod rolling;
@@ -15,6 +16,7 @@ mod trigger;
 
 pub use self::assign::{Grid, Window};
 pub use self::by_key::{Cell, WindowsOfKey};
+pub use self::calendar::{Calendar, CalendarUnit, first_instant, second_instant, shown_ms};
 pub(crate) use self::merge::{Merge, PartOf, key_of};
 pub use self::pane::Pane;
 pub use self::rolling::{Part, Rolling, Sums};

@@ -7,7 +7,7 @@ use crate::error::TaskError;
 use crate::operator::{Fold, Medium, Operator, Sliced};
 use crate::spec::{TriggerSpec, TriggerWhen, WindowAssign, WindowSpec};
 use crate::state::KeyGroupRange;
-use crate::window::{BuiltIn, Grid};
+use crate::window::BuiltIn;
 
 /// A fold over windows. Those of a grid that fire once, at their end, lie by time; all others lie by key.
 pub fn over_windows<M, F, C>(
@@ -37,10 +37,10 @@ where
     C: Calls<M> + 'static,
 {
     let lateness_ms = i64::try_from(window.lateness_ms).unwrap_or(i64::MAX);
-    let assigner = match window.assign {
-        WindowAssign::Grid { size_ms, slide_ms, offset_ms } => Assigner::Grid(Grid::new(size_ms, slide_ms, offset_ms)?),
-        WindowAssign::Session { gap_ms } => Assigner::Session(gap_ms),
-        WindowAssign::Global => Assigner::Global,
+    let assigner = match (window.assign.grid()?, window.assign) {
+        (Some(grid), _) => Assigner::Grid(grid),
+        (None, WindowAssign::Session { gap_ms }) => Assigner::Session(gap_ms),
+        (None, _) => Assigner::Global,
     };
     if let Assigner::Grid(grid) = assigner
         && window.lies_by_time()
