@@ -48,10 +48,6 @@ class Row:
         return Row(int(at), key, int(number))
 
 
-def at(row: Row) -> int:
-    return row.at
-
-
 def key(row: Row) -> str:
     return row.key
 
@@ -119,10 +115,12 @@ def distinct(rows: fn.Stream[Row]) -> fn.Stream[str]:
     return rows.map(lambda row: f"{row.key} {row.number % 7}").key_by(str).deduplicate()
 
 
+DAYS = "days of a zone"
+
 JOBS: dict[str, Callable[[fn.Stream[Row]], fn.Stream[str]]] = {
     "running": running,
     "tumbling": counted(fn.Tumbling("1s")),
-    "days of a zone": counted(fn.Tumbling("1d", zone="Australia/Lord_Howe")),
+    DAYS: counted(fn.Tumbling("1d", zone="Australia/Lord_Howe")),
     "sliding": counted(fn.Sliding("2s", "500ms")),
     "processed": windowed(fn.Sliding("2s", "1s")),
     "sessions": windowed(fn.Session("150ms")),
@@ -146,7 +144,10 @@ def job(
 ) -> fn.Environment:
     env = fn.Environment(parallelism=parallelism, buffer_timeout="5ms")
     env.enable_checkpointing("40ms", storage=folder / f"checkpoints-{out}", **checkpointing)
-    strategy: Any = fn.WatermarkStrategy.for_bounded_out_of_orderness("200ms").with_timestamp_assigner(at)
+    # Within a few seconds there is one day.
+    spread = 40_000 if what == DAYS else 1
+    strategy: Any = fn.WatermarkStrategy.for_bounded_out_of_orderness(f"{200 * spread}ms")
+    strategy = strategy.with_timestamp_assigner(lambda row: row.at * spread)
     rows = env.read_text(folder / "in", rate_limit=rate).map(Row.of).assign_timestamps_and_watermarks(strategy)
     rows = rows.filter(lambda row: True)
     if not chained:

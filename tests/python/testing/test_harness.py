@@ -81,8 +81,8 @@ def test_a_keyed_process_function_with_all_that_it_keeps() -> None:
 
 
 def test_state_with_a_time_to_live_is_freed_at_its_time_and_no_sooner() -> None:
-    with Harness(lambda stream: stream.key_by(0).process(Spans())) as harness:
-        harness.send(("a", 5), 50)
+    with Harness(lambda stream: stream.key_by(0).process(Spans()), timestamps=False) as harness:
+        harness.send(("a", 5))
         harness.advance("9999ms")
         assert harness.state("a")["first"] == 5
         harness.advance("1ms")
