@@ -149,7 +149,8 @@ class WindowedStream(Windows, Generic[K, V]):
     def top_n(self, count: int, by: Callable[[V], Any] | int | str | None = None) -> Stream[tuple[K, list[V]]]:
         """Emit ``(key, list of the records with the greatest values)``, the greatest first.
 
-        Of equal ones, those that came first.
+        Of equal ones the earliest: by event time if the stream has timestamps, otherwise as they arrive. Behind an
+        `evictor` as they arrive.
 
         Parameters
         ----------

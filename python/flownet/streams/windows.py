@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ..aggregate import AggregateFunction, Folded, merges
 from ..dataflow import Origin, has_timestamps
@@ -271,7 +271,9 @@ class Windows:
             return self._add("reduce", "collect", {"process": reduced, **told})
         return self._fold("reduce", "reduce", {"fold": function, **told}, process)
 
-    def _aggregate(self, init: Any, add: Any, merge: Any, result: Any, process: Any) -> Stream[Any]:
+    def _aggregate(
+        self, init: Any, add: Any, merge: Any, result: Any, process: Any, *, is_whole: bool = False
+    ) -> Stream[Any]:
         if isinstance(init, AggregateFunction):
             if add is not None or merge is not None or result is not None:
                 raise PlanError("aggregate() takes an AggregateFunction alone, or init and add with merge= and result=")
@@ -291,7 +293,7 @@ class Windows:
             aggregated = functools.partial(_aggregated, function, self._with_key, self._cut.with_window, process)
             return self._add("aggregate", "collect", {"process": aggregated, **told_of(function)})
         functions = {"fold": function, **told_of(function), **self._process_of(process)}
-        is_whole = not can_merge and not (
+        is_whole |= not can_merge and not (
             isinstance(self._cut.assigner, Tumbling | EndOfInput) and not self._cut.lateness_ms
         )
         return self._add("aggregate", "aggregate", functions, is_whole=is_whole)
@@ -311,31 +313,49 @@ class Windows:
 
     def _top_n(self, count: int, by: Any) -> Stream[Any]:
         best = _Best(number_of("top_n", count), (lambda record: record) if by is None else key_of("top_n", by))
-        return self._aggregate(best, None, None, None, None).name(f"top_n({count})")
+        spans_all_time = isinstance(self._cut.assigner, EndOfInput | Global)
+        # Windows of all of time are kept by key, record by record, if records of one rank are to be in order of time.
+        is_whole = spans_all_time and has_timestamps(self._keyed._origins)
+        return self._aggregate(best, None, None, None, None, is_whole=is_whole).name(f"top_n({count})")
 
     def _process(self, function: Any) -> Stream[Any]:
         return self._fold("process", "collect", None, function)
 
 
-class _Best(AggregateFunction[Any, list[Any], list[Any]]):
-    """The records with the greatest values, the first of equal ones; what cannot be among them is forgotten."""
+class _Timed(NamedTuple):
+    """A record and its time, by which records of one rank are in order."""
+
+    record: Any
+    time_ms: int
+
+
+class _Best(AggregateFunction[Any, list[_Timed], list[Any]]):
+    """The records with the greatest values, of equal ones the earliest. All others are forgotten."""
+
+    _takes_time = True
+    """The runtime gives `add` the time of the record, too."""
 
     def __init__(self, count: int, by: Callable[[Any], Any]) -> None:
         self._count = count
         self._by = by
 
-    def create_accumulator(self) -> list[Any]:
+    def create_accumulator(self) -> list[_Timed]:
         return []
 
-    def add(self, value: Any, accumulator: list[Any]) -> list[Any]:
-        return self.merge(accumulator, [value])
+    def add(self, value: Any, accumulator: list[_Timed], time_ms: int = 0) -> list[_Timed]:
+        return self.merge(accumulator, [_Timed(value, time_ms)])
 
-    def merge(self, accumulator: list[Any], later: list[Any]) -> list[Any]:
-        # Stable: of equal ones those that came first stay in front.
-        return sorted([*accumulator, *later], key=self._by, reverse=True)[: self._count]
+    def merge(self, accumulator: list[_Timed], later: list[_Timed]) -> list[_Timed]:
+        in_time = sorted([*accumulator, *later], key=_time_ms)
+        # Stable: of equal ones the earliest stay in front, and of one time those that came first.
+        return sorted(in_time, key=lambda timed: self._by(timed.record), reverse=True)[: self._count]
 
-    def get_result(self, accumulator: list[Any]) -> list[Any]:
-        return accumulator
+    def get_result(self, accumulator: list[_Timed]) -> list[Any]:
+        return [timed.record for timed in accumulator]
+
+
+def _time_ms(timed: _Timed) -> int:
+    return timed.time_ms
 
 
 def _refuse_object(method: str, process: object) -> None:

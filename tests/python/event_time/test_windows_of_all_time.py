@@ -137,3 +137,49 @@ def test_running_first_and_last_of_rows_go_by_event_time(at_ms: list[int], paral
     env.execute(workers=0)
     last = result.to_arrow().to_pylist()[-1]
     assert (last["first"], last["last"]) == (min(at_ms), max(at_ms))
+
+
+TIED: dict[str, Any] = {
+    "Tumbling": fn.Tumbling("1d"),
+    "Session": fn.Session("1d"),
+    "EndOfInput": fn.EndOfInput(),
+    "Global": fn.Global(),
+}
+
+
+@pytest.mark.parametrize("window", TIED)
+@given(at_ms=times)
+def test_ties_of_the_best_objects_are_decided_by_event_time(window: str, at_ms: list[int]) -> None:
+    def build(stream: Any) -> Any:
+        windowed = stream.key_by(lambda _: 0).window(TIED[window])
+        windowed = windowed.trigger(fn.CountTrigger(1_000)) if window == "Global" else windowed
+        return windowed.top_n(2, by=lambda time_ms: 0)
+
+    # Tumbling windows of before and after 1970 are two.
+    at_ms = [abs(time_ms) for time_ms in at_ms] if window == "Tumbling" else at_ms
+    with testing.Harness(build) as harness:
+        for time_ms in at_ms:
+            harness.send(time_ms, time_ms)
+        assert harness.end() == [(0, sorted(at_ms)[:2])]
+
+
+@pytest.mark.parametrize("assigner", [fn.EndOfInput(), fn.Tumbling("1h")], ids=str)
+def test_ties_of_the_best_objects_are_the_same_at_any_parallelism(assigner: Any) -> None:
+    rows = [(at % 3, at * 7 % 101, 1_000 - at * 7 % 101) for at in range(101)]
+    for parallelism in (1, 2, 4):
+        env = fn.Environment(parallelism=parallelism)
+        stream = env.from_collection(rows).assign_timestamps_and_watermarks(STRATEGY).rebalance()
+        best = stream.map(lambda row: row).key_by(0).window(assigner).top_n(3, by=lambda row: 0).collect()
+        env.execute(workers=0)
+        found = {key: [row[1] for row in top] for key, top in best}
+        assert found == in_event_time(rows, "top_n"), parallelism
+
+
+def test_ties_without_timestamps_are_as_they_arrive() -> None:
+    with testing.Harness(
+        lambda stream: stream.key_by(lambda _: 0).window(fn.EndOfInput()).top_n(2, by=lambda value: 0),
+        timestamps=False,
+    ) as harness:
+        for value in (3, 1, 2):
+            harness.send(value)
+        assert harness.end() == [(0, [3, 1])]

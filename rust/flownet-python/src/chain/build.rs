@@ -379,7 +379,7 @@ impl StageBuilder<'_, '_> {
                 self.windows(self.pairs()?, window, &functions)
             }
             Fold::Reduce => self.folded(Reduce(functions.required("fold")?), window, &functions, false),
-            Fold::Aggregate => self.folded(Own(functions.required("fold")?), window, &functions, true),
+            Fold::Aggregate => self.folded(Own::new(self.py, functions.required("fold")?), window, &functions, true),
             Fold::Count => self.folded(Count, window, &functions, true),
             Fold::Sum { field } => self.folded(aggregate(Aggregation::Sum, field), window, &functions, true),
             Fold::Min { field } => self.folded(aggregate(Aggregation::Min, field), window, &functions, true),

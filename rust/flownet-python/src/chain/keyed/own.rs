@@ -11,10 +11,19 @@ use super::accumulate::{Accumulate, VALUE};
 use super::kept::pass_option;
 use crate::codec::look_at;
 
-/// The user's function.
-pub(in crate::chain) struct Own(pub(in crate::chain) Py<PyAny>);
+/// The user's function, or one of flownet's.
+pub(in crate::chain) struct Own {
+    function: Py<PyAny>,
+    /// Whether it is also given the time of each record, as flownet's own may ask for.
+    takes_time: bool,
+}
 
 impl Own {
+    pub(in crate::chain) fn new(py: Python<'_>, function: Py<PyAny>) -> Self {
+        let takes_time = function.bind(py).getattr(intern!(py, "_takes_time"));
+        Self { takes_time: takes_time.is_ok_and(|takes_time| takes_time.is_truthy().unwrap_or(false)), function }
+    }
+
     fn accumulator<'py>(
         &self,
         py: Python<'py>,
@@ -24,7 +33,7 @@ impl Own {
         match held {
             Some(held) => Ok(held.bind(py).clone()),
             None => self
-                .0
+                .function
                 .bind(py)
                 .call_method0(intern!(py, "create_accumulator"))
                 .map_err(|error| base.info.failed(py, &error, None)),
@@ -44,7 +53,12 @@ impl Accumulate for Own {
         held: &mut Option<Py<PyAny>>,
     ) -> Result<(), TaskError> {
         let (value, accumulator) = (base.decode(py, record.value())?, self.accumulator(py, base, held)?);
-        let added = self.0.bind(py).call_method1(intern!(py, "add"), (&value, accumulator));
+        let (function, add) = (self.function.bind(py), intern!(py, "add"));
+        let added = if self.takes_time {
+            function.call_method1(add, (&value, accumulator, record.timestamp_ms))
+        } else {
+            function.call_method1(add, (&value, accumulator))
+        };
         *held = Some(added.map_err(|error| base.info.failed(py, &error, Some(&value)))?.unbind());
         Ok(())
     }
@@ -61,7 +75,7 @@ impl Accumulate for Own {
         let merged = match held {
             None => later,
             Some(held) => {
-                let merged = self.0.bind(py).call_method1(intern!(py, "merge"), (held.bind(py), later));
+                let merged = self.function.bind(py).call_method1(intern!(py, "merge"), (held.bind(py), later));
                 merged.map_err(|error| base.info.failed(py, &error, None))?
             }
         };
@@ -103,7 +117,7 @@ impl Accumulate for Own {
         held: &Option<Py<PyAny>>,
     ) -> Result<Option<Bound<'py, PyAny>>, TaskError> {
         let accumulator = self.accumulator(py, base, held)?;
-        let result = self.0.bind(py).call_method1(intern!(py, "get_result"), (accumulator,));
+        let result = self.function.bind(py).call_method1(intern!(py, "get_result"), (accumulator,));
         result.map(Some).map_err(|error| base.info.failed(py, &error, None))
     }
 }
