@@ -17,7 +17,6 @@ env = fn.Environment(parallelism=2)
         columns=["symbol", "price", "size", "time"],
         filter=fn.col("size") > 0,
         event_time="time",
-        delay="1s",
     )
     .with_columns(worth=fn.col("price") * fn.col("size"))
     .key_by("symbol")

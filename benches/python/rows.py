@@ -113,9 +113,9 @@ class Parts:
         self.tables = tables
 
     def rows(self, env: fn.Environment, event_time: str | None = None) -> fn.Rows:
-        """Read each in a subtask of its own."""
+        """Read each in a subtask of its own; rows are in order of event time."""
         return env.from_arrow(
-            lambda subtask, _: self.tables[subtask], schema=self.tables[0].schema, event_time=event_time
+            lambda subtask, _: self.tables[subtask], schema=self.tables[0].schema, event_time=event_time, delay="0s"
         )
 
 
@@ -272,7 +272,9 @@ def round_of(options: argparse.Namespace) -> list[tuple[str, int, Callable[[], o
         (
             "workers",
             rows * WORKERS_TIMES,
-            lambda: job(lambda env: by_window(env.from_arrow(going, schema=schema, event_time="ms"), second), 2),
+            lambda: job(
+                lambda env: by_window(env.from_arrow(going, schema=schema, event_time="ms", delay="0s"), second), 2
+            ),
         ),
         ("words", rows, lambda: job(words)),
         ("batches", rows, lambda: job(lambda env: parts.rows(env).map_batches(called, format="polars").collect())),

@@ -81,7 +81,7 @@ class Noted(fn.Sink[Any]):
 def by_rows(folder: Path, options: argparse.Namespace) -> dict[str, float]:
     """Sum rows, and say what Flink's program says."""
     env = fn.Environment(parallelism=SUBTASKS)
-    rows = env.from_arrow(Source(folder, options), schema=COLUMNS, event_time="ms")
+    rows = env.from_arrow(Source(folder, options), schema=COLUMNS, event_time="ms", delay="0s")
     rows.key_by("key").window(fn.Tumbling("1s")).agg(total=fn.sum("size")).sink_to(Noted(folder), format="arrow")
     env.execute(workers=SUBTASKS)
     found = [line.split() for line in (folder / "found").read_text().splitlines()]

@@ -70,6 +70,8 @@ class Node:
     """None: the environment's."""
     is_parallel: bool = True
     """False for what runs once by nature; `parallelism` is then 1."""
+    is_bounded: bool = False
+    """Of a source: its input is known to end."""
     on_driver: bool = False
     workers: tuple[int, ...] = ()
     chaining: Chaining = "always"
@@ -294,6 +296,20 @@ class Dataflow:
 
     def _links(self) -> Iterator[tuple[Node, Origin]]:
         return ((node, origin) for node in self.nodes for origin in node.inputs)
+
+
+def unbounded_source(origins: tuple[Origin, ...]) -> Node | None:
+    """Find a source that leads to these origins and of which it is not known that its input ends."""
+    pending, seen = [origin.node for origin in origins], set[int]()
+    while pending:
+        node = pending.pop()
+        if node.id in seen:
+            continue
+        seen.add(node.id)
+        if not node.inputs and not node.is_bounded:
+            return node
+        pending.extend(origin.node for origin in node.inputs)
+    return None
 
 
 def has_timestamps(origins: tuple[Origin, ...]) -> bool:

@@ -130,15 +130,16 @@ class Environment(RowSources):
         ``state_memory``, the rest on disk, encoded as in a checkpoint. Slower where keys come back from disk, and
         values have to be such as checkpoints can keep. Timers have an eighth of that memory, and lie on disk, too,
         where they have no room. Broadcast state lies in memory all the same. A job may change from one to the other,
-        at a checkpoint or a savepoint. Default: ``"memory"``.
+        at a checkpoint or a savepoint. ``"auto"``: ``"disk"`` for rows whose event time has no ``delay``, since their
+        windows and joins may have to keep rows until the input ends; else ``"memory"``. Default: ``"auto"``.
     state_memory
-        With ``state_backend="disk"``: memory of a worker for that state, ``"1GiB"`` or a number of bytes, from 1 KiB.
+        For state on disk: memory of a worker for that state, ``"1GiB"`` or a number of bytes, from 1 KiB.
         The subtasks on the worker that keep such state have equal parts of it. What a key takes is estimated: eight
         times what is written of it, and 32 bytes, of a process function 280, of a join four times and 96 bytes, and its
         place in the table. What one key keeps is in memory whole when it is touched. Checkpoints that are written
         whole, and those that a job goes on from, take memory beside that. Default: 512 MiB.
     state_dir
-        With ``state_backend="disk"``: folder for that state on each worker; it is made where it is not there. Files in
+        For state on disk: folder for that state on each worker; it is made where it is not there. Files in
         it have no names and are gone when their process is, however it ends. None: the folder for temporary files,
         which had better not be in memory itself. Default: None.
     restart
@@ -200,7 +201,7 @@ class Environment(RowSources):
         launch_timeout: str | timedelta | Unset = UNSET,
         cancel_timeout: str | timedelta | Unset = UNSET,
         stop_timeout: str | timedelta | Unset = UNSET,
-        state_backend: Literal["memory", "disk"] | Unset = UNSET,
+        state_backend: Literal["auto", "memory", "disk"] | Unset = UNSET,
         state_memory: str | int | Unset = UNSET,
         state_dir: str | os.PathLike[str] | Unset | None = UNSET,
         restart: str | Unset = UNSET,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
@@ -37,6 +37,7 @@ def from_collection(dataflow: Dataflow, items: Iterable[Any], *, pickle: bool, r
         payload=codec.encode((classes.definitions(), records)),
         parallelism=1,
         is_parallel=False,
+        is_bounded=True,
         rate_limit=_limit(rate_limit),
     )
 
@@ -61,6 +62,7 @@ def from_iterable(
         prepare=_Anew(_iterate("from_iterable", iterable)),
         parallelism=1,
         is_parallel=False,
+        is_bounded=isinstance(iterable, Sized),
         on_driver=True,
         rate_limit=_limit(rate_limit),
     )
@@ -124,7 +126,7 @@ def read_text(
     for path in listed:
         _check_readable(path)
     settings = {"paths": [os.fsencode(path) for path in listed], "errors": _text_errors(errors)}
-    return dataflow.add("read_text", settings=settings, rate_limit=_limit(rate_limit))
+    return dataflow.add("read_text", settings=settings, rate_limit=_limit(rate_limit), is_bounded=True)
 
 
 def _watch_text(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from ..errors import InputError
 from .expressions import Expr
 from .files import Paths, bytes_of, listed
 from .folders import Folders, folders_of, possible
+from .parquet_times import least_times
 from .pushed_down import pushed_down
 from .schemas import schema_of, wanted_columns
 from .splits import FileSplit
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 
 _ENOUGH_FILES = 64
 """As many are dealt out whole; fewer by their row groups."""
+
+_FOOTERS_AT_ONCE = 8
+"""Threads that read footers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,23 @@ class ParquetFiles:
         if len(sizes) >= _ENOUGH_FILES:
             return [FileSplit(path, size, None) for path, size in sizes]
         return [FileSplit(path, size, group) for path, size in sizes for group in range(_groups(path))]
+
+    def lower_bounds(self, column: str) -> list[tuple[FileSplit, int | None]]:
+        """List the row groups that have rows, with the least event time that the file's statistics give for each.
+
+        Raises
+        ------
+        InputError
+            A file cannot be read.
+        """
+        # Footers wait for the disk more than they compute.
+        with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
+            of_files = pool.map(lambda path: self._lower_bounds(path, column), self.files)
+            return [bound for bounds in of_files for bound in bounds]
+
+    def _lower_bounds(self, path: str, column: str) -> list[tuple[FileSplit, int | None]]:
+        size, least = bytes_of("read_parquet", path), least_times(_metadata(path), column)
+        return [(FileSplit(path, size, group), time_ms) for group, time_ms in least.items()]
 
     def read(self, path: str, part: int | None) -> pyarrow.RecordBatchReader:
         """Read a file, or one of its row groups, with the types that it has: who takes them sees which are others.
@@ -136,9 +158,13 @@ def parquet_files(
 
 
 def _groups(path: str) -> int:
+    return int(_metadata(path).num_row_groups)
+
+
+def _metadata(path: str) -> Any:
     import pyarrow.parquet
 
     try:
-        return int(pyarrow.parquet.read_metadata(path).num_row_groups)
+        return pyarrow.parquet.read_metadata(path)
     except (OSError, ValueError) as error:
         raise InputError(f"read_parquet(): {path}: {error}", path=path) from error

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .expressions import Expr
     from .files import Paths
     from .schemas import SchemaLike
+    from .splits import ReadOrder
     from .stream import Rows
 
 
@@ -30,7 +31,7 @@ class RowSources:
         *,
         schema: SchemaLike | None = None,
         event_time: str | None = None,
-        delay: str | timedelta = "0s",
+        delay: str | timedelta | None = None,
     ) -> Rows:
         """Start from a table, or a stream of batches, of any library with the Arrow PyCapsule interface.
 
@@ -47,7 +48,8 @@ class RowSources:
             The columns of what a function returns: ``{"user": "utf8", "spent": "float64"}``, or a schema of pyarrow or
             another library. Default: None, which is for what is no function.
         event_time, delay
-            As ``column`` and ``delay`` of `Rows.assign_timestamps`. Default: None, rows have no event time.
+            As ``column`` and ``delay`` of `Rows.assign_timestamps`. Default: None, rows have no event time; no delay,
+            nothing is promised of the order of rows.
 
         Raises
         ------
@@ -73,7 +75,7 @@ class RowSources:
 
         return self._rows(sources.from_arrow(self._dataflow, source, schema), event_time, delay)
 
-    def from_numpy(self, array: Any, *, event_time: str | None = None, delay: str | timedelta = "0s") -> Rows:
+    def from_numpy(self, array: Any, *, event_time: str | None = None, delay: str | timedelta | None = None) -> Rows:
         """Start from a structured array of numpy, or several, whose fields are the columns.
 
         Parameters
@@ -103,7 +105,8 @@ class RowSources:
         filter: Expr | None = None,
         partitions: SchemaLike | None = None,
         event_time: str | None = None,
-        delay: str | timedelta = "0s",
+        delay: str | timedelta | None = None,
+        order: ReadOrder = "event_time",
     ) -> Rows:
         """Start from the rows of Parquet files, which the subtasks share: by row groups, of 64 files or more by files.
 
@@ -123,7 +126,11 @@ class RowSources:
             Types of columns that folders say, by name. Default: None; ``int64`` where all values are whole numbers,
             ``date`` where all are dates, else ``utf8``.
         event_time, delay
-            As of `from_arrow`.
+            As of `from_arrow`. Statistics of row groups say how far event time may advance, so they need no delay.
+        order
+            In which order a subtask reads its row groups: ``"event_time"``, by the least times in their statistics, or
+            ``"as listed"``, which uses no statistics. Results are the same; how long windows stay in state differs.
+            Default: ``"event_time"``.
 
         Raises
         ------
@@ -146,7 +153,7 @@ class RowSources:
         from . import sources
 
         return self._wanted(
-            sources.read_parquet(self._dataflow, paths, columns, filter, partitions), filter, event_time, delay
+            sources.read_parquet(self._dataflow, paths, columns, filter, partitions, order), filter, event_time, delay
         )
 
     def read_csv(
@@ -160,7 +167,8 @@ class RowSources:
         delimiter: str = ",",
         header: bool = True,
         event_time: str | None = None,
-        delay: str | timedelta = "0s",
+        delay: str | timedelta | None = None,
+        order: ReadOrder = "event_time",
     ) -> Rows:
         r"""Start from the rows of files of comma-separated values, which the subtasks share: one reads a file whole.
 
@@ -183,7 +191,11 @@ class RowSources:
         header
             Whether files begin with the names of the columns; else ``schema`` says them. Default: True.
         event_time, delay
-            As of `from_arrow`.
+            As of `from_arrow`. Lines say nothing of those behind them: without a delay event time waits for the end.
+        order
+            In which order a subtask reads its files: ``"event_time"``, if there is a delay several at once, the one
+            that is furthest behind next; or ``"as listed"``, one after the other. Results are the same; how long
+            windows stay in state differs. Default: ``"event_time"``.
 
         Raises
         ------
@@ -216,7 +228,7 @@ class RowSources:
 
         format = csv_format(delimiter, header)
         given = (schema, columns, partitions)
-        source = sources.read_lines(self._dataflow, "read_csv", format, paths, given, filter)
+        source = sources.read_lines(self._dataflow, "read_csv", format, paths, given, filter, order)
         return self._wanted(source, filter, event_time, delay)
 
     def read_json(
@@ -228,7 +240,8 @@ class RowSources:
         filter: Expr | None = None,
         partitions: SchemaLike | None = None,
         event_time: str | None = None,
-        delay: str | timedelta = "0s",
+        delay: str | timedelta | None = None,
+        order: ReadOrder = "event_time",
     ) -> Rows:
         r"""Start from the rows of files with a line of JSON for each, which the subtasks share: one reads a file whole.
 
@@ -240,7 +253,7 @@ class RowSources:
         schema
             Names and types of the columns; what lines have beside them is left out. Dates, times, durations and bytes
             are texts, as of `read_csv`. Default: None, of the beginning of the first file.
-        columns, filter, partitions, event_time, delay
+        columns, filter, partitions, event_time, delay, order
             As of `read_csv`.
 
         Raises
@@ -262,10 +275,12 @@ class RowSources:
         from .text_files import JsonFormat
 
         given = (schema, columns, partitions)
-        source = sources.read_lines(self._dataflow, "read_json", JsonFormat(), paths, given, filter)
+        source = sources.read_lines(self._dataflow, "read_json", JsonFormat(), paths, given, filter, order)
         return self._wanted(source, filter, event_time, delay)
 
-    def _rows(self, source: tuple[Node, _flownet.RowSchema], event_time: str | None, delay: str | timedelta) -> Rows:
+    def _rows(
+        self, source: tuple[Node, _flownet.RowSchema], event_time: str | None, delay: str | timedelta | None
+    ) -> Rows:
         from .stream import Rows
 
         node, schema = source
@@ -277,7 +292,7 @@ class RowSources:
         source: tuple[Node, _flownet.RowSchema],
         filter: Expr | None,
         event_time: str | None,
-        delay: str | timedelta,
+        delay: str | timedelta | None,
     ) -> Rows:
         rows = self._rows(source, None, delay)
         wanted = rows if filter is None else rows.filter(filter)

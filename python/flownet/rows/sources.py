@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from ..dataflow import Dataflow, Node
 from ..errors import PlanError
@@ -13,12 +12,11 @@ from .expressions import Expr
 from .files import Paths
 from .parquet import parquet_files
 from .schemas import checked, schema_of
-from .splits import FileAssignment, FilesOfRows
+from .splits import FileAssignment, FilesOfRows, ReadOrder
+from .tables import Structured, batch_of, is_in_memory, is_structured
 from .text_files import LineFormat, line_files
 
 if TYPE_CHECKING:
-    import pyarrow
-
     from .. import _flownet
     from .schemas import SchemaLike
 
@@ -46,7 +44,14 @@ def _given(dataflow: Dataflow, source: Any, schema: Any, name: str) -> tuple[Nod
     is_reader |= getattr(source, "is_read_once", False)
     settings = {"from_arrow": {"schema": found.planned(), "repeatable": not is_reader}}
     node = dataflow.add(
-        "rows", name=name, settings=settings, function=source, parallelism=1, is_parallel=False, on_driver=True
+        "rows",
+        name=name,
+        settings=settings,
+        function=source,
+        parallelism=1,
+        is_parallel=False,
+        is_bounded=is_in_memory(source),
+        on_driver=True,
     )
     return node, found
 
@@ -70,11 +75,12 @@ def read_parquet(
     columns: Iterable[str] | None,
     kept: Expr | None,
     partitions: SchemaLike | None,
+    order: ReadOrder,
 ) -> tuple[Node, _flownet.RowSchema]:
     """Add a source of the rows of Parquet files."""
     _check_filter("read_parquet", kept)
     files, schema = parquet_files(paths, columns, kept, partitions)
-    return _read_files(dataflow, "read_parquet", files, schema), schema
+    return _read_files(dataflow, "read_parquet", files, schema, order), schema
 
 
 def read_lines(
@@ -84,11 +90,12 @@ def read_lines(
     paths: Paths,
     given: tuple[SchemaLike | None, Iterable[str] | None, SchemaLike | None],
     kept: Expr | None,
+    order: ReadOrder,
 ) -> tuple[Node, _flownet.RowSchema]:
     """Add a source of the rows of files of lines: by schema, columns that are wanted, types of those of folders."""
     _check_filter(method, kept)
     files, schema = line_files(method, format, paths, given, kept)
-    return _read_files(dataflow, method, files, schema), schema
+    return _read_files(dataflow, method, files, schema, order), schema
 
 
 def _check_filter(method: str, kept: object) -> None:
@@ -96,76 +103,15 @@ def _check_filter(method: str, kept: object) -> None:
         raise PlanError(f'{method}(filter=...) takes an expression such as fn.col("price") > 3, not {kept!r:.60}')
 
 
-def _read_files(dataflow: Dataflow, method: str, files: FilesOfRows, schema: _flownet.RowSchema) -> Node:
+def _read_files(
+    dataflow: Dataflow, method: str, files: FilesOfRows, schema: _flownet.RowSchema, order: ReadOrder
+) -> Node:
+    if order not in get_args(ReadOrder):
+        allowed = " or ".join(map(repr, get_args(ReadOrder)))
+        raise PlanError(f"{method}(order={order!r}): must be {allowed}")
     settings = {"read_files": {"schema": schema.planned(), "format": method.removeprefix("read_")}}
-    return dataflow.add("rows", name=method, settings=settings, function=FileAssignment(files))
-
-
-@dataclass(slots=True)
-class Structured:
-    """Structured arrays of numpy as an Arrow stream, a batch each, made when it is read."""
-
-    chunks: Iterable[Any]
-    schema: pyarrow.Schema
-    """Of the first one."""
-    is_used: bool = False
-
-    @property
-    def is_read_once(self) -> bool:
-        """Whether they are not there a second time."""
-        return iter(self.chunks) is self.chunks
-
-    def __arrow_c_schema__(self) -> object:
-        return self.schema.__arrow_c_schema__()
-
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> object:
-        import pyarrow
-
-        if self.is_used and self.is_read_once:
-            raise ValueError("the arrays of an iterator were read by the run before: give from_numpy() a list of them")
-        self.is_used = True
-        return pyarrow.RecordBatchReader.from_batches(self.schema, map(self._batch, self.chunks)).__arrow_c_stream__()
-
-    def _batch(self, array: Any) -> pyarrow.RecordBatch:
-        batch = batch_of(array) if is_structured(array) else None
-        if batch is None or batch.schema != self.schema:
-            kind = getattr(array, "dtype", type(array).__name__)
-            names = ", ".join(f"{field.name}: {field.type}" for field in self.schema)
-            raise TypeError(f"the first array of from_numpy() has the fields {names}, and a later one is of {kind}")
-        return batch
-
-
-def batch_of(array: Any) -> pyarrow.RecordBatch:
-    """Make a column of each field of a structured array.
-
-    Raises
-    ------
-    TypeError
-        Arrow has nothing like a field: it is named.
-    """
-    import pyarrow
-
-    return pyarrow.RecordBatch.from_pydict({name: _column(array, name) for name in array.dtype.names})
-
-
-def _column(array: Any, name: str) -> pyarrow.Array:
-    import pyarrow
-
-    values = array[name]
-    try:
-        # In the order of bytes that this machine has.
-        return pyarrow.array(values.astype(values.dtype.newbyteorder("="), copy=False))
-    except pyarrow.ArrowException as error:
-        raise TypeError(
-            f"from_numpy: field {name!r} is of {values.dtype} in {values.ndim - 1} dimensions: {error}"
-        ) from None
-
-
-def is_structured(array: Any) -> bool:
-    """Whether it is an array of numpy whose fields can be columns."""
-    import numpy as np
-
-    return isinstance(array, np.ndarray) and array.dtype.names is not None and array.ndim == 1
+    assignment = FileAssignment(files, order)
+    return dataflow.add("rows", name=method, settings=settings, function=assignment, is_bounded=True)
 
 
 def from_numpy(dataflow: Dataflow, given: Any) -> tuple[Node, _flownet.RowSchema]:

@@ -13,8 +13,8 @@ from ..errors import PlanError
 from ..functions import OutputTag
 from ..graph import PartitionerName
 from ..streams.stream import Stream
-from ..watermark import WatermarkStrategy
 from .batches import BatchFormat, BatchFunction, known_format
+from .event_time import bind_event_time, watermarks_of
 from .expressions import Expr, col, named_columns
 from .results import ToThisProcess
 from .schemas import SchemaLike, checked, schema_of
@@ -245,23 +245,41 @@ class Rows(RowSinks, ToThisProcess):
         return self._then("map_batches", settings, output, function=called)
 
     def assign_timestamps(
-        self, column: str, *, delay: str | timedelta = "0s", idle_after: str | timedelta | None = None
+        self, column: str, *, delay: str | timedelta | None = None, idle_after: str | timedelta | None = None
     ) -> Rows:
-        """Say by which column rows have their event time, and how far behind them event time is.
+        """Take the event time of rows from a column, and say how far rows are out of order.
 
         Parameters
         ----------
         column
             A timestamp, which counts in UTC whatever its zone, a date, or an ``int64`` of milliseconds since 1970.
         delay
-            Rows come at most so long after later ones. Default: ``"0s"``.
+            A promise: a row comes at most so long after later rows of its file, row group, partition or table. Rows
+            that break it may be late, which is counted and warned of. Default: None, nothing is promised, and no row
+            is ever late. Event time then advances by what is known of unread input: the statistics of Parquet files,
+            the rows ahead in a table. Over CSV and JSON it waits for the end of the input, so windows stay in state
+            until then. Input that may have no end, such as a reader, a function or a topic, needs a delay.
         idle_after
-            A subtask without rows for so long is not waited for. Default: None, it is.
+            Do not wait for a subtask that has had no rows for so long. Default: None, wait.
+
+        Raises
+        ------
+        PlanError
+            There is no such column, or none of event times; or ``delay`` is missing and the input may have no end.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> late_first = pa.table({"user": ["ann", "bob", "ann"], "ms": [61_000, 2_000, 1_000]})
+        >>> timed = env.from_arrow(late_first).assign_timestamps("ms")
+        >>> counts = timed.key_by("user").window(fn.Tumbling("60s")).agg(n=fn.count()).collect()
+        >>> result = env.execute()
+        >>> sorted((row["user"], row["n"]) for row in counts.to_arrow().to_pylist())
+        [('ann', 1), ('ann', 1), ('bob', 1)]
         """
-        strategy: WatermarkStrategy[Any] = WatermarkStrategy.for_bounded_out_of_orderness(delay)
-        if idle_after is not None:
-            strategy = strategy.with_idleness(idle_after)
         checked(_flownet.rows_time, self._schema, config.text("column", column))
+        strategy = watermarks_of(self._origins, column, delay, idle_after)
+        bind_event_time(self._origins, column)
         settings = {
             "assign_timestamps": {
                 "input": self._schema.planned(),

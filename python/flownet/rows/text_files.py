@@ -146,6 +146,9 @@ class LineFiles:
         """List the files, each of which is read whole."""
         return [FileSplit(path, bytes_of(self.method, path), None) for path in self.files]
 
+    def lower_bounds(self, column: str) -> None:
+        """Lines say nothing of those behind them."""
+
     def read(self, path: str, part: int | None) -> pyarrow.RecordBatchReader:
         """Read a file."""
         import pyarrow

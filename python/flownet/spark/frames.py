@@ -35,6 +35,7 @@ def read(dataflow: Dataflow, frame: DataFrame, as_dicts: bool) -> Node:
         function=functools.partial(_own_share, as_dicts),
         settings={"makes_its_own": True},
         host_input=frame,
+        is_bounded=True,
     )
 
 
@@ -54,7 +55,8 @@ def read_rows(dataflow: Dataflow, frame: DataFrame) -> tuple[Node, _flownet.RowS
     schema = schema_of("from_spark", found)
     settings = {"from_arrow": {"schema": schema.planned(), "makes_its_own": True}}
     share = functools.partial(_own_batches, pyarrow.schema(schema))
-    return dataflow.add("rows", name="from_spark", function=share, settings=settings, host_input=frame), schema
+    node = dataflow.add("rows", name="from_spark", function=share, settings=settings, host_input=frame, is_bounded=True)
+    return node, schema
 
 
 def _check(frame: DataFrame) -> None:

@@ -81,6 +81,7 @@ def from_script(dataflow: Dataflow, scripts: Sequence[Iterable[Step]]) -> Node:
         settings={"timestamps": has_time},
         parallelism=len(said),
         is_parallel=len(said) > 1,
+        is_bounded=True,
     )
 
 

@@ -176,13 +176,13 @@ settings! {
     "allow_dropped_state" allow_dropped_state: bool = false, SettingKind::Flag,
         "go on from a checkpoint although it has state of operators that the dataflow has no more: that state is dropped";
     /// State on disk goes on from a checkpoint of state in memory, and the other way.
-    "state_backend" state_backend: StatePlace = StatePlace::Memory, SettingKind::Choice { choices: &StatePlace::NAMES },
-        "where folds, windows, joins and functions by key keep state: in `memory`, or what has no room there on `disk`";
+    "state_backend" state_backend: StatePlace = StatePlace::Auto, SettingKind::Choice { choices: &StatePlace::NAMES },
+        "where folds, windows, joins and functions by key keep state: in `memory`, or what has no room there on `disk`; `auto` is `disk` for rows whose event time has no `delay`";
     /// Dealt out evenly to the subtasks that keep such state, on each worker.
     "state_memory" state_memory_bytes: usize = 512 * MIB, size(KIB, MAX_MEMORY_BYTES),
-        "with `disk`: memory of a worker for that state, about";
+        "for state on disk: memory of a worker for that state, about";
     "state_dir" state_dir: Option<String> = None, SettingKind::Text,
-        "with `disk`: where workers have their files, which have no names and end with them; `none`: the folder for temporary files";
+        "for state on disk: where workers have their files, which have no names and end with them; `none`: the folder for temporary files";
     "restart" restart: Restart = Restart::Auto, SettingKind::Text,
         "what follows a failure: `none`, `exponential`, `fixed:ATTEMPTS:DELAY` or `rate:FAILURES:INTERVAL:DELAY`; `auto` is `exponential` with checkpoints";
     "tls" tls: Tls = Tls::Auto, SettingKind::Tls,

@@ -2,9 +2,9 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::{Array, ArrayRef};
+use arrow_array::{Array, ArrayRef, Int64Array};
 use arrow_buffer::ScalarBuffer;
-use arrow_schema::{DataType, Schema};
+use arrow_schema::{ArrowError, DataType, Schema};
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::Operator;
 use flownet_runtime::snapshot::{Restored, Snapshot, WATERMARK, put_signed};
@@ -73,11 +73,8 @@ impl Timestamps {
     }
 
     fn times(&self, array: &ArrayRef) -> Result<ScalarBuffer<i64>, TaskError> {
-        let milliseconds = match array.data_type() {
-            DataType::Int64 => Ok(array.clone()),
-            _ => milliseconds(array),
-        };
-        let milliseconds = milliseconds.map_err(|error| self.info.failed("ValueError", error.to_string(), None))?;
+        let milliseconds =
+            event_times(array).map_err(|error| self.info.failed("ValueError", error.to_string(), None))?;
         if milliseconds.null_count() > 0 {
             let row = (0..milliseconds.len()).find(|row| milliseconds.is_null(*row)).unwrap_or(0);
             let message = format!(
@@ -87,8 +84,32 @@ impl Timestamps {
             );
             return Err(self.info.failed("ValueError", message, None));
         }
-        Ok(milliseconds.as_primitive::<Int64Type>().values().clone())
+        Ok(milliseconds.values().clone())
     }
+
+    /// Refuse rows before the lower bound that the source gave for their split: they may be late already.
+    fn check_bound(&self, least_ms: i64) -> Result<(), TaskError> {
+        let bound_ms = self.watermarks.lower_bound_ms();
+        if least_ms >= bound_ms {
+            return Ok(());
+        }
+        let message = format!(
+            "column '{}' has the time {least_ms} in a part of the input whose statistics say that none is before {bound_ms} \
+             (milliseconds since 1970-01-01 UTC): the file's footer is wrong. Write the file again, or read it with \
+             order=\"as listed\", which uses no statistics",
+            self.name
+        );
+        Err(self.info.failed("ValueError", message, None))
+    }
+}
+
+/// Convert a column that [`time_column`] accepts to milliseconds since 1970-01-01 UTC, rounded down.
+pub(crate) fn event_times(array: &ArrayRef) -> Result<Int64Array, ArrowError> {
+    let times = match array.data_type() {
+        DataType::Int64 => array.clone(),
+        _ => milliseconds(array)?,
+    };
+    Ok(times.as_primitive::<Int64Type>().clone())
 }
 
 fn tell(generated: &Generated, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
@@ -111,6 +132,7 @@ impl Operator<RowsMedium> for Timestamps {
             );
             return Err(self.info.failed("OverflowError", message, None));
         }
+        self.check_bound(least_ms)?;
         // Who has been idle is told to be back before what brings it back.
         if self.watermarks.on_record(latest_ms) {
             flow.emit_time(TimeSignal::Idle(false))?;

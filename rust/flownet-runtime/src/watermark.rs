@@ -26,6 +26,9 @@ pub enum Watermarks {
         /// Most that a record comes after later ones.
         delay_ms: u64,
     },
+    /// No order is promised: time advances to the lower bounds that the source gives for its splits, and past a split when
+    /// it has ended.
+    Unordered,
     /// The user's own generator.
     Own,
     /// Nowhere: event time ends with the input, and does not pass before.
@@ -38,6 +41,8 @@ pub struct Generator {
     watermarks: Watermarks,
     idle_after_ms: Option<i64>,
     latest_ms: i64,
+    /// No later record is before this time, says the source; `NO_TIMESTAMP` if it does not know.
+    lower_bound_ms: i64,
     told_ms: i64,
     is_idle: bool,
     /// Of the last period.
@@ -70,6 +75,7 @@ impl Generator {
             watermarks,
             idle_after_ms: idle_after_ms.map(|after_ms| i64::try_from(after_ms).unwrap_or(i64::MAX)),
             latest_ms: NO_TIMESTAMP,
+            lower_bound_ms: NO_TIMESTAMP,
             told_ms: NO_TIMESTAMP,
             is_idle: false,
             has_records: false,
@@ -86,17 +92,25 @@ impl Generator {
         std::mem::take(&mut self.is_idle)
     }
 
+    /// Record the source's promise that no later record is before this time.
+    fn bound_from_below(&mut self, time_ms: i64) {
+        self.lower_bound_ms = self.lower_bound_ms.max(time_ms);
+    }
+
     /// How far it has come, told or not.
     fn reached_ms(&self) -> i64 {
-        self.latest_ms.max(self.told_ms)
+        self.latest_ms.max(self.told_ms).max(self.lower_bound_ms)
     }
 
     /// The watermark that would be told now.
     fn due_ms(&self) -> i64 {
-        match self.watermarks {
-            Watermarks::Bounded { delay_ms } => self.told_ms.max(behind(self.latest_ms, delay_ms)),
-            Watermarks::Own | Watermarks::Never => self.told_ms,
-        }
+        let from_order_ms = match self.watermarks {
+            Watermarks::Bounded { delay_ms } => behind(self.latest_ms, delay_ms),
+            Watermarks::Unordered => NO_TIMESTAMP,
+            Watermarks::Own | Watermarks::Never => return self.told_ms,
+        };
+        // A record may be of the bound itself, so the watermark stays one millisecond before it.
+        self.told_ms.max(from_order_ms).max(behind(self.lower_bound_ms, 0))
     }
 
     /// When [`on_period`](Self::on_period) is wanted.
@@ -120,12 +134,7 @@ impl Generator {
         } else if is_available {
             self.quiet_ms = self.quiet_ms.saturating_add(passed_ms);
         }
-        let mut generated = match self.watermarks {
-            Watermarks::Bounded { delay_ms } if self.latest_ms != NO_TIMESTAMP => {
-                self.said(TimeSignal::Watermark(behind(self.latest_ms, delay_ms)))
-            }
-            _ => Generated::default(),
-        };
+        let mut generated = self.said(TimeSignal::Watermark(self.due_ms()));
         if !self.is_idle && self.idle_after_ms.is_some_and(|after_ms| self.quiet_ms >= after_ms) {
             self.is_idle = true;
             generated.0[1] = Some(TimeSignal::Idle(true));

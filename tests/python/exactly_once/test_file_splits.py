@@ -92,6 +92,13 @@ class Given:
     def read(self, path: str, part: int | None) -> Any:
         raise NotImplementedError
 
+    def lower_bounds(self, column: str) -> list[tuple[FileSplit, int | None]]:
+        return [(split, LEAST_MS.get(split.path)) for split in self._splits]
+
+
+LEAST_MS = {"file 00": 400, "file 02": -70}
+"""What statistics say of some files."""
+
 
 def split(number: int) -> FileSplit:
     return FileSplit(f"file {number // 3:02}", 1_000, number % 3)
@@ -111,26 +118,26 @@ def test_however_often_they_are_dealt_out_each_split_is_with_one_and_in_order(
     before, reading = 0, list[int]()
     for number, (subtasks, read) in enumerate(runs):
         listed = [split(at) for at in range(3 * (count + number))]
-        dealt: list[tuple[list[tuple[FileSplit, int]], list[FileSplit]]] = []
+        dealt: list[tuple[list[tuple[FileSplit, int, int | None]], list[FileSplit]]] = []
         for subtask in range(subtasks):
             assignment = FileAssignment(Given(listed))
             if number == 0:
-                dealt.append(([(one, 0) for one in assignment.mine(subtask, subtasks)], []))
+                dealt.append(([(one, 0, lower) for one, lower in assignment.mine(subtask, subtasks)], []))
             else:
                 dealt.append(assignment.resume(subtask, subtasks, before, reading, kept))
-        going = [one for mine, _ in dealt for one, _ in mine]
+        going = [one for mine, _ in dealt for one, _, _ in mine]
         remembered = [one for _, ended in dealt for one in ended]
         assert sorted(going + remembered) == sorted(listed)
         assert set(remembered) == all_ended
-        assert all([one for one, _ in mine] == sorted(one for one, _ in mine) for mine, _ in dealt)
+        assert all([one for one, _, _ in mine] == sorted(one for one, _, _ in mine) for mine, _ in dealt)
         kept, reading = [], []
         for subtask, (mine, ended) in enumerate(dealt):
             # A subtask reads its splits in order.
-            done, left = [one for one, _ in mine[:read]], mine[read:]
+            done, left = [one for one, _, _ in mine[:read]], mine[read:]
             all_ended.update(done)
             kept += [(subtask, named(one), True, 0) for one in [*ended, *done]]
-            kept += [(subtask, named(one), False, rows + 7) for one, rows in left[:1]]
-            kept += [(subtask, named(one), False, rows) for one, rows in left[1:]]
+            kept += [(subtask, named(one), False, rows + 7) for one, rows, _ in left[:1]]
+            kept += [(subtask, named(one), False, rows) for one, rows, _ in left[1:]]
             reading += [subtask] if left else []
         before = subtasks
         if not reading:
@@ -143,4 +150,35 @@ def test_files_stay_in_the_parts_in_which_they_were_begun() -> None:
     kept: list[Kept] = [(0, named(whole[0]), True, 0), (1, named(whole[1]), False, 20)]
     assignments = [FileAssignment(Given(parts)).resume(subtask, 3, 2, [1], kept) for subtask in range(3)]
     going = sorted(itertools.chain.from_iterable(mine for mine, _ in assignments))
-    assert going == [(whole[1], 20), *((one, 0) for one in parts[6:])]
+    assert going == [(whole[1], 20, None), *((one, 0, None) for one in parts[6:])]
+
+
+def test_splits_are_read_by_their_least_times_in_a_job_that_begins_and_in_one_that_is_restored() -> None:
+    whole = [FileSplit(f"file {number:02}", 1_000, None) for number in range(4)]
+    assignment = FileAssignment(Given(whole))
+    assignment.set_event_time("ms")
+    wanted = [(whole[1], None), (whole[3], None), (whole[2], -70), (whole[0], 400)]
+    assert assignment.mine(0, 1) == wanted, "a split of which nothing is known may have the earliest times"
+    assert assignment.mine(1, 2) == wanted[1::2]
+    kept: list[Kept] = [(0, named(whole[1]), True, 0), (0, named(whole[2]), False, 5), (0, named(whole[3]), False, 0)]
+    mine, ended = assignment.resume(0, 1, 1, [0], kept)
+    assert mine == [(whole[3], 0, None), (whole[2], 5, -70), (whole[0], 0, 400)]
+    assert ended == [whole[1]]
+
+
+def test_a_file_begun_as_a_whole_is_no_earlier_than_its_parts() -> None:
+    whole, parts = FileSplit("file 00", 1_000, None), [split(number) for number in range(3)]
+    assignment = FileAssignment(Given(parts))
+    assignment.set_event_time("ms")
+    mine, _ = assignment.resume(0, 1, 1, [0], [(0, named(whole), False, 9)])
+    assert mine == [(whole, 9, 400)]
+
+
+def test_nothing_is_known_of_two_columns_of_times() -> None:
+    listed = [FileSplit("file 02", 1_000, None), FileSplit("file 00", 1_000, None)]
+    assignment = FileAssignment(Given(listed))
+    assignment.set_event_time("ms")
+    assignment.set_event_time("ms")
+    assert assignment.mine(0, 1) == [(listed[0], -70), (listed[1], 400)]
+    assignment.set_event_time("other_ms")
+    assert {lower for _, lower in assignment.mine(0, 1)} == {None}

@@ -106,7 +106,8 @@ def late(lateness: str) -> tuple[list[tuple[Any, ...]], int]:
             time.sleep(0.5)
 
     reader = pa.RecordBatchReader.from_batches(script[0].schema, batches())
-    windows = env.from_arrow(reader, event_time="ms").key_by("key").window(fn.Tumbling("1s")).allowed_lateness(lateness)
+    timed = env.from_arrow(reader, event_time="ms", delay="0s")
+    windows = timed.key_by("key").window(fn.Tumbling("1s")).allowed_lateness(lateness)
     collected = windows.agg(n=fn.count(), total=fn.sum("value")).collect()
     result = env.execute(workers=0)
     dropped = sum(task.late_records for task in result.tasks)

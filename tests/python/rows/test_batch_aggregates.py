@@ -160,7 +160,7 @@ def test_calls_are_of_batches(window: Any) -> None:
     table = pa.table({"key": np.arange(64_000) % 999, "ms": np.arange(64_000) // 16, "n": np.arange(64_000)})
     env = fn.Environment()
     rows = env.from_arrow(table.to_reader(max_chunksize=4_000))
-    keyed = rows.assign_timestamps("ms").key_by("key").window(window)
+    keyed = rows.assign_timestamps("ms", delay="0s").key_by("key").window(window)
     sums = keyed.agg(own=Counting().of("n"), total=fn.sum("n")).collect()
     env.execute(workers=0)
     found = collected(sums)

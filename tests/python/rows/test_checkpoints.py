@@ -152,7 +152,8 @@ def test_what_would_find_nothing_of_what_was_kept_is_refused(
         env = fn.Environment()
         env.enable_checkpointing("50ms", storage=tmp_path / "checkpoints")
         schema = {"key": "int64", "ms": "int64", "n": "int64"}
-        rows = env.from_arrow(Half(SLOWLY_S), schema=schema).uid("numbers").assign_timestamps("ms").uid("times")
+        source = env.from_arrow(Half(SLOWLY_S), schema=schema).uid("numbers")
+        rows = source.assign_timestamps("ms", delay="0s").uid("times")
         operation(rows.with_columns(text=fn.col("key").cast("utf8"))).uid("kept").collect()
         return env
 

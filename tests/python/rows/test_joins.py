@@ -276,7 +276,7 @@ def test_rows_that_come_too_late_are_counted() -> None:
             time.sleep(0.5)
 
     env = fn.Environment(buffer_timeout="0ms")
-    slow = env.from_arrow(pa.RecordBatchReader.from_batches(schema, batches()), event_time="ms")
+    slow = env.from_arrow(pa.RecordBatchReader.from_batches(schema, batches()), event_time="ms", delay="0s")
     pairs = slow.key_by("id").interval_join(slow.key_by("id"), "0s", "0s").collect()
     result = env.execute(workers=0)
     assert sorted(pairs.to_arrow()["ms"].to_pylist()) == [0, 10_000, 10_500]

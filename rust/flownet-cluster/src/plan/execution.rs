@@ -1,8 +1,5 @@
 //! Vertices expanded into tasks, placed on workers and wired together.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-
 use flownet_runtime::spec::{
     ChannelSpec, InputSpec, OperatorSpec, OutputSpec, Partitioner, Payload, StateBackend, TaskSpec, Upstream,
     partition_id,
@@ -11,9 +8,10 @@ use flownet_runtime::spec::{
 use super::{
     error::PlanError,
     job_graph::{JobEdge, JobGraph, JobVertex},
+    state_place,
     wiring::Wiring,
 };
-use crate::settings::{JobSettings, StatePlace};
+use crate::settings::JobSettings;
 
 /// A task and the worker it runs on; worker 0 is the submitting process.
 #[derive(Clone, Debug)]
@@ -74,24 +72,8 @@ impl<'a> Expansion<'a> {
                 },
             })
             .collect();
-        if self.settings.state_backend == StatePlace::Disk {
-            self.put_state_on_disk(&mut tasks);
-        }
+        state_place::put_on_disk(&mut tasks, self.graph, self.settings);
         tasks
-    }
-
-    /// Deals out the memory of each worker to those of its tasks that may keep more than that.
-    fn put_state_on_disk(&self, tasks: &mut [PlacedTask]) {
-        let states = |task: &PlacedTask| task.spec.operators.iter().filter(|one| one.kind.can_keep_on_disk()).count();
-        let mut on_worker: BTreeMap<u32, usize> = BTreeMap::new();
-        for task in &*tasks {
-            *on_worker.entry(task.worker).or_default() += states(task);
-        }
-        for task in tasks.iter_mut().filter(|task| states(task) > 0) {
-            let memory_bytes = self.settings.state_memory_bytes / on_worker[&task.worker];
-            let folder = self.settings.state_dir.as_ref().map(PathBuf::from);
-            task.spec.state = StateBackend::Disk { memory_bytes, folder };
-        }
     }
 
     /// Slot sharing: subtask `i` of every vertex goes to one worker, so that

@@ -15,6 +15,7 @@ mod execution;
 mod iteration;
 mod job_graph;
 mod regions;
+mod state_place;
 mod wiring;
 
 #[cfg(test)]

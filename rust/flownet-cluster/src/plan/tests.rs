@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use flownet_runtime::spec::{
-    Fold, OperatorKind, Partitioner, Payload, StateBackend, Upstream, WindowAssign, WindowSpec,
+    Fold, OperatorKind, Partitioner, Payload, RowsKind, StateBackend, Upstream, WindowAssign, WindowSpec,
 };
 use flownet_runtime::time::Clock;
 use flownet_runtime::watermark::{Alignment, Watermarks};
+use serde_json::Value;
 
 use super::*;
 use crate::settings::StatePlace;
@@ -576,4 +577,31 @@ fn state_on_disk_shares_the_memory_of_its_worker_and_other_tasks_have_none() {
         let of_disk = StateBackend::Disk { memory_bytes, folder: Some("/state".into()) };
         assert_eq!(task.spec.state, if keeps { of_disk } else { StateBackend::Memory });
     }
+}
+
+#[test]
+fn rows_without_a_promise_of_order_may_leave_memory_and_nothing_else_does() {
+    let timed = |watermarks| {
+        let column = "ms".to_owned();
+        OperatorKind::Rows(RowsKind::AssignTimestamps { input: Value::Null, column, watermarks, idle_after_ms: None })
+    };
+    let summed = OperatorKind::Rows(RowsKind::Aggregate {
+        input: Value::Null,
+        keys: Vec::new(),
+        aggregates: Value::Null,
+        window: None,
+        kept: Vec::new(),
+    });
+    let on_disk = |watermarks| {
+        let flow = Flow::word_count().with("count", |count| count.kind = OperatorKind::Fold(Fold::Count));
+        let flow = flow.operator("timed", 1).edge("read_text", "timed", Partitioner::Rebalance);
+        let flow = flow.operator("summed", 1).edge("timed", "summed", Partitioner::KeyGroup);
+        let flow = flow.with("timed", |operator| operator.kind = timed(watermarks));
+        let flow = flow.with("summed", |operator| operator.kind = summed.clone());
+        let tasks = Plan::new(&flow.0, &settings(2)).expect("a sound dataflow").tasks;
+        let on_disk = tasks.iter().filter(|task| task.spec.state != StateBackend::Memory);
+        on_disk.map(|task| task.spec.name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(on_disk(Watermarks::Bounded { delay_ms: 0 }), Vec::<String>::new());
+    assert_eq!(on_disk(Watermarks::Unordered), ["summed"]);
 }

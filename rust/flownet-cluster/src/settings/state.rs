@@ -6,8 +6,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StatePlace {
-    /// All of it in memory.
+    /// On disk where rows may have to be kept until their input ends, else in memory.
     #[default]
+    Auto,
+    /// All of it in memory.
     Memory,
     /// In memory what was touched lately, the rest on disk.
     Disk,
@@ -15,5 +17,5 @@ pub enum StatePlace {
 
 impl StatePlace {
     /// How users write them.
-    pub const NAMES: [&'static str; 2] = ["memory", "disk"];
+    pub const NAMES: [&'static str; 3] = ["auto", "memory", "disk"];
 }

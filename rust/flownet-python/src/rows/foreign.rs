@@ -13,7 +13,7 @@ use super::encoding::{Encoding, ParquetWriters};
 use super::map_batches::MapBatches;
 use super::own_aggregates::OwnAggregates;
 use super::sink::SinkTo;
-use super::source::FromArrow;
+use super::source::{FromArrow, FromArrowSettings};
 use super::splits::FileSplits;
 use super::write_files::WriteFiles;
 use crate::chain::{self, KeptThread, Objects, PartFiles, ThreadsOfTask};
@@ -62,9 +62,13 @@ impl Foreign for PythonForeign<'_> {
         }
         let object = self.object(operator, &info)?;
         Ok(match kind {
-            RowsKind::FromArrow { schema: of, makes_its_own, repeatable } => {
-                let given = (*makes_its_own, *repeatable);
-                Kind::Source(Box::new(FromArrow::new(object, given, schema(of)?, info)))
+            RowsKind::FromArrow { schema: of, makes_its_own, repeatable, time_column } => {
+                let settings = FromArrowSettings {
+                    makes_its_own: *makes_its_own,
+                    is_repeatable: *repeatable,
+                    time_column: time_column.clone(),
+                };
+                Kind::Source(Box::new(FromArrow::new(object, settings, schema(of)?, info)))
             }
             RowsKind::ReadFiles { schema: of, .. } => {
                 Kind::Source(Box::new(FileSplits::new(object, schema(of)?, info)))

@@ -1,17 +1,18 @@
-//! The rows of an Arrow stream, batch by batch, from some row on.
+//! Reads the rows of an Arrow stream, or of batches in memory, batch by batch and from some row on.
 
 use arrow_array::RecordBatch;
-use arrow_array::ffi_stream::RecordBatchStreamReader;
-use arrow_schema::SchemaRef;
+use arrow_schema::{ArrowError, SchemaRef};
 use flownet_rows::{BATCH_ROWS, Flow, RowBatch, RowRecord};
 use flownet_runtime::{TaskError, TaskMetrics};
 
 use super::conform::conform;
 
+type Batches = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>> + Send>;
+
 /// Reads a stream.
 pub(super) struct Reader {
     /// None: it has ended.
-    stream: Option<RecordBatchStreamReader>,
+    stream: Option<Batches>,
     /// What was read and is not all handed on, and from which row on.
     batch: Option<(RecordBatch, usize)>,
     /// Rows that are still to be passed over.
@@ -19,8 +20,8 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(stream: RecordBatchStreamReader) -> Self {
-        Self { stream: Some(stream), batch: None, skipped: 0 }
+    pub(super) fn new(stream: impl Iterator<Item = Result<RecordBatch, ArrowError>> + Send + 'static) -> Self {
+        Self { stream: Some(Box::new(stream)), batch: None, skipped: 0 }
     }
 
     /// Leaves out the first rows, which a run before has handed on.

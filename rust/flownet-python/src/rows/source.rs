@@ -1,42 +1,78 @@
-//! `from_arrow`: the batches of an Arrow stream.
+//! `from_arrow`: the batches of an Arrow stream, or of a table in memory, whose times ahead bound event time.
 
 use std::sync::Arc;
 
-use arrow_schema::SchemaRef;
-use flownet_rows::{Flow, RowsMedium};
+use arrow_array::ffi_stream::RecordBatchStreamReader;
+use arrow_schema::{ArrowError, SchemaRef};
+use flownet_rows::{Flow, RowsMedium, TimeBounds};
 use flownet_runtime::operator::Source;
 use flownet_runtime::snapshot::{Restored, Snapshot};
 use flownet_runtime::varint::put_varint;
+use flownet_runtime::watermark::SplitSignal;
 use flownet_runtime::work::Work;
 use flownet_runtime::{SourceStatus, TaskContext, TaskError, TaskMetrics};
 use pyo3::prelude::*;
 
 use super::arrow::stream_of;
+use super::conform::conform;
 use super::reader::{Reader, emit};
 use crate::chain::OperatorInfo;
 
 /// Emits the rows of a stream.
 pub(super) struct FromArrow {
     given: Py<PyAny>,
-    /// It is a function of a subtask's index and the number of subtasks, which makes the stream.
-    makes_its_own: bool,
-    is_repeatable: bool,
+    settings: FromArrowSettings,
     schema: SchemaRef,
     info: OperatorInfo,
     reader: Option<Reader>,
+    /// Of a table with a time column.
+    bounds: Option<TimeBounds>,
+    /// The lower bound that was told last.
+    told_ms: Option<i64>,
     /// Rows emitted so far, of a run before too.
     position: u64,
     metrics: Option<Arc<TaskMetrics>>,
 }
 
+/// What a plan says of the stream.
+pub(super) struct FromArrowSettings {
+    /// It is a function of a subtask's index and the number of subtasks, which makes the stream.
+    pub(super) makes_its_own: bool,
+    /// The same batches come again when it is read again.
+    pub(super) is_repeatable: bool,
+    /// The column of event times of a table that is in memory.
+    pub(super) time_column: Option<String>,
+}
+
 impl FromArrow {
-    pub(super) fn new(
-        given: Py<PyAny>,
-        (makes_its_own, is_repeatable): (bool, bool),
-        schema: SchemaRef,
-        info: OperatorInfo,
-    ) -> Self {
-        Self { given, makes_its_own, is_repeatable, schema, info, reader: None, position: 0, metrics: None }
+    pub(super) fn new(given: Py<PyAny>, settings: FromArrowSettings, schema: SchemaRef, info: OperatorInfo) -> Self {
+        Self { given, settings, schema, info, reader: None, bounds: None, told_ms: None, position: 0, metrics: None }
+    }
+
+    /// Reads a table whose times ahead are wanted; its batches are in memory already.
+    fn table(&mut self, stream: RecordBatchStreamReader, column: &str) -> Result<Reader, ArrowError> {
+        let batches = stream.collect::<Result<Vec<_>, _>>()?;
+        let place = self.schema.index_of(column)?;
+        let wanted = Arc::new(self.schema.project(&[place])?);
+        let columns = batches.iter().map(|batch| {
+            let times = batch.project(&[batch.schema().index_of(column)?])?;
+            let times = conform(&times, &wanted).map_err(ArrowError::SchemaError)?;
+            Ok(Arc::clone(times.column(0)))
+        });
+        let columns = columns.collect::<Result<Vec<_>, ArrowError>>()?;
+        self.bounds = Some(TimeBounds::new(&columns)?);
+        Ok(Reader::new(batches.into_iter().map(Ok)))
+    }
+
+    /// Tells the operators downstream that no row from here on is before some time, if it is later than the last told.
+    fn tell_bound(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        let bound_ms = self.bounds.as_ref().and_then(|bounds| bounds.from_row(self.position));
+        if bound_ms <= self.told_ms {
+            return Ok(());
+        }
+        self.told_ms = bound_ms;
+        let signal = bound_ms.map(|time_ms| SplitSignal::NotBefore { split: 0, time_ms });
+        signal.map_or(Ok(()), |signal| flow.tell_split(signal))
     }
 }
 
@@ -49,17 +85,24 @@ impl Source<RowsMedium> for FromArrow {
         self.metrics = Some(Arc::clone(&cx.metrics));
         Python::attach(|py| {
             let given = self.given.bind(py);
-            let opened = if self.makes_its_own {
+            let opened = if self.settings.makes_its_own {
                 given.call1((cx.subtask, cx.parallelism)).and_then(|made| stream_of(&made))
             } else {
                 stream_of(given)
             };
-            self.reader = Some(Reader::new(opened.map_err(|error| self.info.failed(py, &error, None))?));
+            let stream = opened.map_err(|error| self.info.failed(py, &error, None))?;
+            let reader = match self.settings.time_column.clone() {
+                Some(column) => self.table(stream, &column),
+                None => Ok(Reader::new(stream)),
+            };
+            let refused = |error: ArrowError| self.info.refused("ValueError", error.to_string(), None);
+            self.reader = Some(reader.map_err(refused)?);
             Ok(())
         })
     }
 
     fn emit<'m>(&mut self, flow: &mut Flow<'_, 'm>) -> Result<SourceStatus, TaskError> {
+        self.tell_bound(flow)?;
         let Self { reader, schema, position, info, .. } = self;
         let Some(reader) = reader else { return Ok(SourceStatus::Finished) };
         let refused = |message: String| {
@@ -73,7 +116,7 @@ impl Source<RowsMedium> for FromArrow {
 
     /// How many rows it has emitted, which it passes over when it is read again.
     fn snapshot(&mut self, (): (), to: &mut Snapshot<'_>) -> Result<(), TaskError> {
-        if self.is_repeatable {
+        if self.settings.is_repeatable {
             let mut position = Vec::new();
             put_varint(&mut position, self.position);
             to.add_items(POSITION, [position]);

@@ -1,10 +1,13 @@
-//! `read_parquet`, `read_csv`, `read_json`: splits of files of rows, those of a subtask one after the other.
+//! `read_parquet`, `read_csv`, `read_json`: reads splits of files of rows.
 //!
-//! Which splits there are and which of them a subtask reads says `flownet.rows.splits`. A checkpoint has for each split
-//! whether it has ended, and else how many of its rows were emitted, which are passed over when it is read again. So splits
-//! may be dealt out anew, to other subtasks.
+//! `flownet.rows.splits` lists the splits of a subtask, in order, with the lower bounds of their times. All of them are
+//! announced downstream before the first row, so that event time never passes a split that is unread. If the operators
+//! downstream ask for the split that is furthest behind, it is read next; of several, [`OPEN_AT_ONCE`] are open at most.
+//!
+//! A checkpoint has for each split whether it has ended, and else how many of its rows were emitted, which are passed over
+//! when it is read again. So splits can be redistributed to other subtasks.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
@@ -12,6 +15,7 @@ use flownet_rows::{Flow, RowsMedium};
 use flownet_runtime::operator::Source;
 use flownet_runtime::snapshot::{Input, Restored, Snapshot, put_block};
 use flownet_runtime::varint::put_varint;
+use flownet_runtime::watermark::SplitSignal;
 use flownet_runtime::work::Work;
 use flownet_runtime::{SourceStatus, TaskContext, TaskError, TaskMetrics};
 use pyo3::exceptions::PyLookupError;
@@ -28,12 +32,19 @@ pub(super) struct FileSplits {
     assignment: Py<PyAny>,
     schema: SchemaRef,
     info: OperatorInfo,
-    /// Those that have not ended, in their order; the first one is being read.
-    reading: VecDeque<Split>,
+    /// Numbered as they are announced downstream.
+    splits: Vec<Split>,
+    /// The splits that have not ended.
+    left: BTreeSet<u32>,
+    /// Readers of the splits that are open.
+    open: BTreeMap<u32, Reader>,
+    /// Whether the split that is furthest behind in event time is read next; else they are read in their order.
+    follows_time: bool,
+    /// The split whose rows were announced last; none before the splits are announced.
+    told: Option<u32>,
+    /// Splits that had ended in a run before, which checkpoints remember.
     ended: Vec<Name>,
-    /// Of the first one.
-    reader: Option<Reader>,
-    /// Splits are dealt out at the first poll: a job that is restored has been told of them by then.
+    /// Splits are distributed at the first poll, or by the restore before it.
     has_splits: bool,
     metrics: Option<Arc<TaskMetrics>>,
 }
@@ -52,7 +63,12 @@ struct Split {
     name: Name,
     /// Rows emitted so far, of a run before too.
     position: u64,
+    /// No row is before this time, in milliseconds since 1970-01-01 UTC.
+    lower_bound_ms: Option<i64>,
 }
+
+/// Most splits that are open at once. Each holds what its reader has decoded ahead, up to some MiB.
+const OPEN_AT_ONCE: usize = 8;
 
 /// What its state is called. The first item of a subtask is whether it has read all of its splits, 01 or 00, and a varint:
 /// how many subtasks there are. Each other is a split: whether it has ended, 01 or 00; its name, which is a block and two
@@ -68,9 +84,12 @@ impl FileSplits {
             assignment,
             schema,
             info,
-            reading: VecDeque::new(),
+            splits: Vec::new(),
+            left: BTreeSet::new(),
+            open: BTreeMap::new(),
+            follows_time: false,
+            told: None,
             ended: Vec::new(),
-            reader: None,
             has_splits: false,
             metrics: None,
         }
@@ -80,14 +99,19 @@ impl FileSplits {
         self.info.failed(py, error, None)
     }
 
-    /// Takes what falls to this subtask of a job that begins.
+    /// Takes the splits of this subtask in a job that begins.
     fn begin(&mut self, py: Python<'_>) -> Result<(), TaskError> {
         let place = (self.info.subtask(), self.info.parallelism());
         let mine = self.assignment.bind(py).call_method1(intern!(py, "mine"), place);
-        let mine: Vec<Name> = mine.and_then(|mine| mine.extract()).map_err(|error| self.failed(py, &error))?;
-        self.reading = mine.into_iter().map(|name| Split { name, position: 0 }).collect();
-        self.has_splits = true;
+        let mine = mine.and_then(|mine| mine.extract::<Vec<(Name, Option<i64>)>>());
+        let mine = mine.map_err(|error| self.failed(py, &error))?;
+        self.take(mine.into_iter().map(|(name, lower_bound_ms)| Split { name, position: 0, lower_bound_ms }).collect());
         Ok(())
+    }
+
+    fn take(&mut self, splits: Vec<Split>) {
+        self.left = (0..u32::try_from(splits.len()).unwrap_or(u32::MAX)).collect();
+        (self.splits, self.has_splits) = (splits, true);
     }
 
     fn opened(&self, py: Python<'_>, split: &Split) -> Result<Reader, TaskError> {
@@ -98,6 +122,24 @@ impl FileSplits {
         reader.pass_over(split.position);
         Ok(reader)
     }
+
+    /// Announces all splits, read or not, and what is known of their times.
+    fn announce(&self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        flow.tell_split(SplitSignal::Among(u32::try_from(self.splits.len()).unwrap_or(u32::MAX)))?;
+        (0..).zip(&self.splits).try_for_each(|(split, Split { lower_bound_ms, .. })| match *lower_bound_ms {
+            Some(time_ms) => flow.tell_split(SplitSignal::NotBefore { split, time_ms }),
+            None => Ok(()),
+        })
+    }
+
+    /// The split to read next: the one that is wanted downstream, if it is open or may be opened; else the first that is
+    /// open, or the first of all. None when all have ended.
+    fn next_split(&self, flow: &Flow<'_, '_>) -> Option<u32> {
+        let wanted = if self.follows_time { flow.wanted_split() } else { None };
+        let may_read = |split: &u32| self.open.contains_key(split) || self.open.len() < OPEN_AT_ONCE;
+        let wanted = wanted.filter(|split| self.left.contains(split)).filter(may_read);
+        wanted.or_else(|| self.open.keys().next().copied()).or_else(|| self.left.first().copied())
+    }
 }
 
 impl Source<RowsMedium> for FileSplits {
@@ -107,39 +149,55 @@ impl Source<RowsMedium> for FileSplits {
 
     fn open(&mut self, (): (), cx: &TaskContext) -> Result<(), TaskError> {
         self.metrics = Some(Arc::clone(&cx.metrics));
-        Ok(())
+        Python::attach(|py| {
+            let follows_time = self.assignment.bind(py).getattr(intern!(py, "follows_time"));
+            let follows_time = follows_time.and_then(|follows_time| follows_time.extract());
+            self.follows_time = follows_time.map_err(|error| self.failed(py, &error))?;
+            Ok(())
+        })
     }
 
     fn emit<'m>(&mut self, flow: &mut Flow<'_, 'm>) -> Result<SourceStatus, TaskError> {
         if !self.has_splits {
             Python::attach(|py| self.begin(py))?;
         }
-        let Some(split) = self.reading.front() else { return Ok(SourceStatus::Finished) };
-        let mut reader = match self.reader.take() {
+        let Some(current) = self.next_split(flow) else { return Ok(SourceStatus::Finished) };
+        if self.told.is_none() {
+            self.announce(flow)?;
+        }
+        if self.told.replace(current) != Some(current) {
+            flow.tell_split(SplitSignal::Of(current))?;
+        }
+        let mut reader = match self.open.remove(&current) {
             Some(reader) => reader,
-            None => Python::attach(|py| self.opened(py, split))?,
+            None => Python::attach(|py| self.opened(py, &self.splits[current as usize]))?,
         };
+        let split = &self.splits[current as usize];
         let refused = |message: String| {
             let said = sentence_of(&message);
             let message = format!("batch behind row {} of {}: {said}", split.position, split.name.path);
             self.info.refused("ValueError", message, None)
         };
         if let Some(batch) = reader.next(&self.schema, flow, refused)? {
-            self.reader = Some(reader);
-            self.reading.front_mut().into_iter().for_each(|split| split.position += batch.num_rows() as u64);
+            self.open.insert(current, reader);
+            self.splits[current as usize].position += batch.num_rows() as u64;
             emit(batch, self.metrics.as_deref(), flow)?;
         } else {
-            self.ended.extend(self.reading.pop_front().map(|split| split.name));
+            self.left.remove(&current);
+            flow.tell_split(SplitSignal::Ended(current))?;
         }
-        Ok(if self.reading.is_empty() { SourceStatus::Finished } else { SourceStatus::More })
+        Ok(if self.left.is_empty() { SourceStatus::Finished } else { SourceStatus::More })
     }
 
     fn snapshot(&mut self, (): (), to: &mut Snapshot<'_>) -> Result<(), TaskError> {
-        let mut header = vec![u8::from(self.has_splits && self.reading.is_empty())];
+        let mut header = vec![u8::from(self.has_splits && self.left.is_empty())];
         put_varint(&mut header, self.info.parallelism().into());
         let ended = self.ended.iter().map(|name| put_split(name, true, 0));
-        let reading = self.reading.iter().map(|split| put_split(&split.name, false, split.position));
-        to.add_items(STATE, [header].into_iter().chain(ended).chain(reading));
+        let splits = (0..).zip(&self.splits).map(|(number, split)| match self.left.contains(&number) {
+            true => put_split(&split.name, false, split.position),
+            false => put_split(&split.name, true, 0),
+        });
+        to.add_items(STATE, [header].into_iter().chain(ended).chain(splits));
         Ok(())
     }
 
@@ -158,7 +216,7 @@ impl Source<RowsMedium> for FileSplits {
         Python::attach(|py| {
             let place = (self.info.subtask(), self.info.parallelism(), before, reading, kept);
             let resumed = self.assignment.bind(py).call_method1(intern!(py, "resume"), place);
-            let resumed = resumed.and_then(|resumed| resumed.extract::<(Vec<(Name, u64)>, Vec<Name>)>());
+            let resumed = resumed.and_then(|resumed| resumed.extract::<(Vec<(Name, u64, Option<i64>)>, Vec<Name>)>());
             let (splits, ended) = resumed.map_err(|error| {
                 if error.is_instance_of::<PyLookupError>(py) {
                     from.refused(self.info.name(), error.value(py))
@@ -166,14 +224,17 @@ impl Source<RowsMedium> for FileSplits {
                     self.failed(py, &error)
                 }
             })?;
-            self.reading = splits.into_iter().map(|(name, position)| Split { name, position }).collect();
-            (self.ended, self.has_splits) = (ended, true);
+            let splits = splits.into_iter();
+            self.take(
+                splits.map(|(name, position, lower_bound_ms)| Split { name, position, lower_bound_ms }).collect(),
+            );
+            self.ended = ended;
             Ok(())
         })
     }
 
     fn close(&mut self, (): ()) -> Result<(), TaskError> {
-        self.reader = None;
+        self.open.clear();
         Ok(())
     }
 }

@@ -24,6 +24,9 @@ pub enum RowsKind {
         /// The same batches come again when it is read again. Default: false.
         #[serde(default)]
         repeatable: bool,
+        /// A column of event times, of a table that is in memory as a whole: its times ahead bound event time. Default: none.
+        #[serde(default)]
+        time_column: Option<String>,
     },
     /// Source: the rows of files, in splits that subtasks share; the payload says which, and reads them.
     ReadFiles {

@@ -40,8 +40,8 @@ impl Limit {
             Watermarks::Bounded { delay_ms } => {
                 limit_ms.saturating_add(1).saturating_add(i64::try_from(delay_ms).unwrap_or(i64::MAX))
             }
-            // Only its generator knows.
-            Watermarks::Own | Watermarks::Never => i64::MIN,
+            // The times of records do not tell: ask at each.
+            Watermarks::Unordered | Watermarks::Own | Watermarks::Never => i64::MIN,
         };
         Self { limit_ms: Some(limit_ms), latest_ms, asked_ms: latest_ms }
     }

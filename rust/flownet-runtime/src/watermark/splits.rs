@@ -4,7 +4,7 @@
 //! read next matters, and [`SplitWatermarks::wanted`] says: the one that is furthest behind.
 //!
 //! # Invariants
-//! - I1: what is told never goes back, and never passes the time of a part that has not ended and is not idle.
+//! - I1: what is told never goes back, and never passes the time of a part that has not ended and is not idle, read or not.
 //! - I2: the idle clock runs for the part whose turn it is, and for those that are said to have nothing; for all others it
 //!   stands.
 //! - I3: who was said to be idle is said to be back before its next record or watermark.
@@ -26,6 +26,13 @@ pub enum SplitSignal {
     Among(u32),
     /// It reads so many by now, numbered from 0, and others may come: then it is said again.
     Growing(u32),
+    /// No later record of this split is before this time; `ms` since 1970. Said for splits that are unread, too.
+    NotBefore {
+        /// The split.
+        split: u32,
+        /// The lower bound of its times.
+        time_ms: i64,
+    },
     /// The records that follow are of this one.
     Of(u32),
     /// This one has nothing for now: until it is said to be the next, its idle clock runs.
@@ -147,6 +154,12 @@ impl SplitWatermarks {
                 Generated::default()
             }
             SplitSignal::Growing(count) => self.grow(count),
+            SplitSignal::NotBefore { split, time_ms } => {
+                if let Some(generator) = self.part(split) {
+                    generator.bound_from_below(time_ms);
+                }
+                Generated::default()
+            }
             SplitSignal::Of(split) => {
                 self.silent.remove(&split);
                 self.turn_to(split);
@@ -197,18 +210,26 @@ impl SplitWatermarks {
 
     /// What is to be told where the user's generator of a part says this.
     pub fn said(&mut self, split: u32, signal: TimeSignal) -> Generated {
-        if split == self.current {
-            self.generator.said(signal);
-        } else if let Some(generator) = self.others.get_mut(&split) {
+        if let Some(generator) = self.part(split) {
             generator.said(signal);
         }
         self.combined()
     }
 
+    /// The lower bound of the records to come of the split being read; `NO_TIMESTAMP` if there is none.
+    pub fn lower_bound_ms(&self) -> i64 {
+        self.generator.lower_bound_ms
+    }
+
+    fn part(&mut self, split: u32) -> Option<&mut Generator> {
+        if split == self.current { Some(&mut self.generator) } else { self.others.get_mut(&split) }
+    }
+
     /// The part to read next, so that time is held back least: of those furthest behind the first. None where it makes no
     /// difference.
     pub fn wanted(&self) -> Option<u32> {
-        if !self.has_parts || self.is_over || self.watermarks == Watermarks::Never {
+        // Without a promise of order time passes at the end of a split, so the source's own order is as good as any.
+        if !self.has_parts || self.is_over || matches!(self.watermarks, Watermarks::Never | Watermarks::Unordered) {
             return None;
         }
         let others = self.others.iter().map(|(split, generator)| (generator.reached_ms(), *split));
@@ -377,6 +398,49 @@ mod tests {
     }
 
     #[test]
+    fn without_a_promise_of_order_time_advances_to_the_least_bound_of_what_is_left() {
+        let mut splits = SplitWatermarks::new(Watermarks::Unordered, None);
+        splits.follow(SplitSignal::Among(3));
+        for (split, time_ms) in [(0, 100), (1, 50), (2, 200)] {
+            assert_eq!(told(splits.follow(SplitSignal::NotBefore { split, time_ms })), []);
+        }
+        assert_eq!(told(splits.on_period(0, true)), [TimeSignal::Watermark(49)], "a record may be of the bound itself");
+        splits.follow(SplitSignal::Of(1));
+        splits.on_record(500);
+        assert_eq!(told(splits.on_period(200, true)), [], "an earlier record may follow");
+        assert_eq!(splits.wanted(), None, "no split is better to read than another");
+        assert_eq!(told(splits.follow(SplitSignal::Ended(1))), [TimeSignal::Watermark(99)]);
+        splits.follow(SplitSignal::NotBefore { split: 0, time_ms: 150 });
+        assert_eq!((splits.current(), splits.lower_bound_ms()), (0, 150));
+        assert_eq!(told(splits.on_period(400, true)), [TimeSignal::Watermark(149)], "bounds may rise");
+        splits.follow(SplitSignal::NotBefore { split: 7, time_ms: 900 });
+        assert_eq!(told(splits.on_period(600, true)), [], "there is no such split");
+    }
+
+    #[test]
+    fn a_split_of_which_nothing_is_known_holds_time_until_it_has_ended() {
+        let mut splits = SplitWatermarks::new(Watermarks::Unordered, None);
+        splits.follow(SplitSignal::Among(2));
+        splits.follow(SplitSignal::NotBefore { split: 1, time_ms: 300 });
+        splits.on_record(200);
+        assert_eq!(told(splits.on_period(0, true)), []);
+        assert_eq!(told(splits.follow(SplitSignal::Ended(0))), [TimeSignal::Watermark(299)]);
+    }
+
+    #[test]
+    fn a_promise_of_order_and_a_bound_hold_together() {
+        let mut splits = bounded(10, None, 2);
+        splits.follow(SplitSignal::NotBefore { split: 0, time_ms: 100 });
+        splits.follow(SplitSignal::NotBefore { split: 1, time_ms: 400 });
+        assert_eq!(splits.wanted(), Some(0));
+        splits.on_record(105);
+        assert_eq!(told(splits.on_period(0, true)), [TimeSignal::Watermark(99)], "the delay alone would say less");
+        splits.on_record(450);
+        assert_eq!(told(splits.on_period(200, true)), [TimeSignal::Watermark(399)]);
+        assert_eq!(splits.wanted(), Some(1), "it holds time back");
+    }
+
+    #[test]
     fn where_time_ends_with_the_input_the_order_of_parts_makes_no_difference() {
         let mut splits = SplitWatermarks::new(Watermarks::Never, None);
         splits.follow(SplitSignal::Among(3));
@@ -456,6 +520,44 @@ mod tests {
         assert!(splits.may_be_ahead(100) && !splits.is_ahead());
         splits.said(0, TimeSignal::Watermark(100));
         assert!(splits.is_ahead());
+    }
+
+    proptest! {
+        /// Splits of records in any order, read in any order, with bounds of which some are unknown: no record is late.
+        #[test]
+        fn without_a_promise_no_record_is_late(
+            parts in prop::collection::vec((any::<bool>(), prop::collection::vec(0..100_i64, 0..5)), 1..6),
+            turns in prop::collection::vec((0..6_usize, any::<bool>()), 0..60),
+        ) {
+            let mut splits = SplitWatermarks::new(Watermarks::Unordered, None);
+            splits.follow(SplitSignal::Among(parts.len() as u32));
+            for (split, (_, times)) in (0..).zip(&parts).filter(|(_, (is_known, _))| *is_known) {
+                if let Some(time_ms) = times.iter().copied().min() {
+                    splits.follow(SplitSignal::NotBefore { split, time_ms });
+                }
+            }
+            let mut left: BTreeMap<u32, Vec<i64>> = (0..).zip(parts).map(|(split, (_, times))| (split, times)).collect();
+            // Reads all to the end, whatever the turns say.
+            let turns = turns.into_iter().chain((0..200).map(|turn| (turn, turn % 3 == 0)));
+            for (at, (turn, is_period)) in turns.enumerate() {
+                if is_period {
+                    splits.on_period(at as i64 * PERIOD_MS, true);
+                }
+                let Some(split) = left.keys().nth(turn % left.len().max(1)).copied() else { break };
+                splits.follow(SplitSignal::Of(split));
+                match left.get_mut(&split).and_then(Vec::pop) {
+                    Some(time_ms) => {
+                        prop_assert!(time_ms > splits.told_ms(), "{} after {}", time_ms, splits.told_ms());
+                        splits.on_record(time_ms);
+                    }
+                    None => {
+                        left.remove(&split);
+                        splits.follow(SplitSignal::Ended(split));
+                    }
+                }
+            }
+            prop_assert!(left.is_empty());
+        }
     }
 
     /// What the rules say, computed anew each time from all that happened to each part.

@@ -289,6 +289,10 @@ impl Operator<PythonMedium> for Timestamps {
     }
 
     fn on_split(&mut self, signal: SplitSignal, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        if matches!(signal, SplitSignal::NotBefore { .. }) {
+            // It is of a column of rows; the times of objects need not be those.
+            return Ok(());
+        }
         self.own.iter_mut().for_each(|own| own.follow(signal));
         let generated = self.watermarks.follow(signal);
         tell(&generated, flow)
