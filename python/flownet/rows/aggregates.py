@@ -169,12 +169,12 @@ def max(column: str | Expr) -> Aggregate:
 
 
 def first(column: str | Expr) -> Aggregate:
-    """Take the value of the first row that has one: in event time, and of one millisecond as they came."""
+    """Take the value of the first row that has one: in event time, and of one exact time as they came."""
     return Aggregate("first", column_or_expression("first", column))
 
 
 def last(column: str | Expr) -> Aggregate:
-    """Take the value of the last row that has one: in event time, and of one millisecond as they came."""
+    """Take the value of the last row that has one: in event time, and of one exact time as they came."""
     return Aggregate("last", column_or_expression("last", column))
 
 

@@ -164,8 +164,8 @@ class KeyedRows:
         other
             The second stream, by a key of as many columns.
         lower, upper
-            How much later, or with a minus earlier, a row of the second stream is: ``"-5s", "1min"``. Both ends are
-            included.
+            How much later, or with a minus earlier, a row of the second stream is: ``"-5s", "1min"``, in whole
+            milliseconds. Both ends are included. Times are compared to the nanosecond.
         suffix
             Behind names of columns of the second stream that the first one has, too. Default: ``"_right"``.
         side_output_left_late_data, side_output_right_late_data
@@ -204,7 +204,8 @@ class KeyedRows:
         """Put beside each row the newest of another stream that has the same key and is not later in event time.
 
         Rows of a key go out in the order of their times, once the watermark has come to them; of several versions at
-        one time the last that came counts. Late rows and missing keys are as of `interval_join`.
+        one time the last that came counts. Times are compared to the nanosecond. Late rows and missing keys are as of
+        `interval_join`.
 
         Parameters
         ----------

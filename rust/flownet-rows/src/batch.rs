@@ -2,31 +2,46 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions};
-use arrow_buffer::ScalarBuffer;
+use arrow_array::types::{ArrowPrimitiveType, Int64Type, UInt32Type};
+use arrow_array::{ArrayRef, BooleanArray, Int64Array, PrimitiveArray, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow_buffer::{ArrowNativeType, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType, Field, Schema};
 use arrow_select::filter::{FilterBuilder, filter_record_batch};
-use flownet_runtime::time::NO_TIMESTAMP;
+use flownet_runtime::time::{ExactTime, NO_TIMESTAMP};
+
+use crate::event_time::RowTimes;
 
 /// Some rows.
 #[derive(Clone, Debug)]
 pub struct RowBatch {
     /// Their columns.
     pub columns: RecordBatch,
-    /// When each is, in event time, if that was said.
+    /// When each is, in event time, if that was said: milliseconds since 1970-01-01 UTC, rounded down.
     pub times: Option<ScalarBuffer<i64>>,
+    /// Nanoseconds of these times within their milliseconds, if any row has some.
+    pub nanos: Option<ScalarBuffer<u32>>,
 }
 
 impl RowBatch {
     /// Rows without times.
     pub fn new(columns: RecordBatch) -> Self {
-        Self { columns, times: None }
+        Self { columns, times: None, nanos: None }
     }
 
     /// Rows of these times; of a batch all have one, or none.
-    pub(crate) fn with_times(columns: RecordBatch, times: Vec<i64>) -> Self {
-        let has_times = times.first().is_some_and(|time_ms| *time_ms != NO_TIMESTAMP);
-        Self { columns, times: has_times.then(|| times.into()) }
+    pub(crate) fn with_times(columns: RecordBatch, times: RowTimes) -> Self {
+        if times.first_ms().is_none_or(|time_ms| time_ms == NO_TIMESTAMP) {
+            return Self::new(columns);
+        }
+        let nanos = (!times.nanos.is_empty()).then(|| times.nanos.into());
+        Self { columns, times: Some(times.ms.into()), nanos }
+    }
+
+    /// The time of a row, if that was said.
+    #[inline]
+    pub(crate) fn time(&self, row: usize) -> ExactTime {
+        let ms = self.times.as_ref().map_or(NO_TIMESTAMP, |times| times[row]);
+        ExactTime { ms, nanos: self.nanos.as_ref().map_or(0, |nanos| nanos[row]) }
     }
 
     /// How many.
@@ -42,7 +57,8 @@ impl RowBatch {
     /// The same rows with other columns.
     pub fn with_columns(&self, schema: Arc<Schema>, columns: Vec<ArrayRef>) -> Result<Self, ArrowError> {
         let options = RecordBatchOptions::new().with_row_count(Some(self.len()));
-        Ok(Self { columns: RecordBatch::try_new_with_options(schema, columns, &options)?, times: self.times.clone() })
+        let columns = RecordBatch::try_new_with_options(schema, columns, &options)?;
+        Ok(Self { columns, times: self.times.clone(), nanos: self.nanos.clone() })
     }
 
     /// The rows for which `keep` is true.
@@ -52,38 +68,55 @@ impl RowBatch {
             return Ok(self.clone());
         }
         let columns = filter_record_batch(&self.columns, keep)?;
-        let times = self.times.as_ref().map(|times| {
-            let times = FilterBuilder::new(keep).build().filter(&Int64Array::new(times.clone(), None))?;
-            Ok::<_, ArrowError>(ScalarBuffer::new(times.to_data().buffers()[0].clone(), 0, kept))
-        });
-        Ok(Self { columns, times: times.transpose()? })
+        let times = self.times.as_ref().map(|times| filtered::<Int64Type>(times, keep)).transpose()?;
+        let nanos = self.nanos.as_ref().map(|nanos| filtered::<UInt32Type>(nanos, keep)).transpose()?;
+        Ok(Self { columns, times, nanos })
     }
 
     /// Some of the rows that follow each other; nothing is copied.
     #[must_use]
     pub fn slice(&self, start: usize, len: usize) -> Self {
         let times = self.times.as_ref().map(|times| times.slice(start, len));
-        Self { columns: self.columns.slice(start, len), times }
+        let nanos = self.nanos.as_ref().map(|nanos| nanos.slice(start, len));
+        Self { columns: self.columns.slice(start, len), times, nanos }
     }
 
-    /// Its columns, and its times as one more.
+    /// Its columns, and its times behind them: milliseconds, and nanoseconds if it has some.
     pub(crate) fn with_times_as_column(&self, schema: &Arc<Schema>) -> Result<RecordBatch, ArrowError> {
         let Some(times) = &self.times else { return Ok(self.columns.clone()) };
         let mut columns = self.columns.columns().to_vec();
         columns.push(Arc::new(Int64Array::new(times.clone(), None)));
+        if let Some(nanos) = &self.nanos {
+            columns.push(Arc::new(UInt32Array::new(nanos.clone(), None)));
+        }
         RecordBatch::try_new(Arc::clone(schema), columns)
     }
 
     /// Takes back [`with_times_as_column`](Self::with_times_as_column).
-    pub(crate) fn from_times_as_column(mut batch: RecordBatch) -> Self {
-        let times = batch.remove_column(batch.num_columns() - 1).to_data();
-        let times = ScalarBuffer::new(times.buffers()[0].clone(), times.offset(), times.len());
-        Self { columns: batch, times: Some(times) }
+    pub(crate) fn from_times_as_column(mut batch: RecordBatch, has_nanos: bool) -> Self {
+        let nanos = has_nanos.then(|| last_values(&mut batch));
+        let times = last_values(&mut batch);
+        Self { columns: batch, times: Some(times), nanos }
     }
 }
 
-/// A schema with times as one more column, whose name no user's is.
-pub(crate) fn with_times(schema: &Schema) -> Schema {
-    let time = Field::new("\0time", DataType::Int64, false);
-    Schema::new(schema.fields().iter().cloned().chain([Arc::new(time)]).collect::<Vec<_>>())
+/// The values of the last column, which is taken away.
+fn last_values<T: ArrowNativeType>(batch: &mut RecordBatch) -> ScalarBuffer<T> {
+    let values = batch.remove_column(batch.num_columns() - 1).to_data();
+    ScalarBuffer::new(values.buffers()[0].clone(), values.offset(), values.len())
+}
+
+fn filtered<T: ArrowPrimitiveType>(
+    values: &ScalarBuffer<T::Native>,
+    keep: &BooleanArray,
+) -> Result<ScalarBuffer<T::Native>, ArrowError> {
+    let kept = FilterBuilder::new(keep).build().filter(&PrimitiveArray::<T>::new(values.clone(), None))?;
+    Ok(ScalarBuffer::new(kept.to_data().buffers()[0].clone(), 0, kept.len()))
+}
+
+/// A schema with times behind the columns, under names that no user's column has.
+pub(crate) fn with_times(schema: &Schema, has_nanos: bool) -> Schema {
+    let nanos = has_nanos.then(|| Field::new("\0nanos", DataType::UInt32, false));
+    let times = std::iter::once(Field::new("\0time", DataType::Int64, false)).chain(nanos);
+    Schema::new(schema.fields().iter().cloned().chain(times.map(Arc::new)).collect::<Vec<_>>())
 }

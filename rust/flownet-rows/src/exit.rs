@@ -12,7 +12,7 @@ use flownet_runtime::{Outputs, TaskError};
 use crate::batch::{RowBatch, with_times};
 use crate::column::Rows;
 use crate::layout::Layout;
-use crate::medium::{OperatorInfo, RowRecord, RowsMedium, WITH_TIMES, WITHOUT_TIMES};
+use crate::medium::{OperatorInfo, RowRecord, RowsMedium, WITH_NANOS, WITH_TIMES, WITHOUT_TIMES};
 use crate::parts::Parts;
 use crate::run::RunWriter;
 
@@ -20,8 +20,8 @@ use crate::run::RunWriter;
 pub struct RowsExit {
     /// Index among the task's outputs.
     output: usize,
-    /// What leaves, once it is known; with its times, where it has them.
-    layout: Option<(bool, Arc<Layout>)>,
+    /// What leaves, once it is known: of which kind, and with its times, where it has them.
+    layout: Option<(u8, Arc<Layout>)>,
     info: OperatorInfo,
     /// The record being sent; kept, so that records cost no allocation.
     bytes: Vec<u8>,
@@ -37,17 +37,18 @@ impl RowsExit {
     }
 
     fn layout_of(&mut self, batch: &RowBatch) -> Result<Arc<Layout>, TaskError> {
-        let is_timed = batch.times.is_some();
-        if let Some((timed, layout)) = &self.layout
-            && *timed == is_timed
+        let kind = kind_of(batch);
+        if let Some((known, layout)) = &self.layout
+            && *known == kind
         {
             return Ok(Arc::clone(layout));
         }
         let schema = batch.columns.schema();
-        let schema = if is_timed { Arc::new(with_times(&schema)) } else { schema };
+        let has_times = kind != WITHOUT_TIMES;
+        let schema = if has_times { Arc::new(with_times(&schema, kind == WITH_NANOS)) } else { schema };
         let layout = Layout::new(schema).map_err(|error| self.info.failed("TypeError", error.to_string(), None))?;
         let layout = Arc::new(layout);
-        self.layout = Some((is_timed, Arc::clone(&layout)));
+        self.layout = Some((kind, Arc::clone(&layout)));
         Ok(layout)
     }
 
@@ -99,7 +100,7 @@ impl RowsExit {
         if let Some(stamp) = stamp {
             put_stamp(&mut self.bytes, stamp);
         }
-        self.bytes.push(if batch.times.is_some() { WITH_TIMES } else { WITHOUT_TIMES });
+        self.bytes.push(kind_of(batch));
         writer.write(rows, &mut self.bytes);
     }
 
@@ -118,6 +119,15 @@ impl RowsExit {
         // One each is counted as they leave.
         out.metrics().count_rows_out((parts.rows() - parts.len()) as u64 + 1);
         Ok(())
+    }
+}
+
+/// The first byte of a record of these rows.
+fn kind_of(batch: &RowBatch) -> u8 {
+    match (&batch.times, &batch.nanos) {
+        (None, _) => WITHOUT_TIMES,
+        (Some(_), None) => WITH_TIMES,
+        (Some(_), Some(_)) => WITH_NANOS,
     }
 }
 

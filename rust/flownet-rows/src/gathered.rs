@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use flownet_runtime::TaskError;
-use flownet_runtime::time::{END_OF_TIME_MS, NO_TIMESTAMP};
+use flownet_runtime::time::{END_OF_TIME_MS, ExactTime, NO_TIMESTAMP};
 
 use crate::batch::RowBatch;
+use crate::event_time::{RowTimes, split_nanos};
 use crate::layout::Layout;
 use crate::medium::{BATCH_ROWS, Flow, OperatorInfo, RowRecord};
 use crate::run::{Gather, MalformedRun};
@@ -13,7 +14,7 @@ use crate::run::{Gather, MalformedRun};
 /// Rows of one run each.
 pub(crate) struct Gathered {
     rows: Gather,
-    times: Vec<i64>,
+    times: RowTimes,
     /// Of their runs.
     bytes: usize,
     info: OperatorInfo,
@@ -24,11 +25,13 @@ pub(crate) fn time_of_result(time_ms: i64) -> i64 {
     if time_ms == END_OF_TIME_MS { NO_TIMESTAMP } else { time_ms }
 }
 
-/// The row that a run is, which comes too late; of this time.
-pub(crate) fn late_row(layout: &Arc<Layout>, run: &[u8], time_ms: i64) -> Result<RowRecord, MalformedRun> {
+/// The row by key that comes too late; of this time.
+pub(crate) fn late_row(layout: &Arc<Layout>, row: &[u8], time_ms: i64) -> Result<RowRecord, MalformedRun> {
     let mut rows = Gather::new(Arc::clone(layout));
+    let (nanos, run) = split_nanos(row);
     push_one(&mut rows, run)?;
-    Ok(RowRecord::Batch(RowBatch::with_times(rows.take()?, vec![time_ms])))
+    let times = RowTimes::of_one(ExactTime { ms: time_ms, nanos });
+    Ok(RowRecord::Batch(RowBatch::with_times(rows.take()?, times)))
 }
 
 /// Rows of more bytes do not wait for others.
@@ -45,22 +48,23 @@ pub(crate) fn push_one(rows: &mut Gather, run: &[u8]) -> Result<(), MalformedRun
 impl Gathered {
     /// Of runs of this layout.
     pub(crate) fn new(layout: Layout, info: OperatorInfo) -> Self {
-        Self { rows: Gather::new(Arc::new(layout)), times: Vec::new(), bytes: 0, info }
+        Self { rows: Gather::new(Arc::new(layout)), times: RowTimes::default(), bytes: 0, info }
     }
 
-    /// Adds a row of this time, and hands on what there is if that is enough.
-    pub(crate) fn add(&mut self, run: &[u8], time_ms: i64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+    /// Adds a row by key of this time, and hands on what there is if that is enough.
+    pub(crate) fn add(&mut self, row: &[u8], time_ms: i64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
         let time_ms = time_of_result(time_ms);
         // A batch has times for all of its rows, or for none.
-        if self.times.first().is_some_and(|first_ms| (*first_ms == NO_TIMESTAMP) != (time_ms == NO_TIMESTAMP)) {
+        if self.times.first_ms().is_some_and(|first_ms| (first_ms == NO_TIMESTAMP) != (time_ms == NO_TIMESTAMP)) {
             self.hand_on(flow)?;
         }
-        self.push(run, time_ms).map_err(|error| self.info.malformed(&error))?;
+        self.push(row, time_ms).map_err(|error| self.info.malformed(&error))?;
         if self.times.len() < BATCH_ROWS && self.bytes < MOST_BYTES { Ok(()) } else { self.hand_on(flow) }
     }
 
-    fn push(&mut self, run: &[u8], time_ms: i64) -> Result<(), MalformedRun> {
-        self.times.push(time_ms);
+    fn push(&mut self, row: &[u8], time_ms: i64) -> Result<(), MalformedRun> {
+        let (nanos, run) = split_nanos(row);
+        self.times.push(ExactTime { ms: time_ms, nanos });
         self.bytes += run.len();
         push_one(&mut self.rows, run)
     }

@@ -20,6 +20,7 @@ mod aggregate;
 mod batch;
 mod build;
 mod column;
+mod event_time;
 mod exit;
 pub mod expr;
 mod gathered;

@@ -3,10 +3,12 @@
 //! ```text
 //! record on an edge without keys = 00 | run                     rows without times
 //!                                = 01 | run with times          as one more column, of i64
+//!                                = 02 | run with exact times    and their nanoseconds as another, of u32
 //! ```
 //!
 //! Behind the stamp, where an edge has them: times of rows are in the run, so it says nothing.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use flownet_runtime::operator::{Bundled, Medium, OperatorChain};
@@ -25,6 +27,8 @@ use crate::run::{Gather, MalformedRun};
 pub(crate) const WITHOUT_TIMES: u8 = 0;
 /// One whose last column are times.
 pub(crate) const WITH_TIMES: u8 = 1;
+/// One whose last columns are times, and their nanoseconds within the millisecond.
+pub(crate) const WITH_NANOS: u8 = 2;
 
 /// Rows of a batch, where they are put together or cut.
 pub const BATCH_ROWS: usize = 8192;
@@ -99,8 +103,12 @@ pub trait TaskThread: Send {
 /// Rows that arrive in runs, until there are enough of them for a batch, or no more for now.
 #[derive(Debug)]
 pub struct Arriving {
-    plain: Gather,
-    timed: Gather,
+    /// By what the first byte of a record says.
+    gathers: [Gather; 3],
+    /// The kind of the rows that are being gathered.
+    kind: u8,
+    /// Batches of other kinds, which came before.
+    before: VecDeque<RowBatch>,
     /// Who it is that they arrive at.
     work: ThreadWork,
 }
@@ -108,43 +116,60 @@ pub struct Arriving {
 impl Arriving {
     /// Of runs of this layout, with times or without.
     pub fn new(layout: &Layout) -> Result<Self, TaskError> {
-        let timed = Layout::new(Arc::new(with_times(layout.schema())));
-        let timed = timed.map_err(|error| TaskError::Config(error.to_string()))?;
-        let (plain, timed) = (Gather::new(Arc::new(layout.clone())), Gather::new(Arc::new(timed)));
-        Ok(Self { plain, timed, work: ThreadWork::default() })
+        let timed = |has_nanos| {
+            let timed = Layout::new(Arc::new(with_times(layout.schema(), has_nanos)));
+            timed.map(|layout| Gather::new(Arc::new(layout))).map_err(|error| TaskError::Config(error.to_string()))
+        };
+        let gathers = [Gather::new(Arc::new(layout.clone())), timed(false)?, timed(true)?];
+        Ok(Self { gathers, kind: WITHOUT_TIMES, before: VecDeque::new(), work: ThreadWork::default() })
     }
 
     /// Adds the rows of a record.
     pub fn push(&mut self, record: &[u8]) -> Result<(), MalformedRun> {
-        let _serialising = self.work.during(Work::Serialising);
-        match record.split_first() {
-            Some((&WITHOUT_TIMES, run)) => self.plain.push(run),
-            Some((&WITH_TIMES, run)) => self.timed.push(run),
-            _ => Err(MalformedRun::Truncated { missing: 1 }),
+        let Some((&kind, run)) = record.split_first().filter(|(kind, _)| **kind <= WITH_NANOS) else {
+            return Err(MalformedRun::Truncated { missing: 1 });
+        };
+        if kind != self.kind {
+            // Rows of one channel keep their order.
+            let before = self.take_gathered()?;
+            self.before.extend(before);
+            self.kind = kind;
         }
+        let _serialising = self.work.during(Work::Serialising);
+        self.gathers[usize::from(kind)].push(run)
     }
 
     /// Some of what was added, if there is any left. Those of one channel come in their order.
     pub fn take(&mut self) -> Result<Option<RowBatch>, MalformedRun> {
-        if self.timed.rows() > 0 {
-            return Ok(Some(RowBatch::from_times_as_column(self.timed.take()?)));
+        match self.before.pop_front() {
+            Some(batch) => Ok(Some(batch)),
+            None => self.take_gathered(),
         }
-        if self.plain.rows() > 0 {
-            return Ok(Some(RowBatch::new(self.plain.take()?)));
+    }
+
+    fn take_gathered(&mut self) -> Result<Option<RowBatch>, MalformedRun> {
+        let gather = &mut self.gathers[usize::from(self.kind)];
+        if gather.rows() == 0 {
+            return Ok(None);
         }
-        Ok(None)
+        let rows = gather.take()?;
+        Ok(Some(match self.kind {
+            WITHOUT_TIMES => RowBatch::new(rows),
+            kind => RowBatch::from_times_as_column(rows, kind == WITH_NANOS),
+        }))
     }
 
     /// Whether there are enough rows for a batch.
     pub fn is_full(&self) -> bool {
-        self.plain.rows().max(self.timed.rows()) >= BATCH_ROWS
+        let before: usize = self.before.iter().map(RowBatch::len).sum();
+        before + self.gathers[usize::from(self.kind)].rows() >= BATCH_ROWS
     }
 
     /// How many rows a record of these bytes has.
     pub fn rows(record: &[u8]) -> Option<u64> {
         let (&kind, run) = record.split_first()?;
         let (rows, _) = flownet_runtime::varint::take_varint(run).ok()?;
-        (kind <= WITH_TIMES).then_some(rows)
+        (kind <= WITH_NANOS).then_some(rows)
     }
 }
 

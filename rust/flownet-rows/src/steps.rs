@@ -213,8 +213,8 @@ fn exploded(batch: &RowBatch, column: usize, schema: &SchemaRef) -> Result<RowBa
     for row in (0..lists.len()).filter(|row| lists.is_valid(*row)) {
         rows.extend(std::iter::repeat_n(row as u32, (offsets[row + 1] - offsets[row]) as usize));
     }
-    let times =
-        batch.times.as_ref().map(|times| rows.iter().map(|row| times[*row as usize]).collect::<Vec<_>>().into());
+    let times = batch.times.as_ref().map(|times| rows.iter().map(|row| times[*row as usize]).collect());
+    let nanos = batch.nanos.as_ref().map(|nanos| rows.iter().map(|row| nanos[*row as usize]).collect());
     let (rows, items) = (UInt32Array::from(rows), items_of(lists)?);
     let columns = batch
         .columns
@@ -223,7 +223,7 @@ fn exploded(batch: &RowBatch, column: usize, schema: &SchemaRef) -> Result<RowBa
         .enumerate()
         .map(|(at, array)| if at == column { Ok(Arc::clone(&items)) } else { take(array, &rows, None) });
     let columns = RecordBatch::try_new(Arc::clone(schema), columns.collect::<Result<_, _>>()?)?;
-    Ok(RowBatch { columns, times })
+    Ok(RowBatch { columns, times, nanos })
 }
 
 fn filter(expression: &Expr, schema: &Schema) -> Result<Bound, StepError> {

@@ -11,6 +11,7 @@ use flownet_runtime::snapshot::{Restored, Snapshot, WATERMARK, put_signed};
 use flownet_runtime::time::{END_OF_TIME_MS, NO_TIMESTAMP, TimeSignal};
 use flownet_runtime::watermark::{Generated, SplitSignal, SplitWatermarks};
 
+use crate::event_time::{Nanos, times_of};
 use crate::medium::{Flow, OperatorInfo, RowRecord, RowsMedium};
 use crate::time_units::milliseconds;
 use crate::type_names::type_name;
@@ -72,9 +73,9 @@ impl Timestamps {
         Ok(Self { column: place, name: column.to_owned(), watermarks, info })
     }
 
-    fn times(&self, array: &ArrayRef) -> Result<ScalarBuffer<i64>, TaskError> {
-        let milliseconds =
-            event_times(array).map_err(|error| self.info.failed("ValueError", error.to_string(), None))?;
+    fn times(&self, array: &ArrayRef) -> Result<(ScalarBuffer<i64>, Option<Nanos>), TaskError> {
+        let times = times_of(array).map_err(|error| self.info.failed("ValueError", error.to_string(), None))?;
+        let (milliseconds, nanos) = times;
         if milliseconds.null_count() > 0 {
             let row = (0..milliseconds.len()).find(|row| milliseconds.is_null(*row)).unwrap_or(0);
             let message = format!(
@@ -84,7 +85,7 @@ impl Timestamps {
             );
             return Err(self.info.failed("ValueError", message, None));
         }
-        Ok(milliseconds.values().clone())
+        Ok((milliseconds.values().clone(), nanos))
     }
 
     /// Refuse rows before the lower bound that the source gave for their split: they may be late already.
@@ -119,7 +120,7 @@ fn tell(generated: &Generated, flow: &mut Flow<'_, '_>) -> Result<(), TaskError>
 impl Operator<RowsMedium> for Timestamps {
     fn process<'m>(&mut self, record: RowRecord, flow: &mut Flow<'_, 'm>) -> Result<(), TaskError> {
         let mut batch = record.into_batch()?;
-        let times = self.times(batch.columns.column(self.column))?;
+        let (times, nanos) = self.times(batch.columns.column(self.column))?;
         let Some((least_ms, latest_ms)) = times.iter().copied().fold(None, |range: Option<(i64, i64)>, time_ms| {
             Some(range.map_or((time_ms, time_ms), |(least, latest)| (least.min(time_ms), latest.max(time_ms))))
         }) else {
@@ -137,7 +138,7 @@ impl Operator<RowsMedium> for Timestamps {
         if self.watermarks.on_record(latest_ms) {
             flow.emit_time(TimeSignal::Idle(false))?;
         }
-        batch.times = Some(times);
+        (batch.times, batch.nanos) = (Some(times), nanos);
         flow.emit(RowRecord::Batch(batch))
     }
 

@@ -12,6 +12,33 @@ pub const NO_TIMESTAMP: i64 = i64::MIN;
 /// The last watermark: the input has come to its own end.
 pub const END_OF_TIME_MS: i64 = i64::MAX;
 
+/// An event time to the nanosecond. Watermarks, timers and windows go by its milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ExactTime {
+    /// Milliseconds since 1970-01-01 UTC, rounded down.
+    pub ms: i64,
+    /// Nanoseconds within the millisecond, below 1,000,000.
+    pub nanos: u32,
+}
+
+impl ExactTime {
+    /// The start of a millisecond.
+    pub fn of_ms(ms: i64) -> Self {
+        Self { ms, nanos: 0 }
+    }
+
+    /// The last time before this one; none before the first.
+    pub fn before(self) -> Option<Self> {
+        match self.nanos.checked_sub(1) {
+            Some(nanos) => Some(Self { nanos, ..self }),
+            None => self.ms.checked_sub(1).map(|ms| Self { ms, nanos: NANOS_PER_MS - 1 }),
+        }
+    }
+}
+
+/// Nanoseconds of a millisecond.
+pub const NANOS_PER_MS: u32 = 1_000_000;
+
 /// What is known of event time, among the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeSignal {

@@ -62,15 +62,16 @@ impl Operator<RowsMedium> for MapBatches {
     }
 
     fn process<'m>(&mut self, record: RowRecord, flow: &mut Flow<'_, 'm>) -> Result<(), TaskError> {
-        let RowBatch { columns, times } = record.into_batch()?;
+        let RowBatch { columns, times, nanos } = record.into_batch()?;
         let rows = columns.num_rows();
         let columns = self.call(columns)?;
         if columns.num_rows() == 0 {
             return Ok(());
         }
         // Which row came of which is known only where none came or went.
-        let times = times.filter(|_| columns.num_rows() == rows);
-        flow.emit(RowRecord::Batch(RowBatch { columns, times }))
+        let is_one_to_one = columns.num_rows() == rows;
+        let (times, nanos) = (times.filter(|_| is_one_to_one), nanos.filter(|_| is_one_to_one));
+        flow.emit(RowRecord::Batch(RowBatch { columns, times, nanos }))
     }
 
     fn snapshot(&mut self, (): (), _: &mut Snapshot<'_>) -> Result<(), TaskError> {

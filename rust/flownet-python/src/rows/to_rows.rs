@@ -82,7 +82,7 @@ impl ToRows {
         let options = RecordBatchOptions::new().with_row_count(Some(times.len()));
         let columns = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options).map_err(arrow_error)?;
         let are_timed = times.iter().all(|timestamp_ms| *timestamp_ms != NO_TIMESTAMP);
-        Ok(RowBatch { columns, times: are_timed.then(|| times.into()) })
+        Ok(RowBatch { columns, times: are_timed.then(|| times.into()), nanos: None })
     }
 }
 

@@ -5,8 +5,10 @@
 use std::cmp::Ordering;
 
 use arrow_buffer::i256;
+use flownet_runtime::time::ExactTime;
 use flownet_runtime::varint::{put_varint, take_varint, unzigzag, zigzag};
 
+use crate::event_time::{put_time, take_time};
 use crate::lane::Scalar;
 
 /// What some values come to.
@@ -33,7 +35,7 @@ pub(crate) trait Finish: Cell {
 /// Takes values of this type.
 pub(crate) trait Takes<V>: Cell {
     /// Adds one, of this time.
-    fn take(&mut self, value: V, time_ms: i64);
+    fn take(&mut self, value: V, at: ExactTime);
 }
 
 /// Why nothing comes of a cell.
@@ -71,7 +73,7 @@ impl Finish for Count {
 
 impl<V> Takes<V> for Count {
     #[inline]
-    fn take(&mut self, _: V, _: i64) {
+    fn take(&mut self, _: V, _: ExactTime) {
         self.0 += 1;
     }
 }
@@ -107,14 +109,14 @@ impl<const SIGNED: bool> Finish for SumInt<SIGNED> {
 
 impl<const SIGNED: bool> Takes<i64> for SumInt<SIGNED> {
     #[inline]
-    fn take(&mut self, value: i64, _: i64) {
+    fn take(&mut self, value: i64, _: ExactTime) {
         self.0 += i128::from(value);
     }
 }
 
 impl<const SIGNED: bool> Takes<u64> for SumInt<SIGNED> {
     #[inline]
-    fn take(&mut self, value: u64, _: i64) {
+    fn take(&mut self, value: u64, _: ExactTime) {
         self.0 += i128::from(value);
     }
 }
@@ -158,7 +160,7 @@ const MOST_DECIMAL: u128 = 10u128.pow(38);
 
 impl Takes<i128> for SumDecimal {
     #[inline]
-    fn take(&mut self, value: i128, _: i64) {
+    fn take(&mut self, value: i128, _: ExactTime) {
         self.0 = self.0.wrapping_add(i256::from_i128(value));
     }
 }
@@ -210,7 +212,7 @@ impl Finish for SumFloat {
 
 impl Takes<f64> for SumFloat {
     #[inline]
-    fn take(&mut self, value: f64, _: i64) {
+    fn take(&mut self, value: f64, _: ExactTime) {
         self.add(value);
     }
 }
@@ -277,8 +279,8 @@ impl<S: Sum> Finish for Mean<S> {
 
 impl<V, S: Sum + Takes<V>> Takes<V> for Mean<S> {
     #[inline]
-    fn take(&mut self, value: V, time_ms: i64) {
-        self.sum.take(value, time_ms);
+    fn take(&mut self, value: V, at: ExactTime) {
+        self.sum.take(value, at);
         self.count += 1;
     }
 }
@@ -325,7 +327,7 @@ impl<const ROOT: bool> Finish for Spread<ROOT> {
 
 impl<const ROOT: bool> Takes<f64> for Spread<ROOT> {
     #[inline]
-    fn take(&mut self, value: f64, _: i64) {
+    fn take(&mut self, value: f64, _: ExactTime) {
         self.count += 1;
         let apart = value - self.mean;
         self.mean += apart / self.count as f64;
@@ -465,7 +467,7 @@ impl<K, const GREATEST: bool> Default for Extreme<K, GREATEST> {
 impl<K: Kept, const GREATEST: bool> Cell for Extreme<K, GREATEST> {
     fn merge(&mut self, later: Self) {
         if let Some(value) = later.0 {
-            self.take(value, 0);
+            self.take(value, ExactTime::of_ms(0));
         }
     }
 
@@ -486,7 +488,7 @@ impl<K: Kept, const GREATEST: bool> Finish for Extreme<K, GREATEST> {
 
 impl<K: Kept, const GREATEST: bool> Takes<K> for Extreme<K, GREATEST> {
     #[inline]
-    fn take(&mut self, value: K, _: i64) {
+    fn take(&mut self, value: K, _: ExactTime) {
         if self.0.as_ref().is_none_or(|kept| value.is_before(kept, GREATEST)) {
             self.0 = Some(value);
         }
@@ -495,7 +497,7 @@ impl<K: Kept, const GREATEST: bool> Takes<K> for Extreme<K, GREATEST> {
 
 impl<const GREATEST: bool> Takes<&[u8]> for Extreme<Box<[u8]>, GREATEST> {
     #[inline]
-    fn take(&mut self, value: &[u8], _: i64) {
+    fn take(&mut self, value: &[u8], _: ExactTime) {
         let is_next = match &self.0 {
             None => true,
             Some(kept) if GREATEST => value > &**kept,
@@ -508,7 +510,7 @@ impl<const GREATEST: bool> Takes<&[u8]> for Extreme<Box<[u8]>, GREATEST> {
 }
 
 /// The value that is first by its time, or last; of one time as they came.
-pub(crate) struct Edge<K, const LAST: bool>(Option<(i64, K)>);
+pub(crate) struct Edge<K, const LAST: bool>(Option<(ExactTime, K)>);
 
 impl<K, const LAST: bool> Default for Edge<K, LAST> {
     fn default() -> Self {
@@ -518,30 +520,30 @@ impl<K, const LAST: bool> Default for Edge<K, LAST> {
 
 impl<K, const LAST: bool> Edge<K, LAST> {
     #[inline]
-    fn is_beyond(&self, time_ms: i64) -> bool {
-        self.0.as_ref().is_none_or(|(kept_ms, _)| if LAST { time_ms >= *kept_ms } else { time_ms < *kept_ms })
+    fn is_beyond(&self, at: ExactTime) -> bool {
+        self.0.as_ref().is_none_or(|(kept_at, _)| if LAST { at >= *kept_at } else { at < *kept_at })
     }
 }
 
 impl<K: Kept, const LAST: bool> Cell for Edge<K, LAST> {
     fn merge(&mut self, later: Self) {
-        if let Some((time_ms, value)) = later.0
-            && self.is_beyond(time_ms)
+        if let Some((at, value)) = later.0
+            && self.is_beyond(at)
         {
-            self.0 = Some((time_ms, value));
+            self.0 = Some((at, value));
         }
     }
 
     fn write(&self, out: &mut Vec<u8>) {
         put_option(out, self.0.as_ref().map(|(_, value)| value));
-        if let Some((time_ms, _)) = &self.0 {
-            put_varint(out, zigzag(*time_ms));
+        if let Some((at, _)) = &self.0 {
+            put_time(*at, out);
         }
     }
 
     fn read(bytes: &mut &[u8]) -> Option<Self> {
         let Some(value) = option(bytes)? else { return Some(Self(None)) };
-        Some(Self(Some((unzigzag(varint(bytes)?), value))))
+        Some(Self(Some((take_time(bytes)?, value))))
     }
 }
 
@@ -553,18 +555,18 @@ impl<K: Kept, const LAST: bool> Finish for Edge<K, LAST> {
 
 impl<K: Kept + Copy, const LAST: bool> Takes<K> for Edge<K, LAST> {
     #[inline]
-    fn take(&mut self, value: K, time_ms: i64) {
-        if self.is_beyond(time_ms) {
-            self.0 = Some((time_ms, value));
+    fn take(&mut self, value: K, at: ExactTime) {
+        if self.is_beyond(at) {
+            self.0 = Some((at, value));
         }
     }
 }
 
 impl<const LAST: bool> Takes<&[u8]> for Edge<Box<[u8]>, LAST> {
     #[inline]
-    fn take(&mut self, value: &[u8], time_ms: i64) {
-        if self.is_beyond(time_ms) {
-            self.0 = Some((time_ms, value.into()));
+    fn take(&mut self, value: &[u8], at: ExactTime) {
+        if self.is_beyond(at) {
+            self.0 = Some((at, value.into()));
         }
     }
 }
@@ -645,7 +647,7 @@ mod tests {
         let most = MOST_DECIMAL as i128 - 1;
         let mut sum = SumDecimal::default();
         for value in [most, most, most, -most, -most, -most, most] {
-            sum.take(value, 0);
+            sum.take(value, ExactTime::of_ms(0));
             let mut out = Vec::new();
             sum.write(&mut out);
             let mut bytes = &out[..];
@@ -653,7 +655,7 @@ mod tests {
             assert!(bytes.is_empty());
         }
         assert_eq!(sum.finish(|value| assert_eq!(value, Scalar::Decimal(most))), Ok(()));
-        sum.take(1, 0);
+        sum.take(1, ExactTime::of_ms(0));
         assert_eq!(sum.finish(|_| ()), Err(NoResult::Overflow(i256::from_i128(most + 1))));
     }
 }

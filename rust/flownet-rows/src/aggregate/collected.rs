@@ -2,9 +2,11 @@
 
 use std::marker::PhantomData;
 
-use flownet_runtime::varint::{put_varint, unzigzag, zigzag};
+use flownet_runtime::time::ExactTime;
+use flownet_runtime::varint::put_varint;
 
 use super::cell::{Cell, Finish, Kept, NoResult, Takes, varint};
+use crate::event_time::{put_time, take_time};
 use crate::lane::Scalar;
 use crate::parts::take_block;
 
@@ -24,20 +26,20 @@ impl<K> Default for Collected<K> {
 impl<K: Kept> Collected<K> {
     /// By their times, and of one time by what they are: who came first depends on more than the input. None: some bytes
     /// are no value.
-    fn in_order(&self) -> Option<Vec<(i64, K)>> {
+    fn in_order(&self) -> Option<Vec<(ExactTime, K)>> {
         let mut bytes = &self.bytes[..];
         let mut values = Vec::new();
         for _ in 0..self.count {
-            values.push((unzigzag(varint(&mut bytes)?), K::read(&mut bytes)?));
+            values.push((take_time(&mut bytes)?, K::read(&mut bytes)?));
         }
         values.sort_unstable_by(|(at, one), (other_at, other)| at.cmp(other_at).then_with(|| one.order(other)));
         bytes.is_empty().then_some(values)
     }
 
     #[inline]
-    fn push(&mut self, time_ms: i64, write: impl FnOnce(&mut Vec<u8>)) {
+    fn push(&mut self, at: ExactTime, write: impl FnOnce(&mut Vec<u8>)) {
         self.count += 1;
-        put_varint(&mut self.bytes, zigzag(time_ms));
+        put_time(at, &mut self.bytes);
         write(&mut self.bytes);
     }
 }
@@ -72,15 +74,15 @@ impl<K: Kept> Finish for Collected<K> {
 
 impl<K: Kept + Copy> Takes<K> for Collected<K> {
     #[inline]
-    fn take(&mut self, value: K, time_ms: i64) {
-        self.push(time_ms, |out| value.write(out));
+    fn take(&mut self, value: K, at: ExactTime) {
+        self.push(at, |out| value.write(out));
     }
 }
 
 impl Takes<&[u8]> for Collected<Box<[u8]>> {
     #[inline]
-    fn take(&mut self, value: &[u8], time_ms: i64) {
-        self.push(time_ms, |out| {
+    fn take(&mut self, value: &[u8], at: ExactTime) {
+        self.push(at, |out| {
             put_varint(out, value.len() as u64);
             out.extend_from_slice(value);
         });

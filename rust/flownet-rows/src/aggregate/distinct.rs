@@ -4,6 +4,7 @@
 //! put together. Registers are those of Flajolet and others with hashes of 64 bits, and the estimate is Ertl's, which needs
 //! no tables of corrections ("New cardinality estimation algorithms for HyperLogLog sketches", 2017, algorithm 6).
 
+use flownet_runtime::time::ExactTime;
 use flownet_runtime::varint::put_varint;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -164,21 +165,21 @@ const MANY: u64 = MOST_HASHES as u64 + 1;
 
 impl Takes<i64> for Distinct {
     #[inline]
-    fn take(&mut self, value: i64, _: i64) {
+    fn take(&mut self, value: i64, _: ExactTime) {
         self.add(xxh3_64(&value.to_le_bytes()));
     }
 }
 
 impl Takes<u64> for Distinct {
     #[inline]
-    fn take(&mut self, value: u64, _: i64) {
+    fn take(&mut self, value: u64, _: ExactTime) {
         self.add(xxh3_64(&value.to_le_bytes()));
     }
 }
 
 impl Takes<i128> for Distinct {
     #[inline]
-    fn take(&mut self, value: i128, _: i64) {
+    fn take(&mut self, value: i128, _: ExactTime) {
         self.add(xxh3_64(&value.to_le_bytes()));
     }
 }
@@ -186,7 +187,7 @@ impl Takes<i128> for Distinct {
 impl Takes<f64> for Distinct {
     /// Both zeros are one value, and so is all that is no number.
     #[inline]
-    fn take(&mut self, value: f64, _: i64) {
+    fn take(&mut self, value: f64, _: ExactTime) {
         let value = if value.is_nan() { f64::NAN } else { value + 0.0 };
         self.add(xxh3_64(&value.to_le_bytes()));
     }
@@ -194,7 +195,7 @@ impl Takes<f64> for Distinct {
 
 impl Takes<&[u8]> for Distinct {
     #[inline]
-    fn take(&mut self, value: &[u8], _: i64) {
+    fn take(&mut self, value: &[u8], _: ExactTime) {
         self.add(xxh3_64(value));
     }
 }
@@ -207,7 +208,7 @@ mod tests {
 
     fn of(values: impl IntoIterator<Item = i64>) -> Distinct {
         let mut distinct = Distinct::default();
-        values.into_iter().for_each(|value| distinct.take(value, 0));
+        values.into_iter().for_each(|value| distinct.take(value, ExactTime::of_ms(0)));
         distinct
     }
 
@@ -231,7 +232,9 @@ mod tests {
     #[test]
     fn floats_that_are_equal_are_one() {
         let mut distinct = Distinct::default();
-        [0.0, -0.0, f64::NAN, -f64::NAN, 1.0, 1.0].into_iter().for_each(|value| distinct.take(value, 0));
+        [0.0, -0.0, f64::NAN, -f64::NAN, 1.0, 1.0]
+            .into_iter()
+            .for_each(|value| distinct.take(value, ExactTime::of_ms(0)));
         assert_eq!(distinct.count(), 3);
     }
 

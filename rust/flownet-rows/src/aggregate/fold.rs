@@ -11,7 +11,7 @@ use flownet_runtime::TaskError;
 use flownet_runtime::operator::{Asked, Calls, Fold, Found, KeyedRecord, TriggerCall};
 use flownet_runtime::snapshot::{Input, Snapshot, put_block};
 use flownet_runtime::spec::WindowSpec;
-use flownet_runtime::time::NO_TIMESTAMP;
+use flownet_runtime::time::{ExactTime, NO_TIMESTAMP};
 use flownet_runtime::window::{TriggerResult, Window};
 use smallvec::SmallVec;
 
@@ -21,6 +21,7 @@ use super::function::{Aggregation, AggregationError};
 use super::key::KeyBuilder;
 use super::{output_schema, span, whole, window_zone};
 use crate::batch::RowBatch;
+use crate::event_time::RowTimes;
 use crate::gathered::time_of_result;
 use crate::lane::ColumnBuilder;
 use crate::layout::Layout;
@@ -50,7 +51,7 @@ struct Results {
     /// Where windows begin and end, where there are windows.
     windows: Option<[TimestampMillisecondBuilder; 2]>,
     values: Vec<ColumnBuilder>,
-    times: Vec<i64>,
+    times: RowTimes,
     /// Of the values that they are made of.
     bytes: usize,
 }
@@ -74,7 +75,7 @@ impl AggregateFold {
             keys: KeyBuilder::new(input, keys).map_err(|error| refused(error.into()))?,
             windows: zone.map(|zone| [window_builder(zone), window_builder(zone)]),
             values: aggregates.iter().map(|aggregate| ColumnBuilder::new(aggregate.field().data_type())).collect(),
-            times: Vec::new(),
+            times: RowTimes::default(),
             bytes: 0,
         };
         let layout = Layout::new(Arc::new(input.clone())).map_err(|error| TaskError::Config(error.to_string()))?;
@@ -144,7 +145,7 @@ impl AggregateFold {
                 }
             }
         }
-        results.times.push(time_of_result(time_ms));
+        results.times.push(ExactTime::of_ms(time_of_result(time_ms)));
         Ok(())
     }
 
@@ -198,9 +199,8 @@ impl Results {
         columns.extend(made(self.values.iter_mut().map(ColumnBuilder::take).collect::<Result<Vec<_>, _>>()?));
         let times = std::mem::take(&mut self.times);
         self.bytes = 0;
-        let has_times = times.first().is_some_and(|time_ms| *time_ms != NO_TIMESTAMP);
         let columns = RecordBatch::try_new(Arc::clone(schema), columns)?;
-        Ok(RowBatch { columns, times: has_times.then(|| times.into()) })
+        Ok(RowBatch::with_times(columns, times))
     }
 }
 
@@ -453,7 +453,7 @@ mod tests {
             let (batch, times) = batch(&rows);
             let columns = columns(&batch, &aggregations);
             let mut one_by_one = Vec::new();
-            row_by_row((&aggregations, None), &columns, None, (rows.len(), Some(&times)), |parts| {
+            row_by_row((&aggregations, None), &columns, None, (rows.len(), Times::of_ms(&times)), |parts| {
                 one_by_one.push(parts);
                 Ok(())
             }).unwrap();
@@ -461,7 +461,7 @@ mod tests {
             let mut in_groups = Vec::new();
             // The second part first: their order does not count.
             for (start, end) in [(cut, rows.len()), (0, cut)] {
-                groups.add(&columns, start, end - start, Times(Some(&times[start..end])));
+                groups.add(&columns, start, end - start, Times::of_ms(&times[start..end]));
                 groups.drain::<()>(0, |parts| { in_groups.push(parts); Ok(()) }).unwrap();
             }
             let mut fold = fold();
@@ -488,7 +488,7 @@ mod tests {
             let columns = columns(&batch, &aggregations);
             let (cut, mut groups) = (cut.min(rows.len()), Groups::with_spans(&aggregations));
             for (start, end) in [(cut, rows.len()), (0, cut)] {
-                groups.add(&columns, start, end - start, Times(Some(&times[start..end])));
+                groups.add(&columns, start, end - start, Times::of_ms(&times[start..end]));
             }
             let mut expected = std::collections::BTreeMap::<Vec<u8>, (i64, i64)>::new();
             for (row, time_ms) in times.iter().enumerate() {
@@ -512,7 +512,7 @@ mod tests {
                 let grows = matches!(aggregate.function, Function::CountDistinct | Function::Quantile(_) | Function::Collect);
                 let aggregations = bound(vec![aggregate.clone()]);
                 let mut groups = Groups::new(&aggregations);
-                groups.add(&columns(&batch, &aggregations), 0, rows.len(), Times(Some(&times)));
+                groups.add(&columns(&batch, &aggregations), 0, rows.len(), Times::of_ms(&times));
                 let written: usize = groups.parts(0).iter().map(|part| part.value.len()).sum();
                 // Of each group: how many rows, how many values and how long they are.
                 let each = groups.len() * 3;
@@ -534,7 +534,7 @@ mod tests {
             let aggregations = bound(aggregates());
             let (batch, times) = batch(&rows);
             let mut groups = Groups::new(&aggregations);
-            groups.add(&columns(&batch, &aggregations), 0, rows.len(), Times(Some(&times)));
+            groups.add(&columns(&batch, &aggregations), 0, rows.len(), Times::of_ms(&times));
             let mut fold = fold();
             for part in groups.parts(0).iter() {
                 let mut changed = part.value.to_vec();

@@ -7,12 +7,14 @@ use arrow_array::types::{Decimal256Type, DecimalType};
 use arrow_array::{Array, ArrowPrimitiveType, PrimitiveArray, RecordBatch};
 use arrow_buffer::i256;
 use arrow_schema::{DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType, Field, Schema};
+use flownet_runtime::time::ExactTime;
 use serde::{Deserialize, Serialize};
 
 use super::cell::{Cell, Count, Edge, Extreme, Finish, Mean, NoResult, Spread, SumDecimal, SumFloat, SumInt, Takes};
 use super::collected::Collected;
 use super::distinct::Distinct;
 use super::quantile::Buckets;
+use crate::batch::RowBatch;
 use crate::expr::{Bound, EvalError, Expr, ExprError};
 use crate::key::NoKey;
 use crate::lane::{Lane, Scalar, Values};
@@ -416,14 +418,42 @@ pub(super) trait Cells: Send {
 }
 
 /// When rows are.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Times<'a>(pub(super) Option<&'a [i64]>);
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Times<'a> {
+    /// None: they have no times.
+    pub(super) ms: Option<&'a [i64]>,
+    /// None: their times are whole milliseconds.
+    pub(super) nanos: Option<&'a [u32]>,
+}
 
-impl Times<'_> {
+impl<'a> Times<'a> {
+    /// The times of the rows of a batch.
+    pub(super) fn of_batch(batch: &'a RowBatch) -> Self {
+        Self { ms: batch.times.as_deref(), nanos: batch.nanos.as_deref() }
+    }
+
+    /// Times in milliseconds.
+    #[cfg(test)]
+    pub(super) fn of_ms(ms: &'a [i64]) -> Self {
+        Self { ms: Some(ms), nanos: None }
+    }
+
+    /// Those of so many rows from `start`.
+    pub(super) fn slice(self, start: usize, rows: usize) -> Self {
+        let range = start..start + rows;
+        Self { ms: self.ms.map(|times| &times[range.clone()]), nanos: self.nanos.map(|nanos| &nanos[range]) }
+    }
+
     /// Rows without times are all of one.
     #[inline]
-    pub(super) fn of(self, row: usize) -> i64 {
-        self.0.map_or(0, |times| times[row])
+    pub(super) fn ms(self, row: usize) -> i64 {
+        self.ms.map_or(0, |times| times[row])
+    }
+
+    /// The same, to the nanosecond.
+    #[inline]
+    pub(super) fn of(self, row: usize) -> ExactTime {
+        ExactTime { ms: self.ms(row), nanos: self.nanos.map_or(0, |nanos| nanos[row]) }
     }
 }
 

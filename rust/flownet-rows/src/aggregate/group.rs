@@ -12,6 +12,7 @@ use super::own::{OwnCells, OwnFront};
 use super::span::put_span;
 use super::whole::put_whole;
 use crate::column::Rows;
+use crate::event_time::put_nanos;
 use crate::key::Keys;
 use crate::parts::Parts;
 use crate::run::RunWriter;
@@ -77,7 +78,7 @@ impl Groups {
             spans.resize(keys.len(), (i64::MAX, i64::MIN));
             for (row, group) in of_row.iter().enumerate() {
                 let (first_ms, last_ms) = &mut spans[*group as usize];
-                (*first_ms, *last_ms) = ((*first_ms).min(times.of(row)), (*last_ms).max(times.of(row)));
+                (*first_ms, *last_ms) = ((*first_ms).min(times.ms(row)), (*last_ms).max(times.ms(row)));
             }
         }
         for (cells, input) in cells.iter_mut().zip(&columns.inputs) {
@@ -139,14 +140,14 @@ pub(super) fn row_by_row(
     (aggregates, front): (&Aggregations, Option<&OwnFront>),
     columns: &Columns,
     whole: Option<&RunWriter>,
-    (rows, times): (usize, Option<&[i64]>),
+    (rows, times): (usize, Times<'_>),
     mut give: impl FnMut(Parts) -> Result<(), TaskError>,
 ) -> Result<(), TaskError> {
     let of_row: Vec<u32> = (0..rows as u32).collect();
     let mut cells: Vec<_> = aggregates.built_in.iter().map(Aggregation::cells).collect();
     for (cells, input) in cells.iter_mut().zip(&columns.inputs) {
         cells.grow(rows);
-        cells.update(&of_row, input.as_ref(), 0, Times(times));
+        cells.update(&of_row, input.as_ref(), 0, times);
     }
     let mut own: Vec<_> = aggregates.own.iter().map(|_| OwnCells::default()).collect();
     own.iter_mut().for_each(|own| own.add(rows, &of_row, 0));
@@ -157,9 +158,11 @@ pub(super) fn row_by_row(
     for row in 0..rows {
         key.clear();
         columns.keys.put(row, &mut key);
-        parts.push(times.map_or(0, |times| times[row]), hash_key(&key), &key, |out| {
+        let at = times.of(row);
+        parts.push(at.ms, hash_key(&key), &key, |out| {
             if let Some(whole) = whole {
                 run.clear();
+                put_nanos(at.nanos, &mut run);
                 whole.write(Rows::Range { start: row, end: row + 1 }, &mut run);
                 put_whole(out, &run);
             }

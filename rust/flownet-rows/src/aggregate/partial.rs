@@ -93,14 +93,14 @@ impl Partial {
         Ok(Columns { keys, inputs, own: own.collect::<Result<_, _>>().map_err(failed)? })
     }
 
-    fn add(&mut self, slice_ms: i64, columns: &Columns, (start, rows): (usize, usize), times: Option<&[i64]>) {
+    fn add(&mut self, slice_ms: i64, columns: &Columns, (start, rows): (usize, usize), times: Times<'_>) {
         let Self { slices, spare, aggregates, .. } = self;
         let is_session = matches!(self.pieces, Pieces::Sessions(_));
         // What comes behind a watermark need not leave before the next one.
         let slice_ms = if is_session { slice_ms.max(self.watermark_ms.saturating_add(1)) } else { slice_ms };
         let new = if is_session { Groups::with_spans } else { Groups::new };
         let groups = slices.entry(slice_ms).or_insert_with(|| spare.pop().unwrap_or_else(|| new(aggregates)));
-        groups.add(columns, start, rows, Times(times.map(|times| &times[start..start + rows])));
+        groups.add(columns, start, rows, times.slice(start, rows));
     }
 
     /// Has the aggregates of the user's take the rows of a batch.
@@ -159,7 +159,7 @@ impl Partial {
     fn one_by_one(&self, batch: &RowBatch, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
         let whole = self.whole.as_ref().map(|layout| RunWriter::new(layout, &batch.columns));
         let (of_rows, columns) = ((&self.aggregates, self.front.as_ref()), self.columns(batch)?);
-        row_by_row(of_rows, &columns, whole.as_ref(), (batch.len(), batch.times.as_deref()), |parts| {
+        row_by_row(of_rows, &columns, whole.as_ref(), (batch.len(), Times::of_batch(batch)), |parts| {
             hand_on(parts, flow)
         })
     }
@@ -187,12 +187,12 @@ impl Operator<RowsMedium> for Partial {
         if matches!(self.pieces, Pieces::Rows) {
             return self.one_by_one(&batch, flow);
         }
-        let (rows, times) = (batch.len(), batch.times.as_deref());
+        let (rows, times) = (batch.len(), Times::of_batch(&batch));
         let columns = self.columns(&batch)?;
         match self.pieces.grid() {
             None => self.add(0, &columns, (0, rows), times),
             Some(grid) => {
-                let Some(of_rows) = times else { return Err(self.without_times()) };
+                let Some(of_rows) = times.ms else { return Err(self.without_times()) };
                 let mut start = 0;
                 while start < rows {
                     let slice_ms = grid.slice_of(of_rows[start]);

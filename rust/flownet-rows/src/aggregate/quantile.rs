@@ -5,6 +5,7 @@
 //! It is `DDSketch` (Masson, Rim, Lee, 2019) with a mapping that is linear between powers of two. Counts follow from the
 //! values alone, so results depend neither on the order of rows nor on where they were put together.
 
+use flownet_runtime::time::ExactTime;
 use flownet_runtime::varint::{put_varint, unzigzag, zigzag};
 
 use super::cell::{Cell, Takes, varint};
@@ -95,7 +96,7 @@ impl Cell for Buckets {
 
 impl Takes<f64> for Buckets {
     #[inline]
-    fn take(&mut self, value: f64, _: i64) {
+    fn take(&mut self, value: f64, _: ExactTime) {
         self.add(bucket_of(value), 1);
     }
 }
@@ -108,7 +109,7 @@ mod tests {
 
     fn of(values: &[f64]) -> Buckets {
         let mut buckets = Buckets::default();
-        values.iter().for_each(|value| buckets.take(*value, 0));
+        values.iter().for_each(|value| buckets.take(*value, ExactTime::of_ms(0)));
         buckets
     }
 

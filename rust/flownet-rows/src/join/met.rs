@@ -6,10 +6,11 @@ use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow_schema::{ArrowError, SchemaRef};
 use arrow_select::take::take;
 use flownet_runtime::TaskError;
-use flownet_runtime::time::NO_TIMESTAMP;
+use flownet_runtime::time::{ExactTime, NO_TIMESTAMP};
 use smallvec::{SmallVec, smallvec};
 
 use crate::batch::RowBatch;
+use crate::event_time::{RowTimes, split_nanos};
 use crate::gathered::{MOST_BYTES, push_one, time_of_result};
 use crate::layout::Layout;
 use crate::medium::{BATCH_ROWS, Flow, OperatorInfo, RowRecord};
@@ -20,7 +21,7 @@ pub(super) struct Met {
     sides: [Side; 2],
     schema: SchemaRef,
     /// Of the pairs.
-    times: Vec<i64>,
+    times: RowTimes,
     /// Of the runs of the rows of all pairs, which bounds what becomes of them.
     bytes: usize,
     /// How many batches there were before.
@@ -70,7 +71,7 @@ impl Side {
             Some(known) if known.batch == batch => known.row,
             _ => {
                 let row = self.rows.rows() as u32;
-                push_one(&mut self.rows, run)?;
+                push_one(&mut self.rows, split_nanos(run).1)?;
                 place.insert(Place { batch, row }).row
             }
         };
@@ -98,18 +99,18 @@ impl Met {
     /// Of rows of these layouts, of which pairs have these columns, called as the schema says.
     pub(super) fn new(sides: [(Arc<Layout>, Vec<usize>); 2], schema: SchemaRef, info: OperatorInfo) -> Self {
         let sides = sides.map(|(layout, shown)| Side::new(layout, shown));
-        Self { sides, schema, times: Vec::new(), bytes: 0, batch: 0, info }
+        Self { sides, schema, times: RowTimes::default(), bytes: 0, batch: 0, info }
     }
 
     /// Adds a pair of this time, and hands on what there is before, if that is enough.
     pub(super) fn add(
         &mut self,
         [left, right]: [&[u8]; 2],
-        time_ms: i64,
+        time: ExactTime,
         flow: &mut Flow<'_, '_>,
     ) -> Result<(), TaskError> {
-        self.make_room(time_ms, flow)?;
-        self.push_alone([left, right], time_ms).map_err(|error| self.info.malformed(&error))
+        self.make_room(time.ms, flow)?;
+        self.push_alone([left, right], time).map_err(|error| self.info.malformed(&error))
     }
 
     /// Adds each of some rows with each of the others.
@@ -125,7 +126,7 @@ impl Met {
             let mut of_left = None;
             for (right, of_right) in rights.iter().zip(&mut places) {
                 self.make_room(time_ms, flow)?;
-                let pushed = self.push([(left, &mut of_left), (right, of_right)], time_ms);
+                let pushed = self.push([(left, &mut of_left), (right, of_right)], ExactTime::of_ms(time_ms));
                 pushed.map_err(|error| self.info.malformed(&error))?;
             }
         }
@@ -135,7 +136,7 @@ impl Met {
     /// Hands on what there is, if it is enough for a batch. One has times for all of its rows, or for none.
     #[inline]
     fn make_room(&mut self, time_ms: i64, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
-        let Some(&first_ms) = self.times.first() else { return Ok(()) };
+        let Some(first_ms) = self.times.first_ms() else { return Ok(()) };
         let is_other = (first_ms == NO_TIMESTAMP) != (time_of_result(time_ms) == NO_TIMESTAMP);
         let is_full = self.times.len() >= BATCH_ROWS || self.bytes >= MOST_BYTES;
         if is_full || is_other { self.hand_on(flow) } else { Ok(()) }
@@ -143,10 +144,10 @@ impl Met {
 
     /// Adds a pair of which either row may be that of the pair before.
     #[inline]
-    fn push_alone(&mut self, runs: [&[u8]; 2], time_ms: i64) -> Result<(), MalformedRun> {
+    fn push_alone(&mut self, runs: [&[u8]; 2], time: ExactTime) -> Result<(), MalformedRun> {
         let [left, right] = &mut self.sides;
         let [mut of_left, mut of_right] = [left.known(runs[0]), right.known(runs[1])];
-        self.push([(runs[0], &mut of_left), (runs[1], &mut of_right)], time_ms)?;
+        self.push([(runs[0], &mut of_left), (runs[1], &mut of_right)], time)?;
         for (side, place) in self.sides.iter_mut().zip([of_left, of_right]) {
             side.last.1 = place;
         }
@@ -155,12 +156,12 @@ impl Met {
 
     /// Adds a pair; where its rows are may be known, and is from now on.
     #[inline]
-    fn push(&mut self, rows: [(&[u8], &mut Option<Place>); 2], time_ms: i64) -> Result<(), MalformedRun> {
+    fn push(&mut self, rows: [(&[u8], &mut Option<Place>); 2], time: ExactTime) -> Result<(), MalformedRun> {
         for (side, (run, place)) in self.sides.iter_mut().zip(rows) {
             side.push(run, place, self.batch)?;
             self.bytes += run.len();
         }
-        self.times.push(time_of_result(time_ms));
+        self.times.push(ExactTime { ms: time_of_result(time.ms), ..time });
         Ok(())
     }
 
@@ -254,9 +255,9 @@ mod tests {
                 let (left, right) = (number(one.map(i64::from)), text(words(*other)));
                 let place = &mut places[known.iter().position(|value| value == other).unwrap()];
                 if *is_known {
-                    met.push([(&left, &mut None), (&right, place)], *time_ms).unwrap();
+                    met.push([(&left, &mut None), (&right, place)], ExactTime::of_ms(*time_ms)).unwrap();
                 } else {
-                    met.push_alone([&left, &right], *time_ms).unwrap();
+                    met.push_alone([&left, &right], ExactTime::of_ms(*time_ms)).unwrap();
                 }
             }
             batches.push(met.take().unwrap());
@@ -276,12 +277,12 @@ mod tests {
 
         #[test]
         fn any_bytes_are_a_pair_or_an_error(one: Vec<u8>, other: Vec<u8>, at: usize, to: u8) {
-            let _ = met().push_alone([&one, &other], 0);
+            let _ = met().push_alone([&one, &other], ExactTime::of_ms(0));
             let mut changed = text(Some("a text"));
             let at = at % changed.len();
             changed[at] = to;
             let mut met = met();
-            let _ = met.push_alone([&number(Some(7)), &changed], 0).and_then(|()| met.take().map(drop));
+            let _ = met.push_alone([&number(Some(7)), &changed], ExactTime::of_ms(0)).and_then(|()| met.take().map(drop));
         }
     }
 
@@ -289,11 +290,11 @@ mod tests {
     fn a_row_that_meets_several_is_kept_once() {
         let (mut met, left, right) = (met(), number(Some(7)), text(Some("a")));
         for other in ["a", "b", "c"] {
-            met.push_alone([&left, &text(Some(other))], 0).unwrap();
+            met.push_alone([&left, &text(Some(other))], ExactTime::of_ms(0)).unwrap();
         }
         let mut place = None;
         for other in [8, 9] {
-            met.push([(&number(Some(other)), &mut None), (&right, &mut place)], 0).unwrap();
+            met.push([(&number(Some(other)), &mut None), (&right, &mut place)], ExactTime::of_ms(0)).unwrap();
         }
         assert_eq!(met.sides.each_ref().map(|side| side.rows.rows()), [3, 4]);
         assert_eq!(met.take().unwrap().len(), 5);
@@ -303,6 +304,6 @@ mod tests {
     fn two_rows_where_one_was_kept_are_an_error() {
         let two = Arc::new(Int64Array::from(vec![1, 2]));
         let two = run_of(&layout("number", DataType::Int64), two);
-        assert!(matches!(met().push_alone([&two, &text(None)], 0), Err(MalformedRun::NotOneRow)));
+        assert!(matches!(met().push_alone([&two, &text(None)], ExactTime::of_ms(0)), Err(MalformedRun::NotOneRow)));
     }
 }

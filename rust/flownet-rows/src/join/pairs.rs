@@ -7,12 +7,14 @@ use arrow_schema::{ArrowError, SchemaRef};
 use flownet_runtime::TaskError;
 use flownet_runtime::operator::{BothSides, Fold, KeyedRecord, Pairing};
 use flownet_runtime::snapshot::{Input, Snapshot};
+use flownet_runtime::time::ExactTime;
 use flownet_runtime::window::Window;
 use smallvec::SmallVec;
 
 use super::met::Met;
 use crate::batch::RowBatch;
 use crate::column::Rows;
+use crate::event_time::split_nanos;
 use crate::gathered::late_row;
 use crate::layout::Layout;
 use crate::medium::{Flow, OperatorInfo, RowRecord, RowsMedium};
@@ -31,7 +33,7 @@ pub(crate) struct PairColumns<'a> {
     pub(crate) late: [Option<SchemaRef>; 2],
 }
 
-/// Puts rows side by side. A row is kept as a run of its own.
+/// Puts rows side by side. A row is kept as a run of its own, behind its [nanoseconds](crate::event_time).
 pub(crate) struct RowPairs {
     met: Met,
     /// As rows come, and as late ones leave.
@@ -78,7 +80,7 @@ fn blocks(mut bytes: &[u8]) -> Option<SmallVec<[&[u8]; 4]>> {
 impl Pairing<RowsMedium> for RowPairs {
     type Met<'b, 'm> = &'b [u8];
 
-    /// A run has one row at least, which it begins with.
+    /// A run begins with its number of rows, which is one, and nanoseconds with another byte than bundles do.
     const MAY_BE_BUNDLED: bool = true;
 
     #[inline]
@@ -91,8 +93,20 @@ impl Pairing<RowsMedium> for RowPairs {
         Ok(bytes)
     }
 
-    fn pair<'m>(&mut self, left: &[u8], right: Option<&[u8]>, flow: &mut Flow<'_, 'm>) -> Result<(), TaskError> {
-        self.met.add([left, right.unwrap_or(&self.missing)], flow.timestamp_ms, flow)
+    #[inline]
+    fn nanos(bytes: &[u8]) -> u32 {
+        split_nanos(bytes).0
+    }
+
+    fn pair<'m>(
+        &mut self,
+        left: &[u8],
+        right: Option<&[u8]>,
+        nanos: u32,
+        flow: &mut Flow<'_, 'm>,
+    ) -> Result<(), TaskError> {
+        let time = ExactTime { ms: flow.timestamp_ms, nanos };
+        self.met.add([left, right.unwrap_or(&self.missing)], time, flow)
     }
 
     fn hand_on(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
@@ -105,10 +119,10 @@ impl Pairing<RowsMedium> for RowPairs {
         let row = row.map_err(|error| self.met.info().malformed(&error))?;
         let Some(schema) = &self.late[side] else { return Ok(row) };
         // A pair may lack what a row has, and calls it by another name.
-        let RowBatch { columns, times } = row.into_batch()?;
+        let RowBatch { columns, times, nanos } = row.into_batch()?;
         let columns = RecordBatch::try_new(Arc::clone(schema), columns.columns().to_vec());
         let columns = columns.map_err(|error| TaskError::Config(error.to_string()))?;
-        Ok(RowRecord::Batch(RowBatch { columns, times }))
+        Ok(RowRecord::Batch(RowBatch { columns, times, nanos }))
     }
 
     fn without_timestamp(&self, (): (), _: &KeyedRecord<'_>) -> TaskError {

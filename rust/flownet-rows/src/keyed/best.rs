@@ -6,6 +6,7 @@ use flownet_runtime::spec::RowsRank;
 use hashbrown::HashMap;
 
 use crate::aggregate::KeyTable;
+use crate::batch::RowBatch;
 use crate::key::Keys;
 use crate::pieces::Pieces;
 
@@ -28,7 +29,8 @@ impl Best {
 
     /// They, in their order. All, where each is a window's own, and where times that these go by are missing: who is behind
     /// the exchange says so.
-    pub(super) fn of(&mut self, keys: &Keys, ranks: &Rows, times: Option<&[i64]>) -> Vec<usize> {
+    pub(super) fn of(&mut self, keys: &Keys, ranks: &Rows, batch: &RowBatch) -> Vec<usize> {
+        let times = batch.times.as_deref();
         let slices = match (self.pieces, times) {
             // A session goes on for rows that are not among its best, too.
             (Pieces::Rows | Pieces::Sessions(_), _) | (Pieces::Slices(_), None) => {
@@ -37,12 +39,11 @@ impl Best {
             (Pieces::Slices(grid), Some(times)) => Some((grid, times)),
             (Pieces::Batches | Pieces::All, _) => None,
         };
-        let Self { count, keys: table, of_row, .. } = self;
+        let Self { count, ties, keys: table, of_row, .. } = self;
         table.clear();
         table.groups(keys, 0, ranks.num_rows(), of_row);
         // What is less is better, as it is behind the exchange, where the rows themselves decide between equal ones.
-        let times = times.filter(|_| !self.ties);
-        let rank_of = |row: usize| (ranks.row(row), times.map(|times| times[row]));
+        let rank_of = |row: usize| (ranks.row(row), (!*ties).then(|| batch.time(row)));
         let mut best = HashMap::<(u32, i64), Vec<usize>>::new();
         for (row, key) in of_row.iter().enumerate() {
             let slice_ms = slices.map_or(0, |(grid, times)| grid.slice_of(times[row]));
@@ -68,14 +69,15 @@ pub(super) mod tests {
     use std::num::NonZeroU64;
     use std::sync::Arc;
 
-    use arrow_array::{ArrayRef, Int64Array};
+    use arrow_array::{ArrayRef, Int64Array, RecordBatch};
     use arrow_row::{RowConverter, SortField};
-    use arrow_schema::DataType;
+    use arrow_schema::{DataType, Field, Schema};
     use flownet_runtime::spec::{WindowAssign, WindowSpec};
-    use flownet_runtime::time::Clock;
+    use flownet_runtime::time::{Clock, ExactTime};
     use proptest::prelude::*;
 
     use super::*;
+    use crate::event_time::RowTimes;
     use crate::key::IntKey;
 
     pub(in crate::keyed) fn rank(count: u64, ties: bool, size_ms: i64) -> RowsRank {
@@ -96,17 +98,22 @@ pub(super) mod tests {
     proptest! {
         #[test]
         fn who_stays_is_worse_than_fewer_rows_of_its_key_and_slice_than_are_wanted(
-            rows in proptest::collection::vec((0i64..3, 0i64..5, 0i64..30), 0..40),
+            rows in proptest::collection::vec((0i64..3, 0i64..5, 0i64..90), 0..40),
             count in 1u64..4,
             ties: bool,
         ) {
             let ranks: ArrayRef = Arc::new(rows.iter().map(|row| Some(row.1)).collect::<Int64Array>());
-            let ranks = RowConverter::new(vec![SortField::new(DataType::Int64)]).unwrap().convert_columns(&[ranks]).unwrap();
-            let times: Vec<i64> = rows.iter().map(|row| row.2).collect();
+            let mut times = RowTimes::default();
+            rows.iter().for_each(|row| times.push(ExactTime { ms: row.2 / 3, nanos: row.2 as u32 % 3 * 333_333 }));
+            let schema = Schema::new(vec![Field::new("n", DataType::Int64, true)]);
+            let values = RecordBatch::try_new(Arc::new(schema), vec![Arc::clone(&ranks)]).unwrap();
+            let batch = RowBatch::with_times(values, times);
+            let converter = RowConverter::new(vec![SortField::new(DataType::Int64)]).unwrap();
+            let ranks = converter.convert_columns(&[ranks]).unwrap();
             let keys = Keys::Ints(rows.iter().map(|row| Some(row.0)).collect(), IntKey::Number);
-            let found = Best::new(&rank(count, ties, 10)).unwrap().of(&keys, &ranks, Some(&times));
+            let found = Best::new(&rank(count, ties, 10)).unwrap().of(&keys, &ranks, &batch);
             let better = |row: &(i64, i64, i64)| {
-                let is_beside = |other: &&(i64, i64, i64)| other.0 == row.0 && other.2 / 10 == row.2 / 10;
+                let is_beside = |other: &&(i64, i64, i64)| other.0 == row.0 && other.2 / 30 == row.2 / 30;
                 let is_better = |other: &&(i64, i64, i64)| other.1 < row.1 || !ties && other.1 == row.1 && other.2 < row.2;
                 rows.iter().filter(is_beside).filter(is_better).count()
             };

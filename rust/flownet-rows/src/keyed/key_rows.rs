@@ -9,13 +9,13 @@ use flownet_runtime::TaskError;
 use flownet_runtime::operator::{Bundle, Operator};
 use flownet_runtime::snapshot::Snapshot;
 use flownet_runtime::spec::RowsRank;
-use flownet_runtime::time::NO_TIMESTAMP;
 use flownet_runtime::varint::put_varint;
 
 use super::best::Best;
 use crate::aggregate::KeyTable;
 use crate::batch::RowBatch;
 use crate::column::Rows;
+use crate::event_time::put_nanos;
 use crate::key::{KeyColumns, Keys};
 use crate::layout::Layout;
 use crate::medium::{Flow, OperatorInfo, RowRecord, RowsMedium};
@@ -48,7 +48,7 @@ impl Bundles {
     /// Hands out the rows of a batch, those of one key in their order.
     fn of(
         &mut self,
-        (keys, times): (&Keys, Option<&[i64]>),
+        (keys, batch): (&Keys, &RowBatch),
         (writer, left_out): (&RunWriter, Option<&NullBuffer>),
         mut give: impl FnMut(Parts) -> Result<(), TaskError>,
     ) -> Result<(), TaskError> {
@@ -64,7 +64,9 @@ impl Bundles {
             let (key, mut rows) = (table.key(group), rows.iter().map(|row| *row as usize).peekable());
             let hash = hash_key(key);
             while let Some(row) = rows.next() {
-                bundle.add(times.map_or(NO_TIMESTAMP, |times| times[row]), |out| {
+                let at = batch.time(row);
+                bundle.add(at.ms, |out| {
+                    put_nanos(at.nanos, out);
                     writer.write(Rows::Range { start: row, end: row + 1 }, out);
                 });
                 if rows.peek().is_some() && !bundle.is_full() {
@@ -150,11 +152,10 @@ impl Operator<RowsMedium> for KeyRows {
         let keys = self.keys.of(&batch.columns).map_err(failed)?;
         let ranks = self.rank.as_ref().map(|rank| rank.of(&batch.columns)).transpose().map_err(failed)?;
         let left_out = if self.keeps_null_keys { None } else { self.keys.nulls(&batch.columns) };
-        let times = batch.times.as_deref();
         if let Some(bundles) = &mut self.bundles {
-            return bundles.of((&keys, times), (&writer, left_out.as_ref()), |parts| hand_on(parts, flow));
+            return bundles.of((&keys, &batch), (&writer, left_out.as_ref()), |parts| hand_on(parts, flow));
         }
-        let best = self.rank.as_mut().zip(ranks.as_ref()).map(|(rank, ranks)| rank.best.of(&keys, ranks, times));
+        let best = self.rank.as_mut().zip(ranks.as_ref()).map(|(rank, ranks)| rank.best.of(&keys, ranks, &batch));
         let rows = best.unwrap_or_else(|| (0..batch.len()).collect());
         let (mut parts, mut key) = (Parts::default(), Vec::new());
         for row in rows {
@@ -163,11 +164,12 @@ impl Operator<RowsMedium> for KeyRows {
             }
             key.clear();
             keys.put(row, &mut key);
-            let time_ms = times.map_or(NO_TIMESTAMP, |times| times[row]);
-            parts.push(time_ms, hash_key(&key), &key, |out| {
+            let at = batch.time(row);
+            parts.push(at.ms, hash_key(&key), &key, |out| {
                 if let Some(ranks) = &ranks {
-                    put_rank(ranks.row(row), time_ms, out);
+                    put_rank(ranks.row(row), at.ms, out);
                 }
+                put_nanos(at.nanos, out);
                 writer.write(Rows::Range { start: row, end: row + 1 }, out);
             });
             if parts.is_full() {
@@ -192,11 +194,18 @@ mod tests {
     use arrow_array::{Array, ArrayRef, Int64Array};
     use arrow_schema::{DataType, Field};
     use flownet_runtime::operator::Bundled;
+    use flownet_runtime::time::ExactTime;
     use proptest::prelude::*;
 
     use super::*;
+    use crate::event_time::{RowTimes, split_nanos};
     use crate::key::IntKey;
     use crate::run::Gather;
+
+    /// Of thirds of a millisecond.
+    fn exact(thirds: i64) -> ExactTime {
+        ExactTime { ms: thirds.div_euclid(3), nanos: thirds.rem_euclid(3) as u32 * 333_333 }
+    }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
@@ -213,19 +222,23 @@ mod tests {
                 let of_rows: Int64Array = batch.iter().map(|row| row.0).collect();
                 let nulls = of_rows.nulls().cloned().filter(|_| !keeps_null_keys);
                 let (keys, times) = (Keys::Ints(of_rows, IntKey::Number), batch.iter().map(|row| row.1).collect::<Vec<_>>());
-                let (mut found, mut all_rows) = (BTreeMap::<Vec<u8>, Vec<(i64, i64)>>::new(), 0);
-                bundles.of((&keys, Some(&times)), (&RunWriter::new(&layout, &rows), nulls.as_ref()), |parts| {
+                let (mut found, mut all_rows) = (BTreeMap::<Vec<u8>, Vec<(i64, ExactTime)>>::new(), 0);
+                let mut of_batch = RowTimes::default();
+                times.iter().for_each(|time| of_batch.push(exact(*time)));
+                let rows = RowBatch::with_times(rows, of_batch);
+                bundles.of((&keys, &rows), (&RunWriter::new(&layout, &rows.columns), nulls.as_ref()), |parts| {
                     all_rows += parts.rows();
                     for part in parts.iter() {
                         assert_eq!(part.hash, hash_key(part.key));
                         let of_key = found.entry(part.key.to_vec()).or_default();
-                        let mut add = |time_ms: i64, run: &[u8]| {
+                        let mut add = |ms: i64, row: &[u8]| {
+                            let (nanos, run) = split_nanos(row);
                             let mut row = Gather::new(Arc::new(layout.clone()));
                             row.push(run).unwrap();
                             let row = row.take().unwrap();
                             let number = row.column(0).as_primitive::<Int64Type>();
                             assert_eq!(number.len(), 1);
-                            of_key.push((number.value(0), time_ms));
+                            of_key.push((number.value(0), ExactTime { ms, nanos }));
                         };
                         let Some(mut bundled) = Bundled::of(part.value, part.timestamp_ms)? else {
                             add(part.timestamp_ms, part.value);
@@ -237,11 +250,11 @@ mod tests {
                     }
                     Ok(())
                 }).unwrap();
-                let mut expected = BTreeMap::<Vec<u8>, Vec<(i64, i64)>>::new();
-                for (row, (_, time_ms)) in batch.iter().enumerate().filter(|(_, (key, _))| keeps_null_keys || key.is_some()) {
+                let mut expected = BTreeMap::<Vec<u8>, Vec<(i64, ExactTime)>>::new();
+                for (row, (_, time)) in batch.iter().enumerate().filter(|(_, (key, _))| keeps_null_keys || key.is_some()) {
                     let mut bytes = Vec::new();
                     keys.put(row, &mut bytes);
-                    expected.entry(bytes).or_default().push((row as i64, *time_ms));
+                    expected.entry(bytes).or_default().push((row as i64, exact(*time)));
                 }
                 prop_assert_eq!(all_rows, expected.values().map(Vec::len).sum::<usize>());
                 prop_assert_eq!(&found, &expected);

@@ -11,6 +11,7 @@ use flownet_runtime::varint::put_varint;
 use flownet_runtime::window::Window;
 
 use super::key_rows::TIME_BYTES;
+use crate::event_time::split_nanos;
 use crate::gathered::{Gathered, late_row};
 use crate::layout::Layout;
 use crate::medium::{Flow, OperatorInfo, RowRecord, RowsMedium};
@@ -26,7 +27,7 @@ pub(crate) struct TopN {
     best: Gathered,
 }
 
-/// A row, and what it is ranked by.
+/// A row, and what it is ranked by. Of one millisecond the [nanoseconds](crate::event_time) of the row decide.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ranked {
     rank: Box<[u8]>,
@@ -94,7 +95,8 @@ impl Fold<RowsMedium> for TopN {
         rows: &mut Vec<Ranked>,
         flow: &mut Flow<'_, '_>,
     ) -> Result<(), TaskError> {
-        rows.iter().try_for_each(|row| self.best.add(&row.run, window.max_ms(), flow))
+        // The time of a result is that of its window.
+        rows.iter().try_for_each(|row| self.best.add(split_nanos(&row.run).1, window.max_ms(), flow))
     }
 
     fn emit_so_far(&mut self, _: &[u8], _: &Vec<Ranked>, _: &mut Flow<'_, '_>) -> Result<(), TaskError> {

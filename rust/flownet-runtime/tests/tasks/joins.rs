@@ -25,7 +25,13 @@ impl Pairing<Bytes> for Both {
         Ok(bytes)
     }
 
-    fn pair<'m>(&mut self, left: &[u8], right: Option<&[u8]>, flow: &mut Flow<'_, 'm, Bytes>) -> Result<(), TaskError> {
+    fn pair<'m>(
+        &mut self,
+        left: &[u8],
+        right: Option<&[u8]>,
+        _: u32,
+        flow: &mut Flow<'_, 'm, Bytes>,
+    ) -> Result<(), TaskError> {
         assert!(right.is_none_or(|right| right == left), "one key");
         flow.emit([&[u8::from(right.is_some()), left[0]], &flow.timestamp_ms.to_le_bytes()[..]].concat())
     }

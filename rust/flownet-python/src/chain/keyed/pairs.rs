@@ -67,6 +67,7 @@ impl Pairing<PythonMedium> for Pairs {
         &mut self,
         left: Bound<'py, PyAny>,
         right: Option<Bound<'py, PyAny>>,
+        _: u32,
         flow: &mut Flow<'_, 'py>,
     ) -> Result<(), TaskError> {
         self.give(left, right, flow)

@@ -127,7 +127,7 @@ fn parts(functions: &Sums, batches: &[&[(i64, Option<i64>)]], merges: bool) -> V
     for rows in batches {
         let columns = columns(rows);
         for row in 0..rows.len() {
-            slices[row % 3 % 2].add(&columns, row, 1, Times(None));
+            slices[row % 3 % 2].add(&columns, row, 1, Times::default());
         }
         front.settle(own_of(&mut slices), &columns.own).unwrap();
     }
@@ -173,7 +173,7 @@ proptest! {
             for rows in &batches {
                 let of = (&aggregations(), Some(&front));
                 let give = |parts| { all.push(parts); Ok(()) };
-                row_by_row(of, &columns(rows), None, (rows.len(), None), give).unwrap();
+                row_by_row(of, &columns(rows), None, (rows.len(), Times::default()), give).unwrap();
             }
         } else {
             all = parts(&functions, &batches, merges);

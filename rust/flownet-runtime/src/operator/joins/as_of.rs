@@ -10,6 +10,7 @@ use crate::operator::{Flow, Found, KeyedRecord, Medium, Operator, What};
 use crate::snapshot::{Restored, Snapshot};
 use crate::state::{Held, KeyGroupRange, LargeState};
 use crate::tally::Tally;
+use crate::time::ExactTime;
 use crate::timer::{TimerKey, TimerService};
 
 /// What is kept of one key.
@@ -98,12 +99,13 @@ impl<P> AsOfJoin<P> {
             if number.is_multiple_of(LOOK_RECORDS) {
                 flow.cancel().check()?;
             }
-            let version = history.versions.newest(at_ms);
+            let at = ExactTime { ms: at_ms, nanos: P::nanos(bytes) };
+            let version = history.versions.newest(at, P::nanos);
             if version.is_some() || self.keeps_unmatched {
                 let right = version.map(|version| self.pairing.met(version, flow)).transpose()?;
                 flow.timestamp_ms = at_ms;
                 let left = self.pairing.met(bytes, flow)?;
-                self.pairing.pair(left, right, flow)?;
+                self.pairing.pair(left, right, at.nanos, flow)?;
             }
             history.waiting.drop_first();
         }
@@ -141,7 +143,7 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for AsOfJoin<P> {
         let held = self.keys.get_or_insert_with(record, &AsBytes, History::default)?;
         let history = &mut held.value;
         let buffer = if record.side == 0 { &mut history.waiting } else { &mut history.versions };
-        buffer.insert(record.timestamp_ms, record.value());
+        buffer.insert(record.timestamp_ms, record.value(), P::nanos);
         history.ask(&mut self.queue, || TimerKey::of(record));
         self.keys.make_room(&AsBytes)?;
         Ok(true)
@@ -217,14 +219,17 @@ mod tests {
         ) {
             let mut history = History::default();
             for (number, &at_ms) in (0u8..).zip(&times) {
-                history.versions.insert(at_ms, &[number]);
+                history.versions.insert(at_ms, &[number], |_| 0);
             }
-            let valid = history.versions.newest(watermark_ms).map(<[u8]>::to_vec);
+            let newest = |history: &History| {
+                history.versions.newest(ExactTime::of_ms(watermark_ms), |_| 0).map(<[u8]>::to_vec)
+            };
+            let valid = newest(&history);
             history.let_go(watermark_ms);
-            let left: Vec<_> = history.versions.between(i64::MIN, i64::MAX).map(|(at_ms, _)| at_ms).collect();
+            let left: Vec<_> = history.versions.all().map(|(at_ms, _)| at_ms).collect();
             let after = times.iter().filter(|&&at_ms| at_ms > watermark_ms).count();
             prop_assert_eq!(left.len(), after + usize::from(after < times.len()));
-            prop_assert_eq!(history.versions.newest(watermark_ms).map(<[u8]>::to_vec), valid);
+            prop_assert_eq!(newest(&history), valid);
             prop_assert!(history.next_ms().is_none_or(|next_ms| next_ms > watermark_ms));
         }
     }

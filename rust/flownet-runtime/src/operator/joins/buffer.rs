@@ -1,9 +1,13 @@
 //! Records of one key by time, as their bytes: a fraction of the memory of what they decode to.
+//!
+//! A record's place holds milliseconds. Records of one millisecond are told apart by their bytes (`nanos`), so that times in
+//! milliseconds cost nothing more.
 
 use std::collections::VecDeque;
 
 use crate::error::TaskError;
 use crate::snapshot::{Input, put_block, put_signed};
+use crate::time::ExactTime;
 use crate::varint::put_varint;
 
 /// Records in the order of their times; those of one time in the order in which they came. Their bytes lie side by side, so
@@ -31,25 +35,46 @@ struct Place {
 impl Buffer {
     /// Adds a record. One that is later than all others, as most are, costs no search.
     #[inline]
-    pub(super) fn insert(&mut self, timestamp_ms: i64, bytes: &[u8]) {
+    pub(super) fn insert(&mut self, timestamp_ms: i64, bytes: &[u8], nanos: impl Fn(&[u8]) -> u32) {
+        let record = self.keep(timestamp_ms, bytes);
+        let is_after = |last: Place| {
+            last.timestamp_ms > timestamp_ms || last.timestamp_ms == timestamp_ms && nanos(self.at(last)) > nanos(bytes)
+        };
+        match self.records.back() {
+            Some(last) if is_after(*last) => {
+                let place = self.behind(ExactTime { ms: timestamp_ms, nanos: nanos(bytes) }, nanos);
+                self.records.insert(place, record);
+            }
+            _ => self.records.push_back(record),
+        }
+    }
+
+    /// Adds a record that is not before any other.
+    fn push(&mut self, timestamp_ms: i64, bytes: &[u8]) {
+        let record = self.keep(timestamp_ms, bytes);
+        self.records.push_back(record);
+    }
+
+    #[inline]
+    fn keep(&mut self, timestamp_ms: i64, bytes: &[u8]) -> Place {
         let start = self.bytes.len();
         // A key has one record, or many: behind the first there is room for some at once.
         if start > 0 && self.bytes.capacity() - start < bytes.len() {
             self.bytes.reserve(start.max(bytes.len()).max(KEPT_BYTES));
         }
         self.bytes.extend_from_slice(bytes);
-        let record = Place { timestamp_ms, start, end: self.bytes.len() };
-        match self.records.back() {
-            Some(last) if last.timestamp_ms > timestamp_ms => self.records.insert(self.behind(timestamp_ms), record),
-            _ => self.records.push_back(record),
-        }
+        Place { timestamp_ms, start, end: self.bytes.len() }
     }
 
     /// Those from one time to another, both included.
-    pub(super) fn between(&self, from_ms: i64, to_ms: i64) -> impl Iterator<Item = (i64, &[u8])> {
-        let end = self.behind(to_ms);
+    pub(super) fn between(
+        &self,
+        (from, to): (ExactTime, ExactTime),
+        nanos: impl Fn(&[u8]) -> u32,
+    ) -> impl Iterator<Item = (i64, &[u8])> {
+        let end = self.behind(to, &nanos);
         // Bounds may be as far apart as one likes, but not the wrong way round.
-        let start = from_ms.checked_sub(1).map_or(0, |before_ms| self.behind(before_ms)).min(end);
+        let start = from.before().map_or(0, |before| self.behind(before, &nanos)).min(end);
         self.records.range(start..end).map(|record| (record.timestamp_ms, self.at(*record)))
     }
 
@@ -59,8 +84,8 @@ impl Buffer {
     }
 
     /// The last one that is not after this time.
-    pub(super) fn newest(&self, timestamp_ms: i64) -> Option<&[u8]> {
-        let place = self.behind(timestamp_ms).checked_sub(1)?;
+    pub(super) fn newest(&self, at: ExactTime, nanos: impl Fn(&[u8]) -> u32) -> Option<&[u8]> {
+        let place = self.behind(at, nanos).checked_sub(1)?;
         Some(self.at(self.records[place]))
     }
 
@@ -154,7 +179,8 @@ impl Buffer {
     pub(super) fn read(input: &mut Input<'_>) -> Result<Self, TaskError> {
         let mut buffer = Self::default();
         for _ in 0..input.varint()? {
-            buffer.insert(input.signed()?, input.block()?);
+            // They were written in their order.
+            buffer.push(input.signed()?, input.block()?);
         }
         Ok(buffer)
     }
@@ -174,8 +200,11 @@ impl Buffer {
 
     /// The place behind all that are not after this time. What is asked for lies near the end as a rule: steps from there get
     /// longer until one has gone too far.
-    fn behind(&self, timestamp_ms: i64) -> usize {
-        let is_after = |place: usize| self.records[place].timestamp_ms > timestamp_ms;
+    fn behind(&self, at: ExactTime, nanos: impl Fn(&[u8]) -> u32) -> usize {
+        let is_after = |place: usize| {
+            let record = self.records[place];
+            record.timestamp_ms > at.ms || record.timestamp_ms == at.ms && nanos(self.at(record)) > at.nanos
+        };
         let (mut start, mut end, mut step) = (self.records.len(), self.records.len(), 1);
         while start > 0 {
             start = end.saturating_sub(step);
@@ -200,14 +229,23 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum Step {
-        Insert(i64, Vec<u8>),
+        Insert(ExactTime, Vec<u8>),
         DropUntil(i64),
         DropWhile(i64),
     }
 
+    fn nanos(bytes: &[u8]) -> u32 {
+        bytes[0].into()
+    }
+
+    fn time() -> impl Strategy<Value = ExactTime> {
+        (-20i64..20, 0u32..3).prop_map(|(ms, nanos)| ExactTime { ms, nanos })
+    }
+
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let bytes = proptest::collection::vec(any::<u8>(), 0..9);
-        let insert = (-20i64..20, bytes).prop_map(|(at_ms, bytes)| Step::Insert(at_ms, bytes));
+        // The first byte of a record says its nanoseconds.
+        let insert = (time(), bytes).prop_map(|(at, bytes)| Step::Insert(at, [vec![at.nanos as u8], bytes].concat()));
         let until = || -25i64..25;
         let step =
             prop_oneof![4 => insert, 1 => until().prop_map(Step::DropUntil), 1 => until().prop_map(Step::DropWhile)];
@@ -218,42 +256,45 @@ mod tests {
         #[test]
         fn a_buffer_is_a_list_sorted_by_time(
             steps in steps(),
-            (from_ms, to_ms, until_ms) in (-25i64..25, -25i64..25, -25i64..25),
+            (from, to, until) in (time(), time(), time()),
         ) {
             let mut buffer = Buffer::default();
-            let mut model: Vec<(i64, Vec<u8>)> = Vec::new();
+            let mut model: Vec<(ExactTime, Vec<u8>)> = Vec::new();
             for step in steps {
                 match step {
-                    Step::Insert(at_ms, bytes) => {
-                        buffer.insert(at_ms, &bytes);
-                        model.push((at_ms, bytes));
-                        model.sort_by_key(|(at_ms, _)| *at_ms);
+                    Step::Insert(at, bytes) => {
+                        buffer.insert(at.ms, &bytes, nanos);
+                        model.push((at, bytes));
+                        model.sort_by_key(|(at, _)| *at);
                     }
                     Step::DropWhile(until_ms) => {
                         buffer.drop_while(|at_ms| at_ms <= until_ms);
-                        model.retain(|(at_ms, _)| *at_ms > until_ms);
+                        model.retain(|(at, _)| at.ms > until_ms);
                     }
                     Step::DropUntil(until_ms) => {
                         while let Some((at_ms, bytes)) = buffer.first_until(until_ms) {
-                            prop_assert_eq!((at_ms, bytes), (model[0].0, &*model[0].1));
+                            prop_assert_eq!((at_ms, bytes), (model[0].0.ms, &*model[0].1));
                             model.remove(0);
                             buffer.drop_first();
                         }
-                        prop_assert!(model.first().is_none_or(|(at_ms, _)| *at_ms > until_ms));
+                        prop_assert!(model.first().is_none_or(|(at, _)| at.ms > until_ms));
                     }
                 }
                 let live: usize = model.iter().map(|(_, bytes)| bytes.len()).sum();
                 prop_assert_eq!(buffer.bytes.len() - buffer.gone, live);
                 prop_assert!(buffer.bytes.len() <= 2 * live + 1, "{} of {live}", buffer.bytes.len());
             }
-            let model: Vec<_> = model.iter().map(|(at_ms, bytes)| (*at_ms, &**bytes)).collect();
-            let between: Vec<_> = buffer.between(from_ms, to_ms).collect();
-            let expected: Vec<_> = model.iter().copied().filter(|(at_ms, _)| (from_ms..=to_ms).contains(at_ms)).collect();
-            prop_assert_eq!(between, expected);
-            let newest = model.iter().rev().find(|(at_ms, _)| *at_ms <= until_ms).map(|(_, bytes)| *bytes);
-            prop_assert_eq!(buffer.newest(until_ms), newest);
-            prop_assert_eq!(buffer.time_of(0), model.first().map(|(at_ms, _)| *at_ms));
-            prop_assert_eq!(buffer.all().collect::<Vec<_>>(), model);
+            let between: Vec<_> = buffer.between((from, to), nanos).collect();
+            let of = |found: &mut dyn Iterator<Item = &'_ (ExactTime, Vec<u8>)>| {
+                found.map(|(at, bytes)| (at.ms, bytes.clone())).collect::<Vec<_>>()
+            };
+            let expected = of(&mut model.iter().filter(|(at, _)| (from..=to).contains(at)));
+            prop_assert_eq!(between.iter().map(|(at_ms, bytes)| (*at_ms, bytes.to_vec())).collect::<Vec<_>>(), expected);
+            let newest = model.iter().rev().find(|(at, _)| *at <= until).map(|(_, bytes)| &**bytes);
+            prop_assert_eq!(buffer.newest(until, nanos), newest);
+            prop_assert_eq!(buffer.time_of(0), model.first().map(|(at, _)| at.ms));
+            let all: Vec<_> = buffer.all().map(|(at_ms, bytes)| (at_ms, bytes.to_vec())).collect();
+            prop_assert_eq!(all, of(&mut model.iter()));
         }
     }
 
@@ -261,7 +302,7 @@ mod tests {
     fn a_buffer_that_empties_gives_its_memory_back() {
         let mut buffer = Buffer::default();
         for at_ms in 0..10_000 {
-            buffer.insert(at_ms, &[7; 20]);
+            buffer.insert(at_ms, &[7; 20], |_| 0);
         }
         while buffer.first_until(9_990).is_some() {
             buffer.drop_first();

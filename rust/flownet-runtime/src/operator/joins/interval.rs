@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use super::buffer::Buffer;
 use super::bundle::Bundled;
-use super::{AsBytes, Buffers, LOOK_RECORDS, OnTime, Pairing, STATE, TIMERS, meet, others};
+use super::{AsBytes, Buffers, LOOK_RECORDS, OnTime, Pairing, STATE, TIMERS, exact_time, meet, others};
 use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::operator::{Flow, Found, KeyedRecord, Medium, Operator, What};
 use crate::snapshot::{Restored, Snapshot};
 use crate::state::{Held, KeyGroupRange, LargeState};
 use crate::tally::Tally;
+use crate::time::ExactTime;
 use crate::timer::{TimerKey, TimerService};
 
 /// How much later a record of the second input is than the one of the first that it meets; both ends included.
@@ -30,6 +31,12 @@ impl Interval {
         } else {
             (timestamp_ms.saturating_sub(self.upper_ms), timestamp_ms.saturating_sub(self.lower_ms))
         }
+    }
+
+    /// The same, to the nanosecond.
+    fn of_exact_partners(self, side: u8, ExactTime { ms, nanos }: ExactTime) -> (ExactTime, ExactTime) {
+        let (from_ms, to_ms) = self.of_partners(side, ms);
+        (ExactTime { ms: from_ms, nanos }, ExactTime { ms: to_ms, nanos })
     }
 
     /// When nobody can come to meet the record any more, if that is still to be at this watermark.
@@ -60,24 +67,29 @@ impl Buffers for Sides {
 
 impl Sides {
     /// Keeps a record that can be met until then.
-    fn keep(&mut self, record: &KeyedRecord<'_>, last_ms: i64, expiries: &mut TimerService<TimerKey>) {
-        self.buffers[usize::from(record.side & 1)].insert(record.timestamp_ms, record.value());
+    fn keep<M: Medium, P: Pairing<M>>(
+        &mut self,
+        record: &KeyedRecord<'_>,
+        last_ms: i64,
+        expiries: &mut TimerService<TimerKey>,
+    ) {
+        self.buffers[usize::from(record.side & 1)].insert(record.timestamp_ms, record.value(), P::nanos);
         if !std::mem::replace(&mut self.is_asked, true) {
             expiries.register(last_ms, TimerKey::of(record));
         }
     }
 
     /// Has a record meet whom it can, and keeps it if it can be met until then.
-    fn take<M: Medium>(
+    fn take<M: Medium, P: Pairing<M>>(
         &mut self,
         record: &KeyedRecord<'_>,
         (interval, last_ms): (Interval, Option<i64>),
-        (pairing, expiries): (&mut impl Pairing<M>, &mut TimerService<TimerKey>),
+        (pairing, expiries): (&mut P, &mut TimerService<TimerKey>),
         flow: &mut Flow<'_, '_, M>,
     ) -> Result<(), TaskError> {
-        let (from_ms, to_ms) = interval.of_partners(record.side, record.timestamp_ms);
-        meet(pairing, record, others(&self.buffers, record).between(from_ms, to_ms), flow)?;
-        last_ms.into_iter().for_each(|last_ms| self.keep(record, last_ms, expiries));
+        let partners = interval.of_exact_partners(record.side, exact_time::<M, P>(record));
+        meet(pairing, record, others(&self.buffers, record).between(partners, P::nanos), flow)?;
+        last_ms.into_iter().for_each(|last_ms| self.keep::<M, P>(record, last_ms, expiries));
         Ok(())
     }
 
@@ -189,11 +201,11 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for IntervalJoin<P> {
         }
         let last_ms = self.last_partner_ms(record);
         let Some(sides) = Self::sides(&mut self.keys, record, last_ms.is_some())? else { return Ok(true) };
-        let (from_ms, to_ms) = self.interval.of_partners(record.side, record.timestamp_ms);
-        if others(&sides.buffers, record).between(from_ms, to_ms).next().is_some() {
+        let partners = self.interval.of_exact_partners(record.side, exact_time::<M, P>(record));
+        if others(&sides.buffers, record).between(partners, P::nanos).next().is_some() {
             return Ok(false);
         }
-        last_ms.into_iter().for_each(|last_ms| sides.keep(record, last_ms, &mut self.expiries));
+        last_ms.into_iter().for_each(|last_ms| sides.keep::<M, P>(record, last_ms, &mut self.expiries));
         self.keys.make_room(&AsBytes).map(|()| true)
     }
 
@@ -286,11 +298,11 @@ mod tests {
             let interval = Interval { lower_ms: bounds.0.min(bounds.1), upper_ms: bounds.0.max(bounds.1) };
             let mut sides = Sides::default();
             for &(side, at_ms) in &records {
-                sides.buffers[usize::from(side)].insert(at_ms, &[]);
+                sides.buffers[usize::from(side)].insert(at_ms, &[], |_| 0);
             }
             sides.let_go(interval, watermark_ms);
             for side in [0, 1] {
-                let left: Vec<_> = sides.buffers[usize::from(side)].between(i64::MIN, i64::MAX).map(|(at_ms, _)| at_ms).collect();
+                let left: Vec<_> = sides.buffers[usize::from(side)].all().map(|(at_ms, _)| at_ms).collect();
                 // On time is who is after the watermark.
                 let meets = |at_ms: i64, other_ms: i64| {
                     let apart_ms = if side == 0 { other_ms - at_ms } else { at_ms - other_ms };
@@ -310,7 +322,7 @@ mod tests {
         let interval = Interval { lower_ms: i64::MIN, upper_ms: i64::MAX };
         let mut sides = Sides::default();
         for (side, at_ms) in [(0, 5), (0, i64::MAX), (1, i64::MIN + 1), (1, -5)] {
-            sides.buffers[side].insert(at_ms, &[]);
+            sides.buffers[side].insert(at_ms, &[], |_| 0);
         }
         sides.let_go(interval, i64::MAX);
         assert_eq!(sides.next_ms(interval), None);

@@ -27,7 +27,7 @@ use crate::chain::TaskContext;
 use crate::error::TaskError;
 use crate::snapshot::{Input, Restored, Snapshot};
 use crate::state::{LargeState, Values};
-use crate::time::NO_TIMESTAMP;
+use crate::time::{ExactTime, NO_TIMESTAMP};
 
 /// What becomes of records of two inputs that meet.
 pub trait Pairing<M: Medium>: Send {
@@ -48,11 +48,20 @@ pub trait Pairing<M: Medium>: Send {
         flow: &Flow<'_, 'm, M>,
     ) -> Result<Self::Met<'b, 'm>, TaskError>;
 
-    /// Gives out what becomes of a record of the first input and one of the second, if there is one.
+    /// Reads the nanoseconds within its millisecond from the bytes of a record. Called only for records of one millisecond.
+    #[inline]
+    fn nanos(bytes: &[u8]) -> u32 {
+        let _ = bytes;
+        0
+    }
+
+    /// Emits the result of a record of the first input and one of the second, if there is one. Its time is the flow's
+    /// millisecond and these nanoseconds.
     fn pair<'m>(
         &mut self,
         left: Self::Met<'_, 'm>,
         right: Option<Self::Met<'_, 'm>>,
+        nanos: u32,
         flow: &mut Flow<'_, 'm, M>,
     ) -> Result<(), TaskError>;
 
@@ -91,14 +100,21 @@ fn others<'a>([left, right]: &'a [Buffer; 2], record: &KeyedRecord<'_>) -> &'a B
     if record.side == 0 { right } else { left }
 }
 
+/// The time of a record, to the nanosecond.
+#[inline]
+fn exact_time<M: Medium, P: Pairing<M>>(record: &KeyedRecord<'_>) -> ExactTime {
+    ExactTime { ms: record.timestamp_ms, nanos: P::nanos(record.value()) }
+}
+
 /// Gives out a pair of a record and each of these of the other side, at the later one's time.
-fn meet<'b, M: Medium>(
-    pairing: &mut impl Pairing<M>,
+fn meet<'b, M: Medium, P: Pairing<M>>(
+    pairing: &mut P,
     record: &KeyedRecord<'_>,
     others: impl Iterator<Item = (i64, &'b [u8])>,
     flow: &mut Flow<'_, '_, M>,
 ) -> Result<(), TaskError> {
     let mut others = others.peekable();
+    let at = exact_time::<M, P>(record);
     let mut waiting = if others.peek().is_some() { Some(pairing.met(record.value(), flow)?) } else { None };
     let mut number = 0_usize;
     while let (Some((other_ms, bytes)), Some(one)) = (others.next(), waiting.take()) {
@@ -110,9 +126,10 @@ fn meet<'b, M: Medium>(
             waiting = Some(pairing.again(&one, record.value(), flow)?);
         }
         let other = pairing.met(bytes, flow)?;
-        flow.timestamp_ms = record.timestamp_ms.max(other_ms);
+        let later = at.max(ExactTime { ms: other_ms, nanos: P::nanos(bytes) });
+        flow.timestamp_ms = later.ms;
         let (left, right) = if record.side == 0 { (one, other) } else { (other, one) };
-        pairing.pair(left, Some(right), flow)?;
+        pairing.pair(left, Some(right), later.nanos, flow)?;
     }
     Ok(())
 }

@@ -55,14 +55,14 @@ impl<M: Medium, P: Pairing<M>> Operator<M> for RegularJoin<P> {
         if !others(buffers, record).is_empty() {
             return Ok(false);
         }
-        buffers[usize::from(record.side & 1)].insert(record.timestamp_ms, record.value());
+        buffers[usize::from(record.side & 1)].insert(record.timestamp_ms, record.value(), P::nanos);
         self.keys.make_room(&AsBytes).map(|()| true)
     }
 
     fn process_keyed(&mut self, record: &KeyedRecord<'_>, flow: &mut Flow<'_, '_, M>) -> Result<(), TaskError> {
         let Sides(buffers) = &mut self.keys.get_or_insert_with(record, &AsBytes, Sides::default)?.value;
         meet(&mut self.pairing, record, others(buffers, record).all(), flow)?;
-        buffers[usize::from(record.side & 1)].insert(record.timestamp_ms, record.value());
+        buffers[usize::from(record.side & 1)].insert(record.timestamp_ms, record.value(), P::nanos);
         self.keys.make_room(&AsBytes)
     }
 
