@@ -157,8 +157,8 @@ class WatermarkStrategy(Generic[T]):
             record beyond it; where it reads several files, one of them may be ahead by what is read at once, which is
             1,024 lines or 64 KiB.
         update_interval
-            How often sources are told how far they may go, at least a millisecond. The group moves on by at most the
-            drift in that time. Default: a second.
+            Longest time until sources are told how far they may go, at least a millisecond. When the least watermark
+            has moved by a quarter of the drift, they are told at once. Default: a second.
 
         Examples
         --------

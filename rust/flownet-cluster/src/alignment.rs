@@ -5,14 +5,19 @@
 //! see [`SplitWatermarks`](flownet_runtime::watermark::SplitWatermarks).
 //!
 //! ```text
-//! least of the group's times + what they may drift  ->  limit of all of them, once an interval
+//! least of the group's times + what they may drift  ->  limit of all of them: at once after a step of the drift, else once an
+//!                                                       interval
 //! ```
+//!
+//! Sources report when they have moved by a [step](Alignment::step_ms), so a replay goes on as fast as its slowest source
+//! reads, however short the drift.
 //!
 //! # Invariants
 //! - A1: no limit is beyond the least time that was reported of the group's sources by more than they may drift. A source
 //!   that has reported nothing has come nowhere; one that is idle or has ended is not counted.
 //! - A2: who has the least time is never held for good: what is reported becomes the limit after one interval at most.
-//! - A3: limits of a group follow each other by no less than its interval, and only where they differ.
+//! - A3: limits of a group follow each other only where they differ, and by no less than its interval unless they rise by a
+//!   step of the drift.
 
 #[cfg(test)]
 mod tests;
@@ -38,6 +43,8 @@ pub(crate) struct AlignmentMachine {
 #[derive(Debug)]
 struct Group {
     max_drift_ms: i64,
+    /// A limit that rises by so much is sent at once.
+    step_ms: u64,
     interval: Duration,
     /// How far each subtask of its sources has come.
     reached_ms: BTreeMap<u32, i64>,
@@ -50,10 +57,11 @@ impl AlignmentMachine {
     /// Sources wait until their first limit is told.
     pub(crate) fn new(plan: &Plan) -> Self {
         let mut groups: BTreeMap<&str, Group> = BTreeMap::new();
-        for (task, Alignment { group, max_drift_ms, update_interval_ms }) in aligned(plan) {
-            let group = groups.entry(group).or_insert_with(|| Group {
-                max_drift_ms: i64::try_from(max_drift_ms.get()).unwrap_or(i64::MAX),
-                interval: Duration::from_millis(update_interval_ms.get()),
+        for (task, alignment) in aligned(plan) {
+            let group = groups.entry(&alignment.group).or_insert_with(|| Group {
+                max_drift_ms: i64::try_from(alignment.max_drift_ms.get()).unwrap_or(i64::MAX),
+                step_ms: alignment.step_ms(),
+                interval: Duration::from_millis(alignment.update_interval_ms.get()),
                 reached_ms: BTreeMap::new(),
                 limit_ms: NO_TIMESTAMP,
                 due: Duration::ZERO,
@@ -82,7 +90,7 @@ impl AlignmentMachine {
 
     /// Time has passed: tells the limits that are due.
     pub(crate) fn on_time(&mut self, now: Duration) {
-        for group in self.groups.iter_mut().filter(|group| now >= group.due && group.has_news()) {
+        for group in self.groups.iter_mut().filter(|group| group.due().is_some_and(|due| now >= due)) {
             group.limit_ms = group.next_limit_ms();
             group.due = now + group.interval;
             self.is_news = true;
@@ -91,7 +99,7 @@ impl AlignmentMachine {
 
     /// When to call [`Self::on_time`].
     pub(crate) fn poll_timeout(&self) -> Option<Duration> {
-        self.groups.iter().filter(|group| group.has_news()).map(|group| group.due).min()
+        self.groups.iter().filter_map(Group::due).min()
     }
 
     /// How far tasks may go from now on, once for each change.
@@ -114,8 +122,11 @@ impl AlignmentMachine {
 }
 
 impl Group {
-    fn has_news(&self) -> bool {
-        self.next_limit_ms() != self.limit_ms
+    /// When the next limit is to be sent, if it is another one.
+    fn due(&self) -> Option<Duration> {
+        let next_ms = self.next_limit_ms();
+        let is_step = next_ms > self.limit_ms && next_ms.abs_diff(self.limit_ms) >= self.step_ms;
+        (next_ms != self.limit_ms).then_some(if is_step { Duration::ZERO } else { self.due })
     }
 
     fn next_limit_ms(&self) -> i64 {

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,7 @@ use crate::operator_counts::{OperatorCounters, OperatorCounts};
 use crate::tally::Tally;
 use crate::time::{END_OF_TIME_MS, NO_TIMESTAMP, wall_clock_ms};
 use crate::user_metrics::UserMetrics;
+use crate::watermark::{Alignment, StepMonitor};
 use crate::work::{Mark, Work};
 
 /// Live counters of one task.
@@ -43,7 +45,9 @@ pub struct TaskMetrics {
     watermark_ms: AtomicI64,
     // The same; the greatest: nobody waits for it.
     aligned_ms: AtomicI64,
-    has_source_ended: AtomicBool,
+    has_input_ended: AtomicBool,
+    // Set before the task starts, if its source is aligned with others.
+    alignment: OnceLock<StepMonitor>,
     users: UserMetrics,
     latencies: Latencies,
     tally: TallyBoard,
@@ -74,7 +78,8 @@ impl TaskMetrics {
             late_records: AtomicU64::new(0),
             watermark_ms: AtomicI64::new(NO_TIMESTAMP),
             aligned_ms: AtomicI64::new(NO_TIMESTAMP),
-            has_source_ended: AtomicBool::new(false),
+            has_input_ended: AtomicBool::new(false),
+            alignment: OnceLock::new(),
             users: UserMetrics::default(),
             latencies: Latencies::default(),
             tally: TallyBoard::default(),
@@ -227,11 +232,22 @@ impl TaskMetrics {
     /// The source has come so far for those that are aligned with it, which is [`END_OF_TIME_MS`] where they need not wait.
     pub(crate) fn set_aligned(&self, timestamp_ms: i64) {
         self.aligned_ms.store(timestamp_ms, Ordering::Relaxed);
+        if let Some(alignment) = self.alignment.get() {
+            alignment.observe(timestamp_ms);
+        }
     }
 
-    /// The source has ended: nobody waits for it any more, whatever its operators say.
-    pub(crate) fn end_source(&self) {
-        self.has_source_ended.store(true, Ordering::Relaxed);
+    /// The task's input has ended: no source waits for it any more, whatever its operators say.
+    pub(crate) fn end_input(&self) {
+        self.has_input_ended.store(true, Ordering::Relaxed);
+        if let Some(alignment) = self.alignment.get() {
+            alignment.observe(END_OF_TIME_MS);
+        }
+    }
+
+    /// Wakes `monitor` when the task has moved by a step of this alignment.
+    pub(crate) fn watch_alignment(&self, alignment: &Alignment, monitor: &Waker) {
+        let _ = self.alignment.set(StepMonitor::new(alignment, monitor.clone()));
     }
 
     #[inline]
@@ -301,7 +317,7 @@ impl TaskMetrics {
             watermark_ms,
             lag_ms: passing_ms.map(|at_ms| wall_clock_ms().saturating_sub(at_ms)),
             late_records: self.late_records.load(Ordering::Relaxed),
-            aligned_ms: match self.has_source_ended.load(Ordering::Relaxed) {
+            aligned_ms: match self.has_input_ended.load(Ordering::Relaxed) {
                 true => Some(END_OF_TIME_MS),
                 false => load(&self.aligned_ms),
             },
@@ -472,6 +488,8 @@ pub(crate) fn bump(counter: &AtomicU64, by: u64) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     #[test]
@@ -523,9 +541,31 @@ mod tests {
         assert_eq!(aligned_ms(), Some(END_OF_TIME_MS));
         metrics.set_aligned(NO_TIMESTAMP);
         assert_eq!(aligned_ms(), None);
-        metrics.end_source();
+        metrics.end_input();
         metrics.set_aligned(5);
         assert_eq!(aligned_ms(), Some(END_OF_TIME_MS), "operators go on to the end");
+    }
+
+    #[test]
+    fn an_aligned_source_asks_for_a_report_when_it_has_moved_by_a_step_or_ended() {
+        struct Counter(AtomicU64);
+        impl std::task::Wake for Counter {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let (metrics, counter) = (TaskMetrics::new(), Arc::new(Counter(AtomicU64::new(0))));
+        let [max_drift_ms, update_interval_ms] = [100, 1000].map(|ms: u64| ms.try_into().expect("above zero"));
+        let alignment = Alignment { group: "g".into(), max_drift_ms, update_interval_ms };
+        metrics.watch_alignment(&alignment, &Waker::from(Arc::clone(&counter)));
+        let mut woken = |reached_ms| {
+            metrics.set_aligned(reached_ms);
+            counter.0.load(Ordering::Relaxed)
+        };
+        // The first time, a quarter of the drift, idle, and back.
+        assert_eq!([0, 24, 25, 49, END_OF_TIME_MS, 49].map(&mut woken), [1, 1, 2, 2, 3, 4]);
+        metrics.end_input();
+        assert_eq!(counter.0.load(Ordering::Relaxed), 5);
     }
 
     #[test]

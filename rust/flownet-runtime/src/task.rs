@@ -261,9 +261,7 @@ impl<C: Chain + ?Sized> Task<C> {
             self.cx.metrics.set_watermark(END_OF_TIME_MS);
             self.chain.on_time(TimeSignal::Watermark(END_OF_TIME_MS), self.cx.clock.now_ms(), &mut self.outputs)?;
         }
-        if self.input.is_none() {
-            self.cx.metrics.end_source();
-        }
+        self.cx.metrics.end_input();
         if let Some(progress) = &mut self.progress {
             self.outputs.end_data(drain)?;
             progress.on_end(drain);

@@ -10,6 +10,7 @@ mod splits;
 use serde::{Deserialize, Serialize};
 
 pub use self::alignment::Alignment;
+pub(crate) use self::alignment::StepMonitor;
 pub use self::splits::{SplitSignal, SplitWatermarks};
 
 use crate::time::{END_OF_TIME_MS, NO_TIMESTAMP, TimeSignal};

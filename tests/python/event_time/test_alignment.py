@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import flownet as fn
@@ -259,3 +260,35 @@ def test_who_makes_no_watermarks_cannot_be_waited_for() -> None:
     env.from_collection([1]).assign_timestamps_and_watermarks(strategy).print()
     with pytest.raises(errors.PlanError, match="makes no watermarks"):
         env.execute(workers=0)
+
+
+def minutes_of(env: fn.Environment, minutes: int, interval: str) -> fn.Stream[Any]:
+    """A source with a record for each second of event time, aligned within a minute."""
+    strategy = fn.WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(1)
+    strategy = strategy.with_watermark_alignment("replay", "1min", interval)
+    records = (("record", second * 1_000) for second in range(minutes * 60))
+    return env.from_iterable(records).assign_timestamps_and_watermarks(strategy)
+
+
+def test_a_replay_is_not_capped_by_the_interval(workers: int) -> None:
+    """An hour of event time are 60 drifts: a limit once in an interval would take an hour."""
+    env = fn.Environment()
+    streams = [minutes_of(env, 60, "1min") for _ in range(2)]
+    results = streams[0].union(streams[1]).collect()
+    env.execute(workers)
+    assert len(results) == 2 * 60 * 60
+
+
+def test_a_table_as_objects_is_waited_for_and_leaves_when_it_ends() -> None:
+    env = fn.Environment()
+    rows = [("row", time) for time in range(0, 20_000, 10)]
+    table = pa.table({"name": [name for name, _ in rows], "ms": [time for _, time in rows]})
+    strategy = fn.WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner("ms")
+    strategy = strategy.with_watermark_alignment("g", f"{DRIFT_MS}ms", "10ms")
+    first = env.from_arrow(table).to_objects().assign_timestamps_and_watermarks(strategy)
+    # It begins where the table ends, and goes on for longer than the drift.
+    later = [{"name": "later", "ms": time} for time in range(20_000, 40_000, 10)]
+    second = env.from_collection(later).assign_timestamps_and_watermarks(strategy)
+    results = first.union(second).map(lambda record: record["ms"]).collect()
+    env.execute(workers=0)
+    assert sorted(results) == list(range(0, 40_000, 10))

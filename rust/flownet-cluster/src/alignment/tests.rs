@@ -61,7 +61,7 @@ fn who_begins_anew_has_come_nowhere_and_is_waited_for() {
 }
 
 #[test]
-fn all_may_go_as_far_as_the_last_one_and_the_drift_and_hear_so_once_an_interval() {
+fn all_may_go_as_far_as_the_last_one_and_the_drift_and_hear_of_less_than_a_step_once_an_interval() {
     let plan = plan(&[("g", 2), ("g", 1)], 100, 1000);
     let (mut machine, members) = (AlignmentMachine::new(&plan), tasks(&plan));
     assert_eq!(members.len(), 3);
@@ -81,6 +81,21 @@ fn all_may_go_as_far_as_the_last_one_and_the_drift_and_hear_so_once_an_interval(
     assert_eq!(told(&mut machine, SECOND * 2, &[]), Some(vec![155; 3]));
     assert_eq!(told(&mut machine, SECOND * 9, &[]), None);
     assert_eq!(told(&mut machine, SECOND * 9, &[(members[0], Some(60)), (members[2], Some(80))]), Some(vec![160; 3]));
+}
+
+#[test]
+fn a_limit_that_rises_by_a_quarter_of_the_drift_is_sent_at_once() {
+    let plan = plan(&[("g", 1), ("g", 1)], 100, 1000);
+    let (mut machine, members) = (AlignmentMachine::new(&plan), tasks(&plan));
+    let both = |at_ms| [(members[0], Some(at_ms)), (members[1], Some(at_ms + 50))];
+    // An hour of event time within one interval.
+    for at_ms in (0..3_600_000).step_by(25) {
+        assert_eq!(told(&mut machine, SECOND, &both(at_ms)), Some(vec![at_ms + 100; 2]), "no cap");
+    }
+    assert_eq!(told(&mut machine, SECOND, &both(3_599_975 + 24)), None, "A3");
+    // Back from being idle, and behind: as before once an interval.
+    assert_eq!(told(&mut machine, SECOND, &both(0)), None);
+    assert_eq!(told(&mut machine, SECOND * 2, &both(0)), Some(vec![100; 2]));
 }
 
 #[test]

@@ -49,6 +49,7 @@ pub struct PreparedTask {
     registered: Registered,
     checkpointing: Option<Checkpointing>,
     log: Arc<Log>,
+    monitor: Option<Waker>,
 }
 
 #[derive(Debug)]
@@ -100,6 +101,7 @@ impl PreparedTask {
             registered,
             checkpointing: None,
             log: Arc::default(),
+            monitor: None,
             spec,
         };
         for index in 0..prepared.spec.outputs.len() {
@@ -164,6 +166,10 @@ impl PreparedTask {
         let cx = TaskContext::of(&self.spec, worker_name.into(), self.max_record_bytes, &mailbox, WallClock::default());
         let cx = TaskContext { takes_checkpoints: self.checkpointing.is_some(), ..cx };
         let watched = self.watched(&cx.metrics);
+        let alignment = self.spec.operators.iter().find_map(|operator| operator.kind.alignment());
+        if let (Some(alignment), Some(monitor)) = (alignment, &self.monitor) {
+            cx.metrics.watch_alignment(alignment, monitor);
+        }
         let (edges, markers) = (Edges::of(&self.spec), Markers::of(&self.spec));
         let Self { spec, max_record_bytes, writers, output_pools, output_inlets, gate, registered, log, .. } = self;
         let (partitions, checkpointing) = (registered.partitions.clone(), self.checkpointing);
@@ -205,8 +211,10 @@ impl PreparedTask {
         Ok(TaskHandle::new(spec, name, mailbox, outcome, thread, registered, watched))
     }
 
-    /// Wakes `monitor` when the task's input becomes congested or is no longer, where its flow control asks for it.
-    pub fn set_monitor(&self, monitor: &Waker) {
+    /// Wakes `monitor` when the task's input becomes congested or is no longer, where its flow control asks for it, and when
+    /// a source that is aligned with others has moved by a step.
+    pub fn set_monitor(&mut self, monitor: &Waker) {
+        self.monitor = Some(monitor.clone());
         let is_watched = self.spec.inputs.iter().any(|input| input.flow_control == FlowControl::Storm);
         if let Some(prepared) = self.gate.as_ref().filter(|_| is_watched) {
             prepared.gate.set_monitor(monitor.clone());

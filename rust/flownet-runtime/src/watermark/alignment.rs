@@ -1,10 +1,13 @@
 //! Alignment of sources: who is too far ahead of the others in event time waits for them.
 
 use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::task::Waker;
 
 use serde::{Deserialize, Serialize};
 
 use super::Watermarks;
+use crate::time::NO_TIMESTAMP;
 
 /// With whom a source is aligned, and how closely.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,8 +17,40 @@ pub struct Alignment {
     pub group: String,
     /// Most that the watermark of one may be ahead of the least, in milliseconds.
     pub max_drift_ms: NonZeroU64,
-    /// How often they are told how far they may go, in milliseconds.
+    /// Time after which a new limit is sent even if the group has moved by less than a step, in milliseconds.
     pub update_interval_ms: NonZeroU64,
+}
+
+impl Alignment {
+    /// Event time by which a source moves before it reports, and by which a limit moves before it is sent at once. Four
+    /// steps are one drift, so a limit is on its way long before the last source reaches the one before it.
+    pub fn step_ms(&self) -> u64 {
+        (self.max_drift_ms.get() / STEPS_PER_DRIFT).max(1)
+    }
+}
+
+const STEPS_PER_DRIFT: u64 = 4;
+
+/// Asks for a report when a source has moved by a step: limits do not wait for the next regular report.
+#[derive(Debug)]
+pub(crate) struct StepMonitor {
+    step_ms: u64,
+    reported_ms: AtomicI64,
+    monitor: Waker,
+}
+
+impl StepMonitor {
+    pub(crate) fn new(alignment: &Alignment, monitor: Waker) -> Self {
+        Self { step_ms: alignment.step_ms(), reported_ms: AtomicI64::new(NO_TIMESTAMP), monitor }
+    }
+
+    /// The source has come so far. Called by its task only.
+    pub(crate) fn observe(&self, reached_ms: i64) {
+        if reached_ms.abs_diff(self.reported_ms.load(Ordering::Relaxed)) >= self.step_ms {
+            self.reported_ms.store(reached_ms, Ordering::Relaxed);
+            self.monitor.wake_by_ref();
+        }
+    }
 }
 
 /// How far one source may go.
