@@ -253,6 +253,8 @@ class Rows(RowSinks, ToThisProcess):
         ----------
         column
             A timestamp, which counts in UTC whatever its zone, a date, or an ``int64`` of milliseconds since 1970.
+            Integers that are plainly in another unit end the job with an `OperatorError`: cast them to a timestamp
+            before.
         delay
             A promise: a row comes at most so long after later rows of its file, row group, partition or table. Rows
             that break it may be late, which is counted and warned of. Default: None, nothing is promised, and no row

@@ -13,6 +13,7 @@ use flownet_runtime::watermark::{Generated, SplitSignal, SplitWatermarks};
 
 use crate::event_time::{Nanos, times_of};
 use crate::medium::{Flow, OperatorInfo, RowRecord, RowsMedium};
+use crate::mistaken_unit::{MistakenUnit, mistaken_unit};
 use crate::time_units::milliseconds;
 use crate::type_names::type_name;
 
@@ -20,6 +21,8 @@ use crate::type_names::type_name;
 pub(crate) struct Timestamps {
     column: usize,
     name: String,
+    /// The unit of its integers has not been questioned yet.
+    has_unknown_unit: bool,
     watermarks: SplitWatermarks,
     info: OperatorInfo,
 }
@@ -70,7 +73,8 @@ impl Timestamps {
         info: OperatorInfo,
     ) -> Result<Self, TaskError> {
         let place = time_column(schema, column).map_err(|error| TaskError::Config(error.to_string()))?;
-        Ok(Self { column: place, name: column.to_owned(), watermarks, info })
+        let has_unknown_unit = *schema.field(place).data_type() == DataType::Int64;
+        Ok(Self { column: place, name: column.to_owned(), has_unknown_unit, watermarks, info })
     }
 
     fn times(&self, array: &ArrayRef) -> Result<(ScalarBuffer<i64>, Option<Nanos>), TaskError> {
@@ -86,6 +90,15 @@ impl Timestamps {
             return Err(self.info.failed("ValueError", message, None));
         }
         Ok((milliseconds.values().clone(), nanos))
+    }
+
+    #[cold]
+    fn not_milliseconds(&self, unit: MistakenUnit) -> String {
+        let (name, short) = (&self.name, unit.short());
+        format!(
+            "event time: int64 column '{name}' is plainly not in milliseconds: {unit}. Say its unit before: \
+             cast({{'{name}': 'timestamp[{short}]'}}), or 'timestamp[ms]' if it is right as it is"
+        )
     }
 
     /// Refuse rows before the lower bound that the source gave for their split: they may be late already.
@@ -134,6 +147,11 @@ impl Operator<RowsMedium> for Timestamps {
             return Err(self.info.failed("OverflowError", message, None));
         }
         self.check_bound(least_ms)?;
+        if std::mem::take(&mut self.has_unknown_unit)
+            && let Some(unit) = mistaken_unit(least_ms, latest_ms)
+        {
+            return Err(self.info.failed("ValueError", self.not_milliseconds(unit), None));
+        }
         // Who has been idle is told to be back before what brings it back.
         if self.watermarks.on_record(latest_ms) {
             flow.emit_time(TimeSignal::Idle(false))?;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use flownet_rows::mistaken_unit;
 use flownet_runtime::operator::Operator;
 use flownet_runtime::snapshot::{Restored, Snapshot, WATERMARK, put_signed};
 use flownet_runtime::time::{END_OF_TIME_MS, NO_TIMESTAMP, TimeSignal};
@@ -23,6 +24,8 @@ pub(in crate::chain) struct Timestamps {
     assigner: Option<Assigner>,
     own: Option<OwnGenerators>,
     watermarks: SplitWatermarks,
+    /// The unit of the first record's timestamp was questioned.
+    is_questioned: bool,
     info: OperatorInfo,
 }
 
@@ -53,7 +56,7 @@ impl Timestamps {
         watermarks: SplitWatermarks,
         info: OperatorInfo,
     ) -> Self {
-        Self { assigner, own: own.map(OwnGenerators::new), watermarks, info }
+        Self { assigner, own: own.map(OwnGenerators::new), watermarks, is_questioned: false, info }
     }
 
     /// The time in a record where it is nothing but an item of a tuple; all others are looked for with more care.
@@ -85,6 +88,23 @@ impl Timestamps {
         field: &Bound<'py, PyAny>,
     ) -> Result<Bound<'py, PyAny>, TaskError> {
         record.get_item(field).map_err(|error| self.info.failed(record.py(), &error, Some(record)))
+    }
+
+    /// Warns if the timestamp of the first record is plainly not in milliseconds.
+    #[cold]
+    fn question(&mut self, timestamp_ms: i64, py: Python<'_>) -> Result<(), TaskError> {
+        self.is_questioned = true;
+        let Some(unit) = mistaken_unit(timestamp_ms, timestamp_ms) else { return Ok(()) };
+        let text = format!(
+            "{}: the first timestamp is plainly not in milliseconds: {unit}. Give milliseconds: timestamp {}",
+            self.info.operator,
+            unit.conversion()
+        );
+        let warned = py.import(intern!(py, "flownet.errors")).and_then(|errors| {
+            let warning = errors.getattr(intern!(py, "MistakeWarning"))?.call1((text,))?;
+            errors.getattr(intern!(py, "warn_user"))?.call1((warning,))
+        });
+        warned.map(drop).map_err(|error| self.info.failed(py, &error, None))
     }
 
     /// Has the source end its poll, unless it has to go on for the sake of parts that are behind.
@@ -237,6 +257,9 @@ impl Operator<PythonMedium> for Timestamps {
             Some(timestamp_ms) => timestamp_ms,
             None => self.timestamp(&record, flow.timestamp_ms)?,
         };
+        if !self.is_questioned {
+            self.question(timestamp_ms, record.py())?;
+        }
         // Who has been idle is told to be back before what brings it back.
         let back = self.watermarks.on_record(timestamp_ms);
         if back {
@@ -261,6 +284,9 @@ impl Operator<PythonMedium> for Timestamps {
 
     #[inline]
     fn look(&mut self, record: &Bound<'_, PyAny>, _: i64) -> Option<i64> {
+        if !self.is_questioned {
+            return None;
+        }
         self.item_of_tuple(record).filter(|timestamp_ms| self.watermarks.take_plain(*timestamp_ms))
     }
 
