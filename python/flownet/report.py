@@ -103,6 +103,9 @@ class TaskReport:
     """Rows of the records handed downstream or written."""
     late_records: int = 0
     """Records that its windows dropped because they came later than allowed."""
+    records_ahead: int = 0
+    """Records that did not move event time, as they were further ahead of the others of their split than ``max_ahead``
+    of `WatermarkStrategy.with_max_ahead`. They went on to their windows."""
     watermark_ms: int | None = None
     """How far event time has come in its subtask that is furthest behind, in milliseconds since 1970-01-01 UTC;
     2**63 - 1 when time has ended. None before the first watermark."""
@@ -321,6 +324,14 @@ def _summary(result: JobStatus) -> str:
     )
 
 
+def _late_advice(task: TaskReport, status: JobStatus) -> str:
+    """Name the bound for clocks that run ahead, if many records are late and none is in use that has found any."""
+    is_many = task.late_records > _MANY_LATE * max(task.rows_in, task.records_in)
+    if not is_many or any(other.records_ahead for other in status.tasks):
+        return ""
+    return "; if one record's clock runs ahead of the others, max_ahead keeps event time from following it"
+
+
 def _remarks(status: JobStatus) -> list[str]:
     dropped = [
         f"dropped: {task.dropped_records:,} records, {format_size(task.dropped_bytes)}, before {task.name}"
@@ -329,8 +340,15 @@ def _remarks(status: JobStatus) -> list[str]:
     ]
     late = [
         f"late: {task.late_records:,} records came after their windows were given up and were dropped by {task.name}"
+        f"{_late_advice(task, status)}"
         for task in status.tasks
         if task.late_records
+    ]
+    ahead = [
+        f"ahead: {task.records_ahead:,} records were more than max_ahead ahead of the others of their split; they did "
+        f"not move event time of {task.name}"
+        for task in status.tasks
+        if task.records_ahead
     ]
     time = [
         f"event time of {task.name}: {event_time(task.watermark_ms, task.watermark_lag_seconds)}"
@@ -353,6 +371,7 @@ def _remarks(status: JobStatus) -> list[str]:
     return [
         *dropped,
         *late,
+        *ahead,
         *_counted(status.metrics),
         *time,
         *aligning(status, "waited"),
@@ -422,6 +441,8 @@ NOTICEABLE_SHARE = 0.05
 """Of the time: what takes less is no news."""
 
 _NOTICEABLE_WAIT = 0.1
+_MANY_LATE = 0.01
+"""Share of the records of a task."""
 """Seconds: records that wait for less are no news."""
 
 _MOST_COUNTED = 20

@@ -92,6 +92,8 @@ class TaskSample:
     """Rows of the records handed downstream or written."""
     late_records: int = 0
     """Records that its windows dropped because they came later than allowed."""
+    records_ahead: int = 0
+    """Records that did not move event time, as in `TaskReport`."""
     watermark_ms: int | None = None
     """How far event time has come, as in `TaskReport`."""
     watermark_lag_seconds: float | None = None

@@ -81,6 +81,7 @@ class WatermarkStrategy(Generic[T]):
     assigner: Any = None
     idle_after_ms: int | None = None
     alignment: dict[str, Any] | None = None
+    max_ahead_ms: int | None = None
 
     @staticmethod
     def for_monotonous_timestamps() -> WatermarkStrategy[Any]:
@@ -132,6 +133,36 @@ class WatermarkStrategy(Generic[T]):
     def with_idleness(self, timeout: str | timedelta) -> WatermarkStrategy[T]:
         """Hold nobody up when no record has come for that long, in processing time."""
         return replace(self, idle_after_ms=milliseconds("with_idleness", "timeout", timeout))
+
+    def with_max_ahead(self, max_ahead: str | timedelta) -> WatermarkStrategy[T]:
+        """Keep event time from moving at records whose clocks run ahead.
+
+        A record is compared with the others of its split (file, partition, subtask), never with the wall clock. One
+        that is further ahead does not move the watermark. It goes on to its window all the same, and counts as
+        ``records_ahead`` of the task. A jump of all records, such as after a night without any, counts as soon as
+        eight records in a row are beyond the bound. The first eight records of a split decide together, too.
+
+        Parameters
+        ----------
+        max_ahead
+            Most that a record is ahead of the latest before it, at least a millisecond. Choose more than usual gaps:
+            if all records are further apart, event time stays eight records behind. Default: no bound.
+
+        Raises
+        ------
+        PlanError
+            Watermarks are not made of timestamps: `for_generator`, `no_watermarks`.
+
+        Examples
+        --------
+        >>> strategy = fn.WatermarkStrategy.for_bounded_out_of_orderness("5s").with_max_ahead("1h")
+        """
+        if not isinstance(self.watermarks, dict):
+            raise PlanError(
+                "max_ahead bounds watermarks that are made of timestamps: use for_bounded_out_of_orderness() or "
+                "for_monotonous_timestamps(), or delay= of rows; a generator of your own compares times itself"
+            )
+        return replace(self, max_ahead_ms=milliseconds("with_max_ahead", "max_ahead", max_ahead))
 
     def with_watermark_alignment(
         self,

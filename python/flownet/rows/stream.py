@@ -245,7 +245,12 @@ class Rows(RowSinks, ToThisProcess):
         return self._then("map_batches", settings, output, function=called)
 
     def assign_timestamps(
-        self, column: str, *, delay: str | timedelta | None = None, idle_after: str | timedelta | None = None
+        self,
+        column: str,
+        *,
+        delay: str | timedelta | None = None,
+        idle_after: str | timedelta | None = None,
+        max_ahead: str | timedelta | None = None,
     ) -> Rows:
         """Take the event time of rows from a column, and say how far rows are out of order.
 
@@ -263,6 +268,9 @@ class Rows(RowSinks, ToThisProcess):
             until then. Input that may have no end, such as a reader, a function or a topic, needs a delay.
         idle_after
             Do not wait for a subtask that has had no rows for so long. Default: None, wait.
+        max_ahead
+            A row further ahead of the others of its split does not move event time, as of
+            `WatermarkStrategy.with_max_ahead`. It needs a delay. Default: None, every row does.
 
         Raises
         ------
@@ -281,6 +289,8 @@ class Rows(RowSinks, ToThisProcess):
         """
         checked(_flownet.rows_time, self._schema, config.text("column", column))
         strategy = watermarks_of(self._origins, column, delay, idle_after)
+        if max_ahead is not None:
+            strategy = strategy.with_max_ahead(max_ahead)
         bind_event_time(self._origins, column)
         settings = {
             "assign_timestamps": {
@@ -288,6 +298,7 @@ class Rows(RowSinks, ToThisProcess):
                 "column": column,
                 "watermarks": strategy.watermarks,
                 "idle_after_ms": strategy.idle_after_ms,
+                "max_ahead_ms": strategy.max_ahead_ms,
             }
         }
         return self._then("assign_timestamps", settings, self._schema)

@@ -348,6 +348,7 @@ class Stream(CallMethods[T], IterationMethods[T], SinkMethods[T], Generic[T]):
             "watermarks": strategy.watermarks,
             "idle_after_ms": strategy.idle_after_ms,
             "alignment": strategy.alignment,
+            "max_ahead_ms": strategy.max_ahead_ms,
         }
         name = "assign_timestamps_and_watermarks"
         return self._then("assign_timestamps", strategy.functions(), name=name, settings=settings)

@@ -202,6 +202,8 @@ pub struct VertexReport {
     pub dropped_bytes: u64,
     /// Records that its windows dropped because they came too late.
     pub late_records: u64,
+    /// Records that did not move event time, as they were further ahead of the others of their split than `max_ahead`.
+    pub records_ahead: u64,
     /// How far event time has come in its subtask that is furthest behind, in
     /// milliseconds since the epoch; the greatest number when time has ended.
     /// None before the first watermark.
@@ -363,6 +365,10 @@ fn write_vertices(
         if vertex.late_records > 0 {
             writeln!(f, "  late at {}: {} records, dropped", vertex.name, vertex.late_records)?;
         }
+        if vertex.records_ahead > 0 {
+            let (name, records) = (&vertex.name, vertex.records_ahead);
+            writeln!(f, "  ahead of the others at {name}: {records} records, which did not move event time")?;
+        }
         if let LatencyReport { p50: Some(p50), p99: Some(p99), max: Some(max), .. } = &vertex.latency {
             let name = &vertex.name;
             writeln!(f, "  latency to {name}: {p50:.1?} median, {p99:.1?} for 99 %, {max:.1?} at most")?;
@@ -467,6 +473,7 @@ mod tests {
             dropped_records: 0,
             dropped_bytes: 0,
             late_records: 0,
+            records_ahead: 0,
             watermark_ms: None,
             lag_ms: None,
             tally: Tally::default(),

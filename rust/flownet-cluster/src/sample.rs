@@ -116,6 +116,7 @@ struct EventTime {
     #[serde(rename = "watermark_lag_seconds", serialize_with = "shown::milliseconds")]
     lag_ms: Option<i64>,
     late_records: u64,
+    records_ahead: u64,
     #[serde(skip)]
     aligned_ms: Option<i64>,
 }

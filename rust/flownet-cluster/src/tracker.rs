@@ -411,6 +411,7 @@ fn vertex_report(
         dropped_records: sum(|metrics| metrics.dropped_records),
         dropped_bytes: sum(|metrics| metrics.dropped_bytes),
         late_records: sum(|metrics| metrics.event_time.late_records),
+        records_ahead: sum(|metrics| metrics.event_time.records_ahead),
         watermark_ms: tasks.iter().filter_map(|task| task.latest.metrics.event_time.watermark_ms).min(),
         lag_ms: tasks.iter().filter_map(|task| task.latest.metrics.event_time.lag_ms).max(),
         fill_limit_bytes: smallest_fill_limit(tasks, segment_bytes),

@@ -154,8 +154,8 @@ fn native(
             let steps = Steps::new(&read::<Vec<Step>>(steps)?, schema(input)?);
             Box::new(Project::new(steps.map_err(|error| TaskError::Config(error.to_string()))?, info))
         }
-        RowsKind::AssignTimestamps { input, column, watermarks, idle_after_ms } => {
-            let watermarks = SplitWatermarks::new(*watermarks, *idle_after_ms);
+        RowsKind::AssignTimestamps { input, column, watermarks, idle_after_ms, max_ahead_ms } => {
+            let watermarks = SplitWatermarks::new(*watermarks, *idle_after_ms).with_max_ahead(*max_ahead_ms);
             Box::new(Timestamps::new(&*schema(input)?, column, watermarks, info)?)
         }
         RowsKind::Partial { input, keys, aggregates, window, .. } => {

@@ -153,11 +153,22 @@ impl Operator<RowsMedium> for Timestamps {
             return Err(self.info.failed("ValueError", self.not_milliseconds(unit), None));
         }
         // Who has been idle is told to be back before what brings it back.
-        if self.watermarks.on_record(latest_ms) {
+        if self.watermarks.on_records(&times, latest_ms) {
             flow.emit_time(TimeSignal::Idle(false))?;
         }
         (batch.times, batch.nanos) = (Some(times), nanos);
         flow.emit(RowRecord::Batch(batch))
+    }
+
+    fn end_batch(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        flow.count_ahead(self.watermarks.take_ahead());
+        Ok(())
+    }
+
+    fn finish(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        self.watermarks.finish();
+        flow.count_ahead(self.watermarks.take_ahead());
+        Ok(())
     }
 
     fn passes_time(&self) -> bool {

@@ -41,6 +41,7 @@ pub struct TaskMetrics {
     in_flight_ns: AtomicU64,
     longest_in_flight_ns: AtomicU64,
     late_records: AtomicU64,
+    records_ahead: AtomicU64,
     // The least of all times: none has come.
     watermark_ms: AtomicI64,
     // The same; the greatest: nobody waits for it.
@@ -76,6 +77,7 @@ impl TaskMetrics {
             in_flight_ns: AtomicU64::new(0),
             longest_in_flight_ns: AtomicU64::new(0),
             late_records: AtomicU64::new(0),
+            records_ahead: AtomicU64::new(0),
             watermark_ms: AtomicI64::new(NO_TIMESTAMP),
             aligned_ms: AtomicI64::new(NO_TIMESTAMP),
             has_input_ended: AtomicBool::new(false),
@@ -201,6 +203,11 @@ impl TaskMetrics {
         bump(&self.late_records, records);
     }
 
+    /// Adds to the records that did not move event time, as they were too far ahead of the others of their split.
+    pub(crate) fn add_records_ahead(&self, records: u64) {
+        bump(&self.records_ahead, records);
+    }
+
     /// What the operators hold now.
     pub(crate) fn set_tally(&self, tally: Tally) {
         self.tally.set(tally);
@@ -317,6 +324,7 @@ impl TaskMetrics {
             watermark_ms,
             lag_ms: passing_ms.map(|at_ms| wall_clock_ms().saturating_sub(at_ms)),
             late_records: self.late_records.load(Ordering::Relaxed),
+            records_ahead: self.records_ahead.load(Ordering::Relaxed),
             aligned_ms: match self.has_input_ended.load(Ordering::Relaxed) {
                 true => Some(END_OF_TIME_MS),
                 false => load(&self.aligned_ms),
@@ -472,6 +480,8 @@ pub struct EventTimeSnapshot {
     pub lag_ms: Option<i64>,
     /// Records dropped because they came after their window was given up.
     pub late_records: u64,
+    /// Records that did not move event time, as they were further ahead of the others of their split than allowed.
+    pub records_ahead: u64,
     /// Of a source that is aligned with others: how far its watermark has come, told or not; the greatest number while it is
     /// idle and when it has ended. None before its first record.
     pub aligned_ms: Option<i64>,

@@ -5,6 +5,7 @@
 //! - I2: who was said to be idle is said to be back before its next record or watermark.
 
 mod alignment;
+mod outliers;
 mod splits;
 
 use serde::{Deserialize, Serialize};

@@ -277,6 +277,11 @@ const OF_SUBTASKS: &[Counter<TaskSample>] = &[
     ("subtask_late_records", "Records that came too late for their windows", |task| {
         task.metrics.event_time.late_records
     }),
+    (
+        "subtask_records_ahead",
+        "Records that did not move event time, as they were too far ahead of the others",
+        |task| task.metrics.event_time.records_ahead,
+    ),
 ];
 
 const OF_SUBTASKS_NOW: &[Gauge<TaskSample>] = &[

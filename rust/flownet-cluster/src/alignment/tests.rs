@@ -25,8 +25,12 @@ fn plan(sources: &[(&str, u32)], max_drift_ms: u64, update_interval_ms: u64) -> 
             .edge(&source, &assign, Partitioner::Forward)
             .edge(&assign, "sink", Partitioner::Rebalance)
             .with(&assign, |operator| {
-                operator.kind =
-                    OperatorKind::AssignTimestamps { watermarks, idle_after_ms: None, alignment: Some(alignment) };
+                operator.kind = OperatorKind::AssignTimestamps {
+                    watermarks,
+                    idle_after_ms: None,
+                    alignment: Some(alignment),
+                    max_ahead_ms: None,
+                };
             });
     }
     Plan::new(&flow.0, &JobSettings::default()).expect("a sound dataflow")

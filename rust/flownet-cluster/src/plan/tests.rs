@@ -387,8 +387,12 @@ fn with_event_time(clock: Clock) -> Plan {
         .edge("window", "after", Partitioner::Rebalance)
         .edge("source", "other", Partitioner::KeyGroup)
         .with("assign", |operator| {
-            operator.kind =
-                OperatorKind::AssignTimestamps { watermarks: Watermarks::Never, idle_after_ms: None, alignment: None };
+            operator.kind = OperatorKind::AssignTimestamps {
+                watermarks: Watermarks::Never,
+                idle_after_ms: None,
+                alignment: None,
+                max_ahead_ms: None,
+            };
         })
         .with("window", |operator| operator.kind = window)
         .plan(0)
@@ -418,7 +422,7 @@ fn aligned(group: &str, drift_ms: u64) -> OperatorKind {
         update_interval_ms: 1000.try_into().expect("above zero"),
     };
     let watermarks = Watermarks::Bounded { delay_ms: 0 };
-    OperatorKind::AssignTimestamps { watermarks, idle_after_ms: None, alignment: Some(alignment) }
+    OperatorKind::AssignTimestamps { watermarks, idle_after_ms: None, alignment: Some(alignment), max_ahead_ms: None }
 }
 
 /// Two sources, the first with a step between it and who aligns it.
@@ -545,7 +549,12 @@ fn an_iteration_whose_end_could_not_be_found_is_refused_by_name() {
 
 #[test]
 fn times_that_are_looked_at_in_the_next_lap_are_carried_to_the_end_of_this_one() {
-    let timed = OperatorKind::AssignTimestamps { watermarks: Watermarks::Never, idle_after_ms: None, alignment: None };
+    let timed = OperatorKind::AssignTimestamps {
+        watermarks: Watermarks::Never,
+        idle_after_ms: None,
+        alignment: None,
+        max_ahead_ms: None,
+    };
     let flow = iteration().with("source", |source| source.kind = timed);
     let flow = flow.with("step", |step| step.kind = OperatorKind::Process { inputs: Default::default() });
     let mut flow = flow.with("tail", |tail| tail.chaining = Chaining::Head);

@@ -285,8 +285,8 @@ impl StageBuilder<'_, '_> {
                 let values = (self.builder.known_classes(), KeptValues::new(self.builder.sent_classes()));
                 Kind::Operator(Box::new(MapAsync::new(self.own_object()?, *flat, limits, threads, values, info)))
             }
-            OperatorKind::AssignTimestamps { watermarks, idle_after_ms, alignment } => {
-                let watermarks = SplitWatermarks::new(*watermarks, *idle_after_ms);
+            OperatorKind::AssignTimestamps { watermarks, idle_after_ms, alignment, max_ahead_ms } => {
+                let watermarks = SplitWatermarks::new(*watermarks, *idle_after_ms).with_max_ahead(*max_ahead_ms);
                 self.timestamps(if alignment.is_some() { watermarks.aligned() } else { watermarks })?
             }
             OperatorKind::Fold(fold) => self.folding(fold, None)?,

@@ -125,6 +125,13 @@ impl<'a, 'm, M: Medium> Flow<'a, 'm, M> {
         self.emit_time(signal)
     }
 
+    /// Counts records that did not move event time, as they were too far ahead of the others.
+    pub fn count_ahead(&self, records: u64) {
+        if records > 0 {
+            self.out.metrics().add_records_ahead(records);
+        }
+    }
+
     /// Says how far the source has come, for those that are aligned with it; none: they need not wait for it.
     pub fn tell_aligned(&self, reached_ms: Option<i64>) {
         self.out.metrics().set_aligned(reached_ms.unwrap_or(END_OF_TIME_MS));

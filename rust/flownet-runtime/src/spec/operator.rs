@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::num::{NonZeroU16, NonZeroU32};
+use std::num::{NonZeroU16, NonZeroU32, NonZeroU64};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -89,6 +89,9 @@ pub enum OperatorKind {
         /// The sources that its source waits for. Default: none.
         #[serde(default)]
         alignment: Option<Alignment>,
+        /// Records further ahead of the others of their split do not move event time. Default: all do.
+        #[serde(default)]
+        max_ahead_ms: Option<NonZeroU64>,
     },
     /// By key: one value from many records, given out for each.
     Fold(Fold),

@@ -60,6 +60,9 @@ pub enum RowsKind {
         /// Without rows for so long the subtask is idle. Default: never.
         #[serde(default)]
         idle_after_ms: Option<u64>,
+        /// Rows further ahead of the others of their split do not move event time. Default: all do.
+        #[serde(default)]
+        max_ahead_ms: Option<NonZeroU64>,
     },
     /// By key, in front of the exchange: what rows of one key, and of one piece of time, come to.
     Partial {

@@ -14,8 +14,10 @@
 //!   behind, once it has come further than the source may go.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU64;
 
 use super::alignment::Limit;
+use super::outliers::SplitOutliers;
 use super::{Generated, Generator, Watermarks};
 use crate::time::{NO_TIMESTAMP, TimeSignal};
 
@@ -62,6 +64,8 @@ pub struct SplitWatermarks {
     /// What was told of all together.
     told: Generator,
     limit: Limit,
+    /// None: every record moves event time.
+    outliers: Option<SplitOutliers>,
 }
 
 impl SplitWatermarks {
@@ -79,7 +83,24 @@ impl SplitWatermarks {
             growing: None,
             told: Generator::new(Watermarks::Own, None),
             limit: Limit::none(),
+            outliers: None,
         }
+    }
+
+    /// The same, of which records further ahead of the others of their part than this do not move event time.
+    #[must_use]
+    pub fn with_max_ahead(self, max_ahead_ms: Option<NonZeroU64>) -> Self {
+        Self { outliers: max_ahead_ms.map(SplitOutliers::new), ..self }
+    }
+
+    /// How many records were found to be ahead of the others since this was last asked.
+    pub fn take_ahead(&mut self) -> u64 {
+        self.outliers.as_mut().map_or(0, SplitOutliers::take_ahead)
+    }
+
+    /// All parts have ended, said or not.
+    pub fn finish(&mut self) {
+        self.outliers.iter_mut().for_each(SplitOutliers::end_all);
     }
 
     /// The same, of a source that is aligned with others: until it is told how far it may go, it waits with its first record.
@@ -176,13 +197,23 @@ impl SplitWatermarks {
     /// A record of this time is about to be sent on; whether it is to be said before that the source is idle no more.
     #[inline]
     pub fn on_record(&mut self, timestamp_ms: i64) -> bool {
-        self.generator.on_record(timestamp_ms) && self.told.on_record(timestamp_ms)
+        self.on_records(&[timestamp_ms], timestamp_ms)
+    }
+
+    /// The same of records that follow each other, of which this is the latest time.
+    #[inline]
+    pub fn on_records(&mut self, times: &[i64], latest_ms: i64) -> bool {
+        let moving_ms = match &mut self.outliers {
+            None => latest_ms,
+            Some(outliers) => outliers.judge(self.current, times.iter().copied()),
+        };
+        self.generator.on_record(moving_ms) && self.told.on_record(moving_ms)
     }
 
     /// Takes a record of this time, if there is nothing to be said before it and nobody to be held behind it; false leaves it.
     #[inline]
     pub fn take_plain(&mut self, timestamp_ms: i64) -> bool {
-        let is_plain = !self.generator.is_idle && !self.may_be_ahead(timestamp_ms);
+        let is_plain = !self.generator.is_idle && !self.may_be_ahead(timestamp_ms) && self.outliers.is_none();
         if is_plain {
             self.generator.on_record(timestamp_ms);
         }
@@ -259,6 +290,7 @@ impl SplitWatermarks {
     }
 
     fn end(&mut self, split: u32) -> Generated {
+        self.outliers.iter_mut().for_each(|outliers| outliers.end(split));
         if split != self.current {
             self.others.remove(&split);
         } else if let Some((next, generator)) = self.others.pop_first() {
@@ -438,6 +470,23 @@ mod tests {
         splits.on_record(450);
         assert_eq!(told(splits.on_period(200, true)), [TimeSignal::Watermark(399)]);
         assert_eq!(splits.wanted(), Some(1), "it holds time back");
+    }
+
+    #[test]
+    fn a_record_far_ahead_of_the_others_of_its_part_does_not_move_time_and_is_counted() {
+        let hour = 3_600_000;
+        let mut splits = bounded(0, None, 2).with_max_ahead(NonZeroU64::new(1_000));
+        splits.on_records(&[0, 1, 2, 3, hour, 4, 5, 6], hour);
+        splits.follow(SplitSignal::Of(1));
+        // The other is hours later, which is no fault of its clock.
+        (0..8).for_each(|number| assert!(!splits.on_record(9 * hour + number)));
+        assert!(!splits.take_plain(9 * hour), "each is judged");
+        assert_eq!(told(splits.on_period(0, true)), [TimeSignal::Watermark(5)]);
+        assert_eq!((splits.take_ahead(), splits.take_ahead()), (1, 0));
+        splits.on_record(99 * hour);
+        assert_eq!(told(splits.follow(SplitSignal::Ended(0))), [TimeSignal::Watermark(9 * hour + 6)]);
+        splits.finish();
+        assert_eq!(splits.take_ahead(), 1);
     }
 
     #[test]

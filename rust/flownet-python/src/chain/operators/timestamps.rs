@@ -303,10 +303,17 @@ impl Operator<PythonMedium> for Timestamps {
     }
 
     fn end_batch(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        flow.count_ahead(self.watermarks.take_ahead());
         if self.watermarks.is_aligned() {
             self.watermarks.end_batch();
             flow.tell_aligned(self.watermarks.reached_ms());
         }
+        Ok(())
+    }
+
+    fn finish(&mut self, flow: &mut Flow<'_, '_>) -> Result<(), TaskError> {
+        self.watermarks.finish();
+        flow.count_ahead(self.watermarks.take_ahead());
         Ok(())
     }
 
