@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast, overload
 
-from . import _flownet, config, serialise, sources, speaking
+from . import _flownet, class_changes, config, serialise, sources, speaking
 from .config import UNSET, Unset
 from .dataflow import Dataflow, Node, Origin
 from .errors import ConfigError, LaunchError, MistakeWarning, PlanError, warn_user
@@ -763,7 +763,8 @@ class Environment(RowSources):
         ship = None if here and settings["object_reuse"] else serialise.dumps
         plan = dataflow.build(parallelism, ship, settings["workers"])
         submit = functools.partial(_flownet.submit, plan.operators, plan.edges, settings, plan.objects)
-        init = b"" if here else serialise.pack_init()
+        classes = _classes_of_checkpoint(settings)
+        init = b"" if here else serialise.pack_init(classes)
         speaking.overhear()
         discovery = dataflow.discovery()
         if on is None:
@@ -825,6 +826,14 @@ _CHECKPOINTING = {
     "allow_dropped_state": "allow_dropped_state",
 }
 """Settings of checkpoints, by what `Environment.enable_checkpointing` calls them."""
+
+
+def _classes_of_checkpoint(settings: dict[str, Any]) -> bytes:
+    """Find the classes of what a job goes on from; return what its workers are told of them."""
+    if settings["checkpoint_storage"] is None:
+        return b""
+    kept = _flownet.kept_classes(settings["checkpoint_storage"], settings["restore_from"])
+    return class_changes.find_classes(kept) if kept else b""
 
 
 def _warn_of_loose_ends(dataflow: Dataflow) -> None:

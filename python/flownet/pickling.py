@@ -1,4 +1,4 @@
-"""cloudpickle, of whose functions the file is still known in which they were written.
+"""cloudpickle, of whose functions the file is still known in which they were written, and of whose classes the names.
 
 From 3.1.3 on it leaves that out, so that the same function is the same bytes wherever it is. But an error is to show
 the line that raised it, a flame graph where time goes, and a method that a library made is known by its file.
@@ -12,6 +12,8 @@ from collections import ChainMap
 from collections.abc import Callable
 from types import CodeType
 from typing import Any
+
+from .class_names import note_by_value
 
 
 def dumps(value: object) -> bytes:
@@ -36,7 +38,20 @@ def pickler_class() -> Any:
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc] # cloudpickle has no types
         dispatch_table = ChainMap({CodeType: reduce_with_file}, table)
 
+        def reducer_override(self, value: Any) -> Any:
+            reduced = super().reducer_override(value)
+            if reduced is NotImplemented or not isinstance(value, type) or len(reduced) < 3:
+                return reduced
+            note_by_value(value)
+            return _with_qualified_name(value, reduced)
+
     return Pickler
+
+
+def _with_qualified_name(cls: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Add what cloudpickle leaves out: a class that is nested in another is known by its qualified name."""
+    make, arguments, (attributes, slots), *rest = reduced
+    return make, arguments, (attributes | {"__qualname__": cls.__qualname__}, slots), *rest
 
 
 def _code_of_file(file: str, make: Callable[..., CodeType], parts: tuple[Any, ...]) -> CodeType:

@@ -20,6 +20,7 @@ from types import FunctionType
 from typing import Any, Literal
 
 from . import pickling
+from .class_names import class_name, key_name
 from .classes import PICKLE_HOOKS, slots
 
 Kind = Literal["tuple", "enum", "flag", "attributes", "model", "opaque"]
@@ -41,8 +42,10 @@ class Description:
     """Whether instances have a dict."""
     members: tuple[Any, ...] = ()
     """Of an Enum, as named by ``in_dict``."""
+    identity: str = ""
+    """Module and qualified name of the class: the same in every process and run."""
     name: str = ""
-    """What stands for the class in keys: the same in every process."""
+    """What stands for the class in keys: that of the class which its instances are compared by."""
     key: tuple[Any, ...] | str | None = None
     """What makes instances equal: names of attributes; for an Enum, the plain value that each member equals, or itself;
     None, its value; a text: why instances cannot be keys."""
@@ -62,7 +65,8 @@ def describe(cls: Any) -> Description:
         description = _with_attributes("attributes", cls, _names(attributes), _attributes_key(cls))
     else:
         description = Description("opaque")
-    return dataclasses.replace(description, name=description.name or _name(cls))
+    identity = class_name(cls)
+    return dataclasses.replace(description, identity=identity, name=description.name or key_name(cls))
 
 
 def dumps(value: object, classes: Any) -> tuple[bytes, list[type]]:
@@ -164,6 +168,9 @@ def _with_attributes(kind: Kind, cls: Any, fields: tuple[str, ...], key: tuple[s
     if kind == "model":
         # Together, and the set of names first: see the codec.
         in_slots = ("__pydantic_fields_set__", *(name for name in in_slots if name != "__pydantic_fields_set__"))
+    if isinstance(key, tuple):
+        # In an order that stays when fields change places.
+        key = tuple(sorted(key))
     return Description(kind, in_dict=in_dict, in_slots=in_slots, has_dict=has_dict, key=key, name=origin)
 
 
@@ -218,11 +225,7 @@ def _pydantic_model() -> Any:
 def _origin_name(cls: Any) -> str:
     """Name the class that equality goes by: a pydantic model with its types filled in equals the one without."""
     metadata = getattr(cls, "__pydantic_generic_metadata__", None) or {}
-    return _name(metadata.get("origin") or cls)
-
-
-def _name(cls: type) -> str:
-    return f"{cls.__module__}:{cls.__qualname__}"
+    return key_name(metadata.get("origin") or cls)
 
 
 def _opaque(hook: str) -> Description:

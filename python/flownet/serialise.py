@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from types import FunctionType, ModuleType
 from typing import Any
 
-from . import pickling, speaking
+from . import class_changes, pickling, speaking
+from .class_names import adopt_script, scripts
 from .classes import slots
 from .errors import LaunchError, NotShippableError
 
@@ -50,10 +51,15 @@ def ship_by_value(module: ModuleType) -> None:
     import cloudpickle
 
     cloudpickle.register_pickle_by_value(module)
+    adopt_script(module.__name__)
 
 
-def pack_init() -> bytes:
-    """Write down what a worker needs before it can load functions: where modules are found, what is logged."""
+def pack_init(classes: bytes = b"") -> bytes:
+    """Write down what a worker needs before it can load functions.
+
+    That is where modules are found, what is logged, which modules are scripts, and the classes of an earlier run that
+    `class_changes.find_classes` found.
+    """
     try:
         cwd = os.getcwd()
     except FileNotFoundError as error:
@@ -61,7 +67,10 @@ def pack_init() -> bytes:
             "the working directory of this process is gone, and the workers would start in it: change into one that is "
             "there (os.chdir), or run with workers=0"
         ) from error
-    return pickle.dumps({"path": [entry or cwd for entry in sys.path], "cwd": cwd, "levels": speaking.levels()})
+    path = [entry or cwd for entry in sys.path]
+    return pickle.dumps(
+        {"path": path, "cwd": cwd, "levels": speaking.levels(), "scripts": scripts(), "classes": classes}
+    )
 
 
 def apply_init(init: bytes) -> None:
@@ -70,6 +79,7 @@ def apply_init(init: bytes) -> None:
     sys.path[:] = state["path"]
     os.chdir(state["cwd"])
     speaking.begin(state["levels"])
+    _adopt_classes(state)
 
 
 def apply_init_as_guest(init: bytes) -> None:
@@ -77,6 +87,14 @@ def apply_init_as_guest(init: bytes) -> None:
     state: dict[str, Any] = pickle.loads(init)  # noqa: S301 - comes from a peer that has proved to know our secret
     sys.path.extend(entry for entry in state["path"] if entry not in sys.path)
     speaking.begin(state["levels"])
+    _adopt_classes(state)
+
+
+def _adopt_classes(state: dict[str, Any]) -> None:
+    for script in state["scripts"]:
+        adopt_script(script)
+    if state["classes"]:
+        class_changes.adopt(state["classes"])
 
 
 def _culprit(value: object) -> str:

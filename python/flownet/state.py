@@ -10,12 +10,13 @@ come does not matter, only their timestamps. Otherwise it expires by the wall cl
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from .aggregate import AggregateFunction
+from .class_names import rename_class
 from .errors import PlanError
 from .timed import EXPIRING, EventTimed, Timed
 from .window import milliseconds
@@ -65,6 +66,39 @@ def read(path: str | os.PathLike[str], *, checkpoint: int | None = None) -> Kept
     from .kept_state import read_state
 
     return read_state(os.fspath(path), checkpoint)
+
+
+def renamed_from(name: str | None = None, *, fields: Mapping[str, str] | None = None) -> Callable[[type[T]], type[T]]:
+    """Rename a class, or its fields, and go on with state that has instances of it.
+
+    A checkpoint knows a class by its module and name, and the values in its instances by the names of its fields. Say
+    the former names in a decorator, above all others of the class; of several, the oldest on top. Take it away when no
+    checkpoint has them any more.
+
+    Parameters
+    ----------
+    name
+        Former name of the class: ``"Order"`` in the same module, or ``"shop.orders:Order"``. The module of a script is
+        ``__main__``. Default: the class has the name that it had.
+    fields
+        New names of fields by their former names; of an Enum, those of its members. Default: none were renamed.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> from flownet import state
+    >>> @state.renamed_from("Account", fields={"sum": "total"})
+    ... @dataclass
+    ... class Balance:
+    ...     total: int
+    ...     currency: str = "EUR"
+    """
+
+    def note(cls: type[T]) -> type[T]:
+        rename_class(cls, name, fields or {})
+        return cls
+
+    return note
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -310,6 +344,8 @@ class OpenContext:
     def __init__(self, task: Any, ctx: Any) -> None:
         self._task = task
         self._ctx = ctx
+        # Checkpoints keep it, so that a state that is declared as another kind is refused.
+        self._kinds: dict[str, str] = {}
 
     @property
     def operator(self) -> str:
@@ -339,22 +375,27 @@ class OpenContext:
 
     def get_state(self, descriptor: ValueStateDescriptor) -> ValueState[Any]:
         """Return a handle on a value, to be used while the function works on a key."""
+        self._kinds[descriptor.name] = "value"
         return ValueState(self._ctx, descriptor)
 
     def get_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
         """Return a handle on a list, to be used while the function works on a key."""
+        self._kinds[descriptor.name] = "list"
         return ListState(self._ctx, descriptor)
 
     def get_map_state(self, descriptor: MapStateDescriptor) -> MapState[Any, Any]:
         """Return a handle on a mapping, to be used while the function works on a key."""
+        self._kinds[descriptor.name] = "map"
         return MapState(self._ctx, descriptor)
 
     def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
         """Return a handle on a reduced value, to be used while the function works on a key."""
+        self._kinds[descriptor.name] = "reducing"
         return ReducingState(self._ctx, descriptor)
 
     def get_aggregating_state(self, descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
         """Return a handle on an aggregated value, to be used while the function works on a key."""
+        self._kinds[descriptor.name] = "aggregating"
         return AggregatingState(self._ctx, descriptor)
 
 

@@ -38,7 +38,6 @@ def load_environment(target: str, arguments: Sequence[str] = ()) -> Environment:
     attribute = attribute or "env"
     spec = _find(place, target)
     module = _execute(spec, attribute, arguments)
-    serialise.ship_by_value(module)
     found = getattr(module, attribute, None)
     if callable(found) and not isinstance(found, type):
         found = found()
@@ -83,6 +82,7 @@ def _execute(spec: ModuleSpec, attribute: str, arguments: Sequence[str]) -> Modu
             raise _ReadEnough
 
     sys.modules[spec.name] = module
+    serialise.ship_by_value(module)
     sys.argv = [spec.origin or spec.name, *arguments]
     Environment._on_execute = stop_at
     try:

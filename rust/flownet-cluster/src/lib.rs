@@ -57,7 +57,7 @@ pub use self::{
     coordinator::{
         ChannelEnd, Coordinator, FlameFrame, InputChannel, JobHandle, JobLogEntry, JobView, LogPage, LogPrinter,
         LogQuery, NoFlame, OutputChannel, PendingSavepoint, Read, Savepoint, TaskChannels, TaskFlame, checkpoints,
-        read_checkpoint, save_checkpoint,
+        read_checkpoint, read_medium, save_checkpoint,
     },
     error::{ClusterError, WorkerExit, WorkerIdentity},
     explain::{Explanation, WorkerDemand, explain},

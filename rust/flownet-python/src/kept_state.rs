@@ -16,7 +16,7 @@ use pyo3::types::{PyBytes, PyDict, PyInt, PyList, PyTuple};
 
 use crate::chain::take_number_object;
 use crate::codec::{ClassTable, CodecError, Decoder, KnownClasses, Pickle, decode};
-use crate::errors;
+use crate::{errors, kept_classes};
 
 /// The operators of a checkpoint and everything they keep: `{"checkpoint": ..., "operators": [...], "entries": [...]}`. An
 /// entry is `(uid, state, what, key, window, time_ms, value)`, with `what` one of `value`, `record`, `timer` and `item`.
@@ -24,7 +24,9 @@ use crate::errors;
 #[pyo3(signature = (storage, checkpoint))]
 pub(crate) fn read_state<'py>(py: Python<'py>, storage: &str, checkpoint: Option<u64>) -> PyResult<Bound<'py, PyDict>> {
     let read = py.detach(|| flownet_cluster::read_checkpoint(storage, checkpoint));
-    let Read { manifest, parts } = read.map_err(|error| errors::cluster(py, error))?;
+    let read = read.map_err(|error| errors::cluster(py, error))?;
+    py.import("flownet.class_changes")?.call_method1("find_to_read", (kept_classes::listed(py, &read)?,))?;
+    let Read { manifest, parts } = read;
     let entries = PyList::empty(py);
     for operator in &manifest.operators {
         let reader = Reader::new(py, operator, &parts, manifest.max_parallelism, &entries);
@@ -85,7 +87,6 @@ struct Reader<'a, 'py> {
     range: KeyGroupRange,
     names: BTreeSet<&'a str>,
     classes: KnownClasses,
-    table: Arc<ClassTable>,
     entries: &'a Bound<'py, PyList>,
 }
 
@@ -110,19 +111,18 @@ impl<'a, 'py> Reader<'a, 'py> {
         let from = Restored::of(&operator.uid, parts, 0, range);
         let of_state = parts.iter().filter(|part| part.uid == operator.uid && !part.share.is_in_flight());
         let names = of_state.map(|part| &*part.name).collect();
-        let table = Arc::new(ClassTable::default());
         // Whoever reads a checkpoint trusts it as the job does that goes on from it.
-        let classes = KnownClasses::new(Arc::clone(&table), Pickle::Allowed);
+        let classes = KnownClasses::new(Arc::new(ClassTable::default()), Pickle::Allowed);
         // Of windows, it goes on with how these are kept.
         let fold = operator.kind.split(" of windows").next().unwrap_or_default();
         let is_of_rows = is_of_rows(&operator.kind);
         let fold = if is_of_rows { fold.split(" of ").next().unwrap_or(fold) } else { fold };
-        Self { py, uid: &operator.uid, fold, is_of_rows, from, range, names, classes, table, entries }
+        Self { py, uid: &operator.uid, fold, is_of_rows, from, range, names, classes, entries }
     }
 
     fn read_all(&self) -> Readable<()> {
         for (_, mut definition) in self.from.items("medium")? {
-            self.table.add(self.py, definition.rest())?;
+            self.classes.add_kept(self.py, definition.rest(), None)?;
         }
         for name in self.names.iter().filter(|name| **name == WATERMARK || !is_incidental(name)) {
             match *name {

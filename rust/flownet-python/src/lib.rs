@@ -23,6 +23,7 @@ mod garbage;
 mod graph;
 mod harness;
 mod job;
+mod kept_classes;
 mod kept_state;
 mod leave;
 mod log;
@@ -60,6 +61,8 @@ mod _flownet {
     use super::harness::{PyHarness, PyHarnessState};
     #[pymodule_export]
     use super::job::{PyJobHandle, check, end_functions, explain, submit};
+    #[pymodule_export]
+    use super::kept_classes::kept_classes;
     #[pymodule_export]
     use super::kept_state::read_state;
     #[pymodule_export]

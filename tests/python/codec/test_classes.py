@@ -184,7 +184,10 @@ def test_a_class_that_is_another_there_is_refused_by_name(monkeypatch: pytest.Mo
         ClassTable().add(definition)
 
 
-@pytest.mark.parametrize("definition", [b"", b"\x01", b"\x01\x01\xff", b"\x01\x00\x00", b"\x01\x00\x00junk"])
+@pytest.mark.parametrize(
+    "definition",
+    [b"", b"\x81", b"\x01\x01\xff", b"\x81\x01\x01\xff", b"\x81\x01\x00\x00\x00", b"\x81\x01\x00\x00\x00junk"],
+)
 def test_what_is_no_definition_is_refused(definition: bytes) -> None:
     with pytest.raises((ValueError, EOFError, pickle.UnpicklingError)):
         ClassTable().add(definition)

@@ -33,7 +33,7 @@ mod view;
 
 use std::{ops::Deref, sync::Arc};
 
-use flownet_runtime::{ChainFactory, StatePart, log::Log};
+use flownet_runtime::{ChainFactory, StatePart, log::Log, snapshot::has_medium};
 use flownet_store::{CheckpointStore, Listed, Manifest, StoreError};
 use tokio::sync::mpsc;
 
@@ -177,6 +177,26 @@ pub fn read_checkpoint(storage: &str, checkpoint: Option<u64>) -> Result<Read, C
             parts.extend(store.read_parts(&task.parts).await?);
         }
         Ok(Read { manifest, parts })
+    })
+}
+
+/// Reads of the last checkpoint at a place that can be read no more than what its tasks keep to read values by.
+///
+/// # Errors
+/// There is none.
+pub fn read_medium(storage: &str) -> Result<Read, ClusterError> {
+    block_on(async {
+        let store = CheckpointStore::existing(storage)?;
+        let mut failed = StoreError::Empty { url: storage.to_owned() };
+        for listed in store.checkpoints().await?.into_iter().rev() {
+            let parts = listed.manifest.tasks.iter().flat_map(|task| &task.parts);
+            let parts: Vec<_> = parts.filter(|part| has_medium(&part.name, &part.share)).cloned().collect();
+            match store.read_parts(&parts).await {
+                Ok(parts) => return Ok(Read { manifest: listed.manifest, parts }),
+                Err(error) => failed = error,
+            }
+        }
+        Err(failed.into())
     })
 }
 

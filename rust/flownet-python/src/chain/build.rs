@@ -258,7 +258,7 @@ impl StageBuilder<'_, '_> {
                 Kind::Source(Box::new(Iterable::new(pulled, self.meter(), info)))
             }
             OperatorKind::FromSource => {
-                let values = (self.builder.known_classes(), KeptValues::new(self.builder.sent_classes()));
+                let values = (self.builder.known_classes(), self.kept_values());
                 Kind::Source(Box::new(Splits::new(self.function()?, self.meter(), values, info)))
             }
             OperatorKind::FromScript { .. } => {
@@ -282,7 +282,7 @@ impl StageBuilder<'_, '_> {
                     keeps_order: *ordered,
                 };
                 let threads = self.builder.threads().unwrap_or_default();
-                let values = (self.builder.known_classes(), KeptValues::new(self.builder.sent_classes()));
+                let values = (self.builder.known_classes(), self.kept_values());
                 Kind::Operator(Box::new(MapAsync::new(self.own_object()?, *flat, limits, threads, values, info)))
             }
             OperatorKind::AssignTimestamps { watermarks, idle_after_ms, alignment, max_ahead_ms } => {
@@ -304,7 +304,7 @@ impl StageBuilder<'_, '_> {
                 Kind::Operator(Box::new(join))
             }
             OperatorKind::ProcessAll { inputs } => {
-                let kept = KeptValues::new(self.builder.sent_classes());
+                let kept = self.kept_values();
                 let values = (self.builder.known_classes(), kept);
                 Kind::Operator(Box::new(ProcessAll::new(self.own_object()?, *inputs, info, values)))
             }
@@ -455,9 +455,14 @@ impl StageBuilder<'_, '_> {
         Meter::new(self.builder.sent_classes(), self.info.clone())
     }
 
+    /// What encodes the values that the operator keeps.
+    fn kept_values(&self) -> KeptValues {
+        KeptValues::new(self.builder.sent_classes().kept_by(&self.operator.name))
+    }
+
     fn base(&self) -> KeyedBase {
         let object_reuse = self.builder.task.object_reuse;
-        let (classes, kept) = (self.builder.known_classes(), KeptValues::new(self.builder.sent_classes()).into());
+        let (classes, kept) = (self.builder.known_classes(), self.kept_values().into());
         KeyedBase { info: self.info.clone(), classes, object_reuse, kept }
     }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use flownet_core::text::cut_at_character;
+use flownet_runtime::snapshot::SnapshotError;
 use flownet_runtime::{OperatorFailure, TaskError};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
@@ -109,6 +110,7 @@ impl OperatorInfo {
     ) -> TaskError {
         match error {
             CodecError::Python(error) => self.failed(py, &error, record),
+            CodecError::NotRestored { reason } => SnapshotError::Refused { uid: self.operator.clone(), reason }.into(),
             error => self.refused(CODEC_ERROR, error.to_string(), record),
         }
     }

@@ -159,11 +159,13 @@ impl Medium for PythonMedium {
 
     /// The classes that values may be of, each by its definition.
     fn snapshot(&self, py: Python<'_>, info: &OperatorInfo) -> Result<Vec<Vec<u8>>, TaskError> {
-        self.classes.definitions(py).map_err(|error| info.codec_failed(py, error, None))
+        let kept = self.classes.kept_definitions(py, &info.operator);
+        kept.map_err(|error| info.codec_failed(py, error, None))
     }
 
     fn restore(&self, py: Python<'_>, kept: &[u8], info: &OperatorInfo) -> Result<(), TaskError> {
-        self.classes.add(py, kept).map_err(|error| info.codec_failed(py, error, None))
+        let added = self.classes.add_kept(py, kept, Some(&info.operator));
+        added.map_err(|error| info.codec_failed(py, error, None))
     }
 
     fn name(info: &OperatorInfo) -> &str {

@@ -25,6 +25,8 @@ pub struct Class {
     /// Attributes in slots.
     pub(super) in_slots: Vec<Py<PyString>>,
     pub(super) has_dict: bool,
+    /// Module and qualified name, the same in every process and run.
+    pub(super) identity: String,
     /// What stands for it in keys.
     pub(super) name: String,
     pub(super) key: KeyRule,
@@ -72,6 +74,19 @@ struct Definition {
     bytes: Vec<u8>,
 }
 
+/// A definition, read: how instances were written, and the class as cloudpickle wrote it.
+#[derive(Debug)]
+pub(crate) struct Layout<'a> {
+    pub(crate) identity: &'a str,
+    /// As [`Kind::code`] has it.
+    kind: u8,
+    /// Fields of a NamedTuple, attributes in the dict, or members of an Enum.
+    pub(crate) in_dict: Vec<&'a str>,
+    pub(crate) in_slots: Vec<&'a str>,
+    /// Empty where the class is found by its name alone.
+    pub(crate) pickled: &'a [u8],
+}
+
 impl Class {
     pub(super) fn describe(class: &Bound<'_, PyType>) -> Result<Self, CodecError> {
         let py = class.py();
@@ -97,6 +112,7 @@ impl Class {
             in_dict: interned(py, in_dict),
             in_slots: interned(py, described.getattr("in_slots")?.extract()?),
             has_dict: described.getattr("has_dict")?.is_truthy()?,
+            identity: described.getattr("identity")?.extract()?,
             name: described.getattr("name")?.extract()?,
             key,
             definition: OnceLock::new(),
@@ -118,6 +134,7 @@ impl Class {
             return Ok(definition);
         }
         let mut bytes = self.outline(py)?;
+        put_name(&mut bytes, &self.identity);
         let pickled = py.import("flownet.record_classes")?.call_method1("dump_class", (&self.class,));
         let pickled = pickled.map_err(|error| CodecError::ClassNotSent { type_name: self.type_name(py), error })?;
         bytes.extend_from_slice(pickled.cast::<PyBytes>().map_err(PyErr::from)?.as_bytes());
@@ -128,7 +145,7 @@ impl Class {
         Ok(self.definition.get_or_init(|| Definition { number: definition_number(&bytes), bytes }))
     }
 
-    /// What both ends must agree on: kind, then names in the dict and in slots, each behind its count and length.
+    /// What both ends must agree on: format and kind, then names in the dict and in slots behind their count.
     fn outline(&self, py: Python<'_>) -> Result<Vec<u8>, CodecError> {
         let members;
         let names = match &self.kind {
@@ -139,13 +156,10 @@ impl Class {
             }
             _ => texts(py, &self.in_dict)?,
         };
-        let mut bytes = vec![self.kind.code()];
+        let mut bytes = vec![DEFINITION_FORMAT, self.kind.code()];
         for names in [names, texts(py, &self.in_slots)?] {
             put_varint(&mut bytes, names.len() as u64);
-            for name in names {
-                put_varint(&mut bytes, name.len() as u64);
-                bytes.extend_from_slice(name.as_bytes());
-            }
+            names.iter().for_each(|name| put_name(&mut bytes, name));
         }
         Ok(bytes)
     }
@@ -200,20 +214,47 @@ pub(super) fn definition_number(definition: &[u8]) -> u64 {
     xxh3_64(definition)
 }
 
-/// The pickled class at the end of a definition.
-pub(super) fn pickled_class(definition: &[u8]) -> Result<&[u8], CodecError> {
-    let (_, mut rest) = definition.split_first().ok_or(CodecError::Malformed("a class without definition"))?;
-    for _ in 0..2 {
-        let (names, after) = take_varint(rest)?;
-        rest = after;
-        for _ in 0..names {
-            let (len, after) = take_varint(rest)?;
-            let len = usize::try_from(len).unwrap_or(usize::MAX);
-            let cut_short = || CodecError::Truncated { needed: len, left: after.len() };
-            rest = after.get(len..).ok_or_else(cut_short)?;
+impl<'a> Layout<'a> {
+    pub(crate) fn read(definition: &'a [u8]) -> Result<Self, CodecError> {
+        let [DEFINITION_FORMAT, kind, rest @ ..] = definition else {
+            return Err(CodecError::Malformed("the definition of a class, which no flownet of this version wrote"));
+        };
+        let mut rest = rest;
+        let mut lists = [Vec::new(), Vec::new()];
+        for list in &mut lists {
+            let (count, after) = take_varint(rest)?;
+            rest = after;
+            for _ in 0..count {
+                let (name, after) = take_name(rest)?;
+                rest = after;
+                list.push(name);
+            }
         }
+        let [in_dict, in_slots] = lists;
+        let (identity, pickled) = take_name(rest)?;
+        Ok(Self { identity, kind: *kind, in_dict, in_slots, pickled })
     }
-    Ok(rest)
+
+    /// The kind, as Python calls it.
+    pub(crate) fn kind(&self) -> Result<&'static str, CodecError> {
+        let kinds = ["tuple", "enum", "flag", "attributes", "model", "opaque"];
+        let kind = usize::from(self.kind).checked_sub(1).and_then(|place| kinds.get(place));
+        kind.copied().ok_or(CodecError::Malformed("a class of an unknown kind"))
+    }
+}
+
+fn put_name(bytes: &mut Vec<u8>, name: &str) {
+    put_varint(bytes, name.len() as u64);
+    bytes.extend_from_slice(name.as_bytes());
+}
+
+fn take_name(bytes: &[u8]) -> Result<(&str, &[u8]), CodecError> {
+    let (len, rest) = take_varint(bytes)?;
+    let len = usize::try_from(len).unwrap_or(usize::MAX);
+    let cut_short = CodecError::Truncated { needed: len, left: rest.len() };
+    let (name, rest) = rest.split_at_checked(len).ok_or(cut_short)?;
+    let name = str::from_utf8(name).map_err(|_| CodecError::Malformed("the name of a class or field is no UTF-8"))?;
+    Ok((name, rest))
 }
 
 fn interned(py: Python<'_>, names: Vec<String>) -> Vec<Py<PyString>> {
@@ -223,3 +264,6 @@ fn interned(py: Python<'_>, names: Vec<String>) -> Vec<Py<PyString>> {
 fn texts(py: Python<'_>, names: &[Py<PyString>]) -> PyResult<Vec<String>> {
     names.iter().map(|name| name.extract(py)).collect()
 }
+
+/// First byte of a definition.
+const DEFINITION_FORMAT: u8 = 0x81;

@@ -11,11 +11,12 @@ use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flownet_runtime::work::ThreadWork;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyType};
 
-use super::class::{Class, KeyRule, Kind, MAX_DEFINITION_BYTES, definition_number, pickled_class};
+use super::changed_class::{ChangedClass, Reading, restored};
+use super::class::{Class, KeyRule, Kind, Layout, MAX_DEFINITION_BYTES, definition_number};
 use super::{CodecError, Pickle};
 
 /// Most classes of a job. One made anew for each record is a mistake.
@@ -35,15 +36,19 @@ struct Classes {
     by_name: HashMap<String, usize>,
     /// Definitions that have not come whole yet.
     arriving: HashMap<u64, Vec<u8>>,
+    /// Numbers of the classes that values in the state of each operator are of, by its name.
+    in_state: HashMap<String, HashSet<u64>>,
 }
 
 /// A class as values name it.
 #[derive(Clone, Debug)]
 struct Known {
-    class: Arc<Class>,
+    reading: Reading,
     /// As it came; none of a class of this process, which is defined by itself. The same class may be defined in another way
     /// by whoever unpickled it, and so have several numbers.
     definition: Option<Arc<[u8]>>,
+    /// How many bytes of the definition a checkpoint keeps: without the pickled class, if the program has it by name.
+    kept_bytes: usize,
 }
 
 impl ClassTable {
@@ -66,34 +71,70 @@ impl ClassTable {
         Ok(Arc::clone(classes.by_type.entry(place).or_insert_with(|| Arc::new(described))))
     }
 
-    fn class_of_number(&self, number: u64) -> Result<Arc<Class>, CodecError> {
-        let known = self.lock().by_number.get(&number).map(|known| Arc::clone(&known.class));
+    fn reading(&self, number: u64) -> Result<Reading, CodecError> {
+        let known = self.lock().by_number.get(&number).map(|known| known.reading.clone());
         known.ok_or(CodecError::UnknownClass(number))
     }
 
     /// The number of a class that is about to be sent.
     fn number(&self, py: Python<'_>, class: &Arc<Class>) -> Result<u64, CodecError> {
         let number = class.number(py)?;
-        let known = || Known { class: Arc::clone(class), definition: None };
+        let known = || Known { reading: Reading::As(Arc::clone(class)), definition: None, kept_bytes: usize::MAX };
         self.lock().by_number.entry(number).or_insert_with(known);
         Ok(number)
     }
 
     /// Adds a class that a peer has defined.
     pub fn add(&self, py: Python<'_>, definition: &[u8]) -> Result<(), CodecError> {
-        let number = definition_number(definition);
+        self.add_numbered(py, definition_number(definition), definition)
+    }
+
+    /// The number does not follow from the definition if a checkpoint kept that without the pickled class.
+    fn add_numbered(&self, py: Python<'_>, number: u64, definition: &[u8]) -> Result<(), CodecError> {
         if self.lock().by_number.contains_key(&number) {
             return Ok(());
         }
-        let pickled = pickled_class(definition)?;
-        let class = py.import("pickle")?.call_method1("loads", (PyBytes::new(py, pickled),))?;
-        let class = class.cast_into::<PyType>().map_err(PyErr::from)?;
-        let class = self.class_of_type(&class)?;
-        if !class.agrees_with(py, definition)? {
-            return Err(CodecError::ClassDiffers { type_name: class.type_name(py) });
-        }
-        self.lock().by_number.insert(number, Known { class, definition: Some(definition.into()) });
+        let layout = Layout::read(definition)?;
+        let mut kept_bytes = definition.len();
+        let reading = match restored(py, number)? {
+            None => {
+                let class = self.unpickled(py, layout.pickled)?;
+                if !class.agrees_with(py, definition)? {
+                    return Err(CodecError::ClassDiffers { type_name: class.type_name(py) });
+                }
+                Reading::As(class)
+            }
+            Some(found) => {
+                kept_bytes -= layout.pickled.len();
+                self.reading_of_restored(py, found, definition)?
+            }
+        };
+        self.lock().by_number.insert(number, Known { reading, definition: Some(definition.into()), kept_bytes });
         Ok(())
+    }
+
+    fn unpickled(&self, py: Python<'_>, pickled: &[u8]) -> Result<Arc<Class>, CodecError> {
+        let class = py.import("pickle")?.call_method1("loads", (PyBytes::new(py, pickled),))?;
+        self.class_of_type(&class.cast_into::<PyType>().map_err(PyErr::from)?)
+    }
+
+    /// How values are read that an earlier run wrote, by what the program has in the place of their class.
+    fn reading_of_restored(
+        &self,
+        py: Python<'_>,
+        found: Bound<'_, PyAny>,
+        definition: &[u8],
+    ) -> Result<Reading, CodecError> {
+        let class = found.getattr("cls")?;
+        if class.is_none() {
+            return Ok(Reading::Gone(found.getattr("reason")?.extract::<String>()?.into()));
+        }
+        let class = self.class_of_type(&class.cast_into::<PyType>().map_err(PyErr::from)?)?;
+        let is_renamed = found.getattr("renames")?.is_truthy()?;
+        if class.agrees_with(py, definition)? && !is_renamed {
+            return Ok(Reading::As(class));
+        }
+        ChangedClass::reading(py, class, &found, &Layout::read(definition)?)
     }
 
     /// Takes a part of a definition, as [`parts`] makes them; the class is known with the last one.
@@ -131,11 +172,37 @@ impl ClassTable {
 
     fn definitions(&self, py: Python<'_>) -> Result<Vec<Vec<u8>>, CodecError> {
         let known: Vec<_> = self.lock().by_number.values().cloned().collect();
-        let bytes = |Known { class, definition }: &Known| match definition {
-            Some(definition) => Ok(definition.to_vec()),
-            None => Ok(class.definition_bytes(py)?.1.to_vec()),
+        known.iter().map(|known| known.definition(py)).collect()
+    }
+
+    /// Definitions as a checkpoint keeps them of an operator: whether values in its state are of the class, the number of
+    /// the class, and the definition.
+    fn kept_definitions(&self, py: Python<'_>, operator: &str) -> Result<Vec<Vec<u8>>, CodecError> {
+        let (known, in_state) = {
+            let classes = self.lock();
+            let known: Vec<_> = classes.by_number.iter().map(|(number, known)| (*number, known.clone())).collect();
+            (known, classes.in_state.get(operator).cloned().unwrap_or_default())
         };
-        known.iter().map(bytes).collect()
+        check_names(py, known.iter().filter(|(number, _)| in_state.contains(number)).map(|(_, known)| known))?;
+        let kept = |(number, known): &(u64, Known)| {
+            let definition = known.definition(py)?;
+            let definition = &definition[..definition.len().min(known.kept_bytes)];
+            Ok([&[u8::from(in_state.contains(number))], &number.to_le_bytes()[..], definition].concat())
+        };
+        known.iter().map(kept).collect()
+    }
+
+    /// Takes what a checkpoint kept of an operator: [`kept_definitions`](Self::kept_definitions).
+    fn add_kept(&self, py: Python<'_>, kept: &[u8], operator: Option<&str>) -> Result<(), CodecError> {
+        let KeptDefinition { is_in_state, number, definition } = KeptDefinition::read(kept)?;
+        if let Some(operator) = operator.filter(|_| is_in_state) {
+            self.note_in_state(operator, number);
+        }
+        self.add_numbered(py, number, definition)
+    }
+
+    fn note_in_state(&self, operator: &str, number: u64) {
+        self.lock().in_state.entry_ref(operator).or_default().insert(number);
     }
 
     fn lock(&self) -> MutexGuard<'_, Classes> {
@@ -143,10 +210,54 @@ impl ClassTable {
     }
 }
 
+impl Known {
+    fn definition(&self, py: Python<'_>) -> Result<Vec<u8>, CodecError> {
+        match (&self.definition, &self.reading) {
+            (Some(definition), _) => Ok(definition.to_vec()),
+            (None, Reading::As(class)) => Ok(class.definition_bytes(py)?.1.to_vec()),
+            (None, _) => Err(CodecError::Malformed("a class that changed and has no definition")),
+        }
+    }
+}
+
+/// Refuses state with values of two classes of one name: the next run could not tell them apart.
+fn check_names<'a>(py: Python<'_>, known: impl Iterator<Item = &'a Known>) -> Result<(), CodecError> {
+    let mut by_name: HashMap<&str, &Arc<Class>> = HashMap::new();
+    for class in known.filter_map(|known| known.reading.class()) {
+        let first = by_name.entry(&class.identity).or_insert(class);
+        if !first.class.is(&class.class) {
+            return Err(CodecError::SameName { type_name: class.type_name(py) });
+        }
+    }
+    Ok(())
+}
+
+/// A definition as a checkpoint keeps it.
+pub(crate) struct KeptDefinition<'a> {
+    /// Whether values in the state of the operator are of the class.
+    pub(crate) is_in_state: bool,
+    pub(crate) number: u64,
+    pub(crate) definition: &'a [u8],
+}
+
+impl<'a> KeptDefinition<'a> {
+    pub(crate) fn read(kept: &'a [u8]) -> Result<Self, CodecError> {
+        let broken = CodecError::Malformed("a kept class, which no flownet of this version wrote");
+        let Some((is_in_state, rest)) = kept.split_first() else { return Err(broken) };
+        let Some((number, definition)) = rest.split_first_chunk() else { return Err(broken) };
+        match is_in_state {
+            0 | 1 => Ok(Self { is_in_state: *is_in_state == 1, number: u64::from_le_bytes(*number), definition }),
+            _ => Err(broken),
+        }
+    }
+}
+
 /// What a sender has told its readers of.
 #[derive(Debug)]
 pub struct SentClasses {
     table: Arc<ClassTable>,
+    /// The operator in whose state the values are kept.
+    keeper: Option<String>,
     pickle: Pickle,
     found: HashMap<usize, Found>,
     news: Vec<Arc<Class>>,
@@ -162,7 +273,12 @@ struct Found {
 impl SentClasses {
     /// Of a sender that has told nothing.
     pub fn new(table: Arc<ClassTable>, pickle: Pickle) -> Self {
-        Self { table, pickle, found: HashMap::new(), news: Vec::new() }
+        Self { table, keeper: None, pickle, found: HashMap::new(), news: Vec::new() }
+    }
+
+    /// The same of a sender whose values are kept in the state of this operator.
+    pub fn kept_by(self, operator: &str) -> Self {
+        Self { keeper: Some(operator.to_owned()), ..self }
     }
 
     /// Whether other values than the codec's may be pickled.
@@ -210,6 +326,9 @@ impl SentClasses {
     #[cold]
     fn tell_first(&mut self, class: &Arc<Class>, py: Python<'_>) -> Result<u64, CodecError> {
         let number = self.table.number(py, class)?;
+        if let Some(operator) = &self.keeper {
+            self.table.note_in_state(operator, number);
+        }
         let found = Found { class: Arc::clone(class), number: Some(number) };
         self.found.insert(class.class.as_ptr() as usize, found);
         self.news.push(Arc::clone(class));
@@ -226,7 +345,7 @@ impl SentClasses {
 pub struct KnownClasses {
     table: Arc<ClassTable>,
     pickle: Pickle,
-    found: RefCell<HashMap<u64, Arc<Class>>>,
+    found: RefCell<HashMap<u64, Reading>>,
     /// Who it is that decodes.
     pub(super) work: ThreadWork,
 }
@@ -246,24 +365,24 @@ impl KnownClasses {
         self.table.add_part(py, part)
     }
 
-    /// Definitions of all that the table has.
-    pub fn definitions(&self, py: Python<'_>) -> Result<Vec<Vec<u8>>, CodecError> {
-        self.table.definitions(py)
+    /// What a checkpoint is to keep of the classes for an operator: [`ClassTable::kept_definitions`].
+    pub fn kept_definitions(&self, py: Python<'_>, operator: &str) -> Result<Vec<Vec<u8>>, CodecError> {
+        self.table.kept_definitions(py, operator)
     }
 
-    /// Takes a definition that was kept: [`ClassTable::add`].
-    pub fn add(&self, py: Python<'_>, definition: &[u8]) -> Result<(), CodecError> {
-        self.table.add(py, definition)
+    /// Takes a class that a checkpoint has kept; for the state of an operator, if it is named.
+    pub fn add_kept(&self, py: Python<'_>, kept: &[u8], operator: Option<&str>) -> Result<(), CodecError> {
+        self.table.add_kept(py, kept, operator)
     }
 
     #[inline]
-    pub(super) fn class(&self, number: u64) -> Result<Arc<Class>, CodecError> {
-        if let Some(class) = self.found.borrow().get(&number) {
-            return Ok(Arc::clone(class));
+    pub(super) fn reading(&self, number: u64) -> Result<Reading, CodecError> {
+        if let Some(reading) = self.found.borrow().get(&number) {
+            return Ok(reading.clone());
         }
-        let class = self.table.class_of_number(number)?;
-        self.found.borrow_mut().insert(number, Arc::clone(&class));
-        Ok(class)
+        let reading = self.table.reading(number)?;
+        self.found.borrow_mut().insert(number, reading.clone());
+        Ok(reading)
     }
 
     pub(super) fn shared(&self) -> PyClassTable {
@@ -330,7 +449,11 @@ impl PyClassTable {
     /// The class of a number.
     #[pyo3(signature = (number, /))]
     fn class_of(&self, py: Python<'_>, number: u64) -> PyResult<Py<PyType>> {
-        Ok(self.0.class_of_number(number)?.class.clone_ref(py))
+        match self.0.reading(number)? {
+            Reading::As(class) => Ok(class.class.clone_ref(py)),
+            Reading::Changed(changed) => Ok(changed.class.class.clone_ref(py)),
+            Reading::Gone(reason) => Err(CodecError::NotRestored { reason: reason.to_string() }.into()),
+        }
     }
 }
 

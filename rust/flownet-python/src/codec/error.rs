@@ -32,6 +32,21 @@ pub enum CodecError {
         /// Qualified name of the class.
         type_name: String,
     },
+    /// Values of an earlier run are of a class that the program does not have, or has with fields that do not fit.
+    #[error("{reason}")]
+    NotRestored {
+        /// Which class, and what does not fit.
+        reason: String,
+    },
+    /// State has values of two classes that have the same name.
+    #[error(
+        "its state has instances of two classes named {type_name}: the next run could not tell them apart; give each a \
+         name of its own, at the top level of a module or script"
+    )]
+    SameName {
+        /// Qualified name of the classes.
+        type_name: String,
+    },
     /// More classes than a job may move.
     #[error("class {type_name} is one more than the {limit} classes a job can move: is it made anew for each record?")]
     TooManyClasses {

@@ -55,10 +55,11 @@
 //! `7d` and `7e` are no values: keys of classes begin with the one (`key.rs`), keyed edges use the other as a marker
 //! (`chain::record`). All other tags are errors.
 //!
-//! The number of a class is xxh3 (64 bits) of its definition: a byte (`1` NamedTuple, `2` Enum, `3` Flag, `4` class with
+//! The number of a class is xxh3 (64 bits) of its definition: `81`, a byte (`1` NamedTuple, `2` Enum, `3` Flag, `4` class with
 //! attributes, `5` pydantic model, `6` any other), two lists of names (varint count, then varint length and name each: fields,
-//! members or attributes; attributes in slots), and the class as cloudpickle writes it: by name, or by value if it is of the
-//! script. A sender sends it once ([`SentClasses`]), before the first record that needs it.
+//! members or attributes; attributes in slots), its module and qualified name (varint length, `module:Name`), and the class as
+//! cloudpickle writes it: by name, or by value if it is of the script. A sender sends it once ([`SentClasses`]), before the
+//! first record that needs it. Checkpoints keep definitions behind their number, and the next run finds the class by its name.
 //!
 //! A zone is a byte: `0` none, `1` UTC (`timezone.utc`), `2` fixed offset (zigzag microseconds), `3` named fixed offset (as
 //! `2`, then varint length and the name), `4` `ZoneInfo` (varint length and its key).
@@ -67,6 +68,7 @@
 //! varint fields, each: varint length and name, varint offset, dtype), `2` a subarray (dtype, varint dimensions, a
 //! varint each).
 
+mod changed_class;
 mod class;
 mod class_key;
 mod class_table;
@@ -87,6 +89,8 @@ mod tag;
 mod temporal;
 
 pub use class::Class;
+pub(crate) use class::Layout;
+pub(crate) use class_table::KeptDefinition;
 pub use class_table::{ClassTable, KnownClasses, PyClassTable, SentClasses, parts};
 pub use decode::{Decoder, array_rows, decode};
 pub use encode::{Encoder, encode};

@@ -9,6 +9,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PySet, PyString, PyTuple, PyType};
 
+use super::changed_class::{ChangedClass, Reading};
 use super::class::{Class, Kind};
 use super::decode::Decoder;
 use super::encode::Encoder;
@@ -176,7 +177,11 @@ pub(super) fn decode<'py>(
     by_name: bool,
     depth: usize,
 ) -> Result<Bound<'py, PyAny>, CodecError> {
-    let class = decoder.classes.class(u64::from_le_bytes(decoder.array()?))?;
+    let class = match decoder.classes.reading(u64::from_le_bytes(decoder.array()?))? {
+        Reading::As(class) => class,
+        Reading::Changed(changed) => return decode_changed(decoder, py, &changed, by_name, depth),
+        Reading::Gone(reason) => return Err(CodecError::NotRestored { reason: reason.to_string() }),
+    };
     match &class.kind {
         Kind::Enum { members, .. } if !by_name => {
             let place = usize::try_from(decoder.varint()?).unwrap_or(usize::MAX);
@@ -206,6 +211,50 @@ pub(super) fn decode<'py>(
     Ok(object)
 }
 
+/// The same of an instance whose class has other fields now.
+#[cold]
+fn decode_changed<'py>(
+    decoder: &mut Decoder<'_>,
+    py: Python<'py>,
+    changed: &ChangedClass,
+    by_name: bool,
+    depth: usize,
+) -> Result<Bound<'py, PyAny>, CodecError> {
+    match changed.kind {
+        "enum" if !by_name => {
+            let place = usize::try_from(decoder.varint()?).unwrap_or(usize::MAX);
+            return changed.member(py, place);
+        }
+        "flag" if !by_name => {
+            decoder.enter(depth)?;
+            return Ok(changed.class.class.bind(py).call1((decoder.value(py, depth)?,))?);
+        }
+        "tuple" | "attributes" | "model" => decoder.enter(depth)?,
+        _ => return Err(CodecError::Malformed("an instance of a class that has none of this form")),
+    }
+    let values = PyDict::new(py);
+    if changed.kind == "tuple" || !by_name {
+        decoder.claim(changed.in_dict.len() + changed.in_slots.len())?;
+        for name in &changed.in_dict {
+            values.set_item(name, decoder.value(py, depth)?)?;
+        }
+    }
+    if by_name {
+        for _ in 0..decoder.item_count(2)? {
+            values.set_item(decoder.value(py, depth)?, decoder.value(py, depth)?)?;
+        }
+        return changed.instance(py, &values);
+    }
+    for (place, name) in changed.in_slots.iter().enumerate() {
+        let mut attribute = decoder.value(py, depth)?;
+        if let ("model", 0, Some(mask)) = (changed.kind, place, exact::<PyInt>(&attribute)) {
+            attribute = names_of(py, mask.extract()?, &changed.in_dict)?.into_any();
+        }
+        values.set_item(name, attribute)?;
+    }
+    changed.instance(py, &values)
+}
+
 fn take_regular(
     decoder: &mut Decoder<'_>,
     object: &Bound<'_, PyAny>,
@@ -220,15 +269,15 @@ fn take_regular(
     for (place, name) in class.in_slots.iter().enumerate() {
         let mut attribute = decoder.value(py, depth)?;
         if let (Kind::Model, 0, Some(mask)) = (&class.kind, place, exact::<PyInt>(&attribute)) {
-            attribute = names_of(py, mask.extract()?, class)?.into_any();
+            attribute = names_of(py, mask.extract()?, &class.in_dict)?.into_any();
         }
         set(object, name.bind(py), &attribute)?;
     }
     Ok(())
 }
 
-fn names_of<'py>(py: Python<'py>, mask: u64, class: &Class) -> Result<Bound<'py, PySet>, CodecError> {
-    let given = class.in_dict.iter().enumerate().filter(|(bit, _)| mask >> bit & 1 == 1).map(|(_, name)| name);
+fn names_of<'py>(py: Python<'py>, mask: u64, names: &[Py<PyString>]) -> Result<Bound<'py, PySet>, CodecError> {
+    let given = names.iter().enumerate().filter(|(bit, _)| mask >> bit & 1 == 1).map(|(_, name)| name);
     Ok(PySet::new(py, given)?)
 }
 

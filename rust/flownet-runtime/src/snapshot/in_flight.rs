@@ -187,6 +187,14 @@ impl Edges {
     }
 }
 
+/// What the medium kept in the part of a channel.
+pub(super) fn medium_of_channel(part: &StatePart) -> Result<Vec<&[u8]>, TaskError> {
+    let mut input = Input::of_channel(part)?;
+    input.byte()?;
+    input.option()?;
+    (0..input.varint()?).map(|_| input.block()).collect()
+}
+
 impl End {
     fn part(&self, name: &str, recorded: &Recorded, medium: &[Vec<u8>]) -> StatePart {
         let mut bytes = vec![VERSION, OF_CHANNEL, self.shape];

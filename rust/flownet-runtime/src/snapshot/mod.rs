@@ -82,7 +82,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::in_flight::{Edges, Kept, Recorded, Replay, Replayed, kept};
 pub use self::pieces::{IsOver, Piece, Pieces, RestoredPart, Written};
 pub(crate) use self::progress::Progress;
-pub use self::read::{Input, KeyedPart, Restored, SnapshotError};
+pub use self::read::{Input, KeyedPart, Restored, SnapshotError, medium_items};
 pub(crate) use self::write::{CHANGED, REMOVED, ROW_ENTRIES, in_rows, put_given, put_option};
 pub use self::write::{Groups, Snapshot, put_block, put_key, put_signed};
 use crate::spec::{OperatorSpec, TaskSpec, partition_id};
@@ -306,10 +306,18 @@ impl StatePart {
     }
 }
 
+/// Whether a part says what it takes to read values, whatever else is in it: [`medium_items`].
+pub fn has_medium(name: &str, share: &Share) -> bool {
+    name == MEDIUM || share.is_in_flight()
+}
+
 /// Whether what is kept under this name is nothing that anybody would miss: it comes again by itself.
 pub fn is_incidental(name: &str) -> bool {
-    [FINISHED, MEDIUM, KEY_KINDS, WATERMARK, EVENT_TIME].contains(&name)
+    [FINISHED, MEDIUM, KEY_KINDS, STATE_KINDS, WATERMARK, EVENT_TIME].contains(&name)
 }
+
+/// Of which kind the typed states of a function are, such as a value or a list, by their names.
+pub const STATE_KINDS: &str = "state kinds";
 
 /// How far key groups had come in event time, of operators that keep state by key.
 pub(crate) const EVENT_TIME: &str = "event_time";
@@ -345,6 +353,7 @@ mod shares {
             payload: Payload::None,
             rate_limit: None,
             brake: None,
+            target: None,
             upstream: None,
         };
         TaskSpec {

@@ -6,8 +6,9 @@ use flownet_core::KeyGroup;
 use flownet_core::keygroup::{hash_key, key_group};
 use serde::{Deserialize, Serialize};
 
+use super::in_flight::medium_of_channel;
 use super::write::{CHANGED, OF_CHANGES, OF_CHANNEL, OF_GROUPS, OF_ITEMS, OLDEST_VERSION, REMOVED, VERSION};
-use super::{Piece, RestoredPart, Share, StatePart, is_incidental};
+use super::{MEDIUM, Piece, RestoredPart, Share, StatePart, is_incidental};
 use crate::error::TaskError;
 use crate::operator::KeyedRecord;
 use crate::state::{Held, KeyGroupRange, KeyedState, LargeState, Values};
@@ -455,6 +456,21 @@ impl<'a> Restored<'a> {
         }
         Ok(Some(KeyedPart { header, groups }))
     }
+}
+
+/// What the medium of a task kept to read its values by; nothing of a part [without it](super::has_medium).
+pub fn medium_items(part: &StatePart) -> Result<Vec<&[u8]>, TaskError> {
+    if part.share.is_in_flight() {
+        return medium_of_channel(part);
+    }
+    let mut items = Vec::new();
+    if part.name == MEDIUM {
+        let mut input = Input::body(part, OF_ITEMS)?;
+        while !input.is_empty() {
+            items.push(input.block()?);
+        }
+    }
+    Ok(items)
 }
 
 /// Bytes of a part on their way back. Every step is checked: what is no state is an error that says whose.

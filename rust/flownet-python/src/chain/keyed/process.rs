@@ -1,10 +1,11 @@
 //! `process` by key: a user's function with state and timers for each key, over one input or two.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use flownet_core::keygroup::hash_key;
 use flownet_runtime::operator::{EventTime, Found, KeyedRecord, Operator, What};
-use flownet_runtime::snapshot::{IsOver, Restored, Snapshot};
+use flownet_runtime::snapshot::{IsOver, Restored, STATE_KINDS, Snapshot, SnapshotError};
 use flownet_runtime::spec::ProcessInputs;
 use flownet_runtime::state::{Held, KeyGroupRange, LargeState};
 use flownet_runtime::tally::Tally;
@@ -36,6 +37,8 @@ pub(in crate::chain) struct Process {
     time: EventTime,
     metrics: Option<Arc<TaskMetrics>>,
     bound: Option<BoundMethods>,
+    /// Of which kind its typed states are, by their names.
+    kinds: BTreeMap<String, String>,
 }
 
 /// What `open` looks up once for all records.
@@ -67,6 +70,7 @@ impl Process {
             time: EventTime::new(),
             metrics: None,
             bound: None,
+            kinds: BTreeMap::new(),
         }
     }
 
@@ -184,6 +188,22 @@ impl Process {
         self.leave_key(|| owner.clone(), (owner.key(), owner.hash()), None, (&function, result), flow)
     }
 
+    /// Refuses state that is declared as another kind than it was.
+    fn check_kinds(&self, from: &Restored<'_>) -> Result<(), TaskError> {
+        for (_, mut item) in from.items(STATE_KINDS)? {
+            let Ok(text) = str::from_utf8(item.rest()) else { return Err(item.broken("a name that is no UTF-8")) };
+            let (was, name) = text.split_once(' ').unwrap_or_default();
+            if let Some(is) = self.kinds.get(name).filter(|is| *is != was) {
+                let reason = format!(
+                    "its state '{name}' was of kind {was} and is declared as kind {is} now, which cannot read it; \
+                     declare it as it was, or give the new one another name"
+                );
+                return Err(SnapshotError::Refused { uid: self.base.info.operator.clone(), reason }.into());
+            }
+        }
+        Ok(())
+    }
+
     /// Frees what has expired by a clock of the keys that are due.
     fn expire(&mut self, (clock, now_ms): (usize, i64), py: Python<'_>) -> Result<(), TaskError> {
         while let Some((_, owner)) = self.expiries[clock].pop_due(now_ms)? {
@@ -237,9 +257,10 @@ impl Operator<PythonMedium> for Process {
             let opened = py.import(intern!(py, "flownet.state"))?.getattr(intern!(py, "OpenContext"))?;
             let opened = opened.call1((task, &bound.context))?;
             call1(&function.getattr(intern!(py, "open"))?, &opened)?;
-            PyResult::Ok(bound)
+            PyResult::Ok((bound, opened.getattr(intern!(py, "_kinds"))?.extract()?))
         };
-        self.bound = Some(open().map_err(|error| self.base.info.failed(py, &error, None))?);
+        let (bound, kinds) = open().map_err(|error| self.base.info.failed(py, &error, None))?;
+        (self.bound, self.kinds) = (Some(bound), kinds);
         Ok(())
     }
 
@@ -349,6 +370,9 @@ impl Operator<PythonMedium> for Process {
         for (timers, name) in self.timers.iter_mut().chain(&mut self.expiries).zip(TIMERS) {
             to.add_timers(name, range, timers)?;
         }
+        if !self.kinds.is_empty() {
+            to.add_items(STATE_KINDS, self.kinds.iter().map(|(name, kind)| format!("{kind} {name}")));
+        }
         let context = self.bound()?.context.bind(py).clone();
         context.get().keep_broadcast(self.inputs, (&self.base.info, &mut self.base.kept.borrow_mut()), to)
     }
@@ -367,6 +391,7 @@ impl Operator<PythonMedium> for Process {
     }
 
     fn restore(&mut self, py: Python<'_>, from: &Restored<'_>) -> Result<(), TaskError> {
+        self.check_kinds(from)?;
         from.read_large(STATE, &mut self.state, &Mappings { base: &self.base, py, name: STATE })?;
         self.time.restore(from, STATE, self.state.range())?;
         for (timers, name) in self.timers.iter_mut().chain(&mut self.expiries).zip(TIMERS) {

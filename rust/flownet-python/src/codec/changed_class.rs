@@ -1,0 +1,97 @@
+//! Classes of values that an earlier run of the program wrote, as the running program has them.
+//!
+//! `flownet.class_changes` finds the class by its name before the job starts, and makes the new instances.
+
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyString};
+
+use super::CodecError;
+use super::class::{Class, Layout};
+
+static RESTORED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+/// How values that name a class by a number are read.
+#[derive(Clone, Debug)]
+pub(super) enum Reading {
+    /// As instances of a class that has the fields they were written with.
+    As(Arc<Class>),
+    /// As instances of a class whose fields have changed.
+    Changed(Arc<ChangedClass>),
+    /// Not at all, and why.
+    Gone(Arc<str>),
+}
+
+impl Reading {
+    pub(super) fn class(&self) -> Option<&Arc<Class>> {
+        match self {
+            Self::As(class) => Some(class),
+            Self::Changed(changed) => Some(&changed.class),
+            Self::Gone(_) => None,
+        }
+    }
+}
+
+/// A class whose fields, members or name have changed since values were written.
+#[derive(Debug)]
+pub(super) struct ChangedClass {
+    pub(super) class: Arc<Class>,
+    /// The kind that it was, as Python calls it.
+    pub(super) kind: &'static str,
+    pub(super) in_dict: Vec<Py<PyString>>,
+    pub(super) in_slots: Vec<Py<PyString>>,
+    /// `flownet.class_changes.Change`.
+    change: Py<PyAny>,
+}
+
+impl ChangedClass {
+    /// How to read values of this layout as instances of `class`, if that can be done.
+    pub(super) fn reading(
+        py: Python<'_>,
+        class: Arc<Class>,
+        found: &Bound<'_, PyAny>,
+        layout: &Layout<'_>,
+    ) -> Result<Reading, CodecError> {
+        let kind = layout.kind()?;
+        let written = (layout.identity, kind, layout.in_dict.clone(), layout.in_slots.clone());
+        let change = found.call_method1("change_from", written)?;
+        let reason = change.getattr("reason")?;
+        if reason.is_truthy()? {
+            return Ok(Reading::Gone(reason.extract::<String>()?.into()));
+        }
+        let names = |names: &[&str]| names.iter().map(|name| PyString::intern(py, name).unbind()).collect();
+        let (in_dict, in_slots) = (names(&layout.in_dict), names(&layout.in_slots));
+        Ok(Reading::Changed(Arc::new(Self { class, kind, in_dict, in_slots, change: change.unbind() })))
+    }
+
+    /// The member of the Enum that is called so now.
+    pub(super) fn member<'py>(&self, py: Python<'py>, place: usize) -> Result<Bound<'py, PyAny>, CodecError> {
+        let name = self.in_dict.get(place).ok_or(CodecError::Malformed("a member that an Enum does not have"))?;
+        self.made(py, self.change.bind(py).call_method1("member", (name,)))
+    }
+
+    /// An instance with these attributes or items, by the names that they had.
+    pub(super) fn instance<'py>(
+        &self,
+        py: Python<'py>,
+        values: &Bound<'py, PyDict>,
+    ) -> Result<Bound<'py, PyAny>, CodecError> {
+        self.made(py, self.change.bind(py).call_method1("instance", (values,)))
+    }
+
+    fn made<'py>(&self, py: Python<'py>, made: PyResult<Bound<'py, PyAny>>) -> Result<Bound<'py, PyAny>, CodecError> {
+        made.map_err(|error| {
+            let reason = format!("{} cannot be made of what was kept: {error}", self.class.type_name(py));
+            CodecError::NotRestored { reason }
+        })
+    }
+}
+
+/// What the program has in the place of a class that a checkpoint from before this run names so: a
+/// `flownet.class_changes.Restored`. `None` of a class that this run has written.
+pub(super) fn restored(py: Python<'_>, number: u64) -> Result<Option<Bound<'_, PyAny>>, CodecError> {
+    let found = RESTORED.import(py, "flownet.class_changes", "restored")?.call1((number,))?;
+    Ok((!found.is_none()).then_some(found))
+}
