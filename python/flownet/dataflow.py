@@ -6,6 +6,7 @@ until the graph is built, so that ``--parallelism`` can still decide it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -199,6 +200,7 @@ class Dataflow:
                 local=None,
                 rate_limit=node.rate_limit,
                 brake=node.brake,
+                target=_target(node),
                 parallelism=subtasks[node.id],
                 chaining=node.chaining,
                 on_driver=node.on_driver,
@@ -341,6 +343,17 @@ def _subtasks(node: Node, parallelism: int, workers: int) -> int:
     if node.other_end is not None and node.parallelism is None:
         return node.other_end.parallelism or parallelism
     return max(1, workers) if node.host_input is not None else node.parallelism or parallelism
+
+
+def _target(node: Node) -> str | None:
+    """Say where a sink writes that prepares output for checkpoints, if it is known."""
+    if node.role == "sink":
+        return cast("str | None", getattr(node.function, "target", None))
+    if node.role != "write_files":
+        return None
+    settings = cast("dict[str, Any]", node.settings)
+    path = os.path.realpath((settings["write_files"] if node.kind == "rows" else settings)["path"])
+    return cast(bytes, path).decode(errors="backslashreplace")
 
 
 def _workers(node: Node) -> tuple[int, ...]:

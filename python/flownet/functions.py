@@ -416,6 +416,11 @@ class TransactionalSink(Sink[T], Generic[T]):
     ...                 database.executemany("insert into words values (?, ?)", rows)
     """
 
+    target: str | None = None
+    """Where it writes, such as ``"table words of /data/shop.db"``. Only a sink with the same target commits what was
+    prepared for a checkpoint: a job that goes on with another one is refused by `RestoreError` before it starts.
+    Default: None, which compares nothing."""
+
     def prepare_commit(self) -> Any:
         """End the transaction that is open, so that it can be committed later, perhaps by another process.
 

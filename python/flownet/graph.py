@@ -43,6 +43,8 @@ class Operator:
     """True when it must run in the process that called ``execute()``."""
     workers: tuple[int, ...] = ()
     """Workers its subtasks go round, from 1; empty: all of them."""
+    target: str | None = None
+    """Where a sink writes that prepares output for checkpoints; None if it does not say."""
 
 
 @dataclass(slots=True)

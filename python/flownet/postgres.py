@@ -63,10 +63,12 @@ class PostgresSink(RowSink):
         library = need("psycopg", "PostgreSQL", "postgres")
         super().__init__(table, columns, key)
         try:
-            library.conninfo.conninfo_to_dict(conninfo)
+            database = library.conninfo.conninfo_to_dict(conninfo).get("dbname")
         except (library.ProgrammingError, TypeError) as error:
             raise ConfigError(f"PostgresSink(conninfo=...): {error}", setting="conninfo", value=None) from error
         self._conninfo = conninfo
+        # Without the host: the same database may move to another.
+        self.target = f"table {table!r} of database {database!r}"
         self._name = ".".join(map(quoted, self._table.split(".")))
         self._database: psycopg.Connection[Any] | None = None
 

@@ -62,6 +62,7 @@ class SqliteSink(RowSink):
     ) -> None:
         super().__init__(table, columns, key)
         self._path = os.path.abspath(os.fspath(path))
+        self.target = f"table {table!r} of {os.path.realpath(self._path)}"
 
     def open(self, ctx: TaskContext) -> None:
         """Make the tables."""

@@ -92,6 +92,8 @@ class KafkaSink(TransactionalSink[Any]):
         client()
         self._broker: Broker = broker("KafkaSink", servers, config, timeout, _OWNED)
         self._topic = topic_names("KafkaSink", "topic", topic)[0]
+        # Without the servers: those to begin with may be others of the same cluster.
+        self.target = f"topic {self._topic!r}" if guarantee == "exactly_once" else None
         self._key, self._value = writer("key", key), writer("value", value)
         if guarantee not in ("exactly_once", "at_least_once"):
             raise ConfigError(

@@ -105,6 +105,8 @@ pub struct OperatorSpec {
     pub rate_limit: Option<RateLimit>,
     /// Records a second to which the operator, all its subtasks together, is slowed down; for demonstrations.
     pub brake: Option<f64>,
+    /// Where a sink writes that prepares output for checkpoints; none if it is nobody's to know.
+    pub target: Option<String>,
     /// The operator of the same chain that feeds this one; none for the head.
     pub upstream: Option<Upstream>,
 }
@@ -319,6 +321,7 @@ mod tests {
             payload: Payload::None,
             rate_limit: None,
             brake: None,
+            target: None,
             upstream: None,
         };
         let text = serde_json::to_string(&spec).unwrap();

@@ -46,6 +46,9 @@ pub struct OperatorEntry {
     pub parallelism: u32,
     /// Whether its kind keeps what a job that goes on would miss.
     pub keeps_state: bool,
+    /// Where it writes what it has prepared for checkpoints, if it says so.
+    #[serde(default)]
+    pub target: Option<String>,
 }
 
 /// What one task kept.

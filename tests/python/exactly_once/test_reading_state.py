@@ -118,7 +118,7 @@ def test_the_checkpoints_of_a_job_are_read_by_number_and_what_is_not_there_is_re
     assert sum(before.values("count").values()) <= sum(last.values("count").values())
     assert (last.job, last.max_parallelism) == ("kept", 128)
     named = {operator.uid: operator.kind for operator in last.operators if operator.uid}
-    assert named["tumbling"] == "count of windows"
+    assert named["tumbling"] == "count of windows of 1000 ms"
     assert named["newest"] == "reduce"
     assert "remembers" in str(last)
     assert "numbers" in str(last)

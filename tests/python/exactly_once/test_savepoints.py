@@ -85,12 +85,11 @@ def test_a_job_goes_on_beside_its_savepoint_and_another_begins_from_it(job: Job,
     assert lines(job.folder / "out") == all_counts()
     # Whatever becomes of the job's own folder.
     shutil.rmtree(job.folder / "one")
-    shutil.copytree(job.folder / "out", job.folder / "other")
-    result = job("two", out="other", restore_from=place, parallelism=3).execute(workers)
+    result = job("two", restore_from=place, parallelism=3).execute(workers)
     assert result.resumed_from == saved.checkpoint
     assert 0 < result.records < WORDS, "it goes on from the middle"
     # What the first one wrote after the savepoint is written anew, and not doubled.
-    assert lines(job.folder / "other") == all_counts()
+    assert lines(job.folder / "out") == all_counts()
 
 
 def test_the_same_command_again_goes_on_from_its_own_checkpoints(job: Job) -> None:
@@ -238,12 +237,37 @@ def test_windows_that_are_kept_in_another_way_cannot_read_the_state(job: Job) ->
         running.wait()
     for window, trigger in ((fn.Session("1h"), None), (fn.Tumbling("1h"), fn.CountTrigger(5))):
         with pytest.raises(
-            errors.RestoreError, match="'counts' was count of windows and is count of windows by key now"
+            errors.RestoreError, match="'counts' was count of windows of 3600000 ms and is count of windows by key"
         ):
             counted("two", window, trigger, restore_from=job.folder / "saved").execute()
-    # Windows of another grid fire as they were cut.
-    counted("two", fn.Sliding("1h", "30m"), None, restore_from=job.folder / "saved").execute()
+    counted("two", fn.Tumbling("1h"), None, restore_from=job.folder / "saved").execute()
     assert lines(job.folder / "out")
+
+
+@pytest.mark.parametrize(
+    "window", [fn.Tumbling("30m"), fn.Sliding("1h", "30m"), fn.Tumbling("1h", offset="5m")], ids=str
+)
+@pytest.mark.parametrize("from_savepoint", [True, False])
+def test_windows_cut_in_another_way_are_refused_at_the_start(job: Job, window: Any, from_savepoint: bool) -> None:
+    """Records would count in windows that were cut in two ways, and some in none."""
+
+    def counted(window: Any, **more: Any) -> fn.Environment:
+        env = fn.Environment(buffer_timeout="5ms")
+        env.enable_checkpointing("50ms", storage=job.folder / more.pop("storage", "one"), **more)
+        strategy: Any = fn.WatermarkStrategy.for_monotonous_timestamps()
+        words = env.read_text(job.folder / "in", rate_limit=1000).uid("words")
+        timed = words.assign_timestamps_and_watermarks(strategy.with_timestamp_assigner(lambda _: 0)).uid("times")
+        timed.key_by(str).window(window).count().uid("counts").map(str).write_text(job.folder / "out").uid("files")
+        return env
+
+    with counted(fn.Tumbling("1h")).execute_async() as running:
+        until_checkpoints(running, 2)
+        running.stop(drain=False, savepoint=job.folder / "saved")
+        running.wait()
+    there = {"storage": "two", "restore_from": job.folder / "saved"} if from_savepoint else {}
+    with pytest.raises(errors.RestoreError, match="'counts' was count of windows of 3600000 ms and is") as caught:
+        counted(window, **there).execute()
+    assert caught.value.operators == ("counts",)
 
 
 def test_other_key_groups_are_refused_and_taken_over_where_nothing_is_said(job: Job) -> None:

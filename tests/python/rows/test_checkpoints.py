@@ -109,7 +109,7 @@ CHANGES: dict[str, tuple[Operation, Operation, str]] = {
     "key of an aggregate": (
         lambda rows: rows.key_by("key").window(fn.EndOfInput()).agg(n=fn.count()),
         lambda rows: rows.key_by("text").window(fn.EndOfInput()).agg(n=fn.count()),
-        "agg of count, keys of type number, windows and is .*agg of count, keys of type text, windows now",
+        "keys of type number, windows to the end of the input and is .*agg of count, keys of type text, windows",
     ),
     "columns of a key": (
         lambda rows: rows.key_by("key").agg(n=fn.count()),
@@ -119,17 +119,17 @@ CHANGES: dict[str, tuple[Operation, Operation, str]] = {
     "windows in place of all": (
         lambda rows: rows.key_by("key").agg(n=fn.count()),
         lambda rows: rows.key_by("key").window(fn.EndOfInput()).agg(n=fn.count()),
-        "agg of count, .*, so far and is .*agg of count, .*, windows now",
+        "agg of count, .*, so far and is .*agg of count, .*, windows to the end of the input now",
     ),
     "key of a rank": (
         lambda rows: rows.key_by("key").window(fn.EndOfInput()).top_n(1, "n"),
         lambda rows: rows.key_by("text").window(fn.EndOfInput()).top_n(1, "n"),
-        "keys of type number, windows and is top_n .*, keys of type text, windows now",
+        "keys of type number, windows to the end of the input and is top_n .*, keys of type text, windows",
     ),
     "key of a join": (
         lambda rows: rows.key_by("key").join(rows.key_by("key"), fn.Tumbling("1h")),
         lambda rows: rows.key_by("text").join(rows.key_by("text"), fn.Tumbling("1h")),
-        "keys of type number, windows and is join .* keys of type text, windows now",
+        "keys of type number, windows of 3600000 ms and is join .* keys of type text, windows of 3600000 ms now",
     ),
     "key of what was seen": (
         lambda rows: rows.key_by("key").deduplicate(),
@@ -139,7 +139,7 @@ CHANGES: dict[str, tuple[Operation, Operation, str]] = {
     "sessions in place of a grid": (
         lambda rows: rows.key_by("key").window(fn.Tumbling("1h")).agg(n=fn.count()),
         lambda rows: rows.key_by("key").window(fn.Session("1h")).agg(n=fn.count()),
-        "agg of count, keys of type number, windows and is .*agg of count, .*, windows by key now",
+        "keys of type number, windows of 3600000 ms and is .*agg of count, .*, windows by key by sessions now",
     ),
 }
 

@@ -64,6 +64,20 @@ pub enum Misfit {
         /// What it does.
         is: String,
     },
+    /// A sink writes to another place now.
+    #[error(
+        "operator '{operator}' wrote to {was} and writes to {is} now, and what it has prepared for the checkpoint can be \
+         committed to {was} alone; let it write there, or give it another uid and drop what it has prepared with \
+         allow_dropped_state=True"
+    )]
+    Target {
+        /// Its name, or its uid if it has one.
+        operator: String,
+        /// Where it wrote.
+        was: String,
+        /// Where it writes.
+        is: String,
+    },
     /// Records were on their way, and their ways have changed.
     #[error(
         "it was taken while records were on their way to or from {}, and those go other ways now: the dataflow was \
@@ -92,7 +106,7 @@ impl Misfit {
     pub fn operators(&self) -> &[String] {
         match self {
             Self::NoUid { operators, .. } | Self::Dropped { operators } | Self::InFlight { operators } => operators,
-            Self::Kind { uid, .. } => std::slice::from_ref(uid),
+            Self::Kind { uid: operator, .. } | Self::Target { operator, .. } => std::slice::from_ref(operator),
             Self::KeyGroups { .. } => &[],
         }
     }
@@ -111,6 +125,7 @@ pub(crate) fn assign(manifest: &Manifest, plan: &Plan, may_drop: bool) -> Result
     if !is_as_it_was {
         check_change(manifest, plan, may_drop)?;
     }
+    check_targets(manifest, plan, is_as_it_was)?;
     let on_their_way = in_flight(manifest, plan, is_as_it_was)?;
     let is_named = |part: &&PartRef| is_as_it_was || !is_numbered(&part.uid);
     let state = manifest.tasks.iter().flat_map(|task| &task.parts).filter(|part| !part.share.is_in_flight());
@@ -147,6 +162,7 @@ pub(crate) fn operators(plan: &Plan) -> Vec<OperatorEntry> {
             kind: kind(&operator.kind),
             parallelism: task.spec.parallelism,
             keeps_state: operator.kind.keeps_state(),
+            target: operator.target.clone(),
         })
         .collect()
 }
@@ -173,6 +189,20 @@ fn check_change(manifest: &Manifest, plan: &Plan, may_drop: bool) -> Result<(), 
         }
     }
     if dropped.is_empty() || may_drop { Ok(()) } else { Err(Misfit::Dropped { operators: dropped }) }
+}
+
+/// What a sink has prepared is committed where it was prepared.
+fn check_targets(manifest: &Manifest, plan: &Plan, is_as_it_was: bool) -> Result<(), Misfit> {
+    let now = operators(plan);
+    for theirs in manifest.operators.iter().filter(|theirs| is_as_it_was || !is_numbered(&theirs.uid)) {
+        let ours = now.iter().find(|ours| ours.uid == theirs.uid && ours.kind == theirs.kind);
+        let targets = ours.and_then(|ours| theirs.target.as_ref().zip(ours.target.as_ref()));
+        if let Some((was, is)) = targets.filter(|(was, is)| was != is) {
+            let operator = if is_numbered(&theirs.uid) { &theirs.name } else { &theirs.uid };
+            return Err(Misfit::Target { operator: operator.clone(), was: was.clone(), is: is.clone() });
+        }
+    }
+    Ok(())
 }
 
 /// What was on its way, as the tasks that there are now are to share it: I3.

@@ -110,6 +110,23 @@ fn each_subtask_takes_the_parts_that_it_owns_groups_of_whatever_the_parallelism_
 }
 
 #[test]
+fn what_a_sink_has_prepared_is_committed_where_it_was_prepared() {
+    let writing_to = |target: Option<&str>| {
+        let mut plan = Shape::default().plan();
+        let shown = plan.tasks.iter_mut().flat_map(|task| &mut task.spec.operators).filter(|one| one.name == "show");
+        shown.for_each(|one| one.target = target.map(str::to_owned));
+        plan
+    };
+    let mut before = Shape::default().checkpoint();
+    before.operators = operators(&writing_to(Some("/out")));
+    for (target, fits) in [(Some("/out"), true), (None, true), (Some("/other"), false)] {
+        let assigned = assign(&before, &writing_to(target), true);
+        let refused = Misfit::Target { operator: "show".into(), was: "/out".into(), is: "/other".into() };
+        assert_eq!(assigned.err(), (!fits).then_some(refused), "{target:?}");
+    }
+}
+
+#[test]
 fn chaining_changes_nothing() {
     for uid in [None, Some("counts")] {
         let before = Shape { uid, ..Shape::default() }.checkpoint();

@@ -37,6 +37,8 @@ pub struct LogicalOperator {
     pub rate_limit: Option<RateLimit>,
     /// Records a second to which it is slowed down, all its subtasks together.
     pub brake: Option<f64>,
+    /// Where a sink writes that prepares output for checkpoints; none if it is nobody's to know.
+    pub target: Option<String>,
     /// Subtasks, 1 to 32768.
     pub parallelism: u32,
     /// Whether it may share a task with its neighbours.

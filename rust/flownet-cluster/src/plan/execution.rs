@@ -203,6 +203,7 @@ fn operator_specs(vertex: &JobVertex<'_>) -> Vec<OperatorSpec> {
             payload: chained.operator.payload.clone(),
             rate_limit: chained.operator.rate_limit,
             brake: chained.operator.brake,
+            target: chained.operator.target.clone(),
             upstream: chained.upstream.map(|edge| Upstream { operator: edge.from, tag: edge.tag.clone() }),
         })
         .collect()

@@ -26,6 +26,7 @@ impl Flow {
             payload: Payload::None,
             rate_limit: None,
             brake: None,
+            target: None,
             parallelism,
             chaining: Chaining::Always,
             on_driver: false,

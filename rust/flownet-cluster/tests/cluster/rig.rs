@@ -157,6 +157,7 @@ pub(crate) fn line(operators: &[Step<'_>], partitioners: &[Partitioner]) -> Data
         payload: if kind == "collect" { Payload::Local(COLLECTED) } else { Payload::None },
         rate_limit: None,
         brake: None,
+        target: None,
         parallelism,
         chaining: Chaining::Never,
         on_driver: kind == "collect",

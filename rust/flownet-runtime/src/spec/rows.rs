@@ -325,7 +325,7 @@ impl RowsKind {
             | Self::Deduplicate { kept, .. }
             | Self::TopN { kept, .. } => {
                 let windows = self.window().map(WindowSpec::kept_as);
-                let kept: Vec<_> = kept.iter().map(String::as_str).chain(windows).collect();
+                let kept: Vec<_> = kept.iter().cloned().chain(windows).collect();
                 format!("{} of {}", self.name(), kept.join(", "))
             }
             _ => self.name().to_owned(),

@@ -53,9 +53,30 @@ impl WindowSpec {
         self.clock == Clock::Event || self.assign.spans_all_time() && is_looked_at
     }
 
-    /// As what it is known to who goes on with it: what lies in one of these ways is not found in the other.
-    pub fn kept_as(&self) -> &'static str {
-        if self.lies_by_time() { "windows" } else { "windows by key" }
+    /// The windows as far as their state depends on them. A checkpoint says it, and a job whose windows are others is refused:
+    /// it would find state in another place, or put records of one time into windows that were cut in two ways.
+    pub fn kept_as(&self) -> String {
+        let place = if self.lies_by_time() { "windows" } else { "windows by key" };
+        let clock = match self.clock {
+            Clock::Event => "",
+            Clock::Processing => " by processing time",
+        };
+        match self.assign {
+            WindowAssign::Grid { size_ms: i64::MAX, .. } => format!("{place} to the end of the input"),
+            WindowAssign::Grid { size_ms, slide_ms, offset_ms } => {
+                let slide = if slide_ms == size_ms { String::new() } else { format!(" every {slide_ms} ms") };
+                let offset = if offset_ms == 0 { String::new() } else { format!(" at {offset_ms} ms") };
+                format!("{place} of {size_ms} ms{slide}{offset}{clock}")
+            }
+            WindowAssign::Calendar { zone, unit, count, offset_ms } => {
+                let offset = if offset_ms == 0 { String::new() } else { format!(" at {offset_ms} ms") };
+                let unit = format!("{unit:?}").to_lowercase();
+                format!("{place} of {count} {unit} in {}{offset}{clock}", zone.name())
+            }
+            // With another gap, records of a session still meet.
+            WindowAssign::Session { .. } => format!("{place} by sessions{clock}"),
+            WindowAssign::Global => format!("{place} over all time{clock}"),
+        }
     }
 }
 

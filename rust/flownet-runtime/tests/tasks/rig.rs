@@ -164,6 +164,7 @@ impl Job {
             payload: Payload::None,
             rate_limit: None,
             brake: None,
+            target: None,
             upstream: None,
         };
         self.vertices[vertex.0].iter_mut().for_each(|(_, task)| task.operators = vec![head.clone()]);
