@@ -152,7 +152,7 @@ def parquet_files(
         schema = schema.append(field)
     wanted = wanted_columns("read_parquet", columns, schema.names, files[0])
     found = schema_of("read_parquet", pyarrow.schema([schema.field(name) for name in wanted]))
-    told = None if kept is None else pushed_down(kept._tree())
+    told = None if kept is None else pushed_down(kept._tree(), schema)
     files = possible(files, folders, schema, told)
     return ParquetFiles(files, schema, wanted, folders, told), found
 

@@ -205,7 +205,7 @@ def line_files(
     whole = pyarrow.schema([*of_lines, *folders.schema])
     wanted = wanted_columns(method, columns, whole.names, files[0])
     found = _known(method, pyarrow.schema([whole.field(name) for name in wanted]))
-    possible_files = possible(files, folders, whole, None if kept is None else pushed_down(kept._tree()))
+    possible_files = possible(files, folders, whole, None if kept is None else pushed_down(kept._tree(), whole))
     return LineFiles(method, possible_files, whole, wanted, folders, format), found
 
 

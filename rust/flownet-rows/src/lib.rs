@@ -23,6 +23,7 @@ mod column;
 mod event_time;
 mod exit;
 pub mod expr;
+mod floats;
 mod gathered;
 mod join;
 mod key;

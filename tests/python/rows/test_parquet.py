@@ -49,7 +49,7 @@ def test_a_filter_keeps_its_rows_and_leaves_groups_alone_that_have_none(tmp_path
     assert len(counts) == 2
     (source,) = (task for task in result.tasks if "read_parquet" in task.name)
     # Of 20 groups of 100 rows the one with these; pyarrow hands on what is wanted of it.
-    assert "n" in str(pushed_down(wanted._tree()))
+    assert "n" in str(pushed_down(wanted._tree(), pa.schema(rows)))
     assert source.rows_in <= 10
 
 
@@ -62,10 +62,15 @@ def test_a_filter_keeps_its_rows_and_leaves_groups_alone_that_have_none(tmp_path
         (lambda: (fn.col("n") > 3) | fn.col("s").is_null(), "None"),
         (lambda: fn.col("n") + 1 > 3, "None"),
         (lambda: fn.col("n") > 0.5, "None"),
+        # NaN is above 3, and in no statistics.
+        (lambda: fn.col("x") > 3, "None"),
+        (lambda: (fn.col("x") >= 3) & (fn.col("n") > 3), "(n > 3)"),
+        (lambda: fn.col("x") < 3, "(x < 3)"),
     ],
 )
 def test_what_files_have_statistics_for_is_asked_of_them(expression: Any, expected: str) -> None:
-    assert str(pushed_down(expression()._tree())) == expected
+    schema = pa.schema([("n", pa.int64()), ("s", pa.string()), ("x", pa.float64())])
+    assert str(pushed_down(expression()._tree(), schema)) == expected
 
 
 def test_rows_go_on_behind_those_that_were_read(tmp_path: Path) -> None:

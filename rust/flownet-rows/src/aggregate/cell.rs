@@ -9,6 +9,7 @@ use flownet_runtime::time::ExactTime;
 use flownet_runtime::varint::{put_varint, take_varint, unzigzag, zigzag};
 
 use crate::event_time::{put_time, take_time};
+use crate::floats::{self, Float};
 use crate::lane::Scalar;
 
 /// What some values come to.
@@ -348,6 +349,11 @@ pub(crate) trait Kept: Send + Sync + Sized + 'static {
     fn write(&self, out: &mut Vec<u8>);
     fn read(bytes: &mut &[u8]) -> Option<Self>;
     fn scalar(&self) -> Scalar<'_>;
+
+    /// The same as the result of a minimum or maximum: of values that are equal, always the same one.
+    fn extreme(&self) -> Scalar<'_> {
+        self.scalar()
+    }
 }
 
 impl Kept for i64 {
@@ -417,7 +423,7 @@ impl Kept for f64 {
     }
 
     fn order(&self, other: &Self) -> Ordering {
-        self.total_cmp(other)
+        floats::order(*self, *other)
     }
 
     fn write(&self, out: &mut Vec<u8>) {
@@ -430,6 +436,10 @@ impl Kept for f64 {
 
     fn scalar(&self) -> Scalar<'_> {
         Scalar::Float(*self)
+    }
+
+    fn extreme(&self) -> Scalar<'_> {
+        Scalar::Float(self.canonical())
     }
 }
 
@@ -482,7 +492,7 @@ impl<K: Kept, const GREATEST: bool> Cell for Extreme<K, GREATEST> {
 
 impl<K: Kept, const GREATEST: bool> Finish for Extreme<K, GREATEST> {
     fn finish<R>(&self, give: impl FnOnce(Scalar<'_>) -> R) -> Result<R, NoResult> {
-        Ok(give(self.0.as_ref().map_or(Scalar::None, Kept::scalar)))
+        Ok(give(self.0.as_ref().map_or(Scalar::None, Kept::extreme)))
     }
 }
 

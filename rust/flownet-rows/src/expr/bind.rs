@@ -11,7 +11,8 @@ use arrow_array::{Array, ArrayRef, new_null_array};
 use arrow_cast::{CastOptions, can_cast_types, cast_with_options};
 use arrow_schema::{DataType, Schema, TimeUnit};
 
-use super::eval::{Comparison, Node};
+use super::compare::{self, Comparison, unit_of};
+use super::eval::Node;
 use super::number::{NumberFunction, NumberOp};
 use super::text::TextFunction;
 use super::time::TimeFunction;
@@ -170,8 +171,7 @@ impl Binder<'_> {
     }
 
     fn compare(&self, op: Comparison, left: &Expr, right: &Expr, whole: &Expr) -> Result<Bound, ExprError> {
-        let (one, other) = (self.bind(left)?, self.bind(right)?);
-        let pair = alike(one, other, whole)?;
+        let pair = comparable(self.bind(left)?, self.bind(right)?, whole)?;
         if matches!(pair.left.data_type, DataType::List(_) | DataType::Struct(_)) {
             return Err(type_error(whole, "lists and structs are not compared: compare what is in them"));
         }
@@ -392,6 +392,22 @@ fn goes_with(one: &DataType, other: &DataType) -> bool {
     }
 }
 
+/// Both sides as values that a comparison takes: of one type, or times of two units where a cast could overflow.
+fn comparable(left: Bound, right: Bound, whole: &Expr) -> Result<Pair, ExprError> {
+    let (one, other) = (&left.data_type, &right.data_type);
+    let is_written_in = |value: &Bound, to: &DataType| value.written().is_some() && fits_into(value, to);
+    if is_written_in(&left, other) || is_written_in(&right, one) || one == other {
+        return alike(left, right, whole);
+    }
+    let are_of_two_units = unit_of(one).zip(unit_of(other)).is_some_and(|(one, other)| one != other);
+    if are_of_two_units && goes_with(one, other) {
+        return Ok(Pair { left, right });
+    }
+    let Some(wide) = compare::decimal_type(one, other) else { return alike(left, right, whole) };
+    let text = whole.to_string();
+    Ok(Pair { left: left.cast(&wide, &text)?, right: right.cast(&wide, &text)? })
+}
+
 /// Both sides as values of one type.
 fn alike(left: Bound, right: Bound, whole: &Expr) -> Result<Pair, ExprError> {
     let mut both = all_alike(vec![left, right], whole)?;
@@ -462,7 +478,9 @@ fn exactly(value: &Bound, data_type: &DataType) -> Option<ArrayRef> {
     let made = cast_with_options(&written, data_type, &options).ok().filter(|made| made.null_count() == 0)?;
     let back = cast_with_options(&made, &value.data_type, &options);
     // What does not come back as it was has lost something.
-    (data_type.is_floating() || back.is_ok_and(|back| *back == *written)).then_some(made)
+    let is_same =
+        |back: ArrayRef| Comparison::Eq.run(&back, &written).is_ok_and(|same| same.true_count() == same.len());
+    (data_type.is_floating() || back.is_ok_and(is_same)).then_some(made)
 }
 
 /// The type that holds the values of both.
@@ -519,10 +537,6 @@ fn plain_number_type(one: &DataType, other: &DataType) -> DataType {
 
 /// Times and spans of one unit.
 fn times(left: Bound, right: Bound, text: &str) -> Result<Pair, ExprError> {
-    let unit_of = |data_type: &DataType| match data_type {
-        DataType::Timestamp(unit, _) | DataType::Duration(unit) => Some(*unit),
-        _ => None,
-    };
     let (Some(one), Some(other)) = (unit_of(&left.data_type), unit_of(&right.data_type)) else {
         let types = (type_name(&left.data_type), type_name(&right.data_type));
         return Err(type_error(

@@ -10,7 +10,7 @@ use arrow_arith::arity;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Decimal128Type;
 use arrow_array::{Array, ArrayRef, Decimal128Array};
-use arrow_schema::{ArrowError, DECIMAL128_MAX_PRECISION, DataType};
+use arrow_schema::{ArrowError, DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType};
 
 use super::number::{NumberFunction, NumberOp};
 
@@ -44,12 +44,25 @@ pub(super) fn holding(data_type: &DataType) -> Option<Digits> {
     })
 }
 
-/// The type that holds the values of both; none where 38 digits do not do.
+/// The type of values of both: with all digits behind the point, and 38 digits at most. A value that has more is an error of
+/// the cast to it, as it is for sums.
 pub(super) fn common(one: Digits, other: Digits) -> Option<DataType> {
-    let scale = one.1.max(other.1);
-    let precision = whole(one).max(whole(other)) + i16::from(scale);
-    let precision = u8::try_from(precision).ok().filter(|precision| *precision <= DECIMAL128_MAX_PRECISION)?;
+    let (precision, scale) = digits_of_both(one, other);
+    let precision = u8::try_from(precision.min(i16::from(DECIMAL128_MAX_PRECISION))).ok()?;
     Some(DataType::Decimal128(precision, scale))
+}
+
+/// The type in which all values of both are exact, for comparisons: of 76 digits if 38 are too few.
+pub(super) fn wide(one: Digits, other: Digits) -> Option<DataType> {
+    let (precision, scale) = digits_of_both(one, other);
+    let precision = u8::try_from(precision).ok().filter(|precision| *precision <= DECIMAL256_MAX_PRECISION)?;
+    let is_narrow = precision <= DECIMAL128_MAX_PRECISION;
+    Some(if is_narrow { DataType::Decimal128(precision, scale) } else { DataType::Decimal256(precision, scale) })
+}
+
+fn digits_of_both(one: Digits, other: Digits) -> (i16, i8) {
+    let scale = one.1.max(other.1);
+    (whole(one).max(whole(other)) + i16::from(scale), scale)
 }
 
 /// What becomes of two of these types; why nothing does. Of quotients and powers floats are made before.

@@ -6,13 +6,13 @@ use arrow_arith::boolean::{and_kleene, is_not_null, is_null, not, or_kleene};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BooleanArray, Datum, RecordBatch, new_null_array};
 use arrow_cast::CastOptions;
-use arrow_ord::cmp;
 use arrow_schema::{ArrowError, DataType};
 use arrow_select::filter::filter_record_batch;
 use arrow_select::interleave::interleave;
 use arrow_select::nullif::nullif;
 use arrow_select::zip::zip;
 
+use super::compare::Comparison;
 use super::number::{self, NumberOp};
 use super::text::TextFunction;
 use super::time::TimeFunction;
@@ -102,30 +102,6 @@ pub(super) enum Node {
         of: Box<Self>,
         text: Box<str>,
     },
-}
-
-/// How two values are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Comparison {
-    Eq,
-    Ne,
-    Lt,
-    Le,
-    Gt,
-    Ge,
-}
-
-impl Comparison {
-    fn run(self, left: &dyn Datum, right: &dyn Datum) -> Result<BooleanArray, ArrowError> {
-        match self {
-            Self::Eq => cmp::eq(left, right),
-            Self::Ne => cmp::neq(left, right),
-            Self::Lt => cmp::lt(left, right),
-            Self::Le => cmp::lt_eq(left, right),
-            Self::Gt => cmp::gt(left, right),
-            Self::Ge => cmp::gt_eq(left, right),
-        }
-    }
 }
 
 impl Node {
@@ -285,7 +261,7 @@ fn is_in(of: &Values, values: &[Values]) -> Result<Values, ArrowError> {
     let array = of.array();
     let mut found = BooleanArray::from(vec![false; array.len()]);
     for value in values {
-        found = or_kleene(&found, &cmp::eq(&array, value.datum())?)?;
+        found = or_kleene(&found, &Comparison::Eq.run(&array, value.datum())?)?;
     }
     Ok(of.with(nullif(&found, &is_null(&array)?)?))
 }

@@ -5,6 +5,7 @@
 //! division by zero are errors that name expression, row and values.
 
 mod bind;
+mod compare;
 mod decimal;
 mod eval;
 mod number;

@@ -16,6 +16,7 @@ use crate::aggregate::KeyTable;
 use crate::batch::RowBatch;
 use crate::column::Rows;
 use crate::event_time::put_nanos;
+use crate::floats::canonical_column;
 use crate::key::{KeyColumns, Keys};
 use crate::layout::Layout;
 use crate::medium::{Flow, OperatorInfo, RowRecord, RowsMedium};
@@ -100,7 +101,7 @@ impl Ranks {
     }
 
     fn of(&self, batch: &RecordBatch) -> Result<arrow_row::Rows, ArrowError> {
-        self.converter.convert_columns(std::slice::from_ref(batch.column(self.column)))
+        self.converter.convert_columns(&[canonical_column(batch.column(self.column))])
     }
 }
 
