@@ -1,7 +1,5 @@
 //! `to_objects`: rows become records that are objects, and values what Python has for them.
 
-use std::sync::Arc;
-
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Date32Type, Decimal128Type, DecimalType, Float64Type, Int64Type, UInt64Type};
 use arrow_array::{Array, ArrayRef};
@@ -14,7 +12,7 @@ use flownet_runtime::snapshot::Snapshot;
 use flownet_runtime::time::NO_TIMESTAMP;
 use flownet_runtime::work::Work;
 use pyo3::IntoPyObjectExt;
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDelta, PyDict, PyList, PyString, PyTuple};
@@ -34,9 +32,12 @@ impl ToObjects {
     }
 
     fn objects<'py>(&self, py: Python<'py>, batch: &PyRowBatch) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        let columns = batch.0.columns.columns().iter().map(|column| values(py, column));
-        let columns = columns.collect::<PyResult<Vec<_>>>()?;
         let schema = batch.0.columns.schema();
+        let columns = schema.fields().iter().zip(batch.0.columns.columns());
+        let columns = columns.map(|(field, column)| {
+            values(py, column).map_err(|error| of_column(py, field.name(), column.data_type(), error))
+        });
+        let columns = columns.collect::<PyResult<Vec<_>>>()?;
         let names: Vec<_> = schema.fields().iter().map(|field| PyString::intern(py, field.name())).collect();
         let row = |row: usize| {
             let items = columns.iter().map(|column| &column[row]);
@@ -98,28 +99,29 @@ fn values<'py>(py: Python<'py>, array: &ArrayRef) -> PyResult<Vec<Bound<'py, PyA
                 date.call_method1(intern!(py, "fromordinal"), (DAYS_TO_1970 + i64::from(days),))
             })
         }
-        DataType::Timestamp(_, zone) => {
-            let numbers = microseconds(array)?;
+        DataType::Timestamp(unit, zone) => {
+            let ticks = cast(&DataType::Int64)?;
             let epoch = epoch(py, zone.is_some())?;
             let zone = zone.as_ref().filter(|zone| !is_utc(zone)).map(|zone| zone_of(py, zone)).transpose()?;
             each(py, array, |row| {
-                let time = epoch.add(span(py, numbers.as_primitive::<Int64Type>().value(row))?)?;
+                let time = epoch.add(span(py, ticks.as_primitive::<Int64Type>().value(row), *unit)?)?;
                 match &zone {
                     None => Ok(time),
                     Some(zone) => time.call_method1(intern!(py, "astimezone"), (zone,)),
                 }
             })
         }
-        DataType::Duration(_) => {
-            let numbers = microseconds(array)?;
-            each(py, array, |row| span(py, numbers.as_primitive::<Int64Type>().value(row)))
+        DataType::Duration(unit) => {
+            let ticks = cast(&DataType::Int64)?;
+            each(py, array, |row| span(py, ticks.as_primitive::<Int64Type>().value(row), *unit))
         }
         DataType::Time32(_) | DataType::Time64(_) => {
             let wide = cast(&DataType::Time64(TimeUnit::Microsecond))?;
             let numbers = arrow_cast::cast(&wide, &DataType::Int64).map_err(arrow_error)?;
             let epoch = epoch(py, false)?;
             each(py, array, |row| {
-                let time = epoch.add(span(py, numbers.as_primitive::<Int64Type>().value(row))?)?;
+                let micros = numbers.as_primitive::<Int64Type>().value(row);
+                let time = epoch.add(span(py, micros, TimeUnit::Microsecond)?)?;
                 time.call_method0(intern!(py, "time"))
             })
         }
@@ -166,28 +168,35 @@ fn each<'py>(
 /// What `datetime.date.fromordinal` calls the first day of 1970.
 const DAYS_TO_1970: i64 = 719_163;
 
-/// Times and spans as numbers; of nanoseconds, of which Python has no objects, whole microseconds.
-fn microseconds(array: &ArrayRef) -> PyResult<ArrayRef> {
-    if let DataType::Timestamp(TimeUnit::Nanosecond, _) | DataType::Duration(TimeUnit::Nanosecond) = array.data_type() {
-        let numbers = cast(array, &DataType::Int64).map_err(arrow_error)?;
-        let whole = numbers.as_primitive::<Int64Type>().unary::<_, Int64Type>(|value| value.div_euclid(1000));
-        return Ok(Arc::new(whole));
+/// The error of a value that Python has no object for, with the column and the way out.
+fn of_column(py: Python<'_>, name: &str, data_type: &DataType, error: PyErr) -> PyErr {
+    if !error.is_instance_of::<PyOverflowError>(py) && !error.is_instance_of::<PyValueError>(py) {
+        return error;
     }
-    let to = match array.data_type() {
-        DataType::Timestamp(_, zone) => DataType::Timestamp(TimeUnit::Microsecond, zone.clone()),
-        _ => DataType::Duration(TimeUnit::Microsecond),
+    let (why, data_type) = (error.value(py), type_name(data_type));
+    PyOverflowError::new_err(format!(
+        "to_objects: column '{name}' of type {data_type} has a value that no object of Python holds ({why}): cast it to \
+         int64 before, or drop it"
+    ))
+}
+
+/// A duration of so many ticks, down to whole microseconds.
+fn span(py: Python<'_>, ticks: i64, unit: TimeUnit) -> PyResult<Bound<'_, PyAny>> {
+    let ticks_a_second = match unit {
+        TimeUnit::Second => 1,
+        TimeUnit::Millisecond => 1_000,
+        TimeUnit::Microsecond => MICROS_A_SECOND,
+        TimeUnit::Nanosecond => 1_000_000_000,
     };
-    let times = if *array.data_type() == to { Arc::clone(array) } else { cast(array, &to).map_err(arrow_error)? };
-    cast(&times, &DataType::Int64).map_err(arrow_error)
+    let (seconds, rest) = (ticks.div_euclid(ticks_a_second), ticks.rem_euclid(ticks_a_second));
+    let (days, seconds) = (seconds.div_euclid(SECONDS_A_DAY), seconds.rem_euclid(SECONDS_A_DAY));
+    let micros = rest * MICROS_A_SECOND / ticks_a_second;
+    let days = i32::try_from(days).map_err(|_| PyOverflowError::new_err(format!("{days} days")))?;
+    Ok(PyDelta::new(py, days, seconds as i32, micros as i32, false)?.into_any())
 }
 
-fn span(py: Python<'_>, microseconds: i64) -> PyResult<Bound<'_, PyAny>> {
-    let (days, rest) = (microseconds.div_euclid(MICROS_A_DAY), microseconds.rem_euclid(MICROS_A_DAY));
-    let (seconds, micros) = (rest / 1_000_000, rest % 1_000_000);
-    Ok(PyDelta::new(py, i32::try_from(days)?, seconds as i32, micros as i32, false)?.into_any())
-}
-
-const MICROS_A_DAY: i64 = 86_400_000_000;
+const MICROS_A_SECOND: i64 = 1_000_000;
+const SECONDS_A_DAY: i64 = 86_400;
 
 /// 1970-01-01, in UTC if it has a zone.
 fn epoch(py: Python<'_>, zoned: bool) -> PyResult<Bound<'_, PyAny>> {
