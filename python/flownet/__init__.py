@@ -89,7 +89,7 @@ if TYPE_CHECKING:
     )
     from .rows.batch_aggregate import BatchAggregate
     from .rows.collected import CollectedRows
-    from .rows.expressions import Expr, col, lit, when
+    from .rows.expressions import Expr, coalesce, col, lit, when
     from .rows.keyed import KeyedRows, WindowedRows
     from .rows.results import RowResults
     from .rows.stream import Rows
@@ -241,6 +241,7 @@ __all__ = [
     "WindowedStream",
     "WorkerSample",
     "__version__",
+    "coalesce",
     "col",
     "collect",
     "count",
@@ -343,7 +344,7 @@ _HOMES: Final = {
     ),
     ".rows.batch_aggregate": ("BatchAggregate",),
     ".rows.collected": ("CollectedRows",),
-    ".rows.expressions": ("Expr", "col", "lit", "when"),
+    ".rows.expressions": ("Expr", "coalesce", "col", "lit", "when"),
     ".rows.keyed": ("KeyedRows", "WindowedRows"),
     ".rows.results": ("RowResults",),
     ".rows.stream": ("Rows",),

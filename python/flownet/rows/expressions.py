@@ -438,7 +438,29 @@ def when(condition: Expr) -> When:
 
 
 def coalesce(*columns: Any) -> Expr:
-    """Take the first of these that is there: expressions, or values."""
+    """Take the first value that is not null, as SQL's COALESCE.
+
+    Parameters
+    ----------
+    *columns
+        Expressions such as ``fn.col("x")``, or values, of types that go together. One at least.
+
+    Raises
+    ------
+    PlanError
+        There is none.
+
+    Examples
+    --------
+    >>> import flownet as fn, pyarrow as pa
+    >>> prices = env.from_arrow(pa.table({"sale": [None, 2.5], "price": [3.0, 4.0]}))
+    >>> paid = prices.select(paid=fn.coalesce(fn.col("sale"), fn.col("price"), 0.0)).collect()
+    >>> result = env.execute()
+    >>> paid.to_arrow()["paid"].to_pylist()
+    [3.0, 2.5]
+    """
+    if not columns:
+        raise PlanError('coalesce() needs a column at least: fn.coalesce(fn.col("sale"), fn.col("price"))')
     return _coalesce(list(columns), f"coalesce({', '.join(map(repr, columns))})")
 
 

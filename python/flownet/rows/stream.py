@@ -385,15 +385,39 @@ class Rows(RowSinks, ToThisProcess):
         return Rows(self._env, (Origin(node, tag=tag.name),), self._sides[tag.name])
 
     def union(self, *others: Rows) -> Rows:
-        """Merge these rows with others of the same columns."""
+        """Merge these rows with others of the same columns.
+
+        Parameters
+        ----------
+        *others
+            Rows with columns of the same names and types, in the same order. A column that may have nulls in one of
+            them may have nulls in the result.
+
+        Raises
+        ------
+        PlanError
+            Their columns differ, or they belong to another environment.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> one, other = (env.from_arrow(pa.table({"user": [name]})) for name in ("ann", "bob"))
+        >>> print(one.union(other))
+        Rows from from_arrow, from_arrow
+          user  utf8
+        """
         for other in others:
             if not isinstance(other, Rows):
                 raise PlanError(f"union() of rows merges rows, not {type(other).__name__}")
             if other._env is not self._env:
                 raise PlanError("union() merges streams of one environment, and these belong to two")
-            if other._schema != self._schema:
+            if list(other.schema.items()) != list(self.schema.items()):
                 raise PlanError(f"union() merges rows of the same columns, and these differ:\n{self}\n{other}")
-        return Rows(self._env, tuple(origin for rows in (self, *others) for origin in rows._origins), self._schema)
+        merged = (self, *others)
+        if any(other._schema != self._schema for other in others):
+            merged = tuple(rows._with_nulls(_columns_with_nulls(merged)) for rows in merged)
+        origins = tuple(origin for rows in merged for origin in rows._origins)
+        return Rows(self._env, origins, merged[0]._schema)
 
     def rebalance(self) -> Rows:
         """Deal batches out evenly to the subtasks of what follows."""
@@ -407,7 +431,9 @@ class Rows(RowSinks, ToThisProcess):
         """Make a record of each row, for functions of one record, and for sinks.
 
         Values become what Python has for them: ``int``, ``float``, ``str``, ``datetime``, ``Decimal``, ...; of
-        nanoseconds whole microseconds are left. Records keep the event time of their rows.
+        nanoseconds whole microseconds are left. Records keep the event time of their rows. A date, time or duration
+        that Python has no object for, such as one of the year 10000, ends the job with an ``OverflowError`` that names
+        the column.
 
         Parameters
         ----------
@@ -441,6 +467,16 @@ class Rows(RowSinks, ToThisProcess):
                     "map_batches() calls a function with many rows at a time"
                 )
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _with_nulls(self, columns: list[str]) -> Rows:
+        """Let these columns, and values inside them, be null."""
+        # A cast that gives null for what does not fit has a nullable type, and everything fits here.
+        made = [
+            {"name": name, "value": col(name).cast(kind, strict=False)._tree()}
+            for name, kind, nullable in self._schema.fields()
+            if name in columns and (not nullable or kind.startswith(_NESTED))
+        ]
+        return self._project("union", [{"with_columns": made}]) if made else self
 
     def _known(self, method: str, columns: Iterable[str]) -> None:
         for column in columns:
@@ -477,3 +513,15 @@ def _expression(method: str, given: object) -> Expr:
     if not isinstance(given, Expr):
         raise PlanError(f'{method}() takes expressions such as fn.col("price") > 3, not {type(given).__name__}')
     return given
+
+
+_NESTED = ("list", "struct")
+"""What names of types begin with whose values hold others."""
+
+
+def _columns_with_nulls(merged: tuple[Rows, ...]) -> list[str]:
+    """Find the columns that need a type for nulls, so that rows of all inputs have one schema."""
+    flags = zip(*([nullable for _, _, nullable in rows._schema.fields()] for rows in merged), strict=True)
+    differ = [len(set(of_column)) > 1 for of_column in flags]
+    kinds = merged[0].schema
+    return [name for name, differs in zip(kinds, differ, strict=True) if differs or kinds[name].startswith(_NESTED)]
