@@ -7,6 +7,8 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from .numpy_scalars import json_default
+
 
 class JsonLine:
     """Makes a line of JSON of a record."""
@@ -17,7 +19,7 @@ class JsonLine:
     def __call__(self) -> Callable[[Any], str]:
         """Begin, in a subtask."""
         # What JSON has no number for, as NaN, would make a file that others cannot read.
-        return json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=self._default).encode
+        return json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=json_default(self._default)).encode
 
 
 class CsvLine:

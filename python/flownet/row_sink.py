@@ -8,6 +8,7 @@ from typing import Any
 
 from .errors import ConfigError
 from .functions import TransactionalSink
+from .numpy_scalars import plain
 
 Row = tuple[Any, ...]
 
@@ -70,11 +71,11 @@ class RowSink(TransactionalSink[Any]):
                 raise ValueError(
                     f"{record!r:.200} has a column {min(record.keys() - columns)!r}, which the sink has not"
                 )
-            row = tuple(record[name] for name in columns)
+            row = tuple(plain(record[name]) for name in columns)
         elif isinstance(record, Iterable) and not isinstance(record, str | bytes):
-            row = tuple(record)
+            row = tuple(map(plain, record))
         else:
-            row = (record,)
+            row = (plain(record),)
         if len(row) != len(columns):
             raise ValueError(f"{record!r:.200} has {len(row)} values for {len(columns)} columns")
         for name, value in zip(columns, row, strict=True):

@@ -32,7 +32,7 @@ class SqliteSink(RowSink):
         The table; made if there is none, with columns without types.
     columns
         Its columns. Records are mappings with these keys, or sequences of as many values, each an int of 64 bits,
-        float, str, bytes, bool or None.
+        float, str, bytes, bool, None, or a scalar of numpy that is one of these.
     key
         Columns that a row is replaced by: of several with the same the last one stays. None: rows are added.
 

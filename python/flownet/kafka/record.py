@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 from ..errors import ConfigError
+from ..numpy_scalars import json_default
 
 Format = Literal["bytes", "text", "json"] | Callable[..., Any]
 """How keys or values are written: as bytes, as UTF-8, as JSON, or as a function says."""
@@ -73,7 +74,9 @@ def _text_of(value: Any) -> bytes:
 
 def _json_of(value: Any) -> bytes:
     # What JSON has no number for, as NaN, would make a value that others cannot read.
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    return json.dumps(
+        value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=json_default(None)
+    ).encode()
 
 
 _READERS = {"bytes": None, "text": bytes.decode, "json": json.loads}

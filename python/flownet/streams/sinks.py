@@ -158,7 +158,8 @@ class SinkMethods(OperatorHandle, Generic[T]):
         path
             The folder; made if need be. Files are called ``part-<i>.jsonl``, and else as those of `write_text`.
         default
-            Called with what JSON knows nothing of, and returns what it does: ``str``, or ``dataclasses.asdict``.
+            Called with a value that is neither JSON's nor a number, bool or string of numpy. Returns one that is:
+            ``str``, or ``dataclasses.asdict``.
             Default: None, that fails the job.
 
         Raises
@@ -168,8 +169,8 @@ class SinkMethods(OperatorHandle, Generic[T]):
 
         Notes
         -----
-        Lines are UTF-8 and as ``json.dumps`` writes them, but for numbers that JSON has not, such as NaN: these fail
-        the job.
+        Lines are UTF-8 and as ``json.dumps`` writes them. Numbers, bools and strings of numpy are written as Python's.
+        Numbers that JSON has not, such as NaN, fail the job.
 
         Examples
         --------
