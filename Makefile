@@ -55,6 +55,7 @@ $(BIN)/maturin: | $(BIN)/python
 # What testing and linting need on top. The group is not called "dev": maturin would install that one into every build.
 $(VENV)/.tools: pyproject.toml | $(BIN)/maturin
 	$(BIN)/python -m pip install --quiet --group tools
+	$(BIN)/python -m pip install --quiet --upgrade --no-deps --target $(VENV)/pandas-3 'pandas>=3,<4' # beside the one of the group, for test_pandas_3.py
 	@touch $@
 
 $(VENV)/.built: $(SOURCES) | $(BIN)/maturin

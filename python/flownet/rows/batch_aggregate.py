@@ -209,7 +209,7 @@ def _column(values: Any, aggregate: BatchAggregate) -> Any:
 
     if aggregate.format != "arrow":
         schema = _arrow_schema({"result": aggregate.returns}, aggregate.format)
-        made = pyarrow.array(values, schema.field(0).type, from_pandas=aggregate.format == "pandas")
-        return pyarrow.record_batch([made], names=["result"])
+        values = pyarrow.array(values, schema.field(0).type, from_pandas=aggregate.format == "pandas")
+    # A series of strings of pandas 3 is one of chunks, too.
     whole = values.combine_chunks() if isinstance(values, pyarrow.ChunkedArray) else values
     return pyarrow.record_batch([whole], names=["result"])

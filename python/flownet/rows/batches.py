@@ -62,7 +62,10 @@ def taken(returned: Any, format: BatchFormat, schema: Any = None) -> Any:
         case "pandas":
             import pyarrow
 
-            return pyarrow.RecordBatch.from_pandas(returned, schema=schema, preserve_index=False)
+            # A column of strings of pandas 3 comes in chunks, of which a batch cannot be made.
+            table = pyarrow.Table.from_pandas(returned, schema=schema, preserve_index=False).combine_chunks()
+            batches = table.to_batches()
+            return batches[0] if len(batches) == 1 else table
         case "numpy":
             import pyarrow
 
