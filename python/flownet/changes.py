@@ -46,7 +46,7 @@ class Change(NamedTuple, Generic[T]):
 
 
 def identity_of(row: Any) -> Hashable:
-    """Make of a row what equal rows have in common: the row itself, if it can be hashed.
+    """Make of a row what equal rows have in common: the row itself, if it can be hashed. All NaN are equal.
 
     Raises
     ------
@@ -57,7 +57,15 @@ def identity_of(row: Any) -> Hashable:
         hash(row)
     except TypeError:
         return (type(row).__qualname__, _parts_of(row))
+    if isinstance(row, float):
+        return _NAN if row != row else row
+    if isinstance(row, tuple) and any(isinstance(item, float | tuple) for item in row):
+        # A NaN of a row that went through an exchange is another object, and equal to none.
+        return tuple(map(identity_of, row))
     return row  # type: ignore[no-any-return]
+
+
+_NAN = ("flownet.NaN",)
 
 
 def _parts_of(row: Any) -> Hashable:

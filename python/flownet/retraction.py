@@ -7,14 +7,17 @@ goes on as changes. All state lies in that of the key.
 from __future__ import annotations
 
 import copy
+import math
 from bisect import bisect_left, bisect_right, insort_left
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any, Protocol
 
 from .changes import Change, RowKind, identity_of
 from .errors import RetractionError
 from .functions import KeyedCoProcessFunction, KeyedProcessFunction
+from .numpy_scalars import plain
 from .state import MapState, MapStateDescriptor, OpenContext
 
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = (
@@ -66,7 +69,7 @@ class Grouped(KeyedProcessFunction[Any, Any, Any]):
         after = aggregate.result(accumulator)
         if not rows:
             return [Change(INSERT, (ctx.key, after))]
-        if before == after:
+        if before == after or (_is_nan(before) and _is_nan(after)):
             return ()
         return [Change(UPDATE_BEFORE, (ctx.key, before)), Change(UPDATE_AFTER, (ctx.key, after))]
 
@@ -92,27 +95,67 @@ class Counted:
 
 
 class Summed:
-    """The sum of a field."""
+    """The sum of a field.
+
+    The accumulator is the sum itself. From the first infinity or NaN until the last one is taken back it is a dict,
+    which counts these beside the sum of all other values: no subtraction takes an infinity out of a sum.
+    """
 
     def __init__(self, field: Callable[[Any], Any]) -> None:
         self._field = field
 
-    def create(self) -> None:
+    def create(self) -> Any:
         """Return what stands before the first row."""
         return None
 
     def add(self, accumulator: Any, value: Any) -> Any:
         """Work a row in."""
         given = self._field(value)
-        return given if accumulator is None else accumulator + given
+        kind = _kind_of(given)
+        if kind is None and not isinstance(accumulator, dict):
+            return given if accumulator is None else accumulator + given
+        sums = _not_finite(accumulator)
+        if kind is None:
+            sums["finite"] = given if sums["finite"] is None else sums["finite"] + given
+        else:
+            sums[kind] += 1
+        return sums
 
     def retract(self, accumulator: Any, value: Any) -> Any:
         """Work a row out."""
-        return accumulator - self._field(value)
+        given = self._field(value)
+        kind = _kind_of(given)
+        if not isinstance(accumulator, dict):
+            return accumulator - given
+        if kind is None:
+            accumulator["finite"] -= given
+        else:
+            accumulator[kind] -= 1
+        return accumulator if any(accumulator[kind] for kind in _KINDS) else accumulator["finite"]
 
     def result(self, accumulator: Any) -> Any:
         """Return the result."""
-        return accumulator
+        if not isinstance(accumulator, dict):
+            return accumulator
+        if accumulator["nan"] or (accumulator["inf"] and accumulator["-inf"]):
+            return math.nan
+        return math.inf if accumulator["inf"] else -math.inf
+
+
+_KINDS = ("inf", "-inf", "nan")
+
+
+def _kind_of(value: Any) -> str | None:
+    """Say which of the values that are not finite this is; None if it is finite, or no float."""
+    number = plain(value)
+    if not isinstance(number, float | Decimal) or math.isfinite(number):
+        return None
+    return "nan" if number != number else "inf" if number > 0 else "-inf"
+
+
+def _not_finite(accumulator: Any) -> dict[str, Any]:
+    """Make the accumulator that counts values which are not finite, beside the sum of the others."""
+    return accumulator if isinstance(accumulator, dict) else {"finite": accumulator, "inf": 0, "-inf": 0, "nan": 0}
 
 
 class Averaged(Summed):
@@ -132,11 +175,14 @@ class Averaged(Summed):
 
     def result(self, accumulator: Any) -> Any:
         """Return the result."""
-        return accumulator[0] / accumulator[1]
+        return super().result(accumulator[0]) / accumulator[1]
 
 
 class Outermost:
-    """The least or the greatest of a field. All values are kept, sorted: any of them may be the next."""
+    """The least or the greatest of a field. All values are kept, sorted: any of them may be the next.
+
+    NaN is sorted last, and is a result only if there is nothing else, as for rows.
+    """
 
     def __init__(self, field: Callable[[Any], Any], place: int) -> None:
         self._field = field
@@ -148,21 +194,39 @@ class Outermost:
 
     def add(self, accumulator: list[Any], value: Any) -> list[Any]:
         """Work a row in."""
-        insort_left(accumulator, self._field(value))
+        insort_left(accumulator, self._field(value), key=_rank)
         return accumulator
 
     def retract(self, accumulator: list[Any], value: Any) -> list[Any]:
         """Work a row out."""
         given = self._field(value)
-        place = bisect_left(accumulator, given)
-        if place == len(accumulator) or accumulator[place] != given:
+        place = bisect_left(accumulator, _rank(given), key=_rank)
+        if place == len(accumulator) or _rank(accumulator[place]) != _rank(given):
             raise unknown(Change(DELETE, value))
         del accumulator[place]
         return accumulator
 
     def result(self, accumulator: list[Any]) -> Any:
         """Return the result."""
+        if self._place == -1 and _is_nan(accumulator[-1]):
+            numbers = bisect_left(accumulator, True, key=_is_nan)
+            return accumulator[numbers - 1]
         return accumulator[self._place]
+
+
+def _are_equal(one: Any, other: Any) -> bool:
+    return bool(one == other) or identity_of(one) == identity_of(other)
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and value != value
+
+
+def _rank(value: Any) -> Any:
+    """Make what values are sorted by: NaN, which has no place among numbers, is above them all."""
+    if isinstance(value, tuple):
+        return tuple(map(_rank, value))
+    return (True, 0) if _is_nan(value) else (False, value)
 
 
 class OwnAggregate:
@@ -196,18 +260,21 @@ class Best(KeyedProcessFunction[Any, Any, Any]):
         self._count = count
         self._by = by
 
+    def _rank_of(self, row: Any) -> Any:
+        return _rank(self._by(row))
+
     def process(self, value: Change[Any], ctx: Any) -> Iterable[Change[Any]]:
         """Take a change and emit those of the result."""
         # The best last; of equal ones those that came first are better.
         rows: list[Any] = ctx.state.setdefault("rows", [])
         before = rows[-self._count :]
-        by = self._by(value.value)
-        place = bisect_left(rows, by, key=self._by)
+        by = self._rank_of(value.value)
+        place = bisect_left(rows, by, key=self._rank_of)
         if value.adds:
             rows.insert(place, value.value)
         else:
-            end = bisect_right(rows, by, key=self._by)
-            found = next((at for at in range(place, end) if rows[at] == value.value), None)
+            end = bisect_right(rows, by, key=self._rank_of)
+            found = next((at for at in range(place, end) if _are_equal(rows[at], value.value)), None)
             if found is None:
                 raise unknown(value)
             place = found
@@ -228,7 +295,10 @@ class Best(KeyedProcessFunction[Any, Any, Any]):
 
 
 class Joined(KeyedCoProcessFunction[Any, Any, Any, Any]):
-    """Each row of one side with each of the other that has its key; those without, for outer joins, with None."""
+    """Each row of one side with each of the other that has its key; those without, for outer joins, with None.
+
+    As in SQL and in joins of rows, a key that is None, or a tuple with a None in it, is equal to none.
+    """
 
     def __init__(self, how: str, ttl: str | timedelta | None) -> None:
         self._descriptors = [MapStateDescriptor(side, ttl) for side in ("left", "right")]
@@ -249,7 +319,7 @@ class Joined(KeyedCoProcessFunction[Any, Any, Any, Any]):
     def _take(self, side: int, change: Change[Any], ctx: Any) -> Iterator[Change[Any]]:
         own, other, row = self._sides[side], self._sides[1 - side], change.value
         was_empty = not own
-        is_alone = not other
+        is_alone = not other or _meets_nobody(ctx.key)
         shown_alone = 0
         if change.adds:
             own.add(row, alone=is_alone and self._keeps[side])
@@ -280,6 +350,10 @@ class Joined(KeyedCoProcessFunction[Any, Any, Any, Any]):
                 else:
                     yield _pair(change.kind, side, row, partner)
             entry[ALONE] = count if goes_last else 0 if comes_first else alone
+
+
+def _meets_nobody(key: Any) -> bool:
+    return key is None or (isinstance(key, tuple) and any(item is None for item in key))
 
 
 def _pair(kind: RowKind, side: int, own: Any, other: Any) -> Change[Any]:

@@ -97,6 +97,8 @@ class ChangeStream(OperatorHandle, Generic[T]):
     ) -> ChangeJoin[T, U]:
         """Bring together all rows of two tables that have one key, for as long as both are there.
 
+        A key that is None, or a tuple with a None in it, is equal to none, as in SQL and in joins of rows.
+
         Parameters
         ----------
         other
