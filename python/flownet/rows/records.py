@@ -46,19 +46,19 @@ def column(values: list[Any], schema: Any) -> pyarrow.RecordBatch:
     import pyarrow
 
     wanted = pyarrow.schema(schema)
-    field = wanted.field(0)
+    field, (_, kind, _) = wanted.field(0), schema.fields()[0]
     mixes_times = _mixing_times(field.type)
     if mixes_times and any(map(mixes_times, values)):
         shown = next(filter(mixes_times, values))
         raise ValueError(
-            f"column {field.name!r} is of type {field.type}, and {shown!r:.100} does not fit: "
+            f"column {field.name!r} is of type {kind}, and {shown!r:.100} does not fit: "
             "a time with a zone and one without never mix"
         )
     try:
         return pyarrow.RecordBatch.from_arrays([pyarrow.array(values, field.type)], schema=wanted)
     except (pyarrow.ArrowException, OverflowError, TypeError, ValueError) as error:
         shown = next((f", and {value!r:.100} does not fit" for value in values if not _fits(value, field.type)), "")
-        raise ValueError(f"column {field.name!r} is of type {field.type}{shown}: {error}") from None
+        raise ValueError(f"column {field.name!r} is of type {kind}{shown}: {error}") from None
 
 
 def _mixing_times(kind: pyarrow.DataType) -> Callable[[Any], bool] | None:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import flownet as fn
@@ -41,6 +42,15 @@ _NUMBERS = itertools.count()
 def table(server: Server) -> str:
     """A name that no other test has."""
     return f"table_{next(_NUMBERS)}"
+
+
+def test_scalars_of_numpy_are_written(server: Server, table: str) -> None:
+    server.run(f"create table {table} (i bigint, x double precision, t text, b boolean)")
+    env = fn.Environment()
+    record = (np.int32(7), np.float32(0.5), np.str_("to"), np.bool_(True))
+    env.from_collection([record]).sink_to(fn.PostgresSink(server.conninfo, table, columns=["i", "x", "t", "b"]))
+    env.execute(workers=0)
+    assert server.run(f"select * from {table}") == [(7, 0.5, "to", True)]
 
 
 @pytest.mark.parametrize("checkpoints", [False, True])
