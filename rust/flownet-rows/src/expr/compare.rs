@@ -12,6 +12,7 @@ use arrow_schema::{ArrowError, DataType, TimeUnit};
 
 use super::decimal;
 use crate::floats::{Float, is_at_least, is_equal};
+use crate::time_units::units_a_second;
 
 /// How two values are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,14 +158,8 @@ pub(super) fn unit_of(data_type: &DataType) -> Option<TimeUnit> {
 
 /// How many ticks of the finer unit one tick of each is.
 fn factors(one: TimeUnit, other: TimeUnit) -> (i64, i64) {
-    let ticks_a_second = |unit| match unit {
-        TimeUnit::Second => 1,
-        TimeUnit::Millisecond => 1_000,
-        TimeUnit::Microsecond => 1_000_000,
-        TimeUnit::Nanosecond => 1_000_000_000,
-    };
-    let finer = ticks_a_second(one.max(other));
-    (finer / ticks_a_second(one), finer / ticks_a_second(other))
+    let finer = units_a_second(one.max(other));
+    (finer / units_a_second(one), finer / units_a_second(other))
 }
 
 /// The type in which decimals of two types, or a decimal and integers, are compared; none if one of them is neither.
