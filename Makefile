@@ -9,6 +9,8 @@ BIN := $(VENV)/bin
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 # Tests start Python some thousand times. Where this is set, as in many images, each start compiles our modules anew.
 export PYTHONDONTWRITEBYTECODE :=
+# Tests read files as UTF-8 in every locale. Our modules do not rely on it: they name the encoding of each file.
+export PYTHONUTF8 := 1
 # What pip installs is compiled where it is imported, which most of it never is.
 export PIP_COMPILE := 0
 # The extension's sources: a change in any of them rebuilds it.

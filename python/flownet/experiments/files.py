@@ -46,7 +46,7 @@ def find_experiment(target: str) -> Experiment:
 
 def _from_toml(path: Path, source: str) -> Experiment:
     try:
-        described = tomllib.loads(path.read_text())
+        described = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeError) as error:
         raise ConfigError(f"{source}: cannot be read: {error}") from error
     except tomllib.TOMLDecodeError as error:
