@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -122,3 +123,43 @@ def test_columns_are_worked_on_in_rust_and_functions_of_batches_in_python(worker
     _, columns, batches, *_ = result.tasks
     assert columns.rust > 3 * columns.python, columns
     assert batches.python > 3 * batches.rust, batches
+
+
+def spin(number: int) -> int:
+    for step in range(200_000):
+        number += step
+    return number
+
+
+def test_waiting_for_the_interpreter_in_the_middle_of_a_call_is_not_busy() -> None:
+    env = fn.Environment()
+    numbers = env.from_iterable(itertools.count()).rebalance()
+    numbers.map(spin).set_parallelism(4).name("score").collect(into=Nowhere())
+    with env.execute_async() as job:
+        # An interpreter runs one thread at a time, and the source wants it, too.
+        score = wait_for(job, 1, lambda score: score.busy > 0.05 and score.interpreter > 0.5)
+        bottleneck = job.status().bottleneck
+        job.cancel()
+    assert score.busy * 4 < 1.3, score
+    assert bottleneck is not None
+    assert "waiting for the interpreter: use more workers" in bottleneck
+
+
+def test_functions_that_wait_for_something_else_are_busy_all_the_same() -> None:
+    lock = threading.Lock()
+
+    def wait(number: int) -> int:
+        # Each of them lets the interpreter go.
+        if number % 2:
+            time.sleep(0.01)
+        else:
+            lock.acquire(timeout=0.01)
+        return number
+
+    lock.acquire()
+    env = fn.Environment(object_reuse=True)
+    env.from_iterable(itertools.count()).rebalance().map(wait).set_parallelism(4).name("wait").collect(into=Nowhere())
+    with env.execute_async() as job:
+        waiting = wait_for(job, 1, lambda task: task.busy > 0.8)
+        job.cancel()
+    assert waiting.interpreter < 0.2

@@ -4,7 +4,7 @@
 //! task began, and only at a switch: the clock is never read while a state lasts.
 //!
 //! Busy time is told apart by looks: who looks says what the task works on, and all busy time since the last look counts as
-//! that. See [`crate::work`].
+//! that, or in part as waiting for the interpreter. See [`crate::work`].
 //!
 //! # Invariants
 //! - I1: a snapshot's parts sum to the time between the first instant and the snapshot's, the open period included.
@@ -98,6 +98,8 @@ struct Inner {
     work_ns: [u64; Work::ALL.len()],
     // At the last look at the task while it was busy.
     seen: Work,
+    // The share of the time that counted as waiting for the interpreter, at that look.
+    seen_waiting: f64,
 }
 
 impl TimeLedger {
@@ -110,6 +112,7 @@ impl TimeLedger {
             totals_ns: [0; TimeState::COUNT],
             work_ns: [0; Work::ALL.len()],
             seen: Work::Rust,
+            seen_waiting: 0.0,
         };
         Self { inner: Mutex::new(inner) }
     }
@@ -135,10 +138,18 @@ impl TimeLedger {
 
     /// The task is at `work`: if it is busy, all busy time since the last look counts as that.
     pub fn look(&self, work: Work, now_ns: u64) {
+        self.look_waiting(work, u64::MAX, now_ns);
+    }
+
+    /// The same, but that the task had processor time for no more than `worked_ns` of this, and waited for the interpreter
+    /// for the rest.
+    pub fn look_waiting(&self, work: Work, worked_ns: u64, now_ns: u64) {
         let mut inner = self.lock();
         inner.settle(now_ns);
         if inner.state == Some(TimeState::Busy) {
+            let untold = inner.untold();
             inner.seen = work;
+            inner.seen_waiting = untold.saturating_sub(worked_ns) as f64 / untold.max(1) as f64;
             inner.tell_apart();
         }
     }
@@ -207,10 +218,19 @@ impl Inner {
         self.since_ns = self.since_ns.max(now_ns);
     }
 
+    /// Busy time that nobody has looked at.
+    fn untold(&self) -> u64 {
+        let told: u64 = self.work_ns.iter().sum();
+        self.totals_ns[TimeState::Busy.index()].saturating_sub(told)
+    }
+
     /// Counts the busy time that nobody has looked at as what was seen last.
     fn tell_apart(&mut self) {
-        let told: u64 = self.work_ns.iter().sum();
-        self.work_ns[self.seen as usize] += self.totals_ns[TimeState::Busy.index()].saturating_sub(told);
+        let untold = self.untold();
+        let waited = ((untold as f64 * self.seen_waiting) as u64).min(untold);
+        self.totals_ns[TimeState::Busy.index()] -= waited;
+        self.totals_ns[TimeState::Interpreter.index()] += waited;
+        self.work_ns[self.seen as usize] += untold - waited;
     }
 
     /// Busy time that has become less was spent on `work` first.
@@ -372,6 +392,21 @@ mod tests {
     }
 
     #[test]
+    fn busy_time_without_processor_time_waits_for_the_interpreter_if_the_look_says_so() {
+        let ledger = TimeLedger::new(TimeState::Busy, 0);
+        ledger.look_waiting(Work::Python, 20, 100);
+        let (ns, shares) = (Duration::from_nanos, ledger.snapshot(100));
+        assert_eq!((shares.busy, shares.python, shares.interpreter), (ns(20), ns(20), ns(80)));
+        let shares = ledger.snapshot(200);
+        assert_eq!((shares.busy, shares.interpreter), (ns(40), ns(160)), "until the next look it goes on like that");
+        ledger.look(Work::Python, 300);
+        let shares = ledger.snapshot(400);
+        assert_eq!((shares.busy, shares.interpreter, shares.total()), (ns(240), ns(160), ns(400)));
+        ledger.look_waiting(Work::Python, 1_000_000, 500);
+        assert_eq!(ledger.snapshot(500).interpreter, ns(160), "it had more than there was");
+    }
+
+    #[test]
     fn busy_time_that_nobody_looked_at_is_what_was_assumed_and_then_what_was_seen_last() {
         let ledger = TimeLedger::new(TimeState::Busy, 0);
         assert_eq!(ledger.snapshot(10).rust, Duration::from_nanos(10));
@@ -399,6 +434,7 @@ mod tests {
     enum Happens {
         Switch(usize),
         Look(usize),
+        LookWaiting(usize, u64),
         Recount(usize, usize, usize, u64),
     }
 
@@ -407,6 +443,7 @@ mod tests {
         prop_oneof![
             state.clone().prop_map(Happens::Switch),
             work.clone().prop_map(Happens::Look),
+            (work.clone(), 0..2000_u64).prop_map(|(work, ns)| Happens::LookWaiting(work, ns)),
             (state.clone(), state, work, 0..2000_u64)
                 .prop_map(|(from, to, work, ns)| Happens::Recount(from, to, work, ns)),
         ]
@@ -423,6 +460,7 @@ mod tests {
                 match happens {
                     Happens::Switch(state) => ledger.switch(STATES[state], now),
                     Happens::Look(work) => ledger.look(Work::ALL[work], now),
+                    Happens::LookWaiting(work, ns) => ledger.look_waiting(Work::ALL[work], ns, now),
                     Happens::Recount(from, to, work, ns) => {
                         ledger.recount((STATES[from], STATES[to]), Work::ALL[work], ns);
                         // Parts may have shrunk.

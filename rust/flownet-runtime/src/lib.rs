@@ -42,6 +42,7 @@ pub mod window;
 pub mod work;
 
 mod chain;
+mod contention;
 mod input;
 mod key;
 mod outputs;

@@ -1,12 +1,13 @@
 //! Counters of one task: written by its thread, read by anyone, without locks between them.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use crate::contention::Look;
 use crate::latency::Latencies;
 use crate::ledger::{TimeLedger, TimeShares, TimeState};
 use crate::operator_counts::{OperatorCounters, OperatorCounts};
@@ -25,6 +26,10 @@ pub struct TaskMetrics {
     state: AtomicU8,
     // What its thread works on while it is busy.
     work: AtomicU8,
+    // Its thread, as the system numbers it; 0 before there is one.
+    thread: AtomicU32,
+    // Processor time of the thread at the last look.
+    worked_ns: AtomicU64,
     records_in: AtomicU64,
     records_out: AtomicU64,
     // Beyond one for each record; below zero it wraps.
@@ -64,6 +69,8 @@ impl TaskMetrics {
             time: TimeLedger::new(TimeState::Idle, 0),
             state: AtomicU8::new(TimeState::Idle.index() as u8),
             work: AtomicU8::new(Work::Rust as u8),
+            thread: AtomicU32::new(0),
+            worked_ns: AtomicU64::new(0),
             records_in: AtomicU64::new(0),
             records_out: AtomicU64::new(0),
             more_rows_in: AtomicU64::new(0),
@@ -184,13 +191,44 @@ impl TaskMetrics {
         self.time.assume(work);
     }
 
-    /// Counts the busy time since the last look as what the task works on now; false once it has ended.
-    pub(crate) fn look(&self) -> bool {
+    /// Its thread, as the system numbers it.
+    pub(crate) fn set_thread(&self, thread: u32) {
+        self.thread.store(thread, Ordering::Relaxed);
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == ENDED
+    }
+
+    /// What the system says of its thread, if the task may have to wait for the interpreter in the middle of a call.
+    pub(crate) fn at_interpreter(&self) -> Option<Look> {
         let state = self.state.load(Ordering::Relaxed);
-        if state == TimeState::Busy.index() as u8 {
+        if state == TimeState::Interpreter.index() as u8 {
+            let look = Look::at(self.thread.load(Ordering::Relaxed))?;
+            if self.state.load(Ordering::Relaxed) == state {
+                look.learn();
+            }
+            return None;
+        }
+        let is_at_work = state == TimeState::Busy.index() as u8 && self.work() != Work::Rust;
+        if is_at_work { Look::at(self.thread.load(Ordering::Relaxed)) } else { None }
+    }
+
+    /// Counts the busy time since the last look as what the task works on now. If it has to wait for the interpreter, only
+    /// the processor time that it had since then.
+    pub(crate) fn look(&self, seen: Option<Look>, is_contended: bool) {
+        if self.state.load(Ordering::Relaxed) != TimeState::Busy.index() as u8 {
+            return;
+        }
+        let Some(look) = seen else { return self.time.look(self.work(), self.now_ns()) };
+        let worked_ns = u64::try_from(look.worked.as_nanos()).unwrap_or(u64::MAX);
+        let before = self.worked_ns.swap(worked_ns, Ordering::Relaxed);
+        if look.is_on_interpreter() || (is_contended && look.wants_interpreter()) {
+            self.time.look_waiting(self.work(), worked_ns.saturating_sub(before), self.now_ns());
+        } else {
             self.time.look(self.work(), self.now_ns());
         }
-        state != ENDED
     }
 
     #[inline]

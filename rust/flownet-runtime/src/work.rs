@@ -15,7 +15,8 @@
 //!   what the task does: whoever runs is pushed aside by a timer anywhere, and a task that gave the processor up by waiting
 //!   is not busy. What a task waits for without saying so, a lock or the disk, counts as what it was at.
 //! - `python` is the time in operators that call functions of Python, with what they do around the call; a function that lets go
-//!   of the interpreter, or waits to have it back in the middle of a call, is still at work there.
+//!   of the interpreter is still at work there. One that waits to have it back counts as waiting for the interpreter, see
+//!   [`crate::contention`].
 
 use std::cell::{OnceCell, RefCell};
 use std::hash::{BuildHasher, RandomState};
@@ -24,6 +25,7 @@ use std::time::Duration;
 
 use flownet_net::NetworkEnvironment;
 
+use crate::contention::Look;
 use crate::metrics::TaskMetrics;
 
 /// What a busy task works on.
@@ -69,6 +71,7 @@ thread_local! {
 
 /// The calling thread is that of the task with these metrics, until it ends.
 pub(crate) fn enter_thread(metrics: &Arc<TaskMetrics>) {
+    metrics.set_thread(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
     OF_THREAD.with(|of_thread| *of_thread.borrow_mut() = Some(Arc::clone(metrics)));
 }
 
@@ -113,10 +116,19 @@ impl Drop for During<'_> {
 pub fn watch(environment: &NetworkEnvironment, tasks: Vec<Arc<TaskMetrics>>) {
     let (mut tasks, mut lot) = (tasks, RandomState::new().hash_one(0_u64));
     environment.repeat(move || {
-        tasks.retain(|task| task.look());
+        tasks.retain(|task| !task.has_ended());
+        look_at(&tasks);
         lot = lot.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (!tasks.is_empty()).then(|| Duration::from_millis(SHORTEST_PAUSE_MS + (lot >> 33) % PAUSES_MS))
     });
+}
+
+/// Counts what these tasks of one process did since the last look.
+fn look_at(tasks: &[Arc<TaskMetrics>]) {
+    let seen: Vec<Option<Look>> = tasks.iter().map(|task| task.at_interpreter()).collect();
+    // One alone that is ready to run waits for a processor, not for others to let the interpreter go.
+    let is_contended = seen.iter().flatten().filter(|look| look.wants_interpreter()).count() > 1;
+    tasks.iter().zip(seen).for_each(|(task, seen)| task.look(seen, is_contended));
 }
 
 /// Between two looks, at least.
