@@ -12,6 +12,7 @@ use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 use serde::{Deserialize, Serialize};
 
 use crate::error::StoreError;
+use crate::private;
 use crate::sealed::{self, Broken, HEADER_BYTES, Kind};
 use crate::url::{self, Bucket, Place};
 
@@ -20,6 +21,8 @@ use crate::url::{self, Bucket, Place};
 pub struct CheckpointStore {
     pub(crate) store: Arc<dyn ObjectStore>,
     pub(crate) url: Arc<str>,
+    /// The folder, if it is a local one.
+    pub(crate) folder: Option<Arc<std::path::Path>>,
 }
 
 /// Whose snapshot a file is.
@@ -95,7 +98,7 @@ pub(crate) fn folder(generation: u64, checkpoint: u64) -> String {
 }
 
 impl CheckpointStore {
-    /// The place that `url` names: a path or `file:///...`, which is made if it is not there, or `s3://`, `gs://` or `az://`
+    /// The place that `url` names: a path or `file:///...`, which is made with mode 0700 if it is not there, or `s3://`, `gs://` or `az://`
     /// with a bucket and a folder.
     ///
     /// # Errors
@@ -104,7 +107,7 @@ impl CheckpointStore {
         let refuse = |why: String| StoreError::Url { url: url.to_owned(), why };
         match url::place(url)? {
             Place::Folder(folder) => {
-                let made = std::fs::create_dir_all(&folder);
+                let made = private::make_folder(&folder);
                 made.map_err(|error| refuse(format!("cannot make the folder: {error}")))?;
                 Self::at(&folder).map_err(|error| refuse(error.to_string()))
             }
@@ -129,7 +132,7 @@ impl CheckpointStore {
     fn in_bucket(url: &str, bucket: &Bucket) -> Result<Self, StoreError> {
         let store = crate::objects::open(bucket);
         let store = store.map_err(|error| StoreError::Url { url: url.to_owned(), why: error.to_string() })?;
-        Ok(Self { store, url: url.trim_end_matches('/').into() })
+        Ok(Self { store, url: url.trim_end_matches('/').into(), folder: None })
     }
 
     #[cfg(not(feature = "cloud"))]
@@ -143,7 +146,8 @@ impl CheckpointStore {
 
     fn at(folder: &std::path::Path) -> Result<Self, Error> {
         let store = LocalFileSystem::new_with_prefix(folder)?.with_fsync(true).with_automatic_cleanup(true);
-        Ok(Self { store: Arc::new(store), url: format!("file://{}", folder.display()).into() })
+        let url = format!("file://{}", folder.display()).into();
+        Ok(Self { store: Arc::new(store), url, folder: Some(folder.into()) })
     }
 
     /// Where it is, as a URL.
@@ -230,8 +234,8 @@ impl CheckpointStore {
     /// Writes an object that must not be there yet. It may be there all the same, where the store was asked twice because
     /// its first answer was lost.
     pub(crate) async fn create(&self, path: &Path, payload: PutPayload) -> Result<(), StoreError> {
-        match self.store.put_opts(path, payload.clone(), PutMode::Create.into()).await {
-            Ok(_) => Ok(()),
+        match self.put_new(path, payload.clone()).await {
+            Ok(()) => Ok(()),
             Err(error @ Error::AlreadyExists { .. }) => {
                 let found = match self.store.get(path).await {
                     Ok(found) => found.bytes().await,
@@ -241,6 +245,20 @@ impl CheckpointStore {
                 if is_own { Ok(()) } else { Err(self.io("write", path, &error)) }
             }
             Err(error) => Err(self.io("write", path, &error)),
+        }
+    }
+
+    /// Writes an object if there is none there. A local one is its owner's alone.
+    pub(crate) async fn put_new(&self, path: &Path, payload: PutPayload) -> Result<(), Error> {
+        let file = self.folder.as_ref().map(|folder| folder.join(path.as_ref()));
+        let failed = |source: std::io::Error| Error::Generic { store: "LocalFileSystem", source: source.into() };
+        if let Some(folder) = file.as_ref().and_then(|file| file.parent()) {
+            private::make_folder(folder).map_err(failed)?;
+        }
+        self.store.put_opts(path, payload, PutMode::Create.into()).await?;
+        match &file {
+            Some(file) => private::protect(file).map_err(failed),
+            None => Ok(()),
         }
     }
 

@@ -36,6 +36,7 @@ mod log;
 mod manifest;
 #[cfg(feature = "cloud")]
 mod objects;
+mod private;
 mod sealed;
 mod url;
 

@@ -1,7 +1,7 @@
 //! The log: who may publish, and what was published. Entries are numbered from 0 and created once; the last one counts.
 
 use object_store::path::Path;
-use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode};
+use object_store::{Error, ObjectStoreExt};
 use serde::{Deserialize, Serialize};
 
 use crate::error::StoreError;
@@ -90,7 +90,7 @@ impl CheckpointStore {
     pub(crate) async fn append(&self, place: u64, entry: Entry) -> Result<Appended, StoreError> {
         let at = path(place);
         let body = serde_json::to_vec(&entry).map_err(|error| self.damaged(at.as_ref(), &error.to_string()))?;
-        let put = self.store.put_opts(&at, sealed::seal(Kind::Entry, &body).into(), PutMode::Create.into()).await;
+        let put = self.put_new(&at, sealed::seal(Kind::Entry, &body).into()).await;
         match put {
             Ok(_) => {}
             // By an entry of its own, where the store was asked twice because its first answer was lost.

@@ -87,7 +87,7 @@ struct World {
 impl World {
     fn new(tearing: Tearing, seed: u64) -> Self {
         let tearing = Arc::new(tearing);
-        let store = CheckpointStore { store: Arc::<Tearing>::clone(&tearing), url: "memory".into() };
+        let store = CheckpointStore { store: Arc::<Tearing>::clone(&tearing), url: "memory".into(), folder: None };
         let (unknown, zombies, rng) = (Vec::new(), Vec::new(), fastrand::Rng::with_seed(seed));
         Self { tearing, store, confirmed: None, unknown, zombies, rng, published: 0 }
     }
@@ -181,7 +181,7 @@ fn of_two_that_begin_at_the_same_place_one_has_the_right_though_answers_are_lost
         for seed in 0..SEEDS {
             let store = || {
                 let tearing = Tearing::remote(InMemory::new(), seed);
-                CheckpointStore { store: Arc::new(tearing), url: "memory".into() }
+                CheckpointStore { store: Arc::new(tearing), url: "memory".into(), folder: None }
             };
             let store = store();
             let (one, other) = futures::future::join(store.claim(), store.claim()).await;
@@ -248,6 +248,42 @@ fn checkpoints_are_kept_in_a_folder_and_what_is_not_retained_goes() {
 }
 
 #[test]
+fn what_is_kept_in_a_folder_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let mode = |path: &std::path::Path| path.metadata().expect("it is there").permissions().mode() & 0o777;
+    let given = folder.path().join("given");
+    std::fs::create_dir(&given).expect("room");
+    std::fs::set_permissions(&given, std::fs::Permissions::from_mode(0o755)).expect("its owner's");
+    for top in [&given, &folder.path().join("made/for/it")] {
+        block_on(async {
+            let store = CheckpointStore::open(&top.display().to_string()).expect("a place");
+            let (mut claim, _) = store.claim().await.expect("nobody else");
+            let written = write(&claim, 1).await.expect("room");
+            claim.publish(&written).await.expect("room");
+        });
+        let mut files = 0;
+        let mut folders = vec![top.clone()];
+        while let Some(one) = folders.pop() {
+            for entry in std::fs::read_dir(&one).expect("a folder") {
+                let path = entry.expect("an entry").path();
+                let (is_folder, found) = (path.is_dir(), mode(&path));
+                assert_eq!(found, if is_folder { 0o700 } else { 0o600 }, "{}", path.display());
+                files += u32::from(!is_folder);
+                folders.extend(is_folder.then_some(path));
+            }
+        }
+        assert!(files > 3, "{files}");
+    }
+    assert_eq!(
+        (mode(&given), mode(&folder.path().join("made"))),
+        (0o755, 0o700),
+        "a folder that was there is left as it is"
+    );
+}
+
+#[test]
 fn files_that_a_retained_checkpoint_refers_to_stay_whoever_wrote_them() {
     let folder = tempfile::tempdir().expect("a folder");
     block_on(async {
@@ -305,7 +341,7 @@ impl Builds {
 #[test]
 fn what_comes_in_pieces_stands_upon_pieces_in_their_order() {
     block_on(async {
-        let store = CheckpointStore { store: Arc::new(InMemory::new()), url: "memory".into() };
+        let store = CheckpointStore { store: Arc::new(InMemory::new()), url: "memory".into(), folder: None };
         let mut lineage = Lineage::default();
         let mut taken = async |checkpoint: u64, base: Option<u64>, pieces: &[u8]| {
             let name = SnapshotName { generation: 1, checkpoint, vertex: 0, subtask: 0, overtaken: false };
@@ -466,7 +502,7 @@ fn a_savepoint_is_whole_alone_and_nobody_goes_on_in_it() {
 #[test]
 fn a_savepoint_that_was_given_up_at_any_step_is_none_and_is_taken_again() {
     block_on(async {
-        let memory = || CheckpointStore { store: Arc::new(InMemory::new()), url: "memory".into() };
+        let memory = || CheckpointStore { store: Arc::new(InMemory::new()), url: "memory".into(), folder: None };
         let store = memory();
         let (mut claim, _) = store.claim().await.expect("nobody else");
         let written = write(&claim, 7).await.expect("room");
@@ -475,7 +511,7 @@ fn a_savepoint_that_was_given_up_at_any_step_is_none_and_is_taken_again() {
         for seed in 0..4 {
             for step in 1.. {
                 let tearing = Arc::new(Tearing::new(InMemory::new(), seed));
-                let to = CheckpointStore { store: Arc::<Tearing>::clone(&tearing), url: "torn".into() };
+                let to = CheckpointStore { store: Arc::<Tearing>::clone(&tearing), url: "torn".into(), folder: None };
                 tearing.crash_after(step);
                 if store.save(&written, &to).await.is_ok() {
                     break;
