@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from .report import (
         CheckpointPart,
         CheckpointSummary,
+        CheckpointUnderWay,
         JobResult,
         JobStatus,
         OperatorReport,
@@ -150,6 +151,7 @@ __all__ = [
     "ChangeStream",
     "CheckpointPart",
     "CheckpointSummary",
+    "CheckpointUnderWay",
     "CoFlatMapFunction",
     "CoMapFunction",
     "CoProcessFunction",
@@ -352,6 +354,7 @@ _HOMES: Final = {
     ".report": (
         "CheckpointPart",
         "CheckpointSummary",
+        "CheckpointUnderWay",
         "JobResult",
         "JobStatus",
         "OperatorReport",

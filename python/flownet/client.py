@@ -22,7 +22,16 @@ from .flame import Flame, FlameFrame
 from .job import Savepoint
 from .log import LogEntry
 from .metrics import UserMetric
-from .report import CheckpointPart, CheckpointSummary, JobStatus, OperatorReport, RestartSummary, TaskReport
+from .report import (
+    CheckpointPart,
+    CheckpointSummary,
+    CheckpointUnderWay,
+    JobStatus,
+    OperatorReport,
+    RestartSummary,
+    TaskReport,
+    UnansweredTask,
+)
 from .sample import JobSample, TaskSample, WorkerSample
 
 _Read = TypeVar("_Read")
@@ -45,7 +54,9 @@ class JobSummary:
     bottleneck: str | None
     """As in `JobStatus`."""
     error: str | None = None
-    """Why it failed, if it did: with the traceback of the user's function on further lines."""
+    """Why it failed or was cancelled, if it was: with the traceback of the user's function on further lines."""
+    outcome: str | None = None
+    """How it ended: ``finished``, ``cancelled`` or ``failed``; None while it runs."""
 
     @property
     def has_ended(self) -> bool:
@@ -119,7 +130,11 @@ class Client:
 
     def error(self, job: str) -> str | None:
         """Say why a job failed, if it did."""
-        return self._read(JobSummary, self._ask("GET", _path(job), job=job)).error
+        return self.summary(job).error
+
+    def summary(self, job: str) -> JobSummary:
+        """Say where a job is in a few words, and how it ended."""
+        return self._read(JobSummary, self._ask("GET", _path(job), job=job))
 
     def sample(self, job: str) -> JobSample:
         """Say what every subtask and process of a job does, as `Job.sample` does."""
@@ -284,9 +299,23 @@ class Client:
             "tasks": tuple(self._task(one) for one in self._listed(answer, "tasks")),
             "checkpoints": tuple(self._checkpoint(one) for one in self._listed(answer, "checkpoints")),
             "restarts": tuple(self._restart(one) for one in self._listed(answer, "restarts")),
+            "checkpoint_under_way": self._under_way(answer.get("checkpoint_under_way")),
             "metrics": self._metrics(answer),
         }
         return self._read(JobStatus, answer, parts)
+
+    def _under_way(self, answer: Any) -> CheckpointUnderWay | None:
+        if answer is None:
+            return None
+        told = answer.get("unanswered", []) if isinstance(answer, dict) else []
+        unanswered = tuple(self._unanswered(one) for one in (told if isinstance(told, list) else []))
+        return self._read(CheckpointUnderWay, answer, {"unanswered": unanswered})
+
+    def _unanswered(self, answer: Any) -> UnansweredTask:
+        subtasks = tuple(self._listed(answer, "subtasks")) if isinstance(answer, dict) else ()
+        if not all(_fits(subtask, int) for subtask in subtasks):
+            raise self._stranger("the subtasks of a checkpoint are no numbers")
+        return self._read(UnansweredTask, answer, {"subtasks": subtasks})
 
     def _checkpoint(self, answer: Any) -> CheckpointSummary:
         # A flownet before these says nothing of parts.

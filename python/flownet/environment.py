@@ -277,7 +277,8 @@ class Environment(RowSources):
         restore_from
             A savepoint (`Job.savepoint`), or the folder of another job's checkpoints, that the job begins from while it
             has no checkpoint of its own: it is copied to ``storage``. The dataflow may be another one: state goes by
-            `uid <Stream.uid>`. Default: the job begins anew.
+            `uid <Stream.uid>`. Restoring runs code from it, so take only what you or your job wrote. Default: the job
+            begins anew.
         allow_dropped_state
             Whether the job goes on from a checkpoint that has state of operators which the dataflow has no more: that
             state is lost. Default: False, it is refused with the names of the operators.

@@ -136,7 +136,7 @@ class TaskReport:
     operators: tuple[OperatorReport, ...] = ()
     """What has gone through each of its operators, upstream first, over all subtasks. Empty before they began."""
     began_seconds: float = 0.0
-    """Since when it counts, in seconds since the job was submitted: 0, or the failure after which it began anew."""
+    """Since when it counts, in seconds since the job was submitted: 0, or when it began anew after a failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +182,36 @@ class CheckpointSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class UnansweredTask:
+    """A task whose subtasks have not all answered a checkpoint."""
+
+    name: str
+    """Name of the task."""
+    count: int
+    """Subtasks that have not answered."""
+    subtasks: tuple[int, ...]
+    """The first ten of these, by index."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointUnderWay:
+    """A checkpoint that was triggered and neither counts nor has failed."""
+
+    number: int
+    """Its number."""
+    seconds: float
+    """Time since its trigger, in seconds."""
+    unanswered: tuple[UnansweredTask, ...] = ()
+    """Tasks with subtasks that have not answered, upstream first. Empty while the checkpoint is published."""
+
+    def __str__(self) -> str:
+        if not self.unanswered:
+            return f"{self.number}, for {self.seconds:.1f} s: all have answered"
+        waits_for = ", ".join(map(_unanswered, self.unanswered))
+        return f"{self.number}, for {self.seconds:.1f} s: waits for {waits_for}"
+
+
+@dataclass(frozen=True, slots=True)
 class RestartSummary:
     """An attempt to run the job that failed and was followed by another."""
 
@@ -218,12 +248,14 @@ class JobStatus:
     stalled: str | None = None
     """For how long nothing has moved although records wait, and what for; None while the job moves. Of a job that has
     ended: how often it stood still like that, if ever. See `StalledWarning`."""
+    checkpoint_under_way: CheckpointUnderWay | None = None
+    """The checkpoint that was triggered and neither counts nor has failed, with the subtasks that it waits for."""
     resumed_from: int | None = None
     """Number of the checkpoint of an earlier run that this one went on from."""
     checkpoints_made: int = 0
     """Checkpoints that count, of all attempts of this run."""
     checkpoints_failed: int = 0
-    """Checkpoints that failed."""
+    """Checkpoints that failed: a task declined, not all answered within the timeout, or the storage failed."""
     last_failed_checkpoint: str | None = None
     """Why the last of these did."""
     checkpoints: tuple[CheckpointSummary, ...] = ()
@@ -268,13 +300,15 @@ class JobStatus:
 
     @property
     def records(self) -> int:
-        """Records that went into the task which took most of them."""
+        """Records that went into the task which took most of them, since it began anew after a failure, if it did."""
         return max((task.records_in for task in self.tasks), default=0)
 
     @property
     def records_per_second(self) -> float:
-        """``records`` by ``seconds``, per second."""
-        return self.records / self.seconds if self.seconds else 0.0
+        """``records`` per second since that task began, at the submission of the job or after a failure."""
+        most = max(self.tasks, key=lambda task: task.records_in, default=None)
+        seconds = 0.0 if most is None else self.seconds - most.began_seconds
+        return self.records / seconds if seconds > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,8 +332,22 @@ def fields(report: Mapping[str, Any]) -> dict[str, Any]:
         "tasks": tuple(TaskReport(**{**task, "operators": told_operators(task)}) for task in report["tasks"]),
         "checkpoints": tuple(_checkpoint(checkpoint) for checkpoint in report["checkpoints"]),
         "restarts": tuple(RestartSummary(**{**one, "tasks": tuple(one["tasks"])}) for one in report["restarts"]),
+        "checkpoint_under_way": _under_way(report.get("checkpoint_under_way")),
         "metrics": told_metrics(report),
     }
+
+
+def _under_way(told: Mapping[str, Any] | None) -> CheckpointUnderWay | None:
+    if told is None:
+        return None
+    unanswered = (UnansweredTask(**{**task, "subtasks": tuple(task["subtasks"])}) for task in told["unanswered"])
+    return CheckpointUnderWay(**{**told, "unanswered": tuple(unanswered)})
+
+
+def _unanswered(task: UnansweredTask) -> str:
+    more = ", ..." if task.count > len(task.subtasks) else ""
+    noun = "subtask" if task.count == 1 else "subtasks"
+    return f"{task.count} {noun} of '{task.name}' ({', '.join(map(str, task.subtasks))}{more})"
 
 
 def _checkpoint(told: Mapping[str, Any]) -> CheckpointSummary:
@@ -408,6 +456,8 @@ def _history(status: JobStatus) -> list[str]:
             f"checkpoints: {status.checkpoints_made}, {longest:.2f} s at most; the last, {last.number}, "
             f"{format_size(last.bytes)} in {last.seconds:.2f} s"
         )
+    if status.checkpoint_under_way is not None:
+        lines.append(f"checkpoint under way: {status.checkpoint_under_way}")
     if status.checkpoints_failed:
         lines.append(f"checkpoints failed: {status.checkpoints_failed}; the last: {status.last_failed_checkpoint}")
     if status.restarts:

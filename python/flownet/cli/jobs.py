@@ -63,7 +63,7 @@ def _list(options: argparse.Namespace) -> int:
     rows = [["id", "name", "state", "time", "rate", "bottleneck"]]
     for job in jobs:
         rate = format_value(job.records_per_second, "/s")
-        state = "failed" if job.error is not None else job.state
+        state = job.outcome or job.state
         rows.append([job.id, job.name, state, format_seconds(job.seconds), rate, job.bottleneck or ""])
     print("\n".join(text_table(rows)) if jobs else "no jobs yet")
     return 0

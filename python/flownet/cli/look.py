@@ -23,7 +23,9 @@ class Look:
     sample: JobSample
     """What its subtasks did."""
     error: str | None
-    """Why it failed, if it did."""
+    """Why it failed or was cancelled, if it was."""
+    outcome: str | None = None
+    """How it ended: ``finished``, ``cancelled`` or ``failed``; None while it ran."""
     remark: str = ""
     """What happened to the watching since then."""
 
@@ -36,5 +38,6 @@ class Look:
 def look_at(client: Client, job: str) -> Look:
     """Ask the page for a job, and of one that has ended why."""
     status = client.status(job)
-    error = client.error(job) if status.state == "ended" else None
-    return Look(job, status, client.sample(job), error)
+    ended = client.summary(job) if status.state == "ended" else None
+    error, outcome = (ended.error, ended.outcome) if ended else (None, None)
+    return Look(job, status, client.sample(job), error, outcome)

@@ -125,7 +125,7 @@ def _shares(one: TaskReport | TaskSample) -> tuple[float, ...]:
 
 def _headline(look: Look) -> Text:
     status = look.status
-    state = "failed" if look.error is not None else status.state
+    state = look.outcome if look.outcome in {"failed", "cancelled"} else status.state
     workers = f"{status.workers} worker{'s' if status.workers > 1 else ''}" if status.workers else "in one process"
     line = Text(status.name, "bold")
     line.append(f"  {state.upper()}", _STATE_STYLES.get(state, "yellow"))
@@ -244,4 +244,4 @@ _SHARES = ("Python", "serialising", "Rust", "back-pressured", "interpreter", "id
 _SHARE_STYLES = ("green4", "green3", "pale_green1", "red", "magenta", "bright_black")
 _GLYPHS = "█▆▄▓▒░"
 _ASCII_GLYPHS = "#=+!~."
-_STATE_STYLES = {"running": "green", "ended": "cyan", "failed": "bold red"}
+_STATE_STYLES = {"running": "green", "ended": "cyan", "cancelled": "yellow", "failed": "bold red"}

@@ -20,6 +20,7 @@
 
 mod agent;
 mod alignment;
+mod bottleneck;
 mod checkpoint;
 mod coordinator;
 mod encoding;
@@ -53,6 +54,7 @@ pub use flownet_runtime::{StatePart, flame::FlameOrder, log::LogLevel};
 pub use flownet_store::{Listed, OperatorEntry, StoreError};
 
 pub use self::{
+    bottleneck::{Bottleneck, Waiting},
     checkpoint::{CheckpointPart, Misfit, Restart},
     coordinator::{
         ChannelEnd, Coordinator, FlameFrame, InputChannel, JobHandle, JobLogEntry, JobView, LogPage, LogPrinter,
@@ -69,7 +71,10 @@ pub use self::{
     plan::{Dataflow, PlanError},
     port::DialError,
     probe::Probe,
-    report::{Bottleneck, CheckpointSummary, History, JobReport, JobStatus, RestartSummary, VertexReport, Waiting},
+    report::{
+        CheckpointSummary, CheckpointUnderWay, History, JobOutcome, JobReport, JobStatus, RestartSummary,
+        UnansweredTask, VertexReport,
+    },
     sample::{JobSample, TaskSample, WorkerSample},
     settings::{JobSettings, MAX_PARALLELISM, Setting, SettingKind, SettingsError, StatePlace},
     stall::{Stall, StallCause, StallHistory},

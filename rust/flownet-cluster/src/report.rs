@@ -1,4 +1,4 @@
-//! What a job did and does, vertex by vertex, and which vertex holds it up.
+//! What a job did and does, vertex by vertex.
 
 use std::{fmt, time::Duration};
 
@@ -6,6 +6,7 @@ use flownet_runtime::tally::Tally;
 use serde::Serialize;
 
 use crate::{
+    bottleneck::Bottleneck,
     checkpoint::CheckpointPart,
     error::WorkerIdentity,
     explain::partitioner_name,
@@ -48,6 +49,8 @@ pub struct JobStatus {
     /// What the job waits for, if nothing moves although records wait.
     #[serde(rename = "stalled", serialize_with = "shown::headline")]
     pub stall: Option<Stall>,
+    /// The checkpoint that was triggered and neither counts nor has failed.
+    pub checkpoint_under_way: Option<CheckpointUnderWay>,
     /// What its functions count, over all subtasks.
     #[serde(rename = "metrics")]
     pub user_metrics: Vec<UserMetric>,
@@ -82,6 +85,18 @@ pub struct JobReport {
     pub history: History,
 }
 
+/// How a job ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum JobOutcome {
+    /// Its sources ended, or it was stopped.
+    Finished,
+    /// Somebody cancelled it.
+    Cancelled,
+    /// Something failed, and nothing followed.
+    Failed,
+}
+
 /// What has become of the attempts to run a job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct History {
@@ -99,6 +114,29 @@ pub struct History {
     pub restarted: u64,
     /// The last 100 of these.
     pub restarts: Vec<RestartSummary>,
+}
+
+/// A checkpoint that was triggered and neither counts nor has failed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CheckpointUnderWay {
+    /// Its number.
+    pub number: u64,
+    /// Time since its trigger.
+    #[serde(rename = "seconds", serialize_with = "shown::seconds")]
+    pub elapsed: Duration,
+    /// Tasks that have subtasks which have not answered. Empty while it is published.
+    pub unanswered: Vec<UnansweredTask>,
+}
+
+/// A task whose subtasks have not all answered a checkpoint.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct UnansweredTask {
+    /// Names of its operators.
+    pub name: String,
+    /// Subtasks that have not answered.
+    pub count: u64,
+    /// The first ten of these.
+    pub subtasks: Vec<u32>,
 }
 
 /// A checkpoint that counts.
@@ -149,7 +187,7 @@ pub struct VertexReport {
     pub name: String,
     /// Subtasks.
     pub parallelism: u32,
-    /// Since when they count, since the job was submitted: its beginning, or the failure after which they began anew.
+    /// Since when they count, since the job was submitted: its beginning, or when they began anew after a failure.
     #[serde(rename = "began_seconds", serialize_with = "shown::seconds")]
     pub began: Duration,
     /// Subtasks that have ended.
@@ -188,6 +226,9 @@ pub struct VertexReport {
     pub parts: TimeParts,
     /// `busy` of the busiest subtask: a hot key shows here and not in the mean.
     pub busiest: f64,
+    /// Subtasks about as busy as the busiest.
+    #[serde(skip)]
+    pub busiest_subtasks: u32,
     /// How far its producers fill buffers, at least, so that no more is in flight
     /// to it than is allowed. None: not bounded, or full buffers are no more.
     #[serde(rename = "fill_limit")]
@@ -222,32 +263,6 @@ pub struct VertexReport {
     pub latency: LatencyReport,
     /// What went through each of its operators, upstream first, over all subtasks; none before they began.
     pub operators: Vec<OperatorReport>,
-}
-
-/// The vertex that holds a job up.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Bottleneck {
-    /// Position among the vertices.
-    pub vertex: usize,
-    /// Its name.
-    pub name: String,
-    /// `busy` of its busiest subtask.
-    pub busy: f64,
-    /// Share of the time that it waits for the interpreter.
-    pub interpreter: f64,
-    /// Share of the time that it waits for calls of its functions.
-    pub awaiting: f64,
-    /// Who waits for it.
-    pub waiting: Waiting,
-}
-
-/// Who waits for a bottleneck.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Waiting {
-    /// Upstream is back-pressured: more arrives than the vertex can take.
-    Upstream,
-    /// Downstream is idle: the vertex delivers less than could be taken.
-    Downstream,
 }
 
 impl fmt::Display for JobStatus {
@@ -289,47 +304,6 @@ impl fmt::Display for JobReport {
             Some(stalls) => writeln!(f, "  stalled: {stalls}"),
             None => Ok(()),
         }
-    }
-}
-
-impl Bottleneck {
-    /// Finds the busiest vertex of those that are busy, or wait for the interpreter to be, most of the time; who waits for
-    /// calls of its functions counts as busy, too, for it could take no more. Among
-    /// vertices about equally busy it is the one whose upstream is back-pressured: the others are busy because it lets
-    /// them. `edges` are (from, to) positions.
-    pub(crate) fn find(vertices: &[VertexReport], edges: &[(usize, usize)]) -> Option<Self> {
-        let is_pressing =
-            |vertex: usize| edges.iter().any(|&(from, to)| to == vertex && vertices[from].back_pressured > NOTICEABLE);
-        let feeds = |vertex: usize| edges.iter().any(|&(from, _)| from == vertex);
-        let occupied = |vertex: usize| vertices[vertex].busiest + vertices[vertex].awaiting;
-        let is_saturated = |vertex: usize| occupied(vertex) + vertices[vertex].interpreter > MOST_OF_THE_TIME;
-        let blame = |vertex: usize| occupied(vertex) + if is_pressing(vertex) { ABOUT_EQUAL } else { 0.0 };
-        let vertex = (0..vertices.len())
-            .filter(|&vertex| is_saturated(vertex) && (is_pressing(vertex) || feeds(vertex)))
-            .max_by(|&a, &b| blame(a).total_cmp(&blame(b)))?;
-        let waiting = if is_pressing(vertex) { Waiting::Upstream } else { Waiting::Downstream };
-        let VertexReport { name, busiest, interpreter, awaiting, .. } = &vertices[vertex];
-        let (name, busy) = (name.clone(), *busiest);
-        Some(Self { vertex, name, busy, interpreter: *interpreter, awaiting: *awaiting, waiting })
-    }
-}
-
-impl fmt::Display for Bottleneck {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let waiting = match self.waiting {
-            Waiting::Upstream => "upstream",
-            Waiting::Downstream => "downstream",
-        };
-        write!(f, "{} ({:.0} % busy", self.name, self.busy * 100.0)?;
-        if self.interpreter > WORTH_MORE_WORKERS {
-            let more = "more workers have more of them";
-            write!(f, ", {:.0} % waiting for the interpreter: {more}", self.interpreter * 100.0)?;
-        }
-        if self.awaiting > WORTH_MORE_CALLS {
-            let more = "a greater capacity has more of them at a time";
-            write!(f, ", {:.0} % waiting for calls of its functions: {more}", self.awaiting * 100.0)?;
-        }
-        write!(f, "; {waiting} waits for it)")
     }
 }
 
@@ -428,26 +402,16 @@ fn scaled(amount: f64) -> (String, &'static str) {
 
 /// Share of the time that a source waits for others from which it is said.
 const NOTICEABLE_ALIGNING: f64 = 0.05;
-/// Flink's limit between "ok" and "low" back-pressure.
-const NOTICEABLE: f64 = 0.1;
-/// Share of the time spent waiting for the interpreter from which on others to run it would help.
-const WORTH_MORE_WORKERS: f64 = 0.25;
-/// Share of the time spent waiting for calls of functions from which on more at a time would help.
-const WORTH_MORE_CALLS: f64 = 0.25;
 /// Records that wait for less are no news.
 const NOTICEABLE_WAIT: Duration = Duration::from_millis(100);
-/// A vertex less busy than this could do more: it holds nobody up.
-const MOST_OF_THE_TIME: f64 = 0.5;
-/// Shares of time that differ by less say little about who is to blame.
-const ABOUT_EQUAL: f64 = 0.1;
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use flownet_runtime::spec::{FlowControl, Partitioner};
 
     use super::*;
 
-    fn vertex(name: &str, busy: f64, back_pressured: f64) -> VertexReport {
+    pub(crate) fn vertex(name: &str, busy: f64, back_pressured: f64) -> VertexReport {
         VertexReport {
             name: name.into(),
             parallelism: 1,
@@ -468,6 +432,7 @@ mod tests {
             aligning: 0.0,
             parts: TimeParts::default(),
             busiest: busy,
+            busiest_subtasks: 1,
             fill_limit_bytes: None,
             in_flight: Duration::ZERO,
             dropped_records: 0,
@@ -483,64 +448,7 @@ mod tests {
         }
     }
 
-    const LINE: [(usize, usize); 2] = [(0, 1), (1, 2)];
-
-    #[test]
-    fn the_bottleneck_is_the_busiest_vertex_whose_upstream_is_back_pressured() {
-        let vertices = [vertex("source", 0.2, 0.8), vertex("parse", 0.3, 0.7), vertex("slow sink", 0.99, 0.0)];
-        let bottleneck = Bottleneck::find(&vertices, &LINE).expect("the sink");
-        assert_eq!(bottleneck.to_string(), "slow sink (99 % busy; upstream waits for it)");
-    }
-
-    #[test]
-    fn a_vertex_behind_the_bottleneck_is_not_blamed_for_being_busy() {
-        let vertices = [vertex("source", 0.4, 0.6), vertex("parse", 0.97, 0.02), vertex("sink", 0.61, 0.0)];
-        assert_eq!(Bottleneck::find(&vertices, &LINE).map(|found| found.vertex), Some(1));
-    }
-
-    #[test]
-    fn a_saturated_vertex_without_back_pressure_keeps_downstream_waiting() {
-        let vertices = [vertex("read -> split", 0.97, 0.02), vertex("count", 0.61, 0.0)];
-        let bottleneck = Bottleneck::find(&vertices, &LINE[..1]).expect("the source");
-        assert_eq!(bottleneck.to_string(), "read -> split (97 % busy; downstream waits for it)");
-    }
-
-    #[test]
-    fn a_busy_source_is_named_rather_than_a_vertex_that_presses_it_now_and_then() {
-        let vertices = [vertex("read", 0.84, 0.16), vertex("count", 0.32, 0.0)];
-        assert_eq!(Bottleneck::find(&vertices, &LINE[..1]).map(|found| found.vertex), Some(0));
-    }
-
-    #[test]
-    fn of_two_busy_vertices_the_one_that_presses_is_named() {
-        let vertices = [vertex("read", 0.8, 0.2), vertex("count", 0.78, 0.0)];
-        assert_eq!(Bottleneck::find(&vertices, &LINE[..1]).map(|found| found.vertex), Some(1));
-    }
-
-    #[test]
-    fn who_waits_for_calls_is_named_although_it_is_idle_and_told_what_helps() {
-        let enrich = VertexReport { awaiting: 0.9, ..vertex("enrich", 0.05, 0.0) };
-        let vertices = [vertex("read", 0.1, 0.9), enrich, vertex("sink", 0.02, 0.0)];
-        let bottleneck = Bottleneck::find(&vertices, &LINE).expect("the one that waits");
-        let expected = "enrich (5 % busy, 90 % waiting for calls of its functions: a greater capacity has more of them \
-                        at a time; upstream waits for it)";
-        assert_eq!(bottleneck.to_string(), expected);
-    }
-
-    #[test]
-    fn who_waits_for_the_interpreter_is_not_blamed_for_it_and_whoever_has_it_most_is() {
-        let waits = |name, busy, interpreter| VertexReport { interpreter, idle: 0.0, ..vertex(name, busy, 0.0) };
-        let vertices = [waits("read", 0.1, 0.85), waits("slow", 0.45, 0.5), waits("sink", 0.1, 0.2)];
-        let bottleneck = Bottleneck::find(&vertices, &LINE).expect("the slow one");
-        let expected = "slow (45 % busy, 50 % waiting for the interpreter: more workers have more of them; downstream waits for it)";
-        assert_eq!(bottleneck.to_string(), expected);
-    }
-
-    #[test]
-    fn where_nobody_is_busy_nobody_is_named() {
-        let vertices = [vertex("read", 0.2, 0.3), vertex("count", 0.4, 0.0)];
-        assert_eq!(Bottleneck::find(&vertices, &LINE[..1]), None);
-    }
+    pub(crate) const LINE: [(usize, usize); 2] = [(0, 1), (1, 2)];
 
     #[test]
     fn a_status_reads_like_a_table() {
@@ -562,6 +470,7 @@ mod tests {
             }],
             network_memory_bytes: 64 << 20,
             stall: None,
+            checkpoint_under_way: None,
             user_metrics: Vec::new(),
             history: History::default(),
         };
@@ -592,11 +501,5 @@ wordcount  RUNNING  1 worker  2 tasks  1 exchange (keyed, 4 channels)  memory bo
         let texts = [0.0, 999.0, 1000.0, 99_900.0, 120_000.0, 1.9e6, 2.5e9, 7e15].map(bytes_text);
         assert_eq!(texts, ["0 B", "999 B", "1.0 kB", "99.9 kB", "120 kB", "1.9 MB", "2.5 GB", "7000 TB"]);
         assert_eq!([950.0, 1.9e6].map(rate_text), ["950 rec/s", "1.9 M rec/s"]);
-    }
-
-    #[test]
-    fn a_job_that_idles_has_no_bottleneck() {
-        let vertices = [vertex("source", 0.1, 0.0), vertex("sink", 0.05, 0.0)];
-        assert_eq!(Bottleneck::find(&vertices, &LINE[..1]), None);
     }
 }

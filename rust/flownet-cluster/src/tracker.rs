@@ -1,6 +1,10 @@
 //! From the workers' samples to rates, ratios and sums. No IO, no clock.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use flownet_runtime::{
     MetricsSnapshot, latency::Latency, operator_counts::OperatorCounts, spec::TaskSpec, tally::Tally,
@@ -8,12 +12,16 @@ use flownet_runtime::{
 };
 
 use crate::{
+    bottleneck::{ABOUT_EQUAL, Bottleneck},
     error::WorkerIdentity,
     latency::{LatencyReport, LatencySamples},
     machine::JobState,
     operators::OperatorReport,
     plan::{Exchange, Plan},
-    report::{Bottleneck, CheckpointSummary, History, JobReport, JobStatus, RestartSummary, VertexReport},
+    report::{
+        CheckpointSummary, CheckpointUnderWay, History, JobReport, JobStatus, RestartSummary, UnansweredTask,
+        VertexReport,
+    },
     sample::{Counted, JobSample, TaskPlace, TaskSample, WorkerSample},
     settings::JobSettings,
     stall::{Stall, StallHistory},
@@ -33,6 +41,15 @@ pub(crate) struct Tracker {
     workers: BTreeMap<u32, WorkerSample>,
     stalls: Stalls,
     history: History,
+    checkpoint: Option<PendingCheckpoint>,
+}
+
+/// The checkpoint that is under way.
+#[derive(Debug)]
+struct PendingCheckpoint {
+    number: u64,
+    triggered_at: Duration,
+    unanswered: BTreeSet<u32>,
 }
 
 /// When the job stood still.
@@ -60,21 +77,22 @@ impl Tracker {
             workers: BTreeMap::new(),
             stalls: Stalls::default(),
             history: History::default(),
+            checkpoint: None,
         }
     }
 
-    /// An attempt begins: its tasks count from nothing.
-    pub(crate) fn begin_attempt(&mut self) {
-        let began = self.failed_at();
+    /// An attempt begins: its tasks count from nothing, the first time since the job was submitted.
+    pub(crate) fn begin_attempt(&mut self, now: Duration) {
+        let began = if self.history.restarted == 0 { Duration::ZERO } else { now };
         self.tasks.iter_mut().for_each(|task| task.begin_attempt(began));
+        self.checkpoint = None;
     }
 
     /// Attempts of these tasks begin, and only of these.
-    pub(crate) fn begin_again(&mut self, tasks: &[u32], names: Vec<String>) {
-        let began = self.failed_at();
+    pub(crate) fn begin_again(&mut self, tasks: &[u32], names: Vec<String>, now: Duration) {
         for task in tasks {
             if let Some(task) = self.tasks.get_mut(*task as usize) {
-                task.begin_attempt(began);
+                task.begin_attempt(now);
             }
         }
         if let Some(restart) = self.history.restarts.last_mut() {
@@ -90,9 +108,29 @@ impl Tracker {
         }
     }
 
-    /// An attempt has failed, and another follows: of these tasks, or of all if none is named.
-    pub(crate) fn restarting(&mut self, (cause, traceback): (String, Option<&str>), tasks: Vec<String>, now: Duration) {
+    /// An attempt has failed, and another follows: of some tasks, given by number and by what users call them, or of the
+    /// whole job. Until it begins, nothing moves in them.
+    pub(crate) fn restarting(
+        &mut self,
+        (cause, traceback): (String, Option<&str>),
+        some: Option<(&[u32], Vec<String>)>,
+        now: Duration,
+    ) {
         self.history.restarted += 1;
+        let tasks = match some {
+            None => {
+                self.tasks.iter_mut().for_each(TaskSamples::fail);
+                Vec::new()
+            }
+            Some((failed, names)) => {
+                for task in failed {
+                    if let Some(task) = self.tasks.get_mut(*task as usize) {
+                        task.fail();
+                    }
+                }
+                names
+            }
+        };
         let traceback = traceback.map(last_of);
         keep_last(&mut self.history.restarts, RestartSummary { at: now, cause, traceback, resumed_from: None, tasks });
         let older = self.history.restarts.iter_mut().rev().skip(MOST_TRACEBACKS);
@@ -106,6 +144,25 @@ impl Tracker {
         keep_last(&mut self.history.checkpoints, checkpoint);
         let older = self.history.checkpoints.iter_mut().rev().skip(MOST_IN_PARTS);
         older.for_each(|checkpoint| checkpoint.parts = Vec::new());
+    }
+
+    /// A checkpoint is under way, and waits for these tasks.
+    pub(crate) fn checkpoint_waits_for(&mut self, number: u64, tasks: Vec<u32>, now: Duration) {
+        let unanswered = tasks.into_iter().collect();
+        let pending = self.checkpoint.take().filter(|pending| pending.number == number);
+        let triggered_at = pending.map_or(now, |pending| pending.triggered_at);
+        self.checkpoint = Some(PendingCheckpoint { number, triggered_at, unanswered });
+    }
+
+    /// The checkpoint that is under way no longer waits for this task.
+    pub(crate) fn checkpoint_answered(&mut self, task: u32) {
+        if let Some(pending) = &mut self.checkpoint {
+            pending.unanswered.remove(&task);
+        }
+    }
+
+    pub(crate) fn no_checkpoint_under_way(&mut self) {
+        self.checkpoint = None;
     }
 
     pub(crate) fn checkpoint_failed(&mut self, reason: &str) {
@@ -196,6 +253,7 @@ impl Tracker {
             exchanges: self.exchanges.clone(),
             network_memory_bytes: self.network_memory_bytes,
             stall: self.stalls.as_of(elapsed),
+            checkpoint_under_way: self.checkpoint.as_ref().map(|pending| self.shown(pending, elapsed)),
             user_metrics: self.user_metrics(),
             history: self.history.clone(),
         }
@@ -210,9 +268,25 @@ impl Tracker {
         JobReport { job_name: self.job_name.clone(), elapsed, vertices, bottleneck, stalls, user_metrics, history }
     }
 
-    /// When something failed for the last time.
-    fn failed_at(&self) -> Duration {
-        self.history.restarts.last().map_or(Duration::ZERO, |restart| restart.at)
+    fn shown(&self, pending: &PendingCheckpoint, elapsed: Duration) -> CheckpointUnderWay {
+        let mut by_vertex = BTreeMap::<u32, UnansweredTask>::new();
+        for task in pending.unanswered.iter().filter_map(|task| self.tasks.get(*task as usize)) {
+            let TaskPlace { name, vertex, subtask, .. } = &task.place;
+            let of_vertex = by_vertex.entry(*vertex).or_insert_with(|| UnansweredTask {
+                name: name.clone(),
+                count: 0,
+                subtasks: Vec::new(),
+            });
+            of_vertex.count += 1;
+            if of_vertex.subtasks.len() < MOST_UNANSWERED {
+                of_vertex.subtasks.push(*subtask);
+            }
+        }
+        CheckpointUnderWay {
+            number: pending.number,
+            elapsed: elapsed.saturating_sub(pending.triggered_at),
+            unanswered: by_vertex.into_values().collect(),
+        }
     }
 
     fn user_metrics(&self) -> Vec<UserMetric> {
@@ -256,6 +330,8 @@ struct TaskSamples {
     /// Since when it counts.
     began: Duration,
     ended: bool,
+    /// Its attempt has failed, and the next one has not begun: it does nothing, whatever is reported late.
+    has_failed: bool,
     /// Rates are measured from here: one to two windows before `latest`.
     base: Sample,
     /// Becomes the base when it is a window old.
@@ -306,6 +382,7 @@ impl TaskSamples {
             place,
             began: Duration::ZERO,
             ended: false,
+            has_failed: false,
             base: Sample::default(),
             next_base: Sample::default(),
             latest: Sample::default(),
@@ -318,14 +395,33 @@ impl TaskSamples {
     }
 
     fn begin_attempt(&mut self, began: Duration) {
-        (self.began, self.ended) = (began, false);
+        (self.began, self.ended, self.has_failed) = (began, false, false);
         for sample in [&mut self.base, &mut self.next_base, &mut self.latest, &mut self.previous] {
             *sample = Sample::default();
         }
         (self.operators, self.counted, self.latency) = (Arc::default(), Counted::default(), LatencySamples::default());
     }
 
+    /// Its attempt has failed: counters stay, rates end.
+    fn fail(&mut self) {
+        self.has_failed = true;
+        self.latency = LatencySamples::default();
+        self.stand_still();
+    }
+
+    fn stand_still(&mut self) {
+        for sample in [&mut self.base, &mut self.next_base, &mut self.previous] {
+            *sample = self.latest.clone();
+        }
+        self.counted.previous = self.counted.latest.clone();
+    }
+
     fn sample(&mut self, sample: Sample) {
+        if self.has_failed {
+            self.latest = sample;
+            self.stand_still();
+            return;
+        }
         if sample.at >= self.next_base.at + WINDOW {
             self.base = std::mem::replace(&mut self.next_base, sample.clone());
         }
@@ -388,6 +484,7 @@ fn vertex_report(
     // A subtask that has ended spends no time: counted in, it would keep the shares from adding up to the whole.
     let running = spent.iter().filter(|task| task.has_run).count().max(1);
     let mean = |part: fn(&Spent) -> f64| spent.iter().map(part).sum::<f64>() / running as f64;
+    let busiest = spent.iter().map(|task| task.busy).fold(0.0, f64::max);
     let sum = |part: fn(&MetricsSnapshot) -> u64| tasks.iter().map(|task| part(&task.latest.metrics)).sum();
     VertexReport {
         name: name.to_owned(),
@@ -422,7 +519,8 @@ fn vertex_report(
             spent.iter().flat_map(|task| &task.latencies),
             tasks.iter().flat_map(|task| task.latency.altogether()),
         ),
-        busiest: spent.iter().map(|task| task.busy).fold(0.0, f64::max),
+        busiest,
+        busiest_subtasks: spent.iter().filter(|task| busiest - task.busy <= ABOUT_EQUAL).count() as u32,
         operators,
     }
 }
@@ -461,6 +559,8 @@ const MOST_IN_PARTS: usize = 10;
 const MOST_TRACEBACKS: usize = 5;
 /// Letters of one.
 const MOST_LETTERS: usize = 8000;
+/// Subtasks of a task that are named if they have not answered a checkpoint.
+const MOST_UNANSWERED: usize = 10;
 /// Of checkpoints and of restarts.
 const MOST_KEPT: usize = 100;
 /// Rates of a status are over one to two of these.
@@ -511,7 +611,7 @@ mod tests {
         let mut tracker = tracker();
         let long = "ä".repeat(2 * MOST_LETTERS);
         for number in 0..=MOST_TRACEBACKS {
-            tracker.restarting((number.to_string(), Some(&long)), Vec::new(), SECOND);
+            tracker.restarting((number.to_string(), Some(&long)), None, SECOND);
         }
         let restarts = tracker.status(JobState::Running, SECOND, Vec::new()).history.restarts;
         assert_eq!(restarts.len(), MOST_TRACEBACKS + 1);
@@ -526,18 +626,63 @@ mod tests {
         for task in 0..4 {
             tracker.sample(task, metrics(10, SECOND, SECOND), SECOND * 2);
         }
-        tracker.restarting(("lost".into(), None), vec!["count".into()], SECOND * 3);
-        tracker.begin_again(&[2, 3], vec!["count".into(), "print".into()]);
+        tracker.restarting(("lost".into(), None), Some((&[2], vec!["count".into()])), SECOND * 3);
+        tracker.begin_again(&[2, 3], vec!["count".into(), "print".into()], SECOND * 4);
         tracker.resumed(Some(7));
         let status = tracker.status(JobState::Running, SECOND * 4, Vec::new());
         let told: Vec<_> = status.vertices.iter().map(|vertex| (vertex.records_in, vertex.began)).collect();
-        assert_eq!(told, [(20, Duration::ZERO), (0, SECOND * 3)]);
+        assert_eq!(told, [(20, Duration::ZERO), (0, SECOND * 4)]);
         let [restart] = status.history.restarts.as_slice() else { panic!("{:?}", status.history.restarts) };
         assert_eq!(
             (restart.tasks.len(), restart.resumed_from),
             (2, Some(7)),
             "who joined them meanwhile is named, too"
         );
+    }
+
+    #[test]
+    fn between_two_attempts_counters_stay_and_rates_are_zero() {
+        let mut tracker = tracker();
+        for at in 1..=3 {
+            tracker.sample(2, metrics(1000 * u64::from(at), SECOND * at, Duration::ZERO), SECOND * at);
+            tracker.sample(0, metrics(1000 * u64::from(at), SECOND * at, Duration::ZERO), SECOND * at);
+        }
+        let told = |tracker: &Tracker| {
+            let status = tracker.status(JobState::Restarting, SECOND * 6, Vec::new());
+            let source = tracker.job_sample(JobState::Restarting, SECOND * 6).tasks[0].records_in_per_second;
+            let of = |vertex: usize| (status.vertices[vertex].records_in, status.vertices[vertex].records_per_second);
+            (of(0), of(1), source, status.bottleneck.is_some())
+        };
+        tracker.restarting(("lost".into(), None), Some((&[2, 3], vec!["count".into()])), SECOND * 4);
+        assert_eq!(told(&tracker), ((3000, 1000.0), (3000, 0.0), 1000.0, true), "the source runs on");
+        tracker.restarting(("lost".into(), None), None, SECOND * 4);
+        // What a worker reports late changes counters at most.
+        tracker.sample(0, metrics(3500, SECOND * 4, Duration::ZERO), SECOND * 5);
+        assert_eq!(told(&tracker), ((3500, 0.0), (3000, 0.0), 0.0, false));
+        tracker.begin_attempt(SECOND * 6);
+        tracker.sample(0, metrics(500, SECOND, Duration::ZERO), SECOND * 7);
+        let source = &tracker.status(JobState::Running, SECOND * 7, Vec::new()).vertices[0];
+        assert_eq!((source.records_in, source.records_per_second, source.began), (500, 500.0, SECOND * 6));
+    }
+
+    #[test]
+    fn a_checkpoint_under_way_names_the_subtasks_that_have_not_answered() {
+        let mut tracker = tracker();
+        let shown = |tracker: &Tracker, at: u32| {
+            let under_way = tracker.status(JobState::Running, SECOND * at, Vec::new()).checkpoint_under_way?;
+            let unanswered = under_way.unanswered.into_iter().map(|task| (task.count, task.subtasks));
+            Some((under_way.number, under_way.elapsed, unanswered.collect::<Vec<_>>()))
+        };
+        assert_eq!(shown(&tracker, 1), None);
+        tracker.checkpoint_waits_for(7, vec![0, 1, 2, 3], SECOND);
+        tracker.checkpoint_answered(0);
+        tracker.checkpoint_answered(1);
+        tracker.checkpoint_answered(2);
+        assert_eq!(shown(&tracker, 3), Some((7, SECOND * 2, vec![(1, vec![1])])));
+        tracker.checkpoint_waits_for(7, vec![2, 3], SECOND * 3);
+        assert_eq!(shown(&tracker, 4), Some((7, SECOND * 3, vec![(2, vec![0, 1])])), "it overtakes");
+        tracker.no_checkpoint_under_way();
+        assert_eq!(shown(&tracker, 5), None);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What is answered with: jobs as JSON, in the terms of the reports of flownet-cluster.
 
 use flownet_cluster::plan::Exchange;
-use flownet_cluster::{Bottleneck, JobSettings, JobState, JobStatus, SettingKind};
+use flownet_cluster::{Bottleneck, JobOutcome, JobSettings, JobState, JobStatus, SettingKind};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -14,7 +14,9 @@ pub(crate) struct JobDocument {
     began_ms: u64,
     /// Worker processes; 0 when all runs in the one that submitted it.
     workers: u32,
-    /// Why it failed.
+    /// How it ended; none while it runs.
+    outcome: Option<JobOutcome>,
+    /// Why it failed or was cancelled.
     error: Option<String>,
     exchanges: Vec<Exchange>,
     network_memory_bytes: usize,
@@ -37,6 +39,7 @@ pub(crate) struct JobEntry {
     began_ms: u64,
     bottleneck: Option<String>,
     stalled: Option<String>,
+    outcome: Option<JobOutcome>,
     error: Option<String>,
     restarted: u64,
     checkpoints_made: u64,
@@ -59,6 +62,7 @@ impl JobDocument {
             id: job.id.clone(),
             began_ms: job.began_ms,
             workers: job.view.settings().workers,
+            outcome: job.view.outcome(),
             error: job.view.failure(),
             exchanges: status.exchanges.clone(),
             network_memory_bytes: status.network_memory_bytes,
@@ -86,6 +90,7 @@ impl JobEntry {
             began_ms: job.began_ms,
             bottleneck: status.bottleneck.as_ref().map(Bottleneck::to_string),
             stalled: status.stall.as_ref().map(|stall| stall.headline()),
+            outcome: job.view.outcome(),
             error: job.view.failure(),
             restarted: status.history.restarted,
             checkpoints_made: status.history.checkpoints_made,
@@ -104,11 +109,12 @@ impl PlanDocument {
     }
 }
 
-/// Records that went into the task which took most of them, and how many that is a second.
+/// Records that went into the task which took most of them since it began, and how many that is a second.
 fn moved(status: &JobStatus) -> (u64, f64) {
-    let records = status.vertices.iter().map(|vertex| vertex.records_in).max().unwrap_or(0);
-    let seconds = status.elapsed.as_secs_f64();
-    (records, if seconds > 0.0 { records as f64 / seconds } else { 0.0 })
+    // Of equal ones the first, as Python's `max` has it.
+    let Some(most) = status.vertices.iter().rev().max_by_key(|vertex| vertex.records_in) else { return (0, 0.0) };
+    let seconds = status.elapsed.saturating_sub(most.began).as_secs_f64();
+    (most.records_in, if seconds > 0.0 { most.records_in as f64 / seconds } else { 0.0 })
 }
 
 /// All settings, as users write them.

@@ -131,6 +131,7 @@ mod tests {
             network_memory_bytes: 0,
             bottleneck: None,
             stall: None,
+            checkpoint_under_way: None,
             user_metrics: Vec::new(),
             history: Attempts::default(),
         }

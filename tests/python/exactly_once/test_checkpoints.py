@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -309,3 +312,45 @@ def test_listing_what_is_no_folder_is_an_error_and_makes_none(tmp_path: Path) ->
     assert (listed.returncode, "there is no such folder" in listed.stderr) == (1, True)
     assert not (tmp_path / "none").exists()
     assert flownet("checkpoints", tmp_path).stdout.startswith("no checkpoints in")
+
+
+@pytest.mark.parametrize("max_in_flight_time", [None, "1s"])
+def test_checkpoints_that_take_too_long_count_as_failed_and_name_who_has_not_answered(
+    max_in_flight_time: str | None, tmp_path: Path
+) -> None:
+    go_on = threading.Event()
+
+    def work(number: int) -> int:
+        if number == 7:
+            go_on.wait()
+        return number
+
+    env = fn.Environment(
+        parallelism=2, status_interval="50ms", max_in_flight_time=max_in_flight_time, object_reuse=True
+    )
+    env.enable_checkpointing(
+        "50ms", storage=tmp_path, timeout="300ms", tolerable_failures=1000, allow_unrepeatable=True
+    )
+    numbers = env.from_iterable(itertools.count(), rate_limit=1000).set_parallelism(1).rebalance()
+    numbers.map(work).name("stuck").filter(lambda _: False).collect()
+    with env.execute_async() as job:
+        while (status := job.status()).checkpoints_failed < 2:
+            assert status.state != "ended"
+            time.sleep(0.02)
+        assert status.last_failed_checkpoint is not None
+        assert "tasks have not answered within 300ms" in status.last_failed_checkpoint
+
+        def waits_for_stuck() -> fn.CheckpointUnderWay | None:
+            under_way = job.status().checkpoint_under_way
+            # Before the others have answered it waits for them, too.
+            stuck = [] if under_way is None else [task for task in under_way.unanswered if "stuck" in task.name]
+            return under_way if [(task.count, len(task.subtasks)) for task in stuck] == [(1, 1)] else None
+
+        while (under_way := waits_for_stuck()) is None:
+            time.sleep(0.02)
+        assert re.search(r"^\d+, for \d+\.\d s: waits for .*1 subtask of 'stuck.*' \([01]\)", str(under_way))
+        go_on.set()
+        made = job.status().checkpoints_made
+        while job.status().checkpoints_made == made:
+            time.sleep(0.02)
+        job.cancel()

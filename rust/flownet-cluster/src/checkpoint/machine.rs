@@ -71,8 +71,8 @@ pub(crate) enum Command {
     Complete { checkpoint: u64 },
     /// Tell all tasks that it never will, because some of them have failed.
     GiveUp { checkpoint: u64 },
-    /// Tell all tasks that it never will.
-    Abort { checkpoint: u64 },
+    /// Count it as failed, and tell all tasks that it never will count.
+    Abort { checkpoint: u64, reason: String },
     /// Too many have failed in a row.
     Fail { checkpoint: u64, failed: u32, reason: String },
 }
@@ -236,6 +236,29 @@ impl CheckpointMachine {
         (at < Duration::MAX).then_some(at)
     }
 
+    /// The checkpoint that is under way: triggered, and neither counted nor failed.
+    pub(crate) fn under_way(&self) -> Option<u64> {
+        match self.phase {
+            Phase::Pending { checkpoint, .. } | Phase::Publishing { checkpoint } => Some(checkpoint),
+            Phase::Off | Phase::Idle => None,
+        }
+    }
+
+    /// Tasks that the pending checkpoint waits for; none if none is pending.
+    pub(crate) fn unanswered(&self) -> Vec<u32> {
+        if !matches!(self.phase, Phase::Pending { .. }) {
+            return Vec::new();
+        }
+        let is_silent =
+            |(task, phase): &(u32, &TaskPhase)| **phase != TaskPhase::Ended && !has_answered(&self.phase, *task);
+        (0..).zip(&self.tasks).filter(is_silent).map(|(task, _)| task).collect()
+    }
+
+    /// Whether the checkpoint that is under way has all that it needs of a task.
+    pub(crate) fn has_answer_of(&self, task: u32) -> bool {
+        has_answered(&self.phase, task)
+    }
+
     /// Whether one may come to count any moment.
     pub(crate) fn is_publishing(&self) -> bool {
         matches!(self.phase, Phase::Publishing { .. })
@@ -306,12 +329,13 @@ impl CheckpointMachine {
     }
 
     fn publish_if_complete(&mut self) {
-        let Phase::Pending { checkpoint, since, kept, overtaken, .. } = &mut self.phase else { return };
-        let has_answered =
-            |task| kept.contains_key(&task) && overtaken.as_ref().is_none_or(|overtaken| overtaken.contains_key(&task));
-        if (0..).zip(&self.tasks).any(|(task, phase)| *phase != TaskPhase::Ended && !has_answered(task)) {
+        let is_pending = matches!(self.phase, Phase::Pending { .. });
+        let is_silent =
+            |(task, phase): (u32, &TaskPhase)| *phase != TaskPhase::Ended && !has_answered(&self.phase, task);
+        if !is_pending || (0..).zip(&self.tasks).any(is_silent) {
             return;
         }
+        let Phase::Pending { checkpoint, since, kept, overtaken, .. } = &mut self.phase else { return };
         let (checkpoint, triggered_at) = (*checkpoint, *since);
         // I2: of a task that has ended since its acknowledgement, that one; of one that ended before, its last.
         let (mut kept, overtaken) = (std::mem::take(kept), overtaken.take());
@@ -355,7 +379,7 @@ impl CheckpointMachine {
         self.failed += 1;
         self.publishing.clear();
         self.rest(now);
-        self.commands.push_back(Command::Abort { checkpoint });
+        self.commands.push_back(Command::Abort { checkpoint, reason: reason.clone() });
         if self.failed > self.limits.tolerable_failures {
             self.phase = Phase::Off;
             self.next_trigger = Duration::MAX;
@@ -374,10 +398,8 @@ impl CheckpointMachine {
 
     fn check_times(&mut self, now: Duration) {
         match &self.phase {
-            Phase::Pending { checkpoint, since, kept, .. } if now >= *since + self.limits.timeout => {
-                let waits = |(task, phase): &(u32, &TaskPhase)| **phase != TaskPhase::Ended && !kept.contains_key(task);
-                let silent = (0..).zip(&self.tasks).filter(waits).count();
-                let (checkpoint, limit) = (*checkpoint, self.limits.timeout);
+            Phase::Pending { checkpoint, since, .. } if now >= *since + self.limits.timeout => {
+                let (checkpoint, limit, silent) = (*checkpoint, self.limits.timeout, self.unanswered().len());
                 let reason = format!("{silent} of {} tasks have not answered within {limit:?}", self.tasks.len());
                 self.abort(checkpoint, reason, now);
             }
@@ -411,5 +433,16 @@ impl CheckpointMachine {
 
     fn is_pending(&self, checkpoint: u64) -> bool {
         matches!(self.phase, Phase::Pending { checkpoint: of, .. } if of == checkpoint)
+    }
+}
+
+/// Whether a pending checkpoint has all that it needs of a task (I2, I6).
+fn has_answered(phase: &Phase, task: u32) -> bool {
+    match phase {
+        Phase::Pending { kept, overtaken, .. } => {
+            kept.contains_key(&task) && overtaken.as_ref().is_none_or(|overtaken| overtaken.contains_key(&task))
+        }
+        Phase::Publishing { .. } => true,
+        Phase::Off | Phase::Idle => false,
     }
 }

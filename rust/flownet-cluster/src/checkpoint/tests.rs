@@ -86,16 +86,21 @@ fn what_fails_is_aborted_and_counted_and_too_many_in_a_row_fail_the_attempt() {
     machine.handle(Input::Tick, SECOND * 10);
     commands(&mut machine);
     decline(&mut machine, 1, SECOND * 11);
-    assert_eq!(commands(&mut machine), [Command::Abort { checkpoint: 1 }], "counted once");
+    let reason = "no room".to_owned();
+    assert_eq!(commands(&mut machine), [Command::Abort { checkpoint: 1, reason }], "counted once");
     acknowledge(&mut machine, 1, 0, SECOND * 12);
     acknowledge(&mut machine, 1, 1, SECOND * 12);
     assert!(commands(&mut machine).is_empty(), "too late");
     machine.handle(Input::Tick, SECOND * 20);
     machine.handle(Input::Tick, SECOND * 80);
     let all = commands(&mut machine);
-    assert_eq!(all[..2], [Command::Trigger { checkpoint: 2 }, Command::Abort { checkpoint: 2 }]);
-    let Command::Fail { checkpoint: 2, failed: 2, reason } = &all[2] else { panic!("{all:?}") };
-    assert_eq!(reason, "2 of 2 tasks have not answered within 60s");
+    let reason = "2 of 2 tasks have not answered within 60s".to_owned();
+    let expected = [
+        Command::Trigger { checkpoint: 2 },
+        Command::Abort { checkpoint: 2, reason: reason.clone() },
+        Command::Fail { checkpoint: 2, failed: 2, reason },
+    ];
+    assert_eq!(all, expected);
     machine.handle(Input::Tick, SECOND * 1000);
     assert!(commands(&mut machine).is_empty());
 }
@@ -111,7 +116,7 @@ fn one_that_counts_forgives_those_before() {
         if round % 2 == 0 {
             acknowledge(&mut machine, checkpoint, 0, now);
             machine.handle(Input::NotPublished { checkpoint, reason: "full".into() }, now);
-            assert_eq!(commands(&mut machine).last(), Some(&Command::Abort { checkpoint }));
+            assert_eq!(commands(&mut machine).last(), Some(&Command::Abort { checkpoint, reason: "full".into() }));
         } else {
             acknowledge(&mut machine, checkpoint, 0, now);
             machine.handle(Input::Published { checkpoint }, now);
@@ -446,7 +451,7 @@ impl World {
                     assert!(self.published.contains(&checkpoint), "I3: only what was published");
                     self.tell_all(Told::Complete(checkpoint));
                 }
-                Command::Abort { checkpoint } => {
+                Command::Abort { checkpoint, .. } => {
                     assert!(!self.published.contains(&checkpoint), "I3: what counts is not called off");
                     assert_ne!(self.being_published, Some(checkpoint), "I3: nor what may yet count");
                 }

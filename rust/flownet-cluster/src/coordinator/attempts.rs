@@ -36,7 +36,7 @@ impl Driver {
             };
             let Err(error) = self.verdict(outcome) else { return Ok(()) };
             tracing::warn!(job = self.job.settings.job_name, %error, ?delay, "the job failed and is restarted");
-            self.board.restarting(&error, Vec::new());
+            self.board.restarting(&error, None);
             self.wait_for_next_attempt(delay).await?;
         }
     }
@@ -48,7 +48,7 @@ impl Driver {
         let delay = may_pass.then(|| self.supervisor.failed(self.began.elapsed())).flatten();
         let Some(delay) = delay else { return Err(error) };
         tracing::warn!(job = self.job.settings.job_name, %error, ?delay, "the job cannot be restarted yet");
-        self.board.restarting(&error, Vec::new());
+        self.board.restarting(&error, None);
         self.wait_for_next_attempt(delay).await
     }
 

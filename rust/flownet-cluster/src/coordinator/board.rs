@@ -99,7 +99,8 @@ impl Board {
 
     /// An attempt begins: its tasks count from nothing.
     pub(super) fn begin_attempt(&self) {
-        self.lock().tracker.begin_attempt();
+        let now = self.began.elapsed();
+        self.lock().tracker.begin_attempt(now);
     }
 
     /// It goes on from this checkpoint, or from none.
@@ -109,17 +110,34 @@ impl Board {
 
     /// Attempts of these tasks begin, and only of these.
     pub(super) fn begin_again(&self, tasks: &[u32], names: Vec<String>) {
-        self.lock().tracker.begin_again(tasks, names);
+        let now = self.began.elapsed();
+        self.lock().tracker.begin_again(tasks, names, now);
     }
 
-    /// An attempt has failed, and another follows: of these tasks, or of all if none is named.
-    pub(super) fn restarting(&self, cause: &ClusterError, tasks: Vec<String>) {
+    /// An attempt has failed, and another follows: of some tasks, given by number and by what users call them, or of the
+    /// whole job.
+    pub(super) fn restarting(&self, cause: &ClusterError, some: Option<(&[u32], Vec<String>)>) {
         let now = self.began.elapsed();
-        self.lock().tracker.restarting((cause.to_string(), cause.traceback()), tasks, now);
+        self.lock().tracker.restarting((cause.to_string(), cause.traceback()), some, now);
     }
 
     pub(super) fn checkpoint_made(&self, checkpoint: CheckpointSummary, bytes: &[u64]) {
         self.lock().tracker.checkpoint_made(checkpoint, bytes);
+    }
+
+    /// A checkpoint is under way, and waits for these tasks.
+    pub(super) fn checkpoint_waits_for(&self, checkpoint: u64, tasks: Vec<u32>) {
+        let now = self.began.elapsed();
+        self.lock().tracker.checkpoint_waits_for(checkpoint, tasks, now);
+    }
+
+    /// The checkpoint that is under way no longer waits for this task.
+    pub(super) fn checkpoint_answered(&self, task: u32) {
+        self.lock().tracker.checkpoint_answered(task);
+    }
+
+    pub(super) fn no_checkpoint_under_way(&self) {
+        self.lock().tracker.no_checkpoint_under_way();
     }
 
     pub(super) fn checkpoint_failed(&self, reason: &str) {

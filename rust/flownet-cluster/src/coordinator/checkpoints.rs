@@ -167,10 +167,12 @@ impl Driver {
                 Command::Trigger { checkpoint } => {
                     let is_saved = self.assign_savepoints(checkpoint);
                     self.trigger(checkpoint, is_saved);
+                    self.show_unanswered(checkpoint);
                 }
                 Command::Overtake { checkpoint } => {
                     let triggered_ms = self.attempt().map_or(0, |attempt| attempt.triggered_ms);
                     self.tell_all(Order::Overtake { checkpoint, triggered_ms });
+                    self.show_unanswered(checkpoint);
                 }
                 Command::Publish { checkpoint, kept, .. } => self.publish(checkpoint, &kept),
                 Command::Complete { checkpoint } => self.tell_all(Order::Complete { checkpoint }),
@@ -178,7 +180,9 @@ impl Driver {
                     self.unassign_savepoints(checkpoint);
                     self.tell_all(Order::Abort { checkpoint });
                 }
-                Command::Abort { checkpoint } => {
+                Command::Abort { checkpoint, reason } => {
+                    tracing::warn!(job = self.job.settings.job_name, checkpoint, reason, "a checkpoint failed");
+                    self.board.checkpoint_failed(&reason);
                     self.refuse_savepoints(checkpoint, "its checkpoint failed");
                     self.tell_all(Order::Abort { checkpoint });
                 }
@@ -188,6 +192,15 @@ impl Driver {
                 }
             }
         }
+        if self.attempt().is_none_or(|attempt| attempt.machine.under_way().is_none()) {
+            self.board.no_checkpoint_under_way();
+        }
+    }
+
+    /// Shows which tasks a checkpoint waits for, from its trigger on.
+    fn show_unanswered(&mut self, checkpoint: u64) {
+        let tasks = self.attempt().map(|attempt| attempt.machine.unanswered()).unwrap_or_default();
+        self.board.checkpoint_waits_for(checkpoint, tasks);
     }
 
     /// Position of the vertex of a task.
@@ -217,19 +230,20 @@ impl Driver {
                 }
                 Report::Declined { checkpoint, reason } => {
                     let name = self.job.plan.tasks.get(task as usize).map_or("?", |task| &task.spec.name);
-                    let reason = format!("task '{name}': {reason}");
-                    tracing::warn!(job = self.job.settings.job_name, checkpoint, reason, "a checkpoint was declined");
-                    self.board.checkpoint_failed(&reason);
-                    Input::Declined { task, checkpoint, reason }
+                    Input::Declined { task, checkpoint, reason: format!("task '{name}': {reason}") }
                 }
                 Report::Finished => Input::Finished { task },
             };
             self.feed_checkpoints(input);
+            if self.attempt().is_some_and(|attempt| attempt.machine.has_answer_of(task)) {
+                self.board.checkpoint_answered(task);
+            }
         }
     }
 
     pub(super) fn task_ended(&mut self, task: u32) {
         self.feed_checkpoints(Input::Ended { task });
+        self.board.checkpoint_answered(task);
     }
 
     pub(super) fn published(&mut self, checkpoint: u64, result: Result<Manifest, PublishError>) {
@@ -263,9 +277,7 @@ impl Driver {
                 self.feed(machine::Input::CheckpointsFailed { failure: Failure::Store { error } });
             }
             Err(PublishError::NotPublished(error)) => {
-                let reason = error.to_string();
-                self.board.checkpoint_failed(&reason);
-                self.feed_checkpoints(Input::NotPublished { checkpoint, reason });
+                self.feed_checkpoints(Input::NotPublished { checkpoint, reason: error.to_string() });
             }
             // Only the log can say, and only the next attempt reads it.
             Err(PublishError::Unknown(error)) => {

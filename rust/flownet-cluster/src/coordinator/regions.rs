@@ -30,9 +30,10 @@ impl Driver {
         let (Some(delay), Err(error)) = (delay, self.verdict(Outcome::Failed(failure))) else {
             return self.machine.give_up(now);
         };
-        let tasks = self.names_of(regions);
-        tracing::warn!(job = self.job.settings.job_name, ?tasks, %error, ?delay, "tasks failed and are restarted");
-        self.board.restarting(&error, tasks);
+        let names = self.names_of(regions);
+        tracing::warn!(job = self.job.settings.job_name, tasks = ?names, %error, ?delay, "tasks failed and are restarted");
+        let tasks: Vec<u32> = regions.iter().flat_map(|region| self.regions.tasks(*region)).collect();
+        self.board.restarting(&error, Some((&tasks, names)));
         self.machine.restart_at(now + delay);
         self.show_state();
     }

@@ -8,7 +8,7 @@ use super::{board::Board, driver::Event, found::FoundSplits, thread::Coordinator
 use crate::{
     error::ClusterError,
     explain::Explanation,
-    report::{JobReport, JobStatus},
+    report::{JobOutcome, JobReport, JobStatus},
     sample::JobSample,
     settings::JobSettings,
     stall::Stall,
@@ -56,6 +56,16 @@ impl JobView {
     #[must_use]
     pub fn sample(&self) -> JobSample {
         self.board.sample()
+    }
+
+    /// How the job ended; none while it runs.
+    #[must_use]
+    pub fn outcome(&self) -> Option<JobOutcome> {
+        Some(match self.board.wait(Some(Duration::ZERO))? {
+            Ok(_) => JobOutcome::Finished,
+            Err(ClusterError::Cancelled) => JobOutcome::Cancelled,
+            Err(_) => JobOutcome::Failed,
+        })
     }
 
     /// Why the job ended, if it failed or was cancelled; where the user's code failed, with Python's traceback.
