@@ -116,7 +116,16 @@ def bench_table(runs: list[str]) -> str: ...
 
 @final
 class WebServer:
-    def __new__(cls, ip: str, port: int, *, may_move: bool, token: str | None, actions: bool) -> WebServer: ...
+    def __new__(
+        cls,
+        ip: str,
+        port: int,
+        *,
+        may_move: bool,
+        token: str | None,
+        actions: bool,
+        archive: tuple[str, int] | None,
+    ) -> WebServer: ...
     @property
     def port(self) -> int: ...
     def show(self, job: JobHandle) -> str | None: ...

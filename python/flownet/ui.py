@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ipaddress
 import os
 import re
@@ -12,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, cast
 
 from . import _flownet
-from .config import whole_number
+from .config import size_bytes, whole_number
 from .errors import ConfigError
 
 if TYPE_CHECKING:
@@ -101,7 +102,14 @@ class Ui:
         return f"<Ui on {self._host}, port {self.port}>"
 
 
-def serve_ui(address: int | str | None = None, *, token: str | None = None, actions: bool = False) -> Ui:
+def serve_ui(
+    address: int | str | None = None,
+    *,
+    token: str | None = None,
+    actions: bool = False,
+    archive: str | os.PathLike[str] | None = None,
+    archive_size: int | str = "64MiB",
+) -> Ui:
     """Open a page that shows jobs of this process: ``env.execute(ui=page)``.
 
     It is served by a thread of its own, which never waits for the interpreter; a job does not notice who looks. Under
@@ -114,15 +122,21 @@ def serve_ui(address: int | str | None = None, *, token: str | None = None, acti
         where that is taken, one of the next; a port that was asked for by number is that one or an error.
     token
         What every request has to show: letters, digits, ``-`` and ``_``, 8 to 128 of them. Default: that of the
-        environment variable ``FLOWNET_UI_TOKEN``, or none on loopback, where only this machine can ask, and a new one
-        elsewhere.
+        environment variable ``FLOWNET_UI_TOKEN``, or a new one. A page on loopback without ``actions`` has none, as
+        only this machine can ask.
     actions
-        Whether jobs may be cancelled, stopped and saved from there. Default: no, it only shows.
+        Whether jobs may be cancelled, stopped and saved from there, by those who have the token: other users of this
+        machine reach loopback, too. Default: no, it only shows.
+    archive
+        A folder that keeps jobs which have ended, for this page and for those of later processes: the page shows all
+        jobs in it. ``flownet archive DIR`` shows them without a job. Default: jobs are gone when the process ends.
+    archive_size
+        What the folder may have, a size such as ``"64MiB"`` or a number of bytes: the oldest jobs are deleted beyond.
 
     Raises
     ------
     ConfigError
-        The address is none, or its port is taken; the token is none.
+        The address is none, or its port is taken; the token is none; the folder cannot be made.
 
     Examples
     --------
@@ -135,15 +149,22 @@ def serve_ui(address: int | str | None = None, *, token: str | None = None, acti
     host, port = _place(address)
     ip = _resolved(host)
     if token is None:
-        token = os.environ.get(TOKEN_VARIABLE) or (None if ip.is_loopback else secrets.token_urlsafe(24))
+        needs_token = actions or not ip.is_loopback
+        token = os.environ.get(TOKEN_VARIABLE) or (secrets.token_urlsafe(24) if needs_token else None)
     if token is not None and not _TOKEN.fullmatch(token):
         raise ConfigError(
             "a token has 8 to 128 letters, digits, '-' and '_', such as secrets.token_urlsafe() makes",
             setting="token",
             value="...",
         )
+    kept = None if archive is None else (os.path.abspath(archive), size_bytes("archive_size", archive_size))
     server = _flownet.WebServer(
-        str(ip), DEFAULT_PORT if port is None else port, may_move=port is None, token=token, actions=actions
+        str(ip),
+        DEFAULT_PORT if port is None else port,
+        may_move=port is None,
+        token=token,
+        actions=actions,
+        archive=kept,
     )
     return Ui(server, socket.gethostname() if ip.is_unspecified else str(ip), token)
 
@@ -155,6 +176,8 @@ def ui_of(where: Where | Ui) -> Ui:
     address = None if where is True else where
     if address not in _OPEN:
         _OPEN[address] = serve_ui(address)
+        # Closed and not cut off: who looks at it is sent how the job ended.
+        atexit.register(_OPEN[address].close)
     return _OPEN[address]
 
 

@@ -77,6 +77,7 @@ _HOMES: Final = {
     "stop": "jobs",
     "top": "top",
     "logs": "logs",
+    "archive": "archive",
     "flame": "flame",
     "demo": "demo",
     "bench": "bench",

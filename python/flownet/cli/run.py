@@ -52,7 +52,8 @@ def add_commands(commands: Commands) -> None:
         "--from",
         metavar="SAVEPOINT",
         dest="restore_from",
-        help="begin from a savepoint, or from the last checkpoint of another folder, while there is none in DIR",
+        help="begin from a savepoint, or from the last checkpoint of another folder, while there is none in DIR. "
+        "Restoring runs code from it: take only what you or your job wrote",
     )
     run.add_argument(
         "--allow-dropped-state",
@@ -65,10 +66,17 @@ def add_commands(commands: Commands) -> None:
         nargs="?",
         const="",
         help="serve a page that shows the job; on 127.0.0.1 and port 8081 or one of the next, unless told otherwise. "
-        "Elsewhere than on loopback it asks for a token: FLOWNET_UI_TOKEN, or a new one that is printed",
+        "Elsewhere than on loopback, and with --ui-actions, it asks for a token: FLOWNET_UI_TOKEN, or a new one that "
+        "is printed",
     )
     run.add_argument(
-        "--ui-actions", action="store_true", help="let the page and its REST cancel, stop and save the job"
+        "--ui-actions", action="store_true", help="let whoever has the token of the page cancel, stop and save the job"
+    )
+    run.add_argument(
+        "--ui-archive",
+        metavar="DIR",
+        help="keep the job in this folder when it has ended, for later pages and for flownet archive; the oldest jobs "
+        "go beyond 64 MiB",
     )
     run.add_argument(
         "--otel",
@@ -194,9 +202,9 @@ def _run(options: argparse.Namespace) -> int:
 
 def _page(options: argparse.Namespace) -> AbstractContextManager[Ui | None]:
     """Open the page that was asked for, if one was."""
-    if options.ui is None and not options.ui_actions:
+    if options.ui is None and not options.ui_actions and options.ui_archive is None:
         return nullcontext()
-    return serve_ui(options.ui or None, actions=options.ui_actions)
+    return serve_ui(options.ui or None, actions=options.ui_actions, archive=options.ui_archive)
 
 
 def _export(options: argparse.Namespace) -> Callable[[Job], AbstractContextManager[object]]:

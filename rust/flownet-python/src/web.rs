@@ -1,9 +1,10 @@
 //! The server that shows jobs.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use flownet_web::{Options, Server};
+use flownet_web::{ArchiveOptions, Options, Server};
 use pyo3::prelude::*;
 
 use crate::door::{Origin, enter};
@@ -26,9 +27,10 @@ impl PyWebServer {
 
 #[pymethods]
 impl PyWebServer {
-    /// Listen at `ip` and `port`, or if it may `move` and that port is taken on one of those after it.
+    /// Listen at `ip` and `port`, or if it may `move` and that port is taken on one of those after it. With a folder and
+    /// bytes for it as `archive`, jobs that have ended are kept there.
     #[new]
-    #[pyo3(signature = (ip, port, *, may_move, token, actions))]
+    #[pyo3(signature = (ip, port, *, may_move, token, actions, archive))]
     fn new(
         py: Python<'_>,
         ip: &str,
@@ -36,9 +38,12 @@ impl PyWebServer {
         may_move: bool,
         token: Option<String>,
         actions: bool,
+        archive: Option<(PathBuf, u64)>,
     ) -> PyResult<Self> {
         let ip = ip.parse().map_err(|_| errors::config(py, "ui", &format!("{ip:?} is not an address")))?;
-        let options = Options { address: SocketAddr::new(ip, port), may_move, token, allows_actions: actions };
+        let archive = archive.map(|(folder, most_bytes)| ArchiveOptions { folder, most_bytes });
+        let address = SocketAddr::new(ip, port);
+        let options = Options { address, may_move, token, archive, allows_actions: actions };
         let started = py.detach(|| Server::start(options));
         let server = started.map_err(|error| errors::config(py, "ui", &error.to_string()))?;
         let address = server.address();

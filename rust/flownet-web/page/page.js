@@ -3,6 +3,7 @@
 // The address says what is looked at: #/jobs/ID or #/jobs/ID/tasks/POSITION. A job comes by server-sent events; what is not
 // part of it is asked for while it is looked at.
 
+import { Alerts } from "./alerts.js";
 import { barCell } from "./bar.js";
 import { Checkpoints } from "./checkpoints.js";
 import { Failures } from "./failures.js";
@@ -21,12 +22,13 @@ const TRY_AGAIN_MS = 2000;
 const at = (id) => document.getElementById(id);
 
 /** What is looked at, and what was told of it. */
-const view = { job: null, task: null, subtask: null, isLooking: false, told: null, events: null, lostSince: null, actions: false };
+const view = { job: null, task: null, subtask: null, isLooking: false, told: null, events: null, lostSince: null, actions: false, jobs: [] };
 
 const graph = new Graph(at("graph"), (task) => go(view.job, task));
 const lines = new Lines(at("lines"));
 const log = new Log(at("log"), ask);
 const flame = new Flame(at("flame"));
+const alerts = new Alerts(at("alerts"));
 const failures = new Failures(at("failures"));
 
 const number = (title, text) => ({ title, text, number: true });
@@ -159,8 +161,8 @@ function subtaskCell(td, one) {
 }
 
 function look() {
-  // Ids are numbers: anything else in the address is no job, and the newest one is shown.
-  const found = /^#\/jobs\/(\d+)(?:\/tasks\/(\d+)(?:\/subtasks\/(\d+))?)?$/.exec(location.hash);
+  // Ids are numbers, or several of a job that ended in another process: anything else is no job, and the newest one is shown.
+  const found = /^#\/jobs\/([\d-]+)(?:\/tasks\/(\d+)(?:\/subtasks\/(\d+))?)?$/.exec(location.hash);
   const whole = (text) => (text === undefined ? null : Number(text));
   const [job, task, subtask] = found ? [found[1], whole(found[2]), whole(found[3])] : [null, null, null];
   const isOther = job !== view.job;
@@ -218,6 +220,9 @@ function take(job) {
   const isFirst = view.told === null;
   view.told = job;
   draw();
+  // The list of jobs is asked for now and then, which may be too late for the last of a process.
+  const { id, state, outcome } = job;
+  drawJobs(view.jobs.map((one) => (one.id === id ? { ...one, state, outcome } : one)));
   if (isFirst) log.refresh();
 }
 
@@ -229,27 +234,32 @@ function draw() {
   document.title = `${job.name}: ${stateText(job)}`;
   say(at("name"), job.name);
   say(at("state"), stateText(job));
-  at("state").className = `state ${job.error ? "failed" : job.state}`;
+  at("state").className = `state ${job.outcome ?? job.state}`;
   const where = job.workers ? `${count(job.workers)} ${job.workers === 1 ? "worker" : "workers"}` : "no workers";
   const began = new Date(job.began_ms).toLocaleString();
-  say(at("facts"), `since ${began}, ${duration(job.seconds)}; ${where}; ${count(job.records)} records, ${rate(job.records_per_second)} over all; at most ${bytes(job.network_memory_bytes)} of network memory a process`);
+  say(at("facts"), `since ${began}, ${duration(job.seconds)}; ${where}; ${count(job.records)} records, ${rate(job.records_per_second)} ${job.restarted ? "since the restart" : "over all"}; at most ${bytes(job.network_memory_bytes)} of network memory a process`);
   const [first, ...traceback] = (job.error ?? "").split("\n");
   say(at("sentence"), sentence(job, first));
   // Read out when it is news, and not whenever a number in it changes.
   say(at("spoken"), sentence(job, first).replace(/ \(.*/, ""));
-  at("sentence").className = `sentence${job.error ? " failed" : job.stalled ? " stalled" : job.bottleneck ? " held" : ""}`;
+  at("sentence").className = `sentence${job.outcome === "failed" ? " failed" : job.stalled ? " stalled" : job.bottleneck ? " held" : ""}`;
   show(at("error"), traceback.length > 0);
   say(at("error"), traceback.join("\n"));
+  alerts.update(job);
   graph.update(job, view.task);
   drawTask(job);
   drawHistory(job);
   show(at("actions"), view.actions && !["ended", "cancelling", "failing"].includes(job.state));
 }
 
-const stateText = (job) => (job.error ? "failed" : job.state);
+function stateText(job) {
+  if (job.outcome) return job.outcome === "finished" ? "ended" : job.outcome;
+  return view.lostSince === null ? job.state : `last seen ${job.state}`;
+}
 
 function sentence(job, error) {
   if (job.error) return error;
+  if (job.state === "restarting") return `Restarting after: ${job.restarts.at(-1)?.cause}`;
   if (job.stalled) return `Nothing moves: ${job.stalled}`;
   const [is, was] = job.state === "ended" ? ["held the job up", "Nothing held it up: it ended well."] : ["holds the job up", "Nothing holds it up."];
   return job.bottleneck ? `What ${is}: ${job.bottleneck}` : was;
@@ -298,8 +308,9 @@ function drawHistory(job) {
 }
 
 function drawJobs(jobs) {
+  view.jobs = jobs;
   const entries = jobs.map((job) => {
-    const state = job.error ? "failed" : job.state;
+    const state = job.outcome && job.outcome !== "finished" ? job.outcome : job.state;
     const link = element("a", { href: `#/jobs/${encodeURIComponent(job.id)}` }, element("span", { class: `dot ${state}` }), `${job.name} `, element("small", {}, `${job.id}, ${state}`));
     if (job.id === view.job) link.setAttribute("aria-current", "page");
     return { key: `${job.id} ${job.name} ${state} ${job.id === view.job}`, item: element("li", {}, link) };
@@ -333,6 +344,7 @@ function lost() {
   say(at("connection"), `Nobody answers since ${view.lostSince.toLocaleTimeString()}. ${ended}`);
   show(at("connection"), true);
   document.body.classList.add("lost");
+  if (view.told) draw();
 }
 
 function found() {
@@ -340,6 +352,7 @@ function found() {
   view.lostSince = null;
   show(at("connection"), false);
   document.body.classList.remove("lost");
+  if (view.told) draw();
 }
 
 async function refreshJobs() {

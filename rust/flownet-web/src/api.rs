@@ -8,21 +8,22 @@ use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{DefaultBodyLimit, Path, Query, Request, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
-use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::sse::{Event, KeepAlive, KeepAliveStream, Sse};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use flownet_cluster::{ClusterError, JobSample, LogLevel, LogPage, LogQuery, Savepoint};
-use futures::stream::{self, Stream};
+use flownet_cluster::{ClusterError, LogLevel, LogQuery, Savepoint};
+use futures::stream::{self, BoxStream, StreamExt};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
+use crate::archive::Archive;
 use crate::channels::channels;
 use crate::document::{JobDocument, JobEntry, PlanDocument};
 use crate::error::Refusal;
 use crate::flame::flame;
-use crate::guard::{COOKIE_IS, Guard};
-use crate::history::HistoryDocument;
+use crate::guard::Guard;
 use crate::jobs::{Jobs, ShownJob};
 use crate::{page, prometheus};
 
@@ -31,6 +32,17 @@ use crate::{page, prometheus};
 pub(crate) struct App {
     pub(crate) jobs: Jobs,
     pub(crate) guard: Guard,
+    /// Jobs that have ended, also those of processes before.
+    pub(crate) archive: Option<Archive>,
+    /// The server is being closed.
+    pub(crate) closing: CancellationToken,
+}
+
+impl App {
+    /// What a route answers of a job that is kept in the folder, and not one of this process.
+    fn kept(&self, id: &str, part: &str) -> Option<Value> {
+        self.archive.as_ref()?.read(id, part)
+    }
 }
 
 pub(crate) type Shared = State<Arc<App>>;
@@ -69,7 +81,7 @@ async fn guarded(State(app): Shared, request: Request, next: Next) -> Response {
     let mut response = match app.guard.check(request.method(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(refusal) => match shown_in_address(&app.guard, &request) {
-            Some(token) => signed_in(token),
+            Some(token) => signed_in(&app.guard, token),
             None => refusal.into_response(),
         },
     };
@@ -91,8 +103,8 @@ fn shown_in_address<'a>(guard: &'a Guard, request: &Request) -> Option<&'a str> 
 }
 
 /// Goes on without the token in the address, where histories and other people's eyes would find it.
-fn signed_in(token: &str) -> Response {
-    let cookie = format!("{COOKIE_IS}{token}; HttpOnly; SameSite=Strict; Path=/");
+fn signed_in(guard: &Guard, token: &str) -> Response {
+    let cookie = format!("{}{token}; HttpOnly; SameSite=Strict; Path=/", guard.cookie_prefix());
     ([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response()
 }
 
@@ -105,12 +117,22 @@ async fn prometheus(State(app): Shared) -> Response {
 }
 
 async fn jobs(State(app): Shared) -> Json<Value> {
-    let newest_first: Vec<JobEntry> = app.jobs.all().iter().rev().map(|job| JobEntry::of(job)).collect();
+    let shown = app.jobs.all();
+    let mut newest_first: Vec<Value> = shown.iter().rev().map(|job| json!(JobEntry::of(job))).collect();
+    if let Some(archive) = &app.archive {
+        // Those that are shown as they are in this process need not be shown again.
+        let here: Vec<String> = shown.iter().map(|job| Archive::name_of(job)).collect();
+        let kept = archive.entries().into_iter().filter(|(name, _)| !here.contains(name));
+        newest_first.extend(kept.map(|(_, entry)| entry));
+    }
     Json(json!({ "jobs": newest_first }))
 }
 
-async fn job(State(app): Shared, Path(id): Path<String>) -> Answer<Json<JobDocument>> {
-    Ok(Json(JobDocument::of(&*find(&app, &id)?)))
+async fn job(State(app): Shared, Path(id): Path<String>) -> Answer<Json<Value>> {
+    if let Some(kept) = app.kept(&id, "job") {
+        return Ok(Json(kept));
+    }
+    Ok(Json(json!(JobDocument::of(&*find(&app, &id)?))))
 }
 
 #[derive(Deserialize)]
@@ -124,20 +146,32 @@ async fn subtasks(
     State(app): Shared,
     Path(id): Path<String>,
     wanted: Result<Query<SubtasksWanted>, QueryRejection>,
-) -> Answer<Json<JobSample>> {
-    let job = find(&app, &id)?;
+) -> Answer<Json<Value>> {
     let Query(SubtasksWanted { task }) = query(wanted)?;
+    if let Some(mut kept) = app.kept(&id, "subtasks") {
+        if let Some(tasks) = kept["tasks"].as_array_mut() {
+            tasks.retain(|one| task.is_none_or(|task| one["task"] == task));
+        }
+        return Ok(Json(kept));
+    }
+    let job = find(&app, &id)?;
     let mut sample = job.view.sample();
     sample.tasks.retain(|one| task.is_none_or(|task| one.vertex == task));
-    Ok(Json(sample))
+    Ok(Json(json!(sample)))
 }
 
 async fn workers(State(app): Shared, Path(id): Path<String>) -> Answer<Json<Value>> {
+    if let Some(kept) = app.kept(&id, "subtasks") {
+        return Ok(Json(json!({ "workers": kept["workers"] })));
+    }
     Ok(Json(json!({ "workers": find(&app, &id)?.view.sample().workers })))
 }
 
-async fn history(State(app): Shared, Path(id): Path<String>) -> Answer<Json<HistoryDocument>> {
-    Ok(Json(find(&app, &id)?.timelines()))
+async fn history(State(app): Shared, Path(id): Path<String>) -> Answer<Json<Value>> {
+    if let Some(kept) = app.kept(&id, "history") {
+        return Ok(Json(kept));
+    }
+    Ok(Json(json!(find(&app, &id)?.timelines())))
 }
 
 #[derive(Deserialize)]
@@ -160,22 +194,44 @@ async fn log(
     State(app): Shared,
     Path(id): Path<String>,
     wanted: Result<Query<LogWanted>, QueryRejection>,
-) -> Answer<Json<LogPage>> {
-    let job = find(&app, &id)?;
+) -> Answer<Json<Value>> {
     let Query(LogWanted { after, most, newest: is_newest, level }) = query(wanted)?;
-    Ok(Json(job.view.log(LogQuery { after, most: most.min(MOST_LOG_ENTRIES), is_newest, level })))
+    if let Some(mut kept) = app.kept(&id, "log") {
+        if let Some(entries) = kept["entries"].as_array_mut() {
+            let is_wanted = |one: &Value| one["number"].as_u64().is_some_and(|number| number > after);
+            entries.retain(|one| is_wanted(one) && level.is_none_or(|level| is_as_bad(one, level)));
+            let too_many = entries.len().saturating_sub(most);
+            if is_newest { drop(entries.drain(..too_many)) } else { entries.truncate(most) }
+        }
+        return Ok(Json(kept));
+    }
+    let job = find(&app, &id)?;
+    Ok(Json(json!(job.view.log(LogQuery { after, most: most.min(MOST_LOG_ENTRIES), is_newest, level }))))
 }
 
-async fn plan(State(app): Shared, Path(id): Path<String>) -> Answer<Json<PlanDocument>> {
-    Ok(Json(PlanDocument::of(&*find(&app, &id)?)))
+/// Whether an entry of the log is of this level or worse.
+fn is_as_bad(entry: &Value, level: LogLevel) -> bool {
+    serde_json::from_value::<LogLevel>(entry["level"].clone()).is_ok_and(|of| of >= level)
 }
 
-/// A job again and again, until its end. A client that does not read is not written for: the next is made when it took the
+async fn plan(State(app): Shared, Path(id): Path<String>) -> Answer<Json<Value>> {
+    if let Some(kept) = app.kept(&id, "plan") {
+        return Ok(Json(kept));
+    }
+    Ok(Json(json!(PlanDocument::of(&*find(&app, &id)?))))
+}
+
+/// A job again and again, until its end or that of the server. A client that does not read is not written for: the next is made when it took the
 /// one before.
 async fn events(
     State(app): Shared,
     Path(id): Path<String>,
-) -> Answer<Sse<impl Stream<Item = Result<Event, Infallible>>>> {
+) -> Answer<Sse<KeepAliveStream<BoxStream<'static, Result<Event, Infallible>>>>> {
+    if let Some(kept) = app.kept(&id, "job") {
+        let events = [("job", kept.to_string()), ("end", "{}".to_owned())];
+        let told = stream::iter(events.map(|(name, text)| Ok(Event::default().event(name).data(text))));
+        return Ok(Sse::new(told.boxed()).keep_alive(KeepAlive::default()));
+    }
     enum Next {
         Now,
         Later,
@@ -183,19 +239,26 @@ async fn events(
         Nothing,
     }
     let job = find(&app, &id)?;
-    let told = stream::unfold((job, Next::Now), async |(job, next)| {
+    let closing = app.closing.clone();
+    let told = stream::unfold((job, closing, Next::Now), async |(job, closing, next)| {
         match next {
             Next::Now => {}
-            Next::Later => tokio::time::sleep(BETWEEN_EVENTS).await,
-            Next::End => return Some((Ok(Event::default().event("end").data("{}")), (job, Next::Nothing))),
+            Next::Later => {
+                let _ = tokio::time::timeout(BETWEEN_EVENTS, closing.cancelled()).await;
+            }
+            Next::End => return Some((Ok(Event::default().event("end").data("{}")), (job, closing, Next::Nothing))),
             Next::Nothing => return None,
         }
         let document = JobDocument::of(&job);
-        let next = if document.is_last() { Next::End } else { Next::Later };
+        let next = match document.is_last() {
+            true => Next::End,
+            false if closing.is_cancelled() => Next::Nothing,
+            false => Next::Later,
+        };
         let text = serde_json::to_string(&document).unwrap_or_default();
-        Some((Ok(Event::default().event("job").data(text)), (job, next)))
+        Some((Ok(Event::default().event("job").data(text)), (job, closing, next)))
     });
-    Ok(Sse::new(told).keep_alive(KeepAlive::default()))
+    Ok(Sse::new(told.boxed()).keep_alive(KeepAlive::default()))
 }
 
 async fn cancel(State(app): Shared, Path(id): Path<String>) -> Answer<(StatusCode, Json<Value>)> {
@@ -264,7 +327,10 @@ pub(crate) fn numbers(task: &str, subtask: &str) -> Answer<(u32, u32)> {
 }
 
 pub(crate) fn find(app: &App, id: &str) -> Answer<Arc<ShownJob>> {
-    app.jobs.find(id).ok_or_else(|| Refusal::no_job(id))
+    app.jobs.find(id).ok_or_else(|| match app.kept(id, "job") {
+        Some(_) => Refusal::new(StatusCode::CONFLICT, format!("job {id:?} has ended, and so has its process")),
+        None => Refusal::no_job(id),
+    })
 }
 
 fn read<T>(body: Result<Json<T>, JsonRejection>) -> Answer<T> {

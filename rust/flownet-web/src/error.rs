@@ -29,6 +29,14 @@ pub enum ServeError {
         /// How many were tried beyond.
         tried: u16,
     },
+    /// The folder of jobs that have ended cannot be made.
+    #[error("cannot keep jobs that have ended in {folder:?}: {error}")]
+    Archive {
+        /// Which.
+        folder: std::path::PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
     /// The system gives no thread or runtime.
     #[error("cannot start the thread that serves: {0}")]
     Thread(#[source] io::Error),

@@ -3,8 +3,10 @@
 //! - Without a token the server is for this machine alone: it listens on loopback, and the name it is asked by must be one of
 //!   loopback, or a page of somebody else could have its own name point here and read all.
 //! - With a token every request has it, as a bearer's, or in the cookie that the first visit with `?token=` sets. The cookie
-//!   goes to no other name, so the name need not be checked.
-//! - What changes a job is JSON, and comes from no other origin.
+//!   goes to no other name, so the name need not be checked. Browsers send it to all ports of that name, so it is named after
+//!   the port: two pages on one machine do not overwrite each other's.
+//! - What changes a job needs a token, on loopback too: other users of this machine reach that as well. It is JSON, and comes
+//!   from no other origin.
 
 use std::net::IpAddr;
 
@@ -18,13 +20,15 @@ use crate::error::Refusal;
 pub(crate) struct Guard {
     pub(crate) token: Option<String>,
     pub(crate) allows_actions: bool,
+    /// Where the server listens.
+    pub(crate) port: u16,
 }
 
 impl Guard {
     /// Lets a request pass or says why not.
     pub(crate) fn check(&self, method: &Method, headers: &HeaderMap) -> Result<(), Refusal> {
         match &self.token {
-            Some(token) if !shows(headers, token) => {
+            Some(token) if !self.is_shown(headers, token) => {
                 let why = "a token is asked for: open the address that was printed when the server started, or send \
                            the header Authorization: Bearer TOKEN";
                 return Err(Refusal::new(StatusCode::UNAUTHORIZED, why));
@@ -45,6 +49,9 @@ impl Guard {
                 "the server only shows: allow actions with fn.serve_ui(actions=True) or flownet run --ui-actions",
             );
         }
+        if self.token.is_none() {
+            return refused("the server has no token, and takes no actions without one");
+        }
         let origin = text(headers, header::ORIGIN).and_then(|origin| origin.split_once("://"));
         if headers.contains_key(header::ORIGIN) && origin.map(|(_, host)| host) != text(headers, header::HOST) {
             return refused("the request comes from a page of somebody else");
@@ -59,13 +66,19 @@ impl Guard {
     pub(crate) fn is_token(&self, shown: &str) -> bool {
         self.token.as_deref().is_some_and(|token| is_same(token, shown))
     }
-}
 
-fn shows(headers: &HeaderMap, token: &str) -> bool {
-    let bearer = text(headers, header::AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
-    let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let mut cookie = cookies.flat_map(|value| value.split("; ")).filter_map(|pair| pair.strip_prefix(COOKIE_IS));
-    bearer.is_some_and(|shown| is_same(token, shown)) || cookie.any(|shown| is_same(token, shown))
+    /// How the cookie of the token begins.
+    pub(crate) fn cookie_prefix(&self) -> String {
+        format!("flownet_token_{}=", self.port)
+    }
+
+    fn is_shown(&self, headers: &HeaderMap, token: &str) -> bool {
+        let bearer = text(headers, header::AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
+        let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+        let prefix = self.cookie_prefix();
+        let mut cookie = cookies.flat_map(|value| value.split("; ")).filter_map(|pair| pair.strip_prefix(&*prefix));
+        bearer.is_some_and(|shown| is_same(token, shown)) || cookie.any(|shown| is_same(token, shown))
+    }
 }
 
 /// Takes as long for a token that is nearly right.
@@ -86,15 +99,16 @@ fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// How the cookie of a token begins.
-pub(crate) const COOKIE_IS: &str = "flownet_token=";
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn headers(pairs: &[(header::HeaderName, &str)]) -> HeaderMap {
         pairs.iter().map(|(name, value)| (name.clone(), value.parse().expect("a value"))).collect()
+    }
+
+    fn guard(token: Option<&str>, allows_actions: bool) -> Guard {
+        Guard { token: token.map(str::to_owned), allows_actions, port: 81 }
     }
 
     fn refused(guard: &Guard, method: Method, pairs: &[(header::HeaderName, &str)]) -> Option<u16> {
@@ -106,7 +120,7 @@ mod tests {
 
     #[test]
     fn without_a_token_only_names_of_loopback_are_answered() {
-        let guard = Guard { token: None, allows_actions: false };
+        let guard = guard(None, false);
         for host in ["localhost:8081", "127.0.0.1", "127.0.0.1:99", "[::1]:8081", "LOCALHOST"] {
             assert_eq!(refused(&guard, Method::GET, &[(header::HOST, host)]), None, "{host}");
         }
@@ -118,30 +132,37 @@ mod tests {
 
     #[test]
     fn a_token_is_shown_as_a_bearers_or_in_a_cookie_and_wholly() {
-        let guard = Guard { token: Some("secret".into()), allows_actions: false };
+        let guard = guard(Some("secret"), false);
         assert_eq!(refused(&guard, Method::GET, &[(header::AUTHORIZATION, "Bearer secret")]), None);
-        assert_eq!(refused(&guard, Method::GET, &[(header::COOKIE, "a=b; flownet_token=secret")]), None);
+        assert_eq!(refused(&guard, Method::GET, &[(header::COOKIE, "a=b; flownet_token_81=secret")]), None);
         for value in ["Bearer secre", "Bearer secret2", "secret", "Basic secret", "Bearer "] {
             assert_eq!(refused(&guard, Method::GET, &[(header::AUTHORIZATION, value)]), Some(401), "{value}");
         }
-        assert_eq!(refused(&guard, Method::GET, &[(header::COOKIE, "xflownet_token=secret")]), Some(401));
+        assert_eq!(refused(&guard, Method::GET, &[(header::COOKIE, "xflownet_token_81=secret")]), Some(401));
+        let of_another_port = (header::COOKIE, "flownet_token_8=secret; flownet_token_812=secret");
+        assert_eq!(refused(&guard, Method::GET, &[of_another_port]), Some(401));
     }
 
     #[test]
     fn who_changes_something_is_allowed_to_and_comes_from_here() {
         let host = (header::HOST, "localhost:8081");
         let json = (header::CONTENT_TYPE, "application/json");
-        let shows_only = Guard { token: None, allows_actions: false };
-        assert_eq!(refused(&shows_only, Method::POST, &[host.clone(), json.clone()]), Some(403));
-        let guard = Guard { token: None, allows_actions: true };
+        let token = (header::AUTHORIZATION, "Bearer secret");
+        let shows_only = guard(Some("secret"), false);
+        assert_eq!(refused(&shows_only, Method::POST, &[host.clone(), json.clone(), token.clone()]), Some(403));
+        let has_no_token = guard(None, true);
+        assert_eq!(refused(&has_no_token, Method::POST, &[host.clone(), json.clone()]), Some(403));
+        let guard = guard(Some("secret"), true);
         let asked = |more: &[(header::HeaderName, &str)]| {
-            refused(&guard, Method::POST, &[&[host.clone(), json.clone()], more].concat())
+            refused(&guard, Method::POST, &[&[host.clone(), json.clone(), token.clone()], more].concat())
         };
         assert_eq!(asked(&[]), None);
         assert_eq!(asked(&[(header::ORIGIN, "http://localhost:8081")]), None);
         for origin in ["http://evil.example", "null", "http://localhost:8082", "localhost:8081"] {
             assert_eq!(asked(&[(header::ORIGIN, origin)]), Some(403), "{origin}");
         }
-        assert_eq!(refused(&guard, Method::POST, &[host, (header::CONTENT_TYPE, "text/plain")]), Some(415));
+        let text = (header::CONTENT_TYPE, "text/plain");
+        assert_eq!(refused(&guard, Method::POST, &[host.clone(), token.clone(), text]), Some(415));
+        assert_eq!(refused(&guard, Method::POST, &[host, json]), Some(401));
     }
 }

@@ -1,5 +1,6 @@
 //! The jobs of a process: those that run, and the last ones that have ended.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -34,6 +35,7 @@ pub(crate) struct ShownJob {
     /// Whose turn it is to sample a subtask.
     pub(crate) sampling: tokio::sync::Mutex<()>,
     history: Mutex<History>,
+    is_archived: AtomicBool,
 }
 
 impl Jobs {
@@ -55,6 +57,7 @@ impl Jobs {
             looks: tokio::sync::Mutex::default(),
             sampling: tokio::sync::Mutex::default(),
             history: Mutex::default(),
+            is_archived: AtomicBool::new(false),
         }));
         id
     }
@@ -76,6 +79,11 @@ impl Jobs {
 impl ShownJob {
     pub(crate) fn has_ended(&self) -> bool {
         self.view.status().state == JobState::Ended
+    }
+
+    /// Whether it has ended and is to be archived; once.
+    pub(crate) fn is_to_be_archived(&self) -> bool {
+        self.has_ended() && !self.is_archived.swap(true, Ordering::Relaxed)
     }
 
     /// Notes what it is like now, as long as it runs.

@@ -11,6 +11,7 @@ const FILES: &[(&str, &str, &str)] = &[
     ("/icon.svg", "image/svg+xml", include_str!("../page/icon.svg")),
     ("/page.css", "text/css; charset=utf-8", include_str!("../page/page.css")),
     ("/page.js", SCRIPT, include_str!("../page/page.js")),
+    ("/alerts.js", SCRIPT, include_str!("../page/alerts.js")),
     ("/bar.js", SCRIPT, include_str!("../page/bar.js")),
     ("/checkpoints.js", SCRIPT, include_str!("../page/checkpoints.js")),
     ("/failures.js", SCRIPT, include_str!("../page/failures.js")),

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
+use std::pin::pin;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -19,6 +20,7 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{App, routes};
+use crate::archive::{Archive, ArchiveOptions};
 use crate::error::ServeError;
 use crate::guard::Guard;
 use crate::jobs::Jobs;
@@ -32,11 +34,14 @@ pub struct Options {
     pub may_move: bool,
     /// What every request has to show. None: the address is one of loopback, and only this machine asks.
     pub token: Option<String>,
-    /// Whether jobs may be cancelled, stopped and saved.
+    /// Where jobs that have ended are kept, if they are.
+    pub archive: Option<ArchiveOptions>,
+    /// Whether jobs may be cancelled, stopped and saved, by those who show the token.
     pub allows_actions: bool,
 }
 
-/// Shows jobs. Dropping it closes its port and all connections.
+/// Shows jobs. Dropping it closes its port and all connections, half a second later at most: who watches a job is sent
+/// its last state before.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
@@ -53,24 +58,29 @@ impl Server {
     pub fn start(options: Options) -> Result<Self, ServeError> {
         let listener = listen(options.address, options.may_move)?;
         let address = listener.local_addr().map_err(ServeError::Thread)?;
-        let guard = Guard { token: options.token, allows_actions: options.allows_actions };
-        let app = Arc::new(App { jobs: Jobs::default(), guard });
+        let guard = Guard { token: options.token, allows_actions: options.allows_actions, port: address.port() };
+        let archive = options.archive.map(|archive| {
+            let folder = archive.folder.clone();
+            Archive::open(archive).map_err(|error| ServeError::Archive { folder, error })
+        });
+        let archive = archive.transpose()?;
         let stop = CancellationToken::new();
+        let app = Arc::new(App { jobs: Jobs::default(), guard, archive, closing: stop.clone() });
         let runtime = Builder::new_current_thread().enable_all().build().map_err(ServeError::Thread)?;
         let (shared, stopped) = (Arc::clone(&app), stop.clone());
         let body = move || {
             runtime.block_on(async {
                 tokio::select! {
-                    () = stopped.cancelled() => {}
                     () = note_all(&shared) => {}
-                    served = serve(listener, routes(Arc::clone(&shared))) => {
+                    served = serve(listener, routes(Arc::clone(&shared)), stopped) => {
                         if let Err(error) = served {
                             tracing::error!(%address, %error, "the page is not served any more");
                         }
                     }
                 }
             });
-            // Connections end with it: nobody waits for a client.
+            archive_ended(&shared);
+            // Connections that have not ended by themselves end with it.
             runtime.shutdown_background();
         };
         let thread = thread::Builder::new().name("flownet-web".to_owned()).spawn(body).map_err(ServeError::Thread)?;
@@ -106,14 +116,29 @@ async fn note_all(app: &App) {
     loop {
         ticks.tick().await;
         app.jobs.all().iter().for_each(|job| job.note());
+        archive_ended(app);
     }
 }
 
-async fn serve(listener: StdListener, router: Router) -> io::Result<()> {
+/// Keeps jobs that have ended since.
+fn archive_ended(app: &App) {
+    let Some(archive) = &app.archive else { return };
+    for job in app.jobs.all().iter().filter(|job| job.is_to_be_archived()) {
+        if let Err(error) = archive.keep(job) {
+            tracing::warn!(job = job.id, %error, "a job that has ended is not kept");
+        }
+    }
+}
+
+async fn serve(listener: StdListener, router: Router, stop: CancellationToken) -> io::Result<()> {
     let listener = TcpListener::from_std(listener)?;
-    let seats = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let seats = Arc::new(Semaphore::new(MOST_CONNECTIONS as usize));
     loop {
-        let stream = match listener.accept().await {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stop.cancelled() => break,
+        };
+        let stream = match accepted {
             Ok((stream, _)) => stream,
             // One that has gone already, or no descriptor is left: both pass.
             Err(_) => {
@@ -126,15 +151,29 @@ async fn serve(listener: StdListener, router: Router) -> io::Result<()> {
             tokio::spawn(turn_away(stream));
             continue;
         };
-        let service = TowerToHyperService::new(router.clone());
+        let (service, stop) = (TowerToHyperService::new(router.clone()), stop.clone());
         tokio::spawn(async move {
-            let mut http = hyper::server::conn::http1::Builder::new();
-            http.timer(TokioTimer::new()).header_read_timeout(ASK_WITHIN).max_buf_size(MOST_HEAD_BYTES);
-            // What a client does wrong ends its own connection, and is no news.
-            let _ = http.serve_connection(TokioIo::new(stream), service).await;
+            answer(stream, service, stop).await;
             drop(seat);
         });
     }
+    drop(listener);
+    // All seats are free when all connections have ended. Who does not read is not waited for any longer.
+    let _ = tokio::time::timeout(CLOSE_WITHIN, seats.acquire_many(MOST_CONNECTIONS)).await;
+    Ok(())
+}
+
+/// Answers on one connection until its client closes it, or, when the server stops, until what was asked for is sent.
+async fn answer(stream: TcpStream, service: TowerToHyperService<Router>, stop: CancellationToken) {
+    let mut http = hyper::server::conn::http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(ASK_WITHIN).max_buf_size(MOST_HEAD_BYTES);
+    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
+    // What a client does wrong ends its own connection, and is no news.
+    tokio::select! {
+        _ = &mut connection => return,
+        () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = connection.await;
 }
 
 /// Says that there are too many, and does not wait for who does not listen.
@@ -171,7 +210,9 @@ const AFTER_ERROR: Duration = Duration::from_millis(50);
 const ASK_WITHIN: Duration = Duration::from_secs(30);
 /// How long what was sent may lie unread at the client.
 const READ_WITHIN: Duration = Duration::from_secs(30);
-const MOST_CONNECTIONS: usize = 256;
+/// How long clients may take to read what they asked for before the server was closed.
+const CLOSE_WITHIN: Duration = Duration::from_millis(500);
+const MOST_CONNECTIONS: u32 = 256;
 const MOST_HEAD_BYTES: usize = 16 * 1024;
 const MORE_PORTS: u16 = 20;
 const BACKLOG: i32 = 128;

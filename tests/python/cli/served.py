@@ -39,7 +39,7 @@ def start(name, page):
 
 with fn.serve_ui(0, actions=actions, token=token) as page:
     jobs = [start(name, page) for name in names]
-    print(f"http://127.0.0.1:{page.port}", flush=True)
+    print(page.url if actions and token is None else f"http://127.0.0.1:{page.port}", flush=True)
     sys.stdin.read()
 for job in jobs:
     job.close()

@@ -125,7 +125,9 @@ def test_a_job_that_is_not_there_is_told_with_those_that_are(
     more = ["saved"] if command == ("savepoint",) else []
     refused = flownet(*command, served.url, *more, "--job", "7/../1")
     assert refused.returncode == 1
-    assert refused.stderr == (f"flownet.errors.NoSuchJobError: {served.url} has no job '7/../1'; it has: 1 (words)\n")
+    assert refused.stderr == (
+        f"flownet.errors.NoSuchJobError: {served.client.url} has no job '7/../1'; it has: 1 (words)\n"
+    )
 
 
 def test_a_number_is_taken_for_no_address(flownet: Flownet) -> None:

@@ -22,7 +22,7 @@ from flownet import errors
 from flownet.client import Client as RemoteJobs
 from flownet.flame import Flame
 
-from .test_server import Client, until
+from .test_server import Client, request, until
 
 FAST = {"samples": 40, "every_ms": 10}
 
@@ -258,7 +258,7 @@ def test_who_hangs_up_ends_it_and_its_thread_goes(
         until(lambda: job.status().records > 0)
         before = sys.getswitchinterval()
         with socket.create_connection(("127.0.0.1", ui.port)) as asking:
-            asking.sendall(b"GET /api/v1/jobs/1/flame/1/0?samples=60&every_ms=1000 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            asking.sendall(request(ui, "/api/v1/jobs/1/flame/1/0?samples=60&every_ms=1000"))
             until(lambda: "flownet-sample" in runtime_threads())
             assert is_being_sampled(client)
         until(lambda: not is_being_sampled(client))

@@ -22,7 +22,7 @@ def test_the_blocks_of_the_guide_run(python: Callable[..., subprocess.CompletedP
     finished = python("script.py")
     assert finished.returncode == 0, finished.stderr
     assert "flownet: job 'job' is shown at http://127.0.0.1:80" in finished.stderr
-    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/#/jobs/1\n", finished.stdout)
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=[\w-]+#/jobs/1\n", finished.stdout)
 
 
 def test_every_route_of_the_guide_answers() -> None:

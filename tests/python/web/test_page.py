@@ -22,7 +22,9 @@ from flownet import errors
 
 
 def told(ui: fn.Ui, path: str) -> Any:
-    with urllib.request.urlopen(f"http://127.0.0.1:{ui.port}/api/v1/{path}") as answer:
+    headers = {"Authorization": f"Bearer {ui.token}"}
+    request = urllib.request.Request(f"http://127.0.0.1:{ui.port}/api/v1/{path}", headers=headers)
+    with urllib.request.urlopen(request) as answer:
         return json.load(answer)
 
 
@@ -332,7 +334,9 @@ def test_jobs_are_cancelled_after_asking_and_a_server_that_has_gone_is_missed(
         page.get_by_role("button", name="Do it").click()
         with pytest.raises(errors.CancelledError):
             job.wait()
-        until(page, lambda: page.locator("#state").text_content() == "failed")
+        until(page, lambda: page.locator("#state").text_content() == "cancelled")
+        assert "failed" not in (page.locator("#sentence").get_attribute("class") or "")
+        until(page, lambda: (page.locator("#jobs small").text_content() or "").endswith(", cancelled"))
     assert not page.locator("#connection").is_visible()
     ui.close()
     until(page, lambda: (page.locator("#connection").text_content() or "").startswith("Nobody answers since"))

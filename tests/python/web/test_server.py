@@ -7,8 +7,11 @@ import http.client
 import itertools
 import json
 import logging
+import os
 import re
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -30,14 +33,15 @@ JSON = {"Content-Type": "application/json"}
 class Client:
     """Asks one page."""
 
-    def __init__(self, ui: fn.Ui) -> None:
+    def __init__(self, ui: fn.Ui, *, shows_token: bool = True) -> None:
         self.port = ui.port
+        self.token = {"Authorization": f"Bearer {ui.token}"} if ui.token and shows_token else {}
 
     def ask(
         self, path: str, *, method: str = "GET", body: str | None = None, headers: dict[str, str] | None = None
     ) -> tuple[int, dict[str, str], str]:
         with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)) as connection:
-            connection.request(method, path, body, headers or {})
+            connection.request(method, path, body, {**self.token, **(headers or {})})
             answer = connection.getresponse()
             return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read().decode()
 
@@ -49,6 +53,12 @@ class Client:
     def post(self, path: str, body: object) -> tuple[int, Any]:
         status, _, text = self.ask(path, method="POST", body=json.dumps(body), headers=JSON)
         return status, json.loads(text)
+
+
+def request(ui: fn.Ui, path: str) -> bytes:
+    """Write a request as it goes over the wire."""
+    headers = "".join(f"{name}: {value}\r\n" for name, value in Client(ui).token.items())
+    return f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n".encode()
 
 
 def until(holds: Callable[[], Any]) -> Any:
@@ -185,7 +195,7 @@ def test_events_tell_of_a_job_until_it_has_ended(ui: fn.Ui, client: Client) -> N
     env.from_iterable(numbers(), rate_limit=200).collect()
     text = ""
     with env.execute_async(ui=ui) as job, closing(http.client.HTTPConnection("127.0.0.1", ui.port)) as connection:
-        connection.request("GET", "/api/v1/jobs/1/events")
+        connection.request("GET", "/api/v1/jobs/1/events", headers=Client(ui).token)
         answer = connection.getresponse()
         while line := answer.readline().decode():
             text += line
@@ -433,7 +443,7 @@ def test_what_functions_count_is_told_by_rest_and_by_metrics(ui: fn.Ui, client: 
         result, sample = job.wait(), job.sample()
         _, _, text = client.ask("/metrics")
         told = client.get("/api/v1/jobs/1")["metrics"]
-    shown = RemoteJobs(f"http://127.0.0.1:{ui.port}")
+    shown = RemoteJobs(ui.url)
     assert shown.sample("1").tasks == sample.tasks
     assert shown.status("1").metrics == result.metrics
     assert told[0] == {"operator": "counts", "name": "seen", "kind": "counter", "value": 20}
@@ -509,10 +519,37 @@ def test_nothing_is_kept_framed_or_loaded_from_elsewhere(client: Client) -> None
         assert headers["x-content-type-options"] == "nosniff"
 
 
-def test_other_names_of_this_machine_are_not_answered(client: Client) -> None:
-    for host in ["evil.example", "localhost.evil.example:80", "192.168.1.7"]:
-        assert client.ask("/api/v1/jobs", headers={"Host": host})[0] == 403
-    assert client.ask("/api/v1/jobs", headers={"Host": "localhost:1"})[0] == 200
+def test_other_names_of_this_machine_are_not_answered() -> None:
+    with fn.serve_ui(0) as ui:
+        client = Client(ui)
+        for host in ["evil.example", "localhost.evil.example:80", "192.168.1.7"]:
+            assert client.ask("/api/v1/jobs", headers={"Host": host})[0] == 403
+        assert client.ask("/api/v1/jobs", headers={"Host": "localhost:1"})[0] == 200
+
+
+def test_other_users_of_this_machine_cannot_act_on_jobs(ui: fn.Ui, client: Client) -> None:
+    stranger = Client(ui, shows_token=False)
+    assert ui.token is not None
+    with endless().execute_async(ui=ui) as job:
+        assert "?token=" in str(job.ui_url)
+        for action, body in [("cancel", {}), ("stop", {"drain": True}), ("savepoint", {"path": "/tmp/a"})]:
+            assert stranger.post(f"/api/v1/jobs/1/{action}", body)[0] == 401
+        assert job.status().state in {"deploying", "running"}
+        assert client.post("/api/v1/jobs/1/cancel", {})[0] == 202
+        with pytest.raises(errors.CancelledError):
+            job.wait()
+
+
+def test_a_cookie_is_of_one_port() -> None:
+    with fn.serve_ui(0, actions=True) as first, fn.serve_ui(0, actions=True) as second:
+        cookies = []
+        for ui in (first, second):
+            _, headers, _ = Client(ui, shows_token=False).ask(f"/?token={ui.token}")
+            cookies.append(headers["set-cookie"].split("; ")[0])
+        assert len({cookie.split("=")[0] for cookie in cookies}) == 2
+        for ui in (first, second):
+            of_both = {"Cookie": "; ".join(cookies)}
+            assert Client(ui, shows_token=False).ask("/api/v1/jobs", headers=of_both)[0] == 200
 
 
 def test_pages_of_others_change_nothing(ui: fn.Ui, client: Client) -> None:
@@ -534,10 +571,10 @@ def test_pages_of_others_change_nothing(ui: fn.Ui, client: Client) -> None:
 
 def test_a_token_is_asked_for_and_kept_by_a_browser(monkeypatch: pytest.MonkeyPatch) -> None:
     with fn.serve_ui(0, token="a-secret-of-mine") as ui:
-        client = Client(ui)
+        client = Client(ui, shows_token=False)
         assert ui.url.endswith("?token=a-secret-of-mine")
         assert "a-secret" not in repr(ui)
-        for headers in [{}, {"Authorization": "Bearer a-secret-of-min"}, {"Cookie": "flownet_token=wrong"}]:
+        for headers in [{}, {"Authorization": "Bearer a-secret-of-min"}, {"Cookie": f"flownet_token_{ui.port}=wrong"}]:
             for path in ["/", "/metrics", "/api/v1/jobs", "/page.js", "/nothing", "/?token=wrong"]:
                 assert client.ask(path, headers=headers)[0] == 401
         assert client.ask("/api/v1/jobs", headers={"Authorization": "Bearer a-secret-of-mine"})[0] == 200
@@ -608,7 +645,7 @@ def test_clients_that_are_many_never_read_or_never_end_hold_up_nobody(ui: fn.Ui,
         for _ in range(20):
             connection = socket.create_connection(("127.0.0.1", ui.port))
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" * 50)
+            connection.sendall(request(ui, "/metrics") * 50)
             never_read.append(connection)
         giant = socket.create_connection(("127.0.0.1", ui.port))
         giant.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * 100_000)
@@ -702,6 +739,34 @@ def test_flownet_run_serves_a_page_while_the_job_runs(
     assert finished.returncode == 0, finished.stderr
     assert f"flownet: job 'shown' is shown at http://127.0.0.1:{free_port}/#/jobs/1" in finished.stderr
     assert "shown" in "".join(path.read_text() for path in (tmp_path / "out").iterdir())
+
+
+def test_who_watches_a_job_is_sent_its_end_before_the_process_ends(
+    tmp_path: Path, python: Callable[..., Any], free_port: int
+) -> None:
+    # The process closes its page, and ends, right behind the job.
+    (tmp_path / "watched.py").write_text(
+        "import flownet as fn\nenv = fn.Environment()\nenv.from_iterable(iter(open('go'))).write_text('out')\n"
+    )
+    os.mkfifo(tmp_path / "go")
+    command = [sys.executable, "-m", "flownet", "run", "--ui", f"{free_port}", "watched:env"]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    said = process.stderr
+    assert said is not None
+    with (tmp_path / "go").open("w") as go:
+        until(lambda: "is shown at" in said.readline())
+        connection = http.client.HTTPConnection("127.0.0.1", free_port)
+        connection.request("GET", "/api/v1/jobs/1/events")
+        answer = connection.getresponse()
+        assert answer.readline() == b"event: job\n"
+        go.write("a\n")
+    with closing(connection):
+        text = answer.read().decode()
+    process.communicate()
+    *_, last, end = text.strip().split("\n\n")
+    assert "event: end" in end
+    told = json.loads(last.split("data: ")[1])
+    assert (told["state"], told["outcome"], told["records"]) == ("ended", "finished", 1)
 
 
 def test_flownet_run_takes_no_module_for_an_address() -> None:
